@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Condition types of an EtcdOperatorTask.
+const (
+	// ConditionAdmitted: True once the preconditions of the task held; False when it was rejected.
+	ConditionAdmitted = "Admitted"
+	// ConditionProgressing: True while the task runs. False with a reason while it waits in line, is
+	// suspended or stalled, and after its end.
+	ConditionProgressing = "Progressing"
+	// ConditionFinished: True once the task has ended, however it ended.
+	ConditionFinished = "Finished"
+	// ConditionSucceeded: True once the task has succeeded; False once it has failed or was rejected.
+	ConditionSucceeded = "Succeeded"
+	// ConditionEtcdReachable: False while no member answers the operator although pods are ready. The
+	// rollout then works from readiness probes and leases alone.
+	ConditionEtcdReachable = "EtcdReachable"
+)
+
+// Reasons of the conditions of an EtcdOperatorTask.
+const (
+	// ReasonQueued: another task of the same Etcd comes first.
+	ReasonQueued = "Queued"
+	// ReasonSuspended: spec.suspend is set.
+	ReasonSuspended = "Suspended"
+	// ReasonAdmitted: the preconditions held.
+	ReasonAdmitted = "Admitted"
+	// ReasonRunning: a step was announced or carried out.
+	ReasonRunning = "Running"
+	// ReasonHeld: a guard holds the task; status.rollout.heldBy says which.
+	ReasonHeld = "Held"
+	// ReasonStalled: no progress for longer than the progress deadline.
+	ReasonStalled = "Stalled"
+	// ReasonRetrying: a step or an observation failed and is tried again.
+	ReasonRetrying = "Retrying"
+	// ReasonSucceeded, ReasonFailed and ReasonRejected are the ends of a task.
+	ReasonSucceeded = "Succeeded"
+	ReasonFailed    = "Failed"
+	ReasonRejected  = "Rejected"
+	// ReasonMembersAnswer and ReasonNoMemberAnswers belong to EtcdReachable.
+	ReasonMembersAnswer   = "MembersAnswer"
+	ReasonNoMemberAnswers = "NoMemberAnswers"
+)
+
+// ErrorCode identifies an error in status.lastErrors of a task.
+// +kubebuilder:validation:Pattern=`^ERR_[A-Z0-9_]+$`
+type ErrorCode string
+
+// The error codes.
+const (
+	// ErrUnsupportedType: the operator has no handler for spec.type.
+	ErrUnsupportedType ErrorCode = "ERR_UNSUPPORTED_TYPE"
+	// ErrInvalidConfig: spec.config does not decode.
+	ErrInvalidConfig ErrorCode = "ERR_INVALID_CONFIG"
+	// ErrDuplicateTask: an earlier task does the same work.
+	ErrDuplicateTask ErrorCode = "ERR_DUPLICATE_TASK"
+	// ErrCrossNamespace: the task refers to another namespace.
+	ErrCrossNamespace ErrorCode = "ERR_CROSS_NAMESPACE"
+	// ErrEtcdNotFound: there is no such Etcd.
+	ErrEtcdNotFound ErrorCode = "ERR_ETCD_NOT_FOUND"
+	// ErrStatefulSetNotFound: the Etcd has no StatefulSet.
+	ErrStatefulSetNotFound ErrorCode = "ERR_STATEFULSET_NOT_FOUND"
+	// ErrStrategy: the StatefulSet's update strategy is not OnDelete.
+	ErrStrategy ErrorCode = "ERR_STRATEGY"
+	// ErrSuperseded: the rollout's target revision is no longer the StatefulSet's.
+	ErrSuperseded ErrorCode = "ERR_SUPERSEDED"
+	// ErrDeadlineExceeded: the task took longer than its type allows.
+	ErrDeadlineExceeded ErrorCode = "ERR_DEADLINE_EXCEEDED"
+	// ErrObserve: the state of the cluster could not be read.
+	ErrObserve ErrorCode = "ERR_OBSERVE"
+	// ErrDeletePod, ErrEvictPod, ErrMoveLeader, ErrRevokeDeletion: a step of a rollout failed.
+	ErrDeletePod      ErrorCode = "ERR_DELETE_POD"
+	ErrEvictPod       ErrorCode = "ERR_EVICT_POD"
+	ErrMoveLeader     ErrorCode = "ERR_MOVE_LEADER"
+	ErrRevokeDeletion ErrorCode = "ERR_REVOKE_DELETION"
+	// ErrInternal: an error without a code of its own.
+	ErrInternal ErrorCode = "ERR_INTERNAL"
+)
+
+// Condition types of an Etcd.
+const (
+	// ConditionReady: the cluster has a quorum, as etcd itself says.
+	ConditionReady = "Ready"
+	// ConditionAllMembersReady: every member participates.
+	ConditionAllMembersReady = "AllMembersReady"
+	// ConditionAllMembersUpdated: every pod is at the StatefulSet's update revision.
+	ConditionAllMembersUpdated = "AllMembersUpdated"
+)
+
+// Reasons of the conditions of an Etcd.
+const (
+	ReasonQuorate            = "Quorate"
+	ReasonQuorumLost         = "QuorumLost"
+	ReasonNoMembersInStatus  = "NoMembersInStatus"
+	ReasonAllMembersReady    = "AllMembersReady"
+	ReasonNotAllMembersReady = "NotAllMembersReady"
+	ReasonAllMembersUpdated  = "AllMembersUpdated"
+	ReasonRolloutPending     = "RolloutPending"
+	ReasonHibernated         = "Hibernated"
+)

@@ -1,0 +1,238 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MetricsLevel is how many metrics a member exposes.
+// +kubebuilder:validation:Enum=basic;extensive
+type MetricsLevel string
+
+// The metrics levels.
+const (
+	MetricsBasic     MetricsLevel = "basic"
+	MetricsExtensive MetricsLevel = "extensive"
+)
+
+// CompactionMode is how etcd's auto-compaction counts.
+// +kubebuilder:validation:Enum=periodic;revision
+type CompactionMode string
+
+// The compaction modes.
+const (
+	CompactionPeriodic CompactionMode = "periodic"
+	CompactionRevision CompactionMode = "revision"
+)
+
+// EtcdConfig is the configuration of the etcd container.
+type EtcdConfig struct {
+	// Image of etcd, as its authors publish it. Default: the operator's.
+	// +optional
+	Image *string `json:"image,omitempty"`
+	// Resources of the etcd container.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+	// Quota of the database's size. Default 8Gi.
+	// +optional
+	Quota *resource.Quantity `json:"quota,omitempty"`
+	// SnapshotCount is the number of committed transactions that trigger a snapshot to disk.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	SnapshotCount *int64 `json:"snapshotCount,omitempty"`
+	// Metrics level.
+	// +optional
+	Metrics *MetricsLevel `json:"metrics,omitempty"`
+	// ClientPort. Default 2379.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	ClientPort *int32 `json:"clientPort,omitempty"`
+	// ServerPort is the peer port. Default 2380.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	ServerPort *int32 `json:"serverPort,omitempty"`
+	// WrapperPort is the port of metrics and readiness. Default 9095.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	WrapperPort *int32 `json:"wrapperPort,omitempty"`
+}
+
+// SharedConfig holds what etcd and its backups have in common.
+type SharedConfig struct {
+	// AutoCompactionMode. Default periodic.
+	// +optional
+	AutoCompactionMode *CompactionMode `json:"autoCompactionMode,omitempty"`
+	// AutoCompactionRetention, a duration for periodic and a number of revisions for revision. Default 30m.
+	// +kubebuilder:validation:MaxLength=32
+	// +optional
+	AutoCompactionRetention *string `json:"autoCompactionRetention,omitempty"`
+}
+
+// SchedulingConstraints say where member pods may run.
+type SchedulingConstraints struct {
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+	// +listType=atomic
+	// +optional
+	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+}
+
+// EtcdSpec is the desired state of an etcd cluster.
+type EtcdSpec struct {
+	// Replicas is the number of members: 1, 3, 5, or 0 for a cluster that sleeps and keeps its volumes.
+	// +kubebuilder:validation:Enum=0;1;3;5
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf || self == 0 || oldSelf == 0",message="the number of members cannot be changed other than to 0 and back"
+	Replicas int32 `json:"replicas"`
+	// Labels of the member pods, besides the operator's own.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// Annotations of the member pods, besides the operator's own.
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// Etcd is the configuration of the etcd container.
+	// +optional
+	Etcd EtcdConfig `json:"etcd,omitempty"`
+	// SharedConfig is what etcd and its backups have in common.
+	// +optional
+	SharedConfig *SharedConfig `json:"sharedConfig,omitempty"`
+	// SchedulingConstraints say where member pods may run.
+	// +optional
+	SchedulingConstraints SchedulingConstraints `json:"schedulingConstraints,omitempty"`
+	// PriorityClassName of the member pods.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	PriorityClassName *string `json:"priorityClassName,omitempty"`
+	// StorageCapacity of a member's volume. Default 16Gi.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="storageCapacity cannot be changed"
+	// +optional
+	StorageCapacity *resource.Quantity `json:"storageCapacity,omitempty"`
+	// StorageClass of a member's volume. Default: the cluster's.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="storageClass cannot be changed"
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	StorageClass *string `json:"storageClass,omitempty"`
+	// VolumeClaimTemplate is the name of the volume claim template. Default: the Etcd's name.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="volumeClaimTemplate cannot be changed"
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	VolumeClaimTemplate *string `json:"volumeClaimTemplate,omitempty"`
+}
+
+// MemberStatus is the status of a member in an Etcd's status.
+// +kubebuilder:validation:Enum=Ready;NotReady;Unknown
+type MemberStatus string
+
+// The statuses of a member.
+const (
+	MemberReady    MemberStatus = "Ready"
+	MemberNotReady MemberStatus = "NotReady"
+	MemberUnknown  MemberStatus = "Unknown"
+)
+
+// Member is what is known of one member.
+type Member struct {
+	// Name of the member.
+	Name string `json:"name"`
+	// ID of the member, in hex.
+	// +optional
+	ID string `json:"id,omitempty"`
+	// Role of the member.
+	// +optional
+	Role Role `json:"role,omitempty"`
+	// Status of the member.
+	Status MemberStatus `json:"status"`
+	// Reason of the status.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// LastTransitionTime is when Status last changed.
+	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
+}
+
+// CurrentRollout names the rollout that brings the pods to the newest template.
+type CurrentRollout struct {
+	// Task is the name of the EtcdOperatorTask; empty while it is not created yet.
+	// +optional
+	Task string `json:"task,omitempty"`
+	// TargetRevision of the rollout.
+	TargetRevision string `json:"targetRevision"`
+}
+
+// EtcdStatus is the observed state of an etcd cluster.
+type EtcdStatus struct {
+	// ObservedGeneration is the generation of the spec that was applied last.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// ClusterID is etcd's cluster ID in hex, recorded once the cluster first served. From then on nothing
+	// but a recovery may bootstrap it again.
+	// +optional
+	ClusterID string `json:"clusterID,omitempty"`
+	// Members of the cluster.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Members []Member `json:"members,omitempty"`
+	// Replicas of the StatefulSet.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+	// CurrentReplicas is the number of member pods.
+	// +optional
+	CurrentReplicas int32 `json:"currentReplicas,omitempty"`
+	// ReadyReplicas is the number of member pods that are ready.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
+	// UpdatedReplicas is the number of member pods at the newest template.
+	// +optional
+	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
+	// Ready: all pods are at the newest template and ready.
+	// +optional
+	Ready *bool `json:"ready,omitempty"`
+	// Rollout names the current rollout; absent when no pod is outdated.
+	// +optional
+	Rollout *CurrentRollout `json:"rollout,omitempty"`
+	// LastErrors of the reconciliation of the spec.
+	// +kubebuilder:validation:MaxItems=10
+	// +listType=atomic
+	// +optional
+	LastErrors []LastError `json:"lastErrors,omitempty"`
+}
+
+// Etcd is an etcd cluster.
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:categories=all
+// +kubebuilder:printcolumn:name="Ready",type=boolean,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="Quorate",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="All Members Ready",type=string,JSONPath=`.status.conditions[?(@.type=="AllMembersReady")].status`
+// +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="AllMembersUpdated")].status`
+// +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.rollout.task`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 45",message="the name of an Etcd may have at most 45 characters: names of its pods, Services and tasks are made from it"
+type Etcd struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec EtcdSpec `json:"spec"`
+	// +optional
+	Status EtcdStatus `json:"status,omitempty"`
+}
+
+// EtcdList is a list of Etcds.
+// +kubebuilder:object:root=true
+type EtcdList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Etcd `json:"items"`
+}

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Labels of every object that belongs to an Etcd.
+const (
+	LabelManagedBy = "app.kubernetes.io/managed-by"
+	LabelPartOf    = "app.kubernetes.io/part-of"
+	LabelComponent = "app.kubernetes.io/component"
+	LabelName      = "app.kubernetes.io/name"
+
+	// ManagedBy is the value of LabelManagedBy that etcd-foreman writes.
+	ManagedBy = "etcd-foreman"
+	// ManagedByDruid is the value that etcd-druid writes. It is accepted when objects are read.
+	ManagedByDruid = "etcd-druid"
+)
+
+// Values of LabelComponent. A pod of a backup job carries the same managed-by and part-of labels as a
+// member pod: only the component, and the owner, tell them apart.
+const (
+	ComponentConfigMap           = "etcd-config"
+	ComponentClientService       = "etcd-client-service"
+	ComponentPeerService         = "etcd-peer-service"
+	ComponentPodDisruptionBudget = "etcd-pdb"
+	ComponentStatefulSet         = "etcd-statefulset"
+	ComponentMemberLease         = "etcd-member-lease"
+)
+
+// Annotations that a user or automation sets.
+const (
+	// AnnotationOperation, with the value OperationReconcile, asks for the Etcd's spec to be reconciled
+	// once more. It is removed when that is done.
+	AnnotationOperation = "druid.gardener.cloud/operation"
+	// AnnotationGardenerOperation is the older spelling, which Gardener sets.
+	AnnotationGardenerOperation = "gardener.cloud/operation"
+	// OperationReconcile is the value of both operation annotations.
+	OperationReconcile = "reconcile"
+	// AnnotationSuspendSpecReconcile, when present on an Etcd, stops the reconciliation of its spec.
+	// Its status and the update strategy of its StatefulSet are kept up all the same.
+	AnnotationSuspendSpecReconcile = "druid.gardener.cloud/suspend-etcd-spec-reconcile"
+	// AnnotationRollout, with the value RolloutManual, makes rollout tasks start suspended.
+	AnnotationRollout = "druid.gardener.cloud/rollout"
+	// RolloutManual is the value of AnnotationRollout.
+	RolloutManual = "manual"
+	// AnnotationAllowUnhealthyPodEviction sets the PodDisruptionBudget's unhealthyPodEvictionPolicy to
+	// AlwaysAllow.
+	AnnotationAllowUnhealthyPodEviction = "resources.druid.gardener.cloud/allow-unhealthy-pod-eviction"
+)
+
+// Annotations that the operator sets.
+const (
+	// AnnotationConfigChecksum on a pod template makes a change of configuration a change of template.
+	AnnotationConfigChecksum = "checksum/etcd-config"
+	// AnnotationAppliedChecksum on an object is the checksum of what was applied last, so that an object
+	// that has not changed is not written again.
+	AnnotationAppliedChecksum = "druid.gardener.cloud/applied-checksum"
+	// AnnotationDeletionRevoked on a pod carries the UID of the task that had announced to delete it and
+	// then did not. Writing it moves the pod's resourceVersion, so that a delete which is still under way
+	// somewhere fails at its precondition.
+	AnnotationDeletionRevoked = "druid.gardener.cloud/deletion-revoked-by"
+	// AnnotationSafeToEvict keeps the cluster autoscaler from evicting a member.
+	AnnotationSafeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+)
+
+// Names of the containers of a member pod.
+const (
+	ContainerEtcd          = "etcd"
+	ContainerBackupRestore = "backup-restore"
+	InitContainerPrepare   = "prepare"
+)

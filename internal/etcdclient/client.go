@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package etcdclient is the operator's narrow view of etcd: what one member says of itself and of its
+// cluster, and the few things that the operator asks a member to do. It imports etcd's client and nothing
+// of Kubernetes.
+package etcdclient
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// Status is what a member says of itself. It is answered without a quorum.
+type Status struct {
+	ClusterID, MemberID uint64
+	// Leader is the ID of the leader that this member knows; 0 when it knows none.
+	Leader uint64
+	// Term is the raft term.
+	Term uint64
+	// AppliedIndex is the index of the raft log that the member has applied.
+	AppliedIndex uint64
+	// Learner tells that the member does not vote.
+	Learner bool
+}
+
+// Member is an entry of the member list.
+type Member struct {
+	ID uint64
+	// Name is empty for a member that was added and has not started yet.
+	Name       string
+	Learner    bool
+	ClientURLs []string
+	PeerURLs   []string
+}
+
+// Client talks to one member.
+type Client interface {
+	// Status asks the member for its status.
+	Status(ctx context.Context) (Status, error)
+	// Members is the member list as this member knows it. It is a serializable read: the linearizable one
+	// fails exactly when the quorum is lost. A learner refuses it.
+	Members(ctx context.Context) ([]Member, error)
+	// MoveLeader asks the member, which has to be the leader, to hand leadership to another voter.
+	MoveLeader(ctx context.Context, to uint64) error
+	Close() error
+}
+
+// Dialer makes a client for the member at an endpoint, such as http://10.0.0.1:2379. No connection is made
+// before the first request.
+type Dialer interface {
+	Dial(endpoint string, tls *tls.Config) (Client, error)
+}
+
+// NewDialer makes the Dialer that uses etcd's own client.
+func NewDialer() Dialer { return dialer{} }
+
+type dialer struct{}
+
+func (dialer) Dial(endpoint string, tls *tls.Config) (Client, error) {
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{endpoint},
+		TLS:       tls,
+		// Each request carries a deadline of its own, and its error is reported by whoever asked.
+		Logger: zap.NewNop(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making an etcd client for %s: %w", endpoint, err)
+	}
+	return &client{endpoint: endpoint, etcd: c}, nil
+}
+
+type client struct {
+	endpoint string
+	etcd     *clientv3.Client
+}
+
+func (c *client) Status(ctx context.Context) (Status, error) {
+	r, err := c.etcd.Status(ctx, c.endpoint)
+	if err != nil {
+		return Status{}, fmt.Errorf("asking %s for its status: %w", c.endpoint, err)
+	}
+	return Status{
+		ClusterID:    r.Header.GetClusterId(),
+		MemberID:     r.Header.GetMemberId(),
+		Leader:       r.Leader,
+		Term:         r.RaftTerm,
+		AppliedIndex: r.RaftAppliedIndex,
+		Learner:      r.IsLearner,
+	}, nil
+}
+
+func (c *client) Members(ctx context.Context) ([]Member, error) {
+	r, err := c.etcd.MemberList(ctx, clientv3.WithSerializable())
+	if err != nil {
+		return nil, fmt.Errorf("asking %s for its member list: %w", c.endpoint, err)
+	}
+	members := make([]Member, 0, len(r.Members))
+	for _, m := range r.Members {
+		members = append(members, Member{ID: m.ID, Name: m.Name, Learner: m.IsLearner, ClientURLs: m.ClientURLs, PeerURLs: m.PeerURLs})
+	}
+	return members, nil
+}
+
+func (c *client) MoveLeader(ctx context.Context, to uint64) error {
+	if _, err := c.etcd.MoveLeader(ctx, to); err != nil {
+		return fmt.Errorf("asking %s to move leadership to member %x: %w", c.endpoint, to, err)
+	}
+	return nil
+}
+
+func (c *client) Close() error { return c.etcd.Close() }

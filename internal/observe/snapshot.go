@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package observe is the only reader of a cluster's state. It asks the API server and etcd, and makes of
+// their answers a Snapshot: a value with neither client nor clock in it, which everything that decides
+// works on.
+package observe
+
+import (
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Snapshot is the state of one etcd cluster at one moment.
+type Snapshot struct {
+	// At is when it was taken.
+	At          time.Time
+	StatefulSet StatefulSet
+	// Ordinals are the ordinals of the StatefulSet; the index is the ordinal. There are as many as replicas.
+	Ordinals []Ordinal
+	// Surplus are the names of the pods whose ordinal is not among the replicas.
+	Surplus []string
+	Cluster Cluster
+}
+
+// StatefulSet is what matters of the StatefulSet.
+type StatefulSet struct {
+	Name string
+	UID  types.UID
+	// Observed: its controller has seen its current spec, so UpdateRevision is current.
+	Observed       bool
+	UpdateRevision string
+	OnDelete       bool
+}
+
+// Ordinal is one ordinal of the StatefulSet: its pod, and the member in it.
+type Ordinal struct {
+	// Name of the pod, and of the member.
+	Name string
+	// Pod is nil when there is none.
+	Pod   *Pod
+	Class v1alpha1.PodClass
+	Role  v1alpha1.Role
+	// MemberID is 0 when it is not known.
+	MemberID uint64
+	// Answers: the member answered.
+	Answers bool
+	// Serving: the member answered, and knows the leader of the newest term.
+	Serving bool
+	// AppliedIndex is the raft index that the member has applied; 0 when it did not answer.
+	AppliedIndex uint64
+}
+
+// Pod is what matters of a pod.
+type Pod struct {
+	UID             types.UID
+	ResourceVersion string
+	Revision        string
+	Created         time.Time
+	// EtcdStarted is when the etcd container was started; zero when it does not run.
+	EtcdStarted time.Time
+	// Ready: the readiness probe of the etcd container passes, and the node controller has not marked the
+	// pod as unready.
+	Ready bool
+	// AllContainersReady: every container's readiness probe passes. A PodDisruptionBudget counts this.
+	AllContainersReady bool
+	// BackupSidecarReady: the backup-restore container is ready, or there is none.
+	BackupSidecarReady bool
+	// Trouble is why the kubelet cannot start or keep a container, in its own words.
+	Trouble string
+}
+
+// Cluster is what etcd says of itself.
+type Cluster struct {
+	// Reachable: at least one member answered. When none did, and yet pods are ready, voters are taken to be
+	// the replicas and serving what is ready (DEP-07), and roles come from the member leases.
+	Reachable bool
+	// ID of the cluster; 0 when no member answered.
+	ID uint64
+	// Term is the newest raft term in which a leader is known.
+	Term uint64
+	// Leader is the ID of that leader; 0 when there is none.
+	Leader uint64
+	Voters []Voter
+}
+
+// Voter is a voting member.
+type Voter struct {
+	ID uint64
+	// Name of the member; its ID in hex when it has none.
+	Name string
+	// Ordinal of its pod; -1 for a foreign voter, which is not in this StatefulSet.
+	Ordinal int
+	Serving bool
+}
+
+// Replicas of the StatefulSet.
+func (s *Snapshot) Replicas() int { return len(s.Ordinals) }
+
+// ServingVoters is the number of voters that serve. A voter of which nothing is known counts as down.
+func (s *Snapshot) ServingVoters() int {
+	n := 0
+	for _, v := range s.Cluster.Voters {
+		if v.Serving {
+			n++
+		}
+	}
+	return n
+}
+
+// ServingVotersWithout is the number of voters that serve if the member of an ordinal does not.
+func (s *Snapshot) ServingVotersWithout(ordinal int) int {
+	n := 0
+	for _, v := range s.Cluster.Voters {
+		if v.Serving && v.Ordinal != ordinal {
+			n++
+		}
+	}
+	return n
+}
+
+// Quorum is the number of voters that a quorum takes.
+func (s *Snapshot) Quorum() int { return quorum.Size(len(s.Cluster.Voters)) }
+
+// HasQuorum tells whether the serving voters are a quorum.
+func (s *Snapshot) HasQuorum() bool {
+	return quorum.Exists(s.ServingVoters(), len(s.Cluster.Voters))
+}
+
+// Participating is the number of ordinals whose member participates.
+func (s *Snapshot) Participating() int {
+	n := 0
+	for _, o := range s.Ordinals {
+		if o.Class == v1alpha1.ClassParticipating {
+			n++
+		}
+	}
+	return n
+}
+
+// Leader is the ordinal that leads; -1 when none does, or a foreign member.
+func (s *Snapshot) Leader() int {
+	for i, o := range s.Ordinals {
+		if o.Role == v1alpha1.RoleLeader {
+			return i
+		}
+	}
+	return -1
+}
