@@ -1,0 +1,133 @@
+// Package build compiles the programs that the local Kubernetes consists of,
+// each at the version that a go.mod pins, into .local/bin. What is already there
+// and current is left alone. It imports the standard library and its siblings
+// layout and progress only.
+package build
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Binary is one program to compile.
+type Binary struct {
+	Name    string
+	Module  string // folder of its Go module, relative to the checkout
+	Package string
+	// Pinned programs change only when their module file, their own folder or
+	// the toolchain does, so a stamp tells whether they are current. For the
+	// others the go command has to be asked each time.
+	Pinned bool
+	// Flags returns the linker flags that carry the version, given the go.mod.
+	Flags func(goMod string) (string, error)
+}
+
+// The modules that pin the programs. Kubernetes and etcd have one of their own,
+// so that each of their dependencies is at exactly the version of their release.
+const (
+	kubernetesModule = "test/tools/kubernetes"
+	toolsModule      = "test/tools"
+	mainModule       = "."
+)
+
+// Binaries are all programs, in the order in which they are built.
+var Binaries = []Binary{
+	{Name: "etcd", Module: kubernetesModule, Package: "go.etcd.io/etcd/server/v3", Pinned: true},
+	{Name: "etcdctl", Module: kubernetesModule, Package: "go.etcd.io/etcd/etcdctl/v3", Pinned: true},
+	{Name: "etcdutl", Module: kubernetesModule, Package: "go.etcd.io/etcd/etcdutl/v3", Pinned: true},
+	kubernetes("kube-apiserver"),
+	kubernetes("kube-controller-manager"),
+	kubernetes("kubectl"),
+	kubernetes("kube-scheduler"),
+	kubernetes("kubelet"),
+	kubernetes("kube-proxy"),
+	tool("coredns"),
+	tool("provisioner"),
+	tool("image"),
+	tool("pause"),
+	operator("etcd-foreman"),
+	operator("etcd-agent"),
+}
+
+func kubernetes(name string) Binary {
+	return Binary{Name: name, Module: kubernetesModule, Package: "k8s.io/kubernetes/cmd/" + name, Pinned: true, Flags: kubernetesVersion}
+}
+
+func tool(name string) Binary {
+	return Binary{Name: name, Module: toolsModule, Package: "./" + name, Pinned: true}
+}
+
+func operator(name string) Binary {
+	return Binary{Name: name, Module: mainModule, Package: "./cmd/" + name}
+}
+
+// Pinned returns the names of the pinned programs: all that a cluster needs
+// before the operator comes.
+func Pinned() []string {
+	var names []string
+	for _, binary := range Binaries {
+		if binary.Pinned {
+			names = append(names, binary.Name)
+		}
+	}
+	return names
+}
+
+// Select returns the binaries with the given names, in building order.
+func Select(names []string) ([]Binary, error) {
+	var selected []Binary
+	for _, binary := range Binaries {
+		if slices.Contains(names, binary.Name) {
+			selected = append(selected, binary)
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(selected, func(b Binary) bool { return b.Name == name }) {
+			return nil, fmt.Errorf("no binary is called %q; there are: %s", name, strings.Join(allNames(), " "))
+		}
+	}
+	return selected, nil
+}
+
+func allNames() []string {
+	names := make([]string, 0, len(Binaries))
+	for _, binary := range Binaries {
+		names = append(names, binary.Name)
+	}
+	return names
+}
+
+// kubernetesVersion stamps the release into a Kubernetes program, which
+// otherwise calls itself v0.0.0 and is refused by clients that compare versions.
+func kubernetesVersion(goMod string) (string, error) {
+	version, err := requiredVersion(goMod, "k8s.io/kubernetes")
+	if err != nil {
+		return "", err
+	}
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	if len(parts) != 3 {
+		return "", fmt.Errorf("version %s of k8s.io/kubernetes: want vMAJOR.MINOR.PATCH", version)
+	}
+	var flags []string
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		flags = append(flags,
+			"-X "+pkg+".gitVersion="+version,
+			"-X "+pkg+".gitMajor="+parts[0],
+			"-X "+pkg+".gitMinor="+parts[1],
+			"-X "+pkg+".gitTreeState=clean",
+		)
+	}
+	return strings.Join(flags, " "), nil
+}
+
+// requiredVersion returns the version of a module that a go.mod requires.
+func requiredVersion(goMod, module string) (string, error) {
+	for line := range strings.Lines(goMod) {
+		fields := strings.Fields(strings.TrimPrefix(line, "require "))
+		if len(fields) >= 2 && fields[0] == module && strings.HasPrefix(fields[1], "v") {
+			return fields[1], nil
+		}
+	}
+	return "", fmt.Errorf("the go.mod does not require %s", module)
+}
