@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package env gives integration tests a real API server: kube-apiserver and its etcd, with the project's
+// CRDs and admission policies, and where a test wants it a real kube-controller-manager that runs the
+// StatefulSet, disruption and garbage-collector controllers. There is no kubelet and no node: Kubelet
+// pretends to be both.
+//
+// The binaries are looked up in the folder that KUBEBUILDER_ASSETS names; "make test" sets it.
+package env
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// assetsVariable names the environment variable with the folder of the binaries.
+const assetsVariable = "KUBEBUILDER_ASSETS"
+
+// startTimeout is for a laden machine; an idle one takes about five seconds.
+const startTimeout = 2 * time.Minute
+
+// Env is a running API server.
+type Env struct {
+	// Config is that of an administrator.
+	Config *rest.Config
+	// Scheme has the types of Kubernetes and of this project.
+	Scheme *runtime.Scheme
+	// Client reads from the API server, not from a cache.
+	Client client.WithWatch
+
+	assets            string
+	server            *envtest.Environment
+	controllerManager *controllerManager
+}
+
+// Option changes what Main starts.
+type Option func(*Env) error
+
+// WithControllerManager starts a kube-controller-manager as well.
+func WithControllerManager() Option { return (*Env).StartControllerManager }
+
+// Main is the body of a TestMain: it starts an Env, hands it to the tests through into, runs them, and
+// stops everything. It returns the exit code.
+func Main(m *testing.M, into **Env, options ...Option) int {
+	e, err := Start(options...)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "starting the test environment:", err)
+		return 1
+	}
+	*into = e
+	code := m.Run()
+	if err := e.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stopping the test environment:", err)
+		return 1
+	}
+	return code
+}
+
+// Start starts an Env. It has to be stopped.
+func Start(options ...Option) (*Env, error) {
+	assets := os.Getenv(assetsVariable)
+	if assets == "" {
+		return nil, fmt.Errorf("%s is not set: run the tests with \"make test\", or set it to a folder with kube-apiserver, etcd and kube-controller-manager", assetsVariable)
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	server := &envtest.Environment{
+		Scheme:                   scheme,
+		BinaryAssetsDirectory:    assets,
+		CRDDirectoryPaths:        []string{filepath.Join(root, "config", "crd")},
+		ErrorIfCRDPathMissing:    true,
+		ControlPlaneStartTimeout: startTimeout,
+	}
+	config, err := server.Start()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("starting the API server: %w", err), server.Stop())
+	}
+	e := &Env{Config: config, Scheme: scheme, assets: assets, server: server}
+	if err := e.complete(filepath.Join(root, "config", "admission"), options); err != nil {
+		return nil, errors.Join(err, e.Stop())
+	}
+	return e, nil
+}
+
+func (e *Env) complete(policies string, options []Option) error {
+	var err error
+	if e.Client, err = client.NewWithWatch(e.Config, client.Options{Scheme: e.Scheme}); err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	if err := e.installPolicies(policies); err != nil {
+		return err
+	}
+	for _, option := range options {
+		if err := option(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop stops everything that was started.
+func (e *Env) Stop() error {
+	return errors.Join(e.controllerManager.stop(), e.server.Stop())
+}
+
+// Namespace makes a namespace for one test. It is not removed: no controller here would empty it, and the
+// API server goes when the tests end.
+func (e *Env) Namespace(t testing.TB) string {
+	t.Helper()
+	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: name[:min(len(name), 40)] + "-"}}
+	if err := e.Client.Create(context.Background(), ns); err != nil {
+		t.Fatalf("creating a namespace: %v", err)
+	}
+	return ns.Name
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering the types of Kubernetes: %w", err)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering the types of %s: %w", v1alpha1.GroupVersion, err)
+	}
+	return scheme, nil
+}
+
+// moduleRoot is the nearest folder above with a go.mod.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("looking up the working directory: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("no go.mod in any folder above: run the tests inside the repository")
+		}
+		dir = parent
+	}
+}

@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// PodState is what a Kubelet makes of a pod.
+type PodState int
+
+// The states of a pod. A pod that is deleted goes at once, except in state Lost.
+const (
+	// Ready: every container runs and is ready. The state of a pod of which nothing else was said.
+	Ready PodState = iota
+	// NotReady: every container runs, and none is ready.
+	NotReady
+	// Crashing: every container is in CrashLoopBackOff.
+	Crashing
+	// Lost: nobody looks after the pod. A new one stays unscheduled, a running one keeps the status it had,
+	// a deleted one stays terminating.
+	Lost
+)
+
+// node is the one that all pods are bound to. There is no such Node object.
+const node = "simulated"
+
+// Kubelet simulates scheduler and kubelet for the pods of one namespace: it binds each to a node that does
+// not exist, writes the status that a kubelet would write, and removes it when it is deleted. Nothing runs.
+// No probe is made, no image pulled, no volume bound, no grace period waited.
+type Kubelet struct {
+	client    client.WithWatch
+	namespace string
+	changed   chan struct{}
+
+	mu     sync.Mutex
+	states map[string]PodState
+}
+
+// StartKubelet starts a Kubelet, which works until the test ends.
+func (e *Env) StartKubelet(t testing.TB, namespace string) *Kubelet {
+	t.Helper()
+	k := &Kubelet{client: e.Client, namespace: namespace, changed: make(chan struct{}, 1), states: map[string]PodState{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	pods, err := e.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(namespace))
+	if err != nil {
+		cancel()
+		t.Fatalf("watching pods: %v", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		k.run(ctx, t, pods)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		pods.Stop()
+		<-done
+	})
+	return k
+}
+
+// Set says what becomes of the pods of a name, the present one and its successors.
+func (k *Kubelet) Set(pod string, state PodState) {
+	k.mu.Lock()
+	k.states[pod] = state
+	k.mu.Unlock()
+	select {
+	case k.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (k *Kubelet) state(pod string) PodState {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.states[pod]
+}
+
+func (k *Kubelet) run(ctx context.Context, t testing.TB, pods watch.Interface) {
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.changed:
+			err = k.syncAll(ctx)
+		case event, open := <-pods.ResultChan():
+			if !open {
+				return
+			}
+			if pod, ok := event.Object.(*corev1.Pod); ok && event.Type != watch.Deleted {
+				err = k.sync(ctx, pod)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			t.Errorf("simulated kubelet: %v", err)
+		}
+	}
+}
+
+func (k *Kubelet) syncAll(ctx context.Context) error {
+	var pods corev1.PodList
+	if err := k.client.List(ctx, &pods, client.InNamespace(k.namespace)); err != nil {
+		return fmt.Errorf("listing pods: %w", err)
+	}
+	for i := range pods.Items {
+		if err := k.sync(ctx, &pods.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sync takes a pod one step further; the event of that step brings the next. A pod that has changed in the
+// meantime, or is gone, has an event of its own under way.
+func (k *Kubelet) sync(ctx context.Context, pod *corev1.Pod) error {
+	state := k.state(pod.Name)
+	var err error
+	switch {
+	case state == Lost:
+		return nil
+	case pod.DeletionTimestamp != nil:
+		err = k.client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+	case pod.Spec.NodeName == "":
+		err = k.client.SubResource("binding").Create(ctx, pod, &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{UID: pod.UID},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+		})
+	default:
+		want := podStatus(pod, state)
+		if equality.Semantic.DeepEqual(pod.Status, want) {
+			return nil
+		}
+		pod.Status = want
+		err = k.client.Status().Update(ctx, pod)
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("bringing pod %s to its state: %w", pod.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// podIP is from TEST-NET-1: nothing answers there.
+const podIP = "192.0.2.1"
+
+// podStatus is the status that a kubelet writes for a pod in a state. It is the present one where that fits
+// already, times included.
+func podStatus(pod *corev1.Pod, state PodState) corev1.PodStatus {
+	now := metav1.Now()
+	status := *pod.Status.DeepCopy()
+	status.Phase = corev1.PodRunning
+	status.HostIP, status.HostIPs = podIP, []corev1.HostIP{{IP: podIP}}
+	status.PodIP, status.PodIPs = podIP, []corev1.PodIP{{IP: podIP}}
+	if status.StartTime == nil {
+		status.StartTime = &now
+	}
+	ready := corev1.ConditionFalse
+	if state == Ready {
+		ready = corev1.ConditionTrue
+	}
+	setCondition(&status, corev1.PodScheduled, corev1.ConditionTrue, now)
+	setCondition(&status, corev1.PodInitialized, corev1.ConditionTrue, now)
+	setCondition(&status, corev1.ContainersReady, ready, now)
+	setCondition(&status, corev1.PodReady, ready, now)
+
+	status.InitContainerStatuses, status.ContainerStatuses = nil, nil
+	for _, c := range pod.Spec.InitContainers {
+		status.InitContainerStatuses = append(status.InitContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, ImageID: c.Image, Ready: true,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				Reason: "Completed", StartedAt: *status.StartTime, FinishedAt: *status.StartTime,
+			}},
+		})
+	}
+	for _, c := range pod.Spec.Containers {
+		status.ContainerStatuses = append(status.ContainerStatuses, containerStatus(&pod.Status, c, state, now))
+	}
+	return status
+}
+
+func containerStatus(before *corev1.PodStatus, c corev1.Container, state PodState, now metav1.Time) corev1.ContainerStatus {
+	runs := state != Crashing
+	status := corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: c.Image, Ready: state == Ready, Started: &runs}
+	if !runs {
+		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "simulated"}
+		return status
+	}
+	status.State.Running = &corev1.ContainerStateRunning{StartedAt: now}
+	for _, b := range before.ContainerStatuses {
+		if b.Name == c.Name && b.State.Running != nil {
+			status.State.Running = b.State.Running
+		}
+	}
+	return status
+}
+
+// setCondition leaves a condition that has the status already as it is.
+func setCondition(status *corev1.PodStatus, conditionType corev1.PodConditionType, value corev1.ConditionStatus, now metav1.Time) {
+	for i := range status.Conditions {
+		c := &status.Conditions[i]
+		if c.Type != conditionType {
+			continue
+		}
+		if c.Status != value {
+			c.Status, c.LastTransitionTime = value, now
+		}
+		return
+	}
+	status.Conditions = append(status.Conditions, corev1.PodCondition{Type: conditionType, Status: value, LastTransitionTime: now})
+}
