@@ -53,6 +53,9 @@ type Ordinal struct {
 	Serving bool
 	// AppliedIndex is the raft index that the member has applied; 0 when it did not answer.
 	AppliedIndex uint64
+	// LeaseRole is the role that the member's lease tells; RoleUnknown when there is no lease, or when the
+	// operator has not seen it renewed within the last minute.
+	LeaseRole v1alpha1.Role
 }
 
 // Pod is what matters of a pod.
@@ -61,6 +64,8 @@ type Pod struct {
 	ResourceVersion string
 	Revision        string
 	Created         time.Time
+	// Endpoint of the member's client port at the pod's address; empty while the pod has none.
+	Endpoint string
 	// EtcdStarted is when the etcd container was started; zero when it does not run.
 	EtcdStarted time.Time
 	// Ready: the readiness probe of the etcd container passes, and the node controller has not marked the
@@ -76,16 +81,18 @@ type Pod struct {
 
 // Cluster is what etcd says of itself.
 type Cluster struct {
-	// Reachable: at least one member answered. When none did, and yet pods are ready, voters are taken to be
-	// the replicas and serving what is ready (DEP-07), and roles come from the member leases.
+	// Reachable: at least one member answered.
 	Reachable bool
 	// ID of the cluster; 0 when no member answered.
 	ID uint64
 	// Term is the newest raft term in which a leader is known.
 	Term uint64
-	// Leader is the ID of that leader; 0 when there is none.
+	// Leader is the ID of that leader; 0 when no member that answers knows one.
 	Leader uint64
-	Voters []Voter
+	// LeaderKnown: a member that answers knows a leader, so there is a quorum, or was one an election timeout
+	// ago.
+	LeaderKnown bool
+	Voters      []Voter
 }
 
 // Voter is a voting member.

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package member is what happens in a member's pod before etcd starts: whether the member may start, how,
+// and with which configuration file.
+//
+// etcd ignores its flags and its environment once it is given a configuration file, so one file cannot
+// serve all members. They share a ConfigMap, and the pod's first container renders from it the file of its
+// own member. The package knows nothing of Kubernetes and imports etcd's client only.
+package member
+
+// Keys of the ConfigMap that the members of a cluster share.
+const (
+	// KeyConfig is etcd's configuration as far as it is the same for all members. A change of it is a change
+	// of the pod template.
+	KeyConfig = "etcd.conf.yaml"
+	// KeyBootstrap is what matters only to a member without data: the initial cluster and its token. It may
+	// change without any pod being replaced.
+	KeyBootstrap = "bootstrap.conf.yaml"
+	// KeyClusterID is the ID of the cluster in hex, once it has first served.
+	KeyClusterID = "cluster-id"
+)
+
+// Folders and files of a member's pod.
+const (
+	// SharedDir is where the shared ConfigMap is mounted.
+	SharedDir = "/etc/etcd-foreman"
+	// ConfigDir holds the member's own configuration file.
+	ConfigDir = "/var/etcd/config"
+	// ConfigFile is the member's own configuration file.
+	ConfigFile = ConfigDir + "/" + KeyConfig
+	// VolumeDir is where the member's volume is mounted.
+	VolumeDir = "/var/etcd/data"
+	// DataDir is etcd's data directory. Gardener's etcd-wrapper has it at the same place, so a volume can
+	// pass from one to the other.
+	DataDir = VolumeDir + "/new.etcd"
+)
+
+// NameVariable is the environment variable with the name of the member, which is that of its pod.
+const NameVariable = "POD_NAME"

@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+// facts are the answers that a Snapshot is made of.
+type facts struct {
+	at          time.Time
+	statefulSet StatefulSet
+	ordinals    []Ordinal
+	surplus     []string
+	// answers are the statuses of the members that answered, by ordinal.
+	answers map[int]etcdclient.Status
+	// members is the member list of the cluster; nil when no voter gave one.
+	members []etcdclient.Member
+	// foreign are the statuses of the members without an ordinal that answered, by member ID.
+	foreign map[uint64]etcdclient.Status
+}
+
+// build makes a Snapshot of facts. It is pure.
+func build(f facts) *Snapshot {
+	s := &Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus}
+	s.Cluster.Reachable = len(f.answers) > 0
+	s.Cluster.ID = clusterID(f)
+	s.Cluster.Leader, s.Cluster.Term = leader(f, s.Cluster.ID)
+	s.Cluster.LeaderKnown = s.Cluster.Leader != 0
+	serves := func(status etcdclient.Status) bool {
+		return status.ClusterID == s.Cluster.ID && s.Cluster.Leader != 0 &&
+			status.Leader == s.Cluster.Leader && status.Term == s.Cluster.Term
+	}
+	for i := range s.Ordinals {
+		o := &s.Ordinals[i]
+		status, answered := f.answers[i]
+		o.Answers = answered && belongs(f, o.Name, status)
+		if o.Answers {
+			o.MemberID, o.AppliedIndex, o.Serving = status.MemberID, status.AppliedIndex, serves(status)
+		} else {
+			o.MemberID = memberID(f.members, o.Name)
+		}
+		o.Role = role(o, status, s.Cluster.Leader)
+		o.Class = refine(o)
+	}
+	for _, m := range f.members {
+		if m.Learner {
+			continue
+		}
+		v := Voter{ID: m.ID, Name: cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)), Ordinal: ordinalOf(s.Ordinals, m.ID)}
+		if v.Ordinal >= 0 {
+			// A member that terminates may serve now, and does not a moment later.
+			v.Serving = s.Ordinals[v.Ordinal].Serving && s.Ordinals[v.Ordinal].Class != v1alpha1.ClassTerminating
+		} else if status, ok := f.foreign[m.ID]; ok {
+			v.Serving = serves(status)
+		}
+		s.Cluster.Voters = append(s.Cluster.Voters, v)
+	}
+	return s
+}
+
+// refine turns the kubelet's word on a pod into the class of the ordinal, by what the member itself says.
+func refine(o *Ordinal) v1alpha1.PodClass {
+	switch o.Class {
+	case v1alpha1.ClassMissing, v1alpha1.ClassTerminating:
+		return o.Class
+	case v1alpha1.ClassDead, v1alpha1.ClassStarting:
+		if o.Answers {
+			// The kubelet's status is late: a member that answers runs.
+			return v1alpha1.ClassUnready
+		}
+		return o.Class
+	}
+	if o.Pod.Ready && o.Serving && o.Role != v1alpha1.RoleLearner {
+		return v1alpha1.ClassParticipating
+	}
+	return v1alpha1.ClassUnready
+}
+
+func role(o *Ordinal, status etcdclient.Status, leader uint64) v1alpha1.Role {
+	switch {
+	case !o.Answers:
+		return v1alpha1.RoleUnknown
+	case status.Learner:
+		return v1alpha1.RoleLearner
+	case leader != 0 && status.MemberID == leader:
+		return v1alpha1.RoleLeader
+	}
+	return v1alpha1.RoleFollower
+}
+
+// clusterID is the ID of the cluster that most of the members that answered belong to.
+func clusterID(f facts) uint64 {
+	votes := map[uint64]int{}
+	var best uint64
+	for _, id := range sortedKeys(f.answers) {
+		c := f.answers[id].ClusterID
+		votes[c]++
+		if votes[c] > votes[best] {
+			best = c
+		}
+	}
+	return best
+}
+
+// leader is the leader of the newest term in which a member of the cluster knows one. A member that was cut
+// off tells of an older term, and does not serve.
+func leader(f facts, cluster uint64) (id, term uint64) {
+	consider := func(s etcdclient.Status) {
+		if s.ClusterID == cluster && s.Leader != 0 && s.Term > term {
+			id, term = s.Leader, s.Term
+		}
+	}
+	for _, s := range f.answers {
+		consider(s)
+	}
+	for _, s := range f.foreign {
+		consider(s)
+	}
+	return id, term
+}
+
+// belongs tells whether an answer came from the member of this name: the address of a pod that is gone may
+// have been given to another one.
+func belongs(f facts, name string, status etcdclient.Status) bool {
+	for _, m := range f.members {
+		if m.ID == status.MemberID {
+			return m.Name == name || m.Name == ""
+		}
+	}
+	return true
+}
+
+func memberID(members []etcdclient.Member, name string) uint64 {
+	for _, m := range members {
+		if m.Name == name {
+			return m.ID
+		}
+	}
+	return 0
+}
+
+func ordinalOf(ordinals []Ordinal, id uint64) int {
+	return slices.IndexFunc(ordinals, func(o Ordinal) bool { return o.MemberID != 0 && o.MemberID == id })
+}
+
+func sortedKeys(m map[int]etcdclient.Status) []int {
+	keys := make([]int, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func describeStatefulSet(s *appsv1.StatefulSet) StatefulSet {
+	return StatefulSet{
+		Name:           s.Name,
+		UID:            s.UID,
+		Observed:       s.Status.ObservedGeneration >= s.Generation,
+		UpdateRevision: s.Status.UpdateRevision,
+		OnDelete:       s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType,
+	}
+}
+
+// ByReadiness is the Snapshot as DEP-07 sees a cluster whose members do not answer the operator, although
+// pods are ready: every replica is a voter, what is ready serves, and roles come from the member leases.
+func (s *Snapshot) ByReadiness() *Snapshot {
+	v := *s
+	v.Ordinals = slices.Clone(s.Ordinals)
+	v.Cluster.Voters = nil
+	for i := range v.Ordinals {
+		o := &v.Ordinals[i]
+		ready := o.Class == v1alpha1.ClassUnready && o.Pod.Ready
+		if ready {
+			o.Class = v1alpha1.ClassParticipating
+			// A linearizable read went through, or the probe would not pass.
+			v.Cluster.LeaderKnown = true
+		}
+		o.Role, o.Serving = o.LeaseRole, ready
+		v.Cluster.Voters = append(v.Cluster.Voters, Voter{Name: o.Name, Ordinal: i, Serving: ready})
+	}
+	return &v
+}
+
+// bestInformed orders the voters that answered by how much they know: a leader, then term, then log.
+func bestInformed(answers map[int]etcdclient.Status) []int {
+	voters := slices.DeleteFunc(sortedKeys(answers), func(i int) bool { return answers[i].Learner })
+	slices.SortStableFunc(voters, func(a, b int) int {
+		x, y := answers[a], answers[b]
+		return cmp.Or(knowsLeader(y)-knowsLeader(x), cmp.Compare(y.Term, x.Term), cmp.Compare(y.AppliedIndex, x.AppliedIndex))
+	})
+	return voters
+}
+
+func knowsLeader(s etcdclient.Status) int {
+	if s.Leader != 0 {
+		return 1
+	}
+	return 0
+}

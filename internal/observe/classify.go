@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// classify is DEP-07's "Health Assessment", made total, as far as the kubelet's word goes: an etcd container
+// that runs is Unready here, and becomes Participating only by its member's own answer. The second result is
+// what keeps a container from running, in the kubelet's or the scheduler's words.
+func classify(pod *corev1.Pod) (v1alpha1.PodClass, string) {
+	switch {
+	case pod == nil:
+		return v1alpha1.ClassMissing, ""
+	case pod.DeletionTimestamp != nil:
+		return v1alpha1.ClassTerminating, ""
+	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
+		return v1alpha1.ClassDead, joinTrouble("pod "+string(pod.Status.Phase), pod.Status.Reason, pod.Status.Message)
+	}
+	for _, c := range pod.Status.InitContainerStatuses {
+		if dead, trouble := isDead(c); dead && !completed(c) {
+			return v1alpha1.ClassDead, "init container " + c.Name + ": " + trouble
+		}
+	}
+	etcd := containerStatus(pod, v1alpha1.ContainerEtcd)
+	if etcd == nil {
+		return v1alpha1.ClassStarting, unschedulable(pod)
+	}
+	if dead, trouble := isDead(*etcd); dead {
+		return v1alpha1.ClassDead, "container " + etcd.Name + ": " + trouble
+	}
+	if etcd.State.Running != nil {
+		return v1alpha1.ClassUnready, ""
+	}
+	return v1alpha1.ClassStarting, unschedulable(pod)
+}
+
+// isDead tells whether a container has exited or cannot be started. Waiting for anything but its set-up
+// counts: CrashLoopBackOff, ImagePullBackOff, CreateContainerConfigError, and whatever a later kubelet says.
+func isDead(c corev1.ContainerStatus) (bool, string) {
+	if t := c.State.Terminated; t != nil {
+		return true, joinTrouble(fmt.Sprintf("exited with code %d", t.ExitCode), t.Reason, t.Message)
+	}
+	if w := c.State.Waiting; w != nil {
+		switch w.Reason {
+		case "", "ContainerCreating", "PodInitializing":
+			return false, ""
+		}
+		return true, joinTrouble("", w.Reason, w.Message)
+	}
+	return false, ""
+}
+
+func completed(c corev1.ContainerStatus) bool {
+	return c.State.Terminated != nil && c.State.Terminated.ExitCode == 0
+}
+
+func containerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name == name {
+			return &pod.Status.ContainerStatuses[i]
+		}
+	}
+	return nil
+}
+
+func unschedulable(pod *corev1.Pod) string {
+	if c := condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+		return joinTrouble("not scheduled", c.Reason, c.Message)
+	}
+	return ""
+}
+
+func condition(pod *corev1.Pod, conditionType corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == conditionType {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func joinTrouble(what, reason, message string) string {
+	for _, s := range []string{reason, message} {
+		switch {
+		case s == "":
+		case what == "":
+			what = s
+		default:
+			what += ": " + s
+		}
+	}
+	return what
+}
+
+// isReady tells whether the etcd container's readiness probe passes. When a node is lost, nobody turns the
+// container's own flag: the node controller turns the pod's Ready condition to False, and gives no reason of
+// containers for it.
+func isReady(pod *corev1.Pod, etcd *corev1.ContainerStatus) bool {
+	if etcd == nil || !etcd.Ready {
+		return false
+	}
+	ready := condition(pod, corev1.PodReady)
+	markedByNodeController := ready != nil && ready.Status != corev1.ConditionTrue && allReady(pod)
+	return !markedByNodeController
+}
+
+func allReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.ContainerStatuses {
+		if !c.Ready {
+			return false
+		}
+	}
+	return len(pod.Status.ContainerStatuses) > 0
+}
+
+// describePod makes a Pod of a pod that exists.
+func describePod(pod *corev1.Pod, scheme string, clientPort int32, trouble string) *Pod {
+	etcd := containerStatus(pod, v1alpha1.ContainerEtcd)
+	sidecar := containerStatus(pod, v1alpha1.ContainerBackupRestore)
+	p := &Pod{
+		UID:                pod.UID,
+		ResourceVersion:    pod.ResourceVersion,
+		Revision:           pod.Labels["controller-revision-hash"],
+		Created:            pod.CreationTimestamp.Time,
+		Ready:              isReady(pod, etcd),
+		AllContainersReady: allReady(pod),
+		BackupSidecarReady: sidecar == nil || sidecar.Ready,
+		Trouble:            trouble,
+	}
+	if pod.Status.PodIP != "" {
+		p.Endpoint = endpoint(scheme, pod.Status.PodIP, clientPort)
+	}
+	if etcd != nil && etcd.State.Running != nil {
+		p.EtcdStarted = etcd.State.Running.StartedAt.Time
+	}
+	return p
+}

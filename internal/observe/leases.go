@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// leaseLifetime is how long a member lease is believed after its last renewal.
+const leaseLifetime = time.Minute
+
+// renewals remembers when the operator saw each member lease renewed. The time that is written in a lease
+// comes from another machine's clock; only that it changed can be relied on.
+type renewals struct {
+	mu   sync.Mutex
+	seen map[types.UID]renewal
+}
+
+type renewal struct {
+	renewTime time.Time
+	at        time.Time
+}
+
+// role is the role that a lease tells: RoleUnknown unless it was seen to be renewed within leaseLifetime.
+func (r *renewals) role(lease *coordinationv1.Lease, now time.Time) v1alpha1.Role {
+	if lease == nil || lease.Spec.RenewTime == nil || lease.Spec.HolderIdentity == nil {
+		return v1alpha1.RoleUnknown
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, known := r.seen[lease.UID]
+	switch {
+	case !known:
+		// The first sight is no renewal: the lease may be years old.
+		r.remember(lease.UID, renewal{renewTime: lease.Spec.RenewTime.Time})
+		return v1alpha1.RoleUnknown
+	case !last.renewTime.Equal(lease.Spec.RenewTime.Time):
+		last = renewal{renewTime: lease.Spec.RenewTime.Time, at: now}
+		r.remember(lease.UID, last)
+	}
+	if last.at.IsZero() || now.Sub(last.at) > leaseLifetime {
+		return v1alpha1.RoleUnknown
+	}
+	return holderRole(*lease.Spec.HolderIdentity)
+}
+
+func (r *renewals) remember(uid types.UID, seen renewal) {
+	if r.seen == nil {
+		r.seen = map[types.UID]renewal{}
+	}
+	r.seen[uid] = seen
+}
+
+// holderRole reads "<memberID>:<role>" and the newer "<memberID>:<clusterID>:<role>".
+func holderRole(holder string) v1alpha1.Role {
+	switch holder[strings.LastIndex(holder, ":")+1:] {
+	case "Leader":
+		return v1alpha1.RoleLeader
+	case "Member":
+		return v1alpha1.RoleFollower
+	}
+	return v1alpha1.RoleUnknown
+}

@@ -1,0 +1,242 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ErrNoStatefulSet: the Etcd has no StatefulSet of its own.
+var ErrNoStatefulSet = errors.New("the Etcd has no StatefulSet")
+
+// askTimeout bounds what one member may take to answer. A member that is slower counts as down.
+const askTimeout = 2 * time.Second
+
+// defaultClientPort is etcd's client port when the Etcd does not name one.
+const defaultClientPort = 2379
+
+// Observer takes Snapshots.
+type Observer struct {
+	dialer   etcdclient.Dialer
+	clock    clock.PassiveClock
+	renewals renewals
+}
+
+// New makes an Observer.
+func New(dialer etcdclient.Dialer, clock clock.PassiveClock) *Observer {
+	return &Observer{dialer: dialer, clock: clock}
+}
+
+// Observe takes a Snapshot of an Etcd. The reader decides whether the API server is asked or a cache; the
+// members are always asked anew. It returns ErrNoStatefulSet when there is none.
+func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*Snapshot, error) {
+	statefulSet := &appsv1.StatefulSet{}
+	key := client.ObjectKeyFromObject(etcd)
+	if err := reader.Get(ctx, key, statefulSet); apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("reading StatefulSet %s: %w", key, ErrNoStatefulSet)
+	} else if err != nil {
+		return nil, fmt.Errorf("reading StatefulSet %s: %w", key, err)
+	}
+	if !metav1.IsControlledBy(statefulSet, etcd) {
+		return nil, fmt.Errorf("reading StatefulSet %s: it is not controlled by the Etcd of that name: %w", key, ErrNoStatefulSet)
+	}
+	pods := &corev1.PodList{}
+	if err := reader.List(ctx, pods, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}); err != nil {
+		return nil, fmt.Errorf("listing the pods of StatefulSet %s: %w", key, err)
+	}
+	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet)}
+	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
+	if err := o.ask(ctx, &f); err != nil {
+		return nil, err
+	}
+	if len(f.answers) == 0 {
+		// Only then do leases matter.
+		if err := o.readLeases(ctx, reader, etcd, f.ordinals); err != nil {
+			return nil, err
+		}
+	}
+	return build(f), nil
+}
+
+// ordinals puts the pods of a StatefulSet into its ordinals. Whatever else carries the labels of an Etcd, the
+// pods of a backup job for one, is not controlled by the StatefulSet.
+func ordinals(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet, pods []corev1.Pod) ([]Ordinal, []string) {
+	replicas := 1
+	if statefulSet.Spec.Replicas != nil {
+		replicas = int(*statefulSet.Spec.Replicas)
+	}
+	port := int32(defaultClientPort)
+	if p := etcd.Spec.Etcd.ClientPort; p != nil {
+		port = *p
+	}
+	result := make([]Ordinal, replicas)
+	for i := range result {
+		result[i] = Ordinal{Name: fmt.Sprintf("%s-%d", statefulSet.Name, i), Class: v1alpha1.ClassMissing, Role: v1alpha1.RoleUnknown, LeaseRole: v1alpha1.RoleUnknown}
+	}
+	var surplus []string
+	for i := range pods {
+		pod := &pods[i]
+		if !metav1.IsControlledBy(pod, statefulSet) {
+			continue
+		}
+		n, err := strconv.Atoi(strings.TrimPrefix(pod.Name, statefulSet.Name+"-"))
+		if err != nil || n < 0 || n >= replicas {
+			surplus = append(surplus, pod.Name)
+			continue
+		}
+		class, trouble := classify(pod)
+		result[n].Class = class
+		result[n].Pod = describePod(pod, "http", port, trouble)
+	}
+	return result, surplus
+}
+
+// ask asks every member that has an address for its status, the best informed voter for the member list, and
+// then the foreign members, all with deadlines. Who does not answer is not in the facts.
+func (o *Observer) ask(ctx context.Context, f *facts) error {
+	endpoints := map[int]string{}
+	for i, ordinal := range f.ordinals {
+		if ordinal.Pod != nil && ordinal.Pod.Endpoint != "" {
+			endpoints[i] = ordinal.Pod.Endpoint
+		}
+	}
+	members := newMembers(o.dialer)
+	defer members.close()
+	f.answers = statuses(ctx, members, endpoints)
+	f.members = memberList(ctx, members, f.answers, endpoints)
+	foreign := map[uint64]string{}
+	for _, m := range f.members {
+		if len(m.ClientURLs) > 0 && !m.Learner && !isOurs(f.ordinals, f.answers, m) {
+			foreign[m.ID] = m.ClientURLs[0]
+		}
+	}
+	f.foreign = statuses(ctx, members, foreign)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("asking the members of StatefulSet %s: %w", f.statefulSet.Name, err)
+	}
+	return nil
+}
+
+func isOurs(ordinals []Ordinal, answers map[int]etcdclient.Status, m etcdclient.Member) bool {
+	for i, o := range ordinals {
+		if o.Name == m.Name || answers[i].MemberID == m.ID {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *Observer) readLeases(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, ordinals []Ordinal) error {
+	leases := &coordinationv1.LeaseList{}
+	if err := reader.List(ctx, leases, client.InNamespace(etcd.Namespace), client.MatchingLabels{
+		v1alpha1.LabelPartOf: etcd.Name, v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease,
+	}); err != nil {
+		return fmt.Errorf("listing the member leases of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
+	}
+	now := o.clock.Now()
+	for i := range leases.Items {
+		for n := range ordinals {
+			if ordinals[n].Name == leases.Items[i].Name {
+				ordinals[n].LeaseRole = o.renewals.role(&leases.Items[i], now)
+			}
+		}
+	}
+	return nil
+}
+
+func endpoint(scheme, host string, port int32) string {
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+// members are the clients of one observation, one for each endpoint.
+type members struct {
+	dialer  etcdclient.Dialer
+	mu      sync.Mutex
+	clients map[string]etcdclient.Client
+}
+
+func newMembers(dialer etcdclient.Dialer) *members {
+	return &members{dialer: dialer, clients: map[string]etcdclient.Client{}}
+}
+
+func (m *members) at(endpoint string) (etcdclient.Client, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c, ok := m.clients[endpoint]; ok {
+		return c, nil
+	}
+	c, err := m.dialer.Dial(endpoint, nil)
+	if err == nil {
+		m.clients[endpoint] = c
+	}
+	return c, err
+}
+
+func (m *members) close() {
+	for _, c := range m.clients {
+		// Nothing depends on how a connection that is not needed any more ends.
+		_ = c.Close()
+	}
+}
+
+// statuses asks all endpoints at the same time.
+func statuses[K comparable](ctx context.Context, members *members, endpoints map[K]string) map[K]etcdclient.Status {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	var (
+		mu      sync.Mutex
+		all     sync.WaitGroup
+		answers = map[K]etcdclient.Status{}
+	)
+	for key, endpoint := range endpoints {
+		all.Go(func() {
+			c, err := members.at(endpoint)
+			if err != nil {
+				return
+			}
+			if status, err := c.Status(ctx); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				answers[key] = status
+			}
+		})
+	}
+	all.Wait()
+	return answers
+}
+
+// memberList asks the voters that answered, the best informed first, until one gives the list.
+func memberList(ctx context.Context, members *members, answers map[int]etcdclient.Status, endpoints map[int]string) []etcdclient.Member {
+	for _, i := range bestInformed(answers) {
+		c, err := members.at(endpoints[i])
+		if err != nil {
+			continue
+		}
+		ask, cancel := context.WithTimeout(ctx, askTimeout)
+		list, err := c.Members(ask)
+		cancel()
+		if err == nil {
+			return list
+		}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// PodRemoval is how a healthy pod is removed.
+type PodRemoval string
+
+// NonParticipatingPods is how pods that do not run are removed.
+type NonParticipatingPods string
+
+// The values of PodRemoval and NonParticipatingPods.
+const (
+	Delete PodRemoval = "Delete"
+	Evict  PodRemoval = "Evict"
+
+	OneByOne  NonParticipatingPods = "OneByOne"
+	AllAtOnce NonParticipatingPods = "AllAtOnce"
+)
+
+// Config is spec.config of a QuorumAwareRollout. Every field is optional.
+type Config struct {
+	// TargetRevision is the revision to bring the pods to. Default: the StatefulSet's update revision when
+	// the task is admitted.
+	TargetRevision string `json:"targetRevision,omitempty"`
+	// Restart replaces every pod that is older than the task, outdated or not.
+	Restart bool `json:"restart,omitempty"`
+	// LeaderHandover moves leadership to an updated member before the leader is replaced. Default true.
+	LeaderHandover *bool `json:"leaderHandover,omitempty"`
+	// UnreadyGracePeriod is how long no member may have known a leader before the loss of the quorum counts
+	// as lasting. Default 30s.
+	UnreadyGracePeriod *metav1.Duration `json:"unreadyGracePeriod,omitempty"`
+	// ProgressDeadline is how long a rollout may make no progress before it is called stalled. Default 10m.
+	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
+	// PodRemoval: Delete (default) or Evict (DEP-06).
+	PodRemoval PodRemoval `json:"podRemoval,omitempty"`
+	// NonParticipatingPods: OneByOne (default) or AllAtOnce, for pods that are Dead or Starting (DEP-06).
+	NonParticipatingPods NonParticipatingPods `json:"nonParticipatingPods,omitempty"`
+	// UnhealthyBackupSidecarFirst orders the pods within a role (DEP-06). Default false.
+	UnhealthyBackupSidecarFirst bool `json:"unhealthyBackupSidecarFirst,omitempty"`
+}
+
+const (
+	defaultUnreadyGracePeriod = 30 * time.Second
+	defaultProgressDeadline   = 10 * time.Minute
+	maxRevisionLength         = 253
+)
+
+// decode decodes and validates spec.config, and fills in the defaults.
+func decode(config string) (Config, error) {
+	c := defaultConfig()
+	if err := tasks.DecodeStrict(config, &c); err != nil {
+		return Config{}, err
+	}
+	return c, c.validate()
+}
+
+func defaultConfig() Config {
+	return Config{
+		LeaderHandover:       ptr.To(true),
+		UnreadyGracePeriod:   &metav1.Duration{Duration: defaultUnreadyGracePeriod},
+		ProgressDeadline:     &metav1.Duration{Duration: defaultProgressDeadline},
+		PodRemoval:           Delete,
+		NonParticipatingPods: OneByOne,
+	}
+}
+
+func (c Config) validate() error {
+	switch {
+	case len(c.TargetRevision) > maxRevisionLength:
+		return fmt.Errorf("spec.config: targetRevision has more than %d characters", maxRevisionLength)
+	case c.TargetRevision != "" && c.Restart:
+		return fmt.Errorf("spec.config: targetRevision and restart exclude each other: a restart follows the StatefulSet's revision")
+	case c.LeaderHandover == nil:
+		return fmt.Errorf("spec.config: leaderHandover is null: leave it out for the default")
+	case c.UnreadyGracePeriod == nil || c.UnreadyGracePeriod.Duration <= 0:
+		return fmt.Errorf("spec.config: unreadyGracePeriod has to be greater than 0")
+	case c.ProgressDeadline == nil || c.ProgressDeadline.Duration <= 0:
+		return fmt.Errorf("spec.config: progressDeadline has to be greater than 0")
+	case c.PodRemoval != Delete && c.PodRemoval != Evict:
+		return fmt.Errorf("spec.config: podRemoval is %q: it has to be %s or %s", c.PodRemoval, Delete, Evict)
+	case c.NonParticipatingPods != OneByOne && c.NonParticipatingPods != AllAtOnce:
+		return fmt.Errorf("spec.config: nonParticipatingPods is %q: it has to be %s or %s", c.NonParticipatingPods, OneByOne, AllAtOnce)
+	}
+	return nil
+}

@@ -1,0 +1,394 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+)
+
+// enumerate calls visit with every combination of member states of n members, or only with those in
+// ascending order when sorted: Decide tells members of the same state apart by their ordinal alone.
+func enumerate(n int, states []member, sorted bool, visit func([]member)) {
+	members := make([]member, n)
+	var fill func(i, from int)
+	fill = func(i, from int) {
+		if i == n {
+			visit(members)
+			return
+		}
+		for k := from; k < len(states); k++ {
+			members[i] = states[k]
+			next := 0
+			if sorted {
+				next = k
+			}
+			fill(i+1, next)
+		}
+	}
+	fill(0, 0)
+}
+
+func allStates() []member {
+	states := make([]member, 0, memberStates)
+	for m := range memberStates {
+		states = append(states, m)
+	}
+	return states
+}
+
+// size is one part of the exploration.
+type size struct {
+	members int
+	states  []member
+	sorted  bool
+	// memory: with every combination of what the task's status may remember, and of what may lag behind.
+	memory bool
+}
+
+// fewer are the states without the rarest, for sizes that would take too long with all of them.
+var fewer = []member{missing, terminating, deadOld, readyOld, frozenOld, deadNew, readyNew, frozenReadyNew}
+
+// quick takes less than a second.
+var quick = []size{
+	{members: 1, states: allStates(), memory: true},
+	{members: 2, states: allStates(), memory: true},
+	{members: 3, states: allStates(), sorted: true},
+	{members: 3, states: fewer, sorted: true, memory: true},
+	{members: 5, states: fewer, sorted: true},
+}
+
+// whole takes minutes: every state of 1 to 5 members, each member at each ordinal, and 7 up to symmetry.
+var whole = []size{
+	{members: 1, states: allStates(), memory: true},
+	{members: 2, states: allStates(), memory: true},
+	{members: 3, states: allStates(), memory: true},
+	{members: 4, states: allStates()},
+	{members: 4, states: allStates(), sorted: true, memory: true},
+	{members: 5, states: allStates()},
+	{members: 5, states: fewer, sorted: true, memory: true},
+	{members: 7, states: allStates(), sorted: true},
+}
+
+var exploreAll = flag.Bool("explore-all", false, "explore the whole state space, which takes minutes")
+
+// worlds calls visit with every world of a size. The world is reused from one call to the next.
+func (z size) worlds(visit func(*world)) {
+	enumerate(z.members, z.states, z.sorted, func(members []member) {
+		w := &world{members: members}
+		for leader := -1; leader < z.members; leader++ {
+			for _, stale := range []bool{false, true} {
+				for _, lasted := range []bool{false, true} {
+					w.leader, w.stale, w.lasted = leader, stale, lasted
+					z.variants(w, visit)
+				}
+			}
+		}
+	})
+}
+
+func (z size) variants(w *world, visit func(*world)) {
+	plain := func() {
+		w.announced, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff = -1, false, false, false, false, false
+		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent = 0, 0, 0, false
+	}
+	try := func() {
+		if w.coherent() {
+			visit(w)
+		}
+	}
+	plain()
+	try()
+	if !z.memory {
+		return
+	}
+	for _, set := range []func(){
+		func() { w.surplus = true },
+		func() { w.unobserved = true },
+		func() { w.cutOff = true },
+		func() { w.foreignUp = 1 },
+		func() { w.foreignDown = 1 },
+		func() { w.handovers = 1 },
+		func() { w.handovers, w.handoverRecent = 1, true },
+		func() { w.handovers = maxHandoverAttempts },
+	} {
+		plain()
+		set()
+		try()
+	}
+	for i := range w.members {
+		for variant := range 4 {
+			plain()
+			w.announced, w.recent, w.changed = i, variant&1 > 0, variant&2 > 0
+			try()
+		}
+	}
+}
+
+// violations explores every world of the sizes, and stops at the first few broken promises.
+func (p policy) violations(sizes []size, config Config) []string {
+	const enough = 3
+	var found []string
+	now := epoch.Add(24 * time.Hour)
+	for _, z := range sizes {
+		z.worlds(func(w *world) {
+			if len(found) >= enough {
+				return
+			}
+			d := p.decide(w.input(now, config), now)
+			for _, fault := range w.faults(d, config) {
+				found = append(found, fmt.Sprintf("%s: %+v -> %s %+v", fault, *w, d.Conclusion, d.Step))
+			}
+			voters := z.members + w.foreignUp
+			canSpareOne := quorum.Exists(voters-1, voters) || w.foreignUp == 0
+			if len(found) == 0 && !w.lasted && canSpareOne && (w.announced < 0 || z.members < 3) {
+				if fault := p.liveness(w, config, now); fault != "" {
+					found = append(found, fault)
+				}
+			}
+		})
+	}
+	return found
+}
+
+// liveness lets a world go on in which replaced pods come back, and expects the rollout to finish.
+func (p policy) liveness(from *world, config Config, now time.Time) string {
+	w := *from
+	w.members = slices.Clone(from.members)
+	rounds := 12*len(w.members) + 12
+	for range rounds {
+		d := p.decide(w.input(now, config), now)
+		if d.Conclusion == Finished {
+			return ""
+		}
+		if d.Step != nil {
+			w.apply(d.Step)
+		} else {
+			w.recover()
+		}
+		now = now.Add(time.Minute)
+	}
+	return fmt.Sprintf("does not finish in %d rounds: %+v, now %+v", rounds, *from, w)
+}
+
+// apply carries out a step.
+func (w *world) apply(step *Step) {
+	switch step.Action {
+	case MoveLeader:
+		w.leader, w.handovers = step.Successor, 0
+	case DeletePod, EvictPod:
+		for _, i := range step.Ordinals {
+			w.members[i] = missing
+			w.generation[i]++
+			if w.leader == i {
+				w.leader = -1
+			}
+		}
+		w.announced, w.lasted = -1, false
+	case RevokeDeletion:
+		w.changed = true
+	}
+	w.elect()
+}
+
+// recover lets a while pass: pods that are gone come back at the new revision, new ones get well, the kubelet
+// notices, a leader is elected. Old pods stay as sick as they are.
+func (w *world) recover() {
+	w.surplus, w.unobserved, w.stale, w.recent, w.handoverRecent, w.foreignDown = false, false, false, false, false, 0
+	w.lasted = true
+	for i, m := range w.members {
+		switch m {
+		case terminating:
+			w.members[i] = missing
+		case missing:
+			w.members[i] = startingNew
+		case deadNew, startingNew, frozenNew, learnerNew, frozenReadyNew:
+			w.members[i] = runningNew
+		case frozenReadyOld:
+			w.members[i] = frozenOld
+		case learnerOld:
+			w.members[i] = runningOld
+		case runningOld, runningNew:
+			if w.leader >= 0 {
+				w.members[i]++
+			}
+		case readyOld, readyNew:
+			if w.leader < 0 && !w.hasQuorum() {
+				w.members[i]--
+			}
+		}
+	}
+	w.elect()
+}
+
+func (w *world) elect() {
+	if w.leader >= 0 && (!w.members[w.leader].alive() || !w.hasQuorum()) {
+		w.leader = -1
+	}
+	for i, m := range w.members {
+		if w.leader < 0 && w.hasQuorum() && m.alive() && m != terminating {
+			w.leader, w.lasted = i, false
+		}
+	}
+}
+
+func TestExploration(t *testing.T) {
+	sizes := quick
+	if *exploreAll {
+		sizes = whole
+	}
+	for _, z := range sizes {
+		t.Run(fmt.Sprintf("%d members of %d states", z.members, len(z.states)), func(t *testing.T) {
+			visited := 0
+			z.worlds(func(*world) { visited++ })
+			t.Logf("%d worlds", visited)
+			for _, v := range standard.violations([]size{z}, defaultConfig()) {
+				t.Error(v)
+			}
+		})
+	}
+}
+
+// Each mutant is the standard policy with one part broken. The exploration has to notice every one, or the
+// part would not be needed, or not be tested.
+func TestExplorationBites(t *testing.T) {
+	without := func(name v1alpha1.GuardName) policy {
+		drop := func(guards []guard) []guard {
+			return slices.DeleteFunc(slices.Clone(guards), func(g guard) bool { return g.name == name })
+		}
+		return policy{observed: drop(standard.observed), safe: drop(standard.safe), precedes: standard.precedes}
+	}
+	with := func(name v1alpha1.GuardName, holds func(*situation) *Hold) policy {
+		p := without("")
+		for i := range p.safe {
+			if p.safe[i].name == name {
+				p.safe[i].holds = holds
+			}
+		}
+		for i := range p.observed {
+			if p.observed[i].name == name {
+				p.observed[i].holds = holds
+			}
+		}
+		return p
+	}
+	ordered := func(precedes func(s *situation, a, b int) int) policy {
+		return policy{observed: standard.observed, safe: standard.safe, precedes: precedes}
+	}
+	hold := &Hold{Guard: "mutant"}
+	mutants := map[string]policy{
+		"acts on an old revision":               without(v1alpha1.GuardRevisionObserved),
+		"does not wait for its own deletion":    without(v1alpha1.GuardDeletionObserved),
+		"disturbs learners":                     without(v1alpha1.GuardLearnerPromoted),
+		"does not wait for updated pods":        without(v1alpha1.GuardUpdatedPodsParticipating),
+		"does not count voters":                 without(v1alpha1.GuardQuorumKept),
+		"believes every unready pod to be sick": without(v1alpha1.GuardUnreadyConfirmed),
+		"offers leadership without waiting":     without(v1alpha1.GuardLeaderHandedOver),
+		"waits for pods that exist only (DEP-07)": with(v1alpha1.GuardUpdatedPodsParticipating, func(s *situation) *Hold {
+			for i, o := range s.Snapshot.Ordinals {
+				if i != s.next && o.Pod != nil && o.Class != v1alpha1.ClassTerminating && o.Class != v1alpha1.ClassParticipating && s.subject().Class == v1alpha1.ClassParticipating {
+					return hold
+				}
+			}
+			return nil
+		}),
+		"waits for updated pods that exist only": with(v1alpha1.GuardUpdatedPodsParticipating, func(s *situation) *Hold {
+			for i, o := range s.Snapshot.Ordinals {
+				if i != s.next && o.Pod != nil && !s.outdated(i) && o.Class != v1alpha1.ClassParticipating && s.subject().Class == v1alpha1.ClassParticipating {
+					return hold
+				}
+			}
+			return nil
+		}),
+		"takes a minority for a quorum": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
+			if len(s.Snapshot.Cluster.Voters) > 2 && s.Snapshot.ServingVotersWithout(s.next) < s.Snapshot.Quorum()-1 {
+				return hold
+			}
+			return nil
+		}),
+		"counts replicas for voters": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
+			if s.Snapshot.Replicas() > 2 && s.Snapshot.ServingVotersWithout(s.next) < s.Snapshot.Replicas()/2+1 && s.Snapshot.Cluster.LeaderKnown {
+				return hold
+			}
+			return nil
+		}),
+		"judges the cluster as it is, not as it will be": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
+			if s.Snapshot.Replicas() > 2 && s.Snapshot.Cluster.LeaderKnown && !s.Snapshot.HasQuorum() {
+				return hold
+			}
+			return nil
+		}),
+		"keeps a quorum even where there is none": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
+			if o := s.subject(); o.Class == v1alpha1.ClassUnready && s.Snapshot.ServingVotersWithout(s.next) < s.Snapshot.Quorum() {
+				return hold
+			}
+			return nil
+		}),
+		"has no patience in a leaderless spell": with(v1alpha1.GuardUnreadyConfirmed, func(s *situation) *Hold {
+			if !s.Snapshot.Cluster.LeaderKnown {
+				return nil
+			}
+			return unreadyConfirmed(s)
+		}),
+		"does not ask the kubelet": with(v1alpha1.GuardUnreadyConfirmed, func(s *situation) *Hold {
+			if !s.Snapshot.Cluster.LeaderKnown {
+				return unreadyConfirmed(s)
+			}
+			return nil
+		}),
+		"never gives up on a lost quorum": with(v1alpha1.GuardUnreadyConfirmed, func(s *situation) *Hold {
+			if !s.Snapshot.Cluster.LeaderKnown && s.subject().Class == v1alpha1.ClassUnready {
+				return hold
+			}
+			return unreadyConfirmed(s)
+		}),
+		"waits for ever for its own deletion": with(v1alpha1.GuardDeletionObserved, func(s *situation) *Hold {
+			if len(s.Recorded.Pods) > 0 {
+				return hold
+			}
+			return nil
+		}),
+		"goes by ordinal, as RollingUpdate does": ordered(func(_ *situation, a, b int) int { return b - a }),
+		"takes the leader first": ordered(func(s *situation, a, b int) int {
+			if r := roleRank(s.Snapshot.Ordinals[b].Role) - roleRank(s.Snapshot.Ordinals[a].Role); r != 0 && s.Snapshot.Ordinals[a].Class == s.Snapshot.Ordinals[b].Class {
+				return r
+			}
+			return precedes(s, a, b)
+		}),
+		"takes the healthy first": ordered(func(s *situation, a, b int) int { return precedes(s, b, a) }),
+		"takes unready before starting": ordered(func(s *situation, a, b int) int {
+			rank := func(i int) int { return classRank(s.Snapshot.Ordinals[i].Class) ^ 3 }
+			return rank(a) - rank(b)
+		}),
+	}
+	sizes := []size{quick[0], quick[1], quick[3]}
+	for name, mutant := range mutants {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found := mutant.violations(sizes, defaultConfig())
+			if len(found) == 0 {
+				t.Fatal("the exploration does not notice")
+			}
+			t.Log(found[0])
+		})
+	}
+}
+
+// The model is only as good as its likeness: what it shows to Decide has to be what an observation would say.
+func TestWorldIsLikeAnObservation(t *testing.T) {
+	w := &world{members: []member{readyOld, frozenOld, readyNew}, leader: 0, announced: -1}
+	s := w.snapshot(epoch)
+	if !s.HasQuorum() || s.ServingVoters() != 2 || s.Participating() != 2 || s.Leader() != 0 {
+		t.Errorf("unexpected snapshot: %+v", s)
+	}
+	var _ observe.Snapshot = *s
+}

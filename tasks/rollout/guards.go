@@ -1,0 +1,254 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+)
+
+// guard is a condition that has to hold before the rollout goes on. It returns nil when it lets pass.
+type guard struct {
+	name  v1alpha1.GuardName
+	holds func(s *situation) *Hold
+}
+
+// observedGuards make sure that the rollout sees the present state.
+var observedGuards = []guard{
+	{v1alpha1.GuardRevisionObserved, revisionObserved},
+	{v1alpha1.GuardDeletionObserved, deletionObserved},
+}
+
+// safetyGuards are asked, in this order, of the pod that is next.
+var safetyGuards = []guard{
+	{v1alpha1.GuardLearnerPromoted, learnerPromoted},
+	{v1alpha1.GuardUpdatedPodsParticipating, updatedPodsParticipating},
+	{v1alpha1.GuardQuorumKept, quorumKept},
+	{v1alpha1.GuardUnreadyConfirmed, unreadyConfirmed},
+	{v1alpha1.GuardLeaderHandedOver, leaderHandedOver},
+	{v1alpha1.GuardEvictionBlocked, evictionBlocked},
+}
+
+// first is the first guard that holds and is not overridden.
+func (s *situation) first(guards []guard) *Hold {
+	for _, g := range guards {
+		if slices.Contains(s.Overridden, v1alpha1.OverridableGuard(g.name)) {
+			continue
+		}
+		if hold := g.holds(s); hold != nil {
+			hold.Guard = g.name
+			return hold
+		}
+	}
+	return nil
+}
+
+func revisionObserved(s *situation) *Hold {
+	if s.Snapshot.StatefulSet.Observed {
+		return nil
+	}
+	return &Hold{Message: fmt.Sprintf("the StatefulSet controller has not seen the newest spec of StatefulSet %s yet: if this lasts, look at kube-controller-manager", s.Snapshot.StatefulSet.Name)}
+}
+
+func deletionObserved(s *situation) *Hold {
+	for _, i := range s.announced {
+		o := s.Snapshot.Ordinals[i]
+		announced := s.recordOf(o.Pod.UID).Evidence.ObservedAt.Time
+		if s.now.Sub(announced) < deletionWindow {
+			return &Hold{Pod: o.Name, Message: fmt.Sprintf("the deletion of %s was announced and does not show yet: after %s it is repeated, or revoked", o.Name, deletionWindow)}
+		}
+	}
+	return nil
+}
+
+func learnerPromoted(s *situation) *Hold {
+	o := s.subject()
+	if o.Role != v1alpha1.RoleLearner {
+		return nil
+	}
+	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s is a learner that catches up with the leader, and is not disturbed before it is promoted to a voter", o.Name)}
+}
+
+// updatedPodsParticipating is DEP-07, step 3, and more: a pod that was deleted and is not back yet holds too,
+// and so does a member that does not serve, before one that serves though its probe is broken.
+func updatedPodsParticipating(s *situation) *Hold {
+	laggard := ""
+	switch o := s.subject(); {
+	case o.Class == v1alpha1.ClassParticipating:
+		laggard = s.notParticipating(s.next)
+	case o.Serving:
+		laggard = s.notServing(s.next)
+	}
+	if laggard == "" {
+		return nil
+	}
+	return s.waitFor(v1alpha1.GuardUpdatedPodsParticipating, laggard)
+}
+
+// quorumKept judges the cluster as it will be without the pod. Only clusters of one or two cannot do without.
+func quorumKept(s *situation) *Hold {
+	o, voters := s.subject(), len(s.Snapshot.Cluster.Voters)
+	running := o.Class == v1alpha1.ClassUnready || o.Class == v1alpha1.ClassParticipating
+	if !running || !s.Snapshot.Cluster.LeaderKnown || s.losesQuorumAnyway() {
+		return nil
+	}
+	rest := s.Snapshot.ServingVotersWithout(s.next)
+	if quorum.Exists(rest, voters) {
+		return nil
+	}
+	return &Hold{Pod: o.Name, Message: fmt.Sprintf("without %s %d of %d voters would serve, and a quorum takes %d. %s", o.Name, rest, voters, s.Snapshot.Quorum(), s.downVoters())}
+}
+
+// losesQuorumAnyway: one or two replicas, and just as many voters.
+func (s *situation) losesQuorumAnyway() bool {
+	voters := len(s.Snapshot.Cluster.Voters)
+	return voters == s.Snapshot.Replicas() && voters <= 2
+}
+
+// unreadyConfirmed closes a hole in DEP-07, step 2: readiness is a linearizable read, so a moment without a
+// leader makes every healthy member unready.
+func unreadyConfirmed(s *situation) *Hold {
+	o := s.subject()
+	if o.Class != v1alpha1.ClassUnready {
+		return nil
+	}
+	grace := s.Config.UnreadyGracePeriod.Duration
+	cluster := s.Snapshot.Cluster
+	if !cluster.LeaderKnown {
+		since := latest(s.Spells.LeaderlessSince, o.Pod.EtcdStarted, s.lastRemoval())
+		if s.Spells.LeaderlessSince.IsZero() || s.now.Sub(since) < grace {
+			return &Hold{Pod: o.Name, Message: fmt.Sprintf("no member knows a leader: %s is replaced when this has lasted for %s, counted from %s", o.Name, grace, clockTime(since))}
+		}
+		return nil
+	}
+	if !quorum.Exists(s.Snapshot.ServingVotersWithout(s.next), len(cluster.Voters)) && !s.losesQuorumAnyway() {
+		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s does not participate, and the others are no quorum without it. %s", o.Name, s.downVoters())}
+	}
+	since := s.Spells.SilentSince[o.Pod.UID]
+	if o.Pod.Ready && !s.Spells.lasted(since, s.now, grace) {
+		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s does not serve the operator, and yet its readiness probe passes: it is replaced when this has lasted for %s, counted from %s", o.Name, grace, clockTime(since))}
+	}
+	return nil
+}
+
+func evictionBlocked(s *situation) *Hold {
+	o := s.subject()
+	refusal, refused := s.Refused[o.Pod.UID]
+	if !refused || !refusal.ByBudget || s.removal(s.next) != EvictPod || s.now.Sub(refusal.At) >= evictionRetry {
+		return nil
+	}
+	return &Hold{Pod: o.Name, Message: fmt.Sprintf("the eviction of %s was refused and is tried again: %s", o.Name, refusal.Message)}
+}
+
+// evictionRetry is how long a refused eviction waits before it is tried again.
+const evictionRetry = 10 * time.Second
+
+// subject is the ordinal that is next.
+func (s *situation) subject() *observe.Ordinal { return &s.Snapshot.Ordinals[s.next] }
+
+// notParticipating names a pod, other than that of one ordinal, that is not there or does not participate.
+func (s *situation) notParticipating(except int) string {
+	for i, o := range s.Snapshot.Ordinals {
+		if i != except && o.Class != v1alpha1.ClassParticipating {
+			return o.Name
+		}
+	}
+	if len(s.Snapshot.Surplus) > 0 {
+		return s.Snapshot.Surplus[0]
+	}
+	return ""
+}
+
+// notServing names a pod, other than that of one ordinal, that is not there or serves nobody.
+func (s *situation) notServing(except int) string {
+	for i, o := range s.Snapshot.Ordinals {
+		if i != except && (!o.Serving || o.Role == v1alpha1.RoleLearner || o.Class == v1alpha1.ClassTerminating) {
+			return o.Name
+		}
+	}
+	return ""
+}
+
+// waitFor is the hold of a pod that is not there or does not participate, with what a person can do.
+func (s *situation) waitFor(guard v1alpha1.GuardName, pod string) *Hold {
+	i := slices.IndexFunc(s.Snapshot.Ordinals, func(o observe.Ordinal) bool { return o.Name == pod })
+	if i < 0 {
+		return &Hold{Guard: guard, Pod: pod, Message: fmt.Sprintf("%s is not among the replicas of StatefulSet %s and has to go first", pod, s.Snapshot.StatefulSet.Name)}
+	}
+	return &Hold{Guard: guard, Pod: pod, Message: pod + " " + advice(s.Snapshot.Ordinals[i], s.Snapshot.StatefulSet.Name)}
+}
+
+func advice(o observe.Ordinal, statefulSet string) string {
+	switch o.Class {
+	case v1alpha1.ClassMissing:
+		return fmt.Sprintf("does not exist yet: if this lasts, look at the events of StatefulSet %s", statefulSet)
+	case v1alpha1.ClassTerminating:
+		return "is terminating: if its node is gone, taint the node with node.kubernetes.io/out-of-service"
+	case v1alpha1.ClassDead:
+		return fmt.Sprintf("does not run (%s): mend the cause, or change the template; the next rollout replaces it first", o.Pod.Trouble)
+	case v1alpha1.ClassStarting:
+		if o.Pod.Trouble != "" {
+			return fmt.Sprintf("does not start (%s)", o.Pod.Trouble)
+		}
+		return "is starting"
+	}
+	switch {
+	case o.Role == v1alpha1.RoleLearner:
+		return "is a learner that catches up with the leader"
+	case !o.Answers:
+		return "runs and does not answer: if this lasts, look at its log, and at NetworkPolicies between the operator and its client port"
+	case !o.Serving:
+		return "runs and knows no leader: if this lasts, look at its log, and at the other members"
+	}
+	return "serves, and its readiness probe does not pass yet"
+}
+
+// downVoters names the voters that do not serve, and what a person can do about them.
+func (s *situation) downVoters() string {
+	var ours, foreign []string
+	for _, v := range s.Snapshot.Cluster.Voters {
+		switch {
+		case v.Serving:
+		case v.Ordinal >= 0:
+			ours = append(ours, v.Name)
+		default:
+			foreign = append(foreign, v.Name)
+		}
+	}
+	var say []string
+	if len(s.Snapshot.Cluster.Voters) == 0 {
+		say = append(say, "no voter has told the member list")
+	}
+	if len(ours) > 0 {
+		say = append(say, "down, or not to be reached by the operator: "+strings.Join(ours, ", "))
+	}
+	if len(foreign) > 0 {
+		say = append(say, "down, and no pod of this StatefulSet: "+strings.Join(foreign, ", ")+"; if it is not coming back, remove it with etcdctl member remove")
+	}
+	return strings.Join(say, ". ")
+}
+
+// lastRemoval is when the rollout last removed a pod.
+func (s *situation) lastRemoval() time.Time {
+	var last time.Time
+	for _, p := range s.Recorded.Pods {
+		if p.LastOperation.State != v1alpha1.OperationStateFailed {
+			last = latest(last, p.Evidence.ObservedAt.Time)
+		}
+	}
+	return last
+}
+
+func latest(times ...time.Time) time.Time {
+	return slices.MaxFunc(times, time.Time.Compare)
+}
+
+func clockTime(t time.Time) string { return t.UTC().Format("15:04:05 MST") }

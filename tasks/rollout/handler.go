@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Observer takes Snapshots of an Etcd.
+type Observer interface {
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+}
+
+// Handler is the tasks.Handler of QuorumAwareRollout.
+type Handler struct {
+	// Client reads from the cache and writes to the API server.
+	Client client.Client
+	// Live reads from the API server.
+	Live     client.Reader
+	Observer Observer
+	Dialer   etcdclient.Dialer
+	Clock    clock.PassiveClock
+
+	memory memory
+}
+
+var _ tasks.Handler = (*Handler)(nil)
+
+// pollInterval is how often a rollout that is held looks again. The API server tells of pods by itself; etcd
+// has to be asked.
+const pollInterval = time.Second
+
+// Decode is tasks.Handler's.
+func (h *Handler) Decode(config string) (any, error) { return decode(config) }
+
+// Restore is tasks.Handler's.
+func (h *Handler) Restore(normalized string) (any, error) {
+	c := defaultConfig()
+	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
+		return nil, fmt.Errorf("decoding status.config: %w", err)
+	}
+	return c, nil
+}
+
+// WorkKey is tasks.Handler's. Two rollouts to the same revision are the same work, and so are two restarts.
+func (h *Handler) WorkKey(ctx context.Context, task tasks.Task) (string, error) {
+	if task.Config.(Config).Restart {
+		return "restart", nil
+	}
+	if revision := wanted(task); revision != "" {
+		return revision, nil
+	}
+	set, err := h.statefulSet(ctx, h.Client, task)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	} else if err != nil {
+		return "", err
+	}
+	return set.Status.UpdateRevision, nil
+}
+
+// Superseded is tasks.Handler's. A restart follows the revision. A cache that lags must not end a task.
+func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, error) {
+	revision := wanted(task)
+	if revision == "" || task.Config.(Config).Restart {
+		return "", nil
+	}
+	for _, reader := range []client.Reader{h.Client, h.Live} {
+		set, err := h.statefulSet(ctx, reader, task)
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		} else if err != nil {
+			return "", err
+		}
+		if set.Status.ObservedGeneration < set.Generation || set.Status.UpdateRevision == revision {
+			return "", nil
+		}
+		if reader == h.Live {
+			return supersededBy(set.Name, revision, set.Status.UpdateRevision), nil
+		}
+	}
+	return "", nil
+}
+
+func supersededBy(set, revision, current string) string {
+	return fmt.Sprintf("the update revision of StatefulSet %s is %s now, and no longer %s: the rollout to it has a task of its own", set, current, revision)
+}
+
+// wanted is the revision that a task is for; empty as long as it is not fixed.
+func wanted(task tasks.Task) string {
+	if r := task.Object.Status.Rollout; r != nil && r.TargetRevision != "" {
+		return r.TargetRevision
+	}
+	return task.Config.(Config).TargetRevision
+}
+
+// Admit is tasks.Handler's: there has to be a StatefulSet, and nobody else may delete its pods.
+func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+	set, err := h.statefulSet(ctx, h.Live, task)
+	switch {
+	case apierrors.IsNotFound(err):
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStatefulSetNotFound, Message: fmt.Sprintf(
+			"Etcd %s has no StatefulSet yet: create the task again once it is there", task.Etcd.Name)}, nil
+	case err != nil:
+		return tasks.Verdict{}, err
+	case set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType:
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStrategy, Message: notOnDelete(set.Name)}, nil
+	}
+	return tasks.Verdict{Outcome: tasks.Continue, Message: "the update strategy of StatefulSet " + set.Name + " is OnDelete"}, nil
+}
+
+func notOnDelete(set string) string {
+	return fmt.Sprintf("the update strategy of StatefulSet %s is not OnDelete, so its own controller replaces pods: switch the feature gate QuorumAwareUpdatesWithOnDelete on", set)
+}
+
+func (h *Handler) statefulSet(ctx context.Context, reader client.Reader, task tasks.Task) (*appsv1.StatefulSet, error) {
+	set := &appsv1.StatefulSet{}
+	key := task.Object.EtcdKey()
+	if err := reader.Get(ctx, key, set); err != nil {
+		return nil, fmt.Errorf("reading StatefulSet %s: %w", key, err)
+	}
+	return set, nil
+}
+
+// Execute is tasks.Handler's. It waits on what the cache shows, and does everything else only on what the API
+// server and the members say now.
+func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+	in, decision, now, err := h.decide(ctx, h.Client, task)
+	if err == nil && decision.Conclusion != Wait {
+		in, decision, now, err = h.decide(ctx, h.Live, task)
+	}
+	if errors.Is(err, observe.ErrNoStatefulSet) {
+		return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
+	} else if err != nil {
+		return tasks.Verdict{}, &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err}
+	}
+	return verdict(in, decision, now), nil
+}
+
+func (h *Handler) decide(ctx context.Context, reader client.Reader, task tasks.Task) (Input, Decision, time.Time, error) {
+	snapshot, err := h.Observer.Observe(ctx, reader, task.Etcd)
+	if err != nil {
+		return Input{}, Decision{}, time.Time{}, err
+	}
+	in := Input{
+		Snapshot: snapshot, Config: task.Config.(Config), Created: task.Object.CreationTimestamp.Time,
+		Overridden: task.Object.Spec.OverrideGuards,
+		Spells:     h.memory.observe(task.Object.UID, snapshot),
+		Refused:    h.memory.refusals(task.Object.UID),
+	}
+	if r := task.Object.Status.Rollout; r != nil {
+		in.Recorded = *r
+	}
+	now := h.Clock.Now()
+	return in, Decide(in, now), now, nil
+}
+
+// verdict puts a decision into the words of the task engine. It is pure.
+func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
+	recorded := Record(in, d, now)
+	v := tasks.Verdict{
+		Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Rollout: &recorded,
+		Progress:      fmt.Sprintf("%d/%d", recorded.UpdatedReplicas, recorded.Replicas),
+		LastOperation: lastOperation(recorded),
+		Conditions:    []metav1.Condition{reachable(in)},
+	}
+	set := in.Snapshot.StatefulSet
+	switch d.Conclusion {
+	case Finished:
+		v.Outcome = tasks.Done
+		v.Message = fmt.Sprintf("every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, recorded.TargetRevision)
+	case Superseded:
+		v.Outcome, v.Code = tasks.Reject, v1alpha1.ErrSuperseded
+		v.Message = supersededBy(set.Name, recorded.TargetRevision, set.UpdateRevision)
+	case Disengaged:
+		v.Outcome, v.Code = tasks.Fail, v1alpha1.ErrStrategy
+		v.Message = notOnDelete(set.Name)
+	case Wait:
+		v.Reason, v.Message, v.RequeueAfter = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Hold.Guard, d.Hold.Message), pollInterval
+		if now.Sub(recorded.LastProgressTime.Time) >= in.Config.ProgressDeadline.Duration {
+			v.Reason = v1alpha1.ReasonStalled
+			v.Message = fmt.Sprintf("no progress for %s; %s", in.Config.ProgressDeadline.Duration, v.Message)
+		}
+	case Act:
+		v.Message = d.Step.Reason
+		v.Step = &tasks.Step{Operation: string(d.Step.Action), Reason: d.Step.Reason, Detail: detail{*d.Step, in.Snapshot}, RecheckAfter: pollInterval}
+		if d.Step.Action != DeletePod && d.Step.Action != EvictPod {
+			v.Step.RecheckAfter = 50 * time.Millisecond
+		}
+	}
+	return v
+}
+
+// lastOperation is the newest replacement, once it has ended. While it runs, the engine's own record stands.
+func lastOperation(r v1alpha1.RolloutStatus) *v1alpha1.LastOperation {
+	if len(r.Pods) == 0 {
+		return nil
+	}
+	last := r.Pods[len(r.Pods)-1].LastOperation
+	if last.State == v1alpha1.OperationStateInProgress {
+		return nil
+	}
+	return &last
+}
+
+// reachable is the condition EtcdReachable.
+func reachable(in Input) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionEtcdReachable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMembersAnswer, Message: "members answer the operator"}
+	if !in.Spells.NoAnswerSince.IsZero() {
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNoMemberAnswers
+		c.Message = fmt.Sprintf("no member answers the operator although pods are ready: look at NetworkPolicies and TLS; after %s the rollout goes by readiness probes and member leases", in.Config.UnreadyGracePeriod.Duration)
+	}
+	return c
+}

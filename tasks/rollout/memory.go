@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// memory is what the handler keeps of the tasks it runs. Nothing depends on it but how soon something happens:
+// an operator that starts without it waits longer.
+type memory struct {
+	mu    sync.Mutex
+	tasks map[types.UID]recollection
+}
+
+type recollection struct {
+	spells  Spells
+	refused map[types.UID]Refusal
+}
+
+// observe adds an observation to the spells of a task.
+func (m *memory) observe(task types.UID, snapshot *observe.Snapshot) Spells {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.tasks[task]
+	r.spells = r.spells.next(snapshot)
+	m.put(task, r)
+	return r.spells
+}
+
+// refuse remembers that the API server refused to remove a pod.
+func (m *memory) refuse(task, pod types.UID, refusal Refusal) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.tasks[task]
+	r.refused = maps.Clone(r.refused)
+	if r.refused == nil {
+		r.refused = map[types.UID]Refusal{}
+	}
+	r.refused[pod] = refusal
+	m.put(task, r)
+}
+
+// refusals are the refusals of a task, by pod UID. The map is never changed afterwards.
+func (m *memory) refusals(task types.UID) map[types.UID]Refusal {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.tasks[task].refused
+}
+
+func (m *memory) forget(task types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.tasks, task)
+}
+
+func (m *memory) put(task types.UID, r recollection) {
+	if m.tasks == nil {
+		m.tasks = map[types.UID]recollection{}
+	}
+	m.tasks[task] = r
+}

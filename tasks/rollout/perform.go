@@ -1,0 +1,149 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// detail is what a tasks.Step of this type carries.
+type detail struct {
+	step     Step
+	snapshot *observe.Snapshot
+}
+
+// Perform is tasks.Handler's. Its deadline counts from the observation that the step rests on, so that an
+// operator which was paused in between does nothing when it wakes.
+func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
+	d := step.Detail.(detail)
+	left := requestTimeout - h.Clock.Now().Sub(d.snapshot.At)
+	ctx, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	if d.step.Action == MoveLeader {
+		return coded(v1alpha1.ErrMoveLeader, h.moveLeader(ctx, d))
+	}
+	var failed error
+	for _, i := range d.step.Ordinals {
+		failed = errors.Join(failed, h.performOn(ctx, task, d.step.Action, d.snapshot.Ordinals[i]))
+	}
+	return failed
+}
+
+func (h *Handler) performOn(ctx context.Context, task tasks.Task, action Action, o observe.Ordinal) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: task.Object.Namespace, Name: o.Name}}
+	only := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}
+	switch action {
+	case DeletePod:
+		err := h.Client.Delete(ctx, pod, client.Preconditions(only))
+		return coded(v1alpha1.ErrDeletePod, h.refusable(task, o, "deleting", err))
+	case EvictPod:
+		err := h.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &only}})
+		return coded(v1alpha1.ErrEvictPod, h.refusable(task, o, "evicting", err))
+	case RevokeDeletion:
+		return coded(v1alpha1.ErrRevokeDeletion, h.revoke(ctx, task.Object, pod, o.Pod.UID, o.Pod.ResourceVersion))
+	}
+	return fmt.Errorf("performing %s: no such action", action)
+}
+
+// refusable remembers a refusal, which is an answer: after it, the removal cannot come any more. Any other
+// error leaves open whether it was carried out.
+func (h *Handler) refusable(task tasks.Task, o observe.Ordinal, doing string, err error) error {
+	if err == nil || apierrors.IsNotFound(err) {
+		return nil
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError {
+		h.memory.refuse(task.Object.UID, o.Pod.UID, Refusal{
+			At: h.Clock.Now(), Message: err.Error(),
+			ByBudget: apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause),
+		})
+	}
+	return fmt.Errorf("%s pod %s/%s: %w", doing, task.Object.Namespace, o.Name, err)
+}
+
+func (h *Handler) moveLeader(ctx context.Context, d detail) error {
+	leader, successor := d.snapshot.Ordinals[d.step.Ordinals[0]], d.snapshot.Ordinals[d.step.Successor]
+	etcd, err := h.Dialer.Dial(leader.Pod.Endpoint, nil)
+	if err != nil {
+		return fmt.Errorf("connecting to the leader %s: %w", leader.Name, err)
+	}
+	err = etcd.MoveLeader(ctx, successor.MemberID)
+	if err = errors.Join(err, etcd.Close()); err != nil {
+		return fmt.Errorf("moving leadership from %s to %s: %w", leader.Name, successor.Name, err)
+	}
+	return nil
+}
+
+// revoke makes a deletion that was announced impossible: it moves the pod's resourceVersion, which is the
+// deletion's precondition. The annotation differs each time, or writing it would move nothing.
+func (h *Handler) revoke(ctx context.Context, task *v1alpha1.EtcdOperatorTask, pod *corev1.Pod, uid types.UID, resourceVersion string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid":         uid,
+		"annotations": map[string]string{v1alpha1.AnnotationDeletionRevoked: task.Name + "@" + resourceVersion},
+	}})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	err = h.Client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, patch))
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		// The pod is gone, or is another one: so is the deletion.
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("revoking the deletion of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return nil
+}
+
+// Cleanup is tasks.Handler's: a deletion that was announced and did not happen must not happen later.
+func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
+	if r := task.Object.Status.Rollout; r != nil {
+		for _, p := range r.Pods {
+			if p.LastOperation.State != v1alpha1.OperationStateInProgress {
+				continue
+			}
+			if err := h.cleanUpAfter(ctx, task.Object, p); err != nil {
+				return &tasks.CodedError{Code: v1alpha1.ErrRevokeDeletion, Err: err}
+			}
+		}
+	}
+	h.memory.forget(task.Object.UID)
+	return nil
+}
+
+func (h *Handler) cleanUpAfter(ctx context.Context, task *v1alpha1.EtcdOperatorTask, p v1alpha1.RolloutPod) error {
+	pod := &corev1.Pod{}
+	key := client.ObjectKey{Namespace: task.Namespace, Name: p.Name}
+	if err := h.Live.Get(ctx, key, pod); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading pod %s: %w", key, err)
+	}
+	if pod.UID != p.UID || pod.DeletionTimestamp != nil || pod.ResourceVersion != p.Evidence.ResourceVersion {
+		return nil
+	}
+	return h.revoke(ctx, task, pod, pod.UID, pod.ResourceVersion)
+}
+
+func coded(code v1alpha1.ErrorCode, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &tasks.CodedError{Code: code, Err: err}
+}

@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// maxRecordedPods bounds status.rollout.pods.
+const maxRecordedPods = 50
+
+// Record is the status of the rollout after a decision. It is pure; the input is left as it is.
+func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
+	s := situate(in, now)
+	r := *in.Recorded.DeepCopy()
+	if s.Snapshot.StatefulSet.Observed {
+		r.TargetRevision = s.target
+	}
+	updated, participating := s.updated(), int32(s.Snapshot.Participating())
+	if d.Conclusion == Act || r.LastProgressTime == nil || updated > r.UpdatedReplicas || participating > r.ParticipatingReplicas {
+		r.LastProgressTime = &metav1.Time{Time: now}
+	}
+	r.Replicas, r.UpdatedReplicas, r.ParticipatingReplicas = int32(s.Snapshot.Replicas()), updated, participating
+	for i := range r.Pods {
+		s.settle(&r.Pods[i])
+	}
+	r.HeldBy = held(in.Recorded.HeldBy, d.Hold, now)
+	if d.Step != nil {
+		s.announce(&r, d.Step)
+	}
+	return r
+}
+
+// updated is the number of pods that need no replacement.
+func (s *situation) updated() int32 {
+	n := int32(0)
+	for i, o := range s.Snapshot.Ordinals {
+		if o.Pod != nil && o.Class != v1alpha1.ClassTerminating && !s.outdated(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// settle ends the operation of a pod that was deleted, once its successor participates or the deletion has
+// become impossible.
+func (s *situation) settle(p *v1alpha1.RolloutPod) {
+	if p.LastOperation.State != v1alpha1.OperationStateInProgress {
+		return
+	}
+	if i := s.ordinalOf(p.UID); i >= 0 {
+		if s.Snapshot.Ordinals[i].Class != v1alpha1.ClassTerminating && !s.mayStillBeDeleted(*p) {
+			s.transition(p, v1alpha1.OperationStateFailed, "not carried out: the pod has changed since")
+		}
+		return
+	}
+	for i, o := range s.Snapshot.Ordinals {
+		if o.Name == p.Name && o.Class == v1alpha1.ClassParticipating {
+			s.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("its successor at revision %s participates", s.Snapshot.Ordinals[i].Pod.Revision))
+		}
+	}
+}
+
+func (s *situation) transition(p *v1alpha1.RolloutPod, state v1alpha1.OperationState, why string) {
+	p.LastOperation.State = state
+	p.LastOperation.LastTransitionTime = metav1.Time{Time: s.now}
+	p.LastOperation.Reason += "; " + why
+}
+
+// held is the hold to show. It has lasted since the same guard began to hold for the same pod.
+func held(before *v1alpha1.Hold, hold *Hold, now time.Time) *v1alpha1.Hold {
+	if hold == nil {
+		return nil
+	}
+	h := &v1alpha1.Hold{Guard: hold.Guard, Pod: hold.Pod, Message: hold.Message, Since: metav1.Time{Time: now}}
+	if before != nil && before.Guard == h.Guard && before.Pod == h.Pod {
+		h.Since = before.Since
+	}
+	return h
+}
+
+// announce writes down what a step is about to do.
+func (s *situation) announce(r *v1alpha1.RolloutStatus, step *Step) {
+	switch step.Action {
+	case DeletePod, EvictPod:
+		for _, i := range step.Ordinals {
+			s.announceRemoval(r, step, s.Snapshot.Ordinals[i])
+		}
+	case MoveLeader:
+		r.LeaderHandover = &v1alpha1.LeaderHandover{
+			From: s.Snapshot.Ordinals[step.Ordinals[0]].Name, To: s.Snapshot.Ordinals[step.Successor].Name,
+			Attempts: 1, LastAttemptTime: metav1.Time{Time: s.now},
+		}
+		if before := s.Recorded.LeaderHandover; before != nil && before.From == r.LeaderHandover.From {
+			r.LeaderHandover.Attempts = before.Attempts + 1
+		}
+	}
+}
+
+func (s *situation) announceRemoval(r *v1alpha1.RolloutStatus, step *Step, o observe.Ordinal) {
+	pod := v1alpha1.RolloutPod{
+		Name: o.Name, UID: o.Pod.UID, Role: o.Role, Class: o.Class, Revision: o.Pod.Revision,
+		LastOperation: v1alpha1.LastOperation{
+			Name: string(step.Action), State: v1alpha1.OperationStateInProgress,
+			LastTransitionTime: metav1.Time{Time: s.now}, Reason: step.Reason,
+		},
+		Evidence: s.evidence(o),
+	}
+	r.Pods = slices.DeleteFunc(r.Pods, func(p v1alpha1.RolloutPod) bool { return p.UID == pod.UID })
+	r.Pods = append(r.Pods, pod)
+	if n := len(r.Pods) - maxRecordedPods; n > 0 {
+		r.Pods = slices.Delete(r.Pods, 0, n)
+	}
+}
+
+// evidence is what the decision to remove a pod rests on.
+func (s *situation) evidence(o observe.Ordinal) v1alpha1.Evidence {
+	e := v1alpha1.Evidence{
+		ObservedAt:      metav1.MicroTime{Time: s.now},
+		ResourceVersion: o.Pod.ResourceVersion,
+		Term:            int64(s.Snapshot.Cluster.Term),
+		Voters:          int32(len(s.Snapshot.Cluster.Voters)),
+		Quorum:          int32(s.Snapshot.Quorum()),
+		ServingVoters:   int32(s.Snapshot.ServingVoters()),
+	}
+	for _, other := range s.Snapshot.Ordinals {
+		if other.Serving {
+			e.Serving = append(e.Serving, other.Name)
+		}
+		if other.Role == v1alpha1.RoleLeader {
+			e.Leader = other.Name
+		}
+	}
+	return e
+}
+
+// recordOf is the record of the pod with this UID.
+func (s *situation) recordOf(uid types.UID) v1alpha1.RolloutPod {
+	for _, p := range s.Recorded.Pods {
+		if p.UID == uid {
+			return p
+		}
+	}
+	return v1alpha1.RolloutPod{}
+}

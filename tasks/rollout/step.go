@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+)
+
+// step is what to do about the pod that is next, now that every guard lets it pass.
+func (s *situation) step() *Step {
+	if s.wantsHandover() {
+		if successor := s.successor(); successor >= 0 {
+			return &Step{Action: MoveLeader, Ordinals: []int{s.next}, Successor: successor, Reason: fmt.Sprintf(
+				"%s leads and is next: leadership goes to %s, which is updated and has caught up", s.subject().Name, s.Snapshot.Ordinals[successor].Name)}
+		}
+	}
+	return &Step{Action: s.removal(s.next), Ordinals: s.alongWith(s.next), Reason: s.why()}
+}
+
+// removal is how a pod is removed. An eviction counts pod readiness, so only a healthy pod of a cluster that
+// can spare one is evicted; everything else would be refused for ever (DEP-06).
+func (s *situation) removal(ordinal int) Action {
+	o := s.Snapshot.Ordinals[ordinal]
+	if s.Config.PodRemoval != Evict || o.Class != v1alpha1.ClassParticipating || !o.Pod.AllContainersReady || s.Snapshot.Replicas() <= 2 {
+		return DeletePod
+	}
+	for _, g := range s.Overridden {
+		if refusal, refused := s.Refused[o.Pod.UID]; g == v1alpha1.OverridableGuard(v1alpha1.GuardEvictionBlocked) && refused && refusal.ByBudget {
+			return DeletePod
+		}
+	}
+	return EvictPod
+}
+
+// alongWith are the pods that go in the same step: one, or with AllAtOnce every outdated pod that does not run.
+func (s *situation) alongWith(next int) []int {
+	all := []int{next}
+	if s.Config.NonParticipatingPods != AllAtOnce || !isDown(s.Snapshot.Ordinals[next].Class) {
+		return all
+	}
+	for i, o := range s.Snapshot.Ordinals {
+		if i != next && s.outdated(i) && isDown(o.Class) {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+func isDown(class v1alpha1.PodClass) bool {
+	return class == v1alpha1.ClassDead || class == v1alpha1.ClassStarting
+}
+
+// why says why the pod that is next is next.
+func (s *situation) why() string {
+	o := s.subject()
+	var say []string
+	switch {
+	case o.Class == v1alpha1.ClassDead:
+		say = append(say, fmt.Sprintf("%s does not run (%s)", o.Name, o.Pod.Trouble))
+	case o.Class == v1alpha1.ClassStarting:
+		say = append(say, o.Name+" has not started")
+	case o.Class == v1alpha1.ClassUnready && !s.Snapshot.Cluster.LeaderKnown:
+		say = append(say, o.Name+" runs, and no member has known a leader for "+s.Config.UnreadyGracePeriod.Duration.String())
+	case o.Class == v1alpha1.ClassUnready && o.Serving:
+		say = append(say, o.Name+" serves, and its readiness probe does not pass")
+	case o.Class == v1alpha1.ClassUnready:
+		say = append(say, o.Name+" runs and does not participate")
+	case o.Role == v1alpha1.RoleLeader:
+		say = append(say, o.Name+" leads and is the last one"+s.withoutHandover())
+	default:
+		say = append(say, o.Name+" is a follower, and all others participate")
+	}
+	if s.losesQuorumAnyway() && o.Class == v1alpha1.ClassParticipating {
+		say = append(say, fmt.Sprintf("a cluster of %d cannot spare a member: writes stop until it is back", s.Snapshot.Replicas()))
+	}
+	if s.byReadiness() {
+		say = append(say, "no member answers the operator: health is the readiness probes', and roles are the leases'")
+	}
+	return strings.Join(say, "; ")
+}
+
+func (s *situation) withoutHandover() string {
+	if n := s.handoverAttempts(); n >= maxHandoverAttempts && *s.Config.LeaderHandover {
+		return fmt.Sprintf("; leadership could not be moved in %d attempts, so the rollout goes on without", n)
+	}
+	return ""
+}

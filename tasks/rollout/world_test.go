@@ -1,0 +1,386 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A world is the true state of a cluster, in which the exploration lets Decide act. It is a model: it has just
+// what the decision can depend on, and it is small enough to be enumerated.
+type world struct {
+	members []member
+	// leader is the member that leads; -1 during a spell without one.
+	leader int
+	// stale: the leader is gone, and the others have not noticed yet; they name staleLeader.
+	stale bool
+	// foreignUp and foreignDown are voters outside of the StatefulSet.
+	foreignUp, foreignDown int
+	// lasted: what is the matter has been so for longer than the grace period.
+	lasted bool
+	// announced is a pod whose deletion was written down and is not known to have been carried out; -1: none.
+	announced int
+	// recent: that was just now.
+	recent bool
+	// changed: the pod has changed since.
+	changed bool
+	// surplus: a pod beyond the replicas is still there.
+	surplus bool
+	// cutOff: no member can be reached by the operator, for longer than the grace period.
+	cutOff bool
+	// unobserved: the StatefulSet controller has not seen the newest spec.
+	unobserved bool
+	// handovers made so far, and whether the newest was just now.
+	handovers      int32
+	handoverRecent bool
+	// generation tells successive pods of one ordinal apart.
+	generation [7]int
+}
+
+// member is the state of one ordinal.
+type member uint8
+
+const (
+	missing member = iota
+	terminating
+	deadOld
+	startingOld
+	runningOld     // answers; the kubelet has not noticed yet that it is ready, or its probe is broken
+	readyOld       // answers, and its probe passes
+	frozenOld      // does not answer, and the kubelet has noticed
+	frozenReadyOld // does not answer, and the kubelet has not noticed
+	learnerOld
+	deadNew
+	startingNew
+	runningNew
+	readyNew
+	frozenNew
+	frozenReadyNew
+	learnerNew
+	memberStates // how many there are
+)
+
+func (m member) present() bool { return m != missing && m != terminating }
+func (m member) updated() bool { return m >= deadNew }
+
+// old maps the states at the new revision onto those at the old one.
+func (m member) old() member {
+	if m.updated() {
+		return m - deadNew + deadOld
+	}
+	return m
+}
+
+func (m member) renewed() member {
+	if m.present() && !m.updated() {
+		return m - deadOld + deadNew
+	}
+	return m
+}
+
+// alive: the process runs, answers, and votes.
+func (m member) alive() bool {
+	o := m.old()
+	return o == runningOld || o == readyOld || m == terminating
+}
+
+// running: the kubelet says that the container runs.
+func (m member) running() bool {
+	switch m.old() {
+	case runningOld, readyOld, frozenOld, frozenReadyOld, learnerOld:
+		return true
+	}
+	return false
+}
+
+func (m member) ready() bool { return m.old() == readyOld || m.old() == frozenReadyOld }
+
+func (w *world) learner(i int) bool { return w.members[i].old() == learnerOld }
+
+func (w *world) voters() int {
+	n := w.foreignUp + w.foreignDown
+	for i := range w.members {
+		if !w.learner(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// alive is the number of voters that are alive, with or without those whose pod is on its way out.
+func (w *world) alive(withTerminating bool) int {
+	n := w.foreignUp
+	for _, m := range w.members {
+		if m.alive() && (withTerminating || m != terminating) {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *world) hasQuorum() bool { return quorum.Exists(w.alive(true), w.voters()) }
+
+// participating, truly.
+func (w *world) participating(i int) bool {
+	return w.leader >= 0 && w.members[i].old() == readyOld
+}
+
+// coherent tells whether a combination of variables means anything.
+func (w *world) coherent() bool {
+	if w.leader >= 0 && (!w.hasQuorum() || !w.members[w.leader].alive()) {
+		return false
+	}
+	if w.stale && (w.leader >= 0 || w.alive(true) == 0 || w.lasted) {
+		return false
+	}
+	if w.announced >= 0 && !w.members[w.announced].present() {
+		return false
+	}
+	if w.cutOff {
+		return w.lasted && w.probesTellTheTruth()
+	}
+	if w.lasted && w.alive(true) == w.foreignUp && slices.ContainsFunc(w.members, member.ready) {
+		// A probe does not pass for longer than the grace period in front of a process that is frozen.
+		return false
+	}
+	return w.announced >= 0 || !w.recent && !w.changed
+}
+
+// probesTellTheTruth: a probe passes just where a member participates. A learner cannot be told from a sick
+// member without etcd.
+func (w *world) probesTellTheTruth() bool {
+	for i, m := range w.members {
+		if m.ready() != w.participating(i) || w.learner(i) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(w.members, member.ready)
+}
+
+var (
+	epoch   = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	podName = [7]string{"m-0", "m-1", "m-2", "m-3", "m-4", "m-5", "m-6"}
+)
+
+const (
+	newRevision = "new"
+	oldRevision = "old"
+	staleLeader = 99
+)
+
+func (w *world) uid(i int) types.UID { return types.UID([]byte{byte('a' + i), byte(w.generation[i])}) }
+
+// snapshot is what an observation of the world at a moment sees.
+func (w *world) snapshot(now time.Time) *observe.Snapshot {
+	s := &observe.Snapshot{At: now, StatefulSet: observe.StatefulSet{Name: "m", UID: "set", Observed: !w.unobserved, UpdateRevision: newRevision, OnDelete: true}}
+	if w.surplus {
+		s.Surplus = []string{"m-9"}
+	}
+	c := &s.Cluster
+	c.LeaderKnown = (w.leader >= 0 || w.stale) && !w.cutOff
+	s.Ordinals = make([]observe.Ordinal, len(w.members))
+	for i, m := range w.members {
+		o := &s.Ordinals[i]
+		o.Name, o.MemberID, o.Role, o.Class = podName[i], uint64(i+1), v1alpha1.RoleUnknown, v1alpha1.ClassMissing
+		if m != missing {
+			o.Pod = w.pod(i, now)
+		}
+		o.Answers = (m.alive() || w.learner(i)) && !w.cutOff
+		o.Serving = o.Answers && c.LeaderKnown
+		c.Reachable = c.Reachable || o.Answers
+		switch {
+		case !o.Answers:
+		case w.learner(i):
+			o.Role = v1alpha1.RoleLearner
+		case i == w.leader:
+			o.Role = v1alpha1.RoleLeader
+		default:
+			o.Role = v1alpha1.RoleFollower
+		}
+		switch {
+		case m == missing:
+		case m == terminating:
+			o.Class = v1alpha1.ClassTerminating
+		case m.old() == deadOld:
+			o.Class = v1alpha1.ClassDead
+		case m.old() == startingOld:
+			o.Class = v1alpha1.ClassStarting
+		case m.old() == readyOld && c.LeaderKnown:
+			o.Class = v1alpha1.ClassParticipating
+		default:
+			o.Class = v1alpha1.ClassUnready
+		}
+		if !w.learner(i) {
+			c.Voters = append(c.Voters, observe.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i, Serving: o.Serving && m != terminating})
+		}
+	}
+	if w.cutOff {
+		c.Voters = nil
+		return s
+	}
+	for range w.foreignUp {
+		c.Voters = append(c.Voters, observe.Voter{ID: 50, Name: "foreign", Ordinal: -1, Serving: c.LeaderKnown})
+	}
+	for range w.foreignDown {
+		c.Voters = append(c.Voters, observe.Voter{ID: 51, Name: "foreign", Ordinal: -1})
+	}
+	switch {
+	case w.leader >= 0:
+		c.Leader = uint64(w.leader + 1)
+	case w.stale:
+		c.Leader = staleLeader
+	}
+	return s
+}
+
+func (w *world) pod(i int, now time.Time) *observe.Pod {
+	m := w.members[i]
+	p := &observe.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true}
+	if m.updated() {
+		p.Revision = newRevision
+	}
+	if w.announced == i && w.changed {
+		p.ResourceVersion = "2"
+	}
+	if m.running() {
+		p.EtcdStarted = epoch
+	}
+	return p
+}
+
+// input is what Decide is given.
+func (w *world) input(now time.Time, config Config) Input {
+	in := Input{
+		Snapshot: w.snapshot(now), Config: config, Created: epoch,
+		Recorded: v1alpha1.RolloutStatus{TargetRevision: newRevision},
+	}
+	since := now
+	if w.lasted {
+		since = now.Add(-config.UnreadyGracePeriod.Duration)
+	}
+	in.Spells = Spells{At: now, SilentSince: map[types.UID]time.Time{}}
+	if !in.Snapshot.Cluster.LeaderKnown {
+		in.Spells.LeaderlessSince = since
+	}
+	for _, o := range in.Snapshot.Ordinals {
+		if o.Class == v1alpha1.ClassUnready && o.Pod.Ready {
+			in.Spells.SilentSince[o.Pod.UID] = since
+			if !in.Snapshot.Cluster.Reachable {
+				in.Spells.NoAnswerSince = since
+			}
+		}
+	}
+	if i := w.announced; i >= 0 {
+		at := now.Add(-time.Hour)
+		if w.recent {
+			at = now
+		}
+		in.Recorded.Pods = []v1alpha1.RolloutPod{{
+			Name: podName[i], UID: w.uid(i), LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateInProgress},
+			Evidence: v1alpha1.Evidence{ObservedAt: metav1.MicroTime{Time: at}, ResourceVersion: "1"},
+		}}
+	}
+	if w.handovers > 0 && w.leader >= 0 {
+		at := now.Add(-time.Hour)
+		if w.handoverRecent {
+			at = now
+		}
+		in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: podName[w.leader], To: "m-0", Attempts: w.handovers, LastAttemptTime: metav1.Time{Time: at}}
+	}
+	return in
+}
+
+// faults says which promises a decision breaks in this world.
+func (w *world) faults(d Decision, config Config) []string {
+	if d.Conclusion == Finished {
+		for i, m := range w.members {
+			if !w.participating(i) && !(w.stale && m == readyNew) || !m.updated() {
+				return []string{"finished too early"}
+			}
+		}
+		return nil
+	}
+	if d.Step == nil {
+		return nil
+	}
+	var faults []string
+	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	if w.unobserved {
+		say("acts on a revision that is not current")
+	}
+	switch d.Step.Action {
+	case MoveLeader:
+		if w.handoverRecent && w.handovers > 0 {
+			say("moves leadership again before the last attempt can show")
+		}
+		if to := w.members[d.Step.Successor]; to != readyNew {
+			say("moves leadership to a member that is not updated, or does not participate")
+		}
+	case DeletePod, EvictPod:
+		if config.NonParticipatingPods != AllAtOnce && len(d.Step.Ordinals) > 1 {
+			say("removes %d pods in one step", len(d.Step.Ordinals))
+		}
+		for _, i := range d.Step.Ordinals {
+			w.faultsOfRemoval(i, config, say)
+		}
+		if w.announced >= 0 && !w.changed && !d.Step.removes(w.announced) {
+			say("removes a pod while the announced deletion of another may still come")
+		}
+	}
+	if w.announced >= 0 && w.recent && !w.changed {
+		say("acts before an announced deletion had the time to show")
+	}
+	return faults
+}
+
+func (w *world) faultsOfRemoval(i int, config Config, say func(string, ...any)) {
+	m := w.members[i]
+	if !m.present() || m.updated() {
+		say("removes a pod that is not outdated")
+		return
+	}
+	if w.learner(i) {
+		say("disturbs a learner")
+	}
+	onItsOwn := w.voters() == len(w.members) && len(w.members) <= 2
+	lastingLoss := w.leader < 0 && w.lasted
+	if m.alive() && !onItsOwn && !lastingLoss && w.hasQuorum() && !quorum.Exists(w.alive(false)-1, w.voters()) {
+		say("takes the quorum: %d of %d voters are alive", w.alive(false), w.voters())
+	}
+	if w.leader < 0 && !w.stale && m.running() && !w.lasted {
+		say("removes a running member in a short spell without a leader")
+	}
+	if m.old() == frozenReadyOld && !w.lasted {
+		say("removes a member whose probe passes and that does not answer, at once")
+	}
+	for j, other := range w.members {
+		if j == i {
+			continue
+		}
+		if w.participating(i) && (!w.participating(j) || w.surplus) {
+			say("removes a participating pod while %s does not participate", podName[j])
+		}
+		if w.participating(i) && i == w.leader && !other.updated() && !w.cutOff {
+			say("removes the leader before %s", podName[j])
+		}
+		if w.leader >= 0 && m.alive() && !other.alive() && !w.learner(j) && !w.cutOff {
+			say("removes a serving pod while %s does not serve", podName[j])
+		}
+		if worse := other.old(); other.present() && !other.updated() && (worse == deadOld && m != deadOld || worse == startingOld && m.running()) {
+			say("removes a pod that is better off than %s", podName[j])
+		}
+	}
+	if w.participating(i) && i == w.leader && len(w.members) > 1 && w.handovers < maxHandoverAttempts && *config.LeaderHandover && !w.cutOff {
+		say("removes the leader without a handover")
+	}
+}

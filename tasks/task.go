@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tasks is the contract between the task engine and the task types. A type lives in a package of its
+// own beneath this one and imports no other type; the engine knows types by this contract alone.
+package tasks
+
+import (
+	"context"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Task is an EtcdOperatorTask with the Etcd that it is for. Neither may be changed by a handler.
+type Task struct {
+	Object *v1alpha1.EtcdOperatorTask
+	Etcd   *v1alpha1.Etcd
+	// Config is what Decode, or Restore, made of spec.config.
+	Config any
+}
+
+// Handler carries out the tasks of one type. Every method may be called again after a crash at any line, and
+// has to find out by itself how far things have come. None of them writes the status of a task: they return
+// what is to be written.
+type Handler interface {
+	// Decode decodes spec.config strictly; every default is filled in. An error names the field.
+	Decode(config string) (any, error)
+	// Restore decodes what Decode made of the config of a task that runs, from JSON, perhaps written by
+	// another version of the operator: unknown fields are passed over.
+	Restore(normalized string) (any, error)
+	// WorkKey says what the task does: of two tasks of one Etcd and type with the same key, the later one is
+	// superfluous. It is asked before the task is admitted.
+	WorkKey(ctx context.Context, task Task) (string, error)
+	// Superseded tells whether a task that has not ended, whether or not it is at the head, is outdated, and
+	// by what. An empty string means that it is not.
+	Superseded(ctx context.Context, task Task) (string, error)
+	// Admit checks the preconditions of a task that is at the head. Outcome Continue admits it; Done means
+	// that there is nothing to do, which is success.
+	Admit(ctx context.Context, task Task) (Verdict, error)
+	// Execute says what to do next. It changes nothing but by the step it returns.
+	Execute(ctx context.Context, task Task) (Verdict, error)
+	// Perform carries out a step that Execute returned, after it was recorded in the task's status. It
+	// returns an error with a Code when it failed.
+	Perform(ctx context.Context, task Task, step Step) error
+	// Cleanup leaves things as they should be when a task ends, or when it is deleted while it runs. It is
+	// called before the end is written, and again until it returns no error. The task may lack its Etcd.
+	Cleanup(ctx context.Context, task Task) error
+}
+
+// Type is an entry of the registry.
+type Type struct {
+	Handler Handler
+	// Deadline ends a task of this type that takes longer; 0 for rollouts, which hold instead.
+	Deadline time.Duration
+}
+
+// Registry holds the types that the operator carries out.
+type Registry map[v1alpha1.TaskType]Type
+
+// Outcome of a verdict.
+type Outcome string
+
+// The outcomes.
+const (
+	// Continue: the task goes on, by a step or by waiting.
+	Continue Outcome = "Continue"
+	// Done: the task has succeeded.
+	Done Outcome = "Done"
+	// Reject: the task is not to be carried out.
+	Reject Outcome = "Reject"
+	// Fail: the task has failed.
+	Fail Outcome = "Fail"
+)
+
+// Verdict is what a handler says of a task.
+type Verdict struct {
+	Outcome Outcome
+	// Code of the error, with Reject and Fail.
+	Code v1alpha1.ErrorCode
+	// Reason of the condition Progressing, with Continue.
+	Reason string
+	// Message for people.
+	Message string
+	// RequeueAfter says when the answer may have changed, where no event tells; 0 when one does.
+	RequeueAfter time.Duration
+	// Step to carry out next, if any.
+	Step *Step
+
+	// What goes into the task's status; left as it is where nil or empty.
+	Progress      string
+	LastOperation *v1alpha1.LastOperation
+	Rollout       *v1alpha1.RolloutStatus
+	Result        map[string]string
+	Conditions    []metav1.Condition
+}
+
+// Step is data that describes one thing to do.
+type Step struct {
+	// Operation is the name that lastOperation shows.
+	Operation string
+	// Reason is a sentence for people: why this, and why now.
+	Reason string
+	// Detail is the handler's own.
+	Detail any
+	// RecheckAfter says when to look again after the step, where no event tells.
+	RecheckAfter time.Duration
+}
+
+// CodedError is an error with a code for status.lastErrors.
+type CodedError struct {
+	Code v1alpha1.ErrorCode
+	Err  error
+}
+
+// Error is the error without its code.
+func (e *CodedError) Error() string { return e.Err.Error() }
+
+// Unwrap makes errors.Is and errors.As see through.
+func (e *CodedError) Unwrap() error { return e.Err }
