@@ -13,7 +13,8 @@
 // answers beforehand. Otherwise the KUBECONFIG of the environment is neither
 // read nor written: the kubeconfig is .local/kubeconfig.
 //
-// Requirements: Linux and root; Debian's packages are installed as needed.
+// Requirements: Linux and root; Debian's packages are installed as needed, and
+// stay.
 package main
 
 import (
@@ -21,9 +22,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/build"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/current"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/progress"
 )
@@ -33,8 +36,7 @@ const usage = `usage: go run ./test/local VERB
   up [--bare]      boot the local Kubernetes and deploy the operator with a demo Etcd
   down             remove the local Kubernetes without a trace
   status           say what runs
-CLUSTER=current up|down uses the current kubectl context instead.
-`
+CLUSTER=current up|down uses the current kubectl context instead.`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -46,29 +48,55 @@ func main() {
 	}
 }
 
+// program is what every verb needs.
+type program struct {
+	layout  layout.Layout
+	printer *progress.Printer
+	builder build.Builder
+}
+
 func run(ctx context.Context, args []string) error {
 	here, err := layout.Find(".")
+	if err != nil {
+		return err
+	}
+	// A root shell that came from a user's may lack the folders of nft and ip.
+	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin"); err != nil {
+		return fmt.Errorf("extending PATH: %w", err)
+	}
+	printer := progress.New(os.Stderr)
+	p := program{layout: here, printer: printer, builder: build.Builder{Layout: here, Printer: printer}}
+	isCurrent, err := current.Chosen(os.Getenv)
 	if err != nil {
 		return err
 	}
 	if len(args) == 0 {
 		return fmt.Errorf("no verb given\n%s", usage)
 	}
-	printer := progress.New(os.Stderr)
 	verb, rest := args[0], args[1:]
 	switch {
 	case verb == "build":
-		return buildBinaries(ctx, here, printer, rest)
-	default:
-		return fmt.Errorf("unknown verb or argument: %v\n%s", args, usage)
+		return p.build(ctx, rest)
+	case verb == "up" && isCurrent && len(rest) == 0:
+		return p.upCurrent(ctx)
+	case verb == "down" && isCurrent && len(rest) == 0:
+		return p.downCurrent(ctx)
+	case verb == "up" && !isCurrent && (len(rest) == 0 || slices.Equal(rest, []string{"--bare"})):
+		return p.up(ctx, len(rest) > 0)
+	case verb == "down" && !isCurrent && len(rest) == 0:
+		return p.down(ctx)
+	case verb == "status" && !isCurrent && len(rest) == 0:
+		return p.status(ctx)
 	}
+	return fmt.Errorf("unknown verb or argument: %v\n%s", args, usage)
 }
 
-// buildBinaries is the verb build.
-func buildBinaries(ctx context.Context, here layout.Layout, printer *progress.Printer, names []string) error {
+// build is the verb build. It takes ready-made binaries where there are any;
+// the other verbs do not, so that a cluster is always made of the same.
+func (p program) build(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		names = build.Pinned()
 	}
-	builder := build.Builder{Layout: here, Printer: printer, Assets: os.Getenv("KUBEBUILDER_ASSETS")}
-	return builder.Build(ctx, names...)
+	p.builder.Assets = os.Getenv("KUBEBUILDER_ASSETS")
+	return p.builder.Build(ctx, names...)
 }

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/current"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/deploy"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/image"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/kubectl"
+)
+
+// upstreamEtcd stands in for the etcd image of the local Kubernetes: any other
+// cluster can pull it.
+const upstreamEtcd = "gcr.io/etcd-development/etcd:v3.6.8"
+
+// upCurrent is the verb up for the current kubectl context.
+func (p program) upCurrent(ctx context.Context) error {
+	deployment, target, err := p.confirmed(ctx, "deploy the operator and a demo Etcd to")
+	if err != nil {
+		return err
+	}
+	if name, isKind := target.KindCluster(); isKind && len(deployment.Images) == 1 {
+		if err := p.loadIntoKind(ctx, name); err != nil {
+			return err
+		}
+		deployment.Restart = true
+	} else {
+		p.printer.Line("The cluster has to be able to pull %s and %s.",
+			cmp.Or(os.Getenv("IMAGE"), image.Operator.Name), cmp.Or(os.Getenv("AGENT_IMAGE"), image.Agent.Name))
+	}
+	return deployment.Up(ctx)
+}
+
+// downCurrent is the verb down for the current kubectl context.
+func (p program) downCurrent(ctx context.Context) error {
+	deployment, _, err := p.confirmed(ctx, "remove the operator, its definitions and every Etcd from")
+	if err != nil {
+		return err
+	}
+	return deployment.Down(ctx)
+}
+
+// confirmed returns a deployment to the cluster of the current context, after
+// somebody agreed.
+func (p program) confirmed(ctx context.Context, action string) (deploy.Deployment, current.Context, error) {
+	if err := p.builder.Build(ctx, "kubectl"); err != nil {
+		return deploy.Deployment{}, current.Context{}, err
+	}
+	client := kubectl.Kubectl{Path: p.layout.Binary("kubectl")}
+	target, err := current.Find(ctx, client)
+	if err != nil {
+		return deploy.Deployment{}, current.Context{}, err
+	}
+	info, err := os.Stdin.Stat()
+	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
+	if err := target.Confirm(action, os.Getenv("CLUSTER_CONFIRM"), terminal, os.Stdin, os.Stderr); err != nil {
+		return deploy.Deployment{}, current.Context{}, err
+	}
+	// From here on the context is named, so that a switch meanwhile is harmless.
+	client.Context = target.Name
+	images := map[string]string{image.Etcd.Name: upstreamEtcd}
+	if name := os.Getenv("IMAGE"); name != "" {
+		images[image.Operator.Name] = name
+	}
+	if name := os.Getenv("AGENT_IMAGE"); name != "" {
+		images[image.Agent.Name] = name
+	}
+	return deploy.Deployment{Layout: p.layout, Kubectl: client, Printer: p.printer, Images: images}, target, nil
+}
+
+// loadIntoKind builds the images and puts them on the nodes of a kind cluster.
+func (p program) loadIntoKind(ctx context.Context, cluster string) error {
+	if err := p.builder.Build(ctx, append([]string{"image"}, operatorBinaries...)...); err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "etcd-foreman-images-")
+	if err != nil {
+		return fmt.Errorf("creating a folder for images: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	for _, img := range []image.Image{image.Operator, image.Agent} {
+		archive := filepath.Join(dir, "image.tar")
+		if err := image.Write(ctx, p.layout, img, archive); err != nil {
+			return err
+		}
+		err := p.printer.Step(img.Name, func(func(string)) (string, error) {
+			out, err := exec.CommandContext(ctx, "kind", "load", "image-archive", archive, "--name", cluster).CombinedOutput()
+			if err != nil {
+				return "", fmt.Errorf("loading image %s into kind cluster %s: %w: %s", img.Name, cluster, err, out)
+			}
+			return "loaded into kind", nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,31 @@
+// Package atomic writes files in one step, so that no reader, and no later run
+// after a crash, sees half of one. It imports the standard library only.
+package atomic
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// WriteFile replaces the content of a file. One that has that content already
+// is not touched: kube-proxy, for one, ends itself when its configuration file is
+// written.
+func WriteFile(path string, content []byte, mode os.FileMode) error {
+	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, content) {
+		return nil
+	}
+	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
+	// A leftover of a crash would keep its own mode.
+	if err := os.Remove(temporary); err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.WriteFile(temporary, content, mode); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}

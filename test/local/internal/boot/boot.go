@@ -1,0 +1,194 @@
+// Package boot brings up the local Kubernetes: it prepares the machine, starts
+// the programs in the order in which they need each other, and waits until the
+// node is ready. Doing so again starts only what is missing or outdated. It
+// imports the standard library and its siblings only.
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/atomic"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/cgroup"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/clean"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/config"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/host"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/image"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/kubectl"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/network"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/pki"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
+)
+
+// readyTimeout is how long any one program may take to become ready: about ten
+// times of what they need on a small machine.
+const readyTimeout = 90 * time.Second
+
+// Cluster is the local Kubernetes of one checkout.
+type Cluster struct {
+	Layout  layout.Layout
+	Kubectl kubectl.Kubectl
+	manager process.Manager
+}
+
+// New returns the cluster of a checkout, booted or not.
+func New(l layout.Layout) *Cluster {
+	return &Cluster{
+		Layout:  l,
+		Kubectl: kubectl.Kubectl{Path: l.Binary("kubectl"), Kubeconfig: l.Kubeconfig()},
+		manager: process.Manager{Records: layout.Records, Logs: l.Logs()},
+	}
+}
+
+// Up boots what does not run yet. The binaries have to be built. It calls note
+// with what it is doing, and tells whether anything had to be started.
+func (c *Cluster) Up(ctx context.Context, note func(string)) (started bool, err error) {
+	if err := c.claim(ctx); err != nil {
+		return false, err
+	}
+	note("preparing the machine")
+	if err := c.prepare(ctx); err != nil {
+		return false, err
+	}
+	note("starting the control plane")
+	controlPlane, err := c.run(ctx, c.controlPlane())
+	if err != nil {
+		return false, err
+	}
+	if err := config.WriteKubeconfig(c.Layout, "admin", c.Layout.Kubeconfig()); err != nil {
+		return false, err
+	}
+	note("starting the node")
+	node := false
+	err = parallel(
+		func() (err error) { node, err = c.run(ctx, c.node()); return err },
+		func() error { return c.Kubectl.ApplyFile(ctx, c.config("cluster.yaml")) },
+		func() error { return c.importImages(ctx) },
+	)
+	if err != nil {
+		return false, err
+	}
+	note("waiting for the node")
+	if err := c.Kubectl.WaitReady(ctx, "node/"+layout.NodeName, "", readyTimeout); err != nil {
+		return false, fmt.Errorf("%w%s", err, process.Tail(filepath.Join(c.Layout.Logs(), "kubelet.log")))
+	}
+	return controlPlane || node, nil
+}
+
+// claim makes the machine's one local Kubernetes this checkout's, and removes
+// the remains of one of which nothing runs any more.
+func (c *Cluster) claim(ctx context.Context) error {
+	owner, owned, err := layout.ReadOwner()
+	if err != nil {
+		return err
+	}
+	running, err := c.Running()
+	if err != nil {
+		return err
+	}
+	if owned && len(running) > 0 {
+		if owner != c.Layout {
+			return fmt.Errorf("the local Kubernetes of %s runs on this machine, and there can be only one: take it down first", owner.Root)
+		}
+		return nil
+	}
+	if !owned {
+		if err := host.CheckFree(); err != nil {
+			return err
+		}
+	}
+	if err := clean.Down(ctx, c.Layout); err != nil {
+		return fmt.Errorf("removing the remains of an earlier cluster: %w", err)
+	}
+	if err := os.MkdirAll(layout.RuntimeDir, 0o755); err != nil {
+		return fmt.Errorf("claiming the machine: %w", err)
+	}
+	return atomic.WriteFile(layout.Owner, []byte(c.Layout.Root+"\n"), 0o644)
+}
+
+// prepare does what has to be there before the first program starts.
+func (c *Cluster) prepare(ctx context.Context) error {
+	cniBin, err := host.CNIDir()
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{layout.StateDir, layout.EtcdData, layout.Volumes, layout.PodLogs} {
+		// 0700: what members store there is nobody else's business.
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("creating a folder for state: %w", err)
+		}
+	}
+	if err := pki.Ensure(c.Layout.PKI(), time.Now()); err != nil {
+		return fmt.Errorf("creating certificates: %w", err)
+	}
+	if err := config.Write(c.Layout, cniBin); err != nil {
+		return err
+	}
+	if err := network.SetSysctls(ctx); err != nil {
+		return err
+	}
+	if err := network.SetUp(ctx); err != nil {
+		return err
+	}
+	return cgroup.Create()
+}
+
+// run starts programs, all at once, and waits until all are ready. It tells
+// whether any did not run before.
+func (c *Cluster) run(ctx context.Context, programs []program) (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready within %s", readyTimeout))
+	defer cancel()
+	anyStarted := false
+	var waits []func() error
+	for _, p := range programs {
+		running, started, err := c.manager.Ensure(p.spec)
+		if err != nil {
+			return false, err
+		}
+		anyStarted = anyStarted || started
+		waits = append(waits, func() error { return running.WaitReady(ctx, p.ready) })
+	}
+	return anyStarted, parallel(waits...)
+}
+
+// importImages brings in the images that every cluster needs.
+func (c *Cluster) importImages(ctx context.Context) error {
+	for _, img := range []image.Image{image.Pause, image.Etcd} {
+		if _, err := image.Import(ctx, c.Layout, img); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Running returns the recorded processes that run.
+func (c *Cluster) Running() ([]process.Process, error) {
+	recorded, err := c.manager.List()
+	if err != nil {
+		return nil, err
+	}
+	var running []process.Process
+	for _, p := range recorded {
+		if p.Identity.Alive() {
+			running = append(running, p)
+		}
+	}
+	return running, nil
+}
+
+// parallel runs functions at once and returns all their errors.
+func parallel(functions ...func() error) error {
+	failed := make([]error, len(functions))
+	var group sync.WaitGroup
+	for i, function := range functions {
+		group.Go(func() { failed[i] = function() })
+	}
+	group.Wait()
+	return errors.Join(failed...)
+}

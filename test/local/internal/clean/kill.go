@@ -1,0 +1,78 @@
+package clean
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/cgroup"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
+)
+
+// killAll kills every process of the cluster. By force and at once: all state
+// goes away, so there is nothing to save, and a component that lives longer than
+// the others would only try to bring them back.
+func killAll(timeout time.Duration) error {
+	deadline := time.Now().Add(timeout)
+	for {
+		processes, err := remaining()
+		if err != nil {
+			return err
+		}
+		if len(processes) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("killing processes: these survive SIGKILL: %s", describe(processes))
+		}
+		for _, p := range processes {
+			if err := p.Signal(syscall.SIGKILL); err != nil {
+				return fmt.Errorf("killing processes: %w", err)
+			}
+		}
+		// Not until all are gone: a dying one may have left a child that only
+		// the next look finds.
+		process.Gone(2*poll, processes...)
+	}
+}
+
+// remaining returns the living processes of the cluster: the recorded ones, all
+// that bear the marker, and those in the pods' cgroup.
+func remaining() ([]process.Identity, error) {
+	recorded, err := process.Manager{Records: layout.Records}.List()
+	if err != nil {
+		return nil, err
+	}
+	var found []process.Identity
+	for _, p := range recorded {
+		if p.Identity.Alive() {
+			found = append(found, p.Identity)
+		}
+	}
+	marked, err := process.Marked()
+	if err != nil {
+		return nil, err
+	}
+	contained, err := cgroup.Processes()
+	if err != nil {
+		return nil, err
+	}
+	for _, identity := range append(marked, contained...) {
+		if identity.PID != os.Getpid() && !slices.Contains(found, identity) {
+			found = append(found, identity)
+		}
+	}
+	return found, nil
+}
+
+func describe(processes []process.Identity) string {
+	var descriptions []string
+	for _, p := range processes {
+		descriptions = append(descriptions, process.Describe(p))
+	}
+	return strings.Join(descriptions, ", ")
+}

@@ -1,0 +1,148 @@
+// Package deploy brings the operator and the demo Etcd into a cluster, the local
+// one or another, waits until they work, and removes them again. It imports the
+// standard library and its siblings kubectl, layout, process and progress only.
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/kubectl"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/progress"
+)
+
+// Timeouts; both are many times of what is needed.
+const (
+	operatorTimeout = 2 * time.Minute
+	demoTimeout     = 3 * time.Minute
+)
+
+// The demo Etcd.
+const (
+	demoNamespace = "demo"
+	demoEtcd      = "etcd/etcd-main"
+)
+
+// Deployment is what to deploy and where.
+type Deployment struct {
+	Layout  layout.Layout
+	Kubectl kubectl.Kubectl
+	Printer *progress.Printer
+	// Images replaces image names in the manifests, which name local images.
+	Images map[string]string
+	// Restart replaces the operator's pods even if the manifests have not
+	// changed: its image has, under the same name.
+	Restart bool
+}
+
+// Up deploys the operator and the demo Etcd and waits until both are ready.
+func (d Deployment) Up(ctx context.Context) error {
+	err := d.Printer.Step("operator", func(note func(string)) (string, error) {
+		note("deploying")
+		return "ready", d.operator(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("deploying the operator: %w", err)
+	}
+	err = d.Printer.Step("demo Etcd", func(note func(string)) (string, error) {
+		note("waiting for etcd-main in namespace " + demoNamespace)
+		return "ready", d.demo(ctx)
+	})
+	if err != nil {
+		return fmt.Errorf("creating the demo Etcd: %w", err)
+	}
+	return nil
+}
+
+// Down removes the demo Etcd, then the operator, which has to see it go.
+func (d Deployment) Down(ctx context.Context) error {
+	for _, part := range []string{"demo", ""} {
+		name := "removing " + map[string]string{"demo": "demo Etcd", "": "operator"}[part]
+		err := d.Printer.Step(name, func(func(string)) (string, error) {
+			manifest, err := d.render(ctx, part)
+			if err != nil {
+				return "", err
+			}
+			return "", d.Kubectl.Delete(ctx, manifest)
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (d Deployment) operator(ctx context.Context) error {
+	const deployment, namespace = "deployment/" + layout.OperatorName, "--namespace=" + layout.OperatorNamespace
+	existing, err := d.Kubectl.Run(ctx, "get", deployment, namespace, "--ignore-not-found", "--output=name")
+	if err != nil {
+		return err
+	}
+	manifest, err := d.render(ctx, "")
+	if err != nil {
+		return err
+	}
+	if err := d.Kubectl.Apply(ctx, manifest); err != nil {
+		return err
+	}
+	if d.Restart && existing != "" {
+		if _, err := d.Kubectl.Run(ctx, "rollout", "restart", deployment, namespace); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Kubectl.Run(ctx, "rollout", "status", deployment, namespace, "--timeout="+operatorTimeout.String()); err != nil {
+		return fmt.Errorf("%w%s", err, d.explain(ctx, layout.OperatorNamespace, deployment))
+	}
+	return nil
+}
+
+func (d Deployment) demo(ctx context.Context) error {
+	manifest, err := d.render(ctx, "demo")
+	if err != nil {
+		return err
+	}
+	if err := d.Kubectl.Apply(ctx, manifest); err != nil {
+		return err
+	}
+	if err := d.Kubectl.WaitReady(ctx, demoEtcd, demoNamespace, demoTimeout); err != nil {
+		return fmt.Errorf("%w%s", err, d.explain(ctx, demoNamespace, ""))
+	}
+	return nil
+}
+
+// render returns the manifests of a folder below test/local/deploy, a
+// kustomization, with the images replaced.
+func (d Deployment) render(ctx context.Context, folder string) (string, error) {
+	path := filepath.Join(d.Layout.Root, "test/local/deploy", folder)
+	manifest, err := d.Kubectl.Run(ctx, "kustomize", path)
+	if err != nil {
+		return "", fmt.Errorf("rendering %s: %w", path, err)
+	}
+	for from, to := range d.Images {
+		manifest = strings.ReplaceAll(manifest, from, to)
+	}
+	return manifest, nil
+}
+
+// explain returns what a person would look at first when something in a
+// namespace does not become ready. It is the end of an error, so a failure to
+// explain is left out.
+func (d Deployment) explain(ctx context.Context, namespace, logsOf string) string {
+	var explanation strings.Builder
+	add := func(title string, args ...string) {
+		out, err := d.Kubectl.Run(ctx, append(args, "--namespace="+namespace)...)
+		if err == nil && strings.TrimSpace(out) != "" {
+			fmt.Fprintf(&explanation, "\n%s in namespace %s:\n  %s", title, namespace, strings.ReplaceAll(strings.TrimSpace(out), "\n", "\n  "))
+		}
+	}
+	add("pods", "get", "pods", "--output=wide")
+	add("warnings", "events", "--types=Warning")
+	if logsOf != "" {
+		add("last lines of the log", "logs", logsOf, "--tail=15", "--all-containers")
+	}
+	return explanation.String()
+}

@@ -1,0 +1,97 @@
+// Package kubectl calls kubectl with one explicit kubeconfig, so that the one of
+// the person at the terminal is never used by accident. It imports the standard
+// library only.
+package kubectl
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// Kubectl is a kubectl for one cluster.
+type Kubectl struct {
+	Path       string // of the program
+	Kubeconfig string // file; empty for the person's own, with its rules
+	Context    string // in that file; empty for its current one
+}
+
+// Run runs kubectl and returns what it prints. What it says on its standard
+// error is in the error.
+func (k Kubectl) Run(ctx context.Context, args ...string) (string, error) {
+	return k.run(ctx, nil, args...)
+}
+
+func (k Kubectl) run(ctx context.Context, input []byte, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, k.Path, append(k.flags(), args...)...)
+	cmd.Env = environment(os.Environ(), k.Kubeconfig)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+	}
+	return stdout.String(), nil
+}
+
+func (k Kubectl) flags() []string {
+	var flags []string
+	if k.Kubeconfig != "" {
+		flags = append(flags, "--kubeconfig="+k.Kubeconfig)
+	}
+	if k.Context != "" {
+		flags = append(flags, "--context="+k.Context)
+	}
+	return flags
+}
+
+// environment returns the environment for kubectl: without the person's
+// KUBECONFIG, unless it is theirs that is meant.
+func environment(all []string, kubeconfig string) []string {
+	if kubeconfig == "" {
+		return all
+	}
+	var kept []string
+	for _, variable := range all {
+		if !strings.HasPrefix(variable, "KUBECONFIG=") {
+			kept = append(kept, variable)
+		}
+	}
+	return kept
+}
+
+// ApplyFile applies the objects in a file.
+func (k Kubectl) ApplyFile(ctx context.Context, path string) error {
+	_, err := k.Run(ctx, "apply", "--server-side", "--force-conflicts", "--filename="+path)
+	return err
+}
+
+// Apply applies objects.
+func (k Kubectl) Apply(ctx context.Context, manifest string) error {
+	_, err := k.run(ctx, []byte(manifest), "apply", "--server-side", "--force-conflicts", "--filename=-")
+	return err
+}
+
+// Delete deletes objects and waits until they are gone; those that are not
+// there, or whose kind is unknown, are no error.
+func (k Kubectl) Delete(ctx context.Context, manifest string) error {
+	_, err := k.run(ctx, []byte(manifest), "delete", "--ignore-not-found", "--wait", "--filename=-")
+	return err
+}
+
+// WaitReady waits until an object exists and its condition Ready is True.
+func (k Kubectl) WaitReady(ctx context.Context, object, namespace string, timeout time.Duration) error {
+	flags := []string{"--timeout=" + timeout.String()}
+	if namespace != "" {
+		flags = append(flags, "--namespace="+namespace)
+	}
+	for _, condition := range []string{"create", "condition=Ready"} {
+		if _, err := k.Run(ctx, append([]string{"wait", "--for=" + condition, object}, flags...)...); err != nil {
+			return fmt.Errorf("waiting for %s to be ready: %w", object, err)
+		}
+	}
+	return nil
+}

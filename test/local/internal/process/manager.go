@@ -1,0 +1,194 @@
+package process
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/atomic"
+)
+
+// Spec says how to run a program.
+type Spec struct {
+	Name string
+	Args []string // the first is the path of the program
+	// Inputs are files whose content, when it has changed, demands a restart:
+	// the program itself, its configuration, its certificates.
+	Inputs []string
+}
+
+// Process is a program that runs in the background.
+type Process struct {
+	Name        string   `json:"name"`
+	Identity    Identity `json:"identity"`
+	Fingerprint string   `json:"fingerprint"` // of the Spec it was started with
+	Log         string   `json:"log"`
+}
+
+// Manager keeps a record on disk of each process that it started.
+type Manager struct {
+	Records string // folder of the records
+	Logs    string // folder of the logs
+}
+
+// Ensure starts the program unless it already runs just so; one that runs with
+// other arguments or inputs is stopped first. It tells whether it started one.
+func (m Manager) Ensure(spec Spec) (Process, bool, error) {
+	fingerprint, err := spec.fingerprint()
+	if err != nil {
+		return Process{}, false, fmt.Errorf("comparing %s: %w", spec.Name, err)
+	}
+	running, found, err := m.find(spec.Name)
+	if err != nil {
+		return Process{}, false, err
+	}
+	if found && running.Identity.Alive() {
+		if running.Fingerprint == fingerprint {
+			return running, false, nil
+		}
+		if err := stop(running.Identity); err != nil {
+			return Process{}, false, fmt.Errorf("stopping the outdated %s: %w", spec.Name, err)
+		}
+	}
+	started, err := m.start(spec, fingerprint)
+	if err != nil {
+		return Process{}, false, fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	return started, true, nil
+}
+
+// List returns the recorded processes, dead or alive.
+func (m Manager) List() ([]Process, error) {
+	entries, err := os.ReadDir(m.Records)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing processes: %w", err)
+	}
+	var list []Process
+	for _, entry := range entries {
+		name, isRecord := strings.CutSuffix(entry.Name(), ".json")
+		if !isRecord {
+			continue
+		}
+		p, found, err := m.find(name)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			list = append(list, p)
+		}
+	}
+	return list, nil
+}
+
+func (m Manager) recordPath(name string) string { return filepath.Join(m.Records, name+".json") }
+
+func (m Manager) find(name string) (Process, bool, error) {
+	content, err := os.ReadFile(m.recordPath(name))
+	if errors.Is(err, os.ErrNotExist) {
+		return Process{}, false, nil
+	}
+	if err != nil {
+		return Process{}, false, fmt.Errorf("reading the record of %s: %w", name, err)
+	}
+	var p Process
+	if err := json.Unmarshal(content, &p); err != nil {
+		return Process{}, false, fmt.Errorf("reading the record %s: %w", m.recordPath(name), err)
+	}
+	return p, true, nil
+}
+
+func (m Manager) start(spec Spec, fingerprint string) (Process, error) {
+	for _, dir := range []string{m.Records, m.Logs} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return Process{}, err
+		}
+	}
+	logPath := filepath.Join(m.Logs, spec.Name+".log")
+	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return Process{}, fmt.Errorf("opening its log: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(spec.Args[0], spec.Args[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Dir = "/"
+	// Nothing of the caller's environment: the cluster is the same whoever
+	// boots it, and no KUBECONFIG or proxy gets in.
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", Marker}
+	// A session of its own, so that Ctrl-C at the terminal does not reach it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return Process{}, err
+	}
+	go func() { _ = cmd.Wait() }() // reaps it, should it die while this program runs
+	identity, err := Identify(cmd.Process.Pid)
+	if err != nil {
+		return Process{}, fmt.Errorf("it ended at once: %w%s", err, Tail(logPath))
+	}
+	p := Process{Name: spec.Name, Identity: identity, Fingerprint: fingerprint, Log: logPath}
+	return p, m.record(p)
+}
+
+func (m Manager) record(p Process) error {
+	content, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("recording process %d: %w", p.Identity.PID, err)
+	}
+	if err := atomic.WriteFile(m.recordPath(p.Name), content, 0o644); err != nil {
+		return fmt.Errorf("recording process %d: %w", p.Identity.PID, err)
+	}
+	return nil
+}
+
+// fingerprint digests the arguments and inputs. A large input, a program, is
+// told apart by size and time, which a build changes.
+func (s Spec) fingerprint() (string, error) {
+	const large = 1 << 20
+	digest := sha256.New()
+	fmt.Fprintf(digest, "%q\n", s.Args)
+	for _, input := range append([]string{s.Args[0]}, s.Inputs...) {
+		info, err := os.Stat(input)
+		if err != nil {
+			return "", fmt.Errorf("reading an input: %w", err)
+		}
+		if info.Size() > large {
+			fmt.Fprintf(digest, "%s %d %d\n", input, info.Size(), info.ModTime().UnixNano())
+			continue
+		}
+		content, err := os.ReadFile(input)
+		if err != nil {
+			return "", fmt.Errorf("reading an input: %w", err)
+		}
+		fmt.Fprintf(digest, "%s %q\n", input, content)
+	}
+	return hex.EncodeToString(digest.Sum(nil)), nil
+}
+
+// stop ends a process: kindly first, by force after a while.
+func stop(identity Identity) error {
+	const patience = 10 * time.Second
+	if err := identity.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if Gone(patience, identity) {
+		return nil
+	}
+	if err := identity.Signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	if !Gone(patience, identity) {
+		return fmt.Errorf("process %d survives SIGKILL", identity.PID)
+	}
+	return nil
+}

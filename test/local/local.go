@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/boot"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/build"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/clean"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/deploy"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/host"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/image"
+)
+
+// up is the verb up for the local Kubernetes.
+func (p program) up(ctx context.Context, bare bool) error {
+	if err := host.Prepare(ctx, p.printer); err != nil {
+		return fmt.Errorf("checking what this machine needs:\n%w", err)
+	}
+	names := build.Pinned()
+	if !bare {
+		names = append(names, operatorBinaries...)
+		if _, err := os.Stat(filepath.Join(p.layout.Root, "cmd", operatorBinaries[0])); err != nil {
+			return fmt.Errorf("finding the operator: %w; for a cluster without it say up --bare", err)
+		}
+	}
+	if err := p.builder.Build(ctx, names...); err != nil {
+		return err
+	}
+	cluster := boot.New(p.layout)
+	err := p.printer.Step("Kubernetes", func(note func(string)) (string, error) {
+		started, err := cluster.Up(ctx, note)
+		if !started {
+			return "already running", err
+		}
+		return "ready", err
+	})
+	if err != nil {
+		return fmt.Errorf("booting the local Kubernetes: %w", err)
+	}
+	if !bare {
+		if err := p.deployLocal(ctx, cluster); err != nil {
+			return err
+		}
+	}
+	p.printer.Line("export KUBECONFIG=%s", p.layout.Kubeconfig())
+	return nil
+}
+
+// operatorBinaries are the programs of this repository that run in the cluster.
+var operatorBinaries = []string{"etcd-foreman", "etcd-agent"}
+
+// deployLocal brings the operator, as it is in the checkout now, into the local
+// Kubernetes.
+func (p program) deployLocal(ctx context.Context, cluster *boot.Cluster) error {
+	changed := false
+	err := p.printer.Step("images", func(func(string)) (string, error) {
+		if _, err := image.Import(ctx, p.layout, image.Agent); err != nil {
+			return "", err
+		}
+		var err error
+		changed, err = image.Import(ctx, p.layout, image.Operator)
+		return "imported", err
+	})
+	if err != nil {
+		return err
+	}
+	return deploy.Deployment{Layout: p.layout, Kubectl: cluster.Kubectl, Printer: p.printer, Restart: changed}.Up(ctx)
+}
+
+// down is the verb down for the local Kubernetes.
+func (p program) down(ctx context.Context) error {
+	if err := host.Check(); err != nil {
+		return err
+	}
+	return p.printer.Step("removing Kubernetes", func(func(string)) (string, error) {
+		return "nothing is left", clean.Down(ctx, p.layout)
+	})
+}
+
+// status is the verb status.
+func (p program) status(ctx context.Context) error {
+	cluster := boot.New(p.layout)
+	running, err := cluster.Running()
+	if err != nil {
+		return err
+	}
+	if len(running) == 0 {
+		return errors.New("the local Kubernetes is down")
+	}
+	var names []string
+	for _, process := range running {
+		names = append(names, fmt.Sprintf("%s (%d)", process.Name, process.Identity.PID))
+	}
+	fmt.Printf("running:    %s\n", strings.Join(names, ", "))
+	fmt.Printf("kubeconfig: %s\nlogs:       %s\n", p.layout.Kubeconfig(), p.layout.Logs())
+	out, err := cluster.Kubectl.Run(ctx, "get", "nodes,pods", "--all-namespaces", "--request-timeout=5s")
+	if err != nil {
+		return fmt.Errorf("asking the API server: %w", err)
+	}
+	fmt.Print(out)
+	return nil
+}
