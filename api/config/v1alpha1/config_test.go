@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+)
+
+const header = "apiVersion: operator.config.druid.gardener.cloud/v1alpha1\nkind: OperatorConfiguration\n"
+
+const minimal = header + "images: {etcdAgent: localhost/etcd-agent:v1}\n"
+
+func load(t *testing.T, content string) (*OperatorConfiguration, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Load(file)
+}
+
+func TestDefaults(t *testing.T) {
+	g := NewWithT(t)
+	config, err := load(t, minimal)
+	g.Expect(err).NotTo(HaveOccurred())
+	got, err := yaml.Marshal(config)
+	g.Expect(err).NotTo(HaveOccurred())
+	golden.Check(t, "defaults.yaml", got)
+}
+
+func TestLoadRefuses(t *testing.T) {
+	for _, tc := range []struct{ name, content, want string }{
+		{"no kind", "images: {etcdAgent: a}", `kind "" are not`},
+		{"other version", "apiVersion: operator.config.druid.gardener.cloud/v1\nkind: OperatorConfiguration", "are not"},
+		{"unknown field", minimal + "replicas: 3", `unknown field "replicas"`},
+		{"field twice", minimal + "images: {}", `"images" already set`},
+		{"no agent", header, "images.etcdAgent: Required value: name the image"},
+		{"renewal after the lease", minimal + "leaderElection: {renewDeadline: 20s}", "leaderElection.leaseDuration: Invalid value: \"15s\": must be greater than renewDeadline"},
+		{"retry after the deadline", minimal + "leaderElection: {retryPeriod: 9s}", "must be greater than 1.2 times retryPeriod"},
+		{"no retry", minimal + "leaderElection: {retryPeriod: -1s}", "leaderElection.retryPeriod: Invalid value"},
+		{"no port", minimal + "server: {metricsBindAddress: localhost}", "server.metricsBindAddress: Invalid value: \"localhost\": must be host:port"},
+		{"negative qps", minimal + "clientConnection: {qps: -1}", "clientConnection.qps"},
+		{"negative burst", minimal + "clientConnection: {burst: -1}", "clientConnection.burst"},
+		{"negative concurrency", minimal + "controllers: {task: {concurrentSyncs: -1}}", "controllers.task.concurrentSyncs"},
+		{"log level", minimal + "logging: {level: loud}", `logging.level: Unsupported value: "loud": supported values: "debug", "info", "error"`},
+		{"log format", minimal + "logging: {format: xml}", "logging.format: Unsupported value"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, err := load(t, tc.content)
+			g.Expect(err).To(MatchError(ContainSubstring(tc.want)))
+		})
+	}
+}
+
+func TestEndpointsCanBeSwitchedOff(t *testing.T) {
+	g := NewWithT(t)
+	_, err := load(t, minimal+`server: {metricsBindAddress: "0"}`)
+	g.Expect(err).NotTo(HaveOccurred())
+}
+
+func TestFeatureGates(t *testing.T) {
+	g := NewWithT(t)
+	gates, err := NewFeatureGate(nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(gates.Enabled(QuorumAwareUpdatesWithOnDelete)).To(BeFalse())
+
+	gates, err = NewFeatureGate(map[string]bool{"QuorumAwareUpdatesWithOnDelete": true})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(gates.Enabled(QuorumAwareUpdatesWithOnDelete)).To(BeTrue())
+
+	_, err = NewFeatureGate(map[string]bool{"QuorumAware": true})
+	g.Expect(err).To(MatchError(ContainSubstring("unrecognized feature gate: QuorumAware")))
+}

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"cmp"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SetDefaults fills in what a configuration leaves out.
+func SetDefaults(c *OperatorConfiguration) {
+	c.Images.Etcd = cmp.Or(c.Images.Etcd, "gcr.io/etcd-development/etcd:v3.6.8")
+
+	c.ClientConnection.QPS = cmp.Or(c.ClientConnection.QPS, 100)
+	c.ClientConnection.Burst = cmp.Or(c.ClientConnection.Burst, 200)
+
+	if c.LeaderElection.Enabled == nil {
+		c.LeaderElection.Enabled = new(true)
+	}
+	c.LeaderElection.LeaseDuration = cmp.Or(c.LeaderElection.LeaseDuration, metav1.Duration{Duration: 15 * time.Second})
+	c.LeaderElection.RenewDeadline = cmp.Or(c.LeaderElection.RenewDeadline, metav1.Duration{Duration: 10 * time.Second})
+	c.LeaderElection.RetryPeriod = cmp.Or(c.LeaderElection.RetryPeriod, metav1.Duration{Duration: 2 * time.Second})
+
+	c.Server.MetricsBindAddress = cmp.Or(c.Server.MetricsBindAddress, ":8080")
+	c.Server.HealthBindAddress = cmp.Or(c.Server.HealthBindAddress, ":8081")
+
+	for _, controller := range []*Controller{&c.Controllers.Etcd, &c.Controllers.Rollout, &c.Controllers.Task} {
+		controller.ConcurrentSyncs = cmp.Or(controller.ConcurrentSyncs, 5)
+	}
+
+	c.Logging.Level = cmp.Or(c.Logging.Level, LogLevelInfo)
+	c.Logging.Format = cmp.Or(c.Logging.Format, LogFormatJSON)
+}

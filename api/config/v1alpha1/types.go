@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is the group and version of the types in this package.
+var GroupVersion = schema.GroupVersion{Group: "operator.config.druid.gardener.cloud", Version: "v1alpha1"}
+
+// Kind is the kind of the configuration file.
+const Kind = "OperatorConfiguration"
+
+// OperatorConfiguration is the configuration of the operator. It is read once, when the operator starts.
+type OperatorConfiguration struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// FeatureGates switches features on and off by name.
+	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+	// Images of the containers that the operator starts.
+	Images Images `json:"images"`
+	// ClientConnection bounds what the operator asks of the API server.
+	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
+	// LeaderElection makes one of several operators the one that works.
+	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
+	// Server says where the operator answers.
+	Server Server `json:"server,omitempty"`
+	// Controllers holds what each controller can be told.
+	Controllers Controllers `json:"controllers,omitempty"`
+	// Logging says how much the operator logs, and in which format.
+	Logging Logging `json:"logging,omitempty"`
+}
+
+// Images are the container images that the operator uses where an Etcd does not name its own.
+type Images struct {
+	// Etcd is the image of etcd, as its authors publish it. Version 3.5.11, 3.6.0 or newer: older ones have
+	// no /readyz. Default gcr.io/etcd-development/etcd:v3.6.8.
+	Etcd string `json:"etcd,omitempty"`
+	// EtcdAgent is the image of the etcd-agent of the operator's own version. It has to be given.
+	EtcdAgent string `json:"etcdAgent"`
+}
+
+// ClientConnection bounds the requests to the API server.
+type ClientConnection struct {
+	// QPS is the number of requests a second in the long run. Default 100.
+	QPS float32 `json:"qps,omitempty"`
+	// Burst is the number of requests that may be made at once. Default 200.
+	Burst int `json:"burst,omitempty"`
+}
+
+// LeaderElection is the configuration of the leader election.
+type LeaderElection struct {
+	// Enabled may be set to false for a single operator. Default true.
+	Enabled *bool `json:"enabled,omitempty"`
+	// Namespace of the Lease. Default: the namespace that the operator runs in.
+	Namespace string `json:"namespace,omitempty"`
+	// LeaseDuration is how long others wait before they take over from a leader that is silent. Default 15s.
+	LeaseDuration metav1.Duration `json:"leaseDuration,omitempty"`
+	// RenewDeadline is how long a leader tries to renew before it steps down. Default 10s.
+	RenewDeadline metav1.Duration `json:"renewDeadline,omitempty"`
+	// RetryPeriod is the time between two tries. Default 2s.
+	RetryPeriod metav1.Duration `json:"retryPeriod,omitempty"`
+}
+
+// Server says where the operator answers, as host:port; "0" switches an endpoint off.
+type Server struct {
+	// MetricsBindAddress serves /metrics. Default :8080.
+	MetricsBindAddress string `json:"metricsBindAddress,omitempty"`
+	// HealthBindAddress serves /healthz and /readyz. Default :8081.
+	HealthBindAddress string `json:"healthBindAddress,omitempty"`
+}
+
+// Controllers are the operator's controllers.
+type Controllers struct {
+	// Etcd keeps up the objects and the status of Etcds.
+	Etcd Controller `json:"etcd,omitempty"`
+	// Rollout makes a task of a change of template.
+	Rollout Controller `json:"rollout,omitempty"`
+	// Task runs tasks.
+	Task Controller `json:"task,omitempty"`
+}
+
+// Controller is what every controller can be told.
+type Controller struct {
+	// ConcurrentSyncs is the number of Etcds that are worked on at the same time. Default 5.
+	ConcurrentSyncs int `json:"concurrentSyncs,omitempty"`
+}
+
+// LogLevel is how much is logged.
+type LogLevel string
+
+// The log levels.
+const (
+	LogLevelDebug LogLevel = "debug"
+	LogLevelInfo  LogLevel = "info"
+	LogLevelError LogLevel = "error"
+)
+
+// LogFormat is how a log line looks.
+type LogFormat string
+
+// The log formats.
+const (
+	LogFormatJSON LogFormat = "json"
+	LogFormatText LogFormat = "text"
+)
+
+// Logging is the configuration of the log.
+type Logging struct {
+	// Level is debug, info or error. Default info.
+	Level LogLevel `json:"level,omitempty"`
+	// Format is json or text. Default json.
+	Format LogFormat `json:"format,omitempty"`
+}

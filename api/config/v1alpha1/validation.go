@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	"net"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Validate checks a configuration whose defaults are filled in. Its feature gates are checked by
+// NewFeatureGate.
+func Validate(c *OperatorConfiguration) field.ErrorList {
+	var errs field.ErrorList
+	if c.Images.EtcdAgent == "" {
+		errs = append(errs, field.Required(field.NewPath("images", "etcdAgent"), "name the image of the etcd-agent that was built with this operator"))
+	}
+	errs = append(errs, validateClientConnection(c.ClientConnection, field.NewPath("clientConnection"))...)
+	errs = append(errs, validateLeaderElection(c.LeaderElection, field.NewPath("leaderElection"))...)
+	server := field.NewPath("server")
+	errs = append(errs, validateAddress(c.Server.MetricsBindAddress, server.Child("metricsBindAddress"))...)
+	errs = append(errs, validateAddress(c.Server.HealthBindAddress, server.Child("healthBindAddress"))...)
+	controllers := field.NewPath("controllers")
+	errs = append(errs, validateController(c.Controllers.Etcd, controllers.Child("etcd"))...)
+	errs = append(errs, validateController(c.Controllers.Rollout, controllers.Child("rollout"))...)
+	errs = append(errs, validateController(c.Controllers.Task, controllers.Child("task"))...)
+	logging := field.NewPath("logging")
+	errs = append(errs, validateEnum(c.Logging.Level, logging.Child("level"), LogLevelDebug, LogLevelInfo, LogLevelError)...)
+	errs = append(errs, validateEnum(c.Logging.Format, logging.Child("format"), LogFormatJSON, LogFormatText)...)
+	return errs
+}
+
+func validateClientConnection(c ClientConnection, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if c.QPS < 0 {
+		errs = append(errs, field.Invalid(path.Child("qps"), c.QPS, "must be greater than 0"))
+	}
+	if c.Burst < 0 {
+		errs = append(errs, field.Invalid(path.Child("burst"), c.Burst, "must be greater than 0"))
+	}
+	return errs
+}
+
+func validateLeaderElection(c LeaderElection, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if c.RetryPeriod.Duration <= 0 {
+		errs = append(errs, field.Invalid(path.Child("retryPeriod"), c.RetryPeriod.Duration.String(), "must be greater than 0"))
+	}
+	// A leader tries again after up to 1.2 retry periods (client-go's jitter).
+	if c.RenewDeadline.Duration <= c.RetryPeriod.Duration*6/5 {
+		errs = append(errs, field.Invalid(path.Child("renewDeadline"), c.RenewDeadline.Duration.String(), "must be greater than 1.2 times retryPeriod"))
+	}
+	if c.LeaseDuration.Duration <= c.RenewDeadline.Duration {
+		errs = append(errs, field.Invalid(path.Child("leaseDuration"), c.LeaseDuration.Duration.String(), "must be greater than renewDeadline: a leader has to step down before another takes over"))
+	}
+	return errs
+}
+
+func validateAddress(address string, path *field.Path) field.ErrorList {
+	if address == "0" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return field.ErrorList{field.Invalid(path, address, `must be host:port, :port, or "0" for none`)}
+	}
+	return nil
+}
+
+func validateController(c Controller, path *field.Path) field.ErrorList {
+	if c.ConcurrentSyncs < 0 {
+		return field.ErrorList{field.Invalid(path.Child("concurrentSyncs"), c.ConcurrentSyncs, "must be greater than 0")}
+	}
+	return nil
+}
+
+func validateEnum[T ~string](value T, path *field.Path, supported ...T) field.ErrorList {
+	if slices.Contains(supported, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, supported)}
+}
