@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -127,7 +128,7 @@ func describePod(pod *corev1.Pod, scheme string, clientPort int32, trouble strin
 	p := &Pod{
 		UID:                pod.UID,
 		ResourceVersion:    pod.ResourceVersion,
-		Revision:           pod.Labels["controller-revision-hash"],
+		Revision:           pod.Labels[appsv1.StatefulSetRevisionLabel],
 		Created:            pod.CreationTimestamp.Time,
 		Ready:              isReady(pod, etcd),
 		AllContainersReady: allReady(pod),

@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+
+// Setup registers the controller with a manager whose cache has task.Index. Any StatefulSet whose strategy is
+// not OnDelete is passed over. A pod that changes shows in its StatefulSet's status.
+func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
+	onDelete := predicate.NewPredicateFuncs(func(o client.Object) bool { return concerns(o.(*appsv1.StatefulSet)) })
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("rollout").
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		For(&appsv1.StatefulSet{}, builder.WithPredicates(onDelete)).
+		// A task that ended may leave outdated pods behind. The StatefulSet is named as its Etcd.
+		Watches(&v1alpha1.EtcdOperatorTask{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+			return []reconcile.Request{{NamespacedName: o.(*v1alpha1.EtcdOperatorTask).EtcdKey()}}
+		})).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the rollout controller: %w", err)
+	}
+	return nil
+}

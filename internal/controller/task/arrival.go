@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// prepare makes a tasks.Task of a task, wherever in line it is, or says why it is not to be carried out. What
+// can be known on arrival is said on arrival, so that a hopeless task does not wait in line.
+func (r *Reconciler) prepare(ctx context.Context, q queue, cached, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) (tasks.Task, *tasks.Verdict, error) {
+	task := tasks.Task{Object: t, Etcd: etcd}
+	reject := func(code v1alpha1.ErrorCode, format string, args ...any) (tasks.Task, *tasks.Verdict, error) {
+		return task, &tasks.Verdict{Outcome: tasks.Reject, Code: code, Message: fmt.Sprintf(format, args...)}, nil
+	}
+	if ns := t.Spec.OwnerEtcdReference.Namespace; ns != "" && ns != t.Namespace {
+		return reject(v1alpha1.ErrCrossNamespace, "spec.ownerEtcdReference.namespace is %q: a task may only refer to an Etcd in its own namespace, %s", ns, t.Namespace)
+	}
+	registered, ok := r.Registry[t.Spec.Type]
+	if !ok {
+		return reject(v1alpha1.ErrUnsupportedType, "spec.type %s is not supported by this version of the operator", t.Spec.Type)
+	}
+	pending := t.Status.State == v1alpha1.TaskStatePending
+	var err error
+	if pending {
+		task.Config, err = registered.Handler.Decode(t.Spec.Config)
+	} else {
+		task.Config, err = registered.Handler.Restore(t.Status.Config)
+	}
+	if err != nil {
+		return reject(v1alpha1.ErrInvalidConfig, "%v", err)
+	}
+	if task.Etcd, err = r.confirm(ctx, t, etcd); err != nil {
+		return task, nil, err
+	}
+	if task.Etcd == nil {
+		return reject(v1alpha1.ErrEtcdNotFound, "spec.ownerEtcdReference names Etcd %q, and there is none of that name in namespace %s", t.Spec.OwnerEtcdReference.Name, t.Namespace)
+	}
+	if !pending && !t.Spec.Suspend {
+		// Execute sees for itself whether the task is outdated.
+		return task, nil, nil
+	}
+	if by, err := registered.Handler.Superseded(ctx, task); err != nil {
+		return task, nil, err
+	} else if by != "" {
+		return reject(v1alpha1.ErrSuperseded, "%s", by)
+	}
+	if !pending {
+		return task, nil, nil
+	}
+	same, err := r.sameWork(ctx, registered.Handler, q.earlier(cached), task)
+	if err != nil || same == "" {
+		return task, nil, err
+	}
+	return reject(v1alpha1.ErrDuplicateTask, "task %s, which was created earlier and has not ended, does the same work", same)
+}
+
+// confirm is the Etcd of a task; nil when there is none. A cache that lags must not end a task.
+func (r *Reconciler) confirm(ctx context.Context, t *v1alpha1.EtcdOperatorTask, cached *v1alpha1.Etcd) (*v1alpha1.Etcd, error) {
+	if cached != nil {
+		return cached, nil
+	}
+	etcd := &v1alpha1.Etcd{}
+	if err := r.Live.Get(ctx, t.EtcdKey(), etcd); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading Etcd %s: %w", t.EtcdKey(), err)
+	}
+	return etcd, nil
+}
+
+// sameWork names an earlier task that does the same work; empty when there is none.
+func (r *Reconciler) sameWork(ctx context.Context, handler tasks.Handler, earlier queue, task tasks.Task) (string, error) {
+	if len(earlier) == 0 {
+		return "", nil
+	}
+	key, err := handler.WorkKey(ctx, task)
+	if err != nil {
+		return "", err
+	}
+	for _, t := range earlier {
+		config, err := handler.Decode(t.Spec.Config)
+		if err != nil {
+			// It is rejected in this same pass.
+			continue
+		}
+		other, err := handler.WorkKey(ctx, tasks.Task{Object: t, Etcd: task.Etcd, Config: config})
+		if err != nil {
+			return "", err
+		}
+		if other == key {
+			return t.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// adopt makes the Etcd an owner of the task, so that the task goes with it.
+func (r *Reconciler) adopt(ctx context.Context, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) error {
+	owner := ownerReference(etcd)
+	for _, o := range t.OwnerReferences {
+		if o.UID == owner.UID {
+			return nil
+		}
+	}
+	status := t.Status
+	patch := client.MergeFromWithOptions(t.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	t.OwnerReferences = append(t.OwnerReferences, owner)
+	if err := r.Client.Patch(ctx, t, patch); err != nil {
+		return fmt.Errorf("making Etcd %s an owner of task %s: %w", etcd.Name, t.Name, err)
+	}
+	t.Status = status
+	return nil
+}
+
+func ownerReference(etcd *v1alpha1.Etcd) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: etcd.Name, UID: etcd.UID}
+}

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+const maxNote = 1024
+
+// announce makes the events of a change of status that was written.
+func (r *Reconciler) announce(before, after *v1alpha1.EtcdOperatorTask) {
+	if was, is := progressingReason(before), progressingReason(after); was != is && is == v1alpha1.ReasonStalled {
+		r.warn(after, v1alpha1.ReasonStalled, "%s", progressing(after))
+	}
+	if before.Status.State == after.Status.State {
+		return
+	}
+	switch after.Status.State {
+	case v1alpha1.TaskStateInProgress:
+		r.event(after, "Started", "task %s of Etcd %s has started", after.Spec.Type, after.Spec.OwnerEtcdReference.Name)
+	case v1alpha1.TaskStateSucceeded:
+		r.event(after, string(after.Status.State), "%s", progressing(after))
+	case v1alpha1.TaskStateFailed, v1alpha1.TaskStateRejected:
+		r.warn(after, string(after.Status.State), "%s", progressing(after))
+	}
+}
+
+func (r *Reconciler) event(t *v1alpha1.EtcdOperatorTask, reason, note string, args ...any) {
+	r.emit(t, corev1.EventTypeNormal, reason, note, args...)
+}
+
+func (r *Reconciler) warn(t *v1alpha1.EtcdOperatorTask, reason, note string, args ...any) {
+	r.emit(t, corev1.EventTypeWarning, reason, note, args...)
+}
+
+func (r *Reconciler) emit(t *v1alpha1.EtcdOperatorTask, eventType, reason, note string, args ...any) {
+	for i, a := range args {
+		if s, ok := a.(string); ok && len(s) > maxNote-len(note) {
+			args[i] = s[:maxNote-len(note)-len("…")] + "…"
+		}
+	}
+	r.Recorder.Eventf(t, nil, eventType, reason, reason, note, args...)
+}
+
+func progressingReason(t *v1alpha1.EtcdOperatorTask) string {
+	if c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+func progressing(t *v1alpha1.EtcdOperatorTask) string {
+	if c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing); c != nil {
+		return c.Message
+	}
+	return ""
+}

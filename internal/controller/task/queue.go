@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// queue is the tasks of one Etcd that have not ended, in the order in which they run.
+type queue []*v1alpha1.EtcdOperatorTask
+
+// newQueue orders tasks first in, first out. Timestamps have steps of a second: among tasks of the same second
+// the resourceVersion decides that a task had when it was first seen.
+func newQueue(tasks []*v1alpha1.EtcdOperatorTask) queue {
+	q := slices.DeleteFunc(slices.Clone(tasks), func(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State.IsFinal() })
+	slices.SortStableFunc(q, func(a, b *v1alpha1.EtcdOperatorTask) int {
+		return cmp.Or(
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			compareArrival(arrival(a), arrival(b)),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	return q
+}
+
+// arrival is the resourceVersion at which a task was first seen.
+func arrival(t *v1alpha1.EtcdOperatorTask) string {
+	return cmp.Or(t.Status.ArrivalResourceVersion, t.ResourceVersion)
+}
+
+func compareArrival(a, b string) int {
+	if c, err := resourceversion.CompareResourceVersion(a, b); err == nil {
+		return c
+	}
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+}
+
+// head is the task whose turn it is; nil when there is none. A task that runs stays the head until it ends,
+// also while it is suspended; one that was suspended before it started lets the others pass.
+func (q queue) head() *v1alpha1.EtcdOperatorTask {
+	for _, t := range q {
+		if t.Status.State == v1alpha1.TaskStateInProgress {
+			return t
+		}
+	}
+	for _, t := range q {
+		if !t.Spec.Suspend {
+			return t
+		}
+	}
+	return nil
+}
+
+// behind is how many tasks come before a task, counting those that will run before it does.
+func (q queue) behind(task *v1alpha1.EtcdOperatorTask) int {
+	n, head := 0, q.head()
+	for _, t := range q {
+		if t == task {
+			break
+		}
+		if t != head && !t.Spec.Suspend {
+			n++
+		}
+	}
+	if head != nil && head != task {
+		n++
+	}
+	return n
+}
+
+// earlier are the tasks of the same type before a task that are not suspended.
+func (q queue) earlier(task *v1alpha1.EtcdOperatorTask) queue {
+	var before queue
+	for _, t := range q {
+		if t == task {
+			break
+		}
+		if t.Spec.Type == task.Spec.Type && !t.Spec.Suspend {
+			before = append(before, t)
+		}
+	}
+	return before
+}

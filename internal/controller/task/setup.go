@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks/status,verbs=update
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete;patch
+// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Index makes the index of tasks by their Etcd, which the engine and others list by.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &v1alpha1.EtcdOperatorTask{}, etcdField, func(o client.Object) []string {
+		return []string{o.(*v1alpha1.EtcdOperatorTask).Spec.OwnerEtcdReference.Name}
+	}); err != nil {
+		return fmt.Errorf("indexing tasks by their Etcd: %w", err)
+	}
+	return nil
+}
+
+// OfEtcd selects the tasks of an Etcd, from a cache with the Index and from the API server alike.
+func OfEtcd(etcd types.NamespacedName) []client.ListOption {
+	return []client.ListOption{client.InNamespace(etcd.Namespace), client.MatchingFields{etcdField: etcd.Name}}
+}
+
+// Setup registers the engine with a manager.
+func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
+	enqueue := func(key func(client.Object) types.NamespacedName) handler.EventHandler {
+		return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+			if k := key(o); k.Name != "" {
+				return []reconcile.Request{{NamespacedName: k}}
+			}
+			return nil
+		})
+	}
+	// Pods and StatefulSets of an Etcd carry its name in a label.
+	partOf := func(o client.Object) types.NamespacedName {
+		return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.LabelPartOf]}
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("task").
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		Watches(&v1alpha1.EtcdOperatorTask{}, enqueue(func(o client.Object) types.NamespacedName { return o.(*v1alpha1.EtcdOperatorTask).EtcdKey() })).
+		Watches(&v1alpha1.Etcd{}, enqueue(func(o client.Object) types.NamespacedName { return client.ObjectKeyFromObject(o) }),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&appsv1.StatefulSet{}, enqueue(partOf)).
+		Watches(&corev1.Pod{}, enqueue(partOf)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the task engine: %w", err)
+	}
+	return nil
+}

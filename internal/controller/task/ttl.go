@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// timeToLive is how long a task is still kept; not more than 0 once it has expired. The second result is false
+// for a task that does not expire because it has not ended.
+func timeToLive(t *v1alpha1.EtcdOperatorTask, now time.Time) (time.Duration, bool) {
+	if !t.Status.State.IsFinal() || t.Status.CompletedAt == nil {
+		return 0, false
+	}
+	ttl := v1alpha1.DefaultTTLSecondsAfterFinished
+	if t.Spec.TTLSecondsAfterFinished != nil {
+		ttl = *t.Spec.TTLSecondsAfterFinished
+	}
+	return t.Status.CompletedAt.Add(time.Duration(ttl) * time.Second).Sub(now), true
+}
+
+// expire deletes a task that has ended and outlived its TTL, and says when to come back for one that has not.
+func (r *Reconciler) expire(ctx context.Context, cached *v1alpha1.EtcdOperatorTask) (time.Duration, error) {
+	if left, ends := timeToLive(cached, r.Clock.Now()); !ends || left > 0 || cached.DeletionTimestamp != nil {
+		return max(left, 0), nil
+	}
+	// The TTL may have been raised, and the task replaced by one of the same name, since the cache saw it.
+	t := &v1alpha1.EtcdOperatorTask{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), t); apierrors.IsNotFound(err) {
+		return 0, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("reading task %s: %w", client.ObjectKeyFromObject(cached), err)
+	}
+	if left, ends := timeToLive(t, r.Clock.Now()); !ends || left > 0 {
+		return max(left, 0), nil
+	}
+	err := r.Client.Delete(ctx, t, client.Preconditions{UID: &t.UID, ResourceVersion: &t.ResourceVersion})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return retryInterval, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("deleting task %s, which has expired: %w", client.ObjectKeyFromObject(t), err)
+	}
+	log.FromContext(ctx).Info("Deleted expired task", "task", klog.KObj(t))
+	return 0, nil
+}
