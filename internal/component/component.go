@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package component builds the objects of an Etcd as they should be, one file for each kind. Its functions
+// are pure. What they return is an apply configuration: it has the fields that the operator decides on, and
+// no others.
+package component
+
+import (
+	"fmt"
+	"maps"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+)
+
+// Input is what the objects of an Etcd are made from.
+type Input struct {
+	Etcd *v1alpha1.Etcd
+	// Images for an Etcd that does not name its own.
+	Images configv1alpha1.Images
+	// Replicas of the StatefulSet.
+	Replicas int32
+	// Strategy by which the StatefulSet's pods are updated.
+	Strategy appsv1.StatefulSetUpdateStrategyType
+}
+
+// Objects are the objects of an Etcd in the order in which they are applied: what pods need before the pods.
+func Objects(in Input) ([]runtime.ApplyConfiguration, error) {
+	config, err := ConfigMap(in)
+	if err != nil {
+		return nil, err
+	}
+	set, err := StatefulSet(in)
+	if err != nil {
+		return nil, err
+	}
+	return []runtime.ApplyConfiguration{config, ClientService(in), PeerService(in), PodDisruptionBudget(in), set}, nil
+}
+
+// ConfigMapName is the name of the ConfigMap that the members of an Etcd share.
+func ConfigMapName(etcd string) string { return etcd + "-config" }
+
+// ClientServiceName is the name of the Service for clients.
+func ClientServiceName(etcd string) string { return etcd + "-client" }
+
+// PeerServiceName is the name of the headless Service that gives each member its host name.
+func PeerServiceName(etcd string) string { return etcd + "-peer" }
+
+// PodName is the name of the pod of an ordinal, and of its member.
+func PodName(etcd string, ordinal int32) string { return fmt.Sprintf("%s-%d", etcd, ordinal) }
+
+// labels of an object of an Etcd.
+func labels(etcd, component, name string) map[string]string {
+	l := statefulSetSelector(etcd)
+	l[v1alpha1.LabelComponent] = component
+	l[v1alpha1.LabelName] = name
+	return l
+}
+
+// statefulSetSelector selects the pods of the StatefulSet. It cannot be changed once the StatefulSet exists.
+func statefulSetSelector(etcd string) map[string]string {
+	return map[string]string{
+		v1alpha1.LabelManagedBy: v1alpha1.ManagedBy,
+		v1alpha1.LabelPartOf:    etcd,
+	}
+}
+
+// memberSelector selects the member pods and not, as the StatefulSet's selector would, those of backup jobs.
+func memberSelector(etcd string) map[string]string {
+	s := statefulSetSelector(etcd)
+	s[v1alpha1.LabelComponent] = v1alpha1.ComponentStatefulSet
+	return s
+}
+
+// owner makes the Etcd the controller of an object, so that the object goes with it.
+func owner(etcd *v1alpha1.Etcd) *metav1ac.OwnerReferenceApplyConfiguration {
+	return metav1ac.OwnerReference().
+		WithAPIVersion(v1alpha1.GroupVersion.String()).
+		WithKind(v1alpha1.KindEtcd).
+		WithName(etcd.Name).
+		WithUID(etcd.UID).
+		WithController(true).
+		WithBlockOwnerDeletion(true)
+}
+
+// over lays ours over what the user gave.
+func over(users, ours map[string]string) map[string]string {
+	merged := maps.Clone(users)
+	if merged == nil {
+		return ours
+	}
+	maps.Copy(merged, ours)
+	return merged
+}

@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"bytes"
+	"testing"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+)
+
+func input(replicas int32) Input {
+	return Input{
+		Etcd: &v1alpha1.Etcd{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-a", Name: "etcd-main", UID: "4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f"},
+			Spec:       v1alpha1.EtcdSpec{Replicas: replicas},
+		},
+		Images:   configv1alpha1.Images{Etcd: "example.com/etcd:v3.6.8", EtcdAgent: "example.com/etcd-agent:v1"},
+		Replicas: replicas,
+		Strategy: appsv1.OnDeleteStatefulSetStrategyType,
+	}
+}
+
+// everything sets every field of an Etcd.
+func everything() Input {
+	in := input(5)
+	in.Strategy = appsv1.RollingUpdateStatefulSetStrategyType
+	in.Etcd.Annotations = map[string]string{v1alpha1.AnnotationAllowUnhealthyPodEviction: "true"}
+	in.Etcd.Spec = v1alpha1.EtcdSpec{
+		Replicas: 5,
+		Labels:   map[string]string{"team": "storage", v1alpha1.LabelPartOf: "mine"},
+		Annotations: map[string]string{
+			"example.com/note":             "kept",
+			v1alpha1.AnnotationSafeToEvict: "true",
+		},
+		Etcd: v1alpha1.EtcdConfig{
+			Image:         ptr.To("example.com/other:v3.5.21"),
+			Resources:     &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("2Gi")}},
+			Quota:         ptr.To(resource.MustParse("4Gi")),
+			SnapshotCount: ptr.To[int64](5000),
+			Metrics:       ptr.To(v1alpha1.MetricsExtensive),
+			ClientPort:    ptr.To[int32](12379),
+			ServerPort:    ptr.To[int32](12380),
+			WrapperPort:   ptr.To[int32](19095),
+		},
+		SharedConfig: &v1alpha1.SharedConfig{
+			AutoCompactionMode:      ptr.To(v1alpha1.CompactionRevision),
+			AutoCompactionRetention: ptr.To("1000"),
+		},
+		SchedulingConstraints: v1alpha1.SchedulingConstraints{
+			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "pool", Operator: corev1.NodeSelectorOpIn, Values: []string{"etcd"}}}}},
+			}}},
+			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: corev1.DoNotSchedule}},
+		},
+		PriorityClassName:   ptr.To("etcd"),
+		StorageCapacity:     ptr.To(resource.MustParse("80Gi")),
+		StorageClass:        ptr.To("fast"),
+		VolumeClaimTemplate: ptr.To("data"),
+	}
+	return in
+}
+
+func TestObjects(t *testing.T) {
+	for name, in := range map[string]Input{"default": input(3), "single": input(1), "asleep": input(0), "everything": everything()} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := Objects(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var documents [][]byte
+			for _, object := range objects {
+				document, err := yaml.Marshal(object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				documents = append(documents, document)
+			}
+			golden.Check(t, name+".yaml", bytes.Join(documents, []byte("---\n")))
+		})
+	}
+}
+
+// What is applied is what the member's own pod reads.
+func TestMembersUnderstandTheirConfigMap(t *testing.T) {
+	g := NewWithT(t)
+	config, err := ConfigMap(everything())
+	g.Expect(err).NotTo(HaveOccurred())
+	shared, err := member.ParseShared([]byte(config.Data[member.KeyConfig]), []byte(config.Data[member.KeyBootstrap]), "")
+	g.Expect(err).NotTo(HaveOccurred())
+	id, err := shared.Identify(PodName("etcd-main", 4))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(id.PeerURL).To(Equal("http://etcd-main-4.etcd-main-peer.shoot-a.svc:12380"))
+	g.Expect(id.ClientURL).To(Equal("http://etcd-main-4.etcd-main-peer.shoot-a.svc:12379"))
+	g.Expect(id.PeerClientURLs).To(HaveLen(4))
+	g.Expect(shared.DataDir()).To(Equal(member.DataDir))
+}
+
+// A pod is replaced when its template changes. So a change of configuration has to be a change of template,
+// and whatever does not concern a running member must not be.
+func TestWhatReplacesPods(t *testing.T) {
+	template := func(change func(*Input)) string {
+		in := input(3)
+		change(&in)
+		set, err := StatefulSet(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := yaml.Marshal(set.Spec.Template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	before := template(func(*Input) {})
+	for _, tc := range []struct {
+		name     string
+		change   func(*Input)
+		replaces bool
+	}{
+		{"configuration", func(in *Input) { in.Etcd.Spec.Etcd.SnapshotCount = ptr.To[int64](5000) }, true},
+		{"image", func(in *Input) { in.Images.Etcd = "example.com/etcd:v3.6.9" }, true},
+		{"label", func(in *Input) { in.Etcd.Spec.Labels = map[string]string{"a": "b"} }, true},
+		{"update strategy", func(in *Input) { in.Strategy = appsv1.RollingUpdateStatefulSetStrategyType }, false},
+		{"hibernation", func(in *Input) { in.Replicas = 0 }, false},
+		{"cluster ID", func(in *Input) { in.Etcd.Status.ClusterID = "cafe" }, false},
+		{"another Etcd of the same name", func(in *Input) { in.Etcd.UID = "other" }, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := template(tc.change) != before; got != tc.replaces {
+				t.Errorf("replaces pods: %v, want %v", got, tc.replaces)
+			}
+		})
+	}
+}
+
+func TestUsersMapsAreNotChanged(t *testing.T) {
+	in := everything()
+	before := in.Etcd.DeepCopy()
+	if _, err := Objects(in); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, in.Etcd); diff != "" {
+		t.Errorf("building the objects changed the Etcd (-before +after):\n%s", diff)
+	}
+}

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"k8s.io/apimachinery/pkg/api/resource"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+)
+
+// ConfigMap is what the members share. The cluster's ID is a further key, which is not among what is
+// applied: it is recorded when it is known, whatever else is suspended.
+func ConfigMap(in Input) (*corev1ac.ConfigMapApplyConfiguration, error) {
+	config, err := sharedConfig(in.Etcd)
+	if err != nil {
+		return nil, err
+	}
+	bootstrap, err := bootstrapConfig(in.Etcd, in.Replicas)
+	if err != nil {
+		return nil, err
+	}
+	name := ConfigMapName(in.Etcd.Name)
+	return corev1ac.ConfigMap(name, in.Etcd.Namespace).
+		WithLabels(labels(in.Etcd.Name, v1alpha1.ComponentConfigMap, name)).
+		WithOwnerReferences(owner(in.Etcd)).
+		WithData(map[string]string{member.KeyConfig: config, member.KeyBootstrap: bootstrap}), nil
+}
+
+// sharedConfig is etcd's configuration as far as it is the same for all members. Nothing may be in it that
+// changes without need: a change replaces every pod.
+func sharedConfig(etcd *v1alpha1.Etcd) (string, error) {
+	spec := etcd.Spec.Etcd
+	shared := ptr.Deref(etcd.Spec.SharedConfig, v1alpha1.SharedConfig{})
+	quota := ptr.Deref(spec.Quota, resource.MustParse("8Gi"))
+	config, err := yaml.Marshal(map[string]any{
+		"data-dir":                  member.DataDir,
+		"listen-client-urls":        fmt.Sprintf("http://0.0.0.0:%d", clientPort(etcd)),
+		"listen-peer-urls":          fmt.Sprintf("http://0.0.0.0:%d", peerPort(etcd)),
+		"listen-metrics-urls":       fmt.Sprintf("http://0.0.0.0:%d", metricsPort(etcd)),
+		"metrics":                   ptr.Deref(spec.Metrics, v1alpha1.MetricsBasic),
+		"quota-backend-bytes":       quota.Value(),
+		"snapshot-count":            ptr.Deref(spec.SnapshotCount, 10000),
+		"auto-compaction-mode":      ptr.Deref(shared.AutoCompactionMode, v1alpha1.CompactionPeriodic),
+		"auto-compaction-retention": ptr.Deref(shared.AutoCompactionRetention, "30m"),
+		"strict-reconfig-check":     true,
+		"logger":                    "zap",
+		"log-level":                 "info",
+	})
+	if err != nil {
+		return "", fmt.Errorf("rendering the configuration of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
+	}
+	return string(config), nil
+}
+
+// bootstrapConfig is what matters only to a member without data. The token makes the members of an Etcd that
+// was deleted and made anew strangers to those of the old one.
+func bootstrapConfig(etcd *v1alpha1.Etcd, replicas int32) (string, error) {
+	members := make([]string, 0, replicas)
+	for i := range replicas {
+		pod := PodName(etcd.Name, i)
+		members = append(members, fmt.Sprintf("%s=http://%s.%s.%s.svc:%d", pod, pod, PeerServiceName(etcd.Name), etcd.Namespace, peerPort(etcd)))
+	}
+	config, err := yaml.Marshal(map[string]any{
+		"initial-cluster":       strings.Join(members, ","),
+		"initial-cluster-token": string(etcd.UID),
+	})
+	if err != nil {
+		return "", fmt.Errorf("rendering the initial cluster of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
+	}
+	return string(config), nil
+}
+
+// checksum of a configuration, short enough to compare by eye.
+func checksum(config string) string {
+	sum := sha256.Sum256([]byte(config))
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// Names of the volumes of a member's pod, besides that of the claim.
+const (
+	sharedVolume = "shared-config"
+	configVolume = "member-config"
+)
+
+// nonroot is the user and group of distroless images. The upstream image of etcd names no user of its own.
+const nonroot = 65532
+
+// terminationGracePeriod gives a leader time to hand over and to close its database.
+const terminationGracePeriod = 30
+
+func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
+	etcd := in.Etcd
+	config, err := sharedConfig(etcd)
+	if err != nil {
+		return nil, err
+	}
+	container, err := etcdContainer(in)
+	if err != nil {
+		return nil, err
+	}
+	spec := corev1ac.PodSpec().
+		WithInitContainers(prepareContainer(in)).
+		WithContainers(container).
+		WithVolumes(
+			corev1ac.Volume().WithName(sharedVolume).WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(ConfigMapName(etcd.Name))),
+			corev1ac.Volume().WithName(configVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource())).
+		WithTerminationGracePeriodSeconds(terminationGracePeriod).
+		WithAutomountServiceAccountToken(false).
+		WithEnableServiceLinks(false).
+		WithSecurityContext(corev1ac.PodSecurityContext().
+			WithRunAsNonRoot(true).WithRunAsUser(nonroot).WithRunAsGroup(nonroot).
+			WithFSGroup(nonroot).WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
+			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault)))
+	if class := ptr.Deref(etcd.Spec.PriorityClassName, ""); class != "" {
+		spec.WithPriorityClassName(class)
+	}
+	if err := schedule(spec, etcd); err != nil {
+		return nil, err
+	}
+	return corev1ac.PodTemplateSpec().
+		WithLabels(over(etcd.Spec.Labels, labels(etcd.Name, v1alpha1.ComponentStatefulSet, etcd.Name))).
+		WithAnnotations(over(etcd.Spec.Annotations, map[string]string{
+			v1alpha1.AnnotationConfigChecksum: checksum(config),
+			v1alpha1.AnnotationSafeToEvict:    "false",
+		})).
+		WithSpec(spec), nil
+}
+
+// schedule applies the user's constraints; without any, members avoid a node that has one already.
+func schedule(spec *corev1ac.PodSpecApplyConfiguration, etcd *v1alpha1.Etcd) error {
+	constraints := etcd.Spec.SchedulingConstraints
+	if constraints.Affinity == nil && len(constraints.TopologySpreadConstraints) == 0 {
+		spec.WithAffinity(corev1ac.Affinity().WithPodAntiAffinity(corev1ac.PodAntiAffinity().
+			WithPreferredDuringSchedulingIgnoredDuringExecution(corev1ac.WeightedPodAffinityTerm().
+				WithWeight(100).
+				WithPodAffinityTerm(corev1ac.PodAffinityTerm().
+					WithTopologyKey(corev1.LabelHostname).
+					WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(memberSelector(etcd.Name)))))))
+		return nil
+	}
+	return convert(struct {
+		Affinity                  *corev1.Affinity                  `json:"affinity,omitempty"`
+		TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
+	}{constraints.Affinity, constraints.TopologySpreadConstraints}, spec)
+}
+
+// prepareContainer decides whether and how the member starts, and renders its configuration.
+func prepareContainer(in Input) *corev1ac.ContainerApplyConfiguration {
+	return container(v1alpha1.InitContainerPrepare, in.Images.EtcdAgent).
+		WithCommand("/etcd-agent", "prepare").
+		WithEnv(corev1ac.EnvVar().WithName(member.NameVariable).WithValueFrom(corev1ac.EnvVarSource().
+			WithFieldRef(corev1ac.ObjectFieldSelector().WithFieldPath("metadata.name")))).
+		WithResources(corev1ac.ResourceRequirements().WithRequests(corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("10m"),
+			corev1.ResourceMemory: resource.MustParse("64Mi"),
+		})).
+		WithVolumeMounts(
+			corev1ac.VolumeMount().WithName(sharedVolume).WithMountPath(member.SharedDir).WithReadOnly(true),
+			corev1ac.VolumeMount().WithName(configVolume).WithMountPath(member.ConfigDir),
+			corev1ac.VolumeMount().WithName(claimName(in.Etcd)).WithMountPath(member.VolumeDir).WithReadOnly(true))
+}
+
+// container has what all containers of a member's pod have in common.
+func container(name, image string) *corev1ac.ContainerApplyConfiguration {
+	return corev1ac.Container().
+		WithName(name).
+		WithImage(image).
+		WithTerminationMessagePolicy(corev1.TerminationMessageFallbackToLogsOnError).
+		WithSecurityContext(corev1ac.SecurityContext().
+			WithAllowPrivilegeEscalation(false).
+			WithReadOnlyRootFilesystem(true).
+			WithCapabilities(corev1ac.Capabilities().WithDrop("ALL")))
+}
+
+func etcdImage(in Input) string { return cmp.Or(ptr.Deref(in.Etcd.Spec.Etcd.Image, ""), in.Images.Etcd) }
+
+// convert reads a value of the API into the apply configuration that has the same JSON.
+func convert(from, into any) error {
+	data, err := json.Marshal(from)
+	if err != nil {
+		return fmt.Errorf("converting a %T: %w", from, err)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("converting a %T: %w", from, err)
+	}
+	return nil
+}

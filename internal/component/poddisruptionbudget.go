@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
+	policyv1ac "k8s.io/client-go/applyconfigurations/policy/v1"
+)
+
+// PodDisruptionBudget keeps evictions from costing the cluster its quorum. It does not protect a single
+// member, which could then never be evicted and would keep its node from being drained.
+func PodDisruptionBudget(in Input) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
+	minAvailable := 0
+	if in.Replicas > 1 {
+		minAvailable = quorum.Size(int(in.Replicas))
+	}
+	spec := policyv1ac.PodDisruptionBudgetSpec().
+		WithMinAvailable(intstr.FromInt(minAvailable)).
+		WithSelector(metav1ac.LabelSelector().WithMatchLabels(memberSelector(in.Etcd.Name)))
+	if _, ok := in.Etcd.Annotations[v1alpha1.AnnotationAllowUnhealthyPodEviction]; ok {
+		spec.WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow)
+	}
+	name := in.Etcd.Name
+	return policyv1ac.PodDisruptionBudget(name, in.Etcd.Namespace).
+		WithLabels(labels(name, v1alpha1.ComponentPodDisruptionBudget, name)).
+		WithOwnerReferences(owner(in.Etcd)).
+		WithSpec(spec)
+}

@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"k8s.io/utils/ptr"
+)
+
+// Names of the ports of the etcd container.
+const (
+	clientPortName  = "client"
+	peerPortName    = "peer"
+	metricsPortName = "metrics"
+)
+
+func clientPort(etcd *v1alpha1.Etcd) int32 { return ptr.Deref(etcd.Spec.Etcd.ClientPort, 2379) }
+
+func peerPort(etcd *v1alpha1.Etcd) int32 { return ptr.Deref(etcd.Spec.Etcd.ServerPort, 2380) }
+
+// metricsPort serves metrics and readiness without a client certificate, which no probe of a kubelet has.
+func metricsPort(etcd *v1alpha1.Etcd) int32 { return ptr.Deref(etcd.Spec.Etcd.WrapperPort, 9095) }

@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+)
+
+// ClientService leads clients to the members that are ready.
+func ClientService(in Input) *corev1ac.ServiceApplyConfiguration {
+	return service(in.Etcd, ClientServiceName(in.Etcd.Name), v1alpha1.ComponentClientService,
+		corev1ac.ServiceSpec().
+			WithType(corev1.ServiceTypeClusterIP).
+			WithPorts(servicePort(clientPortName, clientPort(in.Etcd))))
+}
+
+// PeerService gives each member its host name. It publishes members that are not ready: a member has to find
+// the others in order to become ready.
+func PeerService(in Input) *corev1ac.ServiceApplyConfiguration {
+	return service(in.Etcd, PeerServiceName(in.Etcd.Name), v1alpha1.ComponentPeerService,
+		corev1ac.ServiceSpec().
+			WithType(corev1.ServiceTypeClusterIP).
+			WithClusterIP(corev1.ClusterIPNone).
+			WithPublishNotReadyAddresses(true).
+			WithPorts(servicePort(peerPortName, peerPort(in.Etcd))))
+}
+
+func service(etcd *v1alpha1.Etcd, name, component string, spec *corev1ac.ServiceSpecApplyConfiguration) *corev1ac.ServiceApplyConfiguration {
+	return corev1ac.Service(name, etcd.Namespace).
+		WithLabels(labels(etcd.Name, component, name)).
+		WithOwnerReferences(owner(etcd)).
+		WithSpec(spec.WithSelector(memberSelector(etcd.Name)))
+}
+
+func servicePort(name string, port int32) *corev1ac.ServicePortApplyConfiguration {
+	return corev1ac.ServicePort().
+		WithName(name).
+		WithProtocol(corev1.ProtocolTCP).
+		WithPort(port).
+		WithTargetPort(intstr.FromString(name))
+}
