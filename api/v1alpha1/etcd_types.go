@@ -85,7 +85,12 @@ type SchedulingConstraints struct {
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
 }
 
-// EtcdSpec is the desired state of an etcd cluster.
+// EtcdSpec is the desired state of an etcd cluster. What cannot be changed is said by rules on the whole, which
+// also hold when an optional field is added or left out later.
+// +kubebuilder:validation:XValidation:rule="self.?storageCapacity == oldSelf.?storageCapacity",message="storageCapacity cannot be changed"
+// +kubebuilder:validation:XValidation:rule="self.?storageClass == oldSelf.?storageClass",message="storageClass cannot be changed"
+// +kubebuilder:validation:XValidation:rule="self.?volumeClaimTemplate == oldSelf.?volumeClaimTemplate",message="volumeClaimTemplate cannot be changed"
+// +kubebuilder:validation:XValidation:rule="self.?etcd.?serverPort == oldSelf.?etcd.?serverPort",message="etcd.serverPort cannot be changed: the members know each other by it"
 type EtcdSpec struct {
 	// Replicas is the number of members: 1, 3, 5, or 0 for a cluster that sleeps and keeps its volumes.
 	// +kubebuilder:validation:Enum=0;1;3;5
@@ -111,16 +116,13 @@ type EtcdSpec struct {
 	// +optional
 	PriorityClassName *string `json:"priorityClassName,omitempty"`
 	// StorageCapacity of a member's volume. Default 16Gi.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="storageCapacity cannot be changed"
 	// +optional
 	StorageCapacity *resource.Quantity `json:"storageCapacity,omitempty"`
 	// StorageClass of a member's volume. Default: the cluster's.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="storageClass cannot be changed"
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	StorageClass *string `json:"storageClass,omitempty"`
 	// VolumeClaimTemplate is the name of the volume claim template. Default: the Etcd's name.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="volumeClaimTemplate cannot be changed"
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	VolumeClaimTemplate *string `json:"volumeClaimTemplate,omitempty"`
@@ -219,6 +221,7 @@ type EtcdStatus struct {
 // +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="AllMembersUpdated")].status`
 // +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.rollout.task`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of an Etcd is made of lower-case letters, digits and dashes, and begins with a letter: names of Services are made from it"
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 45",message="the name of an Etcd may have at most 45 characters: names of its pods, Services and tasks are made from it"
 type Etcd struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -114,7 +114,9 @@ func container(name, image string) *corev1ac.ContainerApplyConfiguration {
 			WithCapabilities(corev1ac.Capabilities().WithDrop("ALL")))
 }
 
-func etcdImage(in Input) string { return cmp.Or(ptr.Deref(in.Etcd.Spec.Etcd.Image, ""), in.Images.Etcd) }
+func etcdImage(in Input) string {
+	return cmp.Or(ptr.Deref(in.Etcd.Spec.Etcd.Image, ""), in.Images.Etcd)
+}
 
 // convert reads a value of the API into the apply configuration that has the same JSON.
 func convert(from, into any) error {
