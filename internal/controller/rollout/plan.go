@@ -121,7 +121,8 @@ func (p pending) inheritsSuspend() bool {
 	var newest *v1alpha1.EtcdOperatorTask
 	for i := range p.tasks {
 		t := &p.tasks[i]
-		if isRollout(t) && (newest == nil || newest.CreationTimestamp.Before(&t.CreationTimestamp)) {
+		// Of the same second, the one that the list shows later: it is at least not older by name.
+		if isRollout(t) && (newest == nil || !t.CreationTimestamp.Before(&newest.CreationTimestamp)) {
 			newest = t
 		}
 	}

@@ -7,6 +7,7 @@ package task
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -104,24 +105,22 @@ func (r *Reconciler) sameWork(ctx context.Context, handler tasks.Handler, earlie
 	return "", nil
 }
 
-// adopt makes the Etcd an owner of the task, so that the task goes with it.
-func (r *Reconciler) adopt(ctx context.Context, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) error {
-	owner := ownerReference(etcd)
-	for _, o := range t.OwnerReferences {
-		if o.UID == owner.UID {
-			return nil
-		}
+// adopt makes the Etcd an owner of the task, so that the task goes with it. The arrival is written first: this
+// very write moves the resourceVersion that would otherwise tell of it.
+func (r *Reconciler) adopt(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) error {
+	if err := r.writeNow(ctx, cached, t); err != nil {
+		return err
 	}
-	status := t.Status
 	patch := client.MergeFromWithOptions(t.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	t.OwnerReferences = append(t.OwnerReferences, owner)
+	t.OwnerReferences = append(t.OwnerReferences, metav1.OwnerReference{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: etcd.Name, UID: etcd.UID,
+	})
 	if err := r.Client.Patch(ctx, t, patch); err != nil {
 		return fmt.Errorf("making Etcd %s an owner of task %s: %w", etcd.Name, t.Name, err)
 	}
-	t.Status = status
 	return nil
 }
 
-func ownerReference(etcd *v1alpha1.Etcd) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: etcd.Name, UID: etcd.UID}
+func isOwned(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) bool {
+	return slices.ContainsFunc(t.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == etcd.UID })
 }

@@ -57,9 +57,13 @@ func (q queue) head() *v1alpha1.EtcdOperatorTask {
 	return nil
 }
 
-// behind is how many tasks come before a task, counting those that will run before it does.
+// behind is how many tasks run before a task does.
 func (q queue) behind(task *v1alpha1.EtcdOperatorTask) int {
-	n, head := 0, q.head()
+	head := q.head()
+	if task == head || head == nil {
+		return 0
+	}
+	n := 1
 	for _, t := range q {
 		if t == task {
 			break
@@ -67,9 +71,6 @@ func (q queue) behind(task *v1alpha1.EtcdOperatorTask) int {
 		if t != head && !t.Spec.Suspend {
 			n++
 		}
-	}
-	if head != nil && head != task {
-		n++
 	}
 	return n
 }

@@ -118,8 +118,8 @@ func (r *Reconciler) carryOn(ctx context.Context, q queue, cached *v1alpha1.Etcd
 	if refusal != nil {
 		return 0, r.end(ctx, cached, task, *refusal)
 	}
-	if err := r.adopt(ctx, t, task.Etcd); err != nil {
-		return 0, err
+	if !isOwned(t, task.Etcd) {
+		return 0, r.adopt(ctx, cached, t, task.Etcd)
 	}
 	if cached == q.head() {
 		return r.run(ctx, cached, task)

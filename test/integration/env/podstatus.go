@@ -5,12 +5,25 @@
 package env
 
 import (
+	"fmt"
+	"strconv"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// podIP is from TEST-NET-1: nothing answers there.
-const podIP = "192.0.2.1"
+// PodIP is the address of the pod of an ordinal. It is from TEST-NET-1: nothing answers there.
+func PodIP(ordinal int) string { return fmt.Sprintf("192.0.2.%d", ordinal+1) }
+
+// ordinalOf is the ordinal of a pod of a StatefulSet; 0 for any other pod.
+func ordinalOf(pod *corev1.Pod) int {
+	n, err := strconv.Atoi(pod.Name[strings.LastIndex(pod.Name, "-")+1:])
+	if err != nil {
+		return 0
+	}
+	return n
+}
 
 // podStatus is the status that a kubelet writes for a pod in a state. It is the present one where that fits
 // already, times included.
@@ -18,6 +31,7 @@ func podStatus(pod *corev1.Pod, state PodState) corev1.PodStatus {
 	now := metav1.Now()
 	status := *pod.Status.DeepCopy()
 	status.Phase = corev1.PodRunning
+	podIP := PodIP(ordinalOf(pod))
 	status.HostIP, status.HostIPs = podIP, []corev1.HostIP{{IP: podIP}}
 	status.PodIP, status.PodIPs = podIP, []corev1.PodIP{{IP: podIP}}
 	if status.StartTime == nil {

@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+func TestLifeOfATask(t *testing.T) {
+	g := NewWithT(t)
+	task := newTask("a", 0, "7")
+	task.Status = v1alpha1.EtcdOperatorTaskStatus{}
+	arrive(task)
+	g.Expect(task.Status.State).To(Equal(v1alpha1.TaskStatePending))
+	g.Expect(task.Status.ArrivalResourceVersion).To(Equal("7"))
+	task.ResourceVersion = "8"
+	arrive(task)
+	g.Expect(task.Status.ArrivalResourceVersion).To(Equal("7"), "the arrival is recorded once")
+
+	admit(task, "{}", "fine", epoch)
+	g.Expect(task.Status.State).To(Equal(v1alpha1.TaskStateInProgress))
+	apply(task, tasks.Verdict{Reason: v1alpha1.ReasonRunning, Message: "going", Progress: "1/3", Step: &tasks.Step{Operation: "DeletePod", Reason: "it is sick"}}, epoch)
+	g.Expect(*task.Status.LastOperation).To(Equal(v1alpha1.LastOperation{Name: "DeletePod", State: v1alpha1.OperationStateInProgress, LastTransitionTime: metav1.Time{Time: epoch}, Reason: "it is sick"}))
+	g.Expect(meta.IsStatusConditionTrue(task.Status.Conditions, v1alpha1.ConditionProgressing)).To(BeTrue())
+	apply(task, tasks.Verdict{Reason: v1alpha1.ReasonStalled, Message: "stuck"}, epoch)
+	g.Expect(task.Status.Progress).To(Equal("1/3"), "what a verdict leaves out stays")
+	g.Expect(meta.IsStatusConditionFalse(task.Status.Conditions, v1alpha1.ConditionProgressing)).To(BeTrue())
+
+	task.Status.Rollout = &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{}}
+	finish(task, tasks.Done, "", "all is well", epoch.Add(time.Minute))
+	g.Expect(task.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	g.Expect(task.Status.CompletedAt.Time).To(Equal(epoch.Add(time.Minute)))
+	g.Expect(task.Status.InitiatedAt.Time).To(Equal(epoch))
+	g.Expect(task.Status.Rollout.HeldBy).To(BeNil())
+	g.Expect(task.Status.LastErrors).To(BeEmpty())
+}
+
+func TestEndsOfATask(t *testing.T) {
+	for outcome, want := range map[tasks.Outcome]struct {
+		state              v1alpha1.TaskState
+		succeeded, admited metav1.ConditionStatus
+	}{
+		tasks.Done:   {v1alpha1.TaskStateSucceeded, metav1.ConditionTrue, metav1.ConditionTrue},
+		tasks.Fail:   {v1alpha1.TaskStateFailed, metav1.ConditionFalse, metav1.ConditionTrue},
+		tasks.Reject: {v1alpha1.TaskStateRejected, metav1.ConditionFalse, metav1.ConditionFalse},
+	} {
+		g := NewWithT(t)
+		task := newTask("a", 0, "1")
+		finish(task, outcome, "", "because", epoch)
+		g.Expect(task.Status.State).To(Equal(want.state))
+		g.Expect(task.Status.State.IsFinal()).To(BeTrue())
+		g.Expect(meta.IsStatusConditionTrue(task.Status.Conditions, v1alpha1.ConditionFinished)).To(BeTrue(), "kubectl wait ends, whatever the outcome")
+		g.Expect(meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionSucceeded).Status).To(Equal(want.succeeded))
+		g.Expect(meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionAdmitted).Status).To(Equal(want.admited))
+	}
+}
+
+func TestLastErrors(t *testing.T) {
+	g := NewWithT(t)
+	task := newTask("a", 0, "1")
+	for i := range 12 {
+		addError(task, v1alpha1.ErrInternal, fmt.Sprint(i), epoch)
+	}
+	g.Expect(task.Status.LastErrors).To(HaveLen(10))
+	g.Expect(task.Status.LastErrors[9].Description).To(Equal("11"), "the newest is last")
+
+	addError(task, v1alpha1.ErrInternal, "5", epoch.Add(time.Second))
+	g.Expect(task.Status.LastErrors[9].Description).To(Equal("11"), "the same again is not written within a minute")
+	addError(task, v1alpha1.ErrInternal, "5", epoch.Add(time.Minute))
+	g.Expect(task.Status.LastErrors[9].Description).To(Equal("5"))
+	g.Expect(task.Status.LastErrors).To(HaveLen(10))
+
+	addError(task, v1alpha1.ErrInternal, strings.Repeat("x", 1<<20), epoch)
+	g.Expect(len(task.Status.LastErrors[9].Description)).To(BeNumerically("<=", maxMessage))
+}
+
+func TestUrgency(t *testing.T) {
+	base := func() *v1alpha1.EtcdOperatorTask {
+		task := newTask("a", 0, "1")
+		admit(task, "", "", epoch)
+		apply(task, tasks.Verdict{Reason: v1alpha1.ReasonHeld, Message: "m-0 is starting", Rollout: &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{Pod: "m-0"}}}, epoch)
+		return task
+	}
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.EtcdOperatorTask)
+		urgent bool
+	}{
+		"nothing": {func(*v1alpha1.EtcdOperatorTask) {}, false},
+		"the wording of a hold": {func(t *v1alpha1.EtcdOperatorTask) {
+			apply(t, tasks.Verdict{Reason: v1alpha1.ReasonHeld, Message: "m-0 is ready", Progress: "2/3", Rollout: &v1alpha1.RolloutStatus{UpdatedReplicas: 2}}, epoch)
+		}, false},
+		"a step":   {func(t *v1alpha1.EtcdOperatorTask) { apply(t, tasks.Verdict{Step: &tasks.Step{Operation: "x"}}, epoch) }, true},
+		"a stall":  {func(t *v1alpha1.EtcdOperatorTask) { apply(t, tasks.Verdict{Reason: v1alpha1.ReasonStalled}, epoch) }, true},
+		"the end":  {func(t *v1alpha1.EtcdOperatorTask) { finish(t, tasks.Done, "", "", epoch) }, true},
+		"an error": {func(t *v1alpha1.EtcdOperatorTask) { addError(t, v1alpha1.ErrInternal, "x", epoch) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := base(), base()
+			c.change(after)
+			if got := isUrgent(&before.Status, &after.Status); got != c.urgent {
+				t.Errorf("urgent: %v", got)
+			}
+		})
+	}
+}
+
+func TestTimeToLive(t *testing.T) {
+	ended := inState(newTask("a", 0, "1"), v1alpha1.TaskStateFailed)
+	ended.Status.CompletedAt = &metav1.Time{Time: epoch}
+	short := ended.DeepCopy()
+	short.Spec.TTLSecondsAfterFinished = ptr.To(int32(0))
+	for name, c := range map[string]struct {
+		task *v1alpha1.EtcdOperatorTask
+		left time.Duration
+		ends bool
+	}{
+		"not ended":   {newTask("a", 0, "1"), 0, false},
+		"the default": {ended, time.Hour - 10*time.Second, true},
+		"at once":     {short, -10 * time.Second, true},
+	} {
+		if left, ends := timeToLive(c.task, epoch.Add(10*time.Second)); left != c.left || ends != c.ends {
+			t.Errorf("%s: %s, %v", name, left, ends)
+		}
+	}
+}
+
+func TestMetricsCountTheEndOfATaskOnce(t *testing.T) {
+	g := NewWithT(t)
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	before := newTask("a", 0, "1")
+	before.Namespace, before.Spec.OwnerEtcdReference.Name = "ns", "main"
+	after := before.DeepCopy()
+	finish(after, tasks.Reject, v1alpha1.ErrInvalidConfig, "no", epoch)
+	m.observe(before, after, epoch)
+	m.observe(after, after, epoch)
+	g.Expect(testutil.ToFloat64(m.total.WithLabelValues("OnDemandSnapshot", "rejected", "main", "ns"))).To(Equal(1.0))
+	m.forget(types.NamespacedName{Namespace: "ns", Name: "main"})
+	families, err := registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(families).To(BeEmpty())
+}

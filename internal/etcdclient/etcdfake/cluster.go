@@ -1,0 +1,121 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package etcdfake is an etcd cluster that consists of its answers alone, for tests that have no real one.
+package etcdfake
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+)
+
+// ErrDown is the error of a member that does not answer.
+var ErrDown = errors.New("connection refused")
+
+// Cluster is a cluster whose members are up or down as a function says. As long as a quorum is up it has a
+// leader: the one it had, or else the first member that is up.
+type Cluster struct {
+	// Endpoints of the members; a member's ID is its index plus one.
+	Endpoints []string
+	// Names of the members.
+	Names []string
+	// Up tells whether a member is up.
+	Up func(member int) bool
+
+	mu sync.Mutex
+	// leader is the member that led last, counted from one; 0 when none has.
+	leader int
+	term   uint64
+	// moves are the members that leadership was moved to.
+	moves []int
+}
+
+// Dial is etcdclient.Dialer's.
+func (c *Cluster) Dial(endpoint string, _ *tls.Config) (etcdclient.Client, error) {
+	i := slices.Index(c.Endpoints, endpoint)
+	if i < 0 {
+		return nil, fmt.Errorf("dialing %s: no member is there", endpoint)
+	}
+	return &member{cluster: c, index: i}, nil
+}
+
+// Leader is the index of the member that leads; -1 when none does.
+func (c *Cluster) Leader() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.elect() - 1
+}
+
+// Moves are the members that leadership was moved to, in order.
+func (c *Cluster) Moves() []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.moves)
+}
+
+func (c *Cluster) elect() int {
+	up, first := 0, 0
+	for i := range c.Endpoints {
+		if c.Up(i) {
+			up++
+			if first == 0 {
+				first = i + 1
+			}
+		}
+	}
+	switch {
+	case !quorum.Exists(up, len(c.Endpoints)):
+		return 0
+	case c.leader == 0 || !c.Up(c.leader-1):
+		c.leader, c.term = first, c.term+1
+	}
+	return c.leader
+}
+
+type member struct {
+	cluster *Cluster
+	index   int
+}
+
+func (m *member) Status(context.Context) (etcdclient.Status, error) {
+	c := m.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.Up(m.index) {
+		return etcdclient.Status{}, ErrDown
+	}
+	return etcdclient.Status{ClusterID: 1, MemberID: uint64(m.index + 1), Leader: uint64(c.elect()), Term: c.term, AppliedIndex: 100}, nil
+}
+
+func (m *member) Members(context.Context) ([]etcdclient.Member, error) {
+	if !m.cluster.Up(m.index) {
+		return nil, ErrDown
+	}
+	var all []etcdclient.Member
+	for i, name := range m.cluster.Names {
+		all = append(all, etcdclient.Member{ID: uint64(i + 1), Name: name, ClientURLs: []string{m.cluster.Endpoints[i]}})
+	}
+	return all, nil
+}
+
+func (m *member) MoveLeader(_ context.Context, to uint64) error {
+	c := m.cluster
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.elect() != m.index+1 {
+		return errors.New("etcdserver: not leader")
+	}
+	c.leader, c.term = int(to), c.term+1
+	c.moves = append(c.moves, int(to)-1)
+	return nil
+}
+
+func (m *member) Close() error { return nil }

@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package task tests the task engine, the rollout controller and the rollout handler against a real API server
+// and the real StatefulSet controller. The kubelet and etcd are simulated.
+package task
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+var testEnv *env.Env
+
+func TestMain(m *testing.M) {
+	log.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
+	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
+}
+
+// cluster is an Etcd with its StatefulSet, in a namespace of its own.
+type cluster struct {
+	*WithT
+	t         *testing.T
+	namespace string
+	etcd      *v1alpha1.Etcd
+	set       *appsv1.StatefulSet
+	kubelet   *env.Kubelet
+	fake      *etcdfake.Cluster
+}
+
+const name = "main"
+
+// newCluster makes a cluster of n members, all of which are ready.
+func newCluster(t *testing.T, n int) *cluster {
+	t.Helper()
+	c := &cluster{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
+	c.SetDefaultEventuallyTimeout(60 * time.Second)
+	c.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	c.kubelet = testEnv.StartKubelet(t, c.namespace)
+	c.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: int32(n)}}
+	c.create(c.etcd)
+	c.set = c.statefulSet(n)
+	c.create(c.set)
+	c.fake = &etcdfake.Cluster{Up: c.up}
+	for i := range n {
+		c.fake.Names = append(c.fake.Names, c.pod(i))
+		c.fake.Endpoints = append(c.fake.Endpoints, fmt.Sprintf("http://%s:2379", env.PodIP(i)))
+	}
+	c.Eventually(func(g Gomega) {
+		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
+		g.Expect(c.set.Status.ReadyReplicas).To(Equal(int32(n)))
+	}).Should(Succeed())
+	return c
+}
+
+func (c *cluster) pod(i int) string { return fmt.Sprintf("%s-%d", name, i) }
+
+// up: a member is up while its pod is ready.
+func (c *cluster) up(i int) bool {
+	pod := &corev1.Pod{}
+	if err := testEnv.Client.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: c.pod(i)}, pod); err != nil {
+		return false
+	}
+	return pod.DeletionTimestamp == nil && len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].Ready
+}
+
+func (c *cluster) create(o client.Object) {
+	c.t.Helper()
+	c.Expect(testEnv.Client.Create(c.t.Context(), o)).To(Succeed())
+}
+
+func (c *cluster) statefulSet(n int) *appsv1.StatefulSet {
+	labels := map[string]string{
+		v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: name, v1alpha1.LabelComponent: v1alpha1.ComponentStatefulSet,
+	}
+	return &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.namespace, Name: name, Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(c.etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))},
+		},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: ptr.To(int32(n)), PodManagementPolicy: appsv1.ParallelPodManagement,
+			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
+			Selector:       &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.ContainerEtcd, Image: "localhost/etcd:v1"}}},
+			},
+		},
+	}
+}
+
+// change changes the pod template and returns the revision that it had before.
+func (c *cluster) change(value string) (before string) {
+	c.t.Helper()
+	c.Expect(testEnv.Client.Get(c.t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
+	before = c.set.Status.UpdateRevision
+	patch := client.MergeFrom(c.set.DeepCopy())
+	c.set.Spec.Template.Annotations = map[string]string{"change": value}
+	c.Expect(testEnv.Client.Patch(c.t.Context(), c.set, patch)).To(Succeed())
+	return before
+}
+
+func (c *cluster) task(name string, taskType v1alpha1.TaskType, config string) *v1alpha1.EtcdOperatorTask {
+	return &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: taskType, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
+	}
+}
+
+// get reads a task.
+func (c *cluster) get(g Gomega, name string) *v1alpha1.EtcdOperatorTask {
+	t := &v1alpha1.EtcdOperatorTask{}
+	g.Expect(testEnv.Client.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: name}, t)).To(Succeed())
+	return t
+}
+
+// eventually waits for a task to be in a state, and returns it.
+func (c *cluster) eventually(name string, state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
+	c.t.Helper()
+	var t *v1alpha1.EtcdOperatorTask
+	c.Eventually(func(g Gomega) {
+		t = c.get(g, name)
+		g.Expect(t.Status.State).To(Equal(state), "status: %+v", t.Status)
+	}).Should(Succeed())
+	return t
+}
+
+// rollouts are the rollout tasks, oldest first.
+func (c *cluster) rollouts(g Gomega) []v1alpha1.EtcdOperatorTask {
+	all := &v1alpha1.EtcdOperatorTaskList{}
+	g.Expect(testEnv.Client.List(context.Background(), all, client.InNamespace(c.namespace))).To(Succeed())
+	slices.SortStableFunc(all.Items, func(a, b v1alpha1.EtcdOperatorTask) int {
+		arrival := func(t v1alpha1.EtcdOperatorTask) string { return t.Status.ArrivalResourceVersion }
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(len(arrival(a)), len(arrival(b))), cmp.Compare(arrival(a), arrival(b)))
+	})
+	return all.Items
+}
+
+// finalRollout waits until there are n rollout tasks and the last of them has succeeded.
+func (c *cluster) finalRollout(n int) *v1alpha1.EtcdOperatorTask {
+	c.t.Helper()
+	var last v1alpha1.EtcdOperatorTask
+	c.Eventually(func(g Gomega) {
+		all := c.rollouts(g)
+		g.Expect(all).To(HaveLen(n))
+		last = all[n-1]
+		g.Expect(last.Status.State).To(Equal(v1alpha1.TaskStateSucceeded), "status: %+v", last.Status)
+	}).Should(Succeed())
+	return &last
+}
+
+// operator is a running operator.
+type operator struct{ stop func() }
+
+// start starts an operator for the cluster's namespace. Handlers are added to, or replaced in, the registry.
+func (c *cluster) start(more tasks.Registry) *operator {
+	return c.startWith(testEnv.Config, more)
+}
+
+func (c *cluster) startWith(restConfig *rest.Config, more tasks.Registry) *operator {
+	c.t.Helper()
+	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme:     testEnv.Scheme,
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	c.Expect(err).NotTo(HaveOccurred())
+	c.Expect(task.Index(c.t.Context(), mgr.GetFieldIndexer())).To(Succeed())
+	registry := tasks.Registry{v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{},
+		Observer: observe.New(c.fake, clock.RealClock{}), Dialer: c.fake,
+	}}}
+	for taskType, t := range more {
+		registry[taskType] = t
+	}
+	engine := &task.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: task.NewLocker(),
+		Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{},
+	}
+	c.Expect(engine.Setup(mgr, 4)).To(Succeed())
+	c.Expect((&rollout.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}).Setup(mgr, 4)).To(Succeed())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := mgr.Start(ctx); err != nil {
+			c.t.Errorf("running the operator: %v", err)
+		}
+	}()
+	o := &operator{stop: func() { cancel(); <-done }}
+	c.t.Cleanup(o.stop)
+	return o
+}
+
+// roundTripper is an http.RoundTripper that is a function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// through is a configuration whose requests go through a function.
+func through(wrap func(next http.RoundTripper, r *http.Request) (*http.Response, error)) *rest.Config {
+	c := rest.CopyConfig(testEnv.Config)
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) { return wrap(next, r) })
+	})
+	return c
+}

@@ -1,0 +1,251 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	. "github.com/onsi/gomega"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func budget(namespace string, minAvailable int) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: ptr.To(intstr.FromInt(minAvailable)),
+			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelPartOf: name}},
+		},
+	}
+}
+
+// gate is a handler whose tasks run until they are let go.
+type gate struct {
+	mu       sync.Mutex
+	open     map[string]bool
+	started  []string
+	cleaned  []string
+	performs int
+}
+
+func (g *gate) Decode(config string) (any, error) {
+	c := struct {
+		Note string `json:"note,omitempty"`
+	}{}
+	return c, tasks.DecodeStrict(config, &c)
+}
+func (g *gate) Restore(string) (any, error) { return nil, nil }
+func (g *gate) WorkKey(_ context.Context, task tasks.Task) (string, error) {
+	return task.Object.Spec.Config, nil
+}
+func (g *gate) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
+func (g *gate) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.started = append(g.started, task.Object.Name)
+	return tasks.Verdict{Outcome: tasks.Continue}, nil
+}
+func (g *gate) Execute(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open[task.Object.Name] {
+		return tasks.Verdict{Outcome: tasks.Done, Message: "let go"}, nil
+	}
+	return tasks.Verdict{Outcome: tasks.Continue, Reason: "Waiting", Message: "not let go", RequeueAfter: 20 * time.Millisecond}, nil
+}
+func (g *gate) Perform(context.Context, tasks.Task, tasks.Step) error { return nil }
+func (g *gate) Cleanup(_ context.Context, task tasks.Task) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cleaned = append(g.cleaned, task.Object.Name)
+	return nil
+}
+
+func (g *gate) letGo(names ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, n := range names {
+		g.open[n] = true
+	}
+}
+
+func (g *gate) order() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]string(nil), g.started...)
+}
+
+func (g *gate) cleanedUp() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return append([]string(nil), g.cleaned...)
+}
+
+func gated() (*gate, tasks.Registry) {
+	g := &gate{open: map[string]bool{}}
+	return g, tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: g}}
+}
+
+func TestTasksOfTheSameSecondRunInOrderOfCreation(t *testing.T) {
+	c := newCluster(t, 1)
+	g, registry := gated()
+	// Names in no order; all of them are there before the operator is.
+	names := []string{"d", "b", "e", "a", "c"}
+	for _, n := range names {
+		c.create(c.task(n, v1alpha1.OnDemandSnapshot, "note: "+n))
+	}
+	c.start(registry)
+	c.eventually("d", v1alpha1.TaskStateInProgress)
+	c.Eventually(func(g Gomega) {
+		queued := meta.FindStatusCondition(c.get(g, "e").Status.Conditions, v1alpha1.ConditionProgressing)
+		g.Expect(queued).NotTo(BeNil())
+		g.Expect(queued.Message).To(Equal("number 3 in line, behind d"))
+	}).Should(Succeed())
+	g.letGo(names...)
+	for _, n := range names {
+		c.eventually(n, v1alpha1.TaskStateSucceeded)
+	}
+	c.Expect(g.order()).To(Equal(names))
+}
+
+func TestSuspendedPendingTaskBlocksNobody(t *testing.T) {
+	c := newCluster(t, 1)
+	g, registry := gated()
+	first := c.task("first", v1alpha1.OnDemandSnapshot, "note: first")
+	first.Spec.Suspend = true
+	c.create(first)
+	c.create(c.task("second", v1alpha1.OnDemandSnapshot, "note: second"))
+	c.start(registry)
+	g.letGo("first", "second")
+	c.eventually("second", v1alpha1.TaskStateSucceeded)
+	c.Expect(c.get(c, "first").Status.State).To(Equal(v1alpha1.TaskStatePending))
+}
+
+func TestDeletionAbortsAndTheNextRuns(t *testing.T) {
+	c := newCluster(t, 1)
+	g, registry := gated()
+	c.create(c.task("first", v1alpha1.OnDemandSnapshot, "note: first"))
+	c.create(c.task("second", v1alpha1.OnDemandSnapshot, "note: second"))
+	c.start(registry)
+	first := c.eventually("first", v1alpha1.TaskStateInProgress)
+	c.Expect(testEnv.Client.Delete(t.Context(), first)).To(Succeed())
+	c.eventually("second", v1alpha1.TaskStateInProgress)
+	c.Expect(g.cleanedUp()).To(Equal([]string{"first"}))
+	g.letGo("second")
+}
+
+func TestTimeToLive(t *testing.T) {
+	c := newCluster(t, 1)
+	g, registry := gated()
+	g.letGo("gone", "kept")
+	gone := c.task("gone", v1alpha1.OnDemandSnapshot, "note: gone")
+	gone.Spec.TTLSecondsAfterFinished = ptr.To(int32(1))
+	c.create(gone)
+	c.create(c.task("kept", v1alpha1.OnDemandSnapshot, "note: kept"))
+	c.start(registry)
+	c.Eventually(func() bool {
+		return apierrors.IsNotFound(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(gone), gone))
+	}).Should(BeTrue())
+	kept := c.eventually("kept", v1alpha1.TaskStateSucceeded)
+	c.Expect(*kept.Spec.TTLSecondsAfterFinished).To(Equal(v1alpha1.DefaultTTLSecondsAfterFinished))
+}
+
+func TestTasksThatAreRejected(t *testing.T) {
+	c := newCluster(t, 1)
+	g, registry := gated()
+	elsewhere := c.task("elsewhere", v1alpha1.QuorumAwareRollout, "")
+	elsewhere.Spec.OwnerEtcdReference.Name = "nobody"
+	cases := map[*v1alpha1.EtcdOperatorTask]struct {
+		code v1alpha1.ErrorCode
+		says string
+	}{
+		c.task("unsupported", v1alpha1.CopyBackups, ""): {v1alpha1.ErrUnsupportedType, "CopyBackups"},
+		elsewhere: {v1alpha1.ErrEtcdNotFound, "nobody"},
+		c.task("unknown-field", v1alpha1.QuorumAwareRollout, "restrat: true"):               {v1alpha1.ErrInvalidConfig, `"restrat"`},
+		c.task("twice", v1alpha1.QuorumAwareRollout, "restart: true\nrestart: false"):       {v1alpha1.ErrInvalidConfig, `"restart"`},
+		c.task("alias", v1alpha1.QuorumAwareRollout, "a: &x [1]\nb: [*x, *x]"):              {v1alpha1.ErrInvalidConfig, "aliases"},
+		c.task("no-yaml", v1alpha1.QuorumAwareRollout, "{{"):                                {v1alpha1.ErrInvalidConfig, "not valid YAML"},
+		c.task("wrong-kind", v1alpha1.QuorumAwareRollout, "restart: maybe"):                 {v1alpha1.ErrInvalidConfig, "restart"},
+		c.task("negative", v1alpha1.QuorumAwareRollout, "unreadyGracePeriod: -1s"):          {v1alpha1.ErrInvalidConfig, "unreadyGracePeriod"},
+		c.task("other-revision", v1alpha1.QuorumAwareRollout, "targetRevision: main-12345"): {v1alpha1.ErrSuperseded, "main-12345"},
+	}
+	for task := range cases {
+		c.create(task)
+	}
+	c.start(registry)
+	for task, want := range cases {
+		rejected := c.eventually(task.Name, v1alpha1.TaskStateRejected)
+		c.Expect(rejected.Status.LastErrors).To(HaveLen(1), task.Name)
+		c.Expect(rejected.Status.LastErrors[0].Code).To(Equal(want.code), task.Name)
+		c.Expect(rejected.Status.LastErrors[0].Description).To(ContainSubstring(want.says), task.Name)
+		c.Expect(meta.IsStatusConditionFalse(rejected.Status.Conditions, v1alpha1.ConditionSucceeded)).To(BeTrue())
+		t.Logf("%s: %s", task.Name, rejected.Status.LastErrors[0].Description)
+	}
+	c.create(c.task("one", v1alpha1.OnDemandSnapshot, "note: same"))
+	c.eventually("one", v1alpha1.TaskStateInProgress)
+	c.create(c.task("again", v1alpha1.OnDemandSnapshot, "note: same"))
+	again := c.eventually("again", v1alpha1.TaskStateRejected)
+	c.Expect(again.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrDuplicateTask))
+	c.Expect(again.Status.LastErrors[0].Description).To(ContainSubstring("task one"))
+	g.letGo("one")
+}
+
+func TestEtcdWithoutStatefulSet(t *testing.T) {
+	c := newCluster(t, 1)
+	c.create(&v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "bare"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}})
+	c.start(nil)
+	task := c.task("roll", v1alpha1.QuorumAwareRollout, "")
+	task.Spec.OwnerEtcdReference.Name = "bare"
+	c.create(task)
+	rejected := c.eventually("roll", v1alpha1.TaskStateRejected)
+	c.Expect(rejected.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrStatefulSetNotFound))
+}
+
+func TestWhatTheAPIServerRefuses(t *testing.T) {
+	c := newCluster(t, 1)
+	refused := func(says string, change func(*v1alpha1.EtcdOperatorTask)) {
+		t.Helper()
+		task := c.task("refused", v1alpha1.QuorumAwareRollout, "")
+		change(task)
+		err := testEnv.Client.Create(t.Context(), task)
+		c.Expect(apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)).To(BeTrue(), fmt.Sprint(err))
+		c.Expect(err.Error()).To(ContainSubstring(says))
+		t.Log(err)
+	}
+	refused("spec.type", func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = "Nothing" })
+	refused("spec.ttlSecondsAfterFinished", func(t *v1alpha1.EtcdOperatorTask) { t.Spec.TTLSecondsAfterFinished = ptr.To(int32(-1)) })
+	refused("spec.config", func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Config = strings.Repeat("a", 1<<20) })
+	refused("namespace", func(t *v1alpha1.EtcdOperatorTask) { t.Spec.OwnerEtcdReference.Namespace = "kube-system" })
+	refused("overrideGuards", func(t *v1alpha1.EtcdOperatorTask) {
+		t.Spec.OverrideGuards = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardQuorumKept)}
+	})
+
+	fixed := c.task("fixed", v1alpha1.QuorumAwareRollout, "")
+	c.create(fixed)
+	for _, change := range []func(){
+		func() { fixed.Spec.Type = v1alpha1.RecreateRollout },
+		func() { fixed.Spec.Config = "restart: true" },
+		func() { fixed.Spec.OwnerEtcdReference.Name = "other" },
+	} {
+		fixed = c.get(c, "fixed")
+		change()
+		err := testEnv.Client.Update(t.Context(), fixed)
+		c.Expect(apierrors.IsInvalid(err)).To(BeTrue(), fmt.Sprint(err))
+		c.Expect(err.Error()).To(ContainSubstring("immutable"))
+	}
+}

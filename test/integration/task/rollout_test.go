@@ -1,0 +1,261 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// deleted are the pods that a task replaced, in order.
+func deleted(t *v1alpha1.EtcdOperatorTask) []string {
+	var names []string
+	for _, p := range t.Status.Rollout.Pods {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func TestTemplateChangeIsRolledLeaderLast(t *testing.T) {
+	c := newCluster(t, 3)
+	c.Expect(c.fake.Leader()).To(Equal(0))
+	c.start(nil)
+	before := c.change("1")
+
+	done := c.finalRollout(1)
+	c.Expect(deleted(done)).To(Equal([]string{"main-2", "main-1", "main-0"}))
+	c.Expect(c.fake.Moves()).To(HaveLen(1))
+	c.Expect(done.Status.Progress).To(Equal("3/3"))
+	c.Expect(done.Status.Rollout.HeldBy).To(BeNil())
+	c.Expect(done.OwnerReferences).To(HaveLen(1))
+	for _, p := range done.Status.Rollout.Pods {
+		c.Expect(p.LastOperation.State).To(Equal(v1alpha1.OperationStateCompleted))
+		c.Expect(p.Revision).To(Equal(before))
+		c.Expect(p.Class).To(Equal(v1alpha1.ClassParticipating))
+		c.Expect(p.Evidence.Serving).To(HaveLen(3))
+		c.Expect(p.Evidence.Quorum).To(Equal(int32(2)))
+	}
+	for _, condition := range []string{v1alpha1.ConditionAdmitted, v1alpha1.ConditionFinished, v1alpha1.ConditionSucceeded} {
+		c.Expect(meta.IsStatusConditionTrue(done.Status.Conditions, condition)).To(BeTrue(), condition)
+	}
+}
+
+func TestSickMemberGoesFirst(t *testing.T) {
+	c := newCluster(t, 3)
+	c.kubelet.Set("main-0", env.Crashing)
+	c.Eventually(func() bool { return c.up(0) }).Should(BeFalse())
+	c.start(nil)
+	c.change("1")
+
+	c.Eventually(func(g Gomega) {
+		all := c.rollouts(g)
+		g.Expect(all).To(HaveLen(1))
+		g.Expect(all[0].Status.Rollout).NotTo(BeNil())
+		g.Expect(all[0].Status.Rollout.HeldBy).NotTo(BeNil())
+		g.Expect(all[0].Status.Rollout.HeldBy.Guard).To(Equal(v1alpha1.GuardUpdatedPodsParticipating))
+		g.Expect(all[0].Status.Rollout.HeldBy.Pod).To(Equal("main-0"))
+		g.Expect(deleted(&all[0])).To(Equal([]string{"main-0"}))
+	}).Should(Succeed())
+
+	c.kubelet.Set("main-0", env.Ready)
+	done := c.finalRollout(1)
+	c.Expect(deleted(done)).To(HaveLen(3))
+	c.Expect(done.Status.Rollout.Pods[0].Class).To(Equal(v1alpha1.ClassDead))
+}
+
+// A template that no pod can run with must not need a person once the fix is there.
+func TestFixOfABadTemplateGoesThrough(t *testing.T) {
+	c := newCluster(t, 3)
+	c.start(nil)
+	c.kubelet.Set("main-2", env.Crashing)
+	c.Eventually(func() bool { return c.up(2) }).Should(BeFalse())
+	c.change("bad")
+	c.Eventually(func(g Gomega) {
+		all := c.rollouts(g)
+		g.Expect(all).To(HaveLen(1))
+		g.Expect(all[0].Status.Rollout).NotTo(BeNil())
+		g.Expect(all[0].Status.Rollout.UpdatedReplicas).To(Equal(int32(1)))
+	}).Should(Succeed())
+
+	c.change("good")
+	c.Eventually(func(g Gomega) {
+		all := c.rollouts(g)
+		g.Expect(len(all)).To(BeNumerically(">=", 2))
+		old := all[0]
+		g.Expect(old.Status.State).To(Equal(v1alpha1.TaskStateRejected))
+		g.Expect(old.Status.LastErrors[len(old.Status.LastErrors)-1].Code).To(Equal(v1alpha1.ErrSuperseded))
+	}).Should(Succeed())
+	c.kubelet.Set("main-2", env.Ready)
+	done := c.finalRollout(2)
+	c.Expect(done.Status.Rollout.Pods[0].Name).To(Equal("main-2"))
+}
+
+func TestTemplateRolledBackHasATaskOfItsOwn(t *testing.T) {
+	c := newCluster(t, 1)
+	c.start(nil)
+	first := c.change("1")
+	c.finalRollout(1)
+	c.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
+	patch := client.MergeFrom(c.set.DeepCopy())
+	c.set.Spec.Template.Annotations = nil
+	c.Expect(testEnv.Client.Patch(t.Context(), c.set, patch)).To(Succeed())
+	done := c.finalRollout(2)
+	c.Expect(done.Status.Rollout.TargetRevision).To(Equal(first))
+}
+
+func TestManualRolloutWaitsForApproval(t *testing.T) {
+	c := newCluster(t, 3)
+	patch := client.MergeFrom(c.etcd.DeepCopy())
+	c.etcd.Annotations = map[string]string{v1alpha1.AnnotationRollout: v1alpha1.RolloutManual}
+	c.Expect(testEnv.Client.Patch(t.Context(), c.etcd, patch)).To(Succeed())
+	c.start(nil)
+	c.change("1")
+	var waiting *v1alpha1.EtcdOperatorTask
+	c.Eventually(func(g Gomega) {
+		all := c.rollouts(g)
+		g.Expect(all).To(HaveLen(1))
+		waiting = &all[0]
+		progressing := meta.FindStatusCondition(waiting.Status.Conditions, v1alpha1.ConditionProgressing)
+		g.Expect(progressing).NotTo(BeNil())
+		g.Expect(progressing.Reason).To(Equal(v1alpha1.ReasonSuspended))
+	}).Should(Succeed())
+	c.Expect(waiting.Status.State).To(Equal(v1alpha1.TaskStatePending))
+
+	approve := client.MergeFrom(waiting.DeepCopy())
+	waiting.Spec.Suspend = false
+	c.Expect(testEnv.Client.Patch(t.Context(), waiting, approve)).To(Succeed())
+	c.finalRollout(1)
+}
+
+func TestRestartReplacesPodsThatAreNotOutdated(t *testing.T) {
+	c := newCluster(t, 3)
+	c.start(nil)
+	c.create(c.task("restart", v1alpha1.QuorumAwareRollout, "restart: true"))
+	done := c.eventually("restart", v1alpha1.TaskStateSucceeded)
+	c.Expect(deleted(done)).To(HaveLen(3))
+}
+
+func TestRolloutWithNothingToDoSucceeds(t *testing.T) {
+	c := newCluster(t, 3)
+	c.start(nil)
+	c.create(c.task("idle", v1alpha1.QuorumAwareRollout, ""))
+	done := c.eventually("idle", v1alpha1.TaskStateSucceeded)
+	c.Expect(done.Status.Rollout.Pods).To(BeEmpty())
+}
+
+func TestSuspendHoldsBetweenTwoSteps(t *testing.T) {
+	c := newCluster(t, 3)
+	c.kubelet.Set("main-2", env.NotReady)
+	c.Eventually(func() bool { return c.up(2) }).Should(BeFalse())
+	c.start(nil)
+	c.change("1")
+	var running *v1alpha1.EtcdOperatorTask
+	c.Eventually(func(g Gomega) {
+		all := c.rollouts(g)
+		g.Expect(all).To(HaveLen(1))
+		running = &all[0]
+		g.Expect(running.Status.Rollout).NotTo(BeNil())
+		g.Expect(running.Status.Rollout.Pods).To(HaveLen(1))
+	}).Should(Succeed())
+	c.Eventually(func() error {
+		running = c.get(c, running.Name)
+		running.Spec.Suspend = true
+		return testEnv.Client.Update(t.Context(), running)
+	}).Should(Succeed())
+	c.Eventually(func(g Gomega) {
+		progressing := meta.FindStatusCondition(c.get(g, running.Name).Status.Conditions, v1alpha1.ConditionProgressing)
+		g.Expect(progressing.Reason).To(Equal(v1alpha1.ReasonSuspended))
+	}).Should(Succeed())
+	c.kubelet.Set("main-2", env.Ready)
+	c.Eventually(func() bool { return c.up(2) }).Should(BeTrue())
+	c.Consistently(func(g Gomega) {
+		t := c.get(g, running.Name)
+		g.Expect(t.Status.State).To(Equal(v1alpha1.TaskStateInProgress))
+		g.Expect(t.Status.Rollout.Pods).To(HaveLen(1))
+	}, "2s").Should(Succeed())
+	c.Eventually(func() error {
+		running = c.get(c, running.Name)
+		running.Spec.Suspend = false
+		return testEnv.Client.Update(t.Context(), running)
+	}).Should(Succeed())
+	c.finalRollout(1)
+}
+
+func TestEvictionIsRefusedByBudgetAndHolds(t *testing.T) {
+	c := newCluster(t, 3)
+	c.create(budget(c.namespace, 3))
+	c.start(nil)
+	c.create(c.task("idle", v1alpha1.QuorumAwareRollout, "restart: true\npodRemoval: Evict"))
+	c.Eventually(func(g Gomega) {
+		r := c.get(g, "idle").Status.Rollout
+		g.Expect(r).NotTo(BeNil())
+		g.Expect(r.HeldBy).NotTo(BeNil())
+		g.Expect(r.HeldBy.Guard).To(Equal(v1alpha1.GuardEvictionBlocked))
+	}).Should(Succeed())
+	c.Eventually(func() error {
+		task := c.get(c, "idle")
+		task.Spec.OverrideGuards = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardEvictionBlocked)}
+		return testEnv.Client.Update(t.Context(), task)
+	}).Should(Succeed())
+	c.eventually("idle", v1alpha1.TaskStateSucceeded)
+}
+
+// An operator is paused in the middle of a step: its delete is under way and arrives much later. Meanwhile
+// another one carries on. Whatever the first one sends, no pod may go that is not meant to go.
+func TestDeleteOfAPausedOperatorComesToNothing(t *testing.T) {
+	c := newCluster(t, 3)
+	c.kubelet.Set("main-1", env.NotReady)
+	c.Eventually(func() bool { return c.up(1) }).Should(BeFalse())
+	paused, resume, results := make(chan struct{}), make(chan struct{}), make(chan int, 16)
+	var once sync.Once
+	first := c.startWith(through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		if r.Method != http.MethodDelete || !strings.Contains(r.URL.Path, "/pods/") {
+			return next.RoundTrip(r)
+		}
+		once.Do(func() { close(paused) })
+		<-resume
+		// A request that has left does not know of its sender's deadline.
+		response, err := next.RoundTrip(r.WithContext(t.Context()))
+		if err == nil {
+			results <- response.StatusCode
+		}
+		return response, err
+	}), nil)
+	c.change("1")
+	<-paused
+	// While it was paused the cluster has changed: main-1 is well again, and main-2 is sick.
+	c.kubelet.Set("main-1", env.Ready)
+	c.kubelet.Set("main-2", env.Crashing)
+	c.Eventually(func() bool { return c.up(1) && !c.up(2) }).Should(BeTrue())
+	uid := c.uid("main-1")
+
+	c.start(nil)
+	c.Eventually(func(g Gomega) {
+		all := c.rollouts(g)
+		g.Expect(deleted(&all[0])).To(ContainElement("main-2"))
+	}).Should(Succeed())
+	close(resume)
+	c.Expect(<-results).To(Equal(http.StatusConflict))
+	c.Expect(c.uid("main-1")).To(Equal(uid))
+	first.stop()
+	c.kubelet.Set("main-2", env.Ready)
+	c.finalRollout(1)
+}
+
+func (c *cluster) uid(pod string) types.UID {
+	p := &corev1.Pod{}
+	c.Expect(testEnv.Client.Get(c.t.Context(), types.NamespacedName{Namespace: c.namespace, Name: pod}, p)).To(Succeed())
+	return p.UID
+}
