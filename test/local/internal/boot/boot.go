@@ -65,10 +65,16 @@ func (c *Cluster) Up(ctx context.Context, note func(string)) (started bool, err 
 		return false, err
 	}
 	note("starting the node")
-	node := false
+	var node, addons bool
 	err = parallel(
 		func() (err error) { node, err = c.run(ctx, c.node()); return err },
-		func() error { return c.Kubectl.ApplyFile(ctx, c.config("cluster.yaml")) },
+		func() (err error) {
+			if err := c.Kubectl.ApplyFile(ctx, c.config("cluster.yaml")); err != nil {
+				return fmt.Errorf("granting rights: %w", err)
+			}
+			addons, err = c.run(ctx, c.addons())
+			return err
+		},
 		func() error { return c.importImages(ctx) },
 	)
 	if err != nil {
@@ -78,7 +84,7 @@ func (c *Cluster) Up(ctx context.Context, note func(string)) (started bool, err 
 	if err := c.Kubectl.WaitReady(ctx, "node/"+layout.NodeName, "", readyTimeout); err != nil {
 		return false, fmt.Errorf("%w%s", err, process.Tail(filepath.Join(c.Layout.Logs(), "kubelet.log")))
 	}
-	return controlPlane || node, nil
+	return controlPlane || node || addons, nil
 }
 
 // claim makes the machine's one local Kubernetes this checkout's, and removes

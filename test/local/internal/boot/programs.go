@@ -22,9 +22,14 @@ func (c *Cluster) controlPlane() []program {
 	return []program{c.containerd(), c.etcd(), c.apiServer()}
 }
 
-// node are the programs that need the API server.
+// node are the programs that need the API server, which knows their users.
 func (c *Cluster) node() []program {
-	return []program{c.controllerManager(), c.scheduler(), c.kubelet(), c.kubeProxy(), c.coreDNS(), c.provisioner()}
+	return []program{c.controllerManager(), c.scheduler(), c.kubelet(), c.kubeProxy()}
+}
+
+// addons are the programs whose users have to be given rights first.
+func (c *Cluster) addons() []program {
+	return []program{c.coreDNS(), c.provisioner()}
 }
 
 func (c *Cluster) config(name string) string { return filepath.Join(c.Layout.Config(), name) }
@@ -94,6 +99,13 @@ func (c *Cluster) apiServer() program {
 				"--kubelet-client-certificate=" + c.pki("apiserver-kubelet-client.crt"),
 				"--kubelet-client-key=" + c.pki("apiserver-kubelet-client.key"),
 				"--kubelet-preferred-address-types=InternalIP",
+				"--requestheader-client-ca-file=" + c.pki(pki.FrontProxyCA+".crt"),
+				"--requestheader-allowed-names=" + pki.FrontProxyClient,
+				"--requestheader-username-headers=X-Remote-User",
+				"--requestheader-group-headers=X-Remote-Group",
+				"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+				"--proxy-client-cert-file=" + c.pki(pki.FrontProxyClient+".crt"),
+				"--proxy-client-key-file=" + c.pki(pki.FrontProxyClient+".key"),
 				"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
 				"--service-account-key-file=" + c.pki(pki.ServiceAccountKey+".pub"),
 				"--service-account-signing-key-file=" + c.pki(pki.ServiceAccountKey+".key"),
@@ -152,63 +164,5 @@ func (c *Cluster) scheduler() program {
 			Inputs: []string{kubeconfig},
 		},
 		ready: c.httpsReady("https://127.0.0.1:10259/readyz"),
-	}
-}
-
-func (c *Cluster) kubelet() program {
-	return program{
-		spec: process.Spec{
-			Name: "kubelet",
-			Args: []string{
-				c.Layout.Binary("kubelet"),
-				"--config=" + c.config("kubelet.yaml"),
-				"--kubeconfig=" + c.config("kubelet.kubeconfig"),
-				"--root-dir=" + layout.KubeletRoot,
-				"--cert-dir=" + filepath.Join(layout.KubeletRoot, "pki"),
-				"--hostname-override=" + layout.NodeName,
-				"--node-ip=" + layout.NodeIP,
-			},
-			Inputs: []string{c.config("kubelet.yaml"), c.config("kubelet.kubeconfig")},
-		},
-		ready: httpReady("http://127.0.0.1:10248/healthz"),
-	}
-}
-
-func (c *Cluster) kubeProxy() program {
-	return program{
-		spec: process.Spec{
-			Name:   "kube-proxy",
-			Args:   []string{c.Layout.Binary("kube-proxy"), "--config=" + c.config("kube-proxy.yaml")},
-			Inputs: []string{c.config("kube-proxy.yaml"), c.config("kube-proxy.kubeconfig")},
-		},
-		ready: httpReady("http://127.0.0.1:10256/healthz"),
-	}
-}
-
-func (c *Cluster) coreDNS() program {
-	return program{
-		spec: process.Spec{
-			Name:   "coredns",
-			Args:   []string{c.Layout.Binary("coredns"), "-conf=" + c.config("Corefile")},
-			Inputs: []string{c.config("Corefile"), c.config("coredns.kubeconfig")},
-		},
-		ready: httpReady("http://127.0.0.1:8181/ready"),
-	}
-}
-
-func (c *Cluster) provisioner() program {
-	kubeconfig := c.config("provisioner.kubeconfig")
-	return program{
-		spec: process.Spec{
-			Name: "provisioner",
-			Args: []string{
-				c.Layout.Binary("provisioner"),
-				"-provisioner=" + layout.Provisioner,
-				"-dir=" + layout.Volumes,
-				"-kubeconfig=" + kubeconfig,
-			},
-			Inputs: []string{kubeconfig},
-		},
-		ready: func(context.Context) error { return nil },
 	}
 }

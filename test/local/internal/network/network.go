@@ -131,11 +131,23 @@ func Ports(ctx context.Context) ([]string, error) {
 // plugin answered.
 const cniResultsDir = "/var/lib/cni/results"
 
+// cniResults returns the notes about our containers: those of our network, and
+// those of the loopback network that each container has too.
 func cniResults() []string {
-	files, err := filepath.Glob(filepath.Join(cniResultsDir, layout.CNINetwork+"-*"))
-	if err != nil {
-		return nil // the pattern is a constant
+	var results []string
+	for _, file := range glob(layout.CNINetwork + "-*") {
+		// NETWORK-CONTAINER-INTERFACE
+		container := strings.TrimPrefix(filepath.Base(file), layout.CNINetwork+"-")
+		container, _, _ = strings.Cut(container, "-")
+		results = append(results, file)
+		results = append(results, glob("cni-loopback-"+container+"-*")...)
 	}
+	return results
+}
+
+// glob returns the notes whose name matches a well-formed pattern.
+func glob(pattern string) []string {
+	files, _ := filepath.Glob(filepath.Join(cniResultsDir, pattern)) // fails on a malformed pattern only
 	return files
 }
 

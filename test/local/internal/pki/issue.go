@@ -25,16 +25,16 @@ type authority struct {
 
 // writeAll makes everything anew.
 func writeAll(dir string, now time.Time) error {
-	authorities := map[string]authority{}
-	for _, name := range []string{ClusterCA, EtcdCA} {
+	issuers := map[string]authority{}
+	for _, name := range authorities {
 		a, err := newAuthority(dir, name, now)
 		if err != nil {
 			return fmt.Errorf("creating authority %s: %w", name, err)
 		}
-		authorities[name] = a
+		issuers[name] = a
 	}
 	for _, c := range Certificates() {
-		if err := authorities[c.Authority].issue(dir, c, now); err != nil {
+		if err := issuers[c.Authority].issue(dir, c, now); err != nil {
 			return fmt.Errorf("issuing certificate %s: %w", c.Name, err)
 		}
 	}

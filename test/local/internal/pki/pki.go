@@ -1,6 +1,6 @@
-// Package pki makes the keys and certificates of the local Kubernetes: one
-// authority for Kubernetes, another for its etcd, so that a client certificate
-// of the one opens nothing of the other. It imports the standard library and its
+// Package pki makes the keys and certificates of the local Kubernetes. Its etcd
+// and its aggregation layer have authorities of their own, so that a client
+// certificate of one opens nothing of another. It imports the standard library and its
 // sibling layout only.
 package pki
 
@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
@@ -15,9 +16,16 @@ import (
 
 // Names of the authorities; each is also the name of its certificate's file.
 const (
-	ClusterCA = "ca"
-	EtcdCA    = "etcd-ca"
+	ClusterCA    = "ca"
+	EtcdCA       = "etcd-ca"
+	FrontProxyCA = "front-proxy-ca"
 )
+
+var authorities = []string{ClusterCA, EtcdCA, FrontProxyCA}
+
+// FrontProxyClient is the name of the API server when it passes requests on to
+// another one.
+const FrontProxyClient = "front-proxy-client"
 
 // ServiceAccountKey names the key pair that signs the tokens of ServiceAccounts.
 const ServiceAccountKey = "service-account"
@@ -65,6 +73,7 @@ func Certificates() []Certificate {
 			DNS: []string{"localhost"}, IPs: []string{loopback},
 		},
 		{Name: "apiserver-etcd-client", Authority: EtcdCA, Subject: pkix.Name{CommonName: "kube-apiserver"}},
+		{Name: FrontProxyClient, Authority: FrontProxyCA, Subject: pkix.Name{CommonName: FrontProxyClient}},
 		user("apiserver-kubelet-client", "kube-apiserver-kubelet-client"),
 		{
 			Name: "kube-controller-manager", Authority: ClusterCA, Server: true,
@@ -105,7 +114,7 @@ func complete(dir string, now time.Time) bool {
 	if _, err := os.Stat(filepath.Join(dir, ServiceAccountKey+".key")); err != nil {
 		return false
 	}
-	names := []string{ClusterCA, EtcdCA}
+	names := slices.Clone(authorities)
 	for _, c := range Certificates() {
 		names = append(names, c.Name)
 	}

@@ -15,7 +15,7 @@ import (
 // Marker is set in the environment of every process that this package starts.
 // Their children inherit it, so even a process that died before its record was
 // written, or one that was never recorded (a container's shim), can be found.
-const Marker = "ETCD_FOREMAN_LOCAL=1"
+const Marker = "LOCAL_ETCD_FOREMAN=1"
 
 // Identity tells one process from all others, also from a later one that was
 // given the same number.
@@ -27,22 +27,40 @@ type Identity struct {
 
 // Identify returns the identity of a living process. A zombie does not live.
 func Identify(pid int) (Identity, error) {
+	identity, _, err := inspect(pid)
+	return identity, err
+}
+
+// Stopped tells whether the process is held by SIGSTOP.
+func (i Identity) Stopped() (bool, error) {
+	now, state, err := inspect(i.PID)
+	if err != nil {
+		return false, err
+	}
+	if now != i {
+		return false, fmt.Errorf("process %d ended, another has its number: %w", i.PID, os.ErrNotExist)
+	}
+	return state == 'T', nil
+}
+
+// inspect returns the identity and the state of a living process.
+func inspect(pid int) (Identity, byte, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return Identity{}, fmt.Errorf("reading the boot ID: %w", err)
+		return Identity{}, 0, fmt.Errorf("reading the boot ID: %w", err)
 	}
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return Identity{}, fmt.Errorf("reading state of process %d: %w", pid, err)
+		return Identity{}, 0, fmt.Errorf("reading state of process %d: %w", pid, err)
 	}
 	state, startTime, err := parseStat(string(content))
 	if err != nil {
-		return Identity{}, fmt.Errorf("reading state of process %d: %w", pid, err)
+		return Identity{}, 0, fmt.Errorf("reading state of process %d: %w", pid, err)
 	}
 	if state == 'Z' || state == 'X' {
-		return Identity{}, fmt.Errorf("reading state of process %d: %w", pid, os.ErrNotExist)
+		return Identity{}, 0, fmt.Errorf("reading state of process %d: %w", pid, os.ErrNotExist)
 	}
-	return Identity{PID: pid, StartTime: startTime, Boot: strings.TrimSpace(string(boot))}, nil
+	return Identity{PID: pid, StartTime: startTime, Boot: strings.TrimSpace(string(boot))}, state, nil
 }
 
 // Alive tells whether this very process still runs.

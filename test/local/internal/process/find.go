@@ -48,6 +48,26 @@ func Describe(identity Identity) string {
 	return fmt.Sprintf("%d (%s)", identity.PID, words)
 }
 
+// Named returns the living processes with a name, as the kernel has it, for
+// which the control group satisfies a condition.
+func Named(name string, inCgroup func(cgroups string) bool) ([]Identity, error) {
+	var named []Identity
+	err := each(func(pid int) {
+		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if err != nil || strings.TrimSpace(string(comm)) != name {
+			return // gone, or another
+		}
+		cgroups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		if err != nil || !inCgroup(string(cgroups)) {
+			return
+		}
+		if identity, err := Identify(pid); err == nil {
+			named = append(named, identity)
+		}
+	})
+	return named, err
+}
+
 // each calls visit for every process of the machine.
 func each(visit func(pid int)) error {
 	entries, err := os.ReadDir("/proc")

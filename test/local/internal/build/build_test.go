@@ -1,0 +1,175 @@
+package build
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/progress"
+)
+
+// newCheckout returns a checkout with one module, tools, and a program in it.
+func newCheckout(t *testing.T) (root string, binary Binary) {
+	t.Helper()
+	root = t.TempDir()
+	for path, content := range map[string]string{
+		"tools/go.mod":       "module example.com/tools\n",
+		"tools/go.sum":       "",
+		"tools/hello/a.go":   "package main\n",
+		"tools/hello/b.go":   "package main // b\n",
+		"tools/other/c.go":   "package main\n",
+		".local/bin/hello":   "binary",
+		".local/bin/partial": "",
+	} {
+		write(t, filepath.Join(root, path), content)
+	}
+	return root, Binary{Name: "hello", Module: "tools", Package: "./hello", Pinned: true}
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStampChangesWithEveryInput(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(t *testing.T, root string, binary *Binary, flags *string)
+		same   bool
+	}{
+		"nothing":        {func(*testing.T, string, *Binary, *string) {}, true},
+		"other program":  {func(t *testing.T, root string, _ *Binary, _ *string) { write(t, root+"/tools/other/c.go", "x") }, true},
+		"module file":    {func(t *testing.T, root string, _ *Binary, _ *string) { write(t, root+"/tools/go.mod", "x") }, false},
+		"checksums":      {func(t *testing.T, root string, _ *Binary, _ *string) { write(t, root+"/tools/go.sum", "x") }, false},
+		"source":         {func(t *testing.T, root string, _ *Binary, _ *string) { write(t, root+"/tools/hello/b.go", "x") }, false},
+		"new source":     {func(t *testing.T, root string, _ *Binary, _ *string) { write(t, root+"/tools/hello/d.go", "") }, false},
+		"renamed source": {func(t *testing.T, root string, _ *Binary, _ *string) { rename(t, root+"/tools/hello/b.go", "c.go") }, false},
+		"package":        {func(_ *testing.T, _ string, b *Binary, _ *string) { b.Package = "./other" }, false},
+		"linker flags":   {func(_ *testing.T, _ string, _ *Binary, flags *string) { *flags = "-w" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, binary := newCheckout(t)
+			flags := "-s -w"
+			before, err := stamp(root, binary, flags)
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.change(t, root, &binary, &flags)
+			after, err := stamp(root, binary, flags)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (before == after) != test.same {
+				t.Errorf("same stamp: %t, want %t", before == after, test.same)
+			}
+		})
+	}
+}
+
+func rename(t *testing.T, path, name string) {
+	t.Helper()
+	if err := os.Rename(path, filepath.Join(filepath.Dir(path), name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCurrent(t *testing.T) {
+	root, _ := newCheckout(t)
+	stampPath := filepath.Join(root, "stamp")
+	write(t, stampPath, "good")
+	for name, test := range map[string]struct {
+		binary, stampPath, want string
+		current                 bool
+	}{
+		"built under this stamp":    {"hello", stampPath, "good", true},
+		"built under another stamp": {"hello", stampPath, "better", false},
+		"never built":               {"hello", root + "/none", "good", false},
+		"binary removed":            {"none", stampPath, "good", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := current(filepath.Join(root, ".local/bin", test.binary), test.stampPath, test.want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != test.current {
+				t.Errorf("got %t, want %t", got, test.current)
+			}
+		})
+	}
+}
+
+func TestProvided(t *testing.T) {
+	root, _ := newCheckout(t)
+	own := filepath.Join(root, ".local/bin")
+	elsewhere := t.TempDir()
+	write(t, filepath.Join(elsewhere, "etcd"), "binary")
+	write(t, filepath.Join(elsewhere, "README"), "text")
+	if err := os.Chmod(filepath.Join(elsewhere, "etcd"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(own, "hello"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		assets, binary string
+		provided       bool
+	}{
+		"no assets":             {"", "etcd", false},
+		"in the assets":         {elsewhere, "etcd", true},
+		"not in the assets":     {elsewhere, "kubectl", false},
+		"not a program":         {elsewhere, "README", false},
+		"assets are our own":    {own, "hello", false},
+		"assets do not exist":   {elsewhere + "/none", "etcd", false},
+		"assets are ours, link": {own + "/../bin", "hello", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			builder := Builder{Layout: layout.Layout{Root: root}, Printer: progress.New(os.Stderr), Assets: test.assets}
+			if got := builder.provided(test.binary); got != test.provided {
+				t.Errorf("got %t, want %t", got, test.provided)
+			}
+		})
+	}
+}
+
+func TestSelect(t *testing.T) {
+	selected, err := Select([]string{"kubectl", "etcd"})
+	if err != nil || len(selected) != 2 || selected[0].Name != "etcd" || selected[1].Name != "kubectl" {
+		t.Errorf("got %v, %v", selected, err)
+	}
+	if _, err := Select([]string{"etcd", "kubeadm"}); err == nil || !strings.Contains(err.Error(), `"kubeadm"`) {
+		t.Errorf("got error %v for an unknown name", err)
+	}
+}
+
+func TestKubernetesVersion(t *testing.T) {
+	const goMod = "module x\nrequire (\n\tk8s.io/kubernetes v1.36.3\n)\nreplace k8s.io/kubernetes/x => k8s.io/x v0.1.0\n"
+	flags, err := kubernetesVersion(goMod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"component-base/version.gitVersion=v1.36.3", "component-base/version.gitMinor=36", "client-go/pkg/version.gitVersion=v1.36.3"} {
+		if !strings.Contains(flags, want) {
+			t.Errorf("flags %q lack %q", flags, want)
+		}
+	}
+	if _, err := kubernetesVersion("module x\n"); err == nil {
+		t.Error("no error for a go.mod without Kubernetes")
+	}
+}
+
+func TestIsImportPath(t *testing.T) {
+	for line, want := range map[string]bool{
+		"k8s.io/api/core/v1": true, "runtime": true,
+		"": false, "# k8s.io/api/core/v1": false, "main.go:3:1: syntax error": false, "go: downloading x v1": false,
+	} {
+		if got := isImportPath(line); got != want {
+			t.Errorf("%q: got %t", line, got)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestParseStat(t *testing.T) {
+	const rest = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20"
+	for name, test := range map[string]struct {
+		stat      string
+		startTime uint64
+		wantError bool
+	}{
+		"usual":                        {"42 (etcd)" + rest, 4711, false},
+		"space and parentheses in it":  {"42 (a) b (c))" + rest, 4711, false},
+		"cut off":                      {"42 (etcd) S 1 2", 0, true},
+		"no name":                      {"42", 0, true},
+		"empty":                        {"", 0, true},
+		"start time that is no number": {strings.Replace("42 (etcd)"+rest, "4711", "x", 1), 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			state, startTime, err := parseStat(test.stat)
+			if (err != nil) != test.wantError {
+				t.Fatalf("got error %v", err)
+			}
+			if err == nil && (state != 'S' || startTime != test.startTime) {
+				t.Errorf("got %c %d", state, startTime)
+			}
+		})
+	}
+}
+
+// A later process with the same number must never be taken for the first.
+func TestRecycledNumberIsAnotherProcess(t *testing.T) {
+	self, err := Identify(os.Getpid())
+	if err != nil {
+		t.Skipf("no /proc here: %v", err)
+	}
+	if !self.Alive() {
+		t.Error("this process is not alive")
+	}
+	earlier, otherBoot := self, self
+	earlier.StartTime--
+	otherBoot.Boot = "another"
+	for name, impostor := range map[string]Identity{"started at another time": earlier, "of another boot": otherBoot} {
+		if impostor.Alive() {
+			t.Errorf("%s: alive", name)
+		}
+		// Would end this test if it were sent.
+		if err := impostor.Signal(syscall.SIGKILL); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestHasMarker(t *testing.T) {
+	for environment, want := range map[string]bool{
+		"A=1\x00" + Marker + "\x00": true, Marker: true,
+		"": false, "A=1\x00B=2\x00": false, "X" + Marker + "\x00": false, Marker + "0\x00": false,
+	} {
+		if got := hasMarker([]byte(environment)); got != want {
+			t.Errorf("%q: got %t", environment, got)
+		}
+	}
+}
+
+func newManager(t *testing.T) Manager {
+	t.Helper()
+	if _, err := Identify(os.Getpid()); err != nil {
+		t.Skipf("no /proc here: %v", err)
+	}
+	dir := t.TempDir()
+	m := Manager{Records: filepath.Join(dir, "records"), Logs: filepath.Join(dir, "logs")}
+	t.Cleanup(func() {
+		list, err := m.List()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, p := range list {
+			if err := p.Identity.Signal(syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return m
+}
+
+func TestEnsureStartsOnceAndRestartsWhatChanged(t *testing.T) {
+	m := newManager(t)
+	input := filepath.Join(t.TempDir(), "input")
+	write := func(content string) {
+		if err := os.WriteFile(input, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one")
+	spec := Spec{Name: "sleep", Args: []string{"/bin/sleep", "100"}, Inputs: []string{input}}
+	ensure := func(wantStarted bool) Process {
+		t.Helper()
+		p, started, err := m.Ensure(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if started != wantStarted {
+			t.Errorf("started: %t, want %t", started, wantStarted)
+		}
+		return p
+	}
+	first := ensure(true)
+	if again := ensure(false); again.Identity != first.Identity {
+		t.Errorf("got %v, want %v", again.Identity, first.Identity)
+	}
+	write("two")
+	second := ensure(true)
+	if first.Identity.Alive() {
+		t.Error("the outdated process still runs")
+	}
+	if err := second.Identity.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if !Gone(time.Second, second.Identity) {
+		t.Fatal("still alive")
+	}
+	ensure(true)
+}
+
+func TestWaitReadyShowsTheLogOfADeadProcess(t *testing.T) {
+	m := newManager(t)
+	p, _, err := m.Ensure(Spec{Name: "doomed", Args: []string{"/bin/sh", "-c", "echo cannot bind; sleep 0.1; exit 1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err = p.WaitReady(ctx, func(context.Context) error { return errors.New("not yet") })
+	if err == nil || !strings.Contains(err.Error(), "doomed died") || !strings.Contains(err.Error(), "cannot bind") || !strings.Contains(err.Error(), p.Log) {
+		t.Errorf("got error %v", err)
+	}
+}
+
+func TestLastLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	for content, want := range map[string]string{"": "", "a\n": "a", "a\nb\nc\n": "b c", "\n\n": ""} {
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, err := lastLines(path, 2)
+		if err != nil || strings.Join(got, " ") != want {
+			t.Errorf("%q: got %q, %v", content, got, err)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+// Package node reaches behind the API server of the local Kubernetes: it finds
+// the processes of pods on this machine, freezes, kills and cuts them off. Tests,
+// the demo and the benchmarks break members with it in ways that Kubernetes does
+// not notice by itself: a frozen etcd still has its pod, its address and its open
+// connections, as one on a machine that hangs.
+//
+// It needs root, and works only on the machine that the pods run on. It imports
+// the standard library and test/local's own packages only.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
+)
+
+// Etcd is the name of an etcd process, for Find.
+const Etcd = "etcd"
+
+// poll is the period of all waiting in this package.
+const poll = 10 * time.Millisecond
+
+// Process is one process of a pod. It stays the same process: once that has
+// ended, methods fail, also when a restarted container has a new one.
+type Process struct {
+	identity process.Identity
+	podUID   string
+}
+
+// Find waits, until the context ends, for a pod to have exactly one process of
+// that name, and returns it. The pod is given by its metadata.uid.
+func Find(ctx context.Context, podUID, name string) (Process, error) {
+	var found []process.Identity
+	err := until(ctx, func() (bool, error) {
+		var err error
+		found, err = process.Named(name, func(cgroups string) bool { return belongsTo(cgroups, podUID) })
+		return len(found) == 1, err
+	})
+	if err != nil {
+		return Process{}, fmt.Errorf("finding process %s of pod %s (%d found): %w", name, podUID, len(found), err)
+	}
+	return Process{identity: found[0], podUID: podUID}, nil
+}
+
+// PID returns the number of the process on this machine.
+func (p Process) PID() int { return p.identity.PID }
+
+// Alive tells whether the process has not ended. A frozen one is alive.
+func (p Process) Alive() bool { return p.identity.Alive() }
+
+// Freeze stops the process without ending it (SIGSTOP) and returns once it
+// stands still. Thaw lets it go on.
+func (p Process) Freeze(ctx context.Context) error { return p.hold(ctx, syscall.SIGSTOP, true) }
+
+// Thaw lets a frozen process go on (SIGCONT). One that is not frozen is no error.
+func (p Process) Thaw(ctx context.Context) error { return p.hold(ctx, syscall.SIGCONT, false) }
+
+// Kill ends the process without warning (SIGKILL), frozen or not, and returns
+// once it is gone. One that has ended before is no error.
+func (p Process) Kill(ctx context.Context) error {
+	err := p.identity.Signal(syscall.SIGKILL)
+	if err == nil {
+		err = until(ctx, func() (bool, error) { return !p.identity.Alive(), nil })
+	}
+	if err != nil {
+		return fmt.Errorf("killing %s: %w", p, err)
+	}
+	return nil
+}
+
+// String names the process in messages.
+func (p Process) String() string {
+	return fmt.Sprintf("process %d of pod %s", p.identity.PID, p.podUID)
+}
+
+// hold sends a signal and waits until the process is stopped, or not any more.
+func (p Process) hold(ctx context.Context, signal syscall.Signal, stopped bool) error {
+	err := p.identity.Signal(signal)
+	if err == nil {
+		err = until(ctx, func() (bool, error) {
+			now, err := p.identity.Stopped()
+			if errors.Is(err, os.ErrNotExist) {
+				return false, errors.New("it has ended")
+			}
+			return now == stopped, err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("sending %v to %s: %w", signal, p, err)
+	}
+	return nil
+}
+
+// belongsTo tells whether the content of a /proc/PID/cgroup is that of a process
+// in a pod. The systemd driver writes the UID with underscores.
+func belongsTo(cgroups, podUID string) bool {
+	return podUID != "" && strings.Contains(strings.ReplaceAll(cgroups, "_", "-"), "pod"+podUID)
+}
+
+// until polls until the condition holds, it fails, or the context ends.
+func until(ctx context.Context, condition func() (bool, error)) error {
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
+	for {
+		if done, err := condition(); done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}

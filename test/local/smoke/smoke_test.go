@@ -1,0 +1,147 @@
+// Package smoke checks the local Kubernetes itself: that what runs in it works as
+// in any cluster, and that nothing of it is left on the machine afterwards, in
+// whatever way it ended.
+//
+// It takes a running local Kubernetes down, needs root and some minutes, and so
+// runs only when asked to:
+//
+//	LOCAL_SMOKE=1 go test ./test/local/smoke -v -count=1 -timeout=20m
+package smoke
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
+	"github.com/etcd-foreman/etcd-foreman/test/local/node"
+)
+
+// root is the checkout, as seen from this package.
+const root = "../../.."
+
+// start takes down what runs and returns the machine without it.
+func start(t *testing.T) machine {
+	t.Helper()
+	if os.Getenv("LOCAL_SMOKE") == "" {
+		t.Skip("this takes the local Kubernetes down: set LOCAL_SMOKE=1 to agree")
+	}
+	local(t, "down")
+	return look(t)
+}
+
+// local runs a verb of test/local.
+func local(t *testing.T, verb ...string) {
+	t.Helper()
+	start := time.Now()
+	cmd := exec.Command("go", append([]string{"run", "./test/local"}, verb...)...)
+	cmd.Dir = root
+	// A kubeconfig of the person's own must not matter.
+	cmd.Env = append(os.Environ(), "KUBECONFIG=/dev/full")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", verb, err, out)
+	}
+	t.Logf("%v took %s", verb, time.Since(start).Round(100*time.Millisecond))
+}
+
+// kubectl runs the cluster's kubectl in the namespace of the test.
+func kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	flags := []string{"--kubeconfig=" + root + "/.local/kubeconfig", "--namespace=smoke"}
+	out, err := exec.Command(root+"/.local/bin/kubectl", append(flags, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %v: %v\n%s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// eventually fails the test unless the condition comes true in time.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+func TestClusterWorksAndLeavesNothing(t *testing.T) {
+	before := start(t)
+	for range 2 {
+		local(t, "up", "--bare")
+		importKubectl(t)
+		checkCluster(t)
+		local(t, "up", "--bare")
+		local(t, "down")
+		compare(t, before)
+		local(t, "down")
+	}
+}
+
+func TestNothingIsLeftOfWhatWasKilled(t *testing.T) {
+	before := start(t)
+	local(t, "up", "--bare")
+	kubectl(t, "apply", "--filename=testdata/etcd.yaml")
+	kubectl(t, "rollout", "status", "statefulset/etcd", "--timeout=90s")
+	processes, err := process.Marked()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes {
+		if err := p.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	local(t, "down")
+	compare(t, before)
+}
+
+func TestBootAfterAllWasKilled(t *testing.T) {
+	before := start(t)
+	local(t, "up", "--bare")
+	processes, err := process.Marked()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range processes {
+		if err := p.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	local(t, "up", "--bare")
+	kubectl(t, "get", "node", "local")
+	local(t, "down")
+	compare(t, before)
+}
+
+func TestNothingIsLeftOfHalfABoot(t *testing.T) {
+	before := start(t)
+	for _, after := range []time.Duration{300 * time.Millisecond, time.Second, 4 * time.Second} {
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		cmd := exec.CommandContext(ctx, "go", "run", "./test/local", "up", "--bare")
+		cmd.Dir = root
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+		if err := cmd.Run(); err == nil {
+			t.Fatalf("booted within %s, nothing to interrupt", after)
+		}
+		cancel()
+		local(t, "down")
+		compare(t, before)
+	}
+}
+
+// find returns the etcd process of a pod.
+func find(ctx context.Context, t *testing.T, pod string) node.Process {
+	t.Helper()
+	uid := kubectl(t, "get", "pod", pod, "--output=jsonpath={.metadata.uid}")
+	p, err := node.Find(ctx, uid, node.Etcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
