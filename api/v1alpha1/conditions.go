@@ -76,6 +76,8 @@ const (
 	ErrEvictPod       ErrorCode = "ERR_EVICT_POD"
 	ErrMoveLeader     ErrorCode = "ERR_MOVE_LEADER"
 	ErrRevokeDeletion ErrorCode = "ERR_REVOKE_DELETION"
+	// ErrApply: an object of an Etcd could not be applied.
+	ErrApply ErrorCode = "ERR_APPLY"
 	// ErrInternal: an error without a code of its own.
 	ErrInternal ErrorCode = "ERR_INTERNAL"
 )

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/json"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// desired is an object as it should be. It carries its own checksum in an annotation: so a later reconcile
+// sees, without asking the API server, whether what it would apply is what was applied.
+type desired struct {
+	*unstructured.Unstructured
+	checksum string
+}
+
+func newDesired(object runtime.ApplyConfiguration) (desired, error) {
+	data, err := json.Marshal(object)
+	if err != nil {
+		return desired{}, fmt.Errorf("encoding a %T: %w", object, err)
+	}
+	d := desired{Unstructured: &unstructured.Unstructured{}}
+	if err := json.Unmarshal(data, &d.Object); err != nil {
+		return desired{}, fmt.Errorf("decoding a %T: %w", object, err)
+	}
+	if d.checksum, err = checksum(d.Object); err != nil {
+		return desired{}, fmt.Errorf("encoding %s %s: %w", d.GetKind(), client.ObjectKeyFromObject(d), err)
+	}
+	annotations := d.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[v1alpha1.AnnotationAppliedChecksum] = d.checksum
+	d.SetAnnotations(annotations)
+	return d, nil
+}
+
+// checksum of an object but for a StatefulSet's update strategy, which has rules of its own.
+func checksum(object map[string]any) (string, error) {
+	object = runtime.DeepCopyJSON(object)
+	unstructured.RemoveNestedField(object, "spec", "updateStrategy")
+	data, err := json.Marshal(object)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// appliedTo tells whether this is what was last applied to the live object.
+func (d desired) appliedTo(live client.Object) bool {
+	return live != nil && live.GetAnnotations()[v1alpha1.AnnotationAppliedChecksum] == d.checksum
+}
+
+// live is the object in the cache; nil when there is none.
+func (r *Reconciler) live(ctx context.Context, d desired) (client.Object, error) {
+	object, err := r.Client.Scheme().New(d.GroupVersionKind())
+	if err != nil {
+		return nil, fmt.Errorf("making a %s: %w", d.GetKind(), err)
+	}
+	live := object.(client.Object)
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(d), live); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", d.GetKind(), client.ObjectKeyFromObject(d), err)
+	}
+	return live, nil
+}
+
+// ensure applies an object when it is missing, when something else was applied and changes are due, and when
+// somebody changed what was applied.
+func (r *Reconciler) ensure(ctx context.Context, d desired, live client.Object, due bool) error {
+	switch {
+	case live == nil:
+		return r.apply(ctx, d, "it is missing")
+	case !d.appliedTo(live):
+		if !due {
+			return nil
+		}
+		return r.apply(ctx, d.at(live), "it should be different")
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return fmt.Errorf("converting %s %s: %w", d.GetKind(), client.ObjectKeyFromObject(live), err)
+	}
+	// Objects from a typed cache do not say what they are.
+	content["apiVersion"], content["kind"] = d.GetAPIVersion(), d.GetKind()
+	if contains(content, d.Object) {
+		return nil
+	}
+	return r.apply(ctx, d.at(live), "somebody changed it")
+}
+
+// at makes it hold only for the live object as it was seen: of a StatefulSet, the update strategy in it was
+// decided on what was seen.
+func (d desired) at(live client.Object) desired {
+	d.Unstructured = d.DeepCopy()
+	d.SetResourceVersion(live.GetResourceVersion())
+	return d
+}
+
+func (r *Reconciler) apply(ctx context.Context, d desired, why string) error {
+	key := client.ObjectKeyFromObject(d)
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(d.Unstructured), client.ForceOwnership, fieldOwner)
+	if err != nil {
+		return fmt.Errorf("applying %s %s: %w", d.GetKind(), key, err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Applied an object", "kind", d.GetKind(), "object", key, "why", why)
+	return nil
+}

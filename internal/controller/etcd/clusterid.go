@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// recordClusterID tells the members the ID of their cluster, so that none of them makes a second one. It is
+// not part of what is applied: it has to get there also while the spec is suspended.
+func (r *Reconciler) recordClusterID(ctx context.Context, etcd *v1alpha1.Etcd) error {
+	if etcd.Status.ClusterID == "" {
+		return nil
+	}
+	key := types.NamespacedName{Namespace: etcd.Namespace, Name: component.ConfigMapName(etcd.Name)}
+	config := &corev1.ConfigMap{}
+	if err := r.Client.Get(ctx, key, config); err != nil {
+		// When it is missing, the event of its creation leads here.
+		return client.IgnoreNotFound(err)
+	}
+	if config.Data[member.KeyClusterID] == etcd.Status.ClusterID {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{member.KeyClusterID: etcd.Status.ClusterID}})
+	if err != nil {
+		return fmt.Errorf("encoding the cluster ID of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
+	}
+	if err := r.Client.Patch(ctx, config, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("recording the cluster ID in ConfigMap %s: %w", key, err)
+	}
+	return nil
+}

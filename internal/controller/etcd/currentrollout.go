@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+// currentRollout names the rollout to the newest template: nil when every pod is there.
+func currentRollout(status *v1alpha1.EtcdStatus, o observation) *v1alpha1.CurrentRollout {
+	if o.snapshot == nil || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionAllMembersUpdated) {
+		return nil
+	}
+	if !o.snapshot.StatefulSet.Observed {
+		return status.Rollout
+	}
+	rollout := &v1alpha1.CurrentRollout{TargetRevision: o.snapshot.StatefulSet.UpdateRevision}
+	if t := rolloutTask(o.tasks, rollout.TargetRevision); t != nil {
+		rollout.Task = t.Name
+	}
+	return rollout
+}
+
+// rolloutTask is the unfinished rollout task to a revision: the one that says so, otherwise the newest that
+// does not say, because an older one is superseded by it.
+func rolloutTask(tasks []v1alpha1.EtcdOperatorTask, revision string) *v1alpha1.EtcdOperatorTask {
+	var candidates []*v1alpha1.EtcdOperatorTask
+	for i := range tasks {
+		t := &tasks[i]
+		if isRollout(t) && !t.Status.State.IsFinal() && (target(t) == revision || target(t) == "") {
+			candidates = append(candidates, t)
+		}
+	}
+	if len(candidates) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(candidates, func(a, b *v1alpha1.EtcdOperatorTask) int {
+		return cmp.Or(cmp.Compare(target(a), target(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+func isRollout(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Spec.Type == v1alpha1.QuorumAwareRollout || t.Spec.Type == v1alpha1.RecreateRollout
+}
+
+// target is the revision that a task brings the pods to; empty while it does not say.
+func target(t *v1alpha1.EtcdOperatorTask) string {
+	if t.Status.Rollout == nil {
+		return ""
+	}
+	return t.Status.Rollout.TargetRevision
+}

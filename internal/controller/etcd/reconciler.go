@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package etcd keeps up the objects and the status of Etcds. It alone owns the update strategy of their
+// StatefulSets. It does not touch pods: what becomes of those that are outdated is decided by the
+// StatefulSet controller under RollingUpdate, and by a rollout task under OnDelete.
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// fieldOwner owns what this controller writes, by whatever kind of request.
+const fieldOwner = client.FieldOwner("etcd-foreman")
+
+// How long to wait where no event tells.
+const (
+	// retryConflict is for the cache to catch up.
+	retryConflict = time.Second
+	// pollTroubled is for a cluster that is not well: etcd has no events.
+	pollTroubled = 2 * time.Second
+	// pollWell is for one that is.
+	pollWell = 30 * time.Second
+)
+
+// Observer takes Snapshots of an Etcd; it returns observe.ErrNoStatefulSet when there is none.
+type Observer interface {
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+}
+
+// Locker excludes others from an Etcd.
+type Locker interface {
+	// Lock waits for the lock of an Etcd and returns the function that releases it.
+	Lock(etcd types.NamespacedName) (unlock func())
+}
+
+// Reconciler keeps up the objects and the status of Etcds.
+type Reconciler struct {
+	// Client reads from a cache.
+	Client client.Client
+	// APIReader reads from the API server.
+	APIReader client.Reader
+	Observer  Observer
+	// Locker is shared with the task engine: no pod is deleted while an update strategy changes.
+	Locker Locker
+	Clock  clock.PassiveClock
+	// Images for an Etcd that does not name its own.
+	Images configv1alpha1.Images
+	// QuorumAwareUpdates is the feature gate QuorumAwareUpdatesWithOnDelete.
+	QuorumAwareUpdates bool
+
+	statusWrites statusWrites
+}
+
+// Reconcile brings one Etcd's objects and status to where they should be.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	etcd := &v1alpha1.Etcd{}
+	if err := r.Client.Get(ctx, req.NamespacedName, etcd); apierrors.IsNotFound(err) {
+		r.statusWrites.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", req, err)
+	}
+	if etcd.DeletionTimestamp != nil {
+		// The garbage collector removes its objects.
+		return ctrl.Result{}, nil
+	}
+	after, err := r.reconcile(ctx, etcd)
+	if apierrors.IsConflict(err) {
+		ctrl.LoggerFrom(ctx).V(1).Info("Something has changed meanwhile, trying again", "reason", err.Error())
+		return ctrl.Result{RequeueAfter: retryConflict}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: after}, nil
+}
+
+// reconcile returns after how long to look again.
+func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.Duration, error) {
+	set, err := statefulSet(ctx, r.Client, etcd)
+	if err != nil {
+		return 0, err
+	}
+	changed, strategyErr := r.reconcileStrategy(ctx, etcd, set)
+	if changed {
+		// What follows has to see the change.
+		return retryConflict, nil
+	}
+	settled, specErr := r.reconcileSpec(ctx, etcd, set)
+	if apierrors.IsConflict(specErr) {
+		return 0, specErr
+	}
+	clusterIDErr := r.recordClusterID(ctx, etcd)
+	// The snapshot comes after the objects were compared, so that it is not older than they.
+	snapshot, err := r.observe(ctx, etcd)
+	if err != nil {
+		return 0, errors.Join(strategyErr, specErr, clusterIDErr, err)
+	}
+	current := settled && snapshot != nil && snapshot.StatefulSet.Observed
+	after, statusErr := r.reconcileStatus(ctx, etcd, snapshot, current, specErr)
+	var operationErr error
+	if current && statusErr == nil && operationRequested(etcd) {
+		operationErr = r.removeOperation(ctx, etcd)
+	}
+	return after, errors.Join(strategyErr, specErr, clusterIDErr, statusErr, operationErr)
+}
+
+// observe takes a Snapshot from the cache; nil when there is no StatefulSet.
+func (r *Reconciler) observe(ctx context.Context, etcd *v1alpha1.Etcd) (*observe.Snapshot, error) {
+	snapshot, err := r.Observer.Observe(ctx, r.Client, etcd)
+	if errors.Is(err, observe.ErrNoStatefulSet) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("observing Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
+	}
+	return snapshot, nil
+}
+
+// statefulSet is the StatefulSet of an Etcd as a reader sees it; nil when there is none.
+func statefulSet(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*appsv1.StatefulSet, error) {
+	set := &appsv1.StatefulSet{}
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(etcd), set); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading StatefulSet %s: %w", client.ObjectKeyFromObject(etcd), err)
+	}
+	if !metav1.IsControlledBy(set, etcd) {
+		return nil, nil
+	}
+	return set, nil
+}

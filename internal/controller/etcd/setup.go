@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// An apply that creates takes the verbs patch and create. The owner references block the Etcd's deletion,
+// which takes the right to its finalizers.
+//
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds/status,verbs=patch
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds/finalizers,verbs=update
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=configmaps;services,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
+
+// Setup registers the controller with a manager whose cache has the index of tasks by their Etcd.
+func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("etcd").
+		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		// Not its status, which this controller writes itself.
+		For(&v1alpha1.Etcd{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Owns(&appsv1.StatefulSet{}).
+		Owns(&corev1.ConfigMap{}).
+		Owns(&corev1.Service{}).
+		// Not its status, which follows the pods.
+		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(etcdOfPod)).
+		Watches(&v1alpha1.EtcdOperatorTask{}, handler.EnqueueRequestsFromMapFunc(etcdOfTask), builder.WithPredicates(rolloutChanged())).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the Etcd controller: %w", err)
+	}
+	return nil
+}
+
+func etcdOfPod(_ context.Context, pod client.Object) []reconcile.Request {
+	name := pod.GetLabels()[v1alpha1.LabelPartOf]
+	if name == "" || pod.GetLabels()[v1alpha1.LabelComponent] != v1alpha1.ComponentStatefulSet {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
+}
+
+func etcdOfTask(_ context.Context, task client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: task.(*v1alpha1.EtcdOperatorTask).EtcdKey()}}
+}
+
+// rolloutChanged passes what may change status.rollout of an Etcd.
+func rolloutChanged() predicate.Predicate {
+	return predicate.And(
+		predicate.NewPredicateFuncs(func(o client.Object) bool { return isRollout(o.(*v1alpha1.EtcdOperatorTask)) }),
+		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*v1alpha1.EtcdOperatorTask), e.ObjectNew.(*v1alpha1.EtcdOperatorTask)
+			return before.Status.State != after.Status.State || target(before) != target(after)
+		}},
+	)
+}

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// reconcileSpec applies the objects of an Etcd. It returns whether the cache shows each of them as it was
+// applied for the present spec.
+//
+// What should be different is applied when the spec has changed or an annotation asks for it, so that a new
+// version of the operator does not by itself replace the pods of every cluster. What somebody removed, or
+// changed in what would be applied again, is put right at any time.
+func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (settled bool, err error) {
+	if specSuspended(etcd) {
+		return false, nil
+	}
+	in := component.Input{Etcd: etcd, Images: r.Images, Replicas: replicas(etcd), Strategy: r.wantedStrategy()}
+	if set != nil {
+		// It is changed by reconcileStrategy alone.
+		in.Strategy = set.Spec.UpdateStrategy.Type
+	}
+	objects, err := component.Objects(in)
+	if err != nil {
+		return false, err
+	}
+	settled = true
+	for _, object := range objects {
+		d, err := newDesired(object)
+		if err != nil {
+			return false, err
+		}
+		live, err := r.live(ctx, d)
+		if err != nil {
+			return false, err
+		}
+		if err := r.ensure(ctx, d, live, specDue(etcd)); err != nil {
+			return false, err
+		}
+		settled = settled && d.appliedTo(live)
+	}
+	return settled, nil
+}
+
+// replicas is the one source of the StatefulSet's replicas.
+func replicas(etcd *v1alpha1.Etcd) int32 { return etcd.Spec.Replicas }
+
+// specSuspended tells whether the spec is to be left alone.
+func specSuspended(etcd *v1alpha1.Etcd) bool {
+	_, suspended := etcd.Annotations[v1alpha1.AnnotationSuspendSpecReconcile]
+	return suspended
+}
+
+// specDue tells whether what should be different is to be applied.
+func specDue(etcd *v1alpha1.Etcd) bool {
+	return etcd.Generation != etcd.Status.ObservedGeneration || operationRequested(etcd)
+}
+
+func operationRequested(etcd *v1alpha1.Etcd) bool {
+	return etcd.Annotations[v1alpha1.AnnotationOperation] == v1alpha1.OperationReconcile ||
+		etcd.Annotations[v1alpha1.AnnotationGardenerOperation] == v1alpha1.OperationReconcile
+}
+
+// removeOperation removes the annotations that asked for what is now done.
+func (r *Reconciler) removeOperation(ctx context.Context, etcd *v1alpha1.Etcd) error {
+	before := etcd.DeepCopy()
+	for _, key := range []string{v1alpha1.AnnotationOperation, v1alpha1.AnnotationGardenerOperation} {
+		if etcd.Annotations[key] == v1alpha1.OperationReconcile {
+			delete(etcd.Annotations, key)
+		}
+	}
+	if err := r.Client.Patch(ctx, etcd, client.MergeFrom(before), fieldOwner); err != nil {
+		return fmt.Errorf("removing the operation annotation of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
+	}
+	return nil
+}

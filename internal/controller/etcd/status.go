@@ -1,0 +1,109 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// observation is what the status of an Etcd is made from.
+type observation struct {
+	// snapshot is nil when there is no StatefulSet.
+	snapshot *observe.Snapshot
+	// tasks of the Etcd, of every type and state.
+	tasks []v1alpha1.EtcdOperatorTask
+	// current: the spec was applied, and the StatefulSet controller has seen it.
+	current bool
+	// specErr is why the spec could not be applied, if it could not.
+	specErr error
+	now     metav1.Time
+}
+
+// reconcileStatus writes the status when it has changed, and returns after how long to look again.
+func (r *Reconciler) reconcileStatus(ctx context.Context, etcd *v1alpha1.Etcd, snapshot *observe.Snapshot, current bool, specErr error) (time.Duration, error) {
+	tasks := &v1alpha1.EtcdOperatorTaskList{}
+	if err := r.Client.List(ctx, tasks, task.OfEtcd(client.ObjectKeyFromObject(etcd))...); err != nil {
+		return 0, fmt.Errorf("listing the tasks of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
+	}
+	next := nextStatus(etcd, observation{
+		snapshot: snapshot,
+		tasks:    tasks.Items,
+		current:  current,
+		specErr:  specErr,
+		now:      metav1.NewTime(r.Clock.Now()),
+	})
+	poll := pollAfter(&next)
+	pending, err := r.writeStatus(ctx, etcd, next)
+	if pending > 0 {
+		poll = min(poll, pending)
+	}
+	return poll, err
+}
+
+// nextStatus is the status that follows from an observation and the present status. It is pure.
+func nextStatus(etcd *v1alpha1.Etcd, o observation) v1alpha1.EtcdStatus {
+	next := *etcd.Status.DeepCopy()
+	if o.current {
+		next.ObservedGeneration = etcd.Generation
+	}
+	next.LastErrors = nil
+	if o.specErr != nil {
+		next.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrApply, Description: o.specErr.Error(), ObservedAt: o.now}}
+	}
+	if s := o.snapshot; s != nil {
+		next.Members = members(next.Members, s, o.now)
+		countReplicas(&next, s)
+		if next.ClusterID == "" && s.HasQuorum() && s.Cluster.LeaderKnown && s.Cluster.ID != 0 {
+			next.ClusterID = fmt.Sprintf("%x", s.Cluster.ID)
+		}
+	}
+	for _, c := range conditions(&next, o.snapshot) {
+		c.ObservedGeneration = next.ObservedGeneration
+		c.LastTransitionTime = o.now
+		meta.SetStatusCondition(&next.Conditions, c)
+	}
+	ready := meta.IsStatusConditionTrue(next.Conditions, v1alpha1.ConditionAllMembersReady) &&
+		meta.IsStatusConditionTrue(next.Conditions, v1alpha1.ConditionAllMembersUpdated)
+	next.Ready = &ready
+	next.Rollout = currentRollout(&next, o)
+	return next
+}
+
+func countReplicas(status *v1alpha1.EtcdStatus, s *observe.Snapshot) {
+	status.Replicas = int32(s.Replicas())
+	status.CurrentReplicas, status.ReadyReplicas, status.UpdatedReplicas = 0, 0, 0
+	for _, o := range s.Ordinals {
+		if o.Pod == nil {
+			continue
+		}
+		status.CurrentReplicas++
+		if o.Pod.AllContainersReady {
+			status.ReadyReplicas++
+		}
+		if o.Pod.Revision == s.StatefulSet.UpdateRevision {
+			status.UpdatedReplicas++
+		}
+	}
+}
+
+// pollAfter is after how long to look again where no event tells.
+func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
+	for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady} {
+		c := meta.FindStatusCondition(status.Conditions, condition)
+		if c.Status != metav1.ConditionTrue && c.Reason != v1alpha1.ReasonHibernated {
+			return pollTroubled
+		}
+	}
+	return pollWell
+}

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// progressDeadline is how long the change to RollingUpdate waits for a member that does not participate. It
+// is that of a rollout.
+const progressDeadline = 10 * time.Minute
+
+// The patches of an update strategy. The API server has defaulted rollingUpdate and refuses it beside
+// OnDelete; and it leaves it unset where a strategy was OnDelete, so that a pod on its way would come back
+// at the old revision.
+const (
+	patchOnDelete      = `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`
+	patchRollingUpdate = `{"metadata":{"resourceVersion":%q},"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}}}}`
+)
+
+// strategyChange is what is to become of an update strategy.
+type strategyChange int
+
+const (
+	// keepStrategy: it is as it should be.
+	keepStrategy strategyChange = iota
+	// toOnDelete at once: it stops the StatefulSet controller, which is safe at any time.
+	toOnDelete
+	// toRollingUpdate once every member participates: under the pod management policy Parallel, the
+	// StatefulSet controller takes the next pod at once, whether or not another is away.
+	toRollingUpdate
+	// repairPartition: it is RollingUpdate already, but spares some pods.
+	repairPartition
+)
+
+// decideStrategy decides what is to become of an update strategy.
+func decideStrategy(quorumAware bool, live appsv1.StatefulSetUpdateStrategy) strategyChange {
+	onDelete := live.Type == appsv1.OnDeleteStatefulSetStrategyType
+	switch {
+	case quorumAware && !onDelete:
+		return toOnDelete
+	case !quorumAware && onDelete:
+		return toRollingUpdate
+	case !quorumAware && (live.RollingUpdate == nil || ptr.Deref(live.RollingUpdate.Partition, -1) != 0):
+		return repairPartition
+	}
+	return keepStrategy
+}
+
+// mayRoll tells whether the StatefulSet controller may take over: every member participates, or one has not
+// for so long that it is not waited for any longer.
+func mayRoll(s *observe.Snapshot, awaySince *metav1.Time, now time.Time) bool {
+	if s.Participating() == s.Replicas() && len(s.Surplus) == 0 {
+		return true
+	}
+	return awaySince != nil && now.Sub(awaySince.Time) >= progressDeadline
+}
+
+// awaySince is since when not every member participates, as the status tells; nil when it tells that all do.
+func awaySince(status *v1alpha1.EtcdStatus) *metav1.Time {
+	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAllMembersReady)
+	if c == nil || c.Status == metav1.ConditionTrue {
+		return nil
+	}
+	return &c.LastTransitionTime
+}
+
+func (r *Reconciler) wantedStrategy() appsv1.StatefulSetUpdateStrategyType {
+	if r.QuorumAwareUpdates {
+		return appsv1.OnDeleteStatefulSetStrategyType
+	}
+	return appsv1.RollingUpdateStatefulSetStrategyType
+}
+
+// reconcileStrategy brings the update strategy of a StatefulSet to what the feature gate says, whatever else
+// is suspended. It returns whether it changed it.
+func (r *Reconciler) reconcileStrategy(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (changed bool, err error) {
+	if set == nil {
+		return false, nil
+	}
+	switch decideStrategy(r.QuorumAwareUpdates, set.Spec.UpdateStrategy) {
+	case toOnDelete:
+		defer r.Locker.Lock(client.ObjectKeyFromObject(etcd))()
+		return r.patchStrategy(ctx, set, patchOnDelete)
+	case repairPartition:
+		return r.patchStrategy(ctx, set, fmt.Sprintf(patchRollingUpdate, set.ResourceVersion))
+	case toRollingUpdate:
+		return r.handOver(ctx, etcd)
+	}
+	return false, nil
+}
+
+// handOver lets the StatefulSet controller take over when it may.
+func (r *Reconciler) handOver(ctx context.Context, etcd *v1alpha1.Etcd) (changed bool, err error) {
+	if may, err := r.mayHandOver(ctx, r.Client, etcd); err != nil || !may {
+		return false, err
+	}
+	// The task engine holds the lock around a deletion. Now that none is under way, the cache may be late.
+	defer r.Locker.Lock(client.ObjectKeyFromObject(etcd))()
+	set, err := statefulSet(ctx, r.APIReader, etcd)
+	if err != nil || set == nil {
+		return false, err
+	}
+	if may, err := r.mayHandOver(ctx, r.APIReader, etcd); err != nil || !may {
+		return false, err
+	}
+	return r.patchStrategy(ctx, set, fmt.Sprintf(patchRollingUpdate, set.ResourceVersion))
+}
+
+func (r *Reconciler) mayHandOver(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (bool, error) {
+	snapshot, err := r.Observer.Observe(ctx, reader, etcd)
+	if errors.Is(err, observe.ErrNoStatefulSet) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("observing Etcd %s before its update strategy changes: %w", client.ObjectKeyFromObject(etcd), err)
+	}
+	may := mayRoll(snapshot, awaySince(&etcd.Status), r.Clock.Now())
+	if !may {
+		ctrl.LoggerFrom(ctx).V(1).Info("The update strategy stays OnDelete until every member participates", "participating", snapshot.Participating(), "replicas", snapshot.Replicas())
+	}
+	return may, nil
+}
+
+func (r *Reconciler) patchStrategy(ctx context.Context, set *appsv1.StatefulSet, patch string) (changed bool, err error) {
+	before := set.Spec.UpdateStrategy.Type
+	if err := r.Client.Patch(ctx, set, client.RawPatch(types.MergePatchType, []byte(patch)), fieldOwner); err != nil {
+		return false, fmt.Errorf("changing the update strategy of StatefulSet %s: %w", client.ObjectKeyFromObject(set), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Changed the update strategy", "from", before, "to", set.Spec.UpdateStrategy.Type)
+	return true, nil
+}
