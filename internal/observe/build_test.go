@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// answersOf makes facts of a cluster of pods m-0, m-1, … that run and are ready, with these answers. Member IDs
+// are the ordinals plus one.
+func answersOf(n int, answers map[int]etcdclient.Status) facts {
+	f := facts{answers: answers}
+	for i := range n {
+		name := fmt.Sprintf("m-%d", i)
+		f.ordinals = append(f.ordinals, Ordinal{Name: name, Class: v1alpha1.ClassUnready, Role: v1alpha1.RoleUnknown, Pod: &Pod{Ready: true}})
+		f.members = append(f.members, etcdclient.Member{ID: uint64(i + 1), Name: name})
+	}
+	return f
+}
+
+// says is the answer of the member of an ordinal.
+func says(ordinal int, leader, term uint64) etcdclient.Status {
+	return etcdclient.Status{ClusterID: 7, MemberID: uint64(ordinal + 1), Leader: leader, Term: term, AppliedIndex: 10}
+}
+
+func classes(s *Snapshot) string {
+	out := ""
+	for _, o := range s.Ordinals {
+		out += fmt.Sprintf("%s/%s ", o.Class, o.Role)
+	}
+	return out
+}
+
+func TestHealthyCluster(t *testing.T) {
+	g := NewWithT(t)
+	s := build(answersOf(3, map[int]etcdclient.Status{0: says(0, 2, 5), 1: says(1, 2, 5), 2: says(2, 2, 5)}))
+	g.Expect(classes(s)).To(Equal("Participating/Follower Participating/Leader Participating/Follower "))
+	g.Expect(s.Leader()).To(Equal(1))
+	g.Expect(s.HasQuorum()).To(BeTrue())
+	g.Expect(s.ServingVoters()).To(Equal(3))
+	g.Expect(s.ServingVotersWithout(1)).To(Equal(2))
+	g.Expect(s.Cluster.ID).To(Equal(uint64(7)))
+}
+
+func TestMemberThatDoesNotAnswerDoesNotParticipateThoughItsProbePasses(t *testing.T) {
+	g := NewWithT(t)
+	s := build(answersOf(3, map[int]etcdclient.Status{1: says(1, 2, 5), 2: says(2, 2, 5)}))
+	g.Expect(classes(s)).To(Equal("Unready/Unknown Participating/Leader Participating/Follower "))
+	g.Expect(s.ServingVoters()).To(Equal(2))
+	g.Expect(s.Ordinals[0].MemberID).To(Equal(uint64(1)), "known from the member list")
+}
+
+func TestMemberThatWasCutOffTellsOfAnOldTermAndDoesNotServe(t *testing.T) {
+	g := NewWithT(t)
+	s := build(answersOf(3, map[int]etcdclient.Status{0: says(0, 1, 5), 1: says(1, 2, 6), 2: says(2, 2, 6)}))
+	g.Expect(s.Cluster.Leader).To(Equal(uint64(2)))
+	g.Expect(s.Ordinals[0].Serving).To(BeFalse())
+	g.Expect(s.ServingVoters()).To(Equal(2))
+}
+
+func TestLeaderlessSpell(t *testing.T) {
+	g := NewWithT(t)
+	s := build(answersOf(3, map[int]etcdclient.Status{0: says(0, 0, 5), 1: says(1, 0, 5), 2: says(2, 0, 5)}))
+	g.Expect(s.Cluster.LeaderKnown).To(BeFalse())
+	g.Expect(s.HasQuorum()).To(BeFalse())
+	g.Expect(s.Participating()).To(BeZero())
+	g.Expect(s.Cluster.Reachable).To(BeTrue())
+}
+
+func TestForeignVotersCount(t *testing.T) {
+	g := NewWithT(t)
+	f := answersOf(3, map[int]etcdclient.Status{0: says(0, 1, 5), 1: says(1, 1, 5), 2: says(2, 1, 5)})
+	f.members = append(f.members, etcdclient.Member{ID: 50}, etcdclient.Member{ID: 51, Name: "far"})
+	f.foreign = map[uint64]etcdclient.Status{51: {ClusterID: 7, MemberID: 51, Leader: 1, Term: 5}}
+	s := build(f)
+	g.Expect(s.Cluster.Voters).To(HaveLen(5))
+	g.Expect(s.Quorum()).To(Equal(3))
+	g.Expect(s.ServingVoters()).To(Equal(4))
+	g.Expect(s.Cluster.Voters[3]).To(Equal(Voter{ID: 50, Name: "32", Ordinal: -1}))
+	g.Expect(s.Cluster.Voters[4].Serving).To(BeTrue())
+}
+
+func TestLearnerIsNoVoter(t *testing.T) {
+	g := NewWithT(t)
+	learner := says(2, 1, 5)
+	learner.Learner = true
+	f := answersOf(3, map[int]etcdclient.Status{0: says(0, 1, 5), 1: says(1, 1, 5), 2: learner})
+	f.members[2].Learner = true
+	s := build(f)
+	g.Expect(classes(s)).To(Equal("Participating/Leader Participating/Follower Unready/Learner "))
+	g.Expect(s.Cluster.Voters).To(HaveLen(2))
+}
+
+func TestMemberOfATerminatingPodCountsAsDown(t *testing.T) {
+	g := NewWithT(t)
+	f := answersOf(3, map[int]etcdclient.Status{0: says(0, 1, 5), 1: says(1, 1, 5), 2: says(2, 1, 5)})
+	f.ordinals[2].Class = v1alpha1.ClassTerminating
+	s := build(f)
+	g.Expect(s.Ordinals[2].Serving).To(BeTrue())
+	g.Expect(s.ServingVoters()).To(Equal(2))
+}
+
+func TestMemberThatAnswersIsNotDead(t *testing.T) {
+	f := answersOf(1, map[int]etcdclient.Status{0: says(0, 1, 5)})
+	f.ordinals[0].Class, f.ordinals[0].Pod.Ready = v1alpha1.ClassDead, false
+	if s := build(f); s.Ordinals[0].Class != v1alpha1.ClassUnready {
+		t.Errorf("class %s", s.Ordinals[0].Class)
+	}
+}
+
+func TestAddressThatAnotherPodHasNow(t *testing.T) {
+	g := NewWithT(t)
+	f := answersOf(3, map[int]etcdclient.Status{0: says(1, 2, 5), 1: says(1, 2, 5), 2: says(2, 2, 5)})
+	s := build(f)
+	g.Expect(s.Ordinals[0].Answers).To(BeFalse())
+	g.Expect(s.ServingVoters()).To(Equal(2))
+}
+
+func TestMemberOfAnotherClusterDoesNotServe(t *testing.T) {
+	g := NewWithT(t)
+	stranger := etcdclient.Status{ClusterID: 8, MemberID: 99, Leader: 99, Term: 9}
+	s := build(answersOf(3, map[int]etcdclient.Status{0: stranger, 1: says(1, 2, 5), 2: says(2, 2, 5)}))
+	g.Expect(s.Cluster.ID).To(Equal(uint64(7)))
+	g.Expect(s.Ordinals[0].Serving).To(BeFalse())
+	g.Expect(s.Ordinals[0].Class).To(Equal(v1alpha1.ClassUnready))
+}
+
+func TestByReadiness(t *testing.T) {
+	g := NewWithT(t)
+	f := answersOf(3, nil)
+	f.members = nil
+	f.ordinals[0].Pod.Ready = false
+	f.ordinals[1].LeaseRole = v1alpha1.RoleLeader
+	s := build(f)
+	g.Expect(s.Cluster.Reachable).To(BeFalse())
+	g.Expect(s.Participating()).To(BeZero())
+	v := s.ByReadiness()
+	g.Expect(v.Participating()).To(Equal(2))
+	g.Expect(v.ServingVoters()).To(Equal(2))
+	g.Expect(v.Quorum()).To(Equal(2))
+	g.Expect(v.Leader()).To(Equal(1))
+	g.Expect(v.Cluster.LeaderKnown).To(BeTrue())
+	g.Expect(s.Participating()).To(BeZero(), "the original is left as it is")
+}
+
+func TestLeaseIsBelievedByTheOperatorsOwnClock(t *testing.T) {
+	g := NewWithT(t)
+	var r renewals
+	at := time.Unix(1000, 0)
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{UID: "l"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("1a:7f:Leader"), RenewTime: &metav1.MicroTime{Time: time.Unix(9999999, 0)}},
+	}
+	g.Expect(r.role(lease, at)).To(Equal(v1alpha1.RoleUnknown), "the first sight is no renewal, whatever the lease says")
+	lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(5, 0)}
+	g.Expect(r.role(lease, at.Add(time.Second))).To(Equal(v1alpha1.RoleLeader), "it was renewed, by a clock that is wrong")
+	g.Expect(r.role(lease, at.Add(61*time.Second))).To(Equal(v1alpha1.RoleLeader))
+	g.Expect(r.role(lease, at.Add(62*time.Second))).To(Equal(v1alpha1.RoleUnknown), "not renewed for a minute")
+	g.Expect(r.role(nil, at)).To(Equal(v1alpha1.RoleUnknown))
+}
+
+func TestHolderIdentity(t *testing.T) {
+	for holder, want := range map[string]v1alpha1.Role{
+		"8e9e05c52164694d:Leader":                  v1alpha1.RoleLeader,
+		"8e9e05c52164694d:Member":                  v1alpha1.RoleFollower,
+		"8e9e05c52164694d:cdf818194e3a8c32:Leader": v1alpha1.RoleLeader,
+		"":         v1alpha1.RoleUnknown,
+		"whatever": v1alpha1.RoleUnknown,
+	} {
+		if got := holderRole(holder); got != want {
+			t.Errorf("%q: %s", holder, got)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// podBuilder makes pods for tests.
+type podBuilder struct{ corev1.Pod }
+
+func newPod() *podBuilder { return &podBuilder{} }
+
+func (b *podBuilder) etcd(state corev1.ContainerState, ready bool) *podBuilder {
+	b.Status.ContainerStatuses = append(b.Status.ContainerStatuses, corev1.ContainerStatus{Name: v1alpha1.ContainerEtcd, State: state, Ready: ready})
+	return b
+}
+
+func (b *podBuilder) sidecar(ready bool) *podBuilder {
+	b.Status.ContainerStatuses = append(b.Status.ContainerStatuses, corev1.ContainerStatus{Name: v1alpha1.ContainerBackupRestore, State: running(), Ready: ready})
+	return b
+}
+
+func (b *podBuilder) init(state corev1.ContainerState) *podBuilder {
+	b.Status.InitContainerStatuses = append(b.Status.InitContainerStatuses, corev1.ContainerStatus{Name: v1alpha1.InitContainerPrepare, State: state})
+	return b
+}
+
+func (b *podBuilder) phase(p corev1.PodPhase, reason string) *podBuilder {
+	b.Status.Phase, b.Status.Reason = p, reason
+	return b
+}
+
+func (b *podBuilder) terminating() *podBuilder {
+	b.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	return b
+}
+
+func (b *podBuilder) is(conditionType corev1.PodConditionType, status corev1.ConditionStatus, reason string) *podBuilder {
+	b.Status.Conditions = append(b.Status.Conditions, corev1.PodCondition{Type: conditionType, Status: status, Reason: reason})
+	return b
+}
+
+func running() corev1.ContainerState {
+	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Time{Time: time.Unix(100, 0)}}}
+}
+
+func waiting(reason string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+}
+
+func exited(code int32) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Error"}}
+}
+
+func TestClassify(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod     *podBuilder
+		class   v1alpha1.PodClass
+		trouble string
+	}{
+		"terminating, though it runs":            {newPod().etcd(running(), true).terminating(), v1alpha1.ClassTerminating, ""},
+		"exited":                                 {newPod().etcd(exited(1), false), v1alpha1.ClassDead, "container etcd: exited with code 1: Error"},
+		"crash loop":                             {newPod().etcd(waiting("CrashLoopBackOff"), false), v1alpha1.ClassDead, "container etcd: CrashLoopBackOff"},
+		"image cannot be pulled":                 {newPod().etcd(waiting("ImagePullBackOff"), false), v1alpha1.ClassDead, "container etcd: ImagePullBackOff"},
+		"a reason that nobody has heard of":      {newPod().etcd(waiting("FluxCapacitorEmpty"), false), v1alpha1.ClassDead, "container etcd: FluxCapacitorEmpty"},
+		"evicted by the kubelet":                 {newPod().phase(corev1.PodFailed, "Evicted"), v1alpha1.ClassDead, "pod Failed: Evicted"},
+		"init container fails":                   {newPod().init(waiting("CrashLoopBackOff")).etcd(waiting("PodInitializing"), false), v1alpha1.ClassDead, "init container prepare: CrashLoopBackOff"},
+		"init container has just failed":         {newPod().init(exited(1)).etcd(waiting("PodInitializing"), false), v1alpha1.ClassDead, "init container prepare: exited with code 1: Error"},
+		"init container is done":                 {newPod().init(exited(0)).etcd(waiting("PodInitializing"), false), v1alpha1.ClassStarting, ""},
+		"init container runs":                    {newPod().init(running()).etcd(waiting("PodInitializing"), false), v1alpha1.ClassStarting, ""},
+		"container is created":                   {newPod().etcd(waiting("ContainerCreating"), false), v1alpha1.ClassStarting, ""},
+		"waiting without a reason":               {newPod().etcd(waiting(""), false), v1alpha1.ClassStarting, ""},
+		"no status yet":                          {newPod(), v1alpha1.ClassStarting, ""},
+		"not scheduled":                          {newPod().is(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable"), v1alpha1.ClassStarting, "not scheduled: Unschedulable"},
+		"runs; whether it takes part, etcd says": {newPod().etcd(running(), true), v1alpha1.ClassUnready, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			class, trouble := classify(&c.pod.Pod)
+			if class != c.class || trouble != c.trouble {
+				t.Errorf("%s %q, want %s %q", class, trouble, c.class, c.trouble)
+			}
+		})
+	}
+	if class, _ := classify(nil); class != v1alpha1.ClassMissing {
+		t.Errorf("no pod: %s", class)
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod  *podBuilder
+		want bool
+	}{
+		"ready":                          {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionTrue, ""), true},
+		"the probe fails":                {newPod().etcd(running(), false).is(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), false},
+		"only the sidecar's probe fails": {newPod().etcd(running(), true).sidecar(false).is(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), true},
+		"the node is lost: the node controller has turned the pod's condition alone": {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionFalse, ""), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := describePod(&c.pod.Pod, "http", 2379, "").Ready; got != c.want {
+				t.Errorf("ready: %v", got)
+			}
+		})
+	}
+}

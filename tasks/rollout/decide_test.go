@@ -1,0 +1,308 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+var noon = epoch.Add(12 * time.Hour)
+
+// of makes a world of members in which one leads.
+func of(leader int, members ...member) *world {
+	return &world{leader: leader, members: members, announced: -1}
+}
+
+// short says a decision in one line.
+func short(d Decision, s *observe.Snapshot) string {
+	switch {
+	case d.Hold != nil:
+		return fmt.Sprintf("hold %s %s", d.Hold.Guard, d.Hold.Pod)
+	case d.Step == nil:
+		return string(d.Conclusion)
+	case d.Step.Action == MoveLeader:
+		return fmt.Sprintf("MoveLeader %s to %s", s.Ordinals[d.Step.Ordinals[0]].Name, s.Ordinals[d.Step.Successor].Name)
+	}
+	out := string(d.Step.Action)
+	for _, i := range d.Step.Ordinals {
+		out += " " + s.Ordinals[i].Name
+	}
+	return out
+}
+
+type change func(*Input)
+
+func config(set func(*Config)) change { return func(in *Input) { set(&in.Config) } }
+
+func TestDecide(t *testing.T) {
+	lasting := func(w *world) *world { w.lasted = true; return w }
+	evict := config(func(c *Config) { c.PodRemoval = Evict })
+	for name, c := range map[string]struct {
+		world  *world
+		change change
+		want   string
+	}{
+		"nothing outdated":                           {of(0, readyNew, readyNew, readyNew), nil, "Finished"},
+		"a follower, from the highest ordinal":       {of(0, readyOld, readyOld, readyOld), nil, "DeletePod m-2"},
+		"a follower, not the leader":                 {of(2, readyOld, readyOld, readyOld), nil, "DeletePod m-1"},
+		"the sick one first":                         {of(2, frozenOld, readyOld, readyOld), nil, "DeletePod m-0"},
+		"dead before unready":                        {of(2, frozenOld, deadOld, readyOld, readyOld, readyOld), nil, "DeletePod m-1"},
+		"starting before unready":                    {of(2, frozenOld, startingOld, readyOld, readyOld, readyOld), nil, "DeletePod m-1"},
+		"the sick one is gone, and has to come back": {of(2, missing, readyOld, readyOld), nil, "hold UpdatedPodsParticipating m-0"},
+		"it is back, and does not take part yet":     {of(2, runningNew, readyOld, readyOld), nil, "hold UpdatedPodsParticipating m-0"},
+		"it takes part":                              {of(2, readyNew, readyOld, readyOld), nil, "DeletePod m-1"},
+		"the last follower waits for nobody else":    {of(2, readyNew, readyOld, readyNew), nil, "DeletePod m-1"},
+		"a new pod that fails holds the rollout":     {of(2, deadNew, readyOld, readyOld), nil, "hold UpdatedPodsParticipating m-0"},
+		"all updated, one not back":                  {of(1, readyNew, readyNew, runningNew), nil, "hold UpdatedPodsParticipating m-2"},
+		"leadership moves before the leader goes":    {of(0, readyOld, readyNew, readyNew), nil, "MoveLeader m-0 to m-1"},
+		"no handover where it is not wanted":         {of(0, readyOld, readyNew, readyNew), config(func(c *Config) { no := false; c.LeaderHandover = &no }), "DeletePod m-0"},
+		"a successor has to have caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
+			in.Snapshot.Ordinals[0].AppliedIndex, in.Snapshot.Ordinals[2].AppliedIndex = 5000, 4500
+		}, "MoveLeader m-0 to m-2"},
+		"nobody has caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) { in.Snapshot.Ordinals[0].AppliedIndex = 5000 }, "hold LeaderHandedOver m-0"},
+		"three attempts, then without": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
+			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon}}
+		}, "DeletePod m-0"},
+		"the attempts of another leader do not count": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
+			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-1", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon}}
+		}, "MoveLeader m-0 to m-1"},
+		"a single member":                         {of(0, readyOld), nil, "DeletePod m-0"},
+		"a single member that is frozen":          {of(-1, frozenOld), nil, "hold UnreadyConfirmed m-0"},
+		"a single member that is frozen for long": {lasting(of(-1, frozenOld)), nil, "DeletePod m-0"},
+		"two members go one at a time":            {of(0, readyOld, readyOld), nil, "DeletePod m-1"},
+		"two members, the second":                 {of(0, readyOld, missing), nil, "hold UpdatedPodsParticipating m-1"},
+
+		"a spell without a leader deletes nobody":    {of(-1, readyOld, readyOld, readyOld), nil, "hold UnreadyConfirmed m-2"},
+		"the leader froze a moment ago":              {of(1, frozenReadyOld, readyOld, readyOld), nil, "hold UnreadyConfirmed m-0"},
+		"it froze for good, and the kubelet says so": {of(1, frozenOld, readyOld, readyOld), nil, "DeletePod m-0"},
+		"two of three are down: the dead go":         {of(-1, deadOld, deadOld, runningOld), nil, "DeletePod m-1"},
+		"then the survivor waits":                    {of(-1, startingNew, startingNew, runningOld), nil, "hold UnreadyConfirmed m-2"},
+		"and goes when the loss lasts":               {lasting(of(-1, startingNew, startingNew, runningOld)), nil, "DeletePod m-2"},
+		"all down":                                   {of(-1, deadOld, deadOld, deadOld), nil, "DeletePod m-2"},
+		"a broken probe: one by one":                 {of(0, runningOld, runningOld, runningOld), nil, "DeletePod m-2"},
+		"a broken probe: only when the last is back": {of(0, runningOld, runningOld, startingNew), nil, "hold UpdatedPodsParticipating m-2"},
+		"a broken probe in a larger cluster":         {of(0, runningOld, runningOld, runningOld, runningOld, missing), nil, "hold UpdatedPodsParticipating m-4"},
+		"a learner is left alone":                    {of(0, readyOld, readyNew, learnerOld), nil, "hold LearnerPromoted m-2"},
+		"a learner may be disturbed by order": {of(0, readyOld, readyNew, learnerOld), func(in *Input) {
+			in.Overridden = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardLearnerPromoted)}
+		}, "DeletePod m-2"},
+		"no order passes over the quorum": {of(0, readyOld, readyOld, deadNew), func(in *Input) {
+			in.Overridden = []v1alpha1.OverridableGuard{"UpdatedPodsParticipating", "QuorumKept"}
+			in.Overridden = in.Overridden[:1]
+		}, "hold QuorumKept m-1"},
+
+		"AllAtOnce takes what does not run": {of(2, deadOld, startingOld, readyOld, readyOld, readyOld), config(func(c *Config) { c.NonParticipatingPods = AllAtOnce }), "DeletePod m-0 m-1"},
+		"AllAtOnce takes nothing that runs": {of(2, deadOld, frozenOld, readyOld, readyOld, readyOld), config(func(c *Config) { c.NonParticipatingPods = AllAtOnce }), "DeletePod m-0"},
+		"Evict a healthy pod":               {of(0, readyOld, readyOld, readyOld), evict, "EvictPod m-2"},
+		"Delete a sick one":                 {of(0, readyOld, readyOld, deadOld), evict, "DeletePod m-2"},
+		"Delete in a cluster of two":        {of(0, readyOld, readyOld), evict, "DeletePod m-1"},
+		"Evict: an unready sidecar first, whatever the role": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+			evict(in)
+			in.Snapshot.Ordinals[0].Pod.AllContainersReady = false
+		}, "DeletePod m-0"},
+		"an eviction that was refused holds": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+			evict(in)
+			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
+		}, "hold EvictionBlocked m-2"},
+		"and is tried again": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+			evict(in)
+			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon.Add(-evictionRetry), ByBudget: true}}
+		}, "EvictPod m-2"},
+		"an unhealthy sidecar first, within the role": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+			in.Config.UnhealthyBackupSidecarFirst = true
+			in.Snapshot.Ordinals[0].Pod.BackupSidecarReady, in.Snapshot.Ordinals[1].Pod.BackupSidecarReady = false, false
+		}, "DeletePod m-1"},
+
+		"the template has changed again":   {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.UpdateRevision = "newer" }, "Superseded"},
+		"the strategy has changed":         {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.OnDelete = false }, "Disengaged"},
+		"not observed yet":                 {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.Observed = false }, "hold RevisionObserved "},
+		"scaled to zero":                   {of(-1), nil, "Finished"},
+		"scaled to zero, and not gone yet": {of(-1), func(in *Input) { in.Snapshot.Surplus = []string{"m-0"} }, "hold UpdatedPodsParticipating m-0"},
+		"a restart follows the revision": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+			in.Config.Restart, in.Snapshot.StatefulSet.UpdateRevision = true, "newer"
+		}, "DeletePod m-2"},
+		"a restart takes pods that are up to date": {of(0, readyNew, readyNew, readyNew), func(in *Input) {
+			in.Config.Restart, in.Created = true, noon
+		}, "DeletePod m-2"},
+		"a restart leaves pods that are younger": {of(0, readyNew, readyNew, readyNew), func(in *Input) {
+			in.Config.Restart, in.Created = true, noon
+			for i := range in.Snapshot.Ordinals[1:] {
+				in.Snapshot.Ordinals[i+1].Pod.Created = noon.Add(time.Second)
+			}
+		}, "MoveLeader m-0 to m-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := c.world.input(noon, defaultConfig())
+			if c.change != nil {
+				c.change(&in)
+			}
+			d := Decide(in, noon)
+			if got := short(d, in.Snapshot); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+			if d.Hold != nil && d.Hold.Message == "" || d.Step != nil && d.Step.Reason == "" {
+				t.Error("it does not say why")
+			}
+		})
+	}
+}
+
+func TestAnnouncedDeletion(t *testing.T) {
+	announced := func(leader, pod int, members ...member) *world {
+		w := of(leader, members...)
+		w.announced = pod
+		return w
+	}
+	recent := func(w *world) *world { w.recent = true; return w }
+	changed := func(w *world) *world { w.changed = true; return w }
+	for name, c := range map[string]struct {
+		world *world
+		want  string
+	}{
+		"may take a while to show":               {recent(announced(0, 2, readyOld, readyOld, readyOld)), "hold DeletionObserved m-2"},
+		"is repeated where it is still right":    {announced(0, 2, readyOld, readyOld, readyOld), "DeletePod m-2"},
+		"is revoked where another comes first":   {announced(0, 2, readyOld, deadOld, readyOld), "RevokeDeletion m-2"},
+		"is revoked where nobody may go":         {announced(0, 2, readyOld, missing, readyOld), "RevokeDeletion m-2"},
+		"is revoked where nothing is to be done": {announced(0, 2, readyNew, readyNew, readyNew), "RevokeDeletion m-2"},
+		"cannot come once the pod has changed":   {changed(announced(0, 2, readyOld, deadOld, readyOld)), "DeletePod m-1"},
+		"does not matter once the pod is going":  {of(0, readyOld, readyOld, terminating), "hold UpdatedPodsParticipating m-2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := c.world.input(noon, defaultConfig())
+			if got := short(Decide(in, noon), in.Snapshot); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestSpells(t *testing.T) {
+	g := NewWithT(t)
+	at := func(seconds int, w *world) *observe.Snapshot {
+		return w.snapshot(noon.Add(time.Duration(seconds) * time.Second))
+	}
+	healthy, leaderless := of(0, readyOld, readyOld, readyOld), of(-1, readyOld, readyOld, readyOld)
+	s := Spells{}.next(at(0, healthy))
+	g.Expect(s.LeaderlessSince).To(BeZero())
+	s = s.next(at(1, leaderless)).next(at(2, leaderless))
+	g.Expect(s.LeaderlessSince).To(Equal(noon.Add(time.Second)))
+	g.Expect(s.SilentSince).To(HaveLen(3))
+	s = s.next(at(3, healthy))
+	g.Expect(s.LeaderlessSince).To(BeZero())
+	g.Expect(s.SilentSince).To(BeEmpty())
+	s = s.next(at(4, leaderless)).next(at(60, leaderless))
+	g.Expect(s.LeaderlessSince).To(Equal(noon.Add(time.Minute)), "what nobody looked at does not count")
+}
+
+func TestRecordOfARollout(t *testing.T) {
+	g := NewWithT(t)
+	w := of(1, frozenOld, readyOld, readyOld)
+	in := w.input(noon, defaultConfig())
+	r := Record(in, Decide(in, noon), noon)
+	g.Expect(r.TargetRevision).To(Equal(newRevision))
+	g.Expect(r.Replicas).To(Equal(int32(3)))
+	g.Expect(r.ParticipatingReplicas).To(Equal(int32(2)))
+	g.Expect(r.HeldBy).To(BeNil())
+	g.Expect(r.Pods).To(HaveLen(1))
+	p := r.Pods[0]
+	g.Expect(p.Name).To(Equal("m-0"))
+	g.Expect(p.Class).To(Equal(v1alpha1.ClassUnready))
+	g.Expect(p.LastOperation.State).To(Equal(v1alpha1.OperationStateInProgress))
+	g.Expect(p.Evidence.Serving).To(Equal([]string{"m-1", "m-2"}))
+	g.Expect(p.Evidence.Leader).To(Equal("m-1"))
+	g.Expect(p.Evidence.Quorum).To(Equal(int32(2)))
+
+	// The pod is gone: the rollout is held, since the moment the guard began to hold.
+	w.members[0] = missing
+	w.generation[0]++
+	later := noon.Add(10 * time.Second)
+	in = w.input(later, defaultConfig())
+	in.Recorded = r
+	r = Record(in, Decide(in, later), later)
+	g.Expect(r.HeldBy.Guard).To(Equal(v1alpha1.GuardUpdatedPodsParticipating))
+	g.Expect(r.HeldBy.Pod).To(Equal("m-0"))
+	w.members[0], in.Recorded = startingNew, r
+	in.Snapshot = w.snapshot(later.Add(time.Second))
+	r = Record(in, Decide(in, later.Add(time.Second)), later.Add(time.Second))
+	g.Expect(r.HeldBy.Since.Time).To(Equal(later), "the wording changed, the hold did not")
+
+	// Its successor participates: the replacement is complete.
+	w.members[0] = readyNew
+	in.Snapshot, in.Recorded = w.snapshot(later), r
+	r = Record(in, Decide(in, later), later)
+	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateCompleted))
+	g.Expect(r.UpdatedReplicas).To(Equal(int32(1)))
+}
+
+func TestRecordOfADeletionThatDidNotHappen(t *testing.T) {
+	g := NewWithT(t)
+	w := of(0, readyOld, readyOld, readyOld)
+	w.announced, w.changed = 2, true
+	in := w.input(noon, defaultConfig())
+	in.Recorded.Pods[0].LastOperation.Reason = "it was its turn"
+	r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
+	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
+	g.Expect(in.Recorded.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateInProgress), "the input is left as it is")
+}
+
+func TestRecordIsBounded(t *testing.T) {
+	w := of(0, readyOld, readyOld, readyOld)
+	in := w.input(noon, defaultConfig())
+	for i := range maxRecordedPods {
+		in.Recorded.Pods = append(in.Recorded.Pods, v1alpha1.RolloutPod{UID: types.UID(fmt.Sprint(i))})
+	}
+	r := Record(in, Decide(in, noon), noon)
+	if len(r.Pods) != maxRecordedPods || !slices.ContainsFunc(r.Pods, func(p v1alpha1.RolloutPod) bool { return p.Name == "m-2" }) {
+		t.Errorf("%d pods are recorded", len(r.Pods))
+	}
+}
+
+func TestVerdictOfAStalledRollout(t *testing.T) {
+	g := NewWithT(t)
+	w := of(2, deadNew, readyOld, readyOld)
+	in := w.input(noon, defaultConfig())
+	in.Recorded.UpdatedReplicas, in.Recorded.ParticipatingReplicas = 1, 2
+	in.Recorded.LastProgressTime = &metav1.Time{Time: noon.Add(-9 * time.Minute)}
+	g.Expect(verdict(in, Decide(in, noon), noon).Reason).To(Equal(v1alpha1.ReasonHeld))
+	in.Recorded.LastProgressTime = &metav1.Time{Time: noon.Add(-10 * time.Minute)}
+	v := verdict(in, Decide(in, noon), noon)
+	g.Expect(v.Reason).To(Equal(v1alpha1.ReasonStalled))
+	g.Expect(v.Message).To(HavePrefix("no progress for 10m0s; UpdatedPodsParticipating: m-0 does not run"))
+	g.Expect(v.Step).To(BeNil(), "a rollout never times out into a deletion")
+}
+
+func TestConfig(t *testing.T) {
+	g := NewWithT(t)
+	c, err := decode("")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(c).To(Equal(defaultConfig()))
+	c, err = decode(`{"unreadyGracePeriod": "1m", "podRemoval": "Evict"}`)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(c.UnreadyGracePeriod.Duration).To(Equal(time.Minute))
+	for config, says := range map[string]string{
+		"nonsense: 1":                         `unknown field "nonsense"`,
+		"TargetRevision: x":                   `unknown field "TargetRevision"`,
+		"leaderHandover: null":                "leaderHandover",
+		"progressDeadline: 0s":                "progressDeadline",
+		"unreadyGracePeriod: soon":            "soon",
+		"podRemoval: Nuke":                    "podRemoval",
+		"nonParticipatingPods: Some":          "nonParticipatingPods",
+		"restart: true\ntargetRevision: m-12": "exclude each other",
+		"restart: true\n---\nrestart: false":  "more than one document",
+		"[]":                                  "spec.config",
+	} {
+		_, err := decode(config)
+		g.Expect(err).To(MatchError(ContainSubstring(says)), config)
+	}
+}
