@@ -87,10 +87,10 @@ type SchedulingConstraints struct {
 
 // EtcdSpec is the desired state of an etcd cluster. What cannot be changed is said by rules on the whole, which
 // also hold when an optional field is added or left out later.
-// +kubebuilder:validation:XValidation:rule="self.?storageCapacity == oldSelf.?storageCapacity",message="storageCapacity cannot be changed"
-// +kubebuilder:validation:XValidation:rule="self.?storageClass == oldSelf.?storageClass",message="storageClass cannot be changed"
-// +kubebuilder:validation:XValidation:rule="self.?volumeClaimTemplate == oldSelf.?volumeClaimTemplate",message="volumeClaimTemplate cannot be changed"
-// +kubebuilder:validation:XValidation:rule="self.?etcd.?serverPort == oldSelf.?etcd.?serverPort",message="etcd.serverPort cannot be changed: the members know each other by it"
+// +kubebuilder:validation:XValidation:rule="has(self.storageCapacity) == has(oldSelf.storageCapacity) && (!has(self.storageCapacity) || self.storageCapacity == oldSelf.storageCapacity)",message="storageCapacity cannot be changed"
+// +kubebuilder:validation:XValidation:rule="has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",message="storageClass cannot be changed"
+// +kubebuilder:validation:XValidation:rule="has(self.volumeClaimTemplate) == has(oldSelf.volumeClaimTemplate) && (!has(self.volumeClaimTemplate) || self.volumeClaimTemplate == oldSelf.volumeClaimTemplate)",message="volumeClaimTemplate cannot be changed"
+// +kubebuilder:validation:XValidation:rule="(has(self.etcd) && has(self.etcd.serverPort) ? self.etcd.serverPort : 2380) == (has(oldSelf.etcd) && has(oldSelf.etcd.serverPort) ? oldSelf.etcd.serverPort : 2380)",message="etcd.serverPort cannot be changed: the members know each other by it"
 type EtcdSpec struct {
 	// Replicas is the number of members: 1, 3, 5, or 0 for a cluster that sleeps and keeps its volumes.
 	// +kubebuilder:validation:Enum=0;1;3;5
