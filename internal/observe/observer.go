@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrNoStatefulSet: the Etcd has no StatefulSet of its own.
+// ErrNoStatefulSet says that an Etcd has no StatefulSet of its own.
 var ErrNoStatefulSet = errors.New("the Etcd has no StatefulSet")
 
 // askTimeout bounds what one member may take to answer. A member that is slower counts as down.

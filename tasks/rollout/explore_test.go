@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
 )
 
@@ -390,5 +389,4 @@ func TestWorldIsLikeAnObservation(t *testing.T) {
 	if !s.HasQuorum() || s.ServingVoters() != 2 || s.Participating() != 2 || s.Leader() != 0 {
 		t.Errorf("unexpected snapshot: %+v", s)
 	}
-	var _ observe.Snapshot = *s
 }

@@ -81,13 +81,6 @@ func (m member) old() member {
 	return m
 }
 
-func (m member) renewed() member {
-	if m.present() && !m.updated() {
-		return m - deadOld + deadNew
-	}
-	return m
-}
-
 // alive: the process runs, answers, and votes.
 func (m member) alive() bool {
 	o := m.old()
@@ -193,7 +186,7 @@ func (w *world) snapshot(now time.Time) *observe.Snapshot {
 		o := &s.Ordinals[i]
 		o.Name, o.MemberID, o.Role, o.Class = podName[i], uint64(i+1), v1alpha1.RoleUnknown, v1alpha1.ClassMissing
 		if m != missing {
-			o.Pod = w.pod(i, now)
+			o.Pod = w.pod(i)
 		}
 		o.Answers = (m.alive() || w.learner(i)) && !w.cutOff
 		o.Serving = o.Answers && c.LeaderKnown
@@ -243,7 +236,7 @@ func (w *world) snapshot(now time.Time) *observe.Snapshot {
 	return s
 }
 
-func (w *world) pod(i int, now time.Time) *observe.Pod {
+func (w *world) pod(i int) *observe.Pod {
 	m := w.members[i]
 	p := &observe.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true}
 	if m.updated() {
@@ -304,7 +297,7 @@ func (w *world) input(now time.Time, config Config) Input {
 func (w *world) faults(d Decision, config Config) []string {
 	if d.Conclusion == Finished {
 		for i, m := range w.members {
-			if !w.participating(i) && !(w.stale && m == readyNew) || !m.updated() {
+			if !m.updated() || !w.participating(i) && (!w.stale || m != readyNew) {
 				return []string{"finished too early"}
 			}
 		}

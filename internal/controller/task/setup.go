@@ -63,7 +63,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Named("task").
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
 		Watches(&v1alpha1.EtcdOperatorTask{}, enqueue(func(o client.Object) types.NamespacedName { return o.(*v1alpha1.EtcdOperatorTask).EtcdKey() })).
-		Watches(&v1alpha1.Etcd{}, enqueue(func(o client.Object) types.NamespacedName { return client.ObjectKeyFromObject(o) }),
+		Watches(&v1alpha1.Etcd{}, enqueue(client.ObjectKeyFromObject),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&appsv1.StatefulSet{}, enqueue(partOf)).
 		Watches(&corev1.Pod{}, enqueue(partOf)).

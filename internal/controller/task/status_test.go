@@ -52,8 +52,8 @@ func TestLifeOfATask(t *testing.T) {
 
 func TestEndsOfATask(t *testing.T) {
 	for outcome, want := range map[tasks.Outcome]struct {
-		state              v1alpha1.TaskState
-		succeeded, admited metav1.ConditionStatus
+		state               v1alpha1.TaskState
+		succeeded, admitted metav1.ConditionStatus
 	}{
 		tasks.Done:   {v1alpha1.TaskStateSucceeded, metav1.ConditionTrue, metav1.ConditionTrue},
 		tasks.Fail:   {v1alpha1.TaskStateFailed, metav1.ConditionFalse, metav1.ConditionTrue},
@@ -66,7 +66,7 @@ func TestEndsOfATask(t *testing.T) {
 		g.Expect(task.Status.State.IsFinal()).To(BeTrue())
 		g.Expect(meta.IsStatusConditionTrue(task.Status.Conditions, v1alpha1.ConditionFinished)).To(BeTrue(), "kubectl wait ends, whatever the outcome")
 		g.Expect(meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionSucceeded).Status).To(Equal(want.succeeded))
-		g.Expect(meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionAdmitted).Status).To(Equal(want.admited))
+		g.Expect(meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionAdmitted).Status).To(Equal(want.admitted))
 	}
 }
 

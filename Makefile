@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: The etcd-foreman authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := /usr/bin/env bash -o pipefail
+.DEFAULT_GOAL := help
+
+# Everything that is built or run here lives in .local/, which git ignores.
+LOCAL := $(CURDIR)/.local
+# The API server and etcd for integration tests: those of KUBEBUILDER_ASSETS where it is set, else our own.
+ASSETS := $(or $(KUBEBUILDER_ASSETS),$(LOCAL)/bin)
+LINT := go tool -modfile=hack/lint/go.mod golangci-lint
+CONTROLLER_GEN := go tool controller-gen
+
+##@ Use
+
+.PHONY: help
+help: ## Show this help.
+	@awk 'BEGIN {FS = ":.*##"; printf "Usage: make \033[36mTARGET\033[0m\n"} \
+		/^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
+		/^[a-z0-9-]+:.*##/ {printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: up ## Show a rollout of a cluster with a sick member, beside RollingUpdate. As root; boots what it needs.
+	@go run ./test/demo
+
+.PHONY: up
+up: ## Boot a local Kubernetes with the operator and a ready Etcd. CLUSTER=current uses the current kubectl context.
+	@go run ./test/local up
+
+.PHONY: down
+down: ## Take the local Kubernetes down, and leave nothing behind.
+	@go run ./test/local down
+
+.PHONY: clean
+clean: down ## Take it down, and remove what was built as well.
+	rm -rf $(LOCAL)
+
+##@ Develop
+
+.PHONY: test
+test: assets ## Unit and integration tests. No root, no container runtime.
+	KUBEBUILDER_ASSETS=$(ASSETS) go test ./...
+
+.PHONY: explore
+explore: ## Explore every state of the rollout's decision: minutes, where the unit tests take a second.
+	go test ./tasks/rollout -run 'TestExploration$$' -explore-all -timeout 30m -v
+
+.PHONY: e2e
+e2e: up ## End-to-end tests on the local Kubernetes. As root. RUN selects: make e2e RUN=TestFrozen.
+	go test -tags e2e ./test/e2e -count=1 -v -timeout 60m $(if $(RUN),-run '$(RUN)')
+
+.PHONY: bench
+bench: up ## Benchmarks, each against a peer in the same run.
+	@go run ./test/bench $(BENCH)
+
+.PHONY: generate
+generate: ## Generate deep copies, CRDs and roles.
+	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
+	$(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=config/crd
+	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/controller/... output:rbac:dir=config/rbac
+
+.PHONY: fmt
+fmt: ## Format the code.
+	gofmt -w $$(git ls-files '*.go')
+
+.PHONY: verify
+verify: ## Generated code is current, format, vet, lint, module tidiness.
+	@hack/verify
+
+.PHONY: lint
+lint: ## Lint alone.
+	$(LINT) run ./...
+
+# What integration tests need; nothing when it is there.
+.PHONY: assets
+assets:
+	@go run ./test/local build kube-apiserver kube-controller-manager etcd
