@@ -1,0 +1,297 @@
+//go:build e2e
+
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/local/node"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// gap is the longest time without an acknowledged write that a rollout may cost here when it keeps the quorum:
+// a few elections on a machine that is busy. A lost quorum costs as long as a pod takes to come back, and more.
+const gap = 5 * time.Second
+
+func TestAllHealthy(t *testing.T) {
+	c := newCluster(t, 3)
+	from := time.Now()
+	leader := c.leader()
+	c.change("1")
+	done := c.untilSucceeded()
+	c.Expect(replaced(done)).To(HaveLen(3))
+	c.Expect(done.Status.Rollout.Pods[2].Name).To(Equal(podName(leader)), "the leader goes last")
+	c.neverTookTheQuorum()
+	c.ready()
+	report := c.writesSurvive()
+	c.Expect(report.Between(from, time.Now()).LeaderChanges).To(BeNumerically("<=", 1))
+}
+
+// The leader at each ordinal.
+func TestLeaderAtEachOrdinal(t *testing.T) {
+	c := newCluster(t, 3)
+	for i := range 3 {
+		c.leadBy(i)
+		c.change(fmt.Sprint(i))
+		done := c.until("succeeded", func(task v1alpha1.EtcdOperatorTask) bool {
+			return len(c.rollouts(c)) == i+1 && task.Status.State == v1alpha1.TaskStateSucceeded
+		})
+		c.Expect(done.Status.Rollout.Pods[2].Name).To(Equal(podName(i)))
+		c.ready()
+	}
+	c.neverTookTheQuorum()
+	c.writesSurvive()
+}
+
+func TestFrozenMember(t *testing.T) {
+	c := newCluster(t, 3)
+	c.freeze(0)
+	c.untilUnready(0)
+	from := time.Now()
+	c.change("1")
+	done := c.untilSucceeded()
+	c.Expect(replaced(done)[0]).To(Equal(podName(0)))
+	c.neverTookTheQuorum()
+	c.ready()
+	report := c.writesSurvive()
+	c.Expect(report.Between(from, time.Now()).LongestGap).To(BeNumerically("<", gap))
+}
+
+func TestCrashLoopingMember(t *testing.T) {
+	c := newCluster(t, 3)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	old := c.pod(c, 1).UID
+	go func() {
+		for ctx.Err() == nil {
+			if p, err := node.Find(ctx, string(old), node.Etcd); err == nil {
+				_ = p.Kill(ctx)
+			}
+		}
+	}()
+	c.Eventually(func(g Gomega) {
+		state := c.pod(g, 1).Status.ContainerStatuses[0].State
+		g.Expect(state.Waiting).NotTo(BeNil())
+		g.Expect(state.Waiting.Reason).To(Equal("CrashLoopBackOff"))
+	}).Should(Succeed())
+	c.change("1")
+	done := c.untilSucceeded()
+	c.Expect(replaced(done)[0]).To(Equal(podName(1)))
+	c.neverTookTheQuorum()
+	c.ready()
+	c.writesSurvive()
+}
+
+// A bad image holds the rollout at the first pod, and the fix of it goes through by itself.
+func TestBadImageAndItsFix(t *testing.T) {
+	c := newCluster(t, 3)
+	from := time.Now()
+	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Etcd.Image = ptr.To("localhost/etcd:missing") })
+	held := c.until("held", func(t v1alpha1.EtcdOperatorTask) bool {
+		r := t.Status.Rollout
+		return r != nil && len(r.Pods) == 1 && r.HeldBy != nil && r.HeldBy.Guard == v1alpha1.GuardUpdatedPodsParticipating
+	})
+	sick := held.Status.Rollout.Pods[0].Name
+	c.Eventually(func(g Gomega) {
+		r := c.rollouts(g)[0].Status.Rollout
+		g.Expect(r.HeldBy).NotTo(BeNil())
+		g.Expect(r.HeldBy.Message).To(ContainSubstring("localhost/etcd:missing"), "the hold says why")
+		g.Expect(r.Pods).To(HaveLen(1))
+	}).Should(Succeed())
+	c.patch(func(e *v1alpha1.Etcd) {
+		e.Spec.Etcd.Image = nil
+		e.Spec.Annotations = map[string]string{"e2e/change": "fix"}
+	})
+	done := c.until("succeeded", func(t v1alpha1.EtcdOperatorTask) bool {
+		return t.Name != held.Name && t.Status.State == v1alpha1.TaskStateSucceeded
+	})
+	c.Expect(replaced(done)[0]).To(Equal(sick))
+	c.Expect(c.rollouts(c)[0].Status.State).To(Equal(v1alpha1.TaskStateRejected))
+	c.neverTookTheQuorum()
+	c.ready()
+	c.Expect(c.writesSurvive().Between(from, time.Now()).LongestGap).To(BeNumerically("<", gap))
+}
+
+// A rollout makes progress when the quorum is lost for good, and repairs it.
+func TestMembersDown(t *testing.T) {
+	for name, down := range map[string][]int{"two of three": {0, 1}, "all": {0, 1, 2}} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 3)
+			for _, i := range down {
+				c.freeze(i)
+			}
+			for i := range 3 {
+				c.untilUnready(i)
+			}
+			c.change("1")
+			done := c.untilSucceeded()
+			c.Expect(len(replaced(done))).To(BeNumerically(">=", 3))
+			c.ready()
+			c.writesSurvive()
+		})
+	}
+}
+
+func TestTemplateChangedTwice(t *testing.T) {
+	c := newCluster(t, 3)
+	c.change("1")
+	first := c.untilDeleted(1)
+	c.change("2")
+	c.until("second succeeded", func(t v1alpha1.EtcdOperatorTask) bool {
+		return t.Name != first.Name && t.Status.State == v1alpha1.TaskStateSucceeded
+	})
+	c.Expect(c.rollouts(c)[0].Status.State).To(Equal(v1alpha1.TaskStateRejected), "the first is superseded")
+	c.neverTookTheQuorum()
+	c.ready()
+	c.writesSurvive()
+}
+
+func TestTemplateRolledBack(t *testing.T) {
+	c := newCluster(t, 3)
+	original := c.statefulSet(c).Status.UpdateRevision
+	c.change("1")
+	first := c.untilDeleted(1)
+	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Annotations = nil })
+	done := c.until("back", func(t v1alpha1.EtcdOperatorTask) bool {
+		return t.Name != first.Name && t.Status.State == v1alpha1.TaskStateSucceeded
+	})
+	c.Expect(done.Status.Rollout.TargetRevision).To(Equal(original))
+	c.Expect(len(replaced(done))).To(BeNumerically("<", 3), "pods that were not replaced yet are not replaced at all")
+	c.neverTookTheQuorum()
+	c.ready()
+	c.writesSurvive()
+}
+
+func TestSingleMember(t *testing.T) {
+	c := newCluster(t, 1)
+	c.change("1")
+	done := c.untilSucceeded()
+	c.Expect(replaced(done)).To(Equal([]string{podName(0)}))
+	c.Expect(done.Status.Rollout.Pods[0].LastOperation.Reason).To(ContainSubstring("writes stop"))
+	c.ready()
+	c.writesSurvive()
+}
+
+func TestFiveMembers(t *testing.T) {
+	c := newCluster(t, 5)
+	c.freeze(0)
+	c.untilUnready(0)
+	from := time.Now()
+	c.change("1")
+	done := c.untilSucceeded()
+	c.Expect(replaced(done)).To(HaveLen(5))
+	c.Expect(replaced(done)[0]).To(Equal(podName(0)))
+	c.neverTookTheQuorum()
+	c.ready()
+	c.Expect(c.writesSurvive().Between(from, time.Now()).LongestGap).To(BeNumerically("<", gap))
+}
+
+// The leader stands still for three seconds, before the rollout and between its steps. A moment without a leader
+// makes every member look sick: none of them may be taken for it.
+func TestLeaderlessSpell(t *testing.T) {
+	c := newCluster(t, 3)
+	for step := range 3 {
+		before := len(c.rollouts(c))
+		if step > 0 {
+			c.change(fmt.Sprint(step))
+			c.Eventually(func(g Gomega) { g.Expect(c.rollouts(g)).To(HaveLen(before + 1)) }).Should(Succeed())
+			c.untilDeleted(step)
+		}
+		leader := c.leader()
+		thaw := c.freeze(leader)
+		if step == 0 {
+			c.change("0")
+		}
+		c.after(3*time.Second, thaw)
+		done := c.untilSucceeded()
+		for _, p := range done.Status.Rollout.Pods {
+			c.Expect(p.Class).To(Equal(v1alpha1.ClassParticipating), "%s was not sick: %+v", p.Name, p)
+		}
+		c.ready()
+	}
+	c.neverTookTheQuorum()
+	c.writesSurvive()
+}
+
+// A readiness probe that is broken in the old template, while etcd serves: the rollout repairs it one by one, and
+// writes never stop.
+func TestBrokenProbe(t *testing.T) {
+	c := newCluster(t, 3)
+	c.patch(func(e *v1alpha1.Etcd) {
+		e.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""}
+	})
+	set := c.statefulSet(c)
+	before := client.MergeFrom(set.DeepCopy())
+	set.Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Path = "/no-such-path"
+	c.Expect(kube.Patch(t.Context(), set, before)).To(Succeed())
+	// The rollout stops at the first pod that it breaks. A person who insists breaks the others by hand.
+	first := c.untilDeleted(1).Status.Rollout.Pods[0].Name
+	for i := range 3 {
+		if podName(i) != first {
+			c.deleteAndWait(i, func(p *corev1.Pod) bool {
+				return len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Running != nil
+			})
+			c.servesAgain()
+		}
+	}
+	from := time.Now()
+	c.patch(func(e *v1alpha1.Etcd) {
+		e.Annotations = nil
+		e.Spec.Annotations = map[string]string{"e2e/change": "mended"}
+	})
+	done := c.until("mended", func(t v1alpha1.EtcdOperatorTask) bool {
+		return len(c.rollouts(c)) > 1 && t.Status.State == v1alpha1.TaskStateSucceeded
+	})
+	c.Expect(done.Status.Rollout.Pods[0].Class).To(Equal(v1alpha1.ClassUnready))
+	c.neverTookTheQuorum()
+	c.ready()
+	c.Expect(c.writesSurvive().Between(from, time.Now()).LongestGap).To(BeNumerically("<", gap))
+}
+
+func TestPodDeletedBySomebodyElse(t *testing.T) {
+	c := newCluster(t, 3)
+	c.change("1")
+	first := c.untilDeleted(1).Status.Rollout.Pods[0].Name
+	for i := range 3 {
+		if podName(i) != first {
+			c.Expect(kube.Delete(t.Context(), c.pod(c, i))).To(Succeed())
+			break
+		}
+	}
+	c.untilSucceeded()
+	c.neverTookTheQuorum()
+	c.ready()
+	c.writesSurvive()
+}
+
+func TestTwoTasksOfTheSameSecond(t *testing.T) {
+	c := newCluster(t, 3)
+	names := []string{"zebra", "aardvark"}
+	for _, n := range names {
+		// A restart and a rollout are not the same work.
+		config := map[string]string{"zebra": "restart: true"}[n]
+		c.create(c.task(n, config))
+	}
+	tasks := map[string]v1alpha1.EtcdOperatorTask{}
+	c.Eventually(func(g Gomega) {
+		for _, t := range c.rollouts(g) {
+			tasks[t.Name] = t
+			g.Expect(t.Status.State).To(Equal(v1alpha1.TaskStateSucceeded), t.Name)
+		}
+	}).Should(Succeed())
+	c.Expect(tasks["aardvark"].Status.InitiatedAt.Time).NotTo(BeTemporally("<", tasks["zebra"].Status.CompletedAt.Time))
+	c.Expect(replaced(tasks["zebra"])).To(HaveLen(3))
+	c.Expect(tasks["aardvark"].Status.Rollout.Pods).To(BeEmpty())
+	c.writesSurvive()
+}
