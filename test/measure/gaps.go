@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import "time"
+
+// NoticeableGap is the length from which a gap counts as time without writes. A pause of less is common in a
+// healthy cluster, and well below what clients wait.
+const NoticeableGap = 300 * time.Millisecond
+
+// Gap is a time without an acknowledged write.
+type Gap struct{ From, To time.Time }
+
+// Duration of the gap.
+func (g Gap) Duration() time.Duration { return g.To.Sub(g.From) }
+
+// gaps are the gaps of more than NoticeableGap between from, the acknowledgements, and until.
+func gaps(acknowledged []time.Time, from, until time.Time) []Gap {
+	var found []Gap
+	eachGap(acknowledged, from, until, func(g Gap) {
+		if g.Duration() > NoticeableGap {
+			found = append(found, g)
+		}
+	})
+	return found
+}
+
+// longestGap is the longest time between from, the acknowledgements, and until.
+func longestGap(acknowledged []time.Time, from, until time.Time) time.Duration {
+	longest := time.Duration(0)
+	eachGap(acknowledged, from, until, func(g Gap) { longest = max(longest, g.Duration()) })
+	return longest
+}
+
+func eachGap(acknowledged []time.Time, from, until time.Time, do func(Gap)) {
+	last := from
+	for _, at := range acknowledged {
+		do(Gap{last, at})
+		last = at
+	}
+	do(Gap{last, until})
+}

@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// member is one pod at one address: its successor is another.
+type member struct {
+	pod     string
+	uid     types.UID
+	address string
+}
+
+// loops are the members that are written to.
+type loops struct {
+	mutex   sync.Mutex
+	running map[types.UID]loop
+	all     sync.WaitGroup
+}
+
+type loop struct {
+	address string
+	cancel  context.CancelFunc
+}
+
+// follow starts the loop of a member that has an address, and ends the one at its former address.
+func (l *loops) follow(ctx context.Context, m member, run func(context.Context, member)) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	before, known := l.running[m.uid]
+	if m.address == "" || known && before.address == m.address || ctx.Err() != nil {
+		return
+	}
+	if known {
+		before.cancel()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	if l.running == nil {
+		l.running = map[types.UID]loop{}
+	}
+	l.running[m.uid] = loop{address: m.address, cancel: cancel}
+	l.all.Go(func() { run(ctx, m) })
+}
+
+// leave ends the loop of a pod that is gone.
+func (l *loops) leave(uid types.UID) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if loop, ok := l.running[uid]; ok {
+		loop.cancel()
+		delete(l.running, uid)
+	}
+}
+
+// wait waits until all loops have ended. The context of follow has to have ended before.
+func (l *loops) wait() {
+	l.mutex.Lock()   // a follow that began before has started its loop by now
+	l.mutex.Unlock() //nolint:staticcheck // see above
+	l.all.Wait()
+}
+
+// use writes to a member and asks it for its leader until the context ends.
+func (w *Writer) use(ctx context.Context, m member) {
+	etcd, err := w.dial(m.address)
+	if err != nil {
+		return // the address is no address: the pod will show another
+	}
+	var parts sync.WaitGroup
+	parts.Go(func() { w.write(ctx, etcd, m) })
+	parts.Go(func() { w.ask(ctx, etcd, m) })
+	parts.Wait()
+	etcd.Close() //nolint:errcheck // nothing is under way any more
+}
+
+// dial makes a client of one member. It tries to connect as often as it writes: gRPC's own patience of
+// seconds would look like a member that is away.
+func (w *Writer) dial(address string) (*clientv3.Client, error) {
+	scheme := "http"
+	if w.options.TLS != nil {
+		scheme = "https"
+	}
+	etcd, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{scheme + "://" + net.JoinHostPort(address, strconv.Itoa(int(w.options.ClientPort)))},
+		TLS:       w.options.TLS,
+		Logger:    zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: writeInterval, Multiplier: 1, MaxDelay: writeInterval},
+			MinConnectTimeout: writeDeadline,
+		})},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("making an etcd client for %s: %w", address, err)
+	}
+	return etcd, nil
+}
+
+// write begins a write at every tick, whether or not the former ones were answered. Since each has a
+// deadline, no more than 20 are under way.
+func (w *Writer) write(ctx context.Context, etcd *clientv3.Client, m member) {
+	var underWay sync.WaitGroup
+	defer underWay.Wait()
+	every(ctx, writeInterval, func() bool {
+		sent := time.Now()
+		number, ok := w.writes.begin(sent)
+		if !ok {
+			return false
+		}
+		underWay.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, writeDeadline)
+			defer cancel()
+			if _, err := etcd.Put(ctx, w.writes.key(number), value(number, m.pod)); err == nil {
+				w.writes.acknowledge(Write{Number: number, Member: m.pod, Sent: sent, Acknowledged: time.Now()})
+			}
+		})
+		return true
+	})
+}
+
+// ask records what a member says of the leader, and at last that it says nothing any more.
+func (w *Writer) ask(ctx context.Context, etcd *clientv3.Client, m member) {
+	defer func() { w.leaders.add(Sighting{At: time.Now(), Pod: m.pod, UID: m.uid}) }()
+	every(ctx, askInterval, func() bool {
+		ctx, cancel := context.WithTimeout(ctx, writeDeadline)
+		defer cancel()
+		sighting := Sighting{Pod: m.pod, UID: m.uid}
+		if status, err := etcd.Status(ctx, etcd.Endpoints()[0]); err == nil {
+			sighting.Member, sighting.Leader, sighting.Term = status.Header.GetMemberId(), status.Leader, status.RaftTerm
+		}
+		sighting.At = time.Now()
+		w.leaders.add(sighting)
+		return true
+	})
+}
+
+// every calls do at every tick until it returns false or the context ends. A tick that comes too early for a
+// slow do is dropped.
+func every(ctx context.Context, interval time.Duration, do func() bool) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for do() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

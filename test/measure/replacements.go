@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Replacement is a pod that was deleted, and its successor.
+type Replacement struct {
+	Pod string
+	// Deleted is when the pod was seen with a deletionTimestamp, or gone at once.
+	Deleted time.Time
+	// Back is when the successor was both ready and serving; zero when it is not.
+	Back time.Time
+	// Overhead is the time from when the last replaced pod was back until this one was deleted, which is what
+	// whoever deletes pods takes to notice and to act. Zero for the first, and when nobody waited.
+	Overhead time.Duration
+}
+
+// Replacements are the pods that were deleted between two moments, in order.
+func (r Report) Replacements(from, until time.Time) []Replacement {
+	serving := servingSince(r.Sightings)
+	var all []Replacement
+	for pod, spans := range r.Pods {
+		for i, s := range spans {
+			if i == 0 || !isGoing(s) || isGoing(spans[i-1]) || s.From.Before(from) || s.From.After(until) {
+				continue
+			}
+			all = append(all, Replacement{Pod: pod, Deleted: s.From, Back: back(spans[i+1:], serving)})
+		}
+	}
+	slices.SortFunc(all, func(a, b Replacement) int { return a.Deleted.Compare(b.Deleted) })
+	for i := 1; i < len(all); i++ {
+		if back := all[i-1].Back; !back.IsZero() && all[i].Deleted.After(back) {
+			all[i].Overhead = all[i].Deleted.Sub(back)
+		}
+	}
+	return all
+}
+
+func isGoing(s Span) bool {
+	return s.Class == v1alpha1.ClassTerminating || s.Class == v1alpha1.ClassMissing
+}
+
+// back is when the first pod of the spans that became ready also served.
+func back(spans []Span, serving map[types.UID]time.Time) time.Time {
+	for _, s := range spans {
+		if s.Class != v1alpha1.ClassParticipating {
+			continue
+		}
+		since, ok := serving[s.UID]
+		switch {
+		case !ok:
+			return time.Time{}
+		case since.After(s.From):
+			return since
+		}
+		return s.From
+	}
+	return time.Time{}
+}
+
+// servingSince is when each pod first knew a leader.
+func servingSince(all []Sighting) map[types.UID]time.Time {
+	since := map[types.UID]time.Time{}
+	for _, s := range all {
+		if _, known := since[s.UID]; !known && s.Leader != 0 {
+			since[s.UID] = s.At
+		}
+	}
+	return since
+}

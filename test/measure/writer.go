@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package measure
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// writeInterval is the time between two writes through one member.
+	writeInterval = 50 * time.Millisecond
+	// writeDeadline is when a write has failed.
+	writeDeadline = time.Second
+	// askInterval is the time between two questions for the leader to one member.
+	askInterval = 100 * time.Millisecond
+	// startDeadline is how long Start waits for the first acknowledgement.
+	startDeadline = 10 * time.Second
+	// maxDuration and maxWrites bound a Writer that nobody stops.
+	maxDuration = time.Hour
+	maxWrites   = 250_000
+)
+
+// Options say which cluster is measured.
+type Options struct {
+	// Config of the API server.
+	Config *rest.Config
+	// Namespace and StatefulSet of the members.
+	Namespace, StatefulSet string
+	// ClientPort of the members. Default 2379.
+	ClientPort int32
+	// TLS for the client port; nil for plain HTTP.
+	TLS *tls.Config
+}
+
+// Writer writes to every member of a cluster and watches what becomes of it. See the package's documentation.
+type Writer struct {
+	options Options
+	kube    kubernetes.Interface
+	started time.Time
+
+	writes  *ledger
+	leaders sightings
+	pods    life
+	members loops
+
+	cancel  context.CancelFunc
+	stopped sync.Once
+	report  Report
+}
+
+// Start begins to measure, and returns once the first write was acknowledged. It goes on until Stop, until
+// the context ends, or for an hour at most.
+func Start(ctx context.Context, options Options) (*Writer, error) {
+	if options.ClientPort == 0 {
+		options.ClientPort = 2379
+	}
+	kube, err := kubernetes.NewForConfig(options.Config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client of the API server: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, maxDuration)
+	now := time.Now()
+	w := &Writer{options: options, kube: kube, started: now, writes: newLedger(now), cancel: cancel}
+	context.AfterFunc(ctx, func() { w.writes.close(time.Now()) })
+	if err := w.watch(ctx); err != nil {
+		w.Stop()
+		return nil, err
+	}
+	select {
+	case <-w.writes.first:
+		return w, nil
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-time.After(startDeadline):
+		err = errors.New("no member acknowledges a write: is this the node that the pods run on, and does the cluster have a quorum?")
+	}
+	w.Stop()
+	return nil, fmt.Errorf("starting to write to StatefulSet %s/%s: %w", options.Namespace, options.StatefulSet, err)
+}
+
+// Stop ends the measuring and says what was measured. It may be called more than once.
+func (w *Writer) Stop() Report {
+	w.stopped.Do(func() {
+		w.writes.close(time.Now())
+		w.cancel()
+		w.members.wait()
+		w.report = Report{Started: w.started, Sightings: w.leaders.list(), Pods: w.pods.list()}
+		w.report.Writes, w.report.Attempted, w.report.Stopped = w.writes.list()
+	})
+	return w.report
+}
+
+// Acknowledged is the number of writes acknowledged so far.
+func (w *Writer) Acknowledged() int { return w.writes.acknowledged() }
