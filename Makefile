@@ -58,7 +58,7 @@ bench: up ## Benchmarks, each against a peer in the same run.
 generate: ## Generate deep copies, CRDs and roles.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=config/crd
-	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/controller/... output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/controller/... paths=./cmd/etcd-foreman output:rbac:dir=config/rbac
 
 .PHONY: fmt
 fmt: ## Format the code.

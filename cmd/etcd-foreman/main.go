@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Command etcd-foreman is the operator: flags, configuration, wiring, and nothing else.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "etcd-foreman:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	file := flag.String("config", "", "the file with the OperatorConfiguration")
+	flag.Parse()
+	if *file == "" {
+		return fmt.Errorf("--config is required: the file with the OperatorConfiguration")
+	}
+	config, err := configv1alpha1.Load(*file)
+	if err != nil {
+		return err
+	}
+	logger, err := newLogger(config.Logging)
+	if err != nil {
+		return err
+	}
+	ctrl.SetLogger(logger)
+	ctx := ctrl.SetupSignalHandler()
+	mgr, err := newManager(ctx, config)
+	if err != nil {
+		return err
+	}
+	logger.Info("Starting", "featureGates", config.FeatureGates)
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=etcd-foreman-system,resources=leases,verbs=get;create;update
+
+// leaseName is the name of the Lease by which one of several operators is the one that works.
+const leaseName = "etcd-foreman"
+
+func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguration) (ctrl.Manager, error) {
+	gates, err := configv1alpha1.NewFeatureGate(config.FeatureGates)
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("looking for an API server: %w", err)
+	}
+	kubeconfig.QPS, kubeconfig.Burst = config.ClientConnection.QPS, config.ClientConnection.Burst
+	options, err := managerOptions(config)
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(kubeconfig, options)
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	err = errors.Join(
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("ping", healthz.Ping),
+		task.Index(ctx, mgr.GetFieldIndexer()),
+		addControllers(mgr, config, gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete)),
+	)
+	return mgr, err
+}
+
+func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, coordinationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return ctrl.Options{}, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	cacheOptions, err := cacheOptions()
+	if err != nil {
+		return ctrl.Options{}, err
+	}
+	return ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         cacheOptions,
+		Metrics:                       metricsserver.Options{BindAddress: config.Server.MetricsBindAddress},
+		HealthProbeBindAddress:        config.Server.HealthBindAddress,
+		LeaderElection:                *config.LeaderElection.Enabled,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       config.LeaderElection.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &config.LeaderElection.LeaseDuration.Duration,
+		RenewDeadline:                 &config.LeaderElection.RenewDeadline.Duration,
+		RetryPeriod:                   &config.LeaderElection.RetryPeriod.Duration,
+	}, nil
+}
+
+// cacheOptions keep in memory what belongs to an Etcd, of etcd-druid's too, and nothing else.
+func cacheOptions() (cache.Options, error) {
+	managed, err := labels.NewRequirement(v1alpha1.LabelManagedBy, selection.In, []string{v1alpha1.ManagedBy, v1alpha1.ManagedByDruid})
+	if err != nil {
+		return cache.Options{}, fmt.Errorf("building a label selector: %w", err)
+	}
+	ours := cache.ByObject{Label: labels.NewSelector().Add(*managed)}
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Pod{}: ours, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours, &appsv1.StatefulSet{}: ours,
+			&policyv1.PodDisruptionBudget{}: ours, &coordinationv1.Lease{}: ours,
+		},
+	}, nil
+}
+
+func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration, quorumAwareUpdates bool) error {
+	now := clock.RealClock{}
+	dialer := etcdclient.NewDialer()
+	observer := observe.New(dialer, now)
+	locker := task.NewLocker()
+	registry := tasks.Registry{
+		v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Observer: observer, Dialer: dialer, Clock: now,
+		}},
+	}
+	return errors.Join(
+		(&etcd.Reconciler{
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,
+			Images: config.Images, QuorumAwareUpdates: quorumAwareUpdates,
+		}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
+		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
+		(&task.Reconciler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: locker,
+			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(metrics.Registry), Clock: now,
+		}).Setup(mgr, config.Controllers.Task.ConcurrentSyncs),
+	)
+}
