@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package timeline draws rollouts: one panel each, one above the other on the same time scale, with a lane for
+// every member and one for the writes. The picture is an SVG that stands on its own, on a light and on a dark
+// page. It imports the standard library and package measure only.
+package timeline
+
+import (
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/measure"
+)
+
+// Chart is a picture to be drawn.
+type Chart struct {
+	Title, Subtitle string
+	// Axis says what the seconds count from.
+	Axis string
+	Runs []Run
+}
+
+// Run is one rollout.
+type Run struct {
+	Name string
+	// Summary is what the rollout cost, in a few words. Good chooses its color.
+	Summary string
+	Good    bool
+	// From is where the axis has its zero. Until is the end of the rollout.
+	From, Until time.Time
+	// Members are the lanes from top to bottom: names of pods.
+	Members []string
+	Pods    measure.Life
+	// Revision that the rollout leads to.
+	Revision string
+	// Frozen is the member that hangs; it may be empty.
+	Frozen string
+	Reigns []measure.Reign
+	Gaps   []measure.Gap
+	Steps  []Step
+}
+
+// Step is something that somebody did to a pod.
+type Step struct {
+	At  time.Time
+	Pod string
+	// Text says what was done and why.
+	Text string
+}

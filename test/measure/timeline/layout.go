@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Sizes in pixels. The picture is as wide as a README.
+const (
+	width       = 1000
+	marginLeft  = 124
+	marginRight = 28
+	leadIn      = 4 * time.Second // shown before the zero of the axis
+
+	titleHeight  = 92
+	headerHeight = 34
+	barHeight    = 22
+	laneHeight   = barHeight + 8
+	stepHeight   = 20
+	ticksHeight  = 22
+	panelGap     = 30
+	axisHeight   = 18
+	legendHeight = 36
+	markSpacing  = 18
+)
+
+// scale puts moments of one run on the picture.
+type scale struct {
+	from    time.Time
+	seconds float64 // shown after the zero
+}
+
+func (s scale) x(t time.Time) float64 {
+	lead := leadIn.Seconds()
+	seconds := min(max(t.Sub(s.from).Seconds(), -lead), s.seconds)
+	return round(marginLeft + (seconds+lead)/(s.seconds+lead)*(width-marginLeft-marginRight))
+}
+
+// seconds is how much time all runs need after their zero, and a little more.
+func (c Chart) seconds() float64 {
+	longest := 1.0
+	for _, r := range c.Runs {
+		longest = max(longest, r.Until.Sub(r.From).Seconds())
+	}
+	return longest * 1.015
+}
+
+// tick is a mark on the axis.
+type tick struct {
+	X    float64
+	Text string
+}
+
+// ticks are some eight marks at round numbers of seconds.
+func ticks(s scale) []tick {
+	step := 1.0
+	for _, candidate := range []float64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600} {
+		if step = candidate; s.seconds/candidate <= 12 {
+			break
+		}
+	}
+	var all []tick
+	for at := 0.0; at <= s.seconds; at += step {
+		all = append(all, tick{X: s.x(s.from.Add(time.Duration(at) * time.Second)), Text: fmt.Sprintf("%.0f s", at)})
+	}
+	return all
+}
+
+func round(x float64) float64 { return math.Round(x*10) / 10 }
+
+// textWidth is about how wide a text of 12 pixels in height is.
+func textWidth(s string) float64 { return 6.4 * float64(len([]rune(s))) }

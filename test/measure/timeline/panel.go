@@ -1,0 +1,188 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/measure"
+)
+
+// panel is a run in pixels.
+type panel struct {
+	Run     Run
+	HeaderY float64 // base line of the heading
+	Top     float64 // of the grid
+	Foot    float64 // of the grid, where its numbers are
+	Lanes   []lane
+	Writes  lane
+	Steps   []mark
+	Bottom  float64
+}
+
+// lane is a row of bars.
+type lane struct {
+	Name    string
+	Y, Text float64 // top of the bars, and base line of the name
+	Bars    []bar
+	Reigns  []bar
+}
+
+// bar is a time in a lane.
+type bar struct {
+	X, Y, Width float64
+	Class       string // of the style sheet
+	Title       string // shown when the mouse is over it
+	Label       string // inside the bar, where there is room
+}
+
+// mark is a numbered step: X and Y are in the lane, TextY is in the list below.
+type mark struct {
+	Number      int
+	X, Y, TextY float64
+	At, Text    string
+}
+
+func (r Run) layOut(y float64, s scale) panel {
+	p := panel{Run: r, HeaderY: y + 16}
+	y += headerHeight
+	p.Top = y - 6
+	lanes := map[string]float64{}
+	for _, name := range r.Members {
+		l := lane{Name: name, Y: y, Text: y + 15}
+		lanes[name] = y
+		for _, span := range r.Pods[name] {
+			l.add(r.bar(span, s, y))
+		}
+		l.Reigns = r.reigns(name, s, y+barHeight-4)
+		p.Lanes = append(p.Lanes, l)
+		y += laneHeight
+	}
+	p.Writes = r.writes(s, y)
+	y += laneHeight
+	p.Foot = y
+	y += ticksHeight
+	last := map[string]float64{}
+	for i, step := range r.Steps {
+		m := mark{
+			Number: i + 1, X: s.x(step.At), Y: lanes[step.Pod] + barHeight/2, TextY: y + stepHeight/2,
+			At: fmt.Sprintf("%.1f s", step.At.Sub(r.From).Seconds()), Text: step.Text,
+		}
+		// Two marks at nearly the same time stand side by side.
+		m.X = max(m.X, last[step.Pod]+markSpacing)
+		last[step.Pod] = m.X
+		p.Steps = append(p.Steps, m)
+		y += stepHeight
+	}
+	p.Bottom = y
+	return p
+}
+
+// add appends a bar, unless it is not to be seen.
+func (l *lane) add(b bar) {
+	if b.Width > 0 {
+		l.Bars = append(l.Bars, b)
+	}
+}
+
+func (r Run) bar(span measure.Span, s scale, y float64) bar {
+	class := classOf(span.Class, span.Revision == r.Revision)
+	b := r.between(span.From, span.To, s, y)
+	b.Class, b.Title = class, fmt.Sprintf("%s, revision %s", span.Class, span.Revision)
+	if span.Revision == "" {
+		b.Title = string(span.Class)
+	}
+	b.Label = r.label(span, class, b.Width)
+	return b
+}
+
+// label is a word in a bar that would be a riddle without it, where there is room.
+func (r Run) label(span measure.Span, class string, width float64) string {
+	label := ""
+	switch {
+	case class == "unready" && span.Revision != r.Revision && r.Frozen != "":
+		label = "frozen"
+	case class == "terminating":
+		label = "terminating: the kubelet gives it 30 s"
+	}
+	if textWidth(label)+20 > width {
+		return ""
+	}
+	return label
+}
+
+// between is a bar that lies within the panel; one without an end goes on to the end of the rollout.
+func (r Run) between(from, to time.Time, s scale, y float64) bar {
+	end := s.from.Add(time.Duration(s.seconds * float64(time.Second)))
+	if r.Until.Before(end) {
+		end = r.Until
+	}
+	if to.IsZero() || to.After(end) {
+		to = end
+	}
+	return bar{X: s.x(from), Y: y, Width: round(s.x(to) - s.x(from))}
+}
+
+func classOf(class v1alpha1.PodClass, updated bool) string {
+	switch class {
+	case v1alpha1.ClassParticipating:
+		if updated {
+			return "new"
+		}
+		return "old"
+	case v1alpha1.ClassTerminating:
+		return "terminating"
+	case v1alpha1.ClassMissing:
+		return "missing"
+	}
+	return "unready"
+}
+
+// reigns are the times in which a member led. A leader whose pod is gone does not lead, though it takes the
+// others a moment to notice.
+func (r Run) reigns(name string, s scale, y float64) []bar {
+	var all []bar
+	for _, reign := range r.Reigns {
+		if reign.Pod != name {
+			continue
+		}
+		to := reign.To
+		for _, span := range r.Pods[name] {
+			if span.Class == v1alpha1.ClassMissing && span.From.After(reign.From) && span.From.Before(to) {
+				to = span.From
+			}
+		}
+		b := r.between(reign.From, to, s, y)
+		b.Title = fmt.Sprintf("leads in term %d", reign.Term)
+		if b.Width > 0 {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// writes is the lane of the writes: a gap is where there were none.
+func (r Run) writes(s scale, y float64) lane {
+	l := lane{Name: "writes", Y: y, Text: y + 15}
+	last := r.From.Add(-leadIn)
+	for _, gap := range append(slices.Clone(r.Gaps), measure.Gap{From: r.Until}) {
+		b := r.between(last, gap.From, s, y)
+		b.Class, b.Title = "writes", "writes are acknowledged"
+		l.add(b)
+		if last = gap.To; last.IsZero() {
+			break
+		}
+		b = r.between(gap.From, gap.To, s, y)
+		b.Class, b.Title = "gap", fmt.Sprintf("no write for %.2f s", gap.Duration().Seconds())
+		if label := fmt.Sprintf("%.1f s", gap.Duration().Seconds()); textWidth(label)+6 < b.Width {
+			b.Label = label
+		}
+		l.add(b)
+	}
+	return l
+}

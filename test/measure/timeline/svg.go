@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"time"
+)
+
+//go:embed picture.svg.tmpl
+var pictureTemplate string
+
+var parsed = template.Must(template.New("picture").Parse(pictureTemplate))
+
+// picture is a chart in pixels.
+type picture struct {
+	Chart         Chart
+	Width, Height float64
+	CardHeight    float64
+	Right         float64
+	Panels        []panel
+	Grid          []tick
+	Zero          float64 // of the axis
+	AxisY         float64 // base line of the words on the axis
+	Legend        []legendEntry
+}
+
+// Write draws the chart.
+func (c Chart) Write(w io.Writer) error {
+	if err := parsed.Execute(w, c.layOut()); err != nil {
+		return fmt.Errorf("drawing the timeline: %w", err)
+	}
+	return nil
+}
+
+func (c Chart) layOut() picture {
+	seconds := c.seconds()
+	axis := scale{seconds: seconds}
+	p := picture{Chart: c, Width: width, Right: width - marginRight, Grid: ticks(axis), Zero: axis.x(time.Time{})}
+	y := float64(titleHeight)
+	for _, run := range c.Runs {
+		panel := run.layOut(y, scale{run.From, seconds})
+		p.Panels = append(p.Panels, panel)
+		y = panel.Bottom + panelGap
+	}
+	p.AxisY = y
+	p.Legend = legend(y + axisHeight)
+	p.Height = y + axisHeight + legendHeight
+	p.CardHeight = p.Height - 1
+	return p
+}
+
+// legendEntry explains a color.
+type legendEntry struct {
+	X, Y  float64
+	Class string
+	Text  string
+}
+
+func legend(y float64) []legendEntry {
+	var all []legendEntry
+	x := float64(marginLeft)
+	for _, e := range []legendEntry{
+		{Class: "old", Text: "ready, old revision"},
+		{Class: "new", Text: "ready, new revision"},
+		{Class: "unready", Text: "not ready"},
+		{Class: "terminating", Text: "terminating"},
+		{Class: "missing", Text: "no pod"},
+		{Class: "leader", Text: "leads"},
+		{Class: "writes", Text: "writes"},
+		{Class: "gap", Text: "no writes"},
+	} {
+		e.X, e.Y = round(x), y
+		x += 24 + textWidth(e.Text) + 10
+		all = append(all, e)
+	}
+	return all
+}
