@@ -12,6 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/deploy"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/image"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/kubectl"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/progress"
 )
 
 // upstreamEtcd stands in for the etcd image of the local Kubernetes: any other
@@ -56,8 +57,7 @@ func (p program) confirmed(ctx context.Context, action string) (deploy.Deploymen
 	if err != nil {
 		return deploy.Deployment{}, current.Context{}, err
 	}
-	info, err := os.Stdin.Stat()
-	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
+	terminal := progress.IsTerminal(os.Stdin)
 	if err := target.Confirm(action, os.Getenv("CLUSTER_CONFIRM"), terminal, os.Stdin, os.Stderr); err != nil {
 		return deploy.Deployment{}, current.Context{}, err
 	}

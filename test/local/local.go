@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/deploy"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/host"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/image"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
 )
 
 // up is the verb up for the local Kubernetes.
@@ -31,8 +32,13 @@ func (p program) up(ctx context.Context, bare bool) error {
 	if err := p.builder.Build(ctx, names...); err != nil {
 		return err
 	}
+	unlock, err := p.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	cluster := boot.New(p.layout)
-	err := p.printer.Step("Kubernetes", func(note func(string)) (string, error) {
+	err = p.printer.Step("Kubernetes", func(note func(string)) (string, error) {
 		started, err := cluster.Up(ctx, note)
 		if !started {
 			return "already running", err
@@ -77,6 +83,11 @@ func (p program) down(ctx context.Context) error {
 	if err := host.Check(); err != nil {
 		return err
 	}
+	unlock, err := p.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	return p.printer.Step("removing Kubernetes", func(func(string)) (string, error) {
 		return "nothing is left", clean.Down(ctx, p.layout)
 	})
@@ -84,20 +95,24 @@ func (p program) down(ctx context.Context) error {
 
 // status is the verb status.
 func (p program) status(ctx context.Context) error {
-	cluster := boot.New(p.layout)
-	running, err := cluster.Running()
+	owner, owned, err := layout.ReadOwner()
 	if err != nil {
 		return err
 	}
-	if len(running) == 0 {
+	if !owned {
 		return errors.New("the local Kubernetes is down")
+	}
+	cluster := boot.New(owner)
+	running, err := cluster.Running()
+	if err != nil {
+		return err
 	}
 	var names []string
 	for _, process := range running {
 		names = append(names, fmt.Sprintf("%s (%d)", process.Name, process.Identity.PID))
 	}
 	fmt.Printf("running:    %s\n", strings.Join(names, ", "))
-	fmt.Printf("kubeconfig: %s\nlogs:       %s\n", p.layout.Kubeconfig(), p.layout.Logs())
+	fmt.Printf("kubeconfig: %s\nlogs:       %s\n", owner.Kubeconfig(), owner.Logs())
 	out, err := cluster.Kubectl.Run(ctx, "get", "nodes,pods", "--all-namespaces", "--request-timeout=5s")
 	if err != nil {
 		return fmt.Errorf("asking the API server: %w", err)

@@ -24,8 +24,8 @@ func (p Process) CutOff(ctx context.Context) (reconnect func(context.Context) er
 		return nil, fmt.Errorf("cutting off %s: %w", p, err)
 	}
 	return func(ctx context.Context) error {
-		if _, err := net.InterfaceByName(link); err != nil {
-			return nil //nolint:nilerr // the pod went, and its interface with it
+		if !exists(link) {
+			return nil // the pod went, and its interface with it
 		}
 		if err := setLink(ctx, link, "up"); err != nil {
 			return fmt.Errorf("reconnecting %s: %w", p, err)
@@ -55,6 +55,11 @@ func (p Process) link(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("finding the other end of its %s: %w", podInterface, err)
 	}
 	return link.Name, nil
+}
+
+func exists(link string) bool {
+	_, err := net.InterfaceByName(link)
+	return err == nil
 }
 
 func setLink(ctx context.Context, link, state string) error {

@@ -19,6 +19,8 @@ type Binary struct {
 	// the toolchain does, so a stamp tells whether they are current. For the
 	// others the go command has to be asked each time.
 	Pinned bool
+	// InImage programs run in a container only.
+	InImage bool
 	// Flags returns the linker flags that carry the version, given the go.mod.
 	Flags func(goMod string) (string, error)
 }
@@ -59,7 +61,7 @@ func tool(name string) Binary {
 }
 
 func operator(name string) Binary {
-	return Binary{Name: name, Module: mainModule, Package: "./cmd/" + name}
+	return Binary{Name: name, Module: mainModule, Package: "./cmd/" + name, InImage: true}
 }
 
 // Pinned returns the names of the pinned programs: all that a cluster needs

@@ -123,6 +123,9 @@ func (b *Builder) compile(ctx context.Context, binary Binary, flags string) erro
 		cmd.Dir = filepath.Join(b.Layout.Root, binary.Module)
 		// A workspace of the user would unpin the versions.
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+		if binary.InImage {
+			cmd.Env = append(cmd.Env, "GOOS=linux") // also on a Mac, for kind
+		}
 		if err := runCompiler(cmd, note); err != nil {
 			return "", err
 		}

@@ -37,6 +37,15 @@ func TestKubeconfigOfThePersonIsUsedOnlyWhenMeant(t *testing.T) {
 	}
 }
 
+func TestOnlyUnknownKinds(t *testing.T) {
+	const unknown = `error: resource mapping not found for name: "a" namespace: "b" from "STDIN": no matches for kind "Etcd" in version "v1"` + "\nensure CRDs are installed first"
+	for said, want := range map[string]bool{unknown: true, "": false, unknown + "\nUnable to connect to the server": false} {
+		if got := (&Error{Said: said}).onlyUnknownKinds(); got != want {
+			t.Errorf("%q: got %t", said, got)
+		}
+	}
+}
+
 func TestErrorSaysWhatKubectlSaid(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kubectl")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\necho no such pod >&2\nexit 1\n"), 0o755); err != nil {

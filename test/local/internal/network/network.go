@@ -38,7 +38,8 @@ table ip %[1]s {
 // kubeProxyTables are the nftables tables of kube-proxy, by family.
 var kubeProxyTables = [][2]string{{"ip", "kube-proxy"}, {"ip6", "kube-proxy"}}
 
-// SetUp creates the bridge and the masquerading, unless they are there.
+// SetUp creates the bridge and the masquerading, unless they are there, and lets
+// pods pass the firewall.
 func SetUp(ctx context.Context) error {
 	if _, err := net.InterfaceByName(layout.Bridge); err != nil {
 		if err := run(ctx, "ip", "link", "add", "name", layout.Bridge, "address", bridgeMAC, "type", "bridge"); err != nil {
@@ -57,11 +58,11 @@ func SetUp(ctx context.Context) error {
 	if out, err := nft.CombinedOutput(); err != nil {
 		return fmt.Errorf("setting up masquerading: nft: %w: %s", err, out)
 	}
-	return nil
+	return openFirewall(ctx)
 }
 
-// TearDown removes the bridge, the pods' interfaces on it, the nftables tables
-// and the notes of CNI plugins. What is not there is no error.
+// TearDown removes the bridge, the pods' interfaces on it, the nftables tables,
+// the firewall's rules and the notes of CNI plugins. What is not there is no error.
 func TearDown(ctx context.Context) error {
 	var failed []error
 	ports, err := Ports(ctx)
@@ -85,6 +86,9 @@ func TearDown(ctx context.Context) error {
 		if err := os.Remove(file); err != nil {
 			failed = append(failed, fmt.Errorf("removing the note of a CNI plugin: %w", err))
 		}
+	}
+	if err := closeFirewall(ctx); err != nil {
+		failed = append(failed, err)
 	}
 	// Only if empty, that is, if nobody else uses them.
 	_ = os.Remove(cniResultsDir)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -27,9 +28,17 @@ type Printer struct {
 
 // New returns a printer that writes to a file, most likely os.Stderr.
 func New(out *os.File) *Printer {
-	info, err := out.Stat()
-	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
-	return &Printer{out: out, terminal: terminal}
+	return &Printer{out: out, terminal: IsTerminal(out) && os.Getenv("TERM") != "dumb"}
+}
+
+// IsTerminal tells whether a person may be at the other end of a file.
+func IsTerminal(file *os.File) bool {
+	info, err := file.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull) // a character device too
+	return err == nil && !os.SameFile(info, null)
 }
 
 // Line prints one line.
@@ -84,7 +93,8 @@ func (p *Printer) repeat(name string, start time.Time, latest func() string) (st
 			case <-ended:
 				return
 			case <-timer.C:
-				p.interim(fmt.Sprintf("%-24s %s %s", name, round(time.Since(start)), latest()))
+				line := fmt.Sprintf("%-24s %s %s", name, round(time.Since(start)), latest())
+				p.interim(strings.TrimSpace(line))
 				timer.Reset(period)
 			}
 		}
