@@ -14,8 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// conditions are those of an Etcd with this snapshot, which is nil when there is no StatefulSet.
-func conditions(status *v1alpha1.EtcdStatus, s *observe.Snapshot) []metav1.Condition {
+// confirmLoss is for how long a quorum has to be gone before the condition says so. While leadership passes
+// from one member to another, no quorum of them knows the same leader for a moment.
+const confirmLoss = pollTroubled
+
+// conditions are those that follow from an observation.
+func conditions(status *v1alpha1.EtcdStatus, o observation) []metav1.Condition {
+	s := o.snapshot
 	switch {
 	case s == nil:
 		const message = "There is no StatefulSet yet."
@@ -32,15 +37,21 @@ func conditions(status *v1alpha1.EtcdStatus, s *observe.Snapshot) []metav1.Condi
 			condition(v1alpha1.ConditionAllMembersUpdated, metav1.ConditionTrue, v1alpha1.ReasonHibernated, message),
 		}
 	}
-	return []metav1.Condition{ready(status, s), allMembersReady(s), allMembersUpdated(status, s)}
+	return []metav1.Condition{ready(status, o), allMembersReady(s), allMembersUpdated(status, s)}
 }
 
-// ready tells whether the cluster has a quorum, as etcd itself says.
-func ready(status *v1alpha1.EtcdStatus, s *observe.Snapshot) metav1.Condition {
+// quorate tells whether the cluster has a quorum, as etcd itself says.
+func quorate(s *observe.Snapshot) bool { return s.HasQuorum() && s.Cluster.LeaderKnown }
+
+func ready(status *v1alpha1.EtcdStatus, o observation) metav1.Condition {
+	s := o.snapshot
+	before := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	voters := fmt.Sprintf("%d of %d voters serve", s.ServingVoters(), len(s.Cluster.Voters))
 	switch {
-	case s.HasQuorum() && s.Cluster.LeaderKnown:
+	case quorate(s):
 		return condition(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonQuorate, voters+".")
+	case before != nil && before.Status == metav1.ConditionTrue && o.lostFor < confirmLoss:
+		return *before
 	case status.ClusterID == "":
 		return condition(v1alpha1.ConditionReady, metav1.ConditionUnknown, v1alpha1.ReasonNoMembersInStatus, "The cluster has not served yet.")
 	case !s.Cluster.Reachable && status.ReadyReplicas > 0:

@@ -64,14 +64,14 @@ type Reconciler struct {
 	// QuorumAwareUpdates is the feature gate QuorumAwareUpdatesWithOnDelete.
 	QuorumAwareUpdates bool
 
-	statusWrites statusWrites
+	memory memory
 }
 
 // Reconcile brings one Etcd's objects and status to where they should be.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	etcd := &v1alpha1.Etcd{}
 	if err := r.Client.Get(ctx, req.NamespacedName, etcd); apierrors.IsNotFound(err) {
-		r.statusWrites.forget(req.NamespacedName)
+		r.memory.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", req, err)
@@ -106,19 +106,21 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 	if apierrors.IsConflict(specErr) {
 		return 0, specErr
 	}
-	clusterIDErr := r.recordClusterID(ctx, etcd)
 	// The snapshot comes after the objects were compared, so that it is not older than they.
 	snapshot, err := r.observe(ctx, etcd)
 	if err != nil {
-		return 0, errors.Join(strategyErr, specErr, clusterIDErr, err)
+		return 0, errors.Join(strategyErr, specErr, err)
 	}
 	current := settled && snapshot != nil && snapshot.StatefulSet.Observed
 	after, statusErr := r.reconcileStatus(ctx, etcd, snapshot, current, specErr)
-	var operationErr error
-	if current && statusErr == nil && operationRequested(etcd) {
-		operationErr = r.removeOperation(ctx, etcd)
+	if statusErr != nil {
+		return 0, errors.Join(strategyErr, specErr, statusErr)
 	}
-	return after, errors.Join(strategyErr, specErr, clusterIDErr, statusErr, operationErr)
+	err = r.recordClusterID(ctx, etcd)
+	if err == nil && current && operationRequested(etcd) {
+		err = r.removeOperation(ctx, etcd)
+	}
+	return after, errors.Join(strategyErr, specErr, err)
 }
 
 // observe takes a Snapshot from the cache; nil when there is no StatefulSet.

@@ -27,21 +27,25 @@ type observation struct {
 	current bool
 	// specErr is why the spec could not be applied, if it could not.
 	specErr error
+	// lostFor is for how long the quorum has been gone.
+	lostFor time.Duration
 	now     metav1.Time
 }
 
 // reconcileStatus writes the status when it has changed, and returns after how long to look again.
 func (r *Reconciler) reconcileStatus(ctx context.Context, etcd *v1alpha1.Etcd, snapshot *observe.Snapshot, current bool, specErr error) (time.Duration, error) {
+	key, now := client.ObjectKeyFromObject(etcd), r.Clock.Now()
 	tasks := &v1alpha1.EtcdOperatorTaskList{}
-	if err := r.Client.List(ctx, tasks, task.OfEtcd(client.ObjectKeyFromObject(etcd))...); err != nil {
-		return 0, fmt.Errorf("listing the tasks of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
+	if err := r.Client.List(ctx, tasks, task.OfEtcd(key)...); err != nil {
+		return 0, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
 	}
 	next := nextStatus(etcd, observation{
 		snapshot: snapshot,
 		tasks:    tasks.Items,
 		current:  current,
 		specErr:  specErr,
-		now:      metav1.NewTime(r.Clock.Now()),
+		lostFor:  r.memory.lostFor(key, snapshot == nil || quorate(snapshot), now),
+		now:      metav1.NewTime(now),
 	})
 	poll := pollAfter(&next)
 	pending, err := r.writeStatus(ctx, etcd, next)
@@ -64,11 +68,11 @@ func nextStatus(etcd *v1alpha1.Etcd, o observation) v1alpha1.EtcdStatus {
 	if s := o.snapshot; s != nil {
 		next.Members = members(next.Members, s, o.now)
 		countReplicas(&next, s)
-		if next.ClusterID == "" && s.HasQuorum() && s.Cluster.LeaderKnown && s.Cluster.ID != 0 {
+		if next.ClusterID == "" && quorate(s) && s.Cluster.ID != 0 {
 			next.ClusterID = fmt.Sprintf("%x", s.Cluster.ID)
 		}
 	}
-	for _, c := range conditions(&next, o.snapshot) {
+	for _, c := range conditions(&next, o) {
 		c.ObservedGeneration = next.ObservedGeneration
 		c.LastTransitionTime = o.now
 		meta.SetStatusCondition(&next.Conditions, c)

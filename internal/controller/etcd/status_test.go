@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 var (
@@ -146,7 +147,7 @@ func TestConditions(t *testing.T) {
 			if tc.fresh {
 				etcd.Status = v1alpha1.EtcdStatus{}
 			}
-			status := nextStatus(etcd, observation{snapshot: tc.with(), current: true, now: later})
+			status := nextStatus(etcd, observation{snapshot: tc.with(), current: true, lostFor: confirmLoss, now: later})
 			for conditionType, w := range map[string]want{
 				v1alpha1.ConditionReady: tc.ready, v1alpha1.ConditionAllMembersReady: tc.members, v1alpha1.ConditionAllMembersUpdated: tc.updated,
 			} {
@@ -192,6 +193,33 @@ func TestAllMembersUpdatedDoesNotWobble(t *testing.T) {
 	see(true, func(*observe.Snapshot) {})
 	g.Expect(updated()).To(BeTrue(), "it is back")
 	g.Expect(etcd.Status.Rollout).To(BeNil())
+}
+
+// While leadership passes from one member to another nobody should be woken up.
+func TestReadyDoesNotWobble(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served(3)
+	s := snapshotOf(3)
+	s.Cluster.LeaderKnown = false
+	ready := func(lostFor time.Duration) bool {
+		status := nextStatus(etcd, observation{snapshot: s, lostFor: lostFor, now: later})
+		return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
+	}
+	g.Expect(ready(confirmLoss - 1)).To(BeTrue())
+	g.Expect(ready(confirmLoss)).To(BeFalse())
+	etcd.Status.Conditions = nil
+	g.Expect(ready(0)).To(BeFalse(), "it has never been ready")
+}
+
+func TestMemoryOfALostQuorum(t *testing.T) {
+	g := NewWithT(t)
+	var m memory
+	key := types.NamespacedName{Name: "etcd-main"}
+	g.Expect(m.lostFor(key, true, noon.Time)).To(BeZero())
+	g.Expect(m.lostFor(key, false, noon.Time)).To(BeZero())
+	g.Expect(m.lostFor(key, false, later.Time)).To(Equal(time.Minute))
+	g.Expect(m.lostFor(key, true, later.Time)).To(BeZero())
+	g.Expect(m.lostFor(key, false, later.Time)).To(BeZero())
 }
 
 func TestClusterIDIsRecordedOnce(t *testing.T) {

@@ -8,46 +8,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // detailInterval is the least time between two writes of a status in which only details have changed. While
 // a pod is replaced they change many times.
 const detailInterval = 10 * time.Second
-
-// statusWrites remembers when the status of each Etcd was last written by this process.
-type statusWrites struct {
-	mu sync.Mutex
-	at map[types.NamespacedName]time.Time
-}
-
-func (w *statusWrites) last(key types.NamespacedName) time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.at[key]
-}
-
-func (w *statusWrites) record(key types.NamespacedName, at time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.at == nil {
-		w.at = map[types.NamespacedName]time.Time{}
-	}
-	w.at[key] = at
-}
-
-func (w *statusWrites) forget(key types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.at, key)
-}
 
 // writeStatus writes a status that says something new. When it has put off the details, it returns after
 // how long they are due.
@@ -57,7 +28,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, etcd *v1alpha1.Etcd, next 
 	}
 	key, now := client.ObjectKeyFromObject(etcd), r.Clock.Now()
 	if !saysMore(&etcd.Status, &next) {
-		if wait := r.statusWrites.last(key).Add(detailInterval).Sub(now); wait > 0 {
+		if wait := r.memory.of(key).written.Add(detailInterval).Sub(now); wait > 0 {
 			return wait, nil
 		}
 	}
@@ -66,7 +37,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, etcd *v1alpha1.Etcd, next 
 	if err := r.Client.Status().Patch(ctx, etcd, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
 		return 0, fmt.Errorf("writing the status of Etcd %s: %w", key, err)
 	}
-	r.statusWrites.record(key, now)
+	r.memory.change(key, func(m *remembered) { m.written = now })
 	return 0, nil
 }
 
@@ -86,4 +57,6 @@ func saysMore(before, after *v1alpha1.EtcdStatus) bool {
 }
 
 // sameError tells whether two errors differ at most in when they were seen.
-func sameError(a, b v1alpha1.LastError) bool { return a.Code == b.Code && a.Description == b.Description }
+func sameError(a, b v1alpha1.LastError) bool {
+	return a.Code == b.Code && a.Description == b.Description
+}

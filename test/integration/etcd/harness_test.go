@@ -1,0 +1,270 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package etcd tests the Etcd controller against a real API server and the real StatefulSet controller. The
+// kubelet and etcd are simulated.
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+var testEnv *env.Env
+
+func TestMain(m *testing.M) {
+	log.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
+	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
+}
+
+const name = "etcd-main"
+
+// world is a namespace with an Etcd in it, a simulated kubelet and simulated members.
+type world struct {
+	*WithT
+	t         *testing.T
+	namespace string
+	kubelet   *env.Kubelet
+	members   *etcdfake.Cluster
+	etcd      *v1alpha1.Etcd
+	nudges    int
+}
+
+// newWorld makes an Etcd of n members. Nobody looks after it yet.
+func newWorld(t *testing.T, n int32, change ...func(*v1alpha1.Etcd)) *world {
+	t.Helper()
+	w := &world{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
+	w.SetDefaultEventuallyTimeout(30 * time.Second)
+	w.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	w.kubelet = testEnv.StartKubelet(t, w.namespace)
+	w.members = &etcdfake.Cluster{Up: w.up}
+	for i := range int(n) {
+		w.members.Names = append(w.members.Names, pod(i))
+		w.members.Endpoints = append(w.members.Endpoints, fmt.Sprintf("http://%s:2379", env.PodIP(i)))
+	}
+	w.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: n}}
+	for _, c := range change {
+		c(w.etcd)
+	}
+	w.Expect(testEnv.Client.Create(t.Context(), w.etcd)).To(Succeed())
+	return w
+}
+
+func pod(ordinal int) string { return fmt.Sprintf("%s-%d", name, ordinal) }
+
+// up: a member is up while its pod is ready.
+func (w *world) up(i int) bool {
+	p := &corev1.Pod{}
+	if err := testEnv.Client.Get(context.Background(), w.key(pod(i)), p); err != nil {
+		return false
+	}
+	return p.DeletionTimestamp == nil && len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].Ready
+}
+
+func (w *world) key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: w.namespace, Name: name}
+}
+
+func (w *world) get(g Gomega, name string, into client.Object) {
+	g.Expect(testEnv.Client.Get(context.Background(), w.key(name), into)).To(Succeed())
+}
+
+func (w *world) statefulSet(g Gomega) *appsv1.StatefulSet {
+	set := &appsv1.StatefulSet{}
+	w.get(g, name, set)
+	return set
+}
+
+func (w *world) status(g Gomega) v1alpha1.EtcdStatus {
+	w.get(g, name, w.etcd)
+	return w.etcd.Status
+}
+
+// change changes the Etcd.
+func (w *world) change(change func(*v1alpha1.Etcd)) {
+	w.t.Helper()
+	w.get(w, name, w.etcd)
+	before := w.etcd.DeepCopy()
+	change(w.etcd)
+	w.Expect(testEnv.Client.Patch(w.t.Context(), w.etcd, client.MergeFrom(before))).To(Succeed())
+}
+
+func annotate(key, value string) func(*v1alpha1.Etcd) {
+	return func(e *v1alpha1.Etcd) { metav1.SetMetaDataAnnotation(&e.ObjectMeta, key, value) }
+}
+
+// eventuallyWell waits until the status says that the newest spec has been carried out and all is well.
+func (w *world) eventuallyWell() {
+	w.t.Helper()
+	w.Eventually(func(g Gomega) {
+		status := w.status(g)
+		g.Expect(status.ObservedGeneration).To(Equal(w.etcd.Generation))
+		g.Expect(status.Ready).To(HaveValue(BeTrue()))
+		g.Expect(status.ClusterID).NotTo(BeEmpty())
+		config := &corev1.ConfigMap{}
+		w.get(g, name+"-config", config)
+		g.Expect(config.Data).To(HaveKeyWithValue("cluster-id", status.ClusterID))
+	}).Should(Succeed())
+}
+
+// objects are the objects of the Etcd, and it itself, by kind and name.
+func (w *world) objects(g Gomega) map[string]client.Object {
+	objects := map[string]client.Object{}
+	for key, object := range map[string]client.Object{
+		name:             &v1alpha1.Etcd{},
+		name + "-config": &corev1.ConfigMap{},
+		name + "-client": &corev1.Service{},
+		name + "-peer":   &corev1.Service{},
+	} {
+		w.get(g, key, object)
+		objects[fmt.Sprintf("%T %s", object, key)] = object
+	}
+	for _, object := range []client.Object{&policyv1.PodDisruptionBudget{}, &appsv1.StatefulSet{}} {
+		w.get(g, name, object)
+		objects[fmt.Sprintf("%T", object)] = object
+	}
+	return objects
+}
+
+// operator is a running Etcd controller.
+type operator struct {
+	stop     func()
+	locker   task.Locker
+	requests *requests
+	observer *countingObserver
+}
+
+// start starts an operator for the namespace.
+func (w *world) start(change ...func(*etcd.Reconciler)) *operator {
+	w.t.Helper()
+	o := &operator{locker: task.NewLocker(), requests: &requests{}}
+	restConfig := rest.CopyConfig(testEnv.Config)
+	restConfig.Wrap(o.requests.count)
+	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
+		Scheme:     testEnv.Scheme,
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	w.Expect(err).NotTo(HaveOccurred())
+	w.Expect(task.Index(w.t.Context(), mgr.GetFieldIndexer())).To(Succeed())
+	o.observer = &countingObserver{Observer: observe.New(w.members, clock.RealClock{})}
+	reconciler := &etcd.Reconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: o.observer, Locker: o.locker, Clock: clock.RealClock{},
+		Images:             configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/etcd-agent:v1"},
+		QuorumAwareUpdates: true,
+	}
+	for _, c := range change {
+		c(reconciler)
+	}
+	w.Expect(reconciler.Setup(mgr, 2)).To(Succeed())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := mgr.Start(ctx); err != nil {
+			w.t.Errorf("running the operator: %v", err)
+		}
+	}()
+	o.stop = func() { cancel(); <-done }
+	w.t.Cleanup(o.stop)
+	return o
+}
+
+func gateOff(r *etcd.Reconciler) { r.QuorumAwareUpdates = false }
+
+// nudge makes the operator look at the Etcd once more, and waits until it has.
+func (w *world) nudge(o *operator) {
+	w.t.Helper()
+	before := o.observer.count()
+	w.nudges++
+	w.change(annotate("test/nudge", fmt.Sprint(w.nudges)))
+	w.Eventually(o.observer.count).Should(BeNumerically(">", before))
+}
+
+// requests counts the requests that write, by method and resource.
+type requests struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (r *requests) count(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if request.Method != http.MethodGet {
+			parts := strings.Split(request.URL.Path, "/namespaces/")
+			path := strings.Split(parts[len(parts)-1], "/")
+			r.mu.Lock()
+			if r.n == nil {
+				r.n = map[string]int{}
+			}
+			r.n[request.Method+" "+strings.Join(append(path[1:2:2], path[3:]...), "/")]++
+			r.mu.Unlock()
+		}
+		return next.RoundTrip(request)
+	})
+}
+
+// take returns what was counted since it was last called.
+func (r *requests) take() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := r.n
+	r.n = nil
+	return n
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// countingObserver counts what an Observer was asked.
+type countingObserver struct {
+	etcd.Observer
+	mu sync.Mutex
+	n  int
+}
+
+func (o *countingObserver) Observe(ctx context.Context, reader client.Reader, e *v1alpha1.Etcd) (*observe.Snapshot, error) {
+	s, err := o.Observer.Observe(ctx, reader, e)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.n++
+	return s, err
+}
+
+func (o *countingObserver) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.n
+}

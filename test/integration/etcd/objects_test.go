@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestObjectsAppear(t *testing.T) {
+	w := newWorld(t, 3)
+	w.start()
+	w.eventuallyWell()
+	for key, object := range w.objects(w) {
+		if _, self := object.(*v1alpha1.Etcd); !self {
+			w.Expect(metav1.IsControlledBy(object, w.etcd)).To(BeTrue(), key)
+		}
+	}
+	status := w.status(w)
+	w.Expect(status.ClusterID).To(Equal("1"))
+	w.Expect(status.Members).To(HaveLen(3))
+	w.Expect(status.Members[0].Role).To(Equal(v1alpha1.RoleLeader))
+	w.Expect(status.Rollout).To(BeNil())
+	set := w.statefulSet(w)
+	w.Expect(set.Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteStatefulSetStrategyType))
+	w.Expect(set.Spec.PodManagementPolicy).To(Equal(appsv1.ParallelPodManagement))
+}
+
+// An operator that looks at an Etcd that is well writes nothing, and neither does the next one.
+func TestNothingIsWrittenWhenNothingDiffers(t *testing.T) {
+	w := newWorld(t, 3)
+	first := w.start()
+	w.eventuallyWell()
+	w.nudge(first)
+	w.nudge(first)
+	first.requests.take()
+	before := w.objects(w)
+	for range 5 {
+		w.nudge(first)
+	}
+	w.Expect(first.requests.take()).To(BeEmpty())
+	first.stop()
+
+	second := w.start()
+	w.Eventually(second.observer.count).Should(BeNumerically(">", 0))
+	w.nudge(second)
+	w.Expect(second.requests.take()).To(BeEmpty())
+	for key, object := range w.objects(w) {
+		if _, self := object.(*v1alpha1.Etcd); !self {
+			w.Expect(object.GetResourceVersion()).To(Equal(before[key].GetResourceVersion()), key)
+		}
+	}
+}
+
+func TestDriftIsRepaired(t *testing.T) {
+	w := newWorld(t, 3)
+	o := w.start()
+	w.eventuallyWell()
+
+	drift := func() {
+		service := &corev1.Service{}
+		w.get(w, name+"-peer", service)
+		before := service.DeepCopy()
+		service.Spec.PublishNotReadyAddresses = false
+		w.Expect(testEnv.Client.Patch(t.Context(), service, client.MergeFrom(before))).To(Succeed())
+
+		budget := &policyv1.PodDisruptionBudget{}
+		w.get(w, name, budget)
+		patch := client.MergeFrom(budget.DeepCopy())
+		budget.Spec.MinAvailable = ptr.To(intstr.FromInt(0))
+		w.Expect(testEnv.Client.Patch(t.Context(), budget, patch)).To(Succeed())
+
+		w.Expect(testEnv.Client.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-config"}})).To(Succeed())
+	}
+	drift()
+	w.Eventually(func(g Gomega) {
+		service := &corev1.Service{}
+		w.get(g, name+"-peer", service)
+		g.Expect(service.Spec.PublishNotReadyAddresses).To(BeTrue())
+		budget := &policyv1.PodDisruptionBudget{}
+		w.get(g, name, budget)
+		g.Expect(budget.Spec.MinAvailable.IntValue()).To(Equal(2))
+	}).Should(Succeed())
+	w.eventuallyWell() // the ConfigMap is there again, and knows the cluster's ID
+
+	w.change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
+	w.nudge(o)
+	o.requests.take()
+	drift()
+	w.nudge(o)
+	w.Expect(o.requests.take()).To(BeEmpty(), "suspended")
+}
+
+// What the API server or somebody else adds is not drift.
+func TestAdditionsAreLeftAlone(t *testing.T) {
+	w := newWorld(t, 1)
+	o := w.start()
+	w.eventuallyWell()
+	set := w.statefulSet(w)
+	before := set.DeepCopy()
+	metav1.SetMetaDataLabel(&set.ObjectMeta, "team", "storage")
+	set.Spec.RevisionHistoryLimit = ptr.To[int32](3)
+	w.Expect(testEnv.Client.Patch(t.Context(), set, client.MergeFrom(before))).To(Succeed())
+	w.nudge(o)
+	w.nudge(o)
+	o.requests.take()
+	w.nudge(o)
+	w.Expect(o.requests.take()).To(BeEmpty())
+	set = w.statefulSet(w)
+	w.Expect(set.Labels).To(HaveKeyWithValue("team", "storage"))
+	w.Expect(set.Spec.RevisionHistoryLimit).To(HaveValue(Equal(int32(3))))
+}
+
+// A new version of the operator would make other objects. It waits until it is asked to.
+func TestNewOperatorWaitsToBeAsked(t *testing.T) {
+	w := newWorld(t, 1)
+	old := w.start()
+	w.eventuallyWell()
+	old.stop()
+	for _, annotation := range []string{v1alpha1.AnnotationOperation, v1alpha1.AnnotationGardenerOperation} {
+		t.Run(annotation, func(t *testing.T) {
+			image := func() string { return w.statefulSet(w).Spec.Template.Spec.Containers[0].Image }
+			before := image()
+			next := before + "1"
+			o := w.start(func(r *etcd.Reconciler) { r.Images.Etcd = next })
+			defer o.stop()
+			w.Eventually(o.observer.count).Should(BeNumerically(">", 0))
+			w.nudge(o)
+			w.Expect(image()).To(Equal(before))
+
+			w.change(annotate(annotation, v1alpha1.OperationReconcile))
+			w.Eventually(image).Should(Equal(next))
+			w.Eventually(func(g Gomega) {
+				status := w.status(g)
+				g.Expect(w.etcd.Annotations).NotTo(HaveKey(annotation))
+				g.Expect(status.Ready).To(HaveValue(BeFalse()), "when the annotation is gone the status speaks of the new template")
+			}).Should(Succeed())
+			w.Expect(testEnv.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod(0)}})).To(Succeed())
+			w.eventuallyWell()
+		})
+	}
+}
+
+func TestSuspendedSpecIsLeftAlone(t *testing.T) {
+	w := newWorld(t, 1, annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
+	o := w.start()
+	w.Eventually(o.observer.count).Should(BeNumerically(">", 0))
+	w.nudge(o)
+	err := testEnv.Client.Get(context.Background(), w.key(name), &appsv1.StatefulSet{})
+	w.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+
+	w.change(func(e *v1alpha1.Etcd) { delete(e.Annotations, v1alpha1.AnnotationSuspendSpecReconcile) })
+	w.eventuallyWell()
+
+	w.change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.SnapshotCount = ptr.To[int64](5000) })
+	w.nudge(o)
+	w.Expect(w.status(w).ObservedGeneration).To(BeNumerically("<", w.etcd.Generation))
+}
+
+func TestFailureIsTold(t *testing.T) {
+	w := newWorld(t, 1, func(e *v1alpha1.Etcd) { e.Spec.Labels = map[string]string{"not a label": ""} })
+	w.start()
+	w.Eventually(func(g Gomega) {
+		status := w.status(g)
+		g.Expect(status.LastErrors).To(HaveLen(1))
+		g.Expect(status.LastErrors[0].Code).To(Equal(v1alpha1.ErrApply))
+		g.Expect(status.LastErrors[0].Description).To(And(ContainSubstring("applying StatefulSet"), ContainSubstring("not a label")))
+	}).Should(Succeed())
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Labels = nil })
+	w.eventuallyWell()
+	w.Expect(w.status(w).LastErrors).To(BeEmpty())
+}
+
+func TestObjectsGoWithTheirEtcd(t *testing.T) {
+	w := newWorld(t, 1)
+	w.start()
+	w.eventuallyWell()
+	w.Expect(testEnv.Client.Delete(t.Context(), w.etcd)).To(Succeed())
+	w.Eventually(func(g Gomega) {
+		err := testEnv.Client.Get(context.Background(), w.key(name), &appsv1.StatefulSet{})
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+		err = testEnv.Client.Get(context.Background(), w.key(name+"-peer"), &corev1.Service{})
+		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+	}).WithTimeout(time.Minute).Should(Succeed())
+}

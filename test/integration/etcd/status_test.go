@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+func (w *world) condition(g Gomega, conditionType string) *metav1.Condition {
+	status := w.status(g)
+	c := meta.FindStatusCondition(status.Conditions, conditionType)
+	g.Expect(c).NotTo(BeNil())
+	return c
+}
+
+func TestReadyFollowsTheQuorum(t *testing.T) {
+	w := newWorld(t, 3)
+	w.start()
+	w.eventuallyWell()
+	w.kubelet.Set(pod(0), env.NotReady)
+	w.Eventually(func(g Gomega) {
+		c := w.condition(g, v1alpha1.ConditionAllMembersReady)
+		g.Expect(c.Status).To(Equal(metav1.ConditionFalse))
+		g.Expect(c.Message).To(ContainSubstring("etcd-main-0 is Unready"))
+	}).Should(Succeed())
+	w.Expect(w.condition(w, v1alpha1.ConditionReady).Reason).To(Equal(v1alpha1.ReasonQuorate))
+
+	w.kubelet.Set(pod(1), env.Crashing)
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.condition(g, v1alpha1.ConditionReady).Reason).To(Equal(v1alpha1.ReasonQuorumLost))
+	}).Should(Succeed())
+	w.kubelet.Set(pod(0), env.Ready)
+	w.kubelet.Set(pod(1), env.Ready)
+	w.eventuallyWell()
+}
+
+// Pods are replaced one by one; the operator's whole budget for that is eight requests a pod, of which the
+// status of the Etcd may take about two.
+func TestStatusOfARolloutIsCheap(t *testing.T) {
+	w := newWorld(t, 3)
+	o := w.start()
+	w.eventuallyWell()
+	w.nudge(o)
+	o.requests.take()
+
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.SnapshotCount = ptr.To[int64](5000) })
+	w.Eventually(func(g Gomega) {
+		status := w.status(g)
+		g.Expect(status.ObservedGeneration).To(Equal(w.etcd.Generation))
+		g.Expect(status.Rollout).NotTo(BeNil())
+		g.Expect(status.Rollout.TargetRevision).To(Equal(w.statefulSet(g).Status.UpdateRevision))
+	}).Should(Succeed())
+	for i := range 3 {
+		w.Expect(testEnv.Client.Delete(t.Context(), w.pod(i))).To(Succeed())
+		w.Eventually(func(g Gomega) {
+			p := w.pod(i)
+			w.get(g, p.Name, p)
+			g.Expect(p.Labels["controller-revision-hash"]).To(Equal(w.statefulSet(g).Status.UpdateRevision))
+			g.Expect(w.up(i)).To(BeTrue())
+		}).Should(Succeed())
+	}
+	w.eventuallyWell()
+	status := w.status(w)
+	w.Expect(status.Rollout).To(BeNil())
+	w.Expect(status.UpdatedReplicas).To(Equal(int32(3)))
+
+	written := o.requests.take()
+	t.Logf("written in a rollout of 3 pods: %v", written)
+	w.Expect(written["PATCH etcds/status"]).To(BeNumerically("<=", 2*3+4))
+	w.Expect(written["PATCH configmaps"]).To(BeNumerically("<=", 2))
+	w.Expect(written["PATCH statefulsets"]).To(BeNumerically("<=", 2))
+}
+
+func TestStatusNamesTheRolloutTask(t *testing.T) {
+	w := newWorld(t, 1)
+	w.start()
+	w.eventuallyWell()
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.SnapshotCount = ptr.To[int64](5000) })
+	w.Eventually(func(g Gomega) { g.Expect(w.status(g).Rollout).NotTo(BeNil()) }).Should(Succeed())
+	task := &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "roll"},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout, OwnerEtcdReference: v1alpha1.EtcdReference{Name: name}},
+	}
+	w.Expect(testEnv.Client.Create(t.Context(), task)).To(Succeed())
+	w.Eventually(func(g Gomega) { g.Expect(w.status(g).Rollout.Task).To(Equal("roll")) }).Should(Succeed())
+	w.Expect(testEnv.Client.Delete(t.Context(), w.pod(0))).To(Succeed())
+	w.eventuallyWell()
+	w.Expect(w.status(w).Rollout).To(BeNil())
+}
+
+func TestAsleep(t *testing.T) {
+	w := newWorld(t, 3)
+	o := w.start()
+	w.eventuallyWell()
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.condition(g, v1alpha1.ConditionReady).Reason).To(Equal(v1alpha1.ReasonHibernated))
+		g.Expect(w.etcd.Status.ObservedGeneration).To(Equal(w.etcd.Generation))
+		g.Expect(w.statefulSet(g).Status.Replicas).To(BeZero())
+		budget := &policyv1.PodDisruptionBudget{}
+		w.get(g, name, budget)
+		g.Expect(budget.Spec.MinAvailable.IntValue()).To(BeZero())
+	}).Should(Succeed())
+	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()))
+
+	// Somebody wakes it behind the operator's back.
+	set := w.statefulSet(w)
+	set.Spec.Replicas = ptr.To[int32](3)
+	w.Expect(testEnv.Client.Update(t.Context(), set)).To(Succeed())
+	w.Eventually(func(g Gomega) { g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed())
+
+	o.requests.take()
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	w.eventuallyWell()
+}
