@@ -60,10 +60,13 @@ func (l *ledger) acknowledge(w Write) {
 	l.done = append(l.done, w)
 }
 
-func (l *ledger) acknowledged() int {
+func (l *ledger) acknowledged() (number int, last time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	return len(l.done)
+	if number = len(l.done); number > 0 {
+		last = l.done[number-1].Acknowledged
+	}
+	return number, last
 }
 
 // close ends the writing; what is under way may still be acknowledged.

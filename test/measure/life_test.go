@@ -89,3 +89,20 @@ func TestReplacements(t *testing.T) {
 		t.Errorf("in the middle: %+v", got)
 	}
 }
+
+func TestSettled(t *testing.T) {
+	ready := func(revision string, ms int) []Span {
+		return []Span{{State{Class: v1alpha1.ClassParticipating, Revision: revision}, at(ms), time.Time{}}}
+	}
+	report := Report{Pods: Life{"m-0": ready("new", 100), "m-1": ready("new", 300), "m-2": ready("new", 200)}}
+	if at300, ok := report.Settled("new"); !ok || !at300.Equal(at(300)) {
+		t.Errorf("settled at %s, %t", at300, ok)
+	}
+	report.Pods["m-1"] = ready("old", 300)
+	if _, ok := report.Settled("new"); ok {
+		t.Error("settled with an outdated pod")
+	}
+	if _, ok := (Report{}).Settled("new"); ok {
+		t.Error("settled without pods")
+	}
+}

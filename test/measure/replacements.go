@@ -45,6 +45,21 @@ func (r Report) Replacements(from, until time.Time) []Replacement {
 	return all
 }
 
+// Settled is when the last pod became ready at a revision; false while one is not.
+func (r Report) Settled(revision string) (time.Time, bool) {
+	var settled time.Time
+	for _, spans := range r.Pods {
+		last := spans[len(spans)-1]
+		if last.Class != v1alpha1.ClassParticipating || last.Revision != revision {
+			return time.Time{}, false
+		}
+		if last.From.After(settled) {
+			settled = last.From
+		}
+	}
+	return settled, len(r.Pods) > 0
+}
+
 func isGoing(s Span) bool {
 	return s.Class == v1alpha1.ClassTerminating || s.Class == v1alpha1.ClassMissing
 }

@@ -100,5 +100,5 @@ func (w *Writer) Stop() Report {
 	return w.report
 }
 
-// Acknowledged is the number of writes acknowledged so far.
-func (w *Writer) Acknowledged() int { return w.writes.acknowledged() }
+// Acknowledged is the number of writes acknowledged so far, and when the last one was.
+func (w *Writer) Acknowledged() (number int, last time.Time) { return w.writes.acknowledged() }

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// WaitEtcd waits until the operator says that the Etcd is as it should be.
+func (c Cluster) WaitEtcd(ctx context.Context, note Note) error {
+	return until(ctx, waitTimeout, "Etcd "+c.Key().String(), note, func(ctx context.Context) (string, error) {
+		etcd := &v1alpha1.Etcd{}
+		if err := c.Client.Get(ctx, c.Key(), etcd); err != nil {
+			return "", fmt.Errorf("reading Etcd %s: %w", c.Key(), err)
+		}
+		if etcd.Status.ObservedGeneration < etcd.Generation {
+			return "the operator has not applied the newest spec", nil
+		}
+		for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated} {
+			condition := meta.FindStatusCondition(etcd.Status.Conditions, name)
+			if condition == nil {
+				return "there is no condition " + name, nil
+			}
+			if condition.Status != metav1.ConditionTrue {
+				return fmt.Sprintf("condition %s is %s: %s", name, condition.Status, condition.Message), nil
+			}
+		}
+		return "", nil
+	})
+}
+
+// errEnded is about a task that ended badly.
+var errEnded = errors.New("the rollout did not succeed")
+
+// WaitRollout waits until the task of the rollout to a revision has succeeded.
+func (c Cluster) WaitRollout(ctx context.Context, revision string, note Note) error {
+	var bad error
+	err := until(ctx, waitTimeout, "the rollout of "+c.Key().String(), note, func(ctx context.Context) (string, error) {
+		task, err := c.rollout(ctx, revision)
+		if err != nil || task == nil {
+			return "there is no task for it yet", err
+		}
+		if !task.Status.State.IsFinal() {
+			return task.Status.Progress + " pods are updated" + heldBy(task), nil
+		}
+		if task.Status.State != v1alpha1.TaskStateSucceeded {
+			bad = fmt.Errorf("%w: task %s is %s", errEnded, task.Name, task.Status.State)
+		}
+		return "", nil
+	})
+	return errors.Join(err, bad)
+}
+
+func heldBy(task *v1alpha1.EtcdOperatorTask) string {
+	if r := task.Status.Rollout; r != nil && r.HeldBy != nil {
+		return ", held by " + string(r.HeldBy.Guard)
+	}
+	return ""
+}
+
+// rollout is the task that brings the pods to a revision; nil when there is none yet.
+func (c Cluster) rollout(ctx context.Context, revision string) (*v1alpha1.EtcdOperatorTask, error) {
+	tasks := &v1alpha1.EtcdOperatorTaskList{}
+	if err := c.Client.List(ctx, tasks, client.InNamespace(c.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing tasks: %w", err)
+	}
+	for i, task := range tasks.Items {
+		if task.EtcdKey() == c.Key() && task.Status.Rollout != nil && task.Status.Rollout.TargetRevision == revision {
+			return &tasks.Items[i], nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package stage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// restartedAt is the annotation of the pod template that `kubectl rollout restart` writes too.
+const restartedAt = "kubectl.kubernetes.io/restartedAt"
+
+// observeTimeout is how long the controllers may take to make a new revision of a new template.
+const observeTimeout = 30 * time.Second
+
+// Change is a change of a pod template.
+type Change struct {
+	// At is the moment before the request was sent.
+	At time.Time
+	// Revision that it led to.
+	Revision string
+}
+
+// ChangeEtcd changes the template as a user of an Etcd does: an annotation in its spec.
+func (c Cluster) ChangeEtcd(ctx context.Context) (Change, error) {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
+	return c.change(ctx, etcd, `{"spec":{"annotations":{%q:%q}}}`)
+}
+
+// ChangeStatefulSet changes the template of a StatefulSet that belongs to no Etcd.
+func (c Cluster) ChangeStatefulSet(ctx context.Context) (Change, error) {
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
+	return c.change(ctx, set, `{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`)
+}
+
+func (c Cluster) change(ctx context.Context, object client.Object, patch string) (Change, error) {
+	before, err := c.StatefulSet(ctx)
+	if err != nil {
+		return Change{}, err
+	}
+	change := Change{At: time.Now()}
+	patch = fmt.Sprintf(patch, restartedAt, change.At.UTC().Format(time.RFC3339Nano))
+	if err := c.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		return Change{}, fmt.Errorf("changing the template of %s: %w", c.Key(), err)
+	}
+	err = until(ctx, observeTimeout, "a new revision of "+c.Key().String(), func(string) {}, func(ctx context.Context) (string, error) {
+		set, err := c.StatefulSet(ctx)
+		if err != nil || set.Status.UpdateRevision == before.Status.UpdateRevision {
+			return "the StatefulSet has no new revision", err
+		}
+		change.Revision = set.Status.UpdateRevision
+		return "", nil
+	})
+	return change, err
+}
