@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -82,7 +86,7 @@ func (p program) loadIntoKind(ctx context.Context, cluster string) error {
 	if err != nil {
 		return fmt.Errorf("creating a folder for images: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	for _, img := range []image.Image{image.Operator, image.Agent} {
 		archive := filepath.Join(dir, "image.tar")
 		if err := image.Write(ctx, p.layout, img, archive); err != nil {

@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -19,7 +23,7 @@ func (p program) lock(ctx context.Context) (unlock func(), err error) {
 	for told := false; ; told = true {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", lockName)
 		if err == nil {
-			return func() { listener.Close() }, nil
+			return func() { _ = listener.Close() }, nil
 		}
 		if !told {
 			p.printer.Line("waiting for another up or down on this machine")

@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Command local boots a real Kubernetes on this machine, without a container
 // registry and without a virtual machine, and takes it down again without a
 // trace. It is what `make up`, `make down`, the end-to-end tests, the demo and

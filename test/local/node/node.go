@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package node reaches behind the API server of the local Kubernetes: it finds
 // the processes of pods on this machine, freezes, kills and cuts them off. Tests,
 // the demo and the benchmarks break members with it in ways that Kubernetes does
@@ -15,16 +19,13 @@ import (
 	"os"
 	"strings"
 	"syscall"
-	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/poll"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
 )
 
 // Etcd is the name of an etcd process, for Find.
 const Etcd = "etcd"
-
-// poll is the period of all waiting in this package.
-const poll = 10 * time.Millisecond
 
 // Process is one process of a pod. It stays the same process: once that has
 // ended, methods fail, also when a restarted container has a new one.
@@ -37,7 +38,7 @@ type Process struct {
 // that name, and returns it. The pod is given by its metadata.uid.
 func Find(ctx context.Context, podUID, name string) (Process, error) {
 	var found []process.Identity
-	err := until(ctx, func() (bool, error) {
+	err := poll.Until(ctx, func() (bool, error) {
 		var err error
 		found, err = process.Named(name, func(cgroups string) bool { return belongsTo(cgroups, podUID) })
 		return len(found) == 1, err
@@ -66,7 +67,7 @@ func (p Process) Thaw(ctx context.Context) error { return p.hold(ctx, syscall.SI
 func (p Process) Kill(ctx context.Context) error {
 	err := p.identity.Signal(syscall.SIGKILL)
 	if err == nil {
-		err = until(ctx, func() (bool, error) { return !p.identity.Alive(), nil })
+		err = poll.Until(ctx, func() (bool, error) { return !p.identity.Alive(), nil })
 	}
 	if err != nil {
 		return fmt.Errorf("killing %s: %w", p, err)
@@ -83,7 +84,7 @@ func (p Process) String() string {
 func (p Process) hold(ctx context.Context, signal syscall.Signal, stopped bool) error {
 	err := p.identity.Signal(signal)
 	if err == nil {
-		err = until(ctx, func() (bool, error) {
+		err = poll.Until(ctx, func() (bool, error) {
 			now, err := p.identity.Stopped()
 			if errors.Is(err, os.ErrNotExist) {
 				return false, errors.New("it has ended")
@@ -101,20 +102,4 @@ func (p Process) hold(ctx context.Context, signal syscall.Signal, stopped bool) 
 // in a pod. The systemd driver writes the UID with underscores.
 func belongsTo(cgroups, podUID string) bool {
 	return podUID != "" && strings.Contains(strings.ReplaceAll(cgroups, "_", "-"), "pod"+podUID)
-}
-
-// until polls until the condition holds, it fails, or the context ends.
-func until(ctx context.Context, condition func() (bool, error)) error {
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	for {
-		if done, err := condition(); done || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-ticker.C:
-		}
-	}
 }

@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 package smoke
 
 import (
@@ -82,7 +86,7 @@ func checkStreams(ctx context.Context, t *testing.T) {
 		if err != nil {
 			return false
 		}
-		response.Body.Close()
+		_ = response.Body.Close()
 		return response.StatusCode == http.StatusOK
 	})
 }

@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package smoke checks the local Kubernetes itself: that what runs in it works as
 // in any cluster, and that nothing of it is left on the machine afterwards, in
 // whatever way it ended.
@@ -17,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/poll"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
 	"github.com/etcd-foreman/etcd-foreman/test/local/node"
 )
@@ -62,10 +67,10 @@ func kubectl(t *testing.T, args ...string) string {
 // eventually fails the test unless the condition comes true in time.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := poll.Until(ctx, func() (bool, error) { return condition(), nil }); err != nil {
+		t.Fatalf("not within a minute: %s", what)
 	}
 }
 

@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Command coredns is CoreDNS with only the plugins that the local Kubernetes
 // uses. The full build also compiles the clients of several clouds, which takes
 // minutes and is of no use here.

@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Command image writes a container image as a docker archive to its standard
 // output: the given files in one layer, nothing else.
 //
@@ -45,7 +49,7 @@ func run(args []string) error {
 	flags.StringVar(&spec.User, "user", "65532:65532", "numeric user and group that the image runs as")
 	flags.StringVar(&spec.WorkingDir, "workdir", "/", "working directory")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: image -name NAME:TAG [flag...] FILE=/PATH/IN/IMAGE... > archive.tar")
+		_, _ = fmt.Fprintln(flags.Output(), "usage: image -name NAME:TAG [flag...] FILE=/PATH/IN/IMAGE... > archive.tar")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(args); err != nil {

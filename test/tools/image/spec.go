@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 package main
 
 import (
@@ -137,7 +141,7 @@ func copyFile(archive *tar.Writer, f file) error {
 	if err != nil {
 		return fmt.Errorf("opening a file of the image: %w", err)
 	}
-	defer source.Close()
+	defer func() { _ = source.Close() }()
 	info, err := source.Stat()
 	if err != nil {
 		return fmt.Errorf("reading size of %s: %w", f.Source, err)

@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Command pause is the first process of every pod: it keeps the pod's
 // namespaces alive and does nothing until it is told to stop.
 package main

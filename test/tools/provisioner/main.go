@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Command provisioner makes the volumes of the local Kubernetes: folders of this
 // machine, created for a claim, deleted with it, and "expanded" when the claim
 // asks for more. The sizes are not enforced.

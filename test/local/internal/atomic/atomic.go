@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package atomic writes files in one step, so that no reader, and no later run
 // after a crash, sees half of one. It imports the standard library only.
 package atomic

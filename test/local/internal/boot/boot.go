@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package boot brings up the local Kubernetes: it prepares the machine, starts
 // the programs in the order in which they need each other, and waits until the
 // node is ready. Doing so again starts only what is missing or outdated. It
@@ -153,7 +157,7 @@ func (c *Cluster) run(ctx context.Context, programs []program) (bool, error) {
 	anyStarted := false
 	var waits []func() error
 	for _, p := range programs {
-		running, started, err := c.manager.Ensure(p.spec)
+		running, started, err := c.manager.Ensure(ctx, p.spec)
 		if err != nil {
 			return false, err
 		}

@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package build compiles the programs that the local Kubernetes consists of,
 // each at the version that a go.mod pins, into .local/bin. What is already there
 // and current is left alone. It imports the standard library and its siblings

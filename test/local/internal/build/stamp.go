@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 package build
 
 import (
@@ -18,7 +22,7 @@ func stamp(root string, binary Binary, linkerFlags string) (string, error) {
 	// NUL-terminated, so that no two lists of inputs look alike.
 	add := func(parts ...string) {
 		for _, part := range parts {
-			fmt.Fprintf(digest, "%d %s\x00", len(part), part)
+			_, _ = fmt.Fprintf(digest, "%d %s\x00", len(part), part)
 		}
 	}
 	add(runtime.Version(), runtime.GOOS, runtime.GOARCH, binary.Package, linkerFlags)

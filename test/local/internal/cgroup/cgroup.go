@@ -1,9 +1,15 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package cgroup makes, empties and removes the control group that holds all
 // pods of the local Kubernetes, under version 1 and version 2 of the interface.
-// It imports the standard library and its siblings layout and process only.
+// It imports the standard library and its siblings layout, poll
+// and process only.
 package cgroup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,13 +19,11 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/poll"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
 )
-
-const poll = 20 * time.Millisecond
 
 // Create makes the group in every hierarchy: kubelet demands that the root it
 // is given exists.
@@ -94,27 +98,24 @@ func Groups() ([]string, error) {
 
 // Remove removes the group from every hierarchy. Its processes have to be dead;
 // the kernel takes a moment to let go of them.
-func Remove(timeout time.Duration) error {
-	deadline := time.Now().Add(timeout)
-	for {
+func Remove(ctx context.Context) error {
+	var failed error
+	err := poll.Until(ctx, func() (bool, error) {
 		groups, err := Groups()
 		if err != nil {
-			return err
+			return false, err
 		}
-		if len(groups) == 0 {
-			return nil
-		}
-		var failed error
 		for _, group := range groups {
 			if err := syscall.Rmdir(group); err != nil && !errors.Is(err, syscall.ENOENT) {
-				failed = fmt.Errorf("removing cgroup %s: %w", group, err)
+				failed = fmt.Errorf("%s: %w", group, err)
 			}
 		}
-		if failed != nil && time.Now().After(deadline) {
-			return failed
-		}
-		time.Sleep(poll)
+		return len(groups) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("removing cgroups: %w", errors.Join(err, failed))
 	}
+	return nil
 }
 
 // mounted returns where the hierarchies are mounted.

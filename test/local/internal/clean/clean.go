@@ -1,7 +1,11 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package clean takes the local Kubernetes down without a trace: in whatever
 // state it is, booted, half booted, or killed, and from any checkout. It imports
-// the standard library and its siblings cgroup, layout, network and process
-// only.
+// the standard library and its siblings cgroup, layout, network, poll and
+// process only.
 package clean
 
 import (
@@ -19,15 +23,15 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/network"
 )
 
-// patience is how long the kernel may take to let go of something.
-const patience = 15 * time.Second
-
-// poll is the period of looking again.
-const poll = 50 * time.Millisecond
+// patience is how long the kernel may take to let go of processes, mounts and
+// cgroups. Usually it takes a fraction of a second.
+const patience = time.Minute
 
 // Down removes everything but what was built. What cannot be removed is in the
 // error; then Down may be called again.
 func Down(ctx context.Context, here layout.Layout) error {
+	releasing, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %s", patience))
+	defer cancel()
 	owner, owned, err := layout.ReadOwner()
 	if err != nil {
 		return err
@@ -36,13 +40,13 @@ func Down(ctx context.Context, here layout.Layout) error {
 	if err != nil {
 		return err
 	}
-	if err := killAll(patience); err != nil {
+	if err := killAll(releasing); err != nil {
 		return err
 	}
 	if err := removeShimSockets(); err != nil {
 		return err
 	}
-	if err := unmountAll(ctx); err != nil {
+	if err := unmountAll(releasing); err != nil {
 		return err
 	}
 	if ours {
@@ -52,7 +56,7 @@ func Down(ctx context.Context, here layout.Layout) error {
 			return err
 		}
 	}
-	if err := errors.Join(cgroup.Remove(patience), network.RestoreSysctls(), removeKubeletFiles()); err != nil {
+	if err := errors.Join(cgroup.Remove(releasing), network.RestoreSysctls(), removeKubeletFiles()); err != nil {
 		return err
 	}
 	checkouts := []layout.Layout{here}

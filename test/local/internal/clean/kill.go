@@ -1,43 +1,46 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 package clean
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/cgroup"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/poll"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
 )
 
 // killAll kills every process of the cluster. By force and at once: all state
 // goes away, so there is nothing to save, and a component that lives longer than
 // the others would only try to bring them back.
-func killAll(timeout time.Duration) error {
-	deadline := time.Now().Add(timeout)
-	for {
-		processes, err := remaining()
+func killAll(ctx context.Context) error {
+	var processes []process.Identity
+	err := poll.Until(ctx, func() (bool, error) {
+		var err error
+		// Each time anew: a dying one may have left a child behind.
+		processes, err = remaining()
 		if err != nil {
-			return err
-		}
-		if len(processes) == 0 {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("killing processes: these survive SIGKILL: %s", describe(processes))
+			return false, err
 		}
 		for _, p := range processes {
 			if err := p.Signal(syscall.SIGKILL); err != nil {
-				return fmt.Errorf("killing processes: %w", err)
+				return false, err
 			}
 		}
-		// Not until all are gone: a dying one may have left a child that only
-		// the next look finds.
-		process.Gone(2*poll, processes...)
+		return len(processes) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("killing processes: %w; these remain: %s", err, describe(processes))
 	}
+	return nil
 }
 
 // remaining returns the living processes of the cluster: the recorded ones, all

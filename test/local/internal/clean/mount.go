@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 package clean
 
 import (
@@ -7,31 +11,30 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/poll"
 )
 
 // unmountAll unmounts everything in our folders, the innermost first: file
 // systems of containers, network namespaces, volumes.
 func unmountAll(ctx context.Context) error {
-	deadline := time.Now().Add(patience)
-	for {
+	var said []byte
+	err := poll.Until(ctx, func() (bool, error) {
 		points, err := mounts()
 		if err != nil || len(points) == 0 {
-			return err
+			return true, err
 		}
 		// The flag makes this succeed also where a process of somebody else (a
 		// shell, a backup) is inside; the mount is gone for all others.
 		args := append([]string{"--lazy", "--no-mtab"}, points...)
-		out, err := exec.CommandContext(ctx, "umount", args...).CombinedOutput()
-		if err != nil && time.Now().After(deadline) {
-			return fmt.Errorf("unmounting: %w: %s", err, out)
-		}
-		if err != nil {
-			time.Sleep(poll)
-		}
+		said, _ = exec.CommandContext(ctx, "umount", args...).CombinedOutput() // the next look tells
+		return false, nil
+	})
+	if err != nil {
+		return fmt.Errorf("unmounting: %w: %s", err, said)
 	}
+	return nil
 }
 
 // mounts returns the mount points in our folders, the innermost first.

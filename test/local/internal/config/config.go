@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package config renders the configuration files of the local Kubernetes from
 // the templates in its folder files. It imports the standard library and its
 // siblings atomic, layout and pki only.

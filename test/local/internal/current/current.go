@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package current decides which cluster is meant, the local one or that of the
 // current kubectl context, and makes sure that the latter is never meant by
 // accident. It imports the standard library and its siblings only.
@@ -73,7 +77,7 @@ func (c Context) KindCluster() (string, bool) {
 // Confirm makes sure that a person, or the variable CLUSTER_CONFIRM, agrees to
 // do something to the cluster.
 func (c Context) Confirm(action, confirmed string, terminal bool, in io.Reader, out io.Writer) error {
-	fmt.Fprintf(out, "This will %s the cluster of context %q at %s.\n", action, c.Name, c.Server)
+	_, _ = fmt.Fprintf(out, "This will %s the cluster of context %q at %s.\n", action, c.Name, c.Server)
 	switch {
 	case confirmed == c.Name:
 		return nil
@@ -82,7 +86,7 @@ func (c Context) Confirm(action, confirmed string, terminal bool, in io.Reader, 
 	case !terminal:
 		return fmt.Errorf("there is no terminal to ask at: set CLUSTER_CONFIRM=%s to agree; nothing was done", c.Name)
 	}
-	fmt.Fprintf(out, "Type the name of the context to go on: ")
+	_, _ = fmt.Fprintf(out, "Type the name of the context to go on: ")
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("reading the answer: %w", err)

@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package deploy brings the operator and the demo Etcd into a cluster, the local
 // one or another, waits until they work, and removes them again. It imports the
 // standard library and its siblings kubectl, layout, process and progress only.

@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package host knows what the local Kubernetes needs of the machine it runs on,
 // says in one line each what is missing, and installs Debian packages. It
 // imports the standard library and its siblings layout and progress only.

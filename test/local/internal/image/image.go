@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package image says what is in the images of the local Kubernetes, writes them
 // from built binaries, and brings them into the container runtime: there is no
 // registry to pull from. It imports the standard library and its siblings
@@ -121,7 +125,7 @@ func (i Image) stream(ctx context.Context, l layout.Layout, into *exec.Cmd) erro
 	}
 	into.Stdin = archive
 	err = runQuietly(into)
-	archive.Close() // else a writer whose reader failed would wait for ever
+	_ = archive.Close() // else a writer whose reader failed would wait for ever
 	if writerErr := writer.Wait(); writerErr != nil && err == nil {
 		err = fmt.Errorf("%s: %w: %s", writer.Path, writerErr, writerSaid.String())
 	}
@@ -141,14 +145,14 @@ func runQuietly(cmd *exec.Cmd) error {
 // digest tells apart images that differ in anything.
 func (i Image) digest(l layout.Layout) (string, error) {
 	digest := sha256.New()
-	fmt.Fprintf(digest, "%q", i)
+	_, _ = fmt.Fprintf(digest, "%q", i)
 	for _, file := range i.Files {
 		binary, err := os.Open(l.Binary(file.Binary))
 		if err != nil {
 			return "", err
 		}
 		_, err = io.Copy(digest, binary)
-		binary.Close()
+		_ = binary.Close()
 		if err != nil {
 			return "", fmt.Errorf("reading %s: %w", file.Binary, err)
 		}

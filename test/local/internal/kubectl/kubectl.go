@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package kubectl calls kubectl with one explicit kubeconfig, so that the one of
 // the person at the terminal is never used by accident. It imports the standard
 // library only.

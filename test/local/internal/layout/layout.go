@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package layout names the files, folders, addresses and names of the local
 // Kubernetes, so that whatever boots it, uses it or removes it agrees on them.
 // It imports the standard library only and does nothing by itself.

@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package network sets up the bridge that pods are attached to and the way from
 // it to the outside, and removes both, together with what kube-proxy and the CNI
 // plugins left. It imports the standard library and its siblings atomic and layout only.

@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package pki makes the keys and certificates of the local Kubernetes. Its etcd
 // and its aggregation layer have authorities of their own, so that a client
 // certificate of one opens nothing of another. It imports the standard library and its

@@ -1,6 +1,10 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package process starts the programs of the local Kubernetes in the background
 // and finds and stops exactly those, also from another run of this program. It
-// imports the standard library and its sibling atomic only.
+// imports the standard library and its siblings atomic and poll only.
 package process
 
 import (

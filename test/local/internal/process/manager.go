@@ -1,6 +1,11 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 package process
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -41,7 +46,7 @@ type Manager struct {
 
 // Ensure starts the program unless it already runs just so; one that runs with
 // other arguments or inputs is stopped first. It tells whether it started one.
-func (m Manager) Ensure(spec Spec) (Process, bool, error) {
+func (m Manager) Ensure(ctx context.Context, spec Spec) (Process, bool, error) {
 	fingerprint, err := spec.fingerprint()
 	if err != nil {
 		return Process{}, false, fmt.Errorf("comparing %s: %w", spec.Name, err)
@@ -54,7 +59,7 @@ func (m Manager) Ensure(spec Spec) (Process, bool, error) {
 		if running.Fingerprint == fingerprint {
 			return running, false, nil
 		}
-		if err := stop(running.Identity); err != nil {
+		if err := stop(ctx, running.Identity); err != nil {
 			return Process{}, false, fmt.Errorf("stopping the outdated %s: %w", spec.Name, err)
 		}
 	}
@@ -119,7 +124,7 @@ func (m Manager) start(spec Spec, fingerprint string) (Process, error) {
 	if err != nil {
 		return Process{}, fmt.Errorf("opening its log: %w", err)
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }()
 	cmd := exec.Command(spec.Args[0], spec.Args[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"
@@ -156,39 +161,38 @@ func (m Manager) record(p Process) error {
 func (s Spec) fingerprint() (string, error) {
 	const large = 1 << 20
 	digest := sha256.New()
-	fmt.Fprintf(digest, "%q\n", s.Args)
+	_, _ = fmt.Fprintf(digest, "%q\n", s.Args)
 	for _, input := range append([]string{s.Args[0]}, s.Inputs...) {
 		info, err := os.Stat(input)
 		if err != nil {
 			return "", fmt.Errorf("reading an input: %w", err)
 		}
 		if info.Size() > large {
-			fmt.Fprintf(digest, "%s %d %d\n", input, info.Size(), info.ModTime().UnixNano())
+			_, _ = fmt.Fprintf(digest, "%s %d %d\n", input, info.Size(), info.ModTime().UnixNano())
 			continue
 		}
 		content, err := os.ReadFile(input)
 		if err != nil {
 			return "", fmt.Errorf("reading an input: %w", err)
 		}
-		fmt.Fprintf(digest, "%s %q\n", input, content)
+		_, _ = fmt.Fprintf(digest, "%s %q\n", input, content)
 	}
 	return hex.EncodeToString(digest.Sum(nil)), nil
 }
 
 // stop ends a process: kindly first, by force after a while.
-func stop(identity Identity) error {
+func stop(ctx context.Context, identity Identity) error {
 	const patience = 10 * time.Second
-	if err := identity.Signal(syscall.SIGTERM); err != nil {
-		return err
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if err := identity.Signal(signal); err != nil {
+			return err
+		}
+		waiting, cancel := context.WithTimeout(ctx, patience)
+		err := WaitGone(waiting, identity)
+		cancel()
+		if err == nil {
+			return nil
+		}
 	}
-	if Gone(patience, identity) {
-		return nil
-	}
-	if err := identity.Signal(syscall.SIGKILL); err != nil {
-		return err
-	}
-	if !Gone(patience, identity) {
-		return fmt.Errorf("process %d survives SIGKILL", identity.PID)
-	}
-	return nil
+	return fmt.Errorf("process %d survives SIGKILL", identity.PID)
 }

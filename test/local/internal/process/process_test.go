@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 package process
 
 import (
@@ -104,7 +108,7 @@ func TestEnsureStartsOnceAndRestartsWhatChanged(t *testing.T) {
 	spec := Spec{Name: "sleep", Args: []string{"/bin/sleep", "100"}, Inputs: []string{input}}
 	ensure := func(wantStarted bool) Process {
 		t.Helper()
-		p, started, err := m.Ensure(spec)
+		p, started, err := m.Ensure(t.Context(), spec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,22 +129,22 @@ func TestEnsureStartsOnceAndRestartsWhatChanged(t *testing.T) {
 	if err := second.Identity.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if !Gone(time.Second, second.Identity) {
-		t.Fatal("still alive")
+	if err := WaitGone(t.Context(), second.Identity); err != nil {
+		t.Fatal(err)
 	}
 	ensure(true)
 }
 
 func TestWaitReadyShowsTheLogOfADeadProcess(t *testing.T) {
 	m := newManager(t)
-	p, _, err := m.Ensure(Spec{Name: "doomed", Args: []string{"/bin/sh", "-c", "echo cannot bind; sleep 0.1; exit 1"}})
+	p, _, err := m.Ensure(t.Context(), Spec{Name: "doomed", Args: []string{"/bin/sh", "-c", "echo cannot bind; sleep 0.1; exit 1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	err = p.WaitReady(ctx, func(context.Context) error { return errors.New("not yet") })
-	if err == nil || !strings.Contains(err.Error(), "doomed died") || !strings.Contains(err.Error(), "cannot bind") || !strings.Contains(err.Error(), p.Log) {
+	if err == nil || !strings.Contains(err.Error(), "doomed: it died") || !strings.Contains(err.Error(), "cannot bind") || !strings.Contains(err.Error(), p.Log) {
 		t.Errorf("got error %v", err)
 	}
 }

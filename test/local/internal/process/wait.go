@@ -1,17 +1,22 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 package process
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
-)
 
-// poll is the period of all waiting in this package.
-const poll = 20 * time.Millisecond
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/poll"
+)
 
 // tailLines is how much of a log an error shows.
 const tailLines = 15
@@ -19,39 +24,25 @@ const tailLines = 15
 // WaitReady waits until probe returns nil. It fails as soon as the process dies
 // or the context ends, with the last lines of the log.
 func (p Process) WaitReady(ctx context.Context, probe func(context.Context) error) error {
-	ticker := time.NewTicker(poll)
-	defer ticker.Stop()
-	for {
+	var notReady error
+	err := poll.Until(ctx, func() (bool, error) {
 		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
-		err := probe(attempt)
-		cancel()
-		if err == nil {
-			return nil
+		defer cancel()
+		notReady = probe(attempt)
+		if notReady != nil && !p.Identity.Alive() {
+			return false, errors.New("it died")
 		}
-		if !p.Identity.Alive() {
-			return fmt.Errorf("%s died%s", p.Name, Tail(p.Log))
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for %s: %w (%w)%s", p.Name, context.Cause(ctx), err, Tail(p.Log))
-		case <-ticker.C:
-		}
+		return notReady == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for %s: %w (%w)%s", p.Name, err, notReady, Tail(p.Log))
 	}
+	return nil
 }
 
-// Gone waits until none of the processes is alive, and tells whether that came
-// true in time.
-func Gone(timeout time.Duration, identities ...Identity) bool {
-	deadline := time.Now().Add(timeout)
-	for _, identity := range identities {
-		for identity.Alive() {
-			if time.Now().After(deadline) {
-				return false
-			}
-			time.Sleep(poll)
-		}
-	}
-	return true
+// WaitGone waits until none of the processes is alive.
+func WaitGone(ctx context.Context, identities ...Identity) error {
+	return poll.Until(ctx, func() (bool, error) { return !slices.ContainsFunc(identities, Identity.Alive), nil })
 }
 
 // Tail formats the last lines of a log for the end of an error.
@@ -72,7 +63,7 @@ func lastLines(path string, n int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, err

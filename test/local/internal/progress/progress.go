@@ -1,3 +1,7 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
 // Package progress tells a person what is going on and how long it takes: one
 // line for each step, renewed in place on a terminal, repeated now and then
 // elsewhere. It imports the standard library only.
@@ -43,7 +47,7 @@ func IsTerminal(file *os.File) bool {
 
 // Line prints one line.
 func (p *Printer) Line(format string, args ...any) {
-	fmt.Fprintf(p.out, format+"\n", args...)
+	_, _ = fmt.Fprintf(p.out, format+"\n", args...)
 }
 
 // Step runs do and prints name, what it came to and how long it took. While do
@@ -107,17 +111,17 @@ func (p *Printer) repeat(name string, start time.Time, latest func() string) (st
 
 func (p *Printer) interim(line string) {
 	if p.terminal {
-		fmt.Fprintf(p.out, "\r\x1b[K%s", line)
+		_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", line)
 		return
 	}
-	fmt.Fprintln(p.out, line)
+	_, _ = fmt.Fprintln(p.out, line)
 }
 
 func (p *Printer) final(line string) {
 	if p.terminal {
 		line = "\r\x1b[K" + line
 	}
-	fmt.Fprintln(p.out, line)
+	_, _ = fmt.Fprintln(p.out, line)
 }
 
 func round(d time.Duration) time.Duration {
