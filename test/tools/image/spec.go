@@ -6,6 +6,7 @@ package main
 
 import (
 	"archive/tar"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"os"
@@ -19,8 +20,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
-
-	"github.com/google/go-containerregistry/pkg/compression"
 )
 
 // passwd and group name the users that an image may run as; some programs look
@@ -52,8 +51,8 @@ type imageSpec struct {
 
 // build returns the image; the files are read when its layer is.
 func (s imageSpec) build() (v1.Image, error) {
-	// Uncompressed: the archive goes straight into a local image store.
-	layer, err := tarball.LayerFromOpener(s.layer, tarball.WithCompression(compression.None))
+	// Not compressed: the archive goes straight into a local image store.
+	layer, err := tarball.LayerFromOpener(s.layer, tarball.WithCompressionLevel(gzip.NoCompression))
 	if err != nil {
 		return nil, fmt.Errorf("reading the layer: %w", err)
 	}
