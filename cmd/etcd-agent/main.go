@@ -17,12 +17,16 @@ import (
 	"github.com/go-logr/zapr"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 func main() { os.Exit(run()) }
 
 func run() int {
-	backend, err := zap.NewProduction()
+	config := zap.NewProductionConfig()
+	config.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
+	config.DisableStacktrace = true
+	backend, err := config.Build()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "setting up the log:", err)
 		return 1

@@ -35,6 +35,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=etcd-foreman-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=etcd-foreman-system,resources=events,verbs=create;patch
 
 // leaseName is the name of the Lease by which one of several operators is the one that works.
 const leaseName = "etcd-foreman"

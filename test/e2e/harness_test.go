@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/local/node"
 	"github.com/etcd-foreman/etcd-foreman/test/measure"
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -51,7 +52,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	log.SetLogger(log.Log)
+	log.SetLogger(logr.Discard())
 	if err := connect(); err != nil {
 		fmt.Fprintf(os.Stderr, "connecting to the local Kubernetes: %v: run \"make up\"\n", err)
 		os.Exit(1)
@@ -102,7 +103,10 @@ func newCluster(t *testing.T, n int, options ...func(*v1alpha1.Etcd)) *cluster {
 		if t.Failed() {
 			c.explain()
 		}
-		c.remove(namespace)
+		// Nobody has to wait for it to be gone.
+		if err := kube.Delete(context.Background(), namespace); err != nil {
+			t.Errorf("deleting namespace %s: %v", namespace.Name, err)
+		}
 	})
 	etcd := &v1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: etcdName},
