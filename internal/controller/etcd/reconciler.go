@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -81,14 +82,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	after, err := r.reconcile(ctx, etcd)
-	if apierrors.IsConflict(err) {
+	switch {
+	case apierrors.IsConflict(err):
 		ctrl.LoggerFrom(ctx).V(1).Info("Something has changed meanwhile, trying again", "reason", err.Error())
 		return ctrl.Result{RequeueAfter: retryConflict}, nil
-	}
-	if err != nil {
+	case namespaceGoes(err):
+		return ctrl.Result{}, nil
+	case err != nil:
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: after}, nil
+}
+
+// namespaceGoes tells whether something was refused because the namespace is being deleted. Its objects go
+// one by one, and the Etcd need not be the first.
+func namespaceGoes(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // reconcile returns after how long to look again.
@@ -103,7 +112,7 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 		return retryConflict, nil
 	}
 	settled, specErr := r.reconcileSpec(ctx, etcd, set)
-	if apierrors.IsConflict(specErr) {
+	if apierrors.IsConflict(specErr) || namespaceGoes(specErr) {
 		return 0, specErr
 	}
 	// The snapshot comes after the objects were compared, so that it is not older than they.

@@ -34,8 +34,10 @@ func (r *Reconciler) writeStatus(ctx context.Context, etcd *v1alpha1.Etcd, next 
 	}
 	before := etcd.DeepCopy()
 	etcd.Status = next
-	if err := r.Client.Status().Patch(ctx, etcd, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), fieldOwner); err != nil {
-		return 0, fmt.Errorf("writing the status of Etcd %s: %w", key, err)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, etcd, patch, fieldOwner); err != nil {
+		// It may have been deleted meanwhile.
+		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status of Etcd %s: %w", key, err))
 	}
 	r.memory.change(key, func(m *remembered) { m.written = now })
 	return 0, nil

@@ -170,7 +170,7 @@ func (w *world) start(change ...func(*etcd.Reconciler)) *operator {
 	w.t.Helper()
 	o := &operator{locker: task.NewLocker(), requests: &requests{}}
 	restConfig := rest.CopyConfig(testEnv.Config)
-	restConfig.Wrap(o.requests.count)
+	restConfig.Wrap(o.requests.through)
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
 		Scheme:     testEnv.Scheme,
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
@@ -219,7 +219,8 @@ type requests struct {
 	n  map[string]int
 }
 
-func (r *requests) count(next http.RoundTripper) http.RoundTripper {
+// through counts what goes through it.
+func (r *requests) through(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if request.Method != http.MethodGet {
 			parts := strings.Split(request.URL.Path, "/namespaces/")
@@ -242,6 +243,12 @@ func (r *requests) take() map[string]int {
 	n := r.n
 	r.n = nil
 	return n
+}
+
+func (r *requests) count(request string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n[request]
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

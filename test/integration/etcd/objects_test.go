@@ -199,3 +199,18 @@ func TestObjectsGoWithTheirEtcd(t *testing.T) {
 		g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 	}).WithTimeout(time.Minute).Should(Succeed())
 }
+
+// In a namespace that is being deleted the objects go one by one, and the Etcd need not be the first.
+func TestNamespaceGoes(t *testing.T) {
+	w := newWorld(t, 1)
+	o := w.start()
+	w.eventuallyWell()
+	w.nudge(o)
+	o.requests.take()
+	w.Expect(testEnv.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}})).To(Succeed())
+	w.Expect(testEnv.Client.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}})).To(Succeed())
+	refused := func() int { return o.requests.count("PATCH poddisruptionbudgets") }
+	w.Eventually(refused).Should(BeNumerically(">", 0))
+	w.Consistently(refused).WithTimeout(time.Second).Should(Equal(1), "it is not tried again")
+	w.Expect(w.status(w).LastErrors).To(BeEmpty())
+}
