@@ -17,7 +17,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -169,62 +168,4 @@ func (h *Handler) decide(ctx context.Context, reader client.Reader, task tasks.T
 	}
 	now := h.Clock.Now()
 	return in, Decide(in, now), now, nil
-}
-
-// verdict puts a decision into the words of the task engine. It is pure.
-func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
-	recorded := Record(in, d, now)
-	v := tasks.Verdict{
-		Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Rollout: &recorded,
-		Progress:      fmt.Sprintf("%d/%d", recorded.UpdatedReplicas, recorded.Replicas),
-		LastOperation: lastOperation(recorded),
-		Conditions:    []metav1.Condition{reachable(in)},
-	}
-	set := in.Snapshot.StatefulSet
-	switch d.Conclusion {
-	case Finished:
-		v.Outcome = tasks.Done
-		v.Message = fmt.Sprintf("every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, recorded.TargetRevision)
-	case Superseded:
-		v.Outcome, v.Code = tasks.Reject, v1alpha1.ErrSuperseded
-		v.Message = supersededBy(set.Name, recorded.TargetRevision, set.UpdateRevision)
-	case Disengaged:
-		v.Outcome, v.Code = tasks.Fail, v1alpha1.ErrStrategy
-		v.Message = notOnDelete(set.Name)
-	case Wait:
-		v.Reason, v.Message, v.RequeueAfter = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Hold.Guard, d.Hold.Message), pollInterval
-		if now.Sub(recorded.LastProgressTime.Time) >= in.Config.ProgressDeadline.Duration {
-			v.Reason = v1alpha1.ReasonStalled
-			v.Message = fmt.Sprintf("no progress for %s; %s", in.Config.ProgressDeadline.Duration, v.Message)
-		}
-	case Act:
-		v.Message = d.Step.Reason
-		v.Step = &tasks.Step{Operation: string(d.Step.Action), Reason: d.Step.Reason, Detail: detail{*d.Step, in.Snapshot}, RecheckAfter: pollInterval}
-		if d.Step.Action != DeletePod && d.Step.Action != EvictPod {
-			v.Step.RecheckAfter = 50 * time.Millisecond
-		}
-	}
-	return v
-}
-
-// lastOperation is the newest replacement, once it has ended. While it runs, the engine's own record stands.
-func lastOperation(r v1alpha1.RolloutStatus) *v1alpha1.LastOperation {
-	if len(r.Pods) == 0 {
-		return nil
-	}
-	last := r.Pods[len(r.Pods)-1].LastOperation
-	if last.State == v1alpha1.OperationStateInProgress {
-		return nil
-	}
-	return &last
-}
-
-// reachable is the condition EtcdReachable.
-func reachable(in Input) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionEtcdReachable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMembersAnswer, Message: "members answer the operator"}
-	if !in.Spells.NoAnswerSince.IsZero() {
-		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNoMemberAnswers
-		c.Message = fmt.Sprintf("no member answers the operator although pods are ready: look at NetworkPolicies and TLS; after %s the rollout goes by readiness probes and member leases", in.Config.UnreadyGracePeriod.Duration)
-	}
-	return c
 }

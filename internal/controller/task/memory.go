@@ -6,6 +6,8 @@ package task
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,69 +16,89 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// memory is what the engine keeps between reconciles. Everything in it can be lost: then a status is written
-// once more, or a task that is deleted in the very moment in which the operator restarts is not cleaned up
+// memory is what the engine keeps between reconciles, by Etcd. Everything in it can be lost: then a status is
+// written once more, or a task that is deleted in the very moment in which the operator restarts is not cleaned up
 // after.
 type memory struct {
-	mu     sync.Mutex
+	mu    sync.Mutex
+	etcds map[types.NamespacedName]*recollection
+}
+
+type recollection struct {
+	// writes are the times at which the statuses of tasks were last written.
 	writes map[types.UID]time.Time
-	runs   map[types.NamespacedName]tasks.Task
+	// run is the task that runs.
+	run *tasks.Task
 }
 
-func (m *memory) lastWrite(task types.UID) time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.writes[task]
-}
-
-func (m *memory) wrote(task types.UID, at time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.writes == nil {
-		m.writes = map[types.UID]time.Time{}
+// of is what is kept of an Etcd. The caller holds the mutex.
+func (m *memory) of(etcd types.NamespacedName) *recollection {
+	if m.etcds == nil {
+		m.etcds = map[types.NamespacedName]*recollection{}
 	}
-	m.writes[task] = at
+	r, ok := m.etcds[etcd]
+	if !ok {
+		r = &recollection{writes: map[types.UID]time.Time{}}
+		m.etcds[etcd] = r
+	}
+	return r
 }
 
-// running remembers the task of an Etcd that runs. The task is looked at again when it has been deleted, so
-// what is recorded in it later counts: it is the object itself that is kept.
+// keep forgets the tasks that are gone, and the Etcd when none is left.
+func (m *memory) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.of(etcd)
+	maps.DeleteFunc(r.writes, func(uid types.UID, _ time.Time) bool {
+		return !slices.ContainsFunc(all, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == uid })
+	})
+	if len(r.writes) == 0 && r.run == nil {
+		delete(m.etcds, etcd)
+	}
+}
+
+func (m *memory) lastWrite(t *v1alpha1.EtcdOperatorTask) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of(t.EtcdKey()).writes[t.UID]
+}
+
+func (m *memory) wrote(t *v1alpha1.EtcdOperatorTask, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(t.EtcdKey()).writes[t.UID] = at
+}
+
+// running remembers the task of an Etcd that runs. The object itself is kept, because what is recorded in it later
+// counts when the task has been deleted.
 func (m *memory) running(task tasks.Task) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.runs == nil {
-		m.runs = map[types.NamespacedName]tasks.Task{}
-	}
-	m.runs[task.Object.EtcdKey()] = task
+	m.of(task.Object.EtcdKey()).run = &task
 }
 
 func (m *memory) ended(t *v1alpha1.EtcdOperatorTask) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.writes, t.UID)
-	if task, ok := m.runs[t.EtcdKey()]; ok && task.Object.UID == t.UID {
-		delete(m.runs, t.EtcdKey())
+	if r := m.of(t.EtcdKey()); r.run != nil && r.run.Object.UID == t.UID {
+		r.run = nil
 	}
 }
 
-func (m *memory) ran(etcd types.NamespacedName) (tasks.Task, bool) {
+func (m *memory) ran(etcd types.NamespacedName) *tasks.Task {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	task, ok := m.runs[etcd]
-	return task, ok
+	return m.of(etcd).run
 }
 
 // cleanUpAfterDeleted cleans up after a task that ran and has been deleted, which aborts it between two steps.
 func (r *Reconciler) cleanUpAfterDeleted(ctx context.Context, etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) error {
-	task, ok := r.memory.ran(etcd)
-	if !ok {
+	defer r.memory.keep(etcd, all)
+	task := r.memory.ran(etcd)
+	if task == nil || slices.ContainsFunc(all, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == task.Object.UID }) {
 		return nil
 	}
-	for _, t := range all {
-		if t.UID == task.Object.UID {
-			return nil
-		}
-	}
-	if err := r.Registry[task.Object.Spec.Type].Handler.Cleanup(ctx, task); err != nil {
+	if err := r.Registry[task.Object.Spec.Type].Handler.Cleanup(ctx, *task); err != nil {
 		return err
 	}
 	r.memory.ended(task.Object)

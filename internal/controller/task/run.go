@@ -1,0 +1,138 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// run carries the task at the head on.
+func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, task tasks.Task) (time.Duration, error) {
+	unlock := r.Locker.Lock(task.Object.EtcdKey())
+	defer unlock()
+	handler := r.Registry[task.Object.Spec.Type].Handler
+	if task.Object.Status.State == v1alpha1.TaskStatePending {
+		verdict, err := r.admit(ctx, handler, task)
+		if err != nil || verdict.Outcome != tasks.Continue {
+			return r.conclude(ctx, cached, task, verdict, err)
+		}
+	}
+	r.memory.running(task)
+	if verdict := r.overdue(task.Object); verdict != nil {
+		return r.conclude(ctx, cached, task, *verdict, nil)
+	}
+	if task.Object.Spec.Suspend {
+		setCondition(task.Object, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSuspended, "spec.suspend is set: the task is held between two steps, and keeps its place", r.Clock.Now())
+		return r.write(ctx, cached, task.Object)
+	}
+	verdict, err := handler.Execute(ctx, task)
+	return r.conclude(ctx, cached, task, verdict, err)
+}
+
+// admit asks the handler for the preconditions, once the API server has confirmed that it is this task's turn.
+func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task tasks.Task) (tasks.Verdict, error) {
+	live, err := r.list(ctx, r.Live, task.Object.EtcdKey())
+	if err != nil {
+		return tasks.Verdict{}, err
+	}
+	if head := newQueue(live).head(); head == nil || head.UID != task.Object.UID || head.Status.State == v1alpha1.TaskStateInProgress {
+		return tasks.Verdict{}, errCacheBehind
+	}
+	verdict, err := handler.Admit(ctx, task)
+	if err == nil && verdict.Outcome == tasks.Continue {
+		config, encodeErr := json.Marshal(task.Config)
+		if encodeErr != nil {
+			return tasks.Verdict{}, fmt.Errorf("encoding the config of task %s: %w", task.Object.Name, encodeErr)
+		}
+		admit(task.Object, string(config), verdict.Message, r.Clock.Now())
+	}
+	return verdict, err
+}
+
+// errCacheBehind: the cache does not show the present state of the queue.
+var errCacheBehind = errors.New("the cache is behind the API server")
+
+// conclude writes what a handler said, and then carries its step out.
+func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, task tasks.Task, verdict tasks.Verdict, err error) (time.Duration, error) {
+	switch {
+	case errors.Is(err, errCacheBehind):
+		return retryInterval, nil
+	case err != nil:
+		return 0, r.failed(ctx, cached, task.Object, err)
+	case verdict.Outcome != tasks.Continue:
+		apply(task.Object, verdict, r.Clock.Now())
+		return 0, r.end(ctx, cached, task, verdict)
+	}
+	apply(task.Object, verdict, r.Clock.Now())
+	if verdict.Step == nil {
+		wait, err := r.write(ctx, cached, task.Object)
+		return sooner(wait, verdict.RequeueAfter), err
+	}
+	if err := r.writeNow(ctx, cached, task.Object); err != nil {
+		return 0, err
+	}
+	log.FromContext(ctx).Info("Performing step", "operation", verdict.Step.Operation, "reason", verdict.Step.Reason)
+	r.event(task.Object, verdict.Step.Operation, "%s", verdict.Step.Reason)
+	handler := r.Registry[task.Object.Spec.Type].Handler
+	if err := handler.Perform(ctx, task, *verdict.Step); err != nil {
+		log.FromContext(ctx).Error(err, "Step failed", "operation", verdict.Step.Operation)
+		announced := task.Object.DeepCopy()
+		addError(task.Object, codeOf(err), err.Error(), r.Clock.Now())
+		return retryInterval, r.writeNow(ctx, announced, task.Object)
+	}
+	return verdict.Step.RecheckAfter, nil
+}
+
+// failed records an error that is no verdict, and has the workqueue try again.
+func (r *Reconciler) failed(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, failure error) error {
+	now := r.Clock.Now()
+	addError(t, codeOf(failure), failure.Error(), now)
+	setCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonRetrying, failure.Error(), now)
+	if _, err := r.write(ctx, cached, t); err != nil {
+		return errors.Join(failure, err)
+	}
+	return failure
+}
+
+// end cleans up after a task and writes its end.
+func (r *Reconciler) end(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, task tasks.Task, verdict tasks.Verdict) error {
+	if handler := r.Registry[task.Object.Spec.Type].Handler; handler != nil && cached.Status.State == v1alpha1.TaskStateInProgress {
+		if err := handler.Cleanup(ctx, task); err != nil {
+			return r.failed(ctx, cached, task.Object, err)
+		}
+	}
+	finish(task.Object, verdict.Outcome, verdict.Code, verdict.Message, r.Clock.Now())
+	if err := r.writeNow(ctx, cached, task.Object); err != nil {
+		return err
+	}
+	r.memory.ended(task.Object)
+	log.FromContext(ctx).Info("Task ended", "state", task.Object.Status.State, "code", verdict.Code, "message", verdict.Message)
+	return nil
+}
+
+// overdue is the verdict on a task that takes longer than its type allows.
+func (r *Reconciler) overdue(t *v1alpha1.EtcdOperatorTask) *tasks.Verdict {
+	deadline := r.Registry[t.Spec.Type].Deadline
+	if deadline == 0 || r.Clock.Now().Sub(t.Status.InitiatedAt.Time) < deadline {
+		return nil
+	}
+	return &tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrDeadlineExceeded, Message: fmt.Sprintf("the task did not end within %s", deadline)}
+}
+
+func codeOf(err error) v1alpha1.ErrorCode {
+	if coded, ok := errors.AsType[*tasks.CodedError](err); ok {
+		return coded.Code
+	}
+	return v1alpha1.ErrInternal
+}

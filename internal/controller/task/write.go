@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// write writes a status that differs: at once when it is urgent, otherwise when the last write is some time
+// ago. It returns when to come back for what was not written.
+func (r *Reconciler) write(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask) (time.Duration, error) {
+	if equality.Semantic.DeepEqual(cached.Status, t.Status) {
+		return 0, nil
+	}
+	if wait := minWriteInterval - r.Clock.Now().Sub(r.memory.lastWrite(t)); wait > 0 && !isUrgent(&cached.Status, &t.Status) {
+		return wait, nil
+	}
+	return 0, r.writeNow(ctx, cached, t)
+}
+
+// writeNow writes a status under the resourceVersion that it is based on: whoever worked on an older state
+// fails here, before it does anything.
+func (r *Reconciler) writeNow(ctx context.Context, before, t *v1alpha1.EtcdOperatorTask) error {
+	if equality.Semantic.DeepEqual(before.Status, t.Status) {
+		return nil
+	}
+	status := *t.Status.DeepCopy()
+	if err := r.Client.Status().Update(ctx, t); err != nil {
+		return fmt.Errorf("writing the status of task %s: %w", client.ObjectKeyFromObject(t), err)
+	}
+	t.Status = status
+	now := r.Clock.Now()
+	r.memory.wrote(t, now)
+	r.Metrics.observe(before, t, now)
+	r.announce(before, t)
+	return nil
+}
