@@ -31,7 +31,8 @@ func askOthers(ctx context.Context, id Identity) (Answer, error) {
 	if err != nil {
 		return AnswerNone, fmt.Errorf("making an etcd client for %v: %w", id.PeerClientURLs, err)
 	}
-	defer client.Close()
+	// A connection that was only read from.
+	defer func() { _ = client.Close() }()
 	list, err := client.MemberList(ctx)
 	if err != nil {
 		return AnswerNone, fmt.Errorf("asking %v for the member list: %w", id.PeerClientURLs, err)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -103,9 +104,11 @@ func (r *Reconciler) ensure(ctx context.Context, d desired, live client.Object, 
 	return r.apply(ctx, d.at(live), "somebody changed it")
 }
 
-// at makes it hold only for the live object as it was seen: of a StatefulSet, the update strategy in it was
-// decided on what was seen.
+// at makes a StatefulSet hold only for the live one as it was seen: its update strategy is what was seen.
 func (d desired) at(live client.Object) desired {
+	if _, ok := live.(*appsv1.StatefulSet); !ok {
+		return d
+	}
 	d.Unstructured = d.DeepCopy()
 	d.SetResourceVersion(live.GetResourceVersion())
 	return d

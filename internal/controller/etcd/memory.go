@@ -21,6 +21,9 @@ type memory struct {
 type remembered struct {
 	// written is when its status was last written.
 	written time.Time
+	// overwritten is the resourceVersion that it then had. A cache that still shows it is late, and a write
+	// would only be refused.
+	overwritten string
 	// lostSince is when its quorum was first seen to be gone; zero while it is there.
 	lostSince time.Time
 }

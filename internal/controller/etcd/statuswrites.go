@@ -27,6 +27,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, etcd *v1alpha1.Etcd, next 
 		return 0, nil
 	}
 	key, now := client.ObjectKeyFromObject(etcd), r.Clock.Now()
+	if r.memory.of(key).overwritten == etcd.ResourceVersion {
+		return retryConflict, nil
+	}
 	if !saysMore(&etcd.Status, &next) {
 		if wait := r.memory.of(key).written.Add(detailInterval).Sub(now); wait > 0 {
 			return wait, nil
@@ -39,7 +42,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, etcd *v1alpha1.Etcd, next 
 		// It may have been deleted meanwhile.
 		return 0, client.IgnoreNotFound(fmt.Errorf("writing the status of Etcd %s: %w", key, err))
 	}
-	r.memory.change(key, func(m *remembered) { m.written = now })
+	r.memory.change(key, func(m *remembered) {
+		m.written = now
+		if etcd.ResourceVersion != before.ResourceVersion {
+			m.overwritten = before.ResourceVersion
+		}
+	})
 	return 0, nil
 }
 

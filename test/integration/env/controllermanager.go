@@ -64,6 +64,7 @@ func (m *controllerManager) stop() error {
 	if err := m.process.Kill(); err != nil {
 		return errors.Join(fmt.Errorf("stopping kube-controller-manager: %w", err), os.RemoveAll(m.dir))
 	}
-	<-m.exited
+	// The error of the kill itself.
+	_ = <-m.exited
 	return os.RemoveAll(m.dir)
 }

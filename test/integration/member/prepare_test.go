@@ -204,7 +204,7 @@ func (c *cluster) change(g Gomega, request func(context.Context, *clientv3.Clien
 func (c *cluster) ask(g Gomega, question func(context.Context, *clientv3.Client) error) {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.url(0, c.client)}, Logger: zap.NewNop()})
 	g.Expect(err).NotTo(HaveOccurred())
-	defer etcd.Close()
+	defer func() { _ = etcd.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	g.Expect(question(ctx, etcd)).To(Succeed())
@@ -234,6 +234,6 @@ func freePort(t testing.TB) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	return l.Addr().(*net.TCPAddr).Port
 }
