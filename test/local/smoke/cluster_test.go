@@ -59,6 +59,7 @@ func checkNetwork(t *testing.T) {
 	for range 10 {
 		etcdctl(t, "http://etcd-client:2379", "put", "key", "value")
 	}
+	kubectl(t, "apply", "--filename=testdata/client.yaml")
 	eventually(t, "a pod reaches the API server by its Service", func() bool {
 		return kubectl(t, "get", "pod", "client", "--output=jsonpath={.status.phase}") == "Succeeded"
 	})

@@ -44,8 +44,10 @@ type Cluster struct {
 // New returns the cluster of a checkout, booted or not.
 func New(l layout.Layout) *Cluster {
 	return &Cluster{
-		Layout:  l,
-		Kubectl: kubectl.Kubectl{Path: l.Binary("kubectl"), Kubeconfig: l.Kubeconfig()},
+		Layout: l,
+		Kubectl: kubectl.Kubectl{
+			Path: l.Binary("kubectl"), Kubeconfig: l.Kubeconfig(), Cache: filepath.Join(l.Run(), "kubectl-cache"),
+		},
 		manager: process.Manager{Records: layout.Records, Logs: l.Logs()},
 	}
 }
@@ -85,10 +87,24 @@ func (c *Cluster) Up(ctx context.Context, note func(string)) (started bool, err 
 		return false, err
 	}
 	note("waiting for the node")
-	if err := c.Kubectl.WaitReady(ctx, "node/"+layout.NodeName, "", readyTimeout); err != nil {
-		return false, fmt.Errorf("%w%s", err, process.Tail(filepath.Join(c.Layout.Logs(), "kubelet.log")))
+	return controlPlane || node || addons, c.waitUsable(ctx)
+}
+
+// waitUsable waits until a pod that somebody creates would run.
+func (c *Cluster) waitUsable(ctx context.Context) error {
+	// Pods are refused in a namespace without its ServiceAccount; that there is
+	// one shows that the controllers have started, which their health does not.
+	if err := c.Kubectl.Wait(ctx, "create", "serviceaccount/default", "default", readyTimeout); err != nil {
+		return fmt.Errorf("%w%s", err, c.tail("kube-controller-manager"))
 	}
-	return controlPlane || node || addons, nil
+	if err := c.Kubectl.WaitReady(ctx, "node/"+layout.NodeName, "", readyTimeout); err != nil {
+		return fmt.Errorf("%w%s", err, c.tail("kubelet"))
+	}
+	return nil
+}
+
+func (c *Cluster) tail(name string) string {
+	return process.Tail(filepath.Join(c.Layout.Logs(), name+".log"))
 }
 
 // claim makes the machine's one local Kubernetes this checkout's, and removes

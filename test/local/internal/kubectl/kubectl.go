@@ -23,6 +23,10 @@ type Kubectl struct {
 	Path       string // of the program
 	Kubeconfig string // file; empty for the person's own, with its rules
 	Context    string // in that file; empty for its current one
+	// Cache is the folder in which kubectl remembers what an API server serves.
+	// A cluster that is made anew at the same address serves something else, so
+	// the cache should go with it. Empty for the person's own.
+	Cache string
 }
 
 // Run runs kubectl and returns what it prints. Its error is an *Error.
@@ -33,6 +37,9 @@ func (k Kubectl) Run(ctx context.Context, args ...string) (string, error) {
 func (k Kubectl) run(ctx context.Context, input []byte, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, k.Path, append(k.flags(), args...)...)
 	cmd.Env = environment(os.Environ(), k.Kubeconfig)
+	if k.Cache != "" {
+		cmd.Env = append(cmd.Env, "KUBECACHEDIR="+k.Cache)
+	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(input), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -116,14 +123,21 @@ func (k Kubectl) Delete(ctx context.Context, manifest string) error {
 
 // WaitReady waits until an object exists and its condition Ready is True.
 func (k Kubectl) WaitReady(ctx context.Context, object, namespace string, timeout time.Duration) error {
-	flags := []string{"--timeout=" + timeout.String()}
-	if namespace != "" {
-		flags = append(flags, "--namespace="+namespace)
+	if err := k.Wait(ctx, "create", object, namespace, timeout); err != nil {
+		return err
 	}
-	for _, condition := range []string{"create", "condition=Ready"} {
-		if _, err := k.Run(ctx, append([]string{"wait", "--for=" + condition, object}, flags...)...); err != nil {
-			return fmt.Errorf("waiting for %s to be ready: %w", object, err)
-		}
+	return k.Wait(ctx, "condition=Ready", object, namespace, timeout)
+}
+
+// Wait waits for something to become true of an object, in the words of kubectl
+// wait --for. The namespace may be empty.
+func (k Kubectl) Wait(ctx context.Context, condition, object, namespace string, timeout time.Duration) error {
+	args := []string{"wait", "--for=" + condition, object, "--timeout=" + timeout.String()}
+	if namespace != "" {
+		args = append(args, "--namespace="+namespace)
+	}
+	if _, err := k.Run(ctx, args...); err != nil {
+		return fmt.Errorf("waiting for %s (%s): %w", object, condition, err)
 	}
 	return nil
 }
