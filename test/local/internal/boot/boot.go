@@ -12,21 +12,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/test/local/internal/atomic"
-	"github.com/etcd-foreman/etcd-foreman/test/local/internal/cgroup"
-	"github.com/etcd-foreman/etcd-foreman/test/local/internal/clean"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/config"
-	"github.com/etcd-foreman/etcd-foreman/test/local/internal/host"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/image"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/kubectl"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
-	"github.com/etcd-foreman/etcd-foreman/test/local/internal/network"
-	"github.com/etcd-foreman/etcd-foreman/test/local/internal/pki"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
 )
 
@@ -105,64 +98,6 @@ func (c *Cluster) waitUsable(ctx context.Context) error {
 
 func (c *Cluster) tail(name string) string {
 	return process.Tail(filepath.Join(c.Layout.Logs(), name+".log"))
-}
-
-// claim makes the machine's one local Kubernetes this checkout's, and removes
-// the remains of one of which nothing runs any more.
-func (c *Cluster) claim(ctx context.Context) error {
-	owner, owned, err := layout.ReadOwner()
-	if err != nil {
-		return err
-	}
-	running, err := c.Running()
-	if err != nil {
-		return err
-	}
-	if owned && len(running) > 0 {
-		if owner != c.Layout {
-			return fmt.Errorf("the local Kubernetes of %s runs on this machine, and there can be only one: take it down first", owner.Root)
-		}
-		return nil
-	}
-	if !owned {
-		if err := host.CheckFree(); err != nil {
-			return err
-		}
-	}
-	if err := clean.Down(ctx, c.Layout); err != nil {
-		return fmt.Errorf("removing the remains of an earlier cluster: %w", err)
-	}
-	if err := os.MkdirAll(layout.RuntimeDir, 0o755); err != nil {
-		return fmt.Errorf("claiming the machine: %w", err)
-	}
-	return atomic.WriteFile(layout.Owner, []byte(c.Layout.Root+"\n"), 0o644)
-}
-
-// prepare does what has to be there before the first program starts.
-func (c *Cluster) prepare(ctx context.Context) error {
-	cniBin, err := host.CNIDir()
-	if err != nil {
-		return err
-	}
-	for _, dir := range []string{layout.StateDir, layout.EtcdData, layout.Volumes, layout.PodLogs} {
-		// 0700: what members store there is nobody else's business.
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("creating a folder for state: %w", err)
-		}
-	}
-	if err := pki.Ensure(c.Layout.PKI(), time.Now()); err != nil {
-		return fmt.Errorf("creating certificates: %w", err)
-	}
-	if err := config.Write(c.Layout, cniBin); err != nil {
-		return err
-	}
-	if err := network.SetSysctls(ctx); err != nil {
-		return err
-	}
-	if err := network.SetUp(ctx); err != nil {
-		return err
-	}
-	return cgroup.Create()
 }
 
 // run starts programs, all at once, and waits until all are ready. It tells
