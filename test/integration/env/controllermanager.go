@@ -16,9 +16,11 @@ import (
 // controllerManager is a running kube-controller-manager. A nil one can be stopped.
 type controllerManager struct {
 	process *os.Process
-	exited  chan error
 	dir     string
 	log     bytes.Buffer
+	// exited is closed when it has ended, with err.
+	exited chan struct{}
+	err    error
 }
 
 // StartControllerManager starts a kube-controller-manager with the controllers that act on what the
@@ -32,7 +34,7 @@ func (e *Env) StartControllerManager() error {
 	if err := os.WriteFile(kubeconfig, e.server.KubeConfig, 0o600); err != nil {
 		return errors.Join(fmt.Errorf("writing a kubeconfig: %w", err), os.RemoveAll(dir))
 	}
-	m := &controllerManager{dir: dir, exited: make(chan error, 1)}
+	m := &controllerManager{dir: dir, exited: make(chan struct{})}
 	cmd := exec.Command(filepath.Join(e.assets, "kube-controller-manager"),
 		"--kubeconfig="+kubeconfig,
 		"--controllers=statefulset-controller,disruption-controller,garbage-collector-controller",
@@ -46,7 +48,10 @@ func (e *Env) StartControllerManager() error {
 		return errors.Join(fmt.Errorf("starting kube-controller-manager: %w", err), os.RemoveAll(dir))
 	}
 	m.process = cmd.Process
-	go func() { m.exited <- cmd.Wait() }()
+	go func() {
+		m.err = cmd.Wait()
+		close(m.exited)
+	}()
 	e.controllerManager = m
 	return nil
 }
@@ -57,14 +62,13 @@ func (m *controllerManager) stop() error {
 		return nil
 	}
 	select {
-	case err := <-m.exited:
-		return errors.Join(fmt.Errorf("kube-controller-manager ended by itself: %w; its log:\n%s", err, m.log.String()), os.RemoveAll(m.dir))
+	case <-m.exited:
+		return errors.Join(fmt.Errorf("kube-controller-manager ended by itself: %w; its log:\n%s", m.err, m.log.String()), os.RemoveAll(m.dir))
 	default:
 	}
 	if err := m.process.Kill(); err != nil {
 		return errors.Join(fmt.Errorf("stopping kube-controller-manager: %w", err), os.RemoveAll(m.dir))
 	}
-	// The error of the kill itself.
-	_ = <-m.exited
+	<-m.exited
 	return os.RemoveAll(m.dir)
 }
