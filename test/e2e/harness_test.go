@@ -86,7 +86,7 @@ type cluster struct {
 }
 
 // newCluster makes a cluster of n members, waits until it is ready, and starts to write.
-func newCluster(t *testing.T, n int, options ...func(*v1alpha1.Etcd)) *cluster {
+func newCluster(t *testing.T, n int) *cluster {
 	t.Helper()
 	c := &cluster{WithT: NewWithT(t), t: t}
 	c.SetDefaultEventuallyTimeout(patience)
@@ -111,9 +111,6 @@ func newCluster(t *testing.T, n int, options ...func(*v1alpha1.Etcd)) *cluster {
 	etcd := &v1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: etcdName},
 		Spec:       v1alpha1.EtcdSpec{Replicas: int32(n), StorageCapacity: ptr.To(resource.MustParse("1Gi"))},
-	}
-	for _, o := range options {
-		o(etcd)
 	}
 	c.create(etcd)
 	c.ready()

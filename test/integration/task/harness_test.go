@@ -186,8 +186,8 @@ func (c *cluster) finalRollout(n int) *v1alpha1.EtcdOperatorTask {
 type operator struct{ stop func() }
 
 // start starts an operator for the cluster's namespace. Handlers are added to, or replaced in, the registry.
-func (c *cluster) start(more tasks.Registry) *operator {
-	return c.startWith(testEnv.Config, more)
+func (c *cluster) start(more tasks.Registry) {
+	c.startWith(testEnv.Config, more)
 }
 
 func (c *cluster) startWith(restConfig *rest.Config, more tasks.Registry) *operator {

@@ -36,11 +36,10 @@ func budget(namespace string, minAvailable int) *policyv1.PodDisruptionBudget {
 
 // gate is a handler whose tasks run until they are let go.
 type gate struct {
-	mu       sync.Mutex
-	open     map[string]bool
-	started  []string
-	cleaned  []string
-	performs int
+	mu      sync.Mutex
+	open    map[string]bool
+	started []string
+	cleaned []string
 }
 
 func (g *gate) Decode(config string) (any, error) {
