@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,4 +80,22 @@ func (c Cluster) rollout(ctx context.Context, revision string) (*v1alpha1.EtcdOp
 		}
 	}
 	return nil, nil
+}
+
+// Orphan deletes the Etcd and leaves its objects behind, and waits until nothing owns the StatefulSet.
+func (c Cluster) Orphan(ctx context.Context, note Note) error {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
+	if err := c.Client.Delete(ctx, etcd, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
+		return fmt.Errorf("orphaning the objects of Etcd %s: %w", c.Key(), err)
+	}
+	return until(ctx, waitTimeout, "StatefulSet "+c.Key().String()+" to be an orphan", note, func(ctx context.Context) (string, error) {
+		set, err := c.StatefulSet(ctx)
+		if err != nil || len(set.OwnerReferences) > 0 {
+			return "the StatefulSet still belongs to an Etcd", err
+		}
+		if err := c.Client.Get(ctx, c.Key(), etcd); !apierrors.IsNotFound(err) {
+			return "the Etcd is still there", err
+		}
+		return "", nil
+	})
 }

@@ -59,8 +59,8 @@ func (s *Stage) Gate(ctx context.Context) (bool, error) {
 }
 
 // SetGate switches the feature gate as an administrator does: it edits the configuration, restarts the
-// operator, and waits until the StatefulSet of a cluster has the strategy that goes with it.
-func (s *Stage) SetGate(ctx context.Context, on bool, c Cluster, note Note) error {
+// operator, and waits until it runs.
+func (s *Stage) SetGate(ctx context.Context, on bool, note Note) error {
 	before, err := s.Gate(ctx)
 	if err != nil {
 		return err
@@ -73,11 +73,13 @@ func (s *Stage) SetGate(ctx context.Context, on bool, c Cluster, note Note) erro
 			return err
 		}
 	}
-	if err := s.WaitOperator(ctx, note); err != nil {
-		return err
-	}
+	return s.WaitOperator(ctx, note)
+}
+
+// WaitStrategy waits until the StatefulSet has the update strategy that goes with the feature gate.
+func (c Cluster) WaitStrategy(ctx context.Context, gate bool, note Note) error {
 	want := appsv1.RollingUpdateStatefulSetStrategyType
-	if on {
+	if gate {
 		want = appsv1.OnDeleteStatefulSetStrategyType
 	}
 	return until(ctx, waitTimeout, "the update strategy "+string(want), note, func(ctx context.Context) (string, error) {

@@ -62,3 +62,18 @@ func (c Cluster) change(ctx context.Context, object client.Object, patch string)
 	})
 	return change, err
 }
+
+// strategies are the patches that set an update strategy as the operator does.
+var strategies = map[appsv1.StatefulSetUpdateStrategyType]string{
+	appsv1.OnDeleteStatefulSetStrategyType:      `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`,
+	appsv1.RollingUpdateStatefulSetStrategyType: `{"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}}}}`,
+}
+
+// SetStrategy sets the update strategy of a StatefulSet that belongs to no Etcd.
+func (c Cluster) SetStrategy(ctx context.Context, strategy appsv1.StatefulSetUpdateStrategyType) error {
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
+	if err := c.Client.Patch(ctx, set, client.RawPatch(types.MergePatchType, []byte(strategies[strategy]))); err != nil {
+		return fmt.Errorf("setting the update strategy of %s: %w", c.Key(), err)
+	}
+	return nil
+}

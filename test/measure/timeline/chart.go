@@ -34,11 +34,12 @@ type Run struct {
 	Pods    measure.Life
 	// Revision that the rollout leads to.
 	Revision string
-	// Frozen is the member that hangs; it may be empty.
-	Frozen string
-	Reigns []measure.Reign
-	Gaps   []measure.Gap
-	Steps  []Step
+	// Frozen is the member that hangs since FrozenAt; it may be empty.
+	Frozen   string
+	FrozenAt time.Time
+	Reigns   []measure.Reign
+	Gaps     []measure.Gap
+	Steps    []Step
 }
 
 // Step is something that somebody did to a pod.

@@ -27,12 +27,12 @@ func at(seconds float64) time.Time {
 }
 
 // life is that of a pod that is deleted, gone, back and ready at these seconds.
-func life(first v1alpha1.PodClass, deleted, gone, back, ready float64) []measure.Span {
+func life(deleted, gone, back, ready float64) []measure.Span {
 	state := func(class v1alpha1.PodClass, revision string) measure.State {
 		return measure.State{Class: class, Revision: revision, UID: types.UID(revision)}
 	}
 	return []measure.Span{
-		{State: state(first, "old"), From: at(-20), To: at(deleted)},
+		{State: state(v1alpha1.ClassParticipating, "old"), From: at(-20), To: at(deleted)},
 		{State: state(v1alpha1.ClassTerminating, "old"), From: at(deleted), To: at(gone)},
 		{State: state(v1alpha1.ClassMissing, ""), From: at(gone), To: at(back)},
 		{State: state(v1alpha1.ClassStarting, "new"), From: at(back), To: at(ready)},
@@ -50,11 +50,11 @@ func example() Chart {
 		Runs: []Run{
 			{
 				Name: "StatefulSet RollingUpdate", Summary: "no writes for 19.4 s · 2 leader changes · rolled out in 51.2 s",
-				From: zero, Until: at(51.2), Members: members, Revision: "new", Frozen: "etcd-main-0",
+				From: zero, Until: at(51.2), Members: members, Revision: "new", Frozen: "etcd-main-0", FrozenAt: at(-16),
 				Pods: measure.Life{
-					"etcd-main-0": life(v1alpha1.ClassUnready, 18, 48, 48.2, 51.2),
-					"etcd-main-1": life(v1alpha1.ClassParticipating, 9, 9.4, 9.6, 17.9),
-					"etcd-main-2": life(v1alpha1.ClassParticipating, 0.2, 0.6, 0.8, 8.8),
+					"etcd-main-0": life(18, 48, 48.2, 51.2),
+					"etcd-main-1": life(9, 9.4, 9.6, 17.9),
+					"etcd-main-2": life(0.2, 0.6, 0.8, 8.8),
 				},
 				Reigns: []measure.Reign{
 					{Pod: "etcd-main-2", Term: 2, From: at(-20), To: at(1.2)},
@@ -70,11 +70,11 @@ func example() Chart {
 			},
 			{
 				Name: "etcd-foreman QuorumAwareRollout", Summary: "no writes for 0 s · 1 leader change · rolled out in 46.0 s", Good: true,
-				From: zero, Until: at(46), Members: members, Revision: "new", Frozen: "etcd-main-0",
+				From: zero, Until: at(46), Members: members, Revision: "new", Frozen: "etcd-main-0", FrozenAt: at(-16),
 				Pods: measure.Life{
-					"etcd-main-0": life(v1alpha1.ClassUnready, 0.3, 30.3, 30.5, 34.0),
-					"etcd-main-1": life(v1alpha1.ClassParticipating, 34.1, 34.5, 34.7, 40),
-					"etcd-main-2": life(v1alpha1.ClassParticipating, 40.2, 40.6, 40.9, 46),
+					"etcd-main-0": life(0.3, 30.3, 30.5, 34.0),
+					"etcd-main-1": life(34.1, 34.5, 34.7, 40),
+					"etcd-main-2": life(40.2, 40.6, 40.9, 46),
 				},
 				Reigns: []measure.Reign{{Pod: "etcd-main-2", Term: 2, From: at(-20), To: at(40.1)}, {Pod: "etcd-main-0", Term: 3, From: at(40.1), To: at(60)}},
 				Steps: []Step{

@@ -56,8 +56,8 @@ func (r Run) layOut(y float64, s scale) panel {
 	for _, name := range r.Members {
 		l := lane{Name: name, Y: y, Text: y + 15}
 		lanes[name] = y
-		for _, span := range r.Pods[name] {
-			l.add(r.bar(span, s, y))
+		for _, st := range r.stretches(name) {
+			l.add(r.bar(st, s, y))
 		}
 		l.Reigns = r.reigns(name, s, y+barHeight-4)
 		p.Lanes = append(p.Lanes, l)
@@ -90,30 +90,13 @@ func (l *lane) add(b bar) {
 	}
 }
 
-func (r Run) bar(span measure.Span, s scale, y float64) bar {
-	class := classOf(span.Class, span.Revision == r.Revision)
-	b := r.between(span.From, span.To, s, y)
-	b.Class, b.Title = class, fmt.Sprintf("%s, revision %s", span.Class, span.Revision)
-	if span.Revision == "" {
-		b.Title = string(span.Class)
+func (r Run) bar(st stretch, s scale, y float64) bar {
+	b := r.between(st.from, st.to, s, y)
+	b.Class, b.Title = st.class, st.title
+	if label := st.label(); textWidth(label)+20 <= b.Width {
+		b.Label = label
 	}
-	b.Label = r.label(span, class, b.Width)
 	return b
-}
-
-// label is a word in a bar that would be a riddle without it, where there is room.
-func (r Run) label(span measure.Span, class string, width float64) string {
-	label := ""
-	switch {
-	case class == "unready" && span.Revision != r.Revision && r.Frozen != "":
-		label = "frozen"
-	case class == "terminating":
-		label = "terminating: the kubelet gives it 30 s"
-	}
-	if textWidth(label)+20 > width {
-		return ""
-	}
-	return label
 }
 
 // between is a bar that lies within the panel; one without an end goes on to the end of the rollout.
@@ -126,21 +109,6 @@ func (r Run) between(from, to time.Time, s scale, y float64) bar {
 		to = end
 	}
 	return bar{X: s.x(from), Y: y, Width: round(s.x(to) - s.x(from))}
-}
-
-func classOf(class v1alpha1.PodClass, updated bool) string {
-	switch class {
-	case v1alpha1.ClassParticipating:
-		if updated {
-			return "new"
-		}
-		return "old"
-	case v1alpha1.ClassTerminating:
-		return "terminating"
-	case v1alpha1.ClassMissing:
-		return "missing"
-	}
-	return "unready"
 }
 
 // reigns are the times in which a member led. A leader whose pod is gone does not lead, though it takes the

@@ -71,7 +71,7 @@ func legend(y float64) []legendEntry {
 		{Class: "unready", Text: "not ready"},
 		{Class: "terminating", Text: "terminating"},
 		{Class: "missing", Text: "no pod"},
-		{Class: "leader", Text: "leads"},
+		{Class: "leader", Text: "leader"},
 		{Class: "writes", Text: "writes"},
 		{Class: "gap", Text: "no writes"},
 	} {

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
+)
+
+const (
+	// replicas of the demo's Etcd.
+	replicas = 3
+	// frozen is the ordinal of the member that hangs.
+	frozen = 0
+	// leaveTimeout bounds what is put right at the end.
+	leaveTimeout = 3 * time.Minute
+)
+
+// demo is the whole show.
+type demo struct {
+	cluster stage.Cluster
+	console *console.Console
+	// leader is the ordinal that leads when a part begins.
+	leader int
+}
+
+func (d *demo) run(ctx context.Context) (err error) {
+	d.console.Heading("A new pod template for a %d-member etcd, while one member hangs", replicas)
+	if err := d.prepare(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.leave(ctx, err == nil)) }()
+
+	d.console.Heading("Part 1 of 2: etcd-foreman rolls (feature gate QuorumAwareUpdatesWithOnDelete is on)")
+	ours, err := d.play(ctx, quorumAware)
+	if err != nil {
+		return err
+	}
+	d.console.Heading("Part 2 of 2: the StatefulSet's own RollingUpdate (the gate is off)")
+	theirs, err := d.play(ctx, rollingUpdate)
+	if err != nil {
+		return err
+	}
+	d.console.Heading("Side by side, from the change of the template until every pod was replaced and ready")
+	d.console.Line("\n%s", table(theirs, ours))
+	return d.write(theirs, ours)
+}
+
+// prepare waits until everything is well, and chooses who leads.
+func (d *demo) prepare(ctx context.Context) error {
+	if err := d.cluster.ThawAll(ctx); err != nil {
+		return err
+	}
+	return d.console.Step("cluster", func(note func(string)) (string, error) {
+		if err := d.cluster.WaitOperator(ctx, note); err != nil {
+			return "", err
+		}
+		if err := d.cluster.WaitEtcd(ctx, note); err != nil {
+			return "", err
+		}
+		leader, err := d.cluster.WaitHealthy(ctx, note)
+		if err != nil {
+			return "", err
+		}
+		// A leader that hangs is a different story: the others elect one before the clock starts.
+		if d.leader = leader; d.leader == frozen {
+			d.leader = replicas - 1
+		}
+		return fmt.Sprintf("the operator and Etcd %s are ready", d.cluster.Key()), nil
+	})
+}
+
+// leave leaves the cluster as it was found: nothing frozen, the gate on, and when all went well, every member
+// ready. It works after the context has ended.
+func (d *demo) leave(ctx context.Context, well bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	return errors.Join(
+		d.cluster.ThawAll(ctx),
+		d.console.Step("feature gate", func(note func(string)) (string, error) {
+			err := d.cluster.SetGate(ctx, true, note)
+			if err == nil {
+				err = d.cluster.WaitStrategy(ctx, true, note)
+			}
+			if err != nil || !well {
+				return "on again", err
+			}
+			return "on again, and the Etcd is ready", d.cluster.WaitEtcd(ctx, note)
+		}))
+}

@@ -1,0 +1,136 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/measure/timeline"
+)
+
+// row is one figure of both ways, for people.
+type row struct {
+	Name, Theirs, Ours string
+}
+
+func rows(theirs, ours result) []row {
+	seconds := func(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
+	both := func(name string, show func(result) string) row { return row{name, show(theirs), show(ours)} }
+	return []row{
+		both("time without writes", func(r result) string { return seconds(r.figures.WithoutWrites) }),
+		both("longest write gap", func(r result) string { return seconds(r.figures.LongestGap) }),
+		both("leader changes", func(r result) string { return fmt.Sprint(r.figures.LeaderChanges) }),
+		both("rollout took", func(r result) string { return seconds(r.took()) }),
+		both("acknowledged writes", func(r result) string { return fmt.Sprint(r.figures.Acknowledged) }),
+		both("of them lost", func(result) string { return "0" }),
+	}
+}
+
+// table is the comparison for a terminal.
+func table(theirs, ours result) string {
+	const format = "  %-22s %16s %20s\n"
+	out := fmt.Sprintf(format, "", "RollingUpdate", "QuorumAwareRollout")
+	for _, r := range rows(theirs, ours) {
+		out += fmt.Sprintf(format, r.Name, r.Theirs, r.Ours)
+	}
+	return out
+}
+
+func (r result) took() time.Duration { return r.figures.Until.Sub(r.figures.From) }
+
+// outcome is a result for programs.
+type outcome struct {
+	LongestWriteGapSeconds float64 `json:"longestWriteGapSeconds"`
+	SecondsWithoutWrites   float64 `json:"secondsWithoutWrites"`
+	LeaderChanges          int     `json:"leaderChanges"`
+	RolloutSeconds         float64 `json:"rolloutSeconds"`
+	AcknowledgedWrites     int     `json:"acknowledgedWrites"`
+}
+
+func (r result) outcome() outcome {
+	return outcome{
+		LongestWriteGapSeconds: rounded(r.figures.LongestGap),
+		SecondsWithoutWrites:   rounded(r.figures.WithoutWrites),
+		LeaderChanges:          r.figures.LeaderChanges,
+		RolloutSeconds:         rounded(r.took()),
+		AcknowledgedWrites:     r.figures.Acknowledged,
+	}
+}
+
+// rounded is a duration in seconds, to the millisecond.
+func rounded(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
+
+//go:embed page.html.tmpl
+var pageTemplate string
+
+var page = template.Must(template.New("page").Parse(pageTemplate))
+
+// write writes demo.json, demo.svg and demo.html.
+func (d *demo) write(theirs, ours result) error {
+	figures, err := json.MarshalIndent(map[string]outcome{"rollingUpdate": theirs.outcome(), "quorumAwareRollout": ours.outcome()}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the figures: %w", err)
+	}
+	var picture, document bytes.Buffer
+	if err := d.chart(theirs, ours).Write(&picture); err != nil {
+		return err
+	}
+	err = page.Execute(&document, struct {
+		Rows    []row
+		Picture template.HTML
+		Version string
+	}{rows(theirs, ours), template.HTML(picture.String()), time.Now().UTC().Format("2 January 2006, 15:04 MST")})
+	if err != nil {
+		return fmt.Errorf("writing the page: %w", err)
+	}
+	d.console.Line("")
+	for _, file := range []struct {
+		name, what string
+		content    []byte
+	}{
+		{"demo.html", "table and timeline", document.Bytes()},
+		{"demo.svg", "timeline", picture.Bytes()},
+		{"demo.json", "figures", append(figures, '\n')},
+	} {
+		path := filepath.Join(d.cluster.Local, file.name)
+		if err := os.WriteFile(path, file.content, 0o644); err != nil {
+			return fmt.Errorf("writing the %s: %w", file.what, err)
+		}
+		d.console.Line("  %-22s %s", file.what, path)
+	}
+	d.console.Line("")
+	return nil
+}
+
+func (d *demo) chart(theirs, ours result) timeline.Chart {
+	hangs := d.cluster.PodName(frozen)
+	return timeline.Chart{
+		Title:    fmt.Sprintf("A new pod template for a %d-member etcd, while one member hangs", replicas),
+		Subtitle: hangs + " was frozen (SIGSTOP) before the template changed. A writer for each member puts a key every 50 ms.",
+		Axis:     "seconds since the change of the template",
+		Runs:     []timeline.Run{d.drawn(theirs), d.drawn(ours)},
+	}
+}
+
+func (d *demo) drawn(r result) timeline.Run {
+	run := timeline.Run{
+		Name: r.way.name, Summary: summary(r), Good: r.figures.WithoutWrites == 0,
+		From: r.figures.From, Until: r.figures.Until,
+		Pods: r.report.Pods, Revision: r.change.Revision, Frozen: d.cluster.PodName(frozen), FrozenAt: r.frozen,
+		Reigns: r.reigns(), Gaps: r.figures.Gaps, Steps: r.steps,
+	}
+	for i := range replicas {
+		run.Members = append(run.Members, d.cluster.PodName(i))
+	}
+	return run
+}

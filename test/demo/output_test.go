@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/measure"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
+)
+
+func exampleResults() (theirs, ours result) {
+	zero := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	after := func(seconds float64) time.Time { return zero.Add(time.Duration(seconds * float64(time.Second))) }
+	theirs = result{way: rollingUpdate, figures: measure.Figures{
+		From: zero, Until: after(51.2345), Acknowledged: 1700, LongestGap: 7900 * time.Millisecond,
+		WithoutWrites: 15500 * time.Millisecond, Gaps: []measure.Gap{{From: after(1), To: after(8.6)}}, LeaderChanges: 2,
+	}}
+	ours = result{way: quorumAware, figures: measure.Figures{
+		From: zero, Until: after(46), Acknowledged: 2700, LongestGap: 90 * time.Millisecond, LeaderChanges: 1,
+	}}
+	return theirs, ours
+}
+
+func TestTable(t *testing.T) {
+	want := `
+                            RollingUpdate   QuorumAwareRollout
+  time without writes             15.50 s               0.00 s
+  longest write gap                7.90 s               0.09 s
+  leader changes                        2                    1
+  rollout took                    51.23 s              46.00 s
+  acknowledged writes                1700                 2700
+  of them lost                          0                    0
+`
+	if got := "\n" + table(exampleResults()); got != want {
+		t.Errorf("got%s\nwant%s", got, want)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	theirs, ours := exampleResults()
+	if got := summary(theirs); got != "no writes for 15.5 s · 2 leader changes · rolled out in 51 s" {
+		t.Error(got)
+	}
+	if got := summary(ours); got != "always writable · 1 leader change · rolled out in 46 s" {
+		t.Error(got)
+	}
+}
+
+func TestWrite(t *testing.T) {
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &demo{cluster: stage.Cluster{Stage: &stage.Stage{Local: t.TempDir()}, Name: "m"}, console: console.New(null)}
+	if err := d.write(exampleResults()); err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) string {
+		content, err := os.ReadFile(filepath.Join(d.cluster.Local, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	var figures map[string]map[string]float64
+	if err := json.Unmarshal([]byte(read("demo.json")), &figures); err != nil {
+		t.Fatal(err)
+	}
+	for field, want := range map[string]float64{"longestWriteGapSeconds": 7.9, "secondsWithoutWrites": 15.5, "leaderChanges": 2, "rolloutSeconds": 51.235} {
+		if got := figures["rollingUpdate"][field]; got != want {
+			t.Errorf("%s is %v, want %v", field, got, want)
+		}
+		if _, ok := figures["quorumAwareRollout"][field]; !ok {
+			t.Errorf("quorumAwareRollout has no %s", field)
+		}
+	}
+	document := read("demo.html")
+	if !strings.Contains(document, read("demo.svg")) || !strings.Contains(document, "15.50 s") || strings.Contains(document, "ZgotmplZ") {
+		t.Error("the page lacks its picture or its figures")
+	}
+}

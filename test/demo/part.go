@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/measure"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/timeline"
+)
+
+// way is a way to replace the pods of a StatefulSet.
+type way struct {
+	name string
+	gate bool
+	// until waits until the rollout is over, as far as whoever rolls can tell.
+	until func(context.Context, stage.Cluster, stage.Change, stage.Note) error
+	// tell watches the rollout and tells of it.
+	tell func(*storyteller) teller
+}
+
+var quorumAware = way{
+	name: "etcd-foreman QuorumAwareRollout", gate: true, tell: tellTasks,
+	until: func(ctx context.Context, c stage.Cluster, change stage.Change, note stage.Note) error {
+		return c.WaitRollout(ctx, change.Revision, note)
+	},
+}
+
+var rollingUpdate = way{
+	name: "StatefulSet RollingUpdate", gate: false, tell: tellPods,
+	until: func(context.Context, stage.Cluster, stage.Change, stage.Note) error { return nil },
+}
+
+// result is what came of one part.
+type result struct {
+	way     way
+	frozen  time.Time // when member 0 began to hang
+	change  stage.Change
+	report  measure.Report
+	figures measure.Figures
+	steps   []timeline.Step
+}
+
+// play shows one way, and measures it.
+func (d *demo) play(ctx context.Context, w way) (result, error) {
+	if err := d.setUp(ctx, w); err != nil {
+		return result{}, err
+	}
+	var writer *measure.Writer
+	err := d.console.Step("writer", func(func(string)) (_ string, err error) {
+		writer, err = measure.Start(ctx, measure.Options{Config: d.cluster.Config, Namespace: d.cluster.Namespace, StatefulSet: d.cluster.Name})
+		return "puts a new key every 50 ms through each member", err
+	})
+	if err != nil {
+		return result{}, err
+	}
+	defer writer.Stop()
+	r := result{way: w, frozen: time.Now()}
+	thaw, err := d.freeze(ctx)
+	defer thaw() //nolint:errcheck // checked again at the end of the demo, for all members
+	if err != nil {
+		return result{}, err
+	}
+	if err := d.roll(ctx, writer, &r); err != nil {
+		return result{}, err
+	}
+	return r, d.verify(ctx, writer, r.report)
+}
+
+// setUp brings the cluster to where either part begins.
+func (d *demo) setUp(ctx context.Context, w way) error {
+	name := map[bool]string{true: "on", false: "off"}[w.gate]
+	err := d.console.Step("feature gate", func(note func(string)) (string, error) {
+		if err := d.cluster.SetGate(ctx, w.gate, note); err != nil {
+			return "", err
+		}
+		return name, d.cluster.WaitStrategy(ctx, w.gate, note)
+	})
+	if err != nil {
+		return err
+	}
+	return d.console.Step("members", func(note func(string)) (string, error) {
+		if _, err := d.cluster.WaitHealthy(ctx, note); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("all are well; %s leads", d.cluster.PodName(d.leader)), d.cluster.MoveLeader(ctx, d.leader, note)
+	})
+}
+
+func (d *demo) freeze(ctx context.Context) (thaw func() error, err error) {
+	thaw = func() error { return nil }
+	err = d.console.Step("freezing "+d.cluster.PodName(frozen), func(note func(string)) (_ string, err error) {
+		thaw, err = d.cluster.Freeze(ctx, frozen, note)
+		return "SIGSTOP; its readiness probe has noticed", err
+	})
+	return thaw, err
+}
+
+// roll changes the template, shows what happens, and waits until it is over.
+func (d *demo) roll(ctx context.Context, writer *measure.Writer, r *result) error {
+	d.console.Line("")
+	err := d.console.Step("rollout", func(note func(string)) (string, error) {
+		story, err := d.begin(ctx, writer, r.way)
+		if err != nil {
+			return "", err
+		}
+		defer story.end()
+		story.say(time.Now(), "the template changes: an annotation in spec.annotations of the Etcd")
+		if r.change, err = d.cluster.ChangeEtcd(ctx); err != nil {
+			return "", err
+		}
+		if err := r.way.until(ctx, d.cluster, r.change, note); err != nil {
+			return "", err
+		}
+		_, err = d.cluster.WaitHealthy(ctx, note)
+		r.steps = story.steps()
+		return "every pod is replaced and ready", err
+	})
+	r.report = writer.Stop()
+	if err != nil {
+		return err
+	}
+	settled, ok := r.report.Settled(r.change.Revision)
+	if !ok {
+		return errors.New("ending the rollout: the API server's watch does not show every pod ready at the new revision")
+	}
+	r.figures = r.report.Between(r.change.At, settled)
+	return nil
+}
+
+func (d *demo) verify(ctx context.Context, writer *measure.Writer, report measure.Report) error {
+	return d.console.Step("acknowledged writes", func(func(string)) (string, error) {
+		if err := writer.Verify(ctx); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("all %d since the writer began are there, read through every member", len(report.Writes)), writer.Clean(ctx)
+	})
+}

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/test/measure"
+)
+
+// summary is a result in a few words.
+func summary(r result) string {
+	writes := "always writable"
+	if r.figures.WithoutWrites > 0 {
+		writes = fmt.Sprintf("no writes for %.1f s", r.figures.WithoutWrites.Seconds())
+	}
+	changes := fmt.Sprintf("%d leader changes", r.figures.LeaderChanges)
+	if r.figures.LeaderChanges == 1 {
+		changes = "1 leader change"
+	}
+	return fmt.Sprintf("%s · %s · rolled out in %.0f s", writes, changes, r.took().Seconds())
+}
+
+// reigns are the leaders of the whole part.
+func (r result) reigns() []measure.Reign { return measure.Reigns(r.report.Sightings, r.report.Stopped) }

@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// tellTasks tells of a rollout from the status of its task alone, as anybody sees it with kubectl.
+func tellTasks(s *storyteller) teller {
+	return teller{&v1alpha1.EtcdOperatorTask{}, func(before, after client.Object) []line {
+		task := after.(*v1alpha1.EtcdOperatorTask)
+		if task.Spec.OwnerEtcdReference.Name != s.cluster {
+			return nil
+		}
+		old, _ := before.(*v1alpha1.EtcdOperatorTask)
+		if old == nil {
+			return append([]line{{text: fmt.Sprintf("task %s of type %s is created", task.Name, task.Spec.Type)}}, taskLines(&v1alpha1.EtcdOperatorTask{}, task)...)
+		}
+		return taskLines(old, task)
+	}}
+}
+
+// taskLines say what is new in the status of a task.
+func taskLines(before, after *v1alpha1.EtcdOperatorTask) []line {
+	var lines []line
+	was, is := cmp.Or(before.Status.Rollout, &v1alpha1.RolloutStatus{}), cmp.Or(after.Status.Rollout, &v1alpha1.RolloutStatus{})
+	if before.Status.State != after.Status.State && after.Status.State == v1alpha1.TaskStateInProgress {
+		lines = append(lines, line{text: "the task starts"})
+	}
+	lines = append(lines, replacementLines(was, is)...)
+	if is.LeaderHandover != nil && (was.LeaderHandover == nil || *was.LeaderHandover != *is.LeaderHandover) {
+		lines = append(lines, line{pod: is.LeaderHandover.From, text: "MoveLeader: " + after.Status.LastOperation.Reason})
+	}
+	if h := is.HeldBy; h != nil && (was.HeldBy == nil || was.HeldBy.Guard != h.Guard || was.HeldBy.Message != h.Message) {
+		lines = append(lines, line{text: fmt.Sprintf("held by %s: %s", h.Guard, h.Message)})
+	}
+	if before.Status.State != after.Status.State && after.Status.State.IsFinal() {
+		text := string(after.Status.State)
+		if c := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionFinished); c != nil {
+			text += ": " + c.Message
+		}
+		lines = append(lines, line{text: text})
+	}
+	return lines
+}
+
+// replacementLines say which pods are deleted, and which have ended.
+func replacementLines(was, is *v1alpha1.RolloutStatus) []line {
+	states := map[string]v1alpha1.OperationState{}
+	for _, p := range was.Pods {
+		states[string(p.UID)] = p.LastOperation.State
+	}
+	var back, gone []line
+	for _, p := range is.Pods {
+		op := p.LastOperation
+		switch before, known := states[string(p.UID)]; {
+		case !known:
+			gone = append(gone, line{pod: p.Name, text: fmt.Sprintf("%s: %s", op.Name, op.Reason)})
+		case before != op.State && op.State == v1alpha1.OperationStateCompleted:
+			back = append(back, line{text: fmt.Sprintf("%s is back: its new pod participates (%d/%d)", p.Name, is.UpdatedReplicas, is.Replicas)})
+		case before != op.State:
+			back = append(back, line{text: fmt.Sprintf("%s %s: %s", op.Name, op.State, op.Reason)})
+		}
+	}
+	return append(back, gone...)
+}
+
+// tellPods tells of a rollout from the pods, since the StatefulSet controller gives no reasons.
+func tellPods(s *storyteller) teller {
+	return teller{&corev1.Pod{}, func(before, after client.Object) []line {
+		pod := after.(*corev1.Pod)
+		if owner := metav1.GetControllerOf(pod); owner == nil || owner.Kind != "StatefulSet" || owner.Name != s.cluster {
+			return nil
+		}
+		old, _ := before.(*corev1.Pod)
+		return podLines(cmp.Or(old, &corev1.Pod{}), pod)
+	}}
+}
+
+// podLines say what is new with a pod.
+func podLines(before, after *corev1.Pod) []line {
+	switch {
+	case before.DeletionTimestamp == nil && after.DeletionTimestamp != nil:
+		return []line{{pod: after.Name, text: "the StatefulSet controller deletes " + after.Name + ": it goes by ordinal, the highest first"}}
+	case before.UID == "":
+		return []line{{text: fmt.Sprintf("%s is created anew, at revision %s", after.Name, after.Labels[appsv1.StatefulSetRevisionLabel])}}
+	case !isReady(before) && isReady(after):
+		return []line{{text: after.Name + " is ready"}}
+	case isReady(before) && !isReady(after) && after.DeletionTimestamp == nil:
+		return []line{{text: after.Name + " is not ready any more"}}
+	}
+	return nil
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Name == v1alpha1.ContainerEtcd {
+			return s.Ready
+		}
+	}
+	return false
+}

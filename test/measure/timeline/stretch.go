@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package timeline
+
+import (
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+)
+
+// stretch is a time in which a lane looks the same.
+type stretch struct {
+	from, to     time.Time
+	class, title string
+}
+
+// stretches are the spans of a pod, put together where they look the same. A member that hangs is unready
+// from that moment on, and not only when its readiness probe notices.
+func (r Run) stretches(pod string) []stretch {
+	var all []stretch
+	add := func(from, to time.Time, class, title string) {
+		if n := len(all); n > 0 && all[n-1].class == class {
+			all[n-1].to = to
+			return
+		}
+		all = append(all, stretch{from, to, class, title})
+	}
+	for _, span := range r.Pods[pod] {
+		title := string(span.Class)
+		if span.Revision != "" {
+			title += ", revision " + span.Revision
+		}
+		class, from := classOf(span.Class, span.Revision == r.Revision), span.From
+		if pod == r.Frozen && class == "old" && r.FrozenAt.Before(span.To) {
+			add(from, r.FrozenAt, class, title)
+			class, from, title = "unready", r.FrozenAt, frozen
+		}
+		add(from, span.To, class, title)
+	}
+	return all
+}
+
+// frozen is the title of a member that hangs.
+const frozen = "frozen"
+
+// label is a word in a bar that would be a riddle without it.
+func (st stretch) label() string {
+	switch {
+	case st.title == frozen:
+		return frozen
+	case st.class == "terminating":
+		return "terminating: the kubelet gives it 30 s"
+	}
+	return ""
+}
+
+func classOf(class v1alpha1.PodClass, updated bool) string {
+	switch class {
+	case v1alpha1.ClassParticipating:
+		if updated {
+			return "new"
+		}
+		return "old"
+	case v1alpha1.ClassTerminating:
+		return "terminating"
+	case v1alpha1.ClassMissing:
+		return "missing"
+	}
+	return "unready"
+}
