@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Command bench measures rollouts against their peers, on the local Kubernetes (go run ./test/local up).
+//
+//	go run ./test/bench [-pairs 5] [-scenarios 3-healthy,3-frozen,5-healthy,5-frozen,idle] [-strict]
+//
+// A scenario is a cluster of 3 or 5 members, all healthy, or with member 0 frozen (SIGSTOP) before the clock
+// starts. In each pair it is rolled in three ways, whose order is reversed from pair to pair, so that a slow
+// minute of the machine does not always meet the same way; the same ordinal leads at the beginning of each:
+//
+//   - QuorumAwareRollout: etcd-foreman, after a change of the Etcd;
+//   - RollingUpdate: the StatefulSet's own controller;
+//   - OnDelete by hand, in the order of the ordinals: the highest is deleted, and once it is ready the next.
+//
+// The peers run on a StatefulSet that etcd-foreman itself has made, and whose Etcd was then deleted with its
+// objects left behind (kubectl delete --cascade=orphan). So it is the same down to the last probe, nothing
+// manages it any more, and its strategy can be set without switching the feature gate, which would restart
+// the operator between two runs. Both clusters run all the time; they use an image, probes and settings
+// nobody tuned, only smaller requests of CPU and memory, so that ten members fit on one machine.
+//
+// Besides rollouts it counts the operator's requests in the API server's audit log, and what an operator
+// with nothing to do writes. Shown are medians. The results are in .local/bench.json.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+func main() {
+	pairs := flag.Int("pairs", 5, "how often each scenario is rolled in each way")
+	names := flag.String("scenarios", strings.Join(scenarioNames(), ","), "what to measure")
+	strict := flag.Bool("strict", false, "exit with 1 when a target is missed")
+	flag.Parse()
+	// The libraries' own complaints about a cluster that is being disturbed are of no use here.
+	klog.SetLogger(logr.Discard())
+	log.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *names, *pairs, *strict)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+// errMissed is returned with -strict.
+var errMissed = errors.New("a target was missed")
+
+func run(ctx context.Context, names string, pairs int, strict bool) error {
+	chosen, err := chooseScenarios(names)
+	if err != nil {
+		return err
+	}
+	if pairs < 1 {
+		return fmt.Errorf("measuring %d pairs: there has to be one at least", pairs)
+	}
+	s, err := stage.Open()
+	if err != nil {
+		return err
+	}
+	b := &bench{stage: s, console: console.New(os.Stderr), pairs: pairs}
+	err = b.all(ctx, chosen)
+	targets := b.results.targets()
+	if err := errors.Join(err, b.write(targets)); err != nil {
+		return err
+	}
+	fmt.Print(b.results.table(targets))
+	if strict && !met(targets) {
+		return errMissed
+	}
+	return nil
+}

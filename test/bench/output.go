@@ -1,0 +1,140 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// table is everything for people.
+func (r results) table(targets []target) string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	line := func(cells ...any) {
+		for _, c := range cells {
+			fmt.Fprintf(w, "%v\t", c) //nolint:errcheck // it is a strings.Builder
+		}
+		fmt.Fprintln(w) //nolint:errcheck // it is a strings.Builder
+	}
+	if len(r.rollouts) > 0 {
+		line("\nmedians", "way", "time without writes", "longest gap", "leader changes", "rollout", "overhead per pod")
+	}
+	for _, s := range r.measured() {
+		for _, way := range ways {
+			m := mediansOf(r.of(s, way))
+			line(s.name, way.name, seconds(m.WithoutWrites), seconds(m.LongestGap), m.LeaderChanges, seconds(m.Took), seconds(m.Overhead))
+		}
+	}
+	w.Flush() //nolint:errcheck // it is a strings.Builder
+	for _, s := range r.measured() {
+		fmt.Fprintf(&out, "\nAPI requests of a rollout, %s: %s\n", s.name, breakdown(r.typicalRequests(s)))
+	}
+	if r.idle != nil {
+		fmt.Fprintf(&out, "\nAPI requests in a minute with nothing to do: %s\n", breakdown(r.idle))
+	}
+	if len(targets) > 0 {
+		line("\ntarget", "measured", "limit", "peer", "ratio", "")
+	}
+	for _, t := range targets {
+		line(t.Name, t.show(&t.Measured), t.show(&t.Limit), t.show(t.Peer), ratio(t.Ratio), map[bool]string{true: "pass", false: "MISS"}[t.Met])
+	}
+	w.Flush() //nolint:errcheck // it is a strings.Builder
+	return out.String()
+}
+
+func seconds(s float64) string { return fmt.Sprintf("%.2f s", s) }
+
+func (t target) show(value *float64) string {
+	switch {
+	case value == nil:
+		return ""
+	case t.Unit == "s":
+		return seconds(*value)
+	}
+	return fmt.Sprint(*value)
+}
+
+func ratio(r *float64) string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", *r)
+}
+
+// breakdown shows where requests go, the most frequent first.
+func breakdown(r requests) string {
+	kinds := slices.SortedFunc(maps.Keys(r), func(a, b request) int {
+		return cmp.Or(cmp.Compare(r[b], r[a]), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Verb, b.Verb))
+	})
+	var parts []string
+	for _, k := range kinds {
+		parts = append(parts, fmt.Sprintf("%d %s %s", r[k], k.Verb, k.Resource))
+	}
+	return fmt.Sprintf("%d (%s)", r.total(), strings.Join(parts, ", "))
+}
+
+// write writes bench.json.
+func (b *bench) write(targets []target) error {
+	document := map[string]any{
+		"measuredAt": time.Now().UTC().Format(time.RFC3339),
+		"machine":    map[string]any{"cpus": runtime.NumCPU(), "os": runtime.GOOS, "arch": runtime.GOARCH},
+		"pairs":      b.pairs,
+		"scenarios":  b.results.document(),
+		"targets":    targets,
+	}
+	if b.results.idle != nil {
+		document["idleRequestsPerMinute"] = b.results.idle.document()
+	}
+	encoded, err := json.MarshalIndent(document, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding the results: %w", err)
+	}
+	path := filepath.Join(b.stage.Local, "bench.json")
+	if err := os.WriteFile(path, append(encoded, '\n'), 0o644); err != nil {
+		return fmt.Errorf("writing the results: %w", err)
+	}
+	b.console.Line("\n  results are in %s", path)
+	return nil
+}
+
+// document is the part of bench.json on rollouts.
+func (r results) document() map[string]any {
+	document := map[string]any{}
+	for _, s := range r.measured() {
+		of := map[string]any{}
+		for _, way := range ways {
+			var runs []medians
+			for _, one := range r.of(s, way) {
+				runs = append(runs, mediansOf([]rollout{one}))
+			}
+			entry := map[string]any{"median": mediansOf(r.of(s, way)), "runs": runs}
+			if way.managed {
+				entry["requests"] = r.typicalRequests(s).document()
+			}
+			of[way.key] = entry
+		}
+		document[s.name] = of
+	}
+	return document
+}
+
+// document is a number for each verb and resource.
+func (r requests) document() map[string]int {
+	document := map[string]int{"total": r.total()}
+	for kind, n := range r {
+		document[kind.Verb+" "+kind.Resource] = n
+	}
+	return document
+}

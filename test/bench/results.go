@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// results are all rollouts in the order in which they were measured, and what an idle operator asks for: nil
+// when that was not measured.
+type results struct {
+	rollouts []rollout
+	idle     requests
+}
+
+// of are the rollouts of one scenario in one way.
+func (r results) of(s scenario, w way) []rollout {
+	var some []rollout
+	for _, one := range r.rollouts {
+		if one.scenario == s && one.way.key == w.key {
+			some = append(some, one)
+		}
+	}
+	return some
+}
+
+// measured are the scenarios of which there are results.
+func (r results) measured() []scenario {
+	var some []scenario
+	for _, s := range scenarios {
+		if slices.ContainsFunc(r.rollouts, func(one rollout) bool { return one.scenario == s }) {
+			some = append(some, s)
+		}
+	}
+	return some
+}
+
+// medians are what is shown of a number of rollouts.
+type medians struct {
+	WithoutWrites float64 `json:"secondsWithoutWrites"`
+	LongestGap    float64 `json:"longestWriteGapSeconds"`
+	LeaderChanges float64 `json:"leaderChanges"`
+	Took          float64 `json:"rolloutSeconds"`
+	// Overhead is the time from a pod being back until the next was deleted.
+	Overhead float64 `json:"overheadPerPodSeconds"`
+}
+
+func mediansOf(rollouts []rollout) medians {
+	over := func(value func(rollout) float64) float64 {
+		var all []float64
+		for _, r := range rollouts {
+			all = append(all, value(r))
+		}
+		return median(all)
+	}
+	var overheads []float64
+	for _, r := range rollouts {
+		for _, o := range r.overheads {
+			overheads = append(overheads, o.Seconds())
+		}
+	}
+	return medians{
+		WithoutWrites: over(func(r rollout) float64 { return r.figures.WithoutWrites.Seconds() }),
+		LongestGap:    over(func(r rollout) float64 { return r.figures.LongestGap.Seconds() }),
+		LeaderChanges: over(func(r rollout) float64 { return float64(r.figures.LeaderChanges) }),
+		Took:          over(func(r rollout) float64 { return r.took().Seconds() }),
+		Overhead:      median(overheads),
+	}
+}
+
+// median of numbers, 0 of none; the smaller of the two in the middle. They are left in their order.
+func median[N cmp.Ordered](numbers []N) N {
+	var none N
+	if len(numbers) == 0 {
+		return none
+	}
+	sorted := slices.Sorted(slices.Values(numbers))
+	return sorted[(len(sorted)-1)/2]
+}
+
+// overheads of our rollouts, in order.
+func (r results) overheads() []time.Duration {
+	var all []time.Duration
+	for _, one := range r.rollouts {
+		if one.way.managed {
+			all = append(all, one.overheads...)
+		}
+	}
+	return all
+}
+
+// typicalRequests are the median numbers of requests of each kind in our rollouts of a scenario.
+func (r results) typicalRequests(s scenario) requests {
+	rollouts := r.of(s, ways[0])
+	kinds := requests{}
+	for _, one := range rollouts {
+		maps.Copy(kinds, one.requests)
+	}
+	for kind := range kinds {
+		var counts []int
+		for _, one := range rollouts {
+			counts = append(counts, one.requests[kind])
+		}
+		kinds[kind] = median(counts)
+	}
+	return kinds
+}

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/measure"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
+)
+
+// rollout is one rollout that was measured.
+type rollout struct {
+	scenario scenario
+	pair     int
+	way      way
+	leader   int // ordinal of the leader at the beginning
+	figures  measure.Figures
+	// overheads are the times from a pod being back until the next was deleted.
+	overheads []time.Duration
+	// requests of the operator; nil for a peer.
+	requests requests
+}
+
+// took is the time from the change of the template until the last pod was ready.
+func (r rollout) took() time.Duration { return r.figures.Until.Sub(r.figures.From) }
+
+// String is the rollout in a line.
+func (r rollout) String() string {
+	s := fmt.Sprintf("rolled in %5.1f s, %5.2f s without writes, longest gap %5.2f s, %d leader changes",
+		r.took().Seconds(), r.figures.WithoutWrites.Seconds(), r.figures.LongestGap.Seconds(), r.figures.LeaderChanges)
+	if r.way.managed {
+		s += fmt.Sprintf(", %d requests", r.requests.total())
+	}
+	return s
+}
+
+// roll brings a cluster to where every rollout begins, rolls it in one way, and measures that.
+func (b *bench) roll(ctx context.Context, clusters clusters, s scenario, pair int, w way, note stage.Note) (rollout, error) {
+	c := clusters.peer
+	if w.managed {
+		c = clusters.ours
+	}
+	r := rollout{scenario: s, pair: pair, way: w, leader: s.leader(pair)}
+	if err := w.prepare(ctx, c, note); err != nil {
+		return r, err
+	}
+	if _, err := c.WaitHealthy(ctx, note); err != nil {
+		return r, err
+	}
+	if err := c.MoveLeader(ctx, r.leader, note); err != nil {
+		return r, err
+	}
+	writer, err := measure.Start(ctx, measure.Options{Config: b.stage.Config, Namespace: c.Namespace, StatefulSet: c.Name})
+	if err != nil {
+		return r, err
+	}
+	defer writer.Stop()
+	if s.frozen {
+		thaw, err := c.Freeze(ctx, 0, note)
+		defer thaw() //nolint:errcheck // done again for all members when the clusters are removed
+		if err != nil {
+			return r, err
+		}
+	}
+	err = b.measureRollout(ctx, c, writer, &r, note)
+	return r, err
+}
+
+// measureRollout changes the template and waits until every pod is replaced.
+func (b *bench) measureRollout(ctx context.Context, c stage.Cluster, writer *measure.Writer, r *rollout, note stage.Note) error {
+	audit, err := b.openAudit(c.Namespace)
+	if err != nil {
+		return err
+	}
+	change, err := r.way.change(c, ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.way.replace(ctx, c, change, note); err != nil {
+		return err
+	}
+	if _, err := c.WaitHealthy(ctx, note); err != nil {
+		return err
+	}
+	if r.way.managed {
+		// What the operator writes last belongs to the rollout too.
+		if r.requests, err = audit.untilQuiet(ctx); err != nil {
+			return err
+		}
+	}
+	report := writer.Stop()
+	settled, ok := report.Settled(change.Revision)
+	if !ok {
+		return errors.New("ending the rollout: the API server's watch does not show every pod ready at the new revision")
+	}
+	r.figures = report.Between(change.At, settled)
+	for _, p := range report.Replacements(change.At, settled) {
+		if p.Overhead > 0 {
+			r.overheads = append(r.overheads, p.Overhead)
+		}
+	}
+	note("reading every acknowledged write back")
+	return errors.Join(writer.Verify(ctx), writer.Clean(ctx))
+}

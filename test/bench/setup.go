@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Names of the Etcds: ours is managed, peer is orphaned.
+const (
+	ours = "ours"
+	peer = "peer"
+)
+
+// goneTimeout is how long a namespace may take to go.
+const goneTimeout = 3 * time.Minute
+
+// clusters are two clusters of the same size in a namespace of their own.
+type clusters struct {
+	bench     *bench
+	namespace string
+	members   int
+	// ours belongs to an Etcd; peer is the StatefulSet that an Etcd has left behind.
+	ours, peer stage.Cluster
+}
+
+func (b *bench) setUp(ctx context.Context, members int) (clusters, error) {
+	namespace := fmt.Sprintf("bench-%d", members)
+	c := clusters{
+		bench: b, namespace: namespace, members: members,
+		ours: stage.Cluster{Stage: b.stage, Namespace: namespace, Name: ours},
+		peer: stage.Cluster{Stage: b.stage, Namespace: namespace, Name: peer},
+	}
+	return c, b.console.Step("clusters", func(note func(string)) (string, error) {
+		if err := b.stage.SetGate(ctx, true, note); err != nil {
+			return "", err
+		}
+		note("removing what an earlier run has left")
+		if err := c.remove(ctx); err != nil {
+			return "", err
+		}
+		return "two, one of them with nobody to manage it", c.create(ctx, note)
+	})
+}
+
+func (c clusters) create(ctx context.Context, note stage.Note) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
+	if err := c.bench.stage.Client.Create(ctx, namespace); err != nil {
+		return fmt.Errorf("creating namespace %s: %w", c.namespace, err)
+	}
+	for _, name := range []string{ours, peer} {
+		if err := c.bench.stage.Client.Create(ctx, c.etcd(name)); err != nil {
+			return fmt.Errorf("creating Etcd %s: %w", name, err)
+		}
+	}
+	for _, cluster := range []stage.Cluster{c.ours, c.peer} {
+		if err := cluster.WaitEtcd(ctx, note); err != nil {
+			return err
+		}
+	}
+	return c.peer.Orphan(ctx, note)
+}
+
+// etcd is an Etcd with the operator's defaults, but for what it asks of the machine.
+func (c clusters) etcd(name string) *v1alpha1.Etcd {
+	return &v1alpha1.Etcd{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name},
+		Spec: v1alpha1.EtcdSpec{
+			Replicas: int32(c.members),
+			Etcd: v1alpha1.EtcdConfig{Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+			}}},
+			StorageCapacity: ptr.To(resource.MustParse("1Gi")),
+		},
+	}
+}
+
+// tearDown removes the clusters; it works after the context has ended.
+func (c clusters) tearDown(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	return c.bench.console.Step("removing the clusters", func(func(string)) (string, error) {
+		return "done", errors.Join(c.ours.ThawAll(ctx), c.peer.ThawAll(ctx), c.remove(ctx))
+	})
+}
+
+// remove deletes the namespace and waits until it is gone.
+func (c clusters) remove(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, goneTimeout, fmt.Errorf("it is not gone within %s", goneTimeout))
+	defer cancel()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
+	err := c.bench.stage.Client.Delete(ctx, namespace)
+	for ticker := time.NewTicker(time.Second); err == nil; {
+		select {
+		case <-ctx.Done():
+			ticker.Stop()
+			return fmt.Errorf("removing namespace %s: %w", c.namespace, context.Cause(ctx))
+		case <-ticker.C:
+			err = c.bench.stage.Client.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+		}
+	}
+	if !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing namespace %s: %w", c.namespace, err)
+	}
+	return nil
+}
