@@ -50,6 +50,10 @@ explore: ## Explore every state of the rollout's decision: minutes, where the un
 e2e: up ## End-to-end tests on the local Kubernetes. As root. RUN selects: make e2e RUN=TestFrozen.
 	go test -tags e2e ./test/e2e -count=1 -v -parallel 2 -timeout 60m $(if $(RUN),-run '$(RUN)')
 
+.PHONY: smoke
+smoke: ## Test the local Kubernetes itself. As root; takes a running one down.
+	LOCAL_SMOKE=1 go test ./test/local/smoke -count=1 -v -timeout 20m
+
 .PHONY: bench
 bench: up ## Benchmarks, each against a peer in the same run.
 	@go run ./test/bench $(BENCH)

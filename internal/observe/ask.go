@@ -10,6 +10,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 )
@@ -25,7 +26,12 @@ func (o *Observer) ask(ctx context.Context, f *facts) error {
 	}
 	members := newMembers(o.dialer)
 	defer members.close()
-	f.answers = statuses(ctx, members, endpoints)
+	f.answers = statuses(ctx, members, endpoints, func(i int) time.Duration {
+		if !f.ordinals[i].Pod.Ready {
+			return askUnreadyTimeout
+		}
+		return askTimeout
+	})
 	f.members = memberList(ctx, members, f.answers, endpoints)
 	foreign := map[uint64]string{}
 	for _, m := range f.members {
@@ -33,7 +39,7 @@ func (o *Observer) ask(ctx context.Context, f *facts) error {
 			foreign[m.ID] = m.ClientURLs[0]
 		}
 	}
-	f.foreign = statuses(ctx, members, foreign)
+	f.foreign = statuses(ctx, members, foreign, func(uint64) time.Duration { return askTimeout })
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("asking the members of StatefulSet %s: %w", f.statefulSet.Name, err)
 	}
@@ -84,10 +90,8 @@ func (m *members) close() {
 	}
 }
 
-// statuses asks all endpoints at the same time.
-func statuses[K comparable](ctx context.Context, members *members, endpoints map[K]string) map[K]etcdclient.Status {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
+// statuses asks all endpoints at the same time, each for as long as it is given.
+func statuses[K comparable](ctx context.Context, members *members, endpoints map[K]string, timeout func(K) time.Duration) map[K]etcdclient.Status {
 	var (
 		mu      sync.Mutex
 		all     sync.WaitGroup
@@ -99,6 +103,8 @@ func statuses[K comparable](ctx context.Context, members *members, endpoints map
 			if err != nil {
 				return
 			}
+			ctx, cancel := context.WithTimeout(ctx, timeout(key))
+			defer cancel()
 			if status, err := c.Status(ctx); err == nil {
 				mu.Lock()
 				defer mu.Unlock()

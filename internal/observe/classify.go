@@ -122,7 +122,7 @@ func allReady(pod *corev1.Pod) bool {
 }
 
 // describePod makes a Pod of a pod that exists.
-func describePod(pod *corev1.Pod, scheme string, clientPort int32, trouble string) *Pod {
+func describePod(pod *corev1.Pod, scheme, trouble string) *Pod {
 	etcd := containerStatus(pod, v1alpha1.ContainerEtcd)
 	sidecar := containerStatus(pod, v1alpha1.ContainerBackupRestore)
 	p := &Pod{
@@ -136,10 +136,23 @@ func describePod(pod *corev1.Pod, scheme string, clientPort int32, trouble strin
 		Trouble:            trouble,
 	}
 	if pod.Status.PodIP != "" {
-		p.Endpoint = endpoint(scheme, pod.Status.PodIP, clientPort)
+		p.Endpoint = endpoint(scheme, pod.Status.PodIP, clientPort(pod))
 	}
 	if etcd != nil && etcd.State.Running != nil {
 		p.EtcdStarted = etcd.State.Running.StartedAt.Time
 	}
 	return p
+}
+
+// clientPort is the port that the member of this pod listens on, which is not that of the Etcd's spec while a
+// change of it is being rolled out.
+func clientPort(pod *corev1.Pod) int32 {
+	for _, c := range pod.Spec.Containers {
+		for _, p := range c.Ports {
+			if c.Name == v1alpha1.ContainerEtcd && p.Name == clientPortName {
+				return p.ContainerPort
+			}
+		}
+	}
+	return defaultClientPort
 }

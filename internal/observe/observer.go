@@ -29,8 +29,15 @@ var ErrNoStatefulSet = errors.New("the Etcd has no StatefulSet")
 // askTimeout bounds what one member may take to answer. A member that is slower counts as down.
 const askTimeout = 2 * time.Second
 
-// defaultClientPort is etcd's client port when the Etcd does not name one.
-const defaultClientPort = 2379
+// askUnreadyTimeout is that of a member whose probe fails. It most likely hangs, everybody would wait for it, and
+// one that serves all the same answers in milliseconds.
+const askUnreadyTimeout = 300 * time.Millisecond
+
+// etcd's client port: that of the container port of this name, or else the default.
+const (
+	clientPortName    = "client"
+	defaultClientPort = 2379
+)
 
 // Observer takes Snapshots.
 type Observer struct {
@@ -62,7 +69,7 @@ func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1al
 		return nil, fmt.Errorf("listing the pods of StatefulSet %s: %w", key, err)
 	}
 	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet)}
-	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
+	f.ordinals, f.surplus = ordinals(statefulSet, pods.Items)
 	if err := o.ask(ctx, &f); err != nil {
 		return nil, err
 	}
@@ -77,14 +84,10 @@ func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1al
 
 // ordinals puts the pods of a StatefulSet into its ordinals. Whatever else carries the labels of an Etcd, the
 // pods of a backup job for one, is not controlled by the StatefulSet.
-func ordinals(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet, pods []corev1.Pod) ([]Ordinal, []string) {
+func ordinals(statefulSet *appsv1.StatefulSet, pods []corev1.Pod) ([]Ordinal, []string) {
 	replicas := 1
 	if statefulSet.Spec.Replicas != nil {
 		replicas = int(*statefulSet.Spec.Replicas)
-	}
-	port := int32(defaultClientPort)
-	if p := etcd.Spec.Etcd.ClientPort; p != nil {
-		port = *p
 	}
 	result := make([]Ordinal, replicas)
 	for i := range result {
@@ -103,7 +106,7 @@ func ordinals(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet, pods []corev
 		}
 		class, trouble := classify(pod)
 		result[n].Class = class
-		result[n].Pod = describePod(pod, "http", port, trouble)
+		result[n].Pod = describePod(pod, "http", trouble)
 	}
 	return result, surplus
 }
