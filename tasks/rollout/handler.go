@@ -98,7 +98,7 @@ func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, erro
 }
 
 func supersededBy(set, revision, current string) string {
-	return fmt.Sprintf("the update revision of StatefulSet %s is %s now, and no longer %s: the rollout to it has a task of its own", set, current, revision)
+	return fmt.Sprintf("the update revision of StatefulSet %s is %s now, and no longer %s: pods that are outdated by now get a task of their own", set, current, revision)
 }
 
 // wanted is the revision that a task is for; empty as long as it is not fixed.

@@ -110,7 +110,13 @@ func newCluster(t *testing.T, n int) *cluster {
 	})
 	etcd := &v1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: etcdName},
-		Spec:       v1alpha1.EtcdSpec{Replicas: int32(n), StorageCapacity: ptr.To(resource.MustParse("1Gi"))},
+		Spec: v1alpha1.EtcdSpec{
+			Replicas: int32(n), StorageCapacity: ptr.To(resource.MustParse("1Gi")),
+			// So that several clusters fit into one machine of two cores.
+			Etcd: v1alpha1.EtcdConfig{Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+			}}},
+		},
 	}
 	c.create(etcd)
 	c.ready()

@@ -171,6 +171,12 @@ func TestTemplateRolledBack(t *testing.T) {
 	original := c.statefulSet(c).Status.UpdateRevision
 	c.change("1")
 	first := c.untilDeleted(1)
+	// A pod that comes back after the template was rolled back would not be outdated at all.
+	c.Eventually(func(g Gomega) {
+		revision := c.statefulSet(g).Status.UpdateRevision
+		g.Expect(revision).NotTo(Equal(original))
+		g.Expect(c.uidsAt(revision)).NotTo(BeEmpty())
+	}).Should(Succeed())
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Annotations = nil })
 	done := c.until("back", func(t v1alpha1.EtcdOperatorTask) bool {
 		return t.Name != first.Name && t.Status.State == v1alpha1.TaskStateSucceeded
