@@ -76,10 +76,10 @@ func run(ctx context.Context, names string, pairs int, strict bool) error {
 	b := &bench{stage: s, console: console.New(os.Stderr), pairs: pairs}
 	err = b.all(ctx, chosen)
 	targets := b.results.targets()
+	fmt.Print(b.results.table(targets))
 	if err := errors.Join(err, b.write(targets)); err != nil {
 		return err
 	}
-	fmt.Print(b.results.table(targets))
 	if strict && !met(targets) {
 		return errMissed
 	}

@@ -14,30 +14,23 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
 // table is everything for people.
 func (r results) table(targets []target) string {
 	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	line := func(cells ...any) {
-		for _, c := range cells {
-			fmt.Fprintf(w, "%v\t", c) //nolint:errcheck // it is a strings.Builder
-		}
-		fmt.Fprintln(w) //nolint:errcheck // it is a strings.Builder
-	}
 	if len(r.rollouts) > 0 {
-		line("\nmedians", "way", "time without writes", "longest gap", "leader changes", "rollout", "overhead per pod")
-	}
-	for _, s := range r.measured() {
-		for _, way := range ways {
-			m := mediansOf(r.of(s, way))
-			line(s.name, way.name, seconds(m.WithoutWrites), seconds(m.LongestGap), m.LeaderChanges, seconds(m.Took), seconds(m.Overhead))
+		const format = "%-10s %-20s %20s %12s %15s %10s %17s\n"
+		fmt.Fprintf(&out, "\n"+format, "medians", "", "time without writes", "longest gap", "leader changes", "rollout", "overhead per pod")
+		for _, s := range r.measured() {
+			for _, way := range ways {
+				m := mediansOf(r.of(s, way))
+				fmt.Fprintf(&out, format, s.name, way.name, seconds(m.WithoutWrites), seconds(m.LongestGap),
+					fmt.Sprint(m.LeaderChanges), seconds(m.Took), seconds(m.Overhead))
+			}
 		}
 	}
-	w.Flush() //nolint:errcheck // it is a strings.Builder
 	for _, s := range r.measured() {
 		fmt.Fprintf(&out, "\nAPI requests of a rollout, %s: %s\n", s.name, breakdown(r.typicalRequests(s)))
 	}
@@ -45,12 +38,12 @@ func (r results) table(targets []target) string {
 		fmt.Fprintf(&out, "\nAPI requests in a minute with nothing to do: %s\n", breakdown(r.idle))
 	}
 	if len(targets) > 0 {
-		line("\ntarget", "measured", "limit", "peer", "ratio", "")
+		const format = "%-64s %10s %10s %12s %6s  %s\n"
+		fmt.Fprintf(&out, "\n"+format, "target", "measured", "limit", "better peer", "ratio", "")
+		for _, t := range targets {
+			fmt.Fprintf(&out, format, t.Name, t.show(&t.Measured), t.show(&t.Limit), t.show(t.Peer), ratio(t.Ratio), map[bool]string{true: "pass", false: "MISS"}[t.Met])
+		}
 	}
-	for _, t := range targets {
-		line(t.Name, t.show(&t.Measured), t.show(&t.Limit), t.show(t.Peer), ratio(t.Ratio), map[bool]string{true: "pass", false: "MISS"}[t.Met])
-	}
-	w.Flush() //nolint:errcheck // it is a strings.Builder
 	return out.String()
 }
 
@@ -82,6 +75,9 @@ func breakdown(r requests) string {
 	for _, k := range kinds {
 		parts = append(parts, fmt.Sprintf("%d %s %s", r[k], k.Verb, k.Resource))
 	}
+	if len(parts) == 0 {
+		return "none"
+	}
 	return fmt.Sprintf("%d (%s)", r.total(), strings.Join(parts, ", "))
 }
 
@@ -105,7 +101,7 @@ func (b *bench) write(targets []target) error {
 	if err := os.WriteFile(path, append(encoded, '\n'), 0o644); err != nil {
 		return fmt.Errorf("writing the results: %w", err)
 	}
-	b.console.Line("\n  results are in %s", path)
+	b.console.Line("\n  results                  %s", path)
 	return nil
 }
 

@@ -83,11 +83,11 @@ func median[N cmp.Ordered](numbers []N) N {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// overheads of our rollouts, in order.
-func (r results) overheads() []time.Duration {
+// overheads of all rollouts in one way, in order.
+func (r results) overheads(w way) []time.Duration {
 	var all []time.Duration
 	for _, one := range r.rollouts {
-		if one.way.managed {
+		if one.way.key == w.key {
 			all = append(all, one.overheads...)
 		}
 	}
