@@ -135,6 +135,10 @@ func TestDecide(t *testing.T) {
 		"a restart takes pods that are up to date": {of(0, readyNew, readyNew, readyNew), func(in *Input) {
 			in.Config.Restart, in.Created = true, noon
 		}, "DeletePod m-2"},
+		"a restart leaves the successors of what it removed, also those of its own second": {of(0, readyNew, readyNew, readyNew), func(in *Input) {
+			in.Config.Restart, in.Created = true, noon
+			in.Recorded.Pods = []v1alpha1.RolloutPod{{Name: "m-2", UID: "gone", LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateCompleted}}}
+		}, "DeletePod m-1"},
 		"a restart leaves pods that are younger": {of(0, readyNew, readyNew, readyNew), func(in *Input) {
 			in.Config.Restart, in.Created = true, noon
 			for i := range in.Snapshot.Ordinals[1:] {

@@ -6,6 +6,7 @@ package rollout
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 )
@@ -16,7 +17,16 @@ func (s *situation) outdated(ordinal int) bool {
 	if pod == nil || s.Snapshot.Ordinals[ordinal].Class == v1alpha1.ClassTerminating {
 		return false
 	}
-	return pod.Revision != s.target || s.Config.Restart && !pod.Created.After(s.Created)
+	return pod.Revision != s.target || s.Config.Restart && !pod.Created.After(s.Created) && !s.succeeds(ordinal)
+}
+
+// succeeds tells whether the pod of an ordinal took the place of one that this rollout removed. Timestamps have
+// steps of a second, and would call a successor of the task's own second older than the task.
+func (s *situation) succeeds(ordinal int) bool {
+	o := s.Snapshot.Ordinals[ordinal]
+	return slices.ContainsFunc(s.Recorded.Pods, func(p v1alpha1.RolloutPod) bool {
+		return p.Name == o.Name && p.UID != o.Pod.UID && p.LastOperation.State != v1alpha1.OperationStateFailed
+	})
 }
 
 // nextPod is the ordinal of the outdated pod that goes first; -1 when no pod is outdated.

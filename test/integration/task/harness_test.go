@@ -176,6 +176,9 @@ func (c *cluster) finalRollout(n int) *v1alpha1.EtcdOperatorTask {
 	c.Eventually(func(g Gomega) {
 		all := c.rollouts(g)
 		g.Expect(all).To(HaveLen(n))
+		for _, t := range all {
+			g.Expect(t.Status.ArrivalResourceVersion).NotTo(BeEmpty(), "%s has no place in the order yet", t.Name)
+		}
 		last = all[n-1]
 		g.Expect(last.Status.State).To(Equal(v1alpha1.TaskStateSucceeded), "status: %+v", last.Status)
 	}).Should(Succeed())
