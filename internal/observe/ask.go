@@ -55,8 +55,8 @@ func isOurs(ordinals []Ordinal, answers map[int]etcdclient.Status, m etcdclient.
 	return false
 }
 
-func endpoint(scheme, host string, port int32) string {
-	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(int(port)))
+func endpoint(host string, port int32) string {
+	return "http://" + net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
 // members are the clients of one observation, one for each endpoint.

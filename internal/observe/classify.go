@@ -122,7 +122,7 @@ func allReady(pod *corev1.Pod) bool {
 }
 
 // describePod makes a Pod of a pod that exists.
-func describePod(pod *corev1.Pod, scheme, trouble string) *Pod {
+func describePod(pod *corev1.Pod, trouble string) *Pod {
 	etcd := containerStatus(pod, v1alpha1.ContainerEtcd)
 	sidecar := containerStatus(pod, v1alpha1.ContainerBackupRestore)
 	p := &Pod{
@@ -136,7 +136,7 @@ func describePod(pod *corev1.Pod, scheme, trouble string) *Pod {
 		Trouble:            trouble,
 	}
 	if pod.Status.PodIP != "" {
-		p.Endpoint = endpoint(scheme, pod.Status.PodIP, clientPort(pod))
+		p.Endpoint = endpoint(pod.Status.PodIP, clientPort(pod))
 	}
 	if etcd != nil && etcd.State.Running != nil {
 		p.EtcdStarted = etcd.State.Running.StartedAt.Time

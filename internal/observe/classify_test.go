@@ -105,7 +105,7 @@ func TestReadiness(t *testing.T) {
 		"the node is lost: the node controller has turned the pod's condition alone": {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionFalse, ""), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := describePod(&c.pod.Pod, "http", "").Ready; got != c.want {
+			if got := describePod(&c.pod.Pod, "").Ready; got != c.want {
 				t.Errorf("ready: %v", got)
 			}
 		})
@@ -115,11 +115,11 @@ func TestReadiness(t *testing.T) {
 func TestEndpointIsThatOfThePod(t *testing.T) {
 	pod := newPod().etcd(running(), true)
 	pod.Status.PodIP = "10.0.0.1"
-	if got := describePod(&pod.Pod, "http", "").Endpoint; got != "http://10.0.0.1:2379" {
+	if got := describePod(&pod.Pod, "").Endpoint; got != "http://10.0.0.1:2379" {
 		t.Errorf("endpoint %s", got)
 	}
 	pod.Spec.Containers = []corev1.Container{{Name: v1alpha1.ContainerEtcd, Ports: []corev1.ContainerPort{{Name: "client", ContainerPort: 12379}}}}
-	if got := describePod(&pod.Pod, "http", "").Endpoint; got != "http://10.0.0.1:12379" {
+	if got := describePod(&pod.Pod, "").Endpoint; got != "http://10.0.0.1:12379" {
 		t.Errorf("endpoint %s, and the pod listens on another port", got)
 	}
 }

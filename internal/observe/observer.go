@@ -106,7 +106,7 @@ func ordinals(statefulSet *appsv1.StatefulSet, pods []corev1.Pod) ([]Ordinal, []
 		}
 		class, trouble := classify(pod)
 		result[n].Class = class
-		result[n].Pod = describePod(pod, "http", trouble)
+		result[n].Pod = describePod(pod, trouble)
 	}
 	return result, surplus
 }
