@@ -25,7 +25,7 @@ func TestDecodeStrict(t *testing.T) {
 		`{"name": "a", "count": 1}`:   "",
 		"name: a\nname: b":            `"name"`,
 		`{"name": "a", "name": "b"}`:  `"name"`,
-		"nmae: a":                     `unknown field "nmae"`,
+		"title: a":                    `unknown field "title"`,
 		"Name: a":                     `unknown field "Name"`,
 		"count: many":                 "count",
 		"count: 1.5":                  "count",
