@@ -21,13 +21,17 @@ import (
 func (r results) table(targets []target) string {
 	var out strings.Builder
 	if len(r.rollouts) > 0 {
-		const format = "%-10s %-20s %20s %12s %15s %10s %17s\n"
-		fmt.Fprintf(&out, "\n"+format, "medians", "", "time without writes", "longest gap", "leader changes", "rollout", "overhead per pod")
+		const format = "%-10s %-20s %20s %12s %15s %10s %16s %17s %14s\n"
+		fmt.Fprintf(&out, "\n"+format, "medians", "", "time without writes", "longest gap", "leader changes", "rollout", "first deletion", "overhead per pod", "with handover")
 		for _, s := range r.measured() {
 			for _, way := range ways {
 				m := mediansOf(r.of(s, way))
+				handover := ""
+				if way.managed {
+					handover = seconds(m.Handover)
+				}
 				fmt.Fprintf(&out, format, s.name, way.name, seconds(m.WithoutWrites), seconds(m.LongestGap),
-					fmt.Sprint(m.LeaderChanges), seconds(m.Took), seconds(m.Overhead))
+					fmt.Sprint(m.LeaderChanges), seconds(m.Took), seconds(m.Reaction), seconds(m.Overhead), handover)
 			}
 		}
 	}
@@ -38,7 +42,7 @@ func (r results) table(targets []target) string {
 		fmt.Fprintf(&out, "\nAPI requests in a minute with nothing to do: %s\n", breakdown(r.idle))
 	}
 	if len(targets) > 0 {
-		const format = "%-64s %10s %10s %12s %6s  %s\n"
+		const format = "%-68s %10s %10s %12s %6s  %s\n"
 		fmt.Fprintf(&out, "\n"+format, "target", "measured", "limit", "better peer", "ratio", "")
 		for _, t := range targets {
 			fmt.Fprintf(&out, format, t.Name, t.show(&t.Measured), t.show(&t.Limit), t.show(t.Peer), ratio(t.Ratio), map[bool]string{true: "pass", false: "MISS"}[t.Met])

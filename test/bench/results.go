@@ -46,8 +46,12 @@ type medians struct {
 	LongestGap    float64 `json:"longestWriteGapSeconds"`
 	LeaderChanges float64 `json:"leaderChanges"`
 	Took          float64 `json:"rolloutSeconds"`
-	// Overhead is the time from a pod being back until the next was deleted.
+	// Reaction is the time from the change of the template until the first pod was deleted.
+	Reaction float64 `json:"firstDeletionSeconds"`
+	// Overhead is the time from a pod being back until the next was deleted, Handover the same where
+	// leadership was moved first.
 	Overhead float64 `json:"overheadPerPodSeconds"`
+	Handover float64 `json:"overheadWithHandoverSeconds"`
 }
 
 func mediansOf(rollouts []rollout) medians {
@@ -58,18 +62,18 @@ func mediansOf(rollouts []rollout) medians {
 		}
 		return median(all)
 	}
-	var overheads []float64
+	var overheads, handovers []time.Duration
 	for _, r := range rollouts {
-		for _, o := range r.overheads {
-			overheads = append(overheads, o.Seconds())
-		}
+		overheads, handovers = append(overheads, r.overheads...), append(handovers, r.handovers...)
 	}
 	return medians{
 		WithoutWrites: over(func(r rollout) float64 { return r.figures.WithoutWrites.Seconds() }),
 		LongestGap:    over(func(r rollout) float64 { return r.figures.LongestGap.Seconds() }),
 		LeaderChanges: over(func(r rollout) float64 { return float64(r.figures.LeaderChanges) }),
 		Took:          over(func(r rollout) float64 { return r.took().Seconds() }),
-		Overhead:      median(overheads),
+		Reaction:      over(func(r rollout) float64 { return r.reaction.Seconds() }),
+		Overhead:      median(overheads).Seconds(),
+		Handover:      median(handovers).Seconds(),
 	}
 }
 
@@ -83,12 +87,12 @@ func median[N cmp.Ordered](numbers []N) N {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// overheads of all rollouts in one way, in order.
+// overheads of all rollouts in one way, in order, whether or not leadership was moved.
 func (r results) overheads(w way) []time.Duration {
 	var all []time.Duration
 	for _, one := range r.rollouts {
 		if one.way.key == w.key {
-			all = append(all, one.overheads...)
+			all = append(append(all, one.overheads...), one.handovers...)
 		}
 	}
 	return all

@@ -19,7 +19,7 @@ func exampleRollout(w way, took, without, gap float64, changes int) rollout {
 		From: zero, Until: zero.Add(duration(took)), WithoutWrites: duration(without), LongestGap: duration(gap), LeaderChanges: changes,
 	}}
 	if w.managed {
-		r.overheads = []time.Duration{duration(took / 500), duration(took / 400)}
+		r.reaction, r.overheads, r.handovers = duration(took/50), []time.Duration{duration(took / 500)}, []time.Duration{duration(took / 400)}
 		r.requests = requests{{"list", "pods"}: int(took / 5), {"delete", "pods"}: 3}
 	} else {
 		r.overheads = []time.Duration{duration(took / 1000)}
@@ -86,6 +86,22 @@ func TestAFrozenMemberNeverLeads(t *testing.T) {
 		}
 		if want := s.members; s.frozen && (led[0] || len(led) != want-1) || !s.frozen && len(led) != want {
 			t.Errorf("%s is led by %v", s.name, led)
+		}
+	}
+}
+
+func TestCount(t *testing.T) {
+	replacements := []measure.Replacement{
+		{Deleted: time.Unix(12, 0)},
+		{Deleted: time.Unix(20, 0), Overhead: 100 * time.Millisecond},
+		{Deleted: time.Unix(30, 0), Overhead: 300 * time.Millisecond, Led: true},
+		{Deleted: time.Unix(31, 0)},
+	}
+	for _, w := range ways {
+		r := rollout{way: w, figures: measure.Figures{From: time.Unix(10, 0)}}
+		r.count(replacements)
+		if r.reaction != 2*time.Second || len(r.overheads)+len(r.handovers) != 2 || w.managed != (len(r.handovers) == 1) {
+			t.Errorf("%s: %+v", w.name, r)
 		}
 	}
 }

@@ -21,8 +21,11 @@ type rollout struct {
 	way      way
 	leader   int // ordinal of the leader at the beginning
 	figures  measure.Figures
-	// overheads are the times from a pod being back until the next was deleted.
-	overheads []time.Duration
+	// reaction is the time from the change of the template until the first pod was deleted.
+	reaction time.Duration
+	// overheads are the times from a pod being back until the next was deleted; handovers are those before
+	// which leadership had to move.
+	overheads, handovers []time.Duration
 	// requests of the operator; nil for a peer.
 	requests requests
 }
@@ -100,11 +103,21 @@ func (b *bench) measureRollout(ctx context.Context, c stage.Cluster, writer *mea
 		return errors.New("ending the rollout: the API server's watch does not show every pod ready at the new revision")
 	}
 	r.figures = report.Between(change.At, settled)
-	for _, p := range report.Replacements(change.At, settled) {
-		if p.Overhead > 0 {
+	r.count(report.Replacements(change.At, settled))
+	note("reading every acknowledged write back")
+	return errors.Join(writer.Verify(ctx), writer.Clean(ctx))
+}
+
+// count takes over what whoever deleted the pods took for it.
+func (r *rollout) count(replacements []measure.Replacement) {
+	for i, p := range replacements {
+		switch {
+		case i == 0:
+			r.reaction = p.Deleted.Sub(r.figures.From)
+		case p.Overhead > 0 && p.Led && r.way.managed:
+			r.handovers = append(r.handovers, p.Overhead)
+		case p.Overhead > 0:
 			r.overheads = append(r.overheads, p.Overhead)
 		}
 	}
-	note("reading every acknowledged write back")
-	return errors.Join(writer.Verify(ctx), writer.Clean(ctx))
 }

@@ -70,7 +70,7 @@ func (r results) targets() []target {
 	}
 	if own := r.overheads(ways[0]); len(own) > 0 {
 		// Deleting by hand, the bench itself notices and acts: no measure for a controller.
-		all = append(all, newTarget("time from a pod being back to the next deletion", "s", median(own).Seconds(), maxOverhead.Seconds()).
+		all = append(all, newTarget("time from a pod being back to the next deletion, handovers included", "s", median(own).Seconds(), maxOverhead.Seconds()).
 			against(median(r.overheads(ways[1])).Seconds()))
 	}
 	if r.idle != nil {

@@ -74,13 +74,18 @@ func TestReplacements(t *testing.T) {
 		}
 	}
 	report := Report{Pods: Life{"m-0": life("a", "b", 100, 1000), "m-1": life("c", "d", 1150, 2000), "m-2": life("e", "f", 2400, 3000)}}
-	for uid, ms := range map[types.UID]int{"b": 800, "d": 2300, "f": 2900} {
-		report.Sightings = append(report.Sightings, Sighting{At: at(ms), UID: uid, Leader: 1, Term: 1})
+	report.Stopped = at(9000)
+	for _, s := range []struct {
+		uid types.UID
+		pod string
+		ms  int
+	}{{"b", "m-0", 800}, {"d", "m-1", 2300}, {"f", "m-2", 2900}} {
+		report.Sightings = append(report.Sightings, Sighting{At: at(s.ms), UID: s.uid, Pod: s.pod, Member: uint64(s.ms), Leader: 2900, Term: 1})
 	}
 	want := []Replacement{
 		{Pod: "m-0", Deleted: at(100), Back: at(1000)},
 		{Pod: "m-1", Deleted: at(1150), Back: at(2300), Overhead: 150 * time.Millisecond},
-		{Pod: "m-2", Deleted: at(2400), Back: at(3000), Overhead: 100 * time.Millisecond},
+		{Pod: "m-2", Deleted: at(2400), Back: at(3000), Overhead: 100 * time.Millisecond, Led: true},
 	}
 	if diff := cmp.Diff(want, report.Replacements(at(0), at(9000))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -22,6 +22,9 @@ type Replacement struct {
 	// Overhead is the time from when the last replaced pod was back until this one was deleted, which is what
 	// whoever deletes pods takes to notice and to act. Zero for the first, and when nobody waited.
 	Overhead time.Duration
+	// Led tells that this pod's member led when the last replaced pod was back: then Overhead may include a
+	// change of leadership.
+	Led bool
 }
 
 // Replacements are the pods that were deleted between two moments, in order.
@@ -37,12 +40,24 @@ func (r Report) Replacements(from, until time.Time) []Replacement {
 		}
 	}
 	slices.SortFunc(all, func(a, b Replacement) int { return a.Deleted.Compare(b.Deleted) })
+	reigns := Reigns(r.Sightings, r.Stopped)
 	for i := 1; i < len(all); i++ {
 		if back := all[i-1].Back; !back.IsZero() && all[i].Deleted.After(back) {
 			all[i].Overhead = all[i].Deleted.Sub(back)
+			all[i].Led = leaderAt(reigns, back) == all[i].Pod
 		}
 	}
 	return all
+}
+
+// leaderAt is the pod that led at a moment; empty when none did.
+func leaderAt(reigns []Reign, at time.Time) string {
+	for _, reign := range reigns {
+		if !at.Before(reign.From) && at.Before(reign.To) {
+			return reign.Pod
+		}
+	}
+	return ""
 }
 
 // Settled is when the last pod became ready at a revision; false while one is not.
