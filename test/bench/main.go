@@ -73,6 +73,7 @@ func run(ctx context.Context, names string, pairs int, strict bool) error {
 	if err != nil {
 		return err
 	}
+	defer s.Close()
 	b := &bench{stage: s, console: console.New(os.Stderr), pairs: pairs}
 	err = b.all(ctx, chosen)
 	targets := b.results.targets()

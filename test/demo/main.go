@@ -48,6 +48,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer s.Close()
 	d := &demo{
 		cluster: stage.Cluster{Stage: s, Namespace: "demo", Name: "etcd-main"},
 		console: console.New(os.Stdout),

@@ -13,8 +13,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -28,38 +30,63 @@ import (
 // pollInterval is the period of all waiting in this package.
 const pollInterval = 100 * time.Millisecond
 
+// lockName is a name in the kernel's table of abstract sockets: one for the whole machine, no file, and free
+// again when its holder dies.
+const lockName = "@etcd-foreman-stage"
+
 // Stage is the local Kubernetes.
 type Stage struct {
 	// Local is the folder for what is made in the checkout, .local.
 	Local  string
 	Config *rest.Config
 	Client client.Client
+
+	lock net.Listener
 }
 
 // Open connects to the local Kubernetes of the checkout that the current folder is in. A kubeconfig of the
-// person's own is never used.
+// person's own is never used. Until Close there can be no other Stage on this machine: two shows at the same
+// time would spoil each other's figures.
 func Open() (*Stage, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("this freezes processes of pods, and so has to be run as root")
 	}
-	local, err := findLocal()
+	lock, err := net.Listen("unix", lockName)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, errors.New("the demo or a benchmark is running on this machine already")
+	}
 	if err != nil {
+		return nil, fmt.Errorf("locking the local Kubernetes: %w", err)
+	}
+	s := &Stage{lock: lock}
+	if err := s.connect(); err != nil {
+		s.Close()
 		return nil, err
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(local, "kubeconfig"))
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the local Kubernetes: %w: is it up? (go run ./test/local up)", err)
+	return s, nil
+}
+
+// Close lets others have the local Kubernetes.
+func (s *Stage) Close() { s.lock.Close() } //nolint:errcheck // the kernel frees it at the latest
+
+func (s *Stage) connect() error {
+	var err error
+	if s.Local, err = findLocal(); err != nil {
+		return err
 	}
-	config.QPS, config.Burst = 200, 400
+	s.Config, err = clientcmd.BuildConfigFromFlags("", filepath.Join(s.Local, "kubeconfig"))
+	if err != nil {
+		return fmt.Errorf("connecting to the local Kubernetes: %w: is it up? (go run ./test/local up)", err)
+	}
+	s.Config.QPS, s.Config.Burst = 200, 400
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("building the scheme: %w", err)
+		return fmt.Errorf("building the scheme: %w", err)
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the local Kubernetes: %w: is it up? (go run ./test/local up)", err)
+	if s.Client, err = client.New(s.Config, client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("connecting to the local Kubernetes: %w: is it up? (go run ./test/local up)", err)
 	}
-	return &Stage{Local: local, Config: config, Client: c}, nil
+	return nil
 }
 
 // AuditLog is the API server's log of the operator's requests.
