@@ -54,7 +54,7 @@ const (
 	// the same selector works against the API server.
 	etcdField = "spec.ownerEtcdReference.name"
 	// minWriteInterval is how long a change that is not urgent may wait to be written.
-	minWriteInterval = 3 * time.Second
+	minWriteInterval = 5 * time.Second
 	// retryInterval is how soon a step is tried again after the API server or etcd refused it.
 	retryInterval = time.Second
 )
