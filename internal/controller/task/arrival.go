@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,7 @@ import (
 
 // prepare makes a tasks.Task of a task, wherever in line it is, or says why it is not to be carried out. What
 // can be known on arrival is said on arrival, so that a hopeless task does not wait in line.
-func (r *Reconciler) prepare(ctx context.Context, q queue, cached, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) (tasks.Task, *tasks.Verdict, error) {
+func (r *Reconciler) prepare(ctx context.Context, q queue.Queue, cached, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) (tasks.Task, *tasks.Verdict, error) {
 	task := tasks.Task{Object: t, Etcd: etcd}
 	reject := func(code v1alpha1.ErrorCode, format string, args ...any) (tasks.Task, *tasks.Verdict, error) {
 		return task, &tasks.Verdict{Outcome: tasks.Reject, Code: code, Message: fmt.Sprintf(format, args...)}, nil
@@ -58,7 +59,7 @@ func (r *Reconciler) prepare(ctx context.Context, q queue, cached, t *v1alpha1.E
 	if !pending {
 		return task, nil, nil
 	}
-	same, err := r.sameWork(ctx, registered.Handler, q.earlier(cached), task)
+	same, err := r.sameWork(ctx, registered.Handler, q.Earlier(cached), task)
 	if err != nil || same == "" {
 		return task, nil, err
 	}
@@ -80,7 +81,7 @@ func (r *Reconciler) confirm(ctx context.Context, t *v1alpha1.EtcdOperatorTask, 
 }
 
 // sameWork names an earlier task that does the same work; empty when there is none.
-func (r *Reconciler) sameWork(ctx context.Context, handler tasks.Handler, earlier queue, task tasks.Task) (string, error) {
+func (r *Reconciler) sameWork(ctx context.Context, handler tasks.Handler, earlier queue.Queue, task tasks.Task) (string, error) {
 	if len(earlier) == 0 {
 		return "", nil
 	}

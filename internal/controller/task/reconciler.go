@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,7 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			again.in(wait)
 		}
 	}
-	q := newQueue(all)
+	q := queue.New(all)
 	r.Metrics.queueLength(request.NamespacedName, len(q))
 	for _, t := range q {
 		wait, err := r.carryOn(ctx, q, t, etcd)
@@ -104,7 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 // carryOn looks at one task that has not ended, and says when to look again; 0 when an event will tell.
-func (r *Reconciler) carryOn(ctx context.Context, q queue, cached *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) (time.Duration, error) {
+func (r *Reconciler) carryOn(ctx context.Context, q queue.Queue, cached *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) (time.Duration, error) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("task", klog.KObj(cached), "type", cached.Spec.Type))
 	t := cached.DeepCopy()
 	arrive(t)
@@ -118,7 +119,7 @@ func (r *Reconciler) carryOn(ctx context.Context, q queue, cached *v1alpha1.Etcd
 	if !isOwned(t, task.Etcd) {
 		return 0, r.adopt(ctx, cached, t, task.Etcd)
 	}
-	if cached == q.head() {
+	if cached == q.Head() {
 		return r.run(ctx, cached, task)
 	}
 	now := r.Clock.Now()
@@ -126,7 +127,7 @@ func (r *Reconciler) carryOn(ctx context.Context, q queue, cached *v1alpha1.Etcd
 		setCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSuspended, "spec.suspend is set: the task is not started", now)
 	} else {
 		setCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonQueued, fmt.Sprintf(
-			"number %d in line, behind %s", q.behind(cached)+1, q.head().Name), now)
+			"number %d in line, behind %s", q.Behind(cached)+1, q.Head().Name), now)
 	}
 	return r.write(ctx, cached, t)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -46,7 +47,7 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task task
 	if err != nil {
 		return tasks.Verdict{}, err
 	}
-	if head := newQueue(live).head(); head == nil || head.UID != task.Object.UID || head.Status.State == v1alpha1.TaskStateInProgress {
+	if head := queue.New(live).Head(); head == nil || head.UID != task.Object.UID || head.Status.State == v1alpha1.TaskStateInProgress {
 		return tasks.Verdict{}, errCacheBehind
 	}
 	verdict, err := handler.Admit(ctx, task)

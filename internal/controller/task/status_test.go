@@ -21,6 +21,22 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// newTask makes a pending task that was created some seconds after the epoch and is at a resourceVersion.
+func newTask(name string, second int, resourceVersion string) *v1alpha1.EtcdOperatorTask {
+	return &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: resourceVersion, CreationTimestamp: metav1.Time{Time: epoch.Add(time.Duration(second) * time.Second)}},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.OnDemandSnapshot},
+		Status:     v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStatePending},
+	}
+}
+
+func inState(t *v1alpha1.EtcdOperatorTask, state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
+	t.Status.State = state
+	return t
+}
+
 func TestLifeOfATask(t *testing.T) {
 	g := NewWithT(t)
 	task := newTask("a", 0, "7")

@@ -2,7 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package task
+// Package queue is the order in which the tasks of one Etcd run. It is pure: the operator runs the task at the
+// head, and the command line tells the place of the others, by the same rule. It imports the API only.
+package queue
 
 import (
 	"cmp"
@@ -12,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// queue is the tasks of one Etcd that have not ended, in the order in which they run.
-type queue []*v1alpha1.EtcdOperatorTask
+// Queue is the tasks of one Etcd that have not ended, in the order in which they run.
+type Queue []*v1alpha1.EtcdOperatorTask
 
-// newQueue orders tasks first in, first out. Timestamps have steps of a second: among tasks of the same second
+// New orders tasks first in, first out. Timestamps have steps of a second: among tasks of the same second
 // the resourceVersion decides that a task had when it was first seen.
-func newQueue(tasks []*v1alpha1.EtcdOperatorTask) queue {
+func New(tasks []*v1alpha1.EtcdOperatorTask) Queue {
 	q := slices.DeleteFunc(slices.Clone(tasks), func(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State.IsFinal() })
 	slices.SortStableFunc(q, func(a, b *v1alpha1.EtcdOperatorTask) int {
 		return cmp.Or(
@@ -41,9 +43,9 @@ func compareArrival(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
-// head is the task whose turn it is; nil when there is none. A task that runs stays the head until it ends,
+// Head is the task whose turn it is; nil when there is none. A task that runs stays the head until it ends,
 // also while it is suspended; one that was suspended before it started lets the others pass.
-func (q queue) head() *v1alpha1.EtcdOperatorTask {
+func (q Queue) Head() *v1alpha1.EtcdOperatorTask {
 	for _, t := range q {
 		if t.Status.State == v1alpha1.TaskStateInProgress {
 			return t
@@ -57,9 +59,9 @@ func (q queue) head() *v1alpha1.EtcdOperatorTask {
 	return nil
 }
 
-// behind is how many tasks run before a task does.
-func (q queue) behind(task *v1alpha1.EtcdOperatorTask) int {
-	head := q.head()
+// Behind is how many tasks run before a task does.
+func (q Queue) Behind(task *v1alpha1.EtcdOperatorTask) int {
+	head := q.Head()
 	if task == head || head == nil {
 		return 0
 	}
@@ -75,9 +77,9 @@ func (q queue) behind(task *v1alpha1.EtcdOperatorTask) int {
 	return n
 }
 
-// earlier are the tasks of the same type before a task that are not suspended.
-func (q queue) earlier(task *v1alpha1.EtcdOperatorTask) queue {
-	var before queue
+// Earlier are the tasks of the same type before a task that are not suspended.
+func (q Queue) Earlier(task *v1alpha1.EtcdOperatorTask) Queue {
+	var before Queue
 	for _, t := range q {
 		if t == task {
 			break

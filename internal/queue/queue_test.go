@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package task
+package queue
 
 import (
 	"math/rand/v2"
@@ -40,7 +40,7 @@ func arrived(t *v1alpha1.EtcdOperatorTask, resourceVersion string) *v1alpha1.Etc
 	return t
 }
 
-func names(q queue) string {
+func names(q Queue) string {
 	var all []string
 	for _, t := range q {
 		all = append(all, t.Name)
@@ -61,7 +61,7 @@ func TestQueueOrder(t *testing.T) {
 	}
 	for range 20 {
 		rand.Shuffle(len(tasks), func(i, j int) { tasks[i], tasks[j] = tasks[j], tasks[i] })
-		if got := names(newQueue(tasks)); got != "earlier first second third later" {
+		if got := names(New(tasks)); got != "earlier first second third later" {
 			t.Fatalf("the order is %q", got)
 		}
 	}
@@ -82,7 +82,7 @@ func TestHead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
-			if head := newQueue(c.tasks).head(); head != nil {
+			if head := New(c.tasks).Head(); head != nil {
 				got = head.Name
 			}
 			if got != c.want {
@@ -93,11 +93,11 @@ func TestHead(t *testing.T) {
 }
 
 func TestPlaceInLine(t *testing.T) {
-	q := newQueue([]*v1alpha1.EtcdOperatorTask{
+	q := New([]*v1alpha1.EtcdOperatorTask{
 		newTask("a", 0, "1"), suspended(newTask("b", 1, "2")), newTask("c", 2, "3"), inState(newTask("d", 3, "4"), v1alpha1.TaskStateInProgress), newTask("e", 4, "5"),
 	})
 	for i, want := range []int{1, 2, 2, 0, 3} {
-		if got := q.behind(q[i]); got != want {
+		if got := q.Behind(q[i]); got != want {
 			t.Errorf("%d tasks come before %s, want %d", got, q[i].Name, want)
 		}
 	}
@@ -106,8 +106,8 @@ func TestPlaceInLine(t *testing.T) {
 func TestEarlier(t *testing.T) {
 	other := newTask("other", 1, "2")
 	other.Spec.Type = v1alpha1.CopyBackups
-	q := newQueue([]*v1alpha1.EtcdOperatorTask{newTask("a", 0, "1"), other, suspended(newTask("b", 2, "3")), newTask("c", 3, "4"), newTask("d", 4, "5")})
-	if got := names(q.earlier(q[3])); got != "a" {
+	q := New([]*v1alpha1.EtcdOperatorTask{newTask("a", 0, "1"), other, suspended(newTask("b", 2, "3")), newTask("c", 3, "4"), newTask("d", 4, "5")})
+	if got := names(q.Earlier(q[3])); got != "a" {
 		t.Errorf("earlier than c: %q", got)
 	}
 }
