@@ -111,7 +111,7 @@ func cacheOptions() (cache.Options, error) {
 
 func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration, quorumAwareUpdates bool) error {
 	now := clock.RealClock{}
-	dialer := etcdclient.NewDialer()
+	dialer := etcdclient.NewPool(now.Now)
 	observer := observe.New(dialer, now)
 	locker := task.NewLocker()
 	registry := tasks.Registry{

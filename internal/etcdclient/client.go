@@ -11,9 +11,12 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"sync/atomic"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 )
 
 // Status is what a member says of itself. It is answered without a quorum.
@@ -48,6 +51,7 @@ type Client interface {
 	Members(ctx context.Context) ([]Member, error)
 	// MoveLeader asks the member, which has to be the leader, to hand leadership to another voter.
 	MoveLeader(ctx context.Context, to uint64) error
+	// Close ends the use of this client.
 	Close() error
 }
 
@@ -57,31 +61,62 @@ type Dialer interface {
 	Dial(endpoint string, tls *tls.Config) (Client, error)
 }
 
-// NewDialer makes the Dialer that uses etcd's own client.
+// NewDialer makes the Dialer that uses etcd's own client, with a connection for each client.
 func NewDialer() Dialer { return dialer{} }
 
 type dialer struct{}
 
 func (dialer) Dial(endpoint string, tls *tls.Config) (Client, error) {
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{endpoint},
-		TLS:       tls,
+	c, err := connect(endpoint, tls)
+	if err != nil {
+		return nil, err
+	}
+	return &client{connection: c, giveBack: (*connection).close}, nil
+}
+
+// connection is a connection to one member, made with the first request.
+type connection struct {
+	endpoint string
+	etcd     *clientv3.Client
+	// failed tells that a request on it failed.
+	failed atomic.Bool
+}
+
+func connect(endpoint string, tls *tls.Config) (*connection, error) {
+	c := &connection{endpoint: endpoint}
+	var err error
+	c.etcd, err = clientv3.New(clientv3.Config{
+		Endpoints:   []string{endpoint},
+		TLS:         tls,
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(c.notice)},
 		// Each request carries a deadline of its own, and its error is reported by whoever asked.
 		Logger: zap.NewNop(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making an etcd client for %s: %w", endpoint, err)
 	}
-	return &client{endpoint: endpoint, etcd: c}, nil
+	return c, nil
 }
 
+func (c *connection) notice(ctx context.Context, method string, request, reply any, on *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	err := invoke(ctx, method, request, reply, on, options...)
+	if err != nil {
+		c.failed.Store(true)
+	}
+	return err
+}
+
+func (c *connection) close() error { return c.etcd.Close() }
+
 type client struct {
-	endpoint string
-	etcd     *clientv3.Client
+	*connection
+	// giveBack is what closing the client does with its connection.
+	giveBack func(*connection) error
 }
 
 func (c *client) Status(ctx context.Context) (Status, error) {
-	r, err := c.etcd.Status(ctx, c.endpoint)
+	// etcd's client makes a connection of its own for each of its Status calls; this uses the one we have.
+	r, err := etcdserverpb.NewMaintenanceClient(c.etcd.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
 	if err != nil {
 		return Status{}, fmt.Errorf("asking %s for its status: %w", c.endpoint, err)
 	}
@@ -114,4 +149,4 @@ func (c *client) MoveLeader(ctx context.Context, to uint64) error {
 	return nil
 }
 
-func (c *client) Close() error { return c.etcd.Close() }
+func (c *client) Close() error { return c.giveBack(c.connection) }

@@ -137,11 +137,11 @@ func (h *Handler) statefulSet(ctx context.Context, reader client.Reader, task ta
 	return set, nil
 }
 
-// Execute is tasks.Handler's. It waits on what the cache shows, and does everything else only on what the API
-// server and the members say now.
+// Execute is tasks.Handler's. It waits on what the cache shows, and so it moves leadership, which costs no member;
+// it does everything else only on what the API server says now. The members are asked anew either way.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	in, decision, now, err := h.decide(ctx, h.Client, task)
-	if err == nil && decision.Conclusion != Wait {
+	if err == nil && !decision.restsOnCache() {
 		in, decision, now, err = h.decide(ctx, h.Live, task)
 	}
 	if errors.Is(err, observe.ErrNoStatefulSet) {
@@ -150,6 +150,11 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 		return tasks.Verdict{}, &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err}
 	}
 	return verdict(in, decision, now), nil
+}
+
+// restsOnCache tells whether a cache that lags does no harm: what was recorded fails as a conflict when it did.
+func (d Decision) restsOnCache() bool {
+	return d.Conclusion == Wait || d.Conclusion == Act && d.Step.Action == MoveLeader
 }
 
 func (h *Handler) decide(ctx context.Context, reader client.Reader, task tasks.Task) (Input, Decision, time.Time, error) {

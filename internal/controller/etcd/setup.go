@@ -7,12 +7,14 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +50,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Owns(&corev1.Service{}).
 		// Not its status, which follows the pods.
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(etcdOfPod)).
+		Watches(&corev1.Pod{}, podChanged()).
 		Watches(&v1alpha1.EtcdOperatorTask{}, handler.EnqueueRequestsFromMapFunc(etcdOfTask), builder.WithPredicates(rolloutChanged())).
 		Complete(r)
 	if err != nil {
@@ -63,6 +65,25 @@ func etcdOfPod(_ context.Context, pod client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
+}
+
+// settle is how long a change of a pod waits for those that come with it: a pod that starts or goes changes
+// several times at once. Whoever acts on pods does so at the same moment, and need not wait for a status.
+const settle = 500 * time.Millisecond
+
+// podChanged looks at the Etcd of a pod a little after the pod has changed.
+func podChanged() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	later := func(ctx context.Context, pod client.Object, q queue) {
+		for _, request := range etcdOfPod(ctx, pod) {
+			q.AddAfter(request, settle)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { later(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { later(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { later(ctx, e.Object, q) },
+	}
 }
 
 func etcdOfTask(_ context.Context, task client.Object) []reconcile.Request {

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdclient
+
+import (
+	"crypto/tls"
+	"sync"
+	"time"
+)
+
+// idleTimeout is how long a connection that nobody uses is kept. A rollout looks at its members more often than
+// that, and members that are gone are soon forgotten.
+const idleTimeout = 30 * time.Second
+
+// Pool is a Dialer that keeps connections, so that looking at a cluster again costs no handshakes. A connection
+// on which a request failed is not used again: whoever asks next does not wait for the old one to come back.
+type Pool struct {
+	now func() time.Time
+
+	mu   sync.Mutex
+	idle map[target][]idler
+}
+
+// target is what connections are interchangeable for.
+type target struct {
+	endpoint string
+	tls      *tls.Config
+}
+
+type idler struct {
+	connection *connection
+	since      time.Time
+}
+
+// NewPool makes a Pool that holds no connection.
+func NewPool(now func() time.Time) *Pool {
+	return &Pool{now: now, idle: map[target][]idler{}}
+}
+
+// Dial is Dialer's. Closing the client gives its connection back. TLS configurations are told apart by their
+// address: another configuration never gets a connection that was made with this one.
+func (p *Pool) Dial(endpoint string, tls *tls.Config) (Client, error) {
+	to := target{endpoint, tls}
+	c := p.take(to)
+	if c == nil {
+		var err error
+		if c, err = connect(endpoint, tls); err != nil {
+			return nil, err
+		}
+	}
+	return &client{connection: c, giveBack: func(c *connection) error { return p.put(to, c) }}, nil
+}
+
+// take takes the connection that was used last; nil when there is none.
+func (p *Pool) take(to target) *connection {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.expire()
+	idle := p.idle[to]
+	if len(idle) == 0 {
+		return nil
+	}
+	last := len(idle) - 1
+	p.idle[to] = idle[:last]
+	return idle[last].connection
+}
+
+func (p *Pool) put(to target, c *connection) error {
+	if c.failed.Load() {
+		return c.close()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle[to] = append(p.idle[to], idler{connection: c, since: p.now()})
+	return nil
+}
+
+// expire closes what has been idle for too long, the oldest first. The caller holds the mutex.
+func (p *Pool) expire() {
+	for to, idle := range p.idle {
+		for len(idle) > 0 && p.now().Sub(idle[0].since) >= idleTimeout {
+			// Nothing depends on how a connection that is not needed any more ends.
+			_ = idle[0].connection.close()
+			idle = idle[1:]
+		}
+		p.idle[to] = idle
+		if len(idle) == 0 {
+			delete(p.idle, to)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcdclient_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// member answers status requests, unless it is told not to, and counts its connections.
+type member struct {
+	etcdserverpb.UnimplementedMaintenanceServer
+	net.Listener
+	broken      atomic.Bool
+	connections atomic.Int32
+}
+
+func (m *member) Status(context.Context, *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
+	if m.broken.Load() {
+		return nil, status.Error(codes.Internal, "broken")
+	}
+	return &etcdserverpb.StatusResponse{Header: &etcdserverpb.ResponseHeader{}}, nil
+}
+
+func (m *member) Accept() (net.Conn, error) {
+	c, err := m.Listener.Accept()
+	if err == nil {
+		m.connections.Add(1)
+	}
+	return c, err
+}
+
+func serve(t *testing.T) *member {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	m := &member{Listener: listener}
+	server := grpc.NewServer()
+	etcdserverpb.RegisterMaintenanceServer(server, m)
+	go server.Serve(m) //nolint:errcheck // it ends with the test
+	t.Cleanup(server.Stop)
+	return m
+}
+
+func TestPool(t *testing.T) {
+	now := time.Unix(0, 0)
+	ask := func(g *WithT, pool *etcdclient.Pool, m *member, tls *tls.Config) error {
+		c, err := pool.Dial("http://"+m.Addr().String(), tls)
+		g.Expect(err).NotTo(HaveOccurred())
+		defer func() { g.Expect(c.Close()).To(Succeed()) }()
+		_, err = c.Status(t.Context())
+		return err
+	}
+	for name, test := range map[string]struct {
+		between     func(m *member)
+		tls         *tls.Config
+		connections int32
+	}{
+		"a connection is used again":               {connections: 1},
+		"not when it has been idle for too long":   {between: func(*member) { now = now.Add(31 * time.Second) }, connections: 2},
+		"not when a request on it failed":          {between: func(m *member) { m.broken.Store(true) }, connections: 2},
+		"not by somebody with another certificate": {tls: &tls.Config{}, connections: 2}, // the scheme http leaves it unused
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			m, pool := serve(t), etcdclient.NewPool(func() time.Time { return now })
+			g.Expect(ask(g, pool, m, nil)).To(Succeed())
+			if test.between != nil {
+				test.between(m)
+			}
+			if m.broken.Load() {
+				g.Expect(ask(g, pool, m, nil)).To(MatchError(ContainSubstring("broken")))
+				m.broken.Store(false)
+			}
+			g.Expect(ask(g, pool, m, test.tls)).To(Succeed())
+			g.Expect(m.connections.Load()).To(Equal(test.connections))
+		})
+	}
+}
+
+func TestPoolLendsAConnectionToOneAtATime(t *testing.T) {
+	g := NewWithT(t)
+	m, pool := serve(t), etcdclient.NewPool(time.Now)
+	endpoint := "http://" + m.Addr().String()
+	for range 2 {
+		a, err := pool.Dial(endpoint, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		b, err := pool.Dial(endpoint, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, c := range []etcdclient.Client{a, b} {
+			_, err := c.Status(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+		g.Expect(a.Close()).To(Succeed())
+		g.Expect(b.Close()).To(Succeed())
+	}
+	g.Expect(m.connections.Load()).To(Equal(int32(2)))
+}
