@@ -105,6 +105,9 @@ type EtcdSpec struct {
 	// Etcd is the configuration of the etcd container.
 	// +optional
 	Etcd EtcdConfig `json:"etcd,omitempty"`
+	// Backup is the configuration of the snapshots. Without it the cluster has no backups.
+	// +optional
+	Backup *BackupSpec `json:"backup,omitempty"`
 	// SharedConfig is what etcd and its backups have in common.
 	// +optional
 	SharedConfig *SharedConfig `json:"sharedConfig,omitempty"`

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+)
+
+// storeDir is where stores and their credentials are mounted.
+const storeDir = "/var/etcd/store"
+
+// StoreAccess is what a pod needs to use a store. Credentials reach it as files of a mounted Secret alone: they
+// are in no argument and no variable, and a changed Secret is read again without a new pod.
+type StoreAccess struct {
+	// Volume of the pod.
+	Volume *corev1ac.VolumeApplyConfiguration
+	// Mount of the volume in the agent's container.
+	Mount *corev1ac.VolumeMountApplyConfiguration
+	// Args of the agent: flags that begin with "--", the role, and "store-".
+	Args []string
+}
+
+// StoreRole tells the stores of one pod apart. It begins the names of the agent's flags.
+type StoreRole string
+
+// The roles.
+const (
+	// StoreMain is the only store of a pod, or the target of a copy.
+	StoreMain StoreRole = ""
+	// StoreSource is the source of a copy.
+	StoreSource StoreRole = "source-"
+)
+
+// Store says how a pod in a namespace uses a store. It refuses what the API server may have let through: a
+// provider without a driver, and a Secret of another namespace.
+func Store(store v1alpha1.StoreSpec, namespace string, role StoreRole) (StoreAccess, error) {
+	if err := ValidateStore(store, namespace); err != nil {
+		return StoreAccess{}, err
+	}
+	name := string(role) + "store"
+	dir := path.Join(storeDir, cmp.Or(string(role), "main-")+"store")
+	provider := store.Provider.Canonical()
+	access := StoreAccess{
+		Mount: corev1ac.VolumeMount().WithName(name).WithMountPath(dir),
+		Args: []string{
+			fmt.Sprintf("--%s-provider=%s", name, provider),
+			fmt.Sprintf("--%s-prefix=%s", name, store.Prefix),
+		},
+	}
+	if provider == v1alpha1.ProviderLocal {
+		access.Volume = corev1ac.Volume().WithName(name).WithPersistentVolumeClaim(
+			corev1ac.PersistentVolumeClaimVolumeSource().WithClaimName(store.Container))
+		access.Args = append(access.Args, fmt.Sprintf("--%s-container=%s", name, dir))
+		return access, nil
+	}
+	access.Volume = corev1ac.Volume().WithName(name).WithSecret(corev1ac.SecretVolumeSource().WithSecretName(store.SecretRef.Name))
+	access.Mount.WithReadOnly(true)
+	access.Args = append(access.Args,
+		fmt.Sprintf("--%s-container=%s", name, store.Container),
+		fmt.Sprintf("--%s-credentials=%s", name, dir))
+	return access, nil
+}
+
+// ValidateStore says what is wrong with a store that is used by an object in a namespace.
+func ValidateStore(store v1alpha1.StoreSpec, namespace string) error {
+	provider := store.Provider.Canonical()
+	switch {
+	case provider == "":
+		return fmt.Errorf("store: there is no driver for provider %q; use S3, GCS, ABS or Local", store.Provider)
+	case store.Container == "":
+		return fmt.Errorf("store: the container is missing")
+	case provider == v1alpha1.ProviderLocal && store.SecretRef != nil:
+		return fmt.Errorf("store: a store of provider %s has no secretRef", store.Provider)
+	case provider == v1alpha1.ProviderLocal:
+		return nil
+	case store.SecretRef == nil || store.SecretRef.Name == "":
+		return fmt.Errorf("store: a store of provider %s needs a secretRef", store.Provider)
+	case store.SecretRef.Namespace != "" && store.SecretRef.Namespace != namespace:
+		return fmt.Errorf("store: secretRef is in namespace %s, and only Secrets of namespace %s may be used", store.SecretRef.Namespace, namespace)
+	}
+	return nil
+}
+
+// BackupStore is the store of an Etcd with its defaults, or nil.
+func BackupStore(etcd *v1alpha1.Etcd) *v1alpha1.StoreSpec {
+	if etcd.Spec.Backup == nil || etcd.Spec.Backup.Store == nil {
+		return nil
+	}
+	store := etcd.Spec.Backup.Store.DeepCopy()
+	store.Prefix = cmp.Or(store.Prefix, etcd.Namespace+"/"+etcd.Name)
+	return store
+}

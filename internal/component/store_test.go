@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/yaml"
+)
+
+func TestStore(t *testing.T) {
+	secret := &v1alpha1.SecretReference{Name: "backup"}
+	for _, tc := range []struct {
+		name  string
+		store v1alpha1.StoreSpec
+		role  StoreRole
+		args  string
+		has   string // in the volume
+		err   string
+	}{
+		{
+			name:  "bucket",
+			store: v1alpha1.StoreSpec{Provider: "aws", Container: "bucket", Prefix: "a/b", SecretRef: secret},
+			args:  "--store-provider=S3 --store-prefix=a/b --store-container=bucket --store-credentials=/var/etcd/store/main-store",
+			has:   "secretName: backup",
+		},
+		{
+			name:  "source of a copy",
+			store: v1alpha1.StoreSpec{Provider: "GCS", Container: "bucket", Prefix: "a", SecretRef: secret}, role: StoreSource,
+			args: "--source-store-provider=GCS --source-store-prefix=a --source-store-container=bucket --source-store-credentials=/var/etcd/store/source-store",
+			has:  "name: source-store",
+		},
+		{
+			name:  "volume",
+			store: v1alpha1.StoreSpec{Provider: "Local", Container: "claim", Prefix: "a"},
+			args:  "--store-provider=Local --store-prefix=a --store-container=/var/etcd/store/main-store",
+			has:   "claimName: claim",
+		},
+		{name: "no driver", store: v1alpha1.StoreSpec{Provider: "Swift", Container: "c", SecretRef: secret}, err: `no driver for provider "Swift"`},
+		{name: "no container", store: v1alpha1.StoreSpec{Provider: "S3", SecretRef: secret}, err: "container is missing"},
+		{name: "no credentials", store: v1alpha1.StoreSpec{Provider: "S3", Container: "c"}, err: "needs a secretRef"},
+		{name: "useless credentials", store: v1alpha1.StoreSpec{Provider: "Local", Container: "c", SecretRef: secret}, err: "has no secretRef"},
+		{
+			name:  "own namespace",
+			store: v1alpha1.StoreSpec{Provider: "S3", Container: "c", SecretRef: &v1alpha1.SecretReference{Name: "backup", Namespace: "shoot-a"}},
+			args:  "--store-provider=S3 --store-prefix= --store-container=c --store-credentials=/var/etcd/store/main-store",
+		},
+		{
+			name:  "another namespace",
+			store: v1alpha1.StoreSpec{Provider: "S3", Container: "c", SecretRef: &v1alpha1.SecretReference{Name: "backup", Namespace: "kube-system"}},
+			err:   "secretRef is in namespace kube-system",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			access, err := Store(tc.store, "shoot-a", tc.role)
+			if tc.err != "" {
+				g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(strings.Join(access.Args, " ")).To(Equal(tc.args))
+			volume, err := yaml.Marshal(access.Volume)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(string(volume)).To(ContainSubstring(tc.has))
+			g.Expect(*access.Mount.Name).To(Equal(*access.Volume.Name))
+		})
+	}
+}
+
+func TestBackupStore(t *testing.T) {
+	g := NewWithT(t)
+	etcd := input(3).Etcd
+	g.Expect(BackupStore(etcd)).To(BeNil())
+	etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: "S3", Container: "c"}}
+	g.Expect(BackupStore(etcd).Prefix).To(Equal("shoot-a/etcd-main"), "no two clusters share a prefix by default")
+	g.Expect(etcd.Spec.Backup.Store.Prefix).To(BeEmpty(), "the Etcd was changed")
+	etcd.Spec.Backup.Store.Prefix = "mine"
+	g.Expect(BackupStore(etcd).Prefix).To(Equal("mine"))
+}

@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestWhatABackupMayBe(t *testing.T) {
+	namespace := testEnv.Namespace(t)
+	secret := &v1alpha1.SecretReference{Name: "backup"}
+	store := func(change func(*v1alpha1.StoreSpec)) v1alpha1.BackupSpec {
+		s := &v1alpha1.StoreSpec{Provider: "S3", Container: "bucket", Prefix: "shoot-a/etcd-main", SecretRef: secret}
+		change(s)
+		return v1alpha1.BackupSpec{Store: s}
+	}
+	schedule := func(s string) v1alpha1.BackupSpec { return v1alpha1.BackupSpec{FullSnapshotSchedule: &s} }
+	for _, tc := range []struct {
+		name   string
+		backup v1alpha1.BackupSpec
+		want   string // empty: it is taken
+	}{
+		{"nothing", v1alpha1.BackupSpec{}, ""},
+		{"bucket", store(func(*v1alpha1.StoreSpec) {}), ""},
+		{"infrastructure's name", store(func(s *v1alpha1.StoreSpec) { s.Provider = "azure" }), ""},
+		{"volume", store(func(s *v1alpha1.StoreSpec) { s.Provider, s.SecretRef = "Local", nil }), ""},
+		{"Swift", store(func(s *v1alpha1.StoreSpec) { s.Provider = "Swift" }), "there is no driver for any other"},
+		{"OSS", store(func(s *v1alpha1.StoreSpec) { s.Provider = "alicloud" }), "there is no driver for any other"},
+		{"no credentials", store(func(s *v1alpha1.StoreSpec) { s.SecretRef = nil }), "needs a secretRef"},
+		{"prefix that leads out", store(func(s *v1alpha1.StoreSpec) { s.Prefix = "../other" }), "spec.backup.store.prefix"},
+		{"own namespace", store(func(s *v1alpha1.StoreSpec) {
+			s.SecretRef = &v1alpha1.SecretReference{Name: "backup", Namespace: namespace}
+		}), ""},
+		{"another namespace", store(func(s *v1alpha1.StoreSpec) {
+			s.SecretRef = &v1alpha1.SecretReference{Name: "backup", Namespace: "kube-system"}
+		}), "create the Secret in the namespace of the Etcd"},
+		{"schedule", schedule("*/30 1-5,12 * * 1-5"), ""},
+		{"schedule of four fields", schedule("0 0 * *"), "spec.backup.fullSnapshotSchedule"},
+		{"minute 1010", schedule("1010 0 * * *"), "spec.backup.fullSnapshotSchedule"},
+		{"no deltas", v1alpha1.BackupSpec{DeltaSnapshotPeriod: &metav1.Duration{}}, ""},
+		{"deltas without a pause", v1alpha1.BackupSpec{DeltaSnapshotPeriod: &metav1.Duration{Duration: time.Millisecond}}, "at least 1s"},
+		{"number without its policy", v1alpha1.BackupSpec{MaxBackupsLimitBasedGC: ptr.To[int32](3)}, "belongs to garbageCollectionPolicy LimitBased"},
+		{"number of backups", v1alpha1.BackupSpec{
+			GarbageCollectionPolicy: ptr.To(v1alpha1.GarbageCollectionLimitBased), MaxBackupsLimitBasedGC: ptr.To[int32](3),
+		}, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := &v1alpha1.Etcd{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+				Spec:       v1alpha1.EtcdSpec{Replicas: 3, Backup: &tc.backup},
+			}
+			err := testEnv.Client.Create(t.Context(), etcd, client.DryRunAll)
+			if tc.want == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(ContainSubstring(tc.want)))
+			}
+		})
+	}
+}
