@@ -16,6 +16,8 @@ const (
 	maxHandoverAttempts = 3
 	// handoverRetry is how long an attempt may take to show.
 	handoverRetry = 2 * time.Second
+	// handoverPoll is how often a successor is asked whether it leads.
+	handoverPoll = 10 * time.Millisecond
 	// maxLag is how many raft entries a successor may be behind the leader: a fifth of what etcd keeps in
 	// memory for members that catch up (SnapshotCatchUpEntries, 5000).
 	maxLag = 1000

@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -79,15 +82,40 @@ func (h *Handler) refusable(task tasks.Task, o observe.Ordinal, doing string, er
 
 func (h *Handler) moveLeader(ctx context.Context, d detail) error {
 	leader, successor := d.snapshot.Ordinals[d.step.Ordinals[0]], d.snapshot.Ordinals[d.step.Successor]
-	etcd, err := h.Dialer.Dial(leader.Pod.Endpoint, nil)
+	from, err := h.Dialer.Dial(leader.Pod.Endpoint, nil)
 	if err != nil {
 		return fmt.Errorf("connecting to the leader %s: %w", leader.Name, err)
 	}
-	err = etcd.MoveLeader(ctx, successor.MemberID)
-	if err = errors.Join(err, etcd.Close()); err != nil {
+	defer from.Close() //nolint:errcheck // nothing depends on how the connection ends
+	to, err := h.Dialer.Dial(successor.Pod.Endpoint, nil)
+	if err != nil {
+		return fmt.Errorf("connecting to the successor %s: %w", successor.Name, err)
+	}
+	defer to.Close() //nolint:errcheck // nothing depends on how the connection ends
+	if err := handOver(ctx, from, to, successor.MemberID); err != nil {
 		return fmt.Errorf("moving leadership from %s to %s: %w", leader.Name, successor.Name, err)
 	}
 	return nil
+}
+
+// handOver moves leadership to a member. etcd's answer may come a heartbeat after the fact; the successor knows at
+// once, so whichever says so first is believed.
+func handOver(ctx context.Context, from, to etcdclient.Client, successor uint64) error {
+	var both sync.WaitGroup
+	defer both.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answers := make(chan error, 2)
+	both.Go(func() { answers <- from.MoveLeader(ctx, successor) })
+	both.Go(func() {
+		if wait.PollUntilContextCancel(ctx, handoverPoll, false, func(ctx context.Context) (bool, error) {
+			status, err := to.Status(ctx)
+			return err == nil && status.Leader == successor, nil
+		}) == nil {
+			answers <- nil
+		}
+	})
+	return <-answers
 }
 
 // revoke makes a deletion that was announced impossible: it moves the pod's resourceVersion, which is the
