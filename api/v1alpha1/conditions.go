@@ -76,6 +76,14 @@ const (
 	ErrEvictPod       ErrorCode = "ERR_EVICT_POD"
 	ErrMoveLeader     ErrorCode = "ERR_MOVE_LEADER"
 	ErrRevokeDeletion ErrorCode = "ERR_REVOKE_DELETION"
+	// ErrNoQuorum: the cluster has no quorum, and the task needs one.
+	ErrNoQuorum ErrorCode = "ERR_NO_QUORUM"
+	// ErrAlarm: etcd has raised an alarm that a person has to look at.
+	ErrAlarm ErrorCode = "ERR_ALARM"
+	// ErrNoSpace: the database still takes more than its quota after its defragmentation.
+	ErrNoSpace ErrorCode = "ERR_NO_SPACE"
+	// ErrMaintenance: etcd did not compact, defragment or disarm an alarm.
+	ErrMaintenance ErrorCode = "ERR_MAINTENANCE"
 	// ErrApply: an object of an Etcd could not be applied.
 	ErrApply ErrorCode = "ERR_APPLY"
 	// ErrInternal: an error without a code of its own.

@@ -51,6 +51,18 @@ type Client interface {
 	Members(ctx context.Context) ([]Member, error)
 	// MoveLeader asks the member, which has to be the leader, to hand leadership to another voter.
 	MoveLeader(ctx context.Context, to uint64) error
+	// Database asks the member for the size of its database. One that is being defragmented does not answer.
+	Database(ctx context.Context) (Database, error)
+	// Compact removes what is older than a revision from the key space of the cluster. It returns once this
+	// member has done so, also when that was asked for before.
+	Compact(ctx context.Context, revision int64) error
+	// Defragment rewrites the member's database without what is free. The member neither reads nor writes
+	// meanwhile, and goes on when the context ends.
+	Defragment(ctx context.Context) error
+	// Alarms are those of the cluster. It takes a quorum to tell.
+	Alarms(ctx context.Context) ([]Alarm, error)
+	// Disarm ends an alarm.
+	Disarm(ctx context.Context, a Alarm) error
 	// Close ends the use of this client.
 	Close() error
 }
@@ -115,8 +127,7 @@ type client struct {
 }
 
 func (c *client) Status(ctx context.Context) (Status, error) {
-	// etcd's client makes a connection of its own for each of its Status calls; this uses the one we have.
-	r, err := etcdserverpb.NewMaintenanceClient(c.etcd.ActiveConnection()).Status(ctx, &etcdserverpb.StatusRequest{})
+	r, err := c.maintenance().Status(ctx, &etcdserverpb.StatusRequest{})
 	if err != nil {
 		return Status{}, fmt.Errorf("asking %s for its status: %w", c.endpoint, err)
 	}
@@ -128,6 +139,11 @@ func (c *client) Status(ctx context.Context) (Status, error) {
 		AppliedIndex: r.RaftAppliedIndex,
 		Learner:      r.IsLearner,
 	}, nil
+}
+
+// maintenance asks over the connection that we have. For some of its calls etcd's client makes one of its own.
+func (c *client) maintenance() etcdserverpb.MaintenanceClient {
+	return etcdserverpb.NewMaintenanceClient(c.etcd.ActiveConnection())
 }
 
 func (c *client) Members(ctx context.Context) ([]Member, error) {

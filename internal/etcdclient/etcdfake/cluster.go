@@ -118,4 +118,19 @@ func (m *member) MoveLeader(_ context.Context, to uint64) error {
 	return nil
 }
 
+func (m *member) Database(context.Context) (etcdclient.Database, error) {
+	if !m.cluster.Up(m.index) {
+		return etcdclient.Database{}, ErrDown
+	}
+	return etcdclient.Database{Size: 1 << 20, InUse: 1 << 20, Revision: 1}, nil
+}
+
+func (m *member) Compact(context.Context, int64) error { return nil }
+
+func (m *member) Defragment(context.Context) error { return nil }
+
+func (m *member) Alarms(context.Context) ([]etcdclient.Alarm, error) { return nil, nil }
+
+func (m *member) Disarm(context.Context, etcdclient.Alarm) error { return nil }
+
 func (m *member) Close() error { return nil }

@@ -1,0 +1,272 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package maintenance is the task type OnDemandMaintenance: it compacts the key space of a cluster to the current
+// revision, and defragments the database of its members, one at a time, the leader last and not while it leads.
+//
+// It observes, decides, acts. Decide is a pure function; what it knows of earlier steps is the task's
+// status.result, in which each step is announced before it is carried out. So an operator that takes over sees
+// which member it may not defragment again.
+package maintenance
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+)
+
+// Input is all that a decision rests on.
+type Input struct {
+	Config   Config
+	Snapshot *observe.Snapshot
+	// Databases of the members that take reads, by ordinal.
+	Databases map[int]etcdclient.Database
+	// Alarms of the cluster; AlarmsKnown is false when no member told.
+	Alarms      []etcdclient.Alarm
+	AlarmsKnown bool
+	// Recorded is the task's status.result.
+	Recorded map[string]string
+	// Completed is the name of the newest step that this operator knows to have been carried out.
+	Completed string
+}
+
+// Action is a kind of step.
+type Action string
+
+// The actions.
+const (
+	Compact    Action = "Compact"
+	Defragment Action = "Defragment"
+	MoveLeader Action = "MoveLeader"
+	Disarm     Action = "DisarmAlarm"
+)
+
+// Step is one thing to do to a cluster.
+type Step struct {
+	Action Action
+	// Ordinal of the member that is asked, and for MoveLeader that of its Successor.
+	Ordinal, Successor int
+	// Revision to compact to.
+	Revision int64
+	// Alarm to disarm.
+	Alarm etcdclient.Alarm
+	// Reason is a sentence: why this, and why now.
+	Reason string
+}
+
+// name of a step: the same for the same step of a task.
+func (s Step) name(members []observe.Ordinal) string {
+	if s.Action == Compact {
+		return string(Compact)
+	}
+	return string(s.Action) + " " + members[s.Ordinal].Name
+}
+
+// Decision is what to do next, and why.
+type Decision struct {
+	// Outcome is Continue, Done or Fail; Code goes with Fail.
+	Outcome tasks.Outcome
+	Code    v1alpha1.ErrorCode
+	// Step to carry out. Without one, Continue waits.
+	Step *Step
+	// Message says what is waited for, or how it has ended.
+	Message string
+	// Result is what is to be recorded.
+	Result map[string]string
+	// Progress is how many members are done, of how many.
+	Progress string
+}
+
+// Decide says what to do next. It is pure.
+func Decide(in Input) Decision {
+	s := &situation{Input: in, record: in.Recorded}
+	s.settle()
+	d := s.first(
+		(*situation).uncorrupted,
+		(*situation).healthy,
+		(*situation).compaction,
+		(*situation).defragmentation,
+		(*situation).space,
+		(*situation).end,
+	)
+	d.Result, d.Progress = s.record, s.progress()
+	return d
+}
+
+// situation is an Input with what the steps before have come to.
+type situation struct {
+	Input
+	record record
+}
+
+// first is the first decision that one of the stages makes.
+func (s *situation) first(stages ...func(*situation) *Decision) Decision {
+	for _, stage := range stages {
+		if d := stage(s); d != nil {
+			return *d
+		}
+	}
+	return Decision{Outcome: tasks.Done}
+}
+
+func wait(format string, args ...any) *Decision {
+	return &Decision{Outcome: tasks.Continue, Message: fmt.Sprintf(format, args...)}
+}
+
+func fail(code v1alpha1.ErrorCode, format string, args ...any) *Decision {
+	return &Decision{Outcome: tasks.Fail, Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+func act(step Step) *Decision {
+	return &Decision{Outcome: tasks.Continue, Step: &step, Message: step.Reason}
+}
+
+// settle records what the announced steps have come to, as far as that can be told.
+func (s *situation) settle() {
+	if s.record.revision() > 0 && !s.record.isCompacted() && s.Completed == string(Compact) {
+		s.record = s.record.with(keyCompacted, "true")
+	}
+	for i, o := range s.Snapshot.Ordinals {
+		db, answers := s.Databases[i]
+		if !answers || !s.record.isAnnounced(o.Name) {
+			continue
+		}
+		// Who announced it may not have lived to hear the answer. A file that has shrunk tells, and so does one
+		// that has nothing left to give back.
+		completed := s.Completed == (Step{Action: Defragment, Ordinal: i}).name(s.Snapshot.Ordinals)
+		if completed || db.Size < s.record.bytes(o.Name, keyBefore) || !s.isWorthIt(db) {
+			s.record = s.record.withMember(o.Name, keyAfter, db.Size)
+		}
+	}
+}
+
+// uncorrupted: where members disagree on the data, nothing is moved before a person has looked.
+func (s *situation) uncorrupted() *Decision {
+	for _, a := range s.Alarms {
+		if a.Kind != etcdclient.AlarmNoSpace {
+			return fail(v1alpha1.ErrAlarm, "etcd has raised the alarm %s for member %s: look at it before anything else is done to the cluster", a.Kind, s.memberName(a.MemberID))
+		}
+	}
+	return nil
+}
+
+// healthy: no member is taken away, which a defragmentation does for its time, while another is away.
+func (s *situation) healthy() *Decision {
+	var lacking []string
+	for i, o := range s.Snapshot.Ordinals {
+		switch _, reads := s.Databases[i]; {
+		case o.Role == v1alpha1.RoleLearner && o.Answers:
+		case s.record.isAnnounced(o.Name) && !reads:
+			lacking = append(lacking, o.Name+" does not answer: its defragmentation was asked for, and may still go on")
+		case o.Class != v1alpha1.ClassParticipating:
+			lacking = append(lacking, fmt.Sprintf("%s is %s", o.Name, o.Class))
+		case !reads:
+			lacking = append(lacking, o.Name+" takes no reads")
+		}
+	}
+	for _, v := range s.Snapshot.Cluster.Voters {
+		if v.Ordinal < 0 && !v.Serving {
+			lacking = append(lacking, v.Name+", a voter without a pod, does not serve")
+		}
+	}
+	switch {
+	case len(lacking) > 0:
+		return wait("waiting until all members participate: %s", strings.Join(lacking, "; "))
+	case s.Snapshot.Leader() < 0:
+		return wait("waiting until a member of StatefulSet %s leads", s.Snapshot.StatefulSet.Name)
+	case !s.AlarmsKnown:
+		return wait("waiting for a member to tell the alarms of the cluster")
+	}
+	return nil
+}
+
+func (s *situation) compaction() *Decision {
+	if !s.Config.EtcdCompaction || s.record.isCompacted() {
+		return nil
+	}
+	leader := s.Snapshot.Leader()
+	revision := s.record.revision()
+	if revision == 0 {
+		revision = s.Databases[leader].Revision
+		s.record = s.record.with(keyRevision, fmt.Sprint(revision))
+	}
+	return act(Step{Action: Compact, Ordinal: leader, Revision: revision, Reason: fmt.Sprintf(
+		"compact to revision %d, and wait until every member has done so", revision)})
+}
+
+// space disarms the alarm that the space which is there now has cured.
+func (s *situation) space() *Decision {
+	if !s.Config.EtcdDefragmentation || len(s.Alarms) == 0 {
+		return nil
+	}
+	for i, o := range s.Snapshot.Ordinals {
+		if db := s.Databases[i]; db.Quota > 0 && db.Size >= db.Quota {
+			return fail(v1alpha1.ErrNoSpace, "the database of %s still takes %s of its quota of %s, so the alarm NOSPACE was not disarmed: "+
+				"compact as well, delete keys, or raise spec.etcd.quota, and run the maintenance again", o.Name, size(db.Size), size(db.Quota))
+		}
+	}
+	alarm := s.Alarms[0]
+	s.record = s.record.with(keyDisarmed, string(alarm.Kind))
+	return act(Step{Action: Disarm, Ordinal: s.Snapshot.Leader(), Alarm: alarm, Reason: fmt.Sprintf(
+		"the databases are within their quota again: disarm %s of member %s", alarm.Kind, s.memberName(alarm.MemberID))})
+}
+
+func (s *situation) end() *Decision {
+	var did []string
+	if s.Config.EtcdCompaction {
+		did = append(did, fmt.Sprintf("compacted to revision %d", s.record.revision()))
+	}
+	if s.Config.EtcdDefragmentation {
+		freed, members := s.freed()
+		s.record = s.record.with(keyFreed, fmt.Sprint(freed))
+		did = append(did, fmt.Sprintf("defragmented %d of %d members, which freed %s", members, len(s.Snapshot.Ordinals), size(freed)))
+	}
+	return &Decision{Outcome: tasks.Done, Message: strings.Join(did, "; ")}
+}
+
+// freed is by how much the databases have shrunk, and how many were defragmented.
+func (s *situation) freed() (bytes int64, members int) {
+	for _, o := range s.Snapshot.Ordinals {
+		if _, done := s.record.of(o.Name, keyAfter); done {
+			bytes += s.record.bytes(o.Name, keyBefore) - s.record.bytes(o.Name, keyAfter)
+			members++
+		}
+	}
+	return bytes, members
+}
+
+func (s *situation) progress() string {
+	if !s.Config.EtcdDefragmentation {
+		return ""
+	}
+	done := 0
+	for _, o := range s.Snapshot.Ordinals {
+		if s.record.isDone(o.Name) {
+			done++
+		}
+	}
+	return fmt.Sprintf("%d/%d", done, len(s.Snapshot.Ordinals))
+}
+
+func (s *situation) memberName(id uint64) string {
+	for _, o := range s.Snapshot.Ordinals {
+		if o.MemberID == id {
+			return o.Name
+		}
+	}
+	return fmt.Sprintf("%x", id)
+}
+
+// deadlines of what is asked of etcd.
+const (
+	// lastingTimeout is for what takes as long as the database is big.
+	lastingTimeout = 20 * time.Minute
+	// requestTimeout is for anything else, and well below the duration of the leader-election lease.
+	requestTimeout = 4 * time.Second
+)

@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package maintenance
+
+import (
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+)
+
+const (
+	// A member is away while it is defragmented. That is not worth less than this much space: an absolute
+	// amount, and one part in so many of the file.
+	minFree     = 1 << 20
+	minFreePart = 20
+	// maxLag is how many raft entries a successor may be behind the leader: a fifth of what etcd keeps in
+	// memory for members that catch up (SnapshotCatchUpEntries, 5000).
+	maxLag = 1000
+)
+
+// isWorthIt tells whether a database has enough to give back. A cluster without space takes what it can get.
+func (s *situation) isWorthIt(db etcdclient.Database) bool {
+	return db.Free() >= minFree && (len(s.Alarms) > 0 || db.Free()*minFreePart >= db.Size)
+}
+
+// defragmentation takes the members one after the other: learners never, followers first, and the one that leads
+// once it does not lead any more.
+func (s *situation) defragmentation() *Decision {
+	if !s.Config.EtcdDefragmentation {
+		return nil
+	}
+	for _, i := range s.order() {
+		o, db := s.Snapshot.Ordinals[i], s.Databases[i]
+		switch {
+		case s.record.isDone(o.Name):
+		case o.Role == v1alpha1.RoleLearner:
+			s.skip(o.Name, "it is a learner that catches up with the leader")
+		case !s.isWorthIt(db):
+			s.skip(o.Name, fmt.Sprintf("nothing to gain: %s of %s are in use", size(db.InUse), size(db.Size)))
+		case o.Role == v1alpha1.RoleLeader && s.votes() > 1:
+			return s.handover(i)
+		default:
+			return s.defragment(i)
+		}
+	}
+	return nil
+}
+
+// order is that of the ordinals, but the leader is last.
+func (s *situation) order() []int {
+	var order []int
+	leader := s.Snapshot.Leader()
+	for i := range s.Snapshot.Ordinals {
+		if i != leader {
+			order = append(order, i)
+		}
+	}
+	if leader >= 0 {
+		order = append(order, leader)
+	}
+	return order
+}
+
+// votes is the number of members of the StatefulSet that vote.
+func (s *situation) votes() int {
+	n := 0
+	for _, o := range s.Snapshot.Ordinals {
+		if o.Role == v1alpha1.RoleLeader || o.Role == v1alpha1.RoleFollower {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *situation) skip(member, why string) {
+	s.record = s.record.with(member+"."+keySkipped, why)
+}
+
+func (s *situation) defragment(i int) *Decision {
+	o, db := s.Snapshot.Ordinals[i], s.Databases[i]
+	cost := "all members participate, and the others serve meanwhile"
+	if s.votes() == 1 {
+		cost = "it is the only voter: reads and writes stop meanwhile"
+	}
+	s.record = s.record.withMember(o.Name, keyBefore, db.Size)
+	return act(Step{Action: Defragment, Ordinal: i, Reason: fmt.Sprintf(
+		"%s has %s of %s free; %s", o.Name, size(db.Free()), size(db.Size), cost)})
+}
+
+// handover moves leadership from the last member that is left to one that is done.
+func (s *situation) handover(leader int) *Decision {
+	from := s.Snapshot.Ordinals[leader]
+	best := -1
+	for i, o := range s.Snapshot.Ordinals {
+		if o.Role != v1alpha1.RoleFollower || !s.record.isDone(o.Name) || o.AppliedIndex+maxLag < from.AppliedIndex {
+			continue
+		}
+		if best < 0 || o.AppliedIndex > s.Snapshot.Ordinals[best].AppliedIndex {
+			best = i
+		}
+	}
+	if best < 0 {
+		return wait("%s leads and is the last to be defragmented, and every follower is more than %d raft entries behind it", from.Name, maxLag)
+	}
+	return act(Step{Action: MoveLeader, Ordinal: leader, Successor: best, Reason: fmt.Sprintf(
+		"%s leads and is the last to be defragmented: leadership goes to %s, which is done", from.Name, s.Snapshot.Ordinals[best].Name)})
+}

@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package maintenance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/calls"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Deadline of a task of this type: five members of the biggest size that etcd recommends, on a slow disk.
+const Deadline = 2 * time.Hour
+
+// pollInterval is how often a task looks again: etcd tells of nothing by itself.
+const pollInterval = 500 * time.Millisecond
+
+// Observer takes Snapshots of an Etcd.
+type Observer interface {
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+}
+
+// Handler is the tasks.Handler of OnDemandMaintenance.
+type Handler struct {
+	// Live reads from the API server.
+	Live     client.Reader
+	Observer Observer
+	Dialer   etcdclient.Dialer
+
+	calls calls.Calls[struct{}]
+}
+
+var _ tasks.Handler = (*Handler)(nil)
+
+// Decode is tasks.Handler's.
+func (h *Handler) Decode(config string) (any, error) { return decode(config) }
+
+// Restore is tasks.Handler's.
+func (h *Handler) Restore(normalized string) (any, error) {
+	var c Config
+	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
+		return nil, fmt.Errorf("decoding status.config: %w", err)
+	}
+	return c, nil
+}
+
+// WorkKey is tasks.Handler's: a task with the same operations is the same work (DEP-05).
+func (h *Handler) WorkKey(_ context.Context, task tasks.Task) (string, error) {
+	return fmt.Sprintf("%+v", task.Config.(Config)), nil
+}
+
+// Superseded is tasks.Handler's. A maintenance never is.
+func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
+
+// Admit is tasks.Handler's: there has to be a quorum (DEP-05).
+func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
+	switch {
+	case errors.Is(err, observe.ErrNoStatefulSet):
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
+	case err != nil:
+		return tasks.Verdict{}, coded(v1alpha1.ErrObserve, err)
+	case !snapshot.HasQuorum():
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoQuorum, Message: fmt.Sprintf(
+			"the cluster has no quorum: %d of %d voters serve, and it takes %d", snapshot.ServingVoters(), len(snapshot.Cluster.Voters), snapshot.Quorum())}, nil
+	}
+	return tasks.Verdict{Outcome: tasks.Continue, Message: fmt.Sprintf("%d of %d voters serve", snapshot.ServingVoters(), len(snapshot.Cluster.Voters))}, nil
+}
+
+// Execute is tasks.Handler's.
+func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+	uid := task.Object.UID
+	call, known := h.calls.Of(uid)
+	switch {
+	case known && call.Running:
+		return tasks.Verdict{Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Message: "under way: " + call.Name, RequeueAfter: pollInterval}, nil
+	case known && call.Err != nil:
+		// What it has come to, etcd says next time.
+		h.calls.Forget(uid)
+		return tasks.Verdict{}, coded(v1alpha1.ErrMaintenance, call.Err)
+	}
+	in, err := h.gather(ctx, task)
+	if errors.Is(err, observe.ErrNoStatefulSet) {
+		return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
+	} else if err != nil {
+		return tasks.Verdict{}, coded(v1alpha1.ErrObserve, err)
+	}
+	in.Completed = call.Name
+	return verdict(in, Decide(in)), nil
+}
+
+// verdict puts a decision into the words of the task engine.
+func verdict(in Input, d Decision) tasks.Verdict {
+	v := tasks.Verdict{
+		Outcome: d.Outcome, Code: d.Code, Reason: v1alpha1.ReasonHeld, Message: d.Message, RequeueAfter: pollInterval,
+		Result: d.Result, Progress: d.Progress,
+	}
+	if d.Step != nil {
+		v.Reason = v1alpha1.ReasonRunning
+		v.Step = &tasks.Step{Operation: string(d.Step.Action), Reason: d.Step.Reason, Detail: detail{*d.Step, in}, RecheckAfter: pollInterval}
+	}
+	return v
+}
+
+// gather collects what a decision rests on, all of it from the API server and the members themselves.
+func (h *Handler) gather(ctx context.Context, task tasks.Task) (Input, error) {
+	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
+	if err != nil {
+		return Input{}, err
+	}
+	in := Input{Config: task.Config.(Config), Snapshot: snapshot, Recorded: task.Object.Status.Result}
+	in.Databases = h.databases(ctx, snapshot)
+	if leader := snapshot.Leader(); leader >= 0 {
+		if in.Alarms, err = h.alarms(ctx, snapshot.Ordinals[leader]); err == nil {
+			in.AlarmsKnown = true
+		}
+	}
+	return in, nil
+}
+
+// Cleanup is tasks.Handler's. A defragmentation that etcd has begun goes on to its end; nothing is left to undo.
+func (h *Handler) Cleanup(_ context.Context, task tasks.Task) error {
+	h.calls.Forget(task.Object.UID)
+	return nil
+}
+
+func coded(code v1alpha1.ErrorCode, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &tasks.CodedError{Code: code, Err: err}
+}

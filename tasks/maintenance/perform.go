@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+)
+
+// detail is what a tasks.Step of this type carries.
+type detail struct {
+	step Step
+	in   Input
+}
+
+// Perform is tasks.Handler's. What takes as long as a database is big is started here, and looked after by
+// Execute: neither a worker of the operator nor the lock of the Etcd is held meanwhile.
+func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
+	d := step.Detail.(detail)
+	members := d.in.Snapshot.Ordinals
+	asked := members[d.step.Ordinal]
+	lasting := func(do func(context.Context) error) {
+		h.calls.Start(ctx, task.Object.UID, d.step.name(members), lastingTimeout, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, do(ctx)
+		})
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	switch d.step.Action {
+	case Compact:
+		lasting(func(ctx context.Context) error { return h.compact(ctx, d) })
+		return nil
+	case Defragment:
+		lasting(func(ctx context.Context) error {
+			return h.at(asked, func(c etcdclient.Client) error { return c.Defragment(ctx) })
+		})
+		return nil
+	case MoveLeader:
+		to := members[d.step.Successor].MemberID
+		return coded(v1alpha1.ErrMoveLeader, h.at(asked, func(c etcdclient.Client) error { return c.MoveLeader(ctx, to) }))
+	case Disarm:
+		return coded(v1alpha1.ErrMaintenance, h.at(asked, func(c etcdclient.Client) error { return c.Disarm(ctx, d.step.Alarm) }))
+	}
+	return fmt.Errorf("performing %s: no such action", d.step.Action)
+}
+
+// compact asks every voter: the first makes the cluster compact, and each answers once it has itself done so. A
+// database that is defragmented before is smaller by less.
+func (h *Handler) compact(ctx context.Context, d detail) error {
+	var (
+		all    sync.WaitGroup
+		mu     sync.Mutex
+		failed error
+	)
+	for i, o := range d.in.Snapshot.Ordinals {
+		if _, reads := d.in.Databases[i]; !reads || o.Role == v1alpha1.RoleLearner {
+			continue
+		}
+		all.Go(func() {
+			err := h.at(o, func(c etcdclient.Client) error { return c.Compact(ctx, d.step.Revision) })
+			mu.Lock()
+			defer mu.Unlock()
+			failed = errors.Join(failed, err)
+		})
+	}
+	all.Wait()
+	return failed
+}
+
+// databases asks all members that answered at the same time. Who does not answer now is not among them.
+func (h *Handler) databases(ctx context.Context, snapshot *observe.Snapshot) map[int]etcdclient.Database {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var (
+		all   sync.WaitGroup
+		mu    sync.Mutex
+		found = map[int]etcdclient.Database{}
+	)
+	for i, o := range snapshot.Ordinals {
+		if !o.Answers {
+			continue
+		}
+		all.Go(func() {
+			_ = h.at(o, func(c etcdclient.Client) error {
+				db, err := c.Database(ctx)
+				if err == nil {
+					mu.Lock()
+					defer mu.Unlock()
+					found[i] = db
+				}
+				return err
+			})
+		})
+	}
+	all.Wait()
+	return found
+}
+
+func (h *Handler) alarms(ctx context.Context, leader observe.Ordinal) ([]etcdclient.Alarm, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	var alarms []etcdclient.Alarm
+	err := h.at(leader, func(c etcdclient.Client) (err error) {
+		alarms, err = c.Alarms(ctx)
+		return err
+	})
+	return alarms, err
+}
+
+// at does something with a client of a member.
+func (h *Handler) at(o observe.Ordinal, do func(etcdclient.Client) error) error {
+	c, err := h.Dialer.Dial(o.Pod.Endpoint, nil)
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", o.Name, err)
+	}
+	return errors.Join(do(c), c.Close())
+}

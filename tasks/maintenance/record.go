@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package maintenance
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+)
+
+// Keys of status.result. Those of a member are its name, a dot, and one of the last three.
+const (
+	// keyRevision is the revision that was asked to be compacted to; keyCompacted is there once that is done.
+	keyRevision  = "compaction.revision"
+	keyCompacted = "compaction.completed"
+	// keyFreed is by how much the databases have shrunk in all.
+	keyFreed = "bytesFreed"
+	// keyDisarmed names the kind of alarm that was disarmed.
+	keyDisarmed = "alarmDisarmed"
+	// keyBefore is the size of a member's database before its defragmentation. It is written before that is
+	// asked for. keyAfter is the size afterwards, and keySkipped says why there was none.
+	keyBefore  = "bytesBefore"
+	keyAfter   = "bytesAfter"
+	keySkipped = "skipped"
+)
+
+// record is how far a task has come: its status.result. It is never changed, but replaced.
+type record map[string]string
+
+func (r record) with(key, value string) record {
+	next := maps.Clone(r)
+	if next == nil {
+		next = record{}
+	}
+	next[key] = value
+	return next
+}
+
+func (r record) withMember(member, key string, bytes int64) record {
+	return r.with(member+"."+key, strconv.FormatInt(bytes, 10))
+}
+
+// of is what is recorded of a member.
+func (r record) of(member, key string) (string, bool) {
+	value, ok := r[member+"."+key]
+	return value, ok
+}
+
+// bytes is a number that was recorded of a member; 0 when there is none.
+func (r record) bytes(member, key string) int64 {
+	value, _ := r.of(member, key)
+	n, _ := strconv.ParseInt(value, 10, 64)
+	return n
+}
+
+// isDone tells whether nothing is left to do for a member.
+func (r record) isDone(member string) bool {
+	_, after := r.of(member, keyAfter)
+	_, skipped := r.of(member, keySkipped)
+	return after || skipped
+}
+
+// isAnnounced tells whether a defragmentation was announced that has not been seen to end.
+func (r record) isAnnounced(member string) bool {
+	_, announced := r.of(member, keyBefore)
+	return announced && !r.isDone(member)
+}
+
+// revision that was asked to be compacted to; 0 when none was.
+func (r record) revision() int64 {
+	n, _ := strconv.ParseInt(r[keyRevision], 10, 64)
+	return n
+}
+
+func (r record) isCompacted() bool { return r[keyCompacted] != "" }
+
+// size of a database, for people.
+func size(bytes int64) string {
+	const mebi = 1 << 20
+	if bytes >= 1<<30 {
+		return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(bytes)/mebi)
+}

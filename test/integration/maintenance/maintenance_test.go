@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package maintenance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const both = "{etcdCompaction: true, etcdDefragmentation: true}"
+
+func bytesOf(g Gomega, result map[string]string, key string) int64 {
+	n, err := strconv.ParseInt(result[key], 10, 64)
+	g.Expect(err).NotTo(HaveOccurred(), "%s: %v", key, result)
+	return n
+}
+
+func TestMaintenance(t *testing.T) {
+	c := newCluster(t, 3)
+	c.fill(c.members.Client(t), 16)
+	leader := c.leader()
+	c.start()
+	c.run("m", both)
+	done := c.until("m", v1alpha1.TaskStateSucceeded)
+	t.Logf("%+v", done.Status)
+
+	asked := strings.Split(strings.TrimSpace(c.spy.said()), "\n")
+	c.Expect(asked).To(HaveLen(4))
+	c.Expect(asked[2]).To(HavePrefix("MoveLeader"))
+	c.Expect(c.spy.said()).NotTo(ContainSubstring("leads: true"))
+	c.Expect(asked[3]).To(ContainSubstring(env.PodIP(leader)), "the leader is the last")
+	for i := range 3 {
+		before, after := bytesOf(c, done.Status.Result, fmt.Sprintf("main-%d.bytesBefore", i)), bytesOf(c, done.Status.Result, fmt.Sprintf("main-%d.bytesAfter", i))
+		c.Expect(before).To(BeNumerically(">", 32<<20))
+		c.Expect(after).To(BeNumerically("<", 18<<20), "the compaction of every member had ended before")
+	}
+	c.Expect(bytesOf(c, done.Status.Result, "bytesFreed")).To(BeNumerically(">", 3*14<<20))
+	c.Expect(done.Status.Progress).To(Equal("3/3"))
+
+	// A second time, nothing is to be gained.
+	c.run("again", both)
+	again := c.until("again", v1alpha1.TaskStateSucceeded)
+	c.Expect(again.Status.Result["main-0.skipped"]).To(ContainSubstring("nothing to gain"))
+	c.Expect(strings.Count(c.spy.said(), "Defragment")).To(Equal(3))
+}
+
+// The cluster has outgrown its quota and takes no writes; afterwards it does.
+func TestNoSpaceIsCured(t *testing.T) {
+	c := newCluster(t, 1, fmt.Sprintf("--quota-backend-bytes=%d", 16<<20))
+	etcd := c.members.Client(t)
+	for i := 0; ; i++ {
+		if _, err := etcd.Put(t.Context(), "key", strings.Repeat("x", 1<<20)); err != nil {
+			c.Expect(err).To(MatchError(ContainSubstring("database space exceeded")))
+			break
+		}
+		c.Expect(i).To(BeNumerically("<", 20))
+	}
+	c.start()
+	c.run("m", both)
+	done := c.until("m", v1alpha1.TaskStateSucceeded)
+	c.Expect(done.Status.Result).To(HaveKeyWithValue("alarmDisarmed", "NOSPACE"))
+	_, err := etcd.Put(t.Context(), "key", "value")
+	c.Expect(err).NotTo(HaveOccurred())
+}
+
+// The operator goes away in the middle of a defragmentation, before the request is passed on and after.
+func TestOperatorGoesAway(t *testing.T) {
+	for name, passOn := range map[string]bool{"before the member heard of it": false, "and the member goes on": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 3)
+			c.fill(c.members.Client(t), 8)
+			held := make(chan struct{})
+			var holds atomic.Bool
+			holds.Store(true)
+			c.spy.hold = func(context.Context) error {
+				if !holds.CompareAndSwap(true, false) {
+					return nil
+				}
+				close(held)
+				if passOn {
+					return nil
+				}
+				return errors.New("the operator is gone")
+			}
+			stop := c.start()
+			c.run("m", both)
+			<-held
+			stop()
+			interrupted := &v1alpha1.EtcdOperatorTask{}
+			c.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: c.namespace, Name: "m"}, interrupted)).To(Succeed())
+			c.Expect(interrupted.Status.LastOperation.Name).To(Equal("Defragment"))
+
+			c.start()
+			done := c.until("m", v1alpha1.TaskStateSucceeded)
+			c.Expect(done.Status.Result).To(HaveKey("main-2.bytesAfter"))
+			asked := strings.Count(c.spy.said(), "Defragment")
+			if passOn {
+				c.Expect(asked).To(Equal(3), "no member twice: %s", c.spy.said())
+			} else {
+				c.Expect(asked).To(Equal(4), "the one that never heard of it, again: %s", c.spy.said())
+			}
+		})
+	}
+}
+
+func TestNoQuorumNoMaintenance(t *testing.T) {
+	c := newCluster(t, 1)
+	c.members.Endpoints[0] = "http://127.0.0.1:1"
+	c.start()
+	c.run("m", both)
+	rejected := c.until("m", v1alpha1.TaskStateRejected)
+	c.Expect(rejected.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrNoQuorum))
+}
+
+func TestDeletedInTheMiddle(t *testing.T) {
+	c := newCluster(t, 3)
+	c.fill(c.members.Client(t), 4)
+	held, proceed := make(chan struct{}, 9), make(chan struct{})
+	c.spy.hold = func(ctx context.Context) error {
+		held <- struct{}{}
+		select {
+		case <-proceed:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	c.start()
+	c.run("first", both)
+	<-held
+	c.run("second", "etcdDefragmentation: true")
+	first := &v1alpha1.EtcdOperatorTask{}
+	c.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: c.namespace, Name: "first"}, first)).To(Succeed())
+	c.Expect(testEnv.Client.Delete(t.Context(), first, client.Preconditions{UID: &first.UID})).To(Succeed())
+	close(proceed)
+	c.until("second", v1alpha1.TaskStateSucceeded)
+}
