@@ -21,9 +21,15 @@ const (
 	GuardDeletionObserved GuardName = "DeletionObserved"
 	// GuardLearnerPromoted: the pod to go is not a learner that is catching up.
 	GuardLearnerPromoted GuardName = "LearnerPromoted"
+	// GuardVolumeReachable: a successor of the pod could have its volume: no claim of it is going, and a node that
+	// the volume is bound to takes pods.
+	GuardVolumeReachable GuardName = "VolumeReachable"
 	// GuardUpdatedPodsParticipating: every other member participates before one that does is replaced
 	// (DEP-07, step 3).
 	GuardUpdatedPodsParticipating GuardName = "UpdatedPodsParticipating"
+	// GuardNodesStable: no other member that the quorum counts on is about to be lost with its node, or to be
+	// removed by somebody else.
+	GuardNodesStable GuardName = "NodesStable"
 	// GuardQuorumKept: the voters that remain are still a quorum.
 	GuardQuorumKept GuardName = "QuorumKept"
 	// GuardUnreadyConfirmed: a running member that does not participate is really sick, and not the victim
@@ -37,7 +43,7 @@ const (
 
 // OverridableGuard is a guard that a task may be told to pass over. Those that make sure that the rollout
 // sees the present state, and QuorumKept, are not among them.
-// +kubebuilder:validation:Enum=LearnerPromoted;UpdatedPodsParticipating;UnreadyConfirmed;LeaderHandedOver;EvictionBlocked
+// +kubebuilder:validation:Enum=LearnerPromoted;VolumeReachable;UpdatedPodsParticipating;NodesStable;UnreadyConfirmed;LeaderHandedOver;EvictionBlocked
 type OverridableGuard string
 
 // Role of a member in its cluster.

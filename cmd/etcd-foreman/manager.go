@@ -94,26 +94,25 @@ func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options,
 	}, nil
 }
 
-// cacheOptions keep in memory what belongs to an Etcd, of etcd-druid's too, and nothing else.
+// cacheOptions keep in memory what belongs to an Etcd, of etcd-druid's too, what its pods rest on, and nothing else.
 func cacheOptions() (cache.Options, error) {
 	managed, err := labels.NewRequirement(v1alpha1.LabelManagedBy, selection.In, []string{v1alpha1.ManagedBy, v1alpha1.ManagedByDruid})
 	if err != nil {
 		return cache.Options{}, fmt.Errorf("building a label selector: %w", err)
 	}
 	ours := cache.ByObject{Label: labels.NewSelector().Add(*managed)}
-	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: ours, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours, &appsv1.StatefulSet{}: ours,
-			&policyv1.PodDisruptionBudget{}: ours, &coordinationv1.Lease{}: ours,
-		},
-	}, nil
+	objects := map[client.Object]cache.ByObject{
+		&corev1.Pod{}: ours, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours, &appsv1.StatefulSet{}: ours,
+		&policyv1.PodDisruptionBudget{}: ours, &coordinationv1.Lease{}: ours,
+	}
+	addSurroundings(objects)
+	return cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: objects}, nil
 }
 
 func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration, quorumAwareUpdates bool) error {
 	now := clock.RealClock{}
 	dialer := etcdclient.NewPool(now.Now)
-	observer := observe.New(dialer, now)
+	observer := observe.New(dialer, now, observe.WithSurroundings(mgr.GetCache()))
 	locker := task.NewLocker()
 	registry := tasks.Registry{
 		v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{

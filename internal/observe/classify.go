@@ -134,6 +134,9 @@ func describePod(pod *corev1.Pod, trouble string) *Pod {
 		AllContainersReady: allReady(pod),
 		BackupSidecarReady: sidecar == nil || sidecar.Ready,
 		Trouble:            trouble,
+		Claims:             claims(pod),
+		Disrupted:          isTrue(condition(pod, corev1.DisruptionTarget)),
+		Node:               Node{Name: pod.Spec.NodeName},
 	}
 	if pod.Status.PodIP != "" {
 		p.Endpoint = endpoint(pod.Status.PodIP, clientPort(pod))
@@ -142,6 +145,18 @@ func describePod(pod *corev1.Pod, trouble string) *Pod {
 		p.EtcdStarted = etcd.State.Running.StartedAt.Time
 	}
 	return p
+}
+
+func isTrue(c *corev1.PodCondition) bool { return c != nil && c.Status == corev1.ConditionTrue }
+
+func claims(pod *corev1.Pod) []string {
+	var names []string
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			names = append(names, v.PersistentVolumeClaim.ClaimName)
+		}
+	}
+	return names
 }
 
 // clientPort is the port that the member of this pod listens on, which is not that of the Etcd's spec while a

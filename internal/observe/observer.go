@@ -44,11 +44,26 @@ type Observer struct {
 	dialer   etcdclient.Dialer
 	clock    clock.PassiveClock
 	renewals renewals
+	// surroundings is nil when nobody looks at nodes and volumes.
+	surroundings client.Reader
+}
+
+// Option changes an Observer.
+type Option func(*Observer)
+
+// WithSurroundings has an Observer look at nodes, claims and volumes too, through a cache: they change slowly, and
+// to ask the API server for each decision would cost more requests than all the rest.
+func WithSurroundings(cache client.Reader) Option {
+	return func(o *Observer) { o.surroundings = cache }
 }
 
 // New makes an Observer.
-func New(dialer etcdclient.Dialer, clock clock.PassiveClock) *Observer {
-	return &Observer{dialer: dialer, clock: clock}
+func New(dialer etcdclient.Dialer, clock clock.PassiveClock, options ...Option) *Observer {
+	o := &Observer{dialer: dialer, clock: clock}
+	for _, option := range options {
+		option(o)
+	}
+	return o
 }
 
 // Observe takes a Snapshot of an Etcd. The reader decides whether the API server is asked or a cache; the
@@ -70,6 +85,9 @@ func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1al
 	}
 	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet)}
 	f.ordinals, f.surplus = ordinals(statefulSet, pods.Items)
+	if err := o.lookAround(ctx, etcd.Namespace, f.ordinals); err != nil {
+		return nil, err
+	}
 	if err := o.ask(ctx, &f); err != nil {
 		return nil, err
 	}

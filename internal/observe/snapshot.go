@@ -77,6 +77,26 @@ type Pod struct {
 	BackupSidecarReady bool
 	// Trouble is why the kubelet cannot start or keep a container, in its own words.
 	Trouble string
+	// Claims are the names of the pod's PersistentVolumeClaims.
+	Claims []string
+	// Disrupted: something other than the operator is about to remove the pod, or has removed it: an eviction,
+	// a preemption, a taint (condition DisruptionTarget).
+	Disrupted bool
+	// Node that the pod is on.
+	Node Node
+	// VolumeTrouble is why a successor of the pod could not have its volumes as they are; empty when it could,
+	// or when nobody has looked.
+	VolumeTrouble string
+}
+
+// Node is what matters of a node.
+type Node struct {
+	// Name is empty while the pod is on none.
+	Name string
+	// Trouble is why pods on the node may be lost, or empty.
+	Trouble string
+	// Cordoned: the node takes no new pods.
+	Cordoned bool
 }
 
 // Cluster is what etcd says of itself.

@@ -28,6 +28,9 @@ func advice(o observe.Ordinal, statefulSet string) string {
 	case v1alpha1.ClassMissing:
 		return fmt.Sprintf("does not exist yet: if this lasts, look at the events of StatefulSet %s", statefulSet)
 	case v1alpha1.ClassTerminating:
+		if o.Pod.Node.Trouble != "" {
+			return fmt.Sprintf("is terminating, and its node %s is %s: if the node does not come back, taint it with node.kubernetes.io/out-of-service", o.Pod.Node.Name, o.Pod.Node.Trouble)
+		}
 		return "is terminating: if its node is gone, taint the node with node.kubernetes.io/out-of-service"
 	case v1alpha1.ClassDead:
 		return fmt.Sprintf("does not run (%s): mend the cause, or change the template; the next rollout replaces it first", o.Pod.Trouble)
@@ -38,6 +41,8 @@ func advice(o observe.Ordinal, statefulSet string) string {
 		return "is starting"
 	}
 	switch {
+	case o.Pod.Node.Trouble != "":
+		return fmt.Sprintf("does not participate, and its node %s is %s: if the node does not come back, taint it with node.kubernetes.io/out-of-service", o.Pod.Node.Name, o.Pod.Node.Trouble)
 	case o.Role == v1alpha1.RoleLearner:
 		return "is a learner that catches up with the leader"
 	case !o.Answers:

@@ -45,6 +45,14 @@ type change func(*Input)
 
 func config(set func(*Config)) change { return func(in *Input) { set(&in.Config) } }
 
+// pod changes the pod of an ordinal.
+func pod(ordinal int, set func(*observe.Pod)) change {
+	return func(in *Input) { set(in.Snapshot.Ordinals[ordinal].Pod) }
+}
+
+func stranded(p *observe.Pod) { p.VolumeTrouble = "its volume is stranded" }
+func notReady(p *observe.Pod) { p.Node.Trouble = "not ready" }
+
 func TestDecide(t *testing.T) {
 	lasting := func(w *world) *world { w.lasted = true; return w }
 	evict := config(func(c *Config) { c.PodRemoval = Evict })
@@ -103,6 +111,11 @@ func TestDecide(t *testing.T) {
 		}, "hold QuorumKept m-1"},
 
 		"AllAtOnce takes what does not run": {of(2, deadOld, startingOld, readyOld, readyOld, readyOld), config(func(c *Config) { c.NonParticipatingPods = AllAtOnce }), "DeletePod m-0 m-1"},
+		"AllAtOnce takes nothing that could not come back": {of(4, deadOld, startingOld, deadOld, readyOld, readyOld), func(in *Input) {
+			in.Config.NonParticipatingPods = AllAtOnce
+			pod(2, stranded)(in)
+			pod(1, stranded)(in)
+		}, "DeletePod m-0"},
 		"AllAtOnce takes nothing that runs": {of(2, deadOld, frozenOld, readyOld, readyOld, readyOld), config(func(c *Config) { c.NonParticipatingPods = AllAtOnce }), "DeletePod m-0"},
 		"Evict a healthy pod":               {of(0, readyOld, readyOld, readyOld), evict, "EvictPod m-2"},
 		"Delete a sick one":                 {of(0, readyOld, readyOld, deadOld), evict, "DeletePod m-2"},
@@ -123,6 +136,22 @@ func TestDecide(t *testing.T) {
 			in.Config.UnhealthyBackupSidecarFirst = true
 			in.Snapshot.Ordinals[0].Pod.BackupSidecarReady, in.Snapshot.Ordinals[1].Pod.BackupSidecarReady = false, false
 		}, "DeletePod m-1"},
+
+		"a pod on a cordoned node goes first":          {of(0, readyOld, readyOld, readyOld), pod(1, func(p *observe.Pod) { p.Node.Cordoned = true }), "DeletePod m-1"},
+		"and yet the leader goes last":                 {of(0, readyOld, readyOld, readyOld), pod(0, func(p *observe.Pod) { p.Node.Cordoned = true }), "DeletePod m-2"},
+		"the sick one still goes before it":            {of(2, frozenOld, readyOld, readyOld), pod(1, func(p *observe.Pod) { p.Node.Cordoned = true }), "DeletePod m-0"},
+		"a pod that could not come back goes last":     {of(0, readyOld, readyOld, readyOld), pod(2, stranded), "DeletePod m-1"},
+		"and then not at all":                          {of(0, readyOld, readyNew, readyOld), pod(2, stranded), "hold VolumeReachable m-2"},
+		"nor when it is dead":                          {of(0, readyOld, readyOld, deadOld), pod(2, stranded), "hold VolumeReachable m-2"},
+		"another one is being evicted":                 {of(0, readyOld, readyOld, readyOld), pod(0, func(p *observe.Pod) { p.Disrupted = true }), "hold NodesStable m-0"},
+		"the node of another one is not ready":         {of(0, readyOld, readyOld, readyOld), pod(1, notReady), "hold NodesStable m-1"},
+		"the member next is on a node that is not":     {of(0, readyOld, readyOld, readyOld), pod(2, notReady), "DeletePod m-2"},
+		"a dead one goes whatever becomes of others":   {of(0, readyOld, readyOld, deadOld), pod(1, notReady), "DeletePod m-2"},
+		"a frozen one goes whatever becomes of others": {of(0, readyOld, readyOld, frozenOld), pod(1, notReady), "DeletePod m-2"},
+		"nodes may be passed over by order": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+			pod(1, notReady)(in)
+			in.Overridden = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardNodesStable)}
+		}, "DeletePod m-2"},
 
 		"the template has changed again":   {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.UpdateRevision = "newer" }, "Superseded"},
 		"the strategy has changed":         {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.OnDelete = false }, "Disengaged"},

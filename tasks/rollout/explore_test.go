@@ -5,6 +5,7 @@
 package rollout
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"slices"
@@ -99,6 +100,7 @@ func (z size) variants(w *world, visit func(*world)) {
 	plain := func() {
 		w.announced, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff = -1, false, false, false, false, false
 		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent = 0, 0, 0, false
+		w.cordoned, w.unsteady, w.stranded = [7]bool{}, [7]bool{}, [7]bool{}
 	}
 	try := func() {
 		if w.coherent() {
@@ -125,6 +127,11 @@ func (z size) variants(w *world, visit func(*world)) {
 		try()
 	}
 	for i := range w.members {
+		for _, set := range []*[7]bool{&w.cordoned, &w.unsteady, &w.stranded} {
+			plain()
+			set[i] = true
+			try()
+		}
 		for variant := range 4 {
 			plain()
 			w.announced, w.recent, w.changed = i, variant&1 > 0, variant&2 > 0
@@ -204,6 +211,7 @@ func (w *world) apply(step *Step) {
 func (w *world) recover() {
 	w.surplus, w.unobserved, w.stale, w.recent, w.handoverRecent, w.foreignDown = false, false, false, false, false, 0
 	w.lasted = true
+	w.unsteady, w.stranded = [7]bool{}, [7]bool{}
 	for i, m := range w.members {
 		switch m {
 		case terminating:
@@ -292,6 +300,23 @@ func TestExplorationBites(t *testing.T) {
 		"does not count voters":                 without(v1alpha1.GuardQuorumKept),
 		"believes every unready pod to be sick": without(v1alpha1.GuardUnreadyConfirmed),
 		"offers leadership without waiting":     without(v1alpha1.GuardLeaderHandedOver),
+		"strands members":                       without(v1alpha1.GuardVolumeReachable),
+		"does not look at nodes":                without(v1alpha1.GuardNodesStable),
+		"does not look at evictions": with(v1alpha1.GuardNodesStable, func(s *situation) *Hold {
+			for i, o := range s.Snapshot.Ordinals {
+				if i != s.next && o.Serving && o.Pod.Node.Trouble != "" {
+					return hold
+				}
+			}
+			return nil
+		}),
+		"passes over cordoned nodes": ordered(func(s *situation, a, b int) int {
+			x, y := *s.Snapshot.Ordinals[a].Pod, *s.Snapshot.Ordinals[b].Pod
+			if x.VolumeTrouble == "" && y.VolumeTrouble == "" && s.Snapshot.Ordinals[a].Role == s.Snapshot.Ordinals[b].Role && x.Node.Cordoned != y.Node.Cordoned {
+				return cmp.Or(cmp.Compare(classRank(s.Snapshot.Ordinals[a].Class), classRank(s.Snapshot.Ordinals[b].Class)), b-a)
+			}
+			return precedes(s, a, b)
+		}),
 		"waits for pods that exist only (DEP-07)": with(v1alpha1.GuardUpdatedPodsParticipating, func(s *situation) *Hold {
 			for i, o := range s.Snapshot.Ordinals {
 				if i != s.next && o.Pod != nil && o.Class != v1alpha1.ClassTerminating && o.Class != v1alpha1.ClassParticipating && s.subject().Class == v1alpha1.ClassParticipating {

@@ -29,7 +29,9 @@ var observedGuards = []guard{
 // safetyGuards are asked, in this order, of the pod that is next.
 var safetyGuards = []guard{
 	{v1alpha1.GuardLearnerPromoted, learnerPromoted},
+	{v1alpha1.GuardVolumeReachable, volumeReachable},
 	{v1alpha1.GuardUpdatedPodsParticipating, updatedPodsParticipating},
+	{v1alpha1.GuardNodesStable, nodesStable},
 	{v1alpha1.GuardQuorumKept, quorumKept},
 	{v1alpha1.GuardUnreadyConfirmed, unreadyConfirmed},
 	{v1alpha1.GuardLeaderHandedOver, leaderHandedOver},

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 )
 
 // outdated tells whether the pod of an ordinal is to be replaced.
@@ -54,6 +55,7 @@ func precedes(s *situation, a, b int) int {
 		// container go first, whatever their role.
 		after(s.Config.PodRemoval != Evict || x.Pod.AllContainersReady, s.Config.PodRemoval != Evict || y.Pod.AllContainersReady),
 		cmp.Compare(roleRank(x.Role), roleRank(y.Role)),
+		cmp.Compare(placeRank(x.Pod), placeRank(y.Pod)),
 		after(!s.Config.UnhealthyBackupSidecarFirst || x.Pod.BackupSidecarReady, !s.Config.UnhealthyBackupSidecarFirst || y.Pod.BackupSidecarReady),
 		// As the StatefulSet controller does: the highest ordinal first.
 		cmp.Compare(b, a),
@@ -82,6 +84,18 @@ func roleRank(role v1alpha1.Role) int {
 		return 2
 	}
 	return 0
+}
+
+// placeRank: a pod on a cordoned node has to leave it anyway, and goes first of its role. One that could not come
+// back goes last, so that it holds up as few others as possible.
+func placeRank(pod *observe.Pod) int {
+	switch {
+	case pod.VolumeTrouble != "":
+		return 2
+	case pod.Node.Cordoned:
+		return 0
+	}
+	return 1
 }
 
 // after orders what is false before what is true.

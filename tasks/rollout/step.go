@@ -44,7 +44,7 @@ func (s *situation) alongWith(next int) []int {
 		return all
 	}
 	for i, o := range s.Snapshot.Ordinals {
-		if i != next && s.outdated(i) && isDown(o.Class) {
+		if i != next && s.outdated(i) && isDown(o.Class) && o.Pod.VolumeTrouble == "" {
 			all = append(all, i)
 		}
 	}

@@ -43,6 +43,9 @@ type world struct {
 	// handovers made so far, and whether the newest was just now.
 	handovers      int32
 	handoverRecent bool
+	// cordoned: the node of an ordinal takes no new pods. unsteady: an ordinal may be lost with its node, or is
+	// being evicted. stranded: no node takes the volume of an ordinal.
+	cordoned, unsteady, stranded [7]bool
 	// generation tells successive pods of one ordinal apart.
 	generation [7]int
 }
@@ -242,6 +245,16 @@ func (w *world) pod(i int) *observe.Pod {
 	if m.updated() {
 		p.Revision = newRevision
 	}
+	p.Node = observe.Node{Name: "n", Cordoned: w.cordoned[i]}
+	switch {
+	case w.unsteady[i] && i%2 == 0:
+		p.Disrupted = true
+	case w.unsteady[i]:
+		p.Node.Trouble = "not ready"
+	}
+	if w.stranded[i] {
+		p.VolumeTrouble = "stranded"
+	}
 	if w.announced == i && w.changed {
 		p.ResourceVersion = "2"
 	}
@@ -345,6 +358,9 @@ func (w *world) faultsOfRemoval(i int, config Config, say func(string, ...any)) 
 	if w.learner(i) {
 		say("disturbs a learner")
 	}
+	if w.stranded[i] {
+		say("removes a pod whose volume no node takes")
+	}
 	onItsOwn := w.voters() == len(w.members) && len(w.members) <= 2
 	lastingLoss := w.leader < 0 && w.lasted
 	if m.alive() && !onItsOwn && !lastingLoss && w.hasQuorum() && !quorum.Exists(w.alive(false)-1, w.voters()) {
@@ -362,6 +378,12 @@ func (w *world) faultsOfRemoval(i int, config Config, say func(string, ...any)) 
 		}
 		if w.participating(i) && (!w.participating(j) || w.surplus) {
 			say("removes a participating pod while %s does not participate", podName[j])
+		}
+		if w.unsteady[j] && w.participating(i) && w.participating(j) {
+			say("removes a participating pod while %s may be lost", podName[j])
+		}
+		if w.cordoned[j] && w.participating(i) && w.participating(j) && i != w.leader && j != w.leader && !other.updated() && !w.cutOff {
+			say("removes a follower before %s, which is on a cordoned node", podName[j])
 		}
 		if w.participating(i) && i == w.leader && !other.updated() && !w.cutOff {
 			say("removes the leader before %s", podName[j])

@@ -34,8 +34,8 @@ const (
 	Lost
 )
 
-// node is the one that all pods are bound to. There is no such Node object.
-const node = "simulated"
+// Node is the one that all pods are bound to. There is no such Node object unless a test makes it.
+const Node = "simulated"
 
 // Kubelet simulates scheduler and kubelet for the pods of one namespace: it binds each to a node that does
 // not exist, writes the status that a kubelet would write, and removes it when it is deleted. Nothing runs.
@@ -137,7 +137,7 @@ func (k *Kubelet) sync(ctx context.Context, pod *corev1.Pod) error {
 	case pod.Spec.NodeName == "":
 		err = k.client.SubResource("binding").Create(ctx, pod, &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{UID: pod.UID},
-			Target:     corev1.ObjectReference{Kind: "Node", Name: node},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: Node},
 		})
 	default:
 		want := podStatus(pod, state)

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+func newNode(name string, ready corev1.ConditionStatus, cordoned bool) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		Spec:       corev1.NodeSpec{Unschedulable: cordoned},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+	}
+}
+
+// newVolume makes a volume that can be used on some nodes only; on every one when none is named.
+func newVolume(nodes ...string) *corev1.PersistentVolume {
+	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
+	if len(nodes) > 0 {
+		v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: nodes}},
+		}}}}
+	}
+	return v
+}
+
+func newClaim(change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data-m-0"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}}
+	for _, set := range change {
+		set(c)
+	}
+	return c
+}
+
+func beingDeleted(c *corev1.PersistentVolumeClaim) {
+	c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: metav1.Now().Time}, []string{"kubernetes.io/pvc-protection"}
+}
+
+func TestSurroundings(t *testing.T) {
+	const yes, no, unknown = corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown
+	for name, c := range map[string]struct {
+		around []client.Object
+		node   string // the trouble of the pod's node
+		volume string // what the trouble of the volume says
+	}{
+		"all is well":                          {[]client.Object{newNode("n1", yes, false), newVolume("n1"), newClaim()}, "", ""},
+		"the node is gone, and the volume too": {[]client.Object{newVolume("n1"), newClaim()}, "gone", "node n1 is gone"},
+		"the node is gone, the volume is not":  {[]client.Object{newNode("n2", yes, false), newVolume(), newClaim()}, "gone", ""},
+		"the node says that it is not ready":   {[]client.Object{newNode("n1", no, false), newVolume("n1"), newClaim()}, "not ready", "node n1 is not ready"},
+		"the node says nothing any more":       {[]client.Object{newNode("n1", unknown, false), newVolume("n1"), newClaim()}, "not ready", "node n1 is not ready"},
+		"the node is cordoned":                 {[]client.Object{newNode("n1", yes, true), newVolume("n1"), newClaim()}, "", "node n1 is cordoned"},
+		"cordoned, and the volume can move":    {[]client.Object{newNode("n1", yes, true), newNode("n2", yes, false), newVolume("n1", "n2"), newClaim()}, "", ""},
+		"cordoned, as where it could move":     {[]client.Object{newNode("n1", yes, true), newNode("n2", yes, true), newVolume("n1", "n2"), newClaim()}, "", "no node takes pods"},
+		"the others are of no use":             {[]client.Object{newNode("n1", yes, true), newNode("n3", yes, false), newVolume("n1", "n2"), newClaim()}, "", "no node takes pods"},
+		"the claim is being deleted":           {[]client.Object{newNode("n1", yes, false), newVolume("n1"), newClaim(beingDeleted)}, "", "is being deleted"},
+		"there is no claim":                    {[]client.Object{newNode("n1", yes, false), newVolume("n1")}, "", "empty volume"},
+		"there is no volume":                   {[]client.Object{newNode("n1", yes, true), newClaim()}, "", "volume pv of its claim data-m-0 does not exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := New(nil, nil, WithSurroundings(fake.NewClientBuilder().WithObjects(c.around...).Build()))
+			ordinals := []Ordinal{{Name: "m-0", Class: v1alpha1.ClassUnready, Pod: &Pod{Node: Node{Name: "n1"}, Claims: []string{"data-m-0"}}}, {Name: "m-1"}}
+			if err := o.lookAround(t.Context(), "ns", ordinals); err != nil {
+				t.Fatal(err)
+			}
+			pod := ordinals[0].Pod
+			if pod.Node.Trouble != c.node {
+				t.Errorf("the node is %q", pod.Node.Trouble)
+			}
+			if (pod.VolumeTrouble == "") != (c.volume == "") || !strings.Contains(pod.VolumeTrouble, c.volume) {
+				t.Errorf("the volume: %q, want %q", pod.VolumeTrouble, c.volume)
+			}
+		})
+	}
+}
+
+func TestPodThatIsOnNoNodeHasNothingToLose(t *testing.T) {
+	o := New(nil, nil, WithSurroundings(fake.NewClientBuilder().Build()))
+	ordinals := []Ordinal{{Name: "m-0", Class: v1alpha1.ClassStarting, Pod: &Pod{Claims: []string{"data-m-0"}}}}
+	if err := o.lookAround(t.Context(), "ns", ordinals); err != nil || ordinals[0].Pod.VolumeTrouble != "" {
+		t.Errorf("%q, %v", ordinals[0].Pod.VolumeTrouble, err)
+	}
+}
+
+func TestWhatIsAboutToRemoveAPod(t *testing.T) {
+	pod := newPod().etcd(running(), true).is(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI")
+	if !describePod(&pod.Pod, "").Disrupted {
+		t.Error("an eviction goes unnoticed")
+	}
+	pod = newPod().etcd(running(), true).is(corev1.DisruptionTarget, corev1.ConditionFalse, "")
+	if describePod(&pod.Pod, "").Disrupted {
+		t.Error("one that was called off")
+	}
+}
