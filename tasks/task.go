@@ -55,6 +55,8 @@ type Type struct {
 	Handler Handler
 	// Deadline ends a task of this type that takes longer; 0 for rollouts, which hold instead.
 	Deadline time.Duration
+	// Supersedes are the types whose tasks end, running or not, when one of this type comes after them.
+	Supersedes []v1alpha1.TaskType
 }
 
 // Registry holds the types that the operator carries out.
@@ -82,12 +84,16 @@ type Verdict struct {
 	Code v1alpha1.ErrorCode
 	// Reason of the condition Progressing, with Continue.
 	Reason string
+	// EndReason of the condition Progressing, with Done, where the type has one of its own.
+	EndReason string
 	// Message for people.
 	Message string
 	// RequeueAfter says when the answer may have changed, where no event tells; 0 when one does.
 	RequeueAfter time.Duration
 	// Step to carry out next, if any.
 	Step *Step
+	// Event is the reason of an event that is made of the Message, if any, once the status is written.
+	Event string
 
 	// What goes into the task's status; left as it is where nil or empty.
 	Progress      string

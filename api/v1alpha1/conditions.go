@@ -36,6 +36,9 @@ const (
 	ReasonStalled = "Stalled"
 	// ReasonRetrying: a step or an observation failed and is tried again.
 	ReasonRetrying = "Retrying"
+	// ReasonRecreateInProgress and ReasonRecreateComplete are those of a RecreateRollout (KEP-3541).
+	ReasonRecreateInProgress = "RecreateInProgress"
+	ReasonRecreateComplete   = "RecreateComplete"
 	// ReasonSucceeded, ReasonFailed and ReasonRejected are the ends of a task.
 	ReasonSucceeded = "Succeeded"
 	ReasonFailed    = "Failed"
@@ -110,4 +113,5 @@ const (
 	ReasonAllMembersUpdated  = "AllMembersUpdated"
 	ReasonRolloutPending     = "RolloutPending"
 	ReasonHibernated         = "Hibernated"
+	ReasonHeldAtZero         = "HeldAtZero"
 )

@@ -60,6 +60,9 @@ const (
 	// then did not. Writing it moves the pod's resourceVersion, so that a delete which is still under way
 	// somewhere fails at its precondition.
 	AnnotationDeletionRevoked = "druid.gardener.cloud/deletion-revoked-by"
+	// AnnotationHeldAtZeroBy on a StatefulSet carries the UID of the task that holds it at zero replicas. They
+	// come back when the task lets go, or is gone.
+	AnnotationHeldAtZeroBy = "druid.gardener.cloud/held-at-zero-by"
 	// AnnotationSafeToEvict keeps the cluster autoscaler from evicting a member.
 	AnnotationSafeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 )

@@ -76,8 +76,27 @@ const (
 	ClassParticipating PodClass = "Participating"
 )
 
+// RecreatePhase is how far a RecreateRollout has come (KEP-3541).
+// +kubebuilder:validation:Enum=NeedsDeletion;WaitingTermination;ReadyForCreation;Complete
+type RecreatePhase string
+
+// The phases of a RecreateRollout.
+const (
+	// RecreateNeedsDeletion: the StatefulSet is to be scaled to zero.
+	RecreateNeedsDeletion RecreatePhase = "NeedsDeletion"
+	// RecreateWaitingTermination: it is, and pods are not gone yet.
+	RecreateWaitingTermination RecreatePhase = "WaitingTermination"
+	// RecreateReadyForCreation: the last pod is gone, and all start at the target revision.
+	RecreateReadyForCreation RecreatePhase = "ReadyForCreation"
+	// RecreateComplete: every pod is at the target revision, and every member participates.
+	RecreateComplete RecreatePhase = "Complete"
+)
+
 // RolloutStatus is the progress of a rollout.
 type RolloutStatus struct {
+	// Phase of a RecreateRollout.
+	// +optional
+	Phase RecreatePhase `json:"phase,omitempty"`
 	// TargetRevision is the revision of the StatefulSet that the rollout brings the pods to.
 	// +optional
 	TargetRevision string `json:"targetRevision,omitempty"`

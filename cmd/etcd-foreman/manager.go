@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/maintenance"
+	"github.com/etcd-foreman/etcd-foreman/tasks/recreate"
 	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -117,6 +118,9 @@ func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfigurati
 	registry := tasks.Registry{
 		v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Observer: observer, Dialer: dialer, Clock: now,
+		}},
+		v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Observer: observer, Clock: now,
 		}},
 		v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: &maintenance.Handler{
 			Live: mgr.GetAPIReader(), Observer: observer, Dialer: dialer,

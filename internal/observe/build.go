@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // facts are the answers that a Snapshot is made of.
@@ -169,6 +170,7 @@ func describeStatefulSet(s *appsv1.StatefulSet) StatefulSet {
 		Observed:       s.Status.ObservedGeneration >= s.Generation,
 		UpdateRevision: s.Status.UpdateRevision,
 		OnDelete:       s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType,
+		HeldAtZeroBy:   types.UID(s.Annotations[v1alpha1.AnnotationHeldAtZeroBy]),
 	}
 }
 

@@ -35,6 +35,8 @@ type StatefulSet struct {
 	Observed       bool
 	UpdateRevision string
 	OnDelete       bool
+	// HeldAtZeroBy is the UID of the task that holds it at zero replicas; empty when none does.
+	HeldAtZeroBy types.UID
 }
 
 // Ordinal is one ordinal of the StatefulSet: its pod, and the member in it.

@@ -29,6 +29,13 @@ func conditions(status *v1alpha1.EtcdStatus, o observation) []metav1.Condition {
 			condition(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, message),
 			condition(v1alpha1.ConditionAllMembersUpdated, metav1.ConditionFalse, v1alpha1.ReasonRolloutPending, message),
 		}
+	case s.StatefulSet.HeldAtZeroBy != "":
+		const message = "A task has stopped all members, and will start them again."
+		return []metav1.Condition{
+			condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonHeldAtZero, message),
+			condition(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse, v1alpha1.ReasonHeldAtZero, message),
+			condition(v1alpha1.ConditionAllMembersUpdated, metav1.ConditionFalse, v1alpha1.ReasonHeldAtZero, message),
+		}
 	case s.Replicas() == 0:
 		const message = "The Etcd has no replicas."
 		return []metav1.Condition{

@@ -111,7 +111,19 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 		// What follows has to see the change.
 		return retryConflict, nil
 	}
-	settled, specErr := r.reconcileSpec(ctx, etcd, set)
+	held, changed, err := r.reconcileHold(ctx, etcd, set)
+	if err != nil {
+		return 0, errors.Join(strategyErr, err)
+	}
+	if changed {
+		return retryConflict, nil
+	}
+	var settled bool
+	var specErr error
+	if !held {
+		// What is asked of members that are all stopped waits until they are started again.
+		settled, specErr = r.reconcileSpec(ctx, etcd, set)
+	}
 	if apierrors.IsConflict(specErr) || namespaceGoes(specErr) {
 		return 0, specErr
 	}

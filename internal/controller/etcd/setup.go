@@ -90,13 +90,13 @@ func etcdOfTask(_ context.Context, task client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: task.(*v1alpha1.EtcdOperatorTask).EtcdKey()}}
 }
 
-// rolloutChanged passes what may change status.rollout of an Etcd.
+// rolloutChanged passes what may change status.rollout of an Etcd, or who holds it at zero.
 func rolloutChanged() predicate.Predicate {
 	return predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool { return isRollout(o.(*v1alpha1.EtcdOperatorTask)) }),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*v1alpha1.EtcdOperatorTask), e.ObjectNew.(*v1alpha1.EtcdOperatorTask)
-			return before.Status.State != after.Status.State || target(before) != target(after)
+			return before.Status.State != after.Status.State || target(before) != target(after) || holds(before) != holds(after)
 		}},
 	)
 }

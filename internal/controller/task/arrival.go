@@ -41,6 +41,9 @@ func (r *Reconciler) prepare(ctx context.Context, q queue.Queue, cached, t *v1al
 	if err != nil {
 		return reject(v1alpha1.ErrInvalidConfig, "%v", err)
 	}
+	if by := r.displacedBy(q, cached); by != "" {
+		return reject(v1alpha1.ErrSuperseded, "task %s, which was created later, does the work in another way", by)
+	}
 	if task.Etcd, err = r.confirm(ctx, t, etcd); err != nil {
 		return task, nil, err
 	}
@@ -64,6 +67,22 @@ func (r *Reconciler) prepare(ctx context.Context, q queue.Queue, cached, t *v1al
 		return task, nil, err
 	}
 	return reject(v1alpha1.ErrDuplicateTask, "task %s, which was created earlier and has not ended, does the same work", same)
+}
+
+// displacedBy names a later task whose type supersedes that of a task; empty when there is none. One that is
+// suspended, or whose config does not decode, supersedes nobody.
+func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) string {
+	place := slices.Index(q, t)
+	for _, later := range q[place+1:] {
+		registered, ok := r.Registry[later.Spec.Type]
+		if !ok || later.Spec.Suspend || !slices.Contains(registered.Supersedes, t.Spec.Type) {
+			continue
+		}
+		if _, err := registered.Handler.Decode(later.Spec.Config); err == nil {
+			return later.Name
+		}
+	}
+	return ""
 }
 
 // confirm is the Etcd of a task; nil when there is none. A cache that lags must not end a task.

@@ -73,12 +73,23 @@ func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperator
 		return 0, r.failed(ctx, cached, task.Object, err)
 	case verdict.Outcome != tasks.Continue:
 		apply(task.Object, verdict, r.Clock.Now())
-		return 0, r.end(ctx, cached, task, verdict)
+		err := r.end(ctx, cached, task, verdict)
+		if err == nil && verdict.Event != "" {
+			r.event(task.Object, verdict.Event, "%s", verdict.Message)
+		}
+		return 0, err
 	}
 	apply(task.Object, verdict, r.Clock.Now())
-	if verdict.Step == nil {
+	switch {
+	case verdict.Step == nil && verdict.Event == "":
 		wait, err := r.write(ctx, cached, task.Object)
 		return sooner(wait, verdict.RequeueAfter), err
+	case verdict.Step == nil:
+		if err := r.writeNow(ctx, cached, task.Object); err != nil {
+			return 0, err
+		}
+		r.event(task.Object, verdict.Event, "%s", verdict.Message)
+		return verdict.RequeueAfter, nil
 	}
 	if err := r.writeNow(ctx, cached, task.Object); err != nil {
 		return 0, err
@@ -114,6 +125,9 @@ func (r *Reconciler) end(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 		}
 	}
 	finish(task.Object, verdict.Outcome, verdict.Code, verdict.Message, r.Clock.Now())
+	if verdict.EndReason != "" {
+		setCondition(task.Object, v1alpha1.ConditionProgressing, metav1.ConditionFalse, verdict.EndReason, verdict.Message, r.Clock.Now())
+	}
 	if err := r.writeNow(ctx, cached, task.Object); err != nil {
 		return err
 	}

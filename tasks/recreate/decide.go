@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package recreate is the task type RecreateRollout: all pods of an etcd StatefulSet stop, and once the last is gone
+// all start at the target revision (KEP-3541). It is for clusters that are stuck, at the price of downtime.
+//
+// The task does not touch pods. While its status names one of the first two phases, the Etcd controller holds the
+// StatefulSet at zero replicas; when it names another, or the task is gone, the replicas come back. So nothing has
+// to be undone by whoever was interrupted.
+package recreate
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Input is all that a decision rests on.
+type Input struct {
+	Snapshot *observe.Snapshot
+	Config   Config
+	// Task is the UID of the task.
+	Task types.UID
+	// Recorded is what the task's status says of the rollout so far.
+	Recorded v1alpha1.RolloutStatus
+}
+
+// Decision is what to say of the task, and the phase that it enters or stays in.
+type Decision struct {
+	// Outcome is Continue, Done or Reject; Code goes with Reject.
+	Outcome tasks.Outcome
+	Code    v1alpha1.ErrorCode
+	Phase   v1alpha1.RecreatePhase
+	// Message says what is waited for, or how it has ended.
+	Message string
+}
+
+// Decide says how far the recreation has come. It is pure.
+func Decide(in Input) Decision {
+	set, phase := in.Snapshot.StatefulSet, in.Recorded.Phase
+	stay := func(format string, args ...any) Decision {
+		return Decision{Outcome: tasks.Continue, Phase: phase, Message: fmt.Sprintf(format, args...)}
+	}
+	enter := func(next v1alpha1.RecreatePhase, format string, args ...any) Decision {
+		return Decision{Outcome: tasks.Continue, Phase: next, Message: fmt.Sprintf(format, args...)}
+	}
+	held := set.HeldAtZeroBy == in.Task && in.Snapshot.Replicas() == 0
+	switch target := in.target(); {
+	case !set.Observed:
+		return stay("the StatefulSet controller has not seen the newest spec of StatefulSet %s yet", set.Name)
+	case set.UpdateRevision != target:
+		return Decision{Outcome: tasks.Reject, Code: v1alpha1.ErrSuperseded, Phase: phase, Message: supersededBy(set.Name, target, set.UpdateRevision)}
+	case phase == "" && in.complete():
+		return Decision{Outcome: tasks.Done, Phase: v1alpha1.RecreateComplete, Message: fmt.Sprintf(
+			"nothing to do: every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, target)}
+	case phase == "":
+		return enter(v1alpha1.RecreateNeedsDeletion, "all pods of StatefulSet %s are stopped, and then started at revision %s", set.Name, target)
+	case phase == v1alpha1.RecreateNeedsDeletion && held:
+		return enter(v1alpha1.RecreateWaitingTermination, "StatefulSet %s is scaled to zero%s", set.Name, left(in.Snapshot))
+	case phase == v1alpha1.RecreateNeedsDeletion:
+		return stay("waiting until StatefulSet %s is scaled to zero", set.Name)
+	case phase == v1alpha1.RecreateWaitingTermination && !held:
+		return stay("StatefulSet %s is not scaled to zero any more: waiting until it is again", set.Name)
+	case phase == v1alpha1.RecreateWaitingTermination && len(in.Snapshot.Surplus) > 0:
+		return stay("StatefulSet %s is scaled to zero%s", set.Name, left(in.Snapshot))
+	case phase == v1alpha1.RecreateWaitingTermination:
+		return enter(v1alpha1.RecreateReadyForCreation, "the last pod of StatefulSet %s is gone: all start at revision %s", set.Name, target)
+	case set.HeldAtZeroBy != "":
+		return stay("waiting until StatefulSet %s is scaled up again", set.Name)
+	case !in.complete():
+		return stay("%s", in.away())
+	}
+	return Decision{Outcome: tasks.Done, Phase: v1alpha1.RecreateComplete, Message: fmt.Sprintf(
+		"every pod of StatefulSet %s was stopped and started at revision %s, and every member participates", set.Name, set.UpdateRevision)}
+}
+
+// target is the revision that the pods come back at.
+func (in Input) target() string {
+	return cmp.Or(in.Recorded.TargetRevision, in.Config.TargetRevision, in.Snapshot.StatefulSet.UpdateRevision)
+}
+
+// complete tells whether every pod is at the target revision, and every member participates.
+func (in Input) complete() bool {
+	return len(in.Snapshot.Surplus) == 0 && int(in.updated()) == in.Snapshot.Replicas() && in.Snapshot.Participating() == in.Snapshot.Replicas()
+}
+
+// updated is the number of pods at the target revision that do not terminate.
+func (in Input) updated() int32 {
+	n := int32(0)
+	for _, o := range in.Snapshot.Ordinals {
+		if o.Pod != nil && o.Class != v1alpha1.ClassTerminating && o.Pod.Revision == in.target() {
+			n++
+		}
+	}
+	return n
+}
+
+// away names the members that are not back yet, with the kubelet's words where it has some.
+func (in Input) away() string {
+	var away []string
+	for _, o := range in.Snapshot.Ordinals {
+		switch {
+		case o.Class == v1alpha1.ClassParticipating && o.Pod.Revision == in.target():
+		case o.Pod != nil && o.Pod.Trouble != "":
+			away = append(away, fmt.Sprintf("%s is %s (%s)", o.Name, o.Class, o.Pod.Trouble))
+		default:
+			away = append(away, fmt.Sprintf("%s is %s", o.Name, o.Class))
+		}
+	}
+	return "waiting until every member participates: " + strings.Join(append(away, in.Snapshot.Surplus...), "; ")
+}
+
+func left(s *observe.Snapshot) string {
+	if len(s.Surplus) == 0 {
+		return ""
+	}
+	return ": waiting until these are gone: " + strings.Join(s.Surplus, ", ") + "; if a node is gone, taint it with node.kubernetes.io/out-of-service"
+}
+
+func supersededBy(set, revision, current string) string {
+	return fmt.Sprintf("the update revision of StatefulSet %s is %s now, and no longer %s: pods that are outdated by now get a task of their own", set, current, revision)
+}
+
+// Record is the status of the rollout after a decision. It is pure; the input is left as it is.
+func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
+	r := *in.Recorded.DeepCopy()
+	updated, participating := in.updated(), int32(in.Snapshot.Participating())
+	if r.LastProgressTime == nil || d.Phase != r.Phase || updated > r.UpdatedReplicas || participating > r.ParticipatingReplicas {
+		r.LastProgressTime = &metav1.Time{Time: now}
+	}
+	if in.Snapshot.StatefulSet.Observed {
+		r.TargetRevision = in.target()
+	}
+	r.Phase, r.UpdatedReplicas, r.ParticipatingReplicas = d.Phase, updated, participating
+	if in.Snapshot.Replicas() > 0 {
+		// While they are stopped, it says how many there will be again.
+		r.Replicas = int32(in.Snapshot.Replicas())
+	}
+	return r
+}

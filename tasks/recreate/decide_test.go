@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package recreate
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	. "github.com/onsi/gomega"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// world is an Input in the making: three pods at revision old, and an update revision new.
+func newWorld() *Input {
+	in := &Input{Task: "task", Snapshot: &observe.Snapshot{StatefulSet: observe.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}}}
+	in.pods("old", v1alpha1.ClassParticipating)
+	return in
+}
+
+// pods makes all three pods the same.
+func (in *Input) pods(revision string, class v1alpha1.PodClass) {
+	in.Snapshot.Ordinals, in.Snapshot.Surplus = nil, nil
+	for i := range 3 {
+		o := observe.Ordinal{Name: fmt.Sprintf("m-%d", i), Class: class}
+		if class != v1alpha1.ClassMissing {
+			o.Pod = &observe.Pod{Revision: revision}
+		}
+		in.Snapshot.Ordinals = append(in.Snapshot.Ordinals, o)
+	}
+}
+
+// hold scales to zero; the pods of the given names are left.
+func (in *Input) hold(left ...string) {
+	in.Snapshot.StatefulSet.HeldAtZeroBy = in.Task
+	in.Snapshot.Ordinals, in.Snapshot.Surplus = nil, left
+}
+
+func TestPhases(t *testing.T) {
+	const (
+		needs    = v1alpha1.RecreateNeedsDeletion
+		waiting  = v1alpha1.RecreateWaitingTermination
+		ready    = v1alpha1.RecreateReadyForCreation
+		complete = v1alpha1.RecreateComplete
+	)
+	for name, c := range map[string]struct {
+		phase   v1alpha1.RecreatePhase
+		world   func(*Input)
+		outcome tasks.Outcome
+		want    v1alpha1.RecreatePhase
+		says    string
+	}{
+		"outdated pods":       {"", func(*Input) {}, tasks.Continue, needs, "are stopped, and then started at revision new"},
+		"new pods, but stuck": {"", func(in *Input) { in.pods("new", v1alpha1.ClassDead) }, tasks.Continue, needs, ""},
+		"nothing to do":       {"", func(in *Input) { in.pods("new", v1alpha1.ClassParticipating) }, tasks.Done, complete, "nothing to do"},
+		"hibernated":          {"", func(in *Input) { in.Snapshot.Ordinals = nil }, tasks.Done, complete, "nothing to do"},
+		"a pod beyond the replicas": {"", func(in *Input) {
+			in.pods("new", v1alpha1.ClassParticipating)
+			in.Snapshot.Surplus = []string{"m-3"}
+		}, tasks.Continue, needs, ""},
+
+		"not scaled yet":     {needs, func(*Input) {}, tasks.Continue, needs, "waiting until StatefulSet m is scaled to zero"},
+		"scaled":             {needs, func(in *Input) { in.hold("m-1") }, tasks.Continue, waiting, "waiting until these are gone: m-1"},
+		"scaled by somebody": {needs, func(in *Input) { in.hold(); in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }, tasks.Continue, needs, ""},
+
+		"a pod is left":            {waiting, func(in *Input) { in.hold("m-0", "m-2") }, tasks.Continue, waiting, "m-0, m-2; if a node is gone"},
+		"somebody scaled up":       {waiting, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = in.Task }, tasks.Continue, waiting, "not scaled to zero any more"},
+		"the last pod is gone":     {waiting, func(in *Input) { in.hold() }, tasks.Continue, ready, "the last pod of StatefulSet m is gone"},
+		"the hold is not let go":   {ready, func(in *Input) { in.hold() }, tasks.Continue, ready, "scaled up again"},
+		"pods are to be created":   {ready, func(in *Input) { in.pods("", v1alpha1.ClassMissing) }, tasks.Continue, ready, "m-2 is Missing"},
+		"pods start":               {ready, func(in *Input) { in.pods("new", v1alpha1.ClassStarting) }, tasks.Continue, ready, "m-0 is Starting"},
+		"all are back":             {ready, func(in *Input) { in.pods("new", v1alpha1.ClassParticipating) }, tasks.Done, complete, "was stopped and started at revision new"},
+		"all are back, but as old": {ready, func(*Input) {}, tasks.Continue, ready, "m-0 is Participating"},
+		"hibernated meanwhile":     {ready, func(in *Input) { in.Snapshot.Ordinals = nil }, tasks.Done, complete, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := newWorld()
+			in.Recorded = v1alpha1.RolloutStatus{Phase: c.phase, TargetRevision: "new"}
+			c.world(in)
+			d := Decide(*in)
+			g.Expect(d.Outcome).To(Equal(c.outcome), d.Message)
+			g.Expect(d.Phase).To(Equal(c.want), d.Message)
+			g.Expect(d.Message).To(ContainSubstring(c.says))
+		})
+	}
+}
+
+func TestAnotherRevision(t *testing.T) {
+	for _, phase := range []v1alpha1.RecreatePhase{"", v1alpha1.RecreateNeedsDeletion, v1alpha1.RecreateWaitingTermination, v1alpha1.RecreateReadyForCreation} {
+		g := NewWithT(t)
+		in := newWorld()
+		in.Recorded = v1alpha1.RolloutStatus{Phase: phase, TargetRevision: "before"}
+		d := Decide(*in)
+		g.Expect(d.Outcome).To(Equal(tasks.Reject), phase)
+		g.Expect(d.Code).To(Equal(v1alpha1.ErrSuperseded))
+
+		in.Snapshot.StatefulSet.Observed = false
+		d = Decide(*in)
+		g.Expect(d.Outcome).To(Equal(tasks.Continue), "an update revision that may be late ends nothing")
+		g.Expect(d.Phase).To(Equal(phase))
+	}
+}
+
+func TestRecordAndVerdict(t *testing.T) {
+	g := NewWithT(t)
+	in := newWorld()
+	v := verdict(*in, Decide(*in), epoch)
+	g.Expect(v.Event).To(Equal("RecreateStarted"))
+	g.Expect(v.Reason).To(Equal(v1alpha1.ReasonRecreateInProgress))
+	g.Expect(v.LastOperation.Name).To(Equal("StopAllPods"))
+	g.Expect(v.Rollout.TargetRevision).To(Equal("new"))
+	g.Expect(v.Rollout.Replicas).To(Equal(int32(3)))
+
+	in.Recorded = *v.Rollout
+	in.hold("m-0")
+	v = verdict(*in, Decide(*in), epoch.Add(time.Minute))
+	g.Expect(v.Event).To(BeEmpty())
+	g.Expect(v.Rollout.Replicas).To(Equal(int32(3)), "while they are stopped, it says how many there will be again")
+
+	in.Recorded = *v.Rollout
+	v = verdict(*in, Decide(*in), epoch.Add(2*time.Minute))
+	g.Expect(v.LastOperation).To(BeNil(), "nothing has happened")
+	v = verdict(*in, Decide(*in), epoch.Add(11*time.Minute))
+	g.Expect(v.Reason).To(Equal(v1alpha1.ReasonStalled))
+
+	in.hold()
+	v = verdict(*in, Decide(*in), epoch.Add(12*time.Minute))
+	g.Expect(v.LastOperation.Name).To(Equal("StartAllPods"))
+	in.Recorded = *v.Rollout
+	in.Snapshot.StatefulSet.HeldAtZeroBy = ""
+	in.pods("new", v1alpha1.ClassParticipating)
+	v = verdict(*in, Decide(*in), epoch.Add(13*time.Minute))
+	g.Expect(v.Event).To(Equal("RecreateComplete"))
+	g.Expect(v.EndReason).To(Equal(v1alpha1.ReasonRecreateComplete))
+	g.Expect(v.Progress).To(Equal("3/3"))
+}
+
+func TestConfig(t *testing.T) {
+	g := NewWithT(t)
+	h := &Handler{}
+	g.Expect(h.Decode("")).To(Equal(Config{}))
+	g.Expect(h.Decode("targetRevision: m-1")).To(Equal(Config{TargetRevision: "m-1"}))
+	_, err := h.Decode("restart: true")
+	g.Expect(err).To(MatchError(ContainSubstring(`unknown field "restart"`)))
+}

@@ -1,0 +1,182 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package recreate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Config is spec.config of a RecreateRollout.
+type Config struct {
+	// TargetRevision is the revision to bring the pods to. Default: the StatefulSet's update revision when the
+	// task is admitted.
+	TargetRevision string `json:"targetRevision,omitempty"`
+}
+
+const (
+	maxRevisionLength = 253
+	// pollInterval is how often it is looked whether members participate: etcd tells of nothing by itself.
+	pollInterval = time.Second
+	// progressDeadline is how long there may be no progress before the task is called stalled.
+	progressDeadline = 10 * time.Minute
+)
+
+// Observer takes Snapshots of an Etcd.
+type Observer interface {
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+}
+
+// Handler is the tasks.Handler of RecreateRollout.
+type Handler struct {
+	// Client reads from the cache, Live from the API server.
+	Client, Live client.Reader
+	Observer     Observer
+	Clock        clock.PassiveClock
+}
+
+var _ tasks.Handler = (*Handler)(nil)
+
+// Decode is tasks.Handler's.
+func (h *Handler) Decode(config string) (any, error) {
+	var c Config
+	if err := tasks.DecodeStrict(config, &c); err != nil {
+		return nil, err
+	}
+	if len(c.TargetRevision) > maxRevisionLength {
+		return nil, fmt.Errorf("spec.config: targetRevision has more than %d characters", maxRevisionLength)
+	}
+	return c, nil
+}
+
+// Restore is tasks.Handler's.
+func (h *Handler) Restore(normalized string) (any, error) {
+	var c Config
+	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
+		return nil, fmt.Errorf("decoding status.config: %w", err)
+	}
+	return c, nil
+}
+
+// WorkKey is tasks.Handler's. Two recreations to the same revision are the same work.
+func (h *Handler) WorkKey(ctx context.Context, task tasks.Task) (string, error) {
+	snapshot, err := h.Observer.Observe(ctx, h.Client, task.Etcd)
+	if errors.Is(err, observe.ErrNoStatefulSet) {
+		return "", nil
+	} else if err != nil {
+		return "", coded(err)
+	}
+	return input(task, snapshot).target(), nil
+}
+
+// Superseded is tasks.Handler's. A cache that lags must not end a task.
+func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, error) {
+	for _, reader := range []client.Reader{h.Client, h.Live} {
+		snapshot, err := h.Observer.Observe(ctx, reader, task.Etcd)
+		if errors.Is(err, observe.ErrNoStatefulSet) {
+			return "", nil
+		} else if err != nil {
+			return "", coded(err)
+		}
+		in, set := input(task, snapshot), snapshot.StatefulSet
+		if !set.Observed || set.UpdateRevision == in.target() {
+			return "", nil
+		}
+		if reader == h.Live {
+			return supersededBy(set.Name, in.target(), set.UpdateRevision), nil
+		}
+	}
+	return "", nil
+}
+
+// Admit is tasks.Handler's: there has to be a StatefulSet, and nobody else may roll its pods.
+func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
+	switch {
+	case errors.Is(err, observe.ErrNoStatefulSet):
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
+	case err != nil:
+		return tasks.Verdict{}, coded(err)
+	case !snapshot.StatefulSet.OnDelete:
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStrategy, Message: fmt.Sprintf(
+			"the update strategy of StatefulSet %s is not OnDelete, so its own controller replaces pods: switch the feature gate QuorumAwareUpdatesWithOnDelete on", snapshot.StatefulSet.Name)}, nil
+	}
+	return tasks.Verdict{Outcome: tasks.Continue, Message: "the update strategy of StatefulSet " + snapshot.StatefulSet.Name + " is OnDelete"}, nil
+}
+
+// Execute is tasks.Handler's. It waits on what the cache shows, and enters another phase only on what the API server
+// and the members say now.
+func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+	for _, reader := range []client.Reader{h.Client, h.Live} {
+		snapshot, err := h.Observer.Observe(ctx, reader, task.Etcd)
+		if errors.Is(err, observe.ErrNoStatefulSet) {
+			return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
+		} else if err != nil {
+			return tasks.Verdict{}, coded(err)
+		}
+		in := input(task, snapshot)
+		d := Decide(in)
+		if reader == h.Live || d.Outcome == tasks.Continue && d.Phase == in.Recorded.Phase {
+			return verdict(in, d, h.Clock.Now()), nil
+		}
+	}
+	return tasks.Verdict{}, errors.New("the API server was not asked")
+}
+
+func input(task tasks.Task, snapshot *observe.Snapshot) Input {
+	in := Input{Snapshot: snapshot, Config: task.Config.(Config), Task: task.Object.UID}
+	if r := task.Object.Status.Rollout; r != nil {
+		in.Recorded = *r
+	}
+	return in
+}
+
+// verdict puts a decision into the words of the task engine. It is pure.
+func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
+	recorded := Record(in, d, now)
+	v := tasks.Verdict{
+		Outcome: d.Outcome, Code: d.Code, Reason: v1alpha1.ReasonRecreateInProgress, Message: d.Message, RequeueAfter: pollInterval,
+		Rollout: &recorded, Progress: fmt.Sprintf("%d/%d", recorded.UpdatedReplicas, recorded.Replicas),
+	}
+	switch {
+	case d.Outcome == tasks.Done:
+		v.EndReason = v1alpha1.ReasonRecreateComplete
+	case d.Phase == in.Recorded.Phase && now.Sub(recorded.LastProgressTime.Time) >= progressDeadline:
+		v.Reason, v.Message = v1alpha1.ReasonStalled, fmt.Sprintf("no progress for %s; %s", progressDeadline, d.Message)
+	}
+	if d.Phase == in.Recorded.Phase {
+		return v
+	}
+	v.LastOperation = &v1alpha1.LastOperation{Name: "StartAllPods", State: v1alpha1.OperationStateInProgress, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
+	switch d.Phase {
+	case v1alpha1.RecreateNeedsDeletion:
+		v.Event, v.LastOperation.Name = "RecreateStarted", "StopAllPods"
+	case v1alpha1.RecreateWaitingTermination:
+		v.LastOperation.Name = "StopAllPods"
+	case v1alpha1.RecreateComplete:
+		v.Event, v.LastOperation.State = "RecreateComplete", v1alpha1.OperationStateCompleted
+	}
+	return v
+}
+
+// Perform is tasks.Handler's. There are no steps: the Etcd controller goes by the phase.
+func (h *Handler) Perform(_ context.Context, _ tasks.Task, step tasks.Step) error {
+	return fmt.Errorf("performing %s: no such step", step.Operation)
+}
+
+// Cleanup is tasks.Handler's. Once the task has ended, or is gone, the Etcd controller brings the replicas back.
+func (h *Handler) Cleanup(context.Context, tasks.Task) error { return nil }
+
+func coded(err error) error { return &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err} }

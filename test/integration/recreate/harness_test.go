@@ -1,0 +1,260 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package recreate_test runs RecreateRollout tasks with the whole operator against a real API server and the real
+// StatefulSet controller. The kubelet and etcd are simulated. The scenarios are KEP-3541's.
+package recreate_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/recreate"
+	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+var testEnv *env.Env
+
+func TestMain(m *testing.M) {
+	log.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
+	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
+}
+
+const name = "main"
+
+// cluster is an Etcd of three members, all of which are ready, under a running operator.
+type cluster struct {
+	*WithT
+	t         *testing.T
+	namespace string
+	kubelet   *env.Kubelet
+	fake      *etcdfake.Cluster
+	quorum    bool
+	stop      func()
+}
+
+func newCluster(t *testing.T, quorumAware bool) *cluster {
+	t.Helper()
+	c := &cluster{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t), quorum: quorumAware}
+	c.SetDefaultEventuallyTimeout(time.Minute)
+	c.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	c.kubelet = testEnv.StartKubelet(t, c.namespace)
+	c.fake = &etcdfake.Cluster{Up: c.up}
+	for i := range 3 {
+		c.fake.Names = append(c.fake.Names, pod(i))
+		c.fake.Endpoints = append(c.fake.Endpoints, fmt.Sprintf("http://%s:2379", env.PodIP(i)))
+	}
+	c.Expect(testEnv.Client.Create(t.Context(), &v1alpha1.Etcd{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: 3},
+	})).To(Succeed())
+	c.start()
+	c.Eventually(func(g Gomega) {
+		g.Expect(c.set(g).Status.ReadyReplicas).To(Equal(int32(3)))
+	}).Should(Succeed())
+	return c
+}
+
+func pod(i int) string { return fmt.Sprintf("%s-%d", name, i) }
+
+func (c *cluster) key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: c.namespace, Name: name}
+}
+
+// up: a member is up while its pod is ready.
+func (c *cluster) up(i int) bool {
+	p := &corev1.Pod{}
+	if err := testEnv.Client.Get(context.Background(), c.key(pod(i)), p); err != nil {
+		return false
+	}
+	return p.DeletionTimestamp == nil && len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].Ready
+}
+
+// start starts the whole operator; c.stop stops it.
+func (c *cluster) start() {
+	c.t.Helper()
+	mgr, err := ctrl.NewManager(testEnv.Config, ctrl.Options{
+		Scheme:     testEnv.Scheme,
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	c.Expect(err).NotTo(HaveOccurred())
+	c.Expect(task.Index(c.t.Context(), mgr.GetFieldIndexer())).To(Succeed())
+	now, locker := clock.RealClock{}, task.NewLocker()
+	observer := observe.New(c.fake, now)
+	c.Expect((&etcd.Reconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,
+		Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/agent:v1"}, QuorumAwareUpdates: c.quorum,
+	}).Setup(mgr, 2)).To(Succeed())
+	c.Expect((&rollout.Reconciler{Client: mgr.GetClient(), Clock: now}).Setup(mgr, 2)).To(Succeed())
+	c.Expect((&task.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: locker, Clock: now,
+		Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
+		Registry: tasks.Registry{
+			v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now, Observer: observer, Dialer: c.fake}},
+			v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{
+				Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now, Observer: observer,
+			}},
+		},
+	}).Setup(mgr, 2)).To(Succeed())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := mgr.Start(ctx); err != nil {
+			c.t.Errorf("running the operator: %v", err)
+		}
+	}()
+	c.stop = func() { cancel(); <-done }
+	c.t.Cleanup(c.stop)
+}
+
+func (c *cluster) set(g Gomega) *appsv1.StatefulSet {
+	s := &appsv1.StatefulSet{}
+	g.Expect(testEnv.Client.Get(context.Background(), c.key(name), s)).To(Succeed())
+	return s
+}
+
+// change changes the pod template.
+func (c *cluster) change() {
+	c.t.Helper()
+	e := &v1alpha1.Etcd{}
+	c.Expect(testEnv.Client.Get(c.t.Context(), c.key(name), e)).To(Succeed())
+	before := client.MergeFrom(e.DeepCopy())
+	e.Spec.Annotations = map[string]string{"change": time.Now().Format(time.RFC3339Nano)}
+	c.Expect(testEnv.Client.Patch(c.t.Context(), e, before)).To(Succeed())
+}
+
+func (c *cluster) recreate() {
+	c.t.Helper()
+	c.Expect(testEnv.Client.Create(c.t.Context(), &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "recreate"},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.RecreateRollout, OwnerEtcdReference: v1alpha1.EtcdReference{Name: name}},
+	})).To(Succeed())
+}
+
+// until waits until the task is as it should be.
+func (c *cluster) until(holds func(v1alpha1.EtcdOperatorTaskStatus) bool) *v1alpha1.EtcdOperatorTask {
+	c.t.Helper()
+	t := &v1alpha1.EtcdOperatorTask{}
+	c.Eventually(func(g Gomega) {
+		g.Expect(testEnv.Client.Get(context.Background(), c.key("recreate"), t)).To(Succeed())
+		g.Expect(holds(t.Status)).To(BeTrue(), "%+v %+v", t.Status, t.Status.Rollout)
+	}).Should(Succeed())
+	return t
+}
+
+func (c *cluster) untilPhase(phase v1alpha1.RecreatePhase) *v1alpha1.EtcdOperatorTask {
+	c.t.Helper()
+	return c.until(func(s v1alpha1.EtcdOperatorTaskStatus) bool { return s.Rollout != nil && s.Rollout.Phase == phase })
+}
+
+func (c *cluster) untilState(state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
+	c.t.Helper()
+	return c.until(func(s v1alpha1.EtcdOperatorTaskStatus) bool { return s.State == state })
+}
+
+// rollouts are the tasks that the operator made.
+func (c *cluster) rollouts(g Gomega) []v1alpha1.EtcdOperatorTask {
+	all := &v1alpha1.EtcdOperatorTaskList{}
+	g.Expect(testEnv.Client.List(context.Background(), all, client.InNamespace(c.namespace))).To(Succeed())
+	var rollouts []v1alpha1.EtcdOperatorTask
+	for _, t := range all.Items {
+		if t.Spec.Type == v1alpha1.QuorumAwareRollout {
+			rollouts = append(rollouts, t)
+		}
+	}
+	return rollouts
+}
+
+// claims are the UIDs of the claims of the pods.
+func (c *cluster) claims() map[string]types.UID {
+	all := &corev1.PersistentVolumeClaimList{}
+	c.Expect(testEnv.Client.List(c.t.Context(), all, client.InNamespace(c.namespace))).To(Succeed())
+	uids := map[string]types.UID{}
+	for _, claim := range all.Items {
+		c.Expect(claim.DeletionTimestamp).To(BeNil())
+		uids[claim.Name] = claim.UID
+	}
+	return uids
+}
+
+// mixture watches whether a pod of one revision ever exists beside one of another.
+type mixture struct {
+	mu     sync.Mutex
+	pods   map[types.UID]string
+	worst  int
+	recent []string
+}
+
+func (c *cluster) watchMixture() *mixture {
+	m := &mixture{pods: map[types.UID]string{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	pods, err := testEnv.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(c.namespace))
+	c.Expect(err).NotTo(HaveOccurred())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for event := range pods.ResultChan() {
+			if p, ok := event.Object.(*corev1.Pod); ok {
+				m.see(event.Type, p)
+			}
+		}
+	}()
+	c.t.Cleanup(func() { cancel(); pods.Stop(); <-done })
+	return m
+}
+
+func (m *mixture) see(event watch.EventType, p *corev1.Pod) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if event == watch.Deleted {
+		delete(m.pods, p.UID)
+		return
+	}
+	m.pods[p.UID] = p.Labels[appsv1.StatefulSetRevisionLabel]
+	revisions := map[string]bool{}
+	for _, r := range m.pods {
+		revisions[r] = true
+	}
+	if len(revisions) > m.worst {
+		m.worst = len(revisions)
+		m.recent = append(m.recent, fmt.Sprintf("%s of %s: %v", event, p.Name, m.pods))
+	}
+}
+
+func (m *mixture) revisions() (int, []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.worst, m.recent
+}

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package recreate_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Pods that hang in whatever state are replaced, none of the new ones runs beside an old one, and the claims stay.
+func TestRecreateOfAClusterThatIsStuck(t *testing.T) {
+	for name, state := range map[string]env.PodState{"not ready": env.NotReady, "crashing": env.Crashing} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, true)
+			claims := c.claims()
+			c.Expect(claims).To(HaveLen(3))
+			// The rollout gets stuck on its first pod.
+			c.kubelet.Set(pod(0), state)
+			c.kubelet.Set(pod(1), state)
+			c.kubelet.Set(pod(2), state)
+			c.change()
+			c.Eventually(func(g Gomega) {
+				g.Expect(c.rollouts(g)).To(HaveLen(1))
+				g.Expect(c.rollouts(g)[0].Status.State).To(Equal(v1alpha1.TaskStateInProgress))
+			}).Should(Succeed())
+			c.recreate()
+			c.untilPhase(v1alpha1.RecreateReadyForCreation)
+			for i := range 3 {
+				c.kubelet.Set(pod(i), env.Ready)
+			}
+			done := c.untilState(v1alpha1.TaskStateSucceeded)
+			c.Expect(done.Status.Rollout.Phase).To(Equal(v1alpha1.RecreateComplete))
+			c.Expect(done.Status.Rollout.UpdatedReplicas).To(Equal(int32(3)))
+			progressing := meta.FindStatusCondition(done.Status.Conditions, v1alpha1.ConditionProgressing)
+			c.Expect(progressing.Reason).To(Equal(v1alpha1.ReasonRecreateComplete))
+
+			superseded := c.rollouts(c)
+			c.Expect(superseded).To(HaveLen(1), "no further rollout was needed")
+			c.Expect(superseded[0].Status.State).To(Equal(v1alpha1.TaskStateRejected))
+			c.Expect(superseded[0].Status.LastErrors[len(superseded[0].Status.LastErrors)-1].Code).To(Equal(v1alpha1.ErrSuperseded))
+			c.Expect(c.claims()).To(Equal(claims))
+			c.Expect(c.set(c).Annotations).NotTo(HaveKey(v1alpha1.AnnotationHeldAtZeroBy))
+			c.Eventually(func(g Gomega) {
+				events := &eventsv1.EventList{}
+				g.Expect(testEnv.Client.List(t.Context(), events, client.InNamespace(c.namespace))).To(Succeed())
+				var reasons []string
+				for _, e := range events.Items {
+					reasons = append(reasons, e.Reason)
+				}
+				g.Expect(reasons).To(ContainElements("RecreateStarted", "RecreateComplete"))
+			}).Should(Succeed())
+		})
+	}
+}
+
+// heldByALostPod is a cluster that is being recreated, one of whose pods does not go: its node is lost.
+func heldByALostPod(t *testing.T) (*cluster, *mixture) {
+	c := newCluster(t, true)
+	c.kubelet.Set(pod(1), env.Lost)
+	m := c.watchMixture()
+	c.recreateWithChange()
+	c.untilPhase(v1alpha1.RecreateWaitingTermination)
+	c.Eventually(func(g Gomega) {
+		pods := &corev1.PodList{}
+		g.Expect(testEnv.Client.List(t.Context(), pods, client.InNamespace(c.namespace))).To(Succeed())
+		g.Expect(pods.Items).To(HaveLen(1))
+	}).Should(Succeed())
+	return c, m
+}
+
+// recreateWithChange changes the template in a way that no rollout deletes a pod before the recreation begins.
+func (c *cluster) recreateWithChange() {
+	c.stop()
+	c.recreate()
+	set := c.set(c)
+	before := client.MergeFrom(set.DeepCopy())
+	set.Spec.Template.Annotations["changed"] = "by hand"
+	c.Expect(testEnv.Client.Patch(c.t.Context(), set, before)).To(Succeed())
+	c.start()
+}
+
+func TestOldAndNewNeverRunTogetherAndTheOperatorGoesAway(t *testing.T) {
+	c, m := heldByALostPod(t)
+	// A crash in the middle, and somebody who means well.
+	c.stop()
+	set := c.set(c)
+	before := client.MergeFrom(set.DeepCopy())
+	set.Spec.Replicas = ptr.To(int32(0))
+	c.Expect(testEnv.Client.Patch(t.Context(), set, before)).To(Succeed())
+	c.start()
+	c.Consistently(func(g Gomega) {
+		pods := &corev1.PodList{}
+		g.Expect(testEnv.Client.List(t.Context(), pods, client.InNamespace(c.namespace))).To(Succeed())
+		g.Expect(pods.Items).To(HaveLen(1))
+		g.Expect(*c.set(g).Spec.Replicas).To(Equal(int32(0)))
+	}).WithTimeout(3 * time.Second).Should(Succeed())
+	c.kubelet.Set(pod(1), env.Ready)
+	c.untilState(v1alpha1.TaskStateSucceeded)
+	worst, when := m.revisions()
+	c.Expect(worst).To(Equal(1), "%v", when)
+	c.Expect(*c.set(c).Spec.Replicas).To(Equal(int32(3)))
+}
+
+func TestTheReplicasComeBackWhenTheTaskIsDeleted(t *testing.T) {
+	for name, away := range map[string]bool{"while the operator runs": false, "while the operator is away": true} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := heldByALostPod(t)
+			etcd := &v1alpha1.Etcd{}
+			c.Eventually(func(g Gomega) {
+				g.Expect(testEnv.Client.Get(t.Context(), c.key("main"), etcd)).To(Succeed())
+				ready := meta.FindStatusCondition(etcd.Status.Conditions, v1alpha1.ConditionReady)
+				g.Expect(ready.Reason).To(Equal(v1alpha1.ReasonHeldAtZero))
+			}).Should(Succeed())
+			if away {
+				c.stop()
+			}
+			task := c.untilPhase(v1alpha1.RecreateWaitingTermination)
+			c.Expect(testEnv.Client.Delete(t.Context(), task)).To(Succeed())
+			if away {
+				c.start()
+			}
+			c.kubelet.Set(pod(1), env.Ready)
+			c.Eventually(func(g Gomega) {
+				set := c.set(g)
+				g.Expect(*set.Spec.Replicas).To(Equal(int32(3)))
+				g.Expect(set.Annotations).NotTo(HaveKey(v1alpha1.AnnotationHeldAtZeroBy))
+				g.Expect(set.Status.ReadyReplicas).To(Equal(int32(3)))
+			}).Should(Succeed())
+		})
+	}
+}
+
+func TestNotUnderRollingUpdate(t *testing.T) {
+	c := newCluster(t, false)
+	c.Expect(c.set(c).Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType))
+	c.recreate()
+	rejected := c.untilState(v1alpha1.TaskStateRejected)
+	c.Expect(rejected.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrStrategy))
+}
+
+func TestNothingToDo(t *testing.T) {
+	c := newCluster(t, true)
+	c.recreate()
+	done := c.untilState(v1alpha1.TaskStateSucceeded)
+	c.Expect(meta.FindStatusCondition(done.Status.Conditions, v1alpha1.ConditionSucceeded).Message).To(ContainSubstring("nothing to do"))
+}
