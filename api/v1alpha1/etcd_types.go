@@ -87,7 +87,7 @@ type SchedulingConstraints struct {
 
 // EtcdSpec is the desired state of an etcd cluster. What cannot be changed is said by rules on the whole, which
 // also hold when an optional field is added or left out later.
-// +kubebuilder:validation:XValidation:rule="has(self.storageCapacity) == has(oldSelf.storageCapacity) && (!has(self.storageCapacity) || self.storageCapacity == oldSelf.storageCapacity)",message="storageCapacity cannot be changed"
+// +kubebuilder:validation:XValidation:rule="quantity(has(self.storageCapacity) ? string(self.storageCapacity) : '16Gi').compareTo(quantity(has(oldSelf.storageCapacity) ? string(oldSelf.storageCapacity) : '16Gi')) >= 0",message="storageCapacity cannot shrink"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",message="storageClass cannot be changed"
 // +kubebuilder:validation:XValidation:rule="has(self.volumeClaimTemplate) == has(oldSelf.volumeClaimTemplate) && (!has(self.volumeClaimTemplate) || self.volumeClaimTemplate == oldSelf.volumeClaimTemplate)",message="volumeClaimTemplate cannot be changed"
 // +kubebuilder:validation:XValidation:rule="(has(self.etcd) && has(self.etcd.serverPort) ? self.etcd.serverPort : 2380) == (has(oldSelf.etcd) && has(oldSelf.etcd.serverPort) ? oldSelf.etcd.serverPort : 2380)",message="etcd.serverPort cannot be changed: the members know each other by it"
@@ -118,7 +118,7 @@ type EtcdSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	PriorityClassName *string `json:"priorityClassName,omitempty"`
-	// StorageCapacity of a member's volume. Default 16Gi.
+	// StorageCapacity of a member's volume. Default 16Gi. It may grow where the StorageClass allows it.
 	// +optional
 	StorageCapacity *resource.Quantity `json:"storageCapacity,omitempty"`
 	// StorageClass of a member's volume. Default: the cluster's.
@@ -129,6 +129,9 @@ type EtcdSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	VolumeClaimTemplate *string `json:"volumeClaimTemplate,omitempty"`
+	// PersistentVolumeClaimRetentionPolicy says when the members' volumes are deleted. Default: never.
+	// +optional
+	PersistentVolumeClaimRetentionPolicy *PersistentVolumeClaimRetentionPolicy `json:"persistentVolumeClaimRetentionPolicy,omitempty"`
 }
 
 // MemberStatus is the status of a member in an Etcd's status.

@@ -14,6 +14,7 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 )
@@ -25,6 +26,10 @@ type Input struct {
 	Images configv1alpha1.Images
 	// Replicas of the StatefulSet.
 	Replicas int32
+	// Capacity of the volume claim template. It cannot be changed once the StatefulSet exists.
+	Capacity resource.Quantity
+	// Retention of the claims.
+	Retention v1alpha1.PersistentVolumeClaimRetentionPolicy
 	// Strategy by which the StatefulSet's pods are updated.
 	Strategy appsv1.StatefulSetUpdateStrategyType
 }

@@ -28,9 +28,11 @@ func input(replicas int32) Input {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-a", Name: "etcd-main", UID: "4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f"},
 			Spec:       v1alpha1.EtcdSpec{Replicas: replicas},
 		},
-		Images:   configv1alpha1.Images{Etcd: "example.com/etcd:v3.6.8", EtcdAgent: "example.com/etcd-agent:v1"},
-		Replicas: replicas,
-		Strategy: appsv1.OnDeleteStatefulSetStrategyType,
+		Images:    configv1alpha1.Images{Etcd: "example.com/etcd:v3.6.8", EtcdAgent: "example.com/etcd-agent:v1"},
+		Replicas:  replicas,
+		Capacity:  resource.MustParse(v1alpha1.DefaultStorageCapacity),
+		Retention: v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.VolumesRetained, WhenScaled: v1alpha1.VolumesRetained},
+		Strategy:  appsv1.OnDeleteStatefulSetStrategyType,
 	}
 }
 
@@ -38,6 +40,8 @@ func input(replicas int32) Input {
 func everything() Input {
 	in := input(5)
 	in.Strategy = appsv1.RollingUpdateStatefulSetStrategyType
+	in.Capacity = resource.MustParse("80Gi")
+	in.Retention.WhenDeleted = v1alpha1.VolumesDeleted
 	in.Etcd.Annotations = map[string]string{v1alpha1.AnnotationAllowUnhealthyPodEviction: "true"}
 	in.Etcd.Spec = v1alpha1.EtcdSpec{
 		Replicas: 5,

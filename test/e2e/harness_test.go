@@ -88,6 +88,16 @@ type cluster struct {
 // newCluster makes a cluster of n members, waits until it is ready, and starts to write.
 func newCluster(t *testing.T, n int) *cluster {
 	t.Helper()
+	c := newEmptyCluster(t)
+	c.create(c.newEtcd(n))
+	c.ready()
+	c.startWriter()
+	return c
+}
+
+// newEmptyCluster makes the namespace of a cluster.
+func newEmptyCluster(t *testing.T) *cluster {
+	t.Helper()
 	c := &cluster{WithT: NewWithT(t), t: t}
 	c.SetDefaultEventuallyTimeout(patience)
 	c.SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
@@ -108,7 +118,11 @@ func newCluster(t *testing.T, n int) *cluster {
 			t.Errorf("deleting namespace %s: %v", namespace.Name, err)
 		}
 	})
-	etcd := &v1alpha1.Etcd{
+	return c
+}
+
+func (c *cluster) newEtcd(n int) *v1alpha1.Etcd {
+	return &v1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: etcdName},
 		Spec: v1alpha1.EtcdSpec{
 			Replicas: int32(n), StorageCapacity: ptr.To(resource.MustParse("1Gi")),
@@ -118,10 +132,6 @@ func newCluster(t *testing.T, n int) *cluster {
 			}}},
 		},
 	}
-	c.create(etcd)
-	c.ready()
-	c.startWriter()
-	return c
 }
 
 func (c *cluster) startWriter() {
@@ -320,7 +330,12 @@ func (c *cluster) neverTookTheQuorum() {
 
 // explain logs what is needed to understand a failure.
 func (c *cluster) explain() {
-	c.t.Logf("Etcd: %+v", c.etcd(c).Status)
+	etcds := &v1alpha1.EtcdList{}
+	if err := kube.List(context.Background(), etcds, client.InNamespace(c.namespace)); err == nil {
+		for _, e := range etcds.Items {
+			c.t.Logf("Etcd: %+v", e.Status)
+		}
+	}
 	for _, t := range c.rollouts(c) {
 		c.t.Logf("task %s: %+v", t.Name, t.Status)
 		if r := t.Status.Rollout; r != nil {

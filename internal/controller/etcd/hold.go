@@ -74,7 +74,7 @@ func (r *Reconciler) reconcileHold(ctx context.Context, etcd *v1alpha1.Etcd, set
 		return false, false, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
 	}
 	by := holder(tasks.Items)
-	patch := holdPatch(set, by, replicas(etcd))
+	patch := holdPatch(set, by, replicas(etcd, set))
 	if patch == nil {
 		return by != nil, false, nil
 	}

@@ -106,6 +106,10 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 	if err != nil {
 		return 0, err
 	}
+	if beingReplaced(set) {
+		// Its end is an event, and what is said of the members before is still true.
+		return retryConflict, nil
+	}
 	changed, strategyErr := r.reconcileStrategy(ctx, etcd, set)
 	if changed {
 		// What follows has to see the change.
@@ -127,13 +131,22 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 	if apierrors.IsConflict(specErr) || namespaceGoes(specErr) {
 		return 0, specErr
 	}
+	if replacement(etcd, set) && !specSuspended(etcd) {
+		// It was made just now, or has not adopted its pods yet.
+		return retryConflict, errors.Join(strategyErr, specErr)
+	}
+	replaced, further, volumesErr := r.reconcileVolumes(ctx, etcd, set)
+	if replaced {
+		return retryConflict, errors.Join(strategyErr, specErr)
+	}
+	specErr = errors.Join(specErr, volumesErr)
 	// The snapshot comes after the objects were compared, so that it is not older than they.
 	snapshot, err := r.observe(ctx, etcd)
 	if err != nil {
 		return 0, errors.Join(strategyErr, specErr, err)
 	}
 	current := settled && snapshot != nil && snapshot.StatefulSet.Observed
-	after, statusErr := r.reconcileStatus(ctx, etcd, snapshot, current, specErr)
+	after, statusErr := r.reconcileStatus(ctx, etcd, snapshot, current, specErr, append(further, hibernated(etcd, set)...))
 	if statusErr != nil {
 		return 0, errors.Join(strategyErr, specErr, statusErr)
 	}

@@ -51,6 +51,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		// Not its status, which follows the pods.
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Pod{}, podChanged()).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(etcdOfClaim)).
 		Watches(&v1alpha1.EtcdOperatorTask{}, handler.EnqueueRequestsFromMapFunc(etcdOfTask), builder.WithPredicates(rolloutChanged())).
 		Complete(r)
 	if err != nil {
@@ -65,6 +66,16 @@ func etcdOfPod(_ context.Context, pod client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
+}
+
+// etcdOfClaim is the Etcd that a claim was made for. One that was there before has no labels; it is looked at with the
+// rest.
+func etcdOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
+	name := claim.GetLabels()[v1alpha1.LabelPartOf]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: claim.GetNamespace(), Name: name}}}
 }
 
 // settle is how long a change of a pod waits for those that come with it: a pod that starts or goes changes

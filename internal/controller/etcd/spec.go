@@ -11,6 +11,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -24,10 +25,13 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set
 	if specSuspended(etcd) {
 		return false, nil
 	}
-	in := component.Input{Etcd: etcd, Images: r.Images, Replicas: replicas(etcd), Strategy: r.wantedStrategy()}
+	in := component.Input{
+		Etcd: etcd, Images: r.Images, Replicas: replicas(etcd, set), Strategy: r.wantedStrategy(),
+		Capacity: etcd.Spec.Capacity(), Retention: retention(etcd, set),
+	}
 	if set != nil {
-		// It is changed by reconcileStrategy alone.
-		in.Strategy = set.Spec.UpdateStrategy.Type
+		// They are changed by reconcileStrategy and by reconcileVolumes alone.
+		in.Strategy, in.Capacity = set.Spec.UpdateStrategy.Type, templateCapacity(set)
 	}
 	objects, err := component.Objects(in)
 	if err != nil {
@@ -52,7 +56,12 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set
 }
 
 // replicas is the one source of the StatefulSet's replicas.
-func replicas(etcd *v1alpha1.Etcd) int32 { return etcd.Spec.Replicas }
+func replicas(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
+	if keptAwake(etcd, set) != "" {
+		return ptr.Deref(set.Spec.Replicas, 1)
+	}
+	return etcd.Spec.Replicas
+}
 
 // specSuspended tells whether the spec is to be left alone.
 func specSuspended(etcd *v1alpha1.Etcd) bool {

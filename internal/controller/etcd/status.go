@@ -27,13 +27,15 @@ type observation struct {
 	current bool
 	// specErr is why the spec could not be applied, if it could not.
 	specErr error
+	// further conditions.
+	further []metav1.Condition
 	// lostFor is for how long the quorum has been gone.
 	lostFor time.Duration
 	now     metav1.Time
 }
 
 // reconcileStatus writes the status when it has changed, and returns after how long to look again.
-func (r *Reconciler) reconcileStatus(ctx context.Context, etcd *v1alpha1.Etcd, snapshot *observe.Snapshot, current bool, specErr error) (time.Duration, error) {
+func (r *Reconciler) reconcileStatus(ctx context.Context, etcd *v1alpha1.Etcd, snapshot *observe.Snapshot, current bool, specErr error, further []metav1.Condition) (time.Duration, error) {
 	key, now := client.ObjectKeyFromObject(etcd), r.Clock.Now()
 	tasks := &v1alpha1.EtcdOperatorTaskList{}
 	if err := r.Client.List(ctx, tasks, task.OfEtcd(key)...); err != nil {
@@ -44,6 +46,7 @@ func (r *Reconciler) reconcileStatus(ctx context.Context, etcd *v1alpha1.Etcd, s
 		tasks:    tasks.Items,
 		current:  current,
 		specErr:  specErr,
+		further:  further,
 		lostFor:  r.memory.lostFor(key, snapshot == nil || quorate(snapshot), now),
 		now:      metav1.NewTime(now),
 	})
@@ -72,7 +75,10 @@ func nextStatus(etcd *v1alpha1.Etcd, o observation) v1alpha1.EtcdStatus {
 			next.ClusterID = fmt.Sprintf("%x", s.Cluster.ID)
 		}
 	}
-	for _, c := range conditions(&next, o) {
+	if etcd.Spec.Replicas > 0 {
+		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionHibernated)
+	}
+	for _, c := range append(conditions(&next, o), o.further...) {
 		c.ObservedGeneration = next.ObservedGeneration
 		c.LastTransitionTime = o.now
 		meta.SetStatusCondition(&next.Conditions, c)

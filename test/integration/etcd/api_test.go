@@ -30,9 +30,11 @@ func TestWhatCannotBeChanged(t *testing.T) {
 		change func(*v1alpha1.EtcdSpec)
 		want   string // empty: it can be changed
 	}{
-		{"capacity added", bare, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = ptr.To(resource.MustParse("8Gi")) }, "storageCapacity cannot be changed"},
-		{"capacity changed", full, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = ptr.To(resource.MustParse("9Gi")) }, "storageCapacity cannot be changed"},
-		{"capacity removed", full, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = nil }, "storageCapacity cannot be changed"},
+		{"capacity spelled out", bare, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = ptr.To(resource.MustParse("16384Mi")) }, ""},
+		{"capacity less than the default", bare, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = ptr.To(resource.MustParse("8Gi")) }, "storageCapacity cannot shrink"},
+		{"capacity shrunk", full, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = ptr.To(resource.MustParse("8191Mi")) }, "storageCapacity cannot shrink"},
+		{"capacity grown", full, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = ptr.To(resource.MustParse("9Gi")) }, ""},
+		{"capacity left to the default, which is more", full, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = nil }, ""},
 		{"class removed", full, func(s *v1alpha1.EtcdSpec) { s.StorageClass = nil }, "storageClass cannot be changed"},
 		{"claim renamed", full, func(s *v1alpha1.EtcdSpec) { s.VolumeClaimTemplate = ptr.To("other") }, "volumeClaimTemplate cannot be changed"},
 		{"peer port added", bare, func(s *v1alpha1.EtcdSpec) { s.Etcd.ServerPort = ptr.To[int32](2381) }, "etcd.serverPort cannot be changed"},

@@ -168,6 +168,12 @@ type operator struct {
 // start starts an operator for the namespace.
 func (w *world) start(change ...func(*etcd.Reconciler)) *operator {
 	w.t.Helper()
+	return w.startWith(func(ctrl.Manager, *operator) error { return nil }, change...)
+}
+
+// startWith starts an operator for the namespace that has more controllers than that of Etcds.
+func (w *world) startWith(more func(ctrl.Manager, *operator) error, change ...func(*etcd.Reconciler)) *operator {
+	w.t.Helper()
 	o := &operator{locker: task.NewLocker(), requests: &requests{}}
 	restConfig := rest.CopyConfig(testEnv.Config)
 	restConfig.Wrap(o.requests.through)
@@ -189,6 +195,7 @@ func (w *world) start(change ...func(*etcd.Reconciler)) *operator {
 		c(reconciler)
 	}
 	w.Expect(reconciler.Setup(mgr, 2)).To(Succeed())
+	w.Expect(more(mgr, o)).To(Succeed())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -229,7 +236,7 @@ func (r *requests) through(next http.RoundTripper) http.RoundTripper {
 			if r.n == nil {
 				r.n = map[string]int{}
 			}
-			r.n[request.Method+" "+strings.Join(append(path[1:2:2], path[3:]...), "/")]++
+			r.n[request.Method+" "+strings.Join(append(path[1:2:2], path[min(3, len(path)):]...), "/")]++
 			r.mu.Unlock()
 		}
 		return next.RoundTrip(request)

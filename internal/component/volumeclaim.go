@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"cmp"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	appsv1ac "k8s.io/client-go/applyconfigurations/apps/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
+)
+
+// ClaimName is the name of the claim of an ordinal, as the StatefulSet controller makes it.
+func ClaimName(etcd *v1alpha1.Etcd, ordinal int32) string {
+	return claimName(etcd) + "-" + PodName(etcd.Name, ordinal)
+}
+
+func volumeClaim(in Input) *corev1ac.PersistentVolumeClaimApplyConfiguration {
+	spec := corev1ac.PersistentVolumeClaimSpec().
+		WithAccessModes(corev1.ReadWriteOnce).
+		WithResources(corev1ac.VolumeResourceRequirements().WithRequests(corev1.ResourceList{corev1.ResourceStorage: in.Capacity}))
+	if class := ptr.Deref(in.Etcd.Spec.StorageClass, ""); class != "" {
+		spec.WithStorageClassName(class)
+	}
+	claim := &corev1ac.PersistentVolumeClaimApplyConfiguration{}
+	return claim.WithName(claimName(in.Etcd)).WithSpec(spec)
+}
+
+func claimName(etcd *v1alpha1.Etcd) string {
+	return cmp.Or(ptr.Deref(etcd.Spec.VolumeClaimTemplate, ""), etcd.Name)
+}
+
+// retention spells the policy out: who takes a part of it away would otherwise not be noticed.
+func retention(p v1alpha1.PersistentVolumeClaimRetentionPolicy) *appsv1ac.StatefulSetPersistentVolumeClaimRetentionPolicyApplyConfiguration {
+	return appsv1ac.StatefulSetPersistentVolumeClaimRetentionPolicy().
+		WithWhenDeleted(appsv1.PersistentVolumeClaimRetentionPolicyType(p.WhenDeleted)).
+		WithWhenScaled(appsv1.PersistentVolumeClaimRetentionPolicyType(p.WhenScaled))
+}

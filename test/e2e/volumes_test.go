@@ -1,0 +1,251 @@
+//go:build e2e
+
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The test plan of KEP-1847, carried over to an Etcd: what scales is the whole cluster, to zero and back, and what is
+// deleted is the Etcd. "Deleted" below is the policy whenDeleted: Delete.
+
+func claimName(i int) string { return fmt.Sprintf("%s-%s", etcdName, podName(i)) }
+
+func (c *cluster) claim(g Gomega, i int) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{}
+	g.Expect(kube.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: claimName(i)}, claim)).To(Succeed())
+	return claim
+}
+
+// claims are the UIDs of the claims of n members: claims that were made anew have others.
+func (c *cluster) claims(g Gomega, n int) (uids []types.UID) {
+	for i := range n {
+		claim := c.claim(g, i)
+		g.Expect(claim.DeletionTimestamp).To(BeNil(), "%s is being deleted", claim.Name)
+		uids = append(uids, claim.UID)
+	}
+	return uids
+}
+
+func (c *cluster) uids(g Gomega, n int) (uids []types.UID) {
+	for i := range n {
+		uids = append(uids, c.pod(g, i).UID)
+	}
+	return uids
+}
+
+func retain(deleted, scaled v1alpha1.VolumeRetention) func(*v1alpha1.Etcd) {
+	return func(e *v1alpha1.Etcd) {
+		e.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: deleted, WhenScaled: scaled}
+	}
+}
+
+// policyInForce waits until the claims belong to the StatefulSet, or to nobody.
+func (c *cluster) policyInForce(n int, owned bool) {
+	c.t.Helper()
+	c.Eventually(func(g Gomega) {
+		for i := range n {
+			g.Expect(len(c.claim(g, i).OwnerReferences) > 0).To(Equal(owned))
+		}
+	}).Should(Succeed())
+}
+
+// deleteEtcd deletes the Etcd, and waits until no StatefulSet and no pod of it is left; with Orphan they stay.
+func (c *cluster) deleteEtcd(propagation metav1.DeletionPropagation) {
+	c.t.Helper()
+	c.Expect(kube.Delete(c.t.Context(), c.etcd(c), client.PropagationPolicy(propagation))).To(Succeed())
+	c.Eventually(func(g Gomega) {
+		etcds := &v1alpha1.EtcdList{}
+		g.Expect(kube.List(context.Background(), etcds, client.InNamespace(c.namespace))).To(Succeed())
+		g.Expect(etcds.Items).To(BeEmpty())
+		if propagation != metav1.DeletePropagationOrphan {
+			pods := &corev1.PodList{}
+			g.Expect(kube.List(context.Background(), pods, client.InNamespace(c.namespace))).To(Succeed())
+			g.Expect(pods.Items).To(BeEmpty())
+		}
+	}).Should(Succeed())
+}
+
+func (c *cluster) claimsGone(n int) {
+	c.t.Helper()
+	c.Eventually(func(g Gomega) {
+		for i := range n {
+			err := kube.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: claimName(i)}, &corev1.PersistentVolumeClaim{})
+			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s is still there: %v", claimName(i), err)
+		}
+	}).Should(Succeed())
+}
+
+// sleepAndWake scales the cluster to zero and back.
+func (c *cluster) sleepAndWake(n int32) {
+	c.t.Helper()
+	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	c.Eventually(func(g Gomega) {
+		g.Expect(meta.IsStatusConditionTrue(c.etcd(g).Status.Conditions, v1alpha1.ConditionHibernated)).To(BeTrue())
+		pods := &corev1.PodList{}
+		g.Expect(kube.List(context.Background(), pods, client.InNamespace(c.namespace))).To(Succeed())
+		g.Expect(pods.Items).To(BeEmpty())
+	}).Should(Succeed())
+	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = n })
+	c.ready()
+}
+
+// With each policy: pods that are deleted, all at once too, rollouts, and sleep keep the claims and the data; the
+// deletion of the Etcd does as the policy says.
+func TestClaimRetention(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]v1alpha1.VolumeRetention{"retained": v1alpha1.VolumesRetained, "deleted": v1alpha1.VolumesDeleted} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 3)
+			c.patch(retain(policy, v1alpha1.VolumesRetained))
+			c.policyInForce(3, policy == v1alpha1.VolumesDeleted)
+			claims := c.claims(c, 3)
+
+			c.deleteAndWait(1, isReady)
+			c.ready()
+			c.change("1")
+			c.untilSucceeded()
+			c.ready()
+			c.Expect(kube.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(c.namespace))).To(Succeed())
+			c.servesAgain()
+			c.ready()
+			c.writesSurvive()
+
+			c.startWriter()
+			c.sleepAndWake(3)
+			c.Expect(c.claims(c, 3)).To(Equal(claims))
+			c.writesSurvive()
+
+			c.deleteEtcd(metav1.DeletePropagationBackground)
+			if policy == v1alpha1.VolumesDeleted {
+				c.claimsGone(3)
+				return
+			}
+			c.Expect(c.claims(c, 3)).To(Equal(claims))
+		})
+	}
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].Ready
+}
+
+// Deleted without its dependents, an Etcd leaves everything as it is, whatever the policy.
+func TestNonCascadingDeletionKeepsTheClaims(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.patch(retain(v1alpha1.VolumesDeleted, v1alpha1.VolumesRetained))
+	c.policyInForce(1, true)
+	claims, pods := c.claims(c, 1), c.uids(c, 1)
+	c.deleteEtcd(metav1.DeletePropagationOrphan)
+	c.Expect(c.claims(c, 1)).To(Equal(claims))
+	c.Expect(c.uids(c, 1)).To(Equal(pods))
+	c.writesSurvive()
+}
+
+// The policy at the moment of the deletion counts; each way.
+func TestPolicyChangedInBetween(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.patch(retain(v1alpha1.VolumesDeleted, v1alpha1.VolumesRetained))
+	c.policyInForce(1, true)
+	c.patch(retain(v1alpha1.VolumesRetained, v1alpha1.VolumesRetained))
+	c.policyInForce(1, false)
+	claims := c.claims(c, 1)
+	c.deleteEtcd(metav1.DeletePropagationBackground)
+	c.Expect(c.claims(c, 1)).To(Equal(claims))
+}
+
+// A claim that was there before is used, and treated like any other.
+func TestPreProvisionedClaim(t *testing.T) {
+	t.Parallel()
+	c := newEmptyCluster(t)
+	c.create(&corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: claimName(0)},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}},
+		},
+	})
+	claims := c.claims(c, 1)
+	etcd := c.newEtcd(1)
+	retain(v1alpha1.VolumesDeleted, v1alpha1.VolumesRetained)(etcd)
+	c.create(etcd)
+	c.ready()
+	c.Expect(c.claims(c, 1)).To(Equal(claims))
+	c.policyInForce(1, true)
+	c.deleteEtcd(metav1.DeletePropagationForeground)
+	c.claimsGone(1)
+}
+
+// Nobody loses data by sleep: without a verified final snapshot the cluster is kept awake, and goes on serving.
+func TestSleepUnderDeleteIsHeld(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	claims, pods := c.claims(c, 1), c.uids(c, 1)
+	c.patch(retain(v1alpha1.VolumesRetained, v1alpha1.VolumesDeleted))
+	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	c.Eventually(func(g Gomega) {
+		held := meta.FindStatusCondition(c.etcd(g).Status.Conditions, v1alpha1.ConditionHibernated)
+		g.Expect(held).NotTo(BeNil())
+		g.Expect(held.Reason).To(Equal(v1alpha1.ReasonNoFinalSnapshot))
+		g.Expect(c.etcd(g).Status.ObservedGeneration).To(Equal(c.etcd(g).Generation))
+	}).Should(Succeed())
+	c.Expect(c.uids(c, 1)).To(Equal(pods))
+	c.writesSurvive()
+	c.patch(retain(v1alpha1.VolumesRetained, v1alpha1.VolumesRetained))
+	c.sleepAndWake(1)
+	c.Expect(c.claims(c, 1)).To(Equal(claims))
+}
+
+// Volumes grow under a cluster that serves: no pod is deleted, no write is held up.
+func TestVolumesGrow(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	c.patch(retain(v1alpha1.VolumesDeleted, v1alpha1.VolumesRetained))
+	c.policyInForce(3, true)
+	claims, pods, set := c.claims(c, 3), c.uids(c, 3), c.statefulSet(c).UID
+	from := time.Now()
+	c.patch(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("2Gi")) })
+	c.Eventually(func(g Gomega) {
+		grown := meta.FindStatusCondition(c.etcd(g).Status.Conditions, v1alpha1.ConditionVolumesGrown)
+		g.Expect(grown).NotTo(BeNil())
+		g.Expect(grown.Status).To(Equal(metav1.ConditionTrue), grown.Message)
+		g.Expect(grown.Message).To(ContainSubstring("2Gi"))
+		for i := range 3 {
+			g.Expect(c.claim(g, i).Status.Capacity.Storage().String()).To(Equal("2Gi"))
+		}
+	}).Should(Succeed())
+	c.Expect(c.statefulSet(c).UID).NotTo(Equal(set), "the StatefulSet has another claim template")
+	c.policyInForce(3, true)
+	c.ready()
+	c.Expect(c.uids(c, 3)).To(Equal(pods))
+	c.Expect(c.claims(c, 3)).To(Equal(claims))
+	c.Expect(c.rollouts(c)).To(BeEmpty())
+	report := c.writesSurvive()
+	c.Expect(report.Between(from, time.Now()).LeaderChanges).To(BeZero())
+
+	// And a rollout under the new StatefulSet is as before.
+	c.change("1")
+	c.untilSucceeded()
+	c.ready()
+	c.Expect(c.claims(c, 3)).To(Equal(claims))
+}

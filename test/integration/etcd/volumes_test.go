@@ -1,0 +1,221 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// onClass makes the volumes of an Etcd 4Gi of a StorageClass.
+func onClass(class string) func(*v1alpha1.Etcd) {
+	return func(e *v1alpha1.Etcd) {
+		e.Spec.StorageClass, e.Spec.StorageCapacity = ptr.To(class), ptr.To(resource.MustParse("4Gi"))
+	}
+}
+
+func storageClass(t *testing.T, expandable bool) string {
+	t.Helper()
+	class := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "class-"}, Provisioner: "example.com/none", AllowVolumeExpansion: &expandable,
+	}
+	if err := testEnv.Client.Create(t.Context(), class); err != nil {
+		t.Fatalf("creating a StorageClass: %v", err)
+	}
+	return class.Name
+}
+
+func (w *world) claim(g Gomega, i int) *corev1.PersistentVolumeClaim {
+	claim := &corev1.PersistentVolumeClaim{}
+	w.get(g, fmt.Sprintf("%s-%s", name, pod(i)), claim)
+	return claim
+}
+
+// bind binds the claims of n members, or gives them what they ask for, as a provisioner does.
+func (w *world) bind(n int) {
+	w.t.Helper()
+	for i := range n {
+		w.Eventually(func(g Gomega) {
+			claim := w.claim(g, i)
+			if claim.Spec.VolumeName == "" {
+				claim.Spec.VolumeName = fmt.Sprintf("pv-%d", i)
+				g.Expect(testEnv.Client.Update(w.t.Context(), claim)).To(Succeed())
+			}
+			claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.Resources.Requests
+			g.Expect(testEnv.Client.Status().Update(w.t.Context(), claim)).To(Succeed())
+		}).Should(Succeed())
+	}
+}
+
+func (w *world) podUIDs(g Gomega, n int) (uids []types.UID) {
+	for i := range n {
+		p := &corev1.Pod{}
+		w.get(g, pod(i), p)
+		uids = append(uids, p.UID)
+	}
+	return uids
+}
+
+func storage(c *corev1.PersistentVolumeClaim) string {
+	return c.Spec.Resources.Requests.Storage().String()
+}
+
+// The claims grow, then the StatefulSet makes room for one with another claim template; no pod notices.
+func TestVolumesGrow(t *testing.T) {
+	for what, policy := range map[string]*v1alpha1.PersistentVolumeClaimRetentionPolicy{
+		"retained": nil, "deleted with the Etcd": {WhenDeleted: v1alpha1.VolumesDeleted},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t, 3, onClass(storageClass(t, true)), func(e *v1alpha1.Etcd) { e.Spec.PersistentVolumeClaimRetentionPolicy = policy })
+			o := w.start()
+			w.eventuallyWell()
+			w.bind(3)
+			w.Eventually(func(g Gomega) {
+				g.Expect(w.condition(g, v1alpha1.ConditionVolumesGrown).Status).To(Equal(metav1.ConditionTrue))
+				g.Expect(len(w.claim(g, 0).OwnerReferences)).To(Equal(map[bool]int{true: 0, false: 1}[policy == nil]))
+			}).Should(Succeed())
+			pods, before := w.podUIDs(w, 3), w.statefulSet(w)
+
+			w.change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
+			w.Eventually(func(g Gomega) {
+				for i := range 3 {
+					g.Expect(storage(w.claim(g, i))).To(Equal("8Gi"))
+				}
+				set := w.statefulSet(g)
+				g.Expect(set.UID).NotTo(Equal(before.UID))
+				g.Expect(set.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage().String()).To(Equal("8Gi"))
+				g.Expect(set.Status.ReadyReplicas).To(Equal(int32(3)))
+				g.Expect(set.Status.UpdateRevision).To(Equal(before.Status.UpdateRevision))
+				c := w.condition(g, v1alpha1.ConditionVolumesGrown)
+				g.Expect(c.Reason).To(Equal(v1alpha1.ReasonVolumesGrowing))
+				g.Expect(c.Message).To(ContainSubstring("has 4Gi of 8Gi"), "the provisioner has not done its part")
+			}).Should(Succeed())
+			w.bind(3)
+			w.Eventually(func(g Gomega) {
+				g.Expect(w.condition(g, v1alpha1.ConditionVolumesGrown).Status).To(Equal(metav1.ConditionTrue))
+				for i := range 3 {
+					g.Expect(len(w.claim(g, i).OwnerReferences)).To(Equal(map[bool]int{true: 0, false: 1}[policy == nil]))
+				}
+			}).Should(Succeed())
+			w.eventuallyWell()
+			w.Expect(w.podUIDs(w, 3)).To(Equal(pods))
+			w.Expect(w.status(w).Rollout).To(BeNil())
+			w.nudge(o)
+			o.requests.take()
+			w.nudge(o)
+			w.Expect(o.requests.take()).To(BeEmpty())
+		})
+	}
+}
+
+func TestVolumesOfAClassThatDoesNotLetThemGrow(t *testing.T) {
+	w := newWorld(t, 1, onClass(storageClass(t, false)))
+	o := w.start()
+	w.eventuallyWell()
+	w.bind(1)
+	before := w.statefulSet(w)
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
+	w.Eventually(func(g Gomega) {
+		c := w.condition(g, v1alpha1.ConditionVolumesGrown)
+		g.Expect(c.Reason).To(Equal(v1alpha1.ReasonVolumesNotExpandable))
+		g.Expect(c.Message).To(ContainSubstring("allowVolumeExpansion"))
+		g.Expect(w.etcd.Status.ObservedGeneration).To(Equal(w.etcd.Generation), "nothing else is held up by it")
+	}).Should(Succeed())
+	w.Expect(storage(w.claim(w, 0))).To(Equal("4Gi"))
+	w.Expect(w.statefulSet(w).UID).To(Equal(before.UID))
+	w.nudge(o)
+	o.requests.take()
+	w.nudge(o)
+	w.Expect(o.requests.take()).To(BeEmpty())
+}
+
+// While a member is away nobody else could bring it back, so its StatefulSet stays.
+func TestStatefulSetIsReplacedOnlyWhileAllIsWell(t *testing.T) {
+	w := newWorld(t, 3, onClass(storageClass(t, true)))
+	o := w.start()
+	w.eventuallyWell()
+	w.bind(3)
+	before := w.statefulSet(w)
+	w.kubelet.Set(pod(1), env.NotReady)
+	w.Eventually(func(g Gomega) { g.Expect(w.status(g).Ready).To(HaveValue(BeFalse())) }).Should(Succeed())
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
+	w.Eventually(func(g Gomega) { g.Expect(storage(w.claim(g, 2))).To(Equal("8Gi")) }).Should(Succeed())
+	w.bind(3)
+	w.nudge(o)
+	w.Expect(w.statefulSet(w).UID).To(Equal(before.UID))
+	w.kubelet.Set(pod(1), env.Ready)
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.condition(g, v1alpha1.ConditionVolumesGrown).Status).To(Equal(metav1.ConditionTrue))
+	}).Should(Succeed())
+}
+
+func TestSleep(t *testing.T) {
+	w := newWorld(t, 3, func(e *v1alpha1.Etcd) {
+		e.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
+	})
+	o := w.start()
+	w.eventuallyWell()
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	w.Eventually(func(g Gomega) {
+		c := w.condition(g, v1alpha1.ConditionHibernated)
+		g.Expect(c.Reason).To(Equal(v1alpha1.ReasonNoFinalSnapshot))
+		g.Expect(c.Message).To(ContainSubstring("there is no backup to wake up from"))
+	}).Should(Succeed())
+	w.nudge(o)
+	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(3))), "it is kept awake")
+
+	w.change(func(e *v1alpha1.Etcd) {
+		e.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = v1alpha1.VolumesRetained
+	})
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Status).To(Equal(metav1.ConditionTrue))
+		g.Expect(w.statefulSet(g).Status.Replicas).To(BeZero())
+	}).Should(Succeed())
+
+	// Who changes his mind while it sleeps loses nothing.
+	w.change(func(e *v1alpha1.Etcd) {
+		e.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = v1alpha1.VolumesDeleted
+	})
+	w.nudge(o)
+	for i := range 3 {
+		w.Expect(w.claim(w, i).DeletionTimestamp).To(BeNil())
+	}
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	w.eventuallyWell()
+	w.Expect(meta.FindStatusCondition(w.etcd.Status.Conditions, v1alpha1.ConditionHibernated)).To(BeNil())
+}
+
+// Nobody loses volumes by scaling the StatefulSet, whatever its Etcd says, nor by changing its policy.
+func TestPolicyOfTheStatefulSetIsTheOperators(t *testing.T) {
+	w := newWorld(t, 1, func(e *v1alpha1.Etcd) {
+		e.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.VolumesDeleted, WhenScaled: v1alpha1.VolumesDeleted}
+	})
+	w.start()
+	w.eventuallyWell()
+	want := appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{
+		WhenDeleted: appsv1.DeletePersistentVolumeClaimRetentionPolicyType, WhenScaled: appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+	}
+	set := w.statefulSet(w)
+	w.Expect(set.Spec.PersistentVolumeClaimRetentionPolicy).To(HaveValue(Equal(want)))
+	before := client.MergeFrom(set.DeepCopy())
+	set.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	w.Expect(testEnv.Client.Patch(t.Context(), set, before)).To(Succeed())
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.statefulSet(g).Spec.PersistentVolumeClaimRetentionPolicy).To(HaveValue(Equal(want)))
+	}).Should(Succeed())
+}
