@@ -45,6 +45,16 @@ clean: down ## Take it down, and remove what was built as well.
 test: assets ## Unit and integration tests. No root, no container runtime.
 	KUBEBUILDER_ASSETS=$(ASSETS) go test ./...
 
+# Those of test/local/internal/build.OlderReleases.
+RELEASES := 1.33 1.34 1.35
+.PHONY: matrix
+matrix: assets ## The controllers' integration tests on older releases of Kubernetes. The first time builds them, for minutes.
+	@for release in $(RELEASES); do \
+		go run ./test/local build $$release/kube-apiserver $$release/kube-controller-manager && \
+		ln -sfn ../etcd $(LOCAL)/bin/$$release/etcd && echo "Kubernetes $$release" && \
+		KUBEBUILDER_ASSETS=$(LOCAL)/bin/$$release go test -count=1 ./test/integration/etcd ./test/integration/task || exit 1; \
+	done
+
 .PHONY: explore
 explore: ## Explore every state of the rollout's decision: minutes, where the unit tests take a second.
 	go test ./tasks/rollout -run 'TestExploration$$' -explore-all -timeout 30m -v

@@ -60,6 +60,23 @@ func kubernetes(name string) Binary {
 	return Binary{Name: name, Module: kubernetesModule, Package: "k8s.io/kubernetes/cmd/" + name, Pinned: true, Flags: kubernetesVersion}
 }
 
+// OlderReleases are the releases of Kubernetes, besides that of the cluster, that the operator is tested against. Each
+// has a module of its own in the folder of its name, and its programs are called "1.33/kube-apiserver" and so on.
+var OlderReleases = []string{"1.33", "1.34", "1.35"}
+
+// older are the programs of the older releases that integration tests need.
+func older() []Binary {
+	var binaries []Binary
+	for _, release := range OlderReleases {
+		for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {
+			b := kubernetes(name)
+			b.Name, b.Module = release+"/"+name, kubernetesModule+"/"+release
+			binaries = append(binaries, b)
+		}
+	}
+	return binaries
+}
+
 func tool(name string) Binary {
 	return Binary{Name: name, Module: toolsModule, Package: "./" + name, Pinned: true}
 }
@@ -83,7 +100,7 @@ func Pinned() []string {
 // Select returns the binaries with the given names, in building order.
 func Select(names []string) ([]Binary, error) {
 	var selected []Binary
-	for _, binary := range Binaries {
+	for _, binary := range append(slices.Clone(Binaries), older()...) {
 		if slices.Contains(names, binary.Name) {
 			selected = append(selected, binary)
 		}

@@ -72,6 +72,11 @@ func (b *Builder) ensure(ctx context.Context, binary Binary) error {
 		return err
 	}
 	stampPath := filepath.Join(b.stampDir(), binary.Name)
+	for _, path := range []string{stampPath, b.Layout.Binary(binary.Name)} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("creating folder for a binary: %w", err)
+		}
+	}
 	if ok, err := current(b.Layout.Binary(binary.Name), stampPath, want); ok || err != nil {
 		return err
 	}

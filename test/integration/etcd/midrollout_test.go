@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// startAll starts an operator with all its controllers.
+func (w *world) startAll(change ...func(*etcd.Reconciler)) *operator {
+	w.t.Helper()
+	return w.startWith(func(mgr ctrl.Manager, o *operator) error {
+		registry := tasks.Registry{v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Observer: o.observer, Dialer: w.members,
+		}}}
+		engine := &task.Reconciler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: o.locker,
+			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{},
+		}
+		if err := engine.Setup(mgr, 2); err != nil {
+			return err
+		}
+		return (&rollout.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}).Setup(mgr, 2)
+	}, change...)
+}
+
+// stuck changes the template while a member is unwell, and waits until its pod, and no other, was replaced: it is the
+// one that either strategy takes first, and neither goes on before it is well.
+func (w *world) stuck(before []types.UID) (replaced types.UID) {
+	w.t.Helper()
+	w.kubelet.Set(pod(2), env.NotReady)
+	w.Eventually(func(g Gomega) { g.Expect(w.status(g).Ready).To(HaveValue(BeFalse())) }).Should(Succeed())
+	w.change(func(e *v1alpha1.Etcd) {
+		e.Spec.Etcd.SnapshotCount = ptr.To(ptr.Deref(e.Spec.Etcd.SnapshotCount, 5000) + 1)
+	})
+	w.Eventually(func(g Gomega) {
+		now := w.podUIDs(g, 3)
+		g.Expect(now[2]).NotTo(Equal(before[2]))
+		g.Expect(now[:2]).To(Equal(before[:2]))
+		replaced = now[2]
+	}).Should(Succeed())
+	return replaced
+}
+
+// DEP-07, "Transitioning Between Strategies": each way in the middle of a rollout. No pod is replaced twice, and none is
+// forgotten.
+func TestGateSwitchedInMidRollout(t *testing.T) {
+	w := newWorld(t, 3)
+	on := w.startAll()
+	w.eventuallyWell()
+	first := w.podUIDs(w, 3)
+	replaced := w.stuck(first)
+	on.stop()
+
+	off := w.startAll(gateOff)
+	w.Eventually(off.observer.count).Should(BeNumerically(">", 0))
+	w.nudge(off)
+	w.Expect(w.strategy()).To(Satisfy(onDelete), "a member is away")
+	w.kubelet.Set(pod(2), env.Ready)
+	w.Eventually(w.strategy).Should(Satisfy(rolling))
+	second := w.eventuallyReplaced(first, replaced)
+	off.stop()
+
+	off = w.startAll(gateOff)
+	replaced = w.stuck(second)
+	off.stop()
+
+	w.startAll()
+	w.Eventually(w.strategy).Should(Satisfy(onDelete), "at once: it stops the StatefulSet controller")
+	w.kubelet.Set(pod(2), env.Ready)
+	w.eventuallyReplaced(second, replaced)
+
+	set := w.statefulSet(w)
+	w.Expect(set.Status.CurrentRevision).NotTo(Equal(set.Status.UpdateRevision), "under OnDelete, Kubernetes does not promote it before 1.37")
+	w.Expect(meta.IsStatusConditionTrue(w.status(w).Conditions, v1alpha1.ConditionAllMembersUpdated)).To(BeTrue(), "so it is asked of the pods")
+}
+
+// eventuallyReplaced waits until every pod is at the newest template, each replaced once, the last one by a pod that was
+// there already.
+func (w *world) eventuallyReplaced(before []types.UID, last types.UID) (now []types.UID) {
+	w.t.Helper()
+	w.eventuallyWell()
+	w.Expect(w.status(w).UpdatedReplicas).To(Equal(int32(3)))
+	now = w.podUIDs(w, 3)
+	w.Expect(now[2]).To(Equal(last), "it was replaced twice")
+	w.Expect(now[:2]).NotTo(ContainElement(before[0]))
+	w.Expect(now[:2]).NotTo(ContainElement(before[1]))
+	return now
+}
