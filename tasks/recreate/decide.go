@@ -13,6 +13,7 @@ package recreate
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,8 @@ type Input struct {
 	Config   Config
 	// Task is the UID of the task.
 	Task types.UID
+	// Overridden are the guards that the task may pass over.
+	Overridden []v1alpha1.OverridableGuard
 	// Recorded is what the task's status says of the rollout so far.
 	Recorded v1alpha1.RolloutStatus
 }
@@ -41,6 +44,8 @@ type Decision struct {
 	Phase   v1alpha1.RecreatePhase
 	// Message says what is waited for, or how it has ended.
 	Message string
+	// Stranded is the pod that keeps the others from being stopped: it could not come back with its data.
+	Stranded string
 }
 
 // Decide says how far the recreation has come. It is pure.
@@ -61,6 +66,9 @@ func Decide(in Input) Decision {
 	case phase == "" && in.complete():
 		return Decision{Outcome: tasks.Done, Phase: v1alpha1.RecreateComplete, Message: fmt.Sprintf(
 			"nothing to do: every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, target)}
+	case phase == "" && in.stranded() != nil:
+		o := in.stranded()
+		return Decision{Outcome: tasks.Continue, Stranded: o.Name, Message: fmt.Sprintf("no pod is stopped: a successor of %s could not have its data: %s", o.Name, o.Pod.VolumeTrouble)}
 	case phase == "":
 		return enter(v1alpha1.RecreateNeedsDeletion, "all pods of StatefulSet %s are stopped, and then started at revision %s", set.Name, target)
 	case phase == v1alpha1.RecreateNeedsDeletion && held:
@@ -85,6 +93,20 @@ func Decide(in Input) Decision {
 // target is the revision that the pods come back at.
 func (in Input) target() string {
 	return cmp.Or(in.Recorded.TargetRevision, in.Config.TargetRevision, in.Snapshot.StatefulSet.UpdateRevision)
+}
+
+// stranded is an ordinal whose pod could not come back with its data; nil when there is none, or when it does not
+// matter.
+func (in Input) stranded() *observe.Ordinal {
+	if slices.Contains(in.Overridden, v1alpha1.OverridableGuard(v1alpha1.GuardVolumeReachable)) {
+		return nil
+	}
+	for i, o := range in.Snapshot.Ordinals {
+		if o.Pod != nil && o.Pod.VolumeTrouble != "" {
+			return &in.Snapshot.Ordinals[i]
+		}
+	}
+	return nil
 }
 
 // complete tells whether every pod is at the target revision, and every member participates.
@@ -139,10 +161,23 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if in.Snapshot.StatefulSet.Observed {
 		r.TargetRevision = in.target()
 	}
+	r.HeldBy = held(r.HeldBy, d, now)
 	r.Phase, r.UpdatedReplicas, r.ParticipatingReplicas = d.Phase, updated, participating
 	if in.Snapshot.Replicas() > 0 {
 		// While they are stopped, it says how many there will be again.
 		r.Replicas = int32(in.Snapshot.Replicas())
 	}
 	return r
+}
+
+// held is the hold to show. It has lasted since the same pod began to hold.
+func held(before *v1alpha1.Hold, d Decision, now time.Time) *v1alpha1.Hold {
+	if d.Stranded == "" {
+		return nil
+	}
+	h := &v1alpha1.Hold{Guard: v1alpha1.GuardVolumeReachable, Pod: d.Stranded, Message: d.Message, Since: metav1.Time{Time: now}}
+	if before != nil && before.Pod == h.Pod {
+		h.Since = before.Since
+	}
+	return h
 }

@@ -42,6 +42,21 @@ func (in *Input) hold(left ...string) {
 	in.Snapshot.Ordinals, in.Snapshot.Surplus = nil, left
 }
 
+func stranded(in *Input) { in.Snapshot.Ordinals[1].Pod.VolumeTrouble = "its claim is being deleted" }
+
+func TestHold(t *testing.T) {
+	g := NewWithT(t)
+	in := newWorld()
+	stranded(in)
+	in.Recorded = Record(*in, Decide(*in), epoch)
+	g.Expect(in.Recorded.HeldBy.Guard).To(Equal(v1alpha1.GuardVolumeReachable))
+	in.Recorded = Record(*in, Decide(*in), epoch.Add(time.Minute))
+	g.Expect(in.Recorded.HeldBy.Pod).To(Equal("m-1"))
+	g.Expect(in.Recorded.HeldBy.Since.Time).To(Equal(epoch))
+	in.pods("old", v1alpha1.ClassParticipating)
+	g.Expect(Record(*in, Decide(*in), epoch.Add(time.Hour)).HeldBy).To(BeNil())
+}
+
 func TestPhases(t *testing.T) {
 	const (
 		needs    = v1alpha1.RecreateNeedsDeletion
@@ -64,6 +79,13 @@ func TestPhases(t *testing.T) {
 			in.pods("new", v1alpha1.ClassParticipating)
 			in.Snapshot.Surplus = []string{"m-3"}
 		}, tasks.Continue, needs, ""},
+
+		"a claim is being deleted": {"", stranded, tasks.Continue, "", "a successor of m-1 could not have its data: its claim is being deleted"},
+		"and it does not matter": {"", func(in *Input) {
+			stranded(in)
+			in.Overridden = []v1alpha1.OverridableGuard{"VolumeReachable"}
+		}, tasks.Continue, needs, ""},
+		"stopped before it was": {needs, stranded, tasks.Continue, needs, "waiting until"},
 
 		"not scaled yet":     {needs, func(*Input) {}, tasks.Continue, needs, "waiting until StatefulSet m is scaled to zero"},
 		"scaled":             {needs, func(in *Input) { in.hold("m-1") }, tasks.Continue, waiting, "waiting until these are gone: m-1"},

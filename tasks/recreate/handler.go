@@ -136,7 +136,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 }
 
 func input(task tasks.Task, snapshot *observe.Snapshot) Input {
-	in := Input{Snapshot: snapshot, Config: task.Config.(Config), Task: task.Object.UID}
+	in := Input{Snapshot: snapshot, Config: task.Config.(Config), Task: task.Object.UID, Overridden: task.Object.Spec.OverrideGuards}
 	if r := task.Object.Status.Rollout; r != nil {
 		in.Recorded = *r
 	}

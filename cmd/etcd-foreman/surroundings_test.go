@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What the cache leaves out, no decision can rest on.
+func TestWhatIsKeptOfTheSurroundings(t *testing.T) {
+	g := NewWithT(t)
+	fat := metav1.ObjectMeta{
+		Name: "n", UID: "u", ResourceVersion: "1", Labels: map[string]string{corev1.LabelHostname: "n"}, OwnerReferences: []metav1.OwnerReference{{UID: "o"}},
+		DeletionTimestamp: &metav1.Time{}, Annotations: map[string]string{"long": "story"}, ManagedFields: []metav1.ManagedFieldsEntry{{}},
+	}
+	lean := *fat.DeepCopy()
+	lean.Annotations, lean.ManagedFields = nil, nil
+
+	node := essenceOfNode(&corev1.Node{
+		ObjectMeta: fat, Spec: corev1.NodeSpec{Unschedulable: true, ProviderID: "x"},
+		Status: corev1.NodeStatus{
+			Images: []corev1.ContainerImage{{}},
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue},
+				{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastHeartbeatTime: metav1.Now()},
+			},
+		},
+	})
+	g.Expect(node).To(Equal(&corev1.Node{
+		ObjectMeta: lean, Spec: corev1.NodeSpec{Unschedulable: true},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}},
+	}))
+	affinity := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{}}
+	volume := essenceOfVolume(&corev1.PersistentVolume{ObjectMeta: fat, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, StorageClassName: "x"}})
+	g.Expect(volume).To(Equal(&corev1.PersistentVolume{ObjectMeta: lean, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity}}))
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: fat, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
+	g.Expect(essenceOfClaim(claim)).To(Equal(&corev1.PersistentVolumeClaim{ObjectMeta: lean, Spec: claim.Spec, Status: claim.Status}))
+}
