@@ -87,6 +87,10 @@ const (
 	ErrNoSpace ErrorCode = "ERR_NO_SPACE"
 	// ErrMaintenance: etcd did not compact, defragment or disarm an alarm.
 	ErrMaintenance ErrorCode = "ERR_MAINTENANCE"
+	// ErrTLSSecret: a Secret of spec.etcd.clientUrlTls or peerUrlTls cannot be used.
+	ErrTLSSecret ErrorCode = "ERR_TLS_SECRET"
+	// ErrPeerURLs: the peer URLs of the members could not be changed.
+	ErrPeerURLs ErrorCode = "ERR_PEER_URLS"
 	// ErrApply: an object of an Etcd could not be applied.
 	ErrApply ErrorCode = "ERR_APPLY"
 	// ErrInternal: an error without a code of its own.
@@ -101,6 +105,9 @@ const (
 	ConditionAllMembersReady = "AllMembersReady"
 	// ConditionAllMembersUpdated: every pod is at the StatefulSet's update revision.
 	ConditionAllMembersUpdated = "AllMembersUpdated"
+	// ConditionTLSReady: members, and clients, connect as spec.etcd.peerUrlTls and clientUrlTls say. Absent
+	// while neither is given.
+	ConditionTLSReady = "TLSReady"
 )
 
 // Reasons of the conditions of an Etcd.
@@ -114,4 +121,17 @@ const (
 	ReasonRolloutPending     = "RolloutPending"
 	ReasonHibernated         = "Hibernated"
 	ReasonHeldAtZero         = "HeldAtZero"
+	// ReasonTLSInUse: every connection is as the spec says.
+	ReasonTLSInUse = "TLSInUse"
+	// ReasonSecretInvalid: a Secret is missing or cannot be used; the message names it.
+	ReasonSecretInvalid = "SecretInvalid"
+	// ReasonCertificatesRollout: the pods are being replaced by such that have the certificates. Members that
+	// are to use TLS among themselves still connect without.
+	ReasonCertificatesRollout = "CertificatesRollout"
+	// ReasonPeerURLsAdded: every member has its certificate; each is about to be listed with both its URLs.
+	ReasonPeerURLsAdded = "PeerURLsAdded"
+	// ReasonPeerTLSRollout: the pods are being replaced by such that listen for each other with TLS.
+	ReasonPeerTLSRollout = "PeerTLSRollout"
+	// ReasonPeerURLsRemoved: every member listens with TLS; its URL without is about to be removed.
+	ReasonPeerURLsRemoved = "PeerURLsRemoved"
 )

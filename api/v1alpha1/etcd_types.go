@@ -63,6 +63,12 @@ type EtcdConfig struct {
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	WrapperPort *int32 `json:"wrapperPort,omitempty"`
+	// ClientURLTLS is the TLS between clients and members. Once given it cannot be taken away.
+	// +optional
+	ClientURLTLS *ClientURLTLS `json:"clientUrlTls,omitempty"`
+	// PeerURLTLS is the TLS among members. Once given it cannot be taken away.
+	// +optional
+	PeerURLTLS *PeerURLTLS `json:"peerUrlTls,omitempty"`
 }
 
 // SharedConfig holds what etcd and its backups have in common.
@@ -91,6 +97,8 @@ type SchedulingConstraints struct {
 // +kubebuilder:validation:XValidation:rule="has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",message="storageClass cannot be changed"
 // +kubebuilder:validation:XValidation:rule="has(self.volumeClaimTemplate) == has(oldSelf.volumeClaimTemplate) && (!has(self.volumeClaimTemplate) || self.volumeClaimTemplate == oldSelf.volumeClaimTemplate)",message="volumeClaimTemplate cannot be changed"
 // +kubebuilder:validation:XValidation:rule="(has(self.etcd) && has(self.etcd.serverPort) ? self.etcd.serverPort : 2380) == (has(oldSelf.etcd) && has(oldSelf.etcd.serverPort) ? oldSelf.etcd.serverPort : 2380)",message="etcd.serverPort cannot be changed: the members know each other by it"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.etcd) || !has(oldSelf.etcd.clientUrlTls) || (has(self.etcd) && has(self.etcd.clientUrlTls))",message="etcd.clientUrlTls cannot be removed: the members that still use it could not be reached"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.etcd) || !has(oldSelf.etcd.peerUrlTls) || (has(self.etcd) && has(self.etcd.peerUrlTls))",message="etcd.peerUrlTls cannot be removed: the members that still use it could not be reached"
 type EtcdSpec struct {
 	// Replicas is the number of members: 1, 3, 5, or 0 for a cluster that sleeps and keeps its volumes.
 	// +kubebuilder:validation:Enum=0;1;3;5
@@ -178,7 +186,7 @@ type EtcdStatus struct {
 	// ObservedGeneration is the generation of the spec that was applied last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated.
+	// Conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, TLSReady.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

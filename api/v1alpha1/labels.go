@@ -53,6 +53,18 @@ const (
 const (
 	// AnnotationConfigChecksum on a pod template makes a change of configuration a change of template.
 	AnnotationConfigChecksum = "checksum/etcd-config"
+	// AnnotationCAChecksum on a pod template makes a change of CAs a change of template: etcd reads them when
+	// it starts, and not again.
+	AnnotationCAChecksum = "checksum/etcd-ca"
+	// AnnotationClientTLS on a pod, with the value TLSOn, says that its member listens for clients with TLS.
+	AnnotationClientTLS = "druid.gardener.cloud/client-url-tls"
+	// AnnotationPeerTLS on a pod says how far its member is on the way to TLS among members: TLSPrepared or
+	// TLSOn; absent at the beginning.
+	AnnotationPeerTLS = "druid.gardener.cloud/peer-url-tls"
+	// TLSPrepared: the member has what it takes to connect to others with TLS, and listens without.
+	TLSPrepared = "Prepared"
+	// TLSOn: the member listens with TLS.
+	TLSOn = "On"
 	// AnnotationAppliedChecksum on an object is the checksum of what was applied last, so that an object
 	// that has not changed is not written again.
 	AnnotationAppliedChecksum = "druid.gardener.cloud/applied-checksum"

@@ -11,6 +11,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
@@ -114,22 +115,24 @@ func cacheOptions() (cache.Options, error) {
 func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration, quorumAwareUpdates bool) error {
 	now := clock.RealClock{}
 	dialer := etcdclient.NewPool(now.Now)
-	observer := observe.New(dialer, now, observe.WithSurroundings(mgr.GetCache()))
+	credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: now}
+	observer := observe.New(dialer, now, observe.WithCredentials(credentials), observe.WithSurroundings(mgr.GetCache()))
 	locker := task.NewLocker()
 	registry := tasks.Registry{
 		v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Observer: observer, Dialer: dialer, Clock: now,
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Observer: observer, Dialer: dialer, Credentials: credentials, Clock: now,
 		}},
 		v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Observer: observer, Clock: now,
 		}},
 		v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: &maintenance.Handler{
-			Live: mgr.GetAPIReader(), Observer: observer, Dialer: dialer,
+			Live: mgr.GetAPIReader(), Observer: observer, Dialer: dialer, Credentials: credentials,
 		}},
 	}
 	return errors.Join(
 		(&etcd.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,
+			Dialer: dialer, Credentials: credentials, Recorder: mgr.GetEventRecorder("etcd-foreman"),
 			Images: config.Images, QuorumAwareUpdates: quorumAwareUpdates,
 		}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
 		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),

@@ -32,6 +32,10 @@ type Input struct {
 	Retention v1alpha1.PersistentVolumeClaimRetentionPolicy
 	// Strategy by which the StatefulSet's pods are updated.
 	Strategy appsv1.StatefulSetUpdateStrategyType
+	// PeerTLS is how far the members are to be on their way to TLS among themselves.
+	PeerTLS PeerTLS
+	// Authorities is a checksum of the CAs that the members trust; empty without TLS.
+	Authorities string
 }
 
 // Objects are the objects of an Etcd in the order in which they are applied: what pods need before the pods.

@@ -78,8 +78,20 @@ func everything() Input {
 	return in
 }
 
+// withTLS asks for TLS for clients and among members, and is at a station of the way to the latter.
+func withTLS(station PeerTLS) Input {
+	in := input(3)
+	in.PeerTLS, in.Authorities = station, "0123456789abcdef"
+	ca := v1alpha1.CASecretReference{SecretReference: v1alpha1.SecretReference{Name: "ca"}, DataKey: ptr.To("bundle.crt")}
+	in.Etcd.Spec.Etcd.ClientURLTLS = &v1alpha1.ClientURLTLS{
+		TLSCASecretRef: ca, ServerTLSSecretRef: v1alpha1.SecretReference{Name: "server"}, ClientTLSSecretRef: v1alpha1.SecretReference{Name: "client"},
+	}
+	in.Etcd.Spec.Etcd.PeerURLTLS = &v1alpha1.PeerURLTLS{TLSCASecretRef: ca, ServerTLSSecretRef: v1alpha1.SecretReference{Name: "peer"}}
+	return in
+}
+
 func TestObjects(t *testing.T) {
-	for name, in := range map[string]Input{"default": input(3), "single": input(1), "asleep": input(0), "everything": everything()} {
+	for name, in := range map[string]Input{"tls": withTLS(PeerTLSOn), "tls-prepared": withTLS(PeerTLSPrepared), "default": input(3), "single": input(1), "asleep": input(0), "everything": everything()} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := Objects(in)
 			if err != nil {

@@ -21,31 +21,36 @@ import (
 // ConfigMap is what the members share. The cluster's ID is a further key, which is not among what is
 // applied: it is recorded when it is known, whatever else is suspended.
 func ConfigMap(in Input) (*corev1ac.ConfigMapApplyConfiguration, error) {
-	config, err := sharedConfig(in.Etcd)
+	config, err := sharedConfig(in)
 	if err != nil {
 		return nil, err
 	}
-	bootstrap, err := bootstrapConfig(in.Etcd, in.Replicas)
+	bootstrap, err := bootstrapConfig(in)
 	if err != nil {
 		return nil, err
 	}
 	name := ConfigMapName(in.Etcd.Name)
-	return corev1ac.ConfigMap(name, in.Etcd.Namespace).
+	object := corev1ac.ConfigMap(name, in.Etcd.Namespace).
 		WithLabels(labels(in.Etcd.Name, v1alpha1.ComponentConfigMap, name)).
 		WithOwnerReferences(owner(in.Etcd)).
-		WithData(map[string]string{member.KeyConfig: config, member.KeyBootstrap: bootstrap}), nil
+		WithData(map[string]string{member.KeyConfig: config, member.KeyBootstrap: bootstrap})
+	if in.PeerTLS != PeerTLSOff {
+		object.WithAnnotations(map[string]string{v1alpha1.AnnotationPeerTLS: string(in.PeerTLS)})
+	}
+	return object, nil
 }
 
 // sharedConfig is etcd's configuration as far as it is the same for all members. Nothing may be in it that
 // changes without need: a change replaces every pod.
-func sharedConfig(etcd *v1alpha1.Etcd) (string, error) {
+func sharedConfig(in Input) (string, error) {
+	etcd := in.Etcd
 	spec := etcd.Spec.Etcd
 	shared := ptr.Deref(etcd.Spec.SharedConfig, v1alpha1.SharedConfig{})
 	quota := ptr.Deref(spec.Quota, resource.MustParse("8Gi"))
-	config, err := yaml.Marshal(map[string]any{
+	values := map[string]any{
 		"data-dir":                  member.DataDir,
-		"listen-client-urls":        fmt.Sprintf("http://0.0.0.0:%d", clientPort(etcd)),
-		"listen-peer-urls":          fmt.Sprintf("http://0.0.0.0:%d", peerPort(etcd)),
+		"listen-client-urls":        fmt.Sprintf("%s://0.0.0.0:%d", clientScheme(etcd), clientPort(etcd)),
+		"listen-peer-urls":          fmt.Sprintf("%s://0.0.0.0:%d", scheme(in.PeerTLS == PeerTLSOn), peerPort(etcd)),
 		"listen-metrics-urls":       fmt.Sprintf("http://0.0.0.0:%d", metricsPort(etcd)),
 		"metrics":                   ptr.Deref(spec.Metrics, v1alpha1.MetricsBasic),
 		"quota-backend-bytes":       quota.Value(),
@@ -55,7 +60,9 @@ func sharedConfig(etcd *v1alpha1.Etcd) (string, error) {
 		"strict-reconfig-check":     true,
 		"logger":                    "zap",
 		"log-level":                 "info",
-	})
+	}
+	transportSecurity(values, in)
+	config, err := yaml.Marshal(values)
 	if err != nil {
 		return "", fmt.Errorf("rendering the configuration of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
 	}
@@ -64,11 +71,12 @@ func sharedConfig(etcd *v1alpha1.Etcd) (string, error) {
 
 // bootstrapConfig is what matters only to a member without data. The token makes the members of an Etcd that
 // was deleted and made anew strangers to those of the old one.
-func bootstrapConfig(etcd *v1alpha1.Etcd, replicas int32) (string, error) {
-	members := make([]string, 0, replicas)
-	for i := range replicas {
+func bootstrapConfig(in Input) (string, error) {
+	etcd := in.Etcd
+	members := make([]string, 0, in.Replicas)
+	for i := range in.Replicas {
 		pod := PodName(etcd.Name, i)
-		members = append(members, fmt.Sprintf("%s=http://%s.%s.%s.svc:%d", pod, pod, PeerServiceName(etcd.Name), etcd.Namespace, peerPort(etcd)))
+		members = append(members, fmt.Sprintf("%s=%s://%s:%d", pod, scheme(in.PeerTLS == PeerTLSOn), etcd.MemberHost(pod), peerPort(etcd)))
 	}
 	config, err := yaml.Marshal(map[string]any{
 		"initial-cluster":       strings.Join(members, ","),

@@ -35,7 +35,8 @@ func etcdContainer(in Input) (*corev1ac.ContainerApplyConfiguration, error) {
 		WithResources(resources).
 		WithVolumeMounts(
 			corev1ac.VolumeMount().WithName(configVolume).WithMountPath(member.ConfigDir).WithReadOnly(true),
-			corev1ac.VolumeMount().WithName(claimName(in.Etcd)).WithMountPath(member.VolumeDir)), nil
+			corev1ac.VolumeMount().WithName(claimName(in.Etcd)).WithMountPath(member.VolumeDir)).
+		WithVolumeMounts(mounts(etcdCertificates(in))...), nil
 }
 
 // readinessProbe asks for a linearizable read: a member that passes participates in the quorum. The values

@@ -32,7 +32,7 @@ const terminationGracePeriod = 30
 
 func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
 	etcd := in.Etcd
-	config, err := sharedConfig(etcd)
+	config, err := sharedConfig(in)
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +46,7 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 		WithVolumes(
 			corev1ac.Volume().WithName(sharedVolume).WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(ConfigMapName(etcd.Name))),
 			corev1ac.Volume().WithName(configVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource())).
+		WithVolumes(certificateVolumes(in)...).
 		WithTerminationGracePeriodSeconds(terminationGracePeriod).
 		WithAutomountServiceAccountToken(false).
 		WithEnableServiceLinks(false).
@@ -65,6 +66,7 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 			v1alpha1.AnnotationConfigChecksum: checksum(config),
 			v1alpha1.AnnotationSafeToEvict:    "false",
 		})).
+		WithAnnotations(tlsAnnotations(in)).
 		WithSpec(spec), nil
 }
 
@@ -99,7 +101,8 @@ func prepareContainer(in Input) *corev1ac.ContainerApplyConfiguration {
 		WithVolumeMounts(
 			corev1ac.VolumeMount().WithName(sharedVolume).WithMountPath(member.SharedDir).WithReadOnly(true),
 			corev1ac.VolumeMount().WithName(configVolume).WithMountPath(member.ConfigDir),
-			corev1ac.VolumeMount().WithName(claimName(in.Etcd)).WithMountPath(member.VolumeDir).WithReadOnly(true))
+			corev1ac.VolumeMount().WithName(claimName(in.Etcd)).WithMountPath(member.VolumeDir).WithReadOnly(true)).
+		WithVolumeMounts(mounts(agentCertificates(in))...)
 }
 
 // container has what all containers of a member's pod have in common.

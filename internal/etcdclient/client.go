@@ -63,6 +63,8 @@ type Client interface {
 	Alarms(ctx context.Context) ([]Alarm, error)
 	// Disarm ends an alarm.
 	Disarm(ctx context.Context, a Alarm) error
+	// SetPeerURLs changes the peer URLs that a member of the cluster is listed with. It takes a quorum.
+	SetPeerURLs(ctx context.Context, id uint64, urls []string) error
 	// Close ends the use of this client.
 	Close() error
 }

@@ -9,22 +9,25 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // ask asks every member that has an address for its status, the best informed voter for the member list, and
 // then the foreign members, all with deadlines. Who does not answer is not in the facts.
-func (o *Observer) ask(ctx context.Context, f *facts) error {
-	endpoints := map[int]string{}
+func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *facts) error {
+	endpoints := map[int]target{}
 	for i, ordinal := range f.ordinals {
 		if ordinal.Pod != nil && ordinal.Pod.Endpoint != "" {
-			endpoints[i] = ordinal.Pod.Endpoint
+			endpoints[i] = target{member: ordinal.Name, endpoint: ordinal.Pod.Endpoint}
 		}
 	}
-	members := newMembers(o.dialer)
+	members := o.newMembers(etcd)
 	defer members.close()
 	f.answers = statuses(ctx, members, endpoints, func(i int) time.Duration {
 		if !f.ordinals[i].Pod.Ready {
@@ -32,11 +35,12 @@ func (o *Observer) ask(ctx context.Context, f *facts) error {
 		}
 		return askTimeout
 	})
+	o.doubtSilence(etcd, f)
 	f.members = memberList(ctx, members, f.answers, endpoints)
-	foreign := map[uint64]string{}
+	foreign := map[uint64]target{}
 	for _, m := range f.members {
 		if len(m.ClientURLs) > 0 && !m.Learner && !isOurs(f.ordinals, f.answers, m) {
-			foreign[m.ID] = m.ClientURLs[0]
+			foreign[m.ID] = target{endpoint: m.ClientURLs[0]}
 		}
 	}
 	f.foreign = statuses(ctx, members, foreign, func(uint64) time.Duration { return askTimeout })
@@ -55,30 +59,46 @@ func isOurs(ordinals []Ordinal, answers map[int]etcdclient.Status, m etcdclient.
 	return false
 }
 
-func endpoint(host string, port int32) string {
-	return "http://" + net.JoinHostPort(host, strconv.Itoa(int(port)))
+func endpoint(scheme, host string, port int32) string {
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// members are the clients of one observation, one for each endpoint.
+// doubtSilence has the certificates of the Etcd read again when a member that is ready did not answer over TLS.
+func (o *Observer) doubtSilence(etcd *v1alpha1.Etcd, f *facts) {
+	for i, ordinal := range f.ordinals {
+		_, answered := f.answers[i]
+		if !answered && ordinal.Pod != nil && ordinal.Pod.Ready && strings.HasPrefix(ordinal.Pod.Endpoint, "https://") {
+			o.credentials.Doubt(client.ObjectKeyFromObject(etcd))
+		}
+	}
+}
+
+// target is where a member is asked. The member of a foreign one is empty.
+type target struct {
+	member, endpoint string
+}
+
+// members are the clients of one observation, one for each target.
 type members struct {
-	dialer  etcdclient.Dialer
-	mu      sync.Mutex
-	clients map[string]etcdclient.Client
+	observer *Observer
+	etcd     *v1alpha1.Etcd
+	mu       sync.Mutex
+	clients  map[target]etcdclient.Client
 }
 
-func newMembers(dialer etcdclient.Dialer) *members {
-	return &members{dialer: dialer, clients: map[string]etcdclient.Client{}}
+func (o *Observer) newMembers(etcd *v1alpha1.Etcd) *members {
+	return &members{observer: o, etcd: etcd, clients: map[target]etcdclient.Client{}}
 }
 
-func (m *members) at(endpoint string) (etcdclient.Client, error) {
+func (m *members) at(ctx context.Context, t target) (etcdclient.Client, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if c, ok := m.clients[endpoint]; ok {
+	if c, ok := m.clients[t]; ok {
 		return c, nil
 	}
-	c, err := m.dialer.Dial(endpoint, nil)
+	c, err := m.observer.credentials.Dial(ctx, m.observer.dialer, m.etcd, t.member, t.endpoint)
 	if err == nil {
-		m.clients[endpoint] = c
+		m.clients[t] = c
 	}
 	return c, err
 }
@@ -91,20 +111,20 @@ func (m *members) close() {
 }
 
 // statuses asks all endpoints at the same time, each for as long as it is given.
-func statuses[K comparable](ctx context.Context, members *members, endpoints map[K]string, timeout func(K) time.Duration) map[K]etcdclient.Status {
+func statuses[K comparable](ctx context.Context, members *members, endpoints map[K]target, timeout func(K) time.Duration) map[K]etcdclient.Status {
 	var (
 		mu      sync.Mutex
 		all     sync.WaitGroup
 		answers = map[K]etcdclient.Status{}
 	)
-	for key, endpoint := range endpoints {
+	for key, target := range endpoints {
 		all.Go(func() {
-			c, err := members.at(endpoint)
+			ctx, cancel := context.WithTimeout(ctx, timeout(key))
+			defer cancel()
+			c, err := members.at(ctx, target)
 			if err != nil {
 				return
 			}
-			ctx, cancel := context.WithTimeout(ctx, timeout(key))
-			defer cancel()
 			if status, err := c.Status(ctx); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
@@ -117,9 +137,9 @@ func statuses[K comparable](ctx context.Context, members *members, endpoints map
 }
 
 // memberList asks the voters that answered, the best informed first, until one gives the list.
-func memberList(ctx context.Context, members *members, answers map[int]etcdclient.Status, endpoints map[int]string) []etcdclient.Member {
+func memberList(ctx context.Context, members *members, answers map[int]etcdclient.Status, endpoints map[int]target) []etcdclient.Member {
 	for _, i := range bestInformed(answers) {
-		c, err := members.at(endpoints[i])
+		c, err := members.at(ctx, endpoints[i])
 		if err != nil {
 			continue
 		}

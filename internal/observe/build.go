@@ -57,7 +57,7 @@ func build(f facts) *Snapshot {
 		if m.Learner {
 			continue
 		}
-		v := Voter{ID: m.ID, Name: cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)), Ordinal: ordinalOf(s.Ordinals, m.ID)}
+		v := Voter{ID: m.ID, Name: cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)), Ordinal: ordinalOf(s.Ordinals, m.ID), PeerURLs: m.PeerURLs}
 		if v.Ordinal >= 0 {
 			// A member that terminates may serve now, and does not a moment later.
 			v.Serving = s.Ordinals[v.Ordinal].Serving && s.Ordinals[v.Ordinal].Class != v1alpha1.ClassTerminating

@@ -137,9 +137,10 @@ func describePod(pod *corev1.Pod, trouble string) *Pod {
 		Claims:             claims(pod),
 		Disrupted:          isTrue(condition(pod, corev1.DisruptionTarget)),
 		Node:               Node{Name: pod.Spec.NodeName},
+		PeerTLS:            pod.Annotations[v1alpha1.AnnotationPeerTLS],
 	}
 	if pod.Status.PodIP != "" {
-		p.Endpoint = endpoint(pod.Status.PodIP, clientPort(pod))
+		p.Endpoint = endpoint(clientScheme(pod), pod.Status.PodIP, clientPort(pod))
 	}
 	if etcd != nil && etcd.State.Running != nil {
 		p.EtcdStarted = etcd.State.Running.StartedAt.Time
@@ -157,6 +158,15 @@ func claims(pod *corev1.Pod) []string {
 		}
 	}
 	return names
+}
+
+// clientScheme is that of the member of this pod, which is not that of the Etcd's spec while a change of it is
+// being rolled out.
+func clientScheme(pod *corev1.Pod) string {
+	if pod.Annotations[v1alpha1.AnnotationClientTLS] == v1alpha1.TLSOn {
+		return "https"
+	}
+	return "http"
 }
 
 // clientPort is the port that the member of this pod listens on, which is not that of the Etcd's spec while a

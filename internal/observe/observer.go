@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -41,9 +42,10 @@ const (
 
 // Observer takes Snapshots.
 type Observer struct {
-	dialer   etcdclient.Dialer
-	clock    clock.PassiveClock
-	renewals renewals
+	dialer      etcdclient.Dialer
+	credentials *certificates.Credentials
+	clock       clock.PassiveClock
+	renewals    renewals
 	// surroundings is nil when nobody looks at nodes and volumes.
 	surroundings client.Reader
 }
@@ -55,6 +57,11 @@ type Option func(*Observer)
 // to ask the API server for each decision would cost more requests than all the rest.
 func WithSurroundings(cache client.Reader) Option {
 	return func(o *Observer) { o.surroundings = cache }
+}
+
+// WithCredentials has an Observer reach members that listen for clients with TLS too.
+func WithCredentials(credentials *certificates.Credentials) Option {
+	return func(o *Observer) { o.credentials = credentials }
 }
 
 // New makes an Observer.
@@ -88,7 +95,7 @@ func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1al
 	if err := o.lookAround(ctx, etcd.Namespace, f.ordinals); err != nil {
 		return nil, err
 	}
-	if err := o.ask(ctx, &f); err != nil {
+	if err := o.ask(ctx, etcd, &f); err != nil {
 		return nil, err
 	}
 	if len(f.answers) == 0 {

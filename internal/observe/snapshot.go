@@ -79,6 +79,8 @@ type Pod struct {
 	BackupSidecarReady bool
 	// Trouble is why the kubelet cannot start or keep a container, in its own words.
 	Trouble string
+	// PeerTLS is how far the member is on its way to TLS among members: TLSPrepared, TLSOn, or empty.
+	PeerTLS string
 	// Claims are the names of the pod's PersistentVolumeClaims.
 	Claims []string
 	// Disrupted: something other than the operator is about to remove the pod, or has removed it: an eviction,
@@ -125,6 +127,8 @@ type Voter struct {
 	// Ordinal of its pod; -1 for a foreign voter, which is not in this StatefulSet.
 	Ordinal int
 	Serving bool
+	// PeerURLs under which the others know it.
+	PeerURLs []string
 }
 
 // Replicas of the StatefulSet.

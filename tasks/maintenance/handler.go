@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/calls"
+	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -36,6 +37,8 @@ type Handler struct {
 	Live     client.Reader
 	Observer Observer
 	Dialer   etcdclient.Dialer
+	// Credentials for members that listen for clients with TLS.
+	Credentials *certificates.Credentials
 
 	calls calls.Calls[struct{}]
 }
@@ -119,9 +122,9 @@ func (h *Handler) gather(ctx context.Context, task tasks.Task) (Input, error) {
 		return Input{}, err
 	}
 	in := Input{Config: task.Config.(Config), Snapshot: snapshot, Recorded: task.Object.Status.Result}
-	in.Databases = h.databases(ctx, snapshot)
+	in.Databases = h.databases(ctx, task.Etcd, snapshot)
 	if leader := snapshot.Leader(); leader >= 0 {
-		if in.Alarms, err = h.alarms(ctx, snapshot.Ordinals[leader]); err == nil {
+		if in.Alarms, err = h.alarms(ctx, task.Etcd, snapshot.Ordinals[leader]); err == nil {
 			in.AlarmsKnown = true
 		}
 	}

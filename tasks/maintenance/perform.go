@@ -37,25 +37,25 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	defer cancel()
 	switch d.step.Action {
 	case Compact:
-		lasting(func(ctx context.Context) error { return h.compact(ctx, d) })
+		lasting(func(ctx context.Context) error { return h.compact(ctx, task.Etcd, d) })
 		return nil
 	case Defragment:
 		lasting(func(ctx context.Context) error {
-			return h.at(asked, func(c etcdclient.Client) error { return c.Defragment(ctx) })
+			return h.at(ctx, task.Etcd, asked, func(c etcdclient.Client) error { return c.Defragment(ctx) })
 		})
 		return nil
 	case MoveLeader:
 		to := members[d.step.Successor].MemberID
-		return coded(v1alpha1.ErrMoveLeader, h.at(asked, func(c etcdclient.Client) error { return c.MoveLeader(ctx, to) }))
+		return coded(v1alpha1.ErrMoveLeader, h.at(ctx, task.Etcd, asked, func(c etcdclient.Client) error { return c.MoveLeader(ctx, to) }))
 	case Disarm:
-		return coded(v1alpha1.ErrMaintenance, h.at(asked, func(c etcdclient.Client) error { return c.Disarm(ctx, d.step.Alarm) }))
+		return coded(v1alpha1.ErrMaintenance, h.at(ctx, task.Etcd, asked, func(c etcdclient.Client) error { return c.Disarm(ctx, d.step.Alarm) }))
 	}
 	return fmt.Errorf("performing %s: no such action", d.step.Action)
 }
 
 // compact asks every voter: the first makes the cluster compact, and each answers once it has itself done so. A
 // database that is defragmented before is smaller by less.
-func (h *Handler) compact(ctx context.Context, d detail) error {
+func (h *Handler) compact(ctx context.Context, etcd *v1alpha1.Etcd, d detail) error {
 	var (
 		all    sync.WaitGroup
 		mu     sync.Mutex
@@ -66,7 +66,7 @@ func (h *Handler) compact(ctx context.Context, d detail) error {
 			continue
 		}
 		all.Go(func() {
-			err := h.at(o, func(c etcdclient.Client) error { return c.Compact(ctx, d.step.Revision) })
+			err := h.at(ctx, etcd, o, func(c etcdclient.Client) error { return c.Compact(ctx, d.step.Revision) })
 			mu.Lock()
 			defer mu.Unlock()
 			failed = errors.Join(failed, err)
@@ -77,7 +77,7 @@ func (h *Handler) compact(ctx context.Context, d detail) error {
 }
 
 // databases asks all members that answered at the same time. Who does not answer now is not among them.
-func (h *Handler) databases(ctx context.Context, snapshot *observe.Snapshot) map[int]etcdclient.Database {
+func (h *Handler) databases(ctx context.Context, etcd *v1alpha1.Etcd, snapshot *observe.Snapshot) map[int]etcdclient.Database {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var (
@@ -90,7 +90,7 @@ func (h *Handler) databases(ctx context.Context, snapshot *observe.Snapshot) map
 			continue
 		}
 		all.Go(func() {
-			_ = h.at(o, func(c etcdclient.Client) error {
+			_ = h.at(ctx, etcd, o, func(c etcdclient.Client) error {
 				db, err := c.Database(ctx)
 				if err == nil {
 					mu.Lock()
@@ -105,11 +105,11 @@ func (h *Handler) databases(ctx context.Context, snapshot *observe.Snapshot) map
 	return found
 }
 
-func (h *Handler) alarms(ctx context.Context, leader observe.Ordinal) ([]etcdclient.Alarm, error) {
+func (h *Handler) alarms(ctx context.Context, etcd *v1alpha1.Etcd, leader observe.Ordinal) ([]etcdclient.Alarm, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var alarms []etcdclient.Alarm
-	err := h.at(leader, func(c etcdclient.Client) (err error) {
+	err := h.at(ctx, etcd, leader, func(c etcdclient.Client) (err error) {
 		alarms, err = c.Alarms(ctx)
 		return err
 	})
@@ -117,8 +117,8 @@ func (h *Handler) alarms(ctx context.Context, leader observe.Ordinal) ([]etcdcli
 }
 
 // at does something with a client of a member.
-func (h *Handler) at(o observe.Ordinal, do func(etcdclient.Client) error) error {
-	c, err := h.Dialer.Dial(o.Pod.Endpoint, nil)
+func (h *Handler) at(ctx context.Context, etcd *v1alpha1.Etcd, o observe.Ordinal, do func(etcdclient.Client) error) error {
+	c, err := h.Credentials.Dial(ctx, h.Dialer, etcd, o.Name, o.Pod.Endpoint)
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", o.Name, err)
 	}

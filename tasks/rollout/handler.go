@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -34,7 +35,9 @@ type Handler struct {
 	Live     client.Reader
 	Observer Observer
 	Dialer   etcdclient.Dialer
-	Clock    clock.PassiveClock
+	// Credentials for members that listen for clients with TLS.
+	Credentials *certificates.Credentials
+	Clock       clock.PassiveClock
 
 	memory memory
 }

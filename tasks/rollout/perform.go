@@ -39,7 +39,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	if d.step.Action == MoveLeader {
-		return coded(v1alpha1.ErrMoveLeader, h.moveLeader(ctx, d))
+		return coded(v1alpha1.ErrMoveLeader, h.moveLeader(ctx, task.Etcd, d))
 	}
 	var failed error
 	for _, i := range d.step.Ordinals {
@@ -80,14 +80,14 @@ func (h *Handler) refusable(task tasks.Task, o observe.Ordinal, doing string, er
 	return fmt.Errorf("%s pod %s/%s: %w", doing, task.Object.Namespace, o.Name, err)
 }
 
-func (h *Handler) moveLeader(ctx context.Context, d detail) error {
+func (h *Handler) moveLeader(ctx context.Context, etcd *v1alpha1.Etcd, d detail) error {
 	leader, successor := d.snapshot.Ordinals[d.step.Ordinals[0]], d.snapshot.Ordinals[d.step.Successor]
-	from, err := h.Dialer.Dial(leader.Pod.Endpoint, nil)
+	from, err := h.Credentials.Dial(ctx, h.Dialer, etcd, leader.Name, leader.Pod.Endpoint)
 	if err != nil {
 		return fmt.Errorf("connecting to the leader %s: %w", leader.Name, err)
 	}
 	defer from.Close() //nolint:errcheck // nothing depends on how the connection ends
-	to, err := h.Dialer.Dial(successor.Pod.Endpoint, nil)
+	to, err := h.Credentials.Dial(ctx, h.Dialer, etcd, successor.Name, successor.Pod.Endpoint)
 	if err != nil {
 		return fmt.Errorf("connecting to the successor %s: %w", successor.Name, err)
 	}

@@ -19,7 +19,15 @@ import (
 const confirmLoss = pollTroubled
 
 // conditions are those that follow from an observation.
-func conditions(status *v1alpha1.EtcdStatus, o observation) []metav1.Condition {
+func conditions(etcd *v1alpha1.Etcd, status *v1alpha1.EtcdStatus, o observation) []metav1.Condition {
+	all := memberConditions(status, o)
+	if asked(etcd) {
+		all = append(all, tlsReady(etcd, o.tls, o.snapshot))
+	}
+	return all
+}
+
+func memberConditions(status *v1alpha1.EtcdStatus, o observation) []metav1.Condition {
 	s := o.snapshot
 	switch {
 	case s == nil:

@@ -26,6 +26,8 @@ type remembered struct {
 	overwritten string
 	// lostSince is when its quorum was first seen to be gone; zero while it is there.
 	lostSince time.Time
+	// secrets is what its Secrets were last found to be like.
+	secrets checkedSecrets
 }
 
 func (m *memory) of(etcd types.NamespacedName) remembered {

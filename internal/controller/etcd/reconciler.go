@@ -15,12 +15,15 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,7 +62,12 @@ type Reconciler struct {
 	Observer  Observer
 	// Locker is shared with the task engine: no pod is deleted while an update strategy changes.
 	Locker Locker
-	Clock  clock.PassiveClock
+	// Dialer and Credentials connect to members.
+	Dialer      etcdclient.Dialer
+	Credentials *certificates.Credentials
+	// Recorder of events.
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
 	// Images for an Etcd that does not name its own.
 	Images configv1alpha1.Images
 	// QuorumAwareUpdates is the feature gate QuorumAwareUpdatesWithOnDelete.
@@ -122,11 +130,11 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 	if changed {
 		return retryConflict, nil
 	}
-	var settled bool
-	var specErr error
-	if !held {
+	tls, specErr := r.lookAtTLS(ctx, etcd, set)
+	settled := false
+	if specErr == nil && !held {
 		// What is asked of members that are all stopped waits until they are started again.
-		settled, specErr = r.reconcileSpec(ctx, etcd, set)
+		settled, specErr = r.reconcileSpec(ctx, etcd, set, tls)
 	}
 	if apierrors.IsConflict(specErr) || namespaceGoes(specErr) {
 		return 0, specErr
@@ -145,8 +153,11 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 	if err != nil {
 		return 0, errors.Join(strategyErr, specErr, err)
 	}
-	current := settled && snapshot != nil && snapshot.StatefulSet.Observed
-	after, statusErr := r.reconcileStatus(ctx, etcd, snapshot, current, specErr, append(further, hibernated(etcd, set)...))
+	current := settled && snapshot != nil && snapshot.StatefulSet.Observed && tls.arrived(etcd)
+	if specErr == nil && tls.problem == nil && snapshot != nil {
+		specErr = r.changePeerURLs(ctx, etcd, snapshot, peerURLChanges(tls.station, snapshot))
+	}
+	after, statusErr := r.reconcileStatus(ctx, etcd, outcome{snapshot: snapshot, tls: tls, current: current, err: specErr, further: append(further, hibernated(etcd, set)...)})
 	if statusErr != nil {
 		return 0, errors.Join(strategyErr, specErr, statusErr)
 	}

@@ -20,14 +20,16 @@ import (
 //
 // What should be different is applied when the spec has changed or an annotation asks for it, so that a new
 // version of the operator does not by itself replace the pods of every cluster. What somebody removed, or
-// changed in what would be applied again, is put right at any time.
-func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (settled bool, err error) {
+// changed in what would be applied again, is put right at any time. While a Secret cannot be used nothing is
+// made different, and no StatefulSet is made.
+func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, tls tlsLook) (settled bool, err error) {
 	if specSuspended(etcd) {
 		return false, nil
 	}
 	in := component.Input{
 		Etcd: etcd, Images: r.Images, Replicas: replicas(etcd, set), Strategy: r.wantedStrategy(),
 		Capacity: etcd.Spec.Capacity(), Retention: retention(etcd, set),
+		PeerTLS: tls.station, Authorities: tls.facts.Authorities,
 	}
 	if set != nil {
 		// They are changed by reconcileStrategy and by reconcileVolumes alone.
@@ -47,7 +49,11 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set
 		if err != nil {
 			return false, err
 		}
-		if err := r.ensure(ctx, d, live, specDue(etcd)); err != nil {
+		if live == nil && tls.problem != nil && d.GetKind() == "StatefulSet" {
+			// Its pods could not start.
+			return false, nil
+		}
+		if err := r.ensure(ctx, d, live, tls.problem == nil && (tls.due || specDue(etcd))); err != nil {
 			return false, err
 		}
 		settled = settled && d.appliedTo(live)

@@ -25,6 +25,7 @@ type observation struct {
 	tasks []v1alpha1.EtcdOperatorTask
 	// current: the spec was applied, and the StatefulSet controller has seen it.
 	current bool
+	tls     tlsLook
 	// specErr is why the spec could not be applied, if it could not.
 	specErr error
 	// further conditions.
@@ -34,24 +35,39 @@ type observation struct {
 	now     metav1.Time
 }
 
+// outcome is what a reconcile has come to before it writes the status.
+type outcome struct {
+	snapshot *observe.Snapshot
+	tls      tlsLook
+	current  bool
+	err      error
+	// further conditions.
+	further []metav1.Condition
+}
+
 // reconcileStatus writes the status when it has changed, and returns after how long to look again.
-func (r *Reconciler) reconcileStatus(ctx context.Context, etcd *v1alpha1.Etcd, snapshot *observe.Snapshot, current bool, specErr error, further []metav1.Condition) (time.Duration, error) {
+func (r *Reconciler) reconcileStatus(ctx context.Context, etcd *v1alpha1.Etcd, o outcome) (time.Duration, error) {
 	key, now := client.ObjectKeyFromObject(etcd), r.Clock.Now()
 	tasks := &v1alpha1.EtcdOperatorTaskList{}
 	if err := r.Client.List(ctx, tasks, task.OfEtcd(key)...); err != nil {
 		return 0, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
 	}
 	next := nextStatus(etcd, observation{
-		snapshot: snapshot,
+		snapshot: o.snapshot,
 		tasks:    tasks.Items,
-		current:  current,
-		specErr:  specErr,
-		further:  further,
-		lostFor:  r.memory.lostFor(key, snapshot == nil || quorate(snapshot), now),
+		tls:      o.tls,
+		current:  o.current,
+		specErr:  o.err,
+		lostFor:  r.memory.lostFor(key, o.snapshot == nil || quorate(o.snapshot), now),
+		further:  o.further,
 		now:      metav1.NewTime(now),
 	})
+	before := etcd.Status
 	poll := pollAfter(&next)
 	pending, err := r.writeStatus(ctx, etcd, next)
+	if err == nil {
+		r.tellOfTLS(etcd, &before, &etcd.Status)
+	}
 	if pending > 0 {
 		poll = min(poll, pending)
 	}
@@ -67,6 +83,8 @@ func nextStatus(etcd *v1alpha1.Etcd, o observation) v1alpha1.EtcdStatus {
 	next.LastErrors = nil
 	if o.specErr != nil {
 		next.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrApply, Description: o.specErr.Error(), ObservedAt: o.now}}
+	} else if o.tls.problem != nil {
+		next.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrTLSSecret, Description: o.tls.problem.Error(), ObservedAt: o.now}}
 	}
 	if s := o.snapshot; s != nil {
 		next.Members = members(next.Members, s, o.now)
@@ -78,7 +96,10 @@ func nextStatus(etcd *v1alpha1.Etcd, o observation) v1alpha1.EtcdStatus {
 	if etcd.Spec.Replicas > 0 {
 		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionHibernated)
 	}
-	for _, c := range append(conditions(&next, o), o.further...) {
+	if !asked(etcd) {
+		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionTLSReady)
+	}
+	for _, c := range append(conditions(etcd, &next, o), o.further...) {
 		c.ObservedGeneration = next.ObservedGeneration
 		c.LastTransitionTime = o.now
 		meta.SetStatusCondition(&next.Conditions, c)
@@ -114,6 +135,9 @@ func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
 		if c.Status != metav1.ConditionTrue && c.Reason != v1alpha1.ReasonHibernated {
 			return pollTroubled
 		}
+	}
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionTLSReady); c != nil && c.Status != metav1.ConditionTrue {
+		return pollTroubled
 	}
 	return pollWell
 }

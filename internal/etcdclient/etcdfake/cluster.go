@@ -36,6 +36,8 @@ type Cluster struct {
 	term   uint64
 	// moves are the members that leadership was moved to.
 	moves []int
+	// peerURLs that members were given, by index.
+	peerURLs map[int][]string
 }
 
 // Dial is etcdclient.Dialer's.
@@ -99,9 +101,11 @@ func (m *member) Members(context.Context) ([]etcdclient.Member, error) {
 	if !m.cluster.Up(m.index) {
 		return nil, ErrDown
 	}
+	m.cluster.mu.Lock()
+	defer m.cluster.mu.Unlock()
 	var all []etcdclient.Member
 	for i, name := range m.cluster.Names {
-		all = append(all, etcdclient.Member{ID: uint64(i + 1), Name: name, ClientURLs: []string{m.cluster.Endpoints[i]}})
+		all = append(all, etcdclient.Member{ID: uint64(i + 1), Name: name, ClientURLs: []string{m.cluster.Endpoints[i]}, PeerURLs: m.cluster.listed(i)})
 	}
 	return all, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
@@ -185,9 +186,11 @@ func (w *world) startWith(more func(ctrl.Manager, *operator) error, change ...fu
 	})
 	w.Expect(err).NotTo(HaveOccurred())
 	w.Expect(task.Index(w.t.Context(), mgr.GetFieldIndexer())).To(Succeed())
-	o.observer = &countingObserver{Observer: observe.New(w.members, clock.RealClock{})}
+	credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}
+	o.observer = &countingObserver{Observer: observe.New(w.members, clock.RealClock{}, observe.WithCredentials(credentials))}
 	reconciler := &etcd.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: o.observer, Locker: o.locker, Clock: clock.RealClock{},
+		Dialer: w.members, Credentials: credentials, Recorder: mgr.GetEventRecorder("etcd-foreman"),
 		Images:             configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/etcd-agent:v1"},
 		QuorumAwareUpdates: true,
 	}

@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Facts are what material that passed the check has to be known for.
+type Facts struct {
+	// Authorities is a checksum of all CAs. Neither their order nor what is written between them matters.
+	Authorities string
+	// Expires is when the first certificate does, and ExpiresIn the Secret that it is in.
+	Expires   time.Time
+	ExpiresIn string
+}
+
+// Check checks that members with these host names can serve with the material at a time. An error is a *Problem
+// for each certificate that cannot be used, joined.
+func (m Material) Check(hosts []string, now time.Time) (Facts, error) {
+	c := checker{now: now}
+	if s := m.Client; s != nil {
+		roots := c.bundle(s.CA)
+		c.pair(s.Server, s.CA, roots, hosts, x509.ExtKeyUsageServerAuth)
+		c.pair(s.Client, s.CA, roots, nil, x509.ExtKeyUsageClientAuth)
+	}
+	if s := m.Peer; s != nil {
+		roots := c.bundle(s.CA)
+		c.pair(s.Server, s.CA, roots, hosts, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
+	}
+	return Facts{Authorities: c.authorities.sum(), Expires: c.expires, ExpiresIn: c.expiresIn}, errors.Join(c.problems...)
+}
+
+// checker collects what is found.
+type checker struct {
+	now         time.Time
+	authorities digest
+	expires     time.Time
+	expiresIn   string
+	problems    []error
+}
+
+func (c *checker) problem(secret, format string, args ...any) {
+	c.problems = append(c.problems, &Problem{Secret: secret, What: fmt.Sprintf(format, args...)})
+}
+
+// bundle is nil when the bundle cannot be used.
+func (c *checker) bundle(b Bundle) *x509.CertPool {
+	certificates, err := parse(b.PEM)
+	if err != nil {
+		c.problem(b.Secret, "has no CA certificates in %s: %v", b.Key, err)
+		return nil
+	}
+	pool := x509.NewCertPool()
+	for _, certificate := range certificates {
+		pool.AddCert(certificate)
+	}
+	c.authorities.add(certificates)
+	return pool
+}
+
+// pair checks a pair against the CAs, for each of the usages.
+func (c *checker) pair(p Pair, ca Bundle, roots *x509.CertPool, hosts []string, usages ...x509.ExtKeyUsage) {
+	pair, err := tls.X509KeyPair(p.Certificate, p.Key)
+	if err != nil {
+		c.problem(p.Secret, "has a tls.crt and a tls.key that cannot be used: %v", err)
+		return
+	}
+	leaf, intermediates := pair.Leaf, x509.NewCertPool()
+	for _, der := range pair.Certificate[1:] {
+		if certificate, err := x509.ParseCertificate(der); err == nil {
+			intermediates.AddCert(certificate)
+		}
+	}
+	switch {
+	case c.now.After(leaf.NotAfter):
+		c.problem(p.Secret, "has a certificate that expired at %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+		return
+	case c.now.Before(leaf.NotBefore):
+		c.problem(p.Secret, "has a certificate that is not valid before %s", leaf.NotBefore.UTC().Format(time.RFC3339))
+		return
+	case roots == nil:
+		return
+	}
+	for _, usage := range usages {
+		options := x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: c.now, KeyUsages: []x509.ExtKeyUsage{usage}}
+		if _, err := leaf.Verify(options); err != nil {
+			c.problem(p.Secret, "has a certificate that the CAs in %s of Secret %s do not vouch for as one of a %s: %v", ca.Key, ca.Secret, usageName(usage), err)
+			return
+		}
+	}
+	for _, host := range hosts {
+		if err := leaf.VerifyHostname(host); err != nil {
+			c.problem(p.Secret, "has a certificate that is not for every member: %v", err)
+			return
+		}
+	}
+	if c.expires.IsZero() || leaf.NotAfter.Before(c.expires) {
+		c.expires, c.expiresIn = leaf.NotAfter, p.Secret
+	}
+}
+
+func usageName(usage x509.ExtKeyUsage) string {
+	if usage == x509.ExtKeyUsageClientAuth {
+		return "client (clientAuth)"
+	}
+	return "server (serverAuth)"
+}
+
+// parse parses a bundle, of which every block has to be a certificate.
+func parse(bundle []byte) ([]*x509.Certificate, error) {
+	var all []*x509.Certificate
+	for rest := bundle; ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("there is a PEM block of type %q", block.Type)
+		}
+		certificate, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, certificate)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("there is no PEM block")
+	}
+	return all, nil
+}
+
+// digest is a checksum of sets of certificates.
+type digest []byte
+
+func (d *digest) add(certificates []*x509.Certificate) {
+	raw := make([][]byte, 0, len(certificates))
+	for _, certificate := range certificates {
+		raw = append(raw, certificate.Raw)
+	}
+	slices.SortFunc(raw, bytes.Compare)
+	sum := sha256.Sum256(bytes.Join(raw, nil))
+	*d = append(*d, sum[:]...)
+}
+
+// sum is the checksum of all that was added.
+func (d digest) sum() string {
+	sum := sha256.Sum256(d)
+	return hex.EncodeToString(sum[:8])
+}

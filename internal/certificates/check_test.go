@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/certs"
+	. "github.com/onsi/gomega"
+)
+
+var hosts = []string{"m-0.m-peer.ns.svc", "m-1.m-peer.ns.svc"}
+
+func newCA(t *testing.T) *certs.CA {
+	t.Helper()
+	ca, err := certs.NewCA("ca")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ca
+}
+
+func issue(t *testing.T, ca *certs.CA, secret string, hosts []string, changes ...certs.Change) Pair {
+	t.Helper()
+	pair, err := ca.Issue(hosts, changes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Pair{Secret: secret, Certificate: pair.Certificate, Key: pair.Key}
+}
+
+// good is material that can be used.
+func good(t *testing.T, ca *certs.CA) Material {
+	bundle := Bundle{Secret: "ca", Key: "ca.crt", PEM: ca.PEM}
+	return Material{
+		Client: &ClientSide{CA: bundle, Server: issue(t, ca, "server", hosts, certs.ServerOnly), Client: issue(t, ca, "client", nil, certs.ClientOnly)},
+		Peer:   &PeerSide{CA: bundle, Server: issue(t, ca, "peer", []string{"*.m-peer.ns.svc"})},
+	}
+}
+
+func TestCheck(t *testing.T) {
+	ca, other := newCA(t), newCA(t)
+	for _, tc := range []struct {
+		name   string
+		change func(*Material)
+		secret string // empty: nothing is wrong
+		want   string
+	}{
+		{"good", func(*Material) {}, "", ""},
+		{"nothing", func(m *Material) { *m = Material{} }, "", ""},
+		{"two CAs", func(m *Material) { m.Peer.CA.PEM = append(append([]byte("# old\n"), other.PEM...), ca.PEM...) }, "", ""},
+		{"no PEM", func(m *Material) { m.Client.CA.PEM = []byte("x") }, "ca", "has no CA certificates in ca.crt"},
+		{"a key as CA", func(m *Material) { m.Client.CA.PEM = m.Client.Client.Key }, "ca", `of type "PRIVATE KEY"`},
+		{"garbage", func(m *Material) { m.Client.Server.Certificate = []byte("x") }, "server", "cannot be used"},
+		{"foreign key", func(m *Material) { m.Client.Server.Key = m.Client.Client.Key }, "server", "private key does not match"},
+		{"expired", func(m *Material) { m.Client.Client = issue(t, ca, "client", nil, certs.Expired) }, "client", "expired at"},
+		{"foreign CA", func(m *Material) { m.Peer.Server = issue(t, other, "peer", hosts) }, "peer", "do not vouch for"},
+		{"client as server", func(m *Material) { m.Client.Server = issue(t, ca, "server", hosts, certs.ClientOnly) }, "server", "as one of a server"},
+		{"server as client", func(m *Material) { m.Client.Client = issue(t, ca, "client", hosts, certs.ServerOnly) }, "client", "as one of a client"},
+		{"peer that cannot call", func(m *Material) { m.Peer.Server = issue(t, ca, "peer", hosts, certs.ServerOnly) }, "peer", "as one of a client"},
+		{"member left out", func(m *Material) { m.Client.Server = issue(t, ca, "server", hosts[:1]) }, "server", "m-1.m-peer.ns.svc"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			m := good(t, ca)
+			tc.change(&m)
+			_, err := m.Check(hosts, time.Now())
+			if tc.secret == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			var problem *Problem
+			g.Expect(errors.As(err, &problem)).To(BeTrue())
+			g.Expect(problem.Secret).To(Equal(tc.secret))
+			g.Expect(err).To(MatchError(And(ContainSubstring("Secret "+tc.secret), ContainSubstring(tc.want))))
+		})
+	}
+}
+
+func TestFacts(t *testing.T) {
+	g := NewWithT(t)
+	ca, other := newCA(t), newCA(t)
+	check := func(m Material) Facts {
+		facts, err := m.Check(hosts, time.Now())
+		g.Expect(err).NotTo(HaveOccurred())
+		return facts
+	}
+	m := good(t, ca)
+	before := check(m)
+	g.Expect(before.Expires).To(BeTemporally("~", time.Now().Add(24*time.Hour), time.Minute))
+	g.Expect(before.ExpiresIn).NotTo(BeEmpty())
+
+	m.Client.Server = issue(t, ca, "server", hosts)
+	g.Expect(check(m).Authorities).To(Equal(before.Authorities), "etcd reads a new certificate by itself")
+	m.Client.CA.PEM = append(append([]byte{}, ca.PEM...), other.PEM...)
+	both := check(m).Authorities
+	g.Expect(both).NotTo(Equal(before.Authorities), "and a new CA only when it starts")
+	m.Client.CA.PEM = append(append([]byte("# sorted\n"), other.PEM...), ca.PEM...)
+	g.Expect(check(m).Authorities).To(Equal(both))
+}

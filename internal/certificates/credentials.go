@@ -1,0 +1,167 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// trustFor is how long what was read from a Secret is used. The operator may not watch Secrets: a role that
+	// lets it would let it read all of them at once.
+	trustFor = 5 * time.Minute
+	// doubtFor is how long it is used when a member that should answer does not.
+	doubtFor = 10 * time.Second
+)
+
+// Credentials are what the operator shows to members, and how it recognizes them. It reads Secrets when it needs
+// them, and again after a while, so that it follows one that is changed. A nil *Credentials has none.
+type Credentials struct {
+	// Reader reads Secrets from the API server, one at a time.
+	Reader client.Reader
+	Clock  clock.PassiveClock
+
+	mu    sync.Mutex
+	etcds map[types.NamespacedName]*credential
+}
+
+// credential is that of one Etcd.
+type credential struct {
+	// mu is held while Secrets are read, so that they are read once.
+	mu   sync.Mutex
+	spec v1alpha1.ClientURLTLS
+	side *ClientSide
+	// read is when it was read, used when it was last asked for.
+	read, used time.Time
+	roots      *x509.CertPool
+	pair       tls.Certificate
+	// configs by member. A connection belongs to its configuration, so they are kept as long as they hold.
+	configs map[string]*tls.Config
+}
+
+// TLS is the configuration for a connection to a member of an Etcd at an endpoint; nil when the endpoint is
+// without TLS. The certificate of the member has to be for its host name, wherever it is dialed; that of a
+// foreign one, whose name is empty, for the host of the endpoint. The same configuration is returned until
+// something changes.
+func (c *Credentials) TLS(ctx context.Context, etcd *v1alpha1.Etcd, member, endpoint string) (*tls.Config, error) {
+	if !strings.HasPrefix(endpoint, "https://") {
+		return nil, nil
+	}
+	spec := etcd.Spec.Etcd.ClientURLTLS
+	if c == nil || spec == nil {
+		return nil, fmt.Errorf("connecting to %s: Etcd %s names no certificates for it", endpoint, client.ObjectKeyFromObject(etcd))
+	}
+	of := c.of(client.ObjectKeyFromObject(etcd))
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if of.side == nil || !equality.Semantic.DeepEqual(of.spec, *spec) || c.Clock.Since(of.read) > trustFor {
+		if err := of.refresh(ctx, c.Reader, etcd, c.Clock.Now()); err != nil && of.side == nil {
+			return nil, err
+		}
+	}
+	return of.config(etcd, member), nil
+}
+
+// Dial makes a client of a member of an Etcd at an endpoint, as TLS has it.
+func (c *Credentials) Dial(ctx context.Context, dialer etcdclient.Dialer, etcd *v1alpha1.Etcd, member, endpoint string) (etcdclient.Client, error) {
+	config, err := c.TLS(ctx, etcd, member, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	return dialer.Dial(endpoint, config)
+}
+
+// Doubt makes the next connection read the Secrets again, unless that was just done: a member that should have
+// answered did not.
+func (c *Credentials) Doubt(etcd types.NamespacedName) {
+	if c == nil {
+		return
+	}
+	of := c.of(etcd)
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if c.Clock.Since(of.read) > doubtFor {
+		of.read = time.Time{}
+	}
+}
+
+// of is the credential of an Etcd. Those that nobody has asked for in a while are forgotten.
+func (c *Credentials) of(etcd types.NamespacedName) *credential {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Clock.Now()
+	for key, other := range c.etcds {
+		if now.Sub(other.used) > 2*trustFor {
+			delete(c.etcds, key)
+		}
+	}
+	if c.etcds == nil {
+		c.etcds = map[types.NamespacedName]*credential{}
+	}
+	if c.etcds[etcd] == nil {
+		c.etcds[etcd] = &credential{}
+	}
+	c.etcds[etcd].used = now
+	return c.etcds[etcd]
+}
+
+// refresh reads the Secrets again. What was read before stays in use when that fails.
+func (of *credential) refresh(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, now time.Time) error {
+	r := secrets{ctx: ctx, reader: reader, namespace: etcd.Namespace, seen: map[string]map[string][]byte{}}
+	spec := etcd.Spec.Etcd.ClientURLTLS
+	side := &ClientSide{CA: r.bundle(spec.TLSCASecretRef), Client: r.pair(spec.ClientTLSSecretRef)}
+	if r.err != nil {
+		return r.err
+	}
+	of.read = now
+	if of.side != nil && of.side.sameAs(side) {
+		of.spec = *spec.DeepCopy()
+		return nil
+	}
+	authorities, err := parse(side.CA.PEM)
+	if err != nil {
+		return &Problem{Secret: side.CA.Secret, What: fmt.Sprintf("has no CA certificates in %s: %v", side.CA.Key, err)}
+	}
+	pair, err := tls.X509KeyPair(side.Client.Certificate, side.Client.Key)
+	if err != nil {
+		return &Problem{Secret: side.Client.Secret, What: fmt.Sprintf("has a tls.crt and a tls.key that cannot be used: %v", err)}
+	}
+	of.roots = x509.NewCertPool()
+	for _, authority := range authorities {
+		of.roots.AddCert(authority)
+	}
+	of.spec, of.side, of.pair, of.configs = *spec.DeepCopy(), side, pair, map[string]*tls.Config{}
+	return nil
+}
+
+func (s *ClientSide) sameAs(other *ClientSide) bool {
+	return bytes.Equal(s.CA.PEM, other.CA.PEM) &&
+		bytes.Equal(s.Client.Certificate, other.Client.Certificate) && bytes.Equal(s.Client.Key, other.Client.Key)
+}
+
+func (of *credential) config(etcd *v1alpha1.Etcd, member string) *tls.Config {
+	if of.configs[member] == nil {
+		config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: of.roots, Certificates: []tls.Certificate{of.pair}}
+		if member != "" {
+			config.ServerName = etcd.MemberHost(member)
+		}
+		of.configs[member] = config
+	}
+	return of.configs[member]
+}

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/certs"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// secretsIn are the Secrets of an Etcd with TLS for clients, and what reads them.
+type secretsIn struct {
+	client.Client
+	reads int
+}
+
+func (s *secretsIn) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	s.reads++
+	return s.Client.Get(ctx, key, into, options...)
+}
+
+func newSecrets(t *testing.T) *secretsIn {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return &secretsIn{Client: fake.NewClientBuilder().WithScheme(scheme).Build()}
+}
+
+func (s *secretsIn) put(t *testing.T, name string, data map[string][]byte) {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Data: data}
+	if err := client.IgnoreNotFound(s.Delete(t.Context(), secret.DeepCopy())); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *secretsIn) putPair(t *testing.T, name string, p Pair) {
+	s.put(t, name, map[string][]byte{"tls.crt": p.Certificate, "tls.key": p.Key})
+}
+
+func withTLS() *v1alpha1.Etcd {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"}, Spec: v1alpha1.EtcdSpec{Replicas: 2}}
+	etcd.Spec.Etcd.ClientURLTLS = &v1alpha1.ClientURLTLS{
+		TLSCASecretRef:     v1alpha1.CASecretReference{SecretReference: v1alpha1.SecretReference{Name: "ca"}},
+		ServerTLSSecretRef: v1alpha1.SecretReference{Name: "server"},
+		ClientTLSSecretRef: v1alpha1.SecretReference{Name: "client", Namespace: "ns"},
+	}
+	return etcd
+}
+
+func TestRead(t *testing.T) {
+	g := NewWithT(t)
+	ca, s, etcd := newCA(t), newSecrets(t), withTLS()
+	read := func() error {
+		_, err := Read(t.Context(), s, etcd)
+		return err
+	}
+	g.Expect(read()).To(MatchError("Secret ca does not exist"))
+	s.put(t, "ca", map[string][]byte{"bundle.crt": ca.PEM})
+	g.Expect(read()).To(MatchError("Secret ca has no key ca.crt"))
+	etcd.Spec.Etcd.ClientURLTLS.TLSCASecretRef.DataKey = ptrTo("bundle.crt")
+	s.putPair(t, "server", issue(t, ca, "server", hosts))
+	s.put(t, "client", map[string][]byte{"tls.crt": []byte("x")})
+	g.Expect(read()).To(MatchError("Secret client has no key tls.key"))
+	s.putPair(t, "client", issue(t, ca, "client", nil))
+	g.Expect(read()).To(Succeed())
+	etcd.Spec.Etcd.ClientURLTLS.ServerTLSSecretRef.Namespace = "kube-system"
+	g.Expect(read()).To(MatchError(ContainSubstring("only one in the namespace of the Etcd is used")))
+}
+
+func ptrTo(s string) *string { return &s }
+
+func TestCredentialsFollowTheirSecrets(t *testing.T) {
+	g := NewWithT(t)
+	ca, s, etcd := newCA(t), newSecrets(t), withTLS()
+	s.put(t, "ca", map[string][]byte{"ca.crt": ca.PEM})
+	s.putPair(t, "client", issue(t, ca, "client", nil, certs.ClientOnly))
+	now := clocktesting.NewFakePassiveClock(time.Now())
+	c := &Credentials{Reader: s, Clock: now}
+	forward := func(d time.Duration) { now.SetTime(now.Now().Add(d)) }
+
+	plain, err := c.TLS(t.Context(), etcd, "m-0", "http://10.0.0.1:2379")
+	g.Expect(plain, err).To(BeNil())
+	first, err := c.TLS(t.Context(), etcd, "m-0", "https://10.0.0.1:2379")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(first.ServerName).To(Equal("m-0.m-peer.ns.svc"))
+	again := func() any {
+		config, err := c.TLS(t.Context(), etcd, "m-0", "https://10.0.0.1:2379")
+		g.Expect(err).NotTo(HaveOccurred())
+		return config
+	}
+	g.Expect(again()).To(BeIdenticalTo(first))
+	g.Expect(s.reads).To(Equal(2), "they are not read each time")
+	foreign, err := c.TLS(t.Context(), etcd, "", "https://elsewhere:2379")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(foreign.ServerName).To(BeEmpty())
+
+	forward(trustFor + time.Second)
+	g.Expect(again()).To(BeIdenticalTo(first), "connections outlast a look that finds the same")
+
+	s.putPair(t, "client", issue(t, ca, "client", nil, certs.ClientOnly))
+	g.Expect(again()).To(BeIdenticalTo(first))
+	c.Doubt(client.ObjectKeyFromObject(etcd))
+	g.Expect(again()).To(BeIdenticalTo(first), "it was just looked at")
+	forward(doubtFor + time.Second)
+	c.Doubt(client.ObjectKeyFromObject(etcd))
+	second := again()
+	g.Expect(second).NotTo(BeIdenticalTo(first))
+
+	s.put(t, "client", map[string][]byte{"tls.crt": []byte("x"), "tls.key": []byte("x")})
+	forward(trustFor + time.Second)
+	g.Expect(again()).To(BeIdenticalTo(second), "what cannot be used does not replace what can")
+}

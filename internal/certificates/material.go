@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package certificates reads the Secrets that an Etcd names for its TLS, checks what they hold, and makes the
+// operator's own clients of it. Checking is pure. It imports the API and etcdclient, and nothing of the
+// controllers.
+package certificates
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Material is what the Secrets of an Etcd hold, as it is written there.
+type Material struct {
+	// Client and Peer are nil where the spec does not ask for TLS.
+	Client *ClientSide
+	Peer   *PeerSide
+}
+
+// ClientSide is for the connections between clients and members.
+type ClientSide struct {
+	CA             Bundle
+	Server, Client Pair
+}
+
+// PeerSide is for the connections among members.
+type PeerSide struct {
+	CA     Bundle
+	Server Pair
+}
+
+// Bundle is a bundle of CA certificates.
+type Bundle struct {
+	// Secret and Key say where it was read.
+	Secret, Key string
+	PEM         []byte
+}
+
+// Pair is a certificate, with those that lead to its CA, and its private key.
+type Pair struct {
+	// Secret says where it was read.
+	Secret           string
+	Certificate, Key []byte
+}
+
+// Problem is an error that a person has to repair in a Secret, or in what the Etcd says of it.
+type Problem struct {
+	// Secret at fault.
+	Secret string
+	// What is wrong, as the rest of a sentence.
+	What string
+}
+
+// Error names the Secret.
+func (p *Problem) Error() string { return fmt.Sprintf("Secret %s %s", p.Secret, p.What) }
+
+// Read reads the Secrets of an Etcd. What a person has to repair is a *Problem.
+func Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (Material, error) {
+	r := secrets{ctx: ctx, reader: reader, namespace: etcd.Namespace, seen: map[string]map[string][]byte{}}
+	var m Material
+	if tls := etcd.Spec.Etcd.ClientURLTLS; tls != nil {
+		m.Client = &ClientSide{CA: r.bundle(tls.TLSCASecretRef), Server: r.pair(tls.ServerTLSSecretRef), Client: r.pair(tls.ClientTLSSecretRef)}
+	}
+	if tls := etcd.Spec.Etcd.PeerURLTLS; tls != nil {
+		m.Peer = &PeerSide{CA: r.bundle(tls.TLSCASecretRef), Server: r.pair(tls.ServerTLSSecretRef)}
+	}
+	return m, r.err
+}
+
+// secrets reads each Secret once, and nothing after the first error.
+type secrets struct {
+	ctx       context.Context
+	reader    client.Reader
+	namespace string
+	seen      map[string]map[string][]byte
+	err       error
+}
+
+func (r *secrets) bundle(ref v1alpha1.CASecretReference) Bundle {
+	key := ptr.Deref(ref.DataKey, v1alpha1.SecretKeyCA)
+	return Bundle{Secret: ref.Name, Key: key, PEM: r.value(ref.SecretReference, key)}
+}
+
+func (r *secrets) pair(ref v1alpha1.SecretReference) Pair {
+	return Pair{
+		Secret:      ref.Name,
+		Certificate: r.value(ref, v1alpha1.SecretKeyCertificate),
+		Key:         r.value(ref, v1alpha1.SecretKeyPrivateKey),
+	}
+}
+
+func (r *secrets) value(ref v1alpha1.SecretReference, key string) []byte {
+	data := r.data(ref)
+	if r.err != nil {
+		return nil
+	}
+	if len(data[key]) == 0 {
+		r.err = &Problem{Secret: ref.Name, What: "has no key " + key}
+	}
+	return data[key]
+}
+
+func (r *secrets) data(ref v1alpha1.SecretReference) map[string][]byte {
+	switch {
+	case r.err != nil:
+		return nil
+	case ref.Namespace != "" && ref.Namespace != r.namespace:
+		r.err = &Problem{Secret: ref.Name, What: fmt.Sprintf("is to be in namespace %s: only one in the namespace of the Etcd is used", ref.Namespace)}
+		return nil
+	}
+	if data, ok := r.seen[ref.Name]; ok {
+		return data
+	}
+	secret := &corev1.Secret{}
+	key := types.NamespacedName{Namespace: r.namespace, Name: ref.Name}
+	if err := r.reader.Get(r.ctx, key, secret); apierrors.IsNotFound(err) {
+		r.err = &Problem{Secret: ref.Name, What: "does not exist"}
+	} else if err != nil {
+		r.err = fmt.Errorf("reading Secret %s: %w", key, err)
+	}
+	r.seen[ref.Name] = secret.Data
+	return secret.Data
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package certs makes certificates for tests.
+package certs
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"time"
+)
+
+// CA signs certificates.
+type CA struct {
+	// PEM of its own certificate.
+	PEM         []byte
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// Pair is a certificate with its key, PEM.
+type Pair struct {
+	Certificate, Key []byte
+}
+
+// Change changes what is signed.
+type Change func(*x509.Certificate)
+
+// Expired makes it expire a minute ago.
+func Expired(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
+
+// ClientOnly takes the usage as a server away, and ServerOnly that as a client.
+func ClientOnly(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }
+
+// ServerOnly takes the usage as a client away.
+func ServerOnly(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }
+
+// NewCA makes a CA.
+func NewCA(name string) (*CA, error) {
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	ca := &CA{}
+	var err error
+	ca.PEM, ca.key, err = sign(template, template, nil)
+	if err != nil {
+		return nil, fmt.Errorf("making CA %s: %w", name, err)
+	}
+	block, _ := pem.Decode(ca.PEM)
+	ca.certificate, err = x509.ParseCertificate(block.Bytes)
+	return ca, err
+}
+
+// Issue issues a certificate for hosts, as a server and as a client.
+func (ca *CA) Issue(hosts []string, changes ...Change) (Pair, error) {
+	template := &x509.Certificate{
+		Subject: pkix.Name{CommonName: "etcd"}, DNSNames: hosts,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	template.NotAfter = time.Now().Add(24 * time.Hour)
+	for _, change := range changes {
+		change(template)
+	}
+	certificate, key, err := sign(template, ca.certificate, ca.key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("issuing a certificate for %v: %w", hosts, err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return Pair{}, fmt.Errorf("encoding a key: %w", err)
+	}
+	return Pair{Certificate: certificate, Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}, nil
+}
+
+// sign signs with the parent's key, or itself when there is none.
+func sign(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) ([]byte, *ecdsa.PrivateKey, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	if signer == nil {
+		signer = key
+	}
+	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
+		return nil, nil, err
+	}
+	template.NotBefore = time.Now().Add(-time.Hour)
+	if template.NotAfter.IsZero() {
+		template.NotAfter = time.Now().Add(48 * time.Hour)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), key, nil
+}

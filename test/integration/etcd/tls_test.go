@@ -1,0 +1,234 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/certs"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func caRef(name string) v1alpha1.CASecretReference {
+	return v1alpha1.CASecretReference{SecretReference: v1alpha1.SecretReference{Name: name}}
+}
+
+func clientTLS(e *v1alpha1.Etcd) {
+	e.Spec.Etcd.ClientURLTLS = &v1alpha1.ClientURLTLS{
+		TLSCASecretRef: caRef("ca"), ServerTLSSecretRef: v1alpha1.SecretReference{Name: "server"}, ClientTLSSecretRef: v1alpha1.SecretReference{Name: "client"},
+	}
+}
+
+func peerTLS(e *v1alpha1.Etcd) {
+	e.Spec.Etcd.PeerURLTLS = &v1alpha1.PeerURLTLS{TLSCASecretRef: caRef("ca"), ServerTLSSecretRef: v1alpha1.SecretReference{Name: "server"}}
+}
+
+// issue makes Secrets that can be used, and returns the CA.
+func (w *world) issue() *certs.CA {
+	w.t.Helper()
+	ca, err := certs.NewCA("ca")
+	w.Expect(err).NotTo(HaveOccurred())
+	w.put("ca", map[string][]byte{"ca.crt": ca.PEM})
+	w.putPair(ca, "server")
+	w.putPair(ca, "client", certs.ClientOnly)
+	return ca
+}
+
+func (w *world) putPair(ca *certs.CA, secret string, changes ...certs.Change) {
+	w.t.Helper()
+	pair, err := ca.Issue([]string{fmt.Sprintf("*.%s-peer.%s.svc", name, w.namespace)}, changes...)
+	w.Expect(err).NotTo(HaveOccurred())
+	w.put(secret, map[string][]byte{"tls.crt": pair.Certificate, "tls.key": pair.Key})
+}
+
+// put makes a Secret, or changes it.
+func (w *world) put(name string, data map[string][]byte) {
+	w.t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Data: data}
+	if err := testEnv.Client.Create(w.t.Context(), secret); apierrors.IsAlreadyExists(err) {
+		w.Expect(testEnv.Client.Update(w.t.Context(), secret)).To(Succeed())
+	} else {
+		w.Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+func (w *world) tlsReason(g Gomega) string {
+	c := meta.FindStatusCondition(w.status(g).Conditions, v1alpha1.ConditionTLSReady)
+	if c == nil {
+		return ""
+	}
+	return c.Reason
+}
+
+// replaceOutdated does what a rollout does, without its care.
+func (w *world) replaceOutdated() {
+	w.t.Helper()
+	for i := range w.members.Names {
+		p := w.pod(i)
+		w.get(w, p.Name, p)
+		if p.Labels[appsv1.StatefulSetRevisionLabel] == w.statefulSet(w).Status.UpdateRevision {
+			continue
+		}
+		w.Expect(testEnv.Client.Delete(w.t.Context(), p)).To(Succeed())
+		w.Eventually(func(g Gomega) {
+			next := w.pod(i)
+			w.get(g, p.Name, next)
+			g.Expect(next.UID).NotTo(Equal(p.UID))
+			g.Expect(w.up(i)).To(BeTrue())
+		}).Should(Succeed())
+	}
+}
+
+func (w *world) templateStation(g Gomega) string {
+	return w.statefulSet(g).Spec.Template.Annotations[v1alpha1.AnnotationPeerTLS]
+}
+
+func TestNewClusterWithTLS(t *testing.T) {
+	w := newWorld(t, 3, clientTLS, peerTLS)
+	for i := range w.members.Endpoints {
+		w.members.Endpoints[i] = fmt.Sprintf("https://%s:2379", env.PodIP(i))
+	}
+	w.members.ListWith("https")
+	w.issue()
+	o := w.start()
+	w.eventuallyWell()
+	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonTLSInUse))
+	w.Expect(w.templateStation(w)).To(Equal(v1alpha1.TLSOn))
+	w.nudge(o)
+	w.nudge(o)
+	o.requests.take()
+	w.nudge(o)
+	w.Expect(o.requests.take()).To(BeEmpty())
+}
+
+// One change of the Etcd, two rollouts.
+func TestPeerTLSIsSwitchedOn(t *testing.T) {
+	w := newWorld(t, 3)
+	w.start()
+	w.eventuallyWell()
+	w.issue()
+	w.change(peerTLS)
+	w.Eventually(w.templateStation).Should(Equal(v1alpha1.TLSPrepared))
+	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonCertificatesRollout))
+	config := &corev1.ConfigMap{}
+	w.get(w, name+"-config", config)
+	w.Expect(config.Data["etcd.conf.yaml"]).To(And(ContainSubstring("listen-peer-urls: http://"), ContainSubstring("peer-transport-security")))
+	w.Expect(w.members.PeerURLs(1)).To(Equal([]string{"http://etcd-main-1:2380"}))
+	w.Expect(w.status(w).ObservedGeneration).To(BeNumerically("<", w.etcd.Generation), "the spec is not carried out yet")
+
+	w.replaceOutdated()
+	w.Eventually(w.templateStation).Should(Equal(v1alpha1.TLSOn))
+	w.Expect(w.members.PeerURLs(1)).To(Equal([]string{"http://etcd-main-1:2380", "https://etcd-main-1:2380"}))
+	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonPeerTLSRollout))
+
+	w.replaceOutdated()
+	w.eventuallyWell()
+	w.Eventually(w.tlsReason).Should(Equal(v1alpha1.ReasonTLSInUse))
+	w.Eventually(func() []string { return w.members.PeerURLs(1) }).Should(Equal([]string{"https://etcd-main-1:2380"}))
+	w.get(w, name+"-config", config)
+	w.Expect(config.Data["etcd.conf.yaml"]).To(ContainSubstring("listen-peer-urls: https://"))
+
+	w.Expect(testEnv.Client.Patch(t.Context(), w.etcd, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"etcd":{"peerUrlTls":null}}}`)))).
+		To(MatchError(ContainSubstring("etcd.peerUrlTls cannot be removed")))
+}
+
+// A cluster that runs is left as it is, one that is new does not get a StatefulSet, and both are told why.
+func TestBrokenSecret(t *testing.T) {
+	w := newWorld(t, 1, clientTLS)
+	w.members.Endpoints[0] = fmt.Sprintf("https://%s:2379", env.PodIP(0))
+	o := w.start()
+	w.untilInvalid("Secret ca does not exist")
+	w.nudge(o)
+	err := testEnv.Client.Get(context.Background(), w.key(name), &appsv1.StatefulSet{})
+	w.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+
+	ca := w.issue()
+	w.eventuallyWell()
+	before := w.objects(w)
+
+	w.putPair(ca, "server", certs.Expired)
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Labels = map[string]string{"team": "storage"} })
+	w.untilInvalid("Secret server has a certificate that expired")
+	w.nudge(o)
+	for key, object := range w.objects(w) {
+		if _, self := object.(*v1alpha1.Etcd); !self {
+			w.Expect(object.GetResourceVersion()).To(Equal(before[key].GetResourceVersion()), key)
+		}
+	}
+	w.Expect(w.condition(w, v1alpha1.ConditionReady).Status).To(Equal(metav1.ConditionTrue))
+	// What somebody removes is put back all the same.
+	w.Expect(testEnv.Client.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-client"}})).To(Succeed())
+	w.Eventually(func(g Gomega) { w.get(g, name+"-client", &corev1.Service{}) }).Should(Succeed())
+
+	w.putPair(ca, "server")
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.statefulSet(g).Spec.Template.Labels).To(HaveKeyWithValue("team", "storage"))
+	}).Should(Succeed())
+	w.Eventually(func(g Gomega) { g.Expect(w.status(g).LastErrors).To(BeEmpty()) }).Should(Succeed())
+}
+
+func (w *world) untilInvalid(message string) {
+	w.t.Helper()
+	w.Eventually(func(g Gomega) {
+		status := w.status(g)
+		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionTLSReady)
+		g.Expect(c).NotTo(BeNil())
+		g.Expect(c.Reason).To(Equal(v1alpha1.ReasonSecretInvalid))
+		g.Expect(c.Message).To(ContainSubstring(message))
+		g.Expect(status.LastErrors).To(HaveLen(1))
+		g.Expect(status.LastErrors[0].Code).To(Equal(v1alpha1.ErrTLSSecret))
+	}).Should(Succeed())
+	w.Eventually(func(g Gomega) {
+		list := &eventsv1.EventList{}
+		g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.namespace))).To(Succeed())
+		var notes []string
+		for _, e := range list.Items {
+			if e.Reason == v1alpha1.ReasonSecretInvalid {
+				notes = append(notes, e.Note)
+			}
+		}
+		g.Expect(notes).To(ContainElement(ContainSubstring(message)))
+	}).Should(Succeed())
+}
+
+// A CA is read when etcd starts: another one is a change of template, at any time.
+func TestChangedCA(t *testing.T) {
+	w := newWorld(t, 1, clientTLS)
+	w.members.Endpoints[0] = fmt.Sprintf("https://%s:2379", env.PodIP(0))
+	ca := w.issue()
+	w.start()
+	w.eventuallyWell()
+	checksum := func() string {
+		return w.statefulSet(w).Spec.Template.Annotations[v1alpha1.AnnotationCAChecksum]
+	}
+	before := checksum()
+	w.Expect(before).NotTo(BeEmpty())
+	other, err := certs.NewCA("next")
+	w.Expect(err).NotTo(HaveOccurred())
+	w.put("ca", map[string][]byte{"ca.crt": append(append([]byte{}, ca.PEM...), other.PEM...)})
+	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile))
+	w.Eventually(checksum).Should(And(Not(BeEmpty()), Not(Equal(before))))
+}
+
+func TestSecretsOfOtherNamespacesAreRefused(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: testEnv.Namespace(t), Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: 1}}
+	peerTLS(etcd)
+	g.Expect(testEnv.Client.Create(t.Context(), etcd.DeepCopy(), client.DryRunAll)).To(Succeed())
+	etcd.Spec.Etcd.PeerURLTLS.ServerTLSSecretRef.Namespace = "kube-system"
+	g.Expect(testEnv.Client.Create(t.Context(), etcd, client.DryRunAll)).To(MatchError(ContainSubstring("create the Secret in the namespace of the Etcd")))
+}
