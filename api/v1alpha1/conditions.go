@@ -108,6 +108,10 @@ const (
 	// ConditionTLSReady: members, and clients, connect as spec.etcd.peerUrlTls and clientUrlTls say. Absent
 	// while neither is given.
 	ConditionTLSReady = "TLSReady"
+	// ConditionDataVolumesReady: no member has been kept from starting by what it found on its volume.
+	ConditionDataVolumesReady = "DataVolumesReady"
+	// ConditionScaled: the cluster has as many members as its spec says.
+	ConditionScaled = "Scaled"
 )
 
 // Reasons of the conditions of an Etcd.
@@ -134,4 +138,46 @@ const (
 	ReasonPeerTLSRollout = "PeerTLSRollout"
 	// ReasonPeerURLsRemoved: every member listens with TLS; its URL without is about to be removed.
 	ReasonPeerURLsRemoved = "PeerURLsRemoved"
+)
+
+// Reasons of the condition DataVolumesReady. A member that is kept from starting gives one of them.
+const (
+	// ReasonDataVolumesReady: no member is.
+	ReasonDataVolumesReady = "DataVolumesReady"
+	// ReasonDataOfAnotherCluster: a volume holds data of a cluster other than the recorded one.
+	ReasonDataOfAnotherCluster = "DataOfAnotherCluster"
+	// ReasonDataLost: a member that has run before has no data, and nobody can replace it now.
+	ReasonDataLost = "DataLost"
+	// ReasonDataDamaged: etcd could not start with the data of a member, and nobody can replace it now.
+	ReasonDataDamaged = "DataDamaged"
+	// ReasonBackupUnreachable: the store that a member would be restored from does not answer.
+	ReasonBackupUnreachable = "BackupUnreachable"
+	// ReasonBackupOfEarlierCluster: a new cluster of several has a store with backups of an earlier one.
+	ReasonBackupOfEarlierCluster = "BackupOfEarlierCluster"
+	// ReasonRestoreFailed: the backup could not be restored.
+	ReasonRestoreFailed = "RestoreFailed"
+	// ReasonNotReplaced: the cluster did not, or not yet, take a learner in the place of a member.
+	ReasonNotReplaced = "NotReplaced"
+)
+
+// IsDataVolumeReason tells whether a member that is kept from starting may give this reason.
+func IsDataVolumeReason(reason string) bool {
+	switch reason {
+	case ReasonDataOfAnotherCluster, ReasonDataLost, ReasonDataDamaged, ReasonBackupUnreachable,
+		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced:
+		return true
+	}
+	return false
+}
+
+// Reasons of the condition Scaled.
+const (
+	// ReasonScaled: the cluster has as many members as its spec says.
+	ReasonScaled = "Scaled"
+	// ReasonScalingOut: a member that was added is on its way.
+	ReasonScalingOut = "ScalingOut"
+	// ReasonScaleOutHeld: a further member is not added yet; the message says why.
+	ReasonScaleOutHeld = "ScaleOutHeld"
+	// ReasonScaleInRefused: the spec asks for fewer members, other than none, than the cluster has.
+	ReasonScaleInRefused = "ScaleInRefused"
 )

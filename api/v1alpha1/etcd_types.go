@@ -69,6 +69,9 @@ type EtcdConfig struct {
 	// PeerURLTLS is the TLS among members. Once given it cannot be taken away.
 	// +optional
 	PeerURLTLS *PeerURLTLS `json:"peerUrlTls,omitempty"`
+	// HeartbeatDuration is how often a member's lease is renewed. Default 10s.
+	// +optional
+	HeartbeatDuration *metav1.Duration `json:"heartbeatDuration,omitempty"`
 }
 
 // SharedConfig holds what etcd and its backups have in common.
@@ -100,9 +103,10 @@ type SchedulingConstraints struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.etcd) || !has(oldSelf.etcd.clientUrlTls) || (has(self.etcd) && has(self.etcd.clientUrlTls))",message="etcd.clientUrlTls cannot be removed: the members that still use it could not be reached"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.etcd) || !has(oldSelf.etcd.peerUrlTls) || (has(self.etcd) && has(self.etcd.peerUrlTls))",message="etcd.peerUrlTls cannot be removed: the members that still use it could not be reached"
 type EtcdSpec struct {
-	// Replicas is the number of members: 1, 3, 5, or 0 for a cluster that sleeps and keeps its volumes.
+	// Replicas is the number of members: 1, 3, 5, or 0 for a cluster that sleeps and keeps its volumes. It may
+	// grow: members are added one by one.
 	// +kubebuilder:validation:Enum=0;1;3;5
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf || self == 0 || oldSelf == 0",message="the number of members cannot be changed other than to 0 and back"
+	// +kubebuilder:validation:XValidation:rule="self >= oldSelf || self == 0",message="the number of members may grow, or become 0 for a cluster that sleeps; it cannot shrink otherwise"
 	Replicas int32 `json:"replicas"`
 	// Labels of the member pods, besides the operator's own.
 	// +optional
@@ -186,7 +190,7 @@ type EtcdStatus struct {
 	// ObservedGeneration is the generation of the spec that was applied last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, TLSReady.
+	// Conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, DataVolumesReady, Scaled, TLSReady.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -195,6 +199,10 @@ type EtcdStatus struct {
 	// but a recovery may bootstrap it again.
 	// +optional
 	ClusterID string `json:"clusterID,omitempty"`
+	// ClusterSize is how many members the cluster has been seen to have: one more than the highest ordinal whose
+	// member is a voter. A cluster that slept wakes up with so many.
+	// +optional
+	ClusterSize int32 `json:"clusterSize,omitempty"`
 	// Members of the cluster.
 	// +listType=map
 	// +listMapKey=name

@@ -26,6 +26,9 @@ const (
 	ComponentPodDisruptionBudget = "etcd-pdb"
 	ComponentStatefulSet         = "etcd-statefulset"
 	ComponentMemberLease         = "etcd-member-lease"
+	ComponentServiceAccount      = "etcd-service-account"
+	ComponentRole                = "etcd-role"
+	ComponentRoleBinding         = "etcd-role-binding"
 )
 
 // Annotations that a user or automation sets.

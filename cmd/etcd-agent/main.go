@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
 	"github.com/spf13/cobra"
@@ -48,22 +47,6 @@ func command(log logr.Logger) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(prepare(log))
-	return cmd
-}
-
-func prepare(log logr.Logger) *cobra.Command {
-	options := member.Options{Name: os.Getenv(member.NameVariable)}
-	cmd := &cobra.Command{
-		Use:   "prepare",
-		Short: "Decide how the member starts, and write its configuration file",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return member.Prepare(cmd.Context(), log, options)
-		},
-	}
-	cmd.Flags().StringVar(&options.Name, "name", options.Name, "name of the member, by default $"+member.NameVariable)
-	cmd.Flags().StringVar(&options.SharedDir, "shared-dir", member.SharedDir, "folder with the configuration that the members share")
-	cmd.Flags().StringVar(&options.ConfigFile, "config-file", member.ConfigFile, "file to write")
+	cmd.AddCommand(prepareCommand(log), serveCommand(log))
 	return cmd
 }

@@ -25,6 +25,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -73,7 +74,7 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 
 func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, coordinationv1.AddToScheme, storagev1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, coordinationv1.AddToScheme, storagev1.AddToScheme, rbacv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return ctrl.Options{}, fmt.Errorf("building the scheme: %w", err)
 		}
@@ -107,6 +108,7 @@ func cacheOptions() (cache.Options, error) {
 	objects := map[client.Object]cache.ByObject{
 		&corev1.Pod{}: ours, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours, &appsv1.StatefulSet{}: ours,
 		&policyv1.PodDisruptionBudget{}: ours, &coordinationv1.Lease{}: ours,
+		&corev1.ServiceAccount{}: ours, &rbacv1.Role{}: ours, &rbacv1.RoleBinding{}: ours,
 	}
 	addSurroundings(objects)
 	return cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: objects}, nil

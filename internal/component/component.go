@@ -48,7 +48,11 @@ func Objects(in Input) ([]runtime.ApplyConfiguration, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []runtime.ApplyConfiguration{config, ClientService(in), PeerService(in), PodDisruptionBudget(in), set}, nil
+	objects := []runtime.ApplyConfiguration{ServiceAccount(in), Role(in), RoleBinding(in)}
+	for _, lease := range Leases(in) {
+		objects = append(objects, lease)
+	}
+	return append(objects, config, ClientService(in), PeerService(in), PodDisruptionBudget(in), set), nil
 }
 
 // ConfigMapName is the name of the ConfigMap that the members of an Etcd share.

@@ -22,6 +22,7 @@ import (
 const (
 	sharedVolume = "shared-config"
 	configVolume = "member-config"
+	accessVolume = "api-access"
 )
 
 // nonroot is the user and group of distroless images. The upstream image of etcd names no user of its own.
@@ -42,11 +43,13 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 	}
 	spec := corev1ac.PodSpec().
 		WithInitContainers(prepareContainer(in)).
-		WithContainers(container).
+		WithContainers(container, agentContainer(in)).
 		WithVolumes(
 			corev1ac.Volume().WithName(sharedVolume).WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(ConfigMapName(etcd.Name))),
-			corev1ac.Volume().WithName(configVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource())).
+			corev1ac.Volume().WithName(configVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()),
+			access()).
 		WithVolumes(certificateVolumes(in)...).
+		WithServiceAccountName(etcd.Name).
 		WithTerminationGracePeriodSeconds(terminationGracePeriod).
 		WithAutomountServiceAccountToken(false).
 		WithEnableServiceLinks(false).
@@ -88,12 +91,12 @@ func schedule(spec *corev1ac.PodSpecApplyConfiguration, etcd *v1alpha1.Etcd) err
 	}{constraints.Affinity, constraints.TopologySpreadConstraints}, spec)
 }
 
-// prepareContainer decides whether and how the member starts, and renders its configuration.
+// prepareContainer decides whether and how the member starts, and renders its configuration. It writes to the
+// volume only where the member is replaced or restored.
 func prepareContainer(in Input) *corev1ac.ContainerApplyConfiguration {
 	return container(v1alpha1.InitContainerPrepare, in.Images.EtcdAgent).
 		WithCommand("/etcd-agent", "prepare").
-		WithEnv(corev1ac.EnvVar().WithName(member.NameVariable).WithValueFrom(corev1ac.EnvVarSource().
-			WithFieldRef(corev1ac.ObjectFieldSelector().WithFieldPath("metadata.name")))).
+		WithEnv(podField(member.NameVariable, "metadata.name")).
 		WithResources(corev1ac.ResourceRequirements().WithRequests(corev1.ResourceList{
 			corev1.ResourceCPU:    resource.MustParse("10m"),
 			corev1.ResourceMemory: resource.MustParse("64Mi"),
@@ -101,7 +104,7 @@ func prepareContainer(in Input) *corev1ac.ContainerApplyConfiguration {
 		WithVolumeMounts(
 			corev1ac.VolumeMount().WithName(sharedVolume).WithMountPath(member.SharedDir).WithReadOnly(true),
 			corev1ac.VolumeMount().WithName(configVolume).WithMountPath(member.ConfigDir),
-			corev1ac.VolumeMount().WithName(claimName(in.Etcd)).WithMountPath(member.VolumeDir).WithReadOnly(true)).
+			corev1ac.VolumeMount().WithName(claimName(in.Etcd)).WithMountPath(member.VolumeDir)).
 		WithVolumeMounts(mounts(agentCertificates(in))...)
 }
 

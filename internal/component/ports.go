@@ -9,11 +9,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Names of the ports of the etcd container.
+// Names of the ports of a member's pod.
 const (
 	clientPortName  = "client"
 	peerPortName    = "peer"
 	metricsPortName = "metrics"
+	backupPortName  = "backup-restore"
 )
 
 func clientPort(etcd *v1alpha1.Etcd) int32 { return ptr.Deref(etcd.Spec.Etcd.ClientPort, 2379) }

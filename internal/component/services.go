@@ -11,12 +11,14 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// ClientService leads clients to the members that are ready.
+// ClientService leads clients to the members that are ready, and to the agents beside them.
 func ClientService(in Input) *corev1ac.ServiceApplyConfiguration {
 	return service(in.Etcd, ClientServiceName(in.Etcd.Name), v1alpha1.ComponentClientService,
 		corev1ac.ServiceSpec().
 			WithType(corev1.ServiceTypeClusterIP).
-			WithPorts(servicePort(clientPortName, clientPort(in.Etcd))))
+			WithPorts(
+				servicePort(clientPortName, clientPort(in.Etcd)),
+				servicePort(backupPortName, backupPort(in.Etcd))))
 }
 
 // PeerService gives each member its host name. It publishes members that are not ready: a member has to find

@@ -5,10 +5,14 @@
 package member
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -34,6 +38,40 @@ type Identity struct {
 	PeerClientURLs []string
 }
 
+// InitialCluster is how etcd wants the members of a cluster told: name=URL, separated by commas.
+func (s Shared) InitialCluster() string { return text(s.Bootstrap, "initial-cluster") }
+
+// Token makes the members of one cluster strangers to those of another that has the same URLs.
+func (s Shared) Token() string { return text(s.Bootstrap, "initial-cluster-token") }
+
+// LocalClientURL is where a member listens for clients of its own pod.
+func (s Shared) LocalClientURL() (string, error) {
+	listen, err := url.Parse(text(s.Config, "listen-client-urls"))
+	if err != nil {
+		return "", fmt.Errorf("reading listen-client-urls of the shared configuration: %w", err)
+	}
+	if ip := net.ParseIP(listen.Hostname()); ip.IsUnspecified() {
+		listen.Host = net.JoinHostPort("127.0.0.1", listen.Port())
+	}
+	return listen.String(), nil
+}
+
+// ReadShared reads the shared ConfigMap from where it is mounted.
+func ReadShared(dir string) (Shared, error) {
+	var values [3]string
+	for i, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID} {
+		value, err := os.ReadFile(filepath.Join(dir, key))
+		if errors.Is(err, fs.ErrNotExist) && key == KeyClusterID {
+			continue
+		}
+		if err != nil {
+			return Shared{}, fmt.Errorf("reading the shared configuration: %w", err)
+		}
+		values[i] = string(value)
+	}
+	return ParseShared([]byte(values[0]), []byte(values[1]), values[2])
+}
+
 // ParseShared reads the values of the shared ConfigMap.
 func ParseShared(config, bootstrap []byte, clusterID string) (Shared, error) {
 	s := Shared{ClusterID: strings.TrimSpace(clusterID)}
@@ -57,7 +95,7 @@ func (s Shared) Identify(name string) (Identity, error) {
 		return Identity{}, fmt.Errorf("reading listen-client-urls of the shared configuration: %w", err)
 	}
 	id := Identity{Name: name}
-	for entry := range strings.SplitSeq(text(s.Bootstrap, "initial-cluster"), ",") {
+	for entry := range strings.SplitSeq(s.InitialCluster(), ",") {
 		member, peerURL, _ := strings.Cut(entry, "=")
 		peer, err := url.Parse(peerURL)
 		if err != nil {
@@ -71,13 +109,15 @@ func (s Shared) Identify(name string) (Identity, error) {
 		}
 	}
 	if id.PeerURL == "" {
-		return Identity{}, fmt.Errorf("looking up member %s: it is not in the initial cluster %q", name, text(s.Bootstrap, "initial-cluster"))
+		return Identity{}, fmt.Errorf("looking up member %s: it is not in the initial cluster %q", name, s.InitialCluster())
 	}
 	return id, nil
 }
 
-// Render renders the configuration file of a member that starts in the way of an action.
-func (s Shared) Render(id Identity, action Action) ([]byte, error) {
+// Render renders the configuration file of a member that starts in the way of an action. A member that joins
+// has to know the members that there are, which need not be those that the cluster began with; the initial
+// cluster of anybody else is the shared one, given as "".
+func (s Shared) Render(id Identity, action Action, initialCluster string) ([]byte, error) {
 	// Only an empty data directory makes etcd look at the state. So a member that is to start with its data,
 	// and finds none after all, fails; it does not bootstrap.
 	state := "existing"
@@ -92,6 +132,9 @@ func (s Shared) Render(id Identity, action Action) ([]byte, error) {
 		"advertise-client-urls":       id.ClientURL,
 		"initial-cluster-state":       state,
 	})
+	if initialCluster != "" {
+		config["initial-cluster"] = initialCluster
+	}
 	file, err := yaml.Marshal(config)
 	if err != nil {
 		return nil, fmt.Errorf("rendering the configuration of member %s: %w", id.Name, err)

@@ -35,7 +35,11 @@ func TestRender(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(id.PeerClientURLs).To(ConsistOf("http://etcd-main-0.etcd-main-peer.shoot-a.svc:2379"))
 
-			file, err := shared.Render(id, action)
+			initialCluster := ""
+			if action == Join {
+				initialCluster = "etcd-main-0=http://etcd-main-0:2380,etcd-main-1=http://etcd-main-1:2380"
+			}
+			file, err := shared.Render(id, action, initialCluster)
 			g.Expect(err).NotTo(HaveOccurred())
 			golden.Check(t, string(action)+".yaml", file)
 			g.Expect(shared.Config).NotTo(HaveKey("name"), "rendering changed its input")

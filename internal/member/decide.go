@@ -4,20 +4,33 @@
 
 package member
 
-import "fmt"
+import (
+	"fmt"
 
-// Data is what the data directory of a member holds.
-type Data int
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+)
+
+// DataState is what the data directory of a member holds.
+type DataState int
 
 // What a data directory may hold.
 const (
 	// DataNone: no write-ahead log. The member never ran here, or was interrupted before its first entry.
-	DataNone Data = iota
-	// DataPresent: a write-ahead log, and the directory of its snapshots and database.
+	DataNone DataState = iota
+	// DataPresent: a write-ahead log that etcd can read, and a database.
 	DataPresent
-	// DataDamaged: a write-ahead log alone.
+	// DataDamaged: a write-ahead log, and etcd could not start with what is there.
 	DataDamaged
 )
+
+// Data is what is known of a data directory.
+type Data struct {
+	State DataState
+	// ClusterID of the cluster that the data belongs to, in hex; empty where it cannot be read.
+	ClusterID string
+	// Damage is what is wrong with damaged data.
+	Damage string
+}
 
 // Answer is what the other members, by a linearizable read, say of a member.
 type Answer int
@@ -34,6 +47,21 @@ const (
 	AnswerNotListed
 )
 
+// Backup is what is known of the backups of the cluster.
+type Backup int
+
+// What may be known of backups.
+const (
+	// BackupNotConfigured: the cluster has no store.
+	BackupNotConfigured Backup = iota
+	// BackupHolds: the store holds a full snapshot.
+	BackupHolds
+	// BackupEmpty: the store holds none.
+	BackupEmpty
+	// BackupUnreachable: the store does not answer.
+	BackupUnreachable
+)
+
 // Action is how a member starts.
 type Action string
 
@@ -45,6 +73,13 @@ const (
 	Bootstrap Action = "Bootstrap"
 	// Join the living cluster, which lists the member and has never seen it.
 	Join Action = "Join"
+	// Replace the member by a learner of the same name: take it off the member list where it is on it, put
+	// its data aside where there is some, add a learner.
+	Replace Action = "Replace"
+	// Restore the newest backup, and look again.
+	Restore Action = "Restore"
+	// Wait, and look again.
+	Wait Action = "Wait"
 	// Refuse to start.
 	Refuse Action = "Refuse"
 )
@@ -53,55 +88,109 @@ const (
 type Facts struct {
 	// Member is the name of the member.
 	Member string
-	// PeerURL is its own.
-	PeerURL string
 	// DataDir is where its data should be.
 	DataDir string
 	Data    Data
-	// ClusterID is the recorded ID of the cluster; empty when none is recorded.
+	// Single: the cluster has no other member.
+	Single bool
+	// ClusterID is the recorded ID of the cluster in hex; empty when none is recorded.
 	ClusterID string
-	// Others are asked only when there is no data.
+	// Others are asked only when there is no data to start with.
 	Others Answer
+	// OthersClusterID is the ID of the cluster that the others are of, in hex.
+	OthersClusterID string
+	// Backup is looked up only when there is neither data nor an answer.
+	Backup Backup
 }
 
 // Decision says how a member starts, and why.
 type Decision struct {
 	Action Action
-	// Why is a sentence for people; of a refusal it says what to do.
+	// Reason of a Wait or Refuse, one of those of the condition DataVolumesReady.
+	Reason string
+	// Why is a sentence for people; where the member does not start it says what to do.
 	Why string
 }
 
 // Decide decides how a member starts. A member that has lost its data has also lost the votes it gave and
 // the entries it acknowledged: started again under its old identity it could elect a leader that lacks
-// committed entries. So a member without data starts only where it is certain that it never ran.
+// committed entries. So a member without data starts only where it is certain that it never ran, or under a
+// new identity, as a learner, which only a quorum can give it.
 //
 // The recorded cluster ID may lag behind by the time that the operator takes to record it and the kubelet
 // to mount it. It is asked only when no quorum answers, and then etcd has the last word: before it
 // bootstraps it asks the peers once more, without a quorum, and refuses when one of them has seen it.
 func Decide(f Facts) Decision {
 	switch {
-	case f.Data == DataPresent:
-		return Decision{Start, "the member has its data"}
-	case f.Data == DataDamaged:
-		return refuse("member %s has a write-ahead log in %s and no snapshot directory beside it: its data is damaged; %s", f.Member, f.DataDir, replace(f))
-	case f.Others == AnswerStarted:
-		return refuse("member %s has no data in %s, and the other members have seen it run: its data was lost; %s", f.Member, f.DataDir, replace(f))
-	case f.Others == AnswerNotListed:
-		return refuse("member %s has no data in %s, and the cluster serves without listing its peer URL: add it with \"etcdctl member add %s --peer-urls=%s\"", f.Member, f.DataDir, f.Member, f.PeerURL)
-	case f.Others == AnswerNeverStarted:
-		return Decision{Join, "the cluster serves, lists the member and has never seen it run"}
-	case f.ClusterID != "":
-		return refuse("member %s has no data in %s, and cluster %s, which exists, has no quorum that could say whether the member ever ran: if the other members come back this resolves itself, otherwise the cluster has to be recovered; starting empty would make a second cluster", f.Member, f.DataDir, f.ClusterID)
-	default:
-		return Decision{Bootstrap, "there is no data, no recorded cluster and no other member that serves"}
+	case f.ClusterID != "" && f.Data.ClusterID != "" && f.Data.ClusterID != f.ClusterID:
+		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s holds data of cluster %s, and this is cluster %s: nothing was changed; mount the right volume, or move the data away", f.DataDir, f.Data.ClusterID, f.ClusterID)
+	case f.Data.State == DataPresent:
+		return Decision{Action: Start, Why: "the member has its data"}
+	case f.Others != AnswerNone:
+		return decideByOthers(f)
+	case f.ClusterID == "" && f.Data.State == DataNone:
+		return decideFirstStart(f)
+	case f.Single:
+		return decideAlone(f)
 	}
+	return wait(reasonOf(f), "%s, and no quorum of cluster %s answers, which alone may replace the member: bring the other members back; if they are lost for good, the cluster has to be recovered. Starting empty, or from a backup, could make a second cluster beside a living one", loss(f), f.ClusterID)
 }
 
-func refuse(format string, args ...any) Decision {
-	return Decision{Refuse, fmt.Sprintf(format, args...)}
+// decideByOthers: a quorum is there without the member.
+func decideByOthers(f Facts) Decision {
+	switch {
+	case f.ClusterID != "" && f.OthersClusterID != f.ClusterID:
+		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "the other members are of cluster %s, and this is cluster %s: bring them back with the volumes of this one", f.OthersClusterID, f.ClusterID)
+	case f.Others == AnswerNeverStarted && f.Data.State == DataNone:
+		return Decision{Action: Join, Why: "the cluster serves, lists the member and has never seen it run"}
+	case f.Others == AnswerNotListed && f.Data.State == DataNone:
+		return Decision{Action: Replace, Why: "there is no data, and the cluster serves without listing the member: it joins as a learner"}
+	}
+	return Decision{Action: Replace, Why: loss(f) + ", and the cluster serves: the member is replaced by a learner of the same name"}
 }
 
-// replace says how a member without usable data comes back.
-func replace(f Facts) string {
-	return fmt.Sprintf("while the others have a quorum, remove it with \"etcdctl member remove\", empty %s, and add it with \"etcdctl member add %s --peer-urls=%s\"", f.DataDir, f.Member, f.PeerURL)
+// decideFirstStart: there is no data and no recorded cluster, and nobody serves.
+func decideFirstStart(f Facts) Decision {
+	switch {
+	case f.Backup == BackupUnreachable:
+		return wait(v1alpha1.ReasonBackupUnreachable, "there is no data, and the store of the backups does not answer, so nobody knows whether there is something to restore: look at the store and its credentials")
+	case f.Backup == BackupHolds && f.Single:
+		return Decision{Action: Restore, Why: "there is no data and no recorded cluster, and the store holds a backup"}
+	case f.Backup == BackupHolds:
+		return wait(v1alpha1.ReasonBackupOfEarlierCluster, "this would be a new cluster, and its store holds the backups of an earlier one: to restore them make the Etcd with one replica and scale it out afterwards; to begin anew choose another prefix")
+	}
+	return Decision{Action: Bootstrap, Why: "there is no data, no recorded cluster and no other member that serves"}
+}
+
+// decideAlone: the only member of a cluster that has served has no data that it could start with.
+func decideAlone(f Facts) Decision {
+	switch f.Backup {
+	case BackupHolds:
+		return Decision{Action: Restore, Why: loss(f) + ", it is the only member, and the store holds a backup"}
+	case BackupUnreachable:
+		return wait(v1alpha1.ReasonBackupUnreachable, "%s, and the store of the backups does not answer: look at the store and its credentials", loss(f))
+	}
+	return refuse(reasonOf(f), "%s, it is the only member, and there is no backup to restore: bring the volume back; if the data is lost for good, delete the Etcd and create it anew. Starting empty would hide the loss", loss(f))
+}
+
+func loss(f Facts) string {
+	if f.Data.State == DataDamaged {
+		return fmt.Sprintf("the data of member %s in %s is damaged (%s)", f.Member, f.DataDir, f.Data.Damage)
+	}
+	return fmt.Sprintf("member %s has no data in %s", f.Member, f.DataDir)
+}
+
+func reasonOf(f Facts) string {
+	if f.Data.State == DataDamaged {
+		return v1alpha1.ReasonDataDamaged
+	}
+	return v1alpha1.ReasonDataLost
+}
+
+func refuse(reason, format string, args ...any) Decision {
+	return Decision{Refuse, reason, fmt.Sprintf(format, args...)}
+}
+
+func wait(reason, format string, args ...any) Decision {
+	return Decision{Wait, reason, fmt.Sprintf(format, args...)}
 }

@@ -5,66 +5,125 @@
 package member
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
 )
 
 func TestDecide(t *testing.T) {
+	const ours, another = "cafe", "beef"
+	good, foreign := Data{State: DataPresent, ClusterID: ours}, Data{State: DataPresent, ClusterID: another}
+	damaged := Data{State: DataDamaged, ClusterID: ours, Damage: "the database: it is missing"}
 	for _, tc := range []struct {
-		name      string
-		data      Data
-		clusterID string
-		others    Answer
-		want      Action
-		why       string // part of it
+		name  string
+		facts Facts
+		want  Action
+		// reason, of those that do not start.
+		reason string
+		why    string // part of it
 	}{
-		{"data, fresh cluster", DataPresent, "", AnswerNone, Start, "has its data"},
-		{"data, known cluster without quorum", DataPresent, "cafe", AnswerNone, Start, "has its data"},
-		{"data, known cluster", DataPresent, "cafe", AnswerStarted, Start, "has its data"},
+		{"data, nothing recorded", Facts{Data: good}, Start, "", "has its data"},
+		{"data, known cluster", Facts{Data: good, ClusterID: ours}, Start, "", "has its data"},
+		{"data, only member", Facts{Data: good, ClusterID: ours, Single: true}, Start, "", "has its data"},
 
-		{"half the data", DataDamaged, "", AnswerNone, Refuse, "damaged"},
-		{"half the data, known cluster", DataDamaged, "cafe", AnswerStarted, Refuse, "damaged"},
+		{"data of another cluster", Facts{Data: foreign, ClusterID: ours}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster beef, and this is cluster cafe"},
+		{"damaged data of another cluster", Facts{Data: Data{State: DataDamaged, ClusterID: another}, ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
+		{"only member, data of another cluster", Facts{Data: foreign, ClusterID: ours, Single: true, Backup: BackupHolds}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
 
-		{"first start of the first members", DataNone, "", AnswerNone, Bootstrap, "no recorded cluster"},
-		{"first start, the others already serve", DataNone, "", AnswerNeverStarted, Join, "never seen it run"},
-		{"first start, late", DataNone, "cafe", AnswerNeverStarted, Join, "never seen it run"},
+		{"first start of the first members", Facts{}, Bootstrap, "", "no recorded cluster"},
+		{"first start of the only member", Facts{Single: true}, Bootstrap, "", "no recorded cluster"},
+		{"first start, empty store", Facts{Backup: BackupEmpty}, Bootstrap, "", "no recorded cluster"},
+		{"first start of the only member, backup", Facts{Single: true, Backup: BackupHolds}, Restore, "", "the store holds a backup"},
+		{"first start of several, backup", Facts{Backup: BackupHolds}, Wait, v1alpha1.ReasonBackupOfEarlierCluster, "with one replica"},
+		{"first start, store away", Facts{Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "look at the store"},
+		{"first start, the others already serve", Facts{Others: AnswerNeverStarted, OthersClusterID: ours}, Join, "", "never seen it run"},
+		{"first start, late", Facts{ClusterID: ours, Others: AnswerNeverStarted, OthersClusterID: ours}, Join, "", "never seen it run"},
 
-		{"data lost", DataNone, "cafe", AnswerStarted, Refuse, "etcdctl member remove"},
-		{"data lost before the ID was recorded", DataNone, "", AnswerStarted, Refuse, "etcdctl member remove"},
-		{"data lost, and the quorum too", DataNone, "cafe", AnswerNone, Refuse, "second cluster"},
+		{"data lost", Facts{ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours}, Replace, "", "has no data in /data, and the cluster serves"},
+		{"data lost before the ID was recorded", Facts{Others: AnswerStarted, OthersClusterID: ours}, Replace, "", "replaced by a learner"},
+		{"data damaged", Facts{Data: damaged, ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours}, Replace, "", "it is missing"},
+		{"data damaged on the first start", Facts{Data: damaged, Others: AnswerNeverStarted, OthersClusterID: ours}, Replace, "", "damaged"},
+		{"data damaged, removed already", Facts{Data: damaged, ClusterID: ours, Others: AnswerNotListed, OthersClusterID: ours}, Replace, "", "damaged"},
+		{"added by scale-out", Facts{ClusterID: ours, Others: AnswerNotListed, OthersClusterID: ours}, Replace, "", "joins as a learner"},
+		{"others of another cluster", Facts{ClusterID: ours, Others: AnswerNotListed, OthersClusterID: another}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "the other members are of cluster beef"},
 
-		{"removed from the cluster", DataNone, "cafe", AnswerNotListed, Refuse, "etcdctl member add etcd-main-1 --peer-urls=http://etcd-main-1:2380"},
-		{"removed before the ID was recorded", DataNone, "", AnswerNotListed, Refuse, "etcdctl member add"},
+		{"data lost, and the quorum too", Facts{ClusterID: ours}, Wait, v1alpha1.ReasonDataLost, "beside a living one"},
+		{"data lost, and the quorum too, backup", Facts{ClusterID: ours, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "beside a living one"},
+		{"data damaged, and no quorum", Facts{Data: damaged, ClusterID: ours}, Wait, v1alpha1.ReasonDataDamaged, "beside a living one"},
+		{"data damaged, nothing recorded, no quorum", Facts{Data: damaged}, Wait, v1alpha1.ReasonDataDamaged, "damaged"},
+
+		{"only member, data lost, backup", Facts{ClusterID: ours, Single: true, Backup: BackupHolds}, Restore, "", "the only member"},
+		{"only member, data damaged, backup", Facts{Data: damaged, ClusterID: ours, Single: true, Backup: BackupHolds}, Restore, "", "damaged"},
+		{"only member, data lost, store away", Facts{ClusterID: ours, Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "look at the store"},
+		{"only member, data lost, no backup yet", Facts{ClusterID: ours, Single: true, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonDataLost, "create it anew"},
+		{"only member, data lost, no store", Facts{ClusterID: ours, Single: true}, Refuse, v1alpha1.ReasonDataLost, "create it anew"},
+		{"only member, data damaged, no store", Facts{Data: damaged, Single: true}, Refuse, v1alpha1.ReasonDataDamaged, "create it anew"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := Decide(Facts{
-				Member: "etcd-main-1", PeerURL: "http://etcd-main-1:2380", DataDir: DataDir,
-				Data: tc.data, ClusterID: tc.clusterID, Others: tc.others,
-			})
-			g.Expect(got.Action).To(Equal(tc.want))
+			tc.facts.Member, tc.facts.DataDir = "etcd-main-1", "/data"
+			got := Decide(tc.facts)
+			g.Expect(got.Action).To(Equal(tc.want), got.Why)
+			g.Expect(got.Reason).To(Equal(tc.reason))
 			g.Expect(got.Why).To(ContainSubstring(tc.why))
 		})
 	}
 }
 
-// Whatever the facts are: no member bootstraps where there is data, a recorded cluster or one that answers,
-// and every refusal names the member.
-func TestDecideNeverBootstrapsBesideACluster(t *testing.T) {
-	g := NewWithT(t)
-	for _, data := range []Data{DataNone, DataPresent, DataDamaged} {
-		for _, id := range []string{"", "cafe"} {
-			for _, others := range []Answer{AnswerNone, AnswerNeverStarted, AnswerStarted, AnswerNotListed} {
-				d := Decide(Facts{Member: "etcd-main-1", Data: data, ClusterID: id, Others: others})
-				if data != DataNone || id != "" || others != AnswerNone {
-					g.Expect(d.Action).NotTo(Equal(Bootstrap))
-				}
-				if d.Action == Refuse {
-					g.Expect(strings.Contains(d.Why, "member etcd-main-1")).To(BeTrue(), d.Why)
-				}
+// Whatever the facts are, these hold.
+func TestDecidePromises(t *testing.T) {
+	for f := range everyFacts() {
+		d := Decide(f)
+		begins := d.Action == Bootstrap || d.Action == Restore
+		foreign := f.ClusterID != "" && f.Data.ClusterID != "" && f.Data.ClusterID != f.ClusterID
+		for promise, broken := range map[string]bool{
+			"nobody begins anew beside a cluster that answers":               begins && f.Others != AnswerNone,
+			"nobody bootstraps what has served":                              d.Action == Bootstrap && f.ClusterID != "",
+			"a member of several restores nothing":                           d.Action == Restore && !f.Single,
+			"good data is neither replaced nor restored over":                f.Data.State == DataPresent && d.Action != Start && d.Action != Refuse,
+			"data of another cluster is left alone":                          foreign && d.Action != Refuse,
+			"only good data is started with":                                 d.Action == Start && f.Data.State != DataPresent,
+			"damaged data does not join or bootstrap":                        f.Data.State == DataDamaged && (d.Action == Join || d.Action == Bootstrap),
+			"a replacement takes a quorum, and one of this cluster":          d.Action == Replace && (f.Others == AnswerNone || f.ClusterID != "" && f.OthersClusterID != f.ClusterID),
+			"who does not start says why":                                    (d.Action == Wait || d.Action == Refuse) && (d.Reason == "" || strings.TrimSpace(d.Why) == ""),
+			"nobody begins anew while the store may hold what was backed up": d.Action == Bootstrap && (f.Backup == BackupHolds || f.Backup == BackupUnreachable),
+		} {
+			if broken {
+				t.Errorf("%s: %+v decides %+v", promise, f, d)
 			}
 		}
 	}
+}
+
+// everyFacts are all combinations.
+func everyFacts() func(yield func(Facts) bool) {
+	return func(yield func(Facts) bool) {
+		for i := range 3 * 3 * 2 * 2 * 4 * 2 * 4 {
+			pick := func(n int) int { r := i % n; i /= n; return r }
+			f := Facts{Member: "m", DataDir: "/data"}
+			f.Data = Data{State: DataState(pick(3)), ClusterID: []string{"", "cafe", "beef"}[pick(3)]}
+			f.Single = pick(2) == 1
+			f.ClusterID = []string{"", "cafe"}[pick(2)]
+			f.Others = Answer(pick(4))
+			f.OthersClusterID = []string{"cafe", "beef"}[pick(2)]
+			f.Backup = Backup(pick(4))
+			if f.Single && f.Others != AnswerNone || f.Data.State == DataNone && f.Data.ClusterID != "" {
+				continue
+			}
+			if !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+func TestEveryActionIsReached(t *testing.T) {
+	reached := map[Action]bool{}
+	for f := range everyFacts() {
+		reached[Decide(f).Action] = true
+	}
+	NewWithT(t).Expect(reached).To(HaveLen(7), fmt.Sprint(reached))
 }

@@ -2,12 +2,13 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package member is what happens in a member's pod before etcd starts: whether the member may start, how,
-// and with which configuration file.
+// Package member decides what happens in a member's pod before etcd starts: whether the member may start,
+// how, and with which configuration file. It is pure; package prepare looks and carries out, and package
+// serve looks after the member once it runs.
 //
 // etcd ignores its flags and its environment once it is given a configuration file, so one file cannot
 // serve all members. They share a ConfigMap, and the pod's first container renders from it the file of its
-// own member. The package knows nothing of Kubernetes and imports etcd's client only.
+// own member.
 package member
 
 // Keys of the ConfigMap that the members of a cluster share.
@@ -35,7 +36,18 @@ const (
 	// DataDir is etcd's data directory. Gardener's etcd-wrapper has it at the same place, so a volume can
 	// pass from one to the other.
 	DataDir = VolumeDir + "/new.etcd"
+	// AsideSuffix and a time are added to the name of a data directory that etcd could not start with. Nobody
+	// else may have what is in it: it stays until a person removes it.
+	AsideSuffix = ".aside-"
+	// ReplacedSuffix takes its place where a quorum has all that there ever was. The directory is removed once
+	// the member votes again.
+	ReplacedSuffix = ".replaced-"
 )
 
-// NameVariable is the environment variable with the name of the member, which is that of its pod.
-const NameVariable = "POD_NAME"
+// Environment variables of a member's pod.
+const (
+	// NameVariable has the name of the member, which is that of its pod.
+	NameVariable = "POD_NAME"
+	// NamespaceVariable has the namespace.
+	NamespaceVariable = "POD_NAMESPACE"
+)

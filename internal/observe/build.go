@@ -22,6 +22,7 @@ type facts struct {
 	statefulSet StatefulSet
 	ordinals    []Ordinal
 	surplus     []string
+	growing     bool
 	// answers are the statuses of the members that answered, by ordinal.
 	answers map[int]etcdclient.Status
 	// members is the member list of the cluster; nil when no voter gave one.
@@ -32,7 +33,7 @@ type facts struct {
 
 // build makes a Snapshot of facts. It is pure.
 func build(f facts) *Snapshot {
-	s := &Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus}
+	s := &Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Growing: f.growing}
 	s.Cluster.Reachable = len(f.answers) > 0
 	s.Cluster.ID = clusterID(f)
 	s.Cluster.Leader, s.Cluster.Term = leader(f, s.Cluster.ID)

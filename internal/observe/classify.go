@@ -138,6 +138,7 @@ func describePod(pod *corev1.Pod, trouble string) *Pod {
 		Disrupted:          isTrue(condition(pod, corev1.DisruptionTarget)),
 		Node:               Node{Name: pod.Spec.NodeName},
 		PeerTLS:            pod.Annotations[v1alpha1.AnnotationPeerTLS],
+		Refusal:            refusal(pod),
 	}
 	if pod.Status.PodIP != "" {
 		p.Endpoint = endpoint(clientScheme(pod), pod.Status.PodIP, clientPort(pod))

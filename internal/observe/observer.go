@@ -95,6 +95,7 @@ func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1al
 	if err := o.lookAround(ctx, etcd.Namespace, f.ordinals); err != nil {
 		return nil, err
 	}
+	f.growing = len(f.ordinals) > 0 && len(f.ordinals) < int(etcd.Spec.Replicas)
 	if err := o.ask(ctx, etcd, &f); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,8 @@ type Snapshot struct {
 	StatefulSet StatefulSet
 	// Ordinals are the ordinals of the StatefulSet; the index is the ordinal. There are as many as replicas.
 	Ordinals []Ordinal
+	// Growing: the StatefulSet has fewer replicas than the Etcd is to have.
+	Growing bool
 	// Surplus are the names of the pods whose ordinal is not among the replicas.
 	Surplus []string
 	Cluster Cluster
@@ -79,6 +81,8 @@ type Pod struct {
 	BackupSidecarReady bool
 	// Trouble is why the kubelet cannot start or keep a container, in its own words.
 	Trouble string
+	// Refusal is why the agent keeps the member from starting; nil when it does not.
+	Refusal *Refusal
 	// PeerTLS is how far the member is on its way to TLS among members: TLSPrepared, TLSOn, or empty.
 	PeerTLS string
 	// Claims are the names of the pod's PersistentVolumeClaims.

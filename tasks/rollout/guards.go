@@ -108,10 +108,11 @@ func quorumKept(s *situation) *Hold {
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("without %s %d of %d voters would serve, and a quorum takes %d. %s", o.Name, rest, voters, s.Snapshot.Quorum(), s.downVoters())}
 }
 
-// losesQuorumAnyway: one or two replicas, and just as many voters.
+// losesQuorumAnyway: one or two replicas, and just as many voters. Two that are to become three are rolled when
+// they are three.
 func (s *situation) losesQuorumAnyway() bool {
 	voters := len(s.Snapshot.Cluster.Voters)
-	return voters == s.Snapshot.Replicas() && voters <= 2
+	return voters == s.Snapshot.Replicas() && (voters == 1 || voters == 2 && !s.Snapshot.Growing)
 }
 
 // unreadyConfirmed closes a hole in DEP-07, step 2: readiness is a linearizable read, so a moment without a

@@ -85,8 +85,9 @@ type cluster struct {
 	writer    *measure.Writer
 }
 
-// newCluster makes a cluster of n members, waits until it is ready, and starts to write.
-func newCluster(t *testing.T, n int) *cluster {
+// newCluster makes a cluster of n members, waits until it is ready, and starts to write. A test that has more
+// than one gives the others a suffix for their namespace.
+func newCluster(t *testing.T, n int, suffix ...string) *cluster {
 	t.Helper()
 	c := newEmptyCluster(t)
 	c.create(c.newEtcd(n))
@@ -101,7 +102,7 @@ func newEmptyCluster(t *testing.T) *cluster {
 	c := &cluster{WithT: NewWithT(t), t: t}
 	c.SetDefaultEventuallyTimeout(patience)
 	c.SetDefaultEventuallyPollingInterval(200 * time.Millisecond)
-	c.namespace = "e2e-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-", "#", "-").Replace(t.Name()))
+	c.namespace = "e2e-" + strings.ToLower(strings.NewReplacer("/", "-", "_", "-", "#", "-").Replace(strings.Join(append([]string{t.Name()}, suffix...), "-")))
 	if len(c.namespace) > 50 {
 		c.namespace = strings.Trim(c.namespace[:50], "-")
 	}
@@ -237,6 +238,16 @@ func (c *cluster) untilDeleted(n int) v1alpha1.EtcdOperatorTask {
 	})
 }
 
+// etcdStatus is the status of a pod's etcd container; that of none where the kubelet has not written one.
+func etcdStatus(pod *corev1.Pod) corev1.ContainerStatus {
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Name == v1alpha1.ContainerEtcd {
+			return s
+		}
+	}
+	return corev1.ContainerStatus{}
+}
+
 func podName(i int) string { return fmt.Sprintf("%s-%d", etcdName, i) }
 
 func (c *cluster) pod(g Gomega, i int) *corev1.Pod {
@@ -270,8 +281,7 @@ func (c *cluster) untilUnready(i int) {
 	c.t.Helper()
 	c.Eventually(func(g Gomega) {
 		pod := c.pod(g, i)
-		g.Expect(pod.Status.ContainerStatuses).NotTo(BeEmpty())
-		g.Expect(pod.Status.ContainerStatuses[0].Ready).To(BeFalse())
+		g.Expect(etcdStatus(pod).Ready).To(BeFalse())
 	}).Should(Succeed())
 }
 

@@ -86,7 +86,7 @@ func TestCrashLoopingMember(t *testing.T) {
 		}
 	}()
 	c.Eventually(func(g Gomega) {
-		state := c.pod(g, 1).Status.ContainerStatuses[0].State
+		state := etcdStatus(c.pod(g, 1)).State
 		g.Expect(state.Waiting).NotTo(BeNil())
 		g.Expect(state.Waiting.Reason).To(Equal("CrashLoopBackOff"))
 	}).Should(Succeed())
@@ -259,7 +259,7 @@ func TestBrokenProbe(t *testing.T) {
 	for i := range 3 {
 		if podName(i) != first {
 			c.deleteAndWait(i, func(p *corev1.Pod) bool {
-				return len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].State.Running != nil
+				return etcdStatus(p).State.Running != nil
 			})
 			c.servesAgain()
 		}

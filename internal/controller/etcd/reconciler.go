@@ -131,10 +131,11 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 		return retryConflict, nil
 	}
 	tls, specErr := r.lookAtTLS(ctx, etcd, set)
+	var size sizing
 	settled := false
 	if specErr == nil && !held {
 		// What is asked of members that are all stopped waits until they are started again.
-		settled, specErr = r.reconcileSpec(ctx, etcd, set, tls)
+		size, settled, specErr = r.reconcileSpec(ctx, etcd, set, tls)
 	}
 	if apierrors.IsConflict(specErr) || namespaceGoes(specErr) {
 		return 0, specErr
@@ -149,7 +150,7 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 	}
 	specErr = errors.Join(specErr, volumesErr)
 	// The snapshot comes after the objects were compared, so that it is not older than they.
-	snapshot, err := r.observe(ctx, etcd)
+	snapshot, err := r.observe(ctx, r.Client, etcd)
 	if err != nil {
 		return 0, errors.Join(strategyErr, specErr, err)
 	}
@@ -157,7 +158,7 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 	if specErr == nil && tls.problem == nil && snapshot != nil {
 		specErr = r.changePeerURLs(ctx, etcd, snapshot, peerURLChanges(tls.station, snapshot))
 	}
-	after, statusErr := r.reconcileStatus(ctx, etcd, outcome{snapshot: snapshot, tls: tls, current: current, err: specErr, further: append(further, hibernated(etcd, set)...)})
+	after, statusErr := r.reconcileStatus(ctx, etcd, outcome{snapshot: snapshot, size: size, tls: tls, current: current, err: specErr, further: append(further, hibernated(etcd, set)...)})
 	if statusErr != nil {
 		return 0, errors.Join(strategyErr, specErr, statusErr)
 	}
@@ -168,9 +169,9 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 	return after, errors.Join(strategyErr, specErr, err)
 }
 
-// observe takes a Snapshot from the cache; nil when there is no StatefulSet.
-func (r *Reconciler) observe(ctx context.Context, etcd *v1alpha1.Etcd) (*observe.Snapshot, error) {
-	snapshot, err := r.Observer.Observe(ctx, r.Client, etcd)
+// observe takes a Snapshot; nil when there is no StatefulSet.
+func (r *Reconciler) observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error) {
+	snapshot, err := r.Observer.Observe(ctx, reader, etcd)
 	if errors.Is(err, observe.ErrNoStatefulSet) {
 		return nil, nil
 	}

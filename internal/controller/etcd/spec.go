@@ -11,23 +11,30 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// reconcileSpec applies the objects of an Etcd. It returns whether the cache shows each of them as it was
-// applied for the present spec.
+// reconcileSpec applies the objects of an Etcd. It returns the size of the cluster now, and whether the cache
+// shows each object as it was applied for the present spec. While the cluster grows to its size the spec is not
+// settled, so that each further member is due.
 //
 // What should be different is applied when the spec has changed or an annotation asks for it, so that a new
 // version of the operator does not by itself replace the pods of every cluster. What somebody removed, or
 // changed in what would be applied again, is put right at any time. While a Secret cannot be used nothing is
 // made different, and no StatefulSet is made.
-func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, tls tlsLook) (settled bool, err error) {
+func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, tls tlsLook) (size sizing, settled bool, err error) {
 	if specSuspended(etcd) {
-		return false, nil
+		return sizing{}, false, nil
+	}
+	if mayGrow(etcd, set) {
+		// No pod is deleted while it is decided whether the cluster grows.
+		defer r.Locker.Lock(client.ObjectKeyFromObject(etcd))()
+	}
+	if size, err = r.size(ctx, etcd, set); err != nil {
+		return size, false, err
 	}
 	in := component.Input{
-		Etcd: etcd, Images: r.Images, Replicas: replicas(etcd, set), Strategy: r.wantedStrategy(),
+		Etcd: etcd, Images: r.Images, Replicas: size.replicas, Strategy: r.wantedStrategy(),
 		Capacity: etcd.Spec.Capacity(), Retention: retention(etcd, set),
 		PeerTLS: tls.station, Authorities: tls.facts.Authorities,
 	}
@@ -37,36 +44,28 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set
 	}
 	objects, err := component.Objects(in)
 	if err != nil {
-		return false, err
+		return size, false, err
 	}
-	settled = true
+	settled = size.why == ""
 	for _, object := range objects {
 		d, err := newDesired(object)
 		if err != nil {
-			return false, err
+			return size, false, err
 		}
 		live, err := r.live(ctx, d)
 		if err != nil {
-			return false, err
+			return size, false, err
 		}
 		if live == nil && tls.problem != nil && d.GetKind() == "StatefulSet" {
 			// Its pods could not start.
-			return false, nil
+			return size, false, nil
 		}
 		if err := r.ensure(ctx, d, live, tls.problem == nil && (tls.due || specDue(etcd))); err != nil {
-			return false, err
+			return size, false, err
 		}
 		settled = settled && d.appliedTo(live)
 	}
-	return settled, nil
-}
-
-// replicas is the one source of the StatefulSet's replicas.
-func replicas(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
-	if keptAwake(etcd, set) != "" {
-		return ptr.Deref(set.Spec.Replicas, 1)
-	}
-	return etcd.Spec.Replicas
+	return size, settled, nil
 }
 
 // specSuspended tells whether the spec is to be left alone.

@@ -28,6 +28,9 @@ type observation struct {
 	tls     tlsLook
 	// specErr is why the spec could not be applied, if it could not.
 	specErr error
+	// wanted is the number of members that the spec asks for, and size that of the StatefulSet now.
+	wanted int32
+	size   sizing
 	// further conditions.
 	further []metav1.Condition
 	// lostFor is for how long the quorum has been gone.
@@ -38,6 +41,7 @@ type observation struct {
 // outcome is what a reconcile has come to before it writes the status.
 type outcome struct {
 	snapshot *observe.Snapshot
+	size     sizing
 	tls      tlsLook
 	current  bool
 	err      error
@@ -58,6 +62,8 @@ func (r *Reconciler) reconcileStatus(ctx context.Context, etcd *v1alpha1.Etcd, o
 		tls:      o.tls,
 		current:  o.current,
 		specErr:  o.err,
+		wanted:   etcd.Spec.Replicas,
+		size:     o.size,
 		lostFor:  r.memory.lostFor(key, o.snapshot == nil || quorate(o.snapshot), now),
 		further:  o.further,
 		now:      metav1.NewTime(now),
@@ -92,6 +98,9 @@ func nextStatus(etcd *v1alpha1.Etcd, o observation) v1alpha1.EtcdStatus {
 		if next.ClusterID == "" && quorate(s) && s.Cluster.ID != 0 {
 			next.ClusterID = fmt.Sprintf("%x", s.Cluster.ID)
 		}
+		if quorate(s) {
+			next.ClusterSize = clusterSize(next.ClusterSize, s)
+		}
 	}
 	if etcd.Spec.Replicas > 0 {
 		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionHibernated)
@@ -105,6 +114,7 @@ func nextStatus(etcd *v1alpha1.Etcd, o observation) v1alpha1.EtcdStatus {
 		meta.SetStatusCondition(&next.Conditions, c)
 	}
 	ready := meta.IsStatusConditionTrue(next.Conditions, v1alpha1.ConditionAllMembersReady) &&
+		!meta.IsStatusConditionFalse(next.Conditions, v1alpha1.ConditionScaled) &&
 		meta.IsStatusConditionTrue(next.Conditions, v1alpha1.ConditionAllMembersUpdated)
 	next.Ready = &ready
 	next.Rollout = currentRollout(&next, o)
@@ -130,11 +140,12 @@ func countReplicas(status *v1alpha1.EtcdStatus, s *observe.Snapshot) {
 
 // pollAfter is after how long to look again where no event tells.
 func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
-	for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady} {
+	for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionScaled} {
 		c := meta.FindStatusCondition(status.Conditions, condition)
-		if c.Status != metav1.ConditionTrue && c.Reason != v1alpha1.ReasonHibernated {
-			return pollTroubled
+		if c == nil || c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonHibernated || c.Reason == v1alpha1.ReasonScaleInRefused {
+			continue
 		}
+		return pollTroubled
 	}
 	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionTLSReady); c != nil && c.Status != metav1.ConditionTrue {
 		return pollTroubled

@@ -60,7 +60,7 @@ func saysMore(before, after *v1alpha1.EtcdStatus) bool {
 		}
 	}
 	return before.ObservedGeneration != after.ObservedGeneration ||
-		before.ClusterID != after.ClusterID ||
+		before.ClusterID != after.ClusterID || before.ClusterSize != after.ClusterSize ||
 		!equality.Semantic.DeepEqual(before.Ready, after.Ready) ||
 		!equality.Semantic.DeepEqual(before.Rollout, after.Rollout) ||
 		!slices.EqualFunc(before.LastErrors, after.LastErrors, sameError)

@@ -68,7 +68,7 @@ func (r *Reconciler) lookAtTLS(ctx context.Context, etcd *v1alpha1.Etcd, set *ap
 	}
 	at := look.station
 	if etcd.Spec.Etcd.PeerURLTLS != nil && at != component.PeerTLSOn {
-		snapshot, err := r.observe(ctx, etcd)
+		snapshot, err := r.observe(ctx, r.Client, etcd)
 		if err != nil {
 			return tlsLook{}, err
 		}

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package member_test lets prepare decide for real members: three etcd processes on loopback addresses.
+// Package member_test lets prepare decide for real members: etcd processes on loopback addresses.
 package member_test
 
 import (
@@ -17,84 +17,131 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
-	"github.com/go-logr/logr/testr"
+	"github.com/etcd-foreman/etcd-foreman/internal/member/prepare"
+	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 )
 
 const patience = 30 * time.Second
 
-// A member that comes late joins, one that lost its data does not come back under its old identity, and
-// after a person replaced it in the member list it joins again.
+// A member that comes late joins; one that lost its data, or has it damaged, comes back as a learner and is
+// promoted; a fourth joins a cluster of three; and nobody begins anew while nobody can tell.
 func TestLifeOfAMember(t *testing.T) {
 	g := NewWithT(t)
-	c := newCluster(t)
-	g.Expect(c.start(0)).To(Equal("new"))
-	g.Expect(c.start(1)).To(Equal("new"))
-	id := c.awaitMembersStarted(g, 2)
-	c.record(g, id)
+	c := newCluster(t, 4)
+	c.share(g, 3)
+	c.start(g, 0, "new")
+	c.start(g, 1, "new")
+	c.awaitVoters(g, 2)
+	c.record(c.id(g))
 
-	g.Expect(c.start(2)).To(Equal("existing"), "a member that never started joins the cluster that serves")
-	c.awaitMembersStarted(g, 3)
+	c.start(g, 2, "existing")
+	c.awaitVoters(g, 3)
+	c.stop(2)
+	c.start(g, 2, "existing")
+	c.put(g, "before the loss")
 
 	c.stop(2)
-	g.Expect(c.start(2)).To(Equal("existing"), "a member starts with its data")
-	c.stop(2)
-
 	g.Expect(os.RemoveAll(c.dataDir(2))).To(Succeed())
-	g.Expect(c.prepare(2)).To(MatchError(ContainSubstring("member m2 has no data")))
+	c.start(g, 2, "existing")
+	c.promote(g, 2)
+	c.awaitVoters(g, 3)
 
-	c.remove(g, 2)
-	g.Expect(c.prepare(2)).To(MatchError(ContainSubstring("etcdctl member add m2")))
-	c.add(g, 2)
-	g.Expect(c.start(2)).To(Equal("existing"))
-	c.awaitMembersStarted(g, 3)
+	c.stop(2)
+	c.damage(g, 2)
+	c.start(g, 2, "existing")
+	g.Expect(filepath.Glob(c.dataDir(2) + member.ReplacedSuffix + "*")).To(HaveLen(1))
+	c.promote(g, 2)
+	c.awaitVoters(g, 3)
 
+	c.share(g, 4)
+	c.start(g, 3, "existing")
+	c.promote(g, 3)
+	c.awaitVoters(g, 4)
+	g.Expect(c.get(g, 3)).To(Equal("before the loss"))
+}
+
+// Without a quorum nobody can tell whether the member ever ran.
+func TestMemberThatLostItsDataWaitsForAQuorum(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	c.share(g, 3)
+	c.start(g, 0, "new")
+	c.start(g, 1, "new")
+	c.awaitVoters(g, 2)
+	c.start(g, 2, "existing")
+	c.awaitVoters(g, 3)
+	c.record(c.id(g))
 	c.stop(1)
 	c.stop(2)
 	g.Expect(os.RemoveAll(c.dataDir(2))).To(Succeed())
-	g.Expect(c.prepare(2)).To(MatchError(ContainSubstring("second cluster")), "nobody can tell without a quorum")
-	g.Expect(c.start(1)).To(Equal("existing"), "a member with data starts without a quorum")
+	g.Expect(c.prepare(2, 0)).To(MatchError(HavePrefix(v1alpha1.ReasonDataLost + ": member m2 has no data")))
+	c.damage(g, 1)
+	g.Expect(c.prepare(1, 0)).To(MatchError(HavePrefix(v1alpha1.ReasonDataDamaged + ": the data of member m1")))
+	g.Expect(c.dataDir(1)).To(BeADirectory(), "it was left alone")
+
+	waited := make(chan error, 1)
+	go func() { waited <- c.prepare(2, patience) }()
+	c.mend(g, 1)
+	c.start(g, 1, "existing")
+	g.Eventually(waited).WithTimeout(patience).Should(Receive(BeNil()), "it goes on as soon as there is a quorum")
 }
 
-// cluster is three members, each with a loopback address of its own.
+func TestDataOfAnotherClusterIsLeftAlone(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t, 1)
+	c.share(g, 1)
+	c.start(g, 0, "new")
+	c.awaitVoters(g, 1)
+	c.stop(0)
+	c.record(0xbeef)
+	g.Expect(c.prepare(0, 0)).To(MatchError(HavePrefix(v1alpha1.ReasonDataOfAnotherCluster + ": ")))
+	g.Expect(filepath.Join(c.dataDir(0), "member", "wal")).To(BeADirectory())
+}
+
+// The only member does not begin anew without a backup, and nothing is put aside for it.
+func TestOnlyMemberThatLostItsData(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t, 1)
+	c.share(g, 1)
+	c.start(g, 0, "new")
+	c.awaitVoters(g, 1)
+	c.record(c.id(g))
+	c.stop(0)
+	c.damage(g, 0)
+	g.Expect(c.prepare(0, 0)).To(MatchError(HavePrefix(v1alpha1.ReasonDataDamaged + ": ")))
+	g.Expect(c.dataDir(0)).To(BeADirectory())
+	g.Expect(os.RemoveAll(c.dataDir(0))).To(Succeed())
+	g.Expect(c.prepare(0, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonDataLost+": "), ContainSubstring("there is no backup"))))
+}
+
+// cluster is some members, each with a loopback address of its own.
 type cluster struct {
 	t         testing.TB
 	dir       string
 	etcd      string
+	members   int
 	client    int
 	peer      int
 	processes map[int]*exec.Cmd
 }
 
-func newCluster(t testing.TB) *cluster {
+func newCluster(t testing.TB, members int) *cluster {
 	t.Helper()
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
 	if assets == "" {
 		t.Fatal(`KUBEBUILDER_ASSETS is not set: run the tests with "make test", or set it to a folder with etcd`)
 	}
 	c := &cluster{
-		t: t, dir: t.TempDir(), etcd: filepath.Join(assets, "etcd"),
+		t: t, dir: t.TempDir(), etcd: filepath.Join(assets, "etcd"), members: members,
 		client: freePort(t), peer: freePort(t), processes: map[int]*exec.Cmd{},
-	}
-	var initial []string
-	for i := range 3 {
-		initial = append(initial, fmt.Sprintf("m%d=%s", i, c.url(i, c.peer)))
-	}
-	for i := range 3 {
-		c.write(i, member.KeyConfig, map[string]any{
-			"data-dir":           c.dataDir(i),
-			"listen-client-urls": c.url(i, c.client),
-			"listen-peer-urls":   c.url(i, c.peer),
-			"log-level":          "error",
-			"unsafe-no-fsync":    true,
-		})
-		c.write(i, member.KeyBootstrap, map[string]any{
-			"initial-cluster": strings.Join(initial, ","), "initial-cluster-token": t.Name(),
-		})
 	}
 	t.Cleanup(func() {
 		for i := range c.processes {
@@ -104,34 +151,47 @@ func newCluster(t testing.TB) *cluster {
 	return c
 }
 
+// share gives every member the configuration of a cluster of n.
+func (c *cluster) share(g Gomega, n int) {
+	var initial []string
+	for i := range n {
+		initial = append(initial, fmt.Sprintf("m%d=%s", i, c.url(i, c.peer)))
+	}
+	for i := range c.members {
+		c.write(g, i, member.KeyConfig, map[string]any{
+			"data-dir":           c.dataDir(i),
+			"listen-client-urls": c.url(i, c.client),
+			"listen-peer-urls":   c.url(i, c.peer),
+			"log-level":          "error",
+			"unsafe-no-fsync":    true,
+		})
+		c.write(g, i, member.KeyBootstrap, map[string]any{
+			"initial-cluster": strings.Join(initial, ","), "initial-cluster-token": c.t.Name(),
+		})
+	}
+}
+
 // prepare decides how a member starts and renders its file.
-func (c *cluster) prepare(i int) error {
-	return member.Prepare(context.Background(), testr.New(c.t.(*testing.T)), member.Options{
-		Name: fmt.Sprintf("m%d", i), SharedDir: c.memberDir(i), ConfigFile: c.configFile(i),
+func (c *cluster) prepare(i int, patience time.Duration) error {
+	return prepare.Run(context.Background(), logr.Discard(), prepare.Options{
+		Name: fmt.Sprintf("m%d", i), SharedDir: c.memberDir(i), ConfigFile: c.configFile(i), Patience: patience, Clock: clock.RealClock{},
 	})
 }
 
-// start prepares and starts a member, and returns its initial-cluster-state.
-func (c *cluster) start(i int) string {
+// start prepares and starts a member, which is to have an initial-cluster-state. etcd takes a change of members
+// only when the others have been connected for five seconds.
+func (c *cluster) start(g Gomega, i int, state string) {
 	c.t.Helper()
-	if err := c.prepare(i); err != nil {
-		c.t.Fatalf("preparing member %d: %v", i, err)
-	}
+	g.Expect(c.prepare(i, patience)).To(Succeed())
 	file, err := os.ReadFile(c.configFile(i))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	g.Expect(err).NotTo(HaveOccurred())
 	var config map[string]any
-	if err := yaml.Unmarshal(file, &config); err != nil {
-		c.t.Fatal(err)
-	}
+	g.Expect(yaml.Unmarshal(file, &config)).To(Succeed())
+	g.Expect(config).To(HaveKeyWithValue("initial-cluster-state", state))
 	cmd := exec.Command(c.etcd, "--config-file="+c.configFile(i))
 	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		c.t.Fatalf("starting member %d: %v", i, err)
-	}
+	g.Expect(cmd.Start()).To(Succeed())
 	c.processes[i] = cmd
-	return config["initial-cluster-state"].(string)
 }
 
 func (c *cluster) stop(i int) {
@@ -140,69 +200,115 @@ func (c *cluster) stop(i int) {
 	delete(c.processes, i)
 }
 
-// awaitMembersStarted waits until n members are listed as started, and returns the cluster's ID.
-func (c *cluster) awaitMembersStarted(g Gomega, n int) uint64 {
-	var id uint64
+// awaitVoters waits until n voters, and nobody else, are listed and have started.
+func (c *cluster) awaitVoters(g Gomega, n int) {
+	c.t.Helper()
 	g.Eventually(func(g Gomega) {
-		c.ask(g, func(ctx context.Context, etcd *clientv3.Client) error {
+		c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
 			list, err := etcd.MemberList(ctx)
 			if err != nil {
 				return err
 			}
-			started := 0
+			voters := 0
 			for _, m := range list.Members {
-				if len(m.ClientURLs) > 0 {
-					started++
+				if len(m.ClientURLs) > 0 && !m.IsLearner {
+					voters++
 				}
 			}
-			g.Expect(started).To(Equal(n))
-			id = list.Header.ClusterId
+			g.Expect(voters).To(Equal(n))
 			return nil
 		})
 	}).WithTimeout(patience).Should(Succeed())
+}
+
+// promote does what the agent beside a learner does.
+func (c *cluster) promote(g Gomega, i int) {
+	c.t.Helper()
+	m, _, err := serve.NewMember(fmt.Sprintf("m%d", i), serve.SharedIn(c.memberDir(i)))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Eventually(func(g Gomega) {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		status, err := m.Status(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(status.Learner).To(BeTrue())
+		g.Expect(m.Promote(ctx, status.MemberID)).To(Succeed())
+	}).WithTimeout(patience).Should(Succeed())
+}
+
+// id is the cluster's.
+func (c *cluster) id(g Gomega) uint64 {
+	var id uint64
+	c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
+		list, err := etcd.MemberList(ctx)
+		if err == nil {
+			id = list.Header.ClusterId
+		}
+		return err
+	})
 	return id
 }
 
 // record does what the operator does once the cluster serves.
-func (c *cluster) record(g Gomega, id uint64) {
-	for i := range 3 {
+func (c *cluster) record(id uint64) {
+	c.t.Helper()
+	for i := range c.members {
 		file := filepath.Join(c.memberDir(i), member.KeyClusterID)
-		g.Expect(os.WriteFile(file, []byte(strconv.FormatUint(id, 16)), 0o600)).To(Succeed())
+		if err := os.WriteFile(file, []byte(strconv.FormatUint(id, 16)), 0o600); err != nil {
+			c.t.Fatal(err)
+		}
 	}
 }
 
-func (c *cluster) remove(g Gomega, i int) {
-	c.change(g, func(ctx context.Context, etcd *clientv3.Client) error {
-		list, err := etcd.MemberList(ctx)
-		if err != nil {
-			return err
-		}
-		for _, m := range list.Members {
-			if m.PeerURLs[0] == c.url(i, c.peer) {
-				_, err := etcd.MemberRemove(ctx, m.ID)
-				return err
-			}
-		}
-		return fmt.Errorf("member %d is not listed", i)
-	})
+// logFile is the newest file of a member's write-ahead log.
+func (c *cluster) logFile(g Gomega, i int) string {
+	files, err := filepath.Glob(filepath.Join(c.dataDir(i), "member", "wal", "*.wal"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(files).NotTo(BeEmpty())
+	return files[len(files)-1]
 }
 
-func (c *cluster) add(g Gomega, i int) {
-	c.change(g, func(ctx context.Context, etcd *clientv3.Client) error {
-		_, err := etcd.MemberAdd(ctx, []string{c.url(i, c.peer)})
+// damage writes something else over the beginning of a member's log; mend puts it right.
+func (c *cluster) damage(g Gomega, i int) {
+	path := c.logFile(g, i)
+	content, err := os.ReadFile(path)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(c.memberDir(i), "good"), content, 0o600)).To(Succeed())
+	copy(content[100:], "this was not written by etcd at all")
+	g.Expect(os.WriteFile(path, content, 0o600)).To(Succeed())
+}
+
+func (c *cluster) mend(g Gomega, i int) {
+	content, err := os.ReadFile(filepath.Join(c.memberDir(i), "good"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(c.logFile(g, i), content, 0o600)).To(Succeed())
+}
+
+const key = "key"
+
+func (c *cluster) put(g Gomega, value string) {
+	c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
+		_, err := etcd.Put(ctx, key, value)
 		return err
 	})
 }
 
-// change asks until it is done: etcd takes a change of members only when the others have been connected for
-// five seconds.
-func (c *cluster) change(g Gomega, request func(context.Context, *clientv3.Client) error) {
-	g.Eventually(func(g Gomega) { c.ask(g, request) }).WithTimeout(patience).WithPolling(time.Second).Should(Succeed())
+// get reads what a member has itself.
+func (c *cluster) get(g Gomega, i int) string {
+	var value string
+	c.ask(g, i, func(ctx context.Context, etcd *clientv3.Client) error {
+		r, err := etcd.Get(ctx, key, clientv3.WithSerializable())
+		if err == nil && len(r.Kvs) == 1 {
+			value = string(r.Kvs[0].Value)
+		}
+		return err
+	})
+	return value
 }
 
-// ask asks member 0, which always runs.
-func (c *cluster) ask(g Gomega, question func(context.Context, *clientv3.Client) error) {
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.url(0, c.client)}, Logger: zap.NewNop()})
+// ask asks a member.
+func (c *cluster) ask(g Gomega, i int, question func(context.Context, *clientv3.Client) error) {
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.url(i, c.client)}, Logger: zap.NewNop()})
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = etcd.Close() }()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -210,17 +316,11 @@ func (c *cluster) ask(g Gomega, question func(context.Context, *clientv3.Client)
 	g.Expect(question(ctx, etcd)).To(Succeed())
 }
 
-func (c *cluster) write(i int, key string, value map[string]any) {
+func (c *cluster) write(g Gomega, i int, key string, value map[string]any) {
 	data, err := yaml.Marshal(value)
-	if err == nil {
-		err = os.MkdirAll(c.memberDir(i), 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(c.memberDir(i), key), data, 0o600)
-	}
-	if err != nil {
-		c.t.Fatalf("writing the shared configuration of member %d: %v", i, err)
-	}
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.MkdirAll(c.memberDir(i), 0o700)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(c.memberDir(i), key), data, 0o600)).To(Succeed())
 }
 
 func (c *cluster) memberDir(i int) string  { return filepath.Join(c.dir, strconv.Itoa(i)) }

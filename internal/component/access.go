@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	coordinationv1ac "k8s.io/client-go/applyconfigurations/coordination/v1"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
+)
+
+// RoleName is the name of the Role, and of its binding, that the agents beside an Etcd's members have.
+func RoleName(etcd string) string { return v1alpha1.GroupVersion.Group + ":etcd:" + etcd }
+
+// FullSnapshotLeaseName is the name of the Lease that tells of the newest full snapshot.
+func FullSnapshotLeaseName(etcd string) string { return etcd + "-full-snap" }
+
+// DeltaSnapshotLeaseName is the name of the Lease that tells of the newest delta snapshot.
+func DeltaSnapshotLeaseName(etcd string) string { return etcd + "-delta-snap" }
+
+// ServiceAccount is what the agents beside the members are. Its token is mounted into their container alone.
+func ServiceAccount(in Input) *corev1ac.ServiceAccountApplyConfiguration {
+	name := in.Etcd.Name
+	return corev1ac.ServiceAccount(name, in.Etcd.Namespace).
+		WithLabels(labels(name, v1alpha1.ComponentServiceAccount, name)).
+		WithOwnerReferences(owner(in.Etcd)).
+		WithAutomountServiceAccountToken(false)
+}
+
+// Role lets the agents renew the leases of this Etcd, by their names, and do nothing else. An empty list of
+// names would be all leases of the namespace; there are always those of the snapshots.
+func Role(in Input) *rbacv1ac.RoleApplyConfiguration {
+	name := in.Etcd.Name
+	leases := []string{FullSnapshotLeaseName(name), DeltaSnapshotLeaseName(name)}
+	for i := range max(in.Replicas, in.Etcd.Spec.Replicas) {
+		leases = append(leases, PodName(name, i))
+	}
+	return rbacv1ac.Role(RoleName(name), in.Etcd.Namespace).
+		WithLabels(labels(name, v1alpha1.ComponentRole, name)).
+		WithOwnerReferences(owner(in.Etcd)).
+		WithRules(rbacv1ac.PolicyRule().
+			WithAPIGroups(coordinationv1.GroupName).
+			WithResources("leases").
+			WithResourceNames(leases...).
+			WithVerbs("get", "patch"))
+}
+
+// RoleBinding gives the Role to the ServiceAccount.
+func RoleBinding(in Input) *rbacv1ac.RoleBindingApplyConfiguration {
+	name := in.Etcd.Name
+	return rbacv1ac.RoleBinding(RoleName(name), in.Etcd.Namespace).
+		WithLabels(labels(name, v1alpha1.ComponentRoleBinding, name)).
+		WithOwnerReferences(owner(in.Etcd)).
+		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(RoleName(name))).
+		WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(in.Etcd.Namespace).WithName(name))
+}
+
+// Leases are those of the members. Their agents renew them, and may make none.
+func Leases(in Input) []*coordinationv1ac.LeaseApplyConfiguration {
+	var leases []*coordinationv1ac.LeaseApplyConfiguration
+	for i := range in.Replicas {
+		leases = append(leases, lease(in.Etcd, PodName(in.Etcd.Name, i), v1alpha1.ComponentMemberLease))
+	}
+	return leases
+}
+
+func lease(etcd *v1alpha1.Etcd, name, component string) *coordinationv1ac.LeaseApplyConfiguration {
+	return coordinationv1ac.Lease(name, etcd.Namespace).
+		WithLabels(labels(etcd.Name, component, name)).
+		WithOwnerReferences(owner(etcd))
+}

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package prepare
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+)
+
+// InspectData tells what a data directory holds, by etcd's own criteria: a member has data when it has a
+// write-ahead log, and it can start when that log reads and the database opens. The directory of snapshots
+// and database is made before the log, so a log without it has lost it. What cannot be read for a reason
+// other than its content is an error, and neither empty nor damaged.
+func InspectData(dir string) (member.Data, error) {
+	log := filepath.Join(dir, "member", "wal")
+	newest, err := newestLogFile(log)
+	if err != nil || newest == "" {
+		return member.Data{}, err
+	}
+	data := member.Data{State: member.DataPresent}
+	damage := func(what string, err error) (member.Data, error) {
+		data.State, data.Damage = member.DataDamaged, fmt.Sprintf("%s: %v", what, err)
+		return data, nil
+	}
+	data.ClusterID, err = clusterID(filepath.Join(log, newest))
+	if isIOError(err) {
+		return member.Data{}, fmt.Errorf("reading the write-ahead log: %w", err)
+	} else if err != nil {
+		return damage("the write-ahead log does not say whose it is", err)
+	}
+	snapshots, err := wal.ValidSnapshotEntries(zap.NewNop(), log)
+	if isIOError(err) {
+		return member.Data{}, fmt.Errorf("reading the write-ahead log: %w", err)
+	} else if err != nil {
+		return damage("the write-ahead log", err)
+	}
+	switch err := inspectDatabase(filepath.Join(dir, "member", "snap"), snapshots); {
+	case isIOError(err):
+		return member.Data{}, fmt.Errorf("reading the database: %w", err)
+	case err != nil:
+		return damage("the database", err)
+	}
+	return data, nil
+}
+
+// newestLogFile is the name of the newest file of a write-ahead log; empty when there is none.
+func newestLogFile(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("reading the write-ahead log: %w", err)
+	}
+	// They are sorted, and named so that the newest comes last.
+	for _, e := range slices.Backward(entries) {
+		if filepath.Ext(e.Name()) == ".wal" {
+			return e.Name(), nil
+		}
+	}
+	return "", nil
+}
+
+// clusterID reads the ID of the cluster, in hex, from the metadata that each file of a write-ahead log begins
+// with.
+func clusterID(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }()
+	decoder := wal.NewDecoder(fileutil.NewFileReader(file))
+	record := &walpb.Record{}
+	for record.GetType() != wal.MetadataType {
+		if err := decoder.Decode(record); err != nil {
+			return "", fmt.Errorf("decoding %s: %w", filepath.Base(path), err)
+		}
+		if record.GetType() == wal.CrcType {
+			// A file goes on with the checksum of the one before.
+			decoder.UpdateCRC(record.GetCrc())
+		}
+	}
+	metadata := &etcdserverpb.Metadata{}
+	if err := proto.Unmarshal(record.Data, metadata); err != nil {
+		return "", fmt.Errorf("decoding the metadata of %s: %w", filepath.Base(path), err)
+	}
+	return strconv.FormatUint(metadata.GetClusterID(), 16), nil
+}
+
+// errNoDatabase says that there should be a database.
+var errNoDatabase = errors.New("it is missing")
+
+// inspectDatabase opens the database. It may be missing, or empty, as long as the log has everything.
+func inspectDatabase(dir string, snapshots []*walpb.Snapshot) error {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return errNoDatabase
+	}
+	path := filepath.Join(dir, "db")
+	info, err := os.Stat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err != nil || info.Size() == 0 {
+		if slices.ContainsFunc(snapshots, func(s *walpb.Snapshot) bool { return s.GetIndex() > 0 }) {
+			return errNoDatabase
+		}
+		return nil
+	}
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return err
+	}
+	return db.Close()
+}
+
+// isIOError tells whether an error says nothing of the content of a file.
+func isIOError(err error) bool {
+	if err == nil {
+		return false
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*os.SyscallError](err); ok {
+		return true
+	}
+	return errors.Is(err, bolterrors.ErrTimeout)
+}
+
+// putAside renames a data directory that etcd cannot start with, and returns its new name.
+func putAside(dir, suffix string, now time.Time) (string, error) {
+	aside := fmt.Sprintf("%s%s%d", dir, suffix, now.Unix())
+	if err := os.Rename(dir, aside); err != nil {
+		return "", fmt.Errorf("putting the data directory aside: %w", err)
+	}
+	return aside, nil
+}

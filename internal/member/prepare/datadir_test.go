@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package prepare
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	. "github.com/onsi/gomega"
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
+)
+
+// dataDir is a data directory as etcd makes it, of cluster cafe.
+type dataDir struct {
+	Gomega
+	path string
+}
+
+func (d dataDir) log() string { return filepath.Join(d.path, "member", "wal") }
+func (d dataDir) db() string  { return filepath.Join(d.path, "member", "snap", "db") }
+
+// logFile is the first file of the log.
+func (d dataDir) logFile() string {
+	return filepath.Join(d.log(), "0000000000000000-0000000000000000.wal")
+}
+
+func newDataDir(t *testing.T) dataDir {
+	d := dataDir{NewWithT(t), filepath.Join(t.TempDir(), "new.etcd")}
+	d.Expect(os.MkdirAll(filepath.Dir(d.db()), 0o700)).To(Succeed())
+	db, err := bolt.Open(d.db(), 0o600, nil)
+	d.Expect(err).NotTo(HaveOccurred())
+	d.Expect(db.Close()).To(Succeed())
+	metadata, err := proto.Marshal(&etcdserverpb.Metadata{NodeID: proto.Uint64(7), ClusterID: proto.Uint64(0xcafe)})
+	d.Expect(err).NotTo(HaveOccurred())
+	log, err := wal.Create(zap.NewNop(), d.log(), metadata)
+	d.Expect(err).NotTo(HaveOccurred())
+	var entries []*raftpb.Entry
+	for i := range uint64(100) {
+		entries = append(entries, &raftpb.Entry{Index: proto.Uint64(i + 1), Term: proto.Uint64(1), Data: bytes.Repeat([]byte{7}, 1000)})
+	}
+	d.Expect(log.Save(&raftpb.HardState{Term: proto.Uint64(1), Commit: proto.Uint64(100)}, entries)).To(Succeed())
+	d.Expect(log.Close()).To(Succeed())
+	return d
+}
+
+// compacted adds a snapshot to the log: what came before is in the database alone.
+func (d dataDir) compacted() {
+	log, err := wal.Open(zap.NewNop(), d.log(), &walpb.Snapshot{})
+	d.Expect(err).NotTo(HaveOccurred())
+	_, _, _, err = log.ReadAll()
+	d.Expect(err).NotTo(HaveOccurred())
+	d.Expect(log.SaveSnapshot(&walpb.Snapshot{Index: proto.Uint64(50), Term: proto.Uint64(1), ConfState: &raftpb.ConfState{}})).To(Succeed())
+	d.Expect(log.Close()).To(Succeed())
+}
+
+// overwrite writes into the middle of a file.
+func (d dataDir) overwrite(path string, offset int64) {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	d.Expect(err).NotTo(HaveOccurred())
+	_, err = file.WriteAt([]byte("this was not written by etcd at all, but by somebody else"), offset)
+	d.Expect(err).NotTo(HaveOccurred())
+	d.Expect(file.Close()).To(Succeed())
+}
+
+func TestInspectData(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(dataDir)
+		want   member.Data
+	}{
+		{"good", func(dataDir) {}, member.Data{State: member.DataPresent, ClusterID: "cafe"}},
+		{"good, with a snapshot", dataDir.compacted, member.Data{State: member.DataPresent, ClusterID: "cafe"}},
+		{"no directory", func(d dataDir) { d.Expect(os.RemoveAll(d.path)).To(Succeed()) }, member.Data{}},
+		{"no log", func(d dataDir) { d.Expect(os.RemoveAll(d.log())).To(Succeed()) }, member.Data{}},
+		{"an empty log", func(d dataDir) { d.Expect(os.Remove(d.logFile())).To(Succeed()) }, member.Data{}},
+		{"interrupted before the first entry", func(d dataDir) { d.Expect(os.Rename(d.log(), d.log()+".tmp")).To(Succeed()) }, member.Data{}},
+		{
+			"log alone", func(d dataDir) { d.Expect(os.RemoveAll(filepath.Dir(d.db()))).To(Succeed()) },
+			member.Data{State: member.DataDamaged, ClusterID: "cafe", Damage: "the database: it is missing"},
+		},
+		{
+			"no database, and all in the log", func(d dataDir) { d.Expect(os.Remove(d.db())).To(Succeed()) },
+			member.Data{State: member.DataPresent, ClusterID: "cafe"},
+		},
+		{
+			"no database, and not all in the log", func(d dataDir) { d.compacted(); d.Expect(os.Remove(d.db())).To(Succeed()) },
+			member.Data{State: member.DataDamaged, ClusterID: "cafe", Damage: "the database: it is missing"},
+		},
+		{
+			"an empty database, and not all in the log", func(d dataDir) { d.compacted(); d.Expect(os.Truncate(d.db(), 0)).To(Succeed()) },
+			member.Data{State: member.DataDamaged, ClusterID: "cafe", Damage: "the database: it is missing"},
+		},
+		{
+			"a log with a flaw", func(d dataDir) { d.overwrite(d.logFile(), 20000) },
+			member.Data{State: member.DataDamaged, ClusterID: "cafe", Damage: "the write-ahead log: "},
+		},
+		{
+			"a log that begins with a flaw", func(d dataDir) { d.overwrite(d.logFile(), 0) },
+			member.Data{State: member.DataDamaged, Damage: "the write-ahead log does not say whose it is: "},
+		},
+		{
+			"a last entry that was half written", func(d dataDir) { d.Expect(os.Truncate(d.logFile(), 100000)).To(Succeed()) },
+			member.Data{State: member.DataPresent, ClusterID: "cafe"},
+		},
+		{
+			"a database of something else", func(d dataDir) { d.Expect(os.WriteFile(d.db(), make([]byte, 65536), 0o600)).To(Succeed()) },
+			member.Data{State: member.DataDamaged, ClusterID: "cafe", Damage: "the database: invalid database"},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := newDataDir(t)
+			tc.change(d)
+			got, err := InspectData(d.path)
+			d.Expect(err).NotTo(HaveOccurred())
+			d.Expect(got.State).To(Equal(tc.want.State), got.Damage)
+			d.Expect(got.ClusterID).To(Equal(tc.want.ClusterID))
+			d.Expect(got.Damage).To(HavePrefix(tc.want.Damage))
+			if tc.want.Damage == "" {
+				d.Expect(got.Damage).To(BeEmpty())
+			}
+		})
+	}
+}
+
+// What etcd looks at is not changed by looking.
+func TestInspectDataChangesNothing(t *testing.T) {
+	d := newDataDir(t)
+	before, err := os.ReadFile(d.logFile())
+	d.Expect(err).NotTo(HaveOccurred())
+	_, err = InspectData(d.path)
+	d.Expect(err).NotTo(HaveOccurred())
+	after, err := os.ReadFile(d.logFile())
+	d.Expect(err).NotTo(HaveOccurred())
+	d.Expect(string(after) == string(before)).To(BeTrue())
+}
+
+func TestInspectDataDoesNotTakeTheUnreadableForEmpty(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	g.Expect(os.WriteFile(filepath.Join(dir, "member"), nil, 0o600)).To(Succeed())
+	_, err := InspectData(dir)
+	g.Expect(err).To(MatchError(ContainSubstring("reading the write-ahead log")))
+}

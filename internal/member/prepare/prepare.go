@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package prepare looks at what a member finds when its pod starts, and carries out what package member
+// decides: it renders the configuration file, has the member replaced by a learner, or restores a backup.
+// It reads data directories with etcd's own code, so only the agent imports it.
+package prepare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/go-logr/logr"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"k8s.io/utils/clock"
+)
+
+// retry is how long to wait before another look.
+const retry = time.Second
+
+// Options say where Run finds and leaves its files.
+type Options struct {
+	// Name of the member.
+	Name string
+	// SharedDir is where the shared ConfigMap is mounted.
+	SharedDir string
+	// ConfigFile is the file to write.
+	ConfigFile string
+	// Patience is how long to wait for what may change by itself before the kubelet is told why.
+	Patience time.Duration
+	// Backups of the cluster; nil when it has no store.
+	Backups Backups
+	Clock   clock.Clock
+}
+
+// Backups is where a single member is restored from.
+type Backups interface {
+	// Exist tells whether there is a full snapshot.
+	Exist(ctx context.Context) (bool, error)
+	// Restore makes a data directory, which must not exist, of the newest full snapshot and its deltas. An
+	// interrupted restore leaves none.
+	Restore(ctx context.Context, shared member.Shared, id member.Identity) error
+}
+
+// Refusal is why a member does not start.
+type Refusal struct {
+	// Reason is one of those of the condition DataVolumesReady.
+	Reason string
+	// Why is a sentence for people.
+	Why string
+}
+
+// Error is the reason and the sentence. The operator reads it from the container's termination message.
+func (r *Refusal) Error() string { return r.Reason + ": " + r.Why }
+
+// preparation is one run.
+type preparation struct {
+	Options
+	log    logr.Logger
+	shared member.Shared
+	id     member.Identity
+	others *others
+	// data is what the data directory held; nil when it has to be looked at. To read a log takes time.
+	data *member.Data
+}
+
+// Run decides how a member starts and writes its configuration file. A member that must not start yet is
+// looked at again and again until the patience ends. A member that does not start is a *Refusal.
+func Run(ctx context.Context, log logr.Logger, o Options) error {
+	p := &preparation{Options: o, log: log}
+	var err error
+	if p.shared, err = member.ReadShared(o.SharedDir); err != nil {
+		return err
+	}
+	if p.id, err = p.shared.Identify(o.Name); err != nil {
+		return err
+	}
+	if p.others, err = dialOthers(p.shared, p.id); err != nil {
+		return err
+	}
+	defer p.others.close()
+	deadline := o.Clock.Now().Add(o.Patience)
+	said := ""
+	for {
+		waits, err := p.once(ctx)
+		if err != nil || waits == nil {
+			return err
+		}
+		if waits.Why != said {
+			log.Info("The member waits", "member", p.id.Name, "reason", waits.Reason, "why", waits.Why)
+			said = waits.Why
+		}
+		if !o.Clock.Now().Before(deadline) {
+			return waits
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), waits)
+		case <-o.Clock.After(retry):
+		}
+	}
+}
+
+// once looks, decides and acts. It returns what the member waits for; nil when it may start.
+func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
+	facts, known, err := p.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	decision := member.Decide(facts)
+	log := p.log.WithValues("member", p.id.Name, "action", decision.Action, "why", decision.Why, "clusterID", facts.ClusterID)
+	switch decision.Action {
+	case member.Refuse:
+		return nil, &Refusal{decision.Reason, decision.Why}
+	case member.Wait:
+		return &Refusal{decision.Reason, decision.Why}, nil
+	case member.Restore:
+		log.Info("The member is restored from the newest backup")
+		return p.restore(ctx, facts)
+	case member.Replace:
+		log.Info("The member is replaced by a learner", "oldMemberID", fmt.Sprintf("%x", known.memberID))
+		if known.members, err = p.replace(ctx, facts, known); err != nil {
+			return &Refusal{v1alpha1.ReasonNotReplaced, fmt.Sprintf("%s: %v", decision.Why, err)}, nil
+		}
+	}
+	if decision.Action != member.Start {
+		if err := p.clear(facts, member.AsideSuffix); err != nil {
+			return nil, err
+		}
+	}
+	initial := ""
+	if decision.Action == member.Join || decision.Action == member.Replace {
+		initial = initialCluster(p.id, known.members)
+	}
+	file, err := p.shared.Render(p.id, decision.Action, initial)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(p.ConfigFile, file, 0o644); err != nil {
+		return nil, fmt.Errorf("writing the configuration of member %s: %w", p.id.Name, err)
+	}
+	log.Info("The member may start")
+	return nil, nil
+}
+
+// look gathers the facts, each only where it matters: a member with good data is not kept waiting.
+func (p *preparation) look(ctx context.Context) (member.Facts, knowledge, error) {
+	facts := member.Facts{Member: p.id.Name, DataDir: p.shared.DataDir(), ClusterID: p.shared.ClusterID, Single: p.others == nil}
+	if p.data == nil {
+		data, err := InspectData(facts.DataDir)
+		if err != nil {
+			return facts, knowledge{}, fmt.Errorf("inspecting the data directory %s of member %s: %w", facts.DataDir, p.id.Name, err)
+		}
+		p.data = &data
+	}
+	facts.Data = *p.data
+	if facts.Data.State == member.DataPresent {
+		return facts, knowledge{}, nil
+	}
+	known, err := p.others.ask(ctx, p.id)
+	if err != nil {
+		p.log.V(1).Info("The other members did not answer", "reason", err.Error())
+	}
+	facts.Others, facts.OthersClusterID = known.answer, known.clusterID
+	if facts.Others == member.AnswerNone && p.Backups != nil {
+		facts.Backup = p.lookForBackup(ctx)
+	}
+	return facts, known, nil
+}
+
+func (p *preparation) lookForBackup(ctx context.Context) member.Backup {
+	exist, err := p.Backups.Exist(ctx)
+	switch {
+	case err != nil:
+		p.log.Error(err, "Looking for a backup failed")
+		return member.BackupUnreachable
+	case exist:
+		return member.BackupHolds
+	}
+	return member.BackupEmpty
+}
+
+// replace makes the member a learner. It may be interrupted anywhere: what is left is looked at anew. The old
+// member goes first, then its data, so that data is never put aside that a listed member could start with.
+func (p *preparation) replace(ctx context.Context, facts member.Facts, known knowledge) (members []*etcdserverpb.Member, err error) {
+	if known.answer != member.AnswerNotListed {
+		if err := p.others.remove(ctx, known.memberID); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.clear(facts, member.ReplacedSuffix); err != nil {
+		return nil, err
+	}
+	return p.others.addLearner(ctx, p.id.PeerURL)
+}
+
+// restore makes the data directory of a single member.
+func (p *preparation) restore(ctx context.Context, facts member.Facts) (waits *Refusal, err error) {
+	if err := p.clear(facts, member.AsideSuffix); err != nil {
+		return nil, err
+	}
+	if err := p.Backups.Restore(ctx, p.shared, p.id); err != nil {
+		p.log.Error(err, "Restoring the backup failed")
+		return &Refusal{v1alpha1.ReasonRestoreFailed, fmt.Sprintf("restoring the backup of member %s failed: %v", p.id.Name, err)}, nil
+	}
+	// The next look finds the data, and starts with it.
+	return p.once(ctx)
+}
+
+// clear makes room for a new data directory. Whatever is there is put aside, also what has no log: etcd would
+// open a database that it finds.
+func (p *preparation) clear(facts member.Facts, suffix string) error {
+	p.data = nil
+	entries, err := os.ReadDir(facts.DataDir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("looking for what is to be put aside: %w", err)
+	}
+	aside, err := putAside(facts.DataDir, suffix, p.Clock.Now())
+	if err == nil {
+		p.log.Info("Put aside what was in the data directory", "member", p.id.Name, "to", aside, "damage", facts.Data.Damage)
+	}
+	return err
+}

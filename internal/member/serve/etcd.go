@@ -1,0 +1,110 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	neturl "net/url"
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// etcd is a Member that is asked with etcd's own client.
+type etcd struct {
+	name   string
+	url    string
+	shared SharedFrom
+	local  *clientv3.Client
+}
+
+// errNobody says that a learner knows of no other member.
+var errNobody = errors.New("promoting the learner: it knows of no other member")
+
+// NewMember makes a Member of the pod's own etcd.
+func NewMember(name string, shared SharedFrom) (Member, *clientv3.Client, error) {
+	config, err := shared()
+	if err != nil {
+		return nil, nil, err
+	}
+	url, err := config.LocalClientURL()
+	if err != nil {
+		return nil, nil, err
+	}
+	id, err := config.Identify(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	local, err := dial(config, id, url)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &etcd{name: name, url: url, shared: shared, local: local}, local, nil
+}
+
+// dial makes a client of the pod's own etcd, or of others. A member's certificate is for its host name, and that of
+// the own one is not what is dialed.
+func dial(config member.Shared, id member.Identity, urls ...string) (*clientv3.Client, error) {
+	tls, err := config.ClientTLS(member.ClientDir)
+	if err != nil {
+		return nil, err
+	}
+	if tls != nil && !slices.Contains(id.PeerClientURLs, urls[0]) {
+		host, err := neturl.Parse(id.ClientURL)
+		if err != nil {
+			return nil, fmt.Errorf("reading the member's client URL: %w", err)
+		}
+		tls.ServerName = host.Hostname()
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: urls, TLS: tls, Logger: zap.NewNop()})
+	if err != nil {
+		return nil, fmt.Errorf("making an etcd client for %v: %w", urls, err)
+	}
+	return client, nil
+}
+
+func (e *etcd) Status(ctx context.Context) (Status, error) {
+	r, err := e.local.Status(ctx, e.url)
+	if err != nil {
+		return Status{}, fmt.Errorf("asking the member for its status: %w", err)
+	}
+	return Status{ClusterID: r.Header.GetClusterId(), MemberID: r.Header.GetMemberId(), Leader: r.Leader, Learner: r.IsLearner}, nil
+}
+
+// Promote asks the others: a learner refuses all but the simplest requests.
+func (e *etcd) Promote(ctx context.Context, memberID uint64) error {
+	shared, err := e.shared()
+	if err != nil {
+		return err
+	}
+	id, err := shared.Identify(e.name)
+	if err != nil {
+		return err
+	}
+	if len(id.PeerClientURLs) == 0 {
+		return errNobody
+	}
+	others, err := dial(shared, id, id.PeerClientURLs...)
+	if err != nil {
+		return err
+	}
+	// Nothing depends on how a connection that is not needed any more ends.
+	defer func() { _ = others.Close() }()
+	if _, err := others.MemberPromote(ctx, memberID); err != nil {
+		return fmt.Errorf("promoting learner %x: %w", memberID, err)
+	}
+	return nil
+}
+
+var _ Member = (*etcd)(nil)
+
+// SharedIn reads the shared configuration in a folder.
+func SharedIn(dir string) SharedFrom {
+	return func() (member.Shared, error) { return member.ReadShared(dir) }
+}

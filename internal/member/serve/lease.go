@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+)
+
+// leases renews a Lease that the operator has made. To patch is the one thing that the agent may do.
+type leases struct {
+	client coordinationclient.LeaseInterface
+	name   string
+	// lifetime is for how long a renewal is to be believed.
+	lifetime time.Duration
+}
+
+// NewLease makes the Lease of a name.
+func NewLease(config *rest.Config, namespace, name string, lifetime time.Duration) (Lease, error) {
+	client, err := coordinationclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client for leases: %w", err)
+	}
+	return &leases{client: client.Leases(namespace), name: name, lifetime: lifetime}, nil
+}
+
+func (l *leases) Renew(ctx context.Context, holder string, now time.Time) error {
+	spec := coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: ptr.To(metav1.NewMicroTime(now))}
+	if l.lifetime > 0 {
+		spec.LeaseDurationSeconds = ptr.To(int32(l.lifetime.Seconds()))
+	}
+	patch, err := json.Marshal(map[string]any{"spec": spec})
+	if err != nil {
+		return fmt.Errorf("encoding lease %s: %w", l.name, err)
+	}
+	if _, err := l.client.Patch(ctx, l.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "etcd-agent"}); err != nil {
+		return fmt.Errorf("renewing lease %s: %w", l.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package serve looks after a member while it runs, from a container beside etcd: it renews the member lease,
+// has its learner promoted once it has caught up, and tells whoever asks how it is. It starts and stays up
+// whatever the member does, and stops at once: nothing in a rollout waits for it.
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+)
+
+// look is how often the member is asked. It is what a promotion, and the work of a leader, may come late by.
+const look = time.Second
+
+// askTimeout is what a question to the member, or a request to the API server, may take.
+const askTimeout = 2 * time.Second
+
+// Status is what the member says of itself.
+type Status struct {
+	ClusterID, MemberID uint64
+	// Leader is the ID of the leader; 0 when the member knows none.
+	Leader  uint64
+	Learner bool
+}
+
+// Leads tells whether the member is the leader.
+func (s Status) Leads() bool { return s.Leader != 0 && s.Leader == s.MemberID }
+
+// Member is the member in this pod.
+type Member interface {
+	// Status asks it for its status.
+	Status(ctx context.Context) (Status, error)
+	// Promote asks the others to make a learner a voter. They refuse one that has not caught up.
+	Promote(ctx context.Context, memberID uint64) error
+}
+
+// Lease is the member lease.
+type Lease interface {
+	// Renew writes who holds it, and that it was renewed now.
+	Renew(ctx context.Context, holder string, now time.Time) error
+}
+
+// Server looks after a member.
+type Server struct {
+	Log    logr.Logger
+	Member Member
+	Lease  Lease
+	// Heartbeat is how often the lease is renewed.
+	Heartbeat time.Duration
+	// Lead runs while the member leads, until its context ends; nil for nothing.
+	Lead func(ctx context.Context)
+	// Tidy is called when the member has become, or is found to be, a voter that knows a leader.
+	Tidy func()
+	// Address to listen on, and the handler of what is asked there.
+	Address string
+	Handler http.Handler
+	Metrics *Metrics
+	Clock   clock.WithTicker
+
+	// What the loop remembers: the lease as it was last written, and the failure that was last logged.
+	renewed time.Time
+	holder  string
+	tidied  bool
+	failing string
+	resign  func()
+}
+
+// Run runs until the context ends. An address that cannot be listened on is an error.
+func (s *Server) Run(ctx context.Context) error {
+	listener, err := net.Listen("tcp", s.Address)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	web := &http.Server{Handler: s.Handler, ReadHeaderTimeout: 10 * time.Second}
+	go func() {
+		if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			s.Log.Error(err, "Serving ended")
+		}
+	}()
+	// Whoever waits for an answer sees the connection end, and asks another member.
+	defer func() { _ = web.Close() }()
+	ticker := s.Clock.NewTicker(look)
+	defer ticker.Stop()
+	defer func() { s.lead(ctx, false) }()
+	for {
+		s.once(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C():
+		}
+	}
+}
+
+// once asks the member, and does what follows.
+func (s *Server) once(ctx context.Context) {
+	ask, cancel := context.WithTimeout(ctx, askTimeout)
+	status, err := s.Member.Status(ask)
+	cancel()
+	s.Metrics.observe(status, err)
+	if err != nil {
+		// A leader that hangs does not lead. The lease runs out by itself.
+		s.lead(ctx, false)
+		s.say(ctx, err, "The member does not answer")
+		return
+	}
+	s.lead(ctx, status.Leads())
+	switch {
+	case status.Learner:
+		s.tidied = false
+		s.promote(ctx, status)
+	case status.Leader != 0:
+		if !s.tidied && s.Tidy != nil {
+			s.Tidy()
+		}
+		s.tidied = true
+		s.renew(ctx, status)
+	}
+}
+
+// renew renews the lease of a voter when it is due, or when what it says has changed. That of a learner is not
+// renewed: it is not a member to count on.
+func (s *Server) renew(ctx context.Context, status Status) {
+	holder, now := Holder(status), s.Clock.Now()
+	if holder == s.holder && now.Sub(s.renewed) < s.Heartbeat {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if err := s.Lease.Renew(ctx, holder, now); err != nil {
+		s.Metrics.leaseFailures.Inc()
+		s.say(ctx, err, "Renewing the member lease failed")
+		return
+	}
+	if holder != s.holder {
+		s.Log.Info("Renewed the member lease with something new", "holder", holder)
+	}
+	s.holder, s.renewed, s.failing = holder, now, ""
+}
+
+func (s *Server) promote(ctx context.Context, status Status) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if err := s.Member.Promote(ctx, status.MemberID); err != nil {
+		s.say(ctx, err, "The learner is not promoted yet")
+		return
+	}
+	s.Metrics.promotions.Inc()
+	s.failing = ""
+	s.Log.Info("The learner was promoted to a voter", "memberID", fmt.Sprintf("%x", status.MemberID))
+}
+
+// lead starts and stops what is done by the leader.
+func (s *Server) lead(ctx context.Context, leads bool) {
+	switch {
+	case s.Lead == nil || leads == (s.resign != nil):
+	case leads:
+		term, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.Lead(term)
+		}()
+		s.resign = func() { cancel(); <-done }
+	default:
+		s.resign()
+		s.resign = nil
+	}
+}
+
+// say logs a failure when it is not the one that was logged last.
+func (s *Server) say(ctx context.Context, err error, what string) {
+	if ctx.Err() == nil && err.Error() != s.failing {
+		s.failing = err.Error()
+		s.Log.Info(what, "reason", err.Error())
+	}
+}
+
+// Holder is how a member lease tells of a voter: <memberID>:<clusterID>:<role>.
+func Holder(s Status) string {
+	role := "Member"
+	if s.Leads() {
+		role = "Leader"
+	}
+	return fmt.Sprintf("%x:%x:%s", s.MemberID, s.ClusterID, role)
+}
+
+// SharedFrom reads the configuration that the members share, as it is now: the operator changes the list of
+// members when the cluster grows.
+type SharedFrom func() (member.Shared, error)

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// fakeMember is a member that says what it is told to.
+type fakeMember struct {
+	status   Status
+	err      error
+	promotes []uint64
+	refusal  error
+}
+
+func (m *fakeMember) Status(context.Context) (Status, error) { return m.status, m.err }
+
+func (m *fakeMember) Promote(_ context.Context, id uint64) error {
+	m.promotes = append(m.promotes, id)
+	return m.refusal
+}
+
+// fakeLease remembers what it was renewed with.
+type fakeLease struct {
+	holders []string
+	err     error
+}
+
+func (l *fakeLease) Renew(_ context.Context, holder string, _ time.Time) error {
+	if l.err == nil {
+		l.holders = append(l.holders, holder)
+	}
+	return l.err
+}
+
+func newServer(t *testing.T) (*Server, *fakeMember, *fakeLease, *testingclock.FakeClock) {
+	m, l := &fakeMember{status: Status{ClusterID: 0xcafe, MemberID: 0xa, Leader: 0xb}}, &fakeLease{}
+	clock := testingclock.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
+	return &Server{
+		Log: logr.Discard(), Member: m, Lease: l, Heartbeat: 10 * time.Second,
+		Metrics: NewMetrics(prometheus.NewRegistry()), Clock: clock,
+	}, m, l, clock
+}
+
+func TestLeaseIsRenewedEveryHeartbeatAndWhenTheRoleChanges(t *testing.T) {
+	g := NewWithT(t)
+	s, m, l, clock := newServer(t)
+	ctx := t.Context()
+	s.once(ctx)
+	g.Expect(l.holders).To(Equal([]string{"a:cafe:Member"}))
+	clock.Step(9 * time.Second)
+	s.once(ctx)
+	g.Expect(l.holders).To(HaveLen(1), "it is not due")
+	clock.Step(time.Second)
+	s.once(ctx)
+	g.Expect(l.holders).To(HaveLen(2))
+	m.status.Leader = 0xa
+	s.once(ctx)
+	g.Expect(l.holders[2]).To(Equal("a:cafe:Leader"))
+}
+
+func TestLeaseIsRenewedAgainAfterAFailure(t *testing.T) {
+	g := NewWithT(t)
+	s, _, l, clock := newServer(t)
+	l.err = errors.New("no")
+	s.once(t.Context())
+	l.err = nil
+	clock.Step(time.Second)
+	s.once(t.Context())
+	g.Expect(l.holders).To(HaveLen(1))
+}
+
+func TestNobodyIsToldOfAMemberThatDoesNotParticipate(t *testing.T) {
+	for name, change := range map[string]func(*fakeMember){
+		"silent":     func(m *fakeMember) { m.err = errors.New("connection refused") },
+		"leaderless": func(m *fakeMember) { m.status.Leader = 0 },
+		"learner":    func(m *fakeMember) { m.status.Learner = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, m, l, _ := newServer(t)
+			change(m)
+			s.once(t.Context())
+			NewWithT(t).Expect(l.holders).To(BeEmpty())
+		})
+	}
+}
+
+func TestLearnerIsPromotedOnceItHasCaughtUp(t *testing.T) {
+	g := NewWithT(t)
+	s, m, _, _ := newServer(t)
+	tidied := 0
+	s.Tidy = func() { tidied++ }
+	m.status.Learner, m.refusal = true, errors.New("not in sync")
+	s.once(t.Context())
+	s.once(t.Context())
+	g.Expect(m.promotes).To(Equal([]uint64{0xa, 0xa}), "it asks again")
+	g.Expect(tidied).To(BeZero())
+	m.status.Learner = false
+	s.once(t.Context())
+	s.once(t.Context())
+	g.Expect(m.promotes).To(HaveLen(2))
+	g.Expect(tidied).To(Equal(1))
+}
+
+func TestLeaderWorksWhileItLeads(t *testing.T) {
+	g := NewWithT(t)
+	s, m, _, _ := newServer(t)
+	started, ended := make(chan struct{}, 10), make(chan struct{}, 10)
+	s.Lead = func(ctx context.Context) {
+		started <- struct{}{}
+		<-ctx.Done()
+		ended <- struct{}{}
+	}
+	s.once(t.Context())
+	g.Expect(started).NotTo(Receive())
+	m.status.Leader = 0xa
+	s.once(t.Context())
+	s.once(t.Context())
+	g.Eventually(started).Should(Receive())
+	g.Expect(ended).NotTo(Receive())
+	m.err = errors.New("it hangs")
+	s.once(t.Context())
+	g.Expect(ended).To(Receive(), "who resigned has ended before anything else happens")
+	m.err = nil
+	s.once(t.Context())
+	g.Eventually(started).Should(Receive())
+	g.Expect(started).NotTo(Receive(), "once for each term")
+	s.lead(t.Context(), false)
+}
+
+func TestItStaysUpAndStopsAtOnce(t *testing.T) {
+	g := NewWithT(t)
+	s, m, _, _ := newServer(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	g.Expect(err).NotTo(HaveOccurred())
+	s.Address = listener.Addr().String()
+	g.Expect(listener.Close()).To(Succeed())
+	s.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	m.err = errors.New("etcd is not up yet")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	g.Eventually(func() error {
+		r, err := http.Get("http://" + s.Address)
+		if err == nil {
+			err = r.Body.Close()
+		}
+		return err
+	}).Should(Succeed())
+	g.Expect(ended).NotTo(Receive())
+	cancel()
+	g.Eventually(ended).Should(Receive(BeNil()))
+}
+
+func TestReplacedDataIsRemovedAndNothingElse(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	for _, name := range []string{"new.etcd", "new.etcd" + member.ReplacedSuffix + "1", "new.etcd" + member.AsideSuffix + "2"} {
+		g.Expect(os.MkdirAll(filepath.Join(dir, name, "member"), 0o700)).To(Succeed())
+	}
+	removed, err := removeReplaced(func() (member.Shared, error) {
+		return member.Shared{Config: map[string]any{"data-dir": filepath.Join(dir, "new.etcd")}}, nil
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(removed).To(ConsistOf(filepath.Join(dir, "new.etcd"+member.ReplacedSuffix+"1")))
+	g.Expect(filepath.Join(dir, "new.etcd", "member")).To(BeADirectory())
+	g.Expect(filepath.Join(dir, "new.etcd"+member.AsideSuffix+"2", "member")).To(BeADirectory())
+}

@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestRefusal(t *testing.T) {
+	said := func(message string, code int32) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message}}
+	}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	lost := &Refusal{Reason: "DataLost", Message: "member m-1 has no data: look"}
+	for _, tc := range []struct {
+		name        string
+		state, last corev1.ContainerState
+		want        *Refusal
+	}{
+		{"it has just ended", said("DataLost: member m-1 has no data: look", 1), corev1.ContainerState{}, lost},
+		{"it waits for its next try", waiting, said("DataLost: member m-1 has no data: look\n", 1), lost},
+		{"it tries again", running, said("DataLost: member m-1 has no data: look", 1), lost},
+		{"it tries for the first time", running, corev1.ContainerState{}, nil},
+		{"it has let the member start", said("", 0), said("DataLost: member m-1 has no data: look", 1), nil},
+		{"it failed in another way", said("{\"level\":\"error\",\"msg\":\"Giving up: no\"}", 1), corev1.ContainerState{}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pod := &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{
+				{Name: "prepare", State: tc.state, LastTerminationState: tc.last},
+			}}}
+			NewWithT(t).Expect(refusal(pod)).To(Equal(tc.want))
+		})
+	}
+}
