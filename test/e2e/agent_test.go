@@ -28,10 +28,10 @@ import (
 func TestMemberRestartsWithItsData(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
-	before := c.status(c, 1).MemberID
+	before := c.memberID(1)
 	c.deleteAndWait(1, func(*corev1.Pod) bool { return true })
 	c.ready()
-	c.Expect(c.status(c, 1).MemberID).To(Equal(before))
+	c.Expect(c.memberID(1)).To(Equal(before))
 	c.leasesTellOfMembers()
 	c.writesSurvive()
 }
@@ -155,6 +155,14 @@ func (c *cluster) volume(i int) string {
 	return volume.Spec.HostPath.Path
 }
 
+// memberID is the ID of a member, once it answers.
+func (c *cluster) memberID(i int) uint64 {
+	c.t.Helper()
+	var id uint64
+	c.Eventually(func(g Gomega) { id = c.status(g, i).MemberID }).Should(Succeed())
+	return id
+}
+
 // damageLog writes something else into the log of a member.
 func (c *cluster) damageLog(volume string) {
 	logs, err := filepath.Glob(filepath.Join(volume, "new.etcd", "member", "wal", "*.wal"))
@@ -170,7 +178,7 @@ func (c *cluster) damageLog(volume string) {
 // isReplaced harms the data of a member, deletes its pod, and waits until it votes under a new ID.
 func (c *cluster) isReplaced(i int, harm func(volume string)) {
 	c.t.Helper()
-	before := c.status(c, i).MemberID
+	before := c.memberID(i)
 	harm(c.volume(i))
 	c.deleteAndWait(i, func(*corev1.Pod) bool { return true })
 	c.Eventually(func(g Gomega) {
