@@ -5,6 +5,7 @@
 package etcd
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -20,7 +21,7 @@ func outdate(s *observe.Snapshot, ordinal int) { s.Ordinals[ordinal].Pod.Revisio
 // learn makes a member a learner.
 func learn(s *observe.Snapshot, ordinal int) {
 	s.Ordinals[ordinal].Role, s.Ordinals[ordinal].Class = v1alpha1.RoleLearner, v1alpha1.ClassUnready
-	s.Cluster.Voters = append(s.Cluster.Voters[:ordinal:ordinal], s.Cluster.Voters[ordinal+1:]...)
+	s.Cluster.Voters = slices.DeleteFunc(s.Cluster.Voters, func(v observe.Voter) bool { return v.Ordinal == ordinal })
 }
 
 func TestDecideSize(t *testing.T) {
