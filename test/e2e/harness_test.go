@@ -89,7 +89,7 @@ type cluster struct {
 // than one gives the others a suffix for their namespace.
 func newCluster(t *testing.T, n int, suffix ...string) *cluster {
 	t.Helper()
-	c := newEmptyCluster(t)
+	c := newEmptyCluster(t, suffix...)
 	c.create(c.newEtcd(n))
 	c.ready()
 	c.startWriter()
@@ -97,7 +97,7 @@ func newCluster(t *testing.T, n int, suffix ...string) *cluster {
 }
 
 // newEmptyCluster makes the namespace of a cluster.
-func newEmptyCluster(t *testing.T) *cluster {
+func newEmptyCluster(t *testing.T, suffix ...string) *cluster {
 	t.Helper()
 	c := &cluster{WithT: NewWithT(t), t: t}
 	c.SetDefaultEventuallyTimeout(patience)
