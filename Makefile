@@ -45,8 +45,8 @@ clean: down ## Take it down, and remove what was built as well.
 test: assets ## Unit and integration tests. No root, no container runtime.
 	KUBEBUILDER_ASSETS=$(ASSETS) go test ./...
 
-# Those of test/local/internal/build.OlderReleases.
-RELEASES := 1.33 1.34 1.35
+# Each release has a module of its own.
+RELEASES := $(notdir $(wildcard test/tools/kubernetes/1.*))
 .PHONY: matrix
 matrix: assets ## The controllers' integration tests on older releases of Kubernetes. The first time builds them, for minutes.
 	@for release in $(RELEASES); do \

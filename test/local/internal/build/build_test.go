@@ -177,3 +177,26 @@ func TestIsImportPath(t *testing.T) {
 		}
 	}
 }
+
+// A release that nobody pins, or that pins another one, would be tested in name only.
+func TestOlderReleasesAreWhatTheyAreCalled(t *testing.T) {
+	modules := filepath.Join("..", "..", "..", "..", kubernetesModule)
+	for _, release := range OlderReleases {
+		goMod, err := os.ReadFile(filepath.Join(modules, release, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		version, err := requiredVersion(string(goMod), "k8s.io/kubernetes")
+		if err != nil || !strings.HasPrefix(version, "v"+release+".") {
+			t.Errorf("%s: %s, %v", release, version, err)
+		}
+	}
+	found, err := filepath.Glob(filepath.Join(modules, "1.*"))
+	if err != nil || len(found) != len(OlderReleases) {
+		t.Errorf("modules: %v, %v", found, err)
+	}
+	binaries, err := Select([]string{"1.33/kube-apiserver"})
+	if err != nil || len(binaries) != 1 || binaries[0].Module != kubernetesModule+"/1.33" {
+		t.Errorf("%+v, %v", binaries, err)
+	}
+}
