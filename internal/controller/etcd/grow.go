@@ -32,9 +32,9 @@ import (
 // maxMembers is the greatest number of members that an Etcd may have. One that sleeps has the claims of all.
 const maxMembers = 5
 
-// reconcileVolumes lets volumes grow, and then replaces the StatefulSet by one whose claim template says so. It
-// returns whether it has begun to, and the condition VolumesGrown where it can tell.
-func (r *Reconciler) reconcileVolumes(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (replaced bool, further []metav1.Condition, err error) {
+// reconcileVolumes lets volumes grow, and then replaces the StatefulSet by one whose claim template says so, where one
+// would be made. It returns whether it has begun to, and the condition VolumesGrown where it can tell.
+func (r *Reconciler) reconcileVolumes(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, makes bool) (replaced bool, further []metav1.Condition, err error) {
 	if set == nil {
 		return false, nil, nil
 	}
@@ -62,7 +62,7 @@ func (r *Reconciler) reconcileVolumes(ctx context.Context, etcd *v1alpha1.Etcd, 
 			}
 		}
 	}
-	if g.replaceSet {
+	if g.replaceSet && makes {
 		replaced, err = r.replaceSet(ctx, etcd)
 	}
 	return replaced, further, err

@@ -140,13 +140,15 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 	if apierrors.IsConflict(specErr) || namespaceGoes(specErr) {
 		return 0, specErr
 	}
-	if replacement(etcd, set) && !specSuspended(etcd) {
+	// Whether a StatefulSet that is missing is made.
+	makes := specErr == nil && tls.problem == nil && !specSuspended(etcd)
+	if makes && replacement(etcd, set) {
 		// It was made just now, or has not adopted its pods yet.
-		return retryConflict, errors.Join(strategyErr, specErr)
+		return retryConflict, strategyErr
 	}
-	replaced, further, volumesErr := r.reconcileVolumes(ctx, etcd, set)
+	replaced, further, volumesErr := r.reconcileVolumes(ctx, etcd, set, makes)
 	if replaced {
-		return retryConflict, errors.Join(strategyErr, specErr)
+		return retryConflict, strategyErr
 	}
 	specErr = errors.Join(specErr, volumesErr)
 	// The snapshot comes after the objects were compared, so that it is not older than they.

@@ -164,6 +164,25 @@ func TestStatefulSetIsReplacedOnlyWhileAllIsWell(t *testing.T) {
 	}).Should(Succeed())
 }
 
+// A StatefulSet whose pods could not start is not made, so none is taken away.
+func TestStatefulSetIsReplacedOnlyWhereOneWouldBeMade(t *testing.T) {
+	w := newWorld(t, 1, onClass(storageClass(t, true)))
+	o := w.start()
+	w.eventuallyWell()
+	w.bind(1)
+	before := w.statefulSet(w)
+	w.change(func(e *v1alpha1.Etcd) {
+		e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi"))
+		clientTLS(e) // its Secrets are not there
+	})
+	w.Eventually(func(g Gomega) { g.Expect(storage(w.claim(g, 0))).To(Equal("8Gi")) }).Should(Succeed())
+	w.bind(1)
+	w.nudge(o)
+	w.Expect(w.statefulSet(w).UID).To(Equal(before.UID))
+	w.issue()
+	w.Eventually(func(g Gomega) { g.Expect(w.statefulSet(g).UID).NotTo(Equal(before.UID)) }).Should(Succeed())
+}
+
 func TestSleep(t *testing.T) {
 	w := newWorld(t, 3, func(e *v1alpha1.Etcd) {
 		e.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
