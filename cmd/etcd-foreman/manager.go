@@ -17,10 +17,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
-	"github.com/etcd-foreman/etcd-foreman/tasks"
-	"github.com/etcd-foreman/etcd-foreman/tasks/maintenance"
-	"github.com/etcd-foreman/etcd-foreman/tasks/recreate"
-	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -120,17 +116,7 @@ func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfigurati
 	credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: now}
 	observer := observe.New(dialer, now, observe.WithCredentials(credentials), observe.WithSurroundings(mgr.GetCache()))
 	locker := task.NewLocker()
-	registry := tasks.Registry{
-		v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Observer: observer, Dialer: dialer, Credentials: credentials, Clock: now,
-		}},
-		v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Observer: observer, Clock: now,
-		}},
-		v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: &maintenance.Handler{
-			Live: mgr.GetAPIReader(), Observer: observer, Dialer: dialer, Credentials: credentials,
-		}},
-	}
+	registry := newRegistry(mgr, dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images})
 	return errors.Join(
 		(&etcd.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,

@@ -32,6 +32,8 @@ type Input struct {
 	Task types.UID
 	// Overridden are the guards that the task may pass over.
 	Overridden []v1alpha1.OverridableGuard
+	// SpecApplied: the StatefulSet is what the Etcd's spec says, or its reconciliation is suspended.
+	SpecApplied bool
 	// Recorded is what the task's status says of the rollout so far.
 	Recorded v1alpha1.RolloutStatus
 }
@@ -63,6 +65,9 @@ func Decide(in Input) Decision {
 		return stay("the StatefulSet controller has not seen the newest spec of StatefulSet %s yet", set.Name)
 	case set.UpdateRevision != target:
 		return Decision{Outcome: tasks.Reject, Code: v1alpha1.ErrSuperseded, Phase: phase, Message: supersededBy(set.Name, target, set.UpdateRevision)}
+	case phase == "" && !in.SpecApplied && in.Config.TargetRevision == "":
+		// The revision to come back at would be that of a spec that has been mended since.
+		return stay("waiting until the newest spec of the Etcd is applied to StatefulSet %s", set.Name)
 	case phase == "" && in.complete():
 		return Decision{Outcome: tasks.Done, Phase: v1alpha1.RecreateComplete, Message: fmt.Sprintf(
 			"nothing to do: every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, target)}
@@ -158,7 +163,7 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if r.LastProgressTime == nil || d.Phase != r.Phase || updated > r.UpdatedReplicas || participating > r.ParticipatingReplicas {
 		r.LastProgressTime = &metav1.Time{Time: now}
 	}
-	if in.Snapshot.StatefulSet.Observed {
+	if in.Snapshot.StatefulSet.Observed && d.Phase != "" {
 		r.TargetRevision = in.target()
 	}
 	r.HeldBy = held(r.HeldBy, d, now)

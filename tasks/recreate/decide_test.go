@@ -19,7 +19,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // world is an Input in the making: three pods at revision old, and an update revision new.
 func newWorld() *Input {
-	in := &Input{Task: "task", Snapshot: &observe.Snapshot{StatefulSet: observe.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}}}
+	in := &Input{Task: "task", SpecApplied: true, Snapshot: &observe.Snapshot{StatefulSet: observe.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}}}
 	in.pods("old", v1alpha1.ClassParticipating)
 	return in
 }
@@ -71,10 +71,12 @@ func TestPhases(t *testing.T) {
 		want    v1alpha1.RecreatePhase
 		says    string
 	}{
-		"outdated pods":       {"", func(*Input) {}, tasks.Continue, needs, "are stopped, and then started at revision new"},
-		"new pods, but stuck": {"", func(in *Input) { in.pods("new", v1alpha1.ClassDead) }, tasks.Continue, needs, ""},
-		"nothing to do":       {"", func(in *Input) { in.pods("new", v1alpha1.ClassParticipating) }, tasks.Done, complete, "nothing to do"},
-		"hibernated":          {"", func(in *Input) { in.Snapshot.Ordinals = nil }, tasks.Done, complete, "nothing to do"},
+		"outdated pods":                 {"", func(*Input) {}, tasks.Continue, needs, "are stopped, and then started at revision new"},
+		"new pods, but stuck":           {"", func(in *Input) { in.pods("new", v1alpha1.ClassDead) }, tasks.Continue, needs, ""},
+		"a spec that is not applied":    {"", func(in *Input) { in.SpecApplied = false }, tasks.Continue, "", "waiting until the newest spec"},
+		"a revision that was asked for": {"", func(in *Input) { in.SpecApplied, in.Config.TargetRevision = false, "new" }, tasks.Continue, needs, ""},
+		"nothing to do":                 {"", func(in *Input) { in.pods("new", v1alpha1.ClassParticipating) }, tasks.Done, complete, "nothing to do"},
+		"hibernated":                    {"", func(in *Input) { in.Snapshot.Ordinals = nil }, tasks.Done, complete, "nothing to do"},
 		"a pod beyond the replicas": {"", func(in *Input) {
 			in.pods("new", v1alpha1.ClassParticipating)
 			in.Snapshot.Surplus = []string{"m-3"}

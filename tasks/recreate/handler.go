@@ -137,6 +137,8 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 
 func input(task tasks.Task, snapshot *observe.Snapshot) Input {
 	in := Input{Snapshot: snapshot, Config: task.Config.(Config), Task: task.Object.UID, Overridden: task.Object.Spec.OverrideGuards}
+	_, suspended := task.Etcd.Annotations[v1alpha1.AnnotationSuspendSpecReconcile]
+	in.SpecApplied = suspended || task.Etcd.Status.ObservedGeneration == task.Etcd.Generation
 	if r := task.Object.Status.Rollout; r != nil {
 		in.Recorded = *r
 	}

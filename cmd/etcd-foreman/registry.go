@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/maintenance"
+	"github.com/etcd-foreman/etcd-foreman/tasks/recreate"
+	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// dependencies are what task types work with, besides the API server.
+type dependencies struct {
+	observer    *observe.Observer
+	dialer      etcdclient.Dialer
+	credentials *certificates.Credentials
+	clock       clock.PassiveClock
+	images      configv1alpha1.Images
+}
+
+// newRegistry lists the task types that the operator carries out.
+func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
+	cached, live := mgr.GetClient(), mgr.GetAPIReader()
+	return tasks.Registry{
+		v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
+			Client: cached, Live: live, Observer: d.observer, Dialer: d.dialer, Credentials: d.credentials, Clock: d.clock,
+		}},
+		v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{
+			Client: cached, Live: live, Observer: d.observer, Clock: d.clock,
+		}},
+		v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: &maintenance.Handler{
+			Live: live, Observer: d.observer, Dialer: d.dialer, Credentials: d.credentials,
+		}},
+	}
+}
