@@ -63,6 +63,15 @@ explore: ## Explore every state of the rollout's decision: minutes, where the un
 e2e: up ## End-to-end tests on the local Kubernetes. As root. RUN selects: make e2e RUN=TestFrozen.
 	go test -tags e2e ./test/e2e -count=1 -v -parallel 2 -timeout 60m $(if $(RUN),-run '$(RUN)')
 
+# One scenario of each kind, and all that concern the quorum and a crash of the operator.
+CORE := TestAllHealthy TestFrozenMember TestCrashLoopingMember TestBadImageAndItsFix TestLeaderlessSpell TestSingleMember \
+	TestOperatorKilled TestOperatorPausedInTheMiddleOfAStep TestGateSwitchedInMidRollout TestCordonedNode \
+	TestMemberThatLostItsDataIsReplaced TestScaleOut TestVolumesGrow TestRecreateOfAStuckCluster
+space := $(subst ,, )
+.PHONY: e2e-core
+e2e-core: ## The end-to-end tests that matter most, in half the time. As root.
+	@$(MAKE) --no-print-directory e2e RUN='^($(subst $(space),|,$(strip $(CORE))))$$'
+
 .PHONY: smoke
 smoke: ## Test the local Kubernetes itself. As root; takes a running one down.
 	LOCAL_SMOKE=1 go test ./test/local/smoke -count=1 -v -timeout 20m
