@@ -148,36 +148,6 @@ func TestRecreateOfAStuckCluster(t *testing.T) {
 	c.writesSurvive()
 }
 
-// The task is deleted while all members are stopped.
-func TestRecreateAborted(t *testing.T) {
-	c := newCluster(t, 3)
-	task := c.task("recreate", "")
-	task.Spec.Type = v1alpha1.RecreateRollout
-	task.Spec.Suspend = true
-	c.create(task)
-	c.patch(func(e *v1alpha1.Etcd) {
-		e.Annotations = map[string]string{v1alpha1.AnnotationRollout: v1alpha1.RolloutManual}
-		e.Spec.Annotations = map[string]string{"e2e/change": "1"}
-	})
-	c.Eventually(func(g Gomega) {
-		g.Expect(c.etcd(g).Status.UpdatedReplicas).To(BeZero())
-		t := c.taskOf(g, "recreate")
-		before := client.MergeFrom(t.DeepCopy())
-		t.Spec.Suspend = false
-		g.Expect(kube.Patch(context.Background(), t, before)).To(Succeed())
-	}).Should(Succeed())
-	held := c.untilTask("recreate", func(s v1alpha1.EtcdOperatorTaskStatus) bool { return s.Rollout != nil && s.Rollout.Phase != "" })
-	c.Expect(held.Status.State).To(Equal(v1alpha1.TaskStateInProgress))
-	c.Expect(kube.Delete(t.Context(), held)).To(Succeed())
-	c.Eventually(func(g Gomega) {
-		set := c.statefulSet(g)
-		g.Expect(*set.Spec.Replicas).To(Equal(int32(3)))
-		g.Expect(set.Annotations).NotTo(HaveKey(v1alpha1.AnnotationHeldAtZeroBy))
-		g.Expect(set.Status.ReadyReplicas).To(Equal(int32(3)))
-	}).Should(Succeed())
-	c.writesSurvive()
-}
-
 func (c *cluster) claimUIDs() map[string]types.UID {
 	claims := &corev1.PersistentVolumeClaimList{}
 	c.Expect(kube.List(c.t.Context(), claims, client.InNamespace(c.namespace))).To(Succeed())
