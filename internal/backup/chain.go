@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrNoFull says that a store holds no full snapshot, so that there is nothing to restore.
+var ErrNoFull = errors.New("there is no full snapshot")
+
+// GapError says that revisions are missing between two snapshots. What comes after them cannot be restored.
+type GapError struct {
+	// After is the last revision before the gap, Next the first one after it.
+	After, Next int64
+}
+
+func (e *GapError) Error() string {
+	return fmt.Sprintf("revisions %d to %d are missing: a delta snapshot was lost", e.After+1, e.Next-1)
+}
+
+// Chain is a full snapshot and the deltas that follow it, in order. Deltas may overlap: two members may both have
+// believed to lead. Events at revisions that are there already are passed over.
+type Chain struct {
+	Full   *Snapshot  `json:"fullSnapshot"`
+	Deltas []Snapshot `json:"deltaSnapshots"`
+}
+
+// LastRevision that the chain leads to.
+func (c Chain) LastRevision() int64 {
+	if n := len(c.Deltas); n > 0 {
+		return c.Deltas[n-1].LastRevision
+	}
+	if c.Full == nil {
+		return 0
+	}
+	return c.Full.LastRevision
+}
+
+// Newest is the chain of the newest full snapshot. Newer is what was taken later, whatever its revision: after a
+// restore of an older state revisions begin anew from there, and what lies ahead of them is another history. Of
+// a store without a full snapshot it returns ErrNoFull, and of one that misses a delta the chain up to the gap
+// together with a *GapError.
+func Newest(list []Snapshot) (Chain, error) {
+	chains, err := Chains(list)
+	if len(chains) == 0 {
+		return Chain{Deltas: []Snapshot{}}, err
+	}
+	return chains[0], err
+}
+
+// Chains are the ways to the newest state, the one from the newest full snapshot first. The others begin at an
+// older full snapshot and lead over the deltas to the same revision: they serve when a newer full snapshot turns
+// out to be corrupt.
+func Chains(list []Snapshot) ([]Chain, error) {
+	sorted := slices.SortedFunc(slices.Values(list), Compare)
+	var chains []Chain
+	var gap error
+	for i := len(sorted) - 1; i >= 0; i-- {
+		if sorted[i].Kind != Full {
+			continue
+		}
+		chain, err := follow(sorted[i], sorted[i+1:])
+		switch {
+		case len(chains) == 0:
+			chains, gap = append(chains, chain), err
+		case err != nil || chain.LastRevision() != chains[0].LastRevision():
+			return chains, gap // from here on, back in time, some revisions are gone or of another history
+		default:
+			chains = append(chains, chain)
+		}
+	}
+	if len(chains) == 0 {
+		return nil, ErrNoFull
+	}
+	return chains, gap
+}
+
+// errOtherHistory says that revisions began anew after a full snapshot.
+var errOtherHistory = errors.New("the history before a later full snapshot is another one")
+
+// follow finds the deltas that lead on from a full snapshot, among what was taken later.
+func follow(full Snapshot, later []Snapshot) (Chain, error) {
+	chain := Chain{Full: &full, Deltas: []Snapshot{}}
+	reached := full.LastRevision
+	for _, s := range later {
+		if s.Kind == Full && s.LastRevision < reached {
+			return chain, errOtherHistory
+		}
+		reached = max(reached, s.LastRevision)
+	}
+	for {
+		at := chain.LastRevision()
+		best, next := -1, int64(0)
+		for i, s := range later {
+			switch {
+			case s.Kind == Full || s.LastRevision <= at:
+			case s.StartRevision > at+1:
+				if next == 0 || s.StartRevision < next {
+					next = s.StartRevision
+				}
+			case best < 0 || s.LastRevision > later[best].LastRevision:
+				best = i
+			}
+		}
+		if best < 0 {
+			if next > 0 {
+				return chain, &GapError{After: at, Next: next}
+			}
+			return chain, nil
+		}
+		chain.Deltas = append(chain.Deltas, later[best])
+	}
+}

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// list reads snapshots from a short notation: F50 is a full one at revision 50, 51-60 a delta. Each is a minute
+// younger than the one before.
+func list(notation ...string) []Snapshot {
+	var snapshots []Snapshot
+	for i, n := range notation {
+		s := Snapshot{Kind: Delta, Created: noon.Add(time.Duration(i) * time.Minute), Compression: Gzip}
+		if _, err := fmt.Sscanf(n, "F%d", &s.LastRevision); err == nil {
+			s.Kind = Full
+		} else if _, err := fmt.Sscanf(n, "%d-%d", &s.StartRevision, &s.LastRevision); err != nil {
+			panic(n)
+		}
+		snapshots = append(snapshots, s)
+	}
+	return snapshots
+}
+
+func notation(snapshots ...Snapshot) []string {
+	written := []string{}
+	for _, s := range snapshots {
+		if s.Kind == Full {
+			written = append(written, fmt.Sprintf("F%d", s.LastRevision))
+		} else {
+			written = append(written, fmt.Sprintf("%d-%d", s.StartRevision, s.LastRevision))
+		}
+	}
+	return written
+}
+
+func TestChains(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		store []string
+		want  [][]string
+		err   error
+	}{
+		{"nothing", nil, nil, ErrNoFull},
+		{"deltas alone", []string{"1-5"}, nil, ErrNoFull},
+		{"full alone", []string{"F50"}, [][]string{{"F50"}}, nil},
+		{"deltas", []string{"F50", "51-60", "61-61"}, [][]string{{"F50", "51-60", "61-61"}}, nil},
+		{"two fulls", []string{"F50", "51-60", "F60", "61-70"}, [][]string{{"F60", "61-70"}, {"F50", "51-60", "61-70"}}, nil},
+		{"the deltas before the newest full are gone", []string{"F50", "F60", "61-70"}, [][]string{{"F60", "61-70"}}, nil},
+		{"full that has more than its name says", []string{"F50", "48-60"}, [][]string{{"F50", "48-60"}}, nil},
+		{"overlapping deltas of two leaders", []string{"F50", "51-60", "51-65", "61-64", "66-70"}, [][]string{{"F50", "51-65", "66-70"}}, nil},
+		{"the same full twice", []string{"F50", "F50"}, [][]string{{"F50"}, {"F50"}}, nil},
+		{"a delta was lost", []string{"F50", "51-60", "71-80"}, [][]string{{"F50", "51-60"}}, &GapError{60, 71}},
+		{"a delta was lost before the newest full", []string{"F50", "61-70", "F70"}, [][]string{{"F70"}}, nil},
+		{"revisions began anew", []string{"F50", "51-90", "F60", "61-62"}, [][]string{{"F60", "61-62"}}, nil},
+		{"revisions began anew and went beyond", []string{"F50", "51-90", "F60", "61-95"}, [][]string{{"F60", "61-95"}}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			chains, err := Chains(list(tc.store...))
+			if tc.err == nil {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(Equal(tc.err))
+			}
+			var got [][]string
+			for _, c := range chains {
+				got = append(got, notation(append([]Snapshot{*c.Full}, c.Deltas...)...))
+			}
+			g.Expect(got).To(Equal(tc.want))
+		})
+	}
+}
+
+func TestNewestOfAnEmptyStore(t *testing.T) {
+	g := NewWithT(t)
+	chain, err := Newest(nil)
+	g.Expect(err).To(MatchError(ErrNoFull))
+	g.Expect(chain.LastRevision()).To(BeZero())
+}
+
+func TestRetentionByNumber(t *testing.T) {
+	store := []string{"F10", "11-20", "F20", "21-30", "F30", "31-40", "F40", "41-50"}
+	for _, tc := range []struct {
+		limit int
+		want  []string
+	}{
+		{1, []string{"31-40", "F30", "21-30", "F20", "11-20", "F10"}},
+		{2, []string{"21-30", "F20", "11-20", "F10"}},
+		{3, []string{"21-30", "11-20", "F10"}},
+		{9, []string{"21-30", "11-20"}},
+	} {
+		g := NewWithT(t)
+		r := Retention{Limit: tc.limit}
+		g.Expect(notation(r.Expired(list(store...), noon.Add(time.Hour))...)).To(Equal(tc.want), "limit %d", tc.limit)
+	}
+	g := NewWithT(t)
+	r := Retention{Limit: 1, Deltas: 57 * time.Minute} // the deltas are 59, 57, 55 and 53 minutes old
+	g.Expect(notation(r.Expired(list(store...), noon.Add(time.Hour))...)).To(Equal([]string{"F30", "F20", "11-20", "F10"}))
+	g.Expect(r.Expired(nil, noon)).To(BeEmpty())
+	g.Expect(r.Expired(list("1-5", "6-9"), noon.Add(time.Hour))).To(BeEmpty(), "deltas without a full one are none of our business")
+}
+
+// A full snapshot every half an hour for 80 days, with a collection after each: what is left is what the policy
+// promises, and neither the newest nor the one before it was ever removed.
+func TestExponentialRetention(t *testing.T) {
+	g := NewWithT(t)
+	var store []Snapshot
+	now := noon
+	for i := range int64(80 * 48) {
+		now = noon.Add(time.Duration(i) * 30 * time.Minute)
+		store = append(store, Snapshot{Kind: Full, LastRevision: i + 1, Created: now})
+		for _, s := range (Retention{}).Expired(store, now) {
+			if s.LastRevision > i {
+				t.Fatalf("removed the newest or the one before: %s", s.Name())
+			}
+			for at := range store {
+				if store[at] == s {
+					store = append(store[:at], store[at+1:]...)
+					break
+				}
+			}
+		}
+	}
+	count := map[string]int{}
+	for _, s := range store {
+		switch age := now.Sub(s.Created); {
+		case age <= 25*time.Hour:
+			count["hourly"]++
+		case age <= 8*24*time.Hour:
+			count["daily"]++
+		default:
+			count["weekly"]++
+			g.Expect(age).To(BeNumerically("<=", 7*6*24*time.Hour))
+		}
+	}
+	g.Expect(count["hourly"]).To(BeNumerically("~", 26, 1))
+	g.Expect(count["daily"]).To(BeNumerically("~", 7, 1))
+	g.Expect(count["weekly"]).To(BeNumerically("~", 4, 1))
+}
+
+// A clock that jumps, in either direction, removes nothing that the newest state needs.
+func TestRetentionUnderAClockThatJumps(t *testing.T) {
+	store := list("F10", "11-20", "F20", "21-30", "31-40")
+	for _, now := range []time.Time{noon.AddDate(-10, 0, 0), noon.AddDate(10, 0, 0), {}} {
+		for _, r := range []Retention{{}, {Limit: 2}, {Deltas: time.Hour}} {
+			if expired := r.Expired(store, now); len(expired) > 0 {
+				t.Errorf("at %s, %+v removes %v", now, r, notation(expired...))
+			}
+		}
+	}
+}

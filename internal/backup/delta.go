@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Event is one change of a key, in the JSON of a delta snapshot.
+type Event struct {
+	EtcdEvent EtcdEvent `json:"EtcdEvent"`
+	// Time at which the event was seen.
+	Time time.Time `json:"Time"`
+}
+
+// EtcdEvent has the JSON of etcd's own event, which is not that of the type in its client: generated code changes.
+type EtcdEvent struct {
+	// Type is 0 for a put and 1 for a deletion.
+	Type EventType `json:"type,omitempty"`
+	Kv   KeyValue  `json:"kv"`
+}
+
+// EventType is what happened to a key.
+type EventType int32
+
+// The event types.
+const (
+	Put        EventType = 0
+	DeletedKey EventType = 1
+)
+
+// KeyValue is a key after the event. Of a deletion it has the key and the revision alone.
+type KeyValue struct {
+	Key            []byte `json:"key,omitempty"`
+	CreateRevision int64  `json:"create_revision,omitempty"`
+	ModRevision    int64  `json:"mod_revision,omitempty"`
+	Version        int64  `json:"version,omitempty"`
+	Value          []byte `json:"value,omitempty"`
+	Lease          int64  `json:"lease,omitempty"`
+}
+
+// DeltaBuffer collects events in the JSON of a delta snapshot. Its zero value is empty.
+type DeltaBuffer struct {
+	json        bytes.Buffer
+	first, last int64
+}
+
+// Add appends an event. Events come in the order of their revisions.
+func (b *DeltaBuffer) Add(e Event) error {
+	if b.json.Len() == 0 {
+		b.first = e.EtcdEvent.Kv.ModRevision
+		b.json.WriteByte('[')
+	} else {
+		b.json.WriteByte(',')
+	}
+	data, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encoding an event: %w", err)
+	}
+	b.json.Write(data)
+	b.last = e.EtcdEvent.Kv.ModRevision
+	return nil
+}
+
+// Len is the size of what was collected, in bytes.
+func (b *DeltaBuffer) Len() int { return b.json.Len() }
+
+// Revisions of the first and the last event.
+func (b *DeltaBuffer) Revisions() (first, last int64) { return b.first, b.last }
+
+// Write writes a delta snapshot into its object. The buffer keeps the events, so that a write that failed can be
+// tried again.
+func (b *DeltaBuffer) Write(object io.Writer, s Snapshot) error {
+	end := []byte{']'}
+	hash := sha256.New()
+	hash.Write(b.json.Bytes())
+	hash.Write(end)
+	compressor := s.Compression.compressor(object)
+	for _, part := range [][]byte{b.json.Bytes(), end, hash.Sum(nil)} {
+		if _, err := compressor.Write(part); err != nil {
+			return err
+		}
+	}
+	return compressor.Close()
+}
+
+// ReadDelta calls yield with each event of a delta snapshot, in order, from its verified content.
+func ReadDelta(content io.Reader, yield func(Event) error) error {
+	decoder := json.NewDecoder(content)
+	if token, err := decoder.Token(); err != nil || token != json.Delim('[') {
+		return fmt.Errorf("decoding events: they do not begin a list: %w", errors.Join(err))
+	}
+	for decoder.More() {
+		var e Event
+		if err := decoder.Decode(&e); err != nil {
+			return fmt.Errorf("decoding an event: %w", err)
+		}
+		if err := yield(e); err != nil {
+			return err
+		}
+	}
+	if _, err := decoder.Token(); err != nil {
+		return fmt.Errorf("decoding events: the list does not end: %w", err)
+	}
+	return nil
+}

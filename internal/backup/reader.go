@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+)
+
+// CorruptError says that an object is not what was written: it was truncated or altered.
+type CorruptError struct {
+	// Name of the object.
+	Name string
+	// Reason, for people.
+	Reason string
+}
+
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("snapshot %s is corrupt: %s", e.Name, e.Reason)
+}
+
+// NewReader reads the content of a snapshot from its object: decompressed, and without the checksum that ends
+// it. Only io.EOF says that the content is whole; until then it must not be relied on. What is not whole ends in
+// a *CorruptError; an error of the object's own reader is passed on as it is.
+func NewReader(s Snapshot, object io.Reader) (io.Reader, error) {
+	source := &sourceReader{r: object}
+	content, err := s.Compression.decompressor(source)
+	if err != nil {
+		return nil, source.blame(s.Name(), err)
+	}
+	return &contentReader{name: s.Name(), source: source, r: content, hash: sha256.New(), buffer: make([]byte, bufferSize)}, nil
+}
+
+// WriteFull writes a full snapshot into its object, from the stream that etcd sends, which ends in a checksum.
+// That is verified on the way: an error says that the object must not be kept.
+func WriteFull(object io.Writer, s Snapshot, stream io.Reader) error {
+	compressor := s.Compression.compressor(object)
+	plain := s
+	plain.Compression = None
+	content, err := NewReader(plain, io.TeeReader(stream, compressor))
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		return err
+	}
+	return compressor.Close()
+}
+
+// bufferSize makes each read worth its overhead, and stays in a processor's cache.
+const bufferSize = 256 << 10
+
+// contentReader holds back the last 32 bytes that it has seen: at the end they are the checksum of the others.
+type contentReader struct {
+	name       string
+	source     *sourceReader
+	r          io.Reader
+	hash       hash.Hash
+	buffer     []byte
+	start, end int // of what the buffer holds
+	ended      bool
+}
+
+func (c *contentReader) Read(p []byte) (int, error) {
+	for c.end-c.start <= sha256.Size {
+		if c.ended {
+			return 0, c.verdict()
+		}
+		if err := c.fill(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, c.buffer[c.start:c.end-sha256.Size])
+	c.hash.Write(p[:n])
+	c.start += n
+	return n, nil
+}
+
+// WriteTo spares io.Copy a buffer and a copy.
+func (c *contentReader) WriteTo(w io.Writer) (int64, error) {
+	var total int64
+	for {
+		for c.end-c.start > sha256.Size {
+			content := c.buffer[c.start : c.end-sha256.Size]
+			c.hash.Write(content)
+			n, err := w.Write(content)
+			total += int64(n)
+			if err != nil {
+				return total, err
+			}
+			c.start += n
+		}
+		if c.ended {
+			if err := c.verdict(); !errors.Is(err, io.EOF) {
+				return total, err
+			}
+			return total, nil
+		}
+		if err := c.fill(); err != nil {
+			return total, err
+		}
+	}
+}
+
+func (c *contentReader) fill() error {
+	c.end = copy(c.buffer, c.buffer[c.start:c.end])
+	c.start = 0
+	n, err := c.r.Read(c.buffer[c.end:])
+	c.end += n
+	if errors.Is(err, io.EOF) {
+		c.ended = true
+		return nil
+	}
+	if err != nil {
+		return c.source.blame(c.name, err)
+	}
+	return nil
+}
+
+// verdict is io.EOF when the checksum is right.
+func (c *contentReader) verdict() error {
+	sum := c.buffer[c.start:c.end]
+	switch {
+	case len(sum) < sha256.Size:
+		return &CorruptError{c.name, "it is shorter than its checksum"}
+	case !bytes.Equal(sum, c.hash.Sum(nil)):
+		return &CorruptError{c.name, "its SHA-256 is not the one that was written with it"}
+	}
+	return io.EOF
+}
+
+// sourceReader remembers whether reading itself failed, which says nothing about what is read.
+type sourceReader struct {
+	r      io.Reader
+	failed bool
+}
+
+func (s *sourceReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.failed = err != nil && !errors.Is(err, io.EOF)
+	return n, err
+}
+
+func (s *sourceReader) blame(name string, err error) error {
+	if s.failed {
+		return fmt.Errorf("reading snapshot %s: %w", name, err)
+	}
+	return &CorruptError{name, "it cannot be decompressed: " + err.Error()}
+}

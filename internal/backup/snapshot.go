@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package backup knows what backups of etcd look like: the names and formats of snapshots, which of them make a
+// restore, which may be removed, and how an agent is asked for them. The names, formats and the HTTP API are
+// those of Gardener's etcd-backup-restore, so that either tool works with the other's.
+//
+// It imports neither drivers of stores nor etcd's server: the operator links it. What needs those is in the
+// packages beneath.
+package backup
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// Kind of a snapshot, as it begins its name.
+type Kind string
+
+// The kinds.
+const (
+	// Full is the whole database.
+	Full Kind = "Full"
+	// Delta is the events since the snapshot before.
+	Delta Kind = "Incr"
+)
+
+// LayoutVersion is the folder of the snapshots beneath a store's prefix.
+const LayoutVersion = "v2"
+
+// Snapshot is one snapshot in a store.
+type Snapshot struct {
+	Kind Kind
+	// StartRevision is 0 for a full snapshot; for a delta, the revision of its first event.
+	StartRevision int64
+	// LastRevision that the snapshot has. A full snapshot may have some more: it goes on growing between the
+	// question for the revision and the copy.
+	LastRevision int64
+	// Created, in whole seconds. It orders the snapshots of a store.
+	Created time.Time
+	// Compression of the object.
+	Compression Compression
+	// Final: the last snapshot before the cluster is put to sleep or moved.
+	Final bool
+	// Prefix of the object's name in the store, with the layout's version.
+	Prefix string
+	// Size of the object in bytes; 0 when it is not known.
+	Size int64
+}
+
+// Name of the object, beneath its prefix.
+func (s Snapshot) Name() string {
+	name := fmt.Sprintf("%s-%08d-%08d-%d%s", s.Kind, s.StartRevision, s.LastRevision, s.Created.Unix(), s.Compression.Suffix())
+	if s.Final {
+		name += finalSuffix
+	}
+	return name
+}
+
+const finalSuffix = ".final"
+
+var namePattern = regexp.MustCompile(`^(Full|Incr)-(\d{8,})-(\d{8,})-(\d+)(\.gz|\.Z|\.zlib)?(\.final)?$`)
+
+// ParseName reads a snapshot from the name of its object. Whatever is not exactly such a name is an error:
+// chunks that another tool left, and unfinished files.
+func ParseName(name string) (Snapshot, error) {
+	m := namePattern.FindStringSubmatch(name)
+	if m == nil {
+		return Snapshot{}, fmt.Errorf("%q is not the name of a snapshot", name)
+	}
+	var numbers [3]int64
+	for i := range numbers {
+		n, err := strconv.ParseInt(m[i+2], 10, 64)
+		if err != nil {
+			return Snapshot{}, fmt.Errorf("%q is not the name of a snapshot: %w", name, err)
+		}
+		numbers[i] = n
+	}
+	s := Snapshot{
+		Kind: Kind(m[1]), StartRevision: numbers[0], LastRevision: numbers[1],
+		Created: time.Unix(numbers[2], 0).UTC(), Compression: compressionOf(m[5]), Final: m[6] != "",
+	}
+	if s.StartRevision > s.LastRevision {
+		return Snapshot{}, fmt.Errorf("%q is not the name of a snapshot: it ends before it starts", name)
+	}
+	return s, nil
+}
+
+// Compare orders snapshots as they were taken.
+func Compare(a, b Snapshot) int {
+	if c := a.Created.Compare(b.Created); c != 0 {
+		return c
+	}
+	if a.StartRevision != b.StartRevision {
+		return int(min(max(a.StartRevision-b.StartRevision, -1), 1))
+	}
+	return int(min(max(a.LastRevision-b.LastRevision, -1), 1))
+}
