@@ -57,7 +57,7 @@ func Newest(list []Snapshot) (Chain, error) {
 // older full snapshot and lead over the deltas to the same revision: they serve when a newer full snapshot turns
 // out to be corrupt.
 func Chains(list []Snapshot) ([]Chain, error) {
-	sorted := slices.SortedFunc(slices.Values(list), Compare)
+	sorted := Sorted(list)
 	var chains []Chain
 	var gap error
 	for i := len(sorted) - 1; i >= 0; i-- {
@@ -116,3 +116,6 @@ func follow(full Snapshot, later []Snapshot) (Chain, error) {
 		chain.Deltas = append(chain.Deltas, later[best])
 	}
 }
+
+// Sorted are the snapshots as they were taken.
+func Sorted(list []Snapshot) []Snapshot { return slices.SortedFunc(slices.Values(list), Compare) }

@@ -22,7 +22,7 @@ type Retention struct {
 // Expired are the snapshots to remove. Never among them are the newest full snapshot, the one before (unless the
 // limit is 1), which serves when the newest is corrupt, and the deltas that were taken since.
 func (r Retention) Expired(list []Snapshot, now time.Time) []Snapshot {
-	sorted := slices.SortedFunc(slices.Values(list), Compare)
+	sorted := Sorted(list)
 	slices.Reverse(sorted)
 	fulls, safe := 0, 2
 	if r.Limit == 1 {

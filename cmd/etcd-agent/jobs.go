@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/copier"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/restore"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+)
+
+// job is a command that ends: it leaves its result, or its error, in a file.
+type job struct {
+	resultFile string
+	run        func(context.Context) (any, error)
+}
+
+func (j *job) command(use, short string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			result, err := j.run(cmd.Context())
+			if err != nil {
+				result = map[string]string{"error": err.Error()}
+			}
+			return errors.Join(err, j.leave(result))
+		},
+	}
+	cmd.Flags().StringVar(&j.resultFile, "result-file", terminationLog, "file for the result, as JSON")
+	return cmd
+}
+
+// leave writes the result. Outside of a container there is nobody to read it.
+func (j *job) leave(result any) error {
+	if _, err := os.Stat(j.resultFile); errors.Is(err, os.ErrNotExist) && j.resultFile == terminationLog {
+		return nil
+	}
+	data, err := json.Marshal(result)
+	if err != nil {
+		return fmt.Errorf("encoding the result: %w", err)
+	}
+	if err := os.WriteFile(j.resultFile, data, 0o644); err != nil {
+		return fmt.Errorf("leaving the result: %w", err)
+	}
+	return nil
+}
+
+func compactCommand(log logr.Logger) *cobra.Command {
+	var at store.Config
+	config := restore.CompactConfig{Log: log}
+	j := &job{run: func(ctx context.Context) (any, error) {
+		if !config.Compression.Valid() {
+			return nil, fmt.Errorf("there is no compression %q", config.Compression)
+		}
+		var err error
+		if config.Store, err = store.Open(ctx, at); err != nil {
+			return nil, err
+		}
+		return restore.Compact(ctx, config)
+	}}
+	cmd := j.command("compact", "Make one full snapshot of the newest one and its deltas")
+	at.AddFlags(cmd.Flags(), "")
+	cmd.Flags().StringVar((*string)(&config.Compression), "compression", string(backup.Gzip), "gzip, lzw, zlib or none")
+	cmd.Flags().StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database twice")
+	return cmd
+}
+
+func copyCommand(log logr.Logger) *cobra.Command {
+	var from, to store.Config
+	var maxAge int
+	config := copier.Config{Log: log}
+	j := &job{run: func(ctx context.Context) (any, error) {
+		var err error
+		if config.Source, err = store.Open(ctx, from); err != nil {
+			return nil, fmt.Errorf("source: %w", err)
+		}
+		if config.Target, err = store.Open(ctx, to); err != nil {
+			return nil, fmt.Errorf("target: %w", err)
+		}
+		config.Now, config.MaxAge = time.Now(), time.Duration(maxAge)*24*time.Hour
+		return copier.Copy(ctx, config)
+	}}
+	cmd := j.command("copy", "Copy snapshots from one store to another")
+	from.AddFlags(cmd.Flags(), "source-")
+	to.AddFlags(cmd.Flags(), "")
+	cmd.Flags().IntVar(&maxAge, "max-backup-age", 0, "age, in days, beyond which snapshots are not copied; 0 for any")
+	cmd.Flags().IntVar(&config.MaxBackups, "max-backups", 0, "number of full snapshots to copy, the newest ones; 0 for all")
+	return cmd
+}

@@ -1,0 +1,165 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package copier copies snapshots from one store to another.
+package copier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/go-logr/logr"
+)
+
+// Config of a copy.
+type Config struct {
+	Source, Target *store.Store
+	Selection
+	// Now is when the copy begins; ages count from there.
+	Now time.Time
+	Log logr.Logger
+}
+
+// Selection says what is copied.
+type Selection struct {
+	// MaxAge of a snapshot that is copied; 0 for any.
+	MaxAge time.Duration
+	// MaxBackups is the number of full snapshots that are copied, the newest ones, with the deltas that were
+	// taken since the first of them; 0 for all.
+	MaxBackups int
+}
+
+// Result is what a copy did.
+type Result struct {
+	// Copied and Skipped snapshots; those were in the target already.
+	Copied  int `json:"copied"`
+	Skipped int `json:"skipped"`
+	// Bytes that were copied.
+	Bytes int64 `json:"bytes"`
+	// LastRevision that a restore from the target leads to.
+	LastRevision int64 `json:"lastRevision"`
+}
+
+// Copy copies snapshots, oldest first, so that what is in the target can be restored at any time. What is there
+// already is left alone, so a copy that was interrupted goes on where it stopped. Every snapshot is verified when
+// it is read, and read back when it was written.
+func Copy(ctx context.Context, config Config) (Result, error) {
+	var result Result
+	snapshots, err := config.Source.List(ctx)
+	if err != nil {
+		return result, fmt.Errorf("source: %w", err)
+	}
+	present, err := config.Target.List(ctx)
+	if err != nil {
+		return result, fmt.Errorf("target: %w", err)
+	}
+	for _, s := range config.Select(snapshots, config.Now) {
+		if slices.ContainsFunc(present, func(p backup.Snapshot) bool { return p.Name() == s.Name() && p.Size == s.Size }) {
+			result.Skipped++
+			continue
+		}
+		if err := config.copy(ctx, s); err != nil {
+			return result, err
+		}
+		result.Copied++
+		result.Bytes += s.Size
+		config.Log.Info("Copied a snapshot", "snapshot", s.Name(), "bytes", s.Size)
+	}
+	if present, err = config.Target.List(ctx); err != nil {
+		return result, fmt.Errorf("target: %w", err)
+	}
+	chain, err := backup.Newest(present)
+	result.LastRevision = chain.LastRevision()
+	if err != nil {
+		return result, fmt.Errorf("target: %w", err)
+	}
+	return result, nil
+}
+
+// Select returns the snapshots to copy, in the order in which they were taken. Never left out are the newest full
+// snapshot and its deltas, however old: a copy that cannot be restored is none. Deltas before the first full
+// snapshot that is copied are of no use.
+func (s Selection) Select(list []backup.Snapshot, now time.Time) []backup.Snapshot {
+	sorted := backup.Sorted(list)
+	first := len(sorted)
+	fulls := 0
+	for i := len(sorted) - 1; i >= 0; i-- {
+		if sorted[i].Kind != backup.Full {
+			continue
+		}
+		tooOld := s.MaxAge > 0 && now.Sub(sorted[i].Created) > s.MaxAge
+		tooMany := s.MaxBackups > 0 && fulls >= s.MaxBackups
+		if fulls > 0 && (tooOld || tooMany) {
+			break
+		}
+		fulls++
+		first = i
+	}
+	return sorted[first:]
+}
+
+// copy copies one object. It is verified on the way, so that a corrupt one never gets its name in the target.
+func (c Config) copy(ctx context.Context, s backup.Snapshot) error {
+	object, err := c.Source.Reader(ctx, s)
+	if err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	// It was only read from.
+	defer func() { _ = object.Close() }()
+	written, err := c.Target.Write(ctx, s, func(w io.Writer) error { return verify(s, io.TeeReader(object, w)) })
+	if err != nil {
+		return fmt.Errorf("copying to the target: %w", err)
+	}
+	if err := c.readBack(ctx, s, written); err != nil {
+		return errors.Join(fmt.Errorf("reading back what was written to the target: %w", err), c.Target.Delete(ctx, s))
+	}
+	return nil
+}
+
+func (c Config) readBack(ctx context.Context, s backup.Snapshot, size int64) error {
+	object, err := c.Target.Reader(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = object.Close() }()
+	counted := &counter{r: object}
+	if err := verify(s, counted); err != nil {
+		return err
+	}
+	if counted.n != size {
+		return fmt.Errorf("snapshot %s has %d bytes, and %d were written", s.Name(), counted.n, size)
+	}
+	return nil
+}
+
+// verify reads an object to its end.
+func verify(s backup.Snapshot, object io.Reader) error {
+	content, err := backup.NewReader(s, object)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		return err
+	}
+	// What follows the compressed content belongs to the object as well.
+	_, err = io.Copy(io.Discard, object)
+	return err
+}
+
+type counter struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}

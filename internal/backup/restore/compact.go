@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/go-logr/logr"
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/pkg/v3/traceutil"
+	"go.etcd.io/etcd/server/v3/lease"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.uber.org/zap"
+)
+
+// CompactConfig of a compaction.
+type CompactConfig struct {
+	// Store whose newest snapshots become one.
+	Store *store.Store
+	// WorkDir has room for the database twice.
+	WorkDir string
+	// Compression of the new snapshot.
+	Compression backup.Compression
+	Log         logr.Logger
+}
+
+// CompactResult is what a compaction did.
+type CompactResult struct {
+	// Snapshot that was written; of what was compacted already, the one that is there.
+	Snapshot backup.Snapshot `json:"snapshot"`
+	// BytesBefore and BytesAfter are the sizes of the database.
+	BytesBefore int64 `json:"bytesBefore"`
+	BytesAfter  int64 `json:"bytesAfter"`
+}
+
+// Compact makes one full snapshot of the newest one and its deltas. Older revisions of keys, and free space,
+// are left out. It needs no running etcd, and may run beside one that goes on taking snapshots.
+func Compact(ctx context.Context, config CompactConfig) (CompactResult, error) {
+	work := filepath.Join(config.WorkDir, "compaction")
+	if err := os.RemoveAll(work); err != nil {
+		return CompactResult{}, fmt.Errorf("removing what an interrupted compaction left: %w", err)
+	}
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		return CompactResult{}, fmt.Errorf("making a folder for the compaction: %w", err)
+	}
+	result, err := config.compact(ctx, work)
+	return result, errors.Join(err, os.RemoveAll(work))
+}
+
+func (c CompactConfig) compact(ctx context.Context, work string) (CompactResult, error) {
+	source := source{c.Store, work, c.Log}
+	path := filepath.Join(work, "snapshot.db")
+	chain, err := source.database(ctx, path)
+	if err != nil {
+		return CompactResult{}, err
+	}
+	revision, err := source.applyAll(ctx, path, chain)
+	if err != nil {
+		return CompactResult{}, err
+	}
+	before, err := size(path)
+	if err != nil {
+		return CompactResult{}, err
+	}
+	if err := compactTo(ctx, path, revision); err != nil {
+		return CompactResult{}, err
+	}
+	compacted := filepath.Join(work, "compacted.db")
+	if err := defragment(path, compacted); err != nil {
+		return CompactResult{}, err
+	}
+	after, err := size(compacted)
+	if err != nil {
+		return CompactResult{}, err
+	}
+	snapshot := compactedName(chain, revision, c.Compression)
+	if snapshot.Size, err = upload(ctx, c.Store, compacted, snapshot); err != nil {
+		return CompactResult{}, err
+	}
+	c.Log.Info("Compacted", "snapshot", snapshot.Name(), "bytesBefore", before, "bytesAfter", after)
+	return CompactResult{Snapshot: snapshot, BytesBefore: before, BytesAfter: after}, nil
+}
+
+// compactedName dates the snapshot back to the last one that went into it. An etcd that runs meanwhile takes
+// deltas; dated later than those the compacted snapshot would seem to come after them, and they would seem to be
+// missing. At the same time a full snapshot comes before a delta.
+func compactedName(chain backup.Chain, revision int64, compression backup.Compression) backup.Snapshot {
+	s := backup.Snapshot{Kind: backup.Full, LastRevision: revision, Compression: compression, Prefix: chain.Full.Prefix}
+	if n := len(chain.Deltas); n > 0 {
+		s.Created = chain.Deltas[n-1].Created
+	} else {
+		s.Created = chain.Full.Created.Add(time.Second)
+	}
+	return s
+}
+
+// compactTo removes all revisions of keys before one.
+func compactTo(ctx context.Context, path string, revision int64) error {
+	b := backend.NewDefaultBackend(zap.NewNop(), path)
+	s := mvcc.NewStore(zap.NewNop(), b, &lease.FakeLessor{}, mvcc.StoreConfig{
+		CompactionBatchLimit: batch, CompactionSleepInterval: time.Microsecond, // nobody waits for a turn
+	})
+	done, err := s.Compact(traceutil.TODO(), revision)
+	switch {
+	case errors.Is(err, mvcc.ErrCompacted): // before, at this very revision
+		err = nil
+	case err == nil:
+		select {
+		case <-done:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	s.Commit()
+	if err = errors.Join(err, s.Close(), b.Close()); err != nil {
+		return fmt.Errorf("compacting to revision %d: %w", revision, err)
+	}
+	return nil
+}
+
+// defragment copies a database without its free space.
+func defragment(from, to string) (err error) {
+	source, err := bolt.Open(from, 0o600, &bolt.Options{ReadOnly: true})
+	if err != nil {
+		return fmt.Errorf("opening the database: %w", err)
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	target, err := bolt.Open(to, 0o600, &bolt.Options{NoSync: true})
+	if err != nil {
+		return fmt.Errorf("making a database: %w", err)
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+	if err := bolt.Compact(target, source, 1<<20); err != nil {
+		return fmt.Errorf("defragmenting: %w", err)
+	}
+	return nil
+}
+
+// upload writes a database as etcd would send it: with its checksum.
+func upload(ctx context.Context, to *store.Store, path string, s backup.Snapshot) (size int64, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("opening the database: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	hash := sha256.New()
+	stream := io.MultiReader(io.TeeReader(file, hash), &checksum{hash: hash})
+	return to.Write(ctx, s, func(w io.Writer) error { return backup.WriteFull(w, s, stream) })
+}
+
+// checksum reads the sum of what was hashed when the reading of it begins.
+type checksum struct {
+	hash hash.Hash
+	sum  *bytes.Reader
+}
+
+func (c *checksum) Read(p []byte) (int, error) {
+	if c.sum == nil {
+		c.sum = bytes.NewReader(c.hash.Sum(nil))
+	}
+	return c.sum.Read(p)
+}
+
+func size(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, fmt.Errorf("looking up the size of the database: %w", err)
+	}
+	return info.Size(), nil
+}

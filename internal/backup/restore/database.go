@@ -1,0 +1,141 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"google.golang.org/protobuf/proto"
+)
+
+// database is etcd's database while no etcd runs on it.
+//
+// Events are written into it as etcd itself stores them: an event has the key, the revisions and the version of
+// what it changed. Replaying them through a server would have to make the same revisions out of them again, and
+// cannot where one revision has more changes than a transaction may have, such as the end of a lease with many
+// keys.
+type database struct {
+	bolt *bolt.DB
+	// revision up to which all changes are in the database, and the number of changes at it.
+	revision, changes int64
+	// began: an event of revision was applied by us, so that another one at it is a further change of it.
+	began bool
+
+	tx      *bolt.Tx
+	pending int
+}
+
+// batch is the number of changes in one transaction.
+const batch = 10_000
+
+func openDatabase(path string) (*database, error) {
+	// It is synced once at the end: before that nobody uses it.
+	b, err := bolt.Open(path, 0o600, &bolt.Options{NoSync: true, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	db := &database{bolt: b}
+	if err := b.View(db.findRevision); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return db, nil
+}
+
+// findRevision reads the revision of the database, as etcd does when it starts: the last change, or the last
+// compaction, which may have removed it.
+func (db *database) findRevision(tx *bolt.Tx) error {
+	keys, meta := tx.Bucket(schema.Key.Name()), tx.Bucket(schema.Meta.Name())
+	if keys == nil || meta == nil {
+		return errors.New("this is no database of etcd: it lacks a bucket")
+	}
+	found := [][]byte{meta.Get(schema.FinishedCompactKeyName), meta.Get(schema.ScheduledCompactKeyName)}
+	last, _ := keys.Cursor().Last()
+	db.revision = 1 // that of a database in which nothing was ever written
+	for _, key := range append(found, last) {
+		if len(key) > 0 {
+			db.revision = max(db.revision, mvcc.BytesToRev(key).Main)
+		}
+	}
+	return nil
+}
+
+// apply writes an event. One at a revision that is there already is passed over.
+func (db *database) apply(e backup.Event) error {
+	kv := e.EtcdEvent.Kv
+	switch {
+	case kv.ModRevision == db.revision && db.began:
+		db.changes++
+	case kv.ModRevision <= db.revision:
+		return nil
+	case kv.ModRevision == db.revision+1:
+		db.revision, db.changes, db.began = kv.ModRevision, 0, true
+	default:
+		return &backup.GapError{After: db.revision, Next: kv.ModRevision}
+	}
+	tx, err := db.transaction()
+	if err != nil {
+		return err
+	}
+	key := mvcc.RevToBytes(mvcc.Revision{Main: db.revision, Sub: db.changes}, mvcc.NewRevBytes())
+	stored := &mvccpb.KeyValue{Key: kv.Key}
+	switch e.EtcdEvent.Type {
+	case backup.Put:
+		// The lease may be unknown: leases come with full snapshots alone. Then etcd keeps the key for good, rather
+		// than remove it too early.
+		stored.Value, stored.Lease = kv.Value, kv.Lease
+		stored.CreateRevision, stored.ModRevision, stored.Version = kv.CreateRevision, kv.ModRevision, kv.Version
+	case backup.DeletedKey:
+		key = append(key, tombstone)
+	default:
+		return fmt.Errorf("event at revision %d has an unknown type %d", kv.ModRevision, e.EtcdEvent.Type)
+	}
+	value, err := proto.Marshal(stored)
+	if err != nil {
+		return fmt.Errorf("encoding a change: %w", err)
+	}
+	return tx.Bucket(schema.Key.Name()).Put(key, value)
+}
+
+// tombstone ends the key of a deletion.
+const tombstone = 't'
+
+func (db *database) transaction() (*bolt.Tx, error) {
+	if db.tx != nil && db.pending < batch {
+		db.pending++
+		return db.tx, nil
+	}
+	if err := db.commit(); err != nil {
+		return nil, err
+	}
+	tx, err := db.bolt.Begin(true)
+	if err != nil {
+		return nil, fmt.Errorf("writing into the database: %w", err)
+	}
+	tx.Bucket(schema.Key.Name()).FillPercent = 0.9 // keys only ever come at the end
+	db.tx, db.pending = tx, 1
+	return tx, nil
+}
+
+func (db *database) commit() error {
+	if db.tx == nil {
+		return nil
+	}
+	tx := db.tx
+	db.tx = nil
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("writing into the database: %w", err)
+	}
+	return nil
+}
+
+func (db *database) close() error {
+	return errors.Join(db.commit(), db.bolt.Sync(), db.bolt.Close())
+}

@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package restore makes a data directory, or a compacted snapshot, from the snapshots of a store. It links etcd's
+// server, so only the agent imports it.
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/go-logr/logr"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap"
+)
+
+// Config of a restore.
+type Config struct {
+	// Store to restore from.
+	Store *store.Store
+	// DataDir is etcd's data directory. It must not exist, or be empty.
+	DataDir string
+	// Member, its peer URL, and the initial cluster with its token, as in etcd's configuration.
+	Member, PeerURL, InitialCluster, Token string
+	Log                                    logr.Logger
+}
+
+// Result of a restore.
+type Result struct {
+	// Chain of the snapshots that were used.
+	Chain backup.Chain
+	// Revision of the restored state: that of the newest snapshot. Revisions are what they were.
+	Revision int64
+}
+
+// Restore makes a data directory from the newest full snapshot and the deltas that follow it. Every object is
+// verified before any of it is used: one that is corrupt is a *backup.CorruptError. Only when it is the newest
+// full snapshot that is corrupt, and an older one leads to the same revision, that is used in its place. A store
+// without a full snapshot is backup.ErrNoFull; one that misses a delta is a *backup.GapError.
+//
+// The directory appears under its name when it is whole. Restore may be called again after it was interrupted.
+func Restore(ctx context.Context, config Config) (Result, error) {
+	if err := os.Remove(config.DataDir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return Result{}, fmt.Errorf("restoring into %s: it has to be empty: %w", config.DataDir, err)
+	}
+	work := config.DataDir + ".restoring"
+	if err := os.RemoveAll(work); err != nil {
+		return Result{}, fmt.Errorf("removing what an interrupted restore left: %w", err)
+	}
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		return Result{}, fmt.Errorf("making a folder for the restore: %w", err)
+	}
+	result, err := config.restore(ctx, work)
+	return result, errors.Join(err, os.RemoveAll(work))
+}
+
+func (c Config) restore(ctx context.Context, work string) (Result, error) {
+	source := source{c.Store, work, c.Log}
+	database := filepath.Join(work, "snapshot.db")
+	chain, err := source.database(ctx, database)
+	if err != nil {
+		return Result{}, err
+	}
+	data := filepath.Join(work, "data")
+	// The checksum was verified when the object was read, and is not part of the file.
+	err = snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+		SnapshotPath: database, SkipHashCheck: true, OutputDataDir: data,
+		Name: c.Member, PeerURLs: []string{c.PeerURL}, InitialCluster: c.InitialCluster, InitialClusterToken: c.Token,
+	})
+	if err != nil {
+		return Result{}, fmt.Errorf("making a data directory from %s: %w", chain.Full.Name(), err)
+	}
+	if err := os.Remove(database); err != nil {
+		return Result{}, fmt.Errorf("removing the snapshot's file: %w", err)
+	}
+	revision, err := source.applyAll(ctx, filepath.Join(data, "member", "snap", "db"), chain)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := publish(data, c.DataDir); err != nil {
+		return Result{}, fmt.Errorf("giving the data directory its name: %w", err)
+	}
+	return Result{Chain: chain, Revision: revision}, nil
+}
+
+// publish moves a folder to its name once its content, and then the name, are on the disk.
+func publish(from, to string) error {
+	err := filepath.WalkDir(from, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return sync(path)
+	})
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return sync(filepath.Dir(to))
+}
+
+func sync(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/go-logr/logr"
+)
+
+// source fetches snapshots into a folder.
+type source struct {
+	store *store.Store
+	work  string
+	log   logr.Logger
+}
+
+// database fetches the full snapshot of the newest chain whose full snapshot is whole.
+func (s source) database(ctx context.Context, file string) (backup.Chain, error) {
+	list, err := s.store.List(ctx)
+	if err != nil {
+		return backup.Chain{}, err
+	}
+	chains, err := backup.Chains(list)
+	if err != nil {
+		return backup.Chain{}, fmt.Errorf("looking for a backup in %s: %w", s.store, err)
+	}
+	var failures []error
+	for _, chain := range chains {
+		err := s.fetch(ctx, *chain.Full, file)
+		if err == nil {
+			return chain, nil
+		}
+		failures = append(failures, err)
+		if corrupt := (*backup.CorruptError)(nil); !errors.As(err, &corrupt) {
+			break
+		}
+		s.log.Error(err, "A full snapshot cannot be used", "snapshot", chain.Full.Name())
+	}
+	return backup.Chain{}, errors.Join(failures...)
+}
+
+// fetch writes the content of a snapshot into a file. Only without an error it is verified.
+func (s source) fetch(ctx context.Context, snapshot backup.Snapshot, name string) (err error) {
+	object, err := s.store.Reader(ctx, snapshot)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = object.Close() }()
+	content, err := backup.NewReader(snapshot, object)
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("making a file for snapshot %s: %w", snapshot.Name(), err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	_, err = io.Copy(file, content)
+	return err
+}
+
+// applyAll applies the deltas of a chain to a database, and returns its revision then.
+func (s source) applyAll(ctx context.Context, path string, chain backup.Chain) (revision int64, err error) {
+	db, err := openDatabase(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.close()) }()
+	for _, delta := range chain.Deltas {
+		if err := s.apply(ctx, db, delta); err != nil {
+			return 0, err
+		}
+		s.log.Info("Applied a delta snapshot", "snapshot", delta.Name(), "revision", db.revision)
+	}
+	if db.revision < chain.LastRevision() {
+		return 0, fmt.Errorf("restored revision %d, and the newest snapshot ends at %d", db.revision, chain.LastRevision())
+	}
+	return db.revision, nil
+}
+
+// apply applies one delta. It goes through a file, so that nothing is applied before all is verified, and memory
+// does not grow with it.
+func (s source) apply(ctx context.Context, db *database, delta backup.Snapshot) error {
+	name := filepath.Join(s.work, "delta.json")
+	if err := s.fetch(ctx, delta, name); err != nil {
+		return err
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("reading snapshot %s: %w", delta.Name(), err)
+	}
+	defer func() { _ = file.Close() }()
+	if err := backup.ReadDelta(file, db.apply); err != nil {
+		return fmt.Errorf("applying snapshot %s: %w", delta.Name(), err)
+	}
+	return nil
+}

@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package server is the agent's HTTP API, with the paths, bodies and codes of Gardener's etcd-backup-restore.
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
+	"github.com/go-logr/logr"
+)
+
+// Snapshots takes and lists snapshots: a *snapshotter.Snapshotter.
+type Snapshots interface {
+	Full(ctx context.Context, final bool) (backup.Snapshot, error)
+	Delta(ctx context.Context) (*backup.Snapshot, error)
+	Latest(ctx context.Context) (backup.Chain, error)
+}
+
+// Leader says who takes the snapshots.
+type Leader struct {
+	// Self: this agent's member leads.
+	Self bool
+	// URL of the leading member's agent, when it is another.
+	URL string
+}
+
+// Config of the API.
+type Config struct {
+	// Snapshots, or nil when there is no store.
+	Snapshots Snapshots
+	// Leader is asked on each request. An error says that there is no healthy leader.
+	Leader func(context.Context) (Leader, error)
+	// Health is nil when all is well.
+	Health func() error
+	// Transport to the other agents; the default one when nil.
+	Transport http.RoundTripper
+	Log       logr.Logger
+}
+
+// forwarded marks a request that another agent passed on. It is not passed on again: while the leader changes two
+// agents may each believe that the other leads.
+const forwarded = "X-Etcd-Agent-Forwarded"
+
+// Handler serves the API, for GET and for POST.
+func Handler(config Config) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc(backup.PathFull, config.onLeader(config.full))
+	mux.HandleFunc(backup.PathDelta, config.onLeader(config.delta))
+	mux.HandleFunc(backup.PathLatest, config.latest)
+	mux.HandleFunc(backup.PathHealth, config.health)
+	return mux
+}
+
+// onLeader runs a handler on the agent of the leader, wherever that is.
+func (c Config) onLeader(handle http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if c.Snapshots == nil {
+			http.Error(w, "there is no store for snapshots", http.StatusMethodNotAllowed)
+			return
+		}
+		leader, err := c.Leader(r.Context())
+		switch {
+		case err != nil:
+			http.Error(w, "there is no healthy leader: "+err.Error(), http.StatusMethodNotAllowed)
+		case leader.Self:
+			handle(w, r)
+		case r.Header.Get(forwarded) != "":
+			http.Error(w, "the leader is changing", http.StatusMethodNotAllowed)
+		default:
+			c.forward(w, r, leader.URL)
+		}
+	}
+}
+
+func (c Config) forward(w http.ResponseWriter, r *http.Request, to string) {
+	target, err := url.Parse(to)
+	if err != nil {
+		http.Error(w, "the leader's address is not valid", http.StatusInternalServerError)
+		return
+	}
+	proxy := httputil.ReverseProxy{
+		Rewrite: func(p *httputil.ProxyRequest) {
+			p.SetURL(target)
+			p.Out.Header.Set(forwarded, "true")
+		},
+		Transport: c.Transport,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			http.Error(w, "the leader's agent does not answer: "+err.Error(), http.StatusMethodNotAllowed)
+		},
+	}
+	proxy.ServeHTTP(w, r)
+}
+
+func (c Config) full(w http.ResponseWriter, r *http.Request) {
+	final := false
+	if value := r.URL.Query().Get("final"); value != "" {
+		var err error
+		if final, err = strconv.ParseBool(value); err != nil {
+			http.Error(w, "final has to be true or false", http.StatusBadRequest)
+			return
+		}
+	}
+	snapshot, err := c.Snapshots.Full(r.Context(), final)
+	c.answer(w, snapshot, err)
+}
+
+func (c Config) delta(w http.ResponseWriter, r *http.Request) {
+	snapshot, err := c.Snapshots.Delta(r.Context())
+	c.answer(w, snapshot, err)
+}
+
+// latest is answered by any agent: all see the same store.
+func (c Config) latest(w http.ResponseWriter, r *http.Request) {
+	if c.Snapshots == nil {
+		http.Error(w, "there is no store for snapshots", http.StatusMethodNotAllowed)
+		return
+	}
+	chain, err := c.Snapshots.Latest(r.Context())
+	if gap := (*backup.GapError)(nil); errors.Is(err, backup.ErrNoFull) || errors.As(err, &gap) {
+		err = nil // an empty store, or a chain up to the gap
+	}
+	c.answer(w, chain, err)
+}
+
+func (c Config) health(w http.ResponseWriter, _ *http.Request) {
+	err := c.Health()
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	c.write(w, map[string]bool{"health": err == nil})
+}
+
+func (c Config) answer(w http.ResponseWriter, body any, err error) {
+	switch {
+	case errors.Is(err, snapshotter.ErrNotRunning):
+		http.Error(w, err.Error(), http.StatusMethodNotAllowed)
+	case err != nil:
+		c.Log.Error(err, "Could not answer a request")
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		c.write(w, body)
+	}
+}
+
+func (c Config) write(w http.ResponseWriter, body any) {
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		c.Log.V(1).Info("The client did not wait for the answer", "reason", err.Error())
+	}
+}

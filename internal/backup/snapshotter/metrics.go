@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshotter
+
+import (
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics have the names that etcd-backup-restore's have, so that its dashboards and alerts work.
+type metrics struct {
+	duration  *prometheus.HistogramVec
+	revision  *prometheus.GaugeVec
+	timestamp *prometheus.GaugeVec
+	size      *prometheus.GaugeVec
+	collected *prometheus.CounterVec
+}
+
+func newMetrics(registry prometheus.Registerer) *metrics {
+	m := &metrics{
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "etcdbr_snapshot_duration_seconds", Help: "Time that snapshots took.",
+			Buckets: prometheus.ExponentialBuckets(0.1, 2, 14),
+		}, []string{"kind", "succeeded"}),
+		revision: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "etcdbr_snapshot_latest_revision", Help: "Revision of the newest snapshot.",
+		}, []string{"kind"}),
+		timestamp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "etcdbr_snapshot_latest_timestamp", Help: "Unix time of the newest snapshot.",
+		}, []string{"kind"}),
+		size: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "etcdbr_snapshot_latest_bytes", Help: "Size of the newest snapshot in the store.",
+		}, []string{"kind"}),
+		collected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "etcdbr_snapshot_gc_total", Help: "Snapshots that were removed.",
+		}, []string{"kind", "succeeded"}),
+	}
+	if registry != nil {
+		registry.MustRegister(m.duration, m.revision, m.timestamp, m.size, m.collected)
+	}
+	return m
+}
+
+func succeeded(err error) string {
+	if err != nil {
+		return "false"
+	}
+	return "true"
+}
+
+// taken counts a snapshot; a delta for which there was nothing has none.
+func (m *metrics) taken(kind backup.Kind, took time.Duration, s *backup.Snapshot, err error) {
+	m.duration.WithLabelValues(string(kind), succeeded(err)).Observe(took.Seconds())
+	if err != nil || s == nil {
+		return
+	}
+	m.revision.WithLabelValues(string(kind)).Set(float64(s.LastRevision))
+	m.timestamp.WithLabelValues(string(kind)).Set(float64(s.Created.Unix()))
+	m.size.WithLabelValues(string(kind)).Set(float64(s.Size))
+}
+
+func (m *metrics) removed(kind backup.Kind, err error) {
+	m.collected.WithLabelValues(string(kind), succeeded(err)).Inc()
+}

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshotter
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/robfig/cron/v3"
+	"github.com/spf13/pflag"
+)
+
+// Options say when snapshots are taken, and how long they are kept.
+type Options struct {
+	// Schedule of full snapshots, in the five fields of cron, in UTC.
+	Schedule string
+	// DeltaPeriod is the time between two deltas; 0 for none but those on demand and by the limit.
+	DeltaPeriod time.Duration
+	// DeltaLimit is the size of collected events, in bytes, at which a delta is taken before its time.
+	DeltaLimit int64
+	// Compression of what is written.
+	Compression backup.Compression
+	// Timeout of one snapshot.
+	Timeout time.Duration
+	// CollectionPeriod is the time between two removals of what Retention no longer keeps; 0 for never.
+	CollectionPeriod time.Duration
+	// Retention says what is kept.
+	Retention backup.Retention
+}
+
+// AddFlags adds the flags of the options.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.Schedule, "full-snapshot-schedule", "0 0 * * *", "when full snapshots are taken, as in a crontab, in UTC")
+	flags.DurationVar(&o.DeltaPeriod, "delta-snapshot-period", 5*time.Minute, "time between two delta snapshots; 0s for none")
+	flags.Int64Var(&o.DeltaLimit, "delta-snapshot-memory-limit", 10<<20, "bytes of events at which a delta snapshot is taken before its time")
+	flags.StringVar((*string)(&o.Compression), "compression", string(backup.Gzip), "gzip, lzw, zlib or none")
+	flags.DurationVar(&o.Timeout, "snapshot-timeout", 15*time.Minute, "how long a snapshot may take")
+	flags.DurationVar(&o.CollectionPeriod, "garbage-collection-period", time.Hour, "time between two garbage collections; 0s for none")
+	flags.IntVar(&o.Retention.Limit, "max-backups", 0, "number of full snapshots to keep; 0 for those of the last hours, days and weeks")
+	flags.DurationVar(&o.Retention.Deltas, "delta-snapshot-retention-period", 0, "how long delta snapshots are kept that no restore needs")
+}
+
+// schedule of full snapshots.
+type schedule struct{ cron.Schedule }
+
+func parseSchedule(text string) (schedule, error) {
+	parsed, err := cron.ParseStandard(text)
+	if err != nil {
+		return schedule{}, fmt.Errorf("reading the schedule of full snapshots: %w", err)
+	}
+	return schedule{parsed}, nil
+}
+
+// after is when the next full snapshot is due, the last one having been taken at a time, which may lie in the
+// future when the clock has jumped back since.
+func (s schedule) after(last, now time.Time) time.Time {
+	if last.After(now) {
+		last = now
+	}
+	return s.Next(last.UTC())
+}

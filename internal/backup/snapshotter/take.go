@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshotter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// perform takes the snapshot that was asked for, and answers.
+func (n *session) perform(ctx context.Context, r *request) error {
+	start := n.config.Clock.Now()
+	ctx, cancel := context.WithTimeout(ctx, n.config.Timeout)
+	defer cancel()
+	var snapshot *backup.Snapshot
+	var err error
+	if r.kind == backup.Full {
+		snapshot, err = n.full(ctx, r.final)
+	} else {
+		snapshot, err = n.delta(ctx)
+	}
+	n.metrics.taken(r.kind, n.config.Clock.Since(start), snapshot, err)
+	n.finish(r, snapshot, err)
+	return err
+}
+
+func (n *session) full(ctx context.Context, final bool) (*backup.Snapshot, error) {
+	revision, err := n.config.Etcd.Revision(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := n.config.Etcd.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// A stream that was read to its end has nothing left to say.
+	defer func() { _ = stream.Close() }()
+	snapshot := backup.Snapshot{Kind: backup.Full, LastRevision: revision, Final: final}
+	return n.write(ctx, snapshot, func(w io.Writer, s backup.Snapshot) error { return backup.WriteFull(w, s, stream) })
+}
+
+// delta takes deltas until the store has everything that was written before the call. It returns the last of
+// them, or nil when there was nothing. Where deltas cannot lead on, it takes a full snapshot.
+func (n *session) delta(ctx context.Context) (*backup.Snapshot, error) {
+	target, err := n.config.Etcd.Revision(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if n.stored == 0 {
+		return n.full(ctx, false)
+	}
+	var last *backup.Snapshot
+	for n.stored < target {
+		if err := n.gather(ctx, target); err != nil {
+			return last, err
+		}
+		first, end := n.events.Revisions()
+		snapshot := backup.Snapshot{Kind: backup.Delta, StartRevision: first, LastRevision: end}
+		if last, err = n.write(ctx, snapshot, n.events.Write); err != nil {
+			return nil, err
+		}
+	}
+	return last, nil
+}
+
+// write writes a snapshot into the store. From then on the events up to its revision are no longer needed.
+func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Writer, backup.Snapshot) error) (*backup.Snapshot, error) {
+	// Snapshots are ordered by their times, so these go up whatever the clock does.
+	s.Created = n.config.Clock.Now().UTC().Truncate(time.Second)
+	if !s.Created.After(n.newest) {
+		s.Created = n.newest.Add(time.Second)
+	}
+	s.Compression = n.config.Compression
+	size, err := n.config.Store.Write(ctx, s, func(w io.Writer) error { return write(w, s) })
+	if err != nil {
+		return nil, err
+	}
+	s.Size = size
+	n.newest, n.stored, n.events = s.Created, s.LastRevision, backup.DeltaBuffer{}
+	n.deltaDue = n.config.Clock.Now().Add(n.config.DeltaPeriod)
+	if s.Kind == backup.Full {
+		n.fullDue, n.renewed = n.schedule.after(s.Created, n.config.Clock.Now()), true
+	}
+	n.config.Log.Info("Took a snapshot", "snapshot", s.Name(), "bytes", size)
+	if n.config.OnSnapshot != nil {
+		n.config.OnSnapshot(s)
+	}
+	return &s, nil
+}
+
+// collected is the last revision that is in the store or among the events.
+func (n *session) collected() int64 {
+	_, last := n.events.Revisions()
+	return max(n.stored, last)
+}
+
+// watch what comes after that. Where deltas cannot lead on there is nothing to watch.
+func (n *session) watch(ctx context.Context) clientv3.WatchChan {
+	if n.stored == 0 {
+		return nil
+	}
+	return n.config.Etcd.Watch(ctx, n.collected()+1)
+}
+
+// gather collects events up to a revision, or to the limit of memory.
+func (n *session) gather(ctx context.Context, target int64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changes := n.watch(ctx)
+	for n.collected() < target && int64(n.events.Len()) < n.config.DeltaLimit {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the events up to revision %d: %w", target, ctx.Err())
+		case response, open := <-changes:
+			if err := n.take(response, open); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take collects the events of a response. All events of a revision come in one.
+func (n *session) take(response clientv3.WatchResponse, open bool) error {
+	if err := response.Err(); err != nil {
+		return fmt.Errorf("watching etcd: %w", err)
+	}
+	if !open {
+		return errors.New("watching etcd: the watch has ended")
+	}
+	now := n.config.Clock.Now().UTC()
+	for _, e := range response.Events {
+		err := n.events.Add(backup.Event{Time: now, EtcdEvent: backup.EtcdEvent{
+			Type: backup.EventType(e.Type),
+			Kv: backup.KeyValue{
+				Key: e.Kv.Key, Value: e.Kv.Value, Lease: e.Kv.Lease,
+				CreateRevision: e.Kv.CreateRevision, ModRevision: e.Kv.ModRevision, Version: e.Kv.Version,
+			},
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// credentials are the files of a mounted Secret. Their names are those of Gardener's backup secrets:
+//
+//	S3   accessKeyID, secretAccessKey, region; endpoint, s3ForcePathStyle, trustedCaCert, insecureSkipVerify,
+//	     requestChecksumCalculation and responseChecksumValidation (when_required)
+//	GCS  serviceaccount.json; storageAPIEndpoint, emulatorEnabled
+//	ABS  storageAccount, storageKey; domain, emulatorEnabled
+//
+// Errors name a key, and never a value.
+type credentials map[string]string
+
+func readCredentials(folder string) (credentials, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("reading the credentials: %w", err)
+	}
+	keys := credentials{}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), ".") {
+			continue // how the kubelet exchanges all files at once
+		}
+		value, err := os.ReadFile(filepath.Join(folder, entry.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("reading the credentials: %w", err)
+		}
+		keys[entry.Name()] = strings.TrimSpace(string(value))
+	}
+	return keys, nil
+}
+
+// need returns values that have to be there.
+func (c credentials) need(names ...string) (map[string]string, error) {
+	var missing []string
+	for _, name := range names {
+		if c[name] == "" {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("the credentials lack %s", strings.Join(missing, ", "))
+	}
+	return c, nil
+}
+
+func (c credentials) or(name, otherwise string) string { return cmp.Or(c[name], otherwise) }
+
+func (c credentials) is(name string) bool {
+	value, err := strconv.ParseBool(c[name])
+	return err == nil && value
+}
+
+// withScheme completes an endpoint that is a host alone.
+func withScheme(endpoint string) string {
+	if u, err := url.Parse(endpoint); err == nil && u.Scheme != "" && u.Host != "" {
+		return endpoint
+	}
+	return "https://" + endpoint
+}
+
+// changedAt is when a folder of credentials was last changed. The kubelet exchanges a link in it.
+func changedAt(folder string) (time.Time, error) {
+	if folder == "" {
+		return time.Time{}, nil
+	}
+	info, err := os.Lstat(filepath.Join(folder, "..data"))
+	if errors.Is(err, fs.ErrNotExist) {
+		info, err = os.Stat(folder)
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}

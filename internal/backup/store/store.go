@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package store keeps snapshots as objects: in a folder, or in a bucket of S3 (and what is compatible with it),
+// Google Cloud Storage or Azure. It links the drivers of the clouds, so only the agent imports it.
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/spf13/pflag"
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+)
+
+// Config says where a store is.
+type Config struct {
+	// Provider is S3, GCS, ABS or Local.
+	Provider string
+	// Container is the bucket, or the folder of a Local store.
+	Container string
+	// Prefix of the objects.
+	Prefix string
+	// Credentials is a folder with one file for each key of Gardener's backup secrets. See credentials.go.
+	Credentials string
+}
+
+// AddFlags adds the flags of the configuration. Their names begin with the role, such as "source-".
+func (c *Config) AddFlags(flags *pflag.FlagSet, role string) {
+	name := func(field string) string { return role + "store-" + field }
+	flags.StringVar(&c.Provider, name("provider"), "", "kind of the store: S3, GCS, ABS or Local; empty for none")
+	flags.StringVar(&c.Container, name("container"), "", "bucket, or folder of a Local store")
+	flags.StringVar(&c.Prefix, name("prefix"), "", "prefix of the objects")
+	flags.StringVar(&c.Credentials, name("credentials"), "", "folder with the credentials, one file for each key")
+}
+
+// Store is a place for snapshots. Its methods may be called from several goroutines.
+type Store struct {
+	config Config
+
+	mu     sync.Mutex
+	bucket *blob.Bucket
+	read   time.Time // state of the credentials that the bucket was opened with
+}
+
+// Open opens a store. It reads the credentials, and asks the store nothing: that it can be reached is known only
+// after a first request.
+func Open(ctx context.Context, config Config) (*Store, error) {
+	s := &Store{config: config}
+	if _, err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// String names the store for people; it has no secret.
+func (s *Store) String() string {
+	return fmt.Sprintf("%s container %s, prefix %s", s.config.Provider, s.config.Container, s.config.Prefix)
+}
+
+// Close ends the store's connections.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bucket.Close()
+}
+
+// open returns the bucket, opened anew when its credentials have changed since.
+func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed, err := changedAt(s.config.Credentials)
+	if err != nil {
+		return nil, fmt.Errorf("reading the credentials of the store: %w", err)
+	}
+	if s.bucket != nil && changed.Equal(s.read) {
+		return s.bucket, nil
+	}
+	bucket, err := s.config.openBucket(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	// The old bucket is not closed: a transfer may still use it, and it holds nothing but idle connections.
+	s.bucket, s.read = bucket, changed
+	return bucket, nil
+}
+
+// folder of the snapshots.
+func (s *Store) folder() string { return path.Join(s.config.Prefix, backup.LayoutVersion) }
+
+// List returns the snapshots in the order in which they were taken. It passes over whatever is none.
+func (s *Store) List(ctx context.Context) ([]backup.Snapshot, error) {
+	var snapshots []backup.Snapshot
+	err := s.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
+		snapshot, err := backup.ParseName(strings.TrimPrefix(o.Key, s.folder()+"/"))
+		if err != nil {
+			return
+		}
+		snapshot.Prefix, snapshot.Size = s.folder(), o.Size
+		snapshots = append(snapshots, snapshot)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return backup.Sorted(snapshots), nil
+}
+
+func (s *Store) each(ctx context.Context, prefix string, visit func(*blob.ListObject)) error {
+	bucket, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	for objects := bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
+		object, err := objects.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("listing the store: %w", err)
+		}
+		visit(object)
+	}
+}
+
+// Reader reads the object of a snapshot as it is. For its verified content see backup.NewReader.
+func (s *Store) Reader(ctx context.Context, snapshot backup.Snapshot) (io.ReadCloser, error) {
+	bucket, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := bucket.NewReader(ctx, s.key(snapshot), nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading snapshot %s: %w", snapshot.Name(), err)
+	}
+	return r, nil
+}
+
+func (s *Store) key(snapshot backup.Snapshot) string { return path.Join(s.folder(), snapshot.Name()) }
+
+// Delete removes a snapshot, and the chunks that another tool may have left beside it. That it is gone already is
+// no error.
+func (s *Store) Delete(ctx context.Context, snapshot backup.Snapshot) error {
+	keys := []string{s.key(snapshot)}
+	if err := s.each(ctx, s.key(snapshot)+"/", func(o *blob.ListObject) { keys = append(keys, o.Key) }); err != nil {
+		return err
+	}
+	return s.remove(ctx, keys)
+}
+
+// Sweep removes what interrupted uploads to a folder left behind before a time. Buckets keep what is unfinished
+// out of sight, and remove it as their own rules say.
+func (s *Store) Sweep(ctx context.Context, before time.Time) error {
+	if s.config.Provider != Local {
+		return nil
+	}
+	var keys []string
+	err := s.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
+		if strings.HasPrefix(path.Base(o.Key), unfinished) && o.ModTime.Before(before) {
+			keys = append(keys, o.Key)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return s.remove(ctx, keys)
+}
+
+func (s *Store) remove(ctx context.Context, keys []string) error {
+	bucket, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if err := bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+			return fmt.Errorf("removing %s from the store: %w", filepath.Base(key), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"gocloud.dev/blob"
+)
+
+const (
+	// unfinished begins the names of files that are being written. No tool takes them for snapshots.
+	unfinished = ".unfinished-"
+	// partSize and parallelParts bound the memory that an upload to a bucket takes. A bucket takes 10,000 parts.
+	partSize      = 8 << 20
+	parallelParts = 2
+)
+
+// Write writes the object of a snapshot, as write does it, and returns its size. The object appears under its
+// name when it is whole and not before, whatever interrupts the write; of a write that fails nothing is left.
+func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(io.Writer) error) (int64, error) {
+	bucket, err := s.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	// Closing a writer finishes the object, unless its context has ended.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	key := s.key(snapshot)
+	if s.config.Provider == Local {
+		key = path.Join(s.folder(), unfinished+snapshot.Name())
+	}
+	var file *os.File
+	object, err := bucket.NewWriter(ctx, key, &blob.WriterOptions{
+		BufferSize: partSize, MaxConcurrency: parallelParts, ContentType: "application/octet-stream",
+		BeforeWrite: func(as func(any) bool) error { as(&file); return nil },
+	})
+	if err != nil {
+		return 0, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
+	}
+	counter := &counter{w: object}
+	if err := write(counter); err != nil {
+		cancel()
+		// The error of a writer that was told to stop says nothing.
+		_ = object.Close()
+		return 0, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
+	}
+	if err := s.finish(object, file, snapshot); err != nil {
+		return 0, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
+	}
+	return counter.n, nil
+}
+
+// finish gives an object its name. A file has it only after its content is on the disk.
+func (s *Store) finish(object io.Closer, file *os.File, snapshot backup.Snapshot) error {
+	if s.config.Provider != Local {
+		return object.Close()
+	}
+	if err := file.Sync(); err != nil {
+		return errors.Join(err, object.Close())
+	}
+	if err := object.Close(); err != nil {
+		return err
+	}
+	folder := filepath.Join(s.config.Container, filepath.FromSlash(s.folder()))
+	if err := os.Rename(filepath.Join(folder, unfinished+snapshot.Name()), filepath.Join(folder, snapshot.Name())); err != nil {
+		return err
+	}
+	return syncDir(folder)
+}
+
+// syncDir puts the names in a folder on the disk.
+func syncDir(name string) error {
+	dir, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
