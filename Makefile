@@ -101,4 +101,4 @@ lint: ## Lint alone.
 # What integration tests need; nothing when it is there.
 .PHONY: assets
 assets:
-	@go run ./test/local build kube-apiserver kube-controller-manager etcd
+	@go run ./test/local build kube-apiserver kube-controller-manager etcd versitygw

@@ -25,6 +25,8 @@ type Binary struct {
 	Pinned bool
 	// InImage programs run in a container only.
 	InImage bool
+	// ForTests programs are started by tests; a cluster does not need them.
+	ForTests bool
 	// Flags returns the linker flags that carry the version, given the go.mod.
 	Flags func(goMod string) (string, error)
 }
@@ -34,6 +36,7 @@ type Binary struct {
 const (
 	kubernetesModule = "test/tools/kubernetes"
 	toolsModule      = "test/tools"
+	s3Module         = "test/tools/s3"
 	mainModule       = "."
 )
 
@@ -42,6 +45,7 @@ var Binaries = []Binary{
 	{Name: "etcd", Module: kubernetesModule, Package: "go.etcd.io/etcd/server/v3", Pinned: true},
 	{Name: "etcdctl", Module: kubernetesModule, Package: "go.etcd.io/etcd/etcdctl/v3", Pinned: true},
 	{Name: "etcdutl", Module: kubernetesModule, Package: "go.etcd.io/etcd/etcdutl/v3", Pinned: true},
+	{Name: "versitygw", Module: s3Module, Package: "github.com/versity/versitygw/cmd/versitygw", Pinned: true, ForTests: true},
 	kubernetes("kube-apiserver"),
 	kubernetes("kube-controller-manager"),
 	kubernetes("kubectl"),
@@ -90,7 +94,7 @@ func operator(name string) Binary {
 func Pinned() []string {
 	var names []string
 	for _, binary := range Binaries {
-		if binary.Pinned {
+		if binary.Pinned && !binary.ForTests {
 			names = append(names, binary.Name)
 		}
 	}
