@@ -64,7 +64,7 @@ func Compact(ctx context.Context, config CompactConfig) (CompactResult, error) {
 func (c CompactConfig) compact(ctx context.Context, work string) (CompactResult, error) {
 	source := source{c.Store, work, c.Log}
 	path := filepath.Join(work, "snapshot.db")
-	chain, err := source.database(ctx, path)
+	chain, err := source.choose(ctx, func(full backup.Snapshot) error { return source.fetch(ctx, full, path) })
 	if err != nil {
 		return CompactResult{}, err
 	}

@@ -62,21 +62,25 @@ func Restore(ctx context.Context, config Config) (Result, error) {
 
 func (c Config) restore(ctx context.Context, work string) (Result, error) {
 	source := source{c.Store, work, c.Log}
-	database := filepath.Join(work, "snapshot.db")
-	chain, err := source.database(ctx, database)
+	var file string
+	chain, err := source.choose(ctx, func(full backup.Snapshot) (err error) {
+		file, err = source.file(ctx, full)
+		return err
+	})
 	if err != nil {
 		return Result{}, err
 	}
 	data := filepath.Join(work, "data")
-	// The checksum was verified when the object was read, and is not part of the file.
+	// The checksum was verified just now, and may not be part of the file.
 	err = snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
-		SnapshotPath: database, SkipHashCheck: true, OutputDataDir: data,
+		SnapshotPath: file, SkipHashCheck: true, OutputDataDir: data,
 		Name: c.Member, PeerURLs: []string{c.PeerURL}, InitialCluster: c.InitialCluster, InitialClusterToken: c.Token,
 	})
 	if err != nil {
 		return Result{}, fmt.Errorf("making a data directory from %s: %w", chain.Full.Name(), err)
 	}
-	if err := os.Remove(database); err != nil {
+	// Room for the deltas.
+	if err := os.RemoveAll(filepath.Join(work, "snapshot.db")); err != nil {
 		return Result{}, fmt.Errorf("removing the snapshot's file: %w", err)
 	}
 	revision, err := source.applyAll(ctx, filepath.Join(data, "member", "snap", "db"), chain)

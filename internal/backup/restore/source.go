@@ -24,8 +24,9 @@ type source struct {
 	log   logr.Logger
 }
 
-// database fetches the full snapshot of the newest chain whose full snapshot is whole.
-func (s source) database(ctx context.Context, file string) (backup.Chain, error) {
+// choose finds the newest chain whose full snapshot is whole. It calls take with each candidate until one is, which
+// take says by returning no error.
+func (s source) choose(ctx context.Context, take func(full backup.Snapshot) error) (backup.Chain, error) {
 	list, err := s.store.List(ctx)
 	if err != nil {
 		return backup.Chain{}, err
@@ -36,7 +37,7 @@ func (s source) database(ctx context.Context, file string) (backup.Chain, error)
 	}
 	var failures []error
 	for _, chain := range chains {
-		err := s.fetch(ctx, *chain.Full, file)
+		err := take(*chain.Full)
 		if err == nil {
 			return chain, nil
 		}
@@ -51,6 +52,25 @@ func (s source) database(ctx context.Context, file string) (backup.Chain, error)
 
 // fetch writes the content of a snapshot into a file. Only without an error it is verified.
 func (s source) fetch(ctx context.Context, snapshot backup.Snapshot, name string) (err error) {
+	file, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("making a file for snapshot %s: %w", snapshot.Name(), err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return s.read(ctx, snapshot, file)
+}
+
+// file returns a file with the verified content of a full snapshot: the object itself where it is a file that is
+// not compressed, with its checksum at the end, otherwise one in the work folder.
+func (s source) file(ctx context.Context, snapshot backup.Snapshot) (string, error) {
+	if name, ok := s.store.File(snapshot); ok && snapshot.Compression == backup.None {
+		return name, s.read(ctx, snapshot, io.Discard)
+	}
+	name := filepath.Join(s.work, "snapshot.db")
+	return name, s.fetch(ctx, snapshot, name)
+}
+
+func (s source) read(ctx context.Context, snapshot backup.Snapshot, to io.Writer) error {
 	object, err := s.store.Reader(ctx, snapshot)
 	if err != nil {
 		return err
@@ -60,12 +80,7 @@ func (s source) fetch(ctx context.Context, snapshot backup.Snapshot, name string
 	if err != nil {
 		return err
 	}
-	file, err := os.Create(name)
-	if err != nil {
-		return fmt.Errorf("making a file for snapshot %s: %w", snapshot.Name(), err)
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	_, err = io.Copy(file, content)
+	_, err = io.Copy(to, content)
 	return err
 }
 

@@ -145,6 +145,11 @@ func (s *Store) Reader(ctx context.Context, snapshot backup.Snapshot) (io.ReadCl
 	return r, nil
 }
 
+// File is the object of a snapshot as a file, where it is one.
+func (s *Store) File(snapshot backup.Snapshot) (name string, ok bool) {
+	return filepath.Join(s.config.Container, filepath.FromSlash(s.key(snapshot))), s.config.Provider == Local
+}
+
 func (s *Store) key(snapshot backup.Snapshot) string { return path.Join(s.folder(), snapshot.Name()) }
 
 // Delete removes a snapshot, and the chunks that another tool may have left beside it. That it is gone already is

@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"gocloud.dev/blob"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -47,7 +48,7 @@ func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(
 	if err != nil {
 		return 0, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
 	}
-	counter := &counter{w: object}
+	counter := &counter{w: object, file: file}
 	if err := write(counter); err != nil {
 		cancel()
 		// The error of a writer that was told to stop says nothing.
@@ -87,13 +88,25 @@ func syncDir(name string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
+// counter counts what is written. Of a file it has the disk begin to write early, so that the disk works while the
+// content is still being read, compressed and verified, and etcd, which may share the disk, does not have to wait
+// behind all of it at the end.
 type counter struct {
-	w io.Writer
-	n int64
+	w        io.Writer
+	n, begun int64
+	file     *os.File // nil when the object is in a bucket
 }
+
+// writeBehind is how much may wait for the disk.
+const writeBehind = 16 << 20
 
 func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
+	if c.file != nil && c.n-c.begun >= writeBehind {
+		// Only a hint: whether all is on the disk is for Sync to say.
+		_ = unix.SyncFileRange(int(c.file.Fd()), c.begun, c.n-c.begun, unix.SYNC_FILE_RANGE_WRITE)
+		c.begun = c.n
+	}
 	return n, err
 }
