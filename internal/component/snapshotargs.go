@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"cmp"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// SnapshotArgs are the agent's flags that say when an Etcd's snapshots are taken, and how long they are kept. All
+// are spelled out, so that another version of the agent does not have other defaults.
+func SnapshotArgs(etcd *v1alpha1.Etcd) []string {
+	spec := ptr.Deref(etcd.Spec.Backup, v1alpha1.BackupSpec{})
+	duration := func(d *metav1.Duration, otherwise time.Duration) time.Duration {
+		return ptr.Deref(d, metav1.Duration{Duration: otherwise}).Duration
+	}
+	limit := ptr.Deref(spec.DeltaSnapshotMemoryLimit, resource.MustParse("10Mi"))
+	return []string{
+		"--full-snapshot-schedule=" + cmp.Or(ptr.Deref(spec.FullSnapshotSchedule, ""), dailySchedule(etcd)),
+		fmt.Sprintf("--delta-snapshot-period=%s", duration(spec.DeltaSnapshotPeriod, 5*time.Minute)),
+		fmt.Sprintf("--delta-snapshot-memory-limit=%d", limit.Value()),
+		fmt.Sprintf("--delta-snapshot-retention-period=%s", duration(spec.DeltaSnapshotRetentionPeriod, 0)),
+		fmt.Sprintf("--garbage-collection-period=%s", duration(spec.GarbageCollectionPeriod, time.Hour)),
+		fmt.Sprintf("--max-backups=%d", maxBackups(spec)),
+		"--compression=" + SnapshotCompression(etcd),
+		fmt.Sprintf("--snapshot-timeout=%s", duration(spec.EtcdSnapshotTimeout, 15*time.Minute)),
+	}
+}
+
+// maxBackups is 0 for the exponential policy, which keeps no fixed number.
+func maxBackups(spec v1alpha1.BackupSpec) int32 {
+	if ptr.Deref(spec.GarbageCollectionPolicy, v1alpha1.GarbageCollectionExponential) != v1alpha1.GarbageCollectionLimitBased {
+		return 0
+	}
+	return ptr.Deref(spec.MaxBackupsLimitBasedGC, 7)
+}
+
+// SnapshotCompression is how an Etcd's snapshots are compressed, as a value of the agent's flag.
+func SnapshotCompression(etcd *v1alpha1.Etcd) string {
+	spec := ptr.Deref(ptr.Deref(etcd.Spec.Backup, v1alpha1.BackupSpec{}).SnapshotCompression, v1alpha1.CompressionSpec{})
+	if !ptr.Deref(spec.Enabled, true) {
+		return "none"
+	}
+	return string(ptr.Deref(spec.Policy, v1alpha1.CompressionGzip))
+}
+
+// dailySchedule is once a day, at a minute that depends on the name, so that not all clusters begin at the same
+// time, and that never changes.
+func dailySchedule(etcd *v1alpha1.Etcd) string {
+	hash := fnv.New32a()
+	// A hash takes whatever it is given.
+	_, _ = hash.Write([]byte(etcd.Namespace + "/" + etcd.Name))
+	minute := hash.Sum32() % (24 * 60)
+	return fmt.Sprintf("%d %d * * *", minute%60, minute/60)
+}

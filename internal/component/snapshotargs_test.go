@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+func TestSnapshotArgs(t *testing.T) {
+	g := NewWithT(t)
+	etcd := input(3).Etcd
+	defaults := "--full-snapshot-schedule=" + dailySchedule(etcd) + " --delta-snapshot-period=5m0s --delta-snapshot-memory-limit=10485760" +
+		" --delta-snapshot-retention-period=0s --garbage-collection-period=1h0m0s --max-backups=0 --compression=gzip --snapshot-timeout=15m0s"
+	g.Expect(strings.Join(SnapshotArgs(etcd), " ")).To(Equal(defaults))
+	etcd.Spec.Backup = &v1alpha1.BackupSpec{GarbageCollectionPolicy: ptr.To(v1alpha1.GarbageCollectionLimitBased)}
+	g.Expect(SnapshotArgs(etcd)).To(ContainElement("--max-backups=7"))
+	second := &metav1.Duration{Duration: time.Second}
+	etcd.Spec.Backup = &v1alpha1.BackupSpec{
+		FullSnapshotSchedule: ptr.To("0 1 * * *"), DeltaSnapshotPeriod: &metav1.Duration{}, DeltaSnapshotRetentionPeriod: second,
+		DeltaSnapshotMemoryLimit: ptr.To(resource.MustParse("1Mi")), GarbageCollectionPeriod: second, EtcdSnapshotTimeout: second,
+		GarbageCollectionPolicy: ptr.To(v1alpha1.GarbageCollectionLimitBased), MaxBackupsLimitBasedGC: ptr.To[int32](3),
+		SnapshotCompression: &v1alpha1.CompressionSpec{Policy: ptr.To(v1alpha1.CompressionZlib)},
+	}
+	g.Expect(strings.Join(SnapshotArgs(etcd), " ")).To(Equal("--full-snapshot-schedule=0 1 * * * --delta-snapshot-period=0s --delta-snapshot-memory-limit=1048576" +
+		" --delta-snapshot-retention-period=1s --garbage-collection-period=1s --max-backups=3 --compression=zlib --snapshot-timeout=1s"))
+	etcd.Spec.Backup.SnapshotCompression.Enabled = ptr.To(false)
+	g.Expect(SnapshotCompression(etcd)).To(Equal("none"))
+}
+
+// Clusters of the same name in many namespaces do not all begin at once.
+func TestSchedulesDiffer(t *testing.T) {
+	g := NewWithT(t)
+	seen := map[string]bool{}
+	for i := range 100 {
+		etcd := input(3).Etcd
+		etcd.Namespace = "shoot-" + strings.Repeat("x", i)
+		seen[dailySchedule(etcd)] = true
+	}
+	g.Expect(len(seen)).To(BeNumerically(">", 50))
+}
