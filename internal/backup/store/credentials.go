@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // credentials are the files of a mounted Secret. Their names are those of Gardener's backup secrets:
@@ -75,17 +74,19 @@ func withScheme(endpoint string) string {
 	return "https://" + endpoint
 }
 
-// changedAt is when a folder of credentials was last changed. The kubelet exchanges a link in it.
-func changedAt(folder string) (time.Time, error) {
+// state of a folder of credentials, which differs after a change. The kubelet exchanges all files at once, by a link
+// to a folder of a new name.
+func state(folder string) (string, error) {
 	if folder == "" {
-		return time.Time{}, nil
+		return "", nil
 	}
-	info, err := os.Lstat(filepath.Join(folder, "..data"))
-	if errors.Is(err, fs.ErrNotExist) {
-		info, err = os.Stat(folder)
+	target, err := os.Readlink(filepath.Join(folder, "..data"))
+	if !errors.Is(err, fs.ErrNotExist) {
+		return target, err
 	}
+	info, err := os.Stat(folder)
 	if err != nil {
-		return time.Time{}, err
+		return "", err
 	}
-	return info.ModTime(), nil
+	return info.ModTime().String(), nil
 }

@@ -50,7 +50,7 @@ type Store struct {
 
 	mu     sync.Mutex
 	bucket *blob.Bucket
-	read   time.Time // state of the credentials that the bucket was opened with
+	read   string // state of the credentials that the bucket was opened with
 }
 
 // Open opens a store. It reads the credentials, and asks the store nothing: that it can be reached is known only
@@ -79,11 +79,11 @@ func (s *Store) Close() error {
 func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	changed, err := changedAt(s.config.Credentials)
+	now, err := state(s.config.Credentials)
 	if err != nil {
 		return nil, fmt.Errorf("reading the credentials of the store: %w", err)
 	}
-	if s.bucket != nil && changed.Equal(s.read) {
+	if s.bucket != nil && now == s.read {
 		return s.bucket, nil
 	}
 	bucket, err := s.config.openBucket(ctx)
@@ -91,7 +91,7 @@ func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	// The old bucket is not closed: a transfer may still use it, and it holds nothing but idle connections.
-	s.bucket, s.read = bucket, changed
+	s.bucket, s.read = bucket, now
 	return bucket, nil
 }
 
