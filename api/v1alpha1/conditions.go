@@ -110,6 +110,8 @@ const (
 	ConditionTLSReady = "TLSReady"
 	// ConditionDataVolumesReady: no member has been kept from starting by what it found on its volume.
 	ConditionDataVolumesReady = "DataVolumesReady"
+	// ConditionBackupReady: snapshots are taken. Absent without a store.
+	ConditionBackupReady = "BackupReady"
 	// ConditionScaled: the cluster has as many members as its spec says.
 	ConditionScaled = "Scaled"
 )
@@ -169,6 +171,16 @@ func IsDataVolumeReason(reason string) bool {
 	}
 	return false
 }
+
+// Reasons of the condition BackupReady.
+const (
+	// ReasonBackupSucceeded: the last snapshot is in the store.
+	ReasonBackupSucceeded = "BackupSucceeded"
+	// ReasonBackupFailed: the last snapshot failed; the message says why.
+	ReasonBackupFailed = "BackupFailed"
+	// ReasonNoFullSnapshot: there is no full snapshot yet.
+	ReasonNoFullSnapshot = "NoFullSnapshot"
+)
 
 // Reasons of the condition Scaled.
 const (

@@ -26,6 +26,7 @@ const (
 	ComponentPodDisruptionBudget = "etcd-pdb"
 	ComponentStatefulSet         = "etcd-statefulset"
 	ComponentMemberLease         = "etcd-member-lease"
+	ComponentSnapshotLease       = "etcd-snapshot-lease"
 	ComponentServiceAccount      = "etcd-service-account"
 	ComponentRole                = "etcd-role"
 	ComponentRoleBinding         = "etcd-role-binding"
@@ -78,6 +79,9 @@ const (
 	// AnnotationHeldAtZeroBy on a StatefulSet carries the UID of the task that holds it at zero replicas. They
 	// come back when the task lets go, or is gone.
 	AnnotationHeldAtZeroBy = "druid.gardener.cloud/held-at-zero-by"
+	// AnnotationBackupError on the lease of full snapshots is why the last snapshot failed; absent or empty when
+	// it did not. The leader's agent writes it.
+	AnnotationBackupError = "druid.gardener.cloud/backup-error"
 	// AnnotationSafeToEvict keeps the cluster autoscaler from evicting a member.
 	AnnotationSafeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 )

@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/prepare"
 	"github.com/go-logr/logr"
@@ -17,16 +18,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// terminationLog is where the kubelet looks for why a container ended.
-const terminationLog = "/dev/termination-log"
-
 func prepareCommand(log logr.Logger) *cobra.Command {
-	options := prepare.Options{Name: os.Getenv(member.NameVariable), Clock: clock.RealClock{}}
+	var storeConfig store.Config
+	options := prepare.Options{Name: os.Getenv(member.NameVariable), RestoredFile: member.RestoredFile, Clock: clock.RealClock{}}
 	cmd := &cobra.Command{
 		Use:   "prepare",
 		Short: "Decide how the member starts, and write its configuration file",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if storeConfig.Provider != "" {
+				options.Backups = &backups{config: storeConfig, log: log}
+			}
 			err := prepare.Run(cmd.Context(), log, options)
 			if refusal, ok := errors.AsType[*prepare.Refusal](err); ok {
 				report(log, refusal)
@@ -38,6 +40,7 @@ func prepareCommand(log logr.Logger) *cobra.Command {
 	cmd.Flags().StringVar(&options.SharedDir, "shared-dir", member.SharedDir, "folder with the configuration that the members share")
 	cmd.Flags().StringVar(&options.ConfigFile, "config-file", member.ConfigFile, "file to write")
 	cmd.Flags().DurationVar(&options.Patience, "patience", time.Minute, "how long to wait for what may change by itself, before the kubelet is told and tries again")
+	storeConfig.AddFlags(cmd.Flags(), "")
 	return cmd
 }
 

@@ -5,12 +5,16 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/server"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
 	"github.com/go-logr/logr"
@@ -28,6 +32,9 @@ const leaseLifetime = time.Minute
 type serveOptions struct {
 	name, namespace, sharedDir, address string
 	heartbeat                           time.Duration
+	fullLease, deltaLease               string
+	store                               store.Config
+	snapshots                           snapshotter.Options
 }
 
 func serveCommand(log logr.Logger) *cobra.Command {
@@ -49,6 +56,10 @@ func serveCommand(log logr.Logger) *cobra.Command {
 	cmd.Flags().StringVar(&options.sharedDir, "shared-dir", member.SharedDir, "folder with the configuration that the members share")
 	cmd.Flags().StringVar(&options.address, "listen", ":8080", "address of the HTTP API, the metrics and the health check")
 	cmd.Flags().DurationVar(&options.heartbeat, "heartbeat", 10*time.Second, "how often the member lease is renewed")
+	cmd.Flags().StringVar(&options.fullLease, "full-snapshot-lease", "", "lease that tells of the newest full snapshot")
+	cmd.Flags().StringVar(&options.deltaLease, "delta-snapshot-lease", "", "lease that tells of the newest delta snapshot")
+	options.store.AddFlags(cmd.Flags(), "")
+	options.snapshots.AddFlags(cmd.Flags())
 	return cmd
 }
 
@@ -58,7 +69,7 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 		return nil, fmt.Errorf("looking for the API server: %w", err)
 	}
 	shared := serve.SharedIn(o.sharedDir)
-	etcd, _, err := serve.NewMember(o.name, shared)
+	etcd, local, err := serve.NewMember(o.name, shared)
 	if err != nil {
 		return nil, err
 	}
@@ -70,13 +81,30 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
-		// Whoever asked may be gone.
-		_ = json.NewEncoder(w).Encode(map[string]bool{"health": true})
-	})
-	return &serve.Server{
+	s := &serve.Server{
 		Log: log, Member: etcd, Lease: lease, Heartbeat: o.heartbeat,
 		Tidy:    func() { serve.RemoveReplaced(log, shared) },
 		Address: o.address, Handler: mux, Metrics: serve.NewMetrics(registry), Clock: clock.RealClock{},
-	}, nil
+	}
+	_, port, err := net.SplitHostPort(o.address)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address to listen on: %w", err)
+	}
+	api := server.Config{
+		Log: log,
+		Leader: func(ctx context.Context) (server.Leader, error) {
+			self, url, err := serve.Leader(ctx, etcd, local, port)
+			return server.Leader{Self: self, URL: url}, err
+		},
+		Health: func() error { return nil },
+	}
+	if o.store.Provider != "" {
+		b, err := newSnapshots(log, o, config, local, registry)
+		if err != nil {
+			return nil, err
+		}
+		api.Snapshots, api.Health, s.Lead = b, b.Healthy, b.run
+	}
+	mux.Handle("/", server.Handler(api))
+	return s, nil
 }

@@ -59,11 +59,16 @@ func RoleBinding(in Input) *rbacv1ac.RoleBindingApplyConfiguration {
 		WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(in.Etcd.Namespace).WithName(name))
 }
 
-// Leases are those of the members. Their agents renew them, and may make none.
+// Leases are those of the members, and of the snapshots. Their agents renew them, and may make none.
 func Leases(in Input) []*coordinationv1ac.LeaseApplyConfiguration {
 	var leases []*coordinationv1ac.LeaseApplyConfiguration
 	for i := range in.Replicas {
 		leases = append(leases, lease(in.Etcd, PodName(in.Etcd.Name, i), v1alpha1.ComponentMemberLease))
+	}
+	if BackupStore(in.Etcd) != nil {
+		leases = append(leases,
+			lease(in.Etcd, FullSnapshotLeaseName(in.Etcd.Name), v1alpha1.ComponentSnapshotLease),
+			lease(in.Etcd, DeltaSnapshotLeaseName(in.Etcd.Name), v1alpha1.ComponentSnapshotLease))
 	}
 	return leases
 }

@@ -5,6 +5,7 @@
 package component
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // accessDir is where client-go looks for the credentials of a pod.
@@ -22,24 +24,50 @@ const tokenLifetime = 3607
 
 // agentContainer looks after the member. It has no probes: a pod is ready when its member participates, and an
 // agent that ends is started again.
-func agentContainer(in Input) *corev1ac.ContainerApplyConfiguration {
+func agentContainer(in Input, store *StoreAccess) (*corev1ac.ContainerApplyConfiguration, error) {
+	resources := corev1ac.ResourceRequirements()
+	if err := convert(agentResources(in.Etcd), resources); err != nil {
+		return nil, err
+	}
 	command := []string{"/etcd-agent", "serve", fmt.Sprintf("--listen=:%d", backupPort(in.Etcd))}
 	if d := in.Etcd.Spec.Etcd.HeartbeatDuration; d != nil {
 		command = append(command, "--heartbeat="+d.Duration.String())
 	}
-	return container(v1alpha1.ContainerBackupRestore, in.Images.EtcdAgent).
+	c := container(v1alpha1.ContainerBackupRestore, agentImage(in)).
 		WithCommand(command...).
 		WithEnv(podField(member.NameVariable, "metadata.name"), podField(member.NamespaceVariable, "metadata.namespace")).
 		WithPorts(containerPort(backupPortName, backupPort(in.Etcd))).
-		WithResources(corev1ac.ResourceRequirements().WithRequests(corev1.ResourceList{
-			corev1.ResourceCPU:    resource.MustParse("10m"),
-			corev1.ResourceMemory: resource.MustParse("64Mi"),
-		})).
+		WithResources(resources).
 		WithVolumeMounts(
 			corev1ac.VolumeMount().WithName(sharedVolume).WithMountPath(member.SharedDir).WithReadOnly(true),
+			corev1ac.VolumeMount().WithName(configVolume).WithMountPath(member.ConfigDir).WithReadOnly(true),
 			corev1ac.VolumeMount().WithName(claimName(in.Etcd)).WithMountPath(member.VolumeDir),
 			corev1ac.VolumeMount().WithName(accessVolume).WithMountPath(accessDir).WithReadOnly(true)).
 		WithVolumeMounts(mounts(agentCertificates(in))...)
+	if store != nil {
+		c.WithCommand(store.Args...).WithCommand(snapshotArgs(in.Etcd)...).
+			WithCommand("--full-snapshot-lease="+FullSnapshotLeaseName(in.Etcd.Name), "--delta-snapshot-lease="+DeltaSnapshotLeaseName(in.Etcd.Name)).
+			WithVolumeMounts(store.Mount)
+	}
+	return c, nil
+}
+
+// agentResources are requests alone. What a snapshot takes is streamed.
+func agentResources(etcd *v1alpha1.Etcd) corev1.ResourceRequirements {
+	if b := etcd.Spec.Backup; b != nil && b.Resources != nil {
+		return *b.Resources
+	}
+	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU:    resource.MustParse("10m"),
+		corev1.ResourceMemory: resource.MustParse("64Mi"),
+	}}
+}
+
+func agentImage(in Input) string {
+	if b := in.Etcd.Spec.Backup; b != nil {
+		return cmp.Or(ptr.Deref(b.Image, ""), in.Images.EtcdAgent)
+	}
+	return in.Images.EtcdAgent
 }
 
 func podField(variable, field string) *corev1ac.EnvVarApplyConfiguration {
@@ -58,4 +86,11 @@ func access() *corev1ac.VolumeApplyConfiguration {
 }
 
 // backupPort is the agent's.
-func backupPort(_ *v1alpha1.Etcd) int32 { return 8080 }
+func backupPort(etcd *v1alpha1.Etcd) int32 {
+	if b := etcd.Spec.Backup; b != nil {
+		return ptr.Deref(b.Port, defaultBackupPort)
+	}
+	return defaultBackupPort
+}
+
+const defaultBackupPort = 8080

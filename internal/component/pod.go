@@ -41,9 +41,17 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 	if err != nil {
 		return nil, err
 	}
+	store, err := storeAccess(in)
+	if err != nil {
+		return nil, err
+	}
+	agent, err := agentContainer(in, store)
+	if err != nil {
+		return nil, err
+	}
 	spec := corev1ac.PodSpec().
-		WithInitContainers(prepareContainer(in)).
-		WithContainers(container, agentContainer(in)).
+		WithInitContainers(prepareContainer(in, store)).
+		WithContainers(container, agent).
 		WithVolumes(
 			corev1ac.Volume().WithName(sharedVolume).WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(ConfigMapName(etcd.Name))),
 			corev1ac.Volume().WithName(configVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()),
@@ -57,6 +65,9 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 			WithRunAsNonRoot(true).WithRunAsUser(nonroot).WithRunAsGroup(nonroot).
 			WithFSGroup(nonroot).WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
 			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault)))
+	if store != nil {
+		spec.WithVolumes(store.Volume)
+	}
 	if class := ptr.Deref(etcd.Spec.PriorityClassName, ""); class != "" {
 		spec.WithPriorityClassName(class)
 	}
@@ -93,8 +104,8 @@ func schedule(spec *corev1ac.PodSpecApplyConfiguration, etcd *v1alpha1.Etcd) err
 
 // prepareContainer decides whether and how the member starts, and renders its configuration. It writes to the
 // volume only where the member is replaced or restored.
-func prepareContainer(in Input) *corev1ac.ContainerApplyConfiguration {
-	return container(v1alpha1.InitContainerPrepare, in.Images.EtcdAgent).
+func prepareContainer(in Input, store *StoreAccess) *corev1ac.ContainerApplyConfiguration {
+	c := container(v1alpha1.InitContainerPrepare, agentImage(in)).
 		WithCommand("/etcd-agent", "prepare").
 		WithEnv(podField(member.NameVariable, "metadata.name")).
 		WithResources(corev1ac.ResourceRequirements().WithRequests(corev1.ResourceList{
@@ -106,6 +117,10 @@ func prepareContainer(in Input) *corev1ac.ContainerApplyConfiguration {
 			corev1ac.VolumeMount().WithName(configVolume).WithMountPath(member.ConfigDir),
 			corev1ac.VolumeMount().WithName(claimName(in.Etcd)).WithMountPath(member.VolumeDir)).
 		WithVolumeMounts(mounts(agentCertificates(in))...)
+	if store != nil {
+		c.WithCommand(store.Args...).WithVolumeMounts(store.Mount)
+	}
+	return c
 }
 
 // container has what all containers of a member's pod have in common.

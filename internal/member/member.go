@@ -31,6 +31,8 @@ const (
 	ConfigDir = "/var/etcd/config"
 	// ConfigFile is the member's own configuration file.
 	ConfigFile = ConfigDir + "/" + KeyConfig
+	// RestoredFile is there when the member was restored from a backup in this pod.
+	RestoredFile = ConfigDir + "/restored"
 	// VolumeDir is where the member's volume is mounted.
 	VolumeDir = "/var/etcd/data"
 	// DataDir is etcd's data directory. Gardener's etcd-wrapper has it at the same place, so a volume can

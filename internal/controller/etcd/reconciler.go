@@ -156,6 +156,11 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 	if err != nil {
 		return 0, errors.Join(strategyErr, specErr, err)
 	}
+	backups, err := r.backups(ctx, etcd)
+	if err != nil {
+		return 0, errors.Join(strategyErr, specErr, err)
+	}
+	further = append(further, backups...)
 	current := settled && snapshot != nil && snapshot.StatefulSet.Observed && tls.arrived(etcd)
 	if specErr == nil && tls.problem == nil && snapshot != nil {
 		specErr = r.changePeerURLs(ctx, etcd, snapshot, peerURLChanges(tls.station, snapshot))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -107,6 +108,9 @@ func nextStatus(etcd *v1alpha1.Etcd, o observation) v1alpha1.EtcdStatus {
 	}
 	if !asked(etcd) {
 		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionTLSReady)
+	}
+	if component.BackupStore(etcd) == nil {
+		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionBackupReady)
 	}
 	for _, c := range append(conditions(etcd, &next, o), o.further...) {
 		c.ObservedGeneration = next.ObservedGeneration

@@ -33,6 +33,8 @@ type Options struct {
 	SharedDir string
 	// ConfigFile is the file to write.
 	ConfigFile string
+	// RestoredFile is written when the member was restored: what is in the store may be another history then.
+	RestoredFile string
 	// Patience is how long to wait for what may change by itself before the kubelet is told why.
 	Patience time.Duration
 	// Backups of the cluster; nil when it has no store.
@@ -209,6 +211,9 @@ func (p *preparation) restore(ctx context.Context, facts member.Facts) (waits *R
 	if err := p.Backups.Restore(ctx, p.shared, p.id); err != nil {
 		p.log.Error(err, "Restoring the backup failed")
 		return &Refusal{v1alpha1.ReasonRestoreFailed, fmt.Sprintf("restoring the backup of member %s failed: %v", p.id.Name, err)}, nil
+	}
+	if err := os.WriteFile(p.RestoredFile, nil, 0o644); err != nil {
+		return nil, fmt.Errorf("noting that member %s was restored: %w", p.id.Name, err)
 	}
 	// The next look finds the data, and starts with it.
 	return p.once(ctx)

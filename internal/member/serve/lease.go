@@ -35,17 +35,26 @@ func NewLease(config *rest.Config, namespace, name string, lifetime time.Duratio
 	return &leases{client: client.Leases(namespace), name: name, lifetime: lifetime}, nil
 }
 
+// Annotate writes an annotation of the lease.
+func (l *leases) Annotate(ctx context.Context, key, value string) error {
+	return l.patch(ctx, map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}})
+}
+
 func (l *leases) Renew(ctx context.Context, holder string, now time.Time) error {
 	spec := coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: ptr.To(metav1.NewMicroTime(now))}
 	if l.lifetime > 0 {
 		spec.LeaseDurationSeconds = ptr.To(int32(l.lifetime.Seconds()))
 	}
-	patch, err := json.Marshal(map[string]any{"spec": spec})
+	return l.patch(ctx, map[string]any{"spec": spec})
+}
+
+func (l *leases) patch(ctx context.Context, change map[string]any) error {
+	patch, err := json.Marshal(change)
 	if err != nil {
 		return fmt.Errorf("encoding lease %s: %w", l.name, err)
 	}
 	if _, err := l.client.Patch(ctx, l.name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "etcd-agent"}); err != nil {
-		return fmt.Errorf("renewing lease %s: %w", l.name, err)
+		return fmt.Errorf("patching lease %s: %w", l.name, err)
 	}
 	return nil
 }

@@ -45,10 +45,12 @@ type Member interface {
 	Promote(ctx context.Context, memberID uint64) error
 }
 
-// Lease is the member lease.
+// Lease is a lease that the agent renews.
 type Lease interface {
 	// Renew writes who holds it, and that it was renewed now.
 	Renew(ctx context.Context, holder string, now time.Time) error
+	// Annotate writes an annotation.
+	Annotate(ctx context.Context, key, value string) error
 }
 
 // Server looks after a member.

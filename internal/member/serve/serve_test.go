@@ -49,6 +49,8 @@ func (l *fakeLease) Renew(_ context.Context, holder string, _ time.Time) error {
 	return l.err
 }
 
+func (l *fakeLease) Annotate(context.Context, string, string) error { return l.err }
+
 func newServer(t *testing.T) (*Server, *fakeMember, *fakeLease, *testingclock.FakeClock) {
 	m, l := &fakeMember{status: Status{ClusterID: 0xcafe, MemberID: 0xa, Leader: 0xb}}, &fakeLease{}
 	clock := testingclock.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/restore"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/go-logr/logr"
+)
+
+// backups are what prepare restores a single member from. The store is opened only when it is needed: a member
+// with good data starts whatever its credentials are like.
+type backups struct {
+	config store.Config
+	log    logr.Logger
+}
+
+func (b *backups) Exist(ctx context.Context) (bool, error) {
+	from, err := store.Open(ctx, b.config)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = from.Close() }()
+	list, err := from.List(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, err = backup.Newest(list)
+	if errors.Is(err, backup.ErrNoFull) {
+		return false, nil
+	}
+	// A gap is for the restore to tell.
+	return true, nil
+}
+
+func (b *backups) Restore(ctx context.Context, shared member.Shared, id member.Identity) error {
+	from, err := store.Open(ctx, b.config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	result, err := restore.Restore(ctx, restore.Config{
+		Store: from, DataDir: shared.DataDir(), Member: id.Name, PeerURL: id.PeerURL,
+		InitialCluster: shared.InitialCluster(), Token: shared.Token(), Log: b.log,
+	})
+	if err != nil {
+		return fmt.Errorf("restoring from %s: %w", from, err)
+	}
+	b.log.Info("Restored the newest backup; what was written later is lost", "revision", result.Revision, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
+	return nil
+}

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+)
+
+// healthInterval is how often the operator is told whether snapshots go well, when that has changed.
+const healthInterval = 10 * time.Second
+
+// leaseTimeout bounds the renewal of a lease that tells of a snapshot.
+const leaseTimeout = 10 * time.Second
+
+// openInterval is how often a store that could not be opened is tried again.
+const openInterval = 30 * time.Second
+
+// snapshots are what the agent of the leader takes, and tells the operator of by leases. A store that cannot be
+// opened, because its credentials are wrong say, keeps nobody from being looked after.
+type snapshots struct {
+	open        func(context.Context) (*snapshotter.Snapshotter, error)
+	opened      atomic.Pointer[snapshotter.Snapshotter]
+	failed      atomic.Pointer[error]
+	making      sync.Mutex
+	full, delta serve.Lease
+	log         logr.Logger
+}
+
+func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *clientv3.Client, registry prometheus.Registerer) (*snapshots, error) {
+	s := &snapshots{log: log}
+	var err error
+	if s.full, err = serve.NewLease(config, o.namespace, o.fullLease, 0); err != nil {
+		return nil, err
+	}
+	if s.delta, err = serve.NewLease(config, o.namespace, o.deltaLease, 0); err != nil {
+		return nil, err
+	}
+	etcd, err := snapshotter.Member(local)
+	if err != nil {
+		return nil, err
+	}
+	_, restoredErr := os.Stat(member.RestoredFile)
+	s.open = func(ctx context.Context) (*snapshotter.Snapshotter, error) {
+		to, err := store.Open(ctx, o.store)
+		if err != nil {
+			return nil, err
+		}
+		return snapshotter.New(snapshotter.Config{
+			Options: o.snapshots, Etcd: etcd, Store: to, FullFirst: restoredErr == nil, OnSnapshot: s.tell,
+			Clock: clock.RealClock{}, Log: log, Metrics: registry,
+		})
+	}
+	return s, nil
+}
+
+func (s *snapshots) Full(ctx context.Context, final bool) (backup.Snapshot, error) {
+	if taker := s.opened.Load(); taker != nil {
+		return taker.Full(ctx, final)
+	}
+	return backup.Snapshot{}, snapshotter.ErrNotRunning
+}
+
+func (s *snapshots) Delta(ctx context.Context) (*backup.Snapshot, error) {
+	if taker := s.opened.Load(); taker != nil {
+		return taker.Delta(ctx)
+	}
+	return nil, snapshotter.ErrNotRunning
+}
+
+func (s *snapshots) Latest(ctx context.Context) (backup.Chain, error) {
+	taker, err := s.taker(ctx)
+	if err != nil {
+		return backup.Chain{}, err
+	}
+	return taker.Latest(ctx)
+}
+
+// Healthy returns why the last snapshot failed, or why none can be taken.
+func (s *snapshots) Healthy() error {
+	if taker := s.opened.Load(); taker != nil {
+		return taker.Healthy()
+	}
+	if failed := s.failed.Load(); failed != nil {
+		return *failed
+	}
+	return nil
+}
+
+// taker takes the snapshots. It is made once the store opens.
+func (s *snapshots) taker(ctx context.Context) (*snapshotter.Snapshotter, error) {
+	s.making.Lock()
+	defer s.making.Unlock()
+	if taker := s.opened.Load(); taker != nil {
+		return taker, nil
+	}
+	taker, err := s.open(ctx)
+	if err != nil {
+		s.failed.Store(&err)
+		return nil, err
+	}
+	s.opened.Store(taker)
+	return taker, nil
+}
+
+// run takes snapshots while this member leads.
+func (s *snapshots) run(ctx context.Context) {
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		s.tellHealth(ctx)
+	}()
+	for ctx.Err() == nil {
+		taker, err := s.taker(ctx)
+		if err == nil {
+			err = taker.Run(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.log.Error(err, "No snapshots are taken")
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(openInterval):
+		}
+	}
+	<-told
+}
+
+// tell renews the lease of a snapshot's kind.
+func (s *snapshots) tell(snapshot backup.Snapshot) {
+	lease := s.delta
+	if snapshot.Kind == backup.Full {
+		lease = s.full
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaseTimeout)
+	defer cancel()
+	if err := lease.Renew(ctx, strconv.FormatInt(snapshot.LastRevision, 10), snapshot.Created); err != nil {
+		s.log.Error(err, "Telling of a snapshot failed", "snapshot", snapshot.Name())
+	}
+}
+
+// tellHealth writes to the lease of full snapshots why the last snapshot failed, or that it did not, when that
+// has changed, and once at the beginning.
+func (s *snapshots) tellHealth(ctx context.Context) {
+	told, known := "", false
+	ticker := time.NewTicker(healthInterval)
+	defer ticker.Stop()
+	for {
+		failure := ""
+		if err := s.Healthy(); err != nil {
+			failure = err.Error()
+		}
+		if !known || failure != told {
+			if err := s.full.Annotate(ctx, v1alpha1.AnnotationBackupError, failure); err == nil {
+				told, known = failure, true
+			} else if ctx.Err() == nil {
+				s.log.Error(err, "Telling how snapshots go failed")
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	neturl "net/url"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Leader tells where the agent of the leading member is: whether it is this one, or else its URL.
+func Leader(ctx context.Context, m Member, local *clientv3.Client, port string) (self bool, url string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	status, err := m.Status(ctx)
+	switch {
+	case err != nil:
+		return false, "", err
+	case status.Leader == 0:
+		return false, "", errors.New("the member knows no leader")
+	case status.Leads():
+		return true, "", nil
+	}
+	list, err := local.MemberList(ctx, clientv3.WithSerializable())
+	if err != nil {
+		return false, "", fmt.Errorf("asking for the member list: %w", err)
+	}
+	for _, member := range list.Members {
+		if member.ID != status.Leader || len(member.ClientURLs) == 0 {
+			continue
+		}
+		client, err := neturl.Parse(member.ClientURLs[0])
+		if err != nil {
+			return false, "", fmt.Errorf("reading the leader's client URL: %w", err)
+		}
+		return false, "http://" + net.JoinHostPort(client.Hostname(), port), nil
+	}
+	return false, "", errors.New("the leader is not among the members")
+}
