@@ -90,8 +90,21 @@ func withTLS(station PeerTLS) Input {
 	return in
 }
 
+// withBackup is an Etcd with a store.
+func withBackup() Input {
+	in := input(3)
+	in.Etcd.Spec.Backup = &v1alpha1.BackupSpec{
+		Image: ptr.To("example.com/etcd-agent:v2"),
+		Port:  ptr.To[int32](18080),
+		Store: &v1alpha1.StoreSpec{
+			Provider: v1alpha1.ProviderS3, Container: "bucket", SecretRef: &v1alpha1.SecretReference{Name: "bucket-credentials"},
+		},
+	}
+	return in
+}
+
 func TestObjects(t *testing.T) {
-	for name, in := range map[string]Input{"tls": withTLS(PeerTLSOn), "tls-prepared": withTLS(PeerTLSPrepared), "default": input(3), "single": input(1), "asleep": input(0), "everything": everything()} {
+	for name, in := range map[string]Input{"tls": withTLS(PeerTLSOn), "backup": withBackup(), "tls-prepared": withTLS(PeerTLSPrepared), "default": input(3), "single": input(1), "asleep": input(0), "everything": everything()} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := Objects(in)
 			if err != nil {

@@ -11,15 +11,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -247,4 +251,62 @@ func (c *cluster) whileAsleep(do func()) {
 	}).Should(Succeed())
 	do()
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = replicas })
+}
+
+// The only member lost its volume's content: it is restored, with every write that was acknowledged before the last
+// delta.
+func TestOnlyMemberIsRestored(t *testing.T) {
+	t.Parallel()
+	c := newEmptyCluster(t)
+	c.create(&corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "backups"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	})
+	etcd := c.newEtcd(1)
+	etcd.Spec.Backup = &v1alpha1.BackupSpec{
+		Store:               &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"},
+		DeltaSnapshotPeriod: &metav1.Duration{Duration: time.Second},
+	}
+	c.create(etcd)
+	c.ready()
+	c.startWriter()
+	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
+	c.writer.Stop()
+	written := c.revision()
+	c.Eventually(func(g Gomega) {
+		lease := &coordinationv1.Lease{}
+		g.Expect(kube.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: etcdName + "-delta-snap"}, lease)).To(Succeed())
+		g.Expect(lease.Spec.HolderIdentity).NotTo(BeNil())
+		saved, err := strconv.ParseInt(*lease.Spec.HolderIdentity, 10, 64)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(saved).To(BeNumerically(">=", written))
+	}).Should(Succeed())
+
+	c.Expect(os.RemoveAll(filepath.Join(c.volume(0), "new.etcd"))).To(Succeed())
+	c.deleteAndWait(0, func(*corev1.Pod) bool { return true })
+	c.ready()
+	c.servesAgain()
+	c.Expect(c.revision()).To(BeNumerically(">=", written))
+	c.writesSurvive()
+	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
+}
+
+// revision is etcd's, as the first member knows it.
+func (c *cluster) revision() int64 {
+	c.t.Helper()
+	var revision int64
+	c.Eventually(func(g Gomega) {
+		etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{fmt.Sprintf("http://%s:2379", c.pod(g, 0).Status.PodIP)}, Logger: zap.NewNop()})
+		g.Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = etcd.Close() }()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		r, err := etcd.Get(ctx, "anything")
+		g.Expect(err).NotTo(HaveOccurred())
+		revision = r.Header.Revision
+	}).Should(Succeed())
+	return revision
 }
