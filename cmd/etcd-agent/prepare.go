@@ -18,6 +18,9 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// terminationLog is where the kubelet looks for why a container ended.
+const terminationLog = "/dev/termination-log"
+
 func prepareCommand(log logr.Logger) *cobra.Command {
 	var storeConfig store.Config
 	options := prepare.Options{Name: os.Getenv(member.NameVariable), RestoredFile: member.RestoredFile, Clock: clock.RealClock{}}
@@ -27,7 +30,7 @@ func prepareCommand(log logr.Logger) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if storeConfig.Provider != "" {
-				options.Backups = &backups{config: storeConfig, log: log}
+				options.Backups = prepare.StoredBackups{Config: storeConfig, Log: log}
 			}
 			err := prepare.Run(cmd.Context(), log, options)
 			if refusal, ok := errors.AsType[*prepare.Refusal](err); ok {

@@ -18,6 +18,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/prepare"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
@@ -122,6 +125,62 @@ func TestOnlyMemberThatLostItsData(t *testing.T) {
 	g.Expect(c.prepare(0, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonDataLost+": "), ContainSubstring("there is no backup"))))
 }
 
+// With a backup, the only member comes back with everything up to the newest snapshot.
+func TestOnlyMemberIsRestored(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t, 1)
+	c.store = store.Config{Provider: "Local", Container: t.TempDir(), Prefix: "here"}
+	c.share(g, 1)
+	c.start(g, 0, "new")
+	c.awaitVoters(g, 1)
+	id := c.id(g)
+	c.record(id)
+	c.put(g, "in the full snapshot")
+	taker := c.takeSnapshots(g)
+	_, err := taker.Full(t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+	c.put(g, "in the delta")
+	_, err = taker.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+
+	for _, harm := range []func(){
+		func() { g.Expect(os.RemoveAll(c.dataDir(0))).To(Succeed()) },
+		func() { c.damage(g, 0) },
+	} {
+		c.stop(0)
+		harm()
+		c.start(g, 0, "existing")
+		c.awaitVoters(g, 1)
+		g.Expect(c.get(g, 0)).To(Equal("in the delta"))
+		g.Expect(c.id(g)).To(Equal(id), "it is the same cluster")
+	}
+	g.Expect(filepath.Glob(c.dataDir(0)+member.AsideSuffix+"*")).To(HaveLen(1), "damaged data of which nobody has another copy is kept")
+}
+
+// takeSnapshots takes them, as the agent beside the leader does, until the test ends.
+func (c *cluster) takeSnapshots(g Gomega) *snapshotter.Snapshotter {
+	to, err := store.Open(c.t.Context(), c.store)
+	g.Expect(err).NotTo(HaveOccurred())
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.url(0, c.client)}, Logger: zap.NewNop()})
+	g.Expect(err).NotTo(HaveOccurred())
+	m, err := snapshotter.Member(etcd)
+	g.Expect(err).NotTo(HaveOccurred())
+	taker, err := snapshotter.New(snapshotter.Config{
+		Options: snapshotter.Options{Schedule: "0 0 1 1 *", DeltaLimit: 1 << 20, Compression: backup.Gzip, Timeout: patience},
+		Etcd:    m, Store: to, OnSnapshot: func(backup.Snapshot) {}, Clock: clock.RealClock{}, Log: logr.Discard(),
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = taker.Run(ctx)
+	}()
+	c.t.Cleanup(func() { cancel(); <-done; _ = etcd.Close(); _ = to.Close() })
+	g.Eventually(func() error { _, err := taker.Delta(ctx); return err }).WithTimeout(patience).Should(Succeed())
+	return taker
+}
+
 // cluster is some members, each with a loopback address of its own.
 type cluster struct {
 	t         testing.TB
@@ -131,6 +190,8 @@ type cluster struct {
 	client    int
 	peer      int
 	processes map[int]*exec.Cmd
+	// store of the backups; none without a provider.
+	store store.Config
 }
 
 func newCluster(t testing.TB, members int) *cluster {
@@ -173,9 +234,14 @@ func (c *cluster) share(g Gomega, n int) {
 
 // prepare decides how a member starts and renders its file.
 func (c *cluster) prepare(i int, patience time.Duration) error {
-	return prepare.Run(context.Background(), logr.Discard(), prepare.Options{
+	o := prepare.Options{
 		Name: fmt.Sprintf("m%d", i), SharedDir: c.memberDir(i), ConfigFile: c.configFile(i), Patience: patience, Clock: clock.RealClock{},
-	})
+		RestoredFile: filepath.Join(c.memberDir(i), "restored"),
+	}
+	if c.store.Provider != "" {
+		o.Backups = prepare.StoredBackups{Config: c.store, Log: logr.Discard()}
+	}
+	return prepare.Run(context.Background(), logr.Discard(), o)
 }
 
 // start prepares and starts a member, which is to have an initial-cluster-state. etcd takes a change of members

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package prepare
 
 import (
 	"context"
@@ -16,15 +16,16 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// backups are what prepare restores a single member from. The store is opened only when it is needed: a member
+// StoredBackups are the Backups in a store. The store is opened only when it is needed: a member
 // with good data starts whatever its credentials are like.
-type backups struct {
-	config store.Config
-	log    logr.Logger
+type StoredBackups struct {
+	Config store.Config
+	Log    logr.Logger
 }
 
-func (b *backups) Exist(ctx context.Context) (bool, error) {
-	from, err := store.Open(ctx, b.config)
+// Exist tells whether there is a full snapshot. A chain that misses a delta is for the restore to tell.
+func (b StoredBackups) Exist(ctx context.Context) (bool, error) {
+	from, err := store.Open(ctx, b.Config)
 	if err != nil {
 		return false, err
 	}
@@ -37,23 +38,23 @@ func (b *backups) Exist(ctx context.Context) (bool, error) {
 	if errors.Is(err, backup.ErrNoFull) {
 		return false, nil
 	}
-	// A gap is for the restore to tell.
 	return true, nil
 }
 
-func (b *backups) Restore(ctx context.Context, shared member.Shared, id member.Identity) error {
-	from, err := store.Open(ctx, b.config)
+// Restore makes the data directory of the newest full snapshot and the deltas that follow it.
+func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id member.Identity) error {
+	from, err := store.Open(ctx, b.Config)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = from.Close() }()
 	result, err := restore.Restore(ctx, restore.Config{
 		Store: from, DataDir: shared.DataDir(), Member: id.Name, PeerURL: id.PeerURL,
-		InitialCluster: shared.InitialCluster(), Token: shared.Token(), Log: b.log,
+		InitialCluster: shared.InitialCluster(), Token: shared.Token(), Log: b.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("restoring from %s: %w", from, err)
 	}
-	b.log.Info("Restored the newest backup; what was written later is lost", "revision", result.Revision, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
+	b.Log.Info("Restored the newest backup; what was written later is lost", "revision", result.Revision, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
 	return nil
 }
