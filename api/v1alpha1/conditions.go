@@ -91,6 +91,17 @@ const (
 	ErrTLSSecret ErrorCode = "ERR_TLS_SECRET"
 	// ErrPeerURLs: the peer URLs of the members could not be changed.
 	ErrPeerURLs ErrorCode = "ERR_PEER_URLS"
+	// ErrNoBackup: the Etcd has no store for backups.
+	ErrNoBackup ErrorCode = "ERR_NO_BACKUP"
+	// ErrSnapshot: the agent did not take the snapshot.
+	ErrSnapshot ErrorCode = "ERR_SNAPSHOT"
+	// ErrJob: the Job of a task could not be created or looked at.
+	ErrJob ErrorCode = "ERR_JOB"
+	// ErrJobNotStarted, ErrJobImage, ErrJobOutOfMemory, ErrJobFailed: what has become of the Job of a task.
+	ErrJobNotStarted  ErrorCode = "ERR_JOB_NOT_STARTED"
+	ErrJobImage       ErrorCode = "ERR_JOB_IMAGE"
+	ErrJobOutOfMemory ErrorCode = "ERR_JOB_OUT_OF_MEMORY"
+	ErrJobFailed      ErrorCode = "ERR_JOB_FAILED"
 	// ErrApply: an object of an Etcd could not be applied.
 	ErrApply ErrorCode = "ERR_APPLY"
 	// ErrInternal: an error without a code of its own.

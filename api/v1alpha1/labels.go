@@ -27,6 +27,8 @@ const (
 	ComponentStatefulSet         = "etcd-statefulset"
 	ComponentMemberLease         = "etcd-member-lease"
 	ComponentSnapshotLease       = "etcd-snapshot-lease"
+	ComponentCompactionJob       = "etcd-compaction-job"
+	ComponentCopyJob             = "etcd-copy-backups-job"
 	ComponentServiceAccount      = "etcd-service-account"
 	ComponentRole                = "etcd-role"
 	ComponentRoleBinding         = "etcd-role-binding"

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -70,7 +71,7 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 
 func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, coordinationv1.AddToScheme, storagev1.AddToScheme, rbacv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, batchv1.AddToScheme, coordinationv1.AddToScheme, storagev1.AddToScheme, rbacv1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return ctrl.Options{}, fmt.Errorf("building the scheme: %w", err)
 		}

@@ -5,15 +5,22 @@
 package main
 
 import (
+	"fmt"
+
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
+	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
 	"github.com/etcd-foreman/etcd-foreman/tasks/maintenance"
 	"github.com/etcd-foreman/etcd-foreman/tasks/recreate"
 	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
+	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
@@ -30,6 +37,7 @@ type dependencies struct {
 // newRegistry lists the task types that the operator carries out.
 func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
 	cached, live := mgr.GetClient(), mgr.GetAPIReader()
+	jobs := tasks.Jobs{Client: cached, Live: live, Clock: d.clock}
 	return tasks.Registry{
 		v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
 			Client: cached, Live: live, Observer: d.observer, Dialer: d.dialer, Credentials: d.credentials, Clock: d.clock,
@@ -40,5 +48,22 @@ func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
 		v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: &maintenance.Handler{
 			Live: live, Observer: d.observer, Dialer: d.dialer, Credentials: d.credentials,
 		}},
+		v1alpha1.OnDemandSnapshot: {Deadline: snapshot.Deadline, Handler: &snapshot.Handler{
+			Live: live, Observer: d.observer, Clock: d.clock, Agent: agentOf,
+		}},
+		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: d.images.EtcdAgent}},
+		v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: d.images.EtcdAgent}},
 	}
+}
+
+// defaultAgentPort is that of the agent's HTTP API where the Etcd does not say.
+const defaultAgentPort = 8080
+
+// agentOf makes a client of the agents of an Etcd: any of them asks the leading one.
+func agentOf(etcd *v1alpha1.Etcd) backup.Client {
+	port := int32(defaultAgentPort)
+	if b := etcd.Spec.Backup; b != nil && b.Port != nil {
+		port = *b.Port
+	}
+	return backup.Client{BaseURL: fmt.Sprintf("http://%s.%s.svc:%d", component.ClientServiceName(etcd.Name), etcd.Namespace, port)}
 }

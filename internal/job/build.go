@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package job builds the Jobs in which the agent works for a task, and says what has become of them. It knows
+// nothing of task types.
+package job
+
+import (
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// containerName of the agent in a Job.
+	containerName = "agent"
+	// nonroot is the user and group of distroless images.
+	nonroot = 65532
+	// backoffLimit is how many pods may fail before the Job has: what the agent does can be done again.
+	backoffLimit = 2
+	// maxNameLength leaves the Job's pods room for a suffix.
+	maxNameLength = 50
+	// workVolume and workDir are where the agent keeps a database while it works on it.
+	workVolume = "work"
+	workDir    = "/var/etcd/work"
+)
+
+// Spec is what a Job of the agent is made from.
+type Spec struct {
+	// Task that the Job works for, and is removed with.
+	Task *v1alpha1.EtcdOperatorTask
+	// Component is the value of the label of that name.
+	Component string
+	Image     string
+	// Args of the agent: the verb first. The flags of the Stores are added.
+	Args   []string
+	Stores []component.StoreAccess
+	// WorkDir gives the agent a folder of its own, and the flag --work-dir.
+	WorkDir bool
+	// Timeout after which the Job is stopped.
+	Timeout time.Duration
+}
+
+// Name of the Job of a task: the same for the same task, and of no other.
+func Name(task *v1alpha1.EtcdOperatorTask) string {
+	h := fnv.New32a()
+	// A hash never fails to write.
+	_, _ = h.Write([]byte(task.UID))
+	return fmt.Sprintf("%.*s-%s", maxNameLength, task.Name, rand.SafeEncodeString(fmt.Sprint(h.Sum32())))
+}
+
+// Build makes a Job. It is pure.
+func Build(s Spec) (*batchv1.Job, error) {
+	container := corev1.Container{
+		Name: containerName, Image: s.Image, Command: []string{"/etcd-agent"}, Args: s.Args,
+		// What the agent has to tell, it writes to its termination message.
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi"),
+		}},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+	}
+	var volumes []corev1.Volume
+	for _, store := range s.Stores {
+		volume, mount, err := plain(store)
+		if err != nil {
+			return nil, err
+		}
+		container.Args = append(container.Args, store.Args...)
+		container.VolumeMounts = append(container.VolumeMounts, mount)
+		volumes = append(volumes, volume)
+	}
+	if s.WorkDir {
+		container.Args = append(container.Args, "--work-dir="+workDir)
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: workVolume, MountPath: workDir})
+		volumes = append(volumes, corev1.Volume{Name: workVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	}
+	labels := map[string]string{
+		v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: s.Task.Spec.OwnerEtcdReference.Name, v1alpha1.LabelComponent: s.Component,
+	}
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Task.Namespace, Name: Name(s.Task), Labels: labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.Task, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcdOperatorTask))},
+		},
+		Spec: batchv1.JobSpec{
+			BackoffLimit: ptr.To(int32(backoffLimit)), ActiveDeadlineSeconds: ptr.To(int64(s.Timeout.Seconds())),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{v1alpha1.AnnotationSafeToEvict: "false"}},
+				Spec: corev1.PodSpec{
+					RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{container}, Volumes: volumes,
+					AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
+					SecurityContext: &corev1.PodSecurityContext{
+						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To(int64(nonroot)), RunAsGroup: ptr.To(int64(nonroot)), FSGroup: ptr.To(int64(nonroot)),
+						FSGroupChangePolicy: ptr.To(corev1.FSGroupChangeOnRootMismatch),
+						SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+					},
+				},
+			},
+		},
+	}, nil
+}
+
+// plain is the volume and the mount of a store as a Job has them.
+func plain(store component.StoreAccess) (volume corev1.Volume, mount corev1.VolumeMount, err error) {
+	for _, convert := range []struct{ from, into any }{{store.Volume, &volume}, {store.Mount, &mount}} {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(convert.from)
+		if err == nil {
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(content, convert.into)
+		}
+		if err != nil {
+			return volume, mount, fmt.Errorf("converting a %T: %w", convert.from, err)
+		}
+	}
+	return volume, mount, nil
+}

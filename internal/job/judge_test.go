@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func jobWith(conditions ...batchv1.JobCondition) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: "j", CreationTimestamp: metav1.Time{Time: epoch}},
+		Status:     batchv1.JobStatus{Conditions: conditions},
+	}
+}
+
+func podWith(name string, state corev1.ContainerState, change ...func(*corev1.Pod)) corev1.Pod {
+	p := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Time{Time: epoch}}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: containerName, Image: "x/agent", State: state}}
+	for _, c := range change {
+		c(&p)
+	}
+	return p
+}
+
+func waiting(reason string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "because"}}
+}
+
+func ended(code int32, reason, message string) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason, Message: message}}
+}
+
+func TestJudge(t *testing.T) {
+	complete := batchv1.JobCondition{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}
+	failed := batchv1.JobCondition{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded", Message: "too often"}
+	late := batchv1.JobCondition{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "DeadlineExceeded", Message: "too long"}
+	unschedulable := func(p *corev1.Pod) {
+		p.Status.ContainerStatuses = nil
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/3 nodes"}}
+	}
+	gone := func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }
+	for name, c := range map[string]struct {
+		job     *batchv1.Job
+		pods    []corev1.Pod
+		after   time.Duration
+		running bool
+		code    v1alpha1.ErrorCode
+		says    string
+		result  string
+	}{
+		"no pod yet":                  {job: jobWith(), running: true, says: "no pod yet"},
+		"no pod at all":               {job: jobWith(), after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "look at its events"},
+		"it runs":                     {job: jobWith(), pods: []corev1.Pod{podWith("p", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})}, after: time.Hour, running: true},
+		"it is set up":                {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ContainerCreating"))}, running: true},
+		"a Secret lacks":              {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ContainerCreating"))}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "Secret may be missing"},
+		"no image yet":                {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ErrImagePull"))}, running: true, says: "cannot get image x/agent"},
+		"no image":                    {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ImagePullBackOff"))}, after: time.Hour, code: v1alpha1.ErrJobImage, says: "cannot get image x/agent: ImagePullBackOff: because"},
+		"bad config":                  {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("CreateContainerConfigError"))}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "because"},
+		"no node":                     {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting(""), unschedulable)}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "0/3 nodes"},
+		"out of memory":               {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(137, "OOMKilled", ""))}, code: v1alpha1.ErrJobOutOfMemory, says: "more memory"},
+		"failed once":                 {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"error":"the store is away"}`), gone)}, after: time.Hour, running: true, says: "another follows: the store is away"},
+		"failed":                      {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(1, "Error", "log\n"+`{"error":"the store is away"}`))}, code: v1alpha1.ErrJobFailed, says: "(BackoffLimitExceeded): the store is away"},
+		"failed, silent":              {job: jobWith(failed), code: v1alpha1.ErrJobFailed, says: "too often"},
+		"crashed":                     {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(2, "Error", "panic: x"))}, code: v1alpha1.ErrJobFailed, says: "exited with code 2: panic: x"},
+		"took too long":               {job: jobWith(late), code: v1alpha1.ErrDeadlineExceeded, says: "too long"},
+		"complete":                    {job: jobWith(complete), pods: []corev1.Pod{podWith("a", ended(1, "Error", "")), podWith("b", ended(0, "Completed", "log\n"+`{"copied":3}`))}, result: `{"copied":3}`},
+		"complete, its pods are gone": {job: jobWith(complete)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := Judge(c.job, c.pods, epoch.Add(c.after))
+			g.Expect(s.Running).To(Equal(c.running), s.Message)
+			g.Expect(s.Code).To(Equal(c.code), s.Message)
+			g.Expect(s.Message).To(ContainSubstring(c.says))
+			g.Expect(string(s.Result)).To(Equal(c.result))
+		})
+	}
+}
+
+func TestBuild(t *testing.T) {
+	g := NewWithT(t)
+	task := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "a-very-long-name-of-a-task-that-is-longer-than-a-name-of-a-pod-may-be", UID: "1"}}
+	task.Spec.OwnerEtcdReference.Name = "main"
+	access, err := component.Store(v1alpha1.StoreSpec{Provider: "aws", Container: "bucket", Prefix: "p", SecretRef: &v1alpha1.SecretReference{Name: "s"}}, "ns", component.StoreMain)
+	g.Expect(err).NotTo(HaveOccurred())
+	j, err := Build(Spec{Task: task, Component: "c", Image: "x/agent", Args: []string{"compact"}, Stores: []component.StoreAccess{access}, WorkDir: true, Timeout: time.Minute})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(len(j.Name)).To(BeNumerically("<=", 63))
+	g.Expect(*j.Spec.ActiveDeadlineSeconds).To(Equal(int64(60)))
+	g.Expect(j.OwnerReferences[0].UID).To(Equal(task.UID))
+	c := j.Spec.Template.Spec.Containers[0]
+	g.Expect(c.Args[0]).To(Equal("compact"))
+	g.Expect(c.Args).To(ContainElements("--store-provider=S3", "--store-container=bucket", "--work-dir=/var/etcd/work"))
+	g.Expect(j.Spec.Template.Spec.Volumes).To(HaveLen(2))
+	g.Expect(j.Spec.Template.Spec.Volumes[0].Secret.SecretName).To(Equal("s"))
+	g.Expect(c.VolumeMounts[0].ReadOnly).To(BeTrue())
+
+	other := task.DeepCopy()
+	other.UID = "2"
+	g.Expect(Name(other)).NotTo(Equal(Name(task)), "a task that is created again has a Job of its own")
+}

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package compaction is the task type OnDemandCompaction: a Job of the agent makes one full snapshot of the newest
+// full snapshot in the store and the deltas after it. It needs no member of the cluster.
+package compaction
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	// Deadline of a task of this type.
+	Deadline = 4 * time.Hour
+
+	defaultTimeout = time.Hour
+	minTimeout     = time.Second
+)
+
+// Config is spec.config of an OnDemandCompaction.
+type Config struct {
+	// Timeout after which the Job is stopped. Default 1h.
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+}
+
+// Handler is the tasks.Handler of OnDemandCompaction.
+type Handler struct {
+	tasks.Jobs
+	// Image of the agent for an Etcd that does not name its own.
+	Image string
+}
+
+var _ tasks.Handler = (*Handler)(nil)
+
+// Decode is tasks.Handler's.
+func (h *Handler) Decode(config string) (any, error) {
+	c := Config{Timeout: &metav1.Duration{Duration: defaultTimeout}}
+	if err := tasks.DecodeStrict(config, &c); err != nil {
+		return nil, err
+	}
+	if c.Timeout == nil || c.Timeout.Duration < minTimeout || c.Timeout.Duration > Deadline {
+		return nil, fmt.Errorf("spec.config: timeout has to be between %s and %s", minTimeout, Deadline)
+	}
+	return c, nil
+}
+
+// Restore is tasks.Handler's.
+func (h *Handler) Restore(normalized string) (any, error) {
+	c := Config{Timeout: &metav1.Duration{Duration: defaultTimeout}}
+	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
+		return nil, fmt.Errorf("decoding status.config: %w", err)
+	}
+	return c, nil
+}
+
+// WorkKey is tasks.Handler's. Two compactions are the same work (DEP-05).
+func (h *Handler) WorkKey(context.Context, tasks.Task) (string, error) { return "compaction", nil }
+
+// Superseded is tasks.Handler's. A compaction never is.
+func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
+
+// Admit is tasks.Handler's: there has to be a store that the agent has a driver for.
+func (h *Handler) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
+	store := component.BackupStore(task.Etcd)
+	if store == nil {
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoBackup, Message: fmt.Sprintf("Etcd %s has no spec.backup.store", task.Etcd.Name)}, nil
+	}
+	if err := component.ValidateStore(*store, task.Etcd.Namespace); err != nil {
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoBackup, Message: "spec.backup: " + err.Error()}, nil
+	}
+	return tasks.Verdict{Outcome: tasks.Continue, Message: "backups are configured"}, nil
+}
+
+// Execute is tasks.Handler's.
+func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+	return h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(task) })
+}
+
+func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {
+	store := component.BackupStore(task.Etcd)
+	if store == nil {
+		return nil, fmt.Errorf("Etcd %s has no spec.backup.store any more", task.Etcd.Name)
+	}
+	access, err := component.Store(*store, task.Etcd.Namespace, component.StoreMain)
+	if err != nil {
+		return nil, err
+	}
+	return job.Build(job.Spec{
+		Task: task.Object, Component: v1alpha1.ComponentCompactionJob,
+		Image: cmp.Or(ptr.Deref(task.Etcd.Spec.Backup.Image, ""), h.Image), Args: []string{"compact", "--compression=" + compression(task.Etcd)},
+		Stores: []component.StoreAccess{access}, WorkDir: true, Timeout: task.Config.(Config).Timeout.Duration,
+	})
+}
+
+// compression of the snapshots of an Etcd.
+func compression(etcd *v1alpha1.Etcd) string {
+	spec := etcd.Spec.Backup.SnapshotCompression
+	switch {
+	case spec == nil:
+		return string(v1alpha1.CompressionGzip)
+	case !ptr.Deref(spec.Enabled, true):
+		return "none"
+	}
+	return string(ptr.Deref(spec.Policy, v1alpha1.CompressionGzip))
+}

@@ -1,0 +1,135 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package copybackups is the task type CopyBackups: a Job of the agent copies the snapshots of one store to another.
+// It needs no member of the cluster. What is in the target already is not copied again.
+package copybackups
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	batchv1 "k8s.io/api/batch/v1"
+)
+
+// Deadline of a task of this type: stores may be far from each other.
+const Deadline = 12 * time.Hour
+
+// Config is spec.config of a CopyBackups.
+type Config struct {
+	// SourceStore and TargetStore are those of the copy. Both need a prefix.
+	SourceStore v1alpha1.StoreSpec `json:"sourceStore"`
+	TargetStore v1alpha1.StoreSpec `json:"targetStore"`
+	// MaxBackupAge is the age in days of the oldest backups that are copied. Default: all are.
+	MaxBackupAge *uint32 `json:"maxBackupAge,omitempty"`
+	// MaxBackups is how many backups are copied, the newest first. Default: all are.
+	MaxBackups *uint32 `json:"maxBackups,omitempty"`
+}
+
+// Handler is the tasks.Handler of CopyBackups.
+type Handler struct {
+	tasks.Jobs
+	// Image of the agent for an Etcd that does not name its own.
+	Image string
+}
+
+var _ tasks.Handler = (*Handler)(nil)
+
+// prefix is what the API allows in the stores of an Etcd.
+var prefix = regexp.MustCompile(`^([A-Za-z0-9_-][A-Za-z0-9._-]*)(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
+
+// Decode is tasks.Handler's.
+func (h *Handler) Decode(config string) (any, error) {
+	var c Config
+	if err := tasks.DecodeStrict(config, &c); err != nil {
+		return nil, err
+	}
+	for name, store := range map[string]v1alpha1.StoreSpec{"sourceStore": c.SourceStore, "targetStore": c.TargetStore} {
+		switch {
+		case store.Provider == "":
+			return nil, fmt.Errorf("spec.config: %s is missing, or its provider is", name)
+		case !prefix.MatchString(store.Prefix):
+			return nil, fmt.Errorf("spec.config: the prefix of %s is %q: it has to be words of letters, digits, dots, dashes and underscores with slashes between them", name, store.Prefix)
+		}
+	}
+	if s, t := c.SourceStore, c.TargetStore; s.Provider.Canonical() == t.Provider.Canonical() && s.Container == t.Container && s.Prefix == t.Prefix {
+		return nil, fmt.Errorf("spec.config: sourceStore and targetStore are the same place")
+	}
+	if c.MaxBackups != nil && *c.MaxBackups == 0 {
+		return nil, fmt.Errorf("spec.config: maxBackups is 0: leave it out to copy all")
+	}
+	return c, nil
+}
+
+// Restore is tasks.Handler's.
+func (h *Handler) Restore(normalized string) (any, error) {
+	var c Config
+	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
+		return nil, fmt.Errorf("decoding status.config: %w", err)
+	}
+	return c, nil
+}
+
+// WorkKey is tasks.Handler's: a copy between the same places, with the same limits, is the same work.
+func (h *Handler) WorkKey(_ context.Context, task tasks.Task) (string, error) {
+	key, err := json.Marshal(task.Config)
+	if err != nil {
+		return "", fmt.Errorf("encoding spec.config: %w", err)
+	}
+	return string(key), nil
+}
+
+// Superseded is tasks.Handler's. A copy never is.
+func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
+
+// Admit is tasks.Handler's: the agent has a driver for both stores, and their Secrets are in the task's namespace.
+func (h *Handler) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
+	c := task.Config.(Config)
+	for name, store := range map[string]v1alpha1.StoreSpec{"sourceStore": c.SourceStore, "targetStore": c.TargetStore} {
+		if err := component.ValidateStore(store, task.Object.Namespace); err != nil {
+			return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrInvalidConfig, Message: fmt.Sprintf("spec.config.%s: %v", name, err)}, nil
+		}
+	}
+	return tasks.Verdict{Outcome: tasks.Continue, Message: "the agent has drivers for both stores"}, nil
+}
+
+// Execute is tasks.Handler's.
+func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+	return h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(task) })
+}
+
+func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {
+	c := task.Config.(Config)
+	target, err := component.Store(c.TargetStore, task.Object.Namespace, component.StoreMain)
+	if err != nil {
+		return nil, fmt.Errorf("targetStore: %w", err)
+	}
+	source, err := component.Store(c.SourceStore, task.Object.Namespace, component.StoreSource)
+	if err != nil {
+		return nil, fmt.Errorf("sourceStore: %w", err)
+	}
+	args := []string{"copy"}
+	if c.MaxBackupAge != nil {
+		args = append(args, fmt.Sprintf("--max-backup-age=%d", *c.MaxBackupAge))
+	}
+	if c.MaxBackups != nil {
+		args = append(args, fmt.Sprintf("--max-backups=%d", *c.MaxBackups))
+	}
+	image := ""
+	if b := task.Etcd.Spec.Backup; b != nil && b.Image != nil {
+		image = *b.Image
+	}
+	return job.Build(job.Spec{
+		Task: task.Object, Component: v1alpha1.ComponentCopyJob, Image: cmp.Or(image, h.Image), Args: args,
+		Stores: []component.StoreAccess{target, source}, Timeout: Deadline,
+	})
+}

@@ -1,0 +1,75 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package copybackups
+
+import (
+	"context"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const stores = `
+sourceStore: {provider: aws, container: old, prefix: a/main, secretRef: {name: s}}
+targetStore: {provider: Local, container: claim, prefix: a/main}
+`
+
+func taskOf(g *WithT, config string) tasks.Task {
+	h := &Handler{Image: "x/agent"}
+	c, err := h.Decode(config)
+	g.Expect(err).NotTo(HaveOccurred())
+	return tasks.Task{
+		Config: c, Etcd: &v1alpha1.Etcd{},
+		Object: &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "copy", UID: "1"}},
+	}
+}
+
+func TestConfig(t *testing.T) {
+	h := &Handler{}
+	for config, says := range map[string]string{
+		"": "Store is missing",
+		"sourceStore: {provider: aws, container: a, prefix: p}":                                                       "targetStore is missing",
+		"sourceStore: {provider: aws, container: a, prefix: p}\ntargetStore: {provider: S3, container: a, prefix: p}": "the same place",
+		"sourceStore: {provider: aws, container: a, prefix: p}\ntargetStore: {provider: S3, container: b}":            "the prefix of targetStore",
+		"sourceStore: {provider: aws, container: a, prefix: p/../q}\ntargetStore: {provider: S3, prefix: p}":          "the prefix of sourceStore",
+		stores + "maxBackups: 0":    "maxBackups is 0",
+		stores + "maxBackups: -1":   "maxBackups",
+		stores + "maxBackupsAge: 1": `unknown field "maxBackupsAge"`,
+	} {
+		t.Run(config, func(t *testing.T) {
+			_, err := h.Decode(config)
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(says)))
+		})
+	}
+}
+
+func TestJob(t *testing.T) {
+	g := NewWithT(t)
+	h := &Handler{Image: "x/agent"}
+	task := taskOf(g, stores+"maxBackupAge: 7\nmaxBackups: 3")
+	admitted, err := h.Admit(context.Background(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(admitted.Outcome).To(Equal(tasks.Continue))
+	j, err := h.job(task)
+	g.Expect(err).NotTo(HaveOccurred())
+	c := j.Spec.Template.Spec.Containers[0]
+	g.Expect(c.Image).To(Equal("x/agent"))
+	g.Expect(c.Args).To(HaveExactElements("copy", "--max-backup-age=7", "--max-backups=3",
+		"--store-provider=Local", "--store-prefix=a/main", HavePrefix("--store-container=/"),
+		"--source-store-provider=S3", "--source-store-prefix=a/main", "--source-store-container=old", HavePrefix("--source-store-credentials=/")))
+}
+
+func TestSecretOfAnotherNamespace(t *testing.T) {
+	g := NewWithT(t)
+	h := &Handler{}
+	task := taskOf(g, "sourceStore: {provider: aws, container: old, prefix: a/main, secretRef: {name: s, namespace: kube-system}}\ntargetStore: {provider: Local, container: claim, prefix: p}")
+	v, err := h.Admit(context.Background(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(v.Outcome).To(Equal(tasks.Reject))
+	g.Expect(v.Message).To(ContainSubstring("kube-system"))
+}

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Jobs is what types have in common whose work is one Job of the agent. The Job belongs to the task, and is removed
+// with it; it is stopped when the task ends before it does.
+type Jobs struct {
+	// Client writes to the API server, and Live reads from it: there are few Jobs, for which no cache is kept.
+	Client client.Client
+	Live   client.Reader
+	Clock  clock.PassiveClock
+}
+
+const (
+	// createJob is the only step of such a task.
+	createJob = "CreateJob"
+	// jobPoll is how often a Job is looked at, besides the events of its pods.
+	jobPoll = 2 * time.Second
+	// keyJob names the Job in status.result.
+	keyJob = "job"
+)
+
+// Execute creates the Job of a task and follows it to its end, and makes a result of what the agent told.
+func (j Jobs) Execute(ctx context.Context, task Task, build func() (*batchv1.Job, error)) (Verdict, error) {
+	found := &batchv1.Job{}
+	key := client.ObjectKey{Namespace: task.Object.Namespace, Name: job.Name(task.Object)}
+	if err := j.Live.Get(ctx, key, found); apierrors.IsNotFound(err) {
+		built, err := build()
+		if err != nil {
+			return Verdict{Outcome: Fail, Code: v1alpha1.ErrInvalidConfig, Message: err.Error()}, nil
+		}
+		reason := fmt.Sprintf("the agent works in Job %s", key.Name)
+		return Verdict{
+			Outcome: Continue, Reason: v1alpha1.ReasonRunning, Message: reason, Result: map[string]string{keyJob: key.Name},
+			Step: &Step{Operation: createJob, Reason: reason, Detail: built, RecheckAfter: jobPoll},
+		}, nil
+	} else if err != nil {
+		return Verdict{}, jobError("reading", key, err)
+	}
+	if !metav1.IsControlledBy(found, task.Object) {
+		return Verdict{Outcome: Fail, Code: v1alpha1.ErrJob, Message: fmt.Sprintf("Job %s is there already, and belongs to somebody else", key.Name)}, nil
+	}
+	pods := &corev1.PodList{}
+	if err := j.Live.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabels{batchv1.JobNameLabel: key.Name}); err != nil {
+		return Verdict{}, jobError("listing the pods of", key, err)
+	}
+	now := j.Clock.Now()
+	return jobVerdict(task, job.Judge(found, pods.Items, now), now), nil
+}
+
+// jobVerdict puts the state of a Job into the words of the task engine. It is pure.
+func jobVerdict(task Task, s job.State, now time.Time) Verdict {
+	v := Verdict{Outcome: Done, Message: s.Message, Result: map[string]string{keyJob: job.Name(task.Object)}}
+	switch {
+	case s.Running:
+		v.Outcome, v.Reason, v.RequeueAfter = Continue, v1alpha1.ReasonRunning, jobPoll
+	case s.Code != "":
+		v.Outcome, v.Code = Fail, s.Code
+	default:
+		flatten("", s.Result, v.Result)
+	}
+	if !s.Running {
+		v.LastOperation = &v1alpha1.LastOperation{Name: createJob, State: v1alpha1.OperationStateCompleted, LastTransitionTime: metav1.Time{Time: now}, Reason: s.Message}
+		if s.Code != "" {
+			v.LastOperation.State = v1alpha1.OperationStateFailed
+		}
+	}
+	return v
+}
+
+// flatten adds the fields of a JSON object to a result. Those of an object in it are named with a dot.
+func flatten(prefix string, object json.RawMessage, into map[string]string) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(object, &fields) != nil {
+		return
+	}
+	for name, value := range fields {
+		var text string
+		switch {
+		case string(value) == "null":
+		case json.Unmarshal(value, &text) == nil:
+			into[prefix+name] = text
+		case len(value) > 0 && value[0] == '{':
+			flatten(prefix+name+".", value, into)
+		default:
+			into[prefix+name] = string(value)
+		}
+	}
+}
+
+// Perform creates the Job. It is there already when an operator before this one created it.
+func (j Jobs) Perform(ctx context.Context, _ Task, step Step) error {
+	built := step.Detail.(*batchv1.Job)
+	if err := j.Client.Create(ctx, built); err != nil && !apierrors.IsAlreadyExists(err) {
+		return jobError("creating", client.ObjectKeyFromObject(built), err)
+	}
+	return nil
+}
+
+// Cleanup stops a Job that goes on. One that has ended stays for as long as its task, with its log.
+func (j Jobs) Cleanup(ctx context.Context, task Task) error {
+	key := client.ObjectKey{Namespace: task.Object.Namespace, Name: job.Name(task.Object)}
+	found := &batchv1.Job{}
+	if err := j.Live.Get(ctx, key, found); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return jobError("reading", key, err)
+	}
+	if !metav1.IsControlledBy(found, task.Object) || job.HasEnded(found) {
+		return nil
+	}
+	err := j.Client.Delete(ctx, found, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &found.UID})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return jobError("stopping", key, err)
+	}
+	return nil
+}
+
+func jobError(doing string, key client.ObjectKey, err error) error {
+	return &CodedError{Code: v1alpha1.ErrJob, Err: fmt.Errorf("%s Job %s: %w", doing, key, err)}
+}

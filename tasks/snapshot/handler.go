@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package snapshot is the task type OnDemandSnapshot: the leading agent of a cluster takes a snapshot now.
+//
+// The agent takes one snapshot at a time, and answers whoever asks meanwhile with that one; a request that is
+// cancelled cancels nothing. So a task that asks again, also after a crash of the operator, does not pile up work.
+package snapshot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/calls"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Type of a snapshot.
+type Type string
+
+// The types.
+const (
+	Full  Type = "full"
+	Delta Type = "delta"
+)
+
+const (
+	// Deadline of a task of this type.
+	Deadline = 4 * time.Hour
+
+	defaultTimeout = 15 * time.Minute
+	minTimeout     = time.Second
+	pollInterval   = time.Second
+	takeSnapshot   = "TakeSnapshot"
+)
+
+// Config is spec.config of an OnDemandSnapshot.
+type Config struct {
+	// Type of the snapshot.
+	Type Type `json:"type"`
+	// IsFinal marks a full snapshot as the last one before the cluster is put to sleep or moved.
+	IsFinal bool `json:"isFinal,omitempty"`
+	// Timeout after which the task has failed. Default 15m.
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+}
+
+// Observer takes Snapshots of an Etcd.
+type Observer interface {
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+}
+
+// Handler is the tasks.Handler of OnDemandSnapshot.
+type Handler struct {
+	// Live reads from the API server.
+	Live     client.Reader
+	Observer Observer
+	Clock    clock.PassiveClock
+	// Agent makes a client of the agents of an Etcd, any of which asks the leading one.
+	Agent func(*v1alpha1.Etcd) backup.Client
+
+	// calls return nil for a delta snapshot that nothing has happened for.
+	calls calls.Calls[*backup.Snapshot]
+}
+
+var _ tasks.Handler = (*Handler)(nil)
+
+// Decode is tasks.Handler's.
+func (h *Handler) Decode(config string) (any, error) {
+	c := Config{Timeout: &metav1.Duration{Duration: defaultTimeout}}
+	if err := tasks.DecodeStrict(config, &c); err != nil {
+		return nil, err
+	}
+	switch {
+	case c.Type != Full && c.Type != Delta:
+		return nil, fmt.Errorf("spec.config: type is %q: it has to be %s or %s", c.Type, Full, Delta)
+	case c.IsFinal && c.Type != Full:
+		return nil, errors.New("spec.config: isFinal belongs to type full")
+	case c.Timeout == nil || c.Timeout.Duration < minTimeout || c.Timeout.Duration > Deadline:
+		return nil, fmt.Errorf("spec.config: timeout has to be between %s and %s", minTimeout, Deadline)
+	}
+	return c, nil
+}
+
+// Restore is tasks.Handler's.
+func (h *Handler) Restore(normalized string) (any, error) {
+	c := Config{Timeout: &metav1.Duration{Duration: defaultTimeout}}
+	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
+		return nil, fmt.Errorf("decoding status.config: %w", err)
+	}
+	return c, nil
+}
+
+// WorkKey is tasks.Handler's. Two snapshots of the same type are the same work (DEP-05).
+func (h *Handler) WorkKey(_ context.Context, task tasks.Task) (string, error) {
+	c := task.Config.(Config)
+	return fmt.Sprintf("%s, final: %v", c.Type, c.IsFinal), nil
+}
+
+// Superseded is tasks.Handler's. A snapshot never is.
+func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
+
+// Admit is tasks.Handler's: backups are configured, and there is a quorum (DEP-05).
+func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+	if component.BackupStore(task.Etcd) == nil {
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoBackup, Message: fmt.Sprintf("Etcd %s has no spec.backup.store", task.Etcd.Name)}, nil
+	}
+	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
+	switch {
+	case errors.Is(err, observe.ErrNoStatefulSet):
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
+	case err != nil:
+		return tasks.Verdict{}, &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err}
+	case !snapshot.HasQuorum():
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoQuorum, Message: fmt.Sprintf(
+			"the cluster has no quorum: %d of %d voters serve, and it takes %d", snapshot.ServingVoters(), len(snapshot.Cluster.Voters), snapshot.Quorum())}, nil
+	}
+	return tasks.Verdict{Outcome: tasks.Continue, Message: fmt.Sprintf("backups are configured, and %d of %d voters serve", snapshot.ServingVoters(), len(snapshot.Cluster.Voters))}, nil
+}
+
+// Execute is tasks.Handler's.
+func (h *Handler) Execute(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
+	uid, config := task.Object.UID, task.Config.(Config)
+	call, known := h.calls.Of(uid)
+	switch {
+	case known && call.Running:
+		return tasks.Verdict{Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Message: call.Name, RequeueAfter: pollInterval}, nil
+	case known && call.Err == nil:
+		return taken(call.Result, h.Clock.Now()), nil
+	}
+	left := config.Timeout.Duration - h.Clock.Now().Sub(task.Object.Status.InitiatedAt.Time)
+	switch {
+	case left <= 0 && known:
+		return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrSnapshot, Message: fmt.Sprintf("no %s snapshot was taken within %s: %v", config.Type, config.Timeout.Duration, call.Err)}, nil
+	case left <= 0:
+		return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrSnapshot, Message: fmt.Sprintf("no %s snapshot was taken within %s", config.Type, config.Timeout.Duration)}, nil
+	case known:
+		// It is asked again, sooner or later as the workqueue sees fit.
+		h.calls.Forget(uid)
+		return tasks.Verdict{}, &tasks.CodedError{Code: v1alpha1.ErrSnapshot, Err: call.Err}
+	}
+	reason := fmt.Sprintf("the leading agent takes a %s snapshot", config.Type)
+	asked := task.Object.Status.LastOperation
+	return tasks.Verdict{
+		Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Message: reason,
+		Step: &tasks.Step{Operation: takeSnapshot, Reason: reason, RecheckAfter: pollInterval, Detail: request{
+			name: reason, left: left, askedBefore: asked != nil && asked.Name == takeSnapshot,
+		}},
+	}, nil
+}
+
+// request is what a tasks.Step of this type carries.
+type request struct {
+	name string
+	left time.Duration
+	// askedBefore: this operator, or another one, has asked already, and has heard nothing, or no good.
+	askedBefore bool
+}
+
+// Perform is tasks.Handler's. The request is made here, and looked after by Execute.
+func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
+	r, config, since := step.Detail.(request), task.Config.(Config), task.Object.Status.InitiatedAt.Time
+	agent := h.Agent(task.Etcd)
+	h.calls.Start(ctx, task.Object.UID, r.name, r.left, func(ctx context.Context) (*backup.Snapshot, error) {
+		if r.askedBefore {
+			// The answer to an earlier request may have been lost.
+			if chain, err := agent.Latest(ctx); err == nil {
+				if s := takenSince(chain, config, since); s != nil {
+					return s, nil
+				}
+			}
+		}
+		if config.Type == Delta {
+			return agent.Delta(ctx)
+		}
+		s, err := agent.Full(ctx, config.IsFinal)
+		return &s, err
+	})
+	return nil
+}
+
+// takenSince is a snapshot that is what was asked for, and was taken since the task began; nil when there is none.
+func takenSince(chain backup.Chain, config Config, began time.Time) *backup.Snapshot {
+	newest := chain.Full
+	if config.Type == Delta {
+		newest = nil
+		if n := len(chain.Deltas); n > 0 {
+			newest = &chain.Deltas[n-1]
+		}
+	}
+	if newest == nil || newest.Created.Before(began.Truncate(time.Second)) || newest.Final != config.IsFinal {
+		return nil
+	}
+	return newest
+}
+
+// taken is the end of a task whose snapshot was taken.
+func taken(s *backup.Snapshot, now time.Time) tasks.Verdict {
+	v := tasks.Verdict{Outcome: tasks.Done, Message: "nothing has happened since the last snapshot: no delta snapshot was needed"}
+	if s != nil {
+		v.Message = fmt.Sprintf("%s holds everything up to revision %d", s.Name(), s.LastRevision)
+		v.Result = map[string]string{
+			"snapshot": path.Join(s.Prefix, s.Name()), "revision": strconv.FormatInt(s.LastRevision, 10),
+			"createdOn": s.Created.UTC().Format(time.RFC3339),
+		}
+		if s.Size > 0 {
+			v.Result["bytes"] = strconv.FormatInt(s.Size, 10)
+		}
+	}
+	v.LastOperation = &v1alpha1.LastOperation{Name: takeSnapshot, State: v1alpha1.OperationStateCompleted, LastTransitionTime: metav1.Time{Time: now}, Reason: v.Message}
+	return v
+}
+
+// Cleanup is tasks.Handler's. A snapshot that the agent has begun it takes to its end.
+func (h *Handler) Cleanup(_ context.Context, task tasks.Task) error {
+	h.calls.Forget(task.Object.UID)
+	return nil
+}

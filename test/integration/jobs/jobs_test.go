@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package jobs_test runs tasks whose work is a Job under the task engine and a real API server. Nobody carries the
+// Jobs out: the tests say what becomes of them.
+package jobs_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
+	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+var testEnv *env.Env
+
+func TestMain(m *testing.M) {
+	log.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
+	os.Exit(env.Main(m, &testEnv))
+}
+
+// world is a namespace with an Etcd that has a store for backups.
+type world struct {
+	*WithT
+	t         *testing.T
+	namespace string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
+	w.SetDefaultEventuallyTimeout(30 * time.Second)
+	w.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	w.Expect(testEnv.Client.Create(t.Context(), &v1alpha1.Etcd{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "main"},
+		Spec: v1alpha1.EtcdSpec{Replicas: 1, Backup: &v1alpha1.BackupSpec{
+			Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "claim"},
+		}},
+	})).To(Succeed())
+	return w
+}
+
+// start starts an operator; stop stops it.
+func (w *world) start() (stop func()) {
+	w.t.Helper()
+	mgr, err := ctrl.NewManager(testEnv.Config, ctrl.Options{
+		Scheme:     testEnv.Scheme,
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	w.Expect(err).NotTo(HaveOccurred())
+	w.Expect(task.Index(w.t.Context(), mgr.GetFieldIndexer())).To(Succeed())
+	jobs := tasks.Jobs{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
+	w.Expect((&task.Reconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: task.NewLocker(), Clock: clock.RealClock{},
+		Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
+		Registry: tasks.Registry{
+			v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: "x/agent"}},
+			v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: "x/agent"}},
+		},
+	}).Setup(mgr, 1)).To(Succeed())
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := mgr.Start(ctx); err != nil {
+			w.t.Errorf("running the operator: %v", err)
+		}
+	}()
+	stop = func() { cancel(); <-done }
+	w.t.Cleanup(stop)
+	return stop
+}
+
+func (w *world) create(name string, taskType v1alpha1.TaskType, config string) *v1alpha1.EtcdOperatorTask {
+	w.t.Helper()
+	t := &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: taskType, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
+	}
+	w.Expect(testEnv.Client.Create(w.t.Context(), t)).To(Succeed())
+	return t
+}
+
+func (w *world) until(name string, state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
+	w.t.Helper()
+	t := &v1alpha1.EtcdOperatorTask{}
+	w.Eventually(func(g Gomega) {
+		g.Expect(testEnv.Client.Get(context.Background(), types.NamespacedName{Namespace: w.namespace, Name: name}, t)).To(Succeed())
+		g.Expect(t.Status.State).To(Equal(state), "%+v", t.Status)
+	}).Should(Succeed())
+	return t
+}
+
+// jobs are those of the namespace.
+func (w *world) jobs(g Gomega) []batchv1.Job {
+	all := &batchv1.JobList{}
+	g.Expect(testEnv.Client.List(context.Background(), all, client.InNamespace(w.namespace))).To(Succeed())
+	return all.Items
+}
+
+// job waits for the only Job.
+func (w *world) job() *batchv1.Job {
+	w.t.Helper()
+	var job batchv1.Job
+	w.Eventually(func(g Gomega) {
+		all := w.jobs(g)
+		g.Expect(all).To(HaveLen(1))
+		job = all[0]
+	}).Should(Succeed())
+	return &job
+}
+
+// pod gives a Job a pod whose container has ended.
+func (w *world) pod(job *batchv1.Job, ended corev1.ContainerStateTerminated) {
+	w.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: job.Name + "-", Labels: job.Spec.Template.Labels},
+		Spec:       corev1.PodSpec{Containers: job.Spec.Template.Spec.Containers, Volumes: job.Spec.Template.Spec.Volumes, RestartPolicy: corev1.RestartPolicyNever},
+	}
+	pod.Labels[batchv1.JobNameLabel] = job.Name
+	w.Expect(testEnv.Client.Create(w.t.Context(), pod)).To(Succeed())
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Terminated: &ended}}}
+	w.Expect(testEnv.Client.Status().Update(w.t.Context(), pod)).To(Succeed())
+}
+
+func (w *world) complete(job *batchv1.Job) {
+	w.t.Helper()
+	now := metav1.Now()
+	job.Status = batchv1.JobStatus{StartTime: &now, CompletionTime: &now, Succeeded: 1, Conditions: []batchv1.JobCondition{
+		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, LastTransitionTime: now},
+		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: now},
+	}}
+	w.Expect(testEnv.Client.Status().Update(w.t.Context(), job)).To(Succeed())
+}
+
+// One Job, also when the operator goes away, and what the agent told at its end.
+func TestCompaction(t *testing.T) {
+	w := newWorld(t)
+	stop := w.start()
+	owner := w.create("compact", v1alpha1.OnDemandCompaction, "")
+	job := w.job()
+	stop()
+	w.start()
+	w.Expect(metav1.IsControlledBy(job, owner)).To(BeTrue())
+	w.Expect(job.Spec.Template.Spec.Containers[0].Args).To(ContainElements("compact", "--store-prefix="+w.namespace+"/main", "--work-dir=/var/etcd/work"))
+	w.pod(job, corev1.ContainerStateTerminated{Message: `{"snapshot": {"snapName": "Full-00000000-00000009-1.gz"}, "revision": 9, "bytesAfter": 100}`})
+	w.complete(job)
+	done := w.until("compact", v1alpha1.TaskStateSucceeded)
+	w.Expect(done.Status.Result).To(HaveKeyWithValue("snapshot.snapName", "Full-00000000-00000009-1.gz"))
+	w.Expect(done.Status.Result).To(HaveKeyWithValue("revision", "9"))
+	w.Expect(done.Status.Result).To(HaveKeyWithValue("job", job.Name))
+	w.Expect(w.jobs(w)).To(HaveLen(1))
+}
+
+func TestOutOfMemory(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.create("compact", v1alpha1.OnDemandCompaction, "")
+	w.pod(w.job(), corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})
+	failed := w.until("compact", v1alpha1.TaskStateFailed)
+	w.Expect(failed.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrJobOutOfMemory))
+	w.Eventually(func(g Gomega) {
+		for _, j := range w.jobs(g) {
+			g.Expect(j.DeletionTimestamp).NotTo(BeNil(), "a Job that goes on is stopped")
+		}
+	}).Should(Succeed())
+}
+
+func TestCopyBackups(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.create("elsewhere", v1alpha1.CopyBackups, `
+sourceStore: {provider: S3, container: b, prefix: p, secretRef: {name: s, namespace: kube-system}}
+targetStore: {provider: Local, container: claim, prefix: p}`)
+	w.until("elsewhere", v1alpha1.TaskStateRejected)
+	w.Expect(w.jobs(w)).To(BeEmpty())
+
+	w.create("copy", v1alpha1.CopyBackups, `
+sourceStore: {provider: S3, container: b, prefix: p, secretRef: {name: s}}
+targetStore: {provider: Local, container: claim, prefix: p}`)
+	job := w.job()
+	w.pod(job, corev1.ContainerStateTerminated{Message: `{"copied": 3, "skipped": 1, "bytes": 1000, "lastRevision": 42}`})
+	w.complete(job)
+	done := w.until("copy", v1alpha1.TaskStateSucceeded)
+	w.Expect(done.Status.Result).To(HaveKeyWithValue("copied", "3"))
+}
+
+func TestNoStore(t *testing.T) {
+	w := newWorld(t)
+	etcd := &v1alpha1.Etcd{}
+	w.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: w.namespace, Name: "main"}, etcd)).To(Succeed())
+	etcd.Spec.Backup = nil
+	w.Expect(testEnv.Client.Update(t.Context(), etcd)).To(Succeed())
+	w.start()
+	w.create("compact", v1alpha1.OnDemandCompaction, "")
+	rejected := w.until("compact", v1alpha1.TaskStateRejected)
+	w.Expect(rejected.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrNoBackup))
+}
