@@ -10,6 +10,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"os"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/certs"
 	"github.com/etcd-foreman/etcd-foreman/test/local/node"
 	"github.com/etcd-foreman/etcd-foreman/test/measure"
 	"github.com/go-logr/logr"
@@ -83,14 +85,27 @@ type cluster struct {
 	t         *testing.T
 	namespace string
 	writer    *measure.Writer
+	// tls is how to reach a member; nil while no member uses TLS.
+	tls func(*corev1.Pod) *tls.Config
+	// ca signs the certificates of the cluster.
+	ca *certs.CA
 }
 
 // newCluster makes a cluster of n members, waits until it is ready, and starts to write. A test that has more
 // than one gives the others a suffix for their namespace.
 func newCluster(t *testing.T, n int, suffix ...string) *cluster {
 	t.Helper()
-	c := newEmptyCluster(t, suffix...)
-	c.create(c.newEtcd(n))
+	return newEmptyCluster(t, suffix...).begin(n)
+}
+
+// begin makes a cluster of n members, changed as a test wants it, in the namespace that is there.
+func (c *cluster) begin(n int, changes ...func(*cluster, *v1alpha1.Etcd)) *cluster {
+	c.t.Helper()
+	etcd := c.newEtcd(n)
+	for _, change := range changes {
+		change(c, etcd)
+	}
+	c.create(etcd)
 	c.ready()
 	c.startWriter()
 	return c
@@ -138,7 +153,7 @@ func (c *cluster) newEtcd(n int) *v1alpha1.Etcd {
 func (c *cluster) startWriter() {
 	c.t.Helper()
 	var err error
-	c.writer, err = measure.Start(c.t.Context(), measure.Options{Config: restConfig, Namespace: c.namespace, StatefulSet: etcdName})
+	c.writer, err = measure.Start(c.t.Context(), measure.Options{Config: restConfig, Namespace: c.namespace, StatefulSet: etcdName, TLS: c.tls})
 	c.Expect(err).NotTo(HaveOccurred())
 }
 

@@ -8,6 +8,7 @@ package e2e
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"time"
 
@@ -46,7 +47,15 @@ func (c *cluster) deleteAndWait(i int, back func(*corev1.Pod) bool) {
 
 // member is a client of a member.
 func (c *cluster) member(g Gomega, i int) etcdclient.Client {
-	m, err := etcdclient.NewDialer().Dial(fmt.Sprintf("http://%s:2379", c.pod(g, i).Status.PodIP), nil)
+	pod, scheme := c.pod(g, i), "http"
+	var config *tls.Config
+	if c.tls != nil {
+		config = c.tls(pod)
+	}
+	if config != nil {
+		scheme = "https"
+	}
+	m, err := etcdclient.NewDialer().Dial(fmt.Sprintf("%s://%s:2379", scheme, pod.Status.PodIP), config)
 	g.Expect(err).NotTo(HaveOccurred())
 	return m
 }

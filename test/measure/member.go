@@ -6,6 +6,7 @@ package measure
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -24,6 +26,17 @@ type member struct {
 	pod     string
 	uid     types.UID
 	address string
+	// tls is nil for plain HTTP.
+	tls *tls.Config
+}
+
+// member is what the loop of a pod needs.
+func (w *Writer) member(pod *corev1.Pod) member {
+	m := member{pod: pod.Name, uid: pod.UID, address: pod.Status.PodIP}
+	if w.options.TLS != nil {
+		m.tls = w.options.TLS(pod)
+	}
+	return m
 }
 
 // loops are the members that are written to.
@@ -76,7 +89,7 @@ func (l *loops) wait() {
 
 // use writes to a member and asks it for its leader until the context ends.
 func (w *Writer) use(ctx context.Context, m member) {
-	etcd, err := w.dial(m.address)
+	etcd, err := w.dial(m)
 	if err != nil {
 		return // the address is no address: the pod will show another
 	}
@@ -89,14 +102,14 @@ func (w *Writer) use(ctx context.Context, m member) {
 
 // dial makes a client of one member. It tries to connect as often as it writes: gRPC's own patience of
 // seconds would look like a member that is away.
-func (w *Writer) dial(address string) (*clientv3.Client, error) {
+func (w *Writer) dial(m member) (*clientv3.Client, error) {
 	scheme := "http"
-	if w.options.TLS != nil {
+	if m.tls != nil {
 		scheme = "https"
 	}
 	etcd, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{scheme + "://" + net.JoinHostPort(address, strconv.Itoa(int(w.options.ClientPort)))},
-		TLS:       w.options.TLS,
+		Endpoints: []string{scheme + "://" + net.JoinHostPort(m.address, strconv.Itoa(int(w.options.ClientPort)))},
+		TLS:       m.tls,
 		Logger:    zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: writeInterval, Multiplier: 1, MaxDelay: writeInterval},
@@ -104,7 +117,7 @@ func (w *Writer) dial(address string) (*clientv3.Client, error) {
 		})},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making an etcd client for %s: %w", address, err)
+		return nil, fmt.Errorf("making an etcd client for %s: %w", m.address, err)
 	}
 	return etcd, nil
 }

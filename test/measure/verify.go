@@ -93,7 +93,7 @@ func (w *Writer) eachMember(ctx context.Context, do func(context.Context, *clien
 }
 
 func (w *Writer) withMember(ctx context.Context, pod corev1.Pod, do func(context.Context, *clientv3.Client, string) error) error {
-	etcd, err := w.dial(pod.Status.PodIP)
+	etcd, err := w.dial(w.member(&pod))
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (w *Writer) isMember(object any) bool {
 func (w *Writer) see(ctx context.Context, pod *corev1.Pod) {
 	w.pods.record(pod.Name, stateOf(pod), time.Now())
 	if pod.Status.Phase == corev1.PodRunning {
-		w.members.follow(ctx, member{pod: pod.Name, uid: pod.UID, address: pod.Status.PodIP}, w.use)
+		w.members.follow(ctx, w.member(pod), w.use)
 	}
 }
 

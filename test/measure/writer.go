@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -38,8 +39,9 @@ type Options struct {
 	Namespace, StatefulSet string
 	// ClientPort of the members. Default 2379.
 	ClientPort int32
-	// TLS for the client port; nil for plain HTTP.
-	TLS *tls.Config
+	// TLS is the configuration for a member's client port, by its pod: in a cluster that changes over to TLS,
+	// members differ. It returns nil for plain HTTP, and is nil when all members are without TLS.
+	TLS func(*corev1.Pod) *tls.Config
 }
 
 // Writer writes to every member of a cluster and watches what becomes of it. See the package's documentation.
