@@ -226,6 +226,9 @@ type EtcdStatus struct {
 	// Rollout names the current rollout; absent when no pod is outdated.
 	// +optional
 	Rollout *CurrentRollout `json:"rollout,omitempty"`
+	// LastOperation tells how far the newest spec has been carried out: Pending while it is suspended.
+	// +optional
+	LastOperation *LastOperation `json:"lastOperation,omitempty"`
 	// LastErrors of the reconciliation of the spec.
 	// +kubebuilder:validation:MaxItems=10
 	// +listType=atomic

@@ -98,11 +98,16 @@ type connection struct {
 
 func connect(endpoint string, tls *tls.Config) (*connection, error) {
 	c := &connection{endpoint: endpoint}
+	options := []grpc.DialOption{grpc.WithChainUnaryInterceptor(c.notice)}
+	if tls != nil && tls.ServerName != "" {
+		// gRPC would check the certificate for the host of the endpoint, whatever the configuration says.
+		options = append(options, grpc.WithAuthority(tls.ServerName))
+	}
 	var err error
 	c.etcd, err = clientv3.New(clientv3.Config{
 		Endpoints:   []string{endpoint},
 		TLS:         tls,
-		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(c.notice)},
+		DialOptions: options,
 		// Each request carries a deadline of its own, and its error is reported by whoever asked.
 		Logger: zap.NewNop(),
 	})

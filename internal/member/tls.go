@@ -40,7 +40,8 @@ const (
 // each connection. The CAs are read now: when they change, the operator replaces the pods.
 //
 // The certificate of a member is for its host name. A client that dials another address, that of its own pod
-// say, has to set ServerName, to that of the member's client URL.
+// say, has to set ServerName to that of the member's client URL, and to give it to gRPC (WithAuthority), which
+// would check the certificate for the host that is dialed otherwise.
 func (s Shared) ClientTLS(dir string) (*tls.Config, error) {
 	listen, err := url.Parse(text(s.Config, "listen-client-urls"))
 	if err != nil {

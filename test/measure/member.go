@@ -107,14 +107,18 @@ func (w *Writer) dial(m member) (*clientv3.Client, error) {
 	if m.tls != nil {
 		scheme = "https"
 	}
+	options := []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: writeInterval, Multiplier: 1, MaxDelay: writeInterval},
+		MinConnectTimeout: writeDeadline,
+	})}
+	if m.tls != nil && m.tls.ServerName != "" {
+		options = append(options, grpc.WithAuthority(m.tls.ServerName))
+	}
 	etcd, err := clientv3.New(clientv3.Config{
-		Endpoints: []string{scheme + "://" + net.JoinHostPort(m.address, strconv.Itoa(int(w.options.ClientPort)))},
-		TLS:       m.tls,
-		Logger:    zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: writeInterval, Multiplier: 1, MaxDelay: writeInterval},
-			MinConnectTimeout: writeDeadline,
-		})},
+		Endpoints:   []string{scheme + "://" + net.JoinHostPort(m.address, strconv.Itoa(int(w.options.ClientPort)))},
+		TLS:         m.tls,
+		Logger:      zap.NewNop(),
+		DialOptions: options,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making an etcd client for %s: %w", m.address, err)

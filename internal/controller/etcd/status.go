@@ -39,6 +39,9 @@ type observation struct {
 	now     metav1.Time
 }
 
+// operationReconcile is the name of the only operation on an Etcd that is not a task.
+const operationReconcile = "Reconcile"
+
 // outcome is what a reconcile has come to before it writes the status.
 type outcome struct {
 	snapshot *observe.Snapshot
@@ -122,7 +125,27 @@ func nextStatus(etcd *v1alpha1.Etcd, o observation) v1alpha1.EtcdStatus {
 		meta.IsStatusConditionTrue(next.Conditions, v1alpha1.ConditionAllMembersUpdated)
 	next.Ready = &ready
 	next.Rollout = currentRollout(&next, o)
+	next.LastOperation = lastOperation(etcd, &next, o.now)
 	return next
+}
+
+// lastOperation tells how far the newest spec has been carried out.
+func lastOperation(etcd *v1alpha1.Etcd, status *v1alpha1.EtcdStatus, now metav1.Time) *v1alpha1.LastOperation {
+	next := v1alpha1.LastOperation{Name: operationReconcile, LastTransitionTime: now}
+	switch {
+	case len(status.LastErrors) > 0:
+		next.State, next.Reason = v1alpha1.OperationStateFailed, status.LastErrors[0].Description
+	case status.ObservedGeneration == etcd.Generation:
+		next.State, next.Reason = v1alpha1.OperationStateCompleted, "The newest spec is applied."
+	case specSuspended(etcd):
+		next.State, next.Reason = v1alpha1.OperationStatePending, "The annotation "+v1alpha1.AnnotationSuspendSpecReconcile+" suspends the spec."
+	default:
+		next.State, next.Reason = v1alpha1.OperationStateInProgress, "The newest spec is being applied."
+	}
+	if b := status.LastOperation; b != nil && b.State == next.State {
+		next.LastTransitionTime = b.LastTransitionTime
+	}
+	return &next
 }
 
 func countReplicas(status *v1alpha1.EtcdStatus, s *observe.Snapshot) {
