@@ -23,10 +23,10 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// newTask makes a pending task that was created some seconds after the epoch and is at a resourceVersion.
-func newTask(name string, second int, resourceVersion string) *v1alpha1.EtcdOperatorTask {
+// newTask makes a pending task that was created at the epoch and is at a resourceVersion.
+func newTask(resourceVersion string) *v1alpha1.EtcdOperatorTask {
 	return &v1alpha1.EtcdOperatorTask{
-		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: resourceVersion, CreationTimestamp: metav1.Time{Time: epoch.Add(time.Duration(second) * time.Second)}},
+		ObjectMeta: metav1.ObjectMeta{Name: "a", ResourceVersion: resourceVersion, CreationTimestamp: metav1.Time{Time: epoch}},
 		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.OnDemandSnapshot},
 		Status:     v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStatePending},
 	}
@@ -39,7 +39,7 @@ func inState(t *v1alpha1.EtcdOperatorTask, state v1alpha1.TaskState) *v1alpha1.E
 
 func TestLifeOfATask(t *testing.T) {
 	g := NewWithT(t)
-	task := newTask("a", 0, "7")
+	task := newTask("7")
 	task.Status = v1alpha1.EtcdOperatorTaskStatus{}
 	arrive(task)
 	g.Expect(task.Status.State).To(Equal(v1alpha1.TaskStatePending))
@@ -76,7 +76,7 @@ func TestEndsOfATask(t *testing.T) {
 		tasks.Reject: {v1alpha1.TaskStateRejected, metav1.ConditionFalse, metav1.ConditionFalse},
 	} {
 		g := NewWithT(t)
-		task := newTask("a", 0, "1")
+		task := newTask("1")
 		finish(task, outcome, "", "because", epoch)
 		g.Expect(task.Status.State).To(Equal(want.state))
 		g.Expect(task.Status.State.IsFinal()).To(BeTrue())
@@ -88,7 +88,7 @@ func TestEndsOfATask(t *testing.T) {
 
 func TestLastErrors(t *testing.T) {
 	g := NewWithT(t)
-	task := newTask("a", 0, "1")
+	task := newTask("1")
 	for i := range 12 {
 		addError(task, v1alpha1.ErrInternal, fmt.Sprint(i), epoch)
 	}
@@ -107,7 +107,7 @@ func TestLastErrors(t *testing.T) {
 
 func TestUrgency(t *testing.T) {
 	base := func() *v1alpha1.EtcdOperatorTask {
-		task := newTask("a", 0, "1")
+		task := newTask("1")
 		admit(task, "", "", epoch)
 		apply(task, tasks.Verdict{Reason: v1alpha1.ReasonHeld, Message: "m-0 is starting", Rollout: &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{Pod: "m-0"}}}, epoch)
 		return task
@@ -136,7 +136,7 @@ func TestUrgency(t *testing.T) {
 }
 
 func TestTimeToLive(t *testing.T) {
-	ended := inState(newTask("a", 0, "1"), v1alpha1.TaskStateFailed)
+	ended := inState(newTask("1"), v1alpha1.TaskStateFailed)
 	ended.Status.CompletedAt = &metav1.Time{Time: epoch}
 	short := ended.DeepCopy()
 	short.Spec.TTLSecondsAfterFinished = ptr.To(int32(0))
@@ -145,7 +145,7 @@ func TestTimeToLive(t *testing.T) {
 		left time.Duration
 		ends bool
 	}{
-		"not ended":   {newTask("a", 0, "1"), 0, false},
+		"not ended":   {newTask("1"), 0, false},
 		"the default": {ended, time.Hour - 10*time.Second, true},
 		"at once":     {short, -10 * time.Second, true},
 	} {
@@ -159,7 +159,7 @@ func TestMetricsCountTheEndOfATaskOnce(t *testing.T) {
 	g := NewWithT(t)
 	registry := prometheus.NewRegistry()
 	m := NewMetrics(registry)
-	before := newTask("a", 0, "1")
+	before := newTask("1")
 	before.Namespace, before.Spec.OwnerEtcdReference.Name = "ns", "main"
 	after := before.DeepCopy()
 	finish(after, tasks.Reject, v1alpha1.ErrInvalidConfig, "no", epoch)
