@@ -30,7 +30,7 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *facts) error
 	members := o.newMembers(etcd)
 	defer members.close()
 	f.answers = statuses(ctx, members, endpoints, func(i int) time.Duration {
-		if !f.ordinals[i].Pod.Ready {
+		if !f.ordinals[i].Pod.Ready && !o.afar {
 			return askUnreadyTimeout
 		}
 		return askTimeout

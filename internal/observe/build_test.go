@@ -170,6 +170,15 @@ func TestLeaseIsBelievedByTheOperatorsOwnClock(t *testing.T) {
 	g.Expect(r.role(nil, at)).To(Equal(v1alpha1.RoleUnknown))
 }
 
+func TestLeaseIsBelievedAsWrittenFromAfar(t *testing.T) {
+	g := NewWithT(t)
+	r := renewals{asWritten: true}
+	at := time.Unix(1000, 0)
+	lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("1a:7f:Leader"), RenewTime: &metav1.MicroTime{Time: at}}}
+	g.Expect(r.role(lease, at.Add(time.Minute))).To(Equal(v1alpha1.RoleLeader))
+	g.Expect(r.role(lease, at.Add(time.Minute+1))).To(Equal(v1alpha1.RoleUnknown))
+}
+
 func TestHolderIdentity(t *testing.T) {
 	for holder, want := range map[string]v1alpha1.Role{
 		"8e9e05c52164694d:Leader":                  v1alpha1.RoleLeader,

@@ -6,6 +6,8 @@ package observe
 
 import (
 	"fmt"
+	"net"
+	"strconv"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -168,6 +170,14 @@ func clientScheme(pod *corev1.Pod) string {
 		return "https"
 	}
 	return "http"
+}
+
+// ClientAddress is the address of the member of a pod, host and port; empty while the pod has none.
+func ClientAddress(pod *corev1.Pod) string {
+	if pod.Status.PodIP == "" {
+		return ""
+	}
+	return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(clientPort(pod))))
 }
 
 // clientPort is the port that the member of this pod listens on, which is not that of the Etcd's spec while a

@@ -22,6 +22,8 @@ const leaseLifetime = time.Minute
 type renewals struct {
 	mu   sync.Mutex
 	seen map[types.UID]renewal
+	// asWritten: the time in a lease is believed at first sight.
+	asWritten bool
 }
 
 type renewal struct {
@@ -33,6 +35,12 @@ type renewal struct {
 func (r *renewals) role(lease *coordinationv1.Lease, now time.Time) v1alpha1.Role {
 	if lease == nil || lease.Spec.RenewTime == nil || lease.Spec.HolderIdentity == nil {
 		return v1alpha1.RoleUnknown
+	}
+	if r.asWritten {
+		if now.Sub(lease.Spec.RenewTime.Time) > leaseLifetime {
+			return v1alpha1.RoleUnknown
+		}
+		return holderRole(*lease.Spec.HolderIdentity)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
