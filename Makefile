@@ -39,6 +39,16 @@ down: ## Take the local Kubernetes down, and leave nothing behind.
 clean: down ## Take it down, and remove what was built as well.
 	rm -rf $(LOCAL)
 
+# Where the plugin goes: kubectl finds it on PATH.
+PLUGIN_DIR := $(or $(GOBIN),/usr/local/bin)
+
+.PHONY: plugin
+plugin: ## Install "kubectl etcdtask", with its completion, into $GOBIN, or else /usr/local/bin.
+	@mkdir -p $(PLUGIN_DIR)
+	@go build -ldflags '-s -w' -o $(PLUGIN_DIR)/kubectl-etcdtask ./cmd/kubectl-etcdtask
+	@install -m 0755 cmd/kubectl-etcdtask/kubectl_complete-etcdtask $(PLUGIN_DIR)/kubectl_complete-etcdtask
+	@echo "installed kubectl-etcdtask and kubectl_complete-etcdtask in $(PLUGIN_DIR)"
+
 ##@ Develop
 
 .PHONY: test

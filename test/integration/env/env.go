@@ -121,6 +121,9 @@ func (e *Env) complete(policies string, options []Option) error {
 	return nil
 }
 
+// Assets is the folder of the binaries.
+func (e *Env) Assets() string { return e.assets }
+
 // Stop stops everything that was started.
 func (e *Env) Stop() error {
 	return errors.Join(e.controllerManager.stop(), e.server.Stop())

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kubectl-etcdtask is the kubectl plugin: "kubectl etcdtask".
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/cli"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	// Clusters whose credentials come from a cloud's or a company's own log-in.
+	_ "k8s.io/client-go/plugin/pkg/client/auth"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	k := kube.New(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	code := cli.Run(ctx, k, os.Args[1:])
+	stop()
+	os.Exit(code)
+}

@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the kubectl plugin etcdtask: its root command, and how a command's error becomes one sentence and
+// an exit code. Each verb, or family of verbs, is a package beneath this one.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/describe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/list"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/plan"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/steer"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/submit"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+)
+
+// name is how the plugin is called.
+const name = "kubectl etcdtask"
+
+// The groups in which help shows the verbs.
+const (
+	groupRun = "run"
+	groupSee = "see"
+)
+
+// Run runs a command line, without the program's name, and returns the exit code.
+func Run(ctx context.Context, k *kube.Kube, args []string) int {
+	// Libraries log; a command says one sentence.
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard)
+	root := newRoot(k)
+	root.SetArgs(args)
+	root.SetIn(k.In)
+	root.SetOut(k.Out)
+	root.SetErr(k.ErrOut)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return kube.ExitSucceeded
+	}
+	code := kube.Code(err)
+	fmt.Fprintf(k.ErrOut, "error: %s\n", kube.Sentence(err)) //nolint:errcheck // there is nobody to tell
+	return code
+}
+
+func newRoot(k *kube.Kube) *cobra.Command {
+	root := &cobra.Command{
+		Use: "kubectl-etcdtask", Short: "Operations on etcd clusters, as tasks of etcd-foreman",
+		Long: "Runs operations on etcd clusters, and tells how they go: each is an EtcdOperatorTask, and the tasks of an Etcd run one at a time.\n\n" +
+			"Exit codes: 0 succeeded; 1 failed or rejected, or the cluster could not be asked; 2 wrong usage; 3 timed out while the task goes on.",
+		Example:       "  kubectl etcdtask plan etcd-main\n  kubectl etcdtask restart etcd-main --wait\n  kubectl etcdtask watch etcd-main",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
+		SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Run a task:"}, &cobra.Group{ID: groupSee, Title: "See and steer:"})
+	add := func(group string, all ...*cobra.Command) {
+		for _, cmd := range all {
+			cmd.GroupID = group
+			cmd.Args = usage(cmd.Args)
+			root.AddCommand(cmd)
+		}
+	}
+	add(groupRun, submit.Commands(k)...)
+	add(groupSee, plan.Command(k), list.Command(k), describe.Command(k), watch.Command(k))
+	add(groupSee, steer.Commands(k)...)
+	root.Args = usage(root.Args)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return kube.Usage("%v: see \"%s --help\"", err, cmd.CommandPath())
+	})
+	k.Flags.AddFlags(root.PersistentFlags())
+	root.PersistentFlags().VisitAll(onlyOnce)
+	complete.Flags(k, root)
+	return root
+}
+
+// usage makes the error of an argument one of usage, which says how the verb is called.
+func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		err := check(cmd, args)
+		if err == nil {
+			return nil
+		}
+		if !cmd.HasParent() {
+			return kube.Usage("there is no verb %q%s: see \"%s --help\"", args[0], suggestions(cmd, args[0]), name)
+		}
+		return kube.Usage("%v: it is \"%s\"", err, strings.TrimSuffix(cmd.UseLine(), " [flags]"))
+	}
+}
+
+func suggestions(cmd *cobra.Command, wrong string) string {
+	cmd.SuggestionsMinimumDistance = 2
+	if like := cmd.SuggestionsFor(wrong); len(like) > 0 {
+		return fmt.Sprintf("; did you mean %q?", like[0])
+	}
+	return ""
+}
+
+// onlyOnce refuses a flag that is given twice, such as two contexts: the last one would win unnoticed.
+func onlyOnce(flag *pflag.Flag) {
+	if flag.Value.Type() == "string" {
+		flag.Value = &once{Value: flag.Value}
+	}
+}
+
+type once struct {
+	pflag.Value
+	given bool
+}
+
+// Set is pflag.Value's.
+func (o *once) Set(value string) error {
+	if o.given && value != o.String() {
+		return errors.New("it was given before, as " + o.String())
+	}
+	o.given = true
+	return o.Value.Set(value)
+}

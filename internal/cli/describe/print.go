@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package describe
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+)
+
+// labelWidth is where values begin, and storyIndent where what happened does, beside its time.
+const (
+	labelWidth  = 10
+	storyIndent = 10
+)
+
+// lines are the description, in a width; 0 is any width.
+func (d description) lines(width int) []string {
+	lines := d.head(width)
+	lines = append(lines, "", "STORY")
+	lines = append(lines, d.story(width)...)
+	if d.noEvents != "" {
+		lines = append(lines, text.Wrap("Events could not be read: "+d.noEvents, 0, width)...)
+	}
+	if result := d.task.Status.Result; len(result) > 0 {
+		lines = append(lines, "", "RESULT")
+		for _, key := range slices.Sorted(maps.Keys(result)) {
+			lines = append(lines, fmt.Sprintf("%s: %s", key, result[key]))
+		}
+	}
+	if next := next(d.task); len(next) > 0 {
+		lines = append(lines, "", "WHAT TO DO NEXT")
+		for _, s := range next {
+			lines = append(lines, text.Wrap("- "+s, 2, width)...)
+		}
+	}
+	return lines
+}
+
+func (d description) head(width int) []string {
+	t := d.task
+	var lines []string
+	add := func(label, value string) {
+		if value != "" {
+			lines = append(lines, text.Labelled(label+":", labelWidth, value, width))
+		}
+	}
+	add("Task", t.Namespace+"/"+t.Name)
+	add("Type", string(t.Spec.Type))
+	add("Etcd", t.Spec.OwnerEtcdReference.Name)
+	add("Config", oneLine(strings.ReplaceAll(strings.TrimSpace(t.Spec.Config), "\n", ", ")))
+	var overrides []string
+	for _, g := range t.Spec.OverrideGuards {
+		overrides = append(overrides, string(g))
+	}
+	add("Overrides", strings.Join(overrides, ", "))
+	add("State", d.state())
+	add("Queue", d.place)
+	if r := t.Status.Rollout; r != nil {
+		add("Revision", r.TargetRevision)
+		add("Pods", fmt.Sprintf("%d of %d updated, %d participating", r.UpdatedReplicas, r.Replicas, r.ParticipatingReplicas))
+		if r.HeldBy != nil {
+			add("Held by", fmt.Sprintf("%s for %s: %s", r.HeldBy.Guard, text.Since(r.HeldBy.Since.Time, d.now), r.HeldBy.Message))
+		}
+	}
+	return lines
+}
+
+// state with how long it has lasted, or took.
+func (d description) state() string {
+	s, say := d.task.Status, story.State(d.task)
+	switch {
+	case s.State == v1alpha1.TaskStateRejected:
+	case s.InitiatedAt != nil && s.CompletedAt != nil:
+		say += fmt.Sprintf(", after %s", s.CompletedAt.Sub(s.InitiatedAt.Time).Round(time.Second))
+	case s.InitiatedAt != nil:
+		say += fmt.Sprintf(", for %s", text.Since(s.InitiatedAt.Time, d.now))
+	default:
+		if now := story.Now(d.task); now != "" {
+			say += ": " + now
+		}
+	}
+	return say
+}
+
+func (d description) story(width int) []string {
+	var lines []string
+	date := ""
+	for _, l := range story.Of(d.task, d.events) {
+		if on := d.date(l.At); on != date {
+			lines, date = append(lines, on), on
+		}
+		what := l.Text
+		if l.Detail != "" {
+			what += ": " + oneLine(l.Detail)
+		}
+		lines = append(lines, text.Labelled(d.time(l.At), storyIndent, what, width))
+	}
+	return lines
+}

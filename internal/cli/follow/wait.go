@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package follow
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func newRaw() *metav1.ListOptions { return &metav1.ListOptions{} }
+
+// Flags are those of a verb that can wait.
+type Flags struct {
+	Wait    bool
+	Timeout time.Duration
+}
+
+// AddTo adds the flags to a verb.
+func (f *Flags) AddTo(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.Wait, "wait", false, "Wait until the task has ended, and exit with 0 if it succeeded.")
+	f.AddTimeoutTo(flags)
+}
+
+// AddTimeoutTo adds the flag for the timeout alone.
+func (f *Flags) AddTimeoutTo(flags *pflag.FlagSet) {
+	flags.DurationVar(&f.Timeout, "timeout", 0, "How long to wait, such as 90s or 10m; exits with 3 after that. 0 is for ever.")
+}
+
+// Validate says what is wrong with the flags.
+func (f *Flags) Validate() error {
+	if f.Timeout < 0 {
+		return kube.Usage("--timeout may not be negative")
+	}
+	return nil
+}
+
+// Context ends when the timeout has passed.
+func (f *Flags) Context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.Timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, f.Timeout)
+}
+
+// UntilEnd waits for the end of a task. How it goes is told in one line of the error stream: renewed in place on a
+// terminal, and else printed when it changes.
+func (f *Flags) UntilEnd(ctx context.Context, k *kube.Kube, c client.WithWatch, task *v1alpha1.EtcdOperatorTask) (*v1alpha1.EtcdOperatorTask, error) {
+	ctx, cancel := f.Context(ctx)
+	defer cancel()
+	progress := newProgress(k)
+	last, err := Task(ctx, k, c, task, progress.show)
+	progress.end()
+	if err != nil {
+		return nil, err
+	}
+	text.Print(k.ErrOut, Ended(last))
+	return last, nil
+}
+
+// Ended says how a task ended.
+func Ended(t *v1alpha1.EtcdOperatorTask) string {
+	say := fmt.Sprintf("task %s %s", t.Name, strings.ToLower(string(t.Status.State)))
+	if t.Status.InitiatedAt != nil && t.Status.CompletedAt != nil {
+		say += " after " + t.Status.CompletedAt.Sub(t.Status.InitiatedAt.Time).Round(time.Second).String()
+	}
+	if message := story.Now(t); message != "" {
+		say += ": " + message
+	}
+	return say
+}
+
+// Outcome is the error of a task that did not succeed.
+func Outcome(t *v1alpha1.EtcdOperatorTask) error {
+	if t.Status.State == v1alpha1.TaskStateSucceeded {
+		return nil
+	}
+	return &kube.Error{Code: kube.ExitFailed, Err: fmt.Errorf("task %s has not succeeded: see \"kubectl etcdtask describe %s\"", t.Name, t.Name)}
+}

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The exit codes.
+const (
+	ExitSucceeded = 0
+	// ExitFailed: the task failed or was rejected, or the cluster could not be asked.
+	ExitFailed = 1
+	// ExitUsage: the command line makes no sense.
+	ExitUsage = 2
+	// ExitTimedOut: --timeout has passed. The task goes on.
+	ExitTimedOut = 3
+)
+
+// Error is an error with an exit code.
+type Error struct {
+	Code int
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap makes errors.Is and errors.As see through.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Usage is an error of whoever wrote the command line.
+func Usage(format string, args ...any) error {
+	return &Error{ExitUsage, fmt.Errorf(format, args...)}
+}
+
+// Failure is an error that the exit code ExitFailed tells of.
+func Failure(format string, args ...any) error {
+	return &Error{ExitFailed, fmt.Errorf(format, args...)}
+}
+
+// Code is the exit code of an error.
+func Code(err error) int {
+	var e *Error
+	switch {
+	case err == nil:
+		return ExitSucceeded
+	case errors.As(err, &e):
+		return e.Code
+	}
+	return ExitFailed
+}
+
+// IsObjectNotFound: the API server has the kind, and no object of that name.
+func IsObjectNotFound(err error) bool { return apierrors.IsNotFound(err) && !isKindMissing(err) }
+
+// isKindMissing: the API server answers 404 without naming an object.
+func isKindMissing(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// Sentence says an error in one sentence.
+func Sentence(err error) string {
+	var status apierrors.APIStatus
+	var failed *url.Error
+	switch {
+	case isKindMissing(err):
+		return "the cluster does not know Etcds and EtcdOperatorTasks: install the CRDs of etcd-foreman, or choose another cluster with --context"
+	case apierrors.IsUnauthorized(err):
+		return "the API server does not accept your credentials: log in again, or choose another context with --context"
+	case apierrors.IsForbidden(err) && errors.As(err, &status):
+		return "not permitted: " + line(status.Status().Message)
+	case errors.Is(err, context.Canceled):
+		return "interrupted"
+	case errors.As(err, &failed):
+		return fmt.Sprintf("the API server at %s does not answer: %s", server(failed.URL), line(cause(failed.Err)))
+	case errors.As(err, &status):
+		return line(status.Status().Message)
+	}
+	return line(err.Error())
+}
+
+// cause is the innermost word on a failed connection.
+func cause(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		return op.Err.Error()
+	}
+	return err.Error()
+}
+
+// server is the address in the URL of a request.
+func server(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return raw
+	}
+	return u.Scheme + "://" + u.Host
+}
+
+// line puts text on one line.
+func line(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+func quoted[V any](set map[string]V) string {
+	names := slices.Sorted(maps.Keys(set))
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%q", name)
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

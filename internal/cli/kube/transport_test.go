@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// A server that is silent is given up; one that goes on talking, as a watch does, is listened to.
+func TestASilentServerIsGivenUp(t *testing.T) {
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/watch" {
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+		}
+		<-release
+		_, _ = io.WriteString(w, "news")
+	}))
+	defer server.Close()
+	client := &http.Client{Transport: bounded{http.DefaultTransport, 200 * time.Millisecond}}
+
+	watch, err := client.Get(server.URL + "/watch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = watch.Body.Close() }()
+	if silent, err := client.Get(server.URL + "/silent"); !errors.Is(err, errSilent) {
+		if err == nil {
+			_ = silent.Body.Close()
+		}
+		t.Errorf("a silent server: %v", err)
+	}
+	close(release)
+	if news, err := io.ReadAll(watch.Body); err != nil || string(news) != "news" {
+		t.Errorf("a watch is cut off: %q, %v", news, err)
+	}
+}

@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package list is the verb list: the tasks, with their places in line.
+package list
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/etcd-foreman/etcd-foreman/internal/queue"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+)
+
+type command struct {
+	*kube.Kube
+	print *genericclioptions.PrintFlags
+}
+
+// Command is the verb.
+func Command(k *kube.Kube) *cobra.Command {
+	c := &command{Kube: k, print: genericclioptions.NewPrintFlags("").WithTypeSetter(kube.Scheme())}
+	cmd := &cobra.Command{
+		Use: "list [ETCD]", Aliases: []string{"ls"}, Short: "List the tasks, with their places in line",
+		Long: "Lists the tasks of a namespace, or of one Etcd. QUEUE is the place in line: 1 runs or is the next to run. " +
+			"Columns that do not fit in the terminal are left out; -o wide shows them all.",
+		Example: "  # What goes on with etcd-main?\n  kubectl etcdtask list etcd-main\n\n  # And everywhere?\n  kubectl etcdtask list -A -o wide",
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: complete.Etcds(k),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.run(cmd.Context(), append(args, "")[0])
+		},
+	}
+	cmd.Flags().BoolVarP(&k.AllNamespaces, "all-namespaces", "A", false, "List the tasks of all namespaces.")
+	c.print.AddFlags(cmd)
+	cmd.Flags().Lookup("output").Usage = "Output format: wide, or one of kubectl's (json, yaml, name, jsonpath=, go-template=, ...)."
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"wide", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (c *command) run(ctx context.Context, etcd string) error {
+	format := *c.print.OutputFormat
+	if format != "" && format != "wide" {
+		if _, err := c.print.ToPrinter(); err != nil {
+			return kube.Usage("%v", err)
+		}
+	}
+	api, err := c.Client()
+	if err != nil {
+		return err
+	}
+	namespace, err := c.Namespace()
+	if err != nil {
+		return err
+	}
+	if etcd != "" && !c.AllNamespaces {
+		if _, err := c.Etcd(ctx, api, namespace, etcd); err != nil {
+			return err
+		}
+	}
+	all, err := c.Tasks(ctx, api, namespace, etcd)
+	if err != nil {
+		return err
+	}
+	if format != "" && format != "wide" {
+		return c.show(all)
+	}
+	if len(all) == 0 {
+		text.Print(c.ErrOut, none(namespace, etcd))
+		return nil
+	}
+	width := c.Width()
+	if format == "wide" {
+		width = 0
+	}
+	text.Print(c.Out, table(all, c.AllNamespaces, format == "wide", c.Clock.Now()).Lines(width)...)
+	return nil
+}
+
+func none(namespace, etcd string) string {
+	say := "No tasks"
+	if etcd != "" {
+		say += " of Etcd " + etcd
+	}
+	if namespace != "" {
+		say += " in namespace " + namespace
+	}
+	return say + "."
+}
+
+func (c *command) show(all []*v1alpha1.EtcdOperatorTask) error {
+	printer, err := c.print.ToPrinter()
+	if err != nil {
+		return kube.Usage("%v", err)
+	}
+	list := &v1alpha1.EtcdOperatorTaskList{Items: []v1alpha1.EtcdOperatorTask{}}
+	for _, t := range order(all, places(all)) {
+		item := *t
+		item.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EtcdOperatorTask"))
+		list.Items = append(list.Items, item)
+	}
+	if *c.print.OutputFormat != "name" {
+		return printer.PrintObj(list, c.Out)
+	}
+	// kubectl's printer of names takes no list of a type of our own.
+	for i := range list.Items {
+		if err := printer.PrintObj(&list.Items[i], c.Out); err != nil {
+			return fmt.Errorf("printing: %w", err)
+		}
+	}
+	return nil
+}
+
+// table of tasks: of each Etcd, those that have not ended in the order of the line, then the others, newest first.
+func table(all []*v1alpha1.EtcdOperatorTask, namespaces, wide bool, now time.Time) *text.Table {
+	t := &text.Table{Columns: []text.Column{
+		{Name: "NAMESPACE"}, {Name: "NAME"}, {Name: "TYPE", Rank: 2}, {Name: "ETCD", Rank: 3}, {Name: "STATE"}, {Name: "PROGRESS", Rank: 4},
+		{Name: "HELD BY", Rank: 1}, {Name: "QUEUE"}, {Name: "AGE"}, {Name: "MESSAGE"},
+	}}
+	first, last := 1, len(t.Columns)-1
+	if namespaces {
+		first = 0
+	}
+	if wide {
+		last = len(t.Columns)
+	}
+	t.Columns = t.Columns[first:last]
+	places := places(all)
+	for _, task := range order(all, places) {
+		heldBy := ""
+		if r := task.Status.Rollout; r != nil && r.HeldBy != nil {
+			heldBy = string(r.HeldBy.Guard)
+		}
+		t.Add([]string{
+			task.Namespace, task.Name, string(task.Spec.Type), task.Spec.OwnerEtcdReference.Name,
+			string(cmp.Or(task.Status.State, v1alpha1.TaskStatePending)), text.Or(task.Status.Progress), text.Or(heldBy),
+			text.Or(places[task.UID]), text.Since(task.CreationTimestamp.Time, now), text.Or(story.Now(task)),
+		}[first:last]...)
+	}
+	return t
+}
+
+// places are the places in line, by the UID of the task.
+func places(all []*v1alpha1.EtcdOperatorTask) map[types.UID]string {
+	byEtcd := map[types.NamespacedName][]*v1alpha1.EtcdOperatorTask{}
+	for _, t := range all {
+		byEtcd[t.EtcdKey()] = append(byEtcd[t.EtcdKey()], t)
+	}
+	places := map[types.UID]string{}
+	for _, tasks := range byEtcd {
+		q := queue.New(tasks)
+		for _, t := range q {
+			places[t.UID] = fmt.Sprint(q.Behind(t) + 1)
+			if t.Spec.Suspend {
+				places[t.UID] = "suspended"
+			}
+		}
+	}
+	return places
+}
+
+func order(all []*v1alpha1.EtcdOperatorTask, places map[types.UID]string) []*v1alpha1.EtcdOperatorTask {
+	sorted := slices.Clone(all)
+	slices.SortFunc(sorted, func(a, b *v1alpha1.EtcdOperatorTask) int {
+		ended := cmp.Compare(rank(a), rank(b))
+		newest := b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
+		if ended == 0 && !a.Status.State.IsFinal() {
+			newest = cmp.Or(cmp.Compare(len(places[a.UID]), len(places[b.UID])), cmp.Compare(places[a.UID], places[b.UID]))
+		}
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Spec.OwnerEtcdReference.Name, b.Spec.OwnerEtcdReference.Name),
+			ended, newest, cmp.Compare(a.Name, b.Name))
+	})
+	return sorted
+}
+
+// rank puts what has ended behind what has not.
+func rank(t *v1alpha1.EtcdOperatorTask) int {
+	if t.Status.State.IsFinal() {
+		return 1
+	}
+	return 0
+}

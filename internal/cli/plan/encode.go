@@ -1,0 +1,112 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"sigs.k8s.io/yaml"
+)
+
+// document is a plan for programs.
+type document struct {
+	Etcd           string `json:"etcd"`
+	Namespace      string `json:"namespace"`
+	Task           string `json:"task,omitempty"`
+	TargetRevision string `json:"targetRevision"`
+	// EtcdReachable: a member answered; else roles come from leases.
+	EtcdReachable bool     `json:"etcdReachable"`
+	Members       []member `json:"members"`
+	Voters        int      `json:"voters"`
+	ServingVoters int      `json:"servingVoters"`
+	Quorum        int      `json:"quorum"`
+	HeldBy        []hold   `json:"heldBy"`
+	Steps         []step   `json:"steps"`
+	// End is how the plan ends: Finished, Superseded, or Wait where nothing can be foreseen beyond the last step.
+	End string `json:"end"`
+}
+
+type member struct {
+	Pod      string `json:"pod"`
+	Class    string `json:"class"`
+	Role     string `json:"role"`
+	Revision string `json:"revision,omitempty"`
+}
+
+type hold struct {
+	Guard   string `json:"guard"`
+	Pod     string `json:"pod,omitempty"`
+	Message string `json:"message"`
+}
+
+type step struct {
+	// Action, or Wait for a hold.
+	Action string   `json:"action"`
+	Pods   []member `json:"pods,omitempty"`
+	Reason string   `json:"reason,omitempty"`
+	HeldBy *hold    `json:"heldBy,omitempty"`
+	// QuorumMeanwhile is set for what takes pods away.
+	QuorumMeanwhile *bool `json:"quorumMeanwhile,omitempty"`
+}
+
+func (p *result) encode(out io.Writer, format string) error {
+	raw, err := json.MarshalIndent(p.document(), "", "  ")
+	if err == nil && format == "yaml" {
+		raw, err = yaml.JSONToYAML(raw)
+	} else {
+		raw = append(raw, '\n')
+	}
+	if err == nil {
+		_, err = out.Write(raw)
+	}
+	if err != nil {
+		return fmt.Errorf("printing the plan: %w", err)
+	}
+	return nil
+}
+
+func (p *result) document() document {
+	now := p.now()
+	d := document{
+		Etcd: p.etcd.Name, Namespace: p.etcd.Namespace, TargetRevision: now.StatefulSet.UpdateRevision, EtcdReachable: p.unreachable == "",
+		Voters: len(now.Cluster.Voters), ServingVoters: now.ServingVoters(), Quorum: now.Quorum(), HeldBy: []hold{}, Steps: []step{}, End: string(p.End),
+	}
+	if p.task != nil {
+		d.Task = p.task.Name
+	}
+	for _, o := range now.Ordinals {
+		d.Members = append(d.Members, memberOf(o))
+	}
+	for _, h := range p.holding {
+		d.HeldBy = append(d.HeldBy, hold{string(h.Guard), h.Pod, h.Message})
+	}
+	for _, e := range p.Entries {
+		if e.Hold != nil {
+			d.Steps = append(d.Steps, step{Action: "Wait", HeldBy: &hold{string(e.Hold.Guard), e.Hold.Pod, e.Hold.Message}})
+			continue
+		}
+		s := step{Action: string(e.Step.Action), Reason: e.Step.Reason}
+		for _, i := range e.Step.Ordinals {
+			s.Pods = append(s.Pods, memberOf(e.Before.Ordinals[i]))
+		}
+		if e.Meanwhile != nil {
+			kept := e.Meanwhile.HasQuorum()
+			s.QuorumMeanwhile = &kept
+		}
+		d.Steps = append(d.Steps, s)
+	}
+	return d
+}
+
+func memberOf(o observe.Ordinal) member {
+	m := member{Pod: o.Name, Class: string(o.Class), Role: string(o.Role)}
+	if o.Pod != nil {
+		m.Revision = o.Pod.Revision
+	}
+	return m
+}

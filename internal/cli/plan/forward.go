@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// tunnels reach the members of a cluster from anywhere that the API server is reached from: through port-forwards
+// to their pods, one for each address, which are made when they are first needed.
+type tunnels struct {
+	config *rest.Config
+	// pods are the pods by their IP addresses.
+	pods map[string]client.ObjectKey
+
+	mu   sync.Mutex
+	open map[string]*tunnel
+}
+
+// tunnel is the port-forward to one address.
+type tunnel struct {
+	ready chan struct{}
+	local string
+	err   error
+	stop  chan struct{}
+}
+
+func newTunnels(config *rest.Config, pods map[string]client.ObjectKey) *tunnels {
+	return &tunnels{config: config, pods: pods, open: map[string]*tunnel{}}
+}
+
+// connect connects to a member.
+func (t *tunnels) connect(ctx context.Context, address string) (net.Conn, error) {
+	tunnel, err := t.to(address)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-tunnel.ready:
+	}
+	if tunnel.err != nil {
+		return nil, tunnel.err
+	}
+	return (&net.Dialer{}).DialContext(ctx, "tcp", tunnel.local)
+}
+
+// warm opens the tunnels to addresses, so that making them does not count against the members' time to answer.
+func (t *tunnels) warm(ctx context.Context, addresses []string) {
+	var all sync.WaitGroup
+	for _, address := range addresses {
+		all.Go(func() {
+			if conn, err := t.connect(ctx, address); err == nil {
+				_ = conn.Close()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// err is why no tunnel could be opened; nil when one was.
+func (t *tunnels) err() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var last error
+	for _, tunnel := range t.open {
+		select {
+		case <-tunnel.ready:
+			if tunnel.err == nil {
+				return nil
+			}
+			last = tunnel.err
+		default:
+			last = errors.New("the port-forward takes too long")
+		}
+	}
+	return last
+}
+
+func (t *tunnels) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, tunnel := range t.open {
+		close(tunnel.stop)
+	}
+}
+
+// to is the tunnel to an address.
+func (t *tunnels) to(address string) (*tunnel, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address %s: %w", address, err)
+	}
+	pod, ok := t.pods[host]
+	if !ok {
+		return nil, fmt.Errorf("%s is the address of no member pod", address)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if tunnel, ok := t.open[address]; ok {
+		return tunnel, nil
+	}
+	tunnel := &tunnel{ready: make(chan struct{}), stop: make(chan struct{})}
+	t.open[address] = tunnel
+	go tunnel.run(t.config, pod, port)
+	return tunnel, nil
+}
+
+// run forwards until the tunnel is stopped. It closes ready once it is known whether that works.
+func (t *tunnel) run(config *rest.Config, pod client.ObjectKey, port string) {
+	var once sync.Once
+	settle := func(err error) { once.Do(func() { t.err = err; close(t.ready) }) }
+	dialer, err := dialerTo(config, pod)
+	if err != nil {
+		settle(err)
+		return
+	}
+	ready := make(chan struct{})
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{"0:" + port}, t.stop, ready, io.Discard, io.Discard)
+	if err != nil {
+		settle(fmt.Errorf("forwarding a port of pod %s: %w", pod, err))
+		return
+	}
+	go func() {
+		select {
+		case <-ready:
+			ports, err := forwarder.GetPorts()
+			if err == nil {
+				t.local = fmt.Sprintf("127.0.0.1:%d", ports[0].Local)
+			}
+			settle(err)
+		case <-t.ready:
+		}
+	}()
+	if err := forwarder.ForwardPorts(); err != nil {
+		settle(fmt.Errorf("forwarding a port of pod %s: %w", pod, err))
+	}
+}
+
+// dialerTo dials a pod's portforward subresource: over a websocket, or as API servers before 1.31 want it.
+func dialerTo(config *rest.Config, pod client.ObjectKey) (httpstream.Dialer, error) {
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reading the address of the API server: %w", err)
+	}
+	u := (&url.URL{Scheme: base.Scheme, Host: base.Host, Path: base.Path}).JoinPath("api", "v1", "namespaces", pod.Namespace, "pods", pod.Name, "portforward")
+	transport, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a port-forward to pod %s: %w", pod, err)
+	}
+	older := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, u)
+	newer, err := portforward.NewSPDYOverWebsocketDialer(u, config)
+	if err != nil {
+		return nil, fmt.Errorf("making a port-forward to pod %s: %w", pod, err)
+	}
+	return portforward.NewFallbackDialer(newer, older, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	}), nil
+}

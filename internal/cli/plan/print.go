@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks/rollout"
+)
+
+// stepIndent is where the reason of a step begins.
+const stepIndent = 6
+
+// lines are the plan for people, in a width; 0 is any width.
+func (p *result) lines(width int) []string {
+	wrap := func(s string) []string { return text.Wrap(s, 0, width) }
+	var lines []string
+	for _, s := range p.heading() {
+		lines = append(lines, wrap(s)...)
+	}
+	lines = append(lines, "", "NOW")
+	lines = append(lines, p.members().Lines(width)...)
+	lines = append(lines, wrap(serving(p.now()))...)
+	if len(p.holding) == 0 {
+		lines = append(lines, "No guard holds.")
+	}
+	for _, h := range p.holding {
+		lines = append(lines, text.Wrap(fmt.Sprintf("Held by %s: %s", h.Guard, h.Message), 2, width)...)
+	}
+	lines = append(lines, "", "PLAN")
+	lines = append(lines, p.steps(width)...)
+	for _, s := range p.ending() {
+		lines = append(lines, wrap(s)...)
+	}
+	return lines
+}
+
+// now is the state that the plan begins with.
+func (p *result) now() *observe.Snapshot {
+	switch {
+	case len(p.Entries) > 0:
+		return p.Entries[0].Before
+	case p.unreachable != "":
+		return p.snapshot.ByReadiness()
+	}
+	return p.snapshot
+}
+
+// heading says what is planned, and what it rests on.
+func (p *result) heading() []string {
+	revision := p.snapshot.StatefulSet.UpdateRevision
+	what := fmt.Sprintf("Rollout of Etcd %s/%s to revision %s.", p.etcd.Namespace, p.etcd.Name, revision)
+	if p.restart {
+		what = fmt.Sprintf("Restart of Etcd %s/%s, to revision %s.", p.etcd.Namespace, p.etcd.Name, revision)
+	}
+	say := []string{what}
+	switch {
+	case p.task == nil:
+		say = append(say, "No task does this now: the plan is that of a new one.")
+	case p.task.Spec.Suspend:
+		say = append(say, fmt.Sprintf("Task %s does this; it is suspended, and goes on with \"kubectl etcdtask resume %s\".", p.task.Name, p.task.Name))
+	default:
+		say = append(say, fmt.Sprintf("Task %s does this: %s.", p.task.Name, story.State(p.task)))
+	}
+	if p.unreachable == "" {
+		say = append(say, "Roles and voters are what etcd itself says, asked through a port-forward.")
+	} else {
+		say = append(say, fmt.Sprintf("Roles come from leases, and health from readiness probes: %s.", p.unreachable))
+	}
+	if p.surroundings != "" {
+		say = append(say, fmt.Sprintf("Nodes and volumes could not be read, so the guards %s and %s are not asked: %s.", v1alpha1.GuardVolumeReachable, v1alpha1.GuardNodesStable, p.surroundings))
+	}
+	if p.etcd.Generation != p.etcd.Status.ObservedGeneration {
+		say = append(say, "The newest spec of the Etcd has not been applied to its StatefulSet: the plan is for the StatefulSet as it is.")
+	}
+	if p.strategy {
+		say = append(say, fmt.Sprintf("The update strategy of StatefulSet %s is not OnDelete: its own controller replaces pods, and a task would be rejected with %s. "+
+			"The plan is for when the feature gate QuorumAwareUpdatesWithOnDelete is on.", p.snapshot.StatefulSet.Name, v1alpha1.ErrStrategy))
+	}
+	return say
+}
+
+func (p *result) members() *text.Table {
+	replaced := p.replaced()
+	t := &text.Table{Columns: []text.Column{{Name: "POD"}, {Name: "CLASS"}, {Name: "ROLE"}, {Name: "REVISION", Rank: 1}, {Name: "REPLACED"}}}
+	for _, o := range p.now().Ordinals {
+		revision := "-"
+		if o.Pod != nil {
+			revision = o.Pod.Revision
+		}
+		t.Add(o.Name, string(o.Class), role(o), revision, map[bool]string{true: "yes", false: "no"}[replaced[o.Name]])
+	}
+	return t
+}
+
+// replaced are the pods that the plan replaces.
+func (p *result) replaced() map[string]bool {
+	replaced := map[string]bool{}
+	for _, e := range p.Entries {
+		if e.Meanwhile != nil {
+			for _, i := range e.Step.Ordinals {
+				replaced[e.Before.Ordinals[i].Name] = true
+			}
+		}
+	}
+	return replaced
+}
+
+func role(o observe.Ordinal) string {
+	if o.Role == v1alpha1.RoleUnknown {
+		return "-"
+	}
+	return string(cmp.Or(o.Role, "-"))
+}
+
+func serving(s *observe.Snapshot) string {
+	voters := len(s.Cluster.Voters)
+	if voters == 0 {
+		return "No voter has told who the voters are: there is no quorum, or none that can be seen from here."
+	}
+	say := fmt.Sprintf("%d of %d voters serve; a quorum is %d.", s.ServingVoters(), voters, s.Quorum())
+	if !s.HasQuorum() {
+		say += " There is no quorum."
+	}
+	return say
+}
+
+// steps are the steps, each with its reason beneath it.
+func (p *result) steps(width int) []string {
+	t := &text.Table{Columns: []text.Column{{Name: "STEP"}, {Name: "ACTION"}, {Name: "POD"}, {Name: "CLASS"}, {Name: "ROLE"}, {Name: "MEANWHILE", Rank: 1}}}
+	var reasons []string
+	number := 0
+	for _, e := range p.Entries {
+		if e.Hold != nil {
+			class, role := who(e.Before, e.Hold.Pod)
+			t.Add("-", "wait", text.Or(e.Hold.Pod), class, role, "-")
+			reasons = append(reasons, fmt.Sprintf("%s: %s", e.Hold.Guard, e.Hold.Message))
+			continue
+		}
+		number++
+		for i, ordinal := range e.Step.Ordinals {
+			o := e.Before.Ordinals[ordinal]
+			t.Add(fmt.Sprint(number), string(e.Step.Action), o.Name, string(o.Class), role(o), meanwhile(e))
+			reason := ""
+			if i == len(e.Step.Ordinals)-1 {
+				reason = e.Step.Reason
+			}
+			reasons = append(reasons, reason)
+		}
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	rows := t.Lines(width)
+	lines := rows[:1:1]
+	for i, row := range rows[1:] {
+		lines = append(lines, row)
+		if reasons[i] != "" {
+			lines = append(lines, strings.Repeat(" ", stepIndent)+strings.Join(text.Wrap(reasons[i], stepIndent, width), "\n"))
+		}
+	}
+	return lines
+}
+
+func who(s *observe.Snapshot, pod string) (class, role_ string) {
+	for _, o := range s.Ordinals {
+		if o.Name == pod {
+			return string(o.Class), role(o)
+		}
+	}
+	return "-", "-"
+}
+
+func meanwhile(e rollout.Entry) string {
+	if e.Meanwhile == nil {
+		return "-"
+	}
+	if !e.Meanwhile.HasQuorum() {
+		return "no quorum"
+	}
+	return fmt.Sprintf("%d of %d serve", e.Meanwhile.ServingVoters(), len(e.Meanwhile.Cluster.Voters))
+}
+
+// ending says how the plan ends, and what was assumed.
+func (p *result) ending() []string {
+	revision := p.snapshot.StatefulSet.UpdateRevision
+	var say []string
+	switch {
+	case p.End == rollout.Finished && len(p.Entries) == 0:
+		return []string{fmt.Sprintf("Nothing to do: every pod is at revision %s, and every member participates.", revision)}
+	case p.End == rollout.Finished:
+		say = append(say, fmt.Sprintf("Then every pod is at revision %s, and every member participates, if each new pod comes up well.", revision))
+	case p.End == rollout.Superseded:
+		return append(say, fmt.Sprintf("The task is not for revision %s: it ends as superseded, and the newest revision has a task of its own.", revision))
+	default:
+		say = append(say, "Nothing can be foreseen beyond this.")
+	}
+	say = append(say, p.quorumStory()...)
+	if p.Elections {
+		say = append(say, "Who wins an election cannot be foreseen: the roles after it are assumed.")
+	}
+	return say
+}
+
+// quorumStory says when there is no quorum.
+func (p *result) quorumStory() []string {
+	var say []string
+	number := 0
+	for i, e := range p.Entries {
+		if e.Step != nil {
+			number++
+		}
+		switch {
+		case e.Meanwhile != nil && e.Before.HasQuorum() && !e.Meanwhile.HasQuorum():
+			say = append(say, fmt.Sprintf("During step %d there is no quorum: writes stop until %s is back.", number, e.Before.Ordinals[e.Step.Ordinals[0]].Name))
+		case !e.Before.HasQuorum() && (i+1 == len(p.Entries) || p.Entries[i+1].Before.HasQuorum()):
+			say = append(say, fmt.Sprintf("There is no quorum now; by this plan there is one again after %s.", after(e, number)))
+		}
+	}
+	if len(say) == 0 && len(p.Entries) > 0 && p.Entries[0].Before.HasQuorum() {
+		return []string{"There is a quorum all the way."}
+	}
+	return say
+}
+
+func after(e rollout.Entry, number int) string {
+	if e.Hold != nil {
+		return "waiting for " + string(e.Hold.Guard)
+	}
+	return fmt.Sprintf("step %d", number)
+}

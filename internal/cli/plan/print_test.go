@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	older = "etcd-main-6c4b8f9d5c"
+	newer = "etcd-main-7d9f9c7bd5"
+)
+
+// snapshot makes a cluster whose last member leads; each member is changed by a function.
+func snapshot(n int, change ...func(i int, o *observe.Ordinal)) *observe.Snapshot {
+	s := &observe.Snapshot{
+		At:          clitest.Now,
+		StatefulSet: observe.StatefulSet{Name: "etcd-main", Observed: true, OnDelete: true, UpdateRevision: newer},
+		Cluster:     observe.Cluster{Reachable: true, ID: 1, Term: 2, Leader: uint64(n), LeaderKnown: true},
+	}
+	for i := range n {
+		o := observe.Ordinal{
+			Name: fmt.Sprintf("etcd-main-%d", i), Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower, MemberID: uint64(i + 1),
+			Answers: true, Serving: true, AppliedIndex: 100, LeaseRole: v1alpha1.RoleUnknown,
+			Pod: &observe.Pod{UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1", Revision: older, Ready: true, AllContainersReady: true, BackupSidecarReady: true},
+		}
+		if i == n-1 {
+			o.Role = v1alpha1.RoleLeader
+		}
+		for _, c := range change {
+			c(i, &o)
+		}
+		s.Ordinals = append(s.Ordinals, o)
+		s.Cluster.Voters = append(s.Cluster.Voters, observe.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i, Serving: o.Serving})
+	}
+	return s
+}
+
+// frozen is a member that does not answer.
+func frozen(which int) func(int, *observe.Ordinal) {
+	return func(i int, o *observe.Ordinal) {
+		if i == which {
+			o.Class, o.Role, o.Answers, o.Serving, o.Pod.Ready = v1alpha1.ClassUnready, v1alpha1.RoleUnknown, false, false, false
+		}
+	}
+}
+
+// badNode is the node of the first member, which is not ready.
+func badNode(i int, o *observe.Ordinal) {
+	if i == 0 {
+		o.Pod.Node = observe.Node{Name: "n0", Trouble: "not ready"}
+	}
+}
+
+func updated(_ int, o *observe.Ordinal) { o.Pod.Revision = newer }
+
+// cutOff is a member that is ready and does not answer.
+func cutOff(i int, o *observe.Ordinal) {
+	o.Class, o.LeaseRole, o.Role, o.Answers, o.Serving, o.MemberID = v1alpha1.ClassUnready, o.Role, v1alpha1.RoleUnknown, false, false, 0
+}
+
+func planned(t *testing.T, p *result, tasks ...*v1alpha1.EtcdOperatorTask) *result {
+	t.Helper()
+	p.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "etcd-main"}}
+	in, err := p.input(tasks, clitest.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.foresee(in, clitest.Now)
+	return p
+}
+
+func TestPlan(t *testing.T) {
+	reachable := snapshot(3, cutOff)
+	reachable.Cluster = observe.Cluster{}
+	otherStrategy := snapshot(1)
+	otherStrategy.StatefulSet.OnDelete = false
+	suspended := clitest.Held()
+	suspended.Spec.Suspend = true
+	lost := snapshot(3, frozen(1), frozen(2), func(i int, o *observe.Ordinal) {
+		o.Class, o.Role, o.Serving = v1alpha1.ClassUnready, v1alpha1.RoleUnknown, false
+	})
+	lost.Cluster.Leader, lost.Cluster.LeaderKnown = 0, false
+	for name, p := range map[string]*result{
+		"healthy":        planned(t, &result{sight: sight{snapshot: snapshot(3)}}),
+		"frozen":         planned(t, &result{sight: sight{snapshot: snapshot(3, frozen(0))}}),
+		"nothing":        planned(t, &result{sight: sight{snapshot: snapshot(3, updated)}}),
+		"restart":        planned(t, &result{sight: sight{snapshot: snapshot(3, updated)}, restart: true}),
+		"leases":         planned(t, &result{sight: sight{snapshot: reachable, unreachable: "pods \"etcd-main-0\" is forbidden: User \"ann\" cannot create resource \"pods/portforward\""}}),
+		"no-nodes":       planned(t, &result{sight: sight{snapshot: snapshot(3, updated), surroundings: "not permitted: nodes \"a\" is forbidden"}}),
+		"single":         planned(t, &result{sight: sight{snapshot: snapshot(1)}}),
+		"other-strategy": planned(t, &result{sight: sight{snapshot: otherStrategy}}),
+		"going-on":       planned(t, &result{sight: sight{snapshot: snapshot(3, frozen(1))}}, suspended),
+		"bad-node":       planned(t, &result{sight: sight{snapshot: snapshot(3, badNode)}}),
+		"lost":           planned(t, &result{sight: sight{snapshot: lost}}),
+	} {
+		for suffix, width := range map[string]int{"": 0, "-80": 80} {
+			golden.Check(t, "plan-"+name+suffix+".txt", []byte(strings.Join(p.lines(width), "\n")+"\n"))
+		}
+		var out bytes.Buffer
+		if err := p.encode(&out, "yaml"); err != nil {
+			t.Fatal(err)
+		}
+		golden.Check(t, "plan-"+name+".yaml", out.Bytes())
+	}
+}
+
+func TestPlanFitsInto80Columns(t *testing.T) {
+	lines := planned(t, &result{sight: sight{snapshot: snapshot(5, frozen(0))}}).lines(80)
+	for line := range strings.Lines(strings.Join(lines, "\n")) {
+		line = strings.TrimRight(line, "\n")
+		if len([]rune(line)) > 80 {
+			t.Errorf("%d columns: %s", len([]rune(line)), line)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package story tells what happened to a task, in order, from its status and its events. It is pure.
+package story
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Line is one thing that happened.
+type Line struct {
+	At   time.Time
+	Text string
+	// Detail says more.
+	Detail string
+}
+
+// Of is the story of a task, oldest first. Events add what its status does not keep.
+func Of(task *v1alpha1.EtcdOperatorTask, events []corev1.Event) []Line {
+	lines := []Line{{At: task.CreationTimestamp.Time, Text: "created"}}
+	lines = append(lines, beginning(task)...)
+	if r := task.Status.Rollout; r != nil {
+		lines = append(lines, rollout(r, knows(events, "MoveLeader"))...)
+	} else if op := task.Status.LastOperation; op != nil {
+		lines = append(lines, Line{At: op.LastTransitionTime.Time, Text: fmt.Sprintf("%s %s", op.Name, op.State), Detail: op.Reason})
+	}
+	for _, e := range task.Status.LastErrors {
+		if !task.Status.State.IsFinal() || !strings.Contains(Progressing(task).Message, e.Description) {
+			lines = append(lines, Line{At: e.ObservedAt.Time, Text: fmt.Sprintf("error %s", e.Code), Detail: e.Description})
+		}
+	}
+	if t := task.Status.CompletedAt; t != nil {
+		lines = append(lines, Line{At: t.Time, Text: strings.ToLower(string(task.Status.State)), Detail: Progressing(task).Message})
+	}
+	lines = append(lines, fromEvents(task, events, lines)...)
+	slices.SortStableFunc(lines, func(a, b Line) int {
+		// A time in the status has steps of a second: the order in which things are told decides within one.
+		return a.At.Truncate(time.Second).Compare(b.At.Truncate(time.Second))
+	})
+	return lines
+}
+
+func beginning(task *v1alpha1.EtcdOperatorTask) []Line {
+	admitted := meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionAdmitted)
+	if task.Status.InitiatedAt == nil || admitted == nil || admitted.Status != metav1.ConditionTrue {
+		return nil
+	}
+	return []Line{{At: task.Status.InitiatedAt.Time, Text: "started", Detail: admitted.Message}}
+}
+
+// rollout tells of the pods that were removed, of the handover unless events do, and of what holds.
+func rollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []Line {
+	var lines []Line
+	for _, p := range r.Pods {
+		why, end := p.LastOperation.Reason, ""
+		if i := strings.LastIndex(why, "; "); i >= 0 && p.LastOperation.State != v1alpha1.OperationStateInProgress {
+			why, end = why[:i], why[i+2:]
+		}
+		lines = append(lines, Line{At: p.Evidence.ObservedAt.Time, Text: p.LastOperation.Name + " " + p.Name, Detail: fmt.Sprintf("%s (%s; %s)", why, Person(p), evidence(p.Evidence))})
+		switch p.LastOperation.State {
+		case v1alpha1.OperationStateCompleted:
+			lines = append(lines, Line{At: p.LastOperation.LastTransitionTime.Time, Text: p.Name + " is back", Detail: end})
+		case v1alpha1.OperationStateFailed:
+			lines = append(lines, Line{At: p.LastOperation.LastTransitionTime.Time, Text: p.LastOperation.Name + " " + p.Name + " failed", Detail: end})
+		}
+	}
+	if h := r.LeaderHandover; h != nil && !handoverKnown {
+		lines = append(lines, Line{At: h.LastAttemptTime.Time, Text: "MoveLeader " + h.From, Detail: fmt.Sprintf("leadership goes to %s, attempt %d", h.To, h.Attempts)})
+	}
+	if h := r.HeldBy; h != nil {
+		lines = append(lines, Line{At: h.Since.Time, Text: "held by " + string(h.Guard), Detail: h.Message})
+	}
+	slices.SortStableFunc(lines, func(a, b Line) int { return a.At.Compare(b.At) })
+	return lines
+}
+
+// Person says what a pod was when its removal was decided.
+func Person(p v1alpha1.RolloutPod) string {
+	if p.Role == v1alpha1.RoleUnknown || p.Role == "" {
+		return string(p.Class)
+	}
+	return fmt.Sprintf("%s, %s", p.Class, p.Role)
+}
+
+func evidence(e v1alpha1.Evidence) string {
+	say := fmt.Sprintf("%d of %d voters served, quorum %d", e.ServingVoters, e.Voters, e.Quorum)
+	if e.Leader != "" {
+		say += ", " + e.Leader + " led"
+	}
+	return say
+}
+
+func knows(events []corev1.Event, reason string) bool {
+	return slices.ContainsFunc(events, func(e corev1.Event) bool { return e.Reason == reason })
+}
+
+// fromEvents is what events tell that the lines so far do not.
+func fromEvents(task *v1alpha1.EtcdOperatorTask, events []corev1.Event, told []Line) []Line {
+	var lines []Line
+	for _, e := range events {
+		known := e.Reason == "Started" && task.Status.InitiatedAt != nil || slices.ContainsFunc(told, func(l Line) bool {
+			return strings.Contains(l.Detail, e.Message)
+		})
+		if !known {
+			lines = append(lines, Line{At: when(e), Text: e.Reason, Detail: e.Message})
+		}
+	}
+	return lines
+}
+
+// when an event was first seen.
+func when(e corev1.Event) time.Time {
+	for _, t := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time} {
+		if !t.IsZero() {
+			return t
+		}
+	}
+	return time.Time{}
+}
+
+// Progressing is the condition of that name; an empty one where the operator has not seen the task yet.
+func Progressing(task *v1alpha1.EtcdOperatorTask) metav1.Condition {
+	c := meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionProgressing)
+	return *cmp.Or(c, &metav1.Condition{})
+}
+
+// State of a task, with how far it is: "InProgress 1/3".
+func State(task *v1alpha1.EtcdOperatorTask) string {
+	state := string(cmp.Or(task.Status.State, v1alpha1.TaskStatePending))
+	if task.Status.Progress != "" {
+		state += " " + task.Status.Progress
+	}
+	return state
+}
+
+// Now says in a sentence what a task does or waits for.
+func Now(task *v1alpha1.EtcdOperatorTask) string {
+	if message := Progressing(task).Message; message != "" {
+		return message
+	}
+	if task.Status.State == "" {
+		return "the operator has not seen the task yet"
+	}
+	return ""
+}

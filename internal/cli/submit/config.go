@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package submit
+
+import (
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/tasks/rollout"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// flagSet takes the flags of a verb.
+type flagSet struct {
+	*pflag.FlagSet
+	cmd *cobra.Command
+}
+
+// choice adds a flag with a few values, which the shell completes.
+func (f flagSet) choice(name, value, usage string, values ...string) *string {
+	into := f.String(name, value, usage)
+	// It only fails for a flag that does not exist.
+	_ = f.cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	return into
+}
+
+func noConfig(flagSet) func() (any, error) {
+	return func() (any, error) { return nil, nil }
+}
+
+// common are the options that a rollout and a restart share.
+func common(flags flagSet) func(*rollout.Config) {
+	handover := flags.Bool("leader-handover", true, "Move leadership to an updated member before the leader goes.")
+	grace := flags.Duration("unready-grace-period", 0, "How long the quorum has to be lost before a running member is replaced (default 30s).")
+	deadline := flags.Duration("progress-deadline", 0, "How long without progress is called stalled (default 10m).")
+	removal := flags.choice("pod-removal", "", "How healthy pods are removed: Delete (default) or Evict.", string(rollout.Delete), string(rollout.Evict))
+	down := flags.choice("non-participating-pods", "", "How pods that do not run are removed: OneByOne (default) or AllAtOnce.", string(rollout.OneByOne), string(rollout.AllAtOnce))
+	sidecar := flags.Bool("unhealthy-backup-sidecar-first", false, "Within a role, replace pods first whose backup sidecar is not ready.")
+	return func(c *rollout.Config) {
+		if !*handover {
+			c.LeaderHandover = handover
+		}
+		c.UnreadyGracePeriod, c.ProgressDeadline = period(*grace), period(*deadline)
+		c.PodRemoval, c.NonParticipatingPods = rollout.PodRemoval(*removal), rollout.NonParticipatingPods(*down)
+		c.UnhealthyBackupSidecarFirst = *sidecar
+	}
+}
+
+// period is a duration of a config; nil where it is left to the default.
+func period(d time.Duration) *metav1.Duration {
+	if d == 0 {
+		return nil
+	}
+	return &metav1.Duration{Duration: d}
+}
+
+func rolloutConfig(flags flagSet) func() (any, error) {
+	revision := flags.String("target-revision", "", "The revision of the StatefulSet to bring the pods to (default: the newest).")
+	options := common(flags)
+	return func() (any, error) {
+		c := rollout.Config{TargetRevision: *revision}
+		options(&c)
+		return c, nil
+	}
+}
+
+func restartConfig(flags flagSet) func() (any, error) {
+	options := common(flags)
+	return func() (any, error) {
+		c := rollout.Config{Restart: true}
+		options(&c)
+		return c, nil
+	}
+}
+
+func recreateConfig(flags flagSet) func() (any, error) {
+	revision := flags.String("target-revision", "", "The revision of the StatefulSet to bring the pods to (default: the newest).")
+	return func() (any, error) {
+		return struct {
+			TargetRevision string `json:"targetRevision,omitempty"`
+		}{*revision}, nil
+	}
+}
+
+// taskTimeout is how long the task itself may take. It is not how long the command waits.
+func taskTimeout(flags flagSet) *time.Duration {
+	return flags.Duration("task-timeout", 0, "How long the task may take before it fails (default: the operator's).")
+}
+
+func snapshotConfig(flags flagSet) func() (any, error) {
+	kind := flags.choice("type", "full", "full or delta.", "full", "delta")
+	final := flags.Bool("final", false, "Mark it as the last one of this cluster; only of a full snapshot.")
+	timeout := taskTimeout(flags)
+	return func() (any, error) {
+		switch {
+		case *kind != "full" && *kind != "delta":
+			return nil, kube.Usage("--type is %q: it has to be full or delta", *kind)
+		case *final && *kind != "full":
+			return nil, kube.Usage("--final goes with --type full only")
+		}
+		return struct {
+			Type    string           `json:"type"`
+			IsFinal bool             `json:"isFinal,omitempty"`
+			Timeout *metav1.Duration `json:"timeout,omitempty"`
+		}{*kind, *final, period(*timeout)}, nil
+	}
+}
+
+func compactionConfig(flags flagSet) func() (any, error) {
+	timeout := taskTimeout(flags)
+	return func() (any, error) {
+		return struct {
+			Timeout *metav1.Duration `json:"timeout,omitempty"`
+		}{period(*timeout)}, nil
+	}
+}
+
+func maintenanceConfig(flags flagSet) func() (any, error) {
+	compaction := flags.Bool("compaction", false, "Remove what is older than the current revision first, so that there is more to free.")
+	return func() (any, error) {
+		return struct {
+			EtcdCompaction      bool `json:"etcdCompaction,omitempty"`
+			EtcdDefragmentation bool `json:"etcdDefragmentation"`
+		}{*compaction, true}, nil
+	}
+}
+
+func copyConfig(flags flagSet) func() (any, error) {
+	source, target := store(flags, "source"), store(flags, "target")
+	age := flags.Uint32("max-backup-age", 0, "Copy only backups of at most this many days (default: all).")
+	backups := flags.Uint32("max-backups", 0, "Copy only this many of the newest backups (default: all).")
+	return func() (any, error) {
+		c := struct {
+			SourceStore  v1alpha1.StoreSpec `json:"sourceStore"`
+			TargetStore  v1alpha1.StoreSpec `json:"targetStore"`
+			MaxBackupAge uint32             `json:"maxBackupAge,omitempty"`
+			MaxBackups   uint32             `json:"maxBackups,omitempty"`
+		}{MaxBackupAge: *age, MaxBackups: *backups}
+		var err error
+		if c.SourceStore, err = source(); err != nil {
+			return nil, err
+		}
+		c.TargetStore, err = target()
+		return c, err
+	}
+}
+
+// store adds the flags of one of two stores.
+func store(flags flagSet, which string) func() (v1alpha1.StoreSpec, error) {
+	provider := flags.choice(which+"-provider", "", "Provider of the "+which+" store: S3, GCS, ABS or Local.", "S3", "GCS", "ABS", "Local")
+	container := flags.String(which+"-container", "", "Bucket of the "+which+" store.")
+	prefix := flags.String(which+"-prefix", "", "Prefix of the objects in the "+which+" store.")
+	secret := flags.String(which+"-secret", "", "Secret with the credentials of the "+which+" store.")
+	return func() (v1alpha1.StoreSpec, error) {
+		s := v1alpha1.StoreSpec{Provider: v1alpha1.StorageProvider(*provider), Container: *container, Prefix: *prefix}
+		if *provider == "" || *container == "" {
+			return s, kube.Usage("--%s-provider and --%s-container are required", which, which)
+		}
+		if *secret != "" {
+			s.SecretRef = &v1alpha1.SecretReference{Name: *secret}
+		}
+		return s, nil
+	}
+}

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package text lays out what people read: tables that fit a terminal, wrapped sentences, times. It imports nothing
+// of Kubernetes but the way in which kubectl tells durations.
+package text
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// gap between two columns.
+const gap = 2
+
+// minWrap is the narrowest that a sentence is wrapped to.
+const minWrap = 20
+
+// Column of a table.
+type Column struct {
+	Name string
+	// Rank says which columns are left out first where the table is too wide: the highest. 0: never.
+	Rank int
+}
+
+// Table of cells.
+type Table struct {
+	Columns []Column
+	Rows    [][]string
+}
+
+// Add adds a row.
+func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
+
+// Lines are the lines of the table in a width; 0 is any width. Columns that do not fit are left out, those that
+// must not be are shown in whole.
+func (t *Table) Lines(width int) []string {
+	shown := make([]int, len(t.Columns))
+	widths := make([]int, len(t.Columns))
+	for i, c := range t.Columns {
+		shown[i], widths[i] = i, utf8.RuneCountInString(c.Name)
+		for _, row := range t.Rows {
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		}
+	}
+	for width > 0 && total(shown, widths) > width {
+		drop := slices.MaxFunc(shown, func(a, b int) int { return t.Columns[a].Rank - t.Columns[b].Rank })
+		if t.Columns[drop].Rank == 0 {
+			break
+		}
+		shown = slices.DeleteFunc(shown, func(i int) bool { return i == drop })
+	}
+	names := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		names[i] = c.Name
+	}
+	lines := []string{join(names, shown, widths)}
+	for _, row := range t.Rows {
+		lines = append(lines, join(row, shown, widths))
+	}
+	return lines
+}
+
+func total(shown, widths []int) int {
+	n := -gap
+	for _, i := range shown {
+		n += widths[i] + gap
+	}
+	return n
+}
+
+func join(cells []string, shown, widths []int) string {
+	var line strings.Builder
+	for _, i := range shown {
+		line.WriteString(cells[i])
+		line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cells[i])+gap))
+	}
+	return strings.TrimRight(line.String(), " ")
+}
+
+// Wrap breaks text between words into lines of a width, with every line but the first indented; 0 is any width.
+// The first line is taken to begin after indent columns, too.
+func Wrap(text string, indent, width int) []string {
+	room := max(width-indent, minWrap)
+	if width == 0 {
+		room = len(text)
+	}
+	var lines []string
+	line := ""
+	for _, word := range strings.Fields(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > room {
+			lines, line = append(lines, line), ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	lines = append(lines, line)
+	for i := range lines[1:] {
+		lines[i+1] = strings.Repeat(" ", indent) + lines[i+1]
+	}
+	return lines
+}
+
+// Labelled is a line that begins with a label, wrapped beside it.
+func Labelled(label string, indent int, text string, width int) string {
+	return fmt.Sprintf("%-*s", indent, label) + strings.Join(Wrap(text, indent, width), "\n")
+}
+
+// Clip shortens text to a width; 0 is any width.
+func Clip(text string, width int) string {
+	if runes := []rune(text); width > 0 && len(runes) > width {
+		return string(runes[:width-1]) + "…"
+	}
+	return text
+}
+
+// Print prints lines.
+func Print(out io.Writer, lines ...string) {
+	for _, line := range lines {
+		fmt.Fprintln(out, line) //nolint:errcheck // there is nobody to tell
+	}
+}
+
+// Since is how long ago a time is, as kubectl tells it.
+func Since(t, now time.Time) string {
+	if t.IsZero() {
+		return "<unknown>"
+	}
+	return duration.HumanDuration(max(now.Sub(t), 0))
+}
+
+// Or is text, or a dash where there is none.
+func Or(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

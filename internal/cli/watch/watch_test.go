@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package watch
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	testclock "k8s.io/utils/clock/testing"
+)
+
+// members are those of clitest.Held.
+func members() (*v1alpha1.Etcd, *observe.Snapshot) {
+	etcd := &v1alpha1.Etcd{}
+	s := &observe.Snapshot{StatefulSet: observe.StatefulSet{UpdateRevision: "etcd-main-7d9f9c7bd5"}}
+	for i, revision := range []string{"etcd-main-7d9f9c7bd5", "etcd-main-7d9f9c7bd5", "etcd-main-6c4b8f9d5c"} {
+		o := observe.Ordinal{Name: fmt.Sprintf("etcd-main-%d", i), Class: v1alpha1.ClassParticipating, Pod: &observe.Pod{Revision: revision}}
+		role := v1alpha1.RoleFollower
+		switch i {
+		case 1:
+			o.Class = v1alpha1.ClassStarting
+		case 2:
+			role = v1alpha1.RoleLeader
+		}
+		etcd.Status.Members = append(etcd.Status.Members, v1alpha1.Member{Name: o.Name, Role: role})
+		s.Ordinals = append(s.Ordinals, o)
+	}
+	return etcd, s
+}
+
+func TestTable(t *testing.T) {
+	etcd, snapshot := members()
+	ended, _ := clitest.Ended()
+	stalled := clitest.Held()
+	stalled.Status.Conditions[1].Reason = v1alpha1.ReasonStalled
+	queued := clitest.With(clitest.Task("etcd-main-snapshot-k9fzx", v1alpha1.OnDemandSnapshot, v1alpha1.TaskStatePending, 30),
+		v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonQueued, "number 2 in line, behind etcd-main-rollout-7d9f9c7bd5-5c8fb-1")
+	for name, v := range map[string]view{
+		"held":    {task: clitest.Held(), etcd: etcd, snapshot: snapshot},
+		"stalled": {task: stalled, etcd: etcd, snapshot: snapshot},
+		"ended":   {task: ended, etcd: etcd, snapshot: snapshot},
+		"queued":  {task: queued, etcd: etcd, snapshot: snapshot},
+		"blind":   {task: clitest.Held(), trouble: "not permitted: pods is forbidden: User \"ann\" cannot list resource \"pods\" in API group \"\" in the namespace \"demo\""},
+	} {
+		v.now = clitest.Now
+		for suffix, width := range map[string]int{"-120": 120, "-80": 80} {
+			golden.Check(t, "watch-"+name+suffix+".txt", []byte(strings.Join(v.lines(width), "\n")+"\n"))
+		}
+	}
+}
+
+func TestScreenRenewsInPlace(t *testing.T) {
+	var out bytes.Buffer
+	width, height := 10, 4
+	s := newScreen(&out, func() (int, int, bool) { return width, height, true })
+	show := func(lines ...string) string {
+		out.Reset()
+		s.draw(func(int) []string { return lines })
+		return strings.NewReplacer("\x1b", "^", "\n", "$").Replace(out.String())
+	}
+	for i, c := range []struct{ got, want string }{
+		{show("one", "two"), "one^[K$two^[K$^[J"},
+		{show("three"), "^[2A\rthree^[K$^[J"},
+		{show("a line too long"), "^[1A\ra line to…^[K$^[J"},
+		{show("1", "2", "3", "4", "5"), "^[1A\r1^[K$2^[K$3^[K$^[J"},
+	} {
+		if c.got != c.want {
+			t.Errorf("frame %d: %q, want %q", i, c.got, c.want)
+		}
+	}
+	width = 20
+	if got := show("wider"); got != "wider^[K$^[J" {
+		t.Errorf("after the width has changed: %q", got)
+	}
+}
+
+func TestLinesAreToldOnce(t *testing.T) {
+	streams, _, out, _ := genericiooptions.NewTestIOStreams()
+	k := kube.New(streams)
+	k.Clock, k.Location = testclock.NewFakeClock(clitest.Now), time.UTC
+	teller := newTeller(k)
+	queued := clitest.Task("etcd-main-rollout-7d9f9c7bd5-5c8fb-1", v1alpha1.QuorumAwareRollout, v1alpha1.TaskStatePending, 60)
+	clitest.With(queued, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonQueued, "number 2 in line, behind another")
+	ended, _ := clitest.Ended()
+	for _, task := range []*v1alpha1.EtcdOperatorTask{queued, queued, clitest.Held(), clitest.Held(), ended} {
+		teller.tell(task)
+	}
+	golden.Check(t, "lines.txt", out.Bytes())
+}

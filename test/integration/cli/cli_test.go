@@ -1,0 +1,261 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// Each verb makes a task that the API server accepts.
+func TestEveryVerbMakesItsTask(t *testing.T) {
+	p := newPerson(t)
+	for _, c := range []struct {
+		args     string
+		taskType v1alpha1.TaskType
+		config   string
+	}{
+		{"rollout main", v1alpha1.QuorumAwareRollout, ""},
+		{"rollout main --pod-removal Evict --leader-handover=false --progress-deadline 5m", v1alpha1.QuorumAwareRollout, "leaderHandover: false\npodRemoval: Evict\nprogressDeadline: 5m0s\n"},
+		{"restart main", v1alpha1.QuorumAwareRollout, "restart: true\n"},
+		{"snapshot main", v1alpha1.OnDemandSnapshot, "type: full\n"},
+		{"snapshot main --type full --final --task-timeout 10m", v1alpha1.OnDemandSnapshot, "isFinal: true\ntimeout: 10m0s\ntype: full\n"},
+		{"compact main", v1alpha1.OnDemandCompaction, ""},
+		{"defrag main --compaction", v1alpha1.OnDemandMaintenance, "etcdCompaction: true\netcdDefragmentation: true\n"},
+		{
+			"copy-backups main --source-provider S3 --source-container a --source-secret s --target-provider Local --target-container b --target-prefix c --max-backups 2",
+			v1alpha1.CopyBackups, "maxBackups: 2\nsourceStore:\n  container: a\n  provider: S3\n  secretRef:\n    name: s\ntargetStore:\n  container: b\n  prefix: c\n  provider: Local\n",
+		},
+		{"recover main", v1alpha1.QuorumLossRecovery, ""},
+		{"recreate main --target-revision main-1", v1alpha1.RecreateRollout, "targetRevision: main-1\n"},
+	} {
+		args := append(strings.Fields(c.args), "--name", "task")
+		got := p.run(args...)
+		p.Expect(got.code).To(BeZero(), "%s: %s", c.args, got)
+		p.Expect(got.out).To(Equal("etcdoperatortask.druid.gardener.cloud/task created\n"), c.args)
+		task := p.task("task")
+		p.Expect(task.Spec.Type).To(Equal(c.taskType), c.args)
+		p.Expect(task.Spec.Config).To(Equal(c.config), c.args)
+		p.Expect(testEnv.Client.Delete(t.Context(), task)).To(Succeed())
+	}
+}
+
+func TestOutputAndDryRun(t *testing.T) {
+	p := newPerson(t)
+	got := p.run("restart", "main", "--dry-run=client", "-o", "yaml", "--suspend", "--override-guards", "UnreadyConfirmed", "--ttl", "60")
+	p.Expect(got.code).To(BeZero(), got.String())
+	for _, want := range []string{"name: main-restart-x7k2p\n", "suspend: true\n", "- UnreadyConfirmed\n", "ttlSecondsAfterFinished: 60\n"} {
+		p.Expect(got.out).To(ContainSubstring(want))
+	}
+	p.Expect(p.run("restart", "main", "--dry-run=server").out).To(Equal("etcdoperatortask.druid.gardener.cloud/main-restart-x7k2p created (server dry run)\n"))
+	got = p.run("restart", "main", "--dry-run=server", "--override-guards", "QuorumKept")
+	p.Expect(got.code).To(Equal(1), "the API server does not let this guard be overridden: %s", got)
+	p.Expect(p.tasks()).To(BeEmpty(), "a dry run makes nothing")
+
+	p.Expect(p.run("restart", "main", "-o", "name").out).To(Equal("etcdoperatortask.druid.gardener.cloud/main-restart-x7k2p\n"))
+	p.Expect(p.run("restart", "main", "-o", "jsonpath={.metadata.name}", "--name", "b").out).To(Equal("b"))
+}
+
+func TestWait(t *testing.T) {
+	for state, code := range map[v1alpha1.TaskState]int{v1alpha1.TaskStateSucceeded: 0, v1alpha1.TaskStateFailed: 1, v1alpha1.TaskStateRejected: 1} {
+		p := newPerson(t)
+		end := p.start(t.Context(), "restart", "main", "--wait", "--timeout", "1m")
+		task := p.task("main-restart-x7k2p")
+		p.operate(task, v1alpha1.TaskStateInProgress, "main-2 is a follower")
+		p.operate(task, state, "that was it")
+		got := end()
+		p.Expect(got.code).To(Equal(code), got.String())
+		p.Expect(got.out).To(Equal("etcdoperatortask.druid.gardener.cloud/main-restart-x7k2p created\n"))
+		p.Expect(got.err).To(ContainSubstring("task main-restart-x7k2p " + strings.ToLower(string(state))))
+		p.Expect(got.err).To(ContainSubstring("that was it"))
+	}
+}
+
+func TestWaitPrintsTheTaskAsItEnded(t *testing.T) {
+	p := newPerson(t)
+	end := p.start(t.Context(), "restart", "main", "--wait", "-o", "json")
+	p.operate(p.task("main-restart-x7k2p"), v1alpha1.TaskStateSucceeded, "done")
+	var task v1alpha1.EtcdOperatorTask
+	p.Expect(json.Unmarshal([]byte(end().out), &task)).To(Succeed())
+	p.Expect(task.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+}
+
+func TestWaitEndsBeforeTheTask(t *testing.T) {
+	p := newPerson(t)
+	got := p.run("restart", "main", "--wait", "--timeout", "100ms")
+	p.Expect(got.code).To(Equal(3), got.String())
+	p.Expect(got.err).To(ContainSubstring("goes on"))
+
+	ctx, interrupt := context.WithCancel(t.Context())
+	end := p.start(ctx, "watch", "main")
+	interrupt()
+	got = end()
+	p.Expect(got.code).To(Equal(1), got.String())
+
+	end = p.start(t.Context(), "watch", "main")
+	p.Expect(testEnv.Client.Delete(t.Context(), p.task("main-restart-x7k2p"))).To(Succeed())
+	got = end()
+	p.Expect(got.code).To(Equal(1), got.String())
+	p.Expect(got.err).To(Or(ContainSubstring("was deleted"), ContainSubstring("has no task")))
+}
+
+func TestWatchTellsLinesUntilTheEnd(t *testing.T) {
+	p := newPerson(t)
+	task := p.make("a", v1alpha1.TaskStateInProgress)
+	end := p.start(t.Context(), "watch", "main")
+	p.operate(task, v1alpha1.TaskStateSucceeded, "all is well")
+	got := end()
+	p.Expect(got.code).To(BeZero(), got.String())
+	p.Expect(got.out).To(MatchRegexp(`(?s)^\d\d:\d\d:\d\d created\n.*succeeded: all is well\n$`))
+}
+
+func TestListAndDescribe(t *testing.T) {
+	p := newPerson(t)
+	p.Expect(p.run("list").err).To(Equal("No tasks in namespace " + p.namespace + ".\n"))
+	p.make("a", v1alpha1.TaskStateInProgress)
+	p.make("b", "")
+	got := p.run("list")
+	p.Expect(got.out).To(MatchRegexp(`(?m)^a +QuorumAwareRollout +main +InProgress +- +- +1 +\d+s$`))
+	p.Expect(got.out).To(MatchRegexp(`(?m)^b +QuorumAwareRollout +main +Pending +- +- +2 +\d+s$`))
+	p.Expect(p.run("list", "-A").out).To(ContainSubstring(p.namespace))
+	p.Expect(p.run("list", "main", "-o", "name").out).To(Equal("etcdoperatortask.druid.gardener.cloud/a\netcdoperatortask.druid.gardener.cloud/b\n"))
+	var list v1alpha1.EtcdOperatorTaskList
+	p.Expect(json.Unmarshal([]byte(p.run("list", "-o", "json").out), &list)).To(Succeed())
+	p.Expect(list.Items).To(HaveLen(2))
+
+	p.Expect(p.run("describe", "main").out).To(ContainSubstring("Task:     " + p.namespace + "/a\n"))
+	p.Expect(p.run("describe", "b").out).To(And(ContainSubstring("Queue:    2 of 2"), ContainSubstring("created")))
+}
+
+func TestSteer(t *testing.T) {
+	p := newPerson(t)
+	p.make("a", v1alpha1.TaskStateInProgress)
+	p.Expect(p.run("suspend", "a", "--dry-run=server").code).To(BeZero())
+	p.Expect(p.task("a").Spec.Suspend).To(BeFalse(), "a dry run changes nothing")
+	p.Expect(p.run("suspend", "a").out).To(Equal("etcdoperatortask.druid.gardener.cloud/a suspended\n"))
+	p.Expect(p.task("a").Spec.Suspend).To(BeTrue())
+	p.Expect(p.run("resume", "a").code).To(BeZero())
+	p.Expect(p.task("a").Spec.Suspend).To(BeFalse())
+	p.Expect(p.run("abort", "a").out).To(Equal("etcdoperatortask.druid.gardener.cloud/a aborted\n"))
+	p.Expect(p.tasks()).To(BeEmpty())
+
+	p.make("b", v1alpha1.TaskStateSucceeded)
+	got := p.run("abort", "b")
+	p.Expect(got.code).To(Equal(1))
+	p.Expect(got.err).To(ContainSubstring("task b succeeded"), "what has ended is not aborted")
+	p.Expect(p.run("abort", "main").err).To(ContainSubstring(`there is no task "main"`), "an Etcd is not aborted")
+}
+
+// What can go wrong is said in one sentence, with the right exit code.
+func TestOneSentence(t *testing.T) {
+	p := newPerson(t)
+	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	p.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = silent.Close() }()
+	p.allow("reader", "get", "list", "watch")
+	reader, nobody, undecided := p.impersonating("reader"), p.impersonating("nobody"), p.writeKubeconfig(testEnv.Config, "")
+	closed := "http://127.0.0.1:1"
+	for _, c := range []struct {
+		args string
+		code int
+		say  string
+	}{
+		{"plan other", 1, `there is no Etcd "other" in namespace ` + p.namespace},
+		{"restart other", 1, `there is no Etcd "other"`},
+		{"list other", 1, `there is no Etcd "other"`},
+		{"describe other", 1, `there is no task and no Etcd "other"`},
+		{"watch main", 1, `Etcd "main" in namespace ` + p.namespace + ` has no task`},
+		{"suspend other", 1, `there is no task and no Etcd "other"`},
+		{"restart main --kubeconfig " + nobody, 1, "not permitted: "},
+		{"restart main --kubeconfig " + reader, 1, "not permitted: "},
+		{"list --kubeconfig " + nobody, 1, "not permitted: "},
+		{"list --kubeconfig /nowhere", 2, "/nowhere"},
+		{"list --kubeconfig " + undecided, 2, `choose one of "other", "test" with --context`},
+		{"list --context third", 2, `no context "third": it has "other", "test"`},
+		{"list --context test --context other", 2, "it was given before, as test"},
+		{"list -s " + closed, 1, "the API server at " + closed + " does not answer: "},
+		{"list -s http://" + silent.Addr().String() + " --request-timeout 200ms", 1, "does not answer"},
+		{"list -o nonsense", 2, `"nonsense"`},
+		{"plan main -o wide", 2, "json or yaml"},
+		{"plan", 2, `kubectl etcdtask plan ETCD`},
+		{"plan a b", 2, `kubectl etcdtask plan ETCD`},
+		{"rolout main", 2, `did you mean "rollout"?`},
+		{"rollout main --nonsense", 2, "unknown flag: --nonsense"},
+		{"rollout main --pod-removal Drop", 2, "podRemoval"},
+		{"restart main --timeout 1s", 2, "--timeout goes with --wait"},
+		{"restart main --wait --dry-run=client", 2, "exclude each other"},
+		{"restart main --dry-run", 2, "client or server"},
+		{"restart main --wait --timeout soon", 2, "--timeout"},
+		{"restart main --name Not_A_Name", 1, "metadata.name"},
+		{"snapshot main --type half", 2, "full or delta"},
+		{"copy-backups main", 2, "--source-provider and --source-container are required"},
+	} {
+		args := strings.Fields(c.args)
+		if !strings.Contains(c.args, "--kubeconfig") {
+			args = append(args, "--kubeconfig", p.kubeconfig)
+		}
+		kubeconfig := p.kubeconfig
+		p.kubeconfig = args[len(args)-1]
+		got := p.run(args[:len(args)-2]...)
+		p.kubeconfig = kubeconfig
+		p.Expect(got.code).To(Equal(c.code), "%s: %s", c.args, got)
+		p.Expect(got.err).To(ContainSubstring(c.say), c.args)
+		p.Expect(got.err).To(MatchRegexp(`^error: [^\n]+\n$`), "%s: one line", c.args)
+		p.Expect(got.out).To(BeEmpty(), c.args)
+	}
+	p.Expect(p.tasks()).To(BeEmpty())
+}
+
+// allow allows somebody some verbs on what is the project's.
+func (p *person) allow(user string, verbs ...string) {
+	p.t.Helper()
+	p.allowRules(user, user, []string{v1alpha1.GroupVersion.Group}, verbs...)
+}
+
+func (p *person) allowRules(role, user string, groups []string, verbs ...string) {
+	p.t.Helper()
+	p.Expect(testEnv.Client.Create(p.t.Context(), &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: role},
+		Rules:      []rbacv1.PolicyRule{{APIGroups: groups, Resources: []string{"*"}, Verbs: verbs}},
+	})).To(Succeed())
+	p.Expect(testEnv.Client.Create(p.t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
+	})).To(Succeed())
+}
+
+// Who may make tasks and not read Etcds can do just that.
+func TestMakingTasksNeedsNoOtherPermission(t *testing.T) {
+	p := newPerson(t)
+	p.allow("maker", "create")
+	p.kubeconfig = p.impersonating("maker")
+	p.Eventually(func() int { return p.run("restart", "main").code }).Should(BeZero())
+}
+
+// A cluster without the CRDs says so.
+func TestWithoutCRDs(t *testing.T) {
+	p := newPerson(t)
+	bare := &envtest.Environment{BinaryAssetsDirectory: testEnv.Assets(), ControlPlaneStartTimeout: 2 * time.Minute}
+	config, err := bare.Start()
+	p.Expect(err).NotTo(HaveOccurred())
+	defer func() { p.Expect(bare.Stop()).To(Succeed()) }()
+	p.kubeconfig = p.writeKubeconfig(config, "test")
+	for _, verb := range []string{"list", "plan main", "restart main", "describe main", "abort a"} {
+		got := p.run(strings.Fields(verb)...)
+		p.Expect(got.code).To(Equal(1), got.String())
+		p.Expect(got.err).To(HavePrefix("error: the cluster does not know Etcds and EtcdOperatorTasks: install the CRDs"), verb)
+	}
+}

@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli tests the kubectl plugin against a real API server, from the command line to the exit code. No
+// operator runs: the tests write the status that one would write.
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+var testEnv *env.Env
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
+}
+
+const patience = 30 * time.Second
+
+// person is somebody at a prompt, in a namespace with an Etcd.
+type person struct {
+	*WithT
+	t          *testing.T
+	namespace  string
+	kubeconfig string
+	etcd       *v1alpha1.Etcd
+}
+
+func newPerson(t *testing.T) *person {
+	t.Helper()
+	p := &person{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
+	p.SetDefaultEventuallyTimeout(patience)
+	p.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	p.kubeconfig = p.writeKubeconfig(testEnv.Config, "test")
+	p.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "main"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	p.Expect(testEnv.Client.Create(t.Context(), p.etcd)).To(Succeed())
+	return p
+}
+
+// writeKubeconfig writes a kubeconfig; the current context is given by its name, or there is none.
+func (p *person) writeKubeconfig(config *rest.Config, current string) string {
+	p.t.Helper()
+	c := clientcmdapi.NewConfig()
+	c.Clusters["test"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	c.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData, Impersonate: config.Impersonate.UserName}
+	for _, name := range []string{"test", "other"} {
+		c.Contexts[name] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test", Namespace: p.namespace}
+	}
+	c.CurrentContext = current
+	path := filepath.Join(p.t.TempDir(), "kubeconfig")
+	p.Expect(clientcmd.WriteToFile(*c, path)).To(Succeed())
+	return path
+}
+
+// outcome is what a command line came to.
+type outcome struct {
+	code     int
+	out, err string
+}
+
+// run runs a command line as the plugin would.
+func (p *person) run(args ...string) outcome {
+	p.t.Helper()
+	return p.start(p.t.Context(), args...)()
+}
+
+// start starts a command line, and returns what waits for its end.
+func (p *person) start(ctx context.Context, args ...string) func() outcome {
+	p.t.Helper()
+	var out, errOut bytes.Buffer
+	k := kube.New(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
+	k.Location, k.Suffix = time.UTC, func() string { return "x7k2p" }
+	if p.kubeconfig != "" {
+		// At the end, where cobra looks for the verb first; completion has none.
+		args = append(slices.Clone(args), "--kubeconfig", p.kubeconfig)
+	}
+	code := make(chan int, 1)
+	go func() { code <- cli.Run(ctx, k, args) }()
+	return func() outcome {
+		p.t.Helper()
+		select {
+		case c := <-code:
+			return outcome{c, out.String(), errOut.String()}
+		case <-time.After(patience):
+			p.t.Fatalf("%v does not end", args)
+			return outcome{}
+		}
+	}
+}
+
+// task reads a task, once it is there.
+func (p *person) task(name string) *v1alpha1.EtcdOperatorTask {
+	p.t.Helper()
+	t := &v1alpha1.EtcdOperatorTask{}
+	p.Eventually(func() error {
+		return testEnv.Client.Get(p.t.Context(), types.NamespacedName{Namespace: p.namespace, Name: name}, t)
+	}).Should(Succeed())
+	return t
+}
+
+// make makes a task in a state.
+func (p *person) make(name string, state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
+	p.t.Helper()
+	t := &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
+	}
+	p.Expect(testEnv.Client.Create(p.t.Context(), t)).To(Succeed())
+	if state != "" {
+		p.operate(t, state, "as the operator says")
+	}
+	return t
+}
+
+// operate writes what an operator would.
+func (p *person) operate(t *v1alpha1.EtcdOperatorTask, state v1alpha1.TaskState, message string) {
+	p.t.Helper()
+	now := metav1.Now()
+	t.Status.State = state
+	t.Status.InitiatedAt = &now
+	if state.IsFinal() {
+		t.Status.CompletedAt = &now
+	}
+	t.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: string(state), Message: message, LastTransitionTime: now,
+	}}
+	p.Expect(testEnv.Client.Status().Update(p.t.Context(), t)).To(Succeed())
+}
+
+// impersonating is a kubeconfig of somebody with few permissions.
+func (p *person) impersonating(user string) string {
+	config := rest.CopyConfig(testEnv.Config)
+	config.Impersonate.UserName = user
+	return p.writeKubeconfig(config, "test")
+}
+
+func (o outcome) String() string {
+	return fmt.Sprintf("exit %d\nout: %s\nerr: %s", o.code, o.out, o.err)
+}
+
+func (p *person) tasks() []v1alpha1.EtcdOperatorTask {
+	list := &v1alpha1.EtcdOperatorTaskList{}
+	p.Expect(testEnv.Client.List(p.t.Context(), list, client.InNamespace(p.namespace))).To(Succeed())
+	return list.Items
+}
