@@ -73,5 +73,5 @@ const (
 // ConditionHibernated is of an Etcd that is to sleep: True once no member is left, False while it is kept awake.
 const ConditionHibernated = "Hibernated"
 
-// ReasonNoFinalSnapshot: the volumes would be deleted, and there is no verified final full snapshot to wake up from.
+// ReasonNoFinalSnapshot says that the volumes would be deleted, and there is no verified final full snapshot to wake up from.
 const ReasonNoFinalSnapshot = "NoFinalSnapshot"

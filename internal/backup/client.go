@@ -24,7 +24,7 @@ const (
 )
 
 // Client asks an agent for snapshots. Either GET or POST is understood there; it posts what changes something.
-// A request that is cancelled does not cancel the snapshot: asked again, the agent answers with the one that it
+// A request that is canceled does not cancel the snapshot: asked again, the agent answers with the one that it
 // is taking.
 type Client struct {
 	// BaseURL of the agent, such as http://etcd-main-client.shoot-a.svc:8080.

@@ -92,7 +92,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {
 	store := component.BackupStore(task.Etcd)
 	if store == nil {
-		return nil, fmt.Errorf("Etcd %s has no spec.backup.store any more", task.Etcd.Name)
+		return nil, fmt.Errorf("reading the store of Etcd %s: it has no spec.backup.store any more", task.Etcd.Name)
 	}
 	access, err := component.Store(*store, task.Etcd.Namespace, component.StoreMain)
 	if err != nil {

@@ -5,7 +5,7 @@
 // Package snapshot is the task type OnDemandSnapshot: the leading agent of a cluster takes a snapshot now.
 //
 // The agent takes one snapshot at a time, and answers whoever asks meanwhile with that one; a request that is
-// cancelled cancels nothing. So a task that asks again, also after a crash of the operator, does not pile up work.
+// canceled cancels nothing. So a task that asks again, also after a crash of the operator, does not pile up work.
 package snapshot
 
 import (

@@ -50,7 +50,7 @@ func (d description) head(width int) []string {
 	var lines []string
 	add := func(label, value string) {
 		if value != "" {
-			lines = append(lines, text.Labelled(label+":", labelWidth, value, width))
+			lines = append(lines, text.Labeled(label+":", labelWidth, value, width))
 		}
 	}
 	add("Task", t.Namespace+"/"+t.Name)
@@ -102,7 +102,7 @@ func (d description) story(width int) []string {
 		if l.Detail != "" {
 			what += ": " + oneLine(l.Detail)
 		}
-		lines = append(lines, text.Labelled(d.time(l.At), storyIndent, what, width))
+		lines = append(lines, text.Labeled(d.time(l.At), storyIndent, what, width))
 	}
 	return lines
 }

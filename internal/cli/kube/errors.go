@@ -62,7 +62,7 @@ func Code(err error) int {
 	return ExitFailed
 }
 
-// IsObjectNotFound: the API server has the kind, and no object of that name.
+// IsObjectNotFound tells whether the API server has the kind, and no object of that name.
 func IsObjectNotFound(err error) bool { return apierrors.IsNotFound(err) && !isKindMissing(err) }
 
 // isKindMissing: the API server answers 404 without naming an object.

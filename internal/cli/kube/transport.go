@@ -60,17 +60,17 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	response.Body = &cancelling{response.Body, cancel}
+	response.Body = &canceling{response.Body, cancel}
 	return response, nil
 }
 
-// cancelling releases the context of a request once its body is closed.
-type cancelling struct {
+// canceling releases the context of a request once its body is closed.
+type canceling struct {
 	io.ReadCloser
 	cancel context.CancelFunc
 }
 
-func (c *cancelling) Close() error {
+func (c *canceling) Close() error {
 	defer c.cancel()
 	return c.ReadCloser.Close()
 }

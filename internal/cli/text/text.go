@@ -110,8 +110,8 @@ func Wrap(text string, indent, width int) []string {
 	return lines
 }
 
-// Labelled is a line that begins with a label, wrapped beside it.
-func Labelled(label string, indent int, text string, width int) string {
+// Labeled is a line that begins with a label, wrapped beside it.
+func Labeled(label string, indent int, text string, width int) string {
 	return fmt.Sprintf("%-*s", indent, label) + strings.Join(Wrap(text, indent, width), "\n")
 }
 

@@ -51,7 +51,7 @@ func (l *fakeLease) Renew(_ context.Context, holder string, _ time.Time) error {
 
 func (l *fakeLease) Annotate(context.Context, string, string) error { return l.err }
 
-func newServer(t *testing.T) (*Server, *fakeMember, *fakeLease, *testingclock.FakeClock) {
+func newServer() (*Server, *fakeMember, *fakeLease, *testingclock.FakeClock) {
 	m, l := &fakeMember{status: Status{ClusterID: 0xcafe, MemberID: 0xa, Leader: 0xb}}, &fakeLease{}
 	clock := testingclock.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 	return &Server{
@@ -62,7 +62,7 @@ func newServer(t *testing.T) (*Server, *fakeMember, *fakeLease, *testingclock.Fa
 
 func TestLeaseIsRenewedEveryHeartbeatAndWhenTheRoleChanges(t *testing.T) {
 	g := NewWithT(t)
-	s, m, l, clock := newServer(t)
+	s, m, l, clock := newServer()
 	ctx := t.Context()
 	s.once(ctx)
 	g.Expect(l.holders).To(Equal([]string{"a:cafe:Member"}))
@@ -79,7 +79,7 @@ func TestLeaseIsRenewedEveryHeartbeatAndWhenTheRoleChanges(t *testing.T) {
 
 func TestLeaseIsRenewedAgainAfterAFailure(t *testing.T) {
 	g := NewWithT(t)
-	s, _, l, clock := newServer(t)
+	s, _, l, clock := newServer()
 	l.err = errors.New("no")
 	s.once(t.Context())
 	l.err = nil
@@ -95,7 +95,7 @@ func TestNobodyIsToldOfAMemberThatDoesNotParticipate(t *testing.T) {
 		"learner":    func(m *fakeMember) { m.status.Learner = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, m, l, _ := newServer(t)
+			s, m, l, _ := newServer()
 			change(m)
 			s.once(t.Context())
 			NewWithT(t).Expect(l.holders).To(BeEmpty())
@@ -105,7 +105,7 @@ func TestNobodyIsToldOfAMemberThatDoesNotParticipate(t *testing.T) {
 
 func TestLearnerIsPromotedOnceItHasCaughtUp(t *testing.T) {
 	g := NewWithT(t)
-	s, m, _, _ := newServer(t)
+	s, m, _, _ := newServer()
 	tidied := 0
 	s.Tidy = func() { tidied++ }
 	m.status.Learner, m.refusal = true, errors.New("not in sync")
@@ -122,7 +122,7 @@ func TestLearnerIsPromotedOnceItHasCaughtUp(t *testing.T) {
 
 func TestLeaderWorksWhileItLeads(t *testing.T) {
 	g := NewWithT(t)
-	s, m, _, _ := newServer(t)
+	s, m, _, _ := newServer()
 	started, ended := make(chan struct{}, 10), make(chan struct{}, 10)
 	s.Lead = func(ctx context.Context) {
 		started <- struct{}{}
@@ -148,7 +148,7 @@ func TestLeaderWorksWhileItLeads(t *testing.T) {
 
 func TestItStaysUpAndStopsAtOnce(t *testing.T) {
 	g := NewWithT(t)
-	s, m, _, _ := newServer(t)
+	s, m, _, _ := newServer()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
 	s.Address = listener.Addr().String()

@@ -51,7 +51,7 @@ func (w *world) stuck(before []types.UID) (replaced types.UID) {
 		e.Spec.Etcd.SnapshotCount = ptr.To(ptr.Deref(e.Spec.Etcd.SnapshotCount, 5000) + 1)
 	})
 	w.Eventually(func(g Gomega) {
-		now := w.podUIDs(g, 3)
+		now := w.podUIDs(g)
 		g.Expect(now[2]).NotTo(Equal(before[2]))
 		g.Expect(now[:2]).To(Equal(before[:2]))
 		replaced = now[2]
@@ -65,7 +65,7 @@ func TestGateSwitchedInMidRollout(t *testing.T) {
 	w := newWorld(t, 3)
 	on := w.startAll()
 	w.eventuallyWell()
-	first := w.podUIDs(w, 3)
+	first := w.podUIDs(w)
 	replaced := w.stuck(first)
 	on.stop()
 
@@ -98,7 +98,7 @@ func (w *world) eventuallyReplaced(before []types.UID, last types.UID) (now []ty
 	w.t.Helper()
 	w.eventuallyWell()
 	w.Expect(w.status(w).UpdatedReplicas).To(Equal(int32(3)))
-	now = w.podUIDs(w, 3)
+	now = w.podUIDs(w)
 	w.Expect(now[2]).To(Equal(last), "it was replaced twice")
 	w.Expect(now[:2]).NotTo(ContainElement(before[0]))
 	w.Expect(now[:2]).NotTo(ContainElement(before[1]))

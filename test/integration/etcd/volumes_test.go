@@ -62,8 +62,8 @@ func (w *world) bind(n int) {
 	}
 }
 
-func (w *world) podUIDs(g Gomega, n int) (uids []types.UID) {
-	for i := range n {
+func (w *world) podUIDs(g Gomega) (uids []types.UID) {
+	for i := range 3 {
 		p := &corev1.Pod{}
 		w.get(g, pod(i), p)
 		uids = append(uids, p.UID)
@@ -89,7 +89,7 @@ func TestVolumesGrow(t *testing.T) {
 				g.Expect(w.condition(g, v1alpha1.ConditionVolumesGrown).Status).To(Equal(metav1.ConditionTrue))
 				g.Expect(len(w.claim(g, 0).OwnerReferences)).To(Equal(map[bool]int{true: 0, false: 1}[policy == nil]))
 			}).Should(Succeed())
-			pods, before := w.podUIDs(w, 3), w.statefulSet(w)
+			pods, before := w.podUIDs(w), w.statefulSet(w)
 
 			w.change(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi")) })
 			w.Eventually(func(g Gomega) {
@@ -113,7 +113,7 @@ func TestVolumesGrow(t *testing.T) {
 				}
 			}).Should(Succeed())
 			w.eventuallyWell()
-			w.Expect(w.podUIDs(w, 3)).To(Equal(pods))
+			w.Expect(w.podUIDs(w)).To(Equal(pods))
 			w.Expect(w.status(w).Rollout).To(BeNil())
 			w.nudge(o)
 			o.requests.take()
