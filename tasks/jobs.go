@@ -75,7 +75,7 @@ func jobVerdict(task Task, s job.State, now time.Time) Verdict {
 	case s.Code != "":
 		v.Outcome, v.Code = Fail, s.Code
 	default:
-		flatten("", s.Result, v.Result)
+		addFields(s.Result, v.Result)
 	}
 	if !s.Running {
 		v.LastOperation = &v1alpha1.LastOperation{Name: createJob, State: v1alpha1.OperationStateCompleted, LastTransitionTime: metav1.Time{Time: now}, Reason: s.Message}
@@ -86,22 +86,16 @@ func jobVerdict(task Task, s job.State, now time.Time) Verdict {
 	return v
 }
 
-// flatten adds the fields of a JSON object to a result. Those of an object in it are named with a dot.
-func flatten(prefix string, object json.RawMessage, into map[string]string) {
+// addFields adds the fields of a JSON object to a result.
+func addFields(object json.RawMessage, into map[string]string) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(object, &fields) != nil {
 		return
 	}
 	for name, value := range fields {
-		var text string
-		switch {
-		case string(value) == "null":
-		case json.Unmarshal(value, &text) == nil:
-			into[prefix+name] = text
-		case len(value) > 0 && value[0] == '{':
-			flatten(prefix+name+".", value, into)
-		default:
-			into[prefix+name] = string(value)
+		into[name] = string(value)
+		if text := ""; json.Unmarshal(value, &text) == nil {
+			into[name] = text
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
@@ -67,7 +68,10 @@ func compactCommand(log logr.Logger) *cobra.Command {
 		if config.Store, err = store.Open(ctx, at); err != nil {
 			return nil, err
 		}
-		return restore.Compact(ctx, config)
+		done, err := restore.Compact(ctx, config)
+		facts := done.Snapshot.Facts()
+		facts["bytesBefore"], facts["bytesAfter"] = strconv.FormatInt(done.BytesBefore, 10), strconv.FormatInt(done.BytesAfter, 10)
+		return facts, err
 	}}
 	cmd := j.command("compact", "Make one full snapshot of the newest one and its deltas")
 	at.AddFlags(cmd.Flags(), "")

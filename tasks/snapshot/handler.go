@@ -13,8 +13,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
-	"strconv"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -211,13 +209,7 @@ func taken(s *backup.Snapshot, now time.Time) tasks.Verdict {
 	v := tasks.Verdict{Outcome: tasks.Done, Message: "nothing has happened since the last snapshot: no delta snapshot was needed"}
 	if s != nil {
 		v.Message = fmt.Sprintf("%s holds everything up to revision %d", s.Name(), s.LastRevision)
-		v.Result = map[string]string{
-			"snapshot": path.Join(s.Prefix, s.Name()), "revision": strconv.FormatInt(s.LastRevision, 10),
-			"createdOn": s.Created.UTC().Format(time.RFC3339),
-		}
-		if s.Size > 0 {
-			v.Result["bytes"] = strconv.FormatInt(s.Size, 10)
-		}
+		v.Result = s.Facts()
 	}
 	v.LastOperation = &v1alpha1.LastOperation{Name: takeSnapshot, State: v1alpha1.OperationStateCompleted, LastTransitionTime: metav1.Time{Time: now}, Reason: v.Message}
 	return v

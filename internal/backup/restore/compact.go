@@ -41,10 +41,10 @@ type CompactConfig struct {
 // CompactResult is what a compaction did.
 type CompactResult struct {
 	// Snapshot that was written; of what was compacted already, the one that is there.
-	Snapshot backup.Snapshot `json:"snapshot"`
+	Snapshot backup.Snapshot
 	// BytesBefore and BytesAfter are the sizes of the database.
-	BytesBefore int64 `json:"bytesBefore"`
-	BytesAfter  int64 `json:"bytesAfter"`
+	BytesBefore int64
+	BytesAfter  int64
 }
 
 // Compact makes one full snapshot of the newest one and its deltas. Older revisions of keys, and free space,
