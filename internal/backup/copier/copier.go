@@ -117,7 +117,7 @@ func (c Config) copy(ctx context.Context, s backup.Snapshot) error {
 	if err != nil {
 		return fmt.Errorf("copying to the target: %w", err)
 	}
-	if err := c.readBack(ctx, s, written); err != nil {
+	if err := c.readBack(ctx, s, written.Size); err != nil {
 		return errors.Join(fmt.Errorf("reading back what was written to the target: %w", err), c.Target.Delete(ctx, s))
 	}
 	return nil

@@ -88,7 +88,7 @@ func (c CompactConfig) compact(ctx context.Context, work string) (CompactResult,
 		return CompactResult{}, err
 	}
 	snapshot := compactedName(chain, revision, c.Compression)
-	if snapshot.Size, err = upload(ctx, c.Store, compacted, snapshot); err != nil {
+	if snapshot, err = upload(ctx, c.Store, compacted, snapshot); err != nil {
 		return CompactResult{}, err
 	}
 	c.Log.Info("Compacted", "snapshot", snapshot.Name(), "bytesBefore", before, "bytesAfter", after)
@@ -151,10 +151,10 @@ func defragment(from, to string) (err error) {
 }
 
 // upload writes a database as etcd would send it: with its checksum.
-func upload(ctx context.Context, to *store.Store, path string, s backup.Snapshot) (size int64, err error) {
+func upload(ctx context.Context, to *store.Store, path string, s backup.Snapshot) (backup.Snapshot, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return 0, fmt.Errorf("opening the database: %w", err)
+		return backup.Snapshot{}, fmt.Errorf("opening the database: %w", err)
 	}
 	defer func() { _ = file.Close() }()
 	hash := sha256.New()

@@ -79,17 +79,16 @@ func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Wr
 		s.Created = n.newest.Add(time.Second)
 	}
 	s.Compression = n.config.Compression
-	size, err := n.config.Store.Write(ctx, s, func(w io.Writer) error { return write(w, s) })
+	s, err := n.config.Store.Write(ctx, s, func(w io.Writer) error { return write(w, s) })
 	if err != nil {
 		return nil, err
 	}
-	s.Size = size
 	n.newest, n.stored, n.events = s.Created, s.LastRevision, backup.DeltaBuffer{}
 	n.deltaDue = n.config.Clock.Now().Add(n.config.DeltaPeriod)
 	if s.Kind == backup.Full {
 		n.fullDue, n.renewed = n.schedule.after(s.Created, n.config.Clock.Now()), true
 	}
-	n.config.Log.Info("Took a snapshot", "snapshot", s.Name(), "bytes", size)
+	n.config.Log.Info("Took a snapshot", "snapshot", s.Name(), "bytes", s.Size)
 	if n.config.OnSnapshot != nil {
 		n.config.OnSnapshot(s)
 	}

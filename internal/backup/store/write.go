@@ -26,12 +26,12 @@ const (
 	parallelParts = 2
 )
 
-// Write writes the object of a snapshot, as write does it, and returns its size. The object appears under its
+// Write writes the object of a snapshot, as write does it, and returns the snapshot as List shows it. The object appears under its
 // name when it is whole and not before, whatever interrupts the write; of a write that fails nothing is left.
-func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(io.Writer) error) (int64, error) {
+func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(io.Writer) error) (backup.Snapshot, error) {
 	bucket, err := s.open(ctx)
 	if err != nil {
-		return 0, err
+		return backup.Snapshot{}, err
 	}
 	// Closing a writer finishes the object, unless its context has ended.
 	ctx, cancel := context.WithCancel(ctx)
@@ -46,19 +46,20 @@ func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(
 		BeforeWrite: func(as func(any) bool) error { as(&file); return nil },
 	})
 	if err != nil {
-		return 0, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
+		return backup.Snapshot{}, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
 	}
 	counter := &counter{w: object, file: file}
 	if err := write(counter); err != nil {
 		cancel()
 		// The error of a writer that was told to stop says nothing.
 		_ = object.Close()
-		return 0, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
+		return backup.Snapshot{}, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
 	}
 	if err := s.finish(object, file, snapshot); err != nil {
-		return 0, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
+		return backup.Snapshot{}, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
 	}
-	return counter.n, nil
+	snapshot.Prefix, snapshot.Size = s.folder(), counter.n
+	return snapshot, nil
 }
 
 // finish gives an object its name. A file has it only after its content is on the disk.

@@ -101,7 +101,7 @@ func TestObjectsInS3(t *testing.T) {
 	g.Expect(s.List(ctx)).To(BeEmpty(), "half an object")
 
 	snapshot.Size = int64(len(content))
-	g.Expect(s.Write(ctx, snapshot, write)).To(Equal(snapshot.Size))
+	g.Expect(s.Write(ctx, snapshot, write)).To(Equal(snapshot))
 	g.Expect(s.List(ctx)).To(Equal([]backup.Snapshot{snapshot}))
 	r, err := s.Reader(ctx, snapshot)
 	g.Expect(err).NotTo(HaveOccurred())
