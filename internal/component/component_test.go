@@ -128,7 +128,7 @@ func TestMembersUnderstandTheirConfigMap(t *testing.T) {
 	g := NewWithT(t)
 	config, err := ConfigMap(everything())
 	g.Expect(err).NotTo(HaveOccurred())
-	shared, err := member.ParseShared([]byte(config.Data[member.KeyConfig]), []byte(config.Data[member.KeyBootstrap]), "")
+	shared, err := member.ParseShared(config.Data)
 	g.Expect(err).NotTo(HaveOccurred())
 	id, err := shared.Identify(PodName("etcd-main", 4))
 	g.Expect(err).NotTo(HaveOccurred())

@@ -26,6 +26,8 @@ type Shared struct {
 	Bootstrap map[string]any
 	// ClusterID is the recorded ID of the cluster in hex, or empty.
 	ClusterID string
+	// Recovery is how the cluster begins anew after it has lost its quorum; nil when there is none.
+	Recovery *Recovery
 }
 
 // Identity is what distinguishes a member from the others.
@@ -41,8 +43,15 @@ type Identity struct {
 // InitialCluster is how etcd wants the members of a cluster told: name=URL, separated by commas.
 func (s Shared) InitialCluster() string { return text(s.Bootstrap, "initial-cluster") }
 
-// Token makes the members of one cluster strangers to those of another that has the same URLs.
-func (s Shared) Token() string { return text(s.Bootstrap, "initial-cluster-token") }
+// Token makes the members of one cluster strangers to those of another that has the same URLs, also to those of the
+// cluster that it was before a recovery.
+func (s Shared) Token() string {
+	token := text(s.Bootstrap, "initial-cluster-token")
+	if s.Recovery != nil {
+		token = s.Recovery.token(token)
+	}
+	return token
+}
 
 // LocalClientURL is where a member listens for clients of its own pod.
 func (s Shared) LocalClientURL() (string, error) {
@@ -58,28 +67,32 @@ func (s Shared) LocalClientURL() (string, error) {
 
 // ReadShared reads the shared ConfigMap from where it is mounted.
 func ReadShared(dir string) (Shared, error) {
-	var values [3]string
-	for i, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID} {
+	values := map[string]string{}
+	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery} {
 		value, err := os.ReadFile(filepath.Join(dir, key))
-		if errors.Is(err, fs.ErrNotExist) && key == KeyClusterID {
+		if errors.Is(err, fs.ErrNotExist) && (key == KeyClusterID || key == KeyRecovery) {
 			continue
 		}
 		if err != nil {
 			return Shared{}, fmt.Errorf("reading the shared configuration: %w", err)
 		}
-		values[i] = string(value)
+		values[key] = string(value)
 	}
-	return ParseShared([]byte(values[0]), []byte(values[1]), values[2])
+	return ParseShared(values)
 }
 
-// ParseShared reads the values of the shared ConfigMap.
-func ParseShared(config, bootstrap []byte, clusterID string) (Shared, error) {
-	s := Shared{ClusterID: strings.TrimSpace(clusterID)}
-	if err := yaml.Unmarshal(config, &s.Config); err != nil {
+// ParseShared reads the data of the shared ConfigMap.
+func ParseShared(data map[string]string) (Shared, error) {
+	s := Shared{ClusterID: strings.TrimSpace(data[KeyClusterID])}
+	if err := yaml.Unmarshal([]byte(data[KeyConfig]), &s.Config); err != nil {
 		return Shared{}, fmt.Errorf("reading %s of the shared configuration: %w", KeyConfig, err)
 	}
-	if err := yaml.Unmarshal(bootstrap, &s.Bootstrap); err != nil {
+	if err := yaml.Unmarshal([]byte(data[KeyBootstrap]), &s.Bootstrap); err != nil {
 		return Shared{}, fmt.Errorf("reading %s of the shared configuration: %w", KeyBootstrap, err)
+	}
+	var err error
+	if s.Recovery, err = ParseRecovery([]byte(data[KeyRecovery])); err != nil {
+		return Shared{}, err
 	}
 	return s, nil
 }
@@ -131,6 +144,7 @@ func (s Shared) Render(id Identity, action Action, initialCluster string) ([]byt
 		"initial-advertise-peer-urls": id.PeerURL,
 		"advertise-client-urls":       id.ClientURL,
 		"initial-cluster-state":       state,
+		"initial-cluster-token":       s.Token(),
 	})
 	if initialCluster != "" {
 		config["initial-cluster"] = initialCluster

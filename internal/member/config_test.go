@@ -5,6 +5,7 @@
 package member
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
@@ -28,7 +29,7 @@ func TestRender(t *testing.T) {
 	for _, action := range []Action{Start, Bootstrap, Join} {
 		t.Run(string(action), func(t *testing.T) {
 			g := NewWithT(t)
-			shared, err := ParseShared([]byte(sharedConfig), []byte(bootstrapConfig), "cafe\n")
+			shared, err := ParseShared(map[string]string{KeyConfig: sharedConfig, KeyBootstrap: bootstrapConfig, KeyClusterID: "cafe\n"})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(shared.ClusterID).To(Equal("cafe"))
 			id, err := shared.Identify("etcd-main-1")
@@ -49,8 +50,51 @@ func TestRender(t *testing.T) {
 
 func TestIdentifyRefusesAStranger(t *testing.T) {
 	g := NewWithT(t)
-	shared, err := ParseShared([]byte(sharedConfig), []byte(bootstrapConfig), "")
+	shared, err := ParseShared(map[string]string{KeyConfig: sharedConfig, KeyBootstrap: bootstrapConfig})
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = shared.Identify("etcd-main-2")
 	g.Expect(err).To(MatchError(ContainSubstring("member etcd-main-2: it is not in the initial cluster")))
+}
+
+const recovery = `
+task: 5b1c
+member: etcd-main-1
+source: Data
+previousClusterID: cafe
+`
+
+func TestRecoveryIsReadWholeOrNotAtAll(t *testing.T) {
+	g := NewWithT(t)
+	data := map[string]string{KeyConfig: sharedConfig, KeyBootstrap: bootstrapConfig}
+	parse := func(value string) (Shared, error) {
+		data[KeyRecovery] = value
+		return ParseShared(data)
+	}
+	shared, err := parse(recovery)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(shared.Recovery).To(Equal(&Recovery{Task: "5b1c", Member: "etcd-main-1", Source: RecoverFromData, PreviousClusterID: "cafe"}))
+	g.Expect(shared.Token()).To(Equal("4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f-5b1c"))
+	encoded, err := shared.Recovery.Encode()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(ParseRecovery([]byte(encoded))).To(Equal(shared.Recovery))
+
+	for _, none := range []string{"", "\n"} {
+		shared, err := parse(none)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(shared.Recovery).To(BeNil())
+		g.Expect(shared.Token()).To(Equal("4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f"))
+	}
+	for name, bad := range map[string]string{
+		"no YAML":          "task: [",
+		"an unknown field": recovery + "force: true\n",
+		"a field twice":    recovery + "member: etcd-main-2\n",
+		"an empty object":  "{}",
+		"no member":        strings.Replace(recovery, "member: etcd-main-1\n", "", 1),
+		"no task":          strings.Replace(recovery, "task: 5b1c\n", "", 1),
+		"no cluster":       strings.Replace(recovery, "previousClusterID: cafe\n", "", 1),
+		"another source":   strings.Replace(recovery, "source: Data", "source: data", 1),
+	} {
+		_, err := parse(bad)
+		g.Expect(err).To(MatchError(ContainSubstring("reading "+KeyRecovery)), name)
+	}
 }

@@ -21,6 +21,9 @@ const (
 	KeyBootstrap = "bootstrap.conf.yaml"
 	// KeyClusterID is the ID of the cluster in hex, once it has first served.
 	KeyClusterID = "cluster-id"
+	// KeyRecovery tells how a cluster that has lost its quorum begins anew: a Recovery as YAML. It is absent, or
+	// empty, when there is none.
+	KeyRecovery = "recovery.yaml"
 )
 
 // Folders and files of a member's pod.
@@ -44,6 +47,9 @@ const (
 	// ReplacedSuffix takes its place where a quorum has all that there ever was. The directory is removed once
 	// the member votes again.
 	ReplacedSuffix = ".replaced-"
+	// BeforeSuffix, the UID of the task and a time take its place where a cluster was recovered. The directory is
+	// removed once the recovery is over and the member votes.
+	BeforeSuffix = ".before-"
 )
 
 // Environment variables of a member's pod.

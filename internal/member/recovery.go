@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package member
+
+import (
+	"bytes"
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+)
+
+// RecoverySource is what a cluster that has lost its quorum begins anew from.
+type RecoverySource string
+
+// The sources.
+const (
+	// RecoverFromData: the data of the member that the recovery names.
+	RecoverFromData RecoverySource = "Data"
+	// RecoverFromBackup: the newest backup, restored by that member.
+	RecoverFromBackup RecoverySource = "Backup"
+)
+
+// Recovery tells the members of a cluster that has lost its quorum how it begins anew, as a cluster of one with an
+// ID of its own. The others join it as learners.
+type Recovery struct {
+	// Task is the UID of the task that recovers the cluster.
+	Task string `json:"task"`
+	// Member is the name of the one that begins.
+	Member string `json:"member"`
+	// Source of what it begins with.
+	Source RecoverySource `json:"source"`
+	// PreviousClusterID is the ID, in hex, of the cluster that has lost its quorum.
+	PreviousClusterID string `json:"previousClusterID"`
+}
+
+// ParseRecovery reads the value of KeyRecovery; nil when it is empty. Anything else that does not say all of it is
+// an error: a member that passed over it could go on with data that is to be left behind.
+func ParseRecovery(value []byte) (*Recovery, error) {
+	if len(bytes.TrimSpace(value)) == 0 {
+		return nil, nil
+	}
+	r := &Recovery{}
+	if err := yaml.UnmarshalStrict(value, r); err != nil {
+		return nil, fmt.Errorf("reading %s of the shared configuration: %w", KeyRecovery, err)
+	}
+	for _, f := range []struct{ name, value string }{
+		{"task", r.Task}, {"member", r.Member}, {"previousClusterID", r.PreviousClusterID},
+	} {
+		if f.value == "" {
+			return nil, fmt.Errorf("reading %s of the shared configuration: it has no %s", KeyRecovery, f.name)
+		}
+	}
+	if r.Source != RecoverFromData && r.Source != RecoverFromBackup {
+		return nil, fmt.Errorf("reading %s of the shared configuration: there is no source %q", KeyRecovery, r.Source)
+	}
+	return r, nil
+}
+
+// Encode is the value of KeyRecovery.
+func (r Recovery) Encode() (string, error) {
+	value, err := yaml.Marshal(r)
+	if err != nil {
+		return "", fmt.Errorf("encoding a recovery: %w", err)
+	}
+	return string(value), nil
+}
+
+// token of the cluster that the recovery makes: with it, it has an ID that no cluster ever had.
+func (r Recovery) token(previous string) string { return previous + "-" + r.Task }
