@@ -99,6 +99,7 @@ type Verdict struct {
 	Progress      string
 	LastOperation *v1alpha1.LastOperation
 	Rollout       *v1alpha1.RolloutStatus
+	Recovery      *v1alpha1.RecoveryStatus
 	Result        map[string]string
 	Conditions    []metav1.Condition
 }

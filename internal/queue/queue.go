@@ -11,6 +11,8 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
@@ -44,25 +46,92 @@ func compareArrival(a, b string) int {
 }
 
 // Head is the task whose turn it is; nil when there is none. A task that runs stays the head until it ends,
-// also while it is suspended; one that was suspended before it started lets the others pass.
+// also while it is suspended; one that was suspended before it started lets the others pass. A recovery passes
+// whatever there is.
 func (q Queue) Head() *v1alpha1.EtcdOperatorTask {
-	for _, t := range q {
-		if t.Status.State == v1alpha1.TaskStateInProgress {
-			return t
-		}
-	}
-	for _, t := range q {
-		if !t.Spec.Suspend {
-			return t
+	recovery := func(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.QuorumLossRecovery }
+	for _, has := range []func(*v1alpha1.EtcdOperatorTask) bool{
+		func(t *v1alpha1.EtcdOperatorTask) bool { return recovery(t) && runs(t) },
+		func(t *v1alpha1.EtcdOperatorTask) bool { return recovery(t) && !t.Spec.Suspend },
+		func(t *v1alpha1.EtcdOperatorTask) bool { return runs(t) && !sideways(t) },
+		runs,
+		func(t *v1alpha1.EtcdOperatorTask) bool { return !t.Spec.Suspend },
+	} {
+		if i := slices.IndexFunc(q, has); i >= 0 {
+			return q[i]
 		}
 	}
 	return nil
 }
 
+// Beside is the task that runs beside the head, if any: while a rollout is stalled, the others need not wait that
+// do not touch members, or only have the leader take a snapshot. Once it has begun it goes on whatever becomes of
+// the rollout.
+func (q Queue) Beside() *v1alpha1.EtcdOperatorTask {
+	head := q.Head()
+	if head == nil || !isRollout(head) || !runs(head) {
+		return nil
+	}
+	for _, has := range []func(*v1alpha1.EtcdOperatorTask) bool{
+		func(t *v1alpha1.EtcdOperatorTask) bool { return runs(t) },
+		func(t *v1alpha1.EtcdOperatorTask) bool { return !t.Spec.Suspend && stalled(head) },
+	} {
+		if i := slices.IndexFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool { return t != head && sideways(t) && has(t) }); i >= 0 {
+			return q[i]
+		}
+	}
+	return nil
+}
+
+// HasTurn tells whether a task is carried on now.
+func (q Queue) HasTurn(task *v1alpha1.EtcdOperatorTask) bool {
+	return task != nil && (task == q.Head() || task == q.Beside())
+}
+
+// Find is the task of a UID; nil when there is none.
+func (q Queue) Find(uid types.UID) *v1alpha1.EtcdOperatorTask {
+	if i := slices.IndexFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == uid }); i >= 0 {
+		return q[i]
+	}
+	return nil
+}
+
+// Passed are the tasks that run, and wait for another one that has passed them.
+func (q Queue) Passed() Queue {
+	var passed Queue
+	for _, t := range q {
+		if runs(t) && !q.HasTurn(t) {
+			passed = append(passed, t)
+		}
+	}
+	return passed
+}
+
+func runs(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State == v1alpha1.TaskStateInProgress }
+
+func isRollout(t *v1alpha1.EtcdOperatorTask) bool {
+	return t.Spec.Type == v1alpha1.QuorumAwareRollout || t.Spec.Type == v1alpha1.RecreateRollout
+}
+
+// stalled tells whether a rollout has made no progress for long.
+func stalled(t *v1alpha1.EtcdOperatorTask) bool {
+	c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing)
+	return c != nil && c.Reason == v1alpha1.ReasonStalled
+}
+
+// sideways tells whether a task may run beside a stalled rollout.
+func sideways(t *v1alpha1.EtcdOperatorTask) bool {
+	switch t.Spec.Type {
+	case v1alpha1.OnDemandSnapshot, v1alpha1.OnDemandCompaction, v1alpha1.CopyBackups:
+		return true
+	}
+	return false
+}
+
 // Behind is how many tasks run before a task does.
 func (q Queue) Behind(task *v1alpha1.EtcdOperatorTask) int {
 	head := q.Head()
-	if task == head || head == nil {
+	if head == nil || q.HasTurn(task) {
 		return 0
 	}
 	n := 1

@@ -92,6 +92,56 @@ func TestHead(t *testing.T) {
 	}
 }
 
+func ofType(t *v1alpha1.EtcdOperatorTask, taskType v1alpha1.TaskType) *v1alpha1.EtcdOperatorTask {
+	t.Spec.Type = taskType
+	return t
+}
+
+// rollout is a rollout that runs; because of a reason, if any, it does not progress.
+func rollout(name string, second int, reason string) *v1alpha1.EtcdOperatorTask {
+	t := inState(ofType(newTask(name, second, "1"), v1alpha1.QuorumAwareRollout), v1alpha1.TaskStateInProgress)
+	t.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: reason}}
+	return t
+}
+
+func TestWhoPassesTheHead(t *testing.T) {
+	recovery := func(name string, second int) *v1alpha1.EtcdOperatorTask {
+		return ofType(newTask(name, second, "1"), v1alpha1.QuorumLossRecovery)
+	}
+	running := func(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+		return inState(t, v1alpha1.TaskStateInProgress)
+	}
+	snapshot, copying := newTask("snapshot", 5, "1"), ofType(newTask("copy", 6, "1"), v1alpha1.CopyBackups)
+	maintenance := ofType(newTask("maintenance", 4, "1"), v1alpha1.OnDemandMaintenance)
+	for name, c := range map[string]struct {
+		tasks                []*v1alpha1.EtcdOperatorTask
+		head, beside, passed string
+	}{
+		"a recovery passes a rollout":          {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, ""), recovery("rec", 9)}, "rec", "", "r"},
+		"and one that is suspended does not":   {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, ""), suspended(recovery("rec", 9))}, "r", "", ""},
+		"and keeps its place once it runs":     {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, ""), suspended(running(recovery("rec", 9)))}, "rec", "", "r"},
+		"the second recovery waits":            {[]*v1alpha1.EtcdOperatorTask{recovery("other", 1), running(recovery("rec", 9))}, "rec", "", ""},
+		"a rollout that progresses is alone":   {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, v1alpha1.ReasonHeld), snapshot}, "r", "", ""},
+		"a stalled one lets a snapshot run":    {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, v1alpha1.ReasonStalled), maintenance, snapshot, copying}, "r", "snapshot", ""},
+		"but nothing that stops members":       {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, v1alpha1.ReasonStalled), maintenance}, "r", "", ""},
+		"nor what is suspended":                {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, v1alpha1.ReasonStalled), suspended(newTask("s", 5, "1"))}, "r", "", ""},
+		"what runs beside goes on":             {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, v1alpha1.ReasonRunning), newTask("s", 1, "1"), running(ofType(newTask("c", 6, "1"), v1alpha1.CopyBackups))}, "r", "c", ""},
+		"also when it is older than the other": {[]*v1alpha1.EtcdOperatorTask{running(newTask("s", 0, "1")), rollout("r", 1, v1alpha1.ReasonRunning)}, "r", "s", ""},
+		"a recovery passes both":               {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, v1alpha1.ReasonStalled), running(newTask("s", 1, "1")), recovery("rec", 9)}, "rec", "", "r s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := New(c.tasks)
+			beside := ""
+			if b := q.Beside(); b != nil {
+				beside = b.Name
+			}
+			if q.Head().Name != c.head || beside != c.beside || names(q.Passed()) != c.passed {
+				t.Errorf("the head is %s, beside it %q, and %q are passed; want %s, %q, %q", q.Head().Name, beside, names(q.Passed()), c.head, c.beside, c.passed)
+			}
+		})
+	}
+}
+
 func TestPlaceInLine(t *testing.T) {
 	q := New([]*v1alpha1.EtcdOperatorTask{
 		newTask("a", 0, "1"), suspended(newTask("b", 1, "2")), newTask("c", 2, "3"), inState(newTask("d", 3, "4"), v1alpha1.TaskStateInProgress), newTask("e", 4, "5"),

@@ -27,8 +27,8 @@ type memory struct {
 type recollection struct {
 	// writes are the times at which the statuses of tasks were last written.
 	writes map[types.UID]time.Time
-	// run is the task that runs.
-	run *tasks.Task
+	// runs are the tasks that run: one, or another that runs beside it or has passed it.
+	runs map[types.UID]tasks.Task
 }
 
 // of is what is kept of an Etcd. The caller holds the mutex.
@@ -38,7 +38,7 @@ func (m *memory) of(etcd types.NamespacedName) *recollection {
 	}
 	r, ok := m.etcds[etcd]
 	if !ok {
-		r = &recollection{writes: map[types.UID]time.Time{}}
+		r = &recollection{writes: map[types.UID]time.Time{}, runs: map[types.UID]tasks.Task{}}
 		m.etcds[etcd] = r
 	}
 	return r
@@ -52,7 +52,7 @@ func (m *memory) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTas
 	maps.DeleteFunc(r.writes, func(uid types.UID, _ time.Time) bool {
 		return !slices.ContainsFunc(all, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == uid })
 	})
-	if len(r.writes) == 0 && r.run == nil {
+	if len(r.writes) == 0 && len(r.runs) == 0 {
 		delete(m.etcds, etcd)
 	}
 }
@@ -69,38 +69,41 @@ func (m *memory) wrote(t *v1alpha1.EtcdOperatorTask, at time.Time) {
 	m.of(t.EtcdKey()).writes[t.UID] = at
 }
 
-// running remembers the task of an Etcd that runs. The object itself is kept, because what is recorded in it later
+// running remembers a task of an Etcd that runs. The object itself is kept, because what is recorded in it later
 // counts when the task has been deleted.
 func (m *memory) running(task tasks.Task) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(task.Object.EtcdKey()).run = &task
+	m.of(task.Object.EtcdKey()).runs[task.Object.UID] = task
 }
 
 func (m *memory) ended(t *v1alpha1.EtcdOperatorTask) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := m.of(t.EtcdKey()); r.run != nil && r.run.Object.UID == t.UID {
-		r.run = nil
-	}
+	delete(m.of(t.EtcdKey()).runs, t.UID)
 }
 
-func (m *memory) ran(etcd types.NamespacedName) *tasks.Task {
+// deleted are the tasks that ran, and are not among those that there are.
+func (m *memory) deleted(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) []tasks.Task {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.of(etcd).run
+	var gone []tasks.Task
+	for uid, task := range m.of(etcd).runs {
+		if !slices.ContainsFunc(all, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == uid }) {
+			gone = append(gone, task)
+		}
+	}
+	return gone
 }
 
-// cleanUpAfterDeleted cleans up after a task that ran and has been deleted, which aborts it between two steps.
+// cleanUpAfterDeleted cleans up after tasks that ran and have been deleted, which aborts them between two steps.
 func (r *Reconciler) cleanUpAfterDeleted(ctx context.Context, etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) error {
 	defer r.memory.keep(etcd, all)
-	task := r.memory.ran(etcd)
-	if task == nil || slices.ContainsFunc(all, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == task.Object.UID }) {
-		return nil
+	for _, task := range r.memory.deleted(etcd, all) {
+		if err := r.Registry[task.Object.Spec.Type].Handler.Cleanup(ctx, task); err != nil {
+			return err
+		}
+		r.memory.ended(task.Object)
 	}
-	if err := r.Registry[task.Object.Spec.Type].Handler.Cleanup(ctx, *task); err != nil {
-		return err
-	}
-	r.memory.ended(task.Object)
 	return nil
 }

@@ -119,17 +119,23 @@ func (r *Reconciler) carryOn(ctx context.Context, q queue.Queue, cached *v1alpha
 	if !isOwned(t, task.Etcd) {
 		return 0, r.adopt(ctx, cached, t, task.Etcd)
 	}
-	if cached == q.Head() {
+	if q.HasTurn(cached) {
 		return r.run(ctx, cached, task)
 	}
-	now := r.Clock.Now()
-	if t.Spec.Suspend {
-		setCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSuspended, "spec.suspend is set: the task is not started", now)
-	} else {
-		setCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonQueued, fmt.Sprintf(
-			"number %d in line, behind %s", q.Behind(cached)+1, q.Head().Name), now)
-	}
+	reason, message := waiting(q, cached)
+	setCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, r.Clock.Now())
 	return r.write(ctx, cached, t)
+}
+
+// waiting says why a task is not carried on.
+func waiting(q queue.Queue, t *v1alpha1.EtcdOperatorTask) (reason, message string) {
+	switch {
+	case t.Status.State == v1alpha1.TaskStateInProgress:
+		return v1alpha1.ReasonPassed, fmt.Sprintf("%s has passed this task between two steps: it goes on when that one has ended", q.Head().Name)
+	case t.Spec.Suspend:
+		return v1alpha1.ReasonSuspended, "spec.suspend is set: the task is not started"
+	}
+	return v1alpha1.ReasonQueued, fmt.Sprintf("number %d in line, behind %s", q.Behind(t)+1, q.Head().Name)
 }
 
 // list are the tasks of an Etcd that are not being deleted.

@@ -15,10 +15,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// run carries the task at the head on.
+// run carries a task on whose turn it is.
 func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, task tasks.Task) (time.Duration, error) {
 	unlock := r.Locker.Lock(task.Object.EtcdKey())
 	defer unlock()
@@ -41,13 +42,14 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 	return r.conclude(ctx, cached, task, verdict, err)
 }
 
-// admit asks the handler for the preconditions, once the API server has confirmed that it is this task's turn.
+// admit asks the handler for the preconditions, once the API server has confirmed that it is its turn.
 func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task tasks.Task) (tasks.Verdict, error) {
 	live, err := r.list(ctx, r.Live, task.Object.EtcdKey())
 	if err != nil {
 		return tasks.Verdict{}, err
 	}
-	if head := queue.New(live).Head(); head == nil || head.UID != task.Object.UID || head.Status.State == v1alpha1.TaskStateInProgress {
+	q := queue.New(live)
+	if t := q.Find(task.Object.UID); !q.HasTurn(t) || t.Status.State == v1alpha1.TaskStateInProgress {
 		return tasks.Verdict{}, errCacheBehind
 	}
 	verdict, err := handler.Admit(ctx, task)
@@ -56,9 +58,21 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task task
 		if encodeErr != nil {
 			return tasks.Verdict{}, fmt.Errorf("encoding the config of task %s: %w", task.Object.Name, encodeErr)
 		}
-		admit(task.Object, string(config), verdict.Message, r.Clock.Now())
+		admit(task.Object, string(config), verdict.Message+company(q, task.Object.UID), r.Clock.Now())
 	}
 	return verdict, err
+}
+
+// company says which tasks one that is admitted passes, or runs beside; empty when it is alone.
+func company(q queue.Queue, uid types.UID) string {
+	if t := q.Find(uid); t == q.Beside() {
+		return fmt.Sprintf("; it runs beside %s, which is stalled", q.Head().Name)
+	}
+	said := ""
+	for _, t := range q.Passed() {
+		said += fmt.Sprintf("; it passes %s, which goes on afterwards", t.Name)
+	}
+	return said
 }
 
 // errCacheBehind: the cache does not show the present state of the queue.

@@ -63,6 +63,9 @@ func apply(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time) {
 	if v.Rollout != nil {
 		s.Rollout = v.Rollout
 	}
+	if v.Recovery != nil {
+		s.Recovery = v.Recovery
+	}
 	if v.Result != nil {
 		s.Result = v.Result
 	}

@@ -5,6 +5,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -36,8 +37,10 @@ func budget(namespace string, minAvailable int) *policyv1.PodDisruptionBudget {
 
 // gate is a handler whose tasks run until they are let go.
 type gate struct {
-	mu      sync.Mutex
-	open    map[string]bool
+	mu   sync.Mutex
+	open map[string]bool
+	// reasons are those of tasks that do not just wait.
+	reasons map[string]string
 	started []string
 	cleaned []string
 }
@@ -65,7 +68,7 @@ func (g *gate) Execute(_ context.Context, task tasks.Task) (tasks.Verdict, error
 	if g.open[task.Object.Name] {
 		return tasks.Verdict{Outcome: tasks.Done, Message: "let go"}, nil
 	}
-	return tasks.Verdict{Outcome: tasks.Continue, Reason: "Waiting", Message: "not let go", RequeueAfter: 20 * time.Millisecond}, nil
+	return tasks.Verdict{Outcome: tasks.Continue, Reason: cmp.Or(g.reasons[task.Object.Name], "Waiting"), Message: "not let go", RequeueAfter: 20 * time.Millisecond}, nil
 }
 func (g *gate) Perform(context.Context, tasks.Task, tasks.Step) error { return nil }
 func (g *gate) Cleanup(_ context.Context, task tasks.Task) error {
@@ -146,6 +149,63 @@ func TestDeletionAbortsAndTheNextRuns(t *testing.T) {
 	c.eventually("second", v1alpha1.TaskStateInProgress)
 	c.Expect(g.cleanedUp()).To(Equal([]string{"first"}))
 	g.letGo("second")
+}
+
+func TestRecoveryPassesWhateverRuns(t *testing.T) {
+	c := newCluster(t, 1)
+	g, registry := gated()
+	registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: g}
+	c.create(c.task("snapshot", v1alpha1.OnDemandSnapshot, ""))
+	c.start(registry)
+	c.eventually("snapshot", v1alpha1.TaskStateInProgress)
+	c.create(c.task("recovery", v1alpha1.QuorumLossRecovery, ""))
+	recovery := c.eventually("recovery", v1alpha1.TaskStateInProgress)
+	c.Expect(meta.FindStatusCondition(recovery.Status.Conditions, v1alpha1.ConditionAdmitted).Message).To(ContainSubstring("passes snapshot"))
+	// It would end if it were carried on.
+	g.letGo("snapshot")
+	c.Eventually(func(g Gomega) {
+		passed := c.get(g, "snapshot")
+		g.Expect(passed.Status.State).To(Equal(v1alpha1.TaskStateInProgress))
+		g.Expect(meta.FindStatusCondition(passed.Status.Conditions, v1alpha1.ConditionProgressing).Reason).To(Equal(v1alpha1.ReasonPassed))
+	}).Should(Succeed())
+	g.letGo("recovery")
+	c.eventually("recovery", v1alpha1.TaskStateSucceeded)
+	c.eventually("snapshot", v1alpha1.TaskStateSucceeded)
+}
+
+func TestDeletedTasksThatRanBesideEachOtherAreCleanedUpAfter(t *testing.T) {
+	c := newCluster(t, 1)
+	g, registry := gated()
+	registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: g}
+	c.create(c.task("snapshot", v1alpha1.OnDemandSnapshot, ""))
+	c.start(registry)
+	snapshot := c.eventually("snapshot", v1alpha1.TaskStateInProgress)
+	c.create(c.task("recovery", v1alpha1.QuorumLossRecovery, ""))
+	recovery := c.eventually("recovery", v1alpha1.TaskStateInProgress)
+	c.Expect(testEnv.Client.Delete(t.Context(), snapshot)).To(Succeed())
+	c.Expect(testEnv.Client.Delete(t.Context(), recovery)).To(Succeed())
+	c.Eventually(g.cleanedUp).Should(ConsistOf("snapshot", "recovery"))
+}
+
+func TestSnapshotRunsBesideAStalledRollout(t *testing.T) {
+	c := newCluster(t, 1)
+	g, registry := gated()
+	g.reasons = map[string]string{"rollout": v1alpha1.ReasonStalled}
+	registry[v1alpha1.QuorumAwareRollout] = tasks.Type{Handler: g}
+	registry[v1alpha1.OnDemandMaintenance] = tasks.Type{Handler: g}
+	c.create(c.task("rollout", v1alpha1.QuorumAwareRollout, ""))
+	c.create(c.task("maintenance", v1alpha1.OnDemandMaintenance, ""))
+	c.create(c.task("snapshot", v1alpha1.OnDemandSnapshot, ""))
+	c.start(registry)
+	snapshot := c.eventually("snapshot", v1alpha1.TaskStateInProgress)
+	c.Expect(meta.FindStatusCondition(snapshot.Status.Conditions, v1alpha1.ConditionAdmitted).Message).To(ContainSubstring("beside rollout, which is stalled"))
+	g.letGo("snapshot", "maintenance")
+	c.eventually("snapshot", v1alpha1.TaskStateSucceeded)
+	c.Expect(c.get(c, "rollout").Status.State).To(Equal(v1alpha1.TaskStateInProgress))
+	c.Expect(c.get(c, "maintenance").Status.State).To(Equal(v1alpha1.TaskStatePending))
+	g.letGo("rollout")
+	c.eventually("maintenance", v1alpha1.TaskStateSucceeded)
+	c.Expect(g.order()).To(Equal([]string{"rollout", "snapshot", "maintenance"}))
 }
 
 func TestTimeToLive(t *testing.T) {
