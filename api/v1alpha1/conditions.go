@@ -24,6 +24,8 @@ const (
 const (
 	// ReasonQueued: another task of the same Etcd comes first.
 	ReasonQueued = "Queued"
+	// ReasonPassed: the task runs, and another one has passed it. It goes on when that one has ended.
+	ReasonPassed = "Passed"
 	// ReasonSuspended: spec.suspend is set.
 	ReasonSuspended = "Suspended"
 	// ReasonAdmitted: the preconditions held.
@@ -39,6 +41,8 @@ const (
 	// ReasonRecreateInProgress and ReasonRecreateComplete are those of a RecreateRollout (KEP-3541).
 	ReasonRecreateInProgress = "RecreateInProgress"
 	ReasonRecreateComplete   = "RecreateComplete"
+	// ReasonRecovering is that of a QuorumLossRecovery.
+	ReasonRecovering = "Recovering"
 	// ReasonSucceeded, ReasonFailed and ReasonRejected are the ends of a task.
 	ReasonSucceeded = "Succeeded"
 	ReasonFailed    = "Failed"
@@ -102,6 +106,18 @@ const (
 	ErrJobImage       ErrorCode = "ERR_JOB_IMAGE"
 	ErrJobOutOfMemory ErrorCode = "ERR_JOB_OUT_OF_MEMORY"
 	ErrJobFailed      ErrorCode = "ERR_JOB_FAILED"
+	// ErrHibernated: the Etcd sleeps, with zero replicas.
+	ErrHibernated ErrorCode = "ERR_HIBERNATED"
+	// ErrSingleMember: the cluster has one member, which restores itself.
+	ErrSingleMember ErrorCode = "ERR_SINGLE_MEMBER"
+	// ErrNeverServed: the cluster has never had a quorum, so there is nothing to recover.
+	ErrNeverServed ErrorCode = "ERR_NEVER_SERVED"
+	// ErrQuorumNotLost: the cluster has a quorum, and needs no recovery.
+	ErrQuorumNotLost ErrorCode = "ERR_QUORUM_NOT_LOST"
+	// ErrNothingToRecover: no member has data, and there is no backup.
+	ErrNothingToRecover ErrorCode = "ERR_NOTHING_TO_RECOVER"
+	// ErrNotQuorate: the members were started again, and no quorum has formed.
+	ErrNotQuorate ErrorCode = "ERR_NOT_QUORATE"
 	// ErrApply: an object of an Etcd could not be applied.
 	ErrApply ErrorCode = "ERR_APPLY"
 	// ErrInternal: an error without a code of its own.

@@ -196,7 +196,7 @@ type EtcdStatus struct {
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// ClusterID is etcd's cluster ID in hex, recorded once the cluster first served. From then on nothing
-	// but a recovery may bootstrap it again.
+	// but a recovery may bootstrap it again, under another ID.
 	// +optional
 	ClusterID string `json:"clusterID,omitempty"`
 	// ClusterSize is how many members the cluster has been seen to have: one more than the highest ordinal whose
@@ -226,6 +226,9 @@ type EtcdStatus struct {
 	// Rollout names the current rollout; absent when no pod is outdated.
 	// +optional
 	Rollout *CurrentRollout `json:"rollout,omitempty"`
+	// Recovery tells the members that the cluster begins anew after the loss of its quorum.
+	// +optional
+	Recovery *ClusterRecovery `json:"recovery,omitempty"`
 	// LastOperation tells how far the newest spec has been carried out: Pending while it is suspended.
 	// +optional
 	LastOperation *LastOperation `json:"lastOperation,omitempty"`

@@ -139,6 +139,9 @@ type EtcdOperatorTaskStatus struct {
 	// Rollout is the progress of a rollout.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
+	// Recovery is the progress of a QuorumLossRecovery.
+	// +optional
+	Recovery *RecoveryStatus `json:"recovery,omitempty"`
 	// Result holds small facts that a task produced.
 	// +optional
 	Result map[string]string `json:"result,omitempty"`

@@ -29,6 +29,7 @@ const (
 	ComponentSnapshotLease       = "etcd-snapshot-lease"
 	ComponentCompactionJob       = "etcd-compaction-job"
 	ComponentCopyJob             = "etcd-copy-backups-job"
+	ComponentSurveyJob           = "etcd-survey-job"
 	ComponentServiceAccount      = "etcd-service-account"
 	ComponentRole                = "etcd-role"
 	ComponentRoleBinding         = "etcd-role-binding"

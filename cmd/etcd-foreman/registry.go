@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
 	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
 	"github.com/etcd-foreman/etcd-foreman/tasks/maintenance"
+	"github.com/etcd-foreman/etcd-foreman/tasks/recovery"
 	"github.com/etcd-foreman/etcd-foreman/tasks/recreate"
 	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
@@ -53,6 +54,9 @@ func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
 		}},
 		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: d.images.EtcdAgent}},
 		v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: d.images.EtcdAgent}},
+		v1alpha1.QuorumLossRecovery: {Deadline: recovery.Deadline, Handler: &recovery.Handler{
+			Client: cached, Live: live, Observer: d.observer, Clock: d.clock, Image: d.images.EtcdAgent,
+		}},
 	}
 }
 

@@ -31,6 +31,8 @@ const (
 	backoffLimit = 2
 	// maxNameLength leaves the Job's pods room for a suffix.
 	maxNameLength = 50
+	// claimVolume is the volume of a member.
+	claimVolume = "member"
 	// workVolume and workDir are where the agent keeps a database while it works on it.
 	workVolume = "work"
 	workDir    = "/var/etcd/work"
@@ -46,6 +48,8 @@ type Spec struct {
 	// Args of the agent: the verb first. The flags of the Stores are added.
 	Args   []string
 	Stores []component.StoreAccess
+	// Claim is the name of a PersistentVolumeClaim that the agent may read in the folder ClaimDir, if any.
+	Claim, ClaimDir string
 	// WorkDir gives the agent a folder of its own, and the flag --work-dir.
 	WorkDir bool
 	// Timeout after which the Job is stopped.
@@ -83,6 +87,10 @@ func Build(s Spec) (*batchv1.Job, error) {
 		container.Args = append(container.Args, store.Args...)
 		container.VolumeMounts = append(container.VolumeMounts, mount)
 		volumes = append(volumes, volume)
+	}
+	if s.Claim != "" {
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: claimVolume, MountPath: s.ClaimDir, ReadOnly: true})
+		volumes = append(volumes, corev1.Volume{Name: claimVolume, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: s.Claim}}})
 	}
 	if s.WorkDir {
 		container.Args = append(container.Args, "--work-dir="+workDir)

@@ -23,7 +23,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -258,13 +257,7 @@ func (c *cluster) whileAsleep(do func()) {
 func TestOnlyMemberIsRestored(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
-	c.create(&corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "backups"},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		},
-	})
+	c.store("backups")
 	etcd := c.newEtcd(1)
 	etcd.Spec.Backup = &v1alpha1.BackupSpec{
 		Store:               &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"},
@@ -276,14 +269,7 @@ func TestOnlyMemberIsRestored(t *testing.T) {
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 	c.writer.Stop()
 	written := c.revision()
-	c.Eventually(func(g Gomega) {
-		lease := &coordinationv1.Lease{}
-		g.Expect(kube.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: etcdName + "-delta-snap"}, lease)).To(Succeed())
-		g.Expect(lease.Spec.HolderIdentity).NotTo(BeNil())
-		saved, err := strconv.ParseInt(*lease.Spec.HolderIdentity, 10, 64)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(saved).To(BeNumerically(">=", written))
-	}).Should(Succeed())
+	c.untilBackedUp(written)
 
 	c.Expect(os.RemoveAll(filepath.Join(c.volume(0), "new.etcd"))).To(Succeed())
 	c.deleteAndWait(0, func(*corev1.Pod) bool { return true })
@@ -292,6 +278,19 @@ func TestOnlyMemberIsRestored(t *testing.T) {
 	c.Expect(c.revision()).To(BeNumerically(">=", written))
 	c.writesSurvive()
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
+}
+
+// untilBackedUp waits until the delta snapshots have reached a revision.
+func (c *cluster) untilBackedUp(revision int64) {
+	c.t.Helper()
+	c.Eventually(func(g Gomega) {
+		lease := &coordinationv1.Lease{}
+		g.Expect(kube.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: etcdName + "-delta-snap"}, lease)).To(Succeed())
+		g.Expect(lease.Spec.HolderIdentity).NotTo(BeNil())
+		saved, err := strconv.ParseInt(*lease.Spec.HolderIdentity, 10, 64)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(saved).To(BeNumerically(">=", revision))
+	}).Should(Succeed())
 }
 
 // revision is etcd's, as the first member knows it.

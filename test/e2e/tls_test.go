@@ -147,6 +147,9 @@ func TestTLSFromTheStart(t *testing.T) {
 	c.tls = withCertificates
 
 	leader := c.leader()
+	planned := c.planned(c.plugin(), "--restart")
+	c.Expect(planned).To(HaveLen(3))
+	c.Expect(planned[2]).To(Equal(podName(leader)), "the plugin asks for roles over TLS")
 	c.change("1")
 	done := c.untilSucceeded()
 	c.Expect(done.Status.Rollout.Pods).To(HaveLen(3))

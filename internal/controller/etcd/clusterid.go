@@ -18,11 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// recordClusterID tells the members the ID of their cluster, so that none of them makes a second one. It is
-// not part of what is applied: it has to get there also while the spec is suspended.
-func (r *Reconciler) recordClusterID(ctx context.Context, etcd *v1alpha1.Etcd) error {
-	if etcd.Status.ClusterID == "" {
-		return nil
+// tellMembers tells the members the ID of their cluster, so that none of them makes a second one, and of a recovery, by
+// which the cluster begins anew. It is not part of what is applied: it has to get there also while the spec is
+// suspended.
+func (r *Reconciler) tellMembers(ctx context.Context, etcd *v1alpha1.Etcd) error {
+	recovery, err := instruction(etcd.Status.Recovery)
+	if err != nil {
+		return err
 	}
 	key := types.NamespacedName{Namespace: etcd.Namespace, Name: component.ConfigMapName(etcd.Name)}
 	config := &corev1.ConfigMap{}
@@ -30,15 +32,24 @@ func (r *Reconciler) recordClusterID(ctx context.Context, etcd *v1alpha1.Etcd) e
 		// When it is missing, the event of its creation leads here.
 		return client.IgnoreNotFound(err)
 	}
-	if config.Data[member.KeyClusterID] == etcd.Status.ClusterID {
+	data := map[string]any{}
+	if id := etcd.Status.ClusterID; id != "" && config.Data[member.KeyClusterID] != id {
+		data[member.KeyClusterID] = id
+	}
+	if told, ok := config.Data[member.KeyRecovery]; recovery != "" && told != recovery {
+		data[member.KeyRecovery] = recovery
+	} else if recovery == "" && ok {
+		data[member.KeyRecovery] = nil
+	}
+	if len(data) == 0 {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"data": map[string]string{member.KeyClusterID: etcd.Status.ClusterID}})
+	patch, err := json.Marshal(map[string]any{"data": data})
 	if err != nil {
-		return fmt.Errorf("encoding the cluster ID of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
+		return fmt.Errorf("encoding what the members of Etcd %s are told: %w", client.ObjectKeyFromObject(etcd), err)
 	}
 	if err := r.Client.Patch(ctx, config, client.RawPatch(types.MergePatchType, patch), fieldOwner); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("recording the cluster ID in ConfigMap %s: %w", key, err)
+		return fmt.Errorf("telling the members by ConfigMap %s: %w", key, err)
 	}
 	return nil
 }

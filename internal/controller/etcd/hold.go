@@ -29,8 +29,15 @@ func holds(t *v1alpha1.EtcdOperatorTask) bool {
 	return phase == v1alpha1.RecreateNeedsDeletion || phase == v1alpha1.RecreateWaitingTermination
 }
 
-// holder is the task that holds the StatefulSet at zero replicas; nil when none does.
-func holder(tasks []v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+// holder is the task that holds the StatefulSet at zero replicas; nil when none does. While a recovery runs, the others
+// wait for it: it alone decides.
+func holder(tasks []v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecovery) *v1alpha1.EtcdOperatorTask {
+	if t := recovering(tasks); t != nil {
+		if stopsMembers(t, recorded) {
+			return t
+		}
+		return nil
+	}
 	for i := range tasks {
 		if holds(&tasks[i]) {
 			return &tasks[i]
@@ -73,7 +80,13 @@ func (r *Reconciler) reconcileHold(ctx context.Context, etcd *v1alpha1.Etcd, set
 	if err := r.Client.List(ctx, tasks, task.OfEtcd(key)...); err != nil {
 		return false, false, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
 	}
-	by := holder(tasks.Items)
+	by := holder(tasks.Items, etcd.Status.Recovery)
+	if _, let := set.Annotations[v1alpha1.AnnotationHeldAtZeroBy]; let && by == nil {
+		// Members that start have to know how.
+		if err := r.tellMembers(ctx, etcd); err != nil {
+			return false, false, err
+		}
+	}
 	patch := holdPatch(set, by, replicas(etcd, set))
 	if patch == nil {
 		return by != nil, false, nil

@@ -41,7 +41,7 @@ func TestWhoHoldsAtZero(t *testing.T) {
 		"of another type":       {other, false},
 		"without a status":      {v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.RecreateRollout}, Status: v1alpha1.EtcdOperatorTaskStatus{State: running}}, false},
 	} {
-		if got := holder([]v1alpha1.EtcdOperatorTask{c.task}) != nil; got != c.want {
+		if got := holder([]v1alpha1.EtcdOperatorTask{c.task}, nil) != nil; got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

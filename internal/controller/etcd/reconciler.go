@@ -169,7 +169,7 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 	if statusErr != nil {
 		return 0, errors.Join(strategyErr, specErr, statusErr)
 	}
-	err = r.recordClusterID(ctx, etcd)
+	err = r.tellMembers(ctx, etcd)
 	if err == nil && current && operationRequested(etcd) {
 		err = r.removeOperation(ctx, etcd)
 	}

@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,7 +61,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Pod{}, podChanged()).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(etcdOfClaim)).
-		Watches(&v1alpha1.EtcdOperatorTask{}, handler.EnqueueRequestsFromMapFunc(etcdOfTask), builder.WithPredicates(rolloutChanged())).
+		Watches(&v1alpha1.EtcdOperatorTask{}, handler.EnqueueRequestsFromMapFunc(etcdOfTask), builder.WithPredicates(taskChanged())).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("setting up the Etcd controller: %w", err)
@@ -109,13 +110,19 @@ func etcdOfTask(_ context.Context, task client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: task.(*v1alpha1.EtcdOperatorTask).EtcdKey()}}
 }
 
-// rolloutChanged passes what may change status.rollout of an Etcd, or who holds it at zero.
-func rolloutChanged() predicate.Predicate {
+// taskChanged passes what may change status.rollout or status.recovery of an Etcd, or who holds it at zero.
+func taskChanged() predicate.Predicate {
+	phase := func(t *v1alpha1.EtcdOperatorTask) v1alpha1.RecoveryPhase {
+		return ptr.Deref(t.Status.Recovery, v1alpha1.RecoveryStatus{}).Phase
+	}
 	return predicate.And(
-		predicate.NewPredicateFuncs(func(o client.Object) bool { return isRollout(o.(*v1alpha1.EtcdOperatorTask)) }),
+		predicate.NewPredicateFuncs(func(o client.Object) bool {
+			t := o.(*v1alpha1.EtcdOperatorTask)
+			return isRollout(t) || t.Spec.Type == v1alpha1.QuorumLossRecovery
+		}),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*v1alpha1.EtcdOperatorTask), e.ObjectNew.(*v1alpha1.EtcdOperatorTask)
-			return before.Status.State != after.Status.State || target(before) != target(after) || holds(before) != holds(after)
+			return before.Status.State != after.Status.State || target(before) != target(after) || holds(before) != holds(after) || phase(before) != phase(after)
 		}},
 	)
 }

@@ -99,13 +99,16 @@ func nextStatus(etcd *v1alpha1.Etcd, o observation) v1alpha1.EtcdStatus {
 	if s := o.snapshot; s != nil {
 		next.Members = members(next.Members, s, o.now)
 		countReplicas(&next, s)
-		if next.ClusterID == "" && quorate(s) && s.Cluster.ID != 0 {
+		// The ID changes only when the cluster begins anew.
+		begins := next.ClusterID == "" || next.Recovery != nil && next.ClusterID == next.Recovery.PreviousClusterID
+		if begins && quorate(s) && s.Cluster.ID != 0 {
 			next.ClusterID = fmt.Sprintf("%x", s.Cluster.ID)
 		}
 		if quorate(s) {
 			next.ClusterSize = clusterSize(next.ClusterSize, s)
 		}
 	}
+	next.Recovery = clusterRecovery(next.Recovery, next.ClusterID, o)
 	if etcd.Spec.Replicas > 0 {
 		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionHibernated)
 	}

@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package recovery is the task type QuorumLossRecovery: a cluster of several members that has lost its quorum for
+// good starts again, from the most advanced data that has survived, or else from the newest backup.
+//
+// The task itself changes nothing but the Jobs in which the agent looks at the volumes. While its status names one of
+// the phases in which all members have to be stopped, the Etcd controller holds the StatefulSet at zero replicas;
+// once the status says how the cluster starts again, that controller tells the members, and lets go. What is done to
+// data is done by the agent before a member starts, and none is deleted: what was there is put aside.
+//
+// The cluster that begins anew has another ID than the one before. So a member that comes back late, with the data
+// that it had, is a stranger to it, and cannot bring a quorum about with anybody.
+package recovery
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// gracePeriod is how long etcd has to be without a quorum before anything is done. A member that restarts is
+	// back before.
+	gracePeriod = 30 * time.Second
+	// quorumDeadline is how long members that were started again with a quorum of their data may take to find it.
+	quorumDeadline = 10 * time.Minute
+)
+
+// Input is all that a decision rests on.
+type Input struct {
+	Snapshot *observe.Snapshot
+	// Task is the UID of the task.
+	Task types.UID
+	// Recorded is what the task's status says of the recovery so far.
+	Recorded v1alpha1.RecoveryStatus
+	// ClusterID is the recorded ID of the cluster, in hex.
+	ClusterID string
+	// Unfinished is the member of a recovery before this one that did not come to its end; empty when there is none.
+	Unfinished string
+	// Told: the members have been told how the cluster begins anew.
+	Told bool
+	// Volumes of the ordinals, once the phase is Surveying.
+	Volumes []Volume
+	// Backup is what is known of the newest full snapshot; empty when there is none.
+	Backup string
+}
+
+// Operations that lastOperation names.
+const (
+	opConfirm = "ConfirmQuorumLoss"
+	opStop    = "StopMembers"
+	opSurvey  = "SurveyVolumes"
+	opStart   = "StartMembers"
+	opGrow    = "GrowBack"
+)
+
+// Decision is what to say of the task, and the phase that it enters or stays in.
+type Decision struct {
+	// Outcome is Continue, Done or Fail; Code goes with Fail.
+	Outcome tasks.Outcome
+	Code    v1alpha1.ErrorCode
+	// Recovery is how far it is now.
+	Recovery v1alpha1.RecoveryStatus
+	// Message says what is waited for, what was decided and why, or how it has ended.
+	Message string
+	// Survey: Jobs have to be created for volumes that have none yet, or removed from those that are given up.
+	Survey bool
+}
+
+// Decide says how far a recovery has come, and what is next. It is pure.
+func Decide(in Input, now time.Time) Decision {
+	switch in.Recorded.Phase {
+	case v1alpha1.RecoveryStopping:
+		return in.stopping(now)
+	case v1alpha1.RecoverySurveying:
+		return in.surveying(now)
+	case v1alpha1.RecoveryStarting:
+		return in.starting(now)
+	case v1alpha1.RecoveryGrowing:
+		return in.growing()
+	}
+	return in.confirming(now)
+}
+
+// confirming waits until etcd has been without a quorum for the grace period.
+func (in Input) confirming(now time.Time) Decision {
+	next := in.Recorded
+	next.Phase = v1alpha1.RecoveryConfirming
+	next.PhaseSince = metav1.Time{Time: cmp.Or(next.PhaseSince.Time, now)}
+	next.PreviousClusterID = in.ClusterID
+	lost, why := quorumLost(in.Snapshot)
+	switch {
+	case quorate(in.Snapshot):
+		return Decision{Outcome: tasks.Done, Recovery: next, Message: "the quorum is back by itself, and nothing was changed: " + why}
+	case !lost:
+		next.LostSince = nil
+		return Decision{Outcome: tasks.Continue, Recovery: next, Message: why}
+	case next.LostSince == nil:
+		next.LostSince = &metav1.Time{Time: now}
+	}
+	if lasted := now.Sub(next.LostSince.Time); lasted < gracePeriod {
+		return Decision{Outcome: tasks.Continue, Recovery: next, Message: fmt.Sprintf("%s; nothing is done before this has lasted for %s", why, gracePeriod)}
+	}
+	return in.enter(v1alpha1.RecoveryStopping, now, "there has been no quorum for %s: %s; all members are stopped, so that their data can be compared", gracePeriod, why)
+}
+
+// stopping waits until no member runs.
+func (in Input) stopping(now time.Time) Decision {
+	switch {
+	case !in.held():
+		return in.stay("waiting until StatefulSet %s is scaled to zero", in.Snapshot.StatefulSet.Name)
+	case len(in.Snapshot.Surplus) > 0:
+		return in.stay("waiting until these are gone: %s; if a node is gone, taint it with node.kubernetes.io/out-of-service", strings.Join(in.Snapshot.Surplus, ", "))
+	}
+	return in.enter(v1alpha1.RecoverySurveying, now, "no member runs any more: the agent looks at what is on each volume")
+}
+
+// surveying waits until every volume that there is has been looked at, and then chooses.
+func (in Input) surveying(now time.Time) Decision {
+	if !in.held() {
+		return in.stay("StatefulSet %s is not scaled to zero any more: waiting until it is again", in.Snapshot.StatefulSet.Name)
+	}
+	var waits []string
+	survey := false
+	for _, v := range in.Volumes {
+		switch v.State {
+		case VolumeUnseen, VolumeAbandoned:
+			survey = true
+			waits = append(waits, v.Message)
+		case VolumeLooking, VolumeUnread:
+			waits = append(waits, v.Message)
+		case VolumeGone, VolumeSeen:
+		}
+	}
+	if len(waits) > 0 {
+		d := in.stay("%s", strings.Join(waits, "; "))
+		d.Survey = survey
+		return d
+	}
+	c := Choose(in.Volumes, in.Recorded.PreviousClusterID, in.Unfinished, in.Backup)
+	if c.Failed {
+		return Decision{Outcome: tasks.Fail, Code: v1alpha1.ErrNothingToRecover, Recovery: in.Recorded, Message: c.Why}
+	}
+	d := in.enter(v1alpha1.RecoveryStarting, now, "%s", c.Why)
+	d.Recovery.Member, d.Recovery.Source = c.Member, c.Source
+	if c.Source != "" {
+		d.Recovery.PreviousClusterID = c.ClusterID
+	}
+	return d
+}
+
+// starting waits until the cluster serves again.
+func (in Input) starting(now time.Time) Decision {
+	s, r := in.Snapshot, in.Recorded
+	switch {
+	case r.Source != "" && !in.Told:
+		return in.stay("telling the members that the cluster begins anew with %s", r.Member)
+	case s.StatefulSet.HeldAtZeroBy != "":
+		return in.stay("waiting until StatefulSet %s is scaled up again", s.StatefulSet.Name)
+	case r.Source == "" && quorate(s):
+		return Decision{Outcome: tasks.Done, Recovery: r, Message: fmt.Sprintf("the quorum is back: %d of %d voters serve with the data that they had, and nothing was rebuilt", s.ServingVoters(), len(s.Cluster.Voters))}
+	case r.Source == "" && now.Sub(r.PhaseSince.Time) > quorumDeadline:
+		return Decision{Outcome: tasks.Fail, Code: v1alpha1.ErrNotQuorate, Recovery: r, Message: fmt.Sprintf(
+			"a quorum of the members has its data, and they have not found each other within %s: look at why they do not start, or not reach each other: %s", quorumDeadline, in.members())}
+	case r.Source == "":
+		return in.stay("waiting until the members have a quorum again: %s", in.members())
+	}
+	if o := in.chosen(); !quorate(s) || s.Cluster.ID == 0 || id(s.Cluster.ID) == r.PreviousClusterID || o == nil || o.Class != v1alpha1.ClassParticipating {
+		return in.stay("waiting until %s serves: %s", r.Member, in.members())
+	}
+	return in.enter(v1alpha1.RecoveryGrowing, now, "%s serves, alone, as cluster %s: the others are taken in, one by one", r.Member, id(s.Cluster.ID))
+}
+
+// growing waits until every member votes.
+func (in Input) growing() Decision {
+	s := in.Snapshot
+	voting := 0
+	for _, o := range s.Ordinals {
+		if o.Class == v1alpha1.ClassParticipating && (o.Role == v1alpha1.RoleLeader || o.Role == v1alpha1.RoleFollower) {
+			voting++
+		}
+	}
+	if s.StatefulSet.HeldAtZeroBy != "" || s.Replicas() == 0 || voting < s.Replicas() {
+		return in.stay("%d of %d members vote: %s", voting, s.Replicas(), in.members())
+	}
+	return Decision{Outcome: tasks.Done, Recovery: in.Recorded, Message: fmt.Sprintf(
+		"%s, and all %d members vote. What they had before stays on their volumes until this task is removed", story(in.Recorded), voting)}
+}
+
+// enter goes on to another phase.
+func (in Input) enter(phase v1alpha1.RecoveryPhase, now time.Time, format string, args ...any) Decision {
+	next := in.Recorded
+	next.Phase, next.PhaseSince, next.LostSince = phase, metav1.Time{Time: now}, nil
+	return Decision{Outcome: tasks.Continue, Recovery: next, Message: fmt.Sprintf(format, args...)}
+}
+
+// stay waits.
+func (in Input) stay(format string, args ...any) Decision {
+	return Decision{Outcome: tasks.Continue, Recovery: in.Recorded, Message: fmt.Sprintf(format, args...)}
+}
+
+// held tells whether this task holds the StatefulSet at zero.
+func (in Input) held() bool {
+	return in.Snapshot.StatefulSet.Observed && in.Snapshot.StatefulSet.HeldAtZeroBy == in.Task && in.Snapshot.Replicas() == 0
+}
+
+// chosen is the ordinal of the member that the cluster begins anew with; nil when there is none.
+func (in Input) chosen() *observe.Ordinal {
+	for i, o := range in.Snapshot.Ordinals {
+		if o.Name == in.Recorded.Member {
+			return &in.Snapshot.Ordinals[i]
+		}
+	}
+	return nil
+}
+
+// members says how each of them is, with the words of the agent or the kubelet where they have some.
+func (in Input) members() string {
+	said := make([]string, 0, len(in.Snapshot.Ordinals))
+	for _, o := range in.Snapshot.Ordinals {
+		is := fmt.Sprintf("%s is %s", o.Name, o.Class)
+		switch {
+		case o.Role == v1alpha1.RoleLearner:
+			is = o.Name + " is a learner that catches up"
+		case o.Pod != nil && o.Pod.Refusal != nil:
+			is += fmt.Sprintf(" (%s: %s)", o.Pod.Refusal.Reason, o.Pod.Refusal.Message)
+		case o.Pod != nil && o.Pod.Trouble != "":
+			is += fmt.Sprintf(" (%s)", o.Pod.Trouble)
+		}
+		said = append(said, is)
+	}
+	return strings.Join(said, "; ")
+}
+
+func id(clusterID uint64) string { return fmt.Sprintf("%x", clusterID) }

@@ -1,0 +1,213 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package recovery
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const before, after = 0xcafe, 0xbeef
+
+// newInput is a cluster of three without a quorum: main-2 answers and knows no leader, and the others are not there.
+func newInput(change ...func(*Input)) Input {
+	in := Input{Task: "task", ClusterID: id(before), Snapshot: &observe.Snapshot{StatefulSet: observe.StatefulSet{Name: "main", Observed: true}}}
+	for i := range 3 {
+		in.Snapshot.Ordinals = append(in.Snapshot.Ordinals, observe.Ordinal{Name: fmt.Sprintf("main-%d", i), Class: v1alpha1.ClassMissing})
+		in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, observe.Voter{ID: uint64(i + 1), Name: fmt.Sprintf("main-%d", i), Ordinal: i})
+	}
+	in.Snapshot.Cluster.ID, in.Snapshot.Cluster.Reachable = before, true
+	in.Snapshot.Ordinals[2] = observe.Ordinal{Name: "main-2", Class: v1alpha1.ClassUnready, Answers: true, Pod: &observe.Pod{EtcdStarted: epoch}}
+	for _, c := range change {
+		c(&in)
+	}
+	return in
+}
+
+// hold scales to zero for the task; the pods of the given names are left.
+func hold(left ...string) func(*Input) {
+	return func(in *Input) {
+		in.Snapshot.StatefulSet.HeldAtZeroBy = in.Task
+		in.Snapshot.Ordinals, in.Snapshot.Surplus = nil, left
+		in.Snapshot.Cluster = observe.Cluster{}
+	}
+}
+
+// serving has some members of a cluster serve and vote.
+func serving(clusterID uint64, ordinals ...int) func(*Input) {
+	return func(in *Input) {
+		in.Snapshot.Cluster = observe.Cluster{ID: clusterID, Reachable: true, LeaderKnown: true, Leader: 1}
+		for n, i := range ordinals {
+			role := v1alpha1.RoleFollower
+			if n == 0 {
+				role = v1alpha1.RoleLeader
+			}
+			in.Snapshot.Ordinals[i] = observe.Ordinal{Name: fmt.Sprintf("main-%d", i), Class: v1alpha1.ClassParticipating, Answers: true, Serving: true, Role: role, Pod: &observe.Pod{EtcdStarted: epoch}}
+			in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, observe.Voter{ID: uint64(i + 1), Ordinal: i, Serving: true})
+		}
+	}
+}
+
+func in(phase v1alpha1.RecoveryPhase, source v1alpha1.RecoverySource) func(*Input) {
+	return func(in *Input) {
+		in.Recorded = v1alpha1.RecoveryStatus{Phase: phase, PhaseSince: metav1.Time{Time: epoch}, PreviousClusterID: id(before), Source: source}
+		if source != "" {
+			in.Recorded.Member = "main-2"
+		}
+	}
+}
+
+func TestPhases(t *testing.T) {
+	const (
+		confirming = v1alpha1.RecoveryConfirming
+		stopping   = v1alpha1.RecoveryStopping
+		surveying  = v1alpha1.RecoverySurveying
+		starting   = v1alpha1.RecoveryStarting
+		growing    = v1alpha1.RecoveryGrowing
+		data       = v1alpha1.RecoverFromData
+	)
+	lostFor := func(d time.Duration) func(*Input) {
+		return func(in *Input) {
+			in.Recorded = v1alpha1.RecoveryStatus{Phase: confirming, PhaseSince: metav1.Time{Time: epoch.Add(-d)}, LostSince: &metav1.Time{Time: epoch.Add(-d)}, PreviousClusterID: id(before)}
+		}
+	}
+	told := func(in *Input) { in.Told = true }
+	volume := func(state VolumeState, s member.Survey) func(*Input) {
+		return func(in *Input) {
+			in.Volumes = append(in.Volumes, Volume{Member: fmt.Sprintf("main-%d", len(in.Volumes)), State: state, Survey: s, Message: fmt.Sprintf("volume %d", len(in.Volumes))})
+		}
+	}
+	survivor := member.Survey{State: member.SurveyPresent, ClusterID: id(before), LastTerm: 2, LastIndex: 9}
+	silent := func(ordinals ...int) func(*Input) {
+		return func(in *Input) {
+			for _, i := range ordinals {
+				in.Snapshot.Ordinals[i].Pod = &observe.Pod{EtcdStarted: epoch}
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		in      Input
+		later   time.Duration
+		outcome tasks.Outcome
+		want    v1alpha1.RecoveryPhase
+		says    string
+	}{
+		"lost, just now":            {newInput(), 0, tasks.Continue, confirming, "main-2 answer, and know no leader"},
+		"lost for less than enough": {newInput(lostFor(29 * time.Second)), 0, tasks.Continue, confirming, "30s"},
+		"lost for long":             {newInput(lostFor(30 * time.Second)), 0, tasks.Continue, stopping, "all members are stopped"},
+		"back by itself":            {newInput(lostFor(time.Hour), serving(before, 0, 2)), 0, tasks.Done, confirming, "nothing was changed"},
+		"too many are silent":       {newInput(lostFor(time.Hour), silent(0, 1)), 0, tasks.Continue, confirming, "main-0, main-1 run, or may run"},
+		"one is silent":             {newInput(lostFor(time.Hour), silent(0)), 0, tasks.Continue, stopping, ""},
+		"a foreign voter and a silent one": {newInput(lostFor(time.Hour), silent(0), func(in *Input) {
+			in.Snapshot.Cluster.Voters[1] = observe.Voter{ID: 7, Name: "stranger", Ordinal: -1}
+		}), 0, tasks.Continue, confirming, "main-0, stranger"},
+
+		"not scaled yet": {newInput(in(stopping, "")), 0, tasks.Continue, stopping, "scaled to zero"},
+		"a pod is left":  {newInput(in(stopping, ""), hold("main-0")), 0, tasks.Continue, stopping, "main-0; if a node is gone"},
+		"all are gone":   {newInput(in(stopping, ""), hold()), 0, tasks.Continue, surveying, "no member runs"},
+		"held by another": {newInput(in(stopping, ""), hold(), func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }), 0,
+			tasks.Continue, stopping, "waiting until"},
+
+		"scaled up by somebody": {newInput(in(surveying, "")), 0, tasks.Continue, surveying, "not scaled to zero any more"},
+		"a volume is looked at": {newInput(in(surveying, ""), hold(), volume(VolumeSeen, survivor), volume(VolumeLooking, member.Survey{})), 0, tasks.Continue, surveying, "volume 1"},
+		"a volume is not known": {newInput(in(surveying, ""), hold(), volume(VolumeSeen, survivor), volume(VolumeUnread, member.Survey{}), volume(VolumeGone, member.Survey{})), 0,
+			tasks.Continue, surveying, "volume 1"},
+		"one survives": {newInput(in(surveying, ""), hold(), volume(VolumeGone, member.Survey{}), volume(VolumeSeen, survivor), volume(VolumeGone, member.Survey{})), 0,
+			tasks.Continue, starting, "the data of main-1"},
+		"none survives": {newInput(in(surveying, ""), hold(), volume(VolumeGone, member.Survey{}), volume(VolumeGone, member.Survey{})), 0,
+			tasks.Fail, surveying, "nothing can be recovered"},
+
+		"members are not told":  {newInput(in(starting, data), hold()), 0, tasks.Continue, starting, "telling the members"},
+		"still held":            {newInput(in(starting, data), told, hold()), 0, tasks.Continue, starting, "scaled up again"},
+		"the chosen one starts": {newInput(in(starting, data), told), 0, tasks.Continue, starting, "waiting until main-2 serves: main-0 is Missing"},
+		"an old quorum serves":  {newInput(in(starting, data), told, serving(before, 0, 2)), 0, tasks.Continue, starting, "waiting until main-2 serves"},
+		"the chosen one serves": {newInput(in(starting, data), told, serving(after, 2)), 0, tasks.Continue, growing, "main-2 serves, alone, as cluster beef"},
+		"started as they were":  {newInput(in(starting, "")), 0, tasks.Continue, starting, "have a quorum again"},
+		"and found each other":  {newInput(in(starting, ""), serving(before, 0, 2)), 0, tasks.Done, starting, "nothing was rebuilt"},
+		"and have not":          {newInput(in(starting, "")), time.Hour, tasks.Fail, starting, "main-0 is Missing"},
+
+		"one votes":        {newInput(in(growing, data), told, serving(after, 2)), 0, tasks.Continue, growing, "1 of 3 members vote"},
+		"all vote":         {newInput(in(growing, data), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "begun anew with the data of main-2"},
+		"all vote, backup": {newInput(in(growing, v1alpha1.RecoverFromBackup), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "is lost"},
+		"one still learns": {newInput(in(growing, data), told, serving(after, 2, 0, 1), func(in *Input) { in.Snapshot.Ordinals[1].Role = v1alpha1.RoleLearner }), 0, tasks.Continue, growing, "main-1 is a learner"},
+		"put to sleep":     {newInput(in(growing, data), told, func(in *Input) { in.Snapshot.Ordinals = nil }), 0, tasks.Continue, growing, "0 of 0"},
+		"told by the agent": {newInput(in(growing, data), told, func(in *Input) {
+			in.Snapshot.Ordinals[0].Pod = &observe.Pod{Refusal: &observe.Refusal{Reason: "NotReplaced", Message: "too many learners"}}
+		}), 0, tasks.Continue, growing, "NotReplaced: too many learners"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			d := Decide(c.in, epoch.Add(c.later))
+			g.Expect(d.Outcome).To(Equal(c.outcome), d.Message)
+			g.Expect(d.Recovery.Phase).To(Equal(c.want), d.Message)
+			g.Expect(d.Message).To(ContainSubstring(c.says))
+			g.Expect(d.Recovery.PreviousClusterID).To(Equal(id(before)))
+			if d.Outcome == tasks.Fail {
+				g.Expect(d.Code).NotTo(BeEmpty())
+			}
+		})
+	}
+}
+
+// The grace period begins again when it cannot be said any more that the quorum is lost.
+func TestGracePeriod(t *testing.T) {
+	g := NewWithT(t)
+	lost := newInput()
+	d := Decide(lost, epoch)
+	g.Expect(d.Recovery.LostSince.Time).To(Equal(epoch))
+	lost.Recorded = d.Recovery
+
+	unsure := newInput(func(in *Input) {
+		in.Snapshot.Ordinals[0].Pod, in.Snapshot.Ordinals[1].Pod = &observe.Pod{EtcdStarted: epoch}, &observe.Pod{EtcdStarted: epoch}
+	})
+	unsure.Recorded = d.Recovery
+	d = Decide(unsure, epoch.Add(29*time.Second))
+	g.Expect(d.Recovery.LostSince).To(BeNil())
+
+	lost.Recorded = d.Recovery
+	d = Decide(lost, epoch.Add(30*time.Second))
+	g.Expect(d.Recovery.Phase).To(Equal(v1alpha1.RecoveryConfirming))
+	g.Expect(d.Recovery.LostSince.Time).To(Equal(epoch.Add(30 * time.Second)))
+}
+
+func TestVolumesWithoutAJobGetOne(t *testing.T) {
+	g := NewWithT(t)
+	i := newInput(in(v1alpha1.RecoverySurveying, ""), hold())
+	for _, state := range []VolumeState{VolumeUnseen, VolumeAbandoned} {
+		i.Volumes = []Volume{{Member: "main-0", State: state, Message: "Job j"}, {Member: "main-1"}}
+		v := verdict(i, Decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{}, epoch)
+		g.Expect(v.Step.Operation).To(Equal("SurveyVolumes"))
+		g.Expect(v.Step.Detail).To(Equal(i.Volumes))
+	}
+}
+
+func TestVerdictTellsWhatWasChosen(t *testing.T) {
+	g := NewWithT(t)
+	i := newInput(in(v1alpha1.RecoverySurveying, ""), hold())
+	i.Volumes = []Volume{{Member: "main-0", State: VolumeGone}, {Member: "main-1", State: VolumeSeen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: id(before), LastTerm: 3, LastIndex: 17}}, {Member: "main-2", State: VolumeGone}}
+	v := verdict(i, Decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{}, epoch)
+	g.Expect(v.LastOperation.Name).To(Equal("StartMembers"))
+	g.Expect(v.LastOperation.Reason).To(ContainSubstring("its log ends at index 17 of term 3"))
+	g.Expect(v.Result).To(HaveKeyWithValue("member", "main-1"))
+	g.Expect(v.Result).To(HaveKeyWithValue("main-0", "no volume"))
+	g.Expect(v.Result["main-1"]).To(ContainSubstring(`"lastIndex":17`))
+	g.Expect(v.Event).To(Equal("StartMembers"))
+
+	// At the end, what was found is still there.
+	i = newInput(in(v1alpha1.RecoveryGrowing, v1alpha1.RecoverFromData), serving(after, 1, 0, 2))
+	v = verdict(i, Decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{Result: v.Result}, epoch)
+	g.Expect(v.Result).To(HaveKeyWithValue("clusterID", "beef"))
+	g.Expect(v.Result).To(HaveKeyWithValue("member", "main-1"))
+}

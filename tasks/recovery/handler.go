@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package recovery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Deadline of a task. It leaves time for a person to bring a node back, or to say that a volume is lost.
+const Deadline = 4 * time.Hour
+
+// pollInterval is how often it is looked how far things have come: etcd tells of nothing by itself.
+const pollInterval = time.Second
+
+// maxMembers bounds the members that there may be: the API allows no more.
+const maxMembers = 5
+
+// Config is spec.config of a QuorumLossRecovery: there is nothing to say.
+type Config struct{}
+
+// Observer takes Snapshots of an Etcd.
+type Observer interface {
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+}
+
+// Handler is the tasks.Handler of QuorumLossRecovery.
+type Handler struct {
+	// Client writes to the API server, and Live reads from it: whatever is decided here is not decided on a cache.
+	Client   client.Client
+	Live     client.Reader
+	Observer Observer
+	Clock    clock.PassiveClock
+	// Image of the agent for an Etcd that does not name its own.
+	Image string
+}
+
+var _ tasks.Handler = (*Handler)(nil)
+
+// Decode is tasks.Handler's.
+func (h *Handler) Decode(config string) (any, error) {
+	var c Config
+	if err := tasks.DecodeStrict(config, &c); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Restore is tasks.Handler's.
+func (h *Handler) Restore(string) (any, error) { return Config{}, nil }
+
+// WorkKey is tasks.Handler's. Any two recoveries are the same work.
+func (h *Handler) WorkKey(context.Context, tasks.Task) (string, error) { return "recover", nil }
+
+// Superseded is tasks.Handler's. A recovery never is.
+func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
+
+// Admit is tasks.Handler's: the cluster has several members, has had a quorum before and has none now.
+func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+	reject := func(code v1alpha1.ErrorCode, format string, args ...any) (tasks.Verdict, error) {
+		return tasks.Verdict{Outcome: tasks.Reject, Code: code, Message: fmt.Sprintf(format, args...)}, nil
+	}
+	etcd := task.Etcd
+	switch {
+	case etcd.Spec.Replicas == 0:
+		return reject(v1alpha1.ErrHibernated, "Etcd %s sleeps, with spec.replicas 0: wake it up", etcd.Name)
+	case members(etcd) == 1:
+		return reject(v1alpha1.ErrSingleMember, "Etcd %s has one member, which restores the newest backup by itself when it has lost its data: look at its condition DataVolumesReady", etcd.Name)
+	case etcd.Status.ClusterID == "":
+		return reject(v1alpha1.ErrNeverServed, "Etcd %s has never had a quorum, so there is nothing to recover: look at why its members do not start", etcd.Name)
+	}
+	snapshot, err := h.Observer.Observe(ctx, h.Live, etcd)
+	if errors.Is(err, observe.ErrNoStatefulSet) {
+		return reject(v1alpha1.ErrStatefulSetNotFound, "%v", err)
+	} else if err != nil {
+		return tasks.Verdict{}, coded(err)
+	}
+	if quorate(snapshot) {
+		return reject(v1alpha1.ErrQuorumNotLost, "Etcd %s has a quorum: %d of %d voters serve. A member that is away comes back by itself, or is replaced when it has lost its data", etcd.Name, snapshot.ServingVoters(), len(snapshot.Cluster.Voters))
+	}
+	if newest, err := h.newestBackup(ctx, etcd); err != nil {
+		return tasks.Verdict{}, err
+	} else if newest == "" && allRefuse(snapshot) {
+		return reject(v1alpha1.ErrNothingToRecover, "every member of Etcd %s has lost its data, and there is no backup: nothing can be recovered. If a volume can still be found, bring it back under the name of its claim; otherwise delete the Etcd and create it anew", etcd.Name)
+	}
+	_, why := quorumLost(snapshot)
+	return tasks.Verdict{Outcome: tasks.Continue, Message: why}, nil
+}
+
+// allRefuse tells whether no member starts, because it has no data that it could start with.
+func allRefuse(s *observe.Snapshot) bool {
+	for _, o := range s.Ordinals {
+		if o.Pod == nil || o.Pod.Refusal == nil {
+			return false
+		}
+		if r := o.Pod.Refusal.Reason; r != v1alpha1.ReasonDataLost && r != v1alpha1.ReasonDataDamaged {
+			return false
+		}
+	}
+	return len(s.Ordinals) > 0
+}
+
+// Execute is tasks.Handler's.
+func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
+	if errors.Is(err, observe.ErrNoStatefulSet) {
+		return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
+	} else if err != nil {
+		return tasks.Verdict{}, coded(err)
+	}
+	in := Input{
+		Snapshot: snapshot, Task: task.Object.UID, ClusterID: task.Etcd.Status.ClusterID,
+		Recorded: ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}),
+	}
+	if r := task.Etcd.Status.Recovery; r != nil {
+		in.Told = r.TaskUID == task.Object.UID
+		if !in.Told && r.PreviousClusterID == in.ClusterID {
+			in.Unfinished = r.Member
+		}
+	}
+	if in.Recorded.Phase == v1alpha1.RecoverySurveying {
+		if in.Volumes, err = h.volumes(ctx, task); err != nil {
+			return tasks.Verdict{}, err
+		}
+		if in.Backup, err = h.newestBackup(ctx, task.Etcd); err != nil {
+			return tasks.Verdict{}, err
+		}
+	}
+	return verdict(in, Decide(in, h.Clock.Now()), task.Object.Status, h.Clock.Now()), nil
+}
+
+// newestBackup describes the newest full snapshot, as the agents have told of it; empty when there is none.
+func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (string, error) {
+	if component.BackupStore(etcd) == nil {
+		return "", nil
+	}
+	lease := &coordinationv1.Lease{}
+	key := client.ObjectKey{Namespace: etcd.Namespace, Name: component.FullSnapshotLeaseName(etcd.Name)}
+	if err := h.Live.Get(ctx, key, lease); apierrors.IsNotFound(err) {
+		return "", nil
+	} else if err != nil {
+		return "", coded(fmt.Errorf("reading lease %s: %w", key, err))
+	}
+	revision := ptr.Deref(lease.Spec.HolderIdentity, "")
+	if revision == "" || lease.Spec.RenewTime == nil {
+		return "", nil
+	}
+	return fmt.Sprintf("a full snapshot at revision %s of %s, and the deltas since", revision, lease.Spec.RenewTime.UTC().Format(time.RFC3339)), nil
+}
+
+// Perform is tasks.Handler's.
+func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
+	return h.survey(ctx, task, step.Detail.([]Volume))
+}
+
+// Cleanup is tasks.Handler's. The Etcd controller lets go of the StatefulSet once the task has ended, or is gone.
+func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
+	for i := range int32(maxMembers) {
+		if err := h.removeJob(ctx, task, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// members is how many members the cluster has: it may not have grown yet to what its spec says.
+func members(etcd *v1alpha1.Etcd) int32 {
+	if size := etcd.Status.ClusterSize; size > 0 {
+		return size
+	}
+	return etcd.Spec.Replicas
+}
+
+func coded(err error) error { return &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err} }
+
+// verdict puts a decision into the words of the task engine. It is pure.
+func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now time.Time) tasks.Verdict {
+	v := tasks.Verdict{
+		Outcome: d.Outcome, Code: d.Code, Reason: v1alpha1.ReasonRecovering, Message: d.Message,
+		RequeueAfter: pollInterval, Recovery: &d.Recovery, Progress: string(d.Recovery.Phase),
+	}
+	if d.Survey {
+		v.Step = &tasks.Step{Operation: opSurvey, Reason: d.Message, Detail: in.Volumes, RecheckAfter: pollInterval}
+		return v
+	}
+	if d.Recovery.Phase != in.Recorded.Phase || (d.Recovery.LostSince == nil) != (in.Recorded.LostSince == nil) {
+		v.LastOperation = &v1alpha1.LastOperation{Name: operation(d.Recovery.Phase), State: v1alpha1.OperationStateInProgress, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
+		if d.Recovery.Phase != v1alpha1.RecoveryConfirming {
+			v.Event = v.LastOperation.Name
+		}
+	}
+	if d.Recovery.Phase == v1alpha1.RecoveryStarting && in.Recorded.Phase == v1alpha1.RecoverySurveying {
+		v.Result = result(in, d)
+	}
+	if d.Outcome != tasks.Continue {
+		v.LastOperation = &v1alpha1.LastOperation{Name: operation(d.Recovery.Phase), State: v1alpha1.OperationStateCompleted, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
+		if d.Outcome == tasks.Fail {
+			v.LastOperation.State = v1alpha1.OperationStateFailed
+		}
+		v.Result = maps.Clone(before.Result)
+		if v.Result == nil {
+			v.Result = map[string]string{}
+		}
+		v.Result["clusterID"] = id(in.Snapshot.Cluster.ID)
+	}
+	return v
+}
+
+// result is what the survey has found, and what was chosen.
+func result(in Input, d Decision) map[string]string {
+	found := map[string]string{"previousClusterID": d.Recovery.PreviousClusterID}
+	for _, v := range in.Volumes {
+		what := "no volume"
+		if v.State == VolumeSeen {
+			if encoded, err := json.Marshal(v.Survey); err == nil {
+				what = string(encoded)
+			}
+		}
+		found[v.Member] = what
+	}
+	if d.Recovery.Source != "" {
+		found["member"], found["source"] = d.Recovery.Member, string(d.Recovery.Source)
+	}
+	return found
+}
+
+// story says how the cluster has begun anew.
+func story(r v1alpha1.RecoveryStatus) string {
+	if r.Source == v1alpha1.RecoverFromBackup {
+		return fmt.Sprintf("the cluster has begun anew with the newest backup, on %s; what was written after its last delta snapshot is lost", r.Member)
+	}
+	return fmt.Sprintf("the cluster has begun anew with the data of %s, every entry of its log included", r.Member)
+}
+
+func operation(phase v1alpha1.RecoveryPhase) string {
+	switch phase {
+	case v1alpha1.RecoveryStopping:
+		return opStop
+	case v1alpha1.RecoverySurveying:
+		return opSurvey
+	case v1alpha1.RecoveryStarting:
+		return opStart
+	case v1alpha1.RecoveryGrowing:
+		return opGrow
+	}
+	return opConfirm
+}
