@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/durable"
 	"github.com/go-logr/logr"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
@@ -87,33 +88,8 @@ func (c Config) restore(ctx context.Context, work string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err := publish(data, c.DataDir); err != nil {
+	if err := durable.Publish(data, c.DataDir); err != nil {
 		return Result{}, fmt.Errorf("giving the data directory its name: %w", err)
 	}
 	return Result{Chain: chain, Revision: revision}, nil
-}
-
-// publish moves a folder to its name once its content, and then the name, are on the disk.
-func publish(from, to string) error {
-	err := filepath.WalkDir(from, func(path string, _ os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return sync(path)
-	})
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(from, to); err != nil {
-		return err
-	}
-	return sync(filepath.Dir(to))
-}
-
-func sync(path string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Sync(), file.Close())
 }
