@@ -187,13 +187,17 @@ const (
 	ReasonRestoreFailed = "RestoreFailed"
 	// ReasonNotReplaced: the cluster did not, or not yet, take a learner in the place of a member.
 	ReasonNotReplaced = "NotReplaced"
+	// ReasonRecovering: the cluster has lost its quorum and is being recovered, and the member waits for its turn.
+	ReasonRecovering = "Recovering"
+	// ReasonRebuildFailed: the data of the member from which the cluster is to be recovered could not be used.
+	ReasonRebuildFailed = "RebuildFailed"
 )
 
 // IsDataVolumeReason tells whether a member that is kept from starting may give this reason.
 func IsDataVolumeReason(reason string) bool {
 	switch reason {
 	case ReasonDataOfAnotherCluster, ReasonDataLost, ReasonDataDamaged, ReasonBackupUnreachable,
-		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced:
+		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced, ReasonRecovering, ReasonRebuildFailed:
 		return true
 	}
 	return false

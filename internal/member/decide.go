@@ -78,6 +78,8 @@ const (
 	Replace Action = "Replace"
 	// Restore the newest backup, and look again.
 	Restore Action = "Restore"
+	// Rebuild a cluster of one member from the data that is there, and look again.
+	Rebuild Action = "Rebuild"
 	// Wait, and look again.
 	Wait Action = "Wait"
 	// Refuse to start.
@@ -101,6 +103,13 @@ type Facts struct {
 	OthersClusterID string
 	// Backup is looked up only when there is neither data nor an answer.
 	Backup Backup
+
+	// Recovery is how the cluster begins anew after it has lost its quorum; nil when there is none.
+	Recovery *Recovery
+	// NewClusterID is the ID of the cluster that the recovery makes, in hex.
+	NewClusterID string
+	// Rebuilt: a Rebuild was interrupted when it was all but done.
+	Rebuilt bool
 }
 
 // Decision says how a member starts, and why.
@@ -122,8 +131,10 @@ type Decision struct {
 // bootstraps it asks the peers once more, without a quorum, and refuses when one of them has seen it.
 func Decide(f Facts) Decision {
 	switch {
+	case f.Recovery != nil:
+		return decideRecovery(f)
 	case f.ClusterID != "" && f.Data.ClusterID != "" && f.Data.ClusterID != f.ClusterID:
-		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s holds data of cluster %s, and this is cluster %s: nothing was changed; mount the right volume, or move the data away", f.DataDir, f.Data.ClusterID, f.ClusterID)
+		return refuseForeign(f, f.ClusterID)
 	case f.Data.State == DataPresent:
 		return Decision{Action: Start, Why: "the member has its data"}
 	case f.Others != AnswerNone:
@@ -171,6 +182,10 @@ func decideAlone(f Facts) Decision {
 		return wait(v1alpha1.ReasonBackupUnreachable, "%s, and the store of the backups does not answer: look at the store and its credentials", loss(f))
 	}
 	return refuse(reasonOf(f), "%s, it is the only member, and there is no backup to restore: bring the volume back; if the data is lost for good, delete the Etcd and create it anew. Starting empty would hide the loss", loss(f))
+}
+
+func refuseForeign(f Facts, clusterID string) Decision {
+	return refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s holds data of cluster %s, and this is cluster %s: nothing was changed; mount the right volume, or move the data away", f.DataDir, f.Data.ClusterID, clusterID)
 }
 
 func loss(f Facts) string {

@@ -77,17 +77,31 @@ func TestDecide(t *testing.T) {
 func TestDecidePromises(t *testing.T) {
 	for f := range everyFacts() {
 		d := Decide(f)
-		begins := d.Action == Bootstrap || d.Action == Restore
-		foreign := f.ClusterID != "" && f.Data.ClusterID != "" && f.Data.ClusterID != f.ClusterID
+		begins := d.Action == Bootstrap || d.Action == Restore || d.Action == Rebuild
+		ours, before, chosen := f.ClusterID, "", false
+		if r := f.Recovery; r != nil {
+			ours, before, chosen = f.NewClusterID, r.PreviousClusterID, r.Member == f.Member
+		}
+		foreign := ours != "" && f.Data.ClusterID != "" && f.Data.ClusterID != ours && f.Data.ClusterID != before
+		previous := before != "" && f.Data.ClusterID == before
 		for promise, broken := range map[string]bool{
 			"nobody begins anew beside a cluster that answers":               begins && f.Others != AnswerNone,
 			"nobody bootstraps what has served":                              d.Action == Bootstrap && f.ClusterID != "",
-			"a member of several restores nothing":                           d.Action == Restore && !f.Single,
-			"good data is neither replaced nor restored over":                f.Data.State == DataPresent && d.Action != Start && d.Action != Refuse,
+			"a member of several restores nothing, but to recover":           d.Action == Restore && !f.Single && !chosen,
+			"good data is neither replaced nor restored over":                f.Data.State == DataPresent && d.Action != Start && d.Action != Refuse && f.Recovery == nil,
+			"good data of the recovered cluster is started with":             f.Data.State == DataPresent && f.Recovery != nil && f.Data.ClusterID == ours && d.Action != Start,
+			"nobody starts with data of the previous cluster":                d.Action == Start && previous,
+			"nobody refuses for data of the previous cluster":                d.Reason == v1alpha1.ReasonDataOfAnotherCluster && previous,
+			"only the chosen one begins anew":                                begins && f.Recovery != nil && !chosen,
+			"nobody bootstraps to recover":                                   d.Action == Bootstrap && f.Recovery != nil,
+			"a recovered cluster that has served is not begun again":         begins && f.Recovery != nil && (f.ClusterID == f.NewClusterID || f.Data.ClusterID == f.NewClusterID),
+			"a rebuild needs data of the previous cluster":                   d.Action == Rebuild && !f.Rebuilt && !(previous && f.Data.State == DataPresent),
+			"what a recovery begins with is what it says":                    begins && f.Recovery != nil && (d.Action == Rebuild) != (f.Recovery.Source == RecoverFromData),
+			"nobody rebuilds without a recovery":                             d.Action == Rebuild && f.Recovery == nil,
 			"data of another cluster is left alone":                          foreign && d.Action != Refuse,
 			"only good data is started with":                                 d.Action == Start && f.Data.State != DataPresent,
 			"damaged data does not join or bootstrap":                        f.Data.State == DataDamaged && (d.Action == Join || d.Action == Bootstrap),
-			"a replacement takes a quorum, and one of this cluster":          d.Action == Replace && (f.Others == AnswerNone || f.ClusterID != "" && f.OthersClusterID != f.ClusterID),
+			"a replacement takes a quorum, and one of this cluster":          (d.Action == Replace || d.Action == Join) && (f.Others == AnswerNone || ours != "" && f.OthersClusterID != ours),
 			"who does not start says why":                                    (d.Action == Wait || d.Action == Refuse) && (d.Reason == "" || strings.TrimSpace(d.Why) == ""),
 			"nobody begins anew while the store may hold what was backed up": d.Action == Bootstrap && (f.Backup == BackupHolds || f.Backup == BackupUnreachable),
 		} {
@@ -98,19 +112,29 @@ func TestDecidePromises(t *testing.T) {
 	}
 }
 
+// newID is the ID of the cluster that a recovery makes.
+const newID = "f00d"
+
 // everyFacts are all combinations.
 func everyFacts() func(yield func(Facts) bool) {
 	return func(yield func(Facts) bool) {
-		for i := range 3 * 3 * 2 * 2 * 4 * 2 * 4 {
+		for i := range 3 * 4 * 2 * 3 * 4 * 3 * 4 * 5 * 2 {
 			pick := func(n int) int { r := i % n; i /= n; return r }
 			f := Facts{Member: "m", DataDir: "/data"}
-			f.Data = Data{State: DataState(pick(3)), ClusterID: []string{"", "cafe", "beef"}[pick(3)]}
+			f.Data = Data{State: DataState(pick(3)), ClusterID: []string{"", "cafe", "beef", newID}[pick(4)]}
 			f.Single = pick(2) == 1
-			f.ClusterID = []string{"", "cafe"}[pick(2)]
+			f.ClusterID = []string{"", "cafe", newID}[pick(3)]
 			f.Others = Answer(pick(4))
-			f.OthersClusterID = []string{"cafe", "beef"}[pick(2)]
+			f.OthersClusterID = []string{"cafe", "beef", newID}[pick(3)]
 			f.Backup = Backup(pick(4))
-			if f.Single && f.Others != AnswerNone || f.Data.State == DataNone && f.Data.ClusterID != "" {
+			if n := pick(5); n > 0 {
+				f.NewClusterID = newID
+				f.Recovery = &Recovery{
+					Task: "t", Member: []string{"m", "other"}[n%2], Source: []RecoverySource{RecoverFromData, RecoverFromBackup}[n/3], PreviousClusterID: "cafe",
+				}
+			}
+			f.Rebuilt = pick(2) == 1
+			if f.Single && f.Others != AnswerNone || f.Data.State == DataNone && f.Data.ClusterID != "" || f.Recovery == nil && f.Rebuilt {
 				continue
 			}
 			if !yield(f) {
@@ -125,5 +149,5 @@ func TestEveryActionIsReached(t *testing.T) {
 	for f := range everyFacts() {
 		reached[Decide(f).Action] = true
 	}
-	NewWithT(t).Expect(reached).To(HaveLen(7), fmt.Sprint(reached))
+	NewWithT(t).Expect(reached).To(HaveLen(8), fmt.Sprint(reached))
 }

@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package member
+
+import (
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+)
+
+// decideRecovery decides how a member starts while its cluster is recovered from the loss of its quorum. One member
+// begins a new cluster, under an ID of its own, and the others join that as learners. So nobody goes on with data of the
+// previous cluster, and a member that comes late with it finds nobody to form a quorum with.
+//
+// The recorded cluster ID is that of the previous cluster until the new one has served. What has served is not begun
+// again: with the same ID, it would be taken for the one that lives.
+func decideRecovery(f Facts) Decision {
+	served := f.ClusterID == f.NewClusterID || f.Data.ClusterID == f.NewClusterID
+	switch {
+	case f.Data.State == DataPresent && f.Data.ClusterID == f.NewClusterID:
+		return Decision{Action: Start, Why: "the member has data of the recovered cluster"}
+	case f.Data.ClusterID != "" && f.Data.ClusterID != f.NewClusterID && f.Data.ClusterID != f.Recovery.PreviousClusterID:
+		return refuseForeign(f, f.NewClusterID)
+	case f.Others != AnswerNone && f.OthersClusterID == f.NewClusterID:
+		return joinRecovered(f)
+	case f.Others != AnswerNone:
+		return wait(v1alpha1.ReasonRecovering, "cluster %s answers with a quorum, and cluster %s is being recovered from its loss: if it has come back, delete task %s", f.OthersClusterID, f.Recovery.PreviousClusterID, f.Recovery.Task)
+	case served:
+		return wait(reasonOfStanding(f), "%s, and no quorum of the recovered cluster %s answers, which alone may take the member in: bring the other members back", standing(f), f.NewClusterID)
+	case f.Member != f.Recovery.Member:
+		return wait(v1alpha1.ReasonRecovering, "the cluster has lost its quorum, and is being recovered from %s: %s joins it as a learner once it serves", f.Recovery.from(), f.Member)
+	case f.Recovery.Source == RecoverFromBackup:
+		return recoverFromBackup(f)
+	}
+	return recoverFromData(f)
+}
+
+// joinRecovered: the recovered cluster serves.
+func joinRecovered(f Facts) Decision {
+	if f.Others == AnswerNeverStarted && f.Data.State == DataNone {
+		return Decision{Action: Join, Why: "the recovered cluster serves, lists the member and has never seen it run"}
+	}
+	return Decision{Action: Replace, Why: standing(f) + ", and the recovered cluster serves: the member joins it as a learner"}
+}
+
+// recoverFromData: the member is the one whose data the cluster begins with.
+func recoverFromData(f Facts) Decision {
+	if f.Rebuilt || f.Data.State == DataPresent && f.Data.ClusterID == f.Recovery.PreviousClusterID {
+		return Decision{Action: Rebuild, Why: "the cluster has lost its quorum, and is recovered from the data of this member"}
+	}
+	return refuse(reasonOf(f), "%s, and the cluster is to be recovered from it: delete task %s, and recover the cluster once more", loss(f), f.Recovery.Task)
+}
+
+// recoverFromBackup: the member is the one that restores what the cluster begins with.
+func recoverFromBackup(f Facts) Decision {
+	switch f.Backup {
+	case BackupHolds:
+		return Decision{Action: Restore, Why: "the cluster has lost its quorum, and is recovered from the newest backup"}
+	case BackupUnreachable:
+		return wait(v1alpha1.ReasonBackupUnreachable, "the cluster is to be recovered from its newest backup, and the store does not answer: look at the store and its credentials")
+	}
+	return refuse(v1alpha1.ReasonRestoreFailed, "the cluster is to be recovered from its newest backup, and there is none: delete task %s", f.Recovery.Task)
+}
+
+// from tells what a recovery begins with.
+func (r Recovery) from() string {
+	if r.Source == RecoverFromBackup {
+		return "the newest backup, by member " + r.Member
+	}
+	return "the data of member " + r.Member
+}
+
+// reasonOfStanding is the reason of a member that waits for the recovered cluster.
+func reasonOfStanding(f Facts) string {
+	if f.Data.State == DataPresent {
+		return v1alpha1.ReasonRecovering
+	}
+	return reasonOf(f)
+}
+
+// standing is what a member has that is not of the recovered cluster.
+func standing(f Facts) string {
+	if f.Data.State == DataPresent {
+		return fmt.Sprintf("member %s has data of cluster %s, as it was before the recovery", f.Member, f.Data.ClusterID)
+	}
+	return loss(f)
+}

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package member
+
+import (
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+)
+
+func TestDecideRecovery(t *testing.T) {
+	const before = "cafe"
+	old, recovered := Data{State: DataPresent, ClusterID: before}, Data{State: DataPresent, ClusterID: newID}
+	damaged := Data{State: DataDamaged, ClusterID: before, Damage: "the database: it is missing"}
+	illegible := Data{State: DataDamaged, Damage: "the write-ahead log does not say whose it is"}
+	damagedAnew := Data{State: DataDamaged, ClusterID: newID, Damage: "the database: it is missing"}
+	const chosen, other = "main-2", "main-0"
+	for _, tc := range []struct {
+		name   string
+		member string
+		source RecoverySource
+		facts  Facts
+		want   Action
+		reason string
+		why    string
+	}{
+		{"the chosen one, data", chosen, RecoverFromData, Facts{Data: old, ClusterID: before}, Rebuild, "", "from the data of this member"},
+		{"the chosen one, nothing recorded", chosen, RecoverFromData, Facts{Data: old}, Rebuild, "", "from the data of this member"},
+		{"interrupted before the renames", chosen, RecoverFromData, Facts{Data: old, ClusterID: before, Rebuilt: true}, Rebuild, "", ""},
+		{"interrupted between the renames", chosen, RecoverFromData, Facts{ClusterID: before, Rebuilt: true}, Rebuild, "", ""},
+		{"the chosen one, rebuilt", chosen, RecoverFromData, Facts{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
+		{"the chosen one, rebuilt and recorded", chosen, RecoverFromData, Facts{Data: recovered, ClusterID: newID}, Start, "", "of the recovered cluster"},
+		{"the chosen one has lost its data", chosen, RecoverFromData, Facts{ClusterID: before}, Refuse, v1alpha1.ReasonDataLost, "delete task t"},
+		{"the chosen one has damaged data", chosen, RecoverFromData, Facts{Data: damaged, ClusterID: before}, Refuse, v1alpha1.ReasonDataDamaged, "delete task t"},
+		{"the chosen one has lost the rebuilt data, and the others live on", chosen, RecoverFromData, Facts{ClusterID: newID, Others: AnswerStarted, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
+		{"the chosen one has old data, and the others live on", chosen, RecoverFromData, Facts{Data: old, ClusterID: newID, Others: AnswerStarted, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
+		{"the chosen one has old data, and the new cluster has served", chosen, RecoverFromData, Facts{Data: old, ClusterID: newID}, Wait, v1alpha1.ReasonRecovering, "bring the other members back"},
+		{"the chosen one has lost the rebuilt data, and nobody answers", chosen, RecoverFromData, Facts{ClusterID: newID}, Wait, v1alpha1.ReasonDataLost, "bring the other members back"},
+		{"rebuilt data is damaged", chosen, RecoverFromData, Facts{Data: damagedAnew, ClusterID: before}, Wait, v1alpha1.ReasonDataDamaged, "no quorum of the recovered cluster"},
+		{"the previous cluster answers", chosen, RecoverFromData, Facts{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "cluster cafe answers with a quorum"},
+
+		{"backup, no data", chosen, RecoverFromBackup, Facts{ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
+		{"backup, good data", chosen, RecoverFromBackup, Facts{Data: old, ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
+		{"backup, damaged data", chosen, RecoverFromBackup, Facts{Data: damaged, ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
+		{"backup, store away", chosen, RecoverFromBackup, Facts{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "look at the store"},
+		{"backup, none", chosen, RecoverFromBackup, Facts{ClusterID: before, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonRestoreFailed, "there is none"},
+		{"backup, no store", chosen, RecoverFromBackup, Facts{ClusterID: before}, Refuse, v1alpha1.ReasonRestoreFailed, "there is none"},
+		{"backup, restored", chosen, RecoverFromBackup, Facts{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
+		{"backup, restored and lost", chosen, RecoverFromBackup, Facts{ClusterID: newID, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "bring the other members back"},
+
+		{"old data waits", other, RecoverFromData, Facts{Data: old, ClusterID: before}, Wait, v1alpha1.ReasonRecovering, "is being recovered from the data of member main-2: main-0 joins it as a learner"},
+		{"old data waits for the restore", other, RecoverFromBackup, Facts{Data: old, ClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonRecovering, "the newest backup, by member main-2"},
+		{"no data waits", other, RecoverFromData, Facts{ClusterID: before}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
+		{"damaged data waits", other, RecoverFromData, Facts{Data: damaged}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
+		{"illegible data waits", other, RecoverFromData, Facts{Data: illegible}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
+		{"old data, the cluster serves", other, RecoverFromData, Facts{Data: old, ClusterID: before, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "as it was before the recovery"},
+		{"old data, replaced half", other, RecoverFromData, Facts{Data: old, ClusterID: newID, Others: AnswerNeverStarted, OthersClusterID: newID}, Replace, "", "as it was before the recovery"},
+		{"no data, added already", other, RecoverFromData, Facts{ClusterID: newID, Others: AnswerNeverStarted, OthersClusterID: newID}, Join, "", "never seen it run"},
+		{"no data, the cluster serves", other, RecoverFromData, Facts{ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
+		{"new data", other, RecoverFromData, Facts{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
+		{"old data, its cluster answers", other, RecoverFromData, Facts{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "delete task t"},
+		{"data of a third cluster", other, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "beef"}, ClusterID: before}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster beef, and this is cluster f00d"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			f := tc.facts
+			f.Member, f.DataDir, f.NewClusterID = tc.member, "/data", newID
+			f.Recovery = &Recovery{Task: "t", Member: chosen, Source: tc.source, PreviousClusterID: before}
+			got := Decide(f)
+			g.Expect(got.Action).To(Equal(tc.want), got.Why)
+			g.Expect(got.Reason).To(Equal(tc.reason))
+			g.Expect(got.Why).To(ContainSubstring(tc.why))
+		})
+	}
+}
