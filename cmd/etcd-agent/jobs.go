@@ -17,6 +17,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/copier"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/restore"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/member/datadir"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 )
@@ -100,5 +102,13 @@ func copyCommand(log logr.Logger) *cobra.Command {
 	to.AddFlags(cmd.Flags(), "")
 	cmd.Flags().IntVar(&maxAge, "max-backup-age", 0, "age, in days, beyond which snapshots are not copied; 0 for any")
 	cmd.Flags().IntVar(&config.MaxBackups, "max-backups", 0, "number of full snapshots to copy, the newest ones; 0 for all")
+	return cmd
+}
+
+func surveyCommand() *cobra.Command {
+	var dataDir string
+	j := &job{run: func(context.Context) (any, error) { return datadir.Survey(dataDir) }}
+	cmd := j.command("survey", "Tell what is in the data directory of a member that does not run, and change nothing")
+	cmd.Flags().StringVar(&dataDir, "data-dir", member.DataDir, "etcd's data directory")
 	return cmd
 }

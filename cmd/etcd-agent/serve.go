@@ -83,7 +83,7 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	s := &serve.Server{
 		Log: log, Member: etcd, Lease: lease, Heartbeat: o.heartbeat,
-		Tidy:    func() { serve.RemoveReplaced(log, shared) },
+		Tidy:    func() bool { return serve.RemoveReplaced(log, shared) },
 		Address: o.address, Handler: mux, Metrics: serve.NewMetrics(registry), Clock: clock.RealClock{},
 	}
 	_, port, err := net.SplitHostPort(o.address)

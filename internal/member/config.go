@@ -43,6 +43,17 @@ type Identity struct {
 // InitialCluster is how etcd wants the members of a cluster told: name=URL, separated by commas.
 func (s Shared) InitialCluster() string { return text(s.Bootstrap, "initial-cluster") }
 
+// Founders are the members, told in the same way, of a cluster that begins: all of them, or in a recovery the one that
+// begins alone.
+func (s Shared) Founders() string {
+	for entry := range strings.SplitSeq(s.InitialCluster(), ",") {
+		if name, _, _ := strings.Cut(entry, "="); s.Recovery != nil && name == s.Recovery.Member {
+			return entry
+		}
+	}
+	return s.InitialCluster()
+}
+
 // Token makes the members of one cluster strangers to those of another that has the same URLs, also to those of the
 // cluster that it was before a recovery.
 func (s Shared) Token() string {

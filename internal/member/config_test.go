@@ -74,6 +74,7 @@ func TestRecoveryIsReadWholeOrNotAtAll(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(shared.Recovery).To(Equal(&Recovery{Task: "5b1c", Member: "etcd-main-1", Source: RecoverFromData, PreviousClusterID: "cafe"}))
 	g.Expect(shared.Token()).To(Equal("4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f-5b1c"))
+	g.Expect(shared.Founders()).To(Equal("etcd-main-1=http://etcd-main-1.etcd-main-peer.shoot-a.svc:2380"))
 	encoded, err := shared.Recovery.Encode()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(ParseRecovery([]byte(encoded))).To(Equal(shared.Recovery))
@@ -83,6 +84,7 @@ func TestRecoveryIsReadWholeOrNotAtAll(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(shared.Recovery).To(BeNil())
 		g.Expect(shared.Token()).To(Equal("4f7f2f3c-5d5e-4b0e-9a8e-0d6a4c1d2e3f"))
+		g.Expect(shared.Founders()).To(Equal(shared.InitialCluster()))
 	}
 	for name, bad := range map[string]string{
 		"no YAML":          "task: [",

@@ -2,7 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package prepare
+// Package datadir reads the data directories of members that do not run, with etcd's own code, and makes a cluster of
+// one member out of one. It links etcd's server, so only the agent imports it.
+package datadir
 
 import (
 	"errors"
@@ -12,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	bolt "go.etcd.io/bbolt"
@@ -25,22 +26,25 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// InspectData tells what a data directory holds, by etcd's own criteria: a member has data when it has a
+// Inspect tells what a data directory holds, by etcd's own criteria: a member has data when it has a
 // write-ahead log, and it can start when that log reads and the database opens. The directory of snapshots
 // and database is made before the log, so a log without it has lost it. What cannot be read for a reason
 // other than its content is an error, and neither empty nor damaged.
-func InspectData(dir string) (member.Data, error) {
+func Inspect(dir string) (member.Data, error) {
 	log := filepath.Join(dir, "member", "wal")
-	newest, err := newestLogFile(log)
-	if err != nil || newest == "" {
-		return member.Data{}, err
+	files, err := logFiles(log)
+	if err != nil {
+		return member.Data{}, fmt.Errorf("reading the write-ahead log: %w", err)
+	}
+	if len(files) == 0 {
+		return member.Data{}, nil
 	}
 	data := member.Data{State: member.DataPresent}
 	damage := func(what string, err error) (member.Data, error) {
 		data.State, data.Damage = member.DataDamaged, fmt.Sprintf("%s: %v", what, err)
 		return data, nil
 	}
-	data.ClusterID, err = clusterID(filepath.Join(log, newest))
+	data.ClusterID, err = clusterID(filepath.Join(log, files[len(files)-1]))
 	if isIOError(err) {
 		return member.Data{}, fmt.Errorf("reading the write-ahead log: %w", err)
 	} else if err != nil {
@@ -59,24 +63,6 @@ func InspectData(dir string) (member.Data, error) {
 		return damage("the database", err)
 	}
 	return data, nil
-}
-
-// newestLogFile is the name of the newest file of a write-ahead log; empty when there is none.
-func newestLogFile(dir string) (string, error) {
-	entries, err := os.ReadDir(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "", nil
-	case err != nil:
-		return "", fmt.Errorf("reading the write-ahead log: %w", err)
-	}
-	// They are sorted, and named so that the newest comes last.
-	for _, e := range slices.Backward(entries) {
-		if filepath.Ext(e.Name()) == ".wal" {
-			return e.Name(), nil
-		}
-	}
-	return "", nil
 }
 
 // clusterID reads the ID of the cluster, in hex, from the metadata that each file of a write-ahead log begins
@@ -105,9 +91,6 @@ func clusterID(path string) (string, error) {
 	return strconv.FormatUint(metadata.GetClusterID(), 16), nil
 }
 
-// errNoDatabase says that there should be a database.
-var errNoDatabase = errors.New("it is missing")
-
 // inspectDatabase opens the database. It may be missing, or empty, as long as the log has everything.
 func inspectDatabase(dir string, snapshots []*walpb.Snapshot) error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
@@ -124,7 +107,7 @@ func inspectDatabase(dir string, snapshots []*walpb.Snapshot) error {
 		}
 		return nil
 	}
-	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: time.Second})
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	if err != nil {
 		return err
 	}
@@ -143,13 +126,4 @@ func isIOError(err error) bool {
 		return true
 	}
 	return errors.Is(err, bolterrors.ErrTimeout)
-}
-
-// putAside renames a data directory that etcd cannot start with, and returns its new name.
-func putAside(dir, suffix string, now time.Time) (string, error) {
-	aside := fmt.Sprintf("%s%s%d", dir, suffix, now.Unix())
-	if err := os.Rename(dir, aside); err != nil {
-		return "", fmt.Errorf("putting the data directory aside: %w", err)
-	}
-	return aside, nil
 }

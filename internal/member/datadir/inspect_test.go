@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package prepare
+package datadir
 
 import (
 	"bytes"
@@ -73,7 +73,7 @@ func (d dataDir) overwrite(path string, offset int64) {
 	d.Expect(file.Close()).To(Succeed())
 }
 
-func TestInspectData(t *testing.T) {
+func TestInspect(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(dataDir)
@@ -121,7 +121,7 @@ func TestInspectData(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			d := newDataDir(t)
 			tc.change(d)
-			got, err := InspectData(d.path)
+			got, err := Inspect(d.path)
 			d.Expect(err).NotTo(HaveOccurred())
 			d.Expect(got.State).To(Equal(tc.want.State), got.Damage)
 			d.Expect(got.ClusterID).To(Equal(tc.want.ClusterID))
@@ -134,21 +134,21 @@ func TestInspectData(t *testing.T) {
 }
 
 // What etcd looks at is not changed by looking.
-func TestInspectDataChangesNothing(t *testing.T) {
+func TestInspectChangesNothing(t *testing.T) {
 	d := newDataDir(t)
 	before, err := os.ReadFile(d.logFile())
 	d.Expect(err).NotTo(HaveOccurred())
-	_, err = InspectData(d.path)
+	_, err = Inspect(d.path)
 	d.Expect(err).NotTo(HaveOccurred())
 	after, err := os.ReadFile(d.logFile())
 	d.Expect(err).NotTo(HaveOccurred())
 	d.Expect(string(after) == string(before)).To(BeTrue())
 }
 
-func TestInspectDataDoesNotTakeTheUnreadableForEmpty(t *testing.T) {
+func TestInspectDoesNotTakeTheUnreadableForEmpty(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
 	g.Expect(os.WriteFile(filepath.Join(dir, "member"), nil, 0o600)).To(Succeed())
-	_, err := InspectData(dir)
+	_, err := Inspect(dir)
 	g.Expect(err).To(MatchError(ContainSubstring("reading the write-ahead log")))
 }

@@ -50,7 +50,7 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 	defer func() { _ = from.Close() }()
 	result, err := restore.Restore(ctx, restore.Config{
 		Store: from, DataDir: shared.DataDir(), Member: id.Name, PeerURL: id.PeerURL,
-		InitialCluster: shared.InitialCluster(), Token: shared.Token(), Log: b.Log,
+		InitialCluster: shared.Founders(), Token: shared.Token(), Log: b.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("restoring from %s: %w", from, err)

@@ -3,8 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package prepare looks at what a member finds when its pod starts, and carries out what package member
-// decides: it renders the configuration file, has the member replaced by a learner, or restores a backup.
-// It reads data directories with etcd's own code, so only the agent imports it.
+// decides: it renders the configuration file, has the member replaced by a learner, restores a backup, or rebuilds a
+// cluster from the member's data. It links etcd's server, so only the agent imports it.
 package prepare
 
 import (
@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/durable"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/member/datadir"
 	"github.com/go-logr/logr"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"k8s.io/utils/clock"
@@ -33,7 +35,8 @@ type Options struct {
 	SharedDir string
 	// ConfigFile is the file to write.
 	ConfigFile string
-	// RestoredFile is written when the member was restored: what is in the store may be another history then.
+	// RestoredFile is written when the member was restored, or its cluster recovered: what is in the store may be another
+	// history then.
 	RestoredFile string
 	// Patience is how long to wait for what may change by itself before the kubelet is told why.
 	Patience time.Duration
@@ -42,7 +45,7 @@ type Options struct {
 	Clock   clock.Clock
 }
 
-// Backups is where a single member is restored from.
+// Backups is where a member is restored from that is, or is to be, a cluster of its own.
 type Backups interface {
 	// Exist tells whether there is a full snapshot.
 	Exist(ctx context.Context) (bool, error)
@@ -69,6 +72,8 @@ type preparation struct {
 	shared member.Shared
 	id     member.Identity
 	others *others
+	// newClusterID is the ID of the cluster that a recovery makes, in hex; empty without one.
+	newClusterID string
 	// data is what the data directory held; nil when it has to be looked at. To read a log takes time.
 	data *member.Data
 }
@@ -82,6 +87,9 @@ func Run(ctx context.Context, log logr.Logger, o Options) error {
 		return err
 	}
 	if p.id, err = p.shared.Identify(o.Name); err != nil {
+		return err
+	}
+	if p.newClusterID, err = newClusterID(p.shared); err != nil {
 		return err
 	}
 	if p.others, err = dialOthers(p.shared, p.id); err != nil {
@@ -126,52 +134,78 @@ func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
 	case member.Restore:
 		log.Info("The member is restored from the newest backup")
 		return p.restore(ctx, facts)
+	case member.Rebuild:
+		log.Info("A new cluster is made of the data of the member")
+		return p.rebuild(ctx)
 	case member.Replace:
 		log.Info("The member is replaced by a learner", "oldMemberID", fmt.Sprintf("%x", known.memberID))
 		if known.members, err = p.replace(ctx, facts, known); err != nil {
 			return &Refusal{v1alpha1.ReasonNotReplaced, fmt.Sprintf("%s: %v", decision.Why, err)}, nil
 		}
 	}
-	if decision.Action != member.Start {
-		if err := p.clear(facts, member.AsideSuffix); err != nil {
-			return nil, err
-		}
-	}
-	initial := ""
-	if decision.Action == member.Join || decision.Action == member.Replace {
-		initial = initialCluster(p.id, known.members)
-	}
-	file, err := p.shared.Render(p.id, decision.Action, initial)
-	if err != nil {
+	if err := p.configure(facts, decision.Action, known); err != nil {
 		return nil, err
-	}
-	if err := os.WriteFile(p.ConfigFile, file, 0o644); err != nil {
-		return nil, fmt.Errorf("writing the configuration of member %s: %w", p.id.Name, err)
 	}
 	log.Info("The member may start")
 	return nil, nil
 }
 
+// configure leaves all as etcd needs it to start in the way of an action.
+func (p *preparation) configure(facts member.Facts, action member.Action, known knowledge) error {
+	if action != member.Start {
+		if err := p.clear(facts, p.suffix(member.AsideSuffix)); err != nil {
+			return err
+		}
+	}
+	if p.shared.Recovery != nil {
+		// Whoever leads the recovered cluster begins its backups anew.
+		if err := p.noteRestored(); err != nil {
+			return err
+		}
+	}
+	initial := ""
+	if action == member.Join || action == member.Replace {
+		initial = initialCluster(p.id, known.members)
+	}
+	file, err := p.shared.Render(p.id, action, initial)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(p.ConfigFile, file, 0o644); err != nil {
+		return fmt.Errorf("writing the configuration of member %s: %w", p.id.Name, err)
+	}
+	return nil
+}
+
 // look gathers the facts, each only where it matters: a member with good data is not kept waiting.
 func (p *preparation) look(ctx context.Context) (member.Facts, knowledge, error) {
-	facts := member.Facts{Member: p.id.Name, DataDir: p.shared.DataDir(), ClusterID: p.shared.ClusterID, Single: p.others == nil}
+	facts := member.Facts{
+		Member: p.id.Name, DataDir: p.shared.DataDir(), ClusterID: p.shared.ClusterID, Single: p.others == nil,
+		Recovery: p.shared.Recovery, NewClusterID: p.newClusterID,
+	}
 	if p.data == nil {
-		data, err := InspectData(facts.DataDir)
+		data, err := datadir.Inspect(facts.DataDir)
 		if err != nil {
 			return facts, knowledge{}, fmt.Errorf("inspecting the data directory %s of member %s: %w", facts.DataDir, p.id.Name, err)
 		}
 		p.data = &data
 	}
 	facts.Data = *p.data
-	if facts.Data.State == member.DataPresent {
+	if facts.Data.State == member.DataPresent && (facts.Recovery == nil || facts.Data.ClusterID == facts.NewClusterID) {
 		return facts, knowledge{}, nil
+	}
+	var err error
+	if facts.Recovery != nil {
+		if facts.Rebuilt, err = datadir.Rebuilt(facts.DataDir, facts.Recovery.Task); err != nil {
+			return facts, knowledge{}, err
+		}
 	}
 	known, err := p.others.ask(ctx, p.id)
 	if err != nil {
 		p.log.V(1).Info("The other members did not answer", "reason", err.Error())
 	}
 	facts.Others, facts.OthersClusterID = known.answer, known.clusterID
-	if facts.Others == member.AnswerNone && p.Backups != nil {
+	if facts.Others == member.AnswerNone && p.Backups != nil && p.mayRestore() {
 		facts.Backup = p.lookForBackup(ctx)
 	}
 	return facts, known, nil
@@ -197,26 +231,34 @@ func (p *preparation) replace(ctx context.Context, facts member.Facts, known kno
 			return nil, err
 		}
 	}
-	if err := p.clear(facts, member.ReplacedSuffix); err != nil {
+	if err := p.clear(facts, p.suffix(member.ReplacedSuffix)); err != nil {
 		return nil, err
 	}
 	return p.others.addLearner(ctx, p.id.PeerURL)
 }
 
-// restore makes the data directory of a single member.
+// restore makes the data directory of a member that is, or is to be, a cluster of its own.
 func (p *preparation) restore(ctx context.Context, facts member.Facts) (waits *Refusal, err error) {
-	if err := p.clear(facts, member.AsideSuffix); err != nil {
+	if err := p.clear(facts, p.suffix(member.AsideSuffix)); err != nil {
 		return nil, err
 	}
 	if err := p.Backups.Restore(ctx, p.shared, p.id); err != nil {
 		p.log.Error(err, "Restoring the backup failed")
 		return &Refusal{v1alpha1.ReasonRestoreFailed, fmt.Sprintf("restoring the backup of member %s failed: %v", p.id.Name, err)}, nil
 	}
-	if err := os.WriteFile(p.RestoredFile, nil, 0o644); err != nil {
-		return nil, fmt.Errorf("noting that member %s was restored: %w", p.id.Name, err)
+	if err := p.noteRestored(); err != nil {
+		return nil, err
 	}
 	// The next look finds the data, and starts with it.
 	return p.once(ctx)
+}
+
+// noteRestored tells the container beside etcd.
+func (p *preparation) noteRestored() error {
+	if err := os.WriteFile(p.RestoredFile, nil, 0o644); err != nil {
+		return fmt.Errorf("noting that member %s was restored: %w", p.id.Name, err)
+	}
+	return nil
 }
 
 // clear makes room for a new data directory. Whatever is there is put aside, also what has no log: etcd would
@@ -230,9 +272,10 @@ func (p *preparation) clear(facts member.Facts, suffix string) error {
 	if err != nil {
 		return fmt.Errorf("looking for what is to be put aside: %w", err)
 	}
-	aside, err := putAside(facts.DataDir, suffix, p.Clock.Now())
-	if err == nil {
-		p.log.Info("Put aside what was in the data directory", "member", p.id.Name, "to", aside, "damage", facts.Data.Damage)
+	aside := fmt.Sprintf("%s%s%d", facts.DataDir, suffix, p.Clock.Now().Unix())
+	if err := durable.Rename(facts.DataDir, aside); err != nil {
+		return fmt.Errorf("putting the data directory aside: %w", err)
 	}
-	return err
+	p.log.Info("Put aside what was in the data directory", "member", p.id.Name, "to", aside, "damage", facts.Data.Damage)
+	return nil
 }

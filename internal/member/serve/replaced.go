@@ -10,35 +10,46 @@ import (
 	"path/filepath"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/member/datadir"
 	"github.com/go-logr/logr"
 )
 
 // RemoveReplaced removes the data that was put aside when the member was replaced by a learner, which took a
-// quorum that has all that there ever was. It is for when the learner votes.
-func RemoveReplaced(log logr.Logger, shared SharedFrom) {
-	removed, err := removeReplaced(shared)
+// quorum that has all that there ever was; and that of before a recovery, once the recovery is over. It is for when the
+// member votes, and tells whether it is done: false when it has to be called again.
+func RemoveReplaced(log logr.Logger, shared SharedFrom) (done bool) {
+	removed, done, err := removeReplaced(shared)
 	if err != nil {
 		log.Error(err, "Removing data that was put aside failed")
 	}
 	for _, dir := range removed {
 		log.Info("Removed data that was put aside, now that the member votes", "directory", dir)
 	}
+	return done
 }
 
-func removeReplaced(shared SharedFrom) (removed []string, err error) {
+func removeReplaced(shared SharedFrom) (removed []string, done bool, err error) {
 	config, err := shared()
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	aside, err := filepath.Glob(config.DataDir() + member.ReplacedSuffix + "*")
-	if err != nil {
-		return nil, fmt.Errorf("looking for data that was put aside: %w", err)
+	dataDir := config.DataDir()
+	patterns := []string{dataDir + member.ReplacedSuffix + "*"}
+	if config.Recovery == nil {
+		patterns = append(patterns, dataDir+member.BeforeSuffix+"*")
+		patterns = append(patterns, datadir.Leftovers(dataDir)...)
 	}
-	for _, dir := range aside {
-		if err := os.RemoveAll(dir); err != nil {
-			return removed, fmt.Errorf("removing data that was put aside: %w", err)
+	for _, pattern := range patterns {
+		aside, err := filepath.Glob(pattern)
+		if err != nil {
+			return removed, false, fmt.Errorf("looking for data that was put aside: %w", err)
 		}
-		removed = append(removed, dir)
+		for _, dir := range aside {
+			if err := os.RemoveAll(dir); err != nil {
+				return removed, false, fmt.Errorf("removing data that was put aside: %w", err)
+			}
+			removed = append(removed, dir)
+		}
 	}
-	return removed, nil
+	return removed, config.Recovery == nil, nil
 }

@@ -62,8 +62,9 @@ type Server struct {
 	Heartbeat time.Duration
 	// Lead runs while the member leads, until its context ends; nil for nothing.
 	Lead func(ctx context.Context)
-	// Tidy is called when the member has become, or is found to be, a voter that knows a leader.
-	Tidy func()
+	// Tidy is called when the member has become, or is found to be, a voter that knows a leader, and then with each
+	// heartbeat until it says that it is done.
+	Tidy func() (done bool)
 	// Address to listen on, and the handler of what is asked there.
 	Address string
 	Handler http.Handler
@@ -74,8 +75,10 @@ type Server struct {
 	renewed time.Time
 	holder  string
 	tidied  bool
-	failing string
-	resign  func()
+	// lastTidy is when Tidy was last called.
+	lastTidy time.Time
+	failing  string
+	resign   func()
 }
 
 // Run runs until the context ends. An address that cannot be listened on is an error.
@@ -123,12 +126,18 @@ func (s *Server) once(ctx context.Context) {
 		s.tidied = false
 		s.promote(ctx, status)
 	case status.Leader != 0:
-		if !s.tidied && s.Tidy != nil {
-			s.Tidy()
-		}
-		s.tidied = true
+		s.tidy()
 		s.renew(ctx, status)
 	}
+}
+
+// tidy calls Tidy when that is due.
+func (s *Server) tidy() {
+	now := s.Clock.Now()
+	if s.tidied || s.Tidy == nil || now.Sub(s.lastTidy) < s.Heartbeat {
+		return
+	}
+	s.lastTidy, s.tidied = now, s.Tidy()
 }
 
 // renew renews the lease of a voter when it is due, or when what it says has changed. That of a learner is not

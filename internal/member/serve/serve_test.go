@@ -107,7 +107,7 @@ func TestLearnerIsPromotedOnceItHasCaughtUp(t *testing.T) {
 	g := NewWithT(t)
 	s, m, _, _ := newServer()
 	tidied := 0
-	s.Tidy = func() { tidied++ }
+	s.Tidy = func() bool { tidied++; return true }
 	m.status.Learner, m.refusal = true, errors.New("not in sync")
 	s.once(t.Context())
 	s.once(t.Context())
@@ -170,17 +170,54 @@ func TestItStaysUpAndStopsAtOnce(t *testing.T) {
 	g.Eventually(ended).Should(Receive(BeNil()))
 }
 
+func TestTidyIsCalledUntilItIsDone(t *testing.T) {
+	g := NewWithT(t)
+	s, _, _, clock := newServer()
+	calls := 0
+	s.Tidy = func() bool { calls++; return calls == 3 }
+	for range 100 {
+		s.once(t.Context())
+		clock.Step(look)
+	}
+	g.Expect(calls).To(Equal(3))
+	s.tidied, calls = false, 0
+	for range 20 {
+		s.once(t.Context())
+		clock.Step(look)
+	}
+	g.Expect(calls).To(Equal(2), "once with each heartbeat")
+}
+
 func TestReplacedDataIsRemovedAndNothingElse(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
-	for _, name := range []string{"new.etcd", "new.etcd" + member.ReplacedSuffix + "1", "new.etcd" + member.AsideSuffix + "2"} {
-		g.Expect(os.MkdirAll(filepath.Join(dir, name, "member"), 0o700)).To(Succeed())
+	in := func(suffix string) string { return filepath.Join(dir, "new.etcd"+suffix) }
+	kept := []string{in(""), in(member.AsideSuffix + "2")}
+	before := []string{in(member.BeforeSuffix + "task-3"), in(".rebuilding"), in(".rebuilt-task")}
+	for _, d := range append(append([]string{in(member.ReplacedSuffix + "1")}, kept...), before...) {
+		g.Expect(os.MkdirAll(filepath.Join(d, "member"), 0o700)).To(Succeed())
 	}
-	removed, err := removeReplaced(func() (member.Shared, error) {
-		return member.Shared{Config: map[string]any{"data-dir": filepath.Join(dir, "new.etcd")}}, nil
-	})
+	shared := member.Shared{Config: map[string]any{"data-dir": in("")}, Recovery: &member.Recovery{Task: "task"}}
+	from := func() (member.Shared, error) { return shared, nil }
+
+	removed, done, err := removeReplaced(from)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(removed).To(ConsistOf(filepath.Join(dir, "new.etcd"+member.ReplacedSuffix+"1")))
-	g.Expect(filepath.Join(dir, "new.etcd", "member")).To(BeADirectory())
-	g.Expect(filepath.Join(dir, "new.etcd"+member.AsideSuffix+"2", "member")).To(BeADirectory())
+	g.Expect(removed).To(ConsistOf(in(member.ReplacedSuffix + "1")))
+	g.Expect(done).To(BeFalse(), "the recovery goes on")
+	for _, d := range append(kept, before...) {
+		g.Expect(filepath.Join(d, "member")).To(BeADirectory())
+	}
+
+	shared.Recovery = nil
+	removed, done, err = removeReplaced(from)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(removed).To(ConsistOf(before))
+	g.Expect(done).To(BeTrue())
+	for _, d := range kept {
+		g.Expect(filepath.Join(d, "member")).To(BeADirectory())
+	}
+
+	_, done, err = removeReplaced(func() (member.Shared, error) { return member.Shared{}, errors.New("illegible") })
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(done).To(BeFalse(), "nobody knows whether there is a recovery")
 }

@@ -8,6 +8,7 @@ package member_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -192,6 +193,8 @@ type cluster struct {
 	processes map[int]*exec.Cmd
 	// store of the backups; none without a provider.
 	store store.Config
+	// options of etcd.
+	options map[string]any
 }
 
 func newCluster(t testing.TB, members int) *cluster {
@@ -219,13 +222,15 @@ func (c *cluster) share(g Gomega, n int) {
 		initial = append(initial, fmt.Sprintf("m%d=%s", i, c.url(i, c.peer)))
 	}
 	for i := range c.members {
-		c.write(g, i, member.KeyConfig, map[string]any{
+		config := map[string]any{
 			"data-dir":           c.dataDir(i),
 			"listen-client-urls": c.url(i, c.client),
 			"listen-peer-urls":   c.url(i, c.peer),
 			"log-level":          "error",
 			"unsafe-no-fsync":    true,
-		})
+		}
+		maps.Copy(config, c.options)
+		c.write(g, i, member.KeyConfig, config)
 		c.write(g, i, member.KeyBootstrap, map[string]any{
 			"initial-cluster": strings.Join(initial, ","), "initial-cluster-token": c.t.Name(),
 		})
@@ -254,6 +259,11 @@ func (c *cluster) start(g Gomega, i int, state string) {
 	var config map[string]any
 	g.Expect(yaml.Unmarshal(file, &config)).To(Succeed())
 	g.Expect(config).To(HaveKeyWithValue("initial-cluster-state", state))
+	c.run(g, i)
+}
+
+// run runs a member with the configuration file that it has.
+func (c *cluster) run(g Gomega, i int) {
 	cmd := exec.Command(c.etcd, "--config-file="+c.configFile(i))
 	cmd.Stderr = os.Stderr
 	g.Expect(cmd.Start()).To(Succeed())

@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package datadir
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"google.golang.org/protobuf/proto"
+)
+
+// lockTimeout is how long a database may be locked by somebody else before that is an error.
+const lockTimeout = time.Second
+
+// errNoDatabase says that there should be a database.
+var errNoDatabase = errors.New("it is missing")
+
+// database is what is known of a database.
+type database struct {
+	// path is empty when there is none, and the log has everything.
+	path  string
+	bytes int64
+	// applied is the last entry of the log that is in it.
+	applied  position
+	revision int64
+	hash     uint32
+}
+
+// findDatabase finds the database that goes with a log. That is not the one with the usual name where a member was
+// stopped just after it had received the snapshot of a leader, and before it had given it that name.
+func findDatabase(dir string, snapshot position) (database, error) {
+	usual := filepath.Join(dir, "db")
+	db, err := describe(usual)
+	if err != nil || db.applied.index >= snapshot.index {
+		return db, err
+	}
+	received, err := describe(filepath.Join(dir, fmt.Sprintf("%016x.snap.db", snapshot.index)))
+	switch {
+	case err != nil:
+		return database{}, err
+	case received.path != "" && received.applied.index >= snapshot.index:
+		return received, nil
+	case db.path == "":
+		return database{}, errNoDatabase
+	}
+	return database{}, fmt.Errorf("it ends at entry %d, and the log begins after entry %d", db.applied.index, snapshot.index)
+}
+
+// describe reads what a database says of itself. There is none where the file is missing or empty.
+func describe(path string) (database, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0:
+		return database{}, nil
+	case err != nil:
+		return database{}, err
+	}
+	db := database{path: path, bytes: info.Size()}
+	return db, view(path, func(tx *bolt.Tx) error {
+		meta := tx.Bucket(schema.Meta.Name())
+		if meta == nil {
+			return nil
+		}
+		db.applied = position{number(meta.Get(schema.MetaTermKeyName)), number(meta.Get(schema.MetaConsistentIndexKeyName))}
+		return nil
+	})
+}
+
+func number(value []byte) uint64 {
+	if len(value) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(value)
+}
+
+// check reads all of the database, and has bbolt check that its pages fit together.
+func (d *database) check() error {
+	if d.path == "" {
+		return nil
+	}
+	// What the disk cannot read shows here as what it is. Through the memory map it would look like damage.
+	if err := read(d.path); err != nil {
+		return err
+	}
+	return view(d.path, func(tx *bolt.Tx) error {
+		// This comes first: over a page that is none, bbolt's own check would end the process.
+		if err := d.readAll(tx); err != nil {
+			return err
+		}
+		var flaws []error
+		for flaw := range tx.Check() {
+			flaws = append(flaws, flaw)
+		}
+		if n := len(flaws); n > 1 {
+			return fmt.Errorf("%w, and %d more flaws", flaws[0], n-1)
+		}
+		return errors.Join(flaws...)
+	})
+}
+
+func read(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, file)
+	return errors.Join(err, file.Close())
+}
+
+// readAll reads all keys and values, and sums them up as "etcdutl snapshot status" does. Pages of bbolt have no
+// checksums: a value that still is one may have been another.
+func (d *database) readAll(tx *bolt.Tx) error {
+	hash := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+	err := tx.ForEach(func(name []byte, bucket *bolt.Bucket) error {
+		changes := bytes.Equal(name, schema.Key.Name())
+		// A hash never fails to write.
+		_, _ = hash.Write(name)
+		return bucket.ForEach(func(k, v []byte) error {
+			_, _ = hash.Write(k)
+			_, _ = hash.Write(v)
+			if !changes {
+				return nil
+			}
+			if err := proto.Unmarshal(v, &mvccpb.KeyValue{}); err != nil {
+				revision := mvcc.BytesToRev(k)
+				return fmt.Errorf("what is at revision %d_%d cannot be read: %w", revision.Main, revision.Sub, err)
+			}
+			return nil
+		})
+	})
+	d.hash, d.revision = hash.Sum32(), revisionOf(tx)
+	return err
+}
+
+// revisionOf is the revision of a database as etcd finds it: that of the last change, or of the last compaction, which
+// may have removed that.
+func revisionOf(tx *bolt.Tx) int64 {
+	revision := int64(1) // that of a database in which nothing was ever written
+	take := func(key []byte) {
+		if len(key) > 0 {
+			revision = max(revision, mvcc.BytesToRev(key).Main)
+		}
+	}
+	if keys := tx.Bucket(schema.Key.Name()); keys != nil {
+		last, _ := keys.Cursor().Last()
+		take(last)
+	}
+	if meta := tx.Bucket(schema.Meta.Name()); meta != nil {
+		take(meta.Get(schema.FinishedCompactKeyName))
+		take(meta.Get(schema.ScheduledCompactKeyName))
+	}
+	return revision
+}
+
+// view looks into a database. One that is damaged may lead out of the file, or make bbolt panic: that is an error.
+func view(path string, look func(*bolt.Tx) error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("reading a page: %v", r)
+		}
+	}()
+	b, err := bolt.Open(path, 0o400, &bolt.Options{ReadOnly: true, Timeout: lockTimeout})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	return b.View(look)
+}

@@ -1,0 +1,214 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package datadir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/durable"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/go-logr/logr"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
+)
+
+// RebuildConfig of a rebuild.
+type RebuildConfig struct {
+	// DataDir is etcd's data directory. What it holds is put aside as it is.
+	DataDir string
+	// Task is the UID of the task that recovers the cluster.
+	Task string
+	// Member, its peer URL, and the token of the new cluster.
+	Member, PeerURL, Token string
+	// PreviousClusterID is the ID, in hex, of the cluster that the data has to be of.
+	PreviousClusterID string
+	Clock             clock.PassiveClock
+	Log               logr.Logger
+}
+
+// RebuildResult is what came out of a rebuild. Of one that only had its last renames left to do it says nothing.
+type RebuildResult struct {
+	// Revision of the new cluster. Revisions are what they were.
+	Revision int64
+	// Replayed is the number of entries of the log that were not in the database yet, and Uncommitted that of those
+	// among them that the member did not know to be committed. Any of them may have been acknowledged.
+	Replayed, Uncommitted uint64
+}
+
+// Suffixes of what a rebuild works on: unfinished, and finished but for its name.
+const (
+	rebuildingSuffix = ".rebuilding"
+	rebuiltSuffix    = ".rebuilt-"
+)
+
+// Leftovers are patterns of what a rebuild that was given up may leave beside a data directory.
+func Leftovers(dataDir string) []string {
+	return []string{dataDir + rebuildingSuffix, dataDir + rebuiltSuffix + "*"}
+}
+
+// Rebuilt tells whether a rebuild for a task was interrupted when all but the last renames was done. There may be no
+// data directory then.
+func Rebuilt(dataDir, task string) (bool, error) {
+	_, err := os.Stat(dataDir + rebuiltSuffix + task)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for an interrupted rebuild: %w", err)
+	}
+	return true, nil
+}
+
+// Rebuild makes a new cluster of one member from the data of a member of a cluster that has lost its quorum. All
+// entries of its log count: any of them may have been acknowledged by a leader that did not live to tell that it was
+// committed. "etcd --force-new-cluster" drops those.
+//
+// The data itself is only read, and in the end renamed. Rebuild may be called again after it was interrupted.
+func Rebuild(ctx context.Context, config RebuildConfig) (RebuildResult, error) {
+	rebuilt, err := Rebuilt(config.DataDir, config.Task)
+	var result RebuildResult
+	if err == nil && !rebuilt {
+		result, err = config.rebuild(ctx)
+	}
+	if err != nil {
+		return RebuildResult{}, err
+	}
+	return result, config.swap()
+}
+
+// swap gives the new data directory the name of the old one. Between the two renames there is no data directory, and
+// Rebuilt tells why.
+func (c RebuildConfig) swap() error {
+	before := fmt.Sprintf("%s%s%s-%d", c.DataDir, member.BeforeSuffix, c.Task, c.Clock.Now().Unix())
+	if err := durable.Rename(c.DataDir, before); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("putting the previous data aside: %w", err)
+	}
+	if err := durable.Rename(c.DataDir+rebuiltSuffix+c.Task, c.DataDir); err != nil {
+		return fmt.Errorf("giving the rebuilt data its name: %w", err)
+	}
+	return nil
+}
+
+func (c RebuildConfig) rebuild(ctx context.Context) (RebuildResult, error) {
+	work := c.DataDir + rebuildingSuffix
+	if err := os.RemoveAll(work); err != nil {
+		return RebuildResult{}, fmt.Errorf("removing what an interrupted rebuild left: %w", err)
+	}
+	source, err := open(c.DataDir)
+	if err != nil {
+		return RebuildResult{}, err
+	}
+	if id := strconv.FormatUint(source.log.clusterID, 16); id != c.PreviousClusterID {
+		return RebuildResult{}, fmt.Errorf("%s holds data of cluster %s, and cluster %s is to be recovered", c.DataDir, id, c.PreviousClusterID)
+	}
+	if err := checkSpace(filepath.Dir(c.DataDir), source.needs()); err != nil {
+		return RebuildResult{}, err
+	}
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return RebuildResult{}, fmt.Errorf("making a folder for the rebuild: %w", err)
+	}
+	result, err := c.build(ctx, source, work)
+	return result, errors.Join(err, os.RemoveAll(work))
+}
+
+// build makes the new data directory, and gives it the name by which Rebuilt knows it.
+func (c RebuildConfig) build(ctx context.Context, source stopped, work string) (result RebuildResult, err error) {
+	defer recovered(&err)
+	from, data := source.database.path, filepath.Join(work, "data")
+	if from == "" {
+		from = filepath.Join(work, "empty.db")
+		if err := makeDatabase(from); err != nil {
+			return RebuildResult{}, err
+		}
+	}
+	db := filepath.Join(data, "member", "snap", "db")
+	c.Log.Info("Copying the database", "from", from, "bytes", source.database.bytes)
+	stop := c.tell("Copying the database", func() []any { return []any{"bytes", size(db), "of", source.database.bytes} })
+	err = snapshot.NewV3(quiet).Restore(snapshot.RestoreConfig{
+		SnapshotPath: from, SkipHashCheck: true, OutputDataDir: data, // there is no hash to check in what etcd works on
+		Name: c.Member, PeerURLs: []string{c.PeerURL}, InitialCluster: c.Member + "=" + c.PeerURL, InitialClusterToken: c.Token,
+	})
+	stop()
+	if err != nil {
+		return RebuildResult{}, fmt.Errorf("making a data directory from %s: %w", from, err)
+	}
+	result, err = c.replay(ctx, source, db)
+	if err != nil {
+		return RebuildResult{}, err
+	}
+	if err := durable.Publish(data, c.DataDir+rebuiltSuffix+c.Task); err != nil {
+		return RebuildResult{}, fmt.Errorf("giving the rebuilt data a name: %w", err)
+	}
+	return result, nil
+}
+
+// tellInterval is how often people are told that something still goes on.
+const tellInterval = 5 * time.Second
+
+// tell logs how far something is until it is stopped.
+func (c RebuildConfig) tell(what string, progress func() []any) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(tellInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				c.Log.Info(what, progress()...)
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
+// makeDatabase makes one in which nothing was ever written.
+func makeDatabase(path string) error {
+	db := backend.NewDefaultBackend(quiet, path)
+	schema.CreateMetaBucket(db.BatchTx())
+	if err := db.Close(); err != nil {
+		return fmt.Errorf("making a database: %w", err)
+	}
+	return nil
+}
+
+// size of a file; 0 when there is none yet.
+func size(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// needs is the space that a rebuild takes up at most: a copy of the database, which grows by what is replayed, and the
+// files that etcd allocates for its log.
+func (s stopped) needs() int64 {
+	return s.database.bytes + 2*s.log.bytes + 2*wal.SegmentSizeBytes
+}
+
+// checkSpace returns an error when the volume of a folder has less space than is needed.
+func checkSpace(dir string, needs int64) error {
+	var volume unix.Statfs_t
+	if err := unix.Statfs(dir, &volume); err != nil {
+		return fmt.Errorf("looking up the space on the volume of %s: %w", dir, err)
+	}
+	if free := int64(volume.Bavail) * volume.Bsize; free < needs {
+		return fmt.Errorf("a rebuild needs %d bytes on the volume of %s, and %d are free: let the volume grow", needs, dir, free)
+	}
+	return nil
+}

@@ -1,0 +1,347 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package member_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/member/datadir"
+	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// Three members are killed while they are written to. One has lost its volume; the cluster begins anew with the most
+// advanced of the other two, and has everything that a writer was told is there. The third comes late, with data as it
+// was, and joins like the one without.
+func TestRecoveryFromTheDataOfAMember(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	id := c.startThree(g)
+	w := c.writeUntilKilled(g, 2*time.Second)
+	g.Expect(os.RemoveAll(c.dataDir(0))).To(Succeed())
+
+	surveys := map[int]member.Survey{}
+	for i := range 3 {
+		survey, err := datadir.Survey(c.dataDir(i))
+		g.Expect(err).NotTo(HaveOccurred())
+		surveys[i] = survey
+		t.Logf("m%d: %+v", i, survey)
+	}
+	g.Expect(surveys[0].State).To(Equal(member.SurveyNone))
+	chosen, late := 1, 2
+	if surveys[2].LastTerm > surveys[1].LastTerm || surveys[2].LastTerm == surveys[1].LastTerm && surveys[2].LastIndex > surveys[1].LastIndex {
+		chosen, late = 2, 1
+	}
+	c.recover(g, &member.Recovery{Task: "5b1c", Member: fmt.Sprintf("m%d", chosen), Source: member.RecoverFromData, PreviousClusterID: id})
+	for _, i := range []int{0, late} {
+		g.Expect(c.prepare(i, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRecovering+": "), ContainSubstring("the data of member m%d", chosen))))
+	}
+	g.Expect(c.dataDir(late)).To(BeADirectory(), "it was left alone")
+
+	c.start(g, chosen, "existing")
+	w.expectAll(g, chosen)
+	newID := c.idOf(g, chosen)
+	g.Expect(newID).NotTo(Equal(id))
+	c.recordID(newID)
+	for _, i := range []int{0, late} {
+		c.start(g, i, "existing")
+		c.promote(g, i)
+	}
+	c.awaitVoters(g, 3)
+	for i := range 3 {
+		w.expectAll(g, i)
+	}
+	for _, i := range []int{chosen, late} {
+		g.Expect(filepath.Glob(c.dataDir(i)+member.BeforeSuffix+"5b1c-*")).To(HaveLen(1), "the data of member %d is kept", i)
+		g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(i)))).To(BeFalse())
+		g.Expect(filepath.Glob(c.dataDir(i) + ".*")).To(HaveLen(1))
+	}
+
+	c.recover(g, nil)
+	for i := range 3 {
+		g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(i)))).To(BeTrue())
+		g.Expect(filepath.Glob(c.dataDir(i) + ".*")).To(BeEmpty())
+	}
+	c.stop(late)
+	c.start(g, late, "existing")
+	c.awaitVoters(g, 3)
+}
+
+// A member of the previous cluster that is started beside the recovered one, with its data, by somebody who does not
+// know of the recovery, finds nobody to elect it and is no part of the cluster.
+func TestOldMemberBesideTheRecoveredCluster(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	id := c.startThree(g)
+	for i := range 3 {
+		c.stop(i)
+	}
+	c.recover(g, &member.Recovery{Task: "5b1c", Member: "m0", Source: member.RecoverFromData, PreviousClusterID: id})
+	c.start(g, 0, "existing")
+	c.put(g, "after the recovery")
+
+	c.run(g, 1) // with the configuration that it had
+	g.Consistently(func(g Gomega) {
+		c.put(g, "again")
+		c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
+			list, err := etcd.MemberList(ctx)
+			if err == nil {
+				g.Expect(list.Members).To(HaveLen(1))
+			}
+			return err
+		})
+		g.Expect(c.leaderOf(1)).To(BeZero())
+	}).WithTimeout(4 * time.Second).WithPolling(200 * time.Millisecond).Should(Succeed())
+
+	c.stop(1)
+	c.start(g, 1, "existing")
+	c.promote(g, 1)
+	g.Expect(c.get(g, 1)).To(Equal("again"))
+}
+
+// With no data left the newest backup serves, whatever is on the volume.
+func TestRecoveryFromABackup(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t, 3)
+	c.store = store.Config{Provider: "Local", Container: t.TempDir(), Prefix: "here"}
+	id := c.startThree(g)
+	c.put(g, "in the full snapshot")
+	taker := c.takeSnapshots(g)
+	_, err := taker.Full(t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+	c.put(g, "in the delta")
+	_, err = taker.Delta(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	c.put(g, "lost")
+	for i := range 3 {
+		c.stop(i)
+	}
+	c.damage(g, 1)
+	g.Expect(os.RemoveAll(c.dataDir(0))).To(Succeed())
+	r := &member.Recovery{Task: "5b1c", Member: "m1", Source: member.RecoverFromData, PreviousClusterID: id}
+	c.recover(g, r)
+	g.Expect(c.prepare(1, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonDataDamaged+": "), ContainSubstring("delete task 5b1c"))))
+
+	r.Source = member.RecoverFromBackup
+	c.recover(g, r)
+	g.Expect(c.prepare(2, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRecovering+": "), ContainSubstring("the newest backup, by member m1"))))
+	c.start(g, 1, "existing")
+	g.Expect(filepath.Join(c.memberDir(1), "restored")).To(BeARegularFile(), "the backups begin anew")
+	g.Expect(filepath.Glob(c.dataDir(1) + member.BeforeSuffix + "5b1c-*")).To(HaveLen(1))
+	g.Eventually(func() string { return c.get(g, 1) }).WithTimeout(patience).Should(Equal("in the delta"))
+	for _, i := range []int{0, 2} {
+		c.start(g, i, "existing")
+		c.promote(g, i)
+	}
+	c.awaitVoters(g, 3)
+	g.Expect(c.get(g, 2)).To(Equal("in the delta"), "its own data, in which there was more, was put aside")
+	g.Expect(filepath.Glob(c.dataDir(2) + member.BeforeSuffix + "5b1c-*")).To(HaveLen(1))
+}
+
+// However often a rebuild is killed, the next one comes to the same, and the data is as it was until it is put aside.
+func TestRebuildThatIsKilled(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t, 1)
+	c.share(g, 1)
+	c.start(g, 0, "new")
+	c.awaitVoters(g, 1)
+	early := c.copyDatabase(g)
+	n := c.putMany(g, 500, 1000)
+	id := c.idOf(g, 0)
+	c.stop(0)
+	c.rewind(g, early)
+	original := filepath.Join(c.memberDir(0), "original")
+	g.Expect(os.CopyFS(original, os.DirFS(c.dataDir(0)))).To(Succeed())
+	c.recover(g, &member.Recovery{Task: "5b1c", Member: "m0", Source: member.RecoverFromData, PreviousClusterID: id})
+
+	kills := 0
+	for after := time.Duration(0); ; after += 10 * time.Millisecond {
+		if c.prepareKilled(g, after) {
+			break
+		}
+		kills++
+		g.Expect(c.prepare(0, 0)).To(Succeed(), "killed after %s", after)
+		survey, err := datadir.Survey(c.dataDir(0))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(survey.State).To(Equal(member.SurveyPresent), survey.Damage)
+		g.Expect(survey.ClusterID).NotTo(Equal(id))
+		g.Expect(survey.Revision).To(Equal(n), "killed after %s", after)
+		kept, err := filepath.Glob(c.dataDir(0) + ".*")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(kept).To(HaveLen(1), "killed after %s", after)
+		g.Expect(exec.Command("diff", "-r", original, kept[0]).CombinedOutput()).To(BeEmpty())
+		for _, dir := range append(kept, c.dataDir(0)) {
+			g.Expect(os.RemoveAll(dir)).To(Succeed())
+		}
+		g.Expect(os.CopyFS(c.dataDir(0), os.DirFS(original))).To(Succeed())
+	}
+	t.Logf("killed %d times", kills)
+	g.Expect(kills).To(BeNumerically(">", 3))
+	c.start(g, 0, "existing")
+	g.Eventually(func() int64 { return c.revision(g) }).WithTimeout(patience).Should(Equal(n))
+}
+
+// prepareKilled runs prepare in a process that is killed after some time, and tells whether that was too late.
+func (c *cluster) prepareKilled(g Gomega, after time.Duration) (ended bool) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), prepareVariable+"="+c.memberDir(0))
+	cmd.Stderr = os.Stderr
+	g.Expect(cmd.Start()).To(Succeed())
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case err := <-done:
+		g.Expect(err).NotTo(HaveOccurred())
+		return true
+	case <-time.After(after):
+		_ = cmd.Process.Kill()
+		return <-done == nil
+	}
+}
+
+// startThree starts a cluster of three, and returns its ID once that is recorded.
+func (c *cluster) startThree(g Gomega) (id string) {
+	c.share(g, 3)
+	c.start(g, 0, "new")
+	c.start(g, 1, "new")
+	c.awaitVoters(g, 2)
+	c.start(g, 2, "existing")
+	c.awaitVoters(g, 3)
+	id = c.idOf(g, 0)
+	c.recordID(id)
+	return id
+}
+
+// recover tells the members how the cluster is recovered; nil that it is no more.
+func (c *cluster) recover(g Gomega, r *member.Recovery) {
+	value := ""
+	if r != nil {
+		var err error
+		value, err = r.Encode()
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	for i := range c.members {
+		g.Expect(os.WriteFile(filepath.Join(c.memberDir(i), member.KeyRecovery), []byte(value), 0o600)).To(Succeed())
+	}
+}
+
+// idOf is the ID, in hex, of the cluster of a member that serves.
+func (c *cluster) idOf(g Gomega, i int) (id string) {
+	g.Eventually(func(g Gomega) {
+		c.ask(g, i, func(ctx context.Context, etcd *clientv3.Client) error {
+			r, err := etcd.Get(ctx, "x")
+			if err == nil {
+				id = strconv.FormatUint(r.Header.ClusterId, 16)
+			}
+			return err
+		})
+	}).WithTimeout(patience).Should(Succeed())
+	return id
+}
+
+func (c *cluster) recordID(id string) {
+	c.t.Helper()
+	n, err := strconv.ParseUint(id, 16, 64)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.record(n)
+}
+
+// leaderOf is the leader that a member knows; 0 when it knows none, or does not answer.
+func (c *cluster) leaderOf(i int) (leader uint64) {
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.url(i, c.client)}, Logger: zap.NewNop()})
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = etcd.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if status, err := etcd.Status(ctx, c.url(i, c.client)); err == nil {
+		leader = status.Leader
+	}
+	return leader
+}
+
+// writers write keys of their own, and remember those that they were told are there.
+type writers struct {
+	c     *cluster
+	mu    sync.Mutex
+	there map[string]bool
+}
+
+// writeUntilKilled writes for some time, and kills all members in the middle of it.
+func (c *cluster) writeUntilKilled(g Gomega, spell time.Duration) *writers {
+	const parallel = 8
+	w := &writers{c: c, there: map[string]bool{}}
+	ctx, cancel := context.WithCancel(c.t.Context())
+	var done sync.WaitGroup
+	for i := range parallel {
+		etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.url(i%c.members, c.client)}, Logger: zap.NewNop()})
+		g.Expect(err).NotTo(HaveOccurred())
+		done.Go(func() {
+			defer func() { _ = etcd.Close() }()
+			for n := 0; ctx.Err() == nil; n++ {
+				key := fmt.Sprintf("%d-%d", i, n)
+				if _, err := etcd.Put(ctx, key, key); err == nil {
+					w.mu.Lock()
+					w.there[key] = true
+					w.mu.Unlock()
+				}
+			}
+		})
+	}
+	<-time.After(spell)
+	for i := range c.members {
+		g.Expect(c.processes[i].Process.Kill()).To(Succeed())
+	}
+	for i := range c.members {
+		c.stop(i)
+	}
+	cancel()
+	done.Wait()
+	g.Expect(len(w.there)).To(BeNumerically(">", 100))
+	c.t.Logf("%d writes were acknowledged", len(w.there))
+	return w
+}
+
+// expectAll expects a member to have all that was acknowledged.
+func (w *writers) expectAll(g Gomega, i int) {
+	w.c.t.Helper()
+	g.Eventually(func(g Gomega) {
+		w.c.ask(g, i, func(ctx context.Context, etcd *clientv3.Client) error {
+			r, err := etcd.Get(ctx, "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+			if err != nil {
+				return err
+			}
+			found := map[string]bool{}
+			for _, kv := range r.Kvs {
+				found[string(kv.Key)] = true
+			}
+			var missing []string
+			for key := range w.there {
+				if !found[key] {
+					missing = append(missing, key)
+				}
+			}
+			g.Expect(missing).To(BeEmpty(), "of %d", len(w.there))
+			return nil
+		})
+	}).WithTimeout(patience).Should(Succeed())
+}
