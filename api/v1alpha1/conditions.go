@@ -41,7 +41,7 @@ const (
 	// ReasonRecreateInProgress and ReasonRecreateComplete are those of a RecreateRollout (KEP-3541).
 	ReasonRecreateInProgress = "RecreateInProgress"
 	ReasonRecreateComplete   = "RecreateComplete"
-	// ReasonRecovering is that of a QuorumLossRecovery.
+	// ReasonRecovering is that of a QuorumLossRecovery; and of a member that waits for its turn in one.
 	ReasonRecovering = "Recovering"
 	// ReasonSucceeded, ReasonFailed and ReasonRejected are the ends of a task.
 	ReasonSucceeded = "Succeeded"
@@ -187,8 +187,6 @@ const (
 	ReasonRestoreFailed = "RestoreFailed"
 	// ReasonNotReplaced: the cluster did not, or not yet, take a learner in the place of a member.
 	ReasonNotReplaced = "NotReplaced"
-	// ReasonRecovering: the cluster has lost its quorum and is being recovered, and the member waits for its turn.
-	ReasonRecovering = "Recovering"
 	// ReasonRebuildFailed: the data of the member from which the cluster is to be recovered could not be used.
 	ReasonRebuildFailed = "RebuildFailed"
 )
