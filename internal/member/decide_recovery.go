@@ -21,7 +21,7 @@ func decideRecovery(f Facts) Decision {
 	switch {
 	case f.Data.State == DataPresent && f.Data.ClusterID == f.NewClusterID:
 		return Decision{Action: Start, Why: "the member has data of the recovered cluster"}
-	case f.Data.ClusterID != "" && f.Data.ClusterID != f.NewClusterID && f.Data.ClusterID != f.Recovery.PreviousClusterID:
+	case f.Data.ClusterID != "" && f.Data.ClusterID != f.NewClusterID && !f.Recovery.leavesBehind(f.Data.ClusterID):
 		return refuseForeign(f, f.NewClusterID)
 	case f.Others != AnswerNone && f.OthersClusterID == f.NewClusterID:
 		return joinRecovered(f)
@@ -49,6 +49,9 @@ func joinRecovered(f Facts) Decision {
 func recoverFromData(f Facts) Decision {
 	if f.Rebuilt || f.Data.State == DataPresent && f.Data.ClusterID == f.Recovery.PreviousClusterID {
 		return Decision{Action: Rebuild, Why: "the cluster has lost its quorum, and is recovered from the data of this member"}
+	}
+	if f.Data.State == DataPresent {
+		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s, and it is to be recovered from that of cluster %s: delete task %s, and recover the cluster once more", standing(f), f.Recovery.PreviousClusterID, f.Recovery.Task)
 	}
 	return refuse(reasonOf(f), "%s, and the cluster is to be recovered from it: delete task %s, and recover the cluster once more", loss(f), f.Recovery.Task)
 }

@@ -62,13 +62,16 @@ func TestDecideRecovery(t *testing.T) {
 		{"no data, the cluster serves", other, RecoverFromData, Facts{ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
 		{"new data", other, RecoverFromData, Facts{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
 		{"old data, its cluster answers", other, RecoverFromData, Facts{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "delete task t"},
+		{"data of an earlier cluster waits", other, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "ace"}, ClusterID: before}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
+		{"data of an earlier cluster, the cluster serves", other, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "ace"}, ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "data of cluster ace, as it was before the recovery"},
+		{"the chosen one has data of an earlier cluster", chosen, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "ace"}, ClusterID: before}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "is to be recovered from that of cluster cafe"},
 		{"data of a third cluster", other, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "beef"}, ClusterID: before}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster beef, and this is cluster f00d"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
 			f := tc.facts
 			f.Member, f.DataDir, f.NewClusterID = tc.member, "/data", newID
-			f.Recovery = &Recovery{Task: "t", Member: chosen, Source: tc.source, PreviousClusterID: before}
+			f.Recovery = &Recovery{Task: "t", Member: chosen, Source: tc.source, PreviousClusterID: before, EarlierClusterIDs: []string{"ace"}}
 			got := Decide(f)
 			g.Expect(got.Action).To(Equal(tc.want), got.Why)
 			g.Expect(got.Reason).To(Equal(tc.reason))

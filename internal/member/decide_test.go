@@ -82,7 +82,8 @@ func TestDecidePromises(t *testing.T) {
 		if r := f.Recovery; r != nil {
 			ours, before, chosen = f.NewClusterID, r.PreviousClusterID, r.Member == f.Member
 		}
-		foreign := ours != "" && f.Data.ClusterID != "" && f.Data.ClusterID != ours && f.Data.ClusterID != before
+		earlier := f.Recovery != nil && f.Data.ClusterID == "ace"
+		foreign := ours != "" && f.Data.ClusterID != "" && f.Data.ClusterID != ours && f.Data.ClusterID != before && !earlier
 		previous := before != "" && f.Data.ClusterID == before
 		for promise, broken := range map[string]bool{
 			"nobody begins anew beside a cluster that answers":               begins && f.Others != AnswerNone,
@@ -90,7 +91,7 @@ func TestDecidePromises(t *testing.T) {
 			"a member of several restores nothing, but to recover":           d.Action == Restore && !f.Single && !chosen,
 			"good data is neither replaced nor restored over":                f.Data.State == DataPresent && d.Action != Start && d.Action != Refuse && f.Recovery == nil,
 			"good data of the recovered cluster is started with":             f.Data.State == DataPresent && f.Recovery != nil && f.Data.ClusterID == ours && d.Action != Start,
-			"nobody starts with data of the previous cluster":                d.Action == Start && previous,
+			"nobody starts with data of the previous cluster":                d.Action == Start && (previous || earlier),
 			"nobody refuses for data of the previous cluster":                d.Reason == v1alpha1.ReasonDataOfAnotherCluster && previous,
 			"only the chosen one begins anew":                                begins && f.Recovery != nil && !chosen,
 			"nobody bootstraps to recover":                                   d.Action == Bootstrap && f.Recovery != nil,
@@ -118,10 +119,10 @@ const newID = "f00d"
 // everyFacts are all combinations.
 func everyFacts() func(yield func(Facts) bool) {
 	return func(yield func(Facts) bool) {
-		for i := range 3 * 4 * 2 * 3 * 4 * 3 * 4 * 5 * 2 {
+		for i := range 3 * 5 * 2 * 3 * 4 * 3 * 4 * 5 * 2 {
 			pick := func(n int) int { r := i % n; i /= n; return r }
 			f := Facts{Member: "m", DataDir: "/data"}
-			f.Data = Data{State: DataState(pick(3)), ClusterID: []string{"", "cafe", "beef", newID}[pick(4)]}
+			f.Data = Data{State: DataState(pick(3)), ClusterID: []string{"", "cafe", "beef", newID, "ace"}[pick(5)]}
 			f.Single = pick(2) == 1
 			f.ClusterID = []string{"", "cafe", newID}[pick(3)]
 			f.Others = Answer(pick(4))
@@ -130,7 +131,7 @@ func everyFacts() func(yield func(Facts) bool) {
 			if n := pick(5); n > 0 {
 				f.NewClusterID = newID
 				f.Recovery = &Recovery{
-					Task: "t", Member: []string{"m", "other"}[n%2], Source: []RecoverySource{RecoverFromData, RecoverFromBackup}[n/3], PreviousClusterID: "cafe",
+					Task: "t", Member: []string{"m", "other"}[n%2], Source: []RecoverySource{RecoverFromData, RecoverFromBackup}[n/3], PreviousClusterID: "cafe", EarlierClusterIDs: []string{"ace"},
 				}
 			}
 			f.Rebuilt = pick(2) == 1

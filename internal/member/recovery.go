@@ -7,6 +7,7 @@ package member
 import (
 	"bytes"
 	"fmt"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 )
@@ -33,6 +34,14 @@ type Recovery struct {
 	Source RecoverySource `json:"source"`
 	// PreviousClusterID is the ID, in hex, of the cluster that has lost its quorum.
 	PreviousClusterID string `json:"previousClusterID"`
+	// EarlierClusterIDs are those of clusters that lost their quorum before, where a recovery did not come to its end. A
+	// member may still have data of one.
+	EarlierClusterIDs []string `json:"earlierClusterIDs,omitempty"`
+}
+
+// leavesBehind tells whether a cluster is one that the recovery leaves behind.
+func (r Recovery) leavesBehind(clusterID string) bool {
+	return clusterID == r.PreviousClusterID || slices.Contains(r.EarlierClusterIDs, clusterID)
 }
 
 // ParseRecovery reads the value of KeyRecovery; nil when it is empty. Anything else that does not say all of it is

@@ -26,6 +26,9 @@ type Survey struct {
 	// ClusterID and MemberID that the data belongs to, in hex.
 	ClusterID string `json:"clusterID,omitempty"`
 	MemberID  string `json:"memberID,omitempty"`
+	// Voters are the IDs, in hex, of the members that vote, by all that the member has. Only voters that are a quorum of
+	// them can go on with their data: a learner counts for nothing.
+	Voters []string `json:"voters,omitempty"`
 	// LastTerm and LastIndex are those of the last entry of the write-ahead log. A member may have acknowledged all
 	// entries up to it, so the member that is most advanced by them, first by term, has the most.
 	LastTerm  uint64 `json:"lastTerm,omitempty"`

@@ -7,6 +7,7 @@ package datadir
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -18,6 +19,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
@@ -38,6 +40,8 @@ type database struct {
 	applied  position
 	revision int64
 	hash     uint32
+	// voters are the members that vote.
+	voters map[uint64]bool
 }
 
 // findDatabase finds the database that goes with a log. That is not the one with the usual name where a member was
@@ -70,12 +74,35 @@ func describe(path string) (database, error) {
 		return database{}, err
 	}
 	db := database{path: path, bytes: info.Size()}
-	return db, view(path, func(tx *bolt.Tx) error {
+	err = view(path, func(tx *bolt.Tx) (err error) {
+		if db.voters, err = votersOf(tx); err != nil {
+			return err
+		}
 		meta := tx.Bucket(schema.Meta.Name())
 		if meta == nil {
 			return nil
 		}
 		db.applied = position{number(meta.Get(schema.MetaTermKeyName)), number(meta.Get(schema.MetaConsistentIndexKeyName))}
+		return nil
+	})
+	return db, err
+}
+
+// votersOf are the members that vote, as a database has them.
+func votersOf(tx *bolt.Tx) (map[uint64]bool, error) {
+	voters := map[uint64]bool{}
+	members := tx.Bucket(schema.Members.Name())
+	if members == nil {
+		return voters, nil
+	}
+	return voters, members.ForEach(func(_, v []byte) error {
+		m := &membership.Member{}
+		if err := json.Unmarshal(v, m); err != nil {
+			return fmt.Errorf("reading a member: %w", err)
+		}
+		if !m.IsLearner {
+			voters[uint64(m.ID)] = true
+		}
 		return nil
 	})
 }

@@ -286,6 +286,7 @@ func TestSurvey(t *testing.T) {
 				g.Expect(got.LastIndex).To(Equal(uint64(1)), "a cluster that was made anew")
 				g.Expect(got.Revision).To(Equal(int64(3)))
 				g.Expect(got.Hash).NotTo(BeZero())
+				g.Expect(got.Voters).To(Equal([]string{got.MemberID}))
 				g.Expect(got.Bytes).To(BeNumerically(">", 500_000))
 			}
 			g.Expect(content(g, filepath.Dir(dir))).To(Equal(before), "nothing was changed")
@@ -303,6 +304,38 @@ func TestSurveyOfAMemberThatWasNotSentAnything(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got.State).To(Equal(member.SurveyNone))
 	g.Expect(got.ClusterID).To(Equal("cafe"))
+}
+
+// Who votes follows from the database, and from what the log has after that.
+func TestSurveyTellsWhoVotes(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "new.etcd")
+	g.Expect(os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700)).To(Succeed())
+	smallSegments(t)
+	l := newLog(t, filepath.Join(dir, "member", "wal"))
+	var entries []*raftpb.Entry
+	for i, c := range []struct {
+		change raftpb.ConfChangeType
+		id     uint64
+	}{
+		{raftpb.ConfChangeAddNode, 7},
+		{raftpb.ConfChangeAddNode, 8},
+		{raftpb.ConfChangeAddLearnerNode, 9},
+		{raftpb.ConfChangeAddLearnerNode, 10},
+		{raftpb.ConfChangeRemoveNode, 8},
+		{raftpb.ConfChangeAddNode, 10}, // promoted
+	} {
+		entries = append(entries, &raftpb.Entry{
+			Index: proto.Uint64(uint64(i + 1)), Term: proto.Uint64(1), Type: raftpb.EntryConfChange.Enum(),
+			Data: encode(&raftpb.ConfChange{Type: c.change.Enum(), NodeId: proto.Uint64(c.id)}),
+		})
+	}
+	g.Expect(l.wal.Save(&raftpb.HardState{Term: proto.Uint64(1), Commit: proto.Uint64(1)}, entries)).To(Succeed())
+	l.close()
+	got, err := Survey(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.State).To(Equal(member.SurveyPresent), got.Damage)
+	g.Expect(got.Voters).To(Equal([]string{"7", "a"}))
 }
 
 // A member that was stopped after it had received a snapshot, and before that was its database.

@@ -7,11 +7,15 @@ package datadir
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 )
 
 // stopped is what the data directory of a member holds that does not run.
@@ -41,6 +45,39 @@ func open(dir string) (stopped, error) {
 	return stopped{log, db}, nil
 }
 
+// voters are the IDs, in hex, of the members that vote after the last entry.
+func (s stopped) voters() ([]string, error) {
+	voters := map[uint64]bool{}
+	maps.Copy(voters, s.database.voters)
+	if s.database.applied.index < s.log.last().index {
+		err := s.log.entries(s.database.applied.index, func(entry *raftpb.Entry) error {
+			if entry.GetType() != raftpb.EntryConfChange {
+				return nil
+			}
+			change := &raftpb.ConfChange{}
+			if err := proto.Unmarshal(entry.Data, change); err != nil {
+				return fmt.Errorf("decoding a change of members: %w", err)
+			}
+			switch change.GetType() {
+			case raftpb.ConfChangeAddNode:
+				voters[change.GetNodeId()] = true
+			case raftpb.ConfChangeRemoveNode:
+				delete(voters, change.GetNodeId())
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	var ids []string
+	for id := range voters {
+		ids = append(ids, strconv.FormatUint(id, 16))
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
 // Survey looks at what is in the data directory of a member that does not run, as thoroughly as can be done without
 // changing anything: every record of the log with its checksum, and every page of the database. What cannot be read for
 // a reason other than its content is an error.
@@ -68,6 +105,9 @@ func Survey(dir string) (member.Survey, error) {
 	}
 	if err != nil {
 		return damaged(err)
+	}
+	if survey.Voters, err = data.voters(); err != nil {
+		return damaged(fmt.Errorf("the write-ahead log: %w", err))
 	}
 	db := data.database
 	survey.Bytes = db.bytes
