@@ -41,7 +41,7 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 	if err != nil {
 		return nil, err
 	}
-	store, err := storeAccess(in)
+	store, err := storeAccess(in.Etcd)
 	if err != nil {
 		return nil, err
 	}

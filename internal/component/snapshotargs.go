@@ -16,9 +16,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// SnapshotArgs are the agent's flags that say when an Etcd's snapshots are taken, and how long they are kept. All
+// snapshotArgs are the agent's flags that say when an Etcd's snapshots are taken, and how long they are kept. All
 // are spelled out, so that another version of the agent does not have other defaults.
-func SnapshotArgs(etcd *v1alpha1.Etcd) []string {
+func snapshotArgs(etcd *v1alpha1.Etcd) []string {
 	spec := ptr.Deref(etcd.Spec.Backup, v1alpha1.BackupSpec{})
 	duration := func(d *metav1.Duration, otherwise time.Duration) time.Duration {
 		return ptr.Deref(d, metav1.Duration{Duration: otherwise}).Duration

@@ -21,9 +21,9 @@ func TestSnapshotArgs(t *testing.T) {
 	etcd := input(3).Etcd
 	defaults := "--full-snapshot-schedule=" + dailySchedule(etcd) + " --delta-snapshot-period=5m0s --delta-snapshot-memory-limit=10485760" +
 		" --delta-snapshot-retention-period=0s --garbage-collection-period=1h0m0s --max-backups=0 --compression=gzip --snapshot-timeout=15m0s"
-	g.Expect(strings.Join(SnapshotArgs(etcd), " ")).To(Equal(defaults))
+	g.Expect(strings.Join(snapshotArgs(etcd), " ")).To(Equal(defaults))
 	etcd.Spec.Backup = &v1alpha1.BackupSpec{GarbageCollectionPolicy: ptr.To(v1alpha1.GarbageCollectionLimitBased)}
-	g.Expect(SnapshotArgs(etcd)).To(ContainElement("--max-backups=7"))
+	g.Expect(snapshotArgs(etcd)).To(ContainElement("--max-backups=7"))
 	second := &metav1.Duration{Duration: time.Second}
 	etcd.Spec.Backup = &v1alpha1.BackupSpec{
 		FullSnapshotSchedule: ptr.To("0 1 * * *"), DeltaSnapshotPeriod: &metav1.Duration{}, DeltaSnapshotRetentionPeriod: second,
@@ -31,7 +31,7 @@ func TestSnapshotArgs(t *testing.T) {
 		GarbageCollectionPolicy: ptr.To(v1alpha1.GarbageCollectionLimitBased), MaxBackupsLimitBasedGC: ptr.To[int32](3),
 		SnapshotCompression: &v1alpha1.CompressionSpec{Policy: ptr.To(v1alpha1.CompressionZlib)},
 	}
-	g.Expect(strings.Join(SnapshotArgs(etcd), " ")).To(Equal("--full-snapshot-schedule=0 1 * * * --delta-snapshot-period=0s --delta-snapshot-memory-limit=1048576" +
+	g.Expect(strings.Join(snapshotArgs(etcd), " ")).To(Equal("--full-snapshot-schedule=0 1 * * * --delta-snapshot-period=0s --delta-snapshot-memory-limit=1048576" +
 		" --delta-snapshot-retention-period=1s --garbage-collection-period=1s --max-backups=3 --compression=zlib --snapshot-timeout=1s"))
 	etcd.Spec.Backup.SnapshotCompression.Enabled = ptr.To(false)
 	g.Expect(SnapshotCompression(etcd)).To(Equal("none"))

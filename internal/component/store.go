@@ -97,3 +97,16 @@ func BackupStore(etcd *v1alpha1.Etcd) *v1alpha1.StoreSpec {
 	store.Prefix = cmp.Or(store.Prefix, etcd.Namespace+"/"+etcd.Name)
 	return store
 }
+
+// storeAccess is how the pods of an Etcd use its store; nil when it has none.
+func storeAccess(etcd *v1alpha1.Etcd) (*StoreAccess, error) {
+	store := BackupStore(etcd)
+	if store == nil {
+		return nil, nil
+	}
+	access, err := Store(*store, etcd.Namespace, StoreMain)
+	if err != nil {
+		return nil, fmt.Errorf("spec.backup: %w", err)
+	}
+	return &access, nil
+}

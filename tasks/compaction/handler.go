@@ -100,19 +100,7 @@ func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {
 	}
 	return job.Build(job.Spec{
 		Task: task.Object, Component: v1alpha1.ComponentCompactionJob,
-		Image: cmp.Or(ptr.Deref(task.Etcd.Spec.Backup.Image, ""), h.Image), Args: []string{"compact", "--compression=" + compression(task.Etcd)},
+		Image: cmp.Or(ptr.Deref(task.Etcd.Spec.Backup.Image, ""), h.Image), Args: []string{"compact", "--compression=" + component.SnapshotCompression(task.Etcd)},
 		Stores: []component.StoreAccess{access}, WorkDir: true, Timeout: task.Config.(Config).Timeout.Duration,
 	})
-}
-
-// compression of the snapshots of an Etcd.
-func compression(etcd *v1alpha1.Etcd) string {
-	spec := etcd.Spec.Backup.SnapshotCompression
-	switch {
-	case spec == nil:
-		return string(v1alpha1.CompressionGzip)
-	case !ptr.Deref(spec.Enabled, true):
-		return "none"
-	}
-	return string(ptr.Deref(spec.Policy, v1alpha1.CompressionGzip))
 }
