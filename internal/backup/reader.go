@@ -58,61 +58,83 @@ const bufferSize = 256 << 10
 
 // contentReader holds back the last 32 bytes that it has seen: at the end they are the checksum of the others.
 type contentReader struct {
-	name       string
-	source     *sourceReader
-	r          io.Reader
-	hash       hash.Hash
-	buffer     []byte
-	start, end int // of what the buffer holds
-	ended      bool
+	name   string
+	source *sourceReader
+	r      io.Reader
+	hash   hash.Hash
+	buffer []byte
+	rest   []byte // what was read, and not passed on yet
+	ended  bool
 }
 
+// ready is the content that can be passed on.
+func (c *contentReader) ready() []byte { return c.rest[:max(len(c.rest)-sha256.Size, 0)] }
+
 func (c *contentReader) Read(p []byte) (int, error) {
-	for c.end-c.start <= sha256.Size {
+	for len(c.ready()) == 0 {
 		if c.ended {
 			return 0, c.verdict()
 		}
-		if err := c.fill(); err != nil {
+		if err := c.fill(c.buffer); err != nil {
 			return 0, err
 		}
 	}
-	n := copy(p, c.buffer[c.start:c.end-sha256.Size])
+	n := copy(p, c.ready())
 	c.hash.Write(p[:n])
-	c.start += n
+	c.rest = c.rest[n:]
 	return n, nil
 }
 
-// WriteTo spares io.Copy a buffer and a copy.
+// WriteTo reads and writes while another goroutine hashes.
 func (c *contentReader) WriteTo(w io.Writer) (int64, error) {
-	var total int64
+	pieces, hashed := make(chan []byte), make(chan struct{})
+	go func() {
+		defer close(hashed)
+		for piece := range pieces {
+			c.hash.Write(piece)
+		}
+	}()
+	total, err := c.pour(w, pieces)
+	close(pieces)
+	<-hashed
+	if err != nil {
+		return total, err
+	}
+	if err := c.verdict(); !errors.Is(err, io.EOF) {
+		return total, err
+	}
+	return total, nil
+}
+
+// pour writes the content piece by piece, and sends each piece to whoever hashes it. The channel has no room: it
+// takes a piece when the one before is hashed, and then the buffer of that one is free to be read into.
+func (c *contentReader) pour(w io.Writer, pieces chan<- []byte) (total int64, err error) {
+	into, free := c.buffer, make([]byte, len(c.buffer))
 	for {
-		for c.end-c.start > sha256.Size {
-			content := c.buffer[c.start : c.end-sha256.Size]
-			c.hash.Write(content)
-			n, err := w.Write(content)
+		if piece := c.ready(); len(piece) > 0 {
+			pieces <- piece
+			n, err := w.Write(piece)
 			total += int64(n)
 			if err != nil {
 				return total, err
 			}
-			c.start += n
+			c.rest = c.rest[len(piece):]
+			into, free = free, into
 		}
 		if c.ended {
-			if err := c.verdict(); !errors.Is(err, io.EOF) {
-				return total, err
-			}
 			return total, nil
 		}
-		if err := c.fill(); err != nil {
+		if err := c.fill(into); err != nil {
 			return total, err
 		}
 	}
 }
 
-func (c *contentReader) fill() error {
-	c.end = copy(c.buffer, c.buffer[c.start:c.end])
-	c.start = 0
-	n, err := c.r.Read(c.buffer[c.end:])
-	c.end += n
+// fill reads on into a buffer, behind the rest.
+func (c *contentReader) fill(buffer []byte) error {
+	had := copy(buffer, c.rest)
+	n, err := c.r.Read(buffer[had:])
+	c.rest = buffer[:had+n]
 	if errors.Is(err, io.EOF) {
 		c.ended = true
 		return nil
@@ -125,11 +147,10 @@ func (c *contentReader) fill() error {
 
 // verdict is io.EOF when the checksum is right.
 func (c *contentReader) verdict() error {
-	sum := c.buffer[c.start:c.end]
 	switch {
-	case len(sum) < sha256.Size:
+	case len(c.rest) < sha256.Size:
 		return &CorruptError{c.name, "it is shorter than its checksum"}
-	case !bytes.Equal(sum, c.hash.Sum(nil)):
+	case !bytes.Equal(c.rest, c.hash.Sum(nil)):
 		return &CorruptError{c.name, "its SHA-256 is not the one that was written with it"}
 	}
 	return io.EOF

@@ -48,8 +48,8 @@ type Result struct {
 }
 
 // Copy copies snapshots, oldest first, so that what is in the target can be restored at any time. What is there
-// already is left alone, so a copy that was interrupted goes on where it stopped. Every snapshot is verified when
-// it is read, and read back when it was written.
+// already is left alone, so a copy that was interrupted goes on where it stopped. Every snapshot is verified on the
+// way, and read back from a bucket when it was written there.
 func Copy(ctx context.Context, config Config) (Result, error) {
 	var result Result
 	snapshots, err := config.Source.List(ctx)
@@ -116,6 +116,10 @@ func (c Config) copy(ctx context.Context, s backup.Snapshot) error {
 	written, err := c.Target.Write(ctx, s, func(w io.Writer) error { return verify(s, io.TeeReader(object, w)) })
 	if err != nil {
 		return fmt.Errorf("copying to the target: %w", err)
+	}
+	if _, isFile := c.Target.File(s); isFile {
+		// The disk has confirmed what was verified. To read it back would be to read this machine's memory.
+		return nil
 	}
 	if err := c.readBack(ctx, s, written.Size); err != nil {
 		return errors.Join(fmt.Errorf("reading back what was written to the target: %w", err), c.Target.Delete(ctx, s))
