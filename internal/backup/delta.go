@@ -19,6 +19,9 @@ type Event struct {
 	EtcdEvent EtcdEvent `json:"EtcdEvent"`
 	// Time at which the event was seen.
 	Time time.Time `json:"Time"`
+	// LeaseTTL is what the lease of the key was granted for, in seconds; 0 when there is none, or nobody knows. It is
+	// ours: other tools pass over it.
+	LeaseTTL int64 `json:"LeaseTTL,omitempty"`
 }
 
 // EtcdEvent has the JSON of etcd's own event, which is not that of the type in its client: generated code changes.

@@ -7,6 +7,7 @@ package backup
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -185,6 +186,10 @@ func TestFormatOfDeltas(t *testing.T) {
 		`{"EtcdEvent":{"type":1,"kv":{"key":"YQ==","mod_revision":4}},"Time":"2023-11-14T22:13:20Z"}]`
 	sum := sha256.Sum256([]byte(want))
 	g.Expect(object.String()).To(Equal(want + string(sum[:])))
+
+	leased, err := json.Marshal(Event{Time: noon, LeaseTTL: 60, EtcdEvent: EtcdEvent{Kv: KeyValue{Key: []byte("a"), Lease: 9}}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(leased)).To(HaveSuffix(`"Time":"2023-11-14T22:13:20Z","LeaseTTL":60}`), "beside what others read")
 
 	other := `[{"etcdEvent":{"kv":{"key":"YQ==","mod_revision":3}},"time":"2023-11-14T22:13:20.5+01:00"}]`
 	var got []Event

@@ -5,12 +5,14 @@
 package restore
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/server/v3/lease/leasepb"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
@@ -88,8 +90,9 @@ func (db *database) apply(e backup.Event) error {
 	stored := &mvccpb.KeyValue{Key: kv.Key}
 	switch e.EtcdEvent.Type {
 	case backup.Put:
-		// The lease may be unknown: leases come with full snapshots alone. Then etcd keeps the key for good, rather
-		// than remove it too early.
+		if err := grant(tx, kv.Lease, e.LeaseTTL); err != nil {
+			return err
+		}
 		stored.Value, stored.Lease = kv.Value, kv.Lease
 		stored.CreateRevision, stored.ModRevision, stored.Version = kv.CreateRevision, kv.ModRevision, kv.Version
 	case backup.DeletedKey:
@@ -102,6 +105,27 @@ func (db *database) apply(e backup.Event) error {
 		return fmt.Errorf("encoding a change: %w", err)
 	}
 	return tx.Bucket(schema.Key.Name()).Put(key, value)
+}
+
+// grant makes the lease of a key unless it is there. Its time begins when etcd starts, as that of all leases does. Where
+// nobody knows what it was granted for there is none, and etcd keeps the key for good rather than remove it too early.
+func grant(tx *bolt.Tx, id, ttl int64) error {
+	if id == 0 || ttl == 0 {
+		return nil
+	}
+	leases, err := tx.CreateBucketIfNotExists(schema.Lease.Name())
+	if err != nil {
+		return fmt.Errorf("writing into the database: %w", err)
+	}
+	key := binary.BigEndian.AppendUint64(nil, uint64(id))
+	if leases.Get(key) != nil {
+		return nil
+	}
+	value, err := proto.Marshal(&leasepb.Lease{ID: id, TTL: ttl})
+	if err != nil {
+		return fmt.Errorf("encoding a lease: %w", err)
+	}
+	return leases.Put(key, value)
 }
 
 // tombstone ends the key of a deletion.

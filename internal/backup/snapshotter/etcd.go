@@ -18,6 +18,8 @@ type Etcd interface {
 	Revision(ctx context.Context) (int64, error)
 	// Snapshot streams the database, and its checksum.
 	Snapshot(ctx context.Context) (io.ReadCloser, error)
+	// LeaseTTL is what a lease was granted for, in seconds; 0 for one that has ended.
+	LeaseTTL(ctx context.Context, lease int64) (int64, error)
 	// Watch all changes from a revision on.
 	Watch(ctx context.Context, from int64) clientv3.WatchChan
 }
@@ -48,6 +50,17 @@ func (m member) Snapshot(ctx context.Context) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("asking etcd for a snapshot: %w", err)
 	}
 	return response.Snapshot, nil
+}
+
+func (m member) LeaseTTL(ctx context.Context, lease int64) (int64, error) {
+	response, err := m.client.TimeToLive(ctx, clientv3.LeaseID(lease))
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("asking etcd for lease %x: %w", lease, err)
+	case response.TTL < 0:
+		return 0, nil
+	}
+	return response.GrantedTTL, nil
 }
 
 func (m member) Watch(ctx context.Context, from int64) clientv3.WatchChan {

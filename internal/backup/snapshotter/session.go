@@ -21,8 +21,9 @@ type session struct {
 	// newest is when its last snapshot was taken.
 	stored int64
 	newest time.Time
-	// events since, which the store does not have yet.
+	// events since, which the store does not have yet, and what their leases were granted for, in seconds.
 	events backup.DeltaBuffer
+	leases map[int64]int64
 	// Times at which something is due, and when they were last looked at.
 	fullDue, deltaDue, collectionDue, checked time.Time
 }
@@ -30,7 +31,7 @@ type session struct {
 // session takes snapshots until something fails. Then what it knows is forgotten, and the next one finds out
 // anew where the store ends: etcd still has the events that were collected.
 func (s *Snapshotter) session(ctx context.Context) error {
-	n := &session{Snapshotter: s}
+	n := &session{Snapshotter: s, leases: map[int64]int64{}}
 	if err := n.resume(ctx); err != nil {
 		return err
 	}
@@ -46,7 +47,8 @@ func (s *Snapshotter) session(ctx context.Context) error {
 		if errors.Is(err, rpctypes.ErrCompacted) {
 			// Events that no snapshot has are gone: only a full snapshot leads on from here.
 			n.config.Log.Info("etcd has compacted events that are in no snapshot: taking a full one", "stored", n.stored)
-			n.stored, n.events, err = 0, backup.DeltaBuffer{}, nil
+			n.forget()
+			n.stored, err = 0, nil
 		}
 		if err != nil {
 			return err
@@ -125,7 +127,7 @@ func (n *session) idle(ctx context.Context) (*request, error) {
 		case r := <-n.queue:
 			return r, nil
 		case response, open := <-changes:
-			if err := n.take(response, open); err != nil {
+			if err := n.take(ctx, response, open); err != nil {
 				return nil, err
 			}
 		case <-ticker.C():

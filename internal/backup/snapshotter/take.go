@@ -18,14 +18,17 @@ import (
 // perform takes the snapshot that was asked for, and answers.
 func (n *session) perform(ctx context.Context, r *request) error {
 	start := n.config.Clock.Now()
-	ctx, cancel := context.WithTimeout(ctx, n.config.Timeout)
+	limited, cancel := context.WithTimeout(ctx, n.config.Timeout)
 	defer cancel()
 	var snapshot *backup.Snapshot
 	var err error
 	if r.kind == backup.Full {
-		snapshot, err = n.full(ctx, r.final)
+		snapshot, err = n.full(limited, r.final)
 	} else {
-		snapshot, err = n.delta(ctx)
+		snapshot, err = n.delta(limited)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = ErrNotRunning // who waits is to ask the next leader
 	}
 	n.metrics.taken(r.kind, n.config.Clock.Since(start), snapshot, err)
 	n.finish(r, snapshot, err)
@@ -83,7 +86,8 @@ func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Wr
 	if err != nil {
 		return nil, err
 	}
-	n.newest, n.stored, n.events = s.Created, s.LastRevision, backup.DeltaBuffer{}
+	n.forget()
+	n.newest, n.stored = s.Created, s.LastRevision
 	n.deltaDue = n.config.Clock.Now().Add(n.config.DeltaPeriod)
 	if s.Kind == backup.Full {
 		n.fullDue, n.renewed = n.schedule.after(s.Created, n.config.Clock.Now()), true
@@ -93,6 +97,12 @@ func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Wr
 		n.config.OnSnapshot(s)
 	}
 	return &s, nil
+}
+
+// forget the events that were collected.
+func (n *session) forget() {
+	n.events = backup.DeltaBuffer{}
+	clear(n.leases)
 }
 
 // collected is the last revision that is in the store or among the events.
@@ -119,7 +129,7 @@ func (n *session) gather(ctx context.Context, target int64) error {
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for the events up to revision %d: %w", target, ctx.Err())
 		case response, open := <-changes:
-			if err := n.take(response, open); err != nil {
+			if err := n.take(ctx, response, open); err != nil {
 				return err
 			}
 		}
@@ -128,7 +138,7 @@ func (n *session) gather(ctx context.Context, target int64) error {
 }
 
 // take collects the events of a response. All events of a revision come in one.
-func (n *session) take(response clientv3.WatchResponse, open bool) error {
+func (n *session) take(ctx context.Context, response clientv3.WatchResponse, open bool) error {
 	if err := response.Err(); err != nil {
 		return fmt.Errorf("watching etcd: %w", err)
 	}
@@ -137,7 +147,11 @@ func (n *session) take(response clientv3.WatchResponse, open bool) error {
 	}
 	now := n.config.Clock.Now().UTC()
 	for _, e := range response.Events {
-		err := n.events.Add(backup.Event{Time: now, EtcdEvent: backup.EtcdEvent{
+		ttl, err := n.leaseTTL(ctx, e.Kv.Lease)
+		if err != nil {
+			return err
+		}
+		err = n.events.Add(backup.Event{Time: now, LeaseTTL: ttl, EtcdEvent: backup.EtcdEvent{
 			Type: backup.EventType(e.Type),
 			Kv: backup.KeyValue{
 				Key: e.Kv.Key, Value: e.Kv.Value, Lease: e.Kv.Lease,
@@ -149,4 +163,20 @@ func (n *session) take(response clientv3.WatchResponse, open bool) error {
 		}
 	}
 	return nil
+}
+
+// leaseTTL is what a lease was granted for; 0 for none. Each is asked for once for a delta.
+func (n *session) leaseTTL(ctx context.Context, lease int64) (int64, error) {
+	if lease == 0 {
+		return 0, nil
+	}
+	ttl, known := n.leases[lease]
+	if !known {
+		var err error
+		if ttl, err = n.config.Etcd.LeaseTTL(ctx, lease); err != nil {
+			return 0, err
+		}
+		n.leases[lease] = ttl
+	}
+	return ttl, nil
 }
