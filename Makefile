@@ -112,4 +112,4 @@ lint: ## Lint alone.
 # What integration tests need; nothing when it is there.
 .PHONY: assets
 assets:
-	@go run ./test/local build kube-apiserver kube-controller-manager etcd versitygw
+	@go run ./test/local build kube-apiserver kube-controller-manager etcd versitygw fake-gcs-server

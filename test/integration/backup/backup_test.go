@@ -105,6 +105,44 @@ func hashOf(g Gomega, e *etcd) uint32 {
 	return r.Hash
 }
 
+// A lease that was granted after the full snapshot comes back with its keys: a client goes on to keep it alive, or the
+// keys go.
+func TestLeasesOfDeltas(t *testing.T) {
+	g := NewWithT(t)
+	ctx := t.Context()
+	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
+	put(g, e, "k", 5)
+	s := folder(t)
+	r := run(t, e, s, options())
+	r.begin(g)
+	const long, short = 3600, 3
+	for key, ttl := range map[string]int64{"kept": long, "left": short} {
+		lease, err := e.Grant(ctx, ttl)
+		g.Expect(err).NotTo(HaveOccurred())
+		for range 2 {
+			_, err = e.Put(ctx, key, "1", clientv3.WithLease(lease.ID))
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	}
+	_, err := r.Delta(ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = restore.Compact(ctx, restore.CompactConfig{Store: s, WorkDir: t.TempDir(), Compression: backup.None, Log: logOf(t)})
+	g.Expect(err).NotTo(HaveOccurred())
+
+	again, _ := restored(t, s)
+	kept, err := again.Get(ctx, "kept")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(kept.Kvs).To(HaveLen(1))
+	alive, err := again.KeepAliveOnce(ctx, clientv3.LeaseID(kept.Kvs[0].Lease))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(alive.TTL).To(BeEquivalentTo(long))
+	g.Eventually(func(g Gomega) {
+		left, err := again.Get(ctx, "left")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(left.Kvs).To(BeEmpty())
+	}).WithTimeout(patience).Should(Succeed())
+}
+
 // Whoever asks while a snapshot is taken gets that one.
 func TestRequestsLatch(t *testing.T) {
 	g := NewWithT(t)

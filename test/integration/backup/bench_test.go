@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -20,15 +21,51 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/copier"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// The benchmarks do what a peer does to the same database, one after the other, and report the ratio: "ratio" is
-// our throughput in theirs, but "time-ratio" our time in theirs. With BACKUP_BENCH_MIB the size of the database is
-// chosen, in MiB.
+// The benchmarks do what a peer does to the same database, in turn and in alternating order, and report the median of
+// the ratios with the lowest and the highest: "ratio" is our throughput in theirs, but "time-ratio" our time in theirs.
+// With BACKUP_BENCH_MIB the size of the database is chosen, in MiB.
 //
-//	go test ./test/integration/backup -run xxx -bench . -benchtime 3x
+//	go test ./test/integration/backup -run xxx -bench . -benchtime 5x
+
+// pairs are what two contenders took, one after the other.
+type pairs struct{ ours, theirs []float64 }
+
+// run has both work, the one that was second last time first.
+func (p *pairs) run(b *testing.B, ours, theirs func()) {
+	first, second := func() { p.ours = append(p.ours, flushed(b, ours)) }, func() { p.theirs = append(p.theirs, flushed(b, theirs)) }
+	if len(p.ours)%2 == 1 {
+		first, second = second, first
+	}
+	first()
+	second()
+}
+
+// report reports how many times of the one the other took, under a name, and the seconds of each.
+func (p *pairs) report(b *testing.B, name string, ratio func(ours, theirs float64) float64) {
+	var ratios []float64
+	for i := range p.ours {
+		ratios = append(ratios, ratio(p.ours[i], p.theirs[i]))
+	}
+	b.ReportMetric(median(ratios), name)
+	b.ReportMetric(slices.Min(ratios), name+"-min")
+	b.ReportMetric(slices.Max(ratios), name+"-max")
+	b.ReportMetric(median(p.ours), "s-ours")
+	b.ReportMetric(median(p.theirs), "s-theirs")
+}
+
+func throughput(ours, theirs float64) float64 { return theirs / ours }
+func duration(ours, theirs float64) float64   { return ours / theirs }
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
 
 func filledEtcd(b *testing.B) *etcd {
 	b.Helper()
@@ -61,13 +98,13 @@ func tool(b *testing.B, name string, args ...string) {
 	}
 }
 
-// flushed gives each contender a machine that has nothing left to write.
-func flushed(b *testing.B, work func()) time.Duration {
+// flushed gives each contender a machine that has nothing left to write, and returns the seconds that it took.
+func flushed(b *testing.B, work func()) float64 {
 	b.Helper()
 	tool(b, "/usr/bin/sync")
 	start := time.Now()
 	work()
-	return time.Since(start)
+	return time.Since(start).Seconds()
 }
 
 // peak of the memory in use while work runs, above what was in use before. It is what the operating system sees,
@@ -115,25 +152,23 @@ func BenchmarkFullSnapshot(b *testing.B) {
 	s := folder(b)
 	r := run(b, e, s, uncompressed())
 	r.begin(g)
-	var ours, theirs time.Duration
+	var p pairs
 	var memory uint64
 	for b.Loop() {
 		file := filepath.Join(b.TempDir(), "snapshot.db")
-		theirs += flushed(b, func() { tool(b, "etcdctl", "--endpoints="+e.Endpoints()[0], "snapshot", "save", file) })
-		g.Expect(os.Remove(file)).To(Succeed())
 		var snapshot backup.Snapshot
-		memory = max(memory, peak(func() {
-			ours += flushed(b, func() {
+		p.run(b, func() {
+			memory = max(memory, peak(func() {
 				var err error
 				snapshot, err = r.Full(context.Background(), false)
 				g.Expect(err).NotTo(HaveOccurred())
-			})
-		}))
+			}))
+		}, func() { tool(b, "etcdctl", "--endpoints="+e.Endpoints()[0], "snapshot", "save", file) })
+		g.Expect(os.Remove(file)).To(Succeed())
 		g.Expect(s.Delete(context.Background(), snapshot)).To(Succeed())
 	}
-	b.ReportMetric(theirs.Seconds()/ours.Seconds(), "ratio")
+	p.report(b, "ratio", throughput)
 	b.ReportMetric(float64(memory)/(1<<20), "MiB-above-idle")
-	b.ReportMetric(ours.Seconds()/float64(b.N), "s/snapshot")
 }
 
 // BenchmarkRestore: beside "etcdutl snapshot restore" of the same snapshot.
@@ -144,25 +179,24 @@ func BenchmarkRestore(b *testing.B) {
 	r := run(b, e, s, uncompressed())
 	full := r.begin(g)
 	r.stop()
+	e.stop()
 	file := filepath.Join(dirOf(s), full.Name())
-	var ours, theirs time.Duration
+	var p pairs
 	for b.Loop() {
-		dir := filepath.Join(b.TempDir(), "data")
-		theirs += flushed(b, func() {
-			tool(b, "etcdutl", "snapshot", "restore", file, "--data-dir="+dir, "--name="+memberName,
-				"--initial-cluster="+memberName+"="+peerURL, "--initial-advertise-peer-urls="+peerURL)
-			tool(b, "/usr/bin/sync", "-f", dir)
-		})
-		g.Expect(os.RemoveAll(dir)).To(Succeed())
-		ours += flushed(b, func() {
-			_, err := restoreTo(b, s, dir)
+		ours, theirs := filepath.Join(b.TempDir(), "ours"), filepath.Join(b.TempDir(), "theirs")
+		p.run(b, func() {
+			_, err := restoreTo(b, s, ours)
 			g.Expect(err).NotTo(HaveOccurred())
-			tool(b, "/usr/bin/sync", "-f", dir)
+			tool(b, "/usr/bin/sync", "-f", ours)
+		}, func() {
+			tool(b, "etcdutl", "snapshot", "restore", file, "--data-dir="+theirs, "--name="+memberName,
+				"--initial-cluster="+memberName+"="+peerURL, "--initial-advertise-peer-urls="+peerURL)
+			tool(b, "/usr/bin/sync", "-f", theirs)
 		})
-		g.Expect(os.RemoveAll(dir)).To(Succeed())
+		g.Expect(os.RemoveAll(ours)).To(Succeed())
+		g.Expect(os.RemoveAll(theirs)).To(Succeed())
 	}
-	b.ReportMetric(ours.Seconds()/theirs.Seconds(), "time-ratio")
-	b.ReportMetric(ours.Seconds()/float64(b.N), "s/restore")
+	p.report(b, "time-ratio", duration)
 }
 
 // BenchmarkCopy: beside "cp" and "sync" of the same object.
@@ -175,22 +209,43 @@ func BenchmarkCopy(b *testing.B) {
 	r.stop()
 	e.stop()
 	file := filepath.Join(dirOf(s), full.Name())
-	var ours, theirs time.Duration
+	var p pairs
 	for b.Loop() {
-		copied := filepath.Join(b.TempDir(), "copy")
-		theirs += flushed(b, func() {
+		copied, target := filepath.Join(b.TempDir(), "copy"), folder(b)
+		p.run(b, func() {
+			result, err := copier.Copy(context.Background(), copier.Config{Source: s, Target: target, Selection: copier.Selection{MaxBackups: 1}, Now: time.Now(), Log: logOf(b)})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(result.Copied).To(BeNumerically(">", 0))
+		}, func() {
 			tool(b, "/bin/cp", file, copied)
 			tool(b, "/usr/bin/sync", copied)
 		})
 		g.Expect(os.Remove(copied)).To(Succeed())
-		target := folder(b)
-		ours += flushed(b, func() {
-			result, err := copier.Copy(context.Background(), copier.Config{Source: s, Target: target, Selection: copier.Selection{MaxBackups: 1}, Now: time.Now(), Log: logOf(b)})
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(result.Copied).To(BeNumerically(">", 0))
-		})
 		g.Expect(os.RemoveAll(dirOf(target))).To(Succeed())
 	}
-	b.ReportMetric(theirs.Seconds()/ours.Seconds(), "ratio")
-	b.ReportMetric(ours.Seconds()/float64(b.N), "s/copy")
+	p.report(b, "ratio", throughput)
+}
+
+// BenchmarkMemory is what snapshots of each compression take of it, in a folder and in a bucket.
+func BenchmarkMemory(b *testing.B) {
+	g := NewWithT(b)
+	e := filledEtcd(b)
+	for name, s := range map[string]*store.Store{"folder": folder(b), "S3": startS3(b).store()} {
+		for _, compression := range []backup.Compression{backup.None, backup.Gzip} {
+			b.Run(name+"/"+string(compression), func(b *testing.B) {
+				o := uncompressed()
+				o.Compression = compression
+				r := run(b, e, s, o)
+				r.begin(g)
+				var memory uint64
+				for b.Loop() {
+					memory = max(memory, peak(func() {
+						_, err := r.Full(context.Background(), false)
+						g.Expect(err).NotTo(HaveOccurred())
+					}))
+				}
+				b.ReportMetric(float64(memory)/(1<<20), "MiB-above-idle")
+			})
+		}
+	}
 }

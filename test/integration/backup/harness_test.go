@@ -98,7 +98,7 @@ func openStore(t testing.TB, config store.Config) *store.Store {
 }
 
 func folder(t testing.TB) *store.Store {
-	return openStore(t, store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "shoot-a/etcd-main"})
+	return openStore(t, store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: prefix})
 }
 
 // snapshots runs a snapshotter until the test ends, or stop is called.
@@ -113,12 +113,16 @@ func options() snapshotter.Options {
 	}
 }
 
-func run(t testing.TB, e *etcd, s *store.Store, o snapshotter.Options) *snapshots {
+func run(t testing.TB, e *etcd, s *store.Store, o snapshotter.Options, changes ...func(*snapshotter.Config)) *snapshots {
 	t.Helper()
 	g := NewWithT(t)
 	member, err := snapshotter.Member(e.Client)
 	g.Expect(err).NotTo(HaveOccurred())
-	r, err := snapshotter.New(snapshotter.Config{Options: o, Etcd: member, Store: s, Clock: clock.RealClock{}, Log: logOf(t)})
+	config := snapshotter.Config{Options: o, Etcd: member, Store: s, Clock: clock.RealClock{}, Log: logOf(t)}
+	for _, change := range changes {
+		change(&config)
+	}
+	r, err := snapshotter.New(config)
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup

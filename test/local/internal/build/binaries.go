@@ -37,6 +37,7 @@ const (
 	kubernetesModule = "test/tools/kubernetes"
 	toolsModule      = "test/tools"
 	s3Module         = "test/tools/s3"
+	gcsModule        = "test/tools/gcs"
 	mainModule       = "."
 )
 
@@ -46,6 +47,7 @@ var Binaries = []Binary{
 	{Name: "etcdctl", Module: kubernetesModule, Package: "go.etcd.io/etcd/etcdctl/v3", Pinned: true},
 	{Name: "etcdutl", Module: kubernetesModule, Package: "go.etcd.io/etcd/etcdutl/v3", Pinned: true},
 	{Name: "versitygw", Module: s3Module, Package: "github.com/versity/versitygw/cmd/versitygw", Pinned: true, ForTests: true},
+	{Name: "fake-gcs-server", Module: gcsModule, Package: "github.com/fsouza/fake-gcs-server", Pinned: true, ForTests: true},
 	kubernetes("kube-apiserver"),
 	kubernetes("kube-controller-manager"),
 	kubernetes("kubectl"),
