@@ -55,6 +55,9 @@ type BackupSpec struct {
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	Port *int32 `json:"port,omitempty"`
+	// TLS of the agent's HTTP API, which is then https. Default: plain HTTP.
+	// +optional
+	TLS *BackupTLS `json:"tls,omitempty"`
 	// Resources of the backup-restore container.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`

@@ -20,3 +20,14 @@ func (e *Etcd) MemberHosts() []string {
 	}
 	return hosts
 }
+
+// ClientHost is the host name of the Service for clients, behind which is any member that participates.
+func (e *Etcd) ClientHost() string { return fmt.Sprintf("%s-client.%s.svc", e.Name, e.Namespace) }
+
+// BackupTLS is spec.backup.tls, if any.
+func (e *Etcd) BackupTLS() *BackupTLS {
+	if e.Spec.Backup == nil {
+		return nil
+	}
+	return e.Spec.Backup.TLS
+}

@@ -43,3 +43,12 @@ type PeerURLTLS struct {
 	// it calls or is called. It has to be for the host name of each.
 	ServerTLSSecretRef SecretReference `json:"serverTLSSecretRef"`
 }
+
+// BackupTLS is the TLS of the HTTP API of the agents. They ask no client for a certificate.
+type BackupTLS struct {
+	// TLSCASecretRef names the Secret with the CAs that sign the certificate of the agents.
+	TLSCASecretRef CASecretReference `json:"tlsCASecretRef"`
+	// ServerTLSSecretRef names the Secret with the certificate of the agents. It has to be for the host name of each
+	// member, and for that of the Service for clients.
+	ServerTLSSecretRef SecretReference `json:"serverTLSSecretRef"`
+}

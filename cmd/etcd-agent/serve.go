@@ -31,6 +31,7 @@ const leaseLifetime = time.Minute
 
 type serveOptions struct {
 	name, namespace, sharedDir, address string
+	tls                                 server.TLS
 	heartbeat                           time.Duration
 	fullLease, deltaLease               string
 	store                               store.Config
@@ -55,6 +56,7 @@ func serveCommand(log logr.Logger) *cobra.Command {
 	cmd.Flags().StringVar(&options.namespace, "namespace", options.namespace, "namespace of its lease, by default $"+member.NamespaceVariable)
 	cmd.Flags().StringVar(&options.sharedDir, "shared-dir", member.SharedDir, "folder with the configuration that the members share")
 	cmd.Flags().StringVar(&options.address, "listen", ":8080", "address of the HTTP API, the metrics and the health check")
+	options.tls.AddFlags(cmd.Flags())
 	cmd.Flags().DurationVar(&options.heartbeat, "heartbeat", 10*time.Second, "how often the member lease is renewed")
 	cmd.Flags().StringVar(&options.fullLease, "full-snapshot-lease", "", "lease that tells of the newest full snapshot")
 	cmd.Flags().StringVar(&options.deltaLease, "delta-snapshot-lease", "", "lease that tells of the newest delta snapshot")
@@ -84,16 +86,16 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 	s := &serve.Server{
 		Log: log, Member: etcd, Lease: lease, Heartbeat: o.heartbeat,
 		Tidy:    func() bool { return serve.RemoveReplaced(log, shared) },
-		Address: o.address, Handler: mux, Metrics: serve.NewMetrics(registry), Clock: clock.RealClock{},
+		Address: o.address, TLS: o.tls.Server(), Handler: mux, Metrics: serve.NewMetrics(registry), Clock: clock.RealClock{},
 	}
 	_, port, err := net.SplitHostPort(o.address)
 	if err != nil {
 		return nil, fmt.Errorf("reading the address to listen on: %w", err)
 	}
 	api := server.Config{
-		Log: log,
+		Log: log, Transport: o.tls,
 		Leader: func(ctx context.Context) (server.Leader, error) {
-			self, url, err := serve.Leader(ctx, etcd, local, port)
+			self, url, err := serve.Leader(ctx, etcd, local, o.tls.Scheme(), port)
 			return server.Leader{Self: self, URL: url}, err
 		},
 		Health: func() error { return nil },

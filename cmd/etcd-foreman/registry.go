@@ -5,13 +5,9 @@
 package main
 
 import (
-	"fmt"
-
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
-	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -50,7 +46,7 @@ func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
 			Live: live, Observer: d.observer, Dialer: d.dialer, Credentials: d.credentials,
 		}},
 		v1alpha1.OnDemandSnapshot: {Deadline: snapshot.Deadline, Handler: &snapshot.Handler{
-			Live: live, Observer: d.observer, Clock: d.clock, Agent: agentOf,
+			Live: live, Observer: d.observer, Clock: d.clock, Agent: agentsOf(live),
 		}},
 		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: d.images.EtcdAgent}},
 		v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: d.images.EtcdAgent}},
@@ -58,16 +54,4 @@ func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
 			Client: cached, Live: live, Observer: d.observer, Clock: d.clock, Image: d.images.EtcdAgent,
 		}},
 	}
-}
-
-// defaultAgentPort is that of the agent's HTTP API where the Etcd does not say.
-const defaultAgentPort = 8080
-
-// agentOf makes a client of the agents of an Etcd: any of them asks the leading one.
-func agentOf(etcd *v1alpha1.Etcd) backup.Client {
-	port := int32(defaultAgentPort)
-	if b := etcd.Spec.Backup; b != nil && b.Port != nil {
-		port = *b.Port
-	}
-	return backup.Client{BaseURL: fmt.Sprintf("http://%s.%s.svc:%d", component.ClientServiceName(etcd.Name), etcd.Namespace, port)}
 }

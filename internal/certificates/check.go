@@ -19,7 +19,7 @@ import (
 
 // Facts are what material that passed the check has to be known for.
 type Facts struct {
-	// Authorities is a checksum of all CAs. Neither their order nor what is written between them matters.
+	// Authorities is a checksum of all CAs that members read when they start. Neither their order nor what is written between them matters.
 	Authorities string
 	// Expires is when the first certificate does, and ExpiresIn the Secret that it is in.
 	Expires   time.Time
@@ -31,13 +31,19 @@ type Facts struct {
 func (m Material) Check(hosts []string, now time.Time) (Facts, error) {
 	c := checker{now: now}
 	if s := m.Client; s != nil {
-		roots := c.bundle(s.CA)
-		c.pair(s.Server, s.CA, roots, hosts, x509.ExtKeyUsageServerAuth)
-		c.pair(s.Client, s.CA, roots, nil, x509.ExtKeyUsageClientAuth)
+		authorities := c.bundle(s.CA)
+		c.authorities.add(authorities)
+		c.pair(s.Server, s.CA, pool(authorities), hosts, x509.ExtKeyUsageServerAuth)
+		c.pair(s.Client, s.CA, pool(authorities), nil, x509.ExtKeyUsageClientAuth)
 	}
 	if s := m.Peer; s != nil {
-		roots := c.bundle(s.CA)
-		c.pair(s.Server, s.CA, roots, hosts, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
+		authorities := c.bundle(s.CA)
+		c.authorities.add(authorities)
+		c.pair(s.Server, s.CA, pool(authorities), hosts, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
+	}
+	if s := m.Backup; s != nil {
+		// Agents read these CAs when they need them, and not only when they start.
+		c.pair(s.Server, s.CA, pool(c.bundle(s.CA)), append(slices.Clone(hosts), s.Host), x509.ExtKeyUsageServerAuth)
 	}
 	return Facts{Authorities: c.authorities.sum(), Expires: c.expires, ExpiresIn: c.expiresIn}, errors.Join(c.problems...)
 }
@@ -55,19 +61,34 @@ func (c *checker) problem(secret, format string, args ...any) {
 	c.problems = append(c.problems, &Problem{Secret: secret, What: fmt.Sprintf(format, args...)})
 }
 
-// bundle is nil when the bundle cannot be used.
-func (c *checker) bundle(b Bundle) *x509.CertPool {
-	certificates, err := parse(b.PEM)
+// bundle are the CAs of a bundle, and none when it cannot be used.
+func (c *checker) bundle(b Bundle) []*x509.Certificate {
+	certificates, err := b.authorities()
 	if err != nil {
-		c.problem(b.Secret, "has no CA certificates in %s: %v", b.Key, err)
+		c.problems = append(c.problems, err)
+	}
+	return certificates
+}
+
+// pool of CAs; nil when there are none.
+func pool(certificates []*x509.Certificate) *x509.CertPool {
+	if len(certificates) == 0 {
 		return nil
 	}
-	pool := x509.NewCertPool()
+	all := x509.NewCertPool()
 	for _, certificate := range certificates {
-		pool.AddCert(certificate)
+		all.AddCert(certificate)
 	}
-	c.authorities.add(certificates)
-	return pool
+	return all
+}
+
+// authorities are the CAs of a bundle. An error is a *Problem.
+func (b Bundle) authorities() ([]*x509.Certificate, error) {
+	certificates, err := parse(b.PEM)
+	if err != nil {
+		return nil, &Problem{Secret: b.Secret, What: fmt.Sprintf("has no CA certificates in %s: %v", b.Key, err)}
+	}
+	return certificates, nil
 }
 
 // pair checks a pair against the CAs, for each of the usages.
@@ -154,8 +175,11 @@ func (d *digest) add(certificates []*x509.Certificate) {
 	*d = append(*d, sum[:]...)
 }
 
-// sum is the checksum of all that was added.
+// sum is the checksum of all that was added; empty when nothing was.
 func (d digest) sum() string {
+	if len(d) == 0 {
+		return ""
+	}
 	sum := sha256.Sum256(d)
 	return hex.EncodeToString(sum[:8])
 }

@@ -39,6 +39,7 @@ func good(t *testing.T, ca *certs.CA) Material {
 	return Material{
 		Client: &ClientSide{CA: bundle, Server: issue(t, ca, "server", hosts, certs.ServerOnly), Client: issue(t, ca, "client", nil, certs.ClientOnly)},
 		Peer:   &PeerSide{CA: bundle, Server: issue(t, ca, "peer", []string{"*.m-peer.ns.svc"})},
+		Backup: &BackupSide{CA: bundle, Server: issue(t, ca, "agent", append([]string{"m-client.ns.svc"}, hosts...), certs.ServerOnly), Host: "m-client.ns.svc"},
 	}
 }
 
@@ -62,6 +63,9 @@ func TestCheck(t *testing.T) {
 		{"client as server", func(m *Material) { m.Client.Server = issue(t, ca, "server", hosts, certs.ClientOnly) }, "server", "as one of a server"},
 		{"server as client", func(m *Material) { m.Client.Client = issue(t, ca, "client", hosts, certs.ServerOnly) }, "client", "as one of a client"},
 		{"peer that cannot call", func(m *Material) { m.Peer.Server = issue(t, ca, "peer", hosts, certs.ServerOnly) }, "peer", "as one of a client"},
+		{"agent without a CA", func(m *Material) { m.Backup.CA.PEM = []byte("x") }, "ca", "has no CA certificates in ca.crt"},
+		{"agent of a foreign CA", func(m *Material) { m.Backup.CA.PEM = other.PEM }, "agent", "do not vouch for"},
+		{"agent left out", func(m *Material) { m.Backup.Host = "x-client.ns.svc" }, "agent", "x-client.ns.svc"},
 		{"member left out", func(m *Material) { m.Client.Server = issue(t, ca, "server", hosts[:1]) }, "server", "m-1.m-peer.ns.svc"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -96,6 +100,8 @@ func TestFacts(t *testing.T) {
 
 	m.Client.Server = issue(t, ca, "server", hosts)
 	g.Expect(check(m).Authorities).To(Equal(before.Authorities), "etcd reads a new certificate by itself")
+	m.Backup.CA.PEM = append(append([]byte{}, ca.PEM...), other.PEM...)
+	g.Expect(check(m).Authorities).To(Equal(before.Authorities), "and so do the agents of theirs")
 	m.Client.CA.PEM = append(append([]byte{}, ca.PEM...), other.PEM...)
 	both := check(m).Authorities
 	g.Expect(both).NotTo(Equal(before.Authorities), "and a new CA only when it starts")

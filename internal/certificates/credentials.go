@@ -134,19 +134,15 @@ func (of *credential) refresh(ctx context.Context, reader client.Reader, etcd *v
 		of.spec = *spec.DeepCopy()
 		return nil
 	}
-	authorities, err := parse(side.CA.PEM)
+	authorities, err := side.CA.authorities()
 	if err != nil {
-		return &Problem{Secret: side.CA.Secret, What: fmt.Sprintf("has no CA certificates in %s: %v", side.CA.Key, err)}
+		return err
 	}
 	pair, err := tls.X509KeyPair(side.Client.Certificate, side.Client.Key)
 	if err != nil {
 		return &Problem{Secret: side.Client.Secret, What: fmt.Sprintf("has a tls.crt and a tls.key that cannot be used: %v", err)}
 	}
-	of.roots = x509.NewCertPool()
-	for _, authority := range authorities {
-		of.roots.AddCert(authority)
-	}
-	of.spec, of.side, of.pair, of.configs = *spec.DeepCopy(), side, pair, map[string]*tls.Config{}
+	of.spec, of.side, of.roots, of.pair, of.configs = *spec.DeepCopy(), side, pool(authorities), pair, map[string]*tls.Config{}
 	return nil
 }
 

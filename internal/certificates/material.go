@@ -9,6 +9,7 @@ package certificates
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -21,9 +22,10 @@ import (
 
 // Material is what the Secrets of an Etcd hold, as it is written there.
 type Material struct {
-	// Client and Peer are nil where the spec does not ask for TLS.
+	// All are nil where the spec does not ask for TLS.
 	Client *ClientSide
 	Peer   *PeerSide
+	Backup *BackupSide
 }
 
 // ClientSide is for the connections between clients and members.
@@ -36,6 +38,14 @@ type ClientSide struct {
 type PeerSide struct {
 	CA     Bundle
 	Server Pair
+}
+
+// BackupSide is for the connections to the agents' HTTP API.
+type BackupSide struct {
+	CA     Bundle
+	Server Pair
+	// Host is a name that all agents have, besides those of their members.
+	Host string
 }
 
 // Bundle is a bundle of CA certificates.
@@ -73,7 +83,21 @@ func Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (Mater
 	if tls := etcd.Spec.Etcd.PeerURLTLS; tls != nil {
 		m.Peer = &PeerSide{CA: r.bundle(tls.TLSCASecretRef), Server: r.pair(tls.ServerTLSSecretRef)}
 	}
+	if tls := etcd.BackupTLS(); tls != nil {
+		m.Backup = &BackupSide{CA: r.bundle(tls.TLSCASecretRef), Server: r.pair(tls.ServerTLSSecretRef), Host: etcd.ClientHost()}
+	}
 	return m, r.err
+}
+
+// Agents returns the CAs by which to recognize the agents of an Etcd. They are read now.
+func Agents(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*x509.CertPool, error) {
+	r := secrets{ctx: ctx, reader: reader, namespace: etcd.Namespace, seen: map[string]map[string][]byte{}}
+	bundle := r.bundle(etcd.BackupTLS().TLSCASecretRef)
+	if r.err != nil {
+		return nil, r.err
+	}
+	certificates, err := bundle.authorities()
+	return pool(certificates), err
 }
 
 // secrets reads each Secret once, and nothing after the first error.

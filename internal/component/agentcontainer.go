@@ -29,21 +29,23 @@ func agentContainer(in Input, store *StoreAccess) (*corev1ac.ContainerApplyConfi
 	if err := convert(agentResources(in.Etcd), resources); err != nil {
 		return nil, err
 	}
-	command := []string{"/etcd-agent", "serve", fmt.Sprintf("--listen=:%d", backupPort(in.Etcd))}
+	command := []string{"/etcd-agent", "serve", fmt.Sprintf("--listen=:%d", BackupPort(in.Etcd))}
 	if d := in.Etcd.Spec.Etcd.HeartbeatDuration; d != nil {
 		command = append(command, "--heartbeat="+d.Duration.String())
 	}
 	c := container(v1alpha1.ContainerBackupRestore, agentImage(in)).
 		WithCommand(command...).
 		WithEnv(podField(member.NameVariable, "metadata.name"), podField(member.NamespaceVariable, "metadata.namespace")).
-		WithPorts(containerPort(backupPortName, backupPort(in.Etcd))).
+		WithPorts(containerPort(backupPortName, BackupPort(in.Etcd))).
 		WithResources(resources).
 		WithVolumeMounts(
 			corev1ac.VolumeMount().WithName(sharedVolume).WithMountPath(member.SharedDir).WithReadOnly(true),
 			corev1ac.VolumeMount().WithName(configVolume).WithMountPath(member.ConfigDir).WithReadOnly(true),
 			corev1ac.VolumeMount().WithName(claimName(in.Etcd)).WithMountPath(member.VolumeDir),
 			corev1ac.VolumeMount().WithName(accessVolume).WithMountPath(accessDir).WithReadOnly(true)).
-		WithVolumeMounts(mounts(agentCertificates(in))...)
+		WithVolumeMounts(mounts(agentCertificates(in))...).
+		WithCommand(apiTLSArgs(in.Etcd)...).
+		WithVolumeMounts(mounts(apiCertificates(in.Etcd))...)
 	if store != nil {
 		c.WithCommand(store.Args...).WithCommand(snapshotArgs(in.Etcd)...).
 			WithCommand("--full-snapshot-lease="+FullSnapshotLeaseName(in.Etcd.Name), "--delta-snapshot-lease="+DeltaSnapshotLeaseName(in.Etcd.Name)).
@@ -85,8 +87,8 @@ func access() *corev1ac.VolumeApplyConfiguration {
 			WithItems(corev1ac.KeyToPath().WithKey(corev1.ServiceAccountRootCAKey).WithPath(corev1.ServiceAccountRootCAKey)))))
 }
 
-// backupPort is the agent's.
-func backupPort(etcd *v1alpha1.Etcd) int32 {
+// BackupPort is that of the agent's HTTP API.
+func BackupPort(etcd *v1alpha1.Etcd) int32 {
 	if b := etcd.Spec.Backup; b != nil {
 		return ptr.Deref(b.Port, defaultBackupPort)
 	}

@@ -96,6 +96,10 @@ func withBackup() Input {
 	in.Etcd.Spec.Backup = &v1alpha1.BackupSpec{
 		Image: ptr.To("example.com/etcd-agent:v2"),
 		Port:  ptr.To[int32](18080),
+		TLS: &v1alpha1.BackupTLS{
+			TLSCASecretRef:     v1alpha1.CASecretReference{SecretReference: v1alpha1.SecretReference{Name: "agent-ca"}},
+			ServerTLSSecretRef: v1alpha1.SecretReference{Name: "agent"},
+		},
 		Store: &v1alpha1.StoreSpec{
 			Provider: v1alpha1.ProviderS3, Container: "bucket", SecretRef: &v1alpha1.SecretReference{Name: "bucket-credentials"},
 		},

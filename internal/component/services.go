@@ -18,7 +18,7 @@ func ClientService(in Input) *corev1ac.ServiceApplyConfiguration {
 			WithType(corev1.ServiceTypeClusterIP).
 			WithPorts(
 				servicePort(clientPortName, clientPort(in.Etcd)),
-				servicePort(backupPortName, backupPort(in.Etcd))))
+				servicePort(backupPortName, BackupPort(in.Etcd))))
 }
 
 // PeerService gives each member its host name. It publishes members that are not ready: a member has to find

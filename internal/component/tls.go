@@ -6,6 +6,7 @@ package component
 
 import (
 	"path"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
@@ -33,6 +34,14 @@ const (
 	clientVolume     = "client-url-client-tls"
 	peerCAVolume     = "peer-url-ca"
 	peerServerVolume = "peer-url-server-tls"
+	apiCAVolume      = "backup-restore-ca"
+	apiServerVolume  = "backup-restore-server-tls"
+)
+
+// Folders with the certificates of the agent's HTTP API.
+const (
+	apiCADir     = "/var/etcdbr/ssl/ca"
+	apiServerDir = "/var/etcdbr/ssl/server"
 )
 
 // secretMode lets the group read, which is that of the containers.
@@ -112,6 +121,27 @@ func agentCertificates(in Input) []certificate {
 	return []certificate{authorities(clientCAVolume, member.ClientCADir, tls.TLSCASecretRef), pair(clientVolume, member.ClientDir, tls.ClientTLSSecretRef)}
 }
 
+// apiCertificates are those of the container that serves the agent's HTTP API.
+func apiCertificates(etcd *v1alpha1.Etcd) []certificate {
+	tls := etcd.BackupTLS()
+	if tls == nil {
+		return nil
+	}
+	return []certificate{authorities(apiCAVolume, apiCADir, tls.TLSCASecretRef), pair(apiServerVolume, apiServerDir, tls.ServerTLSSecretRef)}
+}
+
+// apiTLSArgs tell the agent where they are.
+func apiTLSArgs(etcd *v1alpha1.Etcd) []string {
+	if etcd.BackupTLS() == nil {
+		return nil
+	}
+	return []string{
+		"--tls-ca-file=" + path.Join(apiCADir, member.CAFile),
+		"--tls-cert-file=" + path.Join(apiServerDir, member.CertificateFile),
+		"--tls-key-file=" + path.Join(apiServerDir, member.KeyFile),
+	}
+}
+
 func authorities(volume, dir string, ref v1alpha1.CASecretReference) certificate {
 	return secretFiles(volume, dir, ref.Name,
 		corev1ac.KeyToPath().WithKey(ptr.Deref(ref.DataKey, v1alpha1.SecretKeyCA)).WithPath(member.CAFile))
@@ -143,7 +173,7 @@ func mounts(certificates []certificate) []*corev1ac.VolumeMountApplyConfiguratio
 func certificateVolumes(in Input) []*corev1ac.VolumeApplyConfiguration {
 	var all []*corev1ac.VolumeApplyConfiguration
 	seen := map[string]bool{}
-	for _, c := range append(etcdCertificates(in), agentCertificates(in)...) {
+	for _, c := range slices.Concat(etcdCertificates(in), agentCertificates(in), apiCertificates(in.Etcd)) {
 		if !seen[*c.volume.Name] {
 			seen[*c.volume.Name] = true
 			all = append(all, c.volume)

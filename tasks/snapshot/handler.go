@@ -67,7 +67,7 @@ type Handler struct {
 	Observer Observer
 	Clock    clock.PassiveClock
 	// Agent makes a client of the agents of an Etcd, any of which asks the leading one.
-	Agent func(*v1alpha1.Etcd) backup.Client
+	Agent func(context.Context, *v1alpha1.Etcd) (backup.Client, error)
 
 	// calls return nil for a delta snapshot that nothing has happened for.
 	calls calls.Calls[*backup.Snapshot]
@@ -170,7 +170,10 @@ type request struct {
 // Perform is tasks.Handler's. The request is made here, and looked after by Execute.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	r, config, since := step.Detail.(request), task.Config.(Config), task.Object.Status.InitiatedAt.Time
-	agent := h.Agent(task.Etcd)
+	agent, err := h.Agent(ctx, task.Etcd)
+	if err != nil {
+		return &tasks.CodedError{Code: v1alpha1.ErrSnapshot, Err: err}
+	}
 	h.calls.Start(ctx, task.Object.UID, r.name, r.left, func(ctx context.Context) (*backup.Snapshot, error) {
 		if r.askedBefore {
 			// The answer to an earlier request may have been lost.

@@ -5,6 +5,7 @@
 package snapshot
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -64,7 +65,9 @@ func newFixture(t *testing.T, config string) *fixture {
 	f := &fixture{WithT: NewWithT(t), agent: &agent{}, clock: testingclock.NewFakePassiveClock(epoch)}
 	server := httptest.NewServer(f.agent)
 	t.Cleanup(server.Close)
-	f.handler = &Handler{Clock: f.clock, Agent: func(*v1alpha1.Etcd) backup.Client { return backup.Client{BaseURL: server.URL} }}
+	f.handler = &Handler{Clock: f.clock, Agent: func(context.Context, *v1alpha1.Etcd) (backup.Client, error) {
+		return backup.Client{BaseURL: server.URL}, nil
+	}}
 	c, err := f.handler.Decode(config)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.task = tasks.Task{Config: c, Etcd: &v1alpha1.Etcd{}, Object: &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{UID: "1"}}}

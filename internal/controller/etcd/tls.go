@@ -41,7 +41,7 @@ type tlsLook struct {
 
 // asked tells whether the spec of an Etcd asks for TLS.
 func asked(etcd *v1alpha1.Etcd) bool {
-	return etcd.Spec.Etcd.ClientURLTLS != nil || etcd.Spec.Etcd.PeerURLTLS != nil
+	return etcd.Spec.Etcd.ClientURLTLS != nil || etcd.Spec.Etcd.PeerURLTLS != nil || etcd.BackupTLS() != nil
 }
 
 // arrived tells whether the template is as the spec asks for, and not only on the way to it.

@@ -15,7 +15,7 @@ import (
 )
 
 // Leader tells where the agent of the leading member is: whether it is this one, or else its URL.
-func Leader(ctx context.Context, m Member, local *clientv3.Client, port string) (self bool, url string, err error) {
+func Leader(ctx context.Context, m Member, local *clientv3.Client, scheme, port string) (self bool, url string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	status, err := m.Status(ctx)
@@ -39,7 +39,7 @@ func Leader(ctx context.Context, m Member, local *clientv3.Client, port string) 
 		if err != nil {
 			return false, "", fmt.Errorf("reading the leader's client URL: %w", err)
 		}
-		return false, "http://" + net.JoinHostPort(client.Hostname(), port), nil
+		return false, scheme + "://" + net.JoinHostPort(client.Hostname(), port), nil
 	}
 	return false, "", errors.New("the leader is not among the members")
 }

@@ -9,6 +9,7 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -65,8 +66,9 @@ type Server struct {
 	// Tidy is called when the member has become, or is found to be, a voter that knows a leader, and then with each
 	// heartbeat until it says that it is done.
 	Tidy func() (done bool)
-	// Address to listen on, and the handler of what is asked there.
+	// Address to listen on, with TLS unless that is nil, and the handler of what is asked there.
 	Address string
+	TLS     *tls.Config
 	Handler http.Handler
 	Metrics *Metrics
 	Clock   clock.WithTicker
@@ -86,6 +88,9 @@ func (s *Server) Run(ctx context.Context) error {
 	listener, err := net.Listen("tcp", s.Address)
 	if err != nil {
 		return fmt.Errorf("listening: %w", err)
+	}
+	if s.TLS != nil {
+		listener = tls.NewListener(listener, s.TLS)
 	}
 	web := &http.Server{Handler: s.Handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() {

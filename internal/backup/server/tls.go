@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/spf13/pflag"
+)
+
+// TLS says where the certificates of the API are. Its zero value is plain HTTP.
+type TLS struct {
+	// CertFile and KeyFile are the agent's own.
+	CertFile, KeyFile string
+	// CAFile has the CAs by which agents recognize each other.
+	CAFile string
+}
+
+// AddFlags adds the flags of the files.
+func (t *TLS) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&t.CertFile, "tls-cert-file", "", "certificate of the HTTP API; empty for plain HTTP")
+	flags.StringVar(&t.KeyFile, "tls-key-file", "", "private key of the HTTP API")
+	flags.StringVar(&t.CAFile, "tls-ca-file", "", "CAs by which agents recognize each other")
+}
+
+// Scheme of the API's URLs.
+func (t TLS) Scheme() string {
+	if t.CertFile == "" {
+		return "http"
+	}
+	return "https"
+}
+
+// Server is the configuration to serve with; nil for plain HTTP. The certificate is read for each connection: one that
+// is renewed is used at once, and one that is broken keeps nobody from being looked after.
+func (t TLS) Server() *tls.Config {
+	if t.CertFile == "" {
+		return nil
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		return &pair, err
+	}}
+}
+
+// RoundTrip asks another agent, with the CAs as they are now. Agents seldom ask each other.
+func (t TLS) RoundTrip(r *http.Request) (*http.Response, error) {
+	transport := http.DefaultTransport.(*http.Transport)
+	if t.CertFile == "" {
+		return transport.RoundTrip(r)
+	}
+	pem, err := os.ReadFile(t.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the CAs of the agents: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, errors.New("reading the CAs of the agents: there is no certificate in " + t.CAFile)
+	}
+	transport = transport.Clone()
+	transport.TLSClientConfig, transport.DisableKeepAlives = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, true
+	return transport.RoundTrip(r)
+}
