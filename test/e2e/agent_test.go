@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -150,8 +149,14 @@ func TestScaleOutWaits(t *testing.T) {
 // volume is the folder of a member's volume on this machine.
 func (c *cluster) volume(i int) string {
 	c.t.Helper()
+	return c.volumeOf(claimName(i))
+}
+
+// volumeOf is the folder of a claim's volume on this machine.
+func (c *cluster) volumeOf(name string) string {
+	c.t.Helper()
 	claim := &corev1.PersistentVolumeClaim{}
-	c.Expect(kube.Get(c.t.Context(), types.NamespacedName{Namespace: c.namespace, Name: fmt.Sprintf("%s-%s", etcdName, podName(i))}, claim)).To(Succeed())
+	c.Expect(kube.Get(c.t.Context(), types.NamespacedName{Namespace: c.namespace, Name: name}, claim)).To(Succeed())
 	volume := &corev1.PersistentVolume{}
 	c.Expect(kube.Get(c.t.Context(), types.NamespacedName{Name: claim.Spec.VolumeName}, volume)).To(Succeed())
 	c.Expect(volume.Spec.HostPath).NotTo(BeNil())
@@ -250,47 +255,6 @@ func (c *cluster) whileAsleep(do func()) {
 	}).Should(Succeed())
 	do()
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = replicas })
-}
-
-// The only member lost its volume's content: it is restored, with every write that was acknowledged before the last
-// delta.
-func TestOnlyMemberIsRestored(t *testing.T) {
-	t.Parallel()
-	c := newEmptyCluster(t)
-	c.store("backups")
-	etcd := c.newEtcd(1)
-	etcd.Spec.Backup = &v1alpha1.BackupSpec{
-		Store:               &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"},
-		DeltaSnapshotPeriod: &metav1.Duration{Duration: time.Second},
-	}
-	c.create(etcd)
-	c.ready()
-	c.startWriter()
-	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
-	c.writer.Stop()
-	written := c.revision()
-	c.untilBackedUp(written)
-
-	c.Expect(os.RemoveAll(filepath.Join(c.volume(0), "new.etcd"))).To(Succeed())
-	c.deleteAndWait(0, func(*corev1.Pod) bool { return true })
-	c.ready()
-	c.servesAgain()
-	c.Expect(c.revision()).To(BeNumerically(">=", written))
-	c.writesSurvive()
-	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
-}
-
-// untilBackedUp waits until the delta snapshots have reached a revision.
-func (c *cluster) untilBackedUp(revision int64) {
-	c.t.Helper()
-	c.Eventually(func(g Gomega) {
-		lease := &coordinationv1.Lease{}
-		g.Expect(kube.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: etcdName + "-delta-snap"}, lease)).To(Succeed())
-		g.Expect(lease.Spec.HolderIdentity).NotTo(BeNil())
-		saved, err := strconv.ParseInt(*lease.Spec.HolderIdentity, 10, 64)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(saved).To(BeNumerically(">=", revision))
-	}).Should(Succeed())
 }
 
 // revision is etcd's, as the first member knows it.

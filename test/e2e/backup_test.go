@@ -7,14 +7,20 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // store makes a volume for backups.
@@ -29,17 +35,69 @@ func (c *cluster) store(name string) {
 	})
 }
 
-// The three tasks that concern backups, in line, against the agents of the members and in real Jobs.
+// withStore keeps the backups of a cluster in a claim, and takes deltas that often.
+func withStore(claim string, deltas time.Duration) func(*cluster, *v1alpha1.Etcd) {
+	return func(_ *cluster, e *v1alpha1.Etcd) {
+		e.Spec.Backup = &v1alpha1.BackupSpec{
+			Store:               &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: claim},
+			DeltaSnapshotPeriod: &metav1.Duration{Duration: deltas},
+		}
+	}
+}
+
+// withBackupTLS has the agents serve with TLS.
+func withBackupTLS(c *cluster, e *v1alpha1.Etcd) {
+	pair, err := c.ca.Issue([]string{fmt.Sprintf("*.%s-peer.%s.svc", etcdName, c.namespace), fmt.Sprintf("%s-client.%s.svc", etcdName, c.namespace)})
+	c.Expect(err).NotTo(HaveOccurred())
+	c.put("agent", map[string][]byte{"tls.crt": pair.Certificate, "tls.key": pair.Key})
+	e.Spec.Backup.TLS = &v1alpha1.BackupTLS{
+		TLSCASecretRef:     v1alpha1.CASecretReference{SecretReference: v1alpha1.SecretReference{Name: caSecret}},
+		ServerTLSSecretRef: v1alpha1.SecretReference{Name: "agent"},
+	}
+}
+
+// saved is the revision up to which the store has everything, as the leases tell.
+func (c *cluster) saved(g Gomega) (revision int64) {
+	for _, name := range []string{etcdName + "-full-snap", etcdName + "-delta-snap"} {
+		lease := &coordinationv1.Lease{}
+		g.Expect(kube.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: name}, lease)).To(Succeed())
+		if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); holder != "" {
+			n, err := strconv.ParseInt(holder, 10, 64)
+			g.Expect(err).NotTo(HaveOccurred())
+			revision = max(revision, n)
+		}
+	}
+	return revision
+}
+
+func (c *cluster) untilBackedUp(revision int64) {
+	c.t.Helper()
+	c.Eventually(func(g Gomega) { g.Expect(c.saved(g)).To(BeNumerically(">=", revision)) }).Should(Succeed())
+}
+
+// do creates a task, waits until it has succeeded, and returns its result.
+func (c *cluster) do(name string, taskType v1alpha1.TaskType, config string) map[string]string {
+	c.t.Helper()
+	task := c.task(name, config)
+	task.Spec.Type = taskType
+	c.create(task)
+	return c.untilTask(name, inState(v1alpha1.TaskStateSucceeded)).Status.Result
+}
+
+// backupsAreWhole restores them in a Job, as every object is verified then, and asserts how far they lead.
+func (c *cluster) backupsAreWhole(revision int64) {
+	c.t.Helper()
+	result := c.do("verify", v1alpha1.OnDemandCompaction, "")
+	c.Expect(strconv.ParseInt(result["revision"], 10, 64)).To(BeNumerically(">=", revision))
+}
+
+// The three tasks that concern backups, in line, against the agents of the members, with TLS, and in real Jobs.
 func TestBackupTasks(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
 	c.store("backups")
 	c.store("elsewhere")
-	etcd := c.newEtcd(3)
-	etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
-	c.create(etcd)
-	c.ready()
-	c.startWriter()
+	c.begin(3, issue, withStore("backups", 5*time.Minute), withBackupTLS)
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 
 	prefix := c.namespace + "/" + etcdName

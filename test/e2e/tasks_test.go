@@ -59,8 +59,10 @@ func (c *cluster) fill(mebibytes int) {
 	_, _ = rand.Read(value)
 	for range 2 {
 		for i := range mebibytes {
-			_, err := etcd.Put(c.t.Context(), fmt.Sprintf("/fill/%04d", i), string(value))
-			c.Expect(err).NotTo(HaveOccurred())
+			c.Eventually(func() error {
+				_, err := etcd.Put(c.t.Context(), fmt.Sprintf("/fill/%04d", i), string(value))
+				return err
+			}).Should(Succeed())
 		}
 	}
 }

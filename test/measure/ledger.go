@@ -18,6 +18,8 @@ type Write struct {
 	Number int
 	// Member that acknowledged it.
 	Member string
+	// Revision at which it was written.
+	Revision int64
 	// Sent and Acknowledged are when the client sent it and had the answer.
 	Sent, Acknowledged time.Time
 }

@@ -140,8 +140,8 @@ func (w *Writer) write(ctx context.Context, etcd *clientv3.Client, m member) {
 		underWay.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, writeDeadline)
 			defer cancel()
-			if _, err := etcd.Put(ctx, w.writes.key(number), value(number, m.pod)); err == nil {
-				w.writes.acknowledge(Write{Number: number, Member: m.pod, Sent: sent, Acknowledged: time.Now()})
+			if r, err := etcd.Put(ctx, w.writes.key(number), value(number, m.pod)); err == nil {
+				w.writes.acknowledge(Write{Number: number, Member: m.pod, Revision: r.Header.GetRevision(), Sent: sent, Acknowledged: time.Now()})
 			}
 		})
 		return true

@@ -45,6 +45,26 @@ func (w *Writer) Verify(ctx context.Context) error {
 	})
 }
 
+// Lost are the acknowledged writes that are not there any more, in the order of their acknowledgement: a cluster that
+// was restored from a backup lacks what was written after it. The Writer has to be stopped.
+func (w *Writer) Lost(ctx context.Context) ([]Write, error) {
+	var lost []Write
+	err := w.eachMember(ctx, func(ctx context.Context, etcd *clientv3.Client, pod string) error {
+		stored, err := readAll(ctx, etcd, w.writes.prefix)
+		if err != nil {
+			return fmt.Errorf("reading the writes back through %s: %w", pod, err)
+		}
+		lost = nil
+		for _, write := range w.Stop().Writes {
+			if stored[w.writes.key(write.Number)] != value(write.Number, write.Member) {
+				lost = append(lost, write)
+			}
+		}
+		return nil
+	})
+	return lost, err
+}
+
 // Clean removes what was written.
 func (w *Writer) Clean(ctx context.Context) error {
 	removed := false
