@@ -21,13 +21,16 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // assetsVariable names the environment variable with the folder of the binaries.
@@ -59,6 +62,9 @@ func WithControllerManager() Option { return (*Env).StartControllerManager }
 // Main is the body of a TestMain: it starts an Env, hands it to the tests through into, runs them, and
 // stops everything. It returns the exit code.
 func Main(m *testing.M, into **Env, options ...Option) int {
+	// What belongs to a test is in the Log of the test.
+	log.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
 	e, err := Start(options...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "starting the test environment:", err)
@@ -94,6 +100,8 @@ func Start(options ...Option) (*Env, error) {
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: startTimeout,
 	}
+	// The default has room for 254 Services.
+	server.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.96.0.0/16")
 	config, err := server.Start()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the API server: %w", err), server.Stop())

@@ -25,13 +25,17 @@ func ordinalOf(pod *corev1.Pod) int {
 	return n
 }
 
-// podStatus is the status that a kubelet writes for a pod in a state. It is the present one where that fits
-// already, times included.
+// podStatus is PodStatus at the address of the pod's ordinal.
 func podStatus(pod *corev1.Pod, state PodState) corev1.PodStatus {
+	return PodStatus(pod, state, PodIP(ordinalOf(pod)))
+}
+
+// PodStatus is the status that a kubelet writes for a pod in a state, at an address. It is the present one where that
+// fits already, times included.
+func PodStatus(pod *corev1.Pod, state PodState, podIP string) corev1.PodStatus {
 	now := metav1.Now()
 	status := *pod.Status.DeepCopy()
 	status.Phase = corev1.PodRunning
-	podIP := PodIP(ordinalOf(pod))
 	status.HostIP, status.HostIPs = podIP, []corev1.HostIP{{IP: podIP}}
 	status.PodIP, status.PodIPs = podIP, []corev1.PodIP{{IP: podIP}}
 	if status.StartTime == nil {

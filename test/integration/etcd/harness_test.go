@@ -8,6 +8,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -32,20 +33,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 var testEnv *env.Env
 
 func TestMain(m *testing.M) {
-	log.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
 	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
 }
 
@@ -178,37 +172,20 @@ func (w *world) startWith(more func(ctrl.Manager, *operator) error, change ...fu
 	o := &operator{locker: task.NewLocker(), requests: &requests{}}
 	restConfig := rest.CopyConfig(testEnv.Config)
 	restConfig.Wrap(o.requests.through)
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:     testEnv.Scheme,
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	})
-	w.Expect(err).NotTo(HaveOccurred())
-	w.Expect(task.Index(w.t.Context(), mgr.GetFieldIndexer())).To(Succeed())
-	credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}
-	o.observer = &countingObserver{Observer: observe.New(w.members, clock.RealClock{}, observe.WithCredentials(credentials))}
-	reconciler := &etcd.Reconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: o.observer, Locker: o.locker, Clock: clock.RealClock{},
-		Dialer: w.members, Credentials: credentials, Recorder: mgr.GetEventRecorder("etcd-foreman"),
-		Images:             configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/etcd-agent:v1"},
-		QuorumAwareUpdates: true,
-	}
-	for _, c := range change {
-		c(reconciler)
-	}
-	w.Expect(reconciler.Setup(mgr, 2)).To(Succeed())
-	w.Expect(more(mgr, o)).To(Succeed())
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := mgr.Start(ctx); err != nil {
-			w.t.Errorf("running the operator: %v", err)
+	o.stop = testEnv.StartManager(w.t, restConfig, w.namespace, func(mgr ctrl.Manager) error {
+		credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}
+		o.observer = &countingObserver{Observer: observe.New(w.members, clock.RealClock{}, observe.WithCredentials(credentials))}
+		reconciler := &etcd.Reconciler{
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: o.observer, Locker: o.locker, Clock: clock.RealClock{},
+			Dialer: w.members, Credentials: credentials, Recorder: mgr.GetEventRecorder("etcd-foreman"),
+			Images:             configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/etcd-agent:v1"},
+			QuorumAwareUpdates: true,
 		}
-	}()
-	o.stop = func() { cancel(); <-done }
-	w.t.Cleanup(o.stop)
+		for _, c := range change {
+			c(reconciler)
+		}
+		return errors.Join(reconciler.Setup(mgr, 2), more(mgr, o))
+	})
 	return o
 }
 

@@ -25,20 +25,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 var testEnv *env.Env
 
 func TestMain(m *testing.M) {
-	log.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
 	os.Exit(env.Main(m, &testEnv))
 }
 
@@ -66,34 +59,17 @@ func newWorld(t *testing.T) *world {
 // start starts an operator; stop stops it.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
-	mgr, err := ctrl.NewManager(testEnv.Config, ctrl.Options{
-		Scheme:     testEnv.Scheme,
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{w.namespace: {}}},
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	return testEnv.StartManager(w.t, testEnv.Config, w.namespace, func(mgr ctrl.Manager) error {
+		jobs := tasks.Jobs{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
+		return (&task.Reconciler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: task.NewLocker(), Clock: clock.RealClock{},
+			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
+			Registry: tasks.Registry{
+				v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: "x/agent"}},
+				v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: "x/agent"}},
+			},
+		}).Setup(mgr, 1)
 	})
-	w.Expect(err).NotTo(HaveOccurred())
-	w.Expect(task.Index(w.t.Context(), mgr.GetFieldIndexer())).To(Succeed())
-	jobs := tasks.Jobs{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
-	w.Expect((&task.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: task.NewLocker(), Clock: clock.RealClock{},
-		Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
-		Registry: tasks.Registry{
-			v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: "x/agent"}},
-			v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: "x/agent"}},
-		},
-	}).Setup(mgr, 1)).To(Succeed())
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := mgr.Start(ctx); err != nil {
-			w.t.Errorf("running the operator: %v", err)
-		}
-	}()
-	stop = func() { cancel(); <-done }
-	w.t.Cleanup(stop)
-	return stop
 }
 
 func (w *world) create(name string, taskType v1alpha1.TaskType, config string) *v1alpha1.EtcdOperatorTask {

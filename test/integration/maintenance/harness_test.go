@@ -33,18 +33,12 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 var testEnv *env.Env
 
 func TestMain(m *testing.M) {
-	log.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
 	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
 }
 
@@ -96,33 +90,16 @@ func newCluster(t *testing.T, n int, args ...string) *cluster {
 // start starts an operator that knows nothing but maintenance; stop stops it.
 func (c *cluster) start() (stop func()) {
 	c.t.Helper()
-	mgr, err := ctrl.NewManager(testEnv.Config, ctrl.Options{
-		Scheme:     testEnv.Scheme,
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}},
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	})
-	c.Expect(err).NotTo(HaveOccurred())
-	c.Expect(task.Index(c.t.Context(), mgr.GetFieldIndexer())).To(Succeed())
-	engine := &task.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: task.NewLocker(), Clock: clock.RealClock{},
-		Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
-		Registry: tasks.Registry{v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: &maintenance.Handler{
-			Live: mgr.GetAPIReader(), Observer: observe.New(c.members, clock.RealClock{}), Dialer: c.spy,
-		}}},
-	}
-	c.Expect(engine.Setup(mgr, 1)).To(Succeed())
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := mgr.Start(ctx); err != nil {
-			c.t.Errorf("running the operator: %v", err)
+	return testEnv.StartManager(c.t, testEnv.Config, c.namespace, func(mgr ctrl.Manager) error {
+		engine := &task.Reconciler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: task.NewLocker(), Clock: clock.RealClock{},
+			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
+			Registry: tasks.Registry{v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: &maintenance.Handler{
+				Live: mgr.GetAPIReader(), Observer: observe.New(c.members, clock.RealClock{}), Dialer: c.spy,
+			}}},
 		}
-	}()
-	stop = func() { cancel(); <-done }
-	c.t.Cleanup(stop)
-	return stop
+		return engine.Setup(mgr, 1)
+	})
 }
 
 func (c *cluster) run(name, config string) {

@@ -33,20 +33,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 var testEnv *env.Env
 
 func TestMain(m *testing.M) {
-	log.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
 	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
 }
 
@@ -102,41 +95,26 @@ func (c *cluster) up(i int) bool {
 // start starts the whole operator; c.stop stops it.
 func (c *cluster) start() {
 	c.t.Helper()
-	mgr, err := ctrl.NewManager(testEnv.Config, ctrl.Options{
-		Scheme:     testEnv.Scheme,
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}},
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	c.stop = testEnv.StartManager(c.t, testEnv.Config, c.namespace, func(mgr ctrl.Manager) error {
+		now, locker := clock.RealClock{}, task.NewLocker()
+		observer := observe.New(c.fake, now)
+		c.Expect((&etcd.Reconciler{
+			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,
+			Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/agent:v1"}, QuorumAwareUpdates: c.quorum,
+		}).Setup(mgr, 2)).To(Succeed())
+		c.Expect((&rollout.Reconciler{Client: mgr.GetClient(), Clock: now}).Setup(mgr, 2)).To(Succeed())
+		c.Expect((&task.Reconciler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: locker, Clock: now,
+			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
+			Registry: tasks.Registry{
+				v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now, Observer: observer, Dialer: c.fake}},
+				v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{
+					Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now, Observer: observer,
+				}},
+			},
+		}).Setup(mgr, 2)).To(Succeed())
+		return nil
 	})
-	c.Expect(err).NotTo(HaveOccurred())
-	c.Expect(task.Index(c.t.Context(), mgr.GetFieldIndexer())).To(Succeed())
-	now, locker := clock.RealClock{}, task.NewLocker()
-	observer := observe.New(c.fake, now)
-	c.Expect((&etcd.Reconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,
-		Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/agent:v1"}, QuorumAwareUpdates: c.quorum,
-	}).Setup(mgr, 2)).To(Succeed())
-	c.Expect((&rollout.Reconciler{Client: mgr.GetClient(), Clock: now}).Setup(mgr, 2)).To(Succeed())
-	c.Expect((&task.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: locker, Clock: now,
-		Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
-		Registry: tasks.Registry{
-			v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now, Observer: observer, Dialer: c.fake}},
-			v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{
-				Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now, Observer: observer,
-			}},
-		},
-	}).Setup(mgr, 2)).To(Succeed())
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := mgr.Start(ctx); err != nil {
-			c.t.Errorf("running the operator: %v", err)
-		}
-	}()
-	c.stop = func() { cancel(); <-done }
-	c.t.Cleanup(c.stop)
 }
 
 func (c *cluster) set(g Gomega) *appsv1.StatefulSet {

@@ -9,6 +9,7 @@ package task
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -34,18 +35,12 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 var testEnv *env.Env
 
 func TestMain(m *testing.M) {
-	log.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(os.Stderr)))
 	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
 }
 
@@ -195,38 +190,20 @@ func (c *cluster) start(more tasks.Registry) {
 
 func (c *cluster) startWith(restConfig *rest.Config, more tasks.Registry) *operator {
 	c.t.Helper()
-	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:     testEnv.Scheme,
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{c.namespace: {}}},
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
-	})
-	c.Expect(err).NotTo(HaveOccurred())
-	c.Expect(task.Index(c.t.Context(), mgr.GetFieldIndexer())).To(Succeed())
-	registry := tasks.Registry{v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{},
-		Observer: observe.New(c.fake, clock.RealClock{}), Dialer: c.fake,
-	}}}
-	for taskType, t := range more {
-		registry[taskType] = t
-	}
-	engine := &task.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: task.NewLocker(),
-		Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{},
-	}
-	c.Expect(engine.Setup(mgr, 4)).To(Succeed())
-	c.Expect((&rollout.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}).Setup(mgr, 4)).To(Succeed())
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := mgr.Start(ctx); err != nil {
-			c.t.Errorf("running the operator: %v", err)
+	return &operator{stop: testEnv.StartManager(c.t, restConfig, c.namespace, func(mgr ctrl.Manager) error {
+		registry := tasks.Registry{v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{},
+			Observer: observe.New(c.fake, clock.RealClock{}), Dialer: c.fake,
+		}}}
+		for taskType, t := range more {
+			registry[taskType] = t
 		}
-	}()
-	o := &operator{stop: func() { cancel(); <-done }}
-	c.t.Cleanup(o.stop)
-	return o
+		engine := &task.Reconciler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: task.NewLocker(),
+			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{},
+		}
+		return errors.Join(engine.Setup(mgr, 4), (&rollout.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}).Setup(mgr, 4))
+	})}
 }
 
 // roundTripper is an http.RoundTripper that is a function.

@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package env
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// The operator's ServiceAccount, and the groups that Kubernetes puts it into.
+const operatorNamespace = "etcd-foreman-system"
+
+var operator = rest.ImpersonationConfig{
+	UserName: "system:serviceaccount:" + operatorNamespace + ":etcd-foreman",
+	Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace, "system:authenticated"},
+}
+
+// WithRoles creates the operator's namespace, ServiceAccount and roles as well.
+func WithRoles() Option {
+	return func(e *Env) error { return e.installRoles(context.Background()) }
+}
+
+// installRoles creates them as they are deployed.
+func (e *Env) installRoles(ctx context.Context) error {
+	root, err := moduleRoot()
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"manager/namespace.yaml", "rbac/service_account.yaml", "rbac/role.yaml", "rbac/role_bindings.yaml"} {
+		objects, err := readObjects(filepath.Join(root, "config", name))
+		if err != nil {
+			return err
+		}
+		for _, object := range objects {
+			if err := e.Client.Create(ctx, object); err != nil {
+				return fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
+			}
+		}
+	}
+	return nil
+}
+
+// AsOperator is a Config with the rights of the operator's ServiceAccount.
+func (e *Env) AsOperator() *rest.Config {
+	c := rest.CopyConfig(e.Config)
+	c.Impersonate = operator
+	return c
+}
+
+// OperatorKubeconfig is a kubeconfig file with the rights of the operator's ServiceAccount.
+func (e *Env) OperatorKubeconfig() ([]byte, error) {
+	c, err := clientcmd.Load(e.server.KubeConfig)
+	if err != nil {
+		return nil, fmt.Errorf("reading the administrator's kubeconfig: %w", err)
+	}
+	for _, user := range c.AuthInfos {
+		user.Impersonate, user.ImpersonateGroups = operator.UserName, operator.Groups
+	}
+	data, err := clientcmd.Write(*c)
+	if err != nil {
+		return nil, fmt.Errorf("writing a kubeconfig: %w", err)
+	}
+	return data, nil
+}
