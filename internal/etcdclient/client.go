@@ -104,9 +104,14 @@ type connection struct {
 	failed atomic.Bool
 }
 
+// bufferSize of a connection in each direction, in bytes. gRPC's default is 32 KiB.
+const bufferSize = 4 << 10
+
 func connect(endpoint string, tls *tls.Config, options ...grpc.DialOption) (*connection, error) {
 	c := &connection{endpoint: endpoint}
-	options = append(slices.Clip(options), grpc.WithChainUnaryInterceptor(c.notice))
+	options = append(slices.Clip(options), grpc.WithChainUnaryInterceptor(c.notice),
+		// What is asked fits into little, and an operator has connections to many members.
+		grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize))
 	if tls != nil && tls.ServerName != "" {
 		// gRPC would check the certificate for the host of the endpoint, whatever the configuration says.
 		options = append(options, grpc.WithAuthority(tls.ServerName))

@@ -14,6 +14,11 @@ import (
 // that, and members that are gone are soon forgotten.
 const idleTimeout = 30 * time.Second
 
+// maxIdle is how many connections are kept at most, whatever the number of clusters: enough for those that are worked
+// on, and not one for each member of all the others, which are looked at twice a minute. A connection takes tens of
+// kilobytes.
+const maxIdle = 256
+
 // Pool is a Dialer that keeps connections, so that looking at a cluster again costs no handshakes. A connection
 // on which a request failed is not used again: whoever asks next does not wait for the old one to come back.
 type Pool struct {
@@ -21,6 +26,8 @@ type Pool struct {
 
 	mu   sync.Mutex
 	idle map[target][]idler
+	// kept is how many connections idle holds.
+	kept int
 }
 
 // target is what connections are interchangeable for.
@@ -63,7 +70,7 @@ func (p *Pool) take(to target) *connection {
 		return nil
 	}
 	last := len(idle) - 1
-	p.idle[to] = idle[:last]
+	p.drop(to, idle[:last])
 	return idle[last].connection
 }
 
@@ -72,9 +79,39 @@ func (p *Pool) put(to target, c *connection) error {
 		return c.close()
 	}
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.idle[to] = append(p.idle[to], idler{connection: c, since: p.now()})
+	p.kept++
+	var surplus *connection
+	if p.kept > maxIdle {
+		surplus = p.takeOldest()
+	}
+	p.mu.Unlock()
+	if surplus != nil {
+		return surplus.close()
+	}
 	return nil
+}
+
+// takeOldest takes the connection that has been idle for longest. The caller holds the mutex.
+func (p *Pool) takeOldest() *connection {
+	var oldest target
+	var since time.Time
+	for to, idle := range p.idle {
+		if since.IsZero() || idle[0].since.Before(since) {
+			oldest, since = to, idle[0].since
+		}
+	}
+	c := p.idle[oldest][0].connection
+	p.drop(oldest, p.idle[oldest][1:])
+	return c
+}
+
+// drop leaves but some of the connections to a target, of which one has gone. The caller holds the mutex.
+func (p *Pool) drop(to target, left []idler) {
+	p.kept--
+	if p.idle[to] = left; len(left) == 0 {
+		delete(p.idle, to)
+	}
 }
 
 // expire closes what has been idle for too long, the oldest first. The caller holds the mutex.
@@ -84,10 +121,7 @@ func (p *Pool) expire() {
 			// Nothing depends on how a connection that is not needed any more ends.
 			_ = idle[0].connection.close()
 			idle = idle[1:]
-		}
-		p.idle[to] = idle
-		if len(idle) == 0 {
-			delete(p.idle, to)
+			p.drop(to, idle)
 		}
 	}
 }

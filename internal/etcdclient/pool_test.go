@@ -109,3 +109,38 @@ func TestPoolLendsAConnectionToOneAtATime(t *testing.T) {
 	}
 	g.Expect(m.connections.Load()).To(Equal(int32(2)))
 }
+
+// However many members there are, the pool keeps a bounded number of connections: those that were used last.
+func TestPoolIsBounded(t *testing.T) {
+	g := NewWithT(t)
+	const kept = 256 // maxIdle
+	m, pool := serve(t), etcdclient.NewPool(time.Now)
+	endpoint := "http://" + m.Addr().String()
+	var clients []etcdclient.Client
+	for range kept + 1 {
+		// A connection is lent to one at a time, so each of these has its own.
+		c, err := pool.Dial(endpoint, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		clients = append(clients, c)
+	}
+	for _, c := range clients {
+		_, err := c.Status(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(c.Close()).To(Succeed())
+	}
+	for range 2 {
+		again := m.connections.Load()
+		clients = nil
+		for range kept + 1 {
+			c, err := pool.Dial(endpoint, nil)
+			g.Expect(err).NotTo(HaveOccurred())
+			_, err = c.Status(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			clients = append(clients, c)
+		}
+		g.Expect(m.connections.Load()-again).To(Equal(int32(1)), "one of them was not kept")
+		for _, c := range clients {
+			g.Expect(c.Close()).To(Succeed())
+		}
+	}
+}
