@@ -76,7 +76,7 @@ func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options,
 			return ctrl.Options{}, fmt.Errorf("building the scheme: %w", err)
 		}
 	}
-	cacheOptions, err := cacheOptions()
+	cacheOptions, err := cacheOptions(config.Namespaces)
 	if err != nil {
 		return ctrl.Options{}, err
 	}
@@ -95,8 +95,9 @@ func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options,
 	}, nil
 }
 
-// cacheOptions keep in memory what belongs to an Etcd, of etcd-druid's too, what its pods rest on, and nothing else.
-func cacheOptions() (cache.Options, error) {
+// cacheOptions keep in memory what belongs to an Etcd, of etcd-druid's too, what its pods rest on, and nothing else; in
+// some namespaces, or where none are given in all.
+func cacheOptions(namespaces []string) (cache.Options, error) {
 	managed, err := labels.NewRequirement(v1alpha1.LabelManagedBy, selection.In, []string{v1alpha1.ManagedBy, v1alpha1.ManagedByDruid})
 	if err != nil {
 		return cache.Options{}, fmt.Errorf("building a label selector: %w", err)
@@ -108,7 +109,14 @@ func cacheOptions() (cache.Options, error) {
 		&corev1.ServiceAccount{}: ours, &rbacv1.Role{}: ours, &rbacv1.RoleBinding{}: ours,
 	}
 	addSurroundings(objects)
-	return cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: objects}, nil
+	options := cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: objects}
+	for _, namespace := range namespaces {
+		if options.DefaultNamespaces == nil {
+			options.DefaultNamespaces = map[string]cache.Config{}
+		}
+		options.DefaultNamespaces[namespace] = cache.Config{}
+	}
+	return options, nil
 }
 
 func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration, quorumAwareUpdates bool) error {

@@ -47,6 +47,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"retry after the deadline", minimal + "leaderElection: {retryPeriod: 9s}", "must be greater than 1.2 times retryPeriod"},
 		{"no retry", minimal + "leaderElection: {retryPeriod: -1s}", "leaderElection.retryPeriod: Invalid value"},
 		{"no port", minimal + "server: {metricsBindAddress: localhost}", "server.metricsBindAddress: Invalid value: \"localhost\": must be host:port"},
+		{"no namespace", minimal + "namespaces: [a, 'B b']", "namespaces[1]: Invalid value"},
+		{"namespace twice", minimal + "namespaces: [a, a]", "namespaces[1]: Duplicate value"},
 		{"negative qps", minimal + "clientConnection: {qps: -1}", "clientConnection.qps"},
 		{"negative burst", minimal + "clientConnection: {burst: -1}", "clientConnection.burst"},
 		{"negative concurrency", minimal + "controllers: {task: {concurrentSyncs: -1}}", "controllers.task.concurrentSyncs"},

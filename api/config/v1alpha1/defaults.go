@@ -15,8 +15,8 @@ import (
 func SetDefaults(c *OperatorConfiguration) {
 	c.Images.Etcd = cmp.Or(c.Images.Etcd, "gcr.io/etcd-development/etcd:v3.6.8")
 
-	c.ClientConnection.QPS = cmp.Or(c.ClientConnection.QPS, 100)
-	c.ClientConnection.Burst = cmp.Or(c.ClientConnection.Burst, 200)
+	c.ClientConnection.QPS = cmp.Or(c.ClientConnection.QPS, 400)
+	c.ClientConnection.Burst = cmp.Or(c.ClientConnection.Burst, 800)
 
 	if c.LeaderElection.Enabled == nil {
 		c.LeaderElection.Enabled = new(true)
@@ -28,9 +28,11 @@ func SetDefaults(c *OperatorConfiguration) {
 	c.Server.MetricsBindAddress = cmp.Or(c.Server.MetricsBindAddress, ":8080")
 	c.Server.HealthBindAddress = cmp.Or(c.Server.HealthBindAddress, ":8081")
 
-	for _, controller := range []*Controller{&c.Controllers.Etcd, &c.Controllers.Rollout, &c.Controllers.Task} {
-		controller.ConcurrentSyncs = cmp.Or(controller.ConcurrentSyncs, 5)
-	}
+	// Whoever works on a task may wait for members that hang, and nobody is to wait for him. A worker that does nothing
+	// costs a few kilobytes.
+	c.Controllers.Etcd.ConcurrentSyncs = cmp.Or(c.Controllers.Etcd.ConcurrentSyncs, 20)
+	c.Controllers.Rollout.ConcurrentSyncs = cmp.Or(c.Controllers.Rollout.ConcurrentSyncs, 5)
+	c.Controllers.Task.ConcurrentSyncs = cmp.Or(c.Controllers.Task.ConcurrentSyncs, 100)
 
 	c.Logging.Level = cmp.Or(c.Logging.Level, LogLevelInfo)
 	c.Logging.Format = cmp.Or(c.Logging.Format, LogFormatJSON)

@@ -23,6 +23,9 @@ type OperatorConfiguration struct {
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// Images of the containers that the operator starts.
 	Images Images `json:"images"`
+	// Namespaces that the operator looks at. Default: all. It reads and writes nothing in others, but for its own lease;
+	// what its ServiceAccount could do there, its roles say.
+	Namespaces []string `json:"namespaces,omitempty"`
 	// ClientConnection bounds what the operator asks of the API server.
 	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
 	// LeaderElection makes one of several operators the one that works.
@@ -46,9 +49,9 @@ type Images struct {
 
 // ClientConnection bounds the requests to the API server.
 type ClientConnection struct {
-	// QPS is the number of requests a second in the long run. Default 100.
+	// QPS is the number of requests a second in the long run. Default 400.
 	QPS float32 `json:"qps,omitempty"`
-	// Burst is the number of requests that may be made at once. Default 200.
+	// Burst is the number of requests that may be made at once. Default 800.
 	Burst int `json:"burst,omitempty"`
 }
 
@@ -86,7 +89,8 @@ type Controllers struct {
 
 // Controller is what every controller can be told.
 type Controller struct {
-	// ConcurrentSyncs is the number of Etcds that are worked on at the same time. Default 5.
+	// ConcurrentSyncs is the number of Etcds that are worked on at the same time. Default: 20 for etcd, 100
+	// for task, 5 for rollout.
 	ConcurrentSyncs int `json:"concurrentSyncs,omitempty"`
 }
 

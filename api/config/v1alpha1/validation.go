@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -18,6 +19,7 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 	if c.Images.EtcdAgent == "" {
 		errs = append(errs, field.Required(field.NewPath("images", "etcdAgent"), "name the image of the etcd-agent that was built with this operator"))
 	}
+	errs = append(errs, validateNamespaces(c.Namespaces, field.NewPath("namespaces"))...)
 	errs = append(errs, validateClientConnection(c.ClientConnection, field.NewPath("clientConnection"))...)
 	errs = append(errs, validateLeaderElection(c.LeaderElection, field.NewPath("leaderElection"))...)
 	server := field.NewPath("server")
@@ -30,6 +32,19 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 	logging := field.NewPath("logging")
 	errs = append(errs, validateEnum(c.Logging.Level, logging.Child("level"), LogLevelDebug, LogLevelInfo, LogLevelError)...)
 	errs = append(errs, validateEnum(c.Logging.Format, logging.Child("format"), LogFormatJSON, LogFormatText)...)
+	return errs
+}
+
+func validateNamespaces(namespaces []string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, namespace := range namespaces {
+		for _, wrong := range validation.IsDNS1123Label(namespace) {
+			errs = append(errs, field.Invalid(path.Index(i), namespace, wrong))
+		}
+		if slices.Index(namespaces, namespace) < i {
+			errs = append(errs, field.Duplicate(path.Index(i), namespace))
+		}
+	}
 	return errs
 }
 

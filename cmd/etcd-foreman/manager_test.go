@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// What the cache holds is what the operator sees: nothing of namespaces that it does not look at, and of those that it
+// does only what belongs to an Etcd.
+func TestWhatTheCacheHolds(t *testing.T) {
+	g := NewWithT(t)
+	all, err := cacheOptions(nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(all.DefaultNamespaces).To(BeNil(), "all namespaces")
+	some, err := cacheOptions([]string{"a", "b"})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(some.DefaultNamespaces).To(And(HaveLen(2), HaveKey("a"), HaveKey("b")))
+	for object, by := range some.ByObject {
+		g.Expect(by.Namespaces).To(BeNil(), "%T follows the namespaces", object)
+		switch object.(type) {
+		case *corev1.Node, *corev1.PersistentVolume, *corev1.PersistentVolumeClaim:
+			g.Expect(by.Transform).NotTo(BeNil(), "%T is cut down to what matters", object)
+		default:
+			g.Expect(by.Label).NotTo(BeNil(), "%T is selected by its labels", object)
+		}
+	}
+}
