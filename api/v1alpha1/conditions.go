@@ -135,7 +135,7 @@ const (
 	// ConditionTLSReady: members, and clients, connect as spec.etcd.peerUrlTls and clientUrlTls say. Absent
 	// while neither is given.
 	ConditionTLSReady = "TLSReady"
-	// ConditionDataVolumesReady: no member has been kept from starting by what it found on its volume.
+	// ConditionDataVolumesReady: no member is kept from starting by its volume: by what it found there, or for want of one.
 	ConditionDataVolumesReady = "DataVolumesReady"
 	// ConditionBackupReady: snapshots are taken. Absent without a store.
 	ConditionBackupReady = "BackupReady"
@@ -185,6 +185,10 @@ const (
 	ReasonBackupOfEarlierCluster = "BackupOfEarlierCluster"
 	// ReasonRestoreFailed: the backup could not be restored.
 	ReasonRestoreFailed = "RestoreFailed"
+	// ReasonVolumeMissing: a claim has no volume yet.
+	ReasonVolumeMissing = "VolumeMissing"
+	// ReasonVolumeLost: the volume of a claim does not exist any more.
+	ReasonVolumeLost = "VolumeLost"
 	// ReasonNotReplaced: the cluster did not, or not yet, take a learner in the place of a member.
 	ReasonNotReplaced = "NotReplaced"
 	// ReasonRebuildFailed: the data of the member from which the cluster is to be recovered could not be used.

@@ -166,7 +166,7 @@ type LastError struct {
 	Code ErrorCode `json:"code"`
 	// Description for people: what went wrong, with which object, and what to do.
 	Description string `json:"description"`
-	// ObservedAt is when the error was last seen.
+	// ObservedAt is when the error was last seen; for an error of an Etcd that lasts, when it was first seen.
 	ObservedAt metav1.Time `json:"observedAt"`
 }
 

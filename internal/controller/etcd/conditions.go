@@ -5,7 +5,6 @@
 package etcd
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -55,7 +54,7 @@ func memberConditions(status *v1alpha1.EtcdStatus, o observation) []metav1.Condi
 			condition(v1alpha1.ConditionScaled, metav1.ConditionTrue, v1alpha1.ReasonHibernated, message),
 		}
 	}
-	return []metav1.Condition{ready(status, o), allMembersReady(s), allMembersUpdated(status, s), dataVolumesReady(s), scaled(status, o)}
+	return []metav1.Condition{ready(status, o), allMembersReady(s), allMembersUpdated(status, s), dataVolumesReady(s, o.claims), scaled(status, o)}
 }
 
 // quorate tells whether the cluster has a quorum, as etcd itself says.
@@ -120,22 +119,6 @@ func allMembersUpdated(status *v1alpha1.EtcdStatus, s *observe.Snapshot) metav1.
 	}
 	return condition(v1alpha1.ConditionAllMembersUpdated, metav1.ConditionFalse, v1alpha1.ReasonRolloutPending,
 		fmt.Sprintf("%d of %d pods are at the newest template.", s.Replicas()-outdated-missing, s.Replicas()))
-}
-
-// dataVolumesReady tells whether a member is kept from starting by what it found on its volume.
-func dataVolumesReady(s *observe.Snapshot) metav1.Condition {
-	reason := ""
-	var say []string
-	for _, o := range s.Ordinals {
-		if o.Pod != nil && o.Pod.Refusal != nil {
-			reason = cmp.Or(reason, o.Pod.Refusal.Reason)
-			say = append(say, fmt.Sprintf("%s does not start: %s", o.Name, o.Pod.Refusal.Message))
-		}
-	}
-	if reason != "" {
-		return condition(v1alpha1.ConditionDataVolumesReady, metav1.ConditionFalse, reason, strings.Join(say, "; ")+".")
-	}
-	return condition(v1alpha1.ConditionDataVolumesReady, metav1.ConditionTrue, v1alpha1.ReasonDataVolumesReady, "No member is kept from starting by its volume.")
 }
 
 func outdatedPods(s *observe.Snapshot) (outdated, missing int) {

@@ -33,39 +33,40 @@ import (
 const maxMembers = 5
 
 // reconcileVolumes lets volumes grow, and then replaces the StatefulSet by one whose claim template says so, where one
-// would be made. It returns whether it has begun to, and the condition VolumesGrown where it can tell.
-func (r *Reconciler) reconcileVolumes(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, makes bool) (replaced bool, further []metav1.Condition, err error) {
+// would be made. It returns what the claims are like, whether it has begun to, and the condition VolumesGrown where it
+// can tell.
+func (r *Reconciler) reconcileVolumes(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, makes bool) (described []claim, replaced bool, further []metav1.Condition, err error) {
 	if set == nil {
-		return false, nil, nil
+		return nil, false, nil, nil
 	}
 	claims, err := claimsOf(ctx, r.Client, etcd)
 	if err != nil {
-		return false, nil, err
+		return nil, false, nil, err
 	}
 	v := volumes{wanted: etcd.Spec.Capacity(), template: templateCapacity(set)}
 	for i := range claims {
-		described, err := r.describeClaim(ctx, &claims[i])
+		c, err := r.describeClaim(ctx, etcd, &claims[i])
 		if err != nil {
-			return false, nil, err
+			return nil, false, nil, err
 		}
-		v.claims = append(v.claims, described)
+		v.claims = append(v.claims, c)
 	}
 	g := decideGrowth(v)
 	further = []metav1.Condition{g.condition}
 	if specSuspended(etcd) {
-		return false, further, nil
+		return v.claims, false, further, nil
 	}
 	for i := range claims {
 		if slices.Contains(g.grow, claims[i].Name) {
 			if err := r.growClaim(ctx, &claims[i], v.wanted.String()); err != nil {
-				return false, further, err
+				return v.claims, false, further, err
 			}
 		}
 	}
 	if g.replaceSet && makes {
 		replaced, err = r.replaceSet(ctx, etcd)
 	}
-	return replaced, further, err
+	return v.claims, replaced, further, err
 }
 
 // claimsOf are the claims of an Etcd that exist, by ordinal.
@@ -84,14 +85,20 @@ func claimsOf(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) ([
 	return claims, nil
 }
 
-func (r *Reconciler) describeClaim(ctx context.Context, c *corev1.PersistentVolumeClaim) (claim, error) {
+func (r *Reconciler) describeClaim(ctx context.Context, etcd *v1alpha1.Etcd, c *corev1.PersistentVolumeClaim) (claim, error) {
 	d := claim{
-		name: c.Name, bound: c.Status.Phase == corev1.ClaimBound, class: ptr.Deref(c.Spec.StorageClassName, ""),
+		name: c.Name, bound: c.Status.Phase == corev1.ClaimBound, lost: c.Status.Phase == corev1.ClaimLost, class: ptr.Deref(c.Spec.StorageClassName, ""),
 		asks: c.Spec.Resources.Requests[corev1.ResourceStorage], has: c.Status.Capacity[corev1.ResourceStorage],
 	}
 	for _, condition := range c.Status.Conditions {
 		if condition.Type == corev1.PersistentVolumeClaimFileSystemResizePending && condition.Status == corev1.ConditionTrue {
 			d.waitsForRestart = true
+		}
+	}
+	if c.Status.Phase == corev1.ClaimPending {
+		var err error
+		if d.warning, err = r.claimWarning(ctx, client.ObjectKeyFromObject(etcd), c); err != nil {
+			return d, err
 		}
 	}
 	if d.class == "" {

@@ -28,6 +28,8 @@ type remembered struct {
 	lostSince time.Time
 	// secrets is what its Secrets were last found to be like.
 	secrets checkedSecrets
+	// warnings of claims that wait for their volumes. It is replaced, never changed.
+	warnings map[types.UID]claimWarning
 }
 
 func (m *memory) of(etcd types.NamespacedName) remembered {

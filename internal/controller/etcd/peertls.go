@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -106,7 +107,7 @@ func (r *Reconciler) changePeerURLs(ctx context.Context, etcd *v1alpha1.Etcd, s 
 	o := s.Ordinals[leader]
 	member, err := r.Credentials.Dial(ctx, r.Dialer, etcd, o.Name, o.Pod.Endpoint)
 	if err != nil {
-		return fmt.Errorf("connecting to the leader %s: %w", o.Name, err)
+		return &tasks.CodedError{Code: v1alpha1.ErrPeerURLs, Err: fmt.Errorf("connecting to the leader %s: %w", o.Name, err)}
 	}
 	// A connection that nothing more is asked on.
 	defer func() { _ = member.Close() }()
@@ -115,7 +116,7 @@ func (r *Reconciler) changePeerURLs(ctx context.Context, etcd *v1alpha1.Etcd, s 
 		err := member.SetPeerURLs(ctx, id, changes[id])
 		cancel()
 		if err != nil {
-			return err
+			return &tasks.CodedError{Code: v1alpha1.ErrPeerURLs, Err: err}
 		}
 	}
 	ctrl.LoggerFrom(ctx).Info("Changed the peer URLs", "etcd", client.ObjectKeyFromObject(etcd), "members", len(changes))

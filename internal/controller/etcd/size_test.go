@@ -106,15 +106,3 @@ func TestScaled(t *testing.T) {
 	s.Cluster.LeaderKnown = false
 	g.Expect(scaledOf(3, s, sizing{}).Status).To(Equal(metav1.ConditionUnknown), "it has not served")
 }
-
-func TestDataVolumesReady(t *testing.T) {
-	g := NewWithT(t)
-	s := snapshotOf(3)
-	g.Expect(dataVolumesReady(s).Status).To(Equal(metav1.ConditionTrue))
-	away(s, 1, v1alpha1.ClassDead, "")
-	s.Ordinals[1].Pod.Refusal = &observe.Refusal{Reason: v1alpha1.ReasonDataOfAnotherCluster, Message: "the directory holds data of cluster beef"}
-	c := dataVolumesReady(s)
-	g.Expect(c.Status).To(Equal(metav1.ConditionFalse))
-	g.Expect(c.Reason).To(Equal(v1alpha1.ReasonDataOfAnotherCluster))
-	g.Expect(c.Message).To(Equal("etcd-main-1 does not start: the directory holds data of cluster beef."))
-}

@@ -84,8 +84,12 @@ func operationRequested(etcd *v1alpha1.Etcd) bool {
 		etcd.Annotations[v1alpha1.AnnotationGardenerOperation] == v1alpha1.OperationReconcile
 }
 
-// removeOperation removes the annotations that asked for what is now done.
-func (r *Reconciler) removeOperation(ctx context.Context, etcd *v1alpha1.Etcd) error {
+// removeOperation removes the annotations that asked for a reconcile once that is done.
+func (r *Reconciler) removeOperation(ctx context.Context, p *pass) error {
+	etcd := p.etcd
+	if !p.current() || !operationRequested(etcd) {
+		return nil
+	}
 	before := etcd.DeepCopy()
 	for _, key := range []string{v1alpha1.AnnotationOperation, v1alpha1.AnnotationGardenerOperation} {
 		if etcd.Annotations[key] == v1alpha1.OperationReconcile {

@@ -6,6 +6,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,6 +26,8 @@ type observation struct {
 	snapshot *observe.Snapshot
 	// tasks of the Etcd, of every type and state.
 	tasks []v1alpha1.EtcdOperatorTask
+	// claims of the members that exist.
+	claims []claim
 	// current: the spec was applied, and the StatefulSet controller has seen it.
 	current bool
 	tls     tlsLook
@@ -42,34 +46,25 @@ type observation struct {
 // operationReconcile is the name of the only operation on an Etcd that is not a task.
 const operationReconcile = "Reconcile"
 
-// outcome is what a reconcile has come to before it writes the status.
-type outcome struct {
-	snapshot *observe.Snapshot
-	size     sizing
-	tls      tlsLook
-	current  bool
-	err      error
-	// further conditions.
-	further []metav1.Condition
-}
-
 // reconcileStatus writes the status when it has changed, and returns after how long to look again.
-func (r *Reconciler) reconcileStatus(ctx context.Context, etcd *v1alpha1.Etcd, o outcome) (time.Duration, error) {
+func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) (time.Duration, error) {
+	etcd := p.etcd
 	key, now := client.ObjectKeyFromObject(etcd), r.Clock.Now()
-	tasks := &v1alpha1.EtcdOperatorTaskList{}
-	if err := r.Client.List(ctx, tasks, task.OfEtcd(key)...); err != nil {
+	all := &v1alpha1.EtcdOperatorTaskList{}
+	if err := r.Client.List(ctx, all, task.OfEtcd(key)...); err != nil {
 		return 0, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
 	}
 	next := nextStatus(etcd, observation{
-		snapshot: o.snapshot,
-		tasks:    tasks.Items,
-		tls:      o.tls,
-		current:  o.current,
-		specErr:  o.err,
+		snapshot: p.snapshot,
+		tasks:    all.Items,
+		claims:   p.claims,
+		tls:      p.tls,
+		current:  p.current(),
+		specErr:  p.specErr,
 		wanted:   etcd.Spec.Replicas,
-		size:     o.size,
-		lostFor:  r.memory.lostFor(key, o.snapshot == nil || quorate(o.snapshot), now),
-		further:  o.further,
+		size:     p.size,
+		lostFor:  r.memory.lostFor(key, p.snapshot == nil || quorate(p.snapshot), now),
+		further:  p.further,
 		now:      metav1.NewTime(now),
 	})
 	before := etcd.Status
@@ -90,12 +85,7 @@ func nextStatus(etcd *v1alpha1.Etcd, o observation) v1alpha1.EtcdStatus {
 	if o.current {
 		next.ObservedGeneration = etcd.Generation
 	}
-	next.LastErrors = nil
-	if o.specErr != nil {
-		next.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrApply, Description: o.specErr.Error(), ObservedAt: o.now}}
-	} else if o.tls.problem != nil {
-		next.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrTLSSecret, Description: o.tls.problem.Error(), ObservedAt: o.now}}
-	}
+	next.LastErrors = lastErrors(etcd.Status.LastErrors, o)
 	if s := o.snapshot; s != nil {
 		next.Members = members(next.Members, s, o.now)
 		countReplicas(&next, s)
@@ -130,6 +120,29 @@ func nextStatus(etcd *v1alpha1.Etcd, o observation) v1alpha1.EtcdStatus {
 	next.Rollout = currentRollout(&next, o)
 	next.LastOperation = lastOperation(etcd, &next, o.now)
 	return next
+}
+
+// lastErrors is why the spec is not carried out. What lasts keeps the time at which it was first seen: a status that
+// tells the same is not written again.
+func lastErrors(before []v1alpha1.LastError, o observation) []v1alpha1.LastError {
+	e := v1alpha1.LastError{ObservedAt: o.now}
+	switch {
+	case o.specErr != nil:
+		e.Code, e.Description = v1alpha1.ErrApply, o.specErr.Error()
+		if coded, ok := errors.AsType[*tasks.CodedError](o.specErr); ok {
+			e.Code = coded.Code
+		}
+	case o.tls.problem != nil:
+		e.Code, e.Description = v1alpha1.ErrTLSSecret, o.tls.problem.Error()
+	default:
+		return nil
+	}
+	for _, b := range before {
+		if sameError(b, e) {
+			e.ObservedAt = b.ObservedAt
+		}
+	}
+	return []v1alpha1.LastError{e}
 }
 
 // lastOperation tells how far the newest spec has been carried out.

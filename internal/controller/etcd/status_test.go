@@ -6,11 +6,13 @@ package etcd
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -305,4 +307,19 @@ func TestSaysMore(t *testing.T) {
 			g.Expect(saysMore(&before, &after)).To(Equal(tc.want))
 		})
 	}
+}
+
+// An error that lasts keeps its time, so that a status that tells the same is not written again.
+func TestErrorsThatLast(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served(3)
+	failing := observation{snapshot: snapshotOf(3), specErr: errors.New("no"), now: noon}
+	etcd.Status = nextStatus(etcd, failing)
+	g.Expect(etcd.Status.LastErrors).To(ConsistOf(v1alpha1.LastError{Code: v1alpha1.ErrApply, Description: "no", ObservedAt: noon}))
+	failing.now = later
+	g.Expect(nextStatus(etcd, failing)).To(Equal(etcd.Status))
+	failing.specErr = fmt.Errorf("applying: %w", &tasks.CodedError{Code: v1alpha1.ErrPeerURLs, Err: errors.New("refused")})
+	g.Expect(nextStatus(etcd, failing).LastErrors).To(ConsistOf(v1alpha1.LastError{Code: v1alpha1.ErrPeerURLs, Description: "applying: refused", ObservedAt: later}))
+	failing.specErr = nil
+	g.Expect(nextStatus(etcd, failing).LastErrors).To(BeEmpty())
 }

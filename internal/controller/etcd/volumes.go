@@ -20,8 +20,10 @@ import (
 // claim is what matters of the claim of an ordinal.
 type claim struct {
 	name string
-	// bound: it has a volume.
-	bound bool
+	// bound: it has a volume; lost: it had one, which does not exist any more.
+	bound, lost bool
+	// warning is what the volume's provisioner says of a claim that waits for its volume; empty when it says nothing.
+	warning string
 	// asks for, and has.
 	asks, has resource.Quantity
 	// class is the name of its StorageClass, and expandable tells whether that allows volumes to grow.

@@ -1,0 +1,172 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// pass is one reconcile of one Etcd: what its stages have found so far.
+type pass struct {
+	etcd *v1alpha1.Etcd
+	// set is nil when there is no StatefulSet.
+	set *appsv1.StatefulSet
+	// held: a task holds the StatefulSet at zero replicas.
+	held bool
+	tls  tlsLook
+	size sizing
+	// settled: each object is as it was applied for the present spec.
+	settled bool
+	claims  []claim
+	// snapshot is nil when there is no StatefulSet.
+	snapshot *observe.Snapshot
+	// further conditions.
+	further []metav1.Condition
+	// specErr is why the spec could not be carried out: the status tells it.
+	specErr error
+	// strategyErr is told by the log alone: the strategy is no part of the spec.
+	strategyErr error
+	// after is after how long to look again; 0 when an event will tell.
+	after time.Duration
+}
+
+// current: the spec was applied, and the StatefulSet controller has seen it.
+func (p *pass) current() bool {
+	return p.settled && p.snapshot != nil && p.snapshot.StatefulSet.Observed && p.tls.arrived(p.etcd)
+}
+
+// makes tells whether a StatefulSet that is missing is made.
+func (p *pass) makes() bool {
+	return p.specErr == nil && p.tls.problem == nil && !specSuspended(p.etcd)
+}
+
+// errAgain ends a pass: something was changed just now, and what follows has to see the change.
+var errAgain = errors.New("something was changed, and has to be seen first")
+
+// reconcile goes through the stages, and returns after how long to look again. An error of a stage ends the pass,
+// except where the stage itself leaves it in the pass.
+func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.Duration, error) {
+	p := &pass{etcd: etcd}
+	for _, stage := range []func(context.Context, *pass) error{
+		r.findStatefulSet,
+		r.keepStrategy,
+		r.keepHold,
+		r.checkTLS,
+		r.applySpec,
+		r.growVolumes,
+		r.observeMembers,
+		r.observeBackups,
+		r.listPeerURLs,
+		r.writeDown,
+		r.instructMembers,
+		r.removeOperation,
+	} {
+		switch err := stage(ctx, p); {
+		case errors.Is(err, errAgain):
+			return retryConflict, p.strategyErr
+		case err != nil:
+			return 0, errors.Join(p.strategyErr, p.specErr, err)
+		}
+	}
+	return p.after, errors.Join(p.strategyErr, p.specErr)
+}
+
+func (r *Reconciler) findStatefulSet(ctx context.Context, p *pass) (err error) {
+	p.set, err = statefulSet(ctx, r.Client, p.etcd)
+	if err == nil && beingReplaced(p.set) {
+		// Its end is an event, and what is said of the members before is still true.
+		return errAgain
+	}
+	return err
+}
+
+func (r *Reconciler) keepStrategy(ctx context.Context, p *pass) error {
+	changed, err := r.reconcileStrategy(ctx, p.etcd, p.set)
+	if changed {
+		return errAgain
+	}
+	p.strategyErr = err
+	return nil
+}
+
+func (r *Reconciler) keepHold(ctx context.Context, p *pass) error {
+	held, changed, err := r.reconcileHold(ctx, p.etcd, p.set)
+	if err == nil && changed {
+		return errAgain
+	}
+	p.held = held
+	return err
+}
+
+func (r *Reconciler) checkTLS(ctx context.Context, p *pass) error {
+	p.tls, p.specErr = r.lookAtTLS(ctx, p.etcd, p.set)
+	return nil
+}
+
+// applySpec applies the objects. What is asked of members that are all stopped waits until they are started again.
+func (r *Reconciler) applySpec(ctx context.Context, p *pass) error {
+	if p.specErr == nil && !p.held {
+		p.size, p.settled, p.specErr = r.reconcileSpec(ctx, p.etcd, p.set, p.tls)
+	}
+	if apierrors.IsConflict(p.specErr) || namespaceGoes(p.specErr) {
+		err := p.specErr
+		p.specErr = nil
+		return err
+	}
+	if p.makes() && replacement(p.etcd, p.set) {
+		// It was made just now, or has not adopted its pods yet.
+		return errAgain
+	}
+	return nil
+}
+
+func (r *Reconciler) growVolumes(ctx context.Context, p *pass) error {
+	claims, replaced, further, err := r.reconcileVolumes(ctx, p.etcd, p.set, p.makes())
+	if replaced {
+		return errAgain
+	}
+	p.claims, p.further = claims, append(p.further, further...)
+	p.specErr = errors.Join(p.specErr, err)
+	return nil
+}
+
+// observeMembers comes after the objects were compared, so that the snapshot is not older than they.
+func (r *Reconciler) observeMembers(ctx context.Context, p *pass) (err error) {
+	p.snapshot, err = r.observe(ctx, r.Client, p.etcd)
+	return err
+}
+
+func (r *Reconciler) observeBackups(ctx context.Context, p *pass) error {
+	backups, err := r.backups(ctx, p.etcd)
+	p.further = append(p.further, backups...)
+	return err
+}
+
+func (r *Reconciler) listPeerURLs(ctx context.Context, p *pass) error {
+	if p.specErr == nil && p.tls.problem == nil && p.snapshot != nil {
+		p.specErr = r.changePeerURLs(ctx, p.etcd, p.snapshot, peerURLChanges(p.tls.station, p.snapshot))
+	}
+	return nil
+}
+
+// writeDown writes the status.
+func (r *Reconciler) writeDown(ctx context.Context, p *pass) (err error) {
+	p.further = append(p.further, hibernated(p.etcd, p.set)...)
+	p.after, err = r.reconcileStatus(ctx, p)
+	return err
+}
+
+// instructMembers tells the members what the status now says of their cluster.
+func (r *Reconciler) instructMembers(ctx context.Context, p *pass) error {
+	return r.tellMembers(ctx, p.etcd)
+}
