@@ -30,6 +30,23 @@ const (
 	CompactionRevision CompactionMode = "revision"
 )
 
+// TrafficDistribution is how the Service for clients chooses among members.
+// +kubebuilder:validation:Enum=PreferClose;PreferSameZone;PreferSameNode
+type TrafficDistribution string
+
+// ClientService is what a user adds to the Service for clients.
+type ClientService struct {
+	// Labels of the Service, besides the operator's own.
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+	// Annotations of the Service.
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// TrafficDistribution of the Service. Default: any member that is ready.
+	// +optional
+	TrafficDistribution *TrafficDistribution `json:"trafficDistribution,omitempty"`
+}
+
 // EtcdConfig is the configuration of the etcd container.
 type EtcdConfig struct {
 	// Image of etcd, as its authors publish it. Default: the operator's.
@@ -69,7 +86,14 @@ type EtcdConfig struct {
 	// PeerURLTLS is the TLS among members. Once given it cannot be taken away.
 	// +optional
 	PeerURLTLS *PeerURLTLS `json:"peerUrlTls,omitempty"`
-	// HeartbeatDuration is how often a member's lease is renewed. Default 10s.
+	// ClientService is what is added to the Service for clients.
+	// +optional
+	ClientService *ClientService `json:"clientService,omitempty"`
+	// HeartbeatDuration is how often a member's lease is renewed, at least 1s. Default 10s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="heartbeatDuration is at least 1s"
 	// +optional
 	HeartbeatDuration *metav1.Duration `json:"heartbeatDuration,omitempty"`
 }
@@ -99,6 +123,7 @@ type SchedulingConstraints struct {
 // +kubebuilder:validation:XValidation:rule="quantity(has(self.storageCapacity) ? string(self.storageCapacity) : '16Gi').compareTo(quantity(has(oldSelf.storageCapacity) ? string(oldSelf.storageCapacity) : '16Gi')) >= 0",message="storageCapacity cannot shrink"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",message="storageClass cannot be changed"
 // +kubebuilder:validation:XValidation:rule="has(self.volumeClaimTemplate) == has(oldSelf.volumeClaimTemplate) && (!has(self.volumeClaimTemplate) || self.volumeClaimTemplate == oldSelf.volumeClaimTemplate)",message="volumeClaimTemplate cannot be changed"
+// +kubebuilder:validation:XValidation:rule="has(self.memberNamePrefix) == has(oldSelf.memberNamePrefix) && (!has(self.memberNamePrefix) || self.memberNamePrefix == oldSelf.memberNamePrefix)",message="memberNamePrefix cannot be changed: the members know each other by their names"
 // +kubebuilder:validation:XValidation:rule="(has(self.etcd) && has(self.etcd.serverPort) ? self.etcd.serverPort : 2380) == (has(oldSelf.etcd) && has(oldSelf.etcd.serverPort) ? oldSelf.etcd.serverPort : 2380)",message="etcd.serverPort cannot be changed: the members know each other by it"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.etcd) || !has(oldSelf.etcd.clientUrlTls) || (has(self.etcd) && has(self.etcd.clientUrlTls))",message="etcd.clientUrlTls cannot be removed: the members that still use it could not be reached"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.etcd) || !has(oldSelf.etcd.peerUrlTls) || (has(self.etcd) && has(self.etcd.peerUrlTls))",message="etcd.peerUrlTls cannot be removed: the members that still use it could not be reached"
@@ -141,6 +166,13 @@ type EtcdSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	VolumeClaimTemplate *string `json:"volumeClaimTemplate,omitempty"`
+	// MemberNamePrefix comes before the name of a pod, and a dash, in the name of its member and of the member's lease.
+	// It tells the members of clusters apart that move from one Kubernetes to another. Default: none.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +optional
+	MemberNamePrefix *string `json:"memberNamePrefix,omitempty"`
 	// PersistentVolumeClaimRetentionPolicy says when the members' volumes are deleted. Default: never.
 	// +optional
 	PersistentVolumeClaimRetentionPolicy *PersistentVolumeClaimRetentionPolicy `json:"persistentVolumeClaimRetentionPolicy,omitempty"`

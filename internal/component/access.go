@@ -37,7 +37,7 @@ func Role(in Input) *rbacv1ac.RoleApplyConfiguration {
 	name := in.Etcd.Name
 	leases := []string{FullSnapshotLeaseName(name), DeltaSnapshotLeaseName(name)}
 	for i := range max(in.Replicas, in.Etcd.Spec.Replicas) {
-		leases = append(leases, PodName(name, i))
+		leases = append(leases, in.Etcd.MemberName(PodName(name, i)))
 	}
 	return rbacv1ac.Role(RoleName(name), in.Etcd.Namespace).
 		WithLabels(labels(name, v1alpha1.ComponentRole, name)).
@@ -63,7 +63,7 @@ func RoleBinding(in Input) *rbacv1ac.RoleBindingApplyConfiguration {
 func Leases(in Input) []*coordinationv1ac.LeaseApplyConfiguration {
 	var leases []*coordinationv1ac.LeaseApplyConfiguration
 	for i := range in.Replicas {
-		leases = append(leases, lease(in.Etcd, PodName(in.Etcd.Name, i), v1alpha1.ComponentMemberLease))
+		leases = append(leases, lease(in.Etcd, in.Etcd.MemberName(PodName(in.Etcd.Name, i)), v1alpha1.ComponentMemberLease))
 	}
 	if BackupStore(in.Etcd) != nil {
 		leases = append(leases,

@@ -35,6 +35,7 @@ func agentContainer(in Input, store *StoreAccess) (*corev1ac.ContainerApplyConfi
 	}
 	c := container(v1alpha1.ContainerBackupRestore, agentImage(in)).
 		WithCommand(command...).
+		WithCommand(memberName(in.Etcd)...).
 		WithEnv(podField(member.NameVariable, "metadata.name"), podField(member.NamespaceVariable, "metadata.namespace")).
 		WithPorts(containerPort(backupPortName, BackupPort(in.Etcd))).
 		WithResources(resources).

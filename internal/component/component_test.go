@@ -6,7 +6,10 @@ package component
 
 import (
 	"bytes"
+	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -36,7 +39,7 @@ func input(replicas int32) Input {
 	}
 }
 
-// everything sets every field of an Etcd.
+// everything sets every field of an Etcd but those of TLS and backups, which are set by withTLS and withBackup.
 func everything() Input {
 	in := input(5)
 	in.Strategy = appsv1.RollingUpdateStatefulSetStrategyType
@@ -59,6 +62,12 @@ func everything() Input {
 			ClientPort:    ptr.To[int32](12379),
 			ServerPort:    ptr.To[int32](12380),
 			WrapperPort:   ptr.To[int32](19095),
+			ClientService: &v1alpha1.ClientService{
+				Labels:              map[string]string{"team": "storage", v1alpha1.LabelPartOf: "mine"},
+				Annotations:         map[string]string{"service.kubernetes.io/topology-mode": "auto"},
+				TrafficDistribution: ptr.To(v1alpha1.TrafficDistribution("PreferClose")),
+			},
+			HeartbeatDuration: &metav1.Duration{Duration: 5 * time.Second},
 		},
 		SharedConfig: &v1alpha1.SharedConfig{
 			AutoCompactionMode:      ptr.To(v1alpha1.CompactionRevision),
@@ -70,11 +79,13 @@ func everything() Input {
 			}}},
 			TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: corev1.DoNotSchedule}},
 		},
+		MemberNamePrefix:    ptr.To("blue"),
 		PriorityClassName:   ptr.To("etcd"),
 		StorageCapacity:     ptr.To(resource.MustParse("80Gi")),
 		StorageClass:        ptr.To("fast"),
 		VolumeClaimTemplate: ptr.To("data"),
 	}
+	in.Etcd.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.VolumesDeleted, WhenScaled: v1alpha1.VolumesRetained}
 	return in
 }
 
@@ -94,21 +105,78 @@ func withTLS(station PeerTLS) Input {
 func withBackup() Input {
 	in := input(3)
 	in.Etcd.Spec.Backup = &v1alpha1.BackupSpec{
-		Image: ptr.To("example.com/etcd-agent:v2"),
-		Port:  ptr.To[int32](18080),
+		Image:     ptr.To("example.com/etcd-agent:v2"),
+		Port:      ptr.To[int32](18080),
+		Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}},
 		TLS: &v1alpha1.BackupTLS{
 			TLSCASecretRef:     v1alpha1.CASecretReference{SecretReference: v1alpha1.SecretReference{Name: "agent-ca"}},
 			ServerTLSSecretRef: v1alpha1.SecretReference{Name: "agent"},
 		},
 		Store: &v1alpha1.StoreSpec{
-			Provider: v1alpha1.ProviderS3, Container: "bucket", SecretRef: &v1alpha1.SecretReference{Name: "bucket-credentials"},
+			Provider: v1alpha1.ProviderS3, Container: "bucket", Prefix: "clusters/main", SecretRef: &v1alpha1.SecretReference{Name: "bucket-credentials"},
 		},
+		FullSnapshotSchedule:         ptr.To("0 1 * * *"),
+		DeltaSnapshotPeriod:          &metav1.Duration{Duration: time.Minute},
+		DeltaSnapshotMemoryLimit:     ptr.To(resource.MustParse("1Mi")),
+		DeltaSnapshotRetentionPeriod: &metav1.Duration{Duration: 24 * time.Hour},
+		GarbageCollectionPolicy:      ptr.To(v1alpha1.GarbageCollectionLimitBased),
+		GarbageCollectionPeriod:      &metav1.Duration{Duration: 30 * time.Minute},
+		MaxBackupsLimitBasedGC:       ptr.To[int32](9),
+		SnapshotCompression:          &v1alpha1.CompressionSpec{Enabled: ptr.To(true), Policy: ptr.To(v1alpha1.CompressionZlib)},
+		EtcdSnapshotTimeout:          &metav1.Duration{Duration: 20 * time.Minute},
 	}
 	return in
 }
 
+// withDefaultBackup is an Etcd with a store of which nothing else is said.
+func withDefaultBackup() Input {
+	in := withBackup()
+	in.Etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: in.Etcd.Spec.Backup.Store}
+	in.Etcd.Spec.Backup.Store.Prefix = ""
+	return in
+}
+
+// A field that is in the schema does something: it is set in one of the golden files.
+func TestEveryFieldIsInAGoldenFile(t *testing.T) {
+	set := map[string]bool{}
+	for _, in := range []Input{everything(), withTLS(PeerTLSOn), withBackup()} {
+		fields(reflect.ValueOf(in.Etcd.Spec), "spec", set)
+	}
+	for field, isSet := range set {
+		if strings.HasSuffix(field, ".namespace") {
+			// It can only be that of the Etcd.
+			continue
+		}
+		if !isSet {
+			t.Errorf("%s is set in none", field)
+		}
+	}
+	if len(set) < 50 {
+		t.Errorf("only %d fields were found", len(set))
+	}
+}
+
+// fields finds the fields of a value of our own types, and whether they are set.
+func fields(v reflect.Value, path string, set map[string]bool) {
+	for v.Kind() == reflect.Pointer && !v.IsNil() {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct || v.Type().PkgPath() != reflect.TypeFor[v1alpha1.Etcd]().PkgPath() {
+		return
+	}
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name := path
+		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag != "" {
+			name += "." + tag
+		}
+		set[name] = set[name] || !v.Field(i).IsZero()
+		fields(v.Field(i), name, set)
+	}
+}
+
 func TestObjects(t *testing.T) {
-	for name, in := range map[string]Input{"tls": withTLS(PeerTLSOn), "backup": withBackup(), "tls-prepared": withTLS(PeerTLSPrepared), "default": input(3), "single": input(1), "asleep": input(0), "everything": everything()} {
+	for name, in := range map[string]Input{"tls": withTLS(PeerTLSOn), "backup": withBackup(), "backup-default": withDefaultBackup(), "tls-prepared": withTLS(PeerTLSPrepared), "default": input(3), "single": input(1), "asleep": input(0), "everything": everything()} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := Objects(in)
 			if err != nil {
@@ -134,7 +202,7 @@ func TestMembersUnderstandTheirConfigMap(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	shared, err := member.ParseShared(config.Data)
 	g.Expect(err).NotTo(HaveOccurred())
-	id, err := shared.Identify(PodName("etcd-main", 4))
+	id, err := shared.Identify("blue-" + PodName("etcd-main", 4))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(id.PeerURL).To(Equal("http://etcd-main-4.etcd-main-peer.shoot-a.svc:12380"))
 	g.Expect(id.ClientURL).To(Equal("http://etcd-main-4.etcd-main-peer.shoot-a.svc:12379"))

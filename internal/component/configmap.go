@@ -76,7 +76,7 @@ func bootstrapConfig(in Input) (string, error) {
 	members := make([]string, 0, in.Replicas)
 	for i := range in.Replicas {
 		pod := PodName(etcd.Name, i)
-		members = append(members, fmt.Sprintf("%s=%s://%s:%d", pod, scheme(in.PeerTLS == PeerTLSOn), etcd.MemberHost(pod), peerPort(etcd)))
+		members = append(members, fmt.Sprintf("%s=%s://%s:%d", etcd.MemberName(pod), scheme(in.PeerTLS == PeerTLSOn), etcd.MemberHost(pod), peerPort(etcd)))
 	}
 	config, err := yaml.Marshal(map[string]any{
 		"initial-cluster":       strings.Join(members, ","),

@@ -107,6 +107,7 @@ func schedule(spec *corev1ac.PodSpecApplyConfiguration, etcd *v1alpha1.Etcd) err
 func prepareContainer(in Input, store *StoreAccess) *corev1ac.ContainerApplyConfiguration {
 	c := container(v1alpha1.InitContainerPrepare, agentImage(in)).
 		WithCommand("/etcd-agent", "prepare").
+		WithCommand(memberName(in.Etcd)...).
 		WithEnv(podField(member.NameVariable, "metadata.name")).
 		WithResources(corev1ac.ResourceRequirements().WithRequests(corev1.ResourceList{
 			corev1.ResourceCPU:    resource.MustParse("10m"),
@@ -121,6 +122,16 @@ func prepareContainer(in Input, store *StoreAccess) *corev1ac.ContainerApplyConf
 		c.WithCommand(store.Args...).WithVolumeMounts(store.Mount)
 	}
 	return c
+}
+
+// memberName tells the agent the name of its member where that is not the name of the pod. The kubelet fills the
+// variable in.
+func memberName(etcd *v1alpha1.Etcd) []string {
+	const pod = "$(" + member.NameVariable + ")"
+	if name := etcd.MemberName(pod); name != pod {
+		return []string{"--name=" + name}
+	}
+	return nil
 }
 
 // container has what all containers of a member's pod have in common.

@@ -9,16 +9,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // ClientService leads clients to the members that are ready, and to the agents beside them.
 func ClientService(in Input) *corev1ac.ServiceApplyConfiguration {
-	return service(in.Etcd, ClientServiceName(in.Etcd.Name), v1alpha1.ComponentClientService,
+	s := service(in.Etcd, ClientServiceName(in.Etcd.Name), v1alpha1.ComponentClientService,
 		corev1ac.ServiceSpec().
 			WithType(corev1.ServiceTypeClusterIP).
 			WithPorts(
 				servicePort(clientPortName, clientPort(in.Etcd)),
 				servicePort(backupPortName, BackupPort(in.Etcd))))
+	users := ptr.Deref(in.Etcd.Spec.Etcd.ClientService, v1alpha1.ClientService{})
+	s.Labels = over(users.Labels, s.Labels)
+	s.WithAnnotations(users.Annotations)
+	if d := users.TrafficDistribution; d != nil {
+		s.Spec.WithTrafficDistribution(string(*d))
+	}
+	return s
 }
 
 // PeerService gives each member its host name. It publishes members that are not ready: a member has to find

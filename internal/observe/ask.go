@@ -52,7 +52,7 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *facts) error
 
 func isOurs(ordinals []Ordinal, answers map[int]etcdclient.Status, m etcdclient.Member) bool {
 	for i, o := range ordinals {
-		if o.Name == m.Name || answers[i].MemberID == m.ID {
+		if o.Member == m.Name || answers[i].MemberID == m.ID {
 			return true
 		}
 	}

@@ -45,11 +45,11 @@ func build(f facts) *Snapshot {
 	for i := range s.Ordinals {
 		o := &s.Ordinals[i]
 		status, answered := f.answers[i]
-		o.Answers = answered && belongs(f, o.Name, status)
+		o.Answers = answered && belongs(f, o.Member, status)
 		if o.Answers {
 			o.MemberID, o.AppliedIndex, o.Serving = status.MemberID, status.AppliedIndex, serves(status)
 		} else {
-			o.MemberID = memberID(f.members, o.Name)
+			o.MemberID = memberID(f.members, o.Member)
 		}
 		o.Role = role(o, status, s.Cluster.Leader)
 		o.Class = refine(o)

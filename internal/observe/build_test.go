@@ -23,7 +23,7 @@ func answersOf(n int, answers map[int]etcdclient.Status) facts {
 	f := facts{answers: answers}
 	for i := range n {
 		name := fmt.Sprintf("m-%d", i)
-		f.ordinals = append(f.ordinals, Ordinal{Name: name, Class: v1alpha1.ClassUnready, Role: v1alpha1.RoleUnknown, Pod: &Pod{Ready: true}})
+		f.ordinals = append(f.ordinals, Ordinal{Name: name, Member: name, Class: v1alpha1.ClassUnready, Role: v1alpha1.RoleUnknown, Pod: &Pod{Ready: true}})
 		f.members = append(f.members, etcdclient.Member{ID: uint64(i + 1), Name: name})
 	}
 	return f

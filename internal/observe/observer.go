@@ -99,7 +99,7 @@ func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1al
 		return nil, fmt.Errorf("listing the pods of StatefulSet %s: %w", key, err)
 	}
 	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet)}
-	f.ordinals, f.surplus = ordinals(statefulSet, pods.Items)
+	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
 	if err := o.lookAround(ctx, etcd.Namespace, f.ordinals); err != nil {
 		return nil, err
 	}
@@ -118,14 +118,15 @@ func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1al
 
 // ordinals puts the pods of a StatefulSet into its ordinals. Whatever else carries the labels of an Etcd, the
 // pods of a backup job for one, is not controlled by the StatefulSet.
-func ordinals(statefulSet *appsv1.StatefulSet, pods []corev1.Pod) ([]Ordinal, []string) {
+func ordinals(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet, pods []corev1.Pod) ([]Ordinal, []string) {
 	replicas := 1
 	if statefulSet.Spec.Replicas != nil {
 		replicas = int(*statefulSet.Spec.Replicas)
 	}
 	result := make([]Ordinal, replicas)
 	for i := range result {
-		result[i] = Ordinal{Name: fmt.Sprintf("%s-%d", statefulSet.Name, i), Class: v1alpha1.ClassMissing, Role: v1alpha1.RoleUnknown, LeaseRole: v1alpha1.RoleUnknown}
+		pod := fmt.Sprintf("%s-%d", statefulSet.Name, i)
+		result[i] = Ordinal{Name: pod, Member: etcd.MemberName(pod), Class: v1alpha1.ClassMissing, Role: v1alpha1.RoleUnknown, LeaseRole: v1alpha1.RoleUnknown}
 	}
 	var surplus []string
 	for i := range pods {
@@ -155,7 +156,7 @@ func (o *Observer) readLeases(ctx context.Context, reader client.Reader, etcd *v
 	now := o.clock.Now()
 	for i := range leases.Items {
 		for n := range ordinals {
-			if ordinals[n].Name == leases.Items[i].Name {
+			if ordinals[n].Member == leases.Items[i].Name {
 				ordinals[n].LeaseRole = o.renewals.role(&leases.Items[i], now)
 			}
 		}

@@ -43,8 +43,10 @@ type StatefulSet struct {
 
 // Ordinal is one ordinal of the StatefulSet: its pod, and the member in it.
 type Ordinal struct {
-	// Name of the pod, and of the member.
+	// Name of the pod.
 	Name string
+	// Member is the name of the member, and of its lease.
+	Member string
 	// Pod is nil when there is none.
 	Pod   *Pod
 	Class v1alpha1.PodClass

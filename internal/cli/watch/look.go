@@ -122,7 +122,7 @@ func (v view) role(o observe.Ordinal) string {
 		return string(o.Role)
 	}
 	for _, m := range v.etcd.Status.Members {
-		if m.Name == o.Name && m.Role != v1alpha1.RoleUnknown && m.Role != "" {
+		if m.Name == v.etcd.MemberName(o.Name) && m.Role != v1alpha1.RoleUnknown && m.Role != "" {
 			return string(m.Role)
 		}
 	}

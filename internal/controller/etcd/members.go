@@ -16,7 +16,7 @@ import (
 func members(before []v1alpha1.Member, s *observe.Snapshot, now metav1.Time) []v1alpha1.Member {
 	next := make([]v1alpha1.Member, 0, s.Replicas())
 	for _, o := range s.Ordinals {
-		m := v1alpha1.Member{Name: o.Name, Role: o.Role, Status: memberStatus(s, o), LastTransitionTime: now}
+		m := v1alpha1.Member{Name: o.Member, Role: o.Role, Status: memberStatus(s, o), LastTransitionTime: now}
 		if m.Status != v1alpha1.MemberReady {
 			m.Reason = string(o.Class)
 		}
@@ -24,7 +24,7 @@ func members(before []v1alpha1.Member, s *observe.Snapshot, now metav1.Time) []v
 			m.ID = fmt.Sprintf("%x", o.MemberID)
 		}
 		for _, b := range before {
-			if b.Name != o.Name {
+			if b.Name != o.Member {
 				continue
 			}
 			if b.Status == m.Status {

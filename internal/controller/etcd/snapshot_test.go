@@ -20,7 +20,7 @@ func snapshotOf(replicas int) *observe.Snapshot {
 	s.Cluster = observe.Cluster{Reachable: true, ID: 0xcafe, Term: 2, Leader: 1, LeaderKnown: true}
 	for i := range replicas {
 		o := observe.Ordinal{
-			Name: fmt.Sprintf("etcd-main-%d", i), Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower,
+			Name: fmt.Sprintf("etcd-main-%d", i), Member: fmt.Sprintf("etcd-main-%d", i), Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower,
 			MemberID: uint64(i + 1), Answers: true, Serving: true,
 			Pod: &observe.Pod{Revision: "new", Ready: true, AllContainersReady: true},
 		}
