@@ -88,8 +88,12 @@ smoke: ## Test the local Kubernetes itself. As root; takes a running one down.
 	LOCAL_SMOKE=1 go test ./test/local/smoke -count=1 -v -timeout 20m
 
 .PHONY: bench
-bench: up ## Benchmarks, each against a peer in the same run.
+bench: bench-fleet up ## Benchmarks, each against a peer in the same run.
 	@go run ./test/bench $(BENCH)
+
+.PHONY: bench-fleet
+bench-fleet: assets ## The operator with a thousand Etcds, whose members are simulated.
+	@KUBEBUILDER_ASSETS=$(ASSETS) go run ./test/bench/fleet $(FLEET)
 
 .PHONY: generate
 generate: ## Generate deep copies, CRDs and roles.

@@ -34,6 +34,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
 	"github.com/go-logr/logr"
@@ -81,7 +82,7 @@ func run(ctx context.Context, names string, pairs int, strict bool) error {
 	if err := errors.Join(err, b.write(targets)); err != nil {
 		return err
 	}
-	if strict && !met(targets) {
+	if strict && !target.Met(targets) {
 		return errMissed
 	}
 	return nil

@@ -15,10 +15,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
 )
 
 // table is everything for people.
-func (r results) table(targets []target) string {
+func (r results) table(targets []target.Target) string {
 	var out strings.Builder
 	if len(r.rollouts) > 0 {
 		const format = "%-10s %-20s %20s %12s %15s %10s %16s %17s %14s\n"
@@ -28,10 +30,10 @@ func (r results) table(targets []target) string {
 				m := mediansOf(r.of(s, way))
 				handover := ""
 				if way.managed {
-					handover = seconds(m.Handover)
+					handover = target.Seconds(m.Handover)
 				}
-				fmt.Fprintf(&out, format, s.name, way.name, seconds(m.WithoutWrites), seconds(m.LongestGap),
-					fmt.Sprint(m.LeaderChanges), seconds(m.Took), seconds(m.Reaction), seconds(m.Overhead), handover)
+				fmt.Fprintf(&out, format, s.name, way.name, target.Seconds(m.WithoutWrites), target.Seconds(m.LongestGap),
+					fmt.Sprint(m.LeaderChanges), target.Seconds(m.Took), target.Seconds(m.Reaction), target.Seconds(m.Overhead), handover)
 			}
 		}
 	}
@@ -42,32 +44,9 @@ func (r results) table(targets []target) string {
 		fmt.Fprintf(&out, "\nAPI requests in a minute with nothing to do: %s\n", breakdown(r.idle))
 	}
 	if len(targets) > 0 {
-		const format = "%-68s %10s %10s %12s %6s  %s\n"
-		fmt.Fprintf(&out, "\n"+format, "target", "measured", "limit", "better peer", "ratio", "")
-		for _, t := range targets {
-			fmt.Fprintf(&out, format, t.Name, t.show(&t.Measured), t.show(&t.Limit), t.show(t.Peer), ratio(t.Ratio), map[bool]string{true: "pass", false: "MISS"}[t.Met])
-		}
+		out.WriteString("\n" + target.Table(targets))
 	}
 	return out.String()
-}
-
-func seconds(s float64) string { return fmt.Sprintf("%.2f s", s) }
-
-func (t target) show(value *float64) string {
-	switch {
-	case value == nil:
-		return ""
-	case t.Unit == "s":
-		return seconds(*value)
-	}
-	return fmt.Sprint(*value)
-}
-
-func ratio(r *float64) string {
-	if r == nil {
-		return ""
-	}
-	return fmt.Sprintf("%.2f", *r)
 }
 
 // breakdown shows where requests go, the most frequent first.
@@ -86,7 +65,7 @@ func breakdown(r requests) string {
 }
 
 // write writes bench.json.
-func (b *bench) write(targets []target) error {
+func (b *bench) write(targets []target.Target) error {
 	document := map[string]any{
 		"measuredAt": time.Now().UTC().Format(time.RFC3339),
 		"machine":    map[string]any{"cpus": runtime.NumCPU(), "os": runtime.GOOS, "arch": runtime.GOARCH},

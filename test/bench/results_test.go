@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
 	"github.com/etcd-foreman/etcd-foreman/test/measure"
 )
@@ -45,11 +46,11 @@ func TestTable(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	r := exampleRun()
-	if targets := r.targets(); len(targets) != 5 || !met(targets) {
-		t.Errorf("%d targets, all met: %t", len(targets), met(targets))
+	if targets := r.targets(); len(targets) != 5 || !target.Met(targets) {
+		t.Errorf("%d targets, all met: %t", len(targets), target.Met(targets))
 	}
 	r.rollouts[0].requests[request{"list", "pods"}] = maxRequests(3)
-	if targets := r.targets(); met(targets) || targets[2].Met {
+	if targets := r.targets(); target.Met(targets) || targets[2].Met {
 		t.Error("a rollout with too many requests meets its target")
 	}
 	if targets := (results{}).targets(); len(targets) != 0 {

@@ -4,7 +4,11 @@
 
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
+)
 
 const (
 	// maxOverhead is what the operator may take from a pod being back until it deletes the next.
@@ -16,44 +20,9 @@ const (
 // maxRequests is how many requests a rollout may take.
 func maxRequests(members int) int { return 8*members + 12 }
 
-// target is something to reach.
-type target struct {
-	Name     string  `json:"name"`
-	Measured float64 `json:"measured"`
-	Limit    float64 `json:"limit"`
-	Unit     string  `json:"unit"`
-	// Peer is the same of the better peer, Ratio our part of it; absent where there is none, or it is 0.
-	Peer  *float64 `json:"peer,omitempty"`
-	Ratio *float64 `json:"ratio,omitempty"`
-	Met   bool     `json:"met"`
-}
-
-func newTarget(name, unit string, measured, limit float64) target {
-	return target{Name: name, Unit: unit, Measured: measured, Limit: limit, Met: measured <= limit}
-}
-
-// against adds the peer.
-func (t target) against(peer float64) target {
-	t.Peer = &peer
-	if peer > 0 {
-		ratio := t.Measured / peer
-		t.Ratio = &ratio
-	}
-	return t
-}
-
-func met(targets []target) bool {
-	for _, t := range targets {
-		if !t.Met {
-			return false
-		}
-	}
-	return true
-}
-
 // targets are those that can be judged by the results.
-func (r results) targets() []target {
-	var all []target
+func (r results) targets() []target.Target {
+	var all []target.Target
 	for _, s := range r.measured() {
 		own := mediansOf(r.of(s, ways[0]))
 		writes := r.betterPeer(s, func(m medians) float64 { return m.WithoutWrites })
@@ -63,18 +32,18 @@ func (r results) targets() []target {
 			worst = max(worst, one.requests.total())
 		}
 		all = append(all,
-			newTarget(s.name+": time without writes, no more than the better peer", "s", own.WithoutWrites, writes).against(writes),
-			newTarget(s.name+": rollout time, at most 1.2 of the better peer", "s", own.Took, maxSlowdown*took).against(took),
-			newTarget(s.name+": API requests of the worst rollout, at most 8n+12", "", float64(worst), float64(maxRequests(s.members))),
+			target.New(s.name+": time without writes, no more than the better peer", "s", own.WithoutWrites, writes).Against(writes),
+			target.New(s.name+": rollout time, at most 1.2 of the better peer", "s", own.Took, maxSlowdown*took).Against(took),
+			target.New(s.name+": API requests of the worst rollout, at most 8n+12", "", float64(worst), float64(maxRequests(s.members))),
 		)
 	}
 	if own := r.overheads(ways[0]); len(own) > 0 {
 		// Deleting by hand, the bench itself notices and acts: no measure for a controller.
-		all = append(all, newTarget("time from a pod being back to the next deletion, handovers included", "s", median(own).Seconds(), maxOverhead.Seconds()).
-			against(median(r.overheads(ways[1])).Seconds()))
+		all = append(all, target.New("time from a pod being back to the next deletion, handovers included", "s", median(own).Seconds(), maxOverhead.Seconds()).
+			Against(median(r.overheads(ways[1])).Seconds()))
 	}
 	if r.idle != nil {
-		all = append(all, newTarget("writes in a minute with nothing to do, but leases", "", float64(r.idle.writes().total()), 0))
+		all = append(all, target.New("writes in a minute with nothing to do, but leases", "", float64(r.idle.writes().total()), 0))
 	}
 	return all
 }

@@ -1,0 +1,153 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Command fleet measures the operator with a thousand Etcds.
+//
+//	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet [-etcds 1000] [-rollouts 50] [-idle 5m] [-strict]
+//
+// What is real: the operator's binary, in a process of its own with two cores and the rights of its ServiceAccount;
+// kube-apiserver, its etcd, and kube-controller-manager with the controllers of StatefulSets, PodDisruptionBudgets
+// and the garbage collector. All of them share the machine with the benchmark.
+//
+// What is simulated, in the process of the benchmark: scheduler, kubelet and volumes (a pod is ready some seconds after
+// it is there; nothing runs), and the members, which answer the operator over gRPC, each at an address of its own in
+// 127.0.0.0/8. Agents are not: leases of members are not renewed.
+//
+// It makes the Etcds, restarts the operator while one of them has a change that nobody has seen, rolls one alone and
+// then many at once, beside some that a hanging member holds, and at last watches an operator with nothing to do. The results are in .local/bench-fleet.json.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// options are what a person can choose.
+type options struct {
+	etcds, rollouts, hung int
+	idle                  time.Duration
+	podStart              time.Duration
+	strict                bool
+}
+
+func main() {
+	var o options
+	flag.IntVar(&o.etcds, "etcds", 1000, "how many Etcds of 3 members")
+	flag.IntVar(&o.rollouts, "rollouts", 50, "how many are rolled at the same time")
+	flag.IntVar(&o.hung, "hung", 10, "how many further rollouts are held by a member that hangs meanwhile")
+	flag.DurationVar(&o.idle, "idle", 5*time.Minute, "how long the operator is watched with nothing to do")
+	flag.DurationVar(&o.podStart, "pod-start", 3*time.Second, "how long a pod takes to become ready")
+	flag.BoolVar(&o.strict, "strict", false, "exit with 1 when a target is missed")
+	flag.Parse()
+	// The libraries' own complaints about what is being disturbed are of no use here.
+	klog.SetLogger(logr.Discard())
+	log.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+// errMissed is returned with -strict.
+var errMissed = errors.New("a target was missed")
+
+func run(ctx context.Context, o options) (err error) {
+	if o.rollouts < 1 || o.hung < 0 || o.etcds < firstOfMany+o.rollouts+o.hung {
+		return fmt.Errorf("measuring %d rollouts while %d hang: there has to be one at least, and %d Etcds more than both", o.rollouts, o.hung, firstOfMany)
+	}
+	dir, err := filepath.Abs(filepath.Join(".local", "fleet"))
+	if err != nil {
+		return fmt.Errorf("finding a folder: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making a folder: %w", err)
+	}
+	b := &bench{options: o, console: console.New(os.Stderr), dir: dir}
+	defer func() { err = errors.Join(err, b.tearDown()) }()
+	if err := b.setUp(ctx); err != nil {
+		return err
+	}
+	for _, measure := range []func(context.Context) error{b.make, b.restart, b.rollOne, b.rollMany, b.rest} {
+		if err := measure(ctx); err != nil {
+			return err
+		}
+	}
+	targets := b.results.targets()
+	fmt.Print(b.results.table(targets))
+	if err := b.write(targets); err != nil {
+		return err
+	}
+	if o.strict && !target.Met(targets) {
+		return errMissed
+	}
+	return nil
+}
+
+// bench is one run.
+type bench struct {
+	options
+	console *console.Console
+	dir     string
+
+	env      *env.Env
+	fleet    *fleet
+	stop     context.CancelFunc
+	kubelet  *kubelet
+	operator *operator
+	results  results
+}
+
+// setUp starts what the operator works with.
+func (b *bench) setUp(ctx context.Context) error {
+	return b.console.Step("control plane", func(note func(string)) (string, error) {
+		var err error
+		if b.env, err = env.Start(env.WithControllerManager(), env.WithRoles()); err != nil {
+			return "", err
+		}
+		note("building the operator")
+		if err := buildOperator(ctx, b.dir); err != nil {
+			return "", err
+		}
+		if b.fleet, err = newFleet(b.etcds); err != nil {
+			return "", err
+		}
+		// It goes on when the benchmark is interrupted, until all is taken down.
+		running, stop := context.WithCancel(context.WithoutCancel(ctx))
+		b.stop = stop
+		b.kubelet, err = startKubelet(running, b.env, b.fleet, b.podStart)
+		return "kube-apiserver, kube-controller-manager; simulated: nodes, volumes, members", err
+	})
+}
+
+func (b *bench) tearDown() error {
+	var all []error
+	if b.operator != nil {
+		all = append(all, b.operator.end(syscall.SIGKILL))
+	}
+	if b.stop != nil {
+		b.stop()
+		b.kubelet.wait()
+	}
+	if b.env != nil {
+		all = append(all, b.env.Stop())
+	}
+	return errors.Join(all...)
+}

@@ -1,0 +1,193 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// configuration of the operator: its defaults, and what the place asks for.
+const configuration = `apiVersion: operator.config.druid.gardener.cloud/v1alpha1
+kind: OperatorConfiguration
+featureGates: {QuorumAwareUpdatesWithOnDelete: true}
+images: {etcdAgent: localhost/etcd-agent:fleet}
+leaderElection: {namespace: etcd-foreman-system}
+server: {metricsBindAddress: "127.0.0.1:%d", healthBindAddress: "0"}
+`
+
+// cores that the operator may use.
+const cores = 2
+
+// endTimeout is how long the operator may take to end.
+const endTimeout = 30 * time.Second
+
+// operator is a running operator.
+type operator struct {
+	cmd     *exec.Cmd
+	started time.Time
+	metrics string
+	exited  chan error
+
+	mu sync.Mutex
+	// resident is the greatest resident memory that was seen, in bytes.
+	resident int64
+}
+
+func binary(dir string) string { return filepath.Join(dir, "etcd-foreman") }
+
+func buildOperator(ctx context.Context, dir string) error {
+	out, err := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", binary(dir), "./cmd/etcd-foreman").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("building the operator: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// startOperator starts an operator, whose log goes to operator.log.
+func startOperator(dir string, kubeconfig []byte) (*operator, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	for name, data := range map[string][]byte{"kubeconfig": kubeconfig, "config.yaml": fmt.Appendf(nil, configuration, port)} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return nil, fmt.Errorf("writing the operator's configuration: %w", err)
+		}
+	}
+	log, err := os.OpenFile(filepath.Join(dir, "operator.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening the operator's log: %w", err)
+	}
+	defer func() { _ = log.Close() }() // the process has it
+	o := &operator{
+		cmd:     exec.Command(binary(dir), "--config="+filepath.Join(dir, "config.yaml")),
+		metrics: fmt.Sprintf("http://127.0.0.1:%d/metrics", port), exited: make(chan error, 1),
+	}
+	o.cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(dir, "kubeconfig"), fmt.Sprintf("GOMAXPROCS=%d", cores))
+	o.cmd.Stdout, o.cmd.Stderr = log, log
+	o.started = time.Now()
+	if err := o.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("starting the operator: %w", err)
+	}
+	go func() { o.exited <- o.cmd.Wait() }()
+	return o, nil
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("looking for a free port: %w", err)
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+// end ends the operator and waits until it has.
+func (o *operator) end(signal syscall.Signal) error {
+	if o.cmd.ProcessState != nil {
+		return nil
+	}
+	if err := o.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("ending the operator: %w", err)
+	}
+	select {
+	case <-o.exited:
+		return nil
+	case <-time.After(endTimeout):
+		return fmt.Errorf("ending the operator: it goes on for %s", endTimeout)
+	}
+}
+
+// scrape reads metrics.
+func scrape(ctx context.Context, client *http.Client, url string) (map[string]*dto.MetricFamily, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking for metrics: %w", err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("asking for metrics: %w", err)
+	}
+	defer func() { _, _ = io.Copy(io.Discard, response.Body); _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("asking for metrics: %s", response.Status)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading metrics: %w", err)
+	}
+	return families, nil
+}
+
+// sum adds up the series of a family that have the labels.
+func sum(family *dto.MetricFamily, labels map[string]string) float64 {
+	total := 0.0
+	for _, m := range family.GetMetric() {
+		matches := 0
+		for _, l := range m.GetLabel() {
+			if labels[l.GetName()] == l.GetValue() {
+				matches++
+			}
+		}
+		if matches == len(labels) {
+			total += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return total
+}
+
+// ready tells whether the operator has looked at every Etcd, and has nothing more in line.
+func (o *operator) ready(ctx context.Context, etcds int) bool {
+	families, err := scrape(ctx, http.DefaultClient, o.metrics)
+	if err != nil {
+		return false
+	}
+	looked := sum(families["controller_runtime_reconcile_total"], map[string]string{"controller": "etcd"})
+	return looked >= float64(etcds) && sum(families["workqueue_depth"], nil) == 0
+}
+
+// memory is the resident memory now, in bytes.
+func (o *operator) memory() int64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", o.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	pages, _ := strconv.ParseInt(strings.Fields(string(data))[1], 10, 64)
+	resident := pages * int64(os.Getpagesize())
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.resident = max(o.resident, resident)
+	return resident
+}
+
+// cpu is the time that the operator has had a processor for. Linux counts in hundredths of a second.
+func (o *operator) cpu() time.Duration {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", o.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	// The name of the program, in parentheses, may hold blanks.
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond
+}

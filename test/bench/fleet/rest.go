@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// quiet is how long nobody writes until all is done. A status may be put off for ten seconds.
+	quiet = 12 * time.Second
+	// quietTimeout is how long that may take.
+	quietTimeout = 10 * time.Minute
+)
+
+// writes are the requests that the API server has carried out and that change something, by whomever: by verb and
+// resource. Leases are left out: leader election goes on anyway.
+func (b *bench) writes(ctx context.Context) (map[string]float64, error) {
+	httpClient, err := rest.HTTPClientFor(b.env.Config)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	url, _, err := rest.DefaultServerURL(b.env.Config.Host, "", schema.GroupVersion{}, true)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	families, err := scrape(ctx, httpClient, url.JoinPath("metrics").String())
+	if err != nil {
+		return nil, err
+	}
+	counted := map[string]float64{}
+	for _, m := range families["apiserver_request_total"].GetMetric() {
+		l := labelsOf(m)
+		if slices.Contains([]string{"GET", "LIST", "WATCH", "CONNECT"}, l["verb"]) || l["resource"] == "leases" {
+			continue
+		}
+		counted[l["verb"]+" "+l["resource"]+" "+l["subresource"]] += m.GetCounter().GetValue()
+	}
+	return counted, nil
+}
+
+func labelsOf(m *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, l := range m.GetLabel() {
+		labels[l.GetName()] = l.GetValue()
+	}
+	return labels
+}
+
+// newWrites are those that came between two counts.
+func newWrites(before, after map[string]float64) map[string]int {
+	some := map[string]int{}
+	for kind, n := range after {
+		if more := int(n - before[kind]); more > 0 {
+			some[kind] = more
+		}
+	}
+	return some
+}
+
+func total(writes map[string]int) int {
+	n := 0
+	for _, more := range writes {
+		n += more
+	}
+	return n
+}
+
+// untilQuiet waits until nobody has written anything for a while.
+func (b *bench) untilQuiet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, quietTimeout, fmt.Errorf("somebody goes on writing for %s", quietTimeout))
+	defer cancel()
+	before, err := b.writes(ctx)
+	since := time.Now()
+	return poll(ctx, 2*time.Second, func() (bool, error) {
+		if err != nil {
+			return false, err
+		}
+		var after map[string]float64
+		if after, err = b.writes(ctx); err != nil {
+			return false, err
+		}
+		if total(newWrites(before, after)) > 0 {
+			before, since = after, time.Now()
+		}
+		return time.Since(since) >= quiet, nil
+	})
+}
+
+// rest watches an operator with nothing to do.
+func (b *bench) rest(ctx context.Context) error {
+	return b.console.Step("nothing to do", func(note func(string)) (string, error) {
+		if err := b.untilQuiet(ctx); err != nil {
+			return "", err
+		}
+		note(fmt.Sprintf("watching for %s", b.idle))
+		before, err := b.writes(ctx)
+		if err != nil {
+			return "", err
+		}
+		cpu := b.operator.cpu()
+		select {
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		case <-time.After(b.idle):
+		}
+		after, err := b.writes(ctx)
+		if err != nil {
+			return "", err
+		}
+		b.results.Writes = newWrites(before, after)
+		b.results.Cores = (b.operator.cpu() - cpu).Seconds() / b.idle.Seconds()
+		b.results.Idle = float64(b.operator.memory()) / mebibyte
+		b.operator.mu.Lock()
+		defer b.operator.mu.Unlock()
+		b.results.Resident = float64(b.operator.resident) / mebibyte
+		return fmt.Sprintf("%d writes in %s, %.2f cores, %.0f MiB", total(b.results.Writes), b.idle, b.results.Cores, b.results.Idle), nil
+	})
+}

@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// rolloutTimeout is for all rollouts together.
+const rolloutTimeout = 10 * time.Minute
+
+// rolled is a rollout that has ended.
+type rolled struct {
+	// reaction is the time from the change of the Etcd until its first pod was deleted.
+	reaction time.Duration
+	// gaps are the times from a pod being ready until the next was deleted.
+	gaps []time.Duration
+	// took is the time from the change until the last pod was ready.
+	took time.Duration
+}
+
+// read reads a rollout in a diary; false while it goes on.
+func read(changed time.Time, diary []entry) (rolled, bool) {
+	var r rolled
+	ready := 0
+	for i, e := range diary {
+		switch {
+		case e.ready:
+			ready++
+			r.took = e.at.Sub(changed)
+		case i == 0:
+			r.reaction = e.at.Sub(changed)
+		default:
+			r.gaps = append(r.gaps, e.at.Sub(diary[i-1].at))
+		}
+	}
+	return r, ready == members
+}
+
+// untilRolled waits until every pod of some Etcds has been replaced.
+func (b *bench) untilRolled(ctx context.Context, from time.Time, etcds ...int) error {
+	return b.until(ctx, func(i int) bool {
+		_, ended := read(from, b.kubelet.since(i, from))
+		return ended
+	}, etcds)
+}
+
+// until waits until something is so of each of some Etcds.
+func (b *bench) until(ctx context.Context, is func(etcd int) bool, etcds []int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, rolloutTimeout, fmt.Errorf("not all rollouts are there within %s", rolloutTimeout))
+	defer cancel()
+	return poll(ctx, 100*time.Millisecond, func() (bool, error) {
+		for _, i := range etcds {
+			if !is(i) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// roll changes some Etcds and reads their rollouts.
+func (b *bench) roll(ctx context.Context, etcds ...int) ([]rolled, error) {
+	if err := b.untilQuiet(ctx); err != nil {
+		return nil, err
+	}
+	changed := map[int]time.Time{}
+	from := time.Now()
+	for _, i := range etcds {
+		changed[i] = time.Now()
+		if err := b.change(ctx, i); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.untilRolled(ctx, from, etcds...); err != nil {
+		return nil, err
+	}
+	var all []rolled
+	for _, i := range etcds {
+		r, _ := read(changed[i], b.kubelet.since(i, from))
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// rollOne rolls one Etcd while nothing else happens: the peer of those that are rolled at once.
+func (b *bench) rollOne(ctx context.Context) error {
+	return b.console.Step("one rollout", func(func(string)) (string, error) {
+		all, err := b.roll(ctx, alone)
+		if err != nil {
+			return "", err
+		}
+		b.results.alone = all[0]
+		return fmt.Sprintf("%.1f s", all[0].took.Seconds()), nil
+	})
+}
+
+// rollMany rolls many at the same time, while further rollouts are held by members that hang.
+func (b *bench) rollMany(ctx context.Context) error {
+	return b.console.Step(fmt.Sprintf("%d rollouts at once", b.rollouts), func(note func(string)) (string, error) {
+		var etcds, held []int
+		for i := range b.rollouts {
+			etcds = append(etcds, firstOfMany+i)
+		}
+		for i := range b.hung {
+			held = append(held, firstOfMany+b.rollouts+i)
+		}
+		note(fmt.Sprintf("%d further rollouts begin, and are held", b.hung))
+		if err := b.hold(ctx, held); err != nil {
+			return "", err
+		}
+		all, err := b.roll(ctx, etcds...)
+		if err != nil {
+			return "", err
+		}
+		b.results.many = all
+		// Those that were held end too.
+		from := time.Now()
+		b.fleet.hang(false, held...)
+		if err := b.untilServing(ctx, from, held); err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("the slowest %.1f s; %d others were held meanwhile", slowest(all).Seconds(), b.hung), nil
+	})
+}
+
+// hold begins rollouts that do not go on: member 0 hangs, and so does its successor.
+func (b *bench) hold(ctx context.Context, etcds []int) error {
+	from := time.Now()
+	b.fleet.hang(true, etcds...)
+	for _, i := range etcds {
+		if err := b.kubelet.look(ctx, i, 0); err != nil {
+			return fmt.Errorf("making a member of Etcd %d hang: %w", i, err)
+		}
+		if err := b.change(ctx, i); err != nil {
+			return err
+		}
+	}
+	return b.until(ctx, func(i int) bool { return len(b.kubelet.since(i, from)) > 0 }, etcds)
+}
+
+// untilServing waits until both members that were left have been replaced as well.
+func (b *bench) untilServing(ctx context.Context, from time.Time, etcds []int) error {
+	return b.until(ctx, func(i int) bool {
+		ready := 0
+		for _, e := range b.kubelet.since(i, from) {
+			if e.ready {
+				ready++
+			}
+		}
+		return ready == members
+	}, etcds)
+}

@@ -1,0 +1,186 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Of the Etcds, by number: one that is changed while nobody looks, one that is rolled alone, and the first of those
+// that are rolled at once.
+const (
+	unseen = iota
+	alone
+	firstOfMany
+)
+
+const (
+	// makeTimeout is for all Etcds together; a laden machine takes minutes.
+	makeTimeout = 30 * time.Minute
+	// restartTimeout is how long the operator may take to be ready.
+	restartTimeout = 5 * time.Minute
+	// creators is how many Etcds are created at the same time.
+	creators = 10
+)
+
+// make starts the operator and creates the Etcds.
+func (b *bench) make(ctx context.Context) error {
+	return b.console.Step(fmt.Sprintf("%d Etcds", b.etcds), func(note func(string)) (string, error) {
+		if err := b.startOperator(ctx); err != nil {
+			return "", err
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, makeTimeout, fmt.Errorf("not all are ready within %s", makeTimeout))
+		defer cancel()
+		if err := b.create(ctx); err != nil {
+			return "", err
+		}
+		from := time.Now()
+		err := poll(ctx, 2*time.Second, func() (bool, error) {
+			etcds := &v1alpha1.EtcdList{}
+			if err := b.env.Client.List(ctx, etcds); err != nil {
+				return false, fmt.Errorf("listing Etcds: %w", err)
+			}
+			ready := 0
+			for i := range etcds.Items {
+				if r := etcds.Items[i].Status.Ready; r != nil && *r {
+					ready++
+				}
+			}
+			note(fmt.Sprintf("%d of %d are ready", ready, b.etcds))
+			return ready == b.etcds, nil
+		})
+		if err != nil {
+			return "", err
+		}
+		b.results.MadeIn = time.Since(from).Seconds()
+		return fmt.Sprintf("all ready, with %d pods", b.etcds*members), nil
+	})
+}
+
+func (b *bench) create(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	next := make(chan int)
+	var working sync.WaitGroup
+	for range creators {
+		working.Go(func() {
+			for i := range next {
+				port := int32(b.fleet.port)
+				for _, o := range []client.Object{
+					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(i)}},
+					&v1alpha1.Etcd{
+						ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: etcdName},
+						Spec:       v1alpha1.EtcdSpec{Replicas: members, Etcd: v1alpha1.EtcdConfig{ClientPort: &port}},
+					},
+				} {
+					if err := b.env.Client.Create(ctx, o); err != nil {
+						cancel(fmt.Errorf("creating %T %d: %w", o, i, err))
+					}
+				}
+			}
+		})
+	}
+	for i := range b.etcds {
+		select {
+		case next <- i:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	working.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// restart ends the operator and measures how long the next one takes until it has looked at every Etcd, and until it
+// has deleted the first pod for a change that was made while nobody looked.
+func (b *bench) restart(ctx context.Context) error {
+	return b.console.Step("restart", func(note func(string)) (string, error) {
+		note("waiting until nobody writes")
+		if err := b.untilQuiet(ctx); err != nil {
+			return "", err
+		}
+		if err := b.operator.end(syscall.SIGTERM); err != nil {
+			return "", err
+		}
+		if err := b.change(ctx, unseen); err != nil {
+			return "", err
+		}
+		if err := b.startOperator(ctx); err != nil {
+			return "", err
+		}
+		started := b.operator.started
+		ctx, cancel := context.WithTimeoutCause(ctx, restartTimeout, fmt.Errorf("the operator is not ready within %s", restartTimeout))
+		defer cancel()
+		err := poll(ctx, 50*time.Millisecond, func() (bool, error) { return b.operator.ready(ctx, b.etcds), nil })
+		if err != nil {
+			return "", err
+		}
+		b.results.Ready = time.Since(started).Seconds()
+		b.results.AtReady = float64(b.operator.memory()) / mebibyte
+		if err := b.untilRolled(ctx, started, unseen); err != nil {
+			return "", err
+		}
+		b.results.Unseen = b.kubelet.since(unseen, started)[0].at.Sub(started).Seconds()
+		return fmt.Sprintf("ready after %.1f s, first deletion after %.1f s", b.results.Ready, b.results.Unseen), nil
+	})
+}
+
+// startOperator starts an operator and watches its memory until it ends.
+func (b *bench) startOperator(ctx context.Context) error {
+	kubeconfig, err := b.env.OperatorKubeconfig()
+	if err != nil {
+		return err
+	}
+	if b.operator, err = startOperator(b.dir, kubeconfig); err != nil {
+		return err
+	}
+	o := b.operator
+	go func() {
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		for o.memory() > 0 && ctx.Err() == nil {
+			<-ticker.C
+		}
+	}()
+	return nil
+}
+
+// change changes the template of an Etcd.
+func (b *bench) change(ctx context.Context, etcd int) error {
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(etcd), Name: etcdName}}
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"labels":{"rolled":"once"}}}`))
+	if err := b.env.Client.Patch(ctx, e, patch); err != nil {
+		return fmt.Errorf("changing Etcd %d: %w", etcd, err)
+	}
+	return nil
+}
+
+// poll asks until the answer is yes.
+func poll(ctx context.Context, every time.Duration, ask func() (bool, error)) error {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		if yes, err := ask(); err != nil || yes {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}
