@@ -35,6 +35,21 @@ func keep[T any](essence func(T) T) func(any) (any, error) {
 	}
 }
 
+// essenceOfPod leaves out what a pod has from its template, which is most of it.
+func essenceOfPod(p *corev1.Pod) *corev1.Pod {
+	kept := &corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: corev1.PodSpec{NodeName: p.Spec.NodeName}, Status: p.Status}
+	kept.ManagedFields = nil
+	for _, c := range p.Spec.Containers {
+		kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Name: c.Name, Ports: c.Ports})
+	}
+	for _, v := range p.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			kept.Spec.Volumes = append(kept.Spec.Volumes, v)
+		}
+	}
+	return kept
+}
+
 func essenceOfMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	m.ManagedFields, m.Annotations = nil, nil
 	return m

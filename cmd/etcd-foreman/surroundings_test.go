@@ -36,6 +36,18 @@ func TestWhatIsKeptOfTheSurroundings(t *testing.T) {
 		ObjectMeta: lean, Spec: corev1.NodeSpec{Unschedulable: true},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}},
 	}))
+	ports, claims := []corev1.ContainerPort{{Name: "client", ContainerPort: 2379}}, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}
+	status := corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{{Name: "etcd", Ready: true}}}
+	pod := essenceOfPod(&corev1.Pod{ObjectMeta: fat, Status: status, Spec: corev1.PodSpec{
+		NodeName: "n", ServiceAccountName: "x", Volumes: []corev1.Volume{{Name: "config"}, claims},
+		Containers: []corev1.Container{{Name: "etcd", Image: "x", Ports: ports, Env: []corev1.EnvVar{{Name: "x"}}}},
+	}})
+	annotated := *lean.DeepCopy()
+	annotated.Annotations = fat.Annotations
+	g.Expect(pod).To(Equal(&corev1.Pod{ObjectMeta: annotated, Status: status, Spec: corev1.PodSpec{
+		NodeName: "n", Volumes: []corev1.Volume{claims}, Containers: []corev1.Container{{Name: "etcd", Ports: ports}},
+	}}))
+
 	affinity := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{}}
 	volume := essenceOfVolume(&corev1.PersistentVolume{ObjectMeta: fat, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, StorageClassName: "x"}})
 	g.Expect(volume).To(Equal(&corev1.PersistentVolume{ObjectMeta: lean, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity}}))
