@@ -16,7 +16,7 @@ import (
 )
 
 // gcPercent is how much the heap may grow before it is collected, where the environment does not say (GOGC).
-const gcPercent = 50
+const gcPercent = 30
 
 func main() {
 	if err := run(); err != nil {

@@ -109,7 +109,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 		&corev1.ServiceAccount{}: ours, &rbacv1.Role{}: ours, &rbacv1.RoleBinding{}: ours,
 	}
 	addSurroundings(objects)
-	options := cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: objects}
+	options := cache.Options{DefaultTransform: slim, ByObject: objects}
 	for _, namespace := range namespaces {
 		if options.DefaultNamespaces == nil {
 			options.DefaultNamespaces = map[string]cache.Config{}

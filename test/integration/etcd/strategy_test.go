@@ -68,9 +68,12 @@ func TestPartitionIsRepaired(t *testing.T) {
 	w := newWorld(t, 1)
 	w.start(gateOff)
 	w.eventuallyWell()
-	set := w.statefulSet(w)
-	set.Spec.UpdateStrategy.RollingUpdate.Partition = ptr.To[int32](1)
-	w.Expect(testEnv.Client.Update(t.Context(), set)).To(Succeed())
+	w.Eventually(func(g Gomega) {
+		// Its controller may write the status meanwhile.
+		set := w.statefulSet(g)
+		set.Spec.UpdateStrategy.RollingUpdate.Partition = ptr.To[int32](1)
+		g.Expect(testEnv.Client.Update(t.Context(), set)).To(Succeed())
+	}).Should(Succeed())
 	w.Eventually(w.strategy).Should(Satisfy(rolling))
 }
 

@@ -54,3 +54,20 @@ func TestWhatIsKeptOfTheSurroundings(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: fat, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
 	g.Expect(essenceOfClaim(claim)).To(Equal(&corev1.PersistentVolumeClaim{ObjectMeta: lean, Spec: claim.Spec, Status: claim.Status}))
 }
+
+// What is shared is the same as before.
+func TestSlim(t *testing.T) {
+	g := NewWithT(t)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "n", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "K", Name: "o", UID: "u"}},
+	}}
+	want := claim.DeepCopy()
+	claim.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	got, err := slim(claim)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got).To(Equal(want))
+	none, err := slim("no object")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(none).To(Equal("no object"))
+}

@@ -29,7 +29,7 @@ func addSurroundings(to map[client.Object]cache.ByObject) {
 func keep[T any](essence func(T) T) func(any) (any, error) {
 	return func(object any) (any, error) {
 		if o, ok := object.(T); ok {
-			return essence(o), nil
+			return slim(essence(o))
 		}
 		return object, nil
 	}

@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"unique"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// slim leaves out of an object who manages its fields, and has the objects of an Etcd share what all of them say: each
+// has its name, namespace and UID, and the same labels, and there are some twenty of them.
+func slim(object any) (any, error) {
+	o, err := meta.Accessor(object)
+	if err != nil {
+		// It has no metadata, such as the tombstone of an object that is gone.
+		return object, nil
+	}
+	o.SetManagedFields(nil)
+	o.SetNamespace(shared(o.GetNamespace()))
+	o.SetLabels(sharedMap(o.GetLabels()))
+	o.SetAnnotations(sharedMap(o.GetAnnotations()))
+	owners := o.GetOwnerReferences()
+	for i := range owners {
+		r := &owners[i]
+		r.APIVersion, r.Kind, r.Name, r.UID = shared(r.APIVersion), shared(r.Kind), shared(r.Name), types.UID(shared(string(r.UID)))
+	}
+	o.SetOwnerReferences(owners)
+	return object, nil
+}
+
+// shared is a string that equal ones share their memory with.
+func shared(s string) string { return unique.Make(s).Value() }
+
+func sharedMap(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	next := make(map[string]string, len(m))
+	for k, v := range m {
+		next[shared(k)] = shared(v)
+	}
+	return next
+}
