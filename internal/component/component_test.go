@@ -109,7 +109,7 @@ func withBackup() Input {
 		Port:      ptr.To[int32](18080),
 		Resources: &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("512Mi")}},
 		TLS: &v1alpha1.BackupTLS{
-			TLSCASecretRef:     v1alpha1.CASecretReference{SecretReference: v1alpha1.SecretReference{Name: "agent-ca"}},
+			TLSCASecretRef:     v1alpha1.CASecretReference{SecretReference: v1alpha1.SecretReference{Name: "agent-ca"}, DataKey: ptr.To("bundle.crt")},
 			ServerTLSSecretRef: v1alpha1.SecretReference{Name: "agent"},
 		},
 		Store: &v1alpha1.StoreSpec{
