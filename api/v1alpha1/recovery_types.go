@@ -57,6 +57,11 @@ type RecoveryStatus struct {
 	// PreviousClusterID is the ID that the cluster had, in hex.
 	// +optional
 	PreviousClusterID string `json:"previousClusterID,omitempty"`
+	// EarlierClusterIDs are those before it, where a recovery did not come to its end.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	EarlierClusterIDs []string `json:"earlierClusterIDs,omitempty"`
 }
 
 // ClusterRecovery tells the members of a cluster that it begins anew, and with whom. It stays until the task that
@@ -72,4 +77,9 @@ type ClusterRecovery struct {
 	Source RecoverySource `json:"source"`
 	// PreviousClusterID is the ID that the cluster had, in hex.
 	PreviousClusterID string `json:"previousClusterID"`
+	// EarlierClusterIDs are those before it, where a recovery did not come to its end.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=atomic
+	// +optional
+	EarlierClusterIDs []string `json:"earlierClusterIDs,omitempty"`
 }

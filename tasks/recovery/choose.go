@@ -82,8 +82,8 @@ func Choose(volumes []Volume, clusterID, unfinished, backup string) Choice {
 		without = "; " + strings.Join(others, "; ")
 	}
 	switch {
-	case quorum.Exists(len(usable), len(volumes)):
-		return Choice{Why: fmt.Sprintf("%d of %d members have their data, which is a quorum: they are started as they are, and nothing is rebuilt%s", len(usable), len(volumes), without)}
+	case areQuorum(usable, len(volumes)):
+		return Choice{Why: fmt.Sprintf("%d of %d members have their data, and those that vote are a quorum: they are started as they are, and nothing is rebuilt%s", len(usable), len(volumes), without)}
 	case len(usable) > 0:
 		best := usable[0]
 		return Choice{Source: v1alpha1.RecoverFromData, Member: best.Member, ClusterID: clusterID, Why: fmt.Sprintf(
@@ -95,6 +95,25 @@ func Choose(volumes []Volume, clusterID, unfinished, backup string) Choice {
 	}
 	return Choice{Failed: true, Why: "no member has data that it could start with, and there is no backup: nothing can be recovered, and nothing was deleted. " +
 		"If a volume can still be found, bring it back under the name of its claim and create the task again; otherwise delete the Etcd and create it anew" + without}
+}
+
+// areQuorum tells whether the members of some volumes are a quorum of the voters, as the most advanced of them knows
+// those; a learner does not count.
+func areQuorum(usable []Volume, members int) bool {
+	if len(usable) == 0 {
+		return false
+	}
+	voters := usable[0].Survey.Voters
+	if len(voters) == 0 {
+		return quorum.Exists(len(usable), members)
+	}
+	n := 0
+	for _, v := range usable {
+		if slices.Contains(voters, v.Survey.MemberID) {
+			n++
+		}
+	}
+	return quorum.Exists(n, len(voters))
 }
 
 // sift separates the volumes with data of the cluster, the most advanced first, from the others, of which it says what

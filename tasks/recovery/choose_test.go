@@ -18,6 +18,18 @@ func has(term, index uint64) Volume {
 	return Volume{State: VolumeSeen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: "cafe", LastTerm: term, LastIndex: index}}
 }
 
+func withID(v Volume, id string) Volume {
+	v.Survey.MemberID = id
+	return v
+}
+
+// member1of is the most advanced member, with ID a, and knows who votes.
+func member1of(voters ...string) Volume {
+	v := withID(has(2, 9), "a")
+	v.Survey.Voters = voters
+	return v
+}
+
 func of(clusterID string) Volume {
 	return Volume{State: VolumeSeen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: clusterID, LastTerm: 9, LastIndex: 99}}
 }
@@ -45,6 +57,8 @@ func TestChoose(t *testing.T) {
 		"a backup":                      {[]Volume{gone, damaged, empty}, "", "revision 7", backup, "m-1", false, "revision 7"},
 		"a backup, and no volume":       {[]Volume{gone, gone, gone}, "", "revision 7", backup, "m-0", false, "is lost"},
 		"nothing":                       {[]Volume{gone, damaged, empty}, "", "", none, "", true, "nothing was deleted"},
+		"two of three, but one learns":  {[]Volume{member1of("a", "b"), withID(has(2, 4), "c"), gone}, "", "", data, "m-0", false, ""},
+		"one of one, and a learner":     {[]Volume{member1of("a"), withID(has(2, 4), "c"), gone}, "", "", none, "", false, "those that vote are a quorum"},
 		"unfinished, and rebuilt":       {[]Volume{has(8, 8), gone, of("new")}, "m-2", "", data, "m-2", false, "m-0 has data of another cluster, cafe"},
 		"unfinished, and not rebuilt":   {[]Volume{has(8, 8), gone, has(7, 7)}, "m-2", "", none, "", false, "2 of 3"},
 		"unfinished, and lost since":    {[]Volume{has(8, 8), gone, gone}, "m-2", "", data, "m-0", false, ""},

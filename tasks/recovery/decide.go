@@ -17,6 +17,7 @@ package recovery
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,6 +47,8 @@ type Input struct {
 	ClusterID string
 	// Unfinished is the member of a recovery before this one that did not come to its end; empty when there is none.
 	Unfinished string
+	// Left are the IDs, in hex, of the clusters that such recoveries have left behind.
+	Left []string
 	// Told: the members have been told how the cluster begins anew.
 	Told bool
 	// Volumes of the ordinals, once the phase is Surveying.
@@ -154,6 +157,7 @@ func (in Input) surveying(now time.Time) Decision {
 	d.Recovery.Member, d.Recovery.Source = c.Member, c.Source
 	if c.Source != "" {
 		d.Recovery.PreviousClusterID = c.ClusterID
+		d.Recovery.EarlierClusterIDs = slices.DeleteFunc(slices.Clone(in.Left), func(id string) bool { return id == c.ClusterID })
 	}
 	return d
 }

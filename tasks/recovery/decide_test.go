@@ -193,6 +193,27 @@ func TestVolumesWithoutAJobGetOne(t *testing.T) {
 	}
 }
 
+// A recovery after one that did not come to its end: members may have data of what either has left behind.
+func TestEarlierClustersAreToldOf(t *testing.T) {
+	g := NewWithT(t)
+	i := newInput(in(v1alpha1.RecoverySurveying, ""), hold())
+	i.Unfinished, i.Left = "main-2", []string{"ace", id(before)}
+	i.Volumes = []Volume{
+		{Member: "main-0", State: VolumeSeen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: id(before)}}, {Member: "main-1"},
+		{Member: "main-2", State: VolumeSeen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: "new"}},
+	}
+	d := Decide(i, epoch)
+	g.Expect(d.Recovery.Member).To(Equal("main-2"))
+	g.Expect(d.Recovery.PreviousClusterID).To(Equal("new"))
+	g.Expect(d.Recovery.EarlierClusterIDs).To(Equal([]string{"ace", id(before)}))
+
+	i.Volumes[2].Survey.ClusterID = id(before)
+	i.Volumes[0] = Volume{Member: "main-0"}
+	d = Decide(i, epoch)
+	g.Expect(d.Recovery.PreviousClusterID).To(Equal(id(before)))
+	g.Expect(d.Recovery.EarlierClusterIDs).To(Equal([]string{"ace"}))
+}
+
 func TestVerdictTellsWhatWasChosen(t *testing.T) {
 	g := NewWithT(t)
 	i := newInput(in(v1alpha1.RecoverySurveying, ""), hold())

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -132,7 +133,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	if r := task.Etcd.Status.Recovery; r != nil {
 		in.Told = r.TaskUID == task.Object.UID
 		if !in.Told && r.PreviousClusterID == in.ClusterID {
-			in.Unfinished = r.Member
+			in.Unfinished, in.Left = r.Member, append(slices.Clone(r.EarlierClusterIDs), r.PreviousClusterID)
 		}
 	}
 	if in.Recorded.Phase == v1alpha1.RecoverySurveying {

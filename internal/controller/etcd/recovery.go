@@ -44,7 +44,10 @@ func stopsMembers(t *v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecove
 func clusterRecovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o observation) *v1alpha1.ClusterRecovery {
 	if t := recovering(o.tasks); t != nil && t.Status.Recovery != nil && t.Status.Recovery.Source != "" {
 		r := t.Status.Recovery
-		return &v1alpha1.ClusterRecovery{Task: t.Name, TaskUID: t.UID, Member: r.Member, Source: r.Source, PreviousClusterID: r.PreviousClusterID}
+		return &v1alpha1.ClusterRecovery{
+			Task: t.Name, TaskUID: t.UID, Member: r.Member, Source: r.Source,
+			PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs,
+		}
 	}
 	if recorded == nil || clusterID == recorded.PreviousClusterID || o.snapshot == nil || !allVote(o.snapshot, o.wanted) ||
 		slices.ContainsFunc(o.tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == recorded.TaskUID }) {
@@ -69,7 +72,8 @@ func instruction(r *v1alpha1.ClusterRecovery) (string, error) {
 		return "", nil
 	}
 	text, err := member.Recovery{
-		Task: string(r.TaskUID), Member: r.Member, Source: member.RecoverySource(r.Source), PreviousClusterID: r.PreviousClusterID,
+		Task: string(r.TaskUID), Member: r.Member, Source: member.RecoverySource(r.Source),
+		PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs,
 	}.Encode()
 	if err != nil {
 		return "", fmt.Errorf("telling of the recovery by task %s: %w", r.Task, err)
