@@ -146,6 +146,8 @@ func TestTLSFromTheStart(t *testing.T) {
 	_ = m.Close()
 	c.tls = withCertificates
 
+	c.leasesTellOfMembers()
+
 	leader := c.leader()
 	planned := c.planned(c.plugin(), "--restart")
 	c.Expect(planned).To(HaveLen(3))

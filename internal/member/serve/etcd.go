@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 )
 
 // etcd is a Member that is asked with etcd's own client.
@@ -41,7 +42,7 @@ func NewMember(name string, shared SharedFrom) (Member, *clientv3.Client, error)
 	if err != nil {
 		return nil, nil, err
 	}
-	local, err := dial(config, id, url)
+	local, err := dial(config, member.ClientDir, id, url)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -49,20 +50,23 @@ func NewMember(name string, shared SharedFrom) (Member, *clientv3.Client, error)
 }
 
 // dial makes a client of the pod's own etcd, or of others. A member's certificate is for its host name, and that of
-// the own one is not what is dialed.
-func dial(config member.Shared, id member.Identity, urls ...string) (*clientv3.Client, error) {
-	tls, err := config.ClientTLS(member.ClientDir)
+// the own one is not what is dialed: TLS has to be told so, and gRPC, which checks the host that is dialed otherwise.
+// The client's own certificate is in the folder of certificates.
+func dial(config member.Shared, certificates string, id member.Identity, urls ...string) (*clientv3.Client, error) {
+	tls, err := config.ClientTLS(certificates)
 	if err != nil {
 		return nil, err
 	}
+	var options []grpc.DialOption
 	if tls != nil && !slices.Contains(id.PeerClientURLs, urls[0]) {
 		host, err := neturl.Parse(id.ClientURL)
 		if err != nil {
 			return nil, fmt.Errorf("reading the member's client URL: %w", err)
 		}
 		tls.ServerName = host.Hostname()
+		options = append(options, grpc.WithAuthority(host.Hostname()))
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: urls, TLS: tls, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: urls, TLS: tls, DialOptions: options, Logger: zap.NewNop()})
 	if err != nil {
 		return nil, fmt.Errorf("making an etcd client for %v: %w", urls, err)
 	}
@@ -90,7 +94,7 @@ func (e *etcd) Promote(ctx context.Context, memberID uint64) error {
 	if len(id.PeerClientURLs) == 0 {
 		return errNobody
 	}
-	others, err := dial(shared, id, id.PeerClientURLs...)
+	others, err := dial(shared, member.ClientDir, id, id.PeerClientURLs...)
 	if err != nil {
 		return err
 	}
