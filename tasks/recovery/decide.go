@@ -220,7 +220,7 @@ func (in Input) held() bool {
 // chosen is the ordinal of the member that the cluster begins anew with; nil when there is none.
 func (in Input) chosen() *observe.Ordinal {
 	for i, o := range in.Snapshot.Ordinals {
-		if o.Name == in.Recorded.Member {
+		if o.Member == in.Recorded.Member {
 			return &in.Snapshot.Ordinals[i]
 		}
 	}

@@ -25,11 +25,11 @@ const before, after = 0xcafe, 0xbeef
 func newInput(change ...func(*Input)) Input {
 	in := Input{Task: "task", ClusterID: id(before), Snapshot: &observe.Snapshot{StatefulSet: observe.StatefulSet{Name: "main", Observed: true}}}
 	for i := range 3 {
-		in.Snapshot.Ordinals = append(in.Snapshot.Ordinals, observe.Ordinal{Name: fmt.Sprintf("main-%d", i), Class: v1alpha1.ClassMissing})
+		in.Snapshot.Ordinals = append(in.Snapshot.Ordinals, observe.Ordinal{Name: fmt.Sprintf("main-%d", i), Member: fmt.Sprintf("x-main-%d", i), Class: v1alpha1.ClassMissing})
 		in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, observe.Voter{ID: uint64(i + 1), Name: fmt.Sprintf("main-%d", i), Ordinal: i})
 	}
 	in.Snapshot.Cluster.ID, in.Snapshot.Cluster.Reachable = before, true
-	in.Snapshot.Ordinals[2] = observe.Ordinal{Name: "main-2", Class: v1alpha1.ClassUnready, Answers: true, Pod: &observe.Pod{EtcdStarted: epoch}}
+	in.Snapshot.Ordinals[2] = observe.Ordinal{Name: "main-2", Member: "x-main-2", Class: v1alpha1.ClassUnready, Answers: true, Pod: &observe.Pod{EtcdStarted: epoch}}
 	for _, c := range change {
 		c(&in)
 	}
@@ -54,7 +54,7 @@ func serving(clusterID uint64, ordinals ...int) func(*Input) {
 			if n == 0 {
 				role = v1alpha1.RoleLeader
 			}
-			in.Snapshot.Ordinals[i] = observe.Ordinal{Name: fmt.Sprintf("main-%d", i), Class: v1alpha1.ClassParticipating, Answers: true, Serving: true, Role: role, Pod: &observe.Pod{EtcdStarted: epoch}}
+			in.Snapshot.Ordinals[i] = observe.Ordinal{Name: fmt.Sprintf("main-%d", i), Member: fmt.Sprintf("x-main-%d", i), Class: v1alpha1.ClassParticipating, Answers: true, Serving: true, Role: role, Pod: &observe.Pod{EtcdStarted: epoch}}
 			in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, observe.Voter{ID: uint64(i + 1), Ordinal: i, Serving: true})
 		}
 	}
@@ -64,7 +64,7 @@ func in(phase v1alpha1.RecoveryPhase, source v1alpha1.RecoverySource) func(*Inpu
 	return func(in *Input) {
 		in.Recorded = v1alpha1.RecoveryStatus{Phase: phase, PhaseSince: metav1.Time{Time: epoch}, PreviousClusterID: id(before), Source: source}
 		if source != "" {
-			in.Recorded.Member = "main-2"
+			in.Recorded.Member = "x-main-2"
 		}
 	}
 }
@@ -131,15 +131,15 @@ func TestPhases(t *testing.T) {
 
 		"members are not told":  {newInput(in(starting, data), hold()), 0, tasks.Continue, starting, "telling the members"},
 		"still held":            {newInput(in(starting, data), told, hold()), 0, tasks.Continue, starting, "scaled up again"},
-		"the chosen one starts": {newInput(in(starting, data), told), 0, tasks.Continue, starting, "waiting until main-2 serves: main-0 is Missing"},
-		"an old quorum serves":  {newInput(in(starting, data), told, serving(before, 0, 2)), 0, tasks.Continue, starting, "waiting until main-2 serves"},
-		"the chosen one serves": {newInput(in(starting, data), told, serving(after, 2)), 0, tasks.Continue, growing, "main-2 serves, alone, as cluster beef"},
+		"the chosen one starts": {newInput(in(starting, data), told), 0, tasks.Continue, starting, "waiting until x-main-2 serves: main-0 is Missing"},
+		"an old quorum serves":  {newInput(in(starting, data), told, serving(before, 0, 2)), 0, tasks.Continue, starting, "waiting until x-main-2 serves"},
+		"the chosen one serves": {newInput(in(starting, data), told, serving(after, 2)), 0, tasks.Continue, growing, "x-main-2 serves, alone, as cluster beef"},
 		"started as they were":  {newInput(in(starting, "")), 0, tasks.Continue, starting, "have a quorum again"},
 		"and found each other":  {newInput(in(starting, ""), serving(before, 0, 2)), 0, tasks.Done, starting, "nothing was rebuilt"},
 		"and have not":          {newInput(in(starting, "")), time.Hour, tasks.Fail, starting, "main-0 is Missing"},
 
 		"one votes":        {newInput(in(growing, data), told, serving(after, 2)), 0, tasks.Continue, growing, "1 of 3 members vote"},
-		"all vote":         {newInput(in(growing, data), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "begun anew with the data of main-2"},
+		"all vote":         {newInput(in(growing, data), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "begun anew with the data of x-main-2"},
 		"all vote, backup": {newInput(in(growing, v1alpha1.RecoverFromBackup), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "is lost"},
 		"one still learns": {newInput(in(growing, data), told, serving(after, 2, 0, 1), func(in *Input) { in.Snapshot.Ordinals[1].Role = v1alpha1.RoleLearner }), 0, tasks.Continue, growing, "main-1 is a learner"},
 		"put to sleep":     {newInput(in(growing, data), told, func(in *Input) { in.Snapshot.Ordinals = nil }), 0, tasks.Continue, growing, "0 of 0"},

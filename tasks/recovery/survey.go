@@ -27,7 +27,7 @@ func (h *Handler) volumes(ctx context.Context, task tasks.Task) ([]Volume, error
 	n := members(task.Etcd)
 	volumes := make([]Volume, 0, n)
 	for i := range n {
-		v := Volume{Member: component.PodName(task.Etcd.Name, i), Claim: component.ClaimName(task.Etcd, i)}
+		v := Volume{Member: task.Etcd.MemberName(component.PodName(task.Etcd.Name, i)), Claim: component.ClaimName(task.Etcd, i)}
 		claim := &corev1.PersistentVolumeClaim{}
 		err := h.Live.Get(ctx, client.ObjectKey{Namespace: task.Object.Namespace, Name: v.Claim}, claim)
 		switch {
