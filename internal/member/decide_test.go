@@ -96,7 +96,7 @@ func TestDecidePromises(t *testing.T) {
 			"only the chosen one begins anew":                                begins && f.Recovery != nil && !chosen,
 			"nobody bootstraps to recover":                                   d.Action == Bootstrap && f.Recovery != nil,
 			"a recovered cluster that has served is not begun again":         begins && f.Recovery != nil && (f.ClusterID == f.NewClusterID || f.Data.ClusterID == f.NewClusterID),
-			"a rebuild needs data of the previous cluster":                   d.Action == Rebuild && !f.Rebuilt && !(previous && f.Data.State == DataPresent),
+			"a rebuild needs data of the previous cluster":                   d.Action == Rebuild && !f.Rebuilt && (!previous || f.Data.State != DataPresent),
 			"what a recovery begins with is what it says":                    begins && f.Recovery != nil && (d.Action == Rebuild) != (f.Recovery.Source == RecoverFromData),
 			"nobody rebuilds without a recovery":                             d.Action == Rebuild && f.Recovery == nil,
 			"data of another cluster is left alone":                          foreign && d.Action != Refuse,

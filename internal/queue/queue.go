@@ -73,7 +73,7 @@ func (q Queue) Beside() *v1alpha1.EtcdOperatorTask {
 		return nil
 	}
 	for _, has := range []func(*v1alpha1.EtcdOperatorTask) bool{
-		func(t *v1alpha1.EtcdOperatorTask) bool { return runs(t) },
+		runs,
 		func(t *v1alpha1.EtcdOperatorTask) bool { return !t.Spec.Suspend && stalled(head) },
 	} {
 		if i := slices.IndexFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool { return t != head && sideways(t) && has(t) }); i >= 0 {

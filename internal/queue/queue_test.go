@@ -97,9 +97,9 @@ func ofType(t *v1alpha1.EtcdOperatorTask, taskType v1alpha1.TaskType) *v1alpha1.
 	return t
 }
 
-// rollout is a rollout that runs; because of a reason, if any, it does not progress.
-func rollout(name string, second int, reason string) *v1alpha1.EtcdOperatorTask {
-	t := inState(ofType(newTask(name, second, "1"), v1alpha1.QuorumAwareRollout), v1alpha1.TaskStateInProgress)
+// rollout is a rollout named r that runs; because of a reason, if any, it does not progress.
+func rollout(second int, reason string) *v1alpha1.EtcdOperatorTask {
+	t := inState(ofType(newTask("r", second, "1"), v1alpha1.QuorumAwareRollout), v1alpha1.TaskStateInProgress)
 	t.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: reason}}
 	return t
 }
@@ -117,17 +117,17 @@ func TestWhoPassesTheHead(t *testing.T) {
 		tasks                []*v1alpha1.EtcdOperatorTask
 		head, beside, passed string
 	}{
-		"a recovery passes a rollout":          {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, ""), recovery("rec", 9)}, "rec", "", "r"},
-		"and one that is suspended does not":   {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, ""), suspended(recovery("rec", 9))}, "r", "", ""},
-		"and keeps its place once it runs":     {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, ""), suspended(running(recovery("rec", 9)))}, "rec", "", "r"},
+		"a recovery passes a rollout":          {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), recovery("rec", 9)}, "rec", "", "r"},
+		"and one that is suspended does not":   {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), suspended(recovery("rec", 9))}, "r", "", ""},
+		"and keeps its place once it runs":     {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), suspended(running(recovery("rec", 9)))}, "rec", "", "r"},
 		"the second recovery waits":            {[]*v1alpha1.EtcdOperatorTask{recovery("other", 1), running(recovery("rec", 9))}, "rec", "", ""},
-		"a rollout that progresses is alone":   {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, v1alpha1.ReasonHeld), snapshot}, "r", "", ""},
-		"a stalled one lets a snapshot run":    {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, v1alpha1.ReasonStalled), maintenance, snapshot, copying}, "r", "snapshot", ""},
-		"but nothing that stops members":       {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, v1alpha1.ReasonStalled), maintenance}, "r", "", ""},
-		"nor what is suspended":                {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, v1alpha1.ReasonStalled), suspended(newTask("s", 5, "1"))}, "r", "", ""},
-		"what runs beside goes on":             {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, v1alpha1.ReasonRunning), newTask("s", 1, "1"), running(ofType(newTask("c", 6, "1"), v1alpha1.CopyBackups))}, "r", "c", ""},
-		"also when it is older than the other": {[]*v1alpha1.EtcdOperatorTask{running(newTask("s", 0, "1")), rollout("r", 1, v1alpha1.ReasonRunning)}, "r", "s", ""},
-		"a recovery passes both":               {[]*v1alpha1.EtcdOperatorTask{rollout("r", 0, v1alpha1.ReasonStalled), running(newTask("s", 1, "1")), recovery("rec", 9)}, "rec", "", "r s"},
+		"a rollout that progresses is alone":   {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonHeld), snapshot}, "r", "", ""},
+		"a stalled one lets a snapshot run":    {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), maintenance, snapshot, copying}, "r", "snapshot", ""},
+		"but nothing that stops members":       {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), maintenance}, "r", "", ""},
+		"nor what is suspended":                {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), suspended(newTask("s", 5, "1"))}, "r", "", ""},
+		"what runs beside goes on":             {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonRunning), newTask("s", 1, "1"), running(ofType(newTask("c", 6, "1"), v1alpha1.CopyBackups))}, "r", "c", ""},
+		"also when it is older than the other": {[]*v1alpha1.EtcdOperatorTask{running(newTask("s", 0, "1")), rollout(1, v1alpha1.ReasonRunning)}, "r", "s", ""},
+		"a recovery passes both":               {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), running(newTask("s", 1, "1")), recovery("rec", 9)}, "rec", "", "r s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := New(c.tasks)

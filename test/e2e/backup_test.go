@@ -35,11 +35,11 @@ func (c *cluster) store(name string) {
 	})
 }
 
-// withStore keeps the backups of a cluster in a claim, and takes deltas that often.
-func withStore(claim string, deltas time.Duration) func(*cluster, *v1alpha1.Etcd) {
+// withStore keeps the backups of a cluster in the claim named backups, and takes deltas that often.
+func withStore(deltas time.Duration) func(*cluster, *v1alpha1.Etcd) {
 	return func(_ *cluster, e *v1alpha1.Etcd) {
 		e.Spec.Backup = &v1alpha1.BackupSpec{
-			Store:               &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: claim},
+			Store:               &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"},
 			DeltaSnapshotPeriod: &metav1.Duration{Duration: deltas},
 		}
 	}
@@ -97,7 +97,7 @@ func TestBackupTasks(t *testing.T) {
 	c := newEmptyCluster(t)
 	c.store("backups")
 	c.store("elsewhere")
-	c.begin(3, issue, withStore("backups", 5*time.Minute), withBackupTLS)
+	c.begin(3, issue, withStore(5*time.Minute), withBackupTLS)
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 
 	prefix := c.namespace + "/" + etcdName

@@ -59,7 +59,7 @@ func TestStoreIsFull(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
 	dir := c.smallStore("backups", 8)
-	c.begin(1, withStore("backups", time.Second))
+	c.begin(1, withStore(time.Second))
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 	c.fill(8)
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed)
@@ -79,7 +79,7 @@ func TestLeaderChangesInTheMiddleOfASnapshot(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
 	c.store("backups")
-	c.begin(3, withStore("backups", 5*time.Minute), func(_ *cluster, e *v1alpha1.Etcd) {
+	c.begin(3, withStore(5*time.Minute), func(_ *cluster, e *v1alpha1.Etcd) {
 		// The slowest, so that there is a middle.
 		e.Spec.Backup.SnapshotCompression = &v1alpha1.CompressionSpec{Policy: ptr.To(v1alpha1.CompressionLZW)}
 	})

@@ -28,7 +28,7 @@ func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
 	c.store("backups")
-	c.begin(1, withStore("backups", 2*time.Second))
+	c.begin(1, withStore(2*time.Second))
 	c.putKeys(drillKeys)
 	c.do("full", v1alpha1.OnDemandSnapshot, "type: full")
 	c.untilBackedUp(c.revision())

@@ -52,10 +52,10 @@ func (c *cluster) recover(name string) {
 	c.create(task)
 }
 
-// recovered waits for the end of a recovery, and asserts that the cluster has begun anew and is whole.
-func (c *cluster) recovered(name, previousID string) *v1alpha1.EtcdOperatorTask {
+// recovered waits for the end of the task named recover, and asserts that the cluster has begun anew and is whole.
+func (c *cluster) recovered(previousID string) *v1alpha1.EtcdOperatorTask {
 	c.t.Helper()
-	task := c.untilTask(name, func(s v1alpha1.EtcdOperatorTaskStatus) bool { return s.State.IsFinal() })
+	task := c.untilTask("recover", func(s v1alpha1.EtcdOperatorTaskStatus) bool { return s.State.IsFinal() })
 	c.Expect(task.Status.State).To(Equal(v1alpha1.TaskStateSucceeded), "%+v", task.Status)
 	c.t.Logf("%s: %v", task.Status.LastOperation.Reason, task.Status.Result)
 	c.ready()
@@ -89,7 +89,7 @@ func TestRecoveryFromTheOnlySurvivor(t *testing.T) {
 	c.until("a rollout runs", func(task v1alpha1.EtcdOperatorTask) bool { return task.Status.State == v1alpha1.TaskStateInProgress })
 
 	c.recover("recover")
-	task := c.recovered("recover", id)
+	task := c.recovered(id)
 	c.Expect(task.Status.Recovery.Source).To(Equal(v1alpha1.RecoverFromData))
 	c.Expect(task.Status.Recovery.Member).To(Equal(podName(2)))
 	for _, rollout := range c.rollouts(c) {
@@ -119,7 +119,7 @@ func TestRecoveryFromDamagedDataWithTLS(t *testing.T) {
 	}
 	c.untilCondition(v1alpha1.ConditionDataVolumesReady, metav1.ConditionFalse, v1alpha1.ReasonDataDamaged)
 	c.recover("recover")
-	task := c.recovered("recover", id)
+	task := c.recovered(id)
 	c.Expect(task.Status.Recovery.Member).To(Equal(podName(2)))
 	c.Expect(task.Status.Result[podName(0)]).To(ContainSubstring("Damaged"))
 	for i := range 3 {
@@ -133,19 +133,14 @@ func TestRecoveryFromTheBackup(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
 	c.store("backups")
-	c.begin(3, func(_ *cluster, e *v1alpha1.Etcd) {
-		e.Spec.Backup = &v1alpha1.BackupSpec{
-			Store:               &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"},
-			DeltaSnapshotPeriod: &metav1.Duration{Duration: time.Second},
-		}
-	})
+	c.begin(3, withStore(time.Second))
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 	c.writer.Stop()
 	c.untilBackedUp(c.revision())
 	id := c.etcd(c).Status.ClusterID
 	c.loseVolumes(0, 1, 2)
 	c.recover("recover")
-	task := c.recovered("recover", id)
+	task := c.recovered(id)
 	c.Expect(task.Status.Recovery.Source).To(Equal(v1alpha1.RecoverFromBackup))
 	c.writesSurvive()
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
@@ -243,6 +238,6 @@ func TestRecoveryWithTheOperatorKilled(t *testing.T) {
 		t.Logf("killing the operator in phase %s or later", phase)
 		c.Expect(c.leadingProcess().Kill(t.Context())).To(Succeed())
 	}
-	c.recovered("recover", id)
+	c.recovered(id)
 	c.writesSurvive()
 }

@@ -45,7 +45,7 @@ type operator struct {
 	cmd     *exec.Cmd
 	started time.Time
 	metrics string
-	exited  chan error
+	exited  chan struct{}
 
 	mu sync.Mutex
 	// resident is the greatest resident memory that was seen, in bytes.
@@ -80,7 +80,7 @@ func startOperator(dir string, kubeconfig []byte) (*operator, error) {
 	defer func() { _ = log.Close() }() // the process has it
 	o := &operator{
 		cmd:     exec.Command(binary(dir), "--config="+filepath.Join(dir, "config.yaml")),
-		metrics: fmt.Sprintf("http://127.0.0.1:%d/metrics", port), exited: make(chan error, 1),
+		metrics: fmt.Sprintf("http://127.0.0.1:%d/metrics", port), exited: make(chan struct{}),
 	}
 	o.cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(dir, "kubeconfig"), fmt.Sprintf("GOMAXPROCS=%d", cores))
 	o.cmd.Stdout, o.cmd.Stderr = log, log
@@ -88,7 +88,11 @@ func startOperator(dir string, kubeconfig []byte) (*operator, error) {
 	if err := o.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the operator: %w", err)
 	}
-	go func() { o.exited <- o.cmd.Wait() }()
+	go func() {
+		defer close(o.exited)
+		// How it ended is in its log.
+		_ = o.cmd.Wait()
+	}()
 	return o, nil
 }
 
@@ -102,9 +106,6 @@ func freePort() (int, error) {
 
 // end ends the operator and waits until it has.
 func (o *operator) end(signal syscall.Signal) error {
-	if o.cmd.ProcessState != nil {
-		return nil
-	}
 	if err := o.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("ending the operator: %w", err)
 	}

@@ -60,7 +60,7 @@ func TestAllThatIsInTheLogIsRecovered(t *testing.T) {
 	c.putMany(g, 50, 100)
 	early := c.copyDatabase(g)
 	c.putMany(g, 100, 100)
-	c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error { return changeEverything(ctx, etcd) })
+	c.ask(g, 0, changeEverything)
 	want := c.revision(g)
 	hash := c.hash(g, want, nil)
 	id := c.idOf(g, 0)
