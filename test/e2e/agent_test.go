@@ -118,9 +118,7 @@ func TestScaleOut(t *testing.T) {
 	c.untilVoters(5)
 	c.Expect(c.rollouts(c)).To(HaveLen(1), "growing by itself replaces no pod")
 	c.change("2")
-	c.until("succeeded", func(task v1alpha1.EtcdOperatorTask) bool {
-		return len(c.rollouts(c)) == 2 && task.Status.State == v1alpha1.TaskStateSucceeded
-	})
+	c.untilNumberSucceeded(2)
 	c.neverTookTheQuorum()
 	c.Expect(c.etcd(c).Status.ClusterID).To(Equal(id))
 	c.leasesTellOfMembers()

@@ -240,6 +240,19 @@ func (c *cluster) until(what string, holds func(v1alpha1.EtcdOperatorTask) bool)
 	return newest
 }
 
+// untilNumberSucceeded waits until there are just n tasks, and the newest of them has succeeded.
+func (c *cluster) untilNumberSucceeded(n int) v1alpha1.EtcdOperatorTask {
+	c.t.Helper()
+	var newest v1alpha1.EtcdOperatorTask
+	c.Eventually(func(g Gomega) {
+		all := c.rollouts(g)
+		g.Expect(all).To(HaveLen(n))
+		newest = all[n-1]
+		g.Expect(newest.Status.State).To(Equal(v1alpha1.TaskStateSucceeded), "%+v", newest.Status)
+	}).Should(Succeed())
+	return newest
+}
+
 func (c *cluster) untilSucceeded() v1alpha1.EtcdOperatorTask {
 	c.t.Helper()
 	return c.until("succeeded", func(t v1alpha1.EtcdOperatorTask) bool { return t.Status.State == v1alpha1.TaskStateSucceeded })

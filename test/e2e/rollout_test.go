@@ -47,9 +47,7 @@ func TestLeaderAtEachOrdinal(t *testing.T) {
 	for i := range 3 {
 		c.leadBy(i)
 		c.change(fmt.Sprint(i))
-		done := c.until("succeeded", func(task v1alpha1.EtcdOperatorTask) bool {
-			return len(c.rollouts(c)) == i+1 && task.Status.State == v1alpha1.TaskStateSucceeded
-		})
+		done := c.untilNumberSucceeded(i + 1)
 		c.Expect(done.Status.Rollout.Pods[2].Name).To(Equal(podName(i)))
 		c.ready()
 	}
