@@ -76,8 +76,8 @@ e2e: up ## End-to-end tests on the local Kubernetes. As root. RUN selects: make 
 # One scenario of each kind, and all that concern the quorum and a crash of the operator.
 CORE := TestAllHealthy TestFrozenMember TestCrashLoopingMember TestBadImageAndItsFix TestLeaderlessSpell TestSingleMember \
 	TestOperatorKilled TestOperatorPausedInTheMiddleOfAStep TestGateSwitchedInMidRollout TestCordonedNode \
-	TestMemberThatLostItsDataIsReplaced TestScaleOut TestVolumesGrow TestRecreateOfAStuckCluster \
-	TestTLSSwitchedOn TestBackupTasks TestOnlyMemberIsRestored TestMaintenanceUnderWrites TestPluginWaitsInAPipe
+	TestMemberThatLostItsDataIsReplaced TestRecoveryFromTheOnlySurvivor TestScaleOut TestVolumesGrow TestRecreateOfAStuckCluster \
+	TestTLSSwitchedOn TestBackupTasks TestRestoreDrill TestMaintenanceUnderWrites TestPluginWaitsInAPipe
 space := $(subst ,, )
 .PHONY: e2e-core
 e2e-core: ## The end-to-end tests that matter most, in half the time. As root.
