@@ -178,36 +178,6 @@ type EtcdSpec struct {
 	PersistentVolumeClaimRetentionPolicy *PersistentVolumeClaimRetentionPolicy `json:"persistentVolumeClaimRetentionPolicy,omitempty"`
 }
 
-// MemberStatus is the status of a member in an Etcd's status.
-// +kubebuilder:validation:Enum=Ready;NotReady;Unknown
-type MemberStatus string
-
-// The statuses of a member.
-const (
-	MemberReady    MemberStatus = "Ready"
-	MemberNotReady MemberStatus = "NotReady"
-	MemberUnknown  MemberStatus = "Unknown"
-)
-
-// Member is what is known of one member.
-type Member struct {
-	// Name of the member.
-	Name string `json:"name"`
-	// ID of the member, in hex.
-	// +optional
-	ID string `json:"id,omitempty"`
-	// Role of the member.
-	// +optional
-	Role Role `json:"role,omitempty"`
-	// Status of the member.
-	Status MemberStatus `json:"status"`
-	// Reason of the status.
-	// +optional
-	Reason string `json:"reason,omitempty"`
-	// LastTransitionTime is when Status last changed.
-	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
-}
-
 // CurrentRollout names the rollout that brings the pods to the newest template.
 type CurrentRollout struct {
 	// Task is the name of the EtcdOperatorTask; empty while it is not created yet.

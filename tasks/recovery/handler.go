@@ -44,7 +44,8 @@ type Observer interface {
 
 // Handler is the tasks.Handler of QuorumLossRecovery.
 type Handler struct {
-	// Client writes to the API server, and Live reads from it: whatever is decided here is not decided on a cache.
+	// Client writes to the API server, and Live reads from it: what a decision rests on does not come from a cache, but
+	// for the Etcd itself.
 	Client   client.Client
 	Live     client.Reader
 	Observer Observer

@@ -5,9 +5,9 @@
 // Package task is the task engine: it runs the EtcdOperatorTasks of each Etcd one at a time, first in first
 // out. It knows task types by the contract in package tasks alone.
 //
-// The workqueue is keyed by Etcd. A reconcile looks at all tasks of one Etcd, and carries the one at the head
-// at most one step further: it asks the handler, writes the status with the step as an intent, and only then
-// has the handler carry the step out.
+// The workqueue is keyed by Etcd. A reconcile looks at all tasks of one Etcd, and carries each whose turn it is,
+// the head and perhaps one that runs beside it, at most one step further: it asks the handler, writes the status
+// with the step as an intent, and only then has the handler carry the step out.
 package task
 
 import (
