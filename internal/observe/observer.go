@@ -81,12 +81,12 @@ func New(dialer etcdclient.Dialer, clock clock.PassiveClock, options ...Option) 
 	return o
 }
 
-// Observe takes a Snapshot of an Etcd. The reader decides whether the API server is asked or a cache; the
-// members are always asked anew. It returns ErrNoStatefulSet when there is none.
+// Observe takes a Snapshot of an Etcd. The reader decides whether the API server is asked or a cache, whose objects are
+// only read, and not copied for it; the members are always asked anew. It returns ErrNoStatefulSet when there is none.
 func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*Snapshot, error) {
 	statefulSet := &appsv1.StatefulSet{}
 	key := client.ObjectKeyFromObject(etcd)
-	if err := reader.Get(ctx, key, statefulSet); apierrors.IsNotFound(err) {
+	if err := reader.Get(ctx, key, statefulSet, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("reading StatefulSet %s: %w", key, ErrNoStatefulSet)
 	} else if err != nil {
 		return nil, fmt.Errorf("reading StatefulSet %s: %w", key, err)
@@ -95,7 +95,7 @@ func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1al
 		return nil, fmt.Errorf("reading StatefulSet %s: it is not controlled by the Etcd of that name: %w", key, ErrNoStatefulSet)
 	}
 	pods := &corev1.PodList{}
-	if err := reader.List(ctx, pods, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}); err != nil {
+	if err := reader.List(ctx, pods, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the pods of StatefulSet %s: %w", key, err)
 	}
 	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet)}
@@ -150,7 +150,7 @@ func (o *Observer) readLeases(ctx context.Context, reader client.Reader, etcd *v
 	leases := &coordinationv1.LeaseList{}
 	if err := reader.List(ctx, leases, client.InNamespace(etcd.Namespace), client.MatchingLabels{
 		v1alpha1.LabelPartOf: etcd.Name, v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease,
-	}); err != nil {
+	}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the member leases of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
 	}
 	now := o.clock.Now()

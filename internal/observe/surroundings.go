@@ -42,7 +42,7 @@ func (o *Observer) lookAround(ctx context.Context, namespace string, ordinals []
 
 func (o *Observer) node(ctx context.Context, name string) (Node, error) {
 	node := &corev1.Node{}
-	if err := o.surroundings.Get(ctx, client.ObjectKey{Name: name}, node); apierrors.IsNotFound(err) {
+	if err := o.surroundings.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		return Node{Name: name, Trouble: "gone"}, nil
 	} else if err != nil {
 		return Node{}, fmt.Errorf("reading node %s: %w", name, err)
@@ -64,7 +64,7 @@ func describeNode(node *corev1.Node) Node {
 // it could.
 func (o *Observer) claimTrouble(ctx context.Context, key client.ObjectKey, node Node) (string, error) {
 	claim := &corev1.PersistentVolumeClaim{}
-	if err := o.surroundings.Get(ctx, key, claim); apierrors.IsNotFound(err) {
+	if err := o.surroundings.Get(ctx, key, claim, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		return fmt.Sprintf("its claim %s does not exist any more: a successor would start with an empty volume", key.Name), nil
 	} else if err != nil {
 		return "", fmt.Errorf("reading claim %s: %w", key, err)
@@ -77,7 +77,7 @@ func (o *Observer) claimTrouble(ctx context.Context, key client.ObjectKey, node 
 		return "", nil
 	}
 	volume := &corev1.PersistentVolume{}
-	if err := o.surroundings.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume); apierrors.IsNotFound(err) {
+	if err := o.surroundings.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		return fmt.Sprintf("volume %s of its claim %s does not exist any more", claim.Spec.VolumeName, key.Name), nil
 	} else if err != nil {
 		return "", fmt.Errorf("reading volume %s: %w", claim.Spec.VolumeName, err)

@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,43 +67,43 @@ func (d desired) appliedTo(live client.Object) bool {
 	return live != nil && live.GetAnnotations()[v1alpha1.AnnotationAppliedChecksum] == d.checksum
 }
 
-// live is the object in the cache; nil when there is none.
-func (r *Reconciler) live(ctx context.Context, d desired) (client.Object, error) {
-	object, err := r.Client.Scheme().New(d.GroupVersionKind())
+// live is an object in the cache, which is only to be read; nil when there is none.
+func (r *Reconciler) live(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (client.Object, error) {
+	object, err := r.Client.Scheme().New(kind)
 	if err != nil {
-		return nil, fmt.Errorf("making a %s: %w", d.GetKind(), err)
+		return nil, fmt.Errorf("making a %s: %w", kind.Kind, err)
 	}
 	live := object.(client.Object)
-	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(d), live); apierrors.IsNotFound(err) {
+	if err := r.Client.Get(ctx, key, live, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", d.GetKind(), client.ObjectKeyFromObject(d), err)
+		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
 	}
 	return live, nil
 }
 
 // ensure applies an object when it is missing, when something else was applied and changes are due, and when
-// somebody changed what was applied.
-func (r *Reconciler) ensure(ctx context.Context, d desired, live client.Object, due bool) error {
+// somebody changed what was applied. It tells whether it did.
+func (r *Reconciler) ensure(ctx context.Context, d desired, live client.Object, due bool) (applied bool, err error) {
 	switch {
 	case live == nil:
-		return r.apply(ctx, d, "it is missing")
+		return true, r.apply(ctx, d, "it is missing")
 	case !d.appliedTo(live):
 		if !due {
-			return nil
+			return false, nil
 		}
-		return r.apply(ctx, d.at(live), "it should be different")
+		return true, r.apply(ctx, d.at(live), "it should be different")
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
-		return fmt.Errorf("converting %s %s: %w", d.GetKind(), client.ObjectKeyFromObject(live), err)
+		return false, fmt.Errorf("converting %s %s: %w", d.GetKind(), client.ObjectKeyFromObject(live), err)
 	}
 	// Objects from a typed cache do not say what they are.
 	content["apiVersion"], content["kind"] = d.GetAPIVersion(), d.GetKind()
 	if contains(content, d.Object) {
-		return nil
+		return false, nil
 	}
-	return r.apply(ctx, d.at(live), "somebody changed it")
+	return true, r.apply(ctx, d.at(live), "somebody changed it")
 }
 
 // at makes a StatefulSet hold only for the live one as it was seen: its update strategy is what was seen.

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// memory is what this process remembers of Etcds. To lose it costs a write of a status, or two seconds.
+// memory is what this process remembers of Etcds. To lose it costs a write of a status, a rendering, or two seconds.
 type memory struct {
 	mu    sync.Mutex
 	etcds map[types.NamespacedName]remembered
@@ -30,6 +30,8 @@ type remembered struct {
 	secrets checkedSecrets
 	// warnings of claims that wait for their volumes. It is replaced, never changed.
 	warnings map[types.UID]claimWarning
+	// comparison of its objects that found nothing to do, the last one.
+	comparison comparison
 }
 
 func (m *memory) of(etcd types.NamespacedName) remembered {

@@ -99,7 +99,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case err != nil:
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: after}, nil
+	return ctrl.Result{RequeueAfter: after, Priority: priorityOf(after)}, nil
 }
 
 // namespaceGoes tells whether something was refused because the namespace is being deleted. Its objects go

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -51,6 +52,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
 		// Not its status, which this controller writes itself.
 		For(&v1alpha1.Etcd{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&v1alpha1.Etcd{}, dueFirst()).
 		Owns(&appsv1.StatefulSet{}).
 		Owns(&corev1.ConfigMap{}).
 		Owns(&corev1.Service{}).
@@ -67,6 +69,24 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		return fmt.Errorf("setting up the Etcd controller: %w", err)
 	}
 	return nil
+}
+
+// dueFirst brings forward, of all the Etcds that an operator finds when it starts, those whose spec has changed while
+// nobody looked.
+func dueFirst() handler.EventHandler {
+	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok && specDue(e.Object.(*v1alpha1.Etcd)) {
+			queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(0)}, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
+		}
+	}}
+}
+
+// priorityOf a further look after a while: one at a cluster that is well gives way to all others.
+func priorityOf(after time.Duration) *int {
+	if after >= pollWell {
+		return ptr.To(handler.LowPriority)
+	}
+	return ptr.To(0)
 }
 
 func etcdOfPod(_ context.Context, pod client.Object) []reconcile.Request {

@@ -42,30 +42,10 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set
 		// They are changed by reconcileStrategy and by reconcileVolumes alone.
 		in.Strategy, in.Capacity = set.Spec.UpdateStrategy.Type, templateCapacity(set)
 	}
-	objects, err := component.Objects(in)
-	if err != nil {
-		return size, false, err
-	}
-	settled = size.why == ""
-	for _, object := range objects {
-		d, err := newDesired(object)
-		if err != nil {
-			return size, false, err
-		}
-		live, err := r.live(ctx, d)
-		if err != nil {
-			return size, false, err
-		}
-		if live == nil && tls.problem != nil && d.GetKind() == "StatefulSet" {
-			// Its pods could not start.
-			return size, false, nil
-		}
-		if err := r.ensure(ctx, d, live, tls.problem == nil && (tls.due || specDue(etcd))); err != nil {
-			return size, false, err
-		}
-		settled = settled && d.appliedTo(live)
-	}
-	return size, settled, nil
+	due := tls.problem == nil && (tls.due || specDue(etcd))
+	// Without Secrets that can be used, pods could not start.
+	settled, err = r.applyObjects(ctx, in, due, tls.problem != nil)
+	return size, settled && size.why == "", err
 }
 
 // specSuspended tells whether the spec is to be left alone.

@@ -74,7 +74,7 @@ func concerns(set *appsv1.StatefulSet) bool {
 
 func (r *Reconciler) hasOutdatedPod(ctx context.Context, set *appsv1.StatefulSet) (bool, error) {
 	pods := &corev1.PodList{}
-	if err := r.Client.List(ctx, pods, client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: set.Name}); err != nil {
+	if err := r.Client.List(ctx, pods, client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: set.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing the pods of StatefulSet %s: %w", klog.KObj(set), err)
 	}
 	for i := range pods.Items {

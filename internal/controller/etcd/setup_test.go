@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// An operator that starts finds many Etcds. Those that have changed while nobody looked come first.
+func TestWhatIsDueComesFirst(t *testing.T) {
+	g := NewWithT(t)
+	queue := priorityqueue.New[reconcile.Request]("test")
+	defer queue.ShutDown()
+	for _, name := range []string{"a", "changed", "b"} {
+		etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1}, Status: v1alpha1.EtcdStatus{ObservedGeneration: 1}}
+		if name == "changed" {
+			etcd.Generation = 2
+		}
+		found := event.CreateEvent{Object: etcd, IsInInitialList: true}
+		for _, h := range []handler.EventHandler{&handler.EnqueueRequestForObject{}, dueFirst()} {
+			h.Create(t.Context(), found, queue)
+		}
+	}
+	var order []string
+	for range 3 {
+		request, _, _ := queue.GetWithPriority()
+		order = append(order, request.Name)
+		queue.Done(request)
+	}
+	g.Expect(order).To(Equal([]string{"changed", "a", "b"}))
+	g.Expect(priorityOf(pollWell)).To(HaveValue(Equal(handler.LowPriority)))
+	g.Expect(priorityOf(pollTroubled)).To(HaveValue(BeZero()))
+}
