@@ -11,16 +11,16 @@ import (
 )
 
 // idleTimeout is how long a connection that nobody uses is kept. A rollout looks at its members more often than
-// that, and members that are gone are soon forgotten.
-const idleTimeout = 30 * time.Second
+// that, and members that are gone are soon forgotten. Clusters that are well are looked at less often: a connection to
+// each of their members, which takes tens of kilobytes, would be most of what an operator with many clusters needs.
+const idleTimeout = 10 * time.Second
 
-// maxIdle is how many connections are kept at most, whatever the number of clusters: enough for those that are worked
-// on, and not one for each member of all the others, which are looked at twice a minute. A connection takes tens of
-// kilobytes.
+// maxIdle is how many connections are kept at most, whatever the number of clusters that are worked on.
 const maxIdle = 256
 
-// Pool is a Dialer that keeps connections, so that looking at a cluster again costs no handshakes. A connection
-// on which a request failed is not used again: whoever asks next does not wait for the old one to come back.
+// Pool is a Dialer that keeps connections to members that are asked again and again, so that looking at a cluster once
+// more costs no handshakes. A connection on which a request failed is not used again: whoever asks next does not wait
+// for the old one to come back.
 type Pool struct {
 	now func() time.Time
 
@@ -28,6 +28,9 @@ type Pool struct {
 	idle map[target][]idler
 	// kept is how many connections idle holds.
 	kept int
+	// asked is how often each member was asked for since turned, and before how often in the idleTimeout until then.
+	asked, before map[target]int
+	turned        time.Time
 }
 
 // target is what connections are interchangeable for.
@@ -43,7 +46,7 @@ type idler struct {
 
 // NewPool makes a Pool that holds no connection.
 func NewPool(now func() time.Time) *Pool {
-	return &Pool{now: now, idle: map[target][]idler{}}
+	return &Pool{now: now, idle: map[target][]idler{}, asked: map[target]int{}, turned: now()}
 }
 
 // Dial is Dialer's. Closing the client gives its connection back. TLS configurations are told apart by their
@@ -65,6 +68,7 @@ func (p *Pool) take(to target) *connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire()
+	p.asked[to]++
 	idle := p.idle[to]
 	if len(idle) == 0 {
 		return nil
@@ -79,6 +83,10 @@ func (p *Pool) put(to target, c *connection) error {
 		return c.close()
 	}
 	p.mu.Lock()
+	if p.asked[to]+p.before[to] < 2 {
+		p.mu.Unlock()
+		return c.close()
+	}
 	p.idle[to] = append(p.idle[to], idler{connection: c, since: p.now()})
 	p.kept++
 	var surplus *connection
@@ -114,8 +122,14 @@ func (p *Pool) drop(to target, left []idler) {
 	}
 }
 
-// expire closes what has been idle for too long, the oldest first. The caller holds the mutex.
+// expire closes what has been idle for too long, the oldest first, and forgets who was asked for. The caller holds the
+// mutex.
 func (p *Pool) expire() {
+	if passed := p.now().Sub(p.turned); passed >= 2*idleTimeout {
+		p.before, p.asked, p.turned = nil, map[target]int{}, p.now()
+	} else if passed >= idleTimeout {
+		p.before, p.asked, p.turned = p.asked, map[target]int{}, p.now()
+	}
 	for to, idle := range p.idle {
 		for len(idle) > 0 && p.now().Sub(idle[0].since) >= idleTimeout {
 			// Nothing depends on how a connection that is not needed any more ends.

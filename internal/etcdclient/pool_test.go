@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,6 +27,20 @@ type member struct {
 	net.Listener
 	broken      atomic.Bool
 	connections atomic.Int32
+	// open are those that have not ended.
+	open atomic.Int32
+}
+
+// connection tells the member when it ends.
+type connection struct {
+	net.Conn
+	member *member
+	once   sync.Once
+}
+
+func (c *connection) Close() error {
+	c.once.Do(func() { c.member.open.Add(-1) })
+	return c.Conn.Close()
 }
 
 func (m *member) Status(context.Context, *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
@@ -39,8 +54,10 @@ func (m *member) Accept() (net.Conn, error) {
 	c, err := m.Listener.Accept()
 	if err == nil {
 		m.connections.Add(1)
+		m.open.Add(1)
+		return &connection{Conn: c, member: m}, nil
 	}
-	return c, err
+	return nil, err
 }
 
 func serve(t *testing.T) *member {
@@ -69,15 +86,18 @@ func TestPool(t *testing.T) {
 		tls         *tls.Config
 		connections int32
 	}{
-		"a connection is used again":               {connections: 1},
-		"not when it has been idle for too long":   {between: func(*member) { now = now.Add(31 * time.Second) }, connections: 2},
-		"not when a request on it failed":          {between: func(m *member) { m.broken.Store(true) }, connections: 2},
-		"not by somebody with another certificate": {tls: &tls.Config{}, connections: 2}, // the scheme http leaves it unused
+		"a connection is used again":               {connections: 2},
+		"not when it has been idle for too long":   {between: func(*member) { now = now.Add(11 * time.Second) }, connections: 3},
+		"not when a request on it failed":          {between: func(m *member) { m.broken.Store(true) }, connections: 3},
+		"not by somebody with another certificate": {tls: &tls.Config{}, connections: 3}, // the scheme http leaves it unused
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			m, pool := serve(t), etcdclient.NewPool(func() time.Time { return now })
-			g.Expect(ask(g, pool, m, nil)).To(Succeed())
+			for range 2 {
+				// The first connection is not kept: nobody knows yet whether there will be another request.
+				g.Expect(ask(g, pool, m, nil)).To(Succeed())
+			}
 			if test.between != nil {
 				test.between(m)
 			}
@@ -88,6 +108,22 @@ func TestPool(t *testing.T) {
 			g.Expect(ask(g, pool, m, test.tls)).To(Succeed())
 			g.Expect(m.connections.Load()).To(Equal(test.connections))
 		})
+	}
+}
+
+// A connection is not kept for a member that is asked seldom.
+func TestPoolKeepsNothingForWhoIsAskedSeldom(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Unix(0, 0)
+	m, pool := serve(t), etcdclient.NewPool(func() time.Time { return now })
+	for range 3 {
+		c, err := pool.Dial("http://"+m.Addr().String(), nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		_, err = c.Status(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(c.Close()).To(Succeed())
+		g.Eventually(m.open.Load).Should(BeZero())
+		now = now.Add(30 * time.Second)
 	}
 }
 
