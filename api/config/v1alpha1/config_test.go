@@ -47,6 +47,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"retry after the deadline", minimal + "leaderElection: {retryPeriod: 9s}", "must be greater than 1.2 times retryPeriod"},
 		{"no retry", minimal + "leaderElection: {retryPeriod: -1s}", "leaderElection.retryPeriod: Invalid value"},
 		{"no port", minimal + "server: {metricsBindAddress: localhost}", "server.metricsBindAddress: Invalid value: \"localhost\": must be host:port"},
+		{"profiles for everybody", minimal + "server: {pprofBindAddress: ':6060'}", "server.pprofBindAddress: Invalid value: \":6060\": must be a loopback address"},
 		{"no namespace", minimal + "namespaces: [a, 'B b']", "namespaces[1]: Invalid value"},
 		{"namespace twice", minimal + "namespaces: [a, a]", "namespaces[1]: Duplicate value"},
 		{"negative qps", minimal + "clientConnection: {qps: -1}", "clientConnection.qps"},
@@ -65,7 +66,7 @@ func TestLoadRefuses(t *testing.T) {
 
 func TestEndpointsCanBeSwitchedOff(t *testing.T) {
 	g := NewWithT(t)
-	_, err := load(t, minimal+`server: {metricsBindAddress: "0"}`)
+	_, err := load(t, minimal+`server: {metricsBindAddress: "0", pprofBindAddress: "127.0.0.1:6060"}`)
 	g.Expect(err).NotTo(HaveOccurred())
 }
 

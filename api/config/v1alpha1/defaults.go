@@ -27,6 +27,7 @@ func SetDefaults(c *OperatorConfiguration) {
 
 	c.Server.MetricsBindAddress = cmp.Or(c.Server.MetricsBindAddress, ":8080")
 	c.Server.HealthBindAddress = cmp.Or(c.Server.HealthBindAddress, ":8081")
+	c.Server.PprofBindAddress = cmp.Or(c.Server.PprofBindAddress, "0")
 
 	// Whoever works on a task may wait for members that hang, and nobody is to wait for him. A worker that does nothing
 	// costs a few kilobytes.

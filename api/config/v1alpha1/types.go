@@ -75,6 +75,9 @@ type Server struct {
 	MetricsBindAddress string `json:"metricsBindAddress,omitempty"`
 	// HealthBindAddress serves /healthz and /readyz. Default :8081.
 	HealthBindAddress string `json:"healthBindAddress,omitempty"`
+	// PprofBindAddress serves /debug/pprof, Go's profiles. It has to be a loopback address, such as 127.0.0.1:6060: they
+	// show parts of the operator's memory. Default "0".
+	PprofBindAddress string `json:"pprofBindAddress,omitempty"`
 }
 
 // Controllers are the operator's controllers.

@@ -25,6 +25,7 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 	server := field.NewPath("server")
 	errs = append(errs, validateAddress(c.Server.MetricsBindAddress, server.Child("metricsBindAddress"))...)
 	errs = append(errs, validateAddress(c.Server.HealthBindAddress, server.Child("healthBindAddress"))...)
+	errs = append(errs, validateLoopback(c.Server.PprofBindAddress, server.Child("pprofBindAddress"))...)
 	controllers := field.NewPath("controllers")
 	errs = append(errs, validateController(c.Controllers.Etcd, controllers.Child("etcd"))...)
 	errs = append(errs, validateController(c.Controllers.Rollout, controllers.Child("rollout"))...)
@@ -80,6 +81,17 @@ func validateAddress(address string, path *field.Path) field.ErrorList {
 	}
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return field.ErrorList{field.Invalid(path, address, `must be host:port, :port, or "0" for none`)}
+	}
+	return nil
+}
+
+func validateLoopback(address string, path *field.Path) field.ErrorList {
+	if address == "0" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
+		return field.ErrorList{field.Invalid(path, address, `must be a loopback address with a port, such as 127.0.0.1:6060, or "0" for none`)}
 	}
 	return nil
 }
