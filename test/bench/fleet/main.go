@@ -4,7 +4,7 @@
 
 // Command fleet measures the operator with a thousand Etcds.
 //
-//	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet [-etcds 1000] [-rollouts 50] [-idle 5m] [-strict]
+//	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet [-etcds 1000] [-rollouts 50] [-idle 5m] [-profiles] [-strict]
 //
 // What is real: the operator's binary, in a process of its own with two cores and the rights of its ServiceAccount;
 // kube-apiserver, its etcd, and kube-controller-manager with the controllers of StatefulSets, PodDisruptionBudgets
@@ -15,7 +15,8 @@
 // 127.0.0.0/8. Agents are not: leases of members are not renewed.
 //
 // It makes the Etcds, restarts the operator while one of them has a change that nobody has seen, rolls one alone and
-// then many at once, beside some that a hanging member holds, and at last watches an operator with nothing to do. The results are in .local/bench-fleet.json.
+// then many at once, beside some that a hanging member holds, and at last watches an operator with nothing to do. What
+// is known by then is in .local/bench-fleet.json after each of these.
 package main
 
 import (
@@ -26,6 +27,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -42,7 +44,7 @@ type options struct {
 	etcds, rollouts, hung int
 	idle                  time.Duration
 	podStart              time.Duration
-	strict                bool
+	strict, profiles      bool
 }
 
 func main() {
@@ -52,6 +54,7 @@ func main() {
 	flag.IntVar(&o.hung, "hung", 10, "how many further rollouts are held by a member that hangs meanwhile")
 	flag.DurationVar(&o.idle, "idle", 5*time.Minute, "how long the operator is watched with nothing to do")
 	flag.DurationVar(&o.podStart, "pod-start", 3*time.Second, "how long a pod takes to become ready")
+	flag.BoolVar(&o.profiles, "profiles", false, "have the operator write profiles to .local/fleet/*.pprof, which costs it time and memory")
 	flag.BoolVar(&o.strict, "strict", false, "exit with 1 when a target is missed")
 	flag.Parse()
 	// The libraries' own complaints about what is being disturbed are of no use here.
@@ -86,13 +89,16 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	for _, measure := range []func(context.Context) error{b.make, b.restart, b.rollOne, b.rollMany, b.rest} {
-		if err := measure(ctx); err != nil {
-			return err
+		// What was measured is kept, whatever comes next.
+		if err = errors.Join(measure(ctx), b.write()); err != nil {
+			break
 		}
 	}
+	b.profiling.Wait()
 	targets := b.results.targets()
 	fmt.Print(b.results.table(targets))
-	if err := b.write(targets); err != nil {
+	b.console.Line("\n  results                  %s", b.file())
+	if err != nil {
 		return err
 	}
 	if o.strict && !target.Met(targets) {
@@ -113,6 +119,8 @@ type bench struct {
 	kubelet  *kubelet
 	operator *operator
 	results  results
+	// profiling are the profiles that are being made.
+	profiling sync.WaitGroup
 }
 
 // setUp starts what the operator works with.

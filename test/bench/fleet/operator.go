@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -31,7 +30,7 @@ kind: OperatorConfiguration
 featureGates: {QuorumAwareUpdatesWithOnDelete: true}
 images: {etcdAgent: localhost/etcd-agent:fleet}
 leaderElection: {namespace: etcd-foreman-system}
-server: {metricsBindAddress: "127.0.0.1:%d", healthBindAddress: "0"}
+server: {metricsBindAddress: "127.0.0.1:%d", healthBindAddress: "0", pprofBindAddress: "%s"}
 `
 
 // cores that the operator may use.
@@ -44,15 +43,12 @@ const endTimeout = 30 * time.Second
 type operator struct {
 	cmd     *exec.Cmd
 	started time.Time
-	metrics string
 	exited  chan struct{}
-
-	mu sync.Mutex
-	// resident is the greatest resident memory that was seen, in bytes.
-	resident int64
+	// metrics and profiles are where it answers.
+	metrics, profiles string
 }
 
-func binary(dir string) string { return filepath.Join(dir, "etcd-foreman") }
+func binary(dir string) string { return filepath.Join(dir, operatorProgram) }
 
 func buildOperator(ctx context.Context, dir string) error {
 	out, err := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", binary(dir), "./cmd/etcd-foreman").CombinedOutput()
@@ -62,13 +58,21 @@ func buildOperator(ctx context.Context, dir string) error {
 	return nil
 }
 
-// startOperator starts an operator, whose log goes to operator.log.
-func startOperator(dir string, kubeconfig []byte) (*operator, error) {
+// startOperator starts an operator, whose log goes to operator.log. It serves profiles if that is asked for.
+func startOperator(dir string, kubeconfig []byte, profiles bool) (*operator, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	for name, data := range map[string][]byte{"kubeconfig": kubeconfig, "config.yaml": fmt.Appendf(nil, configuration, port)} {
+	pprof := "0"
+	if profiles {
+		other, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		pprof = fmt.Sprintf("127.0.0.1:%d", other)
+	}
+	for name, data := range map[string][]byte{"kubeconfig": kubeconfig, "config.yaml": fmt.Appendf(nil, configuration, port, pprof)} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			return nil, fmt.Errorf("writing the operator's configuration: %w", err)
 		}
@@ -80,7 +84,7 @@ func startOperator(dir string, kubeconfig []byte) (*operator, error) {
 	defer func() { _ = log.Close() }() // the process has it
 	o := &operator{
 		cmd:     exec.Command(binary(dir), "--config="+filepath.Join(dir, "config.yaml")),
-		metrics: fmt.Sprintf("http://127.0.0.1:%d/metrics", port), exited: make(chan struct{}),
+		metrics: fmt.Sprintf("http://127.0.0.1:%d/metrics", port), profiles: "http://" + pprof + "/debug/pprof/", exited: make(chan struct{}),
 	}
 	o.cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(dir, "kubeconfig"), fmt.Sprintf("GOMAXPROCS=%d", cores))
 	o.cmd.Stdout, o.cmd.Stderr = log, log
@@ -166,29 +170,31 @@ func (o *operator) ready(ctx context.Context, etcds int) bool {
 	return looked >= float64(etcds) && sum(families["workqueue_depth"], nil) == 0
 }
 
-// memory is the resident memory now, in bytes.
-func (o *operator) memory() int64 {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", o.cmd.Process.Pid))
+// memory is the resident memory, in MiB, as the kernel tells it: now, and the greatest that it has been.
+func (o *operator) memory() (now, greatest float64) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", o.cmd.Process.Pid))
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	pages, _ := strconv.ParseInt(strings.Fields(string(data))[1], 10, 64)
-	resident := pages * int64(os.Getpagesize())
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.resident = max(o.resident, resident)
-	return resident
+	for line := range strings.Lines(string(data)) {
+		switch fields := strings.Fields(line); fields[0] {
+		case "VmRSS:":
+			now = kibibytes(fields[1])
+		case "VmHWM:":
+			greatest = kibibytes(fields[1])
+		}
+	}
+	return now, greatest
 }
 
-// cpu is the time that the operator has had a processor for. Linux counts in hundredths of a second.
+// kibibytes is a number of them in MiB.
+func kibibytes(number string) float64 {
+	n, _ := strconv.ParseFloat(number, 64)
+	return n / 1024
+}
+
+// cpu is the time that the operator has had a processor for.
 func (o *operator) cpu() time.Duration {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", o.cmd.Process.Pid))
-	if err != nil {
-		return 0
-	}
-	// The name of the program, in parentheses, may hold blanks.
-	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
-	user, _ := strconv.ParseInt(fields[11], 10, 64)
-	system, _ := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond
+	p, _ := readProcess(fmt.Sprintf("/proc/%d/stat", o.cmd.Process.Pid))
+	return p.used
 }

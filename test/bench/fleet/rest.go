@@ -103,26 +103,24 @@ func (b *bench) rest(ctx context.Context) error {
 			return "", err
 		}
 		note(fmt.Sprintf("watching for %s", b.idle))
-		before, err := b.writes(ctx)
+		before, err := b.count(ctx)
 		if err != nil {
 			return "", err
 		}
-		cpu := b.operator.cpu()
+		b.profile(ctx, "idle-cpu", cpuProfile)
 		select {
 		case <-ctx.Done():
 			return "", context.Cause(ctx)
 		case <-time.After(b.idle):
 		}
-		after, err := b.writes(ctx)
+		b.profile(ctx, "idle-heap", heapProfile)
+		after, err := b.count(ctx)
 		if err != nil {
 			return "", err
 		}
-		b.results.Writes = newWrites(before, after)
-		b.results.Cores = (b.operator.cpu() - cpu).Seconds() / b.idle.Seconds()
-		b.results.Idle = float64(b.operator.memory()) / mebibyte
-		b.operator.mu.Lock()
-		defer b.operator.mu.Unlock()
-		b.results.Resident = float64(b.operator.resident) / mebibyte
-		return fmt.Sprintf("%d writes in %s, %.2f cores, %.0f MiB", total(b.results.Writes), b.idle, b.results.Cores, b.results.Idle), nil
+		load := after.since(before)
+		b.results.IdleLoad = &load
+		b.results.Idle, _ = b.operator.memory()
+		return fmt.Sprintf("%d writes in %s, %.2f cores, %.0f MiB", total(load.Writes), b.idle, load.Programs[operatorProgram], b.results.Idle), nil
 	})
 }

@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -21,6 +22,40 @@ type rolled struct {
 	gaps []time.Duration
 	// took is the time from the change until the last pod was ready.
 	took time.Duration
+}
+
+// rollouts are some that were rolled at the same time, and what was done meanwhile.
+type rollouts struct {
+	each []rolled
+	load Load
+}
+
+func (r *rollouts) slowest() time.Duration {
+	var most time.Duration
+	for _, one := range r.each {
+		most = max(most, one.took)
+	}
+	return most
+}
+
+// gaps of all rollouts, the shortest first.
+func (r *rollouts) gaps() []time.Duration {
+	var gaps []time.Duration
+	for _, one := range r.each {
+		gaps = append(gaps, one.gaps...)
+	}
+	slices.Sort(gaps)
+	return gaps
+}
+
+// reactions of all rollouts, the fastest first.
+func (r *rollouts) reactions() []time.Duration {
+	var some []time.Duration
+	for _, one := range r.each {
+		some = append(some, one.reaction)
+	}
+	slices.Sort(some)
+	return some
 }
 
 // read reads a rollout in a diary; false while it goes on.
@@ -63,11 +98,16 @@ func (b *bench) until(ctx context.Context, is func(etcd int) bool, etcds []int) 
 	})
 }
 
-// roll changes some Etcds and reads their rollouts.
-func (b *bench) roll(ctx context.Context, etcds ...int) ([]rolled, error) {
+// roll changes some Etcds and reads their rollouts, and what was done meanwhile.
+func (b *bench) roll(ctx context.Context, etcds ...int) (*rollouts, error) {
 	if err := b.untilQuiet(ctx); err != nil {
 		return nil, err
 	}
+	before, err := b.count(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.profile(ctx, fmt.Sprintf("rollouts-%d-cpu", len(etcds)), cpuProfile)
 	changed := map[int]time.Time{}
 	from := time.Now()
 	for _, i := range etcds {
@@ -79,10 +119,14 @@ func (b *bench) roll(ctx context.Context, etcds ...int) ([]rolled, error) {
 	if err := b.untilRolled(ctx, from, etcds...); err != nil {
 		return nil, err
 	}
-	var all []rolled
+	after, err := b.count(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := &rollouts{load: after.since(before)}
 	for _, i := range etcds {
 		r, _ := read(changed[i], b.kubelet.since(i, from))
-		all = append(all, r)
+		all.each = append(all.each, r)
 	}
 	return all, nil
 }
@@ -90,12 +134,12 @@ func (b *bench) roll(ctx context.Context, etcds ...int) ([]rolled, error) {
 // rollOne rolls one Etcd while nothing else happens: the peer of those that are rolled at once.
 func (b *bench) rollOne(ctx context.Context) error {
 	return b.console.Step("one rollout", func(func(string)) (string, error) {
-		all, err := b.roll(ctx, alone)
+		one, err := b.roll(ctx, alone)
 		if err != nil {
 			return "", err
 		}
-		b.results.alone = all[0]
-		return fmt.Sprintf("%.1f s", all[0].took.Seconds()), nil
+		b.results.alone = one
+		return fmt.Sprintf("%.1f s", one.slowest().Seconds()), nil
 	})
 }
 
@@ -124,7 +168,7 @@ func (b *bench) rollMany(ctx context.Context) error {
 		if err := b.untilServing(ctx, from, held); err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("the slowest %.1f s; %d others were held meanwhile", slowest(all).Seconds(), b.hung), nil
+		return fmt.Sprintf("the slowest %.1f s; %d others were held meanwhile", all.slowest().Seconds(), b.hung), nil
 	})
 }
 

@@ -37,7 +37,7 @@ const (
 // make starts the operator and creates the Etcds.
 func (b *bench) make(ctx context.Context) error {
 	return b.console.Step(fmt.Sprintf("%d Etcds", b.etcds), func(note func(string)) (string, error) {
-		if err := b.startOperator(ctx); err != nil {
+		if err := b.startOperator(); err != nil {
 			return "", err
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, makeTimeout, fmt.Errorf("not all are ready within %s", makeTimeout))
@@ -64,6 +64,7 @@ func (b *bench) make(ctx context.Context) error {
 			return "", err
 		}
 		b.results.MadeIn = time.Since(from).Seconds()
+		_, b.results.WhileMade = b.operator.memory()
 		return fmt.Sprintf("all ready, with %d pods", b.etcds*members), nil
 	})
 }
@@ -119,10 +120,11 @@ func (b *bench) restart(ctx context.Context) error {
 		if err := b.change(ctx, unseen); err != nil {
 			return "", err
 		}
-		if err := b.startOperator(ctx); err != nil {
+		if err := b.startOperator(); err != nil {
 			return "", err
 		}
 		started := b.operator.started
+		b.profile(ctx, "restart-cpu", cpuProfile)
 		ctx, cancel := context.WithTimeoutCause(ctx, restartTimeout, fmt.Errorf("the operator is not ready within %s", restartTimeout))
 		defer cancel()
 		err := poll(ctx, 50*time.Millisecond, func() (bool, error) { return b.operator.ready(ctx, b.etcds), nil })
@@ -130,33 +132,27 @@ func (b *bench) restart(ctx context.Context) error {
 			return "", err
 		}
 		b.results.Ready = time.Since(started).Seconds()
-		b.results.AtReady = float64(b.operator.memory()) / mebibyte
+		cpu := b.operator.cpu()
+		b.profile(ctx, "restart-heap", heapProfile)
+		b.results.AtReady, _ = b.operator.memory()
 		if err := b.untilRolled(ctx, started, unseen); err != nil {
 			return "", err
 		}
 		b.results.Unseen = b.kubelet.since(unseen, started)[0].at.Sub(started).Seconds()
-		return fmt.Sprintf("ready after %.1f s, first deletion after %.1f s", b.results.Ready, b.results.Unseen), nil
+		b.results.ReadyCPU = cpu.Seconds()
+		return fmt.Sprintf("ready after %.1f s, for which it had a processor for %.1f s; first deletion after %.1f s; %.0f MiB when ready",
+			b.results.Ready, b.results.ReadyCPU, b.results.Unseen, b.results.AtReady), nil
 	})
 }
 
-// startOperator starts an operator and watches its memory until it ends.
-func (b *bench) startOperator(ctx context.Context) error {
+// startOperator starts an operator.
+func (b *bench) startOperator() error {
 	kubeconfig, err := b.env.OperatorKubeconfig()
 	if err != nil {
 		return err
 	}
-	if b.operator, err = startOperator(b.dir, kubeconfig); err != nil {
-		return err
-	}
-	o := b.operator
-	go func() {
-		ticker := time.NewTicker(100 * time.Millisecond)
-		defer ticker.Stop()
-		for o.memory() > 0 && ctx.Err() == nil {
-			<-ticker.C
-		}
-	}()
-	return nil
+	b.operator, err = startOperator(b.dir, kubeconfig, b.profiles)
+	return err
 }
 
 // change changes the template of an Etcd.

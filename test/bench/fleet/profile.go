@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// profileTimeout is how long the operator may take to answer, and to make a profile.
+const profileTimeout = time.Minute
+
+// Profiles of an operator, as net/http/pprof has them.
+const (
+	heapProfile = "heap"
+	cpuProfile  = "profile?seconds=8"
+)
+
+// profile has the operator make a profile, if that is asked for, while the benchmark goes on.
+func (b *bench) profile(ctx context.Context, name, kind string) {
+	if !b.profiles {
+		return
+	}
+	from := b.operator.profiles + kind
+	b.profiling.Go(func() {
+		if err := fetch(ctx, from, filepath.Join(b.dir, name+".pprof")); err != nil {
+			b.console.Line("  no profile %s: %v", name, err)
+		}
+	})
+}
+
+// fetch writes what is at a URL to a file, once somebody answers there.
+func fetch(ctx context.Context, url, file string) error {
+	ctx, cancel := context.WithTimeout(ctx, profileTimeout)
+	defer cancel()
+	var response *http.Response
+	err := poll(ctx, 20*time.Millisecond, func() (bool, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return false, fmt.Errorf("asking for a profile: %w", err)
+		}
+		response, err = http.DefaultClient.Do(request)
+		return err == nil, nil
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	data, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("reading a profile: %w", err)
+	}
+	if err := os.WriteFile(file, data, 0o644); err != nil {
+		return fmt.Errorf("writing a profile: %w", err)
+	}
+	return nil
+}
