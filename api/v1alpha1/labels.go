@@ -30,6 +30,7 @@ const (
 	ComponentCompactionJob       = "etcd-compaction-job"
 	ComponentCopyJob             = "etcd-copy-backups-job"
 	ComponentSurveyJob           = "etcd-survey-job"
+	ComponentFinalSnapshotJob    = "etcd-final-snapshot-job"
 	ComponentServiceAccount      = "etcd-service-account"
 	ComponentRole                = "etcd-role"
 	ComponentRoleBinding         = "etcd-role-binding"
@@ -85,6 +86,8 @@ const (
 	// AnnotationBackupError on the lease of full snapshots is why the last snapshot failed; absent or empty when
 	// it did not. The leader's agent writes it.
 	AnnotationBackupError = "druid.gardener.cloud/backup-error"
+	// AnnotationJobSubject on a Job says what it was made for, so that a later one for the same volume is not taken for it.
+	AnnotationJobSubject = "druid.gardener.cloud/job-subject"
 	// AnnotationSafeToEvict keeps the cluster autoscaler from evicting a member.
 	AnnotationSafeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 )

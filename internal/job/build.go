@@ -2,11 +2,12 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package job builds the Jobs in which the agent works for a task, and says what has become of them. It knows
-// nothing of task types.
+// Package job builds the Jobs in which the agent works for a task, or for an Etcd itself, and says what has become of
+// them. It knows nothing of task types.
 package job
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/utils/ptr"
 )
@@ -38,10 +40,31 @@ const (
 	workDir    = "/var/etcd/work"
 )
 
+// Owner is what a Job works for, and is removed with.
+type Owner struct {
+	Object metav1.Object
+	Kind   schema.GroupVersionKind
+	// Etcd is the name of the Etcd that it is about.
+	Etcd string
+}
+
+// OfTask is the Owner of a Job that works for a task.
+func OfTask(t *v1alpha1.EtcdOperatorTask) Owner {
+	return Owner{t, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcdOperatorTask), t.Spec.OwnerEtcdReference.Name}
+}
+
+// OfEtcd is the Owner of a Job that works for an Etcd itself.
+func OfEtcd(e *v1alpha1.Etcd) Owner {
+	return Owner{e, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd), e.Name}
+}
+
 // Spec is what a Job of the agent is made from.
 type Spec struct {
-	// Task that the Job works for, and is removed with.
-	Task *v1alpha1.EtcdOperatorTask
+	Owner Owner
+	// Name of the Job; by default that of the owner.
+	Name string
+	// Subject is what an owner with several Jobs of one name over time tells them apart by; empty for none.
+	Subject string
 	// Component is the value of the label of that name.
 	Component string
 	Image     string
@@ -56,12 +79,12 @@ type Spec struct {
 	Timeout time.Duration
 }
 
-// Name of the Job of a task: the same for the same task, and of no other.
-func Name(task *v1alpha1.EtcdOperatorTask) string {
+// Name of the Job of an owner: the same for the same owner, and of no other.
+func Name(owner metav1.Object) string {
 	h := fnv.New32a()
 	// A hash never fails to write.
-	_, _ = h.Write([]byte(task.UID))
-	return fmt.Sprintf("%.*s-%s", maxNameLength, task.Name, rand.SafeEncodeString(fmt.Sprint(h.Sum32())))
+	_, _ = h.Write([]byte(owner.GetUID()))
+	return fmt.Sprintf("%.*s-%s", maxNameLength, owner.GetName(), rand.SafeEncodeString(fmt.Sprint(h.Sum32())))
 }
 
 // Build makes a Job. It is pure.
@@ -97,18 +120,13 @@ func Build(s Spec) (*batchv1.Job, error) {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: workVolume, MountPath: workDir})
 		volumes = append(volumes, corev1.Volume{Name: workVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	}
-	labels := map[string]string{
-		v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: s.Task.Spec.OwnerEtcdReference.Name, v1alpha1.LabelComponent: s.Component,
-	}
+	object := s.objectMeta()
 	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.Task.Namespace, Name: Name(s.Task), Labels: labels,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.Task, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcdOperatorTask))},
-		},
+		ObjectMeta: object,
 		Spec: batchv1.JobSpec{
 			BackoffLimit: ptr.To(int32(backoffLimit)), ActiveDeadlineSeconds: ptr.To(int64(s.Timeout.Seconds())),
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{v1alpha1.AnnotationSafeToEvict: "false"}},
+				ObjectMeta: metav1.ObjectMeta{Labels: object.Labels, Annotations: map[string]string{v1alpha1.AnnotationSafeToEvict: "false"}},
 				Spec: corev1.PodSpec{
 					RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{container}, Volumes: volumes,
 					AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
@@ -121,6 +139,20 @@ func Build(s Spec) (*batchv1.Job, error) {
 			},
 		},
 	}, nil
+}
+
+func (s Spec) objectMeta() metav1.ObjectMeta {
+	o := metav1.ObjectMeta{
+		Namespace: s.Owner.Object.GetNamespace(), Name: cmp.Or(s.Name, Name(s.Owner.Object)),
+		Labels: map[string]string{
+			v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: s.Owner.Etcd, v1alpha1.LabelComponent: s.Component,
+		},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.Owner.Object, s.Owner.Kind)},
+	}
+	if s.Subject != "" {
+		o.Annotations = map[string]string{v1alpha1.AnnotationJobSubject: s.Subject}
+	}
+	return o
 }
 
 // plain is the volume and the mount of a store as a Job has them.

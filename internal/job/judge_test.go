@@ -95,7 +95,7 @@ func TestBuild(t *testing.T) {
 	task.Spec.OwnerEtcdReference.Name = "main"
 	access, err := component.Store(v1alpha1.StoreSpec{Provider: "aws", Container: "bucket", Prefix: "p", SecretRef: &v1alpha1.SecretReference{Name: "s"}}, "ns", component.StoreMain)
 	g.Expect(err).NotTo(HaveOccurred())
-	j, err := Build(Spec{Task: task, Component: "c", Image: "x/agent", Args: []string{"compact"}, Stores: []component.StoreAccess{access}, WorkDir: true, Timeout: time.Minute})
+	j, err := Build(Spec{Owner: OfTask(task), Component: "c", Image: "x/agent", Args: []string{"compact"}, Stores: []component.StoreAccess{access}, WorkDir: true, Timeout: time.Minute})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(len(j.Name)).To(BeNumerically("<=", 63))
 	g.Expect(*j.Spec.ActiveDeadlineSeconds).To(Equal(int64(60)))
@@ -110,4 +110,19 @@ func TestBuild(t *testing.T) {
 	other := task.DeepCopy()
 	other.UID = "2"
 	g.Expect(Name(other)).NotTo(Equal(Name(task)), "a task that is created again has a Job of its own")
+}
+
+// A Job of an Etcd itself is removed with it, and says what it was made for.
+func TestJobOfAnEtcd(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
+	task := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "task"}}
+	j, err := Build(Spec{Owner: OfEtcd(etcd), Name: Name(etcd) + "-final", Subject: "7/claim", Component: "c", Image: "x/agent", Claim: "main-main-0", ClaimDir: "/data", Timeout: time.Minute})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(Name(etcd)).NotTo(Equal(Name(task)))
+	g.Expect(j.Name).To(Equal(Name(etcd) + "-final"))
+	g.Expect(metav1.IsControlledBy(j, etcd)).To(BeTrue())
+	g.Expect(j.Labels).To(HaveKeyWithValue(v1alpha1.LabelPartOf, "main"))
+	g.Expect(j.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationJobSubject, "7/claim"))
+	g.Expect(j.Spec.Template.Spec.Containers[0].VolumeMounts).To(HaveEach(HaveField("ReadOnly", true)))
 }

@@ -99,7 +99,7 @@ func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {
 		return nil, err
 	}
 	return job.Build(job.Spec{
-		Task: task.Object, Component: v1alpha1.ComponentCompactionJob,
+		Owner: job.OfTask(task.Object), Component: v1alpha1.ComponentCompactionJob,
 		Image: cmp.Or(ptr.Deref(task.Etcd.Spec.Backup.Image, ""), h.Image), Args: []string{"compact", "--compression=" + component.SnapshotCompression(task.Etcd)},
 		Stores: []component.StoreAccess{access}, WorkDir: true, Timeout: task.Config.(Config).Timeout.Duration,
 	})

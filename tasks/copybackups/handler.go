@@ -129,7 +129,7 @@ func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {
 		image = *b.Image
 	}
 	return job.Build(job.Spec{
-		Task: task.Object, Component: v1alpha1.ComponentCopyJob, Image: cmp.Or(image, h.Image), Args: args,
+		Owner: job.OfTask(task.Object), Component: v1alpha1.ComponentCopyJob, Image: cmp.Or(image, h.Image), Args: args,
 		Stores: []component.StoreAccess{target, source}, Timeout: Deadline,
 	})
 }

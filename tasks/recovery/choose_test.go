@@ -9,37 +9,37 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/survey"
 	. "github.com/onsi/gomega"
 )
 
-func has(term, index uint64) Volume {
-	return Volume{State: VolumeSeen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: "cafe", LastTerm: term, LastIndex: index}}
+func has(term, index uint64) survey.Volume {
+	return survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: "cafe", LastTerm: term, LastIndex: index}}
 }
 
-func withID(v Volume, id string) Volume {
+func withID(v survey.Volume, id string) survey.Volume {
 	v.Survey.MemberID = id
 	return v
 }
 
 // member1of is the most advanced member, with ID a, and knows who votes.
-func member1of(voters ...string) Volume {
+func member1of(voters ...string) survey.Volume {
 	v := withID(has(2, 9), "a")
 	v.Survey.Voters = voters
 	return v
 }
 
-func of(clusterID string) Volume {
-	return Volume{State: VolumeSeen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: clusterID, LastTerm: 9, LastIndex: 99}}
+func of(clusterID string) survey.Volume {
+	return survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: clusterID, LastTerm: 9, LastIndex: 99}}
 }
 
 func TestChoose(t *testing.T) {
-	gone, empty := Volume{}, Volume{State: VolumeSeen, Survey: member.Survey{State: member.SurveyNone}}
-	damaged := Volume{State: VolumeSeen, Survey: member.Survey{State: member.SurveyDamaged, Damage: "a page", ClusterID: "cafe", LastTerm: 9, LastIndex: 99}}
+	gone, empty := survey.Volume{}, survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyNone}}
+	damaged := survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyDamaged, Damage: "a page", ClusterID: "cafe", LastTerm: 9, LastIndex: 99}}
 	const data, backup, none = v1alpha1.RecoverFromData, v1alpha1.RecoverFromBackup, v1alpha1.RecoverySource("")
 	for name, c := range map[string]struct {
-		volumes    []Volume
+		volumes    []survey.Volume
 		unfinished string
 		backup     string
 		source     v1alpha1.RecoverySource
@@ -47,22 +47,22 @@ func TestChoose(t *testing.T) {
 		failed     bool
 		says       string
 	}{
-		"one of three":                  {[]Volume{gone, has(2, 5), empty}, "", "b", data, "m-1", false, "m-0 has no volume; the volume of m-2 is empty"},
-		"two of three are a quorum":     {[]Volume{has(2, 5), has(2, 6), gone}, "", "b", none, "", false, "2 of 3 members have their data"},
-		"two of five, the newer term":   {[]Volume{gone, has(3, 4), gone, has(2, 900), gone}, "", "", data, "m-1", false, "the most advanced of the 2"},
-		"two of five, the longer log":   {[]Volume{gone, has(3, 4), gone, has(3, 5), gone}, "", "", data, "m-3", false, "m-1 has its log"},
-		"two of five, the same":         {[]Volume{gone, has(3, 5), gone, has(3, 5), gone}, "", "", data, "m-1", false, ""},
-		"damaged data does not count":   {[]Volume{damaged, has(1, 1), gone}, "", "b", data, "m-1", false, "m-0 is damaged (a page)"},
-		"nor that of another cluster":   {[]Volume{of("beef"), has(1, 1), gone}, "", "b", data, "m-1", false, "another cluster, beef"},
-		"a backup":                      {[]Volume{gone, damaged, empty}, "", "revision 7", backup, "m-1", false, "revision 7"},
-		"a backup, and no volume":       {[]Volume{gone, gone, gone}, "", "revision 7", backup, "m-0", false, "is lost"},
-		"nothing":                       {[]Volume{gone, damaged, empty}, "", "", none, "", true, "nothing was deleted"},
-		"two of three, but one learns":  {[]Volume{member1of("a", "b"), withID(has(2, 4), "c"), gone}, "", "", data, "m-0", false, ""},
-		"one of one, and a learner":     {[]Volume{member1of("a"), withID(has(2, 4), "c"), gone}, "", "", none, "", false, "those that vote are a quorum"},
-		"unfinished, and rebuilt":       {[]Volume{has(8, 8), gone, of("new")}, "m-2", "", data, "m-2", false, "m-0 has data of another cluster, cafe"},
-		"unfinished, and not rebuilt":   {[]Volume{has(8, 8), gone, has(7, 7)}, "m-2", "", none, "", false, "2 of 3"},
-		"unfinished, and lost since":    {[]Volume{has(8, 8), gone, gone}, "m-2", "", data, "m-0", false, ""},
-		"unfinished, and damaged since": {[]Volume{has(8, 8), gone, damaged}, "m-2", "", data, "m-0", false, ""},
+		"one of three":                  {[]survey.Volume{gone, has(2, 5), empty}, "", "b", data, "m-1", false, "m-0 has no volume; the volume of m-2 is empty"},
+		"two of three are a quorum":     {[]survey.Volume{has(2, 5), has(2, 6), gone}, "", "b", none, "", false, "2 of 3 members have their data"},
+		"two of five, the newer term":   {[]survey.Volume{gone, has(3, 4), gone, has(2, 900), gone}, "", "", data, "m-1", false, "the most advanced of the 2"},
+		"two of five, the longer log":   {[]survey.Volume{gone, has(3, 4), gone, has(3, 5), gone}, "", "", data, "m-3", false, "m-1 has its log"},
+		"two of five, the same":         {[]survey.Volume{gone, has(3, 5), gone, has(3, 5), gone}, "", "", data, "m-1", false, ""},
+		"damaged data does not count":   {[]survey.Volume{damaged, has(1, 1), gone}, "", "b", data, "m-1", false, "m-0 is damaged (a page)"},
+		"nor that of another cluster":   {[]survey.Volume{of("beef"), has(1, 1), gone}, "", "b", data, "m-1", false, "another cluster, beef"},
+		"a backup":                      {[]survey.Volume{gone, damaged, empty}, "", "revision 7", backup, "m-1", false, "revision 7"},
+		"a backup, and no volume":       {[]survey.Volume{gone, gone, gone}, "", "revision 7", backup, "m-0", false, "is lost"},
+		"nothing":                       {[]survey.Volume{gone, damaged, empty}, "", "", none, "", true, "nothing was deleted"},
+		"two of three, but one learns":  {[]survey.Volume{member1of("a", "b"), withID(has(2, 4), "c"), gone}, "", "", data, "m-0", false, ""},
+		"one of one, and a learner":     {[]survey.Volume{member1of("a"), withID(has(2, 4), "c"), gone}, "", "", none, "", false, "those that vote are a quorum"},
+		"unfinished, and rebuilt":       {[]survey.Volume{has(8, 8), gone, of("new")}, "m-2", "", data, "m-2", false, "m-0 has data of another cluster, cafe"},
+		"unfinished, and not rebuilt":   {[]survey.Volume{has(8, 8), gone, has(7, 7)}, "m-2", "", none, "", false, "2 of 3"},
+		"unfinished, and lost since":    {[]survey.Volume{has(8, 8), gone, gone}, "m-2", "", data, "m-0", false, ""},
+		"unfinished, and damaged since": {[]survey.Volume{has(8, 8), gone, damaged}, "m-2", "", data, "m-0", false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -76,22 +76,4 @@ func TestChoose(t *testing.T) {
 			g.Expect(got.Why).To(ContainSubstring(c.says))
 		})
 	}
-}
-
-func TestWhatAJobTells(t *testing.T) {
-	g := NewWithT(t)
-	v := Volume{Member: "m-0", Claim: "c-0"}
-	g.Expect(seen(v, "j", job.State{Running: true, Message: "pod runs"}).State).To(Equal(VolumeLooking))
-	told := seen(v, "j", job.State{Result: []byte(`{"state":"Present","clusterID":"cafe","lastIndex":7}`)})
-	g.Expect(told.State).To(Equal(VolumeSeen))
-	g.Expect(told.Survey.LastIndex).To(Equal(uint64(7)))
-	for _, s := range []job.State{{}, {Result: []byte(`{}`)}, {Code: v1alpha1.ErrJobFailed, Message: "input/output error"}} {
-		unread := seen(v, "j", s)
-		g.Expect(unread.State).To(Equal(VolumeUnread))
-		g.Expect(unread.Message).To(ContainSubstring("delete claim c-0"))
-		g.Expect(unread.Message).To(ContainSubstring("delete Job j to have it looked at again"))
-		g.Expect(abandoned(unread).State).To(Equal(VolumeAbandoned))
-	}
-	g.Expect(abandoned(told).State).To(Equal(VolumeGone))
-	g.Expect(abandoned(told).Survey).To(BeZero())
 }

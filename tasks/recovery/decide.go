@@ -23,6 +23,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -52,7 +53,7 @@ type Input struct {
 	// Told: the members have been told how the cluster begins anew.
 	Told bool
 	// Volumes of the ordinals, once the phase is Surveying.
-	Volumes []Volume
+	Volumes []survey.Volume
 	// Backup is what is known of the newest full snapshot; empty when there is none.
 	Backup string
 }
@@ -132,21 +133,9 @@ func (in Input) surveying(now time.Time) Decision {
 	if !in.held() {
 		return in.stay("StatefulSet %s is not scaled to zero any more: waiting until it is again", in.Snapshot.StatefulSet.Name)
 	}
-	var waits []string
-	survey := false
-	for _, v := range in.Volumes {
-		switch v.State {
-		case VolumeUnseen, VolumeAbandoned:
-			survey = true
-			waits = append(waits, v.Message)
-		case VolumeLooking, VolumeUnread:
-			waits = append(waits, v.Message)
-		case VolumeGone, VolumeSeen:
-		}
-	}
-	if len(waits) > 0 {
+	if waits, act := survey.Pending(in.Volumes); len(waits) > 0 {
 		d := in.stay("%s", strings.Join(waits, "; "))
-		d.Survey = survey
+		d.Survey = act
 		return d
 	}
 	c := Choose(in.Volumes, in.Recorded.PreviousClusterID, in.Unfinished, in.Backup)

@@ -12,6 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,9 +85,9 @@ func TestPhases(t *testing.T) {
 		}
 	}
 	told := func(in *Input) { in.Told = true }
-	volume := func(state VolumeState, s member.Survey) func(*Input) {
+	volume := func(state survey.State, s member.Survey) func(*Input) {
 		return func(in *Input) {
-			in.Volumes = append(in.Volumes, Volume{Member: fmt.Sprintf("main-%d", len(in.Volumes)), State: state, Survey: s, Message: fmt.Sprintf("volume %d", len(in.Volumes))})
+			in.Volumes = append(in.Volumes, survey.Volume{Member: fmt.Sprintf("main-%d", len(in.Volumes)), State: state, Survey: s, Message: fmt.Sprintf("volume %d", len(in.Volumes))})
 		}
 	}
 	survivor := member.Survey{State: member.SurveyPresent, ClusterID: id(before), LastTerm: 2, LastIndex: 9}
@@ -121,12 +122,12 @@ func TestPhases(t *testing.T) {
 			tasks.Continue, stopping, "waiting until"},
 
 		"scaled up by somebody": {newInput(in(surveying, "")), 0, tasks.Continue, surveying, "not scaled to zero any more"},
-		"a volume is looked at": {newInput(in(surveying, ""), hold(), volume(VolumeSeen, survivor), volume(VolumeLooking, member.Survey{})), 0, tasks.Continue, surveying, "volume 1"},
-		"a volume is not known": {newInput(in(surveying, ""), hold(), volume(VolumeSeen, survivor), volume(VolumeUnread, member.Survey{}), volume(VolumeGone, member.Survey{})), 0,
+		"a volume is looked at": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Looking, member.Survey{})), 0, tasks.Continue, surveying, "volume 1"},
+		"a volume is not known": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Unread, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Continue, surveying, "volume 1"},
-		"one survives": {newInput(in(surveying, ""), hold(), volume(VolumeGone, member.Survey{}), volume(VolumeSeen, survivor), volume(VolumeGone, member.Survey{})), 0,
+		"one survives": {newInput(in(surveying, ""), hold(), volume(survey.Gone, member.Survey{}), volume(survey.Seen, survivor), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Continue, starting, "the data of main-1"},
-		"none survives": {newInput(in(surveying, ""), hold(), volume(VolumeGone, member.Survey{}), volume(VolumeGone, member.Survey{})), 0,
+		"none survives": {newInput(in(surveying, ""), hold(), volume(survey.Gone, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Fail, surveying, "nothing can be recovered"},
 
 		"members are not told":  {newInput(in(starting, data), hold()), 0, tasks.Continue, starting, "telling the members"},
@@ -185,8 +186,8 @@ func TestGracePeriod(t *testing.T) {
 func TestVolumesWithoutAJobGetOne(t *testing.T) {
 	g := NewWithT(t)
 	i := newInput(in(v1alpha1.RecoverySurveying, ""), hold())
-	for _, state := range []VolumeState{VolumeUnseen, VolumeAbandoned} {
-		i.Volumes = []Volume{{Member: "main-0", State: state, Message: "Job j"}, {Member: "main-1"}}
+	for _, state := range []survey.State{survey.Unseen, survey.Abandoned} {
+		i.Volumes = []survey.Volume{{Member: "main-0", State: state, Message: "Job j"}, {Member: "main-1"}}
 		v := verdict(i, Decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{}, epoch)
 		g.Expect(v.Step.Operation).To(Equal("SurveyVolumes"))
 		g.Expect(v.Step.Detail).To(Equal(i.Volumes))
@@ -198,9 +199,9 @@ func TestEarlierClustersAreToldOf(t *testing.T) {
 	g := NewWithT(t)
 	i := newInput(in(v1alpha1.RecoverySurveying, ""), hold())
 	i.Unfinished, i.Left = "main-2", []string{"ace", id(before)}
-	i.Volumes = []Volume{
-		{Member: "main-0", State: VolumeSeen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: id(before)}}, {Member: "main-1"},
-		{Member: "main-2", State: VolumeSeen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: "new"}},
+	i.Volumes = []survey.Volume{
+		{Member: "main-0", State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: id(before)}}, {Member: "main-1"},
+		{Member: "main-2", State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: "new"}},
 	}
 	d := Decide(i, epoch)
 	g.Expect(d.Recovery.Member).To(Equal("main-2"))
@@ -208,7 +209,7 @@ func TestEarlierClustersAreToldOf(t *testing.T) {
 	g.Expect(d.Recovery.EarlierClusterIDs).To(Equal([]string{"ace", id(before)}))
 
 	i.Volumes[2].Survey.ClusterID = id(before)
-	i.Volumes[0] = Volume{Member: "main-0"}
+	i.Volumes[0] = survey.Volume{Member: "main-0"}
 	d = Decide(i, epoch)
 	g.Expect(d.Recovery.PreviousClusterID).To(Equal(id(before)))
 	g.Expect(d.Recovery.EarlierClusterIDs).To(Equal([]string{"ace"}))
@@ -217,7 +218,7 @@ func TestEarlierClustersAreToldOf(t *testing.T) {
 func TestVerdictTellsWhatWasChosen(t *testing.T) {
 	g := NewWithT(t)
 	i := newInput(in(v1alpha1.RecoverySurveying, ""), hold())
-	i.Volumes = []Volume{{Member: "main-0", State: VolumeGone}, {Member: "main-1", State: VolumeSeen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: id(before), LastTerm: 3, LastIndex: 17}}, {Member: "main-2", State: VolumeGone}}
+	i.Volumes = []survey.Volume{{Member: "main-0", State: survey.Gone}, {Member: "main-1", State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: id(before), LastTerm: 3, LastIndex: 17}}, {Member: "main-2", State: survey.Gone}}
 	v := verdict(i, Decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{}, epoch)
 	g.Expect(v.LastOperation.Name).To(Equal("StartMembers"))
 	g.Expect(v.LastOperation.Reason).To(ContainSubstring("its log ends at index 17 of term 3"))

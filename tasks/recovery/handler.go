@@ -15,7 +15,9 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -138,8 +140,8 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 		}
 	}
 	if in.Recorded.Phase == v1alpha1.RecoverySurveying {
-		if in.Volumes, err = h.volumes(ctx, task); err != nil {
-			return tasks.Verdict{}, err
+		if in.Volumes, err = h.surveyor().Look(ctx, h.order(task, members(task.Etcd))); err != nil {
+			return tasks.Verdict{}, coded(err)
 		}
 		if in.Backup, err = h.newestBackup(ctx, task.Etcd); err != nil {
 			return tasks.Verdict{}, err
@@ -169,17 +171,27 @@ func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (string
 
 // Perform is tasks.Handler's.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
-	return h.survey(ctx, task, step.Detail.([]Volume))
+	volumes := step.Detail.([]survey.Volume)
+	if err := h.surveyor().Go(ctx, h.order(task, int32(len(volumes))), volumes); err != nil {
+		return coded(err)
+	}
+	return nil
 }
 
 // Cleanup is tasks.Handler's. The Etcd controller lets go of the StatefulSet once the task has ended, or is gone.
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
-	for i := range int32(maxMembers) {
-		if err := h.removeJob(ctx, task, i); err != nil {
-			return err
-		}
+	if err := h.surveyor().Remove(ctx, h.order(task, maxMembers)); err != nil {
+		return coded(err)
 	}
 	return nil
+}
+
+func (h *Handler) surveyor() survey.Surveyor {
+	return survey.Surveyor{Client: h.Client, Live: h.Live, Clock: h.Clock}
+}
+
+func (h *Handler) order(task tasks.Task, members int32) survey.Order {
+	return survey.Order{Etcd: task.Etcd, Owner: job.OfTask(task.Object), Members: members, Image: h.Image, Timeout: Deadline}
 }
 
 // members is how many members the cluster has: it may not have grown yet to what its spec says.
@@ -230,7 +242,7 @@ func result(in Input, d Decision) map[string]string {
 	found := map[string]string{"previousClusterID": d.Recovery.PreviousClusterID}
 	for _, v := range in.Volumes {
 		what := "no volume"
-		if v.State == VolumeSeen {
+		if v.State == survey.Seen {
 			if encoded, err := json.Marshal(v.Survey); err == nil {
 				what = string(encoded)
 			}

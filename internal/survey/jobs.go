@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Surveyor looks at volumes.
+type Surveyor struct {
+	// Client writes to the API server, and Live reads from it: what is decided by a survey does not come from a cache.
+	Client client.Client
+	Live   client.Reader
+	Clock  clock.PassiveClock
+}
+
+// Order says whose volumes are to be looked at, and for whom.
+type Order struct {
+	Etcd *v1alpha1.Etcd
+	// Owner of the Jobs.
+	Owner job.Owner
+	// Members is the number of ordinals whose volumes there may be.
+	Members int32
+	// Round tells this look at the volumes from earlier ones for the same owner: what was seen then may have changed
+	// since. Empty where an owner has but one.
+	Round string
+	// Image of the agent where the Etcd does not name its own.
+	Image string
+	// Timeout after which a Job is stopped.
+	Timeout time.Duration
+}
+
+// Look looks at the claim of each ordinal, and at the Job that surveys it.
+func (s Surveyor) Look(ctx context.Context, o Order) ([]Volume, error) {
+	volumes := make([]Volume, 0, o.Members)
+	for i := range o.Members {
+		v := Volume{Member: o.Etcd.MemberName(component.PodName(o.Etcd.Name, i)), Claim: component.ClaimName(o.Etcd, i)}
+		claim := &corev1.PersistentVolumeClaim{}
+		err := s.Live.Get(ctx, client.ObjectKey{Namespace: o.namespace(), Name: v.Claim}, claim)
+		switch {
+		case apierrors.IsNotFound(err):
+			v.State = Gone
+		case err != nil:
+			return nil, fmt.Errorf("reading claim %s of member %s: %w", v.Claim, v.Member, err)
+		default:
+			v.UID = claim.UID
+			if v, err = s.look(ctx, o, v, i); err != nil {
+				return nil, err
+			}
+			if claim.DeletionTimestamp != nil {
+				v = abandoned(v)
+			}
+		}
+		volumes = append(volumes, v)
+	}
+	return volumes, nil
+}
+
+// look says how far the Job is that surveys a volume.
+func (s Surveyor) look(ctx context.Context, o Order, v Volume, ordinal int32) (Volume, error) {
+	found := &batchv1.Job{}
+	key := client.ObjectKey{Namespace: o.namespace(), Name: o.jobName(ordinal)}
+	if err := s.Live.Get(ctx, key, found); apierrors.IsNotFound(err) {
+		v.State, v.Message = Unseen, fmt.Sprintf("Job %s is to look at claim %s of %s", key.Name, v.Claim, v.Member)
+		return v, nil
+	} else if err != nil {
+		return v, fmt.Errorf("reading Job %s: %w", key, err)
+	}
+	if !metav1.IsControlledBy(found, o.Owner.Object) {
+		return v, fmt.Errorf("reading Job %s: it is there already, and belongs to somebody else", key)
+	}
+	if found.DeletionTimestamp != nil || found.Annotations[v1alpha1.AnnotationJobSubject] != o.subject(v) {
+		v.State, v.Message = Abandoned, fmt.Sprintf("Job %s has to go, and another is to look at claim %s of %s", key.Name, v.Claim, v.Member)
+		return v, nil
+	}
+	pods := &corev1.PodList{}
+	if err := s.Live.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabels{batchv1.JobNameLabel: key.Name}); err != nil {
+		return v, fmt.Errorf("listing the pods of Job %s: %w", key, err)
+	}
+	return seen(v, key.Name, job.Judge(found, pods.Items, s.Clock.Now())), nil
+}
+
+// seen is a volume as its Job tells of it. It is pure.
+func seen(v Volume, job string, s job.State) Volume {
+	switch {
+	case s.Running:
+		v.State, v.Message = Looking, fmt.Sprintf("claim %s of %s is looked at: %s", v.Claim, v.Member, s.Message)
+		return v
+	case s.Code == "":
+		if err := json.Unmarshal(s.Result, &v.Survey); err == nil && v.Survey.State != "" {
+			v.State = Seen
+			return v
+		}
+		s.Message = fmt.Sprintf("Job %s told nothing that can be read", job)
+	}
+	// What is on it may be all that there is, so nobody but a person can say that it does not matter.
+	v.State, v.Message = Unread, fmt.Sprintf("it is not known what is on claim %s of %s: %s. Mend this, and delete Job %s to have it looked at again; "+
+		"if the volume is lost for good, delete claim %s, and nobody waits for it any more", v.Claim, v.Member, s.Message, job, v.Claim)
+	return v
+}
+
+// abandoned is a volume whose claim is being deleted. Whoever deletes it says that there is nothing on it to wait for.
+func abandoned(v Volume) Volume {
+	if v.State == Looking || v.State == Unread || v.State == Abandoned {
+		v.State, v.Message = Abandoned, fmt.Sprintf("claim %s of %s is being deleted: nobody looks at it any more", v.Claim, v.Member)
+		return v
+	}
+	return Volume{Member: v.Member, Claim: v.Claim, State: Gone}
+}
+
+// Go creates a Job for each volume that has none, and removes those of volumes that were given up.
+func (s Surveyor) Go(ctx context.Context, o Order, volumes []Volume) error {
+	for i, v := range volumes {
+		switch v.State {
+		case Unseen:
+			j, err := o.job(v, int32(i))
+			if err != nil {
+				return err
+			}
+			if err := s.Client.Create(ctx, j); err != nil && !apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("creating Job %s for claim %s: %w", client.ObjectKeyFromObject(j), v.Claim, err)
+			}
+		case Abandoned:
+			if err := job.Remove(ctx, s.Client, client.ObjectKey{Namespace: o.namespace(), Name: o.jobName(int32(i))}); err != nil {
+				return err
+			}
+		case Gone, Looking, Unread, Seen:
+		}
+	}
+	return nil
+}
+
+func (o Order) job(v Volume, ordinal int32) (*batchv1.Job, error) {
+	image := ""
+	if b := o.Etcd.Spec.Backup; b != nil {
+		image = ptr.Deref(b.Image, "")
+	}
+	j, err := job.Build(job.Spec{
+		Owner: o.Owner, Name: o.jobName(ordinal), Subject: o.subject(v), Component: v1alpha1.ComponentSurveyJob, Image: cmp.Or(image, o.Image),
+		Args: []string{"survey", "--data-dir=" + member.DataDir}, Claim: v.Claim, ClaimDir: member.VolumeDir, Timeout: o.Timeout,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the Job that looks at claim %s: %w", v.Claim, err)
+	}
+	return j, nil
+}
+
+func (o Order) jobName(ordinal int32) string {
+	return fmt.Sprintf("%s-%d", job.Name(o.Owner.Object), ordinal)
+}
+
+// subject is what the Job of a volume looks at: that claim, and no other of the same name.
+func (o Order) subject(v Volume) string {
+	if o.Round == "" {
+		return string(v.UID)
+	}
+	return o.Round + "/" + string(v.UID)
+}
+
+// Jobs are the names of the Jobs that look at the volumes.
+func (o Order) Jobs() []client.ObjectKey {
+	keys := make([]client.ObjectKey, o.Members)
+	for i := range o.Members {
+		keys[i] = client.ObjectKey{Namespace: o.namespace(), Name: o.jobName(i)}
+	}
+	return keys
+}
+
+// Remove removes the Jobs that look at volumes, so that their pods do not keep the volumes from anybody.
+func (s Surveyor) Remove(ctx context.Context, o Order) error {
+	for _, key := range o.Jobs() {
+		if err := job.Remove(ctx, s.Client, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o Order) namespace() string { return o.Owner.Object.GetNamespace() }
