@@ -15,12 +15,14 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/copier"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/finalsnapshot"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/restore"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/datadir"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
 )
 
 // job is a command that ends: it leaves its result, or its error, in a file.
@@ -110,5 +112,31 @@ func surveyCommand() *cobra.Command {
 	j := &job{run: func(context.Context) (any, error) { return datadir.Survey(dataDir) }}
 	cmd := j.command("survey", "Tell what is in the data directory of a member that does not run, and change nothing")
 	cmd.Flags().StringVar(&dataDir, "data-dir", member.DataDir, "etcd's data directory")
+	return cmd
+}
+
+func finalSnapshotCommand(log logr.Logger) *cobra.Command {
+	var at store.Config
+	config := finalsnapshot.Config{Clock: clock.RealClock{}, Log: log}
+	j := &job{run: func(ctx context.Context) (any, error) {
+		if !config.Compression.Valid() {
+			return nil, fmt.Errorf("there is no compression %q", config.Compression)
+		}
+		var err error
+		if config.Store, err = store.Open(ctx, at); err != nil {
+			return nil, err
+		}
+		snapshot, err := finalsnapshot.Take(ctx, config)
+		if err != nil {
+			return nil, err
+		}
+		return snapshot.Facts(), nil
+	}}
+	cmd := j.command("final-snapshot", "Make a full snapshot of the data of a member that does not run, and change nothing of that")
+	at.AddFlags(cmd.Flags(), "")
+	cmd.Flags().StringVar(&config.DataDir, "data-dir", member.DataDir, "etcd's data directory")
+	cmd.Flags().StringVar(&config.ClusterID, "cluster-id", "", "ID, in hex, of the cluster that the data has to be of")
+	cmd.Flags().StringVar((*string)(&config.Compression), "compression", string(backup.Gzip), "gzip, lzw, zlib or none")
+	cmd.Flags().StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database")
 	return cmd
 }

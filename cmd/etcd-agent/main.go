@@ -47,6 +47,6 @@ func command(log logr.Logger) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(prepareCommand(log), serveCommand(log), compactCommand(log), copyCommand(log), surveyCommand())
+	cmd.AddCommand(prepareCommand(log), serveCommand(log), compactCommand(log), copyCommand(log), surveyCommand(), finalSnapshotCommand(log))
 	return cmd
 }

@@ -53,6 +53,20 @@ func WriteFull(object io.Writer, s Snapshot, stream io.Reader) error {
 	return compressor.Close()
 }
 
+// Verify reads an object to its end.
+func Verify(s Snapshot, object io.Reader) error {
+	content, err := NewReader(s, object)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		return err
+	}
+	// What follows the compressed content belongs to the object as well.
+	_, err = io.Copy(io.Discard, object)
+	return err
+}
+
 // bufferSize makes each read worth its overhead, and stays in a processor's cache.
 const bufferSize = 256 << 10
 

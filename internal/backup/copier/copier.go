@@ -113,7 +113,7 @@ func (c Config) copy(ctx context.Context, s backup.Snapshot) error {
 	}
 	// It was only read from.
 	defer func() { _ = object.Close() }()
-	written, err := c.Target.Write(ctx, s, func(w io.Writer) error { return verify(s, io.TeeReader(object, w)) })
+	written, err := c.Target.Write(ctx, s, func(w io.Writer) error { return backup.Verify(s, io.TeeReader(object, w)) })
 	if err != nil {
 		return fmt.Errorf("copying to the target: %w", err)
 	}
@@ -121,49 +121,8 @@ func (c Config) copy(ctx context.Context, s backup.Snapshot) error {
 		// The disk has confirmed what was verified. To read it back would be to read this machine's memory.
 		return nil
 	}
-	if err := c.readBack(ctx, s, written.Size); err != nil {
+	if err := c.Target.Verify(ctx, written); err != nil {
 		return errors.Join(fmt.Errorf("reading back what was written to the target: %w", err), c.Target.Delete(ctx, s))
 	}
 	return nil
-}
-
-func (c Config) readBack(ctx context.Context, s backup.Snapshot, size int64) error {
-	object, err := c.Target.Reader(ctx, s)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = object.Close() }()
-	counted := &counter{r: object}
-	if err := verify(s, counted); err != nil {
-		return err
-	}
-	if counted.n != size {
-		return fmt.Errorf("snapshot %s has %d bytes, and %d were written", s.Name(), counted.n, size)
-	}
-	return nil
-}
-
-// verify reads an object to its end.
-func verify(s backup.Snapshot, object io.Reader) error {
-	content, err := backup.NewReader(s, object)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(io.Discard, content); err != nil {
-		return err
-	}
-	// What follows the compressed content belongs to the object as well.
-	_, err = io.Copy(io.Discard, object)
-	return err
-}
-
-type counter struct {
-	r io.Reader
-	n int64
-}
-
-func (c *counter) Read(p []byte) (int, error) {
-	n, err := c.r.Read(p)
-	c.n += int64(n)
-	return n, err
 }

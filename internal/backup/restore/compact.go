@@ -5,13 +5,9 @@
 package restore
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -88,7 +84,7 @@ func (c CompactConfig) compact(ctx context.Context, work string) (CompactResult,
 		return CompactResult{}, err
 	}
 	snapshot := compactedName(chain, revision, c.Compression)
-	if snapshot, err = upload(ctx, c.Store, compacted, snapshot); err != nil {
+	if snapshot, err = c.Store.WriteDatabase(ctx, compacted, snapshot); err != nil {
 		return CompactResult{}, err
 	}
 	c.Log.Info("Compacted", "snapshot", snapshot.Name(), "bytesBefore", before, "bytesAfter", after)
@@ -148,31 +144,6 @@ func defragment(from, to string) (err error) {
 		return fmt.Errorf("defragmenting: %w", err)
 	}
 	return nil
-}
-
-// upload writes a database as etcd would send it: with its checksum.
-func upload(ctx context.Context, to *store.Store, path string, s backup.Snapshot) (backup.Snapshot, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return backup.Snapshot{}, fmt.Errorf("opening the database: %w", err)
-	}
-	defer func() { _ = file.Close() }()
-	hash := sha256.New()
-	stream := io.MultiReader(io.TeeReader(file, hash), &checksum{hash: hash})
-	return to.Write(ctx, s, func(w io.Writer) error { return backup.WriteFull(w, s, stream) })
-}
-
-// checksum reads the sum of what was hashed when the reading of it begins.
-type checksum struct {
-	hash hash.Hash
-	sum  *bytes.Reader
-}
-
-func (c *checksum) Read(p []byte) (int, error) {
-	if c.sum == nil {
-		c.sum = bytes.NewReader(c.hash.Sum(nil))
-	}
-	return c.sum.Read(p)
 }
 
 func size(path string) (int64, error) {

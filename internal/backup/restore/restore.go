@@ -29,7 +29,9 @@ type Config struct {
 	DataDir string
 	// Member, its peer URL, and the initial cluster with its token, as in etcd's configuration.
 	Member, PeerURL, InitialCluster, Token string
-	Log                                    logr.Logger
+	// AtLeast is the revision that the snapshots have to lead to; 0 for any.
+	AtLeast int64
+	Log     logr.Logger
 }
 
 // Result of a restore.
@@ -70,6 +72,9 @@ func (c Config) restore(ctx context.Context, work string) (Result, error) {
 	})
 	if err != nil {
 		return Result{}, err
+	}
+	if last := chain.LastRevision(); last < c.AtLeast {
+		return Result{}, fmt.Errorf("the snapshots in %s lead to revision %d, and the final one, at revision %d, is not there: bring it back, or the store that has it", c.Store, last, c.AtLeast)
 	}
 	data := filepath.Join(work, "data")
 	// The checksum was verified just now, and may not be part of the file.

@@ -11,16 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/durable"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/go-logr/logr"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
-	"go.etcd.io/etcd/server/v3/storage/backend"
-	"go.etcd.io/etcd/server/v3/storage/schema"
 	"go.etcd.io/etcd/server/v3/storage/wal"
-	"golang.org/x/sys/unix"
 	"k8s.io/utils/clock"
 )
 
@@ -114,7 +110,7 @@ func (c RebuildConfig) rebuild(ctx context.Context) (RebuildResult, error) {
 		return RebuildResult{}, fmt.Errorf("%s holds data of cluster %s, and cluster %s is to be recovered", c.DataDir, id, c.PreviousClusterID)
 	}
 	if err := checkSpace(filepath.Dir(c.DataDir), source.needs()); err != nil {
-		return RebuildResult{}, err
+		return RebuildResult{}, fmt.Errorf("making room for a rebuild: %w: let the volume grow", err)
 	}
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return RebuildResult{}, fmt.Errorf("making a folder for the rebuild: %w", err)
@@ -135,7 +131,7 @@ func (c RebuildConfig) build(ctx context.Context, source stopped, work string) (
 	}
 	db := filepath.Join(data, "member", "snap", "db")
 	c.Log.Info("Copying the database", "from", from, "bytes", source.database.bytes)
-	stop := c.tell("Copying the database", func() []any { return []any{"bytes", size(db), "of", source.database.bytes} })
+	stop := tell(c.Log, "Copying the database", func() []any { return []any{"bytes", size(db), "of", source.database.bytes} })
 	err = snapshot.NewV3(quiet).Restore(snapshot.RestoreConfig{
 		SnapshotPath: from, SkipHashCheck: true, OutputDataDir: data, // there is no hash to check in what etcd works on
 		Name: c.Member, PeerURLs: []string{c.PeerURL}, InitialCluster: c.Member + "=" + c.PeerURL, InitialClusterToken: c.Token,
@@ -144,7 +140,7 @@ func (c RebuildConfig) build(ctx context.Context, source stopped, work string) (
 	if err != nil {
 		return RebuildResult{}, fmt.Errorf("making a data directory from %s: %w", from, err)
 	}
-	result, err = c.replay(ctx, source, db)
+	result, err = replay(ctx, c.Log, source, db)
 	if err != nil {
 		return RebuildResult{}, err
 	}
@@ -154,61 +150,8 @@ func (c RebuildConfig) build(ctx context.Context, source stopped, work string) (
 	return result, nil
 }
 
-// tellInterval is how often people are told that something still goes on.
-const tellInterval = 5 * time.Second
-
-// tell logs how far something is until it is stopped.
-func (c RebuildConfig) tell(what string, progress func() []any) (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(tellInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-ticker.C:
-				c.Log.Info(what, progress()...)
-			}
-		}
-	}()
-	return func() { close(done); <-ended }
-}
-
-// makeDatabase makes one in which nothing was ever written.
-func makeDatabase(path string) error {
-	db := backend.NewDefaultBackend(quiet, path)
-	schema.CreateMetaBucket(db.BatchTx())
-	if err := db.Close(); err != nil {
-		return fmt.Errorf("making a database: %w", err)
-	}
-	return nil
-}
-
-// size of a file; 0 when there is none yet.
-func size(path string) int64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
-}
-
 // needs is the space that a rebuild takes up at most: a copy of the database, which grows by what is replayed, and the
 // files that etcd allocates for its log.
 func (s stopped) needs() int64 {
 	return s.database.bytes + 2*s.log.bytes + 2*wal.SegmentSizeBytes
-}
-
-// checkSpace returns an error when the volume of a folder has less space than is needed.
-func checkSpace(dir string, needs int64) error {
-	var volume unix.Statfs_t
-	if err := unix.Statfs(dir, &volume); err != nil {
-		return fmt.Errorf("looking up the space on the volume of %s: %w", dir, err)
-	}
-	if free := int64(volume.Bavail) * volume.Bsize; free < needs {
-		return fmt.Errorf("a rebuild needs %d bytes on the volume of %s, and %d are free: let the volume grow", needs, dir, free)
-	}
-	return nil
 }

@@ -76,7 +76,12 @@ func configFor(t *testing.T, dir string) RebuildConfig {
 
 // value reads a key from a data directory.
 func value(g Gomega, dir, key string) string {
-	b := backend.NewDefaultBackend(quiet, filepath.Join(dir, "member", "snap", "db"))
+	return valueIn(g, filepath.Join(dir, "member", "snap", "db"), key)
+}
+
+// valueIn reads a key from a database.
+func valueIn(g Gomega, file, key string) string {
+	b := backend.NewDefaultBackend(quiet, file)
 	defer func() { g.Expect(b.Close()).To(Succeed()) }()
 	s := mvcc.NewStore(quiet, b, &lease.FakeLessor{}, mvcc.StoreConfig{})
 	defer func() { g.Expect(s.Close()).To(Succeed()) }()
@@ -205,7 +210,7 @@ func TestRebuildRefuses(t *testing.T) {
 func TestRebuildNeedsSpace(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(checkSpace(t.TempDir(), 1)).To(Succeed())
-	g.Expect(checkSpace(t.TempDir(), 1<<60)).To(MatchError(MatchRegexp(`a rebuild needs 1152921504606846976 bytes on the volume of .*, and \d+ are free`)))
+	g.Expect(checkSpace(t.TempDir(), 1<<60)).To(MatchError(MatchRegexp(`this takes 1152921504606846976 bytes on the volume of .*, and \d+ are free`)))
 	s := stopped{database: database{bytes: 100}, log: &writeAheadLog{bytes: 10}}
 	g.Expect(s.needs()).To(BeNumerically(">", 120))
 }

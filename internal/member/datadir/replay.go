@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/go-logr/logr"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/auth"
@@ -33,16 +34,16 @@ import (
 var quiet = zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
 
 // replay applies the entries of a log that a database lacks to a copy of it.
-func (c RebuildConfig) replay(ctx context.Context, source stopped, db string) (result RebuildResult, err error) {
+func replay(ctx context.Context, log logr.Logger, source stopped, db string) (result RebuildResult, err error) {
 	applier, err := newApplier(db)
 	if err != nil {
 		return RebuildResult{}, err
 	}
 	defer func() { err = errors.Join(err, applier.close()) }()
 	from, last := source.database.applied.index, source.log.last()
-	c.Log.Info("Replaying the log", "after", from, "last", last.index, "term", last.term, "committed", source.log.commit)
+	log.Info("Replaying the log", "after", from, "last", last.index, "term", last.term, "committed", source.log.commit)
 	var at atomic.Uint64
-	defer c.tell("Replaying the log", func() []any { return []any{"at", at.Load(), "last", last.index} })()
+	defer tell(log, "Replaying the log", func() []any { return []any{"at", at.Load(), "last", last.index} })()
 	if from < last.index {
 		err = source.log.entries(from, func(entry *raftpb.Entry) error {
 			if err := ctx.Err(); err != nil {

@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package datadir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"golang.org/x/sys/unix"
+)
+
+// CopyConfig of a copy.
+type CopyConfig struct {
+	// DataDir is etcd's data directory. It is only read.
+	DataDir string
+	// ClusterID is the ID, in hex, of the cluster that the data has to be of.
+	ClusterID string
+	// WorkDir has room for the database, and for what the log adds to it.
+	WorkDir string
+	Log     logr.Logger
+}
+
+// Copied is what came out of a copy.
+type Copied struct {
+	// File is the database.
+	File string
+	// Revision of the database.
+	Revision int64
+	// Replayed is the number of entries of the log that the member's own database did not have yet.
+	Replayed uint64
+}
+
+// Copy makes a database, as a snapshot has it, of all that a member has that does not run: its own database, and the
+// entries of its log that are not in that yet. As in a rebuild all entries count.
+func Copy(ctx context.Context, c CopyConfig) (copied Copied, err error) {
+	defer recovered(&err)
+	source, err := open(c.DataDir)
+	if err != nil {
+		return Copied{}, err
+	}
+	if id := strconv.FormatUint(source.log.clusterID, 16); id != c.ClusterID {
+		return Copied{}, fmt.Errorf("%s holds data of cluster %s, and not of cluster %s", c.DataDir, id, c.ClusterID)
+	}
+	if err := checkSpace(c.WorkDir, source.needs()); err != nil {
+		return Copied{}, err
+	}
+	file := filepath.Join(c.WorkDir, "database.db")
+	if err := copyDatabase(c.Log, source.database, file); err != nil {
+		return Copied{}, err
+	}
+	result, err := replay(ctx, c.Log, source, file)
+	if err != nil {
+		return Copied{}, err
+	}
+	return Copied{File: file, Revision: result.Revision, Replayed: result.Replayed}, nil
+}
+
+// copyDatabase copies a database; where there is none it makes one.
+func copyDatabase(log logr.Logger, from database, to string) (err error) {
+	if from.path == "" {
+		return makeDatabase(to)
+	}
+	source, err := os.Open(from.path)
+	if err != nil {
+		return fmt.Errorf("opening the database: %w", err)
+	}
+	defer func() { _ = source.Close() }()
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("making a file for the database: %w", err)
+	}
+	defer func() { err = errors.Join(err, target.Close()) }()
+	defer tell(log, "Copying the database", func() []any { return []any{"bytes", size(to), "of", from.bytes} })()
+	if _, err := io.Copy(target, source); err != nil {
+		return fmt.Errorf("copying the database: %w", err)
+	}
+	return nil
+}
+
+// makeDatabase makes one in which nothing was ever written.
+func makeDatabase(path string) error {
+	db := backend.NewDefaultBackend(quiet, path)
+	schema.CreateMetaBucket(db.BatchTx())
+	schema.NewMembershipBackend(quiet, db).MustCreateBackendBuckets()
+	if err := db.Close(); err != nil {
+		return fmt.Errorf("making a database: %w", err)
+	}
+	return nil
+}
+
+// tellInterval is how often people are told that something still goes on.
+const tellInterval = 5 * time.Second
+
+// tell logs how far something is until it is stopped.
+func tell(log logr.Logger, what string, progress func() []any) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(tellInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				log.Info(what, progress()...)
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
+// size of a file; 0 when there is none yet.
+func size(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// checkSpace returns an error when the volume of a folder has less space than is needed.
+func checkSpace(dir string, needs int64) error {
+	var volume unix.Statfs_t
+	if err := unix.Statfs(dir, &volume); err != nil {
+		return fmt.Errorf("looking up the space on the volume of %s: %w", dir, err)
+	}
+	if free := int64(volume.Bavail) * volume.Bsize; free < needs {
+		return fmt.Errorf("this takes %d bytes on the volume of %s, and %d are free", needs, dir, free)
+	}
+	return nil
+}
