@@ -199,7 +199,7 @@ const (
 func IsDataVolumeReason(reason string) bool {
 	switch reason {
 	case ReasonDataOfAnotherCluster, ReasonDataLost, ReasonDataDamaged, ReasonBackupUnreachable,
-		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced, ReasonRecovering, ReasonRebuildFailed:
+		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced, ReasonRecovering, ReasonWakingUp, ReasonRebuildFailed:
 		return true
 	}
 	return false

@@ -228,9 +228,13 @@ type EtcdStatus struct {
 	// Rollout names the current rollout; absent when no pod is outdated.
 	// +optional
 	Rollout *CurrentRollout `json:"rollout,omitempty"`
-	// Recovery tells the members that the cluster begins anew after the loss of its quorum.
+	// Recovery tells the members that the cluster begins anew: after the loss of its quorum, or because it wakes up without
+	// volumes.
 	// +optional
 	Recovery *ClusterRecovery `json:"recovery,omitempty"`
+	// Hibernation is the sleep of a cluster without its volumes.
+	// +optional
+	Hibernation *Hibernation `json:"hibernation,omitempty"`
 	// LastOperation tells how far the newest spec has been carried out: Pending while it is suspended.
 	// +optional
 	LastOperation *LastOperation `json:"lastOperation,omitempty"`

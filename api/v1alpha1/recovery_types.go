@@ -67,9 +67,9 @@ type RecoveryStatus struct {
 // ClusterRecovery tells the members of a cluster that it begins anew, and with whom. It stays until the task that
 // recovered it is gone and every member votes; until then the members keep the data that they had before.
 type ClusterRecovery struct {
-	// Task that recovers, or recovered, the cluster.
+	// Task that recovers, or recovered, the cluster; empty when it wakes up without volumes.
 	Task string `json:"task"`
-	// TaskUID is its UID.
+	// TaskUID is its UID, or the ID of the hibernation that the cluster wakes up from.
 	TaskUID types.UID `json:"taskUID"`
 	// Member that the cluster begins anew with.
 	Member string `json:"member"`
@@ -82,4 +82,7 @@ type ClusterRecovery struct {
 	// +listType=atomic
 	// +optional
 	EarlierClusterIDs []string `json:"earlierClusterIDs,omitempty"`
+	// Revision that the backup has to lead to; 0 where the newest will do.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
 }

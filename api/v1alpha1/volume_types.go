@@ -26,8 +26,8 @@ type PersistentVolumeClaimRetentionPolicy struct {
 	// WhenDeleted: what becomes of the claims when the Etcd is deleted. Default Retain.
 	// +optional
 	WhenDeleted VolumeRetention `json:"whenDeleted,omitempty"`
-	// WhenScaled: what becomes of the claims when the cluster is put to sleep (replicas: 0). With Delete it is put to
-	// sleep only when there is a verified final full snapshot to wake up from. Default Retain.
+	// WhenScaled: what becomes of the claims when the cluster is put to sleep (replicas: 0). With Delete they go once a
+	// final full snapshot of all that is on them is verified to be in the store. Default Retain.
 	// +optional
 	WhenScaled VolumeRetention `json:"whenScaled,omitempty"`
 }
@@ -69,9 +69,3 @@ const (
 	// ReasonVolumesNotExpandable: the StorageClass of a claim does not allow its volumes to grow.
 	ReasonVolumesNotExpandable = "VolumesNotExpandable"
 )
-
-// ConditionHibernated is of an Etcd that is to sleep: True once no member is left, False while it is kept awake.
-const ConditionHibernated = "Hibernated"
-
-// ReasonNoFinalSnapshot says that the volumes would be deleted, and there is no verified final full snapshot to wake up from.
-const ReasonNoFinalSnapshot = "NoFinalSnapshot"

@@ -10,8 +10,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 )
 
-// decideRecovery decides how a member starts while its cluster is recovered from the loss of its quorum. One member
-// begins a new cluster, under an ID of its own, and the others join that as learners. So nobody goes on with data of the
+// decideRecovery decides how a member starts while its cluster is recovered from the loss of its quorum, or wakes up
+// without volumes. One member begins a new cluster, under an ID of its own, and the others join that as learners. So nobody goes on with data of the
 // previous cluster, and a member that comes late with it finds nobody to form a quorum with.
 //
 // The recorded cluster ID is that of the previous cluster until the new one has served. What has served is not begun
@@ -26,11 +26,11 @@ func decideRecovery(f Facts) Decision {
 	case f.Others != AnswerNone && f.OthersClusterID == f.NewClusterID:
 		return joinRecovered(f)
 	case f.Others != AnswerNone:
-		return wait(v1alpha1.ReasonRecovering, "cluster %s answers with a quorum, and cluster %s is being recovered from its loss: if it has come back, delete task %s", f.OthersClusterID, f.Recovery.PreviousClusterID, f.Recovery.Task)
+		return wait(f.Recovery.reason(), "cluster %s answers with a quorum, and %s", f.OthersClusterID, f.Recovery.beside())
 	case served:
 		return wait(reasonOfStanding(f), "%s, and no quorum of the recovered cluster %s answers, which alone may take the member in: bring the other members back", standing(f), f.NewClusterID)
 	case f.Member != f.Recovery.Member:
-		return wait(v1alpha1.ReasonRecovering, "the cluster has lost its quorum, and is being recovered from %s: %s joins it as a learner once it serves", f.Recovery.from(), f.Member)
+		return wait(f.Recovery.reason(), "%s from %s: %s joins it as a learner once it serves", f.Recovery.what(), f.Recovery.from(), f.Member)
 	case f.Recovery.Source == RecoverFromBackup:
 		return recoverFromBackup(f)
 	}
@@ -58,13 +58,39 @@ func recoverFromData(f Facts) Decision {
 
 // recoverFromBackup: the member is the one that restores what the cluster begins with.
 func recoverFromBackup(f Facts) Decision {
-	switch f.Backup {
-	case BackupHolds:
-		return Decision{Action: Restore, Why: "the cluster has lost its quorum, and is recovered from the newest backup"}
-	case BackupUnreachable:
-		return wait(v1alpha1.ReasonBackupUnreachable, "the cluster is to be recovered from its newest backup, and the store does not answer: look at the store and its credentials")
+	switch {
+	case f.Backup == BackupHolds:
+		return Decision{Action: Restore, Why: f.Recovery.what() + " from the newest backup"}
+	case f.Backup == BackupUnreachable:
+		return wait(v1alpha1.ReasonBackupUnreachable, "%s from its newest backup, and the store does not answer: look at the store and its credentials", f.Recovery.what())
+	case f.Recovery.wakes():
+		return refuse(v1alpha1.ReasonRestoreFailed, "%s from its final snapshot, at revision %d, and there is none: bring it back, or the store that has it", f.Recovery.what(), f.Recovery.Revision)
 	}
 	return refuse(v1alpha1.ReasonRestoreFailed, "the cluster is to be recovered from its newest backup, and there is none: delete task %s", f.Recovery.Task)
+}
+
+// what tells what becomes of the cluster.
+func (r Recovery) what() string {
+	if r.wakes() {
+		return "the cluster wakes up"
+	}
+	return "the cluster has lost its quorum, and is being recovered"
+}
+
+// beside tells what to do about another cluster that answers with a quorum.
+func (r Recovery) beside() string {
+	if r.wakes() {
+		return fmt.Sprintf("cluster %s was put to sleep, and is to wake up: stop whoever runs with its data", r.PreviousClusterID)
+	}
+	return fmt.Sprintf("cluster %s is being recovered from its loss: if it has come back, delete task %s", r.PreviousClusterID, r.Task)
+}
+
+// reason of a member that waits for others.
+func (r Recovery) reason() string {
+	if r.wakes() {
+		return v1alpha1.ReasonWakingUp
+	}
+	return v1alpha1.ReasonRecovering
 }
 
 // from tells what a recovery begins with.
@@ -78,7 +104,7 @@ func (r Recovery) from() string {
 // reasonOfStanding is the reason of a member that waits for the recovered cluster.
 func reasonOfStanding(f Facts) string {
 	if f.Data.State == DataPresent {
-		return v1alpha1.ReasonRecovering
+		return f.Recovery.reason()
 	}
 	return reasonOf(f)
 }

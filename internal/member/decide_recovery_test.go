@@ -79,3 +79,42 @@ func TestDecideRecovery(t *testing.T) {
 		})
 	}
 }
+
+func TestDecideWakingUp(t *testing.T) {
+	const before, chosen, other = "cafe", "main-0", "main-1"
+	for _, tc := range []struct {
+		name   string
+		member string
+		facts  Facts
+		want   Action
+		reason string
+		why    string
+	}{
+		{"the first one", chosen, Facts{ClusterID: before, Backup: BackupHolds}, Restore, "", "the cluster wakes up from the newest backup"},
+		{"a single one", chosen, Facts{ClusterID: before, Single: true, Backup: BackupHolds}, Restore, "", "the cluster wakes up"},
+		{"restored", chosen, Facts{Data: Data{State: DataPresent, ClusterID: newID}, ClusterID: before}, Start, "", ""},
+		{"the store is away", chosen, Facts{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "look at the store"},
+		{"the store is empty", chosen, Facts{ClusterID: before, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonRestoreFailed, "its final snapshot, at revision 42, and there is none"},
+		{"there is no store", chosen, Facts{ClusterID: before}, Refuse, v1alpha1.ReasonRestoreFailed, "there is none"},
+		{"somebody runs with the old data", chosen, Facts{ClusterID: before, Others: AnswerStarted, OthersClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonWakingUp, "was put to sleep, and is to wake up"},
+		{"it has served, and lost its data", chosen, Facts{ClusterID: newID, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "bring the other members back"},
+		{"another waits", other, Facts{ClusterID: before}, Wait, v1alpha1.ReasonWakingUp, "main-1 joins it as a learner once it serves"},
+		{"another joins", other, Facts{ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			f := tc.facts
+			f.Member, f.DataDir, f.NewClusterID = tc.member, "/data", newID
+			f.Recovery = &Recovery{Task: "h", Member: chosen, Source: RecoverFromBackup, PreviousClusterID: before, Revision: 42}
+			got := Decide(f)
+			g.Expect(got.Action).To(Equal(tc.want), got.Why)
+			g.Expect(got.Reason).To(Equal(tc.reason), got.Why)
+			g.Expect(got.Why).To(ContainSubstring(tc.why))
+			g.Expect(got.Why).NotTo(ContainSubstring("task"), "there is none")
+			g.Expect(got.Why).NotTo(ContainSubstring("lost its quorum"), "it has not")
+			if got.Reason != "" {
+				g.Expect(v1alpha1.IsDataVolumeReason(got.Reason)).To(BeTrue())
+			}
+		})
+	}
+}

@@ -23,21 +23,27 @@ const (
 	RecoverFromBackup RecoverySource = "Backup"
 )
 
-// Recovery tells the members of a cluster that has lost its quorum how it begins anew, as a cluster of one with an
-// ID of its own. The others join it as learners.
+// Recovery tells the members of a cluster that has lost its quorum, or that wakes up without volumes, how it begins
+// anew, as a cluster of one with an ID of its own. The others join it as learners.
 type Recovery struct {
-	// Task is the UID of the task that recovers the cluster.
+	// Task is the UID of the task that recovers the cluster, or the ID of the hibernation that it wakes up from.
 	Task string `json:"task"`
 	// Member is the name of the one that begins.
 	Member string `json:"member"`
 	// Source of what it begins with.
 	Source RecoverySource `json:"source"`
-	// PreviousClusterID is the ID, in hex, of the cluster that has lost its quorum.
+	// PreviousClusterID is the ID, in hex, of the cluster that has lost its quorum, or that was put to sleep.
 	PreviousClusterID string `json:"previousClusterID"`
 	// EarlierClusterIDs are those of clusters that lost their quorum before, where a recovery did not come to its end. A
 	// member may still have data of one.
 	EarlierClusterIDs []string `json:"earlierClusterIDs,omitempty"`
+	// Revision of the final snapshot that a cluster wakes up from: what leads to less is not restored. It is 0 where
+	// a cluster has lost its quorum: then the newest backup is the best that there is.
+	Revision int64 `json:"revision,omitempty"`
 }
+
+// wakes tells whether the cluster wakes up from its final snapshot.
+func (r Recovery) wakes() bool { return r.Revision > 0 }
 
 // leavesBehind tells whether a cluster is one that the recovery leaves behind.
 func (r Recovery) leavesBehind(clusterID string) bool {
@@ -61,7 +67,7 @@ func ParseRecovery(value []byte) (*Recovery, error) {
 			return nil, fmt.Errorf("reading %s of the shared configuration: it has no %s", KeyRecovery, f.name)
 		}
 	}
-	if r.Source != RecoverFromData && r.Source != RecoverFromBackup {
+	if r.Source != RecoverFromData && r.Source != RecoverFromBackup || r.wakes() && r.Source != RecoverFromBackup {
 		return nil, fmt.Errorf("reading %s of the shared configuration: there is no source %q", KeyRecovery, r.Source)
 	}
 	return r, nil

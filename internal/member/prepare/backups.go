@@ -48,13 +48,17 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 		return err
 	}
 	defer func() { _ = from.Close() }()
-	result, err := restore.Restore(ctx, restore.Config{
+	config := restore.Config{
 		Store: from, DataDir: shared.DataDir(), Member: id.Name, PeerURL: id.PeerURL,
 		InitialCluster: shared.Founders(), Token: shared.Token(), Log: b.Log,
-	})
+	}
+	if shared.Recovery != nil {
+		config.AtLeast = shared.Recovery.Revision
+	}
+	result, err := restore.Restore(ctx, config)
 	if err != nil {
 		return fmt.Errorf("restoring from %s: %w", from, err)
 	}
-	b.Log.Info("Restored the newest backup; what was written later is lost", "revision", result.Revision, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
+	b.Log.Info("Restored the newest backup; what was written after it is not there", "revision", result.Revision, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
 	return nil
 }
