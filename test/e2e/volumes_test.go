@@ -196,7 +196,7 @@ func TestPreProvisionedClaim(t *testing.T) {
 	c.claimsGone(1)
 }
 
-// Nobody loses data by sleep: without a verified final snapshot the cluster is kept awake, and goes on serving.
+// Nobody loses data by sleep: without a store for a final snapshot the cluster is kept awake, and goes on serving.
 func TestSleepUnderDeleteIsHeld(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

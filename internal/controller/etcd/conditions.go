@@ -44,6 +44,13 @@ func memberConditions(status *v1alpha1.EtcdStatus, o observation) []metav1.Condi
 			condition(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse, v1alpha1.ReasonHeldAtZero, message),
 			condition(v1alpha1.ConditionAllMembersUpdated, metav1.ConditionFalse, v1alpha1.ReasonHeldAtZero, message),
 		}
+	case s.Replicas() == 0 && o.wanted > 0:
+		const message = "The cluster wakes up, and no member has been started yet."
+		return []metav1.Condition{
+			condition(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWakingUp, message),
+			condition(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse, v1alpha1.ReasonWakingUp, message),
+			condition(v1alpha1.ConditionAllMembersUpdated, metav1.ConditionFalse, v1alpha1.ReasonWakingUp, message),
+		}
 	case s.Replicas() == 0:
 		const message = "The Etcd has no replicas."
 		return []metav1.Condition{

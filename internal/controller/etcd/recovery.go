@@ -38,16 +38,19 @@ func stopsMembers(t *v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecove
 	return false
 }
 
-// clusterRecovery is what the members are told of a recovery: what a task has chosen, or what one has before. It is
-// taken back once that task is gone, the cluster has begun anew and every member votes: then nobody needs any more what
+// clusterRecovery is what the members are told of how their cluster begins anew: what a task has chosen, or has before,
+// or how it wakes up without volumes. It is taken back once that task is gone, the cluster has begun anew and every member votes: then nobody needs any more what
 // the members had before.
-func clusterRecovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o observation) *v1alpha1.ClusterRecovery {
+func clusterRecovery(etcd *v1alpha1.Etcd, recorded *v1alpha1.ClusterRecovery, clusterID string, o observation) *v1alpha1.ClusterRecovery {
 	if t := recovering(o.tasks); t != nil && t.Status.Recovery != nil && t.Status.Recovery.Source != "" {
 		r := t.Status.Recovery
 		return &v1alpha1.ClusterRecovery{
 			Task: t.Name, TaskUID: t.UID, Member: r.Member, Source: r.Source,
 			PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs,
 		}
+	}
+	if h := etcd.Status.Hibernation; h != nil && o.begins && clusterID == h.ClusterID && !wakesFrom(recorded, h) {
+		return awakening(etcd, h)
 	}
 	if recorded == nil || clusterID == recorded.PreviousClusterID || o.snapshot == nil || !allVote(o.snapshot, o.wanted) ||
 		slices.ContainsFunc(o.tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == recorded.TaskUID }) {
@@ -73,10 +76,10 @@ func instruction(r *v1alpha1.ClusterRecovery) (string, error) {
 	}
 	text, err := member.Recovery{
 		Task: string(r.TaskUID), Member: r.Member, Source: member.RecoverySource(r.Source),
-		PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs,
+		PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs, Revision: r.Revision,
 	}.Encode()
 	if err != nil {
-		return "", fmt.Errorf("telling of the recovery by task %s: %w", r.Task, err)
+		return "", fmt.Errorf("telling the members how their cluster begins anew: %w", err)
 	}
 	return text, nil
 }

@@ -116,10 +116,14 @@ func clusterSize(before int32, s *observe.Snapshot) int32 {
 	return before
 }
 
-// replicas is how many replicas the StatefulSet has when it wakes up, or does not fall asleep.
+// replicas is how many replicas the StatefulSet has when it wakes up, or does not fall asleep. One that slept without
+// its volumes has none before it is recorded that it begins anew.
 func replicas(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
 	if keptAwake(etcd, set) != "" {
 		return ptr.Deref(set.Spec.Replicas, 1)
+	}
+	if h := etcd.Status.Hibernation; h != nil && !wakesFrom(etcd.Status.Recovery, h) {
+		return 0
 	}
 	return decideSize(sizingFacts{wanted: etcd.Spec.Replicas, size: etcd.Status.ClusterSize}).replicas
 }
@@ -134,10 +138,18 @@ func mayGrow(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 }
 
 // size decides how many replicas the StatefulSet is to have, by what is the case now. The cluster is asked only
-// when it may grow.
-func (r *Reconciler) size(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (sizing, error) {
-	if keptAwake(etcd, set) != "" {
-		return sizing{replicas: replicas(etcd, set)}, nil
+// when it may grow. Asleep is why it is not woken up yet, if it is not.
+func (r *Reconciler) size(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, asleep string) (sizing, error) {
+	if asleep != "" {
+		return sizing{reason: v1alpha1.ReasonWakingUp, why: asleep}, nil
+	}
+	if why := keptAwake(etcd, set); why != "" {
+		s := sizing{replicas: replicas(etcd, set)}
+		if storeMissing(etcd) == "" {
+			// This may pass without a change of the spec.
+			s.reason, s.why = v1alpha1.ReasonNoFinalSnapshot, strings.TrimSuffix(why, ".")
+		}
+		return s, nil
 	}
 	f := sizingFacts{wanted: etcd.Spec.Replicas, size: etcd.Status.ClusterSize, served: etcd.Status.ClusterID != ""}
 	if set != nil {

@@ -22,7 +22,7 @@ import (
 // version of the operator does not by itself replace the pods of every cluster. What somebody removed, or
 // changed in what would be applied again, is put right at any time. While a Secret cannot be used nothing is
 // made different, and no StatefulSet is made.
-func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, tls tlsLook) (size sizing, settled bool, err error) {
+func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, tls tlsLook, asleep string) (size sizing, settled bool, err error) {
 	if specSuspended(etcd) {
 		return sizing{}, false, nil
 	}
@@ -30,7 +30,7 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set
 		// No pod is deleted while it is decided whether the cluster grows.
 		defer r.Locker.Lock(client.ObjectKeyFromObject(etcd))()
 	}
-	if size, err = r.size(ctx, etcd, set); err != nil {
+	if size, err = r.size(ctx, etcd, set, asleep); err != nil {
 		return size, false, err
 	}
 	in := component.Input{

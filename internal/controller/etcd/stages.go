@@ -24,12 +24,18 @@ type pass struct {
 	// held: a task holds the StatefulSet at zero replicas.
 	held bool
 	tls  tlsLook
-	size sizing
+	// asleep is why a cluster that is to wake up is not started yet; empty when it may be. begins: one that slept without
+	// volumes begins anew.
+	asleep string
+	begins bool
+	size   sizing
 	// settled: each object is as it was applied for the present spec.
 	settled bool
 	claims  []claim
 	// snapshot is nil when there is no StatefulSet.
 	snapshot *observe.Snapshot
+	// hibernation is the record of a sleep without volumes, where there is to be one.
+	hibernation *v1alpha1.Hibernation
 	// further conditions.
 	further []metav1.Condition
 	// specErr is why the spec could not be carried out: the status tells it.
@@ -62,9 +68,11 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 		r.keepStrategy,
 		r.keepHold,
 		r.checkTLS,
+		r.wake,
 		r.applySpec,
 		r.growVolumes,
 		r.observeMembers,
+		r.hibernate,
 		r.observeBackups,
 		r.listPeerURLs,
 		r.writeDown,
@@ -116,7 +124,7 @@ func (r *Reconciler) checkTLS(ctx context.Context, p *pass) error {
 // applySpec applies the objects. What is asked of members that are all stopped waits until they are started again.
 func (r *Reconciler) applySpec(ctx context.Context, p *pass) error {
 	if p.specErr == nil && !p.held {
-		p.size, p.settled, p.specErr = r.reconcileSpec(ctx, p.etcd, p.set, p.tls)
+		p.size, p.settled, p.specErr = r.reconcileSpec(ctx, p.etcd, p.set, p.tls, p.asleep)
 	}
 	if apierrors.IsConflict(p.specErr) || namespaceGoes(p.specErr) {
 		err := p.specErr
@@ -161,7 +169,6 @@ func (r *Reconciler) listPeerURLs(ctx context.Context, p *pass) error {
 
 // writeDown writes the status.
 func (r *Reconciler) writeDown(ctx context.Context, p *pass) (err error) {
-	p.further = append(p.further, hibernated(p.etcd, p.set)...)
 	p.after, err = r.reconcileStatus(ctx, p)
 	return err
 }

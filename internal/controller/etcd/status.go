@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -36,6 +37,9 @@ type observation struct {
 	// wanted is the number of members that the spec asks for, and size that of the StatefulSet now.
 	wanted int32
 	size   sizing
+	// hibernation is the record of a sleep without volumes, where there is to be one; begins: the cluster wakes up from it.
+	hibernation *v1alpha1.Hibernation
+	begins      bool
 	// further conditions.
 	further []metav1.Condition
 	// lostFor is for how long the quorum has been gone.
@@ -55,23 +59,26 @@ func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) (time.Duratio
 		return 0, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
 	}
 	next := nextStatus(etcd, observation{
-		snapshot: p.snapshot,
-		tasks:    all.Items,
-		claims:   p.claims,
-		tls:      p.tls,
-		current:  p.current(),
-		specErr:  p.specErr,
-		wanted:   etcd.Spec.Replicas,
-		size:     p.size,
-		lostFor:  r.memory.lostFor(key, p.snapshot == nil || quorate(p.snapshot), now),
-		further:  p.further,
-		now:      metav1.NewTime(now),
+		snapshot:    p.snapshot,
+		tasks:       all.Items,
+		claims:      p.claims,
+		tls:         p.tls,
+		current:     p.current(),
+		specErr:     p.specErr,
+		wanted:      etcd.Spec.Replicas,
+		size:        p.size,
+		lostFor:     r.memory.lostFor(key, p.snapshot == nil || quorate(p.snapshot), now),
+		hibernation: p.hibernation,
+		begins:      p.begins,
+		further:     p.further,
+		now:         metav1.NewTime(now),
 	})
 	before := etcd.Status
 	poll := pollAfter(&next)
 	pending, err := r.writeStatus(ctx, etcd, next)
 	if err == nil {
 		r.tellOfTLS(etcd, &before, &etcd.Status)
+		r.tellOfHibernation(etcd, &before, &etcd.Status)
 	}
 	if pending > 0 {
 		poll = min(poll, pending)
@@ -98,9 +105,11 @@ func nextStatus(etcd *v1alpha1.Etcd, o observation) v1alpha1.EtcdStatus {
 			next.ClusterSize = clusterSize(next.ClusterSize, s)
 		}
 	}
-	next.Recovery = clusterRecovery(next.Recovery, next.ClusterID, o)
-	if etcd.Spec.Replicas > 0 {
+	next.Hibernation = hibernation(next.Hibernation, next.ClusterID, o)
+	next.Recovery = clusterRecovery(etcd, next.Recovery, next.ClusterID, o)
+	if etcd.Spec.Replicas > 0 && next.Hibernation == nil {
 		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionHibernated)
+		o.further = slices.DeleteFunc(slices.Clone(o.further), func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionHibernated })
 	}
 	if !asked(etcd) {
 		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionTLSReady)
@@ -164,6 +173,17 @@ func lastOperation(etcd *v1alpha1.Etcd, status *v1alpha1.EtcdStatus, now metav1.
 	return &next
 }
 
+// hibernation is the record of a sleep without volumes. It does not change before the cluster has begun anew.
+func hibernation(recorded *v1alpha1.Hibernation, clusterID string, o observation) *v1alpha1.Hibernation {
+	switch {
+	case recorded == nil:
+		return o.hibernation
+	case recorded.ClusterID != clusterID:
+		return nil
+	}
+	return recorded
+}
+
 func countReplicas(status *v1alpha1.EtcdStatus, s *observe.Snapshot) {
 	status.Replicas = int32(s.Replicas())
 	status.CurrentReplicas, status.ReadyReplicas, status.UpdatedReplicas = 0, 0, 0
@@ -183,6 +203,9 @@ func countReplicas(status *v1alpha1.EtcdStatus, s *observe.Snapshot) {
 
 // pollAfter is after how long to look again where no event tells.
 func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHibernated); c != nil && (c.Reason == v1alpha1.ReasonHibernating || c.Reason == v1alpha1.ReasonWakingUp) {
+		return pollTroubled
+	}
 	for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionScaled} {
 		c := meta.FindStatusCondition(status.Conditions, condition)
 		if c == nil || c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonHibernated || c.Reason == v1alpha1.ReasonScaleInRefused {

@@ -62,6 +62,8 @@ func saysMore(before, after *v1alpha1.EtcdStatus) bool {
 	return before.ObservedGeneration != after.ObservedGeneration ||
 		before.ClusterID != after.ClusterID || before.ClusterSize != after.ClusterSize ||
 		!equality.Semantic.DeepEqual(before.Ready, after.Ready) ||
+		!equality.Semantic.DeepEqual(before.Hibernation, after.Hibernation) ||
+		!equality.Semantic.DeepEqual(before.Recovery, after.Recovery) ||
 		!equality.Semantic.DeepEqual(before.Rollout, after.Rollout) ||
 		!slices.EqualFunc(before.LastErrors, after.LastErrors, sameError)
 }

@@ -94,18 +94,24 @@ func TestRetention(t *testing.T) {
 func TestKeptAwake(t *testing.T) {
 	onScaling := v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
 	backedUp := newEtcd(0, "4Gi", onScaling)
-	backedUp.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
+	backedUp.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
+	unusable, failing := backedUp.DeepCopy(), backedUp.DeepCopy()
+	unusable.Spec.Backup.Store.Provider = "Swift"
+	failing.Status.Conditions = []metav1.Condition{condition(v1alpha1.ConditionBackupReady, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: no space left.")}
 	for name, tc := range map[string]struct {
 		etcd *v1alpha1.Etcd
 		set  *appsv1.StatefulSet
 		want string // empty: it may sleep
 	}{
-		"volumes are kept":               {newEtcd(0, "4Gi", v1alpha1.PersistentVolumeClaimRetentionPolicy{}), newSet(3), ""},
-		"volumes go, without a backup":   {newEtcd(0, "4Gi", onScaling), newSet(3), "there is no backup to wake up from"},
-		"volumes go, without a snapshot": {backedUp, newSet(3), "no final full snapshot has been verified"},
-		"it sleeps already":              {newEtcd(0, "4Gi", onScaling), newSet(0), ""},
-		"it was never awake":             {newEtcd(0, "4Gi", onScaling), nil, ""},
-		"it is not to sleep":             {newEtcd(3, "4Gi", onScaling), newSet(3), ""},
+		"volumes are kept":             {newEtcd(0, "4Gi", v1alpha1.PersistentVolumeClaimRetentionPolicy{}), newSet(3), ""},
+		"volumes go, without a backup": {newEtcd(0, "4Gi", onScaling), newSet(3), "there is no backup to wake up from"},
+		"volumes go, and no driver":    {unusable, newSet(3), "no driver"},
+		"volumes go, and backups fail": {failing, newSet(3), "snapshots fail: The last snapshot failed: no space left; to put it"},
+		"volumes go, and backups are":  {backedUp, newSet(3), ""},
+		"backups fail, and it sleeps":  {failing, newSet(0), ""},
+		"it sleeps already":            {newEtcd(0, "4Gi", onScaling), newSet(0), ""},
+		"it was never awake":           {newEtcd(0, "4Gi", onScaling), nil, ""},
+		"it is not to sleep":           {newEtcd(3, "4Gi", onScaling), newSet(3), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			why := keptAwake(tc.etcd, tc.set)

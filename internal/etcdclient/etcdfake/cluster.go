@@ -31,6 +31,8 @@ type Cluster struct {
 	Up func(member int) bool
 
 	mu sync.Mutex
+	// begun is how often it has begun anew.
+	begun uint64
 	// leader is the member that led last, counted from one; 0 when none has.
 	leader int
 	term   uint64
@@ -54,6 +56,13 @@ func (c *Cluster) Leader() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.elect() - 1
+}
+
+// BeginAnew gives the cluster another ID, as when it is recovered.
+func (c *Cluster) BeginAnew() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun++
 }
 
 // Moves are the members that leadership was moved to, in order.
@@ -94,7 +103,7 @@ func (m *member) Status(context.Context) (etcdclient.Status, error) {
 	if !c.Up(m.index) {
 		return etcdclient.Status{}, ErrDown
 	}
-	return etcdclient.Status{ClusterID: 1, MemberID: uint64(m.index + 1), Leader: uint64(c.elect()), Term: c.term, AppliedIndex: 100}, nil
+	return etcdclient.Status{ClusterID: 1 + m.cluster.begun, MemberID: uint64(m.index + 1), Leader: uint64(c.elect()), Term: c.term, AppliedIndex: 100}, nil
 }
 
 func (m *member) Members(context.Context) ([]etcdclient.Member, error) {

@@ -54,6 +54,8 @@ type world struct {
 	members   *etcdfake.Cluster
 	etcd      *v1alpha1.Etcd
 	nudges    int
+	// ended are the names of the pods of Jobs that have ended.
+	ended []string
 }
 
 // newWorld makes an Etcd of n members. Nobody looks after it yet.

@@ -97,7 +97,6 @@ func TestWhatTheOperatorMayNotDo(t *testing.T) {
 		{Verb: "bind", Group: "rbac.authorization.k8s.io", Resource: "roles"},
 		{Verb: "impersonate", Resource: "serviceaccounts"},
 		{Verb: "create", Resource: "serviceaccounts", Subresource: "token"},
-		{Verb: "delete", Resource: "persistentvolumeclaims"},
 		{Verb: "*", Group: "*", Resource: "*"},
 	} {
 		for _, namespace := range []string{"", "default", "etcd-foreman-system"} {

@@ -1,0 +1,279 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func sleepsWithoutVolumes(e *v1alpha1.Etcd) {
+	e.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
+	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
+}
+
+// jobs are those of a component.
+func (w *world) jobs(g Gomega, component string) []batchv1.Job {
+	list := &batchv1.JobList{}
+	g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.namespace), client.MatchingLabels{v1alpha1.LabelComponent: component})).To(Succeed())
+	return list.Items
+}
+
+// untilJobs waits until there are so many of a component, and returns them by their names.
+func (w *world) untilJobs(component string, n int) (jobs []batchv1.Job) {
+	w.t.Helper()
+	w.Eventually(func(g Gomega) {
+		jobs = w.jobs(g, component)
+		g.Expect(jobs).To(HaveLen(n))
+	}).Should(Succeed())
+	return jobs
+}
+
+// end ends a Job as its controller and the agent do.
+func (w *world) end(j *batchv1.Job, succeeds bool, tells any) {
+	w.t.Helper()
+	message, err := json.Marshal(tells)
+	w.Expect(err).NotTo(HaveOccurred())
+	ended := corev1.ContainerStateTerminated{Message: string(message)}
+	now := metav1.Now()
+	j.Status.StartTime = &now
+	if succeeds {
+		j.Status.CompletionTime, j.Status.Succeeded = &now, 1
+		j.Status.Conditions = []batchv1.JobCondition{
+			{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, LastTransitionTime: now},
+			{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: now},
+		}
+	} else {
+		ended.ExitCode = 1
+		j.Status.Failed = 1
+		j.Status.Conditions = []batchv1.JobCondition{
+			{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, LastTransitionTime: now, Reason: "BackoffLimitExceeded"},
+			{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, LastTransitionTime: now, Reason: "BackoffLimitExceeded"},
+		}
+	}
+	name := fmt.Sprintf("%s-%.5s", j.Name, j.UID)
+	w.kubelet.Set(name, env.Lost)
+	w.t.Cleanup(func() { w.release(name) })
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: j.Spec.Template.Labels},
+		Spec:       corev1.PodSpec{Containers: j.Spec.Template.Spec.Containers, Volumes: j.Spec.Template.Spec.Volumes, RestartPolicy: corev1.RestartPolicyNever},
+	}
+	p.Labels[batchv1.JobNameLabel] = j.Name
+	p.Finalizers = []string{"test.etcd-foreman/kubelet"}
+	// The StatefulSet would adopt one that is nobody's.
+	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))}
+	w.Expect(testEnv.Client.Create(w.t.Context(), p)).To(Succeed())
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Terminated: &ended}}}
+	w.Expect(testEnv.Client.Status().Update(w.t.Context(), p)).To(Succeed())
+	w.Expect(testEnv.Client.Status().Update(w.t.Context(), j)).To(Succeed())
+	w.ended = append(w.ended, name)
+}
+
+// letGo lets the pods of ended Jobs go that are deleted.
+func (w *world) letGo() {
+	for _, name := range w.ended {
+		p := &corev1.Pod{}
+		if err := testEnv.Client.Get(context.Background(), w.key(name), p); err == nil && p.DeletionTimestamp != nil {
+			w.release(name)
+		}
+	}
+}
+
+// release has nobody keep a pod any more.
+func (w *world) release(name string) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+	// One that is gone needs no release.
+	_ = testEnv.Client.Patch(context.Background(), p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+}
+
+// surveyed is what the agent tells of the volume of a member.
+func surveyed(clusterID string, i int) member.Survey {
+	return member.Survey{State: member.SurveyPresent, ClusterID: clusterID, MemberID: fmt.Sprint(i), Voters: []string{"0", "1", "2"}, LastTerm: 2, LastIndex: uint64(100 + i), Revision: 40}
+}
+
+func (w *world) hibernated(g Gomega, status metav1.ConditionStatus, reason string) {
+	c := w.condition(g, v1alpha1.ConditionHibernated)
+	g.Expect(c.Reason).To(Equal(reason), c.Message)
+	g.Expect(c.Status).To(Equal(status), c.Message)
+}
+
+// finish does what the controller does that keeps claims that are in use.
+func (w *world) finish(g Gomega) {
+	for i := range 3 {
+		claim := &corev1.PersistentVolumeClaim{}
+		err := testEnv.Client.Get(context.Background(), w.key(fmt.Sprintf("%s-%s", name, pod(i))), claim)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(claim.DeletionTimestamp).NotTo(BeNil())
+		claim.Finalizers = nil
+		g.Expect(testEnv.Client.Update(context.Background(), claim)).To(Succeed())
+	}
+}
+
+// To sleep without volumes, and back. At every step there is another operator, which knows nothing of the one before.
+func TestSleepWithoutVolumes(t *testing.T) {
+	w := newWorld(t, 3, sleepsWithoutVolumes)
+	o := w.start()
+	another := func() { o.stop(); o = w.start() }
+	w.eventuallyWell()
+	w.bind(3)
+	id := w.etcd.Status.ClusterID
+	claims := map[string]*corev1.PersistentVolumeClaim{}
+	for i := range 3 {
+		claims[pod(i)] = w.claim(w, i)
+	}
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+
+	surveys := w.untilJobs(v1alpha1.ComponentSurveyJob, 3)
+	w.Expect(w.statefulSet(w).Status.Replicas).To(BeZero(), "nothing is looked at before all have stopped")
+	w.Expect(w.jobs(w, v1alpha1.ComponentFinalSnapshotJob)).To(BeEmpty())
+	another()
+	for i := range surveys {
+		w.Expect(metav1.IsControlledBy(&surveys[i], w.etcd)).To(BeTrue())
+		w.Expect(surveys[i].Spec.Template.Spec.Containers[0].VolumeMounts[0].ReadOnly).To(BeTrue())
+		w.end(&surveys[i], true, surveyed(id, i))
+	}
+
+	final := w.untilJobs(v1alpha1.ComponentFinalSnapshotJob, 1)
+	another()
+	agent := final[0].Spec.Template.Spec.Containers[0]
+	w.Expect(agent.Args).To(ContainElements("final-snapshot", "--cluster-id="+id, "--store-prefix="+w.namespace+"/"+name, "--work-dir=/var/etcd/work"))
+	w.Expect(final[0].Spec.Template.Spec.Volumes).To(ContainElement(HaveField("PersistentVolumeClaim", HaveField("ClaimName", fmt.Sprintf("%s-%s", name, pod(2))))), "it is taken of the most advanced")
+	for i := range 3 {
+		w.Expect(w.claim(w, i).DeletionTimestamp).To(BeNil())
+	}
+	w.Expect(w.status(w).Hibernation).To(BeNil())
+	w.end(&final[0], true, map[string]string{"snapshot": "a/v2/Full-00000000-00000042-1.gz.final", "revision": "42"})
+
+	w.Eventually(func(g Gomega) { g.Expect(w.status(g).Hibernation).NotTo(BeNil()) }).Should(Succeed())
+	another()
+	record := w.etcd.Status.Hibernation
+	w.Expect(record.Revision).To(Equal(int64(42)))
+	w.Expect(record.ClusterID).To(Equal(id))
+	w.Expect(record.ID).To(Equal(final[0].UID))
+	w.Expect(record.Claims).To(HaveLen(3))
+	for i := range 3 {
+		w.Expect(record.Claims[i].UID).To(Equal(claims[pod(i)].UID))
+	}
+	// Who wakes it up now waits until the last claim is gone.
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	w.nudge(o)
+	w.Eventually(func(g Gomega) { w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonWakingUp) }).Should(Succeed())
+	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()))
+	w.Expect(w.status(w).Recovery).To(BeNil())
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+
+	w.Eventually(func(g Gomega) {
+		w.letGo()
+		w.finish(g)
+		w.hibernated(g, metav1.ConditionTrue, v1alpha1.ReasonHibernated)
+		g.Expect(w.jobs(g, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
+		g.Expect(w.jobs(g, v1alpha1.ComponentFinalSnapshotJob)).To(BeEmpty())
+	}).Should(Succeed())
+	w.Expect(w.status(w).Hibernation).To(Equal(record), "it does not change")
+	w.Expect(w.etcd.Status.ObservedGeneration).To(Equal(w.etcd.Generation))
+	w.nudge(o)
+	o.requests.take()
+	w.nudge(o)
+	w.Expect(o.requests.take()).To(BeEmpty())
+
+	another()
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
+		config := &corev1.ConfigMap{}
+		w.get(g, name+"-config", config)
+		told, err := member.ParseRecovery([]byte(config.Data[member.KeyRecovery]))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(told).To(Equal(&member.Recovery{Task: string(record.ID), Member: pod(0), Source: member.RecoverFromBackup, PreviousClusterID: id, Revision: 42}))
+	}).Should(Succeed())
+	another()
+	w.Eventually(func(g Gomega) { w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonWakingUp) }).Should(Succeed())
+	w.members.BeginAnew()
+	w.eventuallyWell()
+	w.Eventually(func(g Gomega) {
+		status := w.status(g)
+		g.Expect(status.ClusterID).NotTo(Equal(id))
+		g.Expect(status.Hibernation).To(BeNil())
+		g.Expect(status.Recovery).To(BeNil())
+		g.Expect(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHibernated)).To(BeNil())
+	}).Should(Succeed())
+	for i := range 3 {
+		w.Expect(w.claim(w, i).UID).NotTo(Equal(claims[pod(i)].UID))
+		w.Expect(w.claim(w, i).DeletionTimestamp).To(BeNil())
+	}
+}
+
+// The final snapshot fails: nothing goes, and whoever wakes the cluster up, or has it keep its volumes, gets it as it
+// was, once no Job is left that could still write a snapshot.
+func TestSleepWithAStoreThatFails(t *testing.T) {
+	w := newWorld(t, 3, sleepsWithoutVolumes)
+	w.start()
+	w.eventuallyWell()
+	w.bind(3)
+	id := w.etcd.Status.ClusterID
+	fall := func() {
+		w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+		surveys := w.untilJobs(v1alpha1.ComponentSurveyJob, 3)
+		for i := range surveys {
+			w.end(&surveys[i], true, surveyed(id, i))
+		}
+		final := w.untilJobs(v1alpha1.ComponentFinalSnapshotJob, 1)
+		w.end(&final[0], false, map[string]string{"error": "no such bucket"})
+		w.Eventually(func(g Gomega) { w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonNoFinalSnapshot) }).Should(Succeed())
+		w.Expect(w.condition(w, v1alpha1.ConditionHibernated).Message).To(And(ContainSubstring("no such bucket"), ContainSubstring("the volumes are kept")))
+	}
+	untouched := func() {
+		w.t.Helper()
+		for i := range 3 {
+			w.Expect(w.claim(w, i).DeletionTimestamp).To(BeNil())
+		}
+		w.Expect(w.status(w).Hibernation).To(BeNil())
+	}
+
+	fall()
+	untouched()
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.jobs(g, v1alpha1.ComponentFinalSnapshotJob)).To(HaveEach(HaveField("DeletionTimestamp", Not(BeNil()))))
+		g.Expect(w.jobs(g, v1alpha1.ComponentFinalSnapshotJob)).NotTo(BeEmpty())
+	}).Should(Succeed())
+	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()), "a pod of a Job is left")
+	w.Eventually(func(g Gomega) {
+		w.letGo()
+		g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
+	}).Should(Succeed())
+	w.eventuallyWell()
+	untouched()
+
+	fall()
+	w.change(func(e *v1alpha1.Etcd) {
+		e.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = v1alpha1.VolumesRetained
+	})
+	w.Eventually(func(g Gomega) {
+		w.letGo()
+		w.hibernated(g, metav1.ConditionTrue, v1alpha1.ReasonHibernated)
+		g.Expect(w.jobs(g, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
+	}).Should(Succeed())
+	untouched()
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	w.eventuallyWell()
+}
