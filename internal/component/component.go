@@ -36,10 +36,17 @@ type Input struct {
 	PeerTLS PeerTLS
 	// Authorities is a checksum of the CAs that the members trust; empty without TLS.
 	Authorities string
+
+	// config is what sharedConfig has rendered before; empty when it has not.
+	config string
 }
 
 // Objects are the objects of an Etcd in the order in which they are applied: what pods need before the pods.
 func Objects(in Input) ([]runtime.ApplyConfiguration, error) {
+	var err error
+	if in.config, err = sharedConfig(in); err != nil {
+		return nil, err
+	}
 	config, err := ConfigMap(in)
 	if err != nil {
 		return nil, err

@@ -43,6 +43,9 @@ func ConfigMap(in Input) (*corev1ac.ConfigMapApplyConfiguration, error) {
 // sharedConfig is etcd's configuration as far as it is the same for all members. Nothing may be in it that
 // changes without need: a change replaces every pod.
 func sharedConfig(in Input) (string, error) {
+	if in.config != "" {
+		return in.config, nil
+	}
 	etcd := in.Etcd
 	spec := etcd.Spec.Etcd
 	shared := ptr.Deref(etcd.Spec.SharedConfig, v1alpha1.SharedConfig{})

@@ -8,7 +8,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"maps"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/json"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -30,14 +31,11 @@ type desired struct {
 }
 
 func newDesired(object runtime.ApplyConfiguration) (desired, error) {
-	data, err := json.Marshal(object)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
-		return desired{}, fmt.Errorf("encoding a %T: %w", object, err)
+		return desired{}, fmt.Errorf("converting a %T: %w", object, err)
 	}
-	d := desired{Unstructured: &unstructured.Unstructured{}}
-	if err := json.Unmarshal(data, &d.Object); err != nil {
-		return desired{}, fmt.Errorf("decoding a %T: %w", object, err)
-	}
+	d := desired{Unstructured: &unstructured.Unstructured{Object: content}}
 	if d.checksum, err = checksum(d.Object); err != nil {
 		return desired{}, fmt.Errorf("encoding %s %s: %w", d.GetKind(), client.ObjectKeyFromObject(d), err)
 	}
@@ -52,8 +50,11 @@ func newDesired(object runtime.ApplyConfiguration) (desired, error) {
 
 // checksum of an object but for a StatefulSet's update strategy, which has rules of its own.
 func checksum(object map[string]any) (string, error) {
-	object = runtime.DeepCopyJSON(object)
-	unstructured.RemoveNestedField(object, "spec", "updateStrategy")
+	if spec, ok := object["spec"].(map[string]any); ok && spec["updateStrategy"] != nil {
+		object, spec = maps.Clone(object), maps.Clone(spec)
+		delete(spec, "updateStrategy")
+		object["spec"] = spec
+	}
 	data, err := json.Marshal(object)
 	if err != nil {
 		return "", err

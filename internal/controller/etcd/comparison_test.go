@@ -235,3 +235,23 @@ func TestNoStatefulSetWhileBlocked(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c.take()).To(Equal([]string{set}))
 }
+
+// BenchmarkLook is what a look at the objects of an Etcd costs: the first, which renders and compares them, and the next.
+func BenchmarkLook(b *testing.B) {
+	for name, forget := range map[string]bool{"first": true, "next": false} {
+		b.Run(name, func(b *testing.B) {
+			g := NewWithT(b)
+			r := &Reconciler{Client: newCluster(g)}
+			in := inputOfThree()
+			b.ReportAllocs()
+			for b.Loop() {
+				if forget {
+					r.memory.forget(client.ObjectKeyFromObject(in.Etcd))
+				}
+				if _, err := r.applyObjects(b.Context(), in, false, false); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
