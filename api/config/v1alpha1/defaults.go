@@ -29,11 +29,11 @@ func SetDefaults(c *OperatorConfiguration) {
 	c.Server.HealthBindAddress = cmp.Or(c.Server.HealthBindAddress, ":8081")
 	c.Server.PprofBindAddress = cmp.Or(c.Server.PprofBindAddress, "0")
 
-	// Whoever works on a task may wait for members that hang, and nobody is to wait for him. A worker that does nothing
-	// costs a few kilobytes.
-	c.Controllers.Etcd.ConcurrentSyncs = cmp.Or(c.Controllers.Etcd.ConcurrentSyncs, 20)
-	c.Controllers.Rollout.ConcurrentSyncs = cmp.Or(c.Controllers.Rollout.ConcurrentSyncs, 5)
-	c.Controllers.Task.ConcurrentSyncs = cmp.Or(c.Controllers.Task.ConcurrentSyncs, 100)
+	// Whoever looks at an Etcd may wait for members that hang, or for an API server that is busy, and nobody is to wait for
+	// him. A worker that does nothing costs a few kilobytes.
+	for _, controller := range []*Controller{&c.Controllers.Etcd, &c.Controllers.Rollout, &c.Controllers.Task} {
+		controller.ConcurrentSyncs = cmp.Or(controller.ConcurrentSyncs, 100)
+	}
 
 	c.Logging.Level = cmp.Or(c.Logging.Level, LogLevelInfo)
 	c.Logging.Format = cmp.Or(c.Logging.Format, LogFormatJSON)

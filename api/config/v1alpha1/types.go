@@ -92,8 +92,7 @@ type Controllers struct {
 
 // Controller is what every controller can be told.
 type Controller struct {
-	// ConcurrentSyncs is the number of Etcds that are worked on at the same time. Default: 20 for etcd, 100
-	// for task, 5 for rollout.
+	// ConcurrentSyncs is the number of Etcds that are worked on at the same time. Default 100.
 	ConcurrentSyncs int `json:"concurrentSyncs,omitempty"`
 }
 
