@@ -52,6 +52,8 @@ type Load struct {
 	Waited float64 `json:"meanWaitSeconds"`
 	Worked float64 `json:"meanWorkSeconds"`
 	Late   float64 `json:"waitedLong"`
+	// Workers by controller, where they were watched.
+	Workers map[string]Workers `json:"workers,omitempty"`
 }
 
 // count counts.
@@ -117,9 +119,13 @@ func (l Load) String() string {
 	for _, name := range slices.SortedFunc(maps.Keys(l.Programs), byUse) {
 		programs = append(programs, fmt.Sprintf("%s %.2f", name, l.Programs[name]))
 	}
-	return fmt.Sprintf("%.2f cores busy (%s); %.0f requests of the operator, %.0f a second, %d writes by all; %.0f looks at Etcds: each waited %.1f ms for a worker, %.0f of them more than %.0f ms, and took %.1f ms",
+	said := fmt.Sprintf("%.2f cores busy (%s); %.0f requests of the operator, %.0f a second, %d writes by all; %.0f looks at Etcds: each waited %.1f ms for a worker, %.0f of them more than %.0f ms, and took %.1f ms",
 		l.Machine, strings.Join(programs, ", "), l.Requests, l.Requests/l.Seconds, total(l.Writes),
 		l.Looks, 1000*l.Waited, l.Late, 1000*lateAfter, 1000*l.Worked)
+	for _, name := range slices.Sorted(maps.Keys(l.Workers)) {
+		said += fmt.Sprintf("; workers of controller %s: at most %.0f of %.0f busy", name, l.Workers[name].Busy, l.Workers[name].Of)
+	}
+	return said
 }
 
 // operatorProgram is the name of the operator's program.

@@ -30,14 +30,30 @@ func (b *bench) profile(ctx context.Context, name, kind string) {
 	}
 	from := b.operator.profiles + kind
 	b.profiling.Go(func() {
-		if err := fetch(ctx, from, filepath.Join(b.dir, name+".pprof")); err != nil {
+		if err := fetch(ctx, http.DefaultClient, from, filepath.Join(b.dir, name+".pprof")); err != nil {
+			b.console.Line("  no profile %s: %v", name, err)
+		}
+	})
+}
+
+// profileServer has the API server make a profile, too.
+func (b *bench) profileServer(ctx context.Context, name, kind string) {
+	if !b.profiles {
+		return
+	}
+	b.profiling.Go(func() {
+		client, url, err := b.apiServer()
+		if err == nil {
+			err = fetch(ctx, client, url.JoinPath("debug", "pprof").String()+"/"+kind, filepath.Join(b.dir, name+".pprof"))
+		}
+		if err != nil {
 			b.console.Line("  no profile %s: %v", name, err)
 		}
 	})
 }
 
 // fetch writes what is at a URL to a file, once somebody answers there.
-func fetch(ctx context.Context, url, file string) error {
+func fetch(ctx context.Context, client *http.Client, url, file string) error {
 	ctx, cancel := context.WithTimeout(ctx, profileTimeout)
 	defer cancel()
 	var response *http.Response
@@ -46,7 +62,7 @@ func fetch(ctx context.Context, url, file string) error {
 		if err != nil {
 			return false, fmt.Errorf("asking for a profile: %w", err)
 		}
-		response, err = http.DefaultClient.Do(request)
+		response, err = client.Do(request)
 		return err == nil, nil
 	})
 	if err != nil {

@@ -7,6 +7,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -25,15 +27,11 @@ const (
 // writes are the requests that the API server has carried out and that change something, by whomever: by verb and
 // resource. Leases are left out: leader election goes on anyway.
 func (b *bench) writes(ctx context.Context) (map[string]float64, error) {
-	httpClient, err := rest.HTTPClientFor(b.env.Config)
+	httpClient, at, err := b.apiServer()
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the API server: %w", err)
+		return nil, err
 	}
-	url, _, err := rest.DefaultServerURL(b.env.Config.Host, "", schema.GroupVersion{}, true)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the API server: %w", err)
-	}
-	families, err := scrape(ctx, httpClient, url.JoinPath("metrics").String())
+	families, err := scrape(ctx, httpClient, at.JoinPath("metrics").String())
 	if err != nil {
 		return nil, err
 	}
@@ -46,6 +44,19 @@ func (b *bench) writes(ctx context.Context) (map[string]float64, error) {
 		counted[l["verb"]+" "+l["resource"]+" "+l["subresource"]] += m.GetCounter().GetValue()
 	}
 	return counted, nil
+}
+
+// apiServer is how the API server is asked for what is no object.
+func (b *bench) apiServer() (*http.Client, *url.URL, error) {
+	client, err := rest.HTTPClientFor(b.env.Config)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	at, _, err := rest.DefaultServerURL(b.env.Config.Host, "", schema.GroupVersion{}, true)
+	if err != nil {
+		return nil, nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	return client, at, nil
 }
 
 func labelsOf(m *dto.Metric) map[string]string {

@@ -108,15 +108,9 @@ func (b *bench) roll(ctx context.Context, etcds ...int) (*rollouts, error) {
 		return nil, err
 	}
 	b.profile(ctx, fmt.Sprintf("rollouts-%d-cpu", len(etcds)), cpuProfile)
-	changed := map[int]time.Time{}
-	from := time.Now()
-	for _, i := range etcds {
-		changed[i] = time.Now()
-		if err := b.change(ctx, i); err != nil {
-			return nil, err
-		}
-	}
-	if err := b.untilRolled(ctx, from, etcds...); err != nil {
+	b.profileServer(ctx, fmt.Sprintf("rollouts-%d-server-cpu", len(etcds)), cpuProfile)
+	from, changed, seen, err := b.rollWatched(ctx, etcds)
+	if err != nil {
 		return nil, err
 	}
 	after, err := b.count(ctx)
@@ -124,11 +118,28 @@ func (b *bench) roll(ctx context.Context, etcds ...int) (*rollouts, error) {
 		return nil, err
 	}
 	all := &rollouts{load: after.since(before)}
+	all.load.Workers = seen
 	for _, i := range etcds {
 		r, _ := read(changed[i], b.kubelet.since(i, from))
 		all.each = append(all.each, r)
 	}
 	return all, nil
+}
+
+// rollWatched changes some Etcds, and waits until they are rolled. It returns when it began and when it changed each, and
+// how many workers were busy meanwhile.
+func (b *bench) rollWatched(ctx context.Context, etcds []int) (from time.Time, changed map[int]time.Time, seen map[string]Workers, err error) {
+	stop := b.watchWorkers(ctx)
+	defer func() { seen = stop() }()
+	changed = map[int]time.Time{}
+	from = time.Now()
+	for _, i := range etcds {
+		changed[i] = time.Now()
+		if err := b.change(ctx, i); err != nil {
+			return from, nil, nil, err
+		}
+	}
+	return from, changed, nil, b.untilRolled(ctx, from, etcds...)
 }
 
 // rollOne rolls one Etcd while nothing else happens: the peer of those that are rolled at once.

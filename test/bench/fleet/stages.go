@@ -127,7 +127,7 @@ func (b *bench) restart(ctx context.Context) error {
 		b.profile(ctx, "restart-cpu", cpuProfile)
 		ctx, cancel := context.WithTimeoutCause(ctx, restartTimeout, fmt.Errorf("the operator is not ready within %s", restartTimeout))
 		defer cancel()
-		err := poll(ctx, 50*time.Millisecond, func() (bool, error) { return b.operator.ready(ctx, b.etcds), nil })
+		err := poll(ctx, 200*time.Millisecond, func() (bool, error) { return b.operator.ready(ctx, b.etcds), nil })
 		if err != nil {
 			return "", err
 		}
