@@ -191,6 +191,30 @@ func TestSleepWithABrokenStore(t *testing.T) {
 	c.writesSurvive()
 }
 
+// The final snapshot is lost for good while the cluster sleeps: nothing less is restored by itself, and a recovery
+// restores the newest backup that there is.
+func TestFinalSnapshotIsLostForGood(t *testing.T) {
+	t.Parallel()
+	c := newEmptyCluster(t)
+	c.store("backups")
+	c.begin(3, withStore(5*time.Minute), withoutVolumes)
+	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
+	c.writer.Stop()
+	c.do("delta", v1alpha1.OnDemandSnapshot, "type: delta")
+	// This is in the final snapshot alone.
+	c.fill(1)
+	c.replicas(0)
+	slept := c.sleepWithoutVolumes(3)
+	c.Expect(os.Remove(filepath.Join(c.volumeOf("backups"), slept.Snapshot))).To(Succeed())
+	c.replicas(3)
+	c.untilCondition(v1alpha1.ConditionDataVolumesReady, metav1.ConditionFalse, v1alpha1.ReasonRestoreFailed)
+	c.recover("recover")
+	task := c.recovered(slept.ClusterID)
+	c.Expect(task.Status.Recovery.Source).To(Equal(v1alpha1.RecoverFromBackup))
+	c.Expect(c.etcd(c).Status.Hibernation).To(BeNil())
+	c.writesSurvive()
+}
+
 // The operator is killed at each step. It does not run beside another test.
 func TestSleepWithTheOperatorKilled(t *testing.T) {
 	c := newEmptyCluster(t)

@@ -15,11 +15,13 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -276,4 +278,34 @@ func TestSleepWithAStoreThatFails(t *testing.T) {
 	untouched()
 	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
 	w.eventuallyWell()
+}
+
+// While snapshots fail it is plain that the final one would: the cluster stays awake, and falls asleep once they do not.
+func TestSleepWhileBackupsFail(t *testing.T) {
+	w := newWorld(t, 1, sleepsWithoutVolumes)
+	w.start()
+	w.eventuallyWell()
+	w.bind(1)
+	backups := func(failure string) {
+		lease := &coordinationv1.Lease{}
+		w.get(w, name+"-full-snap", lease)
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, v1alpha1.AnnotationBackupError, failure)
+		lease.Spec.RenewTime = ptr.To(metav1.NowMicro())
+		w.Expect(testEnv.Client.Update(t.Context(), lease)).To(Succeed())
+	}
+	backups("no space left")
+	w.change(annotate("test/look", "1"))
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.condition(g, v1alpha1.ConditionBackupReady).Reason).To(Equal(v1alpha1.ReasonBackupFailed))
+	}).Should(Succeed())
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	w.Eventually(func(g Gomega) {
+		w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonNoFinalSnapshot)
+		g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Message).To(And(ContainSubstring("is kept awake"), ContainSubstring("no space left")))
+	}).Should(Succeed())
+	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(1))))
+	w.Expect(w.status(w).ObservedGeneration).To(BeNumerically("<", w.etcd.Generation), "it is not carried out")
+	backups("")
+	w.untilJobs(v1alpha1.ComponentSurveyJob, 1)
+	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()))
 }
