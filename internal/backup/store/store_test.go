@@ -8,15 +8,19 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
 )
 
 func full(revision int64) backup.Snapshot {
@@ -38,6 +42,68 @@ func local(t *testing.T) (*Store, string) {
 		t.Fatal(err)
 	}
 	return s, filepath.Join(dir, "a", "b", "v2")
+}
+
+// Big objects are written past the page cache, in pieces, whatever their size and that of the writes.
+func TestBigObjects(t *testing.T) {
+	for _, size := range []int{0, 1, pieceSize - 1, pieceSize, pieceSize + 1, 3 * pieceSize, 5*pieceSize + 17} {
+		for _, step := range []int{1000, pieceSize + 3, 6 * pieceSize} {
+			g := NewWithT(t)
+			s, _ := local(t)
+			content := make([]byte, size)
+			_, _ = rand.NewChaCha8([32]byte{}).Read(content)
+			written, err := s.Write(t.Context(), full(1), func(w io.Writer) error {
+				for part := range slices.Chunk(content, step) {
+					if n, err := w.Write(part); err != nil || n != len(part) {
+						return fmt.Errorf("%d of %d: %w", n, len(part), err)
+					}
+				}
+				return nil
+			})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(written.Size).To(Equal(int64(size)))
+			r, err := s.Reader(t.Context(), full(1))
+			g.Expect(err).NotTo(HaveOccurred())
+			got, err := io.ReadAll(r)
+			g.Expect(errors.Join(err, r.Close())).To(Succeed())
+			g.Expect(bytes.Equal(got, content)).To(BeTrue(), "%d bytes in steps of %d", size, step)
+		}
+	}
+}
+
+func TestBigObjectsPassThePageCache(t *testing.T) {
+	g := NewWithT(t)
+	file, err := os.OpenFile(filepath.Join(t.TempDir(), "file"), os.O_CREATE|os.O_WRONLY, 0o600)
+	g.Expect(err).NotTo(HaveOccurred())
+	direct := func() bool {
+		flags, err := unix.FcntlInt(file.Fd(), unix.F_GETFL, 0)
+		g.Expect(err).NotTo(HaveOccurred())
+		return flags&unix.O_DIRECT != 0
+	}
+	w := newDirectWriter(file)
+	if w.bypass(true); !direct() {
+		t.Skip("the filesystem cannot")
+	}
+	_, err = w.Write(make([]byte, 4*pieceSize+1))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(direct()).To(BeTrue(), "the pieces are aligned")
+	g.Expect(w.Close()).To(Succeed())
+	g.Expect(direct()).To(BeFalse(), "the rest is not")
+	g.Expect(file.Close()).To(Succeed())
+}
+
+// The error of a piece that is written in the background ends the write, at the latest when the file is finished.
+func TestErrorOfTheDisk(t *testing.T) {
+	for _, size := range []int{1, pieceSize + 1, 2*pieceSize + 1, 9 * pieceSize} {
+		g := NewWithT(t)
+		file, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+		g.Expect(err).NotTo(HaveOccurred())
+		w := newDirectWriter(file)
+		_, err = w.Write(make([]byte, size))
+		closed := w.Close()
+		g.Expect(errors.Join(err, closed)).To(MatchError(unix.ENOSPC), "%d bytes", size)
+		g.Expect(file.Close()).To(Succeed())
+	}
 }
 
 func TestObjects(t *testing.T) {

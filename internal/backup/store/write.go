@@ -15,14 +15,14 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"gocloud.dev/blob"
-	"golang.org/x/sys/unix"
 )
 
 const (
 	// unfinished begins the names of files that are being written. No tool takes them for snapshots.
 	unfinished = ".unfinished-"
-	// partSize and parallelParts bound the memory that an upload to a bucket takes. A bucket takes 10,000 parts.
-	partSize      = 8 << 20
+	// partSize and parallelParts bound the memory that an upload to a bucket takes. A bucket of S3 takes 10,000 parts of at
+	// least 5 MiB each, which is room for a database of 48 GiB.
+	partSize      = 5 << 20
 	parallelParts = 2
 )
 
@@ -48,8 +48,8 @@ func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(
 	if err != nil {
 		return backup.Snapshot{}, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
 	}
-	counter := &counter{w: object, file: file}
-	if err := write(counter); err != nil {
+	counter := &counter{w: object}
+	if err := s.pour(counter, file, write); err != nil {
 		cancel()
 		// The error of a writer that was told to stop says nothing.
 		_ = object.Close()
@@ -60,6 +60,20 @@ func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(
 	}
 	snapshot.Prefix, snapshot.Size = s.folder(), counter.n
 	return snapshot, nil
+}
+
+// pour writes the content of an object, whose file is given where it is one.
+func (s *Store) pour(object *counter, file *os.File, write func(io.Writer) error) error {
+	if s.config.Provider != Local {
+		return write(object)
+	}
+	direct := newDirectWriter(file)
+	object.w = direct
+	err := write(object)
+	if closed := direct.Close(); err == nil {
+		err = closed
+	}
+	return err
 }
 
 // finish gives an object its name. A file has it only after its content is on the disk.
@@ -89,25 +103,14 @@ func syncDir(name string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// counter counts what is written. Of a file it has the disk begin to write early, so that the disk works while the
-// content is still being read, compressed and verified, and etcd, which may share the disk, does not have to wait
-// behind all of it at the end.
+// counter counts what is written.
 type counter struct {
-	w        io.Writer
-	n, begun int64
-	file     *os.File // nil when the object is in a bucket
+	w io.Writer
+	n int64
 }
-
-// writeBehind is how much may wait for the disk.
-const writeBehind = 16 << 20
 
 func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
-	if c.file != nil && c.n-c.begun >= writeBehind {
-		// Only a hint: whether all is on the disk is for Sync to say.
-		_ = unix.SyncFileRange(int(c.file.Fd()), c.begun, c.n-c.begun, unix.SYNC_FILE_RANGE_WRITE)
-		c.begun = c.n
-	}
 	return n, err
 }
