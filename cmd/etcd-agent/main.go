@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/go-logr/logr"
@@ -19,9 +20,16 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
+// gcPercent is how much the heap may grow before it is collected, where the environment does not say (GOGC).
+const gcPercent = 30
+
 func main() { os.Exit(run()) }
 
 func run() int {
+	if os.Getenv("GOGC") == "" {
+		// Most of the heap are parts of an upload, beside an etcd that needs the memory more.
+		debug.SetGCPercent(gcPercent)
+	}
 	config := zap.NewProductionConfig()
 	config.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
 	config.DisableStacktrace = true

@@ -142,6 +142,7 @@ func flushed(b *testing.B, work func()) float64 {
 // peak of the memory in use while work runs, above what was in use before. It is what the operating system sees,
 // without the pages of files.
 func peak(work func()) uint64 {
+	defer debug.SetGCPercent(debug.SetGCPercent(30)) // as the agent does
 	debug.FreeOSMemory()
 	before := resident()
 	highest := before
