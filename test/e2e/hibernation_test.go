@@ -93,7 +93,8 @@ func (c *cluster) awake(n int, slept *v1alpha1.Hibernation) {
 }
 
 // KEP-1847, "deleted when scaled", for an Etcd: while it is written to a cluster is put to sleep, and loses its volumes;
-// it wakes up with every write that was acknowledged; twice. One has a claim that was there before.
+// it wakes up with every write that was acknowledged; twice. One has a claim that was there before, and the other TLS
+// everywhere.
 func TestSleepWithoutVolumes(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
@@ -111,7 +112,11 @@ func TestSleepWithoutVolumes(t *testing.T) {
 				})
 			}
 			// What is written between two deltas is in the final snapshot alone.
-			c.begin(n, withStore(5*time.Minute), withoutVolumes)
+			changes := []func(*cluster, *v1alpha1.Etcd){withStore(5 * time.Minute), withoutVolumes}
+			if n == 3 {
+				changes = append(changes, issue, useTLS, withBackupTLS)
+			}
+			c.begin(n, changes...)
 			c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 			for range 2 {
 				before := c.etcd(c).Status.ClusterID
