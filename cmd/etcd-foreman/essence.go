@@ -7,6 +7,7 @@ package main
 import (
 	"maps"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -35,17 +36,34 @@ func keep[T any](essence func(T) T) func(any) (any, error) {
 	}
 }
 
-// essenceOfPod leaves out what a pod has from its template, which is most of it.
+// essenceOfPod leaves out what a pod has from its template, which is most of it, and what a kubelet tells that is of no
+// interest.
 func essenceOfPod(p *corev1.Pod) *corev1.Pod {
-	kept := &corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: corev1.PodSpec{NodeName: p.Spec.NodeName}, Status: p.Status}
+	kept := &corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: corev1.PodSpec{NodeName: p.Spec.NodeName}, Status: corev1.PodStatus{
+		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP, Conditions: p.Status.Conditions,
+		InitContainerStatuses: essenceOfContainers(p.Status.InitContainerStatuses), ContainerStatuses: essenceOfContainers(p.Status.ContainerStatuses),
+	}}
 	kept.ManagedFields = nil
 	for _, c := range p.Spec.Containers {
-		kept.Spec.Containers = append(kept.Spec.Containers, corev1.Container{Name: c.Name, Ports: c.Ports})
+		if c.Name == v1alpha1.ContainerEtcd {
+			kept.Spec.Containers = []corev1.Container{{Name: c.Name, Ports: c.Ports}}
+		}
 	}
 	for _, v := range p.Spec.Volumes {
 		if v.PersistentVolumeClaim != nil {
 			kept.Spec.Volumes = append(kept.Spec.Volumes, v)
 		}
+	}
+	return kept
+}
+
+func essenceOfContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	if len(all) == 0 {
+		return nil
+	}
+	kept := make([]corev1.ContainerStatus, 0, len(all))
+	for _, c := range all {
+		kept = append(kept, corev1.ContainerStatus{Name: c.Name, State: c.State, LastTerminationState: c.LastTerminationState, Ready: c.Ready})
 	}
 	return kept
 }

@@ -37,10 +37,18 @@ func TestWhatIsKeptOfTheSurroundings(t *testing.T) {
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}},
 	}))
 	ports, claims := []corev1.ContainerPort{{Name: "client", ContainerPort: 2379}}, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}
-	status := corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "10.0.0.1", ContainerStatuses: []corev1.ContainerStatus{{Name: "etcd", Ready: true}}}
-	pod := essenceOfPod(&corev1.Pod{ObjectMeta: fat, Status: status, Spec: corev1.PodSpec{
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
+	containers := []corev1.ContainerStatus{{Name: "etcd", Ready: true, LastTerminationState: ended}}
+	status := corev1.PodStatus{
+		Phase: corev1.PodRunning, Reason: "r", Message: "m", PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady}},
+		ContainerStatuses: containers, InitContainerStatuses: []corev1.ContainerStatus{{Name: "prepare", State: ended}},
+	}
+	told := *status.DeepCopy()
+	told.HostIP, told.QOSClass = "10.0.0.2", corev1.PodQOSBurstable
+	told.ContainerStatuses[0].ImageID, told.ContainerStatuses[0].ContainerID, told.ContainerStatuses[0].RestartCount = "long", "longer", 7
+	pod := essenceOfPod(&corev1.Pod{ObjectMeta: fat, Status: told, Spec: corev1.PodSpec{
 		NodeName: "n", ServiceAccountName: "x", Volumes: []corev1.Volume{{Name: "config"}, claims},
-		Containers: []corev1.Container{{Name: "etcd", Image: "x", Ports: ports, Env: []corev1.EnvVar{{Name: "x"}}}},
+		Containers: []corev1.Container{{Name: "etcd", Image: "x", Ports: ports, Env: []corev1.EnvVar{{Name: "x"}}}, {Name: "backup-restore"}},
 	}})
 	annotated := *lean.DeepCopy()
 	annotated.Annotations = fat.Annotations
