@@ -30,10 +30,11 @@ func SetDefaults(c *OperatorConfiguration) {
 	c.Server.PprofBindAddress = cmp.Or(c.Server.PprofBindAddress, "0")
 
 	// Whoever looks at an Etcd may wait for members that hang, or for an API server that is busy, and nobody is to wait for
-	// him. A worker that does nothing costs a few kilobytes.
-	for _, controller := range []*Controller{&c.Controllers.Etcd, &c.Controllers.Rollout, &c.Controllers.Task} {
-		controller.ConcurrentSyncs = cmp.Or(controller.ConcurrentSyncs, 100)
-	}
+	// him. A worker that does nothing costs a few kilobytes; one of etcd that looks, connections to the members. All of them
+	// look when the operator starts.
+	c.Controllers.Etcd.ConcurrentSyncs = cmp.Or(c.Controllers.Etcd.ConcurrentSyncs, 50)
+	c.Controllers.Rollout.ConcurrentSyncs = cmp.Or(c.Controllers.Rollout.ConcurrentSyncs, 100)
+	c.Controllers.Task.ConcurrentSyncs = cmp.Or(c.Controllers.Task.ConcurrentSyncs, 100)
 
 	c.Logging.Level = cmp.Or(c.Logging.Level, LogLevelInfo)
 	c.Logging.Format = cmp.Or(c.Logging.Format, LogFormatJSON)
