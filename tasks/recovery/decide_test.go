@@ -233,3 +233,16 @@ func TestVerdictTellsWhatWasChosen(t *testing.T) {
 	g.Expect(v.Result).To(HaveKeyWithValue("clusterID", "beef"))
 	g.Expect(v.Result).To(HaveKeyWithValue("member", "main-1"))
 }
+
+// A recovery that failed tells what it looked at, and of no cluster: there is none.
+func TestVerdictOfAFailureTellsWhatWasFound(t *testing.T) {
+	g := NewWithT(t)
+	i := newInput(in(v1alpha1.RecoverySurveying, ""), hold())
+	for n := range 3 {
+		i.Volumes = append(i.Volumes, Volume{Member: fmt.Sprintf("main-%d", n), State: VolumeGone})
+	}
+	v := verdict(i, Decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{}, epoch)
+	g.Expect(v.Code).To(Equal(v1alpha1.ErrNothingToRecover))
+	g.Expect(v.LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
+	g.Expect(v.Result).To(Equal(map[string]string{"previousClusterID": id(before), "main-0": "no volume", "main-1": "no volume", "main-2": "no volume"}))
+}

@@ -220,19 +220,25 @@ func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now t
 			v.Event = v.LastOperation.Name
 		}
 	}
-	if d.Recovery.Phase == v1alpha1.RecoveryStarting && in.Recorded.Phase == v1alpha1.RecoverySurveying {
+	switch {
+	case d.Code == v1alpha1.ErrNothingToRecover,
+		d.Recovery.Phase == v1alpha1.RecoveryStarting && in.Recorded.Phase == v1alpha1.RecoverySurveying:
 		v.Result = result(in, d)
-	}
-	if d.Outcome != tasks.Continue {
-		v.LastOperation = &v1alpha1.LastOperation{Name: operation(d.Recovery.Phase), State: v1alpha1.OperationStateCompleted, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
-		if d.Outcome == tasks.Fail {
-			v.LastOperation.State = v1alpha1.OperationStateFailed
-		}
+	case d.Outcome != tasks.Continue:
 		v.Result = maps.Clone(before.Result)
+	}
+	if d.Outcome == tasks.Continue {
+		return v
+	}
+	v.LastOperation = &v1alpha1.LastOperation{Name: operation(d.Recovery.Phase), State: v1alpha1.OperationStateCompleted, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
+	if d.Outcome == tasks.Fail {
+		v.LastOperation.State = v1alpha1.OperationStateFailed
+	}
+	if served := in.Snapshot.Cluster.ID; served != 0 {
 		if v.Result == nil {
 			v.Result = map[string]string{}
 		}
-		v.Result["clusterID"] = id(in.Snapshot.Cluster.ID)
+		v.Result["clusterID"] = id(served)
 	}
 	return v
 }
