@@ -10,6 +10,8 @@ package build
 
 import (
 	"fmt"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -31,21 +33,22 @@ type Binary struct {
 	Flags func(goMod string) (string, error)
 }
 
-// The modules that pin the programs. Kubernetes and etcd have one of their own,
-// so that each of their dependencies is at exactly the version of their release.
+// The modules that pin the programs. All that the cluster consists of is in one,
+// so that what several of them have in common is compiled once. Each of the older
+// releases of Kubernetes has one of its own.
 const (
-	kubernetesModule = "test/tools/kubernetes"
-	toolsModule      = "test/tools"
-	s3Module         = "test/tools/s3"
-	gcsModule        = "test/tools/gcs"
-	mainModule       = "."
+	toolsModule   = "test/tools"
+	olderReleases = "test/tools/kubernetes"
+	s3Module      = "test/tools/s3"
+	gcsModule     = "test/tools/gcs"
+	mainModule    = "."
 )
 
 // Binaries are all programs, in the order in which they are built.
 var Binaries = []Binary{
-	{Name: "etcd", Module: kubernetesModule, Package: "go.etcd.io/etcd/server/v3", Pinned: true},
-	{Name: "etcdctl", Module: kubernetesModule, Package: "go.etcd.io/etcd/etcdctl/v3", Pinned: true},
-	{Name: "etcdutl", Module: kubernetesModule, Package: "go.etcd.io/etcd/etcdutl/v3", Pinned: true},
+	tool("etcd", "go.etcd.io/etcd/server/v3"),
+	tool("etcdctl", "go.etcd.io/etcd/etcdctl/v3"),
+	tool("etcdutl", "go.etcd.io/etcd/etcdutl/v3"),
 	{Name: "versitygw", Module: s3Module, Package: "github.com/versity/versitygw/cmd/versitygw", Pinned: true, ForTests: true},
 	{Name: "fake-gcs-server", Module: gcsModule, Package: "github.com/fsouza/fake-gcs-server", Pinned: true, ForTests: true},
 	kubernetes("kube-apiserver"),
@@ -54,16 +57,16 @@ var Binaries = []Binary{
 	kubernetes("kube-scheduler"),
 	kubernetes("kubelet"),
 	kubernetes("kube-proxy"),
-	tool("coredns"),
-	tool("provisioner"),
-	tool("image"),
-	tool("pause"),
+	tool("coredns", "./coredns"),
+	tool("provisioner", "./provisioner"),
+	tool("image", "./image"),
+	tool("pause", "./pause"),
 	operator("etcd-foreman"),
 	operator("etcd-agent"),
 }
 
 func kubernetes(name string) Binary {
-	return Binary{Name: name, Module: kubernetesModule, Package: "k8s.io/kubernetes/cmd/" + name, Pinned: true, Flags: kubernetesVersion}
+	return tool(name, "k8s.io/kubernetes/cmd/"+name)
 }
 
 // OlderReleases are the releases of Kubernetes, besides that of the cluster, that the operator is tested against. Each
@@ -76,20 +79,33 @@ func older() []Binary {
 	for _, release := range OlderReleases {
 		for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {
 			b := kubernetes(name)
-			b.Name, b.Module = release+"/"+name, kubernetesModule+"/"+release
+			b.Name, b.Module = release+"/"+name, olderReleases+"/"+release
 			binaries = append(binaries, b)
 		}
 	}
 	return binaries
 }
 
-func tool(name string) Binary {
-	return Binary{Name: name, Module: toolsModule, Package: "./" + name, Pinned: true}
+// tool is a program of the module of tools. Those that are not Kubernetes have its version as well, which changes
+// nothing: so that all have the same flags, and are built at once.
+func tool(name, pkg string) Binary {
+	return Binary{Name: name, Module: toolsModule, Package: pkg, Pinned: true, Flags: kubernetesVersion}
 }
 
 func operator(name string) Binary {
 	return Binary{Name: name, Module: mainModule, Package: "./cmd/" + name, InImage: true}
 }
+
+// executable is the name that the go command gives to the program.
+func (b Binary) executable() string {
+	dir, name := path.Split(b.Package)
+	if majorVersion.MatchString(name) {
+		name = path.Base(dir)
+	}
+	return name
+}
+
+var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
 // Pinned returns the names of the pinned programs: all that a cluster needs
 // before the operator comes.

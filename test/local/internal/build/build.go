@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -44,50 +45,87 @@ func (b *Builder) Build(ctx context.Context, names ...string) error {
 		return fmt.Errorf("waiting for another build: %w", err)
 	}
 	defer unlock()
-	for _, binary := range binaries {
-		if err := b.ensure(ctx, binary); err != nil {
-			return fmt.Errorf("building %s: %w", binary.Name, err)
+	batches, err := b.plan(binaries)
+	if err != nil {
+		return err
+	}
+	for _, batch := range batches {
+		if err := b.compile(ctx, batch); err != nil {
+			return fmt.Errorf("building %s: %w", batch.label(), err)
 		}
 	}
 	return nil
+}
+
+// batch is programs that one run of the go command compiles: it then links one while it compiles for another.
+type batch struct {
+	module, flags string
+	inImage       bool
+	binaries      []Binary
+	// stamps are those that the binaries are to have; empty for those that have none.
+	stamps []string
+}
+
+// label names a batch in the width of a column.
+func (b batch) label() string {
+	switch n := len(b.binaries); n {
+	case 1:
+		return b.binaries[0].Name
+	case 2:
+		return b.binaries[0].Name + ", " + b.binaries[1].Name
+	default:
+		return fmt.Sprintf("%s and %d more", b.binaries[0].Name, n-1)
+	}
+}
+
+// plan puts the binaries that are neither provided nor current into batches.
+func (b *Builder) plan(binaries []Binary) ([]batch, error) {
+	var batches []batch
+	for _, binary := range binaries {
+		if b.provided(binary.Name) {
+			b.Printer.Line("%-24s taken from KUBEBUILDER_ASSETS=%s", binary.Name, b.Assets)
+			continue
+		}
+		flags, err := b.linkerFlags(binary)
+		if err != nil {
+			return nil, fmt.Errorf("building %s: %w", binary.Name, err)
+		}
+		stamp, current, err := b.stamped(binary, flags)
+		if err != nil {
+			return nil, fmt.Errorf("building %s: %w", binary.Name, err)
+		}
+		if current {
+			continue
+		}
+		i := slices.IndexFunc(batches, func(g batch) bool {
+			return g.module == binary.Module && g.flags == flags && g.inImage == binary.InImage
+		})
+		if i < 0 {
+			i = len(batches)
+			batches = append(batches, batch{module: binary.Module, flags: flags, inImage: binary.InImage})
+		}
+		batches[i].binaries = append(batches[i].binaries, binary)
+		batches[i].stamps = append(batches[i].stamps, stamp)
+	}
+	return batches, nil
 }
 
 func (b *Builder) stampDir() string { return filepath.Join(b.Layout.Bin(), ".stamps") }
 
-// ensure builds one binary unless it is provided or current.
-func (b *Builder) ensure(ctx context.Context, binary Binary) error {
-	if b.provided(binary.Name) {
-		b.Printer.Line("%-24s taken from KUBEBUILDER_ASSETS=%s", binary.Name, b.Assets)
-		return nil
-	}
-	flags, err := b.linkerFlags(binary)
-	if err != nil {
-		return err
-	}
+// stamped is the stamp that a binary is to have, and whether the one that is there has it. Without a stamp the go
+// command has to be asked.
+func (b *Builder) stamped(binary Binary, flags string) (want string, ok bool, err error) {
 	if !binary.Pinned {
-		return b.compile(ctx, binary, flags)
+		return "", false, nil
 	}
-	want, err := stamp(b.Layout.Root, binary, flags)
-	if err != nil {
-		return err
+	if want, err = stamp(b.Layout.Root, binary, flags); err != nil {
+		return "", false, err
 	}
-	stampPath := filepath.Join(b.stampDir(), binary.Name)
-	for _, path := range []string{stampPath, b.Layout.Binary(binary.Name)} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return fmt.Errorf("creating folder for a binary: %w", err)
-		}
-	}
-	if ok, err := current(b.Layout.Binary(binary.Name), stampPath, want); ok || err != nil {
-		return err
-	}
-	if err := b.compile(ctx, binary, flags); err != nil {
-		return err
-	}
-	if err := os.WriteFile(stampPath, []byte(want), 0o644); err != nil {
-		return fmt.Errorf("writing stamp: %w", err)
-	}
-	return nil
+	ok, err = current(b.Layout.Binary(binary.Name), b.stampPath(binary), want)
+	return want, ok, err
 }
+
+func (b *Builder) stampPath(binary Binary) string { return filepath.Join(b.stampDir(), binary.Name) }
 
 // provided tells whether KUBEBUILDER_ASSETS has the binary, in a folder that is
 // not the very one that this program fills.
@@ -120,29 +158,56 @@ func (b *Builder) linkerFlags(binary Binary) (string, error) {
 	return flags + " " + more, nil
 }
 
-// compile runs the go command and puts the result in place in one step, so that
-// nobody ever sees half a binary.
-func (b *Builder) compile(ctx context.Context, binary Binary, flags string) error {
-	return b.Printer.Step(binary.Name, func(note func(string)) (string, error) {
+// compile runs the go command and puts each result in place in one step, so that nobody ever sees half a binary.
+func (b *Builder) compile(ctx context.Context, batch batch) error {
+	return b.Printer.Step(batch.label(), func(note func(string)) (string, error) {
 		note("building")
-		path := b.Layout.Binary(binary.Name)
-		temporary := filepath.Join(b.stampDir(), binary.Name+".new")
+		fresh, err := os.MkdirTemp(b.stampDir(), "new-")
+		if err != nil {
+			return "", fmt.Errorf("creating folder for binaries: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(fresh) }()
 		// -v names each package as it is compiled: that is the progress.
-		cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-ldflags", flags, "-o", temporary, binary.Package)
-		cmd.Dir = filepath.Join(b.Layout.Root, binary.Module)
+		cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-ldflags", batch.flags, "-o", fresh+string(filepath.Separator))
+		for _, binary := range batch.binaries {
+			cmd.Args = append(cmd.Args, binary.Package)
+		}
+		cmd.Dir = filepath.Join(b.Layout.Root, batch.module)
 		// A workspace of the user would unpin the versions.
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-		if binary.InImage {
+		if batch.inImage {
 			cmd.Env = append(cmd.Env, "GOOS=linux") // also on a Mac, for kind
 		}
 		if err := runCompiler(cmd, note); err != nil {
 			return "", err
 		}
-		if err := os.Rename(temporary, path); err != nil {
-			return "", fmt.Errorf("putting the binary in place: %w", err)
+		for i, binary := range batch.binaries {
+			if err := b.putInPlace(filepath.Join(fresh, binary.executable()), binary, batch.stamps[i]); err != nil {
+				return "", err
+			}
 		}
 		return "built", nil
 	})
+}
+
+// putInPlace moves a binary to where it belongs, and then writes its stamp, if it has one.
+func (b *Builder) putInPlace(built string, binary Binary, stamp string) error {
+	path := b.Layout.Binary(binary.Name)
+	for _, file := range []string{path, b.stampPath(binary)} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return fmt.Errorf("creating folder for a binary: %w", err)
+		}
+	}
+	if err := os.Rename(built, path); err != nil {
+		return fmt.Errorf("putting the binary in place: %w", err)
+	}
+	if stamp == "" {
+		return nil
+	}
+	if err := os.WriteFile(b.stampPath(binary), []byte(stamp), 0o644); err != nil {
+		return fmt.Errorf("writing stamp: %w", err)
+	}
+	return nil
 }
 
 // runCompiler runs go build -v, notes how many packages it has compiled, and

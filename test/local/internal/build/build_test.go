@@ -167,6 +167,42 @@ func TestKubernetesVersion(t *testing.T) {
 	}
 }
 
+func TestWhatIsBuiltAtOnce(t *testing.T) {
+	root := filepath.Join("..", "..", "..", "..")
+	b := Builder{Layout: layout.Layout{Root: root}, Printer: progress.New(os.Stderr)}
+	// As if nothing had been built.
+	b.Layout.Root = t.TempDir()
+	for _, module := range []string{toolsModule, s3Module, gcsModule} {
+		for _, file := range []string{"go.mod", "go.sum"} {
+			content, err := os.ReadFile(filepath.Join(root, module, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(b.Layout.Root, module, file), string(content))
+		}
+	}
+	for _, tool := range []string{"coredns", "provisioner", "image", "pause"} {
+		write(t, filepath.Join(b.Layout.Root, toolsModule, tool, "main.go"), "package main\n")
+	}
+	batches, err := b.plan(Binaries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var labels []string
+	for _, batch := range batches {
+		labels = append(labels, batch.label())
+	}
+	if got := strings.Join(labels, "; "); got != "etcd and 12 more; versitygw; fake-gcs-server; etcd-foreman, etcd-agent" {
+		t.Errorf("batches: %s", got)
+	}
+	for name, want := range map[string]string{"etcd": "server", "etcdctl": "etcdctl", "kubectl": "kubectl", "coredns": "coredns", "etcd-agent": "etcd-agent"} {
+		selected, err := Select([]string{name})
+		if err != nil || selected[0].executable() != want {
+			t.Errorf("%s: %s, %v", name, selected[0].executable(), err)
+		}
+	}
+}
+
 func TestIsImportPath(t *testing.T) {
 	for line, want := range map[string]bool{
 		"k8s.io/api/core/v1": true, "runtime": true,
@@ -180,7 +216,7 @@ func TestIsImportPath(t *testing.T) {
 
 // A release that nobody pins, or that pins another one, would be tested in name only.
 func TestOlderReleasesAreWhatTheyAreCalled(t *testing.T) {
-	modules := filepath.Join("..", "..", "..", "..", kubernetesModule)
+	modules := filepath.Join("..", "..", "..", "..", olderReleases)
 	for _, release := range OlderReleases {
 		goMod, err := os.ReadFile(filepath.Join(modules, release, "go.mod"))
 		if err != nil {
@@ -196,7 +232,7 @@ func TestOlderReleasesAreWhatTheyAreCalled(t *testing.T) {
 		t.Errorf("modules: %v, %v", found, err)
 	}
 	binaries, err := Select([]string{"1.33/kube-apiserver"})
-	if err != nil || len(binaries) != 1 || binaries[0].Module != kubernetesModule+"/1.33" {
+	if err != nil || len(binaries) != 1 || binaries[0].Module != olderReleases+"/1.33" {
 		t.Errorf("%+v, %v", binaries, err)
 	}
 }
