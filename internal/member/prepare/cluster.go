@@ -5,6 +5,7 @@
 package prepare
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -107,6 +108,16 @@ func (o *others) addLearner(ctx context.Context, peerURL string) ([]*etcdserverp
 		return nil, fmt.Errorf("adding learner %s: %w", peerURL, err)
 	}
 	return added.Members, nil
+}
+
+// otherLearner names a learner other than the member with this peer URL; empty when there is none.
+func otherLearner(members []*etcdserverpb.Member, peerURL string) string {
+	for _, m := range members {
+		if m.IsLearner && !slices.Contains(m.PeerURLs, peerURL) {
+			return cmp.Or(m.Name, strconv.FormatUint(m.ID, 16))
+		}
+	}
+	return ""
 }
 
 // initialCluster tells the members as etcd wants them told to one that joins. It compares URLs; what another

@@ -234,6 +234,10 @@ func (p *preparation) replace(ctx context.Context, facts member.Facts, known kno
 	if err := p.clear(facts, p.suffix(member.ReplacedSuffix)); err != nil {
 		return nil, err
 	}
+	// etcd would refuse, and each time through the log of the cluster.
+	if learner := otherLearner(known.members, p.id.PeerURL); learner != "" {
+		return nil, fmt.Errorf("member %s waits until %s votes: etcd takes one learner at a time", p.id.Name, learner)
+	}
 	return p.others.addLearner(ctx, p.id.PeerURL)
 }
 
