@@ -13,7 +13,7 @@ import (
 // The name of the etcd image is written in many manifests, so it is a constant;
 // its tag has to be the version that is built.
 func TestEtcdImageIsOfThePinnedVersion(t *testing.T) {
-	goMod, err := os.ReadFile("../../../tools/kubernetes/go.mod")
+	goMod, err := os.ReadFile("../../../tools/go.mod")
 	if err != nil {
 		t.Fatal(err)
 	}
