@@ -25,10 +25,16 @@ type memory struct {
 }
 
 type recollection struct {
-	// writes are the times at which the statuses of tasks were last written.
-	writes map[types.UID]time.Time
+	// writes are the last ones of the statuses of tasks.
+	writes map[types.UID]written
 	// runs are the tasks that run: one, or another that runs beside it or has passed it.
 	runs map[types.UID]tasks.Task
+}
+
+// written is a write of a status: when it was, and whether it could not wait.
+type written struct {
+	at     time.Time
+	urgent bool
 }
 
 // of is what is kept of an Etcd. The caller holds the mutex.
@@ -38,7 +44,7 @@ func (m *memory) of(etcd types.NamespacedName) *recollection {
 	}
 	r, ok := m.etcds[etcd]
 	if !ok {
-		r = &recollection{writes: map[types.UID]time.Time{}, runs: map[types.UID]tasks.Task{}}
+		r = &recollection{writes: map[types.UID]written{}, runs: map[types.UID]tasks.Task{}}
 		m.etcds[etcd] = r
 	}
 	return r
@@ -49,7 +55,7 @@ func (m *memory) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTas
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(etcd)
-	maps.DeleteFunc(r.writes, func(uid types.UID, _ time.Time) bool {
+	maps.DeleteFunc(r.writes, func(uid types.UID, _ written) bool {
 		return !slices.ContainsFunc(all, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == uid })
 	})
 	if len(r.writes) == 0 && len(r.runs) == 0 {
@@ -57,16 +63,16 @@ func (m *memory) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTas
 	}
 }
 
-func (m *memory) lastWrite(t *v1alpha1.EtcdOperatorTask) time.Time {
+func (m *memory) lastWrite(t *v1alpha1.EtcdOperatorTask) written {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.of(t.EtcdKey()).writes[t.UID]
 }
 
-func (m *memory) wrote(t *v1alpha1.EtcdOperatorTask, at time.Time) {
+func (m *memory) wrote(t *v1alpha1.EtcdOperatorTask, w written) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(t.EtcdKey()).writes[t.UID] = at
+	m.of(t.EtcdKey()).writes[t.UID] = w
 }
 
 // running remembers a task of an Etcd that runs. The object itself is kept, because what is recorded in it later

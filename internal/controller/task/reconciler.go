@@ -54,8 +54,10 @@ const (
 	// etcdField is the index of tasks by the name of their Etcd. The CRD makes it a selectable field, so that
 	// the same selector works against the API server.
 	etcdField = "spec.ownerEtcdReference.name"
-	// minWriteInterval is how long a change that is not urgent may wait to be written.
-	minWriteInterval = 5 * time.Second
+	// detailsAfterUrgent and detailsAfterDetails are how long a change that is not urgent waits to be written, after a
+	// write that was urgent, and after one that was not.
+	detailsAfterUrgent  = 5 * time.Second
+	detailsAfterDetails = 10 * time.Second
 	// retryInterval is how soon a step is tried again after the API server or etcd refused it.
 	retryInterval = time.Second
 )

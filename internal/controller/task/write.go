@@ -20,10 +20,20 @@ func (r *Reconciler) write(ctx context.Context, cached, t *v1alpha1.EtcdOperator
 	if equality.Semantic.DeepEqual(cached.Status, t.Status) {
 		return 0, nil
 	}
-	if wait := minWriteInterval - r.Clock.Now().Sub(r.memory.lastWrite(t)); wait > 0 && !isUrgent(&cached.Status, &t.Status) {
+	if wait := putOff(r.memory.lastWrite(t), r.Clock.Now()); wait > 0 && !isUrgent(&cached.Status, &t.Status) {
 		return wait, nil
 	}
 	return 0, r.writeNow(ctx, cached, t)
+}
+
+// putOff is how long a change that is not urgent still waits. What is said first about a hold is said soon; how its
+// wording changes while it lasts matters less.
+func putOff(last written, now time.Time) time.Duration {
+	interval := detailsAfterUrgent
+	if !last.urgent {
+		interval = detailsAfterDetails
+	}
+	return last.at.Add(interval).Sub(now)
 }
 
 // writeNow writes a status under the resourceVersion that it is based on: whoever worked on an older state
@@ -38,7 +48,7 @@ func (r *Reconciler) writeNow(ctx context.Context, before, t *v1alpha1.EtcdOpera
 	}
 	t.Status = status
 	now := r.Clock.Now()
-	r.memory.wrote(t, now)
+	r.memory.wrote(t, written{now, isUrgent(&before.Status, &status)})
 	r.Metrics.observe(before, t, now)
 	r.announce(before, t)
 	return nil
