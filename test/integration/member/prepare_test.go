@@ -38,6 +38,7 @@ const patience = 30 * time.Second
 // A member that comes late joins; one that lost its data, or has it damaged, comes back as a learner and is
 // promoted; a fourth joins a cluster of three; and nobody begins anew while nobody can tell.
 func TestLifeOfAMember(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 4)
 	c.share(g, 3)
@@ -74,6 +75,7 @@ func TestLifeOfAMember(t *testing.T) {
 
 // Without a quorum nobody can tell whether the member ever ran.
 func TestMemberThatLostItsDataWaitsForAQuorum(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 3)
 	c.share(g, 3)
@@ -99,6 +101,7 @@ func TestMemberThatLostItsDataWaitsForAQuorum(t *testing.T) {
 }
 
 func TestDataOfAnotherClusterIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 1)
 	c.share(g, 1)
@@ -112,6 +115,7 @@ func TestDataOfAnotherClusterIsLeftAlone(t *testing.T) {
 
 // The only member does not begin anew without a backup, and nothing is put aside for it.
 func TestOnlyMemberThatLostItsData(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 1)
 	c.share(g, 1)
@@ -128,6 +132,7 @@ func TestOnlyMemberThatLostItsData(t *testing.T) {
 
 // With a backup, the only member comes back with everything up to the newest snapshot.
 func TestOnlyMemberIsRestored(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 1)
 	c.store = store.Config{Provider: "Local", Container: t.TempDir(), Prefix: "here"}

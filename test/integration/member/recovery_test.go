@@ -30,6 +30,7 @@ import (
 // advanced of the other two, and has everything that a writer was told is there. The third comes late, with data as it
 // was, and joins like the one without.
 func TestRecoveryFromTheDataOfAMember(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 3)
 	id := c.startThree(g)
@@ -86,6 +87,7 @@ func TestRecoveryFromTheDataOfAMember(t *testing.T) {
 // A member of the previous cluster that is started beside the recovered one, with its data, by somebody who does not
 // know of the recovery, finds nobody to elect it and is no part of the cluster.
 func TestOldMemberBesideTheRecoveredCluster(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 3)
 	id := c.startThree(g)
@@ -117,6 +119,7 @@ func TestOldMemberBesideTheRecoveredCluster(t *testing.T) {
 
 // With no data left the newest backup serves, whatever is on the volume.
 func TestRecoveryFromABackup(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 3)
 	c.store = store.Config{Provider: "Local", Container: t.TempDir(), Prefix: "here"}
@@ -156,6 +159,7 @@ func TestRecoveryFromABackup(t *testing.T) {
 
 // However often a rebuild is killed, the next one comes to the same, and the data is as it was until it is put aside.
 func TestRebuildThatIsKilled(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 1)
 	c.share(g, 1)

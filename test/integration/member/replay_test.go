@@ -52,6 +52,7 @@ func TestMain(m *testing.M) {
 // was committed: keys, deletions, transactions, leases, users, alarms. The state is the same to the last bit, and the
 // etcd of the cluster starts with it. What is left out are the other members.
 func TestAllThatIsInTheLogIsRecovered(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 1)
 	c.share(g, 1)
@@ -180,6 +181,7 @@ func enableAuth(g Gomega, c *cluster) {
 
 // A log with much more than one raft snapshot's worth of entries, none of them in the database.
 func TestLargeLogIsRecovered(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 1)
 	c.options = map[string]any{"snapshot-count": 10_000_000}
