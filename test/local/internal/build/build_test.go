@@ -5,6 +5,7 @@
 package build
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -235,4 +236,36 @@ func TestOlderReleasesAreWhatTheyAreCalled(t *testing.T) {
 	if err != nil || len(binaries) != 1 || binaries[0].Module != olderReleases+"/1.33" {
 		t.Errorf("%+v, %v", binaries, err)
 	}
+}
+
+// Whoever waits for another build is told so, and may give up.
+func TestTwoBuildsOfACheckout(t *testing.T) {
+	root := t.TempDir()
+	output, err := os.Create(filepath.Join(root, "output"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := func() string {
+		content, err := os.ReadFile(output.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	b := Builder{Layout: layout.Layout{Root: root}, Printer: progress.New(output)}
+	write(t, filepath.Join(b.stampDir(), "lock"), "")
+	unlock, err := b.lock(t.Context())
+	if err != nil || said() != "" {
+		t.Fatalf("%v, %q", err, said())
+	}
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.lock(impatient); err == nil || !strings.Contains(said(), "waiting for another build") {
+		t.Errorf("%v, %q", err, said())
+	}
+	unlock()
+	if unlock, err = b.lock(impatient); err != nil {
+		t.Fatal(err)
+	}
+	unlock()
 }

@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package build
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// compile runs the go command and puts each result in place in one step, so that nobody ever sees half a binary.
+func (b *Builder) compile(ctx context.Context, batch batch) error {
+	return b.Printer.Step(batch.label(), func(note func(string)) (string, error) {
+		note("building")
+		fresh, err := os.MkdirTemp(b.stampDir(), "new-")
+		if err != nil {
+			return "", fmt.Errorf("creating folder for binaries: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(fresh) }()
+		// -v names each package as it is compiled: that is the progress.
+		cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-ldflags", batch.flags, "-o", fresh+string(filepath.Separator))
+		for _, binary := range batch.binaries {
+			cmd.Args = append(cmd.Args, binary.Package)
+		}
+		cmd.Dir = filepath.Join(b.Layout.Root, batch.module)
+		// A workspace of the user would unpin the versions.
+		cmd.Env = append(append(noGarbageCollection(), os.Environ()...), "CGO_ENABLED=0", "GOWORK=off")
+		if batch.inImage {
+			cmd.Env = append(cmd.Env, "GOOS=linux") // also on a Mac, for kind
+		}
+		if err := runCompiler(cmd, note); err != nil {
+			return "", err
+		}
+		for i, binary := range batch.binaries {
+			if err := b.putInPlace(filepath.Join(fresh, binary.executable()), binary, batch.stamps[i]); err != nil {
+				return "", err
+			}
+		}
+		return "built", nil
+	})
+}
+
+// noGarbageCollection has compiler and linker, of which each run lasts for seconds, collect garbage only where memory
+// gets short: a quarter of their time goes into that otherwise.
+func noGarbageCollection() []string { return []string{"GOGC=off", "GOMEMLIMIT=2GiB"} }
+
+// putInPlace moves a binary to where it belongs, and then writes its stamp, if it has one.
+func (b *Builder) putInPlace(built string, binary Binary, stamp string) error {
+	path := b.Layout.Binary(binary.Name)
+	for _, file := range []string{path, b.stampPath(binary)} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return fmt.Errorf("creating folder for a binary: %w", err)
+		}
+	}
+	if err := os.Rename(built, path); err != nil {
+		return fmt.Errorf("putting the binary in place: %w", err)
+	}
+	if stamp == "" {
+		return nil
+	}
+	if err := os.WriteFile(b.stampPath(binary), []byte(stamp), 0o644); err != nil {
+		return fmt.Errorf("writing stamp: %w", err)
+	}
+	return nil
+}
+
+// runCompiler runs go build -v, notes how many packages it has compiled, and
+// keeps what else it says for the error.
+func runCompiler(cmd *exec.Cmd, note func(string)) error {
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return fmt.Errorf("reading what the compiler says: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting the compiler: %w", err)
+	}
+	compiled := 0
+	var said []string
+	lines := bufio.NewScanner(stderr)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		line := lines.Text()
+		switch {
+		case isImportPath(line):
+			compiled++
+			note(fmt.Sprintf("building, %d packages compiled", compiled))
+		case strings.HasPrefix(line, "go: downloading "):
+			note(strings.TrimPrefix(line, "go: "))
+		default:
+			said = append(said, line)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%s in %s: %w\n%s", strings.Join(cmd.Args, " "), cmd.Dir, err, strings.Join(said, "\n"))
+	}
+	return nil
+}
+
+// isImportPath tells the name of a package from a message of the compiler.
+func isImportPath(line string) bool {
+	return line != "" && !strings.ContainsAny(line, " :\t#")
+}
