@@ -28,21 +28,21 @@ type Members struct {
 	Endpoints []string
 }
 
-// StartMembers starts a cluster of n members, named name-0 and so on, with further arguments of etcd. They run until
-// the test ends.
-func (e *Env) StartMembers(t testing.TB, name string, n int, args ...string) *Members {
+// StartMembers starts a cluster with a member for each of the folders, named name-0 and so on, with further arguments of
+// etcd. They run until the test ends.
+func (e *Env) StartMembers(t testing.TB, name string, folders []string, args ...string) *Members {
 	t.Helper()
-	client, peer, dir := freePort(t), freePort(t), t.TempDir()
+	client, peer := freePort(t), freePort(t)
 	m := &Members{}
 	var initial []string
-	for i := range n {
+	for i := range folders {
 		m.Endpoints = append(m.Endpoints, loopback(i, client))
 		initial = append(initial, fmt.Sprintf("%s-%d=%s", name, i, loopback(i, peer)))
 	}
-	for i := range n {
+	for i, folder := range folders {
 		member := fmt.Sprintf("%s-%d", name, i)
 		cmd := exec.Command(filepath.Join(e.assets, "etcd"), append([]string{
-			"--name=" + member, "--data-dir=" + filepath.Join(dir, member),
+			"--name=" + member, "--data-dir=" + filepath.Join(folder, member),
 			"--listen-client-urls=" + loopback(i, client), "--advertise-client-urls=" + loopback(i, client),
 			"--listen-peer-urls=" + loopback(i, peer), "--initial-advertise-peer-urls=" + loopback(i, peer),
 			"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-token=" + t.Name(),

@@ -5,7 +5,7 @@
 package maintenance_test
 
 import (
-	"context"
+	"crypto/rand"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,122 +13,161 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// benchVariable holds the MiB that stay in the database of the benchmark; as many are freed.
-const benchVariable = "BENCH_DEFRAG_MIB"
+const (
+	// benchVariable holds the MiB that stay in the database of the benchmark; as many are freed.
+	benchVariable = "BENCH_DEFRAG_MIB"
+	// pairsVariable holds how often each of the two defragments; once where it is not set.
+	pairsVariable = "BENCH_DEFRAG_PAIRS"
+	// disksVariable holds three folders, separated by colons, for the members' data. Members in production have disks
+	// of their own; where it is not set, they share one.
+	disksVariable = "BENCH_DEFRAG_DISKS"
+)
+
+const (
+	etcdctlWay = "etcdctl defrag --cluster"
+	ourWay     = "OnDemandMaintenance"
+)
 
 // What a defragmentation costs those who write, beside "etcdctl defrag --cluster" on a cluster of the same size in
-// the same run. Each member has a writer of its own, as in package measure; and there is one more whose client knows
-// all members, as most clients do.
+// the same run, in turn. Members flush their writes to the disk as they do in production. Who writes is in
+// bench_writers_test.go.
 func TestBenchDefragmentation(t *testing.T) {
 	mebibytes, err := strconv.Atoi(os.Getenv(benchVariable))
 	if err != nil {
 		t.Skipf("set %s to the MiB that stay in the database", benchVariable)
 	}
-	results := map[string]map[string]time.Duration{}
-	for _, way := range []string{"etcdctl defrag --cluster", "OnDemandMaintenance"} {
-		t.Run(way, func(t *testing.T) {
-			c := newCluster(t, 3, fmt.Sprintf("--quota-backend-bytes=%d", 8<<30))
-			etcd := c.members.Client(t)
-			c.fill(etcd, mebibytes)
-			revision, err := etcd.Get(t.Context(), "x")
+	pairs, err := strconv.Atoi(os.Getenv(pairsVariable))
+	if err != nil {
+		pairs = 1
+	}
+	gaps := map[string]map[string][]time.Duration{etcdctlWay: {}, ourWay: {}}
+	for pair := range pairs {
+		ways := []string{etcdctlWay, ourWay}
+		if pair%2 == 1 {
+			slices.Reverse(ways)
+		}
+		for _, way := range ways {
+			t.Run(fmt.Sprintf("%s %d", way, pair+1), func(t *testing.T) {
+				for who, gap := range defragment(t, way, mebibytes) {
+					gaps[way][who] = append(gaps[way][who], gap.length)
+				}
+			})
+		}
+	}
+	t.Logf("%d MiB of %d; longest time without an acknowledged write, median of %d:\n%s", mebibytes, 2*mebibytes, pairs, table(gaps))
+}
+
+// defragment has the members of a new cluster defragmented, and returns the longest gap of each who writes.
+func defragment(t *testing.T, way string, mebibytes int) map[string]gap {
+	log := filepath.Join(t.TempDir(), "etcd.log")
+	c := newClusterIn(t, disks(t), fmt.Sprintf("--quota-backend-bytes=%d", 8<<30), "--unsafe-no-fsync=false",
+		"--log-level=info", "--log-outputs="+log)
+	c.fillPages(mebibytes)
+	c.start()
+	w := c.write()
+	began := time.Now()
+	if way == ourWay {
+		c.run("m", "etcdDefragmentation: true")
+		c.until("m", v1alpha1.TaskStateSucceeded)
+	} else {
+		c.Expect(c.etcdctl(0, "defrag", "--cluster", "--command-timeout=10m")).To(Succeed())
+	}
+	t.Logf("took %s", time.Since(began).Round(time.Millisecond))
+	gaps := w.stop(c, began)
+	t.Logf("what the members say:\n%s", strings.Join(timeline(t, log, began), "\n"))
+	for _, who := range crowds {
+		t.Logf("longest gap, %s: %s", who.name, gaps[who.name])
+	}
+	return gaps
+}
+
+// disks are new folders for the data of three members.
+func disks(t *testing.T) []string {
+	roots := filepath.SplitList(os.Getenv(disksVariable))
+	if len(roots) == 0 {
+		return slices.Repeat([]string{t.TempDir()}, 3)
+	}
+	var folders []string
+	for _, root := range roots {
+		folder, err := os.MkdirTemp(root, "member-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(folder) })
+		folders = append(folders, folder)
+	}
+	return folders
+}
+
+// fillPages writes so many MiB twice, in values of 16 KiB, and compacts, so that half of the database is free.
+func (c *cluster) fillPages(mebibytes int) {
+	c.t.Helper()
+	etcd := c.members.Client(c.t)
+	var revision int64
+	for range 2 {
+		for i := range mebibytes {
+			ops := make([]clientv3.Op, 64)
+			for j := range ops {
+				value := make([]byte, 16<<10)
+				_, _ = rand.Read(value)
+				ops[j] = clientv3.OpPut(fmt.Sprintf("fill/%06d-%02d", i, j), string(value))
+			}
+			done, err := etcd.Txn(c.t.Context()).Then(ops...).Commit()
 			c.Expect(err).NotTo(HaveOccurred())
-			for i := range 3 {
-				_ = c.etcdctl(i, "compact", "--physical", fmt.Sprint(revision.Header.Revision))
-			}
-			c.start()
-			w := c.write()
-			began := time.Now()
-			if way == "OnDemandMaintenance" {
-				c.run("m", "etcdDefragmentation: true")
-				done := c.until("m", v1alpha1.TaskStateSucceeded)
-				t.Logf("%v", done.Status.Result)
-			} else {
-				c.Expect(c.etcdctl(0, "defrag", "--cluster", "--command-timeout=10m")).To(Succeed())
-			}
-			results[way] = w.stop(began)
-			for _, who := range []string{"any member", "one client"} {
-				t.Logf("%s: longest gap, %s: %s", way, who, results[way][who])
-			}
-			t.Logf("%s: took %s", way, time.Since(began))
-		})
+			revision = done.Header.Revision
+		}
 	}
-	for _, who := range []string{"any member", "one client"} {
-		ours, theirs := results["OnDemandMaintenance"][who], results["etcdctl defrag --cluster"][who]
-		t.Logf("%d MiB of %d, longest write gap, %s: %s, etcdctl %s: %.2fx", mebibytes, 2*mebibytes, who, ours, theirs, ours.Seconds()/theirs.Seconds())
+	for i := range c.members.Endpoints {
+		// The first compacts the key space; the others answer, with an error, once they have removed what was.
+		_ = c.etcdctl(i, "compact", "--physical", fmt.Sprint(revision))
 	}
+	for _, endpoint := range c.members.Endpoints {
+		c.Eventually(func(g Gomega) {
+			// A member counts what is free when it commits.
+			_, err := etcd.Put(c.t.Context(), "count", "")
+			g.Expect(err).NotTo(HaveOccurred())
+			status, err := etcd.Status(c.t.Context(), endpoint)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(float64(status.DbSizeInUse)/float64(status.DbSize)).To(BeNumerically("~", 0.5, 0.1), "half of the database is free")
+		}).Should(Succeed())
+	}
+	c.Expect(exec.Command("sync").Run()).To(Succeed())
 }
 
 func (c *cluster) etcdctl(member int, args ...string) error {
 	endpoint := "--endpoints=" + strings.TrimPrefix(c.members.Endpoints[member], "http://")
 	cmd := exec.Command(filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "etcdctl"), append([]string{endpoint}, args...)...)
-	cmd.Stderr = os.Stderr
 	return cmd.Run()
 }
 
-// writers write every 50 ms, whether or not the former writes were answered.
-type writers struct {
-	mu     sync.Mutex
-	acks   map[string][]time.Time
-	cancel context.CancelFunc
-	all    sync.WaitGroup
-}
-
-func (c *cluster) write() *writers {
-	ctx, cancel := context.WithCancel(context.Background())
-	w := &writers{acks: map[string][]time.Time{}, cancel: cancel}
-	for i := range c.members.Endpoints {
-		w.loop(ctx, c, "any member", i)
-	}
-	w.loop(ctx, c, "one client", 0, 1, 2)
-	return w
-}
-
-func (w *writers) loop(ctx context.Context, c *cluster, who string, members ...int) {
-	etcd := c.members.Client(c.t, members...)
-	w.all.Go(func() {
-		ticker := time.NewTicker(50 * time.Millisecond)
-		defer ticker.Stop()
-		for n := 0; ; n++ {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-			w.all.Go(func() {
-				put, stop := context.WithTimeout(ctx, time.Second)
-				defer stop()
-				if _, err := etcd.Put(put, fmt.Sprintf("w/%s/%v/%d", who, members, n), "x"); err == nil {
-					w.mu.Lock()
-					defer w.mu.Unlock()
-					w.acks[who] = append(w.acks[who], time.Now())
-				}
-			})
+// table shows medians, with the lowest and the highest, and ours in theirs.
+func table(gaps map[string]map[string][]time.Duration) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-45s %-22s %-22s %s\n", "", etcdctlWay, ourWay, "ours in theirs")
+	for _, who := range crowds {
+		theirs, ours := gaps[etcdctlWay][who.name], gaps[ourWay][who.name]
+		if len(theirs) == 0 || len(ours) == 0 {
+			continue
 		}
-	})
+		fmt.Fprintf(&b, "%-45s %-22s %-22s %.2f\n", who.name, spread(theirs), spread(ours), median(ours).Seconds()/median(theirs).Seconds())
+	}
+	return b.String()
 }
 
-// stop returns the longest time between two acknowledgements since the beginning.
-func (w *writers) stop(began time.Time) map[string]time.Duration {
-	ended := time.Now()
-	w.cancel()
-	w.all.Wait()
-	longest := map[string]time.Duration{}
-	for who, acks := range w.acks {
-		slices.SortFunc(acks, time.Time.Compare)
-		last := began
-		for _, at := range append(acks, ended) {
-			if at.After(began) && !at.After(ended) {
-				longest[who], last = max(longest[who], at.Sub(last)), at
-			}
-		}
-	}
-	return longest
+func spread(values []time.Duration) string {
+	return fmt.Sprintf("%.2fs (%.2f-%.2f)", median(values).Seconds(), slices.Min(values).Seconds(), slices.Max(values).Seconds())
+}
+
+func median(values []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

@@ -12,6 +12,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -56,10 +57,17 @@ type cluster struct {
 
 func newCluster(t *testing.T, n int, args ...string) *cluster {
 	t.Helper()
+	return newClusterIn(t, slices.Repeat([]string{t.TempDir()}, n), args...)
+}
+
+// newClusterIn makes a cluster with a member for each of the folders.
+func newClusterIn(t *testing.T, folders []string, args ...string) *cluster {
+	t.Helper()
+	n := len(folders)
 	c := &cluster{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
 	c.SetDefaultEventuallyTimeout(2 * time.Minute)
 	c.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	c.members = testEnv.StartMembers(t, name, n, args...)
+	c.members = testEnv.StartMembers(t, name, folders, args...)
 	c.spy = &spy{Dialer: c.members}
 	testEnv.StartKubelet(t, c.namespace)
 	c.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: int32(n)}}

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package maintenance_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// crowd is a way to write.
+type crowd struct {
+	name string
+	// writers for each client.
+	writers int
+	// pinned: there is a client for each member, which knows no other, as one that connects through a Service.
+	// Otherwise there is one client, which knows all members, and sends each request to the next of them.
+	pinned bool
+	// patient writers wait for the answer before they write again, as whoever needs it does. The others write every
+	// 50 ms, whether or not the former writes were answered.
+	patient bool
+	// apart: the longest gap is that of the client that fares worst. Otherwise an acknowledgement to anybody counts.
+	apart bool
+}
+
+// crowds all write at the same time.
+var crowds = []crowd{
+	{name: "any member takes writes", writers: 1, pinned: true},
+	{name: "a client that does not wait for answers", writers: 1},
+	{name: "a client with eight writes at a time", writers: 8, patient: true},
+	{name: "a client with one write after another", writers: 1, patient: true},
+	{name: "a client of one member, the worst of three", writers: 1, pinned: true, patient: true, apart: true},
+}
+
+// counted is under what the acknowledgements to a client are counted.
+func (c crowd) counted(client int) int {
+	if c.apart {
+		return client
+	}
+	return 0
+}
+
+const (
+	// interval of writers that do not wait, and pause of those that do.
+	interval = 50 * time.Millisecond
+	pause    = 10 * time.Millisecond
+)
+
+// writers write until they are stopped.
+type writers struct {
+	cancel context.CancelFunc
+	all    sync.WaitGroup
+
+	mu sync.Mutex
+	// acks of a crowd, or of each of its clients where they count apart.
+	acks map[crowd]map[int][]time.Time
+}
+
+// write starts the writers, and returns when all have been answered.
+func (c *cluster) write() *writers {
+	started := time.Now()
+	ctx, cancel := context.WithCancel(context.Background())
+	c.t.Cleanup(cancel)
+	w := &writers{cancel: cancel, acks: map[crowd]map[int][]time.Time{}}
+	// Who writes already waits here before its first answer counts.
+	w.mu.Lock()
+	for _, who := range crowds {
+		clients := []*clientv3.Client{c.members.Client(c.t)}
+		if who.pinned {
+			clients = []*clientv3.Client{c.members.Client(c.t, 0), c.members.Client(c.t, 1), c.members.Client(c.t, 2)}
+		}
+		w.acks[who] = map[int][]time.Time{}
+		for i, etcd := range clients {
+			w.acks[who][who.counted(i)] = nil
+			for j := range who.writers {
+				w.all.Go(func() { w.loop(ctx, who, i, etcd, fmt.Sprintf("w/%s/%d/%d", who.name, i, j)) })
+			}
+		}
+	}
+	w.mu.Unlock()
+	c.Eventually(func() bool { return w.answered(started) }).Should(BeTrue())
+	return w
+}
+
+func (w *writers) loop(ctx context.Context, who crowd, i int, etcd *clientv3.Client, key string) {
+	ticker := time.NewTicker(interval)
+	if who.patient {
+		ticker.Reset(pause)
+	}
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if who.patient {
+			w.put(ctx, who, i, etcd, key)
+		} else {
+			w.all.Go(func() { w.put(ctx, who, i, etcd, key) })
+		}
+	}
+}
+
+func (w *writers) put(ctx context.Context, who crowd, i int, etcd *clientv3.Client, key string) {
+	if _, err := etcd.Put(ctx, key, "x"); err != nil {
+		return
+	}
+	i = who.counted(i)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.acks[who][i] = append(w.acks[who][i], time.Now())
+}
+
+// gap is a time without an acknowledged write, since a beginning.
+type gap struct{ from, length time.Duration }
+
+func (g gap) String() string {
+	return fmt.Sprintf("%s, from %s", g.length.Round(time.Millisecond), g.from.Round(time.Millisecond))
+}
+
+// stop stops the writers as soon as each has been answered again, and returns the longest time between two
+// acknowledgements of each crowd since the beginning.
+func (w *writers) stop(g Gomega, began time.Time) map[string]gap {
+	ended := time.Now()
+	g.Eventually(func() bool { return w.answered(ended) }).Should(BeTrue())
+	w.cancel()
+	w.all.Wait()
+	longest := map[string]gap{}
+	for who, clients := range w.acks {
+		for _, acks := range clients {
+			slices.SortFunc(acks, time.Time.Compare)
+			last := began
+			for _, at := range acks {
+				if at.After(began) && at.Sub(last) > longest[who.name].length {
+					longest[who.name] = gap{last.Sub(began), at.Sub(last)}
+				}
+				if at.After(began) {
+					last = at
+				}
+			}
+		}
+	}
+	return longest
+}
+
+// answered tells whether every crowd, or each of its clients where they count apart, has been answered since a time.
+func (w *writers) answered(since time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, clients := range w.acks {
+		for _, acks := range clients {
+			if len(acks) == 0 || acks[len(acks)-1].Before(since) {
+				return false
+			}
+		}
+	}
+	return true
+}
