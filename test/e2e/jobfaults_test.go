@@ -41,7 +41,7 @@ func TestJobsThatCannotWork(t *testing.T) {
 			v1alpha1.ErrJobNotStarted, `finds no node: .*persistentvolumeclaim "no-such-claim" not found`,
 		},
 		"memory": {
-			func(c *cluster, _ *v1alpha1.Etcd) string { c.limitMemory("8Mi"); return "source" },
+			func(c *cluster, _ *v1alpha1.Etcd) string { c.limitMemory(); return "source" },
 			v1alpha1.ErrJobOutOfMemory, "it needs more memory than it may have",
 		},
 	} {
@@ -67,9 +67,10 @@ func TestJobsThatCannotWork(t *testing.T) {
 	}
 }
 
-// limitMemory gives the Jobs that copy backups a limit of memory.
-func (c *cluster) limitMemory(limit string) {
+// limitMemory gives the pods of the cluster's namespace less memory than an agent needs.
+func (c *cluster) limitMemory() {
 	c.t.Helper()
+	const limit = "8Mi"
 	meta := metav1.ObjectMeta{Name: c.namespace}
 	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionv1.MutatingAdmissionPolicySpec{
 		ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,

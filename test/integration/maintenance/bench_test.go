@@ -56,8 +56,8 @@ func TestBenchDefragmentation(t *testing.T) {
 		}
 		for _, way := range ways {
 			t.Run(fmt.Sprintf("%s %d", way, pair+1), func(t *testing.T) {
-				for who, gap := range defragment(t, way, mebibytes) {
-					gaps[way][who] = append(gaps[way][who], gap.length)
+				for who, longest := range defragment(t, way, mebibytes) {
+					gaps[way][who] = append(gaps[way][who], longest.length)
 				}
 			})
 		}
