@@ -18,11 +18,11 @@ import (
 
 // addSurroundings keeps of nodes, volumes and claims what decisions rest on. No label says which of them belong to an
 // Etcd: a claim may have been there before it.
-func addSurroundings(to map[client.Object]cache.ByObject) {
+func addSurroundings(to map[client.Object]cache.ByObject, lists *resourceLists) {
 	maps.Copy(to, map[client.Object]cache.ByObject{
 		&corev1.Node{}:                  {Transform: keep(essenceOfNode)},
 		&corev1.PersistentVolume{}:      {Transform: keep(essenceOfVolume)},
-		&corev1.PersistentVolumeClaim{}: {Transform: keep(essenceOfClaim)},
+		&corev1.PersistentVolumeClaim{}: {Transform: keep(lists.claim)},
 	})
 }
 

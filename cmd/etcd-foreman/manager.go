@@ -104,12 +104,14 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 		return cache.Options{}, fmt.Errorf("building a label selector: %w", err)
 	}
 	ours := cache.ByObject{Label: labels.NewSelector().Add(*managed)}
+	lists := &resourceLists{}
 	objects := map[client.Object]cache.ByObject{
-		&corev1.Pod{}: {Label: ours.Label, Transform: keep(essenceOfPod)}, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours, &appsv1.StatefulSet{}: ours,
+		&corev1.Pod{}: {Label: ours.Label, Transform: keep(essenceOfPod)}, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours,
+		&appsv1.StatefulSet{}:           {Label: ours.Label, Transform: keep(lists.statefulSet)},
 		&policyv1.PodDisruptionBudget{}: ours, &coordinationv1.Lease{}: ours,
 		&corev1.ServiceAccount{}: ours, &rbacv1.Role{}: ours, &rbacv1.RoleBinding{}: ours,
 	}
-	addSurroundings(objects)
+	addSurroundings(objects, lists)
 	options := cache.Options{DefaultTransform: slim, ByObject: objects}
 	for _, namespace := range namespaces {
 		if options.DefaultNamespaces == nil {

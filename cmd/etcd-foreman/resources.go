@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// resourceLists has objects share lists of resources that say the same: there are few, and each object has some, of
+// almost a kilobyte each. What is in a cache is only read.
+type resourceLists struct {
+	// known are corev1.ResourceLists, by what they say.
+	known sync.Map
+}
+
+func (r *resourceLists) shared(list corev1.ResourceList) corev1.ResourceList {
+	if len(list) == 0 {
+		return list
+	}
+	var says strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		quantity := list[name]
+		says.WriteString(string(name) + "=" + quantity.String() + ",")
+	}
+	known, _ := r.known.LoadOrStore(says.String(), list)
+	return known.(corev1.ResourceList)
+}
+
+func (r *resourceLists) claim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	kept := essenceOfClaim(c)
+	kept.Spec.Resources.Requests, kept.Status.Capacity = r.shared(kept.Spec.Resources.Requests), r.shared(kept.Status.Capacity)
+	return kept
+}
+
+func (r *resourceLists) statefulSet(s *appsv1.StatefulSet) *appsv1.StatefulSet {
+	for _, containers := range [][]corev1.Container{s.Spec.Template.Spec.InitContainers, s.Spec.Template.Spec.Containers} {
+		for i := range containers {
+			c := &containers[i].Resources
+			c.Requests, c.Limits = r.shared(c.Requests), r.shared(c.Limits)
+		}
+	}
+	for i := range s.Spec.VolumeClaimTemplates {
+		c := &s.Spec.VolumeClaimTemplates[i].Spec.Resources
+		c.Requests = r.shared(c.Requests)
+	}
+	return s
+}
