@@ -32,7 +32,7 @@ func SetDefaults(c *OperatorConfiguration) {
 	// Whoever looks at an Etcd may wait for members that hang, or for an API server that is busy, and nobody is to wait for
 	// him. A worker that does nothing costs a few kilobytes; one of etcd that looks, connections to the members. All of them
 	// look when the operator starts.
-	c.Controllers.Etcd.ConcurrentSyncs = cmp.Or(c.Controllers.Etcd.ConcurrentSyncs, 50)
+	c.Controllers.Etcd.ConcurrentSyncs = cmp.Or(c.Controllers.Etcd.ConcurrentSyncs, 80)
 	c.Controllers.Rollout.ConcurrentSyncs = cmp.Or(c.Controllers.Rollout.ConcurrentSyncs, 100)
 	c.Controllers.Task.ConcurrentSyncs = cmp.Or(c.Controllers.Task.ConcurrentSyncs, 100)
 

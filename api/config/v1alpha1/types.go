@@ -92,7 +92,7 @@ type Controllers struct {
 
 // Controller is what every controller can be told.
 type Controller struct {
-	// ConcurrentSyncs is the number of Etcds that are worked on at the same time. Default: 50 for etcd, 100
+	// ConcurrentSyncs is the number of Etcds that are worked on at the same time. Default: 80 for etcd, 100
 	// for rollout and task.
 	ConcurrentSyncs int `json:"concurrentSyncs,omitempty"`
 }
