@@ -22,8 +22,8 @@ import (
 const (
 	maxReady    = 10 * time.Second
 	maxResident = 200 // MiB
-	// maxBusy is how many percent of its workers a controller may have busy at the same time: one has to be left, or some
-	// rollout waits for another.
+	// maxBusy is how many percent of its workers a controller that carries rollouts on may have busy at the same time: one
+	// has to be left, or some rollout waits for another.
 	maxBusy = 99
 )
 
@@ -60,7 +60,7 @@ func (r results) targets() []target.Target {
 			target.New("resident memory, the greatest", "MiB", r.Resident, maxResident))
 	}
 	if r.many != nil {
-		all = append(all, target.New(fmt.Sprintf("%d rollouts at once: workers of a controller that are busy, at most", len(r.many.each)), "%", 100*r.many.load.mostBusy(), maxBusy).Against(100*r.alone.load.mostBusy()))
+		all = append(all, target.New(fmt.Sprintf("%d rollouts at once: workers for them that are busy, at most", len(r.many.each)), "%", 100*r.many.load.mostBusy(), maxBusy).Against(100*r.alone.load.mostBusy()))
 	}
 	if r.IdleLoad != nil {
 		all = append(all, target.New("writes with nothing to do, but leases", "", float64(total(r.IdleLoad.Writes)), 0))

@@ -48,11 +48,15 @@ func (b *bench) watchWorkers(ctx context.Context) (stop func() map[string]Worker
 	}
 }
 
-// mostBusy is the greatest part of its workers that a controller had busy at the same time.
+// mostBusy is the greatest part of its workers that a controller had busy at the same time, of those that make tasks of
+// changes and carry them on: there one rollout could wait for another. The workers of the third look at all other Etcds
+// too, after those that have changed.
 func (l Load) mostBusy() float64 {
 	most := 0.0
-	for _, w := range l.Workers {
-		most = max(most, w.Busy/w.Of)
+	for _, name := range []string{"rollout", "task"} {
+		if w := l.Workers[name]; w.Of > 0 {
+			most = max(most, w.Busy/w.Of)
+		}
 	}
 	return most
 }
