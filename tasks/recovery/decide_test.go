@@ -239,7 +239,7 @@ func TestVerdictOfAFailureTellsWhatWasFound(t *testing.T) {
 	g := NewWithT(t)
 	i := newInput(in(v1alpha1.RecoverySurveying, ""), hold())
 	for n := range 3 {
-		i.Volumes = append(i.Volumes, Volume{Member: fmt.Sprintf("main-%d", n), State: VolumeGone})
+		i.Volumes = append(i.Volumes, survey.Volume{Member: fmt.Sprintf("main-%d", n), State: survey.Gone})
 	}
 	v := verdict(i, Decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{}, epoch)
 	g.Expect(v.Code).To(Equal(v1alpha1.ErrNothingToRecover))
