@@ -231,7 +231,7 @@ func TestSleepWithTheOperatorKilled(t *testing.T) {
 		g.Expect(kube.List(context.Background(), list, client.InNamespace(c.namespace), client.MatchingLabels{v1alpha1.LabelComponent: suffix})).To(Succeed())
 		return len(list.Items)
 	}
-	gone := func(g Gomega) bool {
+	gone := func() bool {
 		err := kube.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: claimName(0)}, &corev1.PersistentVolumeClaim{})
 		return client.IgnoreNotFound(err) == nil && err != nil
 	}
@@ -250,7 +250,7 @@ func TestSleepWithTheOperatorKilled(t *testing.T) {
 	slept := c.sleepWithoutVolumes(3)
 	c.replicas(3)
 	killWhen("the cluster is to wake up", func(g Gomega) bool { return c.etcd(g).Status.Recovery != nil })
-	killWhen("the members are started", func(g Gomega) bool { return !gone(g) })
+	killWhen("the members are started", func(Gomega) bool { return !gone() })
 	c.awake(3, slept)
 	c.writesSurvive()
 }

@@ -60,8 +60,9 @@ func recordOf(n int) *v1alpha1.Hibernation {
 	return h
 }
 
-func recorded(n int, claims ...v1alpha1.HibernatedClaim) func(*sleep) {
-	return func(s *sleep) { s.record, s.claims, s.volumes = recordOf(n), claims, nil }
+// recorded has the sleep of three volumes recorded, of which these claims are left, or others.
+func recorded(claims ...v1alpha1.HibernatedClaim) func(*sleep) {
+	return func(s *sleep) { s.record, s.claims, s.volumes = recordOf(3), claims, nil }
 }
 
 var whole = job.State{Message: "Job is complete", Result: []byte(`{"snapshot":"p/v2/Full-x","revision":"42"}`)}
@@ -104,13 +105,13 @@ func TestDecideSleep(t *testing.T) {
 		"the snapshot is too old":            {asleepOf(3, taken(3, job.State{Result: []byte(`{"snapshot":"p/v2/Full-x","revision":"39"}`)}, 0)), rest, none, "revision 40"},
 		"the snapshot is there":              {asleepOf(3, taken(3, whole, time.Hour)), rest, hibernating, "snapshot p/v2/Full-x, at revision 42, has all that is on the volumes"},
 
-		"recorded":                           {asleepOf(3, recorded(3, ours...)), deleteClaims, hibernating, "these are deleted: c-0, c-1, c-2."},
-		"recorded, and not stopped":          {asleepOf(3, recorded(3, ours...), func(s *sleep) { s.stopped = false }), rest, hibernating, "waiting"},
-		"recorded, and the policy changed":   {asleepOf(3, recorded(3, ours[1:]...), func(s *sleep) { s.deletes = false }), deleteClaims, hibernating, "these are deleted: c-1, c-2."},
-		"recorded, and the store is gone":    {asleepOf(3, recorded(3, ours[2]), func(s *sleep) { s.obstacle = "no store" }), deleteClaims, hibernating, "these are deleted: c-2."},
-		"without volumes":                    {asleepOf(3, recorded(3)), rest, done, "wakes up from snapshot p/v2/Full-x, at revision 42"},
-		"stopped while it woke up":           {asleepOf(3, recorded(3, v1alpha1.HibernatedClaim{Name: "c-0", UID: "anew"})), rest, none, "was stopped while it woke up"},
-		"stopped while it woke up, in parts": {asleepOf(3, recorded(3, ours[1], v1alpha1.HibernatedClaim{Name: "c-0", UID: "anew"})), deleteClaims, hibernating, "these are deleted: c-1."},
+		"recorded":                           {asleepOf(3, recorded(ours...)), deleteClaims, hibernating, "these are deleted: c-0, c-1, c-2."},
+		"recorded, and not stopped":          {asleepOf(3, recorded(ours...), func(s *sleep) { s.stopped = false }), rest, hibernating, "waiting"},
+		"recorded, and the policy changed":   {asleepOf(3, recorded(ours[1:]...), func(s *sleep) { s.deletes = false }), deleteClaims, hibernating, "these are deleted: c-1, c-2."},
+		"recorded, and the store is gone":    {asleepOf(3, recorded(ours[2]), func(s *sleep) { s.obstacle = "no store" }), deleteClaims, hibernating, "these are deleted: c-2."},
+		"without volumes":                    {asleepOf(3, recorded()), rest, done, "wakes up from snapshot p/v2/Full-x, at revision 42"},
+		"stopped while it woke up":           {asleepOf(3, recorded(v1alpha1.HibernatedClaim{Name: "c-0", UID: "anew"})), rest, none, "was stopped while it woke up"},
+		"stopped while it woke up, in parts": {asleepOf(3, recorded(ours[1], v1alpha1.HibernatedClaim{Name: "c-0", UID: "anew"})), deleteClaims, hibernating, "these are deleted: c-1."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -56,22 +56,24 @@ func (b *bench) profileServer(ctx context.Context, name, kind string) {
 func fetch(ctx context.Context, client *http.Client, url, file string) error {
 	ctx, cancel := context.WithTimeout(ctx, profileTimeout)
 	defer cancel()
-	var response *http.Response
+	var data []byte
 	err := poll(ctx, 20*time.Millisecond, func() (bool, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return false, fmt.Errorf("asking for a profile: %w", err)
 		}
-		response, err = client.Do(request)
-		return err == nil, nil
+		response, err := client.Do(request)
+		if err != nil {
+			return false, nil
+		}
+		defer func() { _ = response.Body.Close() }()
+		if data, err = io.ReadAll(response.Body); err != nil {
+			return false, fmt.Errorf("reading a profile: %w", err)
+		}
+		return true, nil
 	})
 	if err != nil {
 		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	data, err := io.ReadAll(response.Body)
-	if err != nil {
-		return fmt.Errorf("reading a profile: %w", err)
 	}
 	if err := os.WriteFile(file, data, 0o644); err != nil {
 		return fmt.Errorf("writing a profile: %w", err)
