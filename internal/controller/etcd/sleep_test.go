@@ -52,9 +52,10 @@ func taken(n int, state job.State, age time.Duration) func(*sleep) {
 	}
 }
 
-func recordOf(n int) *v1alpha1.Hibernation {
+// recordOfThree is the record of the sleep of three volumes.
+func recordOfThree() *v1alpha1.Hibernation {
 	h := &v1alpha1.Hibernation{ID: "job", Snapshot: "p/v2/Full-x", Revision: 42, ClusterID: "cafe"}
-	for i := range n {
+	for i := range 3 {
 		h.Claims = append(h.Claims, v1alpha1.HibernatedClaim{Name: fmt.Sprintf("c-%d", i), UID: types.UID(fmt.Sprintf("claim-%d", i))})
 	}
 	return h
@@ -62,14 +63,14 @@ func recordOf(n int) *v1alpha1.Hibernation {
 
 // recorded has the sleep of three volumes recorded, of which these claims are left, or others.
 func recorded(claims ...v1alpha1.HibernatedClaim) func(*sleep) {
-	return func(s *sleep) { s.record, s.claims, s.volumes = recordOf(3), claims, nil }
+	return func(s *sleep) { s.record, s.claims, s.volumes = recordOfThree(), claims, nil }
 }
 
 var whole = job.State{Message: "Job is complete", Result: []byte(`{"snapshot":"p/v2/Full-x","revision":"42"}`)}
 
 func TestDecideSleep(t *testing.T) {
 	const hibernating, none, done = v1alpha1.ReasonHibernating, v1alpha1.ReasonNoFinalSnapshot, v1alpha1.ReasonHibernated
-	ours := recordOf(3).Claims
+	ours := recordOfThree().Claims
 	for name, c := range map[string]struct {
 		sleep  sleep
 		step   sleepStep
@@ -124,7 +125,7 @@ func TestDecideSleep(t *testing.T) {
 			case c.sleep.record != nil:
 				g.Expect(d.record).To(BeIdenticalTo(c.sleep.record), "a record does not change")
 			case name == "the snapshot is there":
-				want := recordOf(3)
+				want := recordOfThree()
 				want.Since = noon
 				g.Expect(d.record).To(Equal(want))
 			default:
@@ -145,11 +146,11 @@ func TestRecordHasWhatWasSeen(t *testing.T) {
 	d := decideSleep(asleepOf(3, volume(0, lost), volume(1, emptied), volume(1, func(v *survey.Volume) { v.Survey.MemberID = "1" }),
 		volume(2, func(v *survey.Volume) { v.Survey.Voters = []string{"2"} }), taken(3, whole, 0)), noon.Time)
 	g.Expect(d.record).NotTo(BeNil(), d.condition.Message)
-	g.Expect(d.record.Claims).To(Equal(recordOf(3).Claims[1:]))
+	g.Expect(d.record.Claims).To(Equal(recordOfThree().Claims[1:]))
 }
 
 func TestDecideWaking(t *testing.T) {
-	record := recordOf(3)
+	record := recordOfThree()
 	told := &v1alpha1.ClusterRecovery{TaskUID: "job", PreviousClusterID: "cafe"}
 	earlier := &v1alpha1.ClusterRecovery{TaskUID: "other", PreviousClusterID: "ace"}
 	for name, c := range map[string]struct {
@@ -187,7 +188,7 @@ func TestHibernationInTheStatus(t *testing.T) {
 		etcd.Status = nextStatus(etcd, o)
 		return etcd.Status
 	}
-	record := recordOf(3)
+	record := recordOfThree()
 	g.Expect(step(observation{}).Hibernation).To(BeNil())
 	g.Expect(step(observation{hibernation: record}).Hibernation).To(Equal(record))
 	g.Expect(replicas(etcd, nil)).To(BeZero())
