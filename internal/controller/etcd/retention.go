@@ -19,8 +19,8 @@ import (
 // retention is what becomes of the claims when the StatefulSet goes or shrinks.
 //
 // It is Retain when the StatefulSet shrinks, whatever the Etcd says: the operator scales to zero for other reasons
-// than sleep, whoever else does must not lose data by it, and in sleep the claims go by a record of their own. And it is Retain altogether as long as the StatefulSet is
-// to be replaced for the sake of its claim template.
+// than sleep, whoever else does must not lose data by it, and in sleep the claims go by a record of their own. And it
+// is Retain altogether as long as the StatefulSet is to be replaced for the sake of its claim template.
 func retention(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) v1alpha1.PersistentVolumeClaimRetentionPolicy {
 	p := v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: etcd.Spec.Retention().WhenDeleted, WhenScaled: v1alpha1.VolumesRetained}
 	if templateTooSmall(etcd, set) {
