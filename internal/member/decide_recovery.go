@@ -51,9 +51,9 @@ func recoverFromData(f Facts) Decision {
 		return Decision{Action: Rebuild, Why: "the cluster has lost its quorum, and is recovered from the data of this member"}
 	}
 	if f.Data.State == DataPresent {
-		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s, and it is to be recovered from that of cluster %s: delete task %s, and recover the cluster once more", standing(f), f.Recovery.PreviousClusterID, f.Recovery.Task)
+		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s, and it is to be recovered from that of cluster %s: delete task %s, and recover the cluster once more", standing(f), f.Recovery.PreviousClusterID, f.Recovery.TaskName)
 	}
-	return refuse(reasonOf(f), "%s, and the cluster is to be recovered from it: delete task %s, and recover the cluster once more", loss(f), f.Recovery.Task)
+	return refuse(reasonOf(f), "%s, and the cluster is to be recovered from it: delete task %s, and recover the cluster once more", loss(f), f.Recovery.TaskName)
 }
 
 // recoverFromBackup: the member is the one that restores what the cluster begins with.
@@ -66,7 +66,7 @@ func recoverFromBackup(f Facts) Decision {
 	case f.Recovery.wakes():
 		return refuse(v1alpha1.ReasonRestoreFailed, "%s from its final snapshot, at revision %d, and there is none: bring it back, or the store that has it", f.Recovery.what(), f.Recovery.Revision)
 	}
-	return refuse(v1alpha1.ReasonRestoreFailed, "the cluster is to be recovered from its newest backup, and there is none: delete task %s", f.Recovery.Task)
+	return refuse(v1alpha1.ReasonRestoreFailed, "the cluster is to be recovered from its newest backup, and there is none: delete task %s", f.Recovery.TaskName)
 }
 
 // what tells what becomes of the cluster.
@@ -82,7 +82,7 @@ func (r Recovery) beside() string {
 	if r.wakes() {
 		return fmt.Sprintf("cluster %s was put to sleep, and is to wake up: stop whoever runs with its data", r.PreviousClusterID)
 	}
-	return fmt.Sprintf("cluster %s is being recovered from its loss: if it has come back, delete task %s", r.PreviousClusterID, r.Task)
+	return fmt.Sprintf("cluster %s is being recovered from its loss: if it has come back, delete task %s", r.PreviousClusterID, r.TaskName)
 }
 
 // reason of a member that waits for others.

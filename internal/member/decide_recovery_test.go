@@ -71,7 +71,7 @@ func TestDecideRecovery(t *testing.T) {
 			g := NewWithT(t)
 			f := tc.facts
 			f.Member, f.DataDir, f.NewClusterID = tc.member, "/data", newID
-			f.Recovery = &Recovery{Task: "t", Member: chosen, Source: tc.source, PreviousClusterID: before, EarlierClusterIDs: []string{"ace"}}
+			f.Recovery = &Recovery{Task: "9a7e", TaskName: "t", Member: chosen, Source: tc.source, PreviousClusterID: before, EarlierClusterIDs: []string{"ace"}}
 			got := Decide(f)
 			g.Expect(got.Action).To(Equal(tc.want), got.Why)
 			g.Expect(got.Reason).To(Equal(tc.reason))

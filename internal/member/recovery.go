@@ -28,6 +28,8 @@ const (
 type Recovery struct {
 	// Task is the UID of the task that recovers the cluster, or the ID of the hibernation that it wakes up from.
 	Task string `json:"task"`
+	// TaskName is the task's name, for people; empty for a hibernation.
+	TaskName string `json:"taskName,omitempty"`
 	// Member is the name of the one that begins.
 	Member string `json:"member"`
 	// Source of what it begins with.

@@ -75,7 +75,7 @@ func instruction(r *v1alpha1.ClusterRecovery) (string, error) {
 		return "", nil
 	}
 	text, err := member.Recovery{
-		Task: string(r.TaskUID), Member: r.Member, Source: member.RecoverySource(r.Source),
+		Task: string(r.TaskUID), TaskName: r.Task, Member: r.Member, Source: member.RecoverySource(r.Source),
 		PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs, Revision: r.Revision,
 	}.Encode()
 	if err != nil {

@@ -75,7 +75,7 @@ func TestMembersAreToldOfARecovery(t *testing.T) {
 	g.Expect(told).To(Equal(&v1alpha1.ClusterRecovery{Task: "recover", TaskUID: "recovery", Member: "etcd-main-2", Source: v1alpha1.RecoverFromData, PreviousClusterID: "cafe"}))
 	text, err := instruction(told)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(member.ParseRecovery([]byte(text))).To(Equal(&member.Recovery{Task: "recovery", Member: "etcd-main-2", Source: member.RecoverFromData, PreviousClusterID: "cafe"}))
+	g.Expect(member.ParseRecovery([]byte(text))).To(Equal(&member.Recovery{Task: "recovery", TaskName: "recover", Member: "etcd-main-2", Source: member.RecoverFromData, PreviousClusterID: "cafe"}))
 
 	// The task is gone before the cluster has begun anew: what was chosen stays.
 	g.Expect(step(nil).Recovery).To(Equal(told))

@@ -137,9 +137,9 @@ func TestRecoveryFromABackup(t *testing.T) {
 	}
 	c.damage(g, 1)
 	g.Expect(os.RemoveAll(c.dataDir(0))).To(Succeed())
-	r := &member.Recovery{Task: "5b1c", Member: "m1", Source: member.RecoverFromData, PreviousClusterID: id}
+	r := &member.Recovery{Task: "5b1c", TaskName: "recover", Member: "m1", Source: member.RecoverFromData, PreviousClusterID: id}
 	c.recover(g, r)
-	g.Expect(c.prepare(1, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonDataDamaged+": "), ContainSubstring("delete task 5b1c"))))
+	g.Expect(c.prepare(1, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonDataDamaged+": "), ContainSubstring("delete task recover,"))))
 
 	r.Source = member.RecoverFromBackup
 	c.recover(g, r)
