@@ -10,8 +10,9 @@ LOCAL := $(CURDIR)/.local
 # The API server and etcd for integration tests: those of KUBEBUILDER_ASSETS where it is set, else our own.
 ASSETS := $(or $(KUBEBUILDER_ASSETS),$(LOCAL)/bin)
 # The flags that the images are built with, for everything: what one command compiles, the next finds in the cache.
+# Without debug information the compiler takes a seventh less time. A debugger wants it: make GOFLAGS=... overrides.
 export CGO_ENABLED := 0
-export GOFLAGS := -trimpath $(GOFLAGS)
+export GOFLAGS := -trimpath -gcflags=all=-dwarf=false $(GOFLAGS)
 LINT := go tool -modfile=hack/lint/go.mod golangci-lint
 CONTROLLER_GEN := go tool controller-gen
 

@@ -24,7 +24,7 @@ func (b *Builder) compile(ctx context.Context, batch batch) error {
 		}
 		defer func() { _ = os.RemoveAll(fresh) }()
 		// -v names each package as it is compiled: that is the progress.
-		cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-ldflags", batch.flags, "-o", fresh+string(filepath.Separator))
+		cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", withoutDebugInformation, "-ldflags", batch.flags, "-o", fresh+string(filepath.Separator))
 		for _, binary := range batch.binaries {
 			cmd.Args = append(cmd.Args, binary.Package)
 		}
@@ -45,6 +45,10 @@ func (b *Builder) compile(ctx context.Context, batch batch) error {
 		return "built", nil
 	})
 }
+
+// withoutDebugInformation spares the compiler what the linker drops anyway, and with it a seventh of its time. The
+// Makefile says the same, so that each finds in the cache what another has compiled.
+const withoutDebugInformation = "-gcflags=all=-dwarf=false"
 
 // noGarbageCollection has compiler and linker, of which each run lasts for seconds, collect garbage only where memory
 // gets short: a quarter of their time goes into that otherwise.
