@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/progress"
@@ -42,6 +43,18 @@ func (b *Builder) Build(ctx context.Context, names ...string) error {
 	batches, err := b.plan(binaries)
 	if err != nil {
 		return err
+	}
+	return b.compileAll(ctx, batches)
+}
+
+// compileAll compiles batch after batch. What the later ones need is downloaded meanwhile.
+func (b *Builder) compileAll(ctx context.Context, batches []batch) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var fetching sync.WaitGroup
+	defer fetching.Wait()
+	defer cancel()
+	if len(batches) > 1 {
+		fetching.Go(func() { b.fetch(ctx, batches[1:]) })
 	}
 	for _, batch := range batches {
 		if err := b.compile(ctx, batch); err != nil {

@@ -24,16 +24,7 @@ func (b *Builder) compile(ctx context.Context, batch batch) error {
 		}
 		defer func() { _ = os.RemoveAll(fresh) }()
 		// -v names each package as it is compiled: that is the progress.
-		cmd := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", withoutDebugInformation, "-ldflags", batch.flags, "-o", fresh+string(filepath.Separator))
-		for _, binary := range batch.binaries {
-			cmd.Args = append(cmd.Args, binary.Package)
-		}
-		cmd.Dir = filepath.Join(b.Layout.Root, batch.module)
-		// A workspace of the user would unpin the versions.
-		cmd.Env = append(append(noGarbageCollection(), os.Environ()...), "CGO_ENABLED=0", "GOWORK=off")
-		if batch.inImage {
-			cmd.Env = append(cmd.Env, "GOOS=linux") // also on a Mac, for kind
-		}
+		cmd := b.goCommand(ctx, batch, "build", "-v", "-trimpath", withoutDebugInformation, "-ldflags", batch.flags, "-o", fresh+string(filepath.Separator))
 		if err := runCompiler(cmd, note); err != nil {
 			return "", err
 		}
@@ -44,6 +35,28 @@ func (b *Builder) compile(ctx context.Context, batch batch) error {
 		}
 		return "built", nil
 	})
+}
+
+// goCommand is a go command about the programs of a batch.
+func (b *Builder) goCommand(ctx context.Context, batch batch, args ...string) *exec.Cmd {
+	for _, binary := range batch.binaries {
+		args = append(args, binary.Package)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = filepath.Join(b.Layout.Root, batch.module)
+	// A workspace of the user would unpin the versions.
+	cmd.Env = append(append(noGarbageCollection(), os.Environ()...), "CGO_ENABLED=0", "GOWORK=off")
+	if batch.inImage {
+		cmd.Env = append(cmd.Env, "GOOS=linux") // also on a Mac, for kind
+	}
+	return cmd
+}
+
+// fetch downloads what batches need that are compiled later. What fails is told when they are.
+func (b *Builder) fetch(ctx context.Context, batches []batch) {
+	for _, batch := range batches {
+		_ = b.goCommand(ctx, batch, "list", "-deps").Run()
+	}
 }
 
 // withoutDebugInformation spares the compiler what the linker drops anyway, and with it a seventh of its time. The
