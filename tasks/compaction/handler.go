@@ -3,7 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package compaction is the task type OnDemandCompaction: a Job of the agent makes one full snapshot of the newest
-// full snapshot in the store and the deltas after it. It needs no member of the cluster.
+// full snapshot in the store and the deltas after it. It needs no member of the cluster. The Job has no access to the
+// API server: that there is a newer full snapshot the task itself records in the lease of full snapshots.
 package compaction
 
 import (
@@ -86,7 +87,19 @@ func (h *Handler) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, erro
 
 // Execute is tasks.Handler's.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	return h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(task) })
+	v, err := h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(task) })
+	if err != nil || v.Outcome != tasks.Done {
+		return v, err
+	}
+	return h.record(ctx, task, v)
+}
+
+// Perform is tasks.Handler's.
+func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
+	if r, ok := step.Detail.(recording); ok {
+		return h.carryOut(ctx, r)
+	}
+	return h.Jobs.Perform(ctx, task, step)
 }
 
 func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {

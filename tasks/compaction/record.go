@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package compaction
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// recordSnapshot is the step after the Job: the lease of full snapshots tells of the new one.
+	recordSnapshot = "RecordSnapshot"
+	// recheck is when a lease that was written is looked at again.
+	recheck = 50 * time.Millisecond
+)
+
+// recording is what such a step carries.
+type recording struct {
+	// before is the lease as it was read: a snapshot that the leading agent records meanwhile makes the write fail.
+	before *coordinationv1.Lease
+	made   made
+}
+
+// made is the snapshot that a Job has made.
+type made struct {
+	revision int64
+	created  time.Time
+}
+
+// madeBy reads what a Job told of its snapshot; false when it did not tell all.
+func madeBy(result map[string]string) (made, bool) {
+	revision, err := strconv.ParseInt(result["revision"], 10, 64)
+	if err != nil {
+		return made{}, false
+	}
+	created, err := time.Parse(time.RFC3339, result["createdOn"])
+	return made{revision, created}, err == nil
+}
+
+// isNews tells whether a lease does not tell of a snapshot yet, nor of a newer one. Newer is what was taken later,
+// whatever its revision. It is pure.
+func (m made) isNews(lease *coordinationv1.Lease) bool {
+	return lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Before(m.created)
+}
+
+// record is the verdict on a task whose Job is done: its end, once the lease of full snapshots tells of the snapshot.
+// Whoever asks how much has happened since the newest full snapshot goes by that.
+func (h *Handler) record(ctx context.Context, task tasks.Task, done tasks.Verdict) (tasks.Verdict, error) {
+	snapshot, ok := madeBy(done.Result)
+	if !ok {
+		return done, nil
+	}
+	lease := &coordinationv1.Lease{}
+	key := types.NamespacedName{Namespace: task.Etcd.Namespace, Name: component.FullSnapshotLeaseName(task.Etcd.Name)}
+	err := h.Live.Get(ctx, key, lease)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return tasks.Verdict{}, fmt.Errorf("reading lease %s: %w", key, err)
+	case err != nil || !snapshot.isNews(lease):
+		return done, nil
+	}
+	reason := fmt.Sprintf("lease %s is to tell of the full snapshot at revision %d", key.Name, snapshot.revision)
+	return tasks.Verdict{
+		Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Message: reason, Result: done.Result,
+		Step: &tasks.Step{Operation: recordSnapshot, Reason: reason, Detail: recording{lease, snapshot}, RecheckAfter: recheck},
+	}, nil
+}
+
+// carryOut writes the lease.
+func (h *Handler) carryOut(ctx context.Context, r recording) error {
+	lease, holder := r.before.DeepCopy(), strconv.FormatInt(r.made.revision, 10)
+	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holder, &metav1.MicroTime{Time: r.made.created}
+	patch := client.MergeFromWithOptions(r.before, client.MergeFromWithOptimisticLock{})
+	if err := h.Client.Patch(ctx, lease, patch); err != nil {
+		return fmt.Errorf("writing lease %s: %w", client.ObjectKeyFromObject(lease), err)
+	}
+	return nil
+}
