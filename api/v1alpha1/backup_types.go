@@ -44,6 +44,30 @@ type CompressionSpec struct {
 	Policy *CompressionPolicy `json:"policy,omitempty"`
 }
 
+// Defaults of SnapshotCompactionSpec, which are those of Gardener's etcd-druid.
+const (
+	DefaultEventsThreshold              int64 = 1_000_000
+	DefaultTriggerFullSnapshotThreshold int64 = 3_000_000
+)
+
+// SnapshotCompactionSpec says when the operator shortens by itself what a restore would have to go through: the delta
+// snapshots since the newest full one. Events are counted by revisions.
+type SnapshotCompactionSpec struct {
+	// Resources of the Jobs that compact the snapshots of this Etcd, also of those that a person asks for. Default:
+	// requests of 50m CPU and 128Mi memory.
+	// +optional
+	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+	// EventsThreshold is how many events the deltas hold when they are compacted. Default 1000000.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	EventsThreshold *int64 `json:"eventsThreshold,omitempty"`
+	// TriggerFullSnapshotThreshold is how many events the deltas hold when they are no longer compacted, but a full
+	// snapshot is taken instead. Default 3000000.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	TriggerFullSnapshotThreshold *int64 `json:"triggerFullSnapshotThreshold,omitempty"`
+}
+
 // BackupSpec is the configuration of the backup-restore container and of the snapshots that it takes.
 // +kubebuilder:validation:XValidation:rule="!has(self.maxBackupsLimitBasedGC) || (has(self.garbageCollectionPolicy) && self.garbageCollectionPolicy == 'LimitBased')",message="maxBackupsLimitBasedGC belongs to garbageCollectionPolicy LimitBased"
 type BackupSpec struct {
@@ -113,4 +137,7 @@ type BackupSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="etcdSnapshotTimeout is at least 1s"
 	// +optional
 	EtcdSnapshotTimeout *metav1.Duration `json:"etcdSnapshotTimeout,omitempty"`
+	// SnapshotCompaction has the operator compact snapshots by itself. Default: they are compacted when somebody asks.
+	// +optional
+	SnapshotCompaction *SnapshotCompactionSpec `json:"snapshotCompaction,omitempty"`
 }

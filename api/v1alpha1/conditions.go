@@ -215,6 +215,9 @@ const (
 	ReasonNoFullSnapshot = "NoFullSnapshot"
 )
 
+// ReasonCompactingSnapshots is that of the event that tells of a task which spec.backup.snapshotCompaction has become due.
+const ReasonCompactingSnapshots = "CompactingSnapshots"
+
 // Reasons of the condition Scaled.
 const (
 	// ReasonScaled: the cluster has as many members as its spec says.

@@ -124,6 +124,11 @@ func withBackup() Input {
 		MaxBackupsLimitBasedGC:       ptr.To[int32](9),
 		SnapshotCompression:          &v1alpha1.CompressionSpec{Enabled: ptr.To(true), Policy: ptr.To(v1alpha1.CompressionZlib)},
 		EtcdSnapshotTimeout:          &metav1.Duration{Duration: 20 * time.Minute},
+		SnapshotCompaction: &v1alpha1.SnapshotCompactionSpec{
+			Resources:                    &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("3Gi")}},
+			EventsThreshold:              ptr.To[int64](500_000),
+			TriggerFullSnapshotThreshold: ptr.To[int64](1_000_000),
+		},
 	}
 	return in
 }

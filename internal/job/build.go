@@ -77,6 +77,15 @@ type Spec struct {
 	WorkDir bool
 	// Timeout after which the Job is stopped.
 	Timeout time.Duration
+	// Resources of the agent. Default: requests that are enough for a small database.
+	Resources *corev1.ResourceRequirements
+}
+
+// defaultResources are requests alone.
+func defaultResources() corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi"),
+	}}
 }
 
 // Name of the Job of an owner: the same for the same owner, and of no other.
@@ -93,9 +102,7 @@ func Build(s Spec) (*batchv1.Job, error) {
 		Name: containerName, Image: s.Image, Command: []string{"/etcd-agent"}, Args: s.Args,
 		// What the agent has to tell, it writes to its termination message.
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi"),
-		}},
+		Resources:                ptr.Deref(s.Resources, defaultResources()),
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

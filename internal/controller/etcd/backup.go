@@ -12,7 +12,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -25,26 +24,21 @@ const firstSnapshotTimeout = 15 * time.Minute
 // snapshotLeases are the leases by which the leader's agent tells of snapshots; nil where there is none.
 type snapshotLeases struct{ full, delta *coordinationv1.Lease }
 
-// backups is the condition BackupReady; none without a store.
-func (r *Reconciler) backups(ctx context.Context, etcd *v1alpha1.Etcd) ([]metav1.Condition, error) {
-	if component.BackupStore(etcd) == nil {
-		return nil, nil
-	}
-	var leases snapshotLeases
+// leasesOfSnapshots reads them from the cache.
+func (r *Reconciler) leasesOfSnapshots(ctx context.Context, etcd *v1alpha1.Etcd) (leases snapshotLeases, err error) {
 	for name, into := range map[string]**coordinationv1.Lease{
 		component.FullSnapshotLeaseName(etcd.Name): &leases.full, component.DeltaSnapshotLeaseName(etcd.Name): &leases.delta,
 	} {
 		lease := &coordinationv1.Lease{}
 		err := r.Client.Get(ctx, types.NamespacedName{Namespace: etcd.Namespace, Name: name}, lease)
 		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("reading lease %s/%s: %w", etcd.Namespace, name, err)
+			return snapshotLeases{}, fmt.Errorf("reading lease %s/%s: %w", etcd.Namespace, name, err)
 		}
 		if err == nil {
 			*into = lease
 		}
 	}
-	before := meta.FindStatusCondition(etcd.Status.Conditions, v1alpha1.ConditionBackupReady)
-	return []metav1.Condition{backupReady(before, leases, r.Clock.Now())}, nil
+	return leases, nil
 }
 
 // backupReady says whether snapshots are taken. It is pure. How old the newest delta is does not matter: while

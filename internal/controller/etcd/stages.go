@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -34,6 +36,10 @@ type pass struct {
 	claims  []claim
 	// snapshot is nil when there is no StatefulSet.
 	snapshot *observe.Snapshot
+	// backups are what the leases tell of snapshots; nothing without a store.
+	backups snapshotLeases
+	// tasks of the Etcd, of every type and state. They are known once the status is written.
+	tasks []v1alpha1.EtcdOperatorTask
 	// hibernation is the record of a sleep without volumes, where there is to be one.
 	hibernation *v1alpha1.Hibernation
 	// further conditions.
@@ -78,6 +84,7 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 		r.writeDown,
 		r.instructMembers,
 		r.removeOperation,
+		r.compactSnapshots,
 	} {
 		switch err := stage(ctx, p); {
 		case errors.Is(err, errAgain):
@@ -155,9 +162,16 @@ func (r *Reconciler) observeMembers(ctx context.Context, p *pass) (err error) {
 }
 
 func (r *Reconciler) observeBackups(ctx context.Context, p *pass) error {
-	backups, err := r.backups(ctx, p.etcd)
-	p.further = append(p.further, backups...)
-	return err
+	if component.BackupStore(p.etcd) == nil {
+		return nil
+	}
+	leases, err := r.leasesOfSnapshots(ctx, p.etcd)
+	if err != nil {
+		return err
+	}
+	before := meta.FindStatusCondition(p.etcd.Status.Conditions, v1alpha1.ConditionBackupReady)
+	p.backups, p.further = leases, append(p.further, backupReady(before, leases, r.Clock.Now()))
+	return nil
 }
 
 func (r *Reconciler) listPeerURLs(ctx context.Context, p *pass) error {

@@ -58,6 +58,7 @@ func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) (time.Duratio
 	if err := r.Client.List(ctx, all, task.OfEtcd(key)...); err != nil {
 		return 0, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
 	}
+	p.tasks = all.Items
 	next := nextStatus(etcd, observation{
 		snapshot:    p.snapshot,
 		tasks:       all.Items,

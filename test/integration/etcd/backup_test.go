@@ -49,6 +49,8 @@ func TestWhatABackupMayBe(t *testing.T) {
 		{"no deltas", v1alpha1.BackupSpec{DeltaSnapshotPeriod: &metav1.Duration{}}, ""},
 		{"deltas without a pause", v1alpha1.BackupSpec{DeltaSnapshotPeriod: &metav1.Duration{Duration: time.Millisecond}}, "at least 1s"},
 		{"number without its policy", v1alpha1.BackupSpec{MaxBackupsLimitBasedGC: ptr.To[int32](3)}, "belongs to garbageCollectionPolicy LimitBased"},
+		{"compaction", v1alpha1.BackupSpec{SnapshotCompaction: &v1alpha1.SnapshotCompactionSpec{}}, ""},
+		{"compaction of nothing", v1alpha1.BackupSpec{SnapshotCompaction: &v1alpha1.SnapshotCompactionSpec{EventsThreshold: ptr.To[int64](0)}}, "spec.backup.snapshotCompaction.eventsThreshold"},
 		{"number of backups", v1alpha1.BackupSpec{
 			GarbageCollectionPolicy: ptr.To(v1alpha1.GarbageCollectionLimitBased), MaxBackupsLimitBasedGC: ptr.To[int32](3),
 		}, ""},

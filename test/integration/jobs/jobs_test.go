@@ -21,7 +21,9 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -42,17 +44,21 @@ type world struct {
 	namespace string
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, change ...func(*v1alpha1.Etcd)) *world {
 	t.Helper()
 	w := &world{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
 	w.SetDefaultEventuallyTimeout(30 * time.Second)
 	w.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
-	w.Expect(testEnv.Client.Create(t.Context(), &v1alpha1.Etcd{
+	etcd := &v1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "main"},
 		Spec: v1alpha1.EtcdSpec{Replicas: 1, Backup: &v1alpha1.BackupSpec{
 			Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "claim"},
 		}},
-	})).To(Succeed())
+	}
+	for _, c := range change {
+		c(etcd)
+	}
+	w.Expect(testEnv.Client.Create(t.Context(), etcd)).To(Succeed())
 	return w
 }
 
@@ -151,6 +157,62 @@ func TestCompaction(t *testing.T) {
 	w.Expect(done.Status.Result).To(HaveKeyWithValue("revision", "9"))
 	w.Expect(done.Status.Result).To(HaveKeyWithValue("job", job.Name))
 	w.Expect(w.jobs(w)).To(HaveLen(1))
+}
+
+// The lease of full snapshots tells of the snapshot before the task has succeeded, unless it tells of a newer one.
+func TestCompactionIsRecorded(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		holder string
+		at     time.Time
+		want   string
+	}{
+		{"newer", "5", time.Date(2026, 7, 1, 11, 0, 0, 0, time.UTC), "9"},
+		{"the agent took one meanwhile", "12", time.Date(2026, 7, 1, 13, 0, 0, 0, time.UTC), "12"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			lease := &coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "main-full-snap"},
+				Spec:       coordinationv1.LeaseSpec{HolderIdentity: &tc.holder, RenewTime: &metav1.MicroTime{Time: tc.at}},
+			}
+			w.Expect(testEnv.Client.Create(t.Context(), lease)).To(Succeed())
+			w.start()
+			w.create("compact", v1alpha1.OnDemandCompaction, "")
+			job := w.job()
+			w.pod(job, corev1.ContainerStateTerminated{Message: `{"snapshot": "a", "revision": "9", "createdOn": "2026-07-01T12:00:00Z"}`})
+			w.complete(job)
+			done := w.until("compact", v1alpha1.TaskStateSucceeded)
+			w.Expect(done.Status.Result).To(HaveKeyWithValue("revision", "9"))
+			w.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease)).To(Succeed())
+			w.Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal(tc.want)))
+			if tc.want == "9" {
+				w.Expect(lease.Spec.RenewTime.UTC()).To(Equal(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)))
+			}
+		})
+	}
+}
+
+// The Job has the resources that the Etcd says.
+func TestResourcesOfACompaction(t *testing.T) {
+	memory := func(s string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(s)}
+	}
+	for _, tc := range []struct {
+		name string
+		spec *v1alpha1.SnapshotCompactionSpec
+		want corev1.ResourceList
+	}{
+		{"default", nil, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi")}},
+		{"its own", &v1alpha1.SnapshotCompactionSpec{Resources: &corev1.ResourceRequirements{Requests: memory("1Gi")}}, memory("1Gi")},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t, func(e *v1alpha1.Etcd) { e.Spec.Backup.SnapshotCompaction = tc.spec })
+			w.start()
+			w.create("compact", v1alpha1.OnDemandCompaction, "")
+			w.Expect(w.job().Spec.Template.Spec.Containers[0].Resources.Requests).To(BeComparableTo(tc.want))
+		})
+	}
 }
 
 func TestOutOfMemory(t *testing.T) {

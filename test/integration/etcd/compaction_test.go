@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// compacted keeps backups, and has them compacted from 100 events on, up to 300.
+func compacted(e *v1alpha1.Etcd) {
+	e.Spec.Backup = &v1alpha1.BackupSpec{
+		Store:              &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"},
+		SnapshotCompaction: &v1alpha1.SnapshotCompactionSpec{EventsThreshold: ptr.To[int64](100), TriggerFullSnapshotThreshold: ptr.To[int64](300)},
+	}
+}
+
+// taken has a lease tell of a snapshot, as an agent does.
+func (w *world) taken(lease string, revision int64, at time.Time) {
+	w.t.Helper()
+	l := &coordinationv1.Lease{}
+	w.get(w, name+lease, l)
+	before := l.DeepCopy()
+	l.Spec.HolderIdentity, l.Spec.RenewTime = ptr.To(strconv.FormatInt(revision, 10)), ptr.To(metav1.NewMicroTime(at))
+	w.Expect(testEnv.Client.Patch(w.t.Context(), l, client.MergeFrom(before))).To(Succeed())
+}
+
+// tasks of the namespace, by name.
+func (w *world) tasks(g Gomega) map[string]v1alpha1.EtcdOperatorTask {
+	all := &v1alpha1.EtcdOperatorTaskList{}
+	g.Expect(testEnv.Client.List(context.Background(), all, client.InNamespace(w.namespace))).To(Succeed())
+	byName := map[string]v1alpha1.EtcdOperatorTask{}
+	for _, t := range all.Items {
+		byName[t.Name] = t
+	}
+	return byName
+}
+
+// eventuallyTask nudges the operator until there is a task.
+func (w *world) eventuallyTask(o *operator, task string) v1alpha1.EtcdOperatorTask {
+	w.t.Helper()
+	w.Eventually(func(g Gomega) {
+		w.nudge(o)
+		g.Expect(w.tasks(g)).To(HaveKey(task))
+	}).Should(Succeed())
+	return w.tasks(w)[task]
+}
+
+// settled has the operator look several times, and returns the names of the tasks that there are then.
+func (w *world) settled(o *operator) []string {
+	w.t.Helper()
+	for range 4 {
+		w.nudge(o)
+	}
+	var names []string
+	for task := range w.tasks(w) {
+		names = append(names, task)
+	}
+	return names
+}
+
+// ends has a task end, as the task engine does.
+func (w *world) ends(task v1alpha1.EtcdOperatorTask, state v1alpha1.TaskState) {
+	w.t.Helper()
+	task.Status.State, task.Status.CompletedAt = state, ptr.To(metav1.Now())
+	w.Expect(testEnv.Client.Status().Update(w.t.Context(), &task)).To(Succeed())
+}
+
+// One task for what has come together since a full snapshot, whoever looks how often; and after it nothing, until as
+// much has come together again.
+func TestSnapshotCompaction(t *testing.T) {
+	const compaction, full = name + "-compaction-1000", name + "-full-snapshot-1000"
+	w := newWorld(t, 3, compacted)
+	o := w.start()
+	w.eventuallyWell()
+	now := time.Now()
+	w.taken("-full-snap", 1000, now)
+	w.taken("-delta-snap", 1099, now.Add(time.Minute))
+	w.Expect(w.settled(o)).To(BeEmpty(), "one event too few")
+	o.requests.take()
+	w.Expect(w.settled(o)).To(BeEmpty())
+	w.Expect(o.requests.take()).To(BeEmpty(), "looking writes nothing")
+
+	w.taken("-delta-snap", 1150, now.Add(2*time.Minute))
+	made := w.eventuallyTask(o, compaction)
+	w.Expect(made.Spec.Type).To(Equal(v1alpha1.OnDemandCompaction))
+	w.Expect(metav1.IsControlledBy(&made, w.etcd)).To(BeFalse())
+	w.Expect(made.OwnerReferences[0].UID).To(Equal(w.etcd.UID))
+	w.Eventually(func(g Gomega) {
+		events := &eventsv1.EventList{}
+		g.Expect(testEnv.Client.List(context.Background(), events, client.InNamespace(w.namespace))).To(Succeed())
+		var notes []string
+		for _, e := range events.Items {
+			notes = append(notes, e.Reason+": "+e.Note)
+		}
+		g.Expect(notes).To(ContainElement("CompactingSnapshots: Created task " + compaction +
+			": the deltas since the full snapshot at revision 1000 hold 150 events, and eventsThreshold is 100"))
+	}).Should(Succeed())
+
+	// Another operator, and more deltas.
+	o.stop()
+	o = w.start()
+	w.taken("-delta-snap", 1400, now.Add(3*time.Minute))
+	w.Expect(w.settled(o)).To(ConsistOf(compaction))
+	w.Expect(w.tasks(w)[compaction].UID).To(Equal(made.UID))
+
+	w.taken("-full-snap", 1150, now.Add(2*time.Minute))
+	w.ends(made, v1alpha1.TaskStateSucceeded)
+	w.taken("-delta-snap", 1200, now.Add(4*time.Minute))
+	w.Expect(w.settled(o)).To(ConsistOf(compaction), "there are few deltas again")
+	w.taken("-delta-snap", 1250, now.Add(5*time.Minute))
+	w.eventuallyTask(o, name+"-compaction-1150")
+	w.Expect(w.tasks(w)).NotTo(HaveKey(full))
+}
+
+// What a compaction could not do is done by a full snapshot, and when that fails as well nothing is tried for a while.
+func TestSnapshotCompactionFails(t *testing.T) {
+	const compaction, full = name + "-compaction-1000", name + "-full-snapshot-1000"
+	w := newWorld(t, 1, compacted)
+	o := w.start()
+	w.eventuallyWell()
+	now := time.Now()
+	w.taken("-full-snap", 1000, now)
+	w.taken("-delta-snap", 1150, now.Add(time.Minute))
+	w.ends(w.eventuallyTask(o, compaction), v1alpha1.TaskStateFailed)
+	snapshot := w.eventuallyTask(o, full)
+	w.Expect(snapshot.Spec.Config).To(Equal("type: full\n"))
+	w.ends(snapshot, v1alpha1.TaskStateFailed)
+	w.taken("-delta-snap", 1250, now.Add(2*time.Minute))
+	w.Expect(w.settled(o)).To(ConsistOf(compaction, full))
+}
+
+func TestFullSnapshotInsteadOfACompaction(t *testing.T) {
+	w := newWorld(t, 1, compacted)
+	o := w.start()
+	w.eventuallyWell()
+	now := time.Now()
+	w.taken("-full-snap", 1000, now)
+	w.taken("-delta-snap", 1300, now.Add(time.Minute))
+	w.Expect(w.eventuallyTask(o, name+"-full-snapshot-1000").Spec.Type).To(Equal(v1alpha1.OnDemandSnapshot))
+	w.Expect(w.settled(o)).To(HaveLen(1))
+}
