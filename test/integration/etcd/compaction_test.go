@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -88,6 +89,11 @@ func TestSnapshotCompaction(t *testing.T) {
 	now := time.Now()
 	w.taken("-full-snap", 1000, now)
 	w.taken("-delta-snap", 1099, now.Add(time.Minute))
+	w.Eventually(func(g Gomega) {
+		w.nudge(o)
+		ready := meta.FindStatusCondition(w.status(g).Conditions, v1alpha1.ConditionBackupReady)
+		g.Expect(ready).To(HaveField("Message", ContainSubstring("revision 1099")), "the status has to tell before nothing is left to write")
+	}).WithPolling(time.Second).Should(Succeed())
 	w.Expect(w.settled(o)).To(BeEmpty(), "one event too few")
 	o.requests.take()
 	w.Expect(w.settled(o)).To(BeEmpty())
