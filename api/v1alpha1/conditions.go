@@ -93,6 +93,8 @@ const (
 	ErrMaintenance ErrorCode = "ERR_MAINTENANCE"
 	// ErrTLSSecret: a Secret of spec.etcd.clientUrlTls or peerUrlTls cannot be used.
 	ErrTLSSecret ErrorCode = "ERR_TLS_SECRET"
+	// ErrSchedule: spec.etcd.defragmentationSchedule is no schedule.
+	ErrSchedule ErrorCode = "ERR_SCHEDULE"
 	// ErrPeerURLs: the peer URLs of the members could not be changed.
 	ErrPeerURLs ErrorCode = "ERR_PEER_URLS"
 	// ErrNoBackup: the Etcd has no store for backups.
@@ -217,6 +219,9 @@ const (
 
 // ReasonCompactingSnapshots is that of the event that tells of a task which spec.backup.snapshotCompaction has become due.
 const ReasonCompactingSnapshots = "CompactingSnapshots"
+
+// ReasonDefragmenting is that of the event that tells of a task which spec.etcd.defragmentationSchedule has become due.
+const ReasonDefragmenting = "Defragmenting"
 
 // Reasons of the condition Scaled.
 const (

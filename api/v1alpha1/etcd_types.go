@@ -89,6 +89,19 @@ type EtcdConfig struct {
 	// ClientService is what is added to the Service for clients.
 	// +optional
 	ClientService *ClientService `json:"clientService,omitempty"`
+	// DefragmentationSchedule is when the members are defragmented, in the five fields of cron, in UTC. An Etcd begins
+	// within ten minutes of such a time, always after the same while. Default: when somebody asks.
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:Pattern=`^(\*|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]?)?(,(\*|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]?)?)* +(\*|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]?)?(,(\*|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]?)?)* +(\*|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]?)?(,(\*|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]?)?)* +(\*|(0?[1-9]|1[0-2])(-(0?[1-9]|1[0-2]))?)(/[1-9][0-9]?)?(,(\*|(0?[1-9]|1[0-2])(-(0?[1-9]|1[0-2]))?)(/[1-9][0-9]?)?)* +(\*|[0-6](-[0-6])?)(/[1-6])?(,(\*|[0-6](-[0-6])?)(/[1-6])?)*$`
+	// +optional
+	DefragmentationSchedule *string `json:"defragmentationSchedule,omitempty"`
+	// EtcdDefragTimeout is how long a member is waited for that is being defragmented, at least 1s. Default 20m.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="etcdDefragTimeout is at least 1s"
+	// +optional
+	EtcdDefragTimeout *metav1.Duration `json:"etcdDefragTimeout,omitempty"`
 	// HeartbeatDuration is how often a member's lease is renewed, at least 1s. Default 10s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32

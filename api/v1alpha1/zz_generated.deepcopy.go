@@ -339,6 +339,16 @@ func (in *EtcdConfig) DeepCopyInto(out *EtcdConfig) {
 		*out = new(ClientService)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.DefragmentationSchedule != nil {
+		in, out := &in.DefragmentationSchedule, &out.DefragmentationSchedule
+		*out = new(string)
+		**out = **in
+	}
+	if in.EtcdDefragTimeout != nil {
+		in, out := &in.EtcdDefragTimeout, &out.EtcdDefragTimeout
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	if in.HeartbeatDuration != nil {
 		in, out := &in.HeartbeatDuration, &out.HeartbeatDuration
 		*out = new(metav1.Duration)

@@ -67,7 +67,9 @@ func everything() Input {
 				Annotations:         map[string]string{"service.kubernetes.io/topology-mode": "auto"},
 				TrafficDistribution: ptr.To(v1alpha1.TrafficDistribution("PreferClose")),
 			},
-			HeartbeatDuration: &metav1.Duration{Duration: 5 * time.Second},
+			HeartbeatDuration:       &metav1.Duration{Duration: 5 * time.Second},
+			DefragmentationSchedule: ptr.To("0 3 * * *"),
+			EtcdDefragTimeout:       &metav1.Duration{Duration: 10 * time.Minute},
 		},
 		SharedConfig: &v1alpha1.SharedConfig{
 			AutoCompactionMode:      ptr.To(v1alpha1.CompactionRevision),

@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // detail is what a tasks.Step of this type carries.
@@ -28,8 +31,8 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	d := step.Detail.(detail)
 	members := d.in.Snapshot.Ordinals
 	asked := members[d.step.Ordinal]
-	lasting := func(do func(context.Context) error) {
-		h.calls.Start(ctx, task.Object.UID, d.step.name(members), lastingTimeout, func(ctx context.Context) (struct{}, error) {
+	lasting := func(timeout time.Duration, do func(context.Context) error) {
+		h.calls.Start(ctx, task.Object.UID, d.step.name(members), timeout, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, do(ctx)
 		})
 	}
@@ -37,10 +40,10 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	defer cancel()
 	switch d.step.Action {
 	case Compact:
-		lasting(func(ctx context.Context) error { return h.compact(ctx, task.Etcd, d) })
+		lasting(lastingTimeout, func(ctx context.Context) error { return h.compact(ctx, task.Etcd, d) })
 		return nil
 	case Defragment:
-		lasting(func(ctx context.Context) error {
+		lasting(defragmentTimeout(task.Etcd), func(ctx context.Context) error {
 			return h.at(ctx, task.Etcd, asked, func(c etcdclient.Client) error { return c.Defragment(ctx) })
 		})
 		return nil
@@ -51,6 +54,11 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 		return coded(v1alpha1.ErrMaintenance, h.at(ctx, task.Etcd, asked, func(c etcdclient.Client) error { return c.Disarm(ctx, d.step.Alarm) }))
 	}
 	return fmt.Errorf("performing %s: no such action", d.step.Action)
+}
+
+// defragmentTimeout is how long a member is waited for. What etcd has begun it takes to its end.
+func defragmentTimeout(etcd *v1alpha1.Etcd) time.Duration {
+	return ptr.Deref(etcd.Spec.Etcd.EtcdDefragTimeout, metav1.Duration{Duration: lastingTimeout}).Duration
 }
 
 // compact asks every voter: the first makes the cluster compact, and each answers once it has itself done so. A

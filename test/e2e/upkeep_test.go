@@ -81,3 +81,20 @@ func TestSnapshotCompaction(t *testing.T) {
 	c.Expect(c.fullSnapshot(c)).To(Equal(compacted))
 	c.Consistently(func(g Gomega) { g.Expect(c.rollouts(g)).To(HaveLen(1)) }, lookedAgain, time.Second).Should(Succeed())
 }
+
+// A time of the schedule comes every minute, and each has one task, also when the operator is killed.
+func TestDefragmentationSchedule(t *testing.T) {
+	c := newEmptyCluster(t)
+	from := time.Now()
+	c.beginIdle(3, func(_ *cluster, e *v1alpha1.Etcd) { e.Spec.Etcd.DefragmentationSchedule = ptr.To("* * * * *") })
+	c.Eventually(func(g Gomega) { g.Expect(c.rollouts(g)).NotTo(BeEmpty()) }, 2*time.Minute).Should(Succeed())
+	first := c.untilSucceeded()
+	c.Expect(first.Name).To(HavePrefix(etcdName + "-defragmentation-"))
+	c.Expect(first.Spec.Type).To(Equal(v1alpha1.OnDemandMaintenance))
+	c.Expect(c.leadingProcess().Kill(t.Context())).To(Succeed())
+	c.until("the next has succeeded", func(t v1alpha1.EtcdOperatorTask) bool {
+		return t.Name != first.Name && t.Status.State == v1alpha1.TaskStateSucceeded
+	})
+	c.Expect(len(c.rollouts(c))).To(BeNumerically("<=", time.Since(from)/time.Minute+1))
+	c.ready()
+}

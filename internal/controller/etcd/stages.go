@@ -85,6 +85,7 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 		r.instructMembers,
 		r.removeOperation,
 		r.compactSnapshots,
+		r.defragment,
 	} {
 		switch err := stage(ctx, p); {
 		case errors.Is(err, errAgain):

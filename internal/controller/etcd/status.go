@@ -34,6 +34,8 @@ type observation struct {
 	tls     tlsLook
 	// specErr is why the spec could not be applied, if it could not.
 	specErr error
+	// scheduleErr is what is wrong with spec.etcd.defragmentationSchedule.
+	scheduleErr error
 	// wanted is the number of members that the spec asks for, and size that of the StatefulSet now.
 	wanted int32
 	size   sizing
@@ -59,6 +61,7 @@ func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) (time.Duratio
 		return 0, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
 	}
 	p.tasks = all.Items
+	_, scheduleErr := defragmentationSchedule(etcd)
 	next := nextStatus(etcd, observation{
 		snapshot:    p.snapshot,
 		tasks:       all.Items,
@@ -66,6 +69,7 @@ func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) (time.Duratio
 		tls:         p.tls,
 		current:     p.current(),
 		specErr:     p.specErr,
+		scheduleErr: scheduleErr,
 		wanted:      etcd.Spec.Replicas,
 		size:        p.size,
 		lostFor:     r.memory.lostFor(key, p.snapshot == nil || quorate(p.snapshot), now),
@@ -144,6 +148,8 @@ func lastErrors(before []v1alpha1.LastError, o observation) []v1alpha1.LastError
 		}
 	case o.tls.problem != nil:
 		e.Code, e.Description = v1alpha1.ErrTLSSecret, o.tls.problem.Error()
+	case o.scheduleErr != nil:
+		e.Code, e.Description = v1alpha1.ErrSchedule, o.scheduleErr.Error()
 	default:
 		return nil
 	}

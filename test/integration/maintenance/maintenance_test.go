@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -146,4 +147,28 @@ func TestDeletedInTheMiddle(t *testing.T) {
 	c.Expect(testEnv.Client.Delete(t.Context(), first, client.Preconditions{UID: &first.UID})).To(Succeed())
 	close(proceed)
 	c.until("second", v1alpha1.TaskStateSucceeded)
+}
+
+// A member that takes longer than spec.etcd.etcdDefragTimeout is not waited for in that request: the task tells so, and
+// asks again what has become of it.
+func TestDefragmentationTakesTooLong(t *testing.T) {
+	c := newCluster(t, 1)
+	before := c.etcd.DeepCopy()
+	c.etcd.Spec.Etcd.EtcdDefragTimeout = &metav1.Duration{Duration: time.Second}
+	c.Expect(testEnv.Client.Patch(t.Context(), c.etcd, client.MergeFrom(before))).To(Succeed())
+	c.fill(c.members.Client(t), 4)
+	var holds atomic.Bool
+	holds.Store(true)
+	c.spy.hold = func(ctx context.Context) error {
+		if !holds.CompareAndSwap(true, false) {
+			return nil
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	c.start()
+	c.run("m", both)
+	done := c.until("m", v1alpha1.TaskStateSucceeded)
+	c.Expect(done.Status.LastErrors).To(ContainElement(HaveField("Code", v1alpha1.ErrMaintenance)))
+	c.Expect(done.Status.Result).To(HaveKey("main-0.bytesAfter"))
 }

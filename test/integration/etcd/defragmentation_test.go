@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+)
+
+// aheadClock goes ahead of the real one.
+type aheadClock struct {
+	clock.RealClock
+	by atomic.Int64
+}
+
+func (c *aheadClock) Now() time.Time                  { return time.Now().Add(time.Duration(c.by.Load())) }
+func (c *aheadClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// set sets what the clock shows.
+func (c *aheadClock) set(to time.Time) { c.by.Store(int64(time.Until(to))) }
+
+// One task for each time of the schedule, whoever looks how often, and none for a time that nobody was there for.
+func TestDefragmentationSchedule(t *testing.T) {
+	w := newWorld(t, 3, func(e *v1alpha1.Etcd) { e.Spec.Etcd.DefragmentationSchedule = ptr.To("0 3 * * *") })
+	ahead := &aheadClock{}
+	byThatClock := func(r *etcd.Reconciler) { r.Clock = ahead }
+	// The next night, more than a day off.
+	night := time.Now().UTC().Truncate(24 * time.Hour).Add(2*24*time.Hour + 3*time.Hour)
+	nameOf := func(at time.Time) string { return name + "-defragmentation-" + at.Format("200601021504") }
+
+	ahead.set(night.Add(-time.Hour))
+	o := w.start(byThatClock)
+	w.eventuallyWell()
+	w.Expect(w.settled(o)).To(BeEmpty())
+	o.requests.take()
+	w.Expect(w.settled(o)).To(BeEmpty())
+	w.Expect(o.requests.take()).To(BeEmpty(), "looking writes nothing")
+
+	// By now each Etcd's turn has come.
+	ahead.set(night.Add(12 * time.Minute))
+	made := w.eventuallyTask(o, nameOf(night))
+	w.Expect(made.Spec.Type).To(Equal(v1alpha1.OnDemandMaintenance))
+	w.Expect(made.Spec.Config).To(Equal("etcdDefragmentation: true\n"))
+	o.stop()
+	o = w.start(byThatClock)
+	w.Expect(w.settled(o)).To(ConsistOf(nameOf(night)))
+	w.Expect(w.tasks(w)[made.Name].UID).To(Equal(made.UID), "another operator makes no second one")
+	w.ends(w.tasks(w)[made.Name], v1alpha1.TaskStateSucceeded)
+	w.Expect(w.settled(o)).To(ConsistOf(nameOf(night)))
+
+	// The next night no operator is there.
+	o.stop()
+	ahead.set(night.Add(24*time.Hour + 2*time.Hour))
+	o = w.start(byThatClock)
+	w.Expect(w.settled(o)).To(ConsistOf(nameOf(night)))
+
+	// In the night after that a person deletes the task: it does not come again.
+	third := night.Add(2 * 24 * time.Hour)
+	ahead.set(third.Add(12 * time.Minute))
+	again := w.eventuallyTask(o, nameOf(third))
+	w.Expect(testEnv.Client.Delete(t.Context(), &again)).To(Succeed())
+	w.Expect(w.settled(o)).To(ConsistOf(nameOf(night)))
+}
+
+// What is no schedule is refused, or told.
+func TestWhatAScheduleMayBe(t *testing.T) {
+	w := newWorld(t, 1)
+	schedule := func(s string) error {
+		w.get(w, name, w.etcd)
+		w.etcd.Spec.Etcd.DefragmentationSchedule = &s
+		return testEnv.Client.Update(t.Context(), w.etcd)
+	}
+	w.Expect(schedule("0 0 * *")).To(MatchError(ContainSubstring("spec.etcd.defragmentationSchedule")))
+	w.Expect(schedule("1010 0 * * *")).To(MatchError(ContainSubstring("spec.etcd.defragmentationSchedule")))
+	w.Expect(schedule("34 12 */3 * *")).To(Succeed())
+	w.Expect(schedule("5-2 * * * *")).To(Succeed())
+	w.start()
+	w.Eventually(func(g Gomega) {
+		status := w.status(g)
+		g.Expect(status.ObservedGeneration).To(Equal(w.etcd.Generation), "the rest is carried out")
+		g.Expect(status.LastErrors).To(HaveLen(1))
+		g.Expect(status.LastErrors[0].Code).To(Equal(v1alpha1.ErrSchedule))
+	}).Should(Succeed())
+}
