@@ -199,17 +199,20 @@ func TestAnnouncedDeletion(t *testing.T) {
 	}
 	recent := func(w *world) *world { w.recent = true; return w }
 	changed := func(w *world) *world { w.changed = true; return w }
+	lagging := func(w *world) *world { w.lagging = true; return w }
 	for name, c := range map[string]struct {
 		world *world
 		want  string
 	}{
-		"may take a while to show":               {recent(announced(0, 2, readyOld, readyOld, readyOld)), "hold DeletionObserved m-2"},
-		"is repeated where it is still right":    {announced(0, 2, readyOld, readyOld, readyOld), "DeletePod m-2"},
-		"is revoked where another comes first":   {announced(0, 2, readyOld, deadOld, readyOld), "RevokeDeletion m-2"},
-		"is revoked where nobody may go":         {announced(0, 2, readyOld, missing, readyOld), "RevokeDeletion m-2"},
-		"is revoked where nothing is to be done": {announced(0, 2, readyNew, readyNew, readyNew), "RevokeDeletion m-2"},
-		"cannot come once the pod has changed":   {changed(announced(0, 2, readyOld, deadOld, readyOld)), "DeletePod m-1"},
-		"does not matter once the pod is going":  {of(0, readyOld, readyOld, terminating), "hold UpdatedPodsParticipating m-2"},
+		"may take a while to show":                   {recent(announced(0, 2, readyOld, readyOld, readyOld)), "hold DeletionObserved m-2"},
+		"is repeated where it is still right":        {announced(0, 2, readyOld, readyOld, readyOld), "DeletePod m-2"},
+		"is revoked where another comes first":       {announced(0, 2, readyOld, deadOld, readyOld), "RevokeDeletion m-2"},
+		"is revoked where nobody may go":             {announced(0, 2, readyOld, missing, readyOld), "RevokeDeletion m-2"},
+		"is revoked where nothing is to be done":     {announced(0, 2, readyNew, readyNew, readyNew), "RevokeDeletion m-2"},
+		"cannot come once the pod has changed":       {changed(announced(0, 2, readyOld, deadOld, readyOld)), "DeletePod m-1"},
+		"may come though a cache does not show it":   {recent(lagging(announced(0, 2, readyOld, readyOld, readyOld))), "hold DeletionObserved m-2"},
+		"is revoked though a cache does not show it": {lagging(announced(0, 2, readyOld, deadOld, readyOld)), "RevokeDeletion m-2"},
+		"does not matter once the pod is going":      {of(0, readyOld, readyOld, terminating), "hold UpdatedPodsParticipating m-2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := c.world.input(noon, defaultConfig())
@@ -287,6 +290,16 @@ func TestRecordOfADeletionThatDidNotHappen(t *testing.T) {
 	r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
 	g.Expect(in.Recorded.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateInProgress), "the input is left as it is")
+}
+
+// A cache may show a pod as it was before its deletion was decided, which was decided by what the API server said.
+func TestRecordOfADeletionByACacheThatLags(t *testing.T) {
+	g := NewWithT(t)
+	w := of(0, readyOld, readyOld, readyOld)
+	w.announced, w.lagging = 2, true
+	in := w.input(noon, defaultConfig())
+	r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
+	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateInProgress))
 }
 
 func TestRecordIsBounded(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // situation is an Input at a moment, with what follows from it.
@@ -62,11 +63,21 @@ func (s *situation) mayStillBeDeleted(pod v1alpha1.RolloutPod) bool {
 		return false
 	}
 	o := s.Snapshot.Ordinals[s.ordinalOf(pod.UID)]
-	if o.Class == v1alpha1.ClassTerminating || o.Pod.ResourceVersion != pod.Evidence.ResourceVersion {
+	if o.Class == v1alpha1.ClassTerminating || changedSince(pod.Evidence.ResourceVersion, o.Pod.ResourceVersion) {
 		return false
 	}
 	refusal, refused := s.Refused[pod.UID]
 	return !refused || refusal.At.Before(pod.Evidence.ObservedAt.Time)
+}
+
+// changedSince tells whether a resourceVersion is newer than that of a decision. An older one is that of a cache, which
+// lags behind what the decision was made on.
+func changedSince(decided, seen string) bool {
+	order, err := resourceversion.CompareResourceVersion(seen, decided)
+	if err != nil {
+		return seen != decided
+	}
+	return order > 0
 }
 
 // ordinalOf is the ordinal of the pod with this UID; -1 when it is gone.

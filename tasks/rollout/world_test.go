@@ -32,6 +32,8 @@ type world struct {
 	announced int
 	// recent: that was just now.
 	recent bool
+	// lagging: what is seen of the pod is older than what its deletion was decided on.
+	lagging bool
 	// changed: the pod has changed since.
 	changed bool
 	// surplus: a pod beyond the replicas is still there.
@@ -293,7 +295,7 @@ func (w *world) input(now time.Time, config Config) Input {
 		}
 		in.Recorded.Pods = []v1alpha1.RolloutPod{{
 			Name: podName[i], UID: w.uid(i), LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateInProgress},
-			Evidence: v1alpha1.Evidence{ObservedAt: metav1.MicroTime{Time: at}, ResourceVersion: "1"},
+			Evidence: v1alpha1.Evidence{ObservedAt: metav1.MicroTime{Time: at}, ResourceVersion: map[bool]string{false: "1", true: "2"}[w.lagging]},
 		}}
 	}
 	if w.handovers > 0 && w.leader >= 0 {
