@@ -15,6 +15,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -89,6 +90,8 @@ type cluster struct {
 	tls func(*corev1.Pod) *tls.Config
 	// ca signs the certificates of the cluster.
 	ca *certs.CA
+	// killed is done when the operator has been killed.
+	killed sync.Once
 }
 
 // newCluster makes a cluster of n members, waits until it is ready, and starts to write. A test that has more

@@ -239,7 +239,7 @@ func TestSleepWithTheOperatorKilled(t *testing.T) {
 		t.Helper()
 		c.Eventually(func(g Gomega) { g.Expect(reached(g)).To(BeTrue(), what) }).WithPolling(20 * time.Millisecond).Should(Succeed())
 		t.Logf("killing the operator: %s", what)
-		c.Expect(c.leadingProcess().Kill(t.Context())).To(Succeed())
+		c.killOperator()
 	}
 	asleep := func(g Gomega) bool { return c.etcd(g).Status.Hibernation != nil }
 	c.replicas(0)

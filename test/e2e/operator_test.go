@@ -20,6 +20,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -94,6 +95,35 @@ func (c *cluster) leadingProcess() node.Process {
 	return process
 }
 
+// killOperator kills the operator that leads.
+func (c *cluster) killOperator() {
+	c.t.Helper()
+	c.kill(c.leadingProcess())
+}
+
+// kill kills an operator. When the test ends, the operators get new pods: the more often a container has ended, the longer
+// the kubelet waits before it starts it again, up to five minutes, and the next test would wait with it.
+func (c *cluster) kill(operator node.Process) {
+	c.t.Helper()
+	c.killed.Do(func() { c.t.Cleanup(c.newOperators) })
+	c.Expect(operator.Kill(context.Background())).To(Succeed())
+}
+
+func (c *cluster) newOperators() {
+	c.t.Helper()
+	old, d := &corev1.PodList{}, &appsv1.Deployment{}
+	c.Expect(kube.List(context.Background(), old, client.InNamespace(operatorNamespace))).To(Succeed())
+	c.Expect(kube.DeleteAllOf(context.Background(), &corev1.Pod{}, client.InNamespace(operatorNamespace))).To(Succeed())
+	c.Eventually(func(g Gomega) {
+		for _, pod := range old.Items {
+			err := kube.Get(context.Background(), client.ObjectKeyFromObject(&pod), &corev1.Pod{})
+			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s is gone: %v", pod.Name, err)
+		}
+	}).Should(Succeed())
+	c.Expect(kube.Get(context.Background(), operatorKey, d)).To(Succeed())
+	c.untilOperatorReady(*d.Spec.Replicas)
+}
+
 // setGate switches the feature gate as an administrator does: in the ConfigMap, and then a restart.
 func (c *cluster) setGate(on bool) {
 	c.t.Helper()
@@ -132,7 +162,7 @@ func TestOperatorKilled(t *testing.T) {
 				process := c.leadingProcess()
 				timer := time.NewTimer(time.Duration(random.IntN(2500)) * time.Millisecond)
 				<-timer.C
-				c.Expect(process.Kill(t.Context())).To(Succeed())
+				c.kill(process)
 			}
 			c.eachReplacedOnce(c.untilSucceeded())
 			c.neverTookTheQuorum()

@@ -236,7 +236,7 @@ func TestRecoveryWithTheOperatorKilled(t *testing.T) {
 			return s.State.IsFinal() || s.Recovery != nil && slices.Index(phases, s.Recovery.Phase) >= n
 		})
 		t.Logf("killing the operator in phase %s or later", phase)
-		c.Expect(c.leadingProcess().Kill(t.Context())).To(Succeed())
+		c.killOperator()
 	}
 	c.recovered(id)
 	c.writesSurvive()

@@ -104,7 +104,7 @@ func TestMaintenanceUnderWrites(t *testing.T) {
 	}
 	for n := range 2 {
 		c.untilTask("maintenance", announced(n+1))
-		c.Expect(c.leadingProcess().Kill(t.Context())).To(Succeed())
+		c.killOperator()
 	}
 	done := c.untilTask("maintenance", inState(v1alpha1.TaskStateSucceeded))
 	t.Logf("%v", done.Status.Result)
@@ -140,9 +140,9 @@ func TestRecreateOfAStuckCluster(t *testing.T) {
 		}
 	}
 	c.untilTask("recreate", inPhase(v1alpha1.RecreateWaitingTermination, v1alpha1.RecreateReadyForCreation))
-	c.Expect(c.leadingProcess().Kill(t.Context())).To(Succeed())
+	c.killOperator()
 	c.untilTask("recreate", inPhase(v1alpha1.RecreateReadyForCreation))
-	c.Expect(c.leadingProcess().Kill(t.Context())).To(Succeed())
+	c.killOperator()
 	done := c.untilTask("recreate", inState(v1alpha1.TaskStateSucceeded))
 	c.Expect(done.Status.Rollout.Phase).To(Equal(v1alpha1.RecreateComplete))
 	c.ready()

@@ -91,7 +91,7 @@ func TestDefragmentationSchedule(t *testing.T) {
 	first := c.untilSucceeded()
 	c.Expect(first.Name).To(HavePrefix(etcdName + "-defragmentation-"))
 	c.Expect(first.Spec.Type).To(Equal(v1alpha1.OnDemandMaintenance))
-	c.Expect(c.leadingProcess().Kill(t.Context())).To(Succeed())
+	c.killOperator()
 	c.until("the next has succeeded", func(t v1alpha1.EtcdOperatorTask) bool {
 		return t.Name != first.Name && t.Status.State == v1alpha1.TaskStateSucceeded
 	})
