@@ -72,7 +72,7 @@ explore: ## Explore every state of the rollout's decision: minutes, where the un
 
 .PHONY: e2e
 e2e: up ## End-to-end tests on the local Kubernetes. As root. RUN selects: make e2e RUN=TestFrozen.
-	go test -tags e2e ./test/e2e -count=1 -v -parallel 2 -timeout 60m $(if $(RUN),-run '$(RUN)')
+	go test -tags e2e ./test/e2e -count=1 -v -parallel 2 -timeout 90m $(if $(RUN),-run '$(RUN)')
 
 # One scenario of each kind, and all that concern the quorum and a crash of the operator.
 CORE := TestAllHealthy TestFrozenMember TestCrashLoopingMember TestBadImageAndItsFix TestLeaderlessSpell TestSingleMember \
