@@ -52,9 +52,12 @@ plugin: ## Install "kubectl etcdtask", with its completion, into $GOBIN, or else
 
 ##@ Develop
 
+# Most tests wait for an API server or for etcd: twice as many at a time as there are processors.
+WAITING = $$((2 * $$(nproc)))
+
 .PHONY: test
 test: assets ## Unit and integration tests. No root, no container runtime.
-	KUBEBUILDER_ASSETS=$(ASSETS) go test ./...
+	KUBEBUILDER_ASSETS=$(ASSETS) go test -p $(WAITING) -parallel $(WAITING) ./...
 
 # Each release has a module of its own.
 RELEASES := $(notdir $(wildcard test/tools/kubernetes/1.*))

@@ -41,6 +41,7 @@ func put(g Gomega, e *etcd, prefix string, n int) {
 
 // Everything that etcd can do to keys comes back as it was: the revisions that clients know, the history, leases.
 func TestRestoredIsWhatWasThere(t *testing.T) {
+	t.Parallel()
 	for _, compression := range []backup.Compression{backup.None, backup.Gzip, backup.LZW, backup.Zlib} {
 		t.Run(string(compression), func(t *testing.T) {
 			g := NewWithT(t)
@@ -108,6 +109,7 @@ func hashOf(g Gomega, e *etcd) uint32 {
 // A lease that was granted after the full snapshot comes back with its keys: a client goes on to keep it alive, or the
 // keys go.
 func TestLeasesOfDeltas(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	ctx := t.Context()
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
@@ -145,6 +147,7 @@ func TestLeasesOfDeltas(t *testing.T) {
 
 // Whoever asks while a snapshot is taken gets that one.
 func TestRequestsLatch(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
 	put(g, e, "k", 5)
@@ -175,6 +178,7 @@ func TestRequestsLatch(t *testing.T) {
 }
 
 func TestNobodyTakesSnapshotsWhoDoesNotLead(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
 	put(g, e, "k", 5)
@@ -199,6 +203,7 @@ func TestNobodyTakesSnapshotsWhoDoesNotLead(t *testing.T) {
 }
 
 func TestDeltasByPeriodAndByLimit(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
 	put(g, e, "k", 5)
@@ -224,6 +229,7 @@ func TestDeltasByPeriodAndByLimit(t *testing.T) {
 
 // What etcd has compacted away since the last snapshot no delta can bring: a full snapshot follows by itself.
 func TestCompactedEventsMakeAFullSnapshot(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
 	put(g, e, "k", 5)
@@ -248,6 +254,7 @@ func TestCompactedEventsMakeAFullSnapshot(t *testing.T) {
 
 // After a restore of an older state revisions begin anew: the store's end is another history.
 func TestAnotherHistory(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s := folder(t)
 	first := startEtcd(t, filepath.Join(t.TempDir(), "data"))
@@ -266,6 +273,7 @@ func TestAnotherHistory(t *testing.T) {
 }
 
 func TestCompaction(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	ctx := t.Context()
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
@@ -334,6 +342,7 @@ func dirOf(s *store.Store) string {
 }
 
 func TestCorruptBackupsAreNotRestored(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	ctx := t.Context()
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
@@ -388,6 +397,7 @@ func alter(t *testing.T, file string) {
 }
 
 func TestWhatCannotBeRestored(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	s := folder(t)
 	dir := filepath.Join(t.TempDir(), "new.etcd")

@@ -26,6 +26,7 @@ var buckets = map[string]func(testing.TB) *store.Store{
 }
 
 func TestObjectsInBuckets(t *testing.T) {
+	t.Parallel()
 	for name, start := range buckets {
 		t.Run(name, func(t *testing.T) { objectsIn(t, start(t)) })
 	}
@@ -59,6 +60,7 @@ func objectsIn(t *testing.T, s *store.Store) {
 }
 
 func TestCopyIntoBuckets(t *testing.T) {
+	t.Parallel()
 	for name, start := range buckets {
 		t.Run(name, func(t *testing.T) { copiedInto(t, start(t)) })
 	}

@@ -61,6 +61,7 @@ func upload(to string) error {
 // The agent is killed in the middle of an upload: nothing has the name of a snapshot, and the next agent begins
 // with a whole one.
 func TestKilledInTheMiddleOfAnUpload(t *testing.T) {
+	t.Parallel()
 	for name, begin := range map[string]func(*testing.T) (store.Config, string){
 		"folder": func(t *testing.T) (store.Config, string) {
 			dir := t.TempDir()
@@ -166,6 +167,7 @@ func (u untilDone) Read([]byte) (int, error) {
 // The leader changes in the middle of a snapshot: of that one nothing is left, who waits for it hears that this
 // member does not lead, and the next leader takes a whole one.
 func TestLeaderChangesInTheMiddleOfASnapshot(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
 	put(g, e, "k", 200)
@@ -193,6 +195,7 @@ func TestLeaderChangesInTheMiddleOfASnapshot(t *testing.T) {
 
 // The store is full: no snapshot is lost or half written, it is said, and backups go on when there is room again.
 func TestStoreIsFull(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	if err := exec.Command("/usr/bin/unshare", "--map-root-user", "--mount", "/bin/true").Run(); err != nil {
 		t.Skipf("this machine lets nobody make a filesystem of a size: %v", err)
@@ -241,6 +244,7 @@ func noise(g Gomega, e *etcd, mib int) {
 
 // Credentials are wrong: it is said, without the secret. They are mended, and snapshots are taken without a new start.
 func TestWrongCredentials(t *testing.T) {
+	t.Parallel()
 	const wrong = "not-the-secret"
 	g := NewWithT(t)
 	config := startS3(t).config(wrong)
@@ -260,6 +264,7 @@ func TestWrongCredentials(t *testing.T) {
 
 // The store is away for a while. What was written meanwhile is in the first snapshot after it, and nothing is lost.
 func TestStoreAwayForAWhile(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	server := startS3(t)
 	s := server.store()
@@ -287,6 +292,7 @@ func TestStoreAwayForAWhile(t *testing.T) {
 // The clock jumps back, ahead, and back again. Snapshots are ordered as they were taken all the same, and lead to
 // what there is.
 func TestClockThatJumps(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
 	put(g, e, "k", 20)

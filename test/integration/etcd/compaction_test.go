@@ -82,6 +82,7 @@ func (w *world) ends(task v1alpha1.EtcdOperatorTask, state v1alpha1.TaskState) {
 // One task for what has come together since a full snapshot, whoever looks how often; and after it nothing, until as
 // much has come together again.
 func TestSnapshotCompaction(t *testing.T) {
+	t.Parallel()
 	const compaction, full = name + "-compaction-1000", name + "-full-snapshot-1000"
 	w := newWorld(t, 3, compacted)
 	o := w.start()

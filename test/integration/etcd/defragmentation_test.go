@@ -30,6 +30,7 @@ func (c *aheadClock) set(to time.Time) { c.by.Store(int64(time.Until(to))) }
 
 // One task for each time of the schedule, whoever looks how often, and none for a time that nobody was there for.
 func TestDefragmentationSchedule(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3, func(e *v1alpha1.Etcd) { e.Spec.Etcd.DefragmentationSchedule = ptr.To("0 3 * * *") })
 	ahead := &aheadClock{}
 	byThatClock := func(r *etcd.Reconciler) { r.Clock = ahead }

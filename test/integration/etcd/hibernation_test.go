@@ -132,6 +132,7 @@ func (w *world) finish(g Gomega) {
 
 // To sleep without volumes, and back. At every step there is another operator, which knows nothing of the one before.
 func TestSleepWithoutVolumes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3, sleepsWithoutVolumes)
 	o := w.start()
 	another := func() { o.stop(); o = w.start() }
@@ -227,6 +228,7 @@ func TestSleepWithoutVolumes(t *testing.T) {
 // The final snapshot fails: nothing goes, and whoever wakes the cluster up, or has it keep its volumes, gets it as it
 // was, once no Job is left that could still write a snapshot.
 func TestSleepWithAStoreThatFails(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3, sleepsWithoutVolumes)
 	w.start()
 	w.eventuallyWell()
@@ -282,6 +284,7 @@ func TestSleepWithAStoreThatFails(t *testing.T) {
 
 // While snapshots fail it is plain that the final one would: the cluster stays awake, and falls asleep once they do not.
 func TestSleepWhileBackupsFail(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, sleepsWithoutVolumes)
 	w.start()
 	w.eventuallyWell()

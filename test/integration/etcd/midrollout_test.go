@@ -62,6 +62,7 @@ func (w *world) stuck(before []types.UID) (replaced types.UID) {
 // DEP-07, "Transitioning Between Strategies": each way in the middle of a rollout. No pod is replaced twice, and none is
 // forgotten.
 func TestGateSwitchedInMidRollout(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	on := w.startAll()
 	w.eventuallyWell()

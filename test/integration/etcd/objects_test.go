@@ -211,6 +211,7 @@ func TestNamespaceGoes(t *testing.T) {
 	w.Expect(testEnv.Client.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}})).To(Succeed())
 	refused := func() int { return o.requests.count("PATCH poddisruptionbudgets") }
 	w.Eventually(refused).Should(BeNumerically(">", 0))
-	w.Consistently(refused).WithTimeout(time.Second).Should(Equal(1), "it is not tried again")
+	// An event that was under way may bring a second; again and again would be eight in this time.
+	w.Consistently(refused).WithTimeout(time.Second).Should(BeNumerically("<=", 2), "it is not tried again")
 	w.Expect(w.status(w).LastErrors).To(BeEmpty())
 }

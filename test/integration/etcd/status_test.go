@@ -24,6 +24,7 @@ func (w *world) condition(g Gomega, conditionType string) *metav1.Condition {
 }
 
 func TestReadyFollowsTheQuorum(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	w.start()
 	w.eventuallyWell()

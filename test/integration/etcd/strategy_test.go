@@ -35,6 +35,7 @@ func (w *world) strategy() appsv1.StatefulSetUpdateStrategy {
 }
 
 func TestStrategyFollowsTheGate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	off := w.start(gateOff)
 	w.eventuallyWell()
@@ -79,6 +80,7 @@ func TestPartitionIsRepaired(t *testing.T) {
 
 // While a pod is away, a set that turned to RollingUpdate would lose its next pod at once.
 func TestHandOverWaitsForEveryMember(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	on := w.start()
 	w.eventuallyWell()
@@ -115,6 +117,7 @@ func TestHandOverDoesNotWaitForEver(t *testing.T) {
 
 // The task engine holds the lock around the deletion of a pod.
 func TestHandOverExcludesDeletions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1)
 	on := w.start()
 	w.eventuallyWell()

@@ -117,6 +117,7 @@ func TestNewClusterWithTLS(t *testing.T) {
 
 // One change of the Etcd, two rollouts.
 func TestPeerTLSIsSwitchedOn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	w.start()
 	w.eventuallyWell()
@@ -148,6 +149,7 @@ func TestPeerTLSIsSwitchedOn(t *testing.T) {
 
 // A cluster that runs is left as it is, one that is new does not get a StatefulSet, and both are told why.
 func TestBrokenSecret(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, clientTLS)
 	w.members.Endpoints[0] = fmt.Sprintf("https://%s:2379", env.PodIP(0))
 	o := w.start()

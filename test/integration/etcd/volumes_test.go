@@ -77,6 +77,7 @@ func storage(c *corev1.PersistentVolumeClaim) string {
 
 // The claims grow, then the StatefulSet makes room for one with another claim template; no pod notices.
 func TestVolumesGrow(t *testing.T) {
+	t.Parallel()
 	for what, policy := range map[string]*v1alpha1.PersistentVolumeClaimRetentionPolicy{
 		"retained": nil, "deleted with the Etcd": {WhenDeleted: v1alpha1.VolumesDeleted},
 	} {
@@ -166,6 +167,7 @@ func TestStatefulSetIsReplacedOnlyWhileAllIsWell(t *testing.T) {
 
 // A StatefulSet whose pods could not start is not made, so none is taken away.
 func TestStatefulSetIsReplacedOnlyWhereOneWouldBeMade(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 1, onClass(storageClass(t, true)))
 	o := w.start()
 	w.eventuallyWell()

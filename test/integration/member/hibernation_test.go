@@ -34,6 +34,7 @@ func (c *cluster) finalSnapshot(g Gomega, i int, clusterID string) (backup.Snaps
 // Three members are killed while they are written to, and lose their volumes once the final snapshot was taken of the
 // most advanced of them: the cluster that wakes up has everything that a writer was told is there, and takes no less.
 func TestHibernation(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 3)
 	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
