@@ -7,6 +7,7 @@ package observe
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -29,6 +30,14 @@ type facts struct {
 	members []etcdclient.Member
 	// foreign are the statuses of the members without an ordinal that answered, by member ID.
 	foreign map[uint64]etcdclient.Status
+}
+
+// confirm tells whether a Snapshot was made of the same objects, whatever its members answered.
+func (f facts) confirm(s *Snapshot) bool {
+	return f.statefulSet == s.StatefulSet && f.growing == s.Growing && slices.Equal(f.surplus, s.Surplus) &&
+		slices.EqualFunc(f.ordinals, s.Ordinals, func(a, b Ordinal) bool {
+			return a.Name == b.Name && a.Member == b.Member && reflect.DeepEqual(a.Pod, b.Pod)
+		})
 }
 
 // build makes a Snapshot of facts. It is pure.

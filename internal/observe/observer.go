@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -84,26 +85,55 @@ func New(dialer etcdclient.Dialer, clock clock.PassiveClock, options ...Option) 
 // Observe takes a Snapshot of an Etcd. The reader decides whether the API server is asked or a cache, whose objects are
 // only read, and not copied for it; the members are always asked anew. It returns ErrNoStatefulSet when there is none.
 func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*Snapshot, error) {
-	statefulSet := &appsv1.StatefulSet{}
+	f, err := o.read(ctx, reader, etcd)
+	if err != nil {
+		return nil, err
+	}
+	return o.askAndBuild(ctx, reader, etcd, f)
+}
+
+// Confirm makes of a Snapshot that rests on a cache, and was taken just now, one that rests on the API server. Where
+// that says the same, the answers of the members stand, and the Snapshot itself is returned. Otherwise, and where no
+// member answered, it is Observe.
+func (o *Observer) Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *Snapshot) (*Snapshot, error) {
+	f, err := o.read(ctx, live, etcd)
+	if err != nil {
+		return nil, err
+	}
+	if s.Cluster.Reachable && f.confirm(s) {
+		return s, nil
+	}
+	return o.askAndBuild(ctx, live, etcd, f)
+}
+
+// read reads what a reader has of an Etcd: facts without the answers of the members.
+func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (facts, error) {
+	statefulSet, pods := &appsv1.StatefulSet{}, &corev1.PodList{}
 	key := client.ObjectKeyFromObject(etcd)
-	if err := reader.Get(ctx, key, statefulSet, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("reading StatefulSet %s: %w", key, ErrNoStatefulSet)
-	} else if err != nil {
-		return nil, fmt.Errorf("reading StatefulSet %s: %w", key, err)
-	}
-	if !metav1.IsControlledBy(statefulSet, etcd) {
-		return nil, fmt.Errorf("reading StatefulSet %s: it is not controlled by the Etcd of that name: %w", key, ErrNoStatefulSet)
-	}
-	pods := &corev1.PodList{}
-	if err := reader.List(ctx, pods, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("listing the pods of StatefulSet %s: %w", key, err)
+	var noSet, noPods error
+	var both sync.WaitGroup
+	both.Go(func() { noSet = reader.Get(ctx, key, statefulSet, client.UnsafeDisableDeepCopy) })
+	both.Go(func() {
+		noPods = reader.List(ctx, pods, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}, client.UnsafeDisableDeepCopy)
+	})
+	both.Wait()
+	switch {
+	case apierrors.IsNotFound(noSet):
+		return facts{}, fmt.Errorf("reading StatefulSet %s: %w", key, ErrNoStatefulSet)
+	case noSet != nil:
+		return facts{}, fmt.Errorf("reading StatefulSet %s: %w", key, noSet)
+	case noPods != nil:
+		return facts{}, fmt.Errorf("listing the pods of StatefulSet %s: %w", key, noPods)
+	case !metav1.IsControlledBy(statefulSet, etcd):
+		return facts{}, fmt.Errorf("reading StatefulSet %s: it is not controlled by the Etcd of that name: %w", key, ErrNoStatefulSet)
 	}
 	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet)}
 	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
-	if err := o.lookAround(ctx, etcd.Namespace, f.ordinals); err != nil {
-		return nil, err
-	}
 	f.growing = len(f.ordinals) > 0 && len(f.ordinals) < int(etcd.Spec.Replicas)
+	return f, o.lookAround(ctx, etcd.Namespace, f.ordinals)
+}
+
+func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, f facts) (*Snapshot, error) {
 	if err := o.ask(ctx, etcd, &f); err != nil {
 		return nil, err
 	}

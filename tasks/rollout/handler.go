@@ -25,6 +25,8 @@ import (
 // Observer takes Snapshots of an Etcd.
 type Observer interface {
 	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+	// Confirm makes of one that rests on a cache one that rests on the API server.
+	Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *observe.Snapshot) (*observe.Snapshot, error)
 }
 
 // Handler is the tasks.Handler of QuorumAwareRollout.
@@ -141,18 +143,27 @@ func (h *Handler) statefulSet(ctx context.Context, reader client.Reader, task ta
 }
 
 // Execute is tasks.Handler's. It waits on what the cache shows, and so it moves leadership, which costs no member;
-// it does everything else only on what the API server says now. The members are asked anew either way.
+// it does everything else only once the API server has confirmed what the cache shows. The members are asked either way.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	in, decision, now, err := h.decide(ctx, h.Client, task)
-	if err == nil && !decision.restsOnCache() {
-		in, decision, now, err = h.decide(ctx, h.Live, task)
+	snapshot, err := h.Observer.Observe(ctx, h.Client, task.Etcd)
+	if err != nil {
+		return unobserved(err)
 	}
-	if errors.Is(err, observe.ErrNoStatefulSet) {
-		return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
-	} else if err != nil {
-		return tasks.Verdict{}, &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err}
+	in, decision, now := h.decide(task, snapshot)
+	if !decision.restsOnCache() {
+		if snapshot, err = h.Observer.Confirm(ctx, h.Live, task.Etcd, snapshot); err != nil {
+			return unobserved(err)
+		}
+		in, decision, now = h.decide(task, snapshot)
 	}
 	return verdict(in, decision, now), nil
+}
+
+func unobserved(err error) (tasks.Verdict, error) {
+	if errors.Is(err, observe.ErrNoStatefulSet) {
+		return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
+	}
+	return tasks.Verdict{}, &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err}
 }
 
 // restsOnCache tells whether a cache that lags does no harm: what was recorded fails as a conflict when it did.
@@ -160,11 +171,7 @@ func (d Decision) restsOnCache() bool {
 	return d.Conclusion == Wait || d.Conclusion == Act && d.Step.Action == MoveLeader
 }
 
-func (h *Handler) decide(ctx context.Context, reader client.Reader, task tasks.Task) (Input, Decision, time.Time, error) {
-	snapshot, err := h.Observer.Observe(ctx, reader, task.Etcd)
-	if err != nil {
-		return Input{}, Decision{}, time.Time{}, err
-	}
+func (h *Handler) decide(task tasks.Task, snapshot *observe.Snapshot) (Input, Decision, time.Time) {
 	in := Input{
 		Snapshot: snapshot, Config: task.Config.(Config), Created: task.Object.CreationTimestamp.Time,
 		Overridden: task.Object.Spec.OverrideGuards,
@@ -175,5 +182,5 @@ func (h *Handler) decide(ctx context.Context, reader client.Reader, task tasks.T
 		in.Recorded = *r
 	}
 	now := h.Clock.Now()
-	return in, Decide(in, now), now, nil
+	return in, Decide(in, now), now
 }

@@ -244,9 +244,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// countingObserver counts what an Observer was asked.
+// countingObserver counts what an Observer observed.
 type countingObserver struct {
-	etcd.Observer
+	*observe.Observer
 	mu sync.Mutex
 	n  int
 }
