@@ -328,6 +328,18 @@ func TestVerdictOfAStalledRollout(t *testing.T) {
 	g.Expect(v.Step).To(BeNil(), "a rollout never times out into a deletion")
 }
 
+// The members know their new leader a heartbeat after the handover. Nobody tells the operator, so it looks.
+func TestHeldAfterAHandover(t *testing.T) {
+	g := NewWithT(t)
+	in := of(2, deadNew, readyOld, readyOld).input(noon, defaultConfig())
+	held := func() time.Duration { return verdict(in, Decision{Conclusion: Wait, Hold: &Hold{}}, noon).RequeueAfter }
+	g.Expect(held()).To(Equal(pollInterval))
+	in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-2", To: "m-1", Attempts: 1, LastAttemptTime: metav1.Time{Time: noon.Add(-time.Second)}}
+	g.Expect(held()).To(Equal(handoverInterval))
+	in.Recorded.LeaderHandover.LastAttemptTime = metav1.Time{Time: noon.Add(-handoverRetry)}
+	g.Expect(held()).To(Equal(pollInterval))
+}
+
 func TestConfig(t *testing.T) {
 	g := NewWithT(t)
 	c, err := decode("")

@@ -50,6 +50,9 @@ var _ tasks.Handler = (*Handler)(nil)
 // has to be asked.
 const pollInterval = time.Second
 
+// handoverInterval is that of a rollout that has just moved leadership: the members know of it a heartbeat later.
+const handoverInterval = 100 * time.Millisecond
+
 // Decode is tasks.Handler's.
 func (h *Handler) Decode(config string) (any, error) { return decode(config) }
 
