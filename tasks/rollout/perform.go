@@ -64,14 +64,15 @@ func (h *Handler) performOn(ctx context.Context, task tasks.Task, action Action,
 	return fmt.Errorf("performing %s: no such action", action)
 }
 
-// refusable remembers a refusal, which is an answer: after it, the removal cannot come any more. Any other
+// refusable remembers a refusal, which is an answer: after it, the removal cannot come any more. A conflict is not
+// remembered: the pod shows how it has changed, and it may have changed because another operator removed it. Any other
 // error leaves open whether it was carried out.
 func (h *Handler) refusable(task tasks.Task, o observe.Ordinal, doing string, err error) error {
 	if err == nil || apierrors.IsNotFound(err) {
 		return nil
 	}
 	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError {
+	if errors.As(err, &status) && !apierrors.IsConflict(err) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError {
 		h.memory.refuse(task.Object.UID, o.Pod.UID, Refusal{
 			At: h.Clock.Now(), Message: err.Error(),
 			ByBudget: apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause),

@@ -9,8 +9,14 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // answering is a member that answers as its functions do.
@@ -54,6 +60,32 @@ func TestHandOver(t *testing.T) {
 			} else {
 				g.Expect(err).To(MatchError(ContainSubstring(test.want)))
 			}
+		})
+	}
+}
+
+// After a refusal a removal cannot come any more. A conflict may say that another operator has sent it already, and the
+// pod will tell: a cache that still shows it as it was must not have it recorded as not carried out.
+func TestWhatIsARefusal(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, c := range map[string]struct {
+		answer  error
+		refused bool
+	}{
+		"done":                  {nil, false},
+		"gone":                  {apierrors.NewNotFound(pods, "m-0"), false},
+		"no answer":             {context.DeadlineExceeded, false},
+		"the server is in need": {apierrors.NewInternalError(errors.New("etcd")), false},
+		"a budget":              {apierrors.NewTooManyRequests("disruption budget", 0), true},
+		"not allowed":           {apierrors.NewForbidden(pods, "m-0", errors.New("policy")), true},
+		"a conflict":            {apierrors.NewConflict(pods, "m-0", errors.New("the ResourceVersion in the precondition does not match")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &Handler{Clock: clocktesting.NewFakePassiveClock(noon)}
+			err := h.refusable(tasks.Task{Object: &v1alpha1.EtcdOperatorTask{}}, observe.Ordinal{Name: "m-0", Pod: &observe.Pod{UID: "m-0"}}, "deleting", c.answer)
+			g := NewWithT(t)
+			g.Expect(err != nil).To(Equal(c.answer != nil && !apierrors.IsNotFound(c.answer)))
+			g.Expect(h.memory.refusals("")).To(HaveLen(map[bool]int{true: 1}[c.refused]))
 		})
 	}
 }
