@@ -110,20 +110,20 @@ func (o *Observer) Confirm(ctx context.Context, live client.Reader, etcd *v1alph
 func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (facts, error) {
 	statefulSet, pods := &appsv1.StatefulSet{}, &corev1.PodList{}
 	key := client.ObjectKeyFromObject(etcd)
-	var noSet, noPods error
+	var setErr, podsErr error
 	var both sync.WaitGroup
-	both.Go(func() { noSet = reader.Get(ctx, key, statefulSet, client.UnsafeDisableDeepCopy) })
+	both.Go(func() { setErr = reader.Get(ctx, key, statefulSet, client.UnsafeDisableDeepCopy) })
 	both.Go(func() {
-		noPods = reader.List(ctx, pods, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}, client.UnsafeDisableDeepCopy)
+		podsErr = reader.List(ctx, pods, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}, client.UnsafeDisableDeepCopy)
 	})
 	both.Wait()
 	switch {
-	case apierrors.IsNotFound(noSet):
+	case apierrors.IsNotFound(setErr):
 		return facts{}, fmt.Errorf("reading StatefulSet %s: %w", key, ErrNoStatefulSet)
-	case noSet != nil:
-		return facts{}, fmt.Errorf("reading StatefulSet %s: %w", key, noSet)
-	case noPods != nil:
-		return facts{}, fmt.Errorf("listing the pods of StatefulSet %s: %w", key, noPods)
+	case setErr != nil:
+		return facts{}, fmt.Errorf("reading StatefulSet %s: %w", key, setErr)
+	case podsErr != nil:
+		return facts{}, fmt.Errorf("listing the pods of StatefulSet %s: %w", key, podsErr)
 	case !metav1.IsControlledBy(statefulSet, etcd):
 		return facts{}, fmt.Errorf("reading StatefulSet %s: it is not controlled by the Etcd of that name: %w", key, ErrNoStatefulSet)
 	}
