@@ -78,7 +78,8 @@ func Rebuild(ctx context.Context, config RebuildConfig) (RebuildResult, error) {
 	if err == nil && !rebuilt {
 		result, err = config.rebuild(ctx)
 	}
-	if err != nil {
+	// Not by rebuild alone: one that was killed when all but this was done does not run again.
+	if err = errors.Join(err, os.RemoveAll(config.DataDir+rebuildingSuffix)); err != nil {
 		return RebuildResult{}, err
 	}
 	return result, config.swap()
@@ -115,8 +116,7 @@ func (c RebuildConfig) rebuild(ctx context.Context) (RebuildResult, error) {
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return RebuildResult{}, fmt.Errorf("making a folder for the rebuild: %w", err)
 	}
-	result, err := c.build(ctx, source, work)
-	return result, errors.Join(err, os.RemoveAll(work))
+	return c.build(ctx, source, work)
 }
 
 // build makes the new data directory, and gives it the name by which Rebuilt knows it.

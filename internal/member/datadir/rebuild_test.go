@@ -154,6 +154,10 @@ func TestRebuildGoesOn(t *testing.T) {
 		"before the renames": func(g Gomega, dir, rebuilt string) {
 			g.Expect(os.CopyFS(dir+rebuiltSuffix+"task", os.DirFS(rebuilt))).To(Succeed())
 		},
+		"finished, and its folder not removed": func(g Gomega, dir, rebuilt string) {
+			g.Expect(os.CopyFS(dir+rebuiltSuffix+"task", os.DirFS(rebuilt))).To(Succeed())
+			g.Expect(os.Mkdir(dir+rebuildingSuffix, 0o700)).To(Succeed())
+		},
 		"between the renames": func(g Gomega, dir, rebuilt string) {
 			g.Expect(os.CopyFS(dir+rebuiltSuffix+"task", os.DirFS(rebuilt))).To(Succeed())
 			g.Expect(os.Rename(dir, dir+member.BeforeSuffix+"task-1000")).To(Succeed())
