@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -53,7 +54,9 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		// Not its status, which this controller writes itself.
 		For(&v1alpha1.Etcd{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&v1alpha1.Etcd{}, dueFirst()).
-		Owns(&appsv1.StatefulSet{}).
+		// Its status follows the pods.
+		Owns(&appsv1.StatefulSet{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&appsv1.StatefulSet{}, afterwards(etcdOfStatefulSet)).
 		Owns(&corev1.ConfigMap{}).
 		Owns(&corev1.Service{}).
 		Owns(&corev1.ServiceAccount{}).
@@ -61,7 +64,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Owns(&rbacv1.RoleBinding{}).
 		// Not its status, which follows the pods.
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Pod{}, podChanged()).
+		Watches(&corev1.Pod{}, afterwards(etcdOfPod)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(etcdOfClaim)).
 		Watches(&v1alpha1.EtcdOperatorTask{}, handler.EnqueueRequestsFromMapFunc(etcdOfTask), builder.WithPredicates(taskChanged())).
 		Complete(r)
@@ -97,6 +100,14 @@ func etcdOfPod(_ context.Context, pod client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
 }
 
+func etcdOfStatefulSet(_ context.Context, set client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOf(set)
+	if owner == nil || owner.Kind != v1alpha1.KindEtcd {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: set.GetNamespace(), Name: owner.Name}}}
+}
+
 // etcdOfClaim is the Etcd that a claim was made for. One that was there before has no labels; it is looked at with the
 // rest.
 func etcdOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
@@ -108,14 +119,15 @@ func etcdOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
 }
 
 // settle is how long a change of a pod waits for those that come with it: a pod that starts or goes changes
-// several times at once. Whoever acts on pods does so at the same moment, and need not wait for a status.
+// several times at once, and the status of its StatefulSet with it. Whoever acts on pods does so at the same moment,
+// and need not share the processors, nor the API server, with a status that is about to change again.
 const settle = 500 * time.Millisecond
 
-// podChanged looks at the Etcd of a pod a little after the pod has changed.
-func podChanged() handler.EventHandler {
+// afterwards looks at an Etcd a little after an object of it has changed.
+func afterwards(etcdOf handler.MapFunc) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	later := func(ctx context.Context, pod client.Object, q queue) {
-		for _, request := range etcdOfPod(ctx, pod) {
+	later := func(ctx context.Context, o client.Object, q queue) {
+		for _, request := range etcdOf(ctx, o) {
 			q.AddAfter(request, settle)
 		}
 	}
