@@ -47,12 +47,14 @@ type Kubelet struct {
 
 	mu     sync.Mutex
 	states map[string]PodState
+	// ready are the pods that are ready and stay, by name.
+	ready map[string]bool
 }
 
 // StartKubelet starts a Kubelet, which works until the test ends.
 func (e *Env) StartKubelet(t testing.TB, namespace string) *Kubelet {
 	t.Helper()
-	k := &Kubelet{client: e.Client, namespace: namespace, changed: make(chan struct{}, 1), states: map[string]PodState{}}
+	k := &Kubelet{client: e.Client, namespace: namespace, changed: make(chan struct{}, 1), states: map[string]PodState{}, ready: map[string]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	pods, err := e.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(namespace))
 	if err != nil {
@@ -62,7 +64,7 @@ func (e *Env) StartKubelet(t testing.TB, namespace string) *Kubelet {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		k.run(ctx, t, pods)
+		k.run(ctx, t, k.see(ctx, pods))
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -89,7 +91,41 @@ func (k *Kubelet) state(pod string) PodState {
 	return k.states[pod]
 }
 
-func (k *Kubelet) run(ctx context.Context, t testing.TB, pods watch.Interface) {
+// Ready tells whether a pod is ready, and is not being deleted: whether its etcd would answer.
+func (k *Kubelet) Ready(pod string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ready[pod]
+}
+
+// see notes which pods are ready, at once, and passes them on to be worked on.
+func (k *Kubelet) see(ctx context.Context, pods watch.Interface) <-chan *corev1.Pod {
+	seen := make(chan *corev1.Pod, 100)
+	go func() {
+		defer close(seen)
+		for event := range pods.ResultChan() {
+			pod, ok := event.Object.(*corev1.Pod)
+			if !ok {
+				continue
+			}
+			k.mu.Lock()
+			k.ready[pod.Name] = event.Type != watch.Deleted && pod.DeletionTimestamp == nil &&
+				len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].Ready
+			k.mu.Unlock()
+			if event.Type == watch.Deleted {
+				continue
+			}
+			select {
+			case seen <- pod:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return seen
+}
+
+func (k *Kubelet) run(ctx context.Context, t testing.TB, pods <-chan *corev1.Pod) {
 	for {
 		var err error
 		select {
@@ -97,13 +133,11 @@ func (k *Kubelet) run(ctx context.Context, t testing.TB, pods watch.Interface) {
 			return
 		case <-k.changed:
 			err = k.syncAll(ctx)
-		case event, open := <-pods.ResultChan():
+		case pod, open := <-pods:
 			if !open {
 				return
 			}
-			if pod, ok := event.Object.(*corev1.Pod); ok && event.Type != watch.Deleted {
-				err = k.sync(ctx, pod)
-			}
+			err = k.sync(ctx, pod)
 		}
 		if err != nil && ctx.Err() == nil {
 			t.Errorf("simulated kubelet: %v", err)

@@ -63,7 +63,7 @@ func newWorld(t *testing.T, n int32, change ...func(*v1alpha1.Etcd)) *world {
 	t.Helper()
 	w := &world{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
 	w.SetDefaultEventuallyTimeout(30 * time.Second)
-	w.SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
+	w.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	w.kubelet = testEnv.StartKubelet(t, w.namespace)
 	w.members = &etcdfake.Cluster{Up: w.up}
 	for i := range int(n) {
@@ -78,16 +78,10 @@ func newWorld(t *testing.T, n int32, change ...func(*v1alpha1.Etcd)) *world {
 	return w
 }
 
-func pod(ordinal int) string { return fmt.Sprintf("%s-%d", name, ordinal) }
-
 // up: a member is up while its pod is ready.
-func (w *world) up(i int) bool {
-	p := &corev1.Pod{}
-	if err := testEnv.Client.Get(context.Background(), w.key(pod(i)), p); err != nil {
-		return false
-	}
-	return p.DeletionTimestamp == nil && len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].Ready
-}
+func (w *world) up(i int) bool { return w.kubelet.Ready(pod(i)) }
+
+func pod(ordinal int) string { return fmt.Sprintf("%s-%d", name, ordinal) }
 
 func (w *world) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: w.namespace, Name: name}

@@ -62,7 +62,7 @@ func newCluster(t *testing.T, quorumAware bool) *cluster {
 	c.SetDefaultEventuallyTimeout(time.Minute)
 	c.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	c.kubelet = testEnv.StartKubelet(t, c.namespace)
-	c.fake = &etcdfake.Cluster{Up: c.up}
+	c.fake = &etcdfake.Cluster{Up: func(i int) bool { return c.kubelet.Ready(pod(i)) }}
 	for i := range 3 {
 		c.fake.Names = append(c.fake.Names, pod(i))
 		c.fake.Endpoints = append(c.fake.Endpoints, fmt.Sprintf("http://%s:2379", env.PodIP(i)))
@@ -81,15 +81,6 @@ func pod(i int) string { return fmt.Sprintf("%s-%d", name, i) }
 
 func (c *cluster) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: c.namespace, Name: name}
-}
-
-// up: a member is up while its pod is ready.
-func (c *cluster) up(i int) bool {
-	p := &corev1.Pod{}
-	if err := testEnv.Client.Get(context.Background(), c.key(pod(i)), p); err != nil {
-		return false
-	}
-	return p.DeletionTimestamp == nil && len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].Ready
 }
 
 // start starts the whole operator; c.stop stops it.

@@ -83,13 +83,7 @@ func newCluster(t *testing.T, n int) *cluster {
 func (c *cluster) pod(i int) string { return fmt.Sprintf("%s-%d", name, i) }
 
 // up: a member is up while its pod is ready.
-func (c *cluster) up(i int) bool {
-	pod := &corev1.Pod{}
-	if err := testEnv.Client.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: c.pod(i)}, pod); err != nil {
-		return false
-	}
-	return pod.DeletionTimestamp == nil && len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].Ready
-}
+func (c *cluster) up(i int) bool { return c.kubelet.Ready(c.pod(i)) }
 
 func (c *cluster) create(o client.Object) {
 	c.t.Helper()
