@@ -20,14 +20,14 @@ import (
 
 // ask asks every member that has an address for its status, the best informed voter for the member list, and
 // then the foreign members, all with deadlines. Who does not answer is not in the facts.
-func (o *Observer) ask(ctx context.Context, f *facts) error {
+func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *facts) error {
 	endpoints := map[int]target{}
 	for i, ordinal := range f.ordinals {
 		if ordinal.Pod != nil && ordinal.Pod.Endpoint != "" {
 			endpoints[i] = target{member: ordinal.Name, endpoint: ordinal.Pod.Endpoint}
 		}
 	}
-	members := o.newMembers(f.etcd)
+	members := o.newMembers(etcd)
 	defer members.close()
 	f.answers = statuses(ctx, members, endpoints, func(i int) time.Duration {
 		if !f.ordinals[i].Pod.Ready && !o.afar {
@@ -35,7 +35,7 @@ func (o *Observer) ask(ctx context.Context, f *facts) error {
 		}
 		return askTimeout
 	})
-	o.doubtSilence(f)
+	o.doubtSilence(etcd, f)
 	f.members = memberList(ctx, members, f.answers, endpoints)
 	foreign := map[uint64]target{}
 	for _, m := range f.members {
@@ -64,11 +64,11 @@ func endpoint(scheme, host string, port int32) string {
 }
 
 // doubtSilence has the certificates of the Etcd read again when a member that is ready did not answer over TLS.
-func (o *Observer) doubtSilence(f *facts) {
+func (o *Observer) doubtSilence(etcd *v1alpha1.Etcd, f *facts) {
 	for i, ordinal := range f.ordinals {
 		_, answered := f.answers[i]
 		if !answered && ordinal.Pod != nil && ordinal.Pod.Ready && strings.HasPrefix(ordinal.Pod.Endpoint, "https://") {
-			o.credentials.Doubt(client.ObjectKeyFromObject(f.etcd))
+			o.credentials.Doubt(client.ObjectKeyFromObject(etcd))
 		}
 	}
 }

@@ -7,7 +7,9 @@ package observe
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
@@ -15,15 +17,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// facts are what a Snapshot is made of: a Reading, and the answers of the members.
+// facts are the answers that a Snapshot is made of.
 type facts struct {
-	Reading
+	at          time.Time
+	statefulSet StatefulSet
+	ordinals    []Ordinal
+	surplus     []string
+	growing     bool
 	// answers are the statuses of the members that answered, by ordinal.
 	answers map[int]etcdclient.Status
 	// members is the member list of the cluster; nil when no voter gave one.
 	members []etcdclient.Member
 	// foreign are the statuses of the members without an ordinal that answered, by member ID.
 	foreign map[uint64]etcdclient.Status
+}
+
+// confirm tells whether a Snapshot was made of the same objects, whatever its members answered.
+func (f facts) confirm(s *Snapshot) bool {
+	return f.statefulSet == s.StatefulSet && f.growing == s.Growing && slices.Equal(f.surplus, s.Surplus) &&
+		slices.EqualFunc(f.ordinals, s.Ordinals, func(a, b Ordinal) bool {
+			return a.Name == b.Name && a.Member == b.Member && reflect.DeepEqual(a.Pod, b.Pod)
+		})
 }
 
 // build makes a Snapshot of facts. It is pure.

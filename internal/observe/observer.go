@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -83,18 +82,32 @@ func New(dialer etcdclient.Dialer, clock clock.PassiveClock, options ...Option) 
 	return o
 }
 
-// Observe takes a Snapshot of an Etcd: it is Read, and then Ask. It returns ErrNoStatefulSet when there is none.
+// Observe takes a Snapshot of an Etcd. The reader decides whether the API server is asked or a cache, whose objects are
+// only read, and not copied for it; the members are always asked anew. It returns ErrNoStatefulSet when there is none.
 func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*Snapshot, error) {
-	r, err := o.Read(ctx, reader, etcd)
+	f, err := o.read(ctx, reader, etcd)
 	if err != nil {
 		return nil, err
 	}
-	return o.Ask(ctx, r)
+	return o.askAndBuild(ctx, reader, etcd, f)
 }
 
-// Read reads the objects of an Etcd. The reader decides whether the API server is asked or a cache, whose objects are
-// only read, and not copied for it. It returns ErrNoStatefulSet when there is none.
-func (o *Observer) Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*Reading, error) {
+// Confirm makes of a Snapshot that rests on a cache, and was taken just now, one that rests on the API server. Where
+// that says the same, the answers of the members stand, and the Snapshot itself is returned. Otherwise, and where no
+// member answered, it is Observe.
+func (o *Observer) Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *Snapshot) (*Snapshot, error) {
+	f, err := o.read(ctx, live, etcd)
+	if err != nil {
+		return nil, err
+	}
+	if s.Cluster.Reachable && f.confirm(s) {
+		return s, nil
+	}
+	return o.askAndBuild(ctx, live, etcd, f)
+}
+
+// read reads what a reader has of an Etcd: facts without the answers of the members.
+func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (facts, error) {
 	statefulSet, pods := &appsv1.StatefulSet{}, &corev1.PodList{}
 	key := client.ObjectKeyFromObject(etcd)
 	var setErr, podsErr error
@@ -106,30 +119,27 @@ func (o *Observer) Read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	both.Wait()
 	switch {
 	case apierrors.IsNotFound(setErr):
-		return nil, fmt.Errorf("reading StatefulSet %s: %w", key, ErrNoStatefulSet)
+		return facts{}, fmt.Errorf("reading StatefulSet %s: %w", key, ErrNoStatefulSet)
 	case setErr != nil:
-		return nil, fmt.Errorf("reading StatefulSet %s: %w", key, setErr)
+		return facts{}, fmt.Errorf("reading StatefulSet %s: %w", key, setErr)
 	case podsErr != nil:
-		return nil, fmt.Errorf("listing the pods of StatefulSet %s: %w", key, podsErr)
+		return facts{}, fmt.Errorf("listing the pods of StatefulSet %s: %w", key, podsErr)
 	case !metav1.IsControlledBy(statefulSet, etcd):
-		return nil, fmt.Errorf("reading StatefulSet %s: it is not controlled by the Etcd of that name: %w", key, ErrNoStatefulSet)
+		return facts{}, fmt.Errorf("reading StatefulSet %s: it is not controlled by the Etcd of that name: %w", key, ErrNoStatefulSet)
 	}
-	r := &Reading{etcd: etcd, reader: reader, at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet)}
-	r.ordinals, r.surplus = ordinals(etcd, statefulSet, pods.Items)
-	r.growing = len(r.ordinals) > 0 && len(r.ordinals) < int(etcd.Spec.Replicas)
-	return r, o.lookAround(ctx, etcd.Namespace, r.ordinals)
+	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet)}
+	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
+	f.growing = len(f.ordinals) > 0 && len(f.ordinals) < int(etcd.Spec.Replicas)
+	return f, o.lookAround(ctx, etcd.Namespace, f.ordinals)
 }
 
-// Ask asks the members for what a Reading does not tell, and makes a Snapshot of both.
-func (o *Observer) Ask(ctx context.Context, r *Reading) (*Snapshot, error) {
-	f := facts{Reading: *r}
-	f.ordinals = slices.Clone(r.ordinals)
-	if err := o.ask(ctx, &f); err != nil {
+func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, f facts) (*Snapshot, error) {
+	if err := o.ask(ctx, etcd, &f); err != nil {
 		return nil, err
 	}
 	if len(f.answers) == 0 {
 		// Only then do leases matter.
-		if err := o.readLeases(ctx, &f); err != nil {
+		if err := o.readLeases(ctx, reader, etcd, f.ordinals); err != nil {
 			return nil, err
 		}
 	}
@@ -166,18 +176,18 @@ func ordinals(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet, pods []corev
 	return result, surplus
 }
 
-func (o *Observer) readLeases(ctx context.Context, f *facts) error {
-	etcd, leases := f.etcd, &coordinationv1.LeaseList{}
-	if err := f.reader.List(ctx, leases, client.InNamespace(etcd.Namespace), client.MatchingLabels{
+func (o *Observer) readLeases(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, ordinals []Ordinal) error {
+	leases := &coordinationv1.LeaseList{}
+	if err := reader.List(ctx, leases, client.InNamespace(etcd.Namespace), client.MatchingLabels{
 		v1alpha1.LabelPartOf: etcd.Name, v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease,
 	}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the member leases of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
 	}
 	now := o.clock.Now()
 	for i := range leases.Items {
-		for n := range f.ordinals {
-			if f.ordinals[n].Member == leases.Items[i].Name {
-				f.ordinals[n].LeaseRole = o.renewals.role(&leases.Items[i], now)
+		for n := range ordinals {
+			if ordinals[n].Member == leases.Items[i].Name {
+				ordinals[n].LeaseRole = o.renewals.role(&leases.Items[i], now)
 			}
 		}
 	}

@@ -5,11 +5,13 @@
 package observe
 
 import (
+	"crypto/tls"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,6 +23,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
+// dials counts how often a member was asked: once for each connection.
+type dials struct {
+	etcdfake.Cluster
+	n int
+}
+
+func (d *dials) Dial(endpoint string, config *tls.Config) (etcdclient.Client, error) {
+	d.n++
+	return d.Cluster.Dial(endpoint, config)
+}
+
 func owned(etcd, by client.Object, kind string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: "ns", Labels: map[string]string{v1alpha1.LabelPartOf: etcd.GetName()},
@@ -28,40 +41,41 @@ func owned(etcd, by client.Object, kind string) metav1.ObjectMeta {
 	}
 }
 
-// Before something is done the API server confirms what the cache shows. Otherwise the members are asked again.
-func TestConfirms(t *testing.T) {
+// Before something is done the API server confirms what the cache shows. The members were asked a moment ago, and are
+// asked again only where it does not.
+func TestConfirm(t *testing.T) {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "e"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
 	for name, c := range map[string]struct {
 		// since happened after what the cache shows.
 		since func(set *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod
 		down  bool // no member answers
-		want  bool
+		asked int  // how many members are asked again
 	}{
-		"nothing":         {want: true},
-		"nobody answered": {down: true},
-		"status of the StatefulSet that does not matter": {want: true, since: func(set *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
+		"nothing":         {asked: 0},
+		"nobody answered": {down: true, asked: 3},
+		"status of the StatefulSet that does not matter": {since: func(set *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
 			set.Status.ReadyReplicas = 2
 			return pods
 		}},
-		"another revision": {since: func(set *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
+		"another revision": {asked: 3, since: func(set *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
 			set.Status.UpdateRevision = "another"
 			return pods
 		}},
-		"a pod was written": {since: func(_ *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
+		"a pod was written": {asked: 3, since: func(_ *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
 			pods[1].ResourceVersion = "2"
 			return pods
 		}},
-		"a pod of the same name": {since: func(_ *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
+		"a pod of the same name": {asked: 3, since: func(_ *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
 			pods[1].UID = "another"
 			return pods
 		}},
-		"a pod is gone": {since: func(_ *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod { return pods[:2] }},
-		"a pod too many": {since: func(_ *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
+		"a pod is gone": {asked: 2, since: func(_ *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod { return pods[:2] }},
+		"a pod too many": {asked: 3, since: func(_ *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
 			surplus := pods[2].DeepCopy()
 			surplus.Name = "m-3"
 			return append(pods, surplus)
 		}},
-		"fewer replicas, so that one member is foreign": {since: func(set *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
+		"fewer replicas, so that one member is foreign": {asked: 3, since: func(set *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
 			set.Spec.Replicas = ptr.To[int32](2)
 			return pods
 		}},
@@ -70,7 +84,7 @@ func TestConfirms(t *testing.T) {
 			g := NewWithT(t)
 			set := &appsv1.StatefulSet{ObjectMeta: owned(etcd, etcd, "Etcd"), Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](3)}}
 			set.Name, set.UID = "m", "s"
-			members := &etcdfake.Cluster{Up: func(int) bool { return !c.down }}
+			members := &dials{Cluster: etcdfake.Cluster{Up: func(int) bool { return !c.down }}}
 			var pods []*corev1.Pod
 			for i := range 3 {
 				pod := &corev1.Pod{ObjectMeta: owned(etcd, set, "StatefulSet"), Status: corev1.PodStatus{PodIP: fmt.Sprintf("10.0.0.%d", i)}}
@@ -86,32 +100,27 @@ func TestConfirms(t *testing.T) {
 				}
 				return b.Build()
 			}
-			o := New(members, clocktesting.NewFakePassiveClock(time.Unix(0, 0)))
+			clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
+			o := New(members, clock)
 			seen, err := o.Observe(t.Context(), reader(), etcd)
 			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(members.n).To(Equal(3))
 
 			if c.since != nil {
 				pods = c.since(set, pods)
 			}
-			live, err := o.Read(t.Context(), reader(), etcd)
+			clock.SetTime(time.Unix(1, 0))
+			live := reader()
+			now, err := o.Confirm(t.Context(), live, etcd, seen)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(live.Confirms(seen)).To(Equal(c.want))
+			g.Expect(members.n-3).To(Equal(c.asked), "members asked again")
+			if c.asked == 0 {
+				g.Expect(now).To(BeIdenticalTo(seen), "as old as what the members answered")
+				return
+			}
+			anew, err := o.Observe(t.Context(), live, etcd)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(now).To(Equal(anew))
 		})
 	}
-}
-
-func TestAllReady(t *testing.T) {
-	g := NewWithT(t)
-	ready := Ordinal{Class: v1alpha1.ClassUnready, Pod: &Pod{UID: "u", Ready: true}}
-	for name, other := range map[string]Ordinal{
-		"missing":     {Class: v1alpha1.ClassMissing},
-		"not ready":   {Class: v1alpha1.ClassUnready, Pod: &Pod{UID: "v"}},
-		"terminating": {Class: v1alpha1.ClassTerminating, Pod: &Pod{UID: "v", Ready: true}},
-	} {
-		g.Expect((&Reading{ordinals: []Ordinal{ready, other}}).AllReady()).To(BeFalse(), name)
-	}
-	both := &Reading{ordinals: []Ordinal{ready, ready}}
-	g.Expect(both.AllReady()).To(BeTrue())
-	g.Expect(both.Has("u")).To(BeTrue())
-	g.Expect(both.Has("v")).To(BeFalse())
 }

@@ -9,8 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -20,15 +18,15 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Observer takes Snapshots of an Etcd, in two parts.
+// Observer takes Snapshots of an Etcd.
 type Observer interface {
-	Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Reading, error)
-	Ask(ctx context.Context, reading *observe.Reading) (*observe.Snapshot, error)
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+	// Confirm makes of one that rests on a cache one that rests on the API server.
+	Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *observe.Snapshot) (*observe.Snapshot, error)
 }
 
 // Handler is the tasks.Handler of QuorumAwareRollout.
@@ -150,46 +148,18 @@ func (h *Handler) statefulSet(ctx context.Context, reader client.Reader, task ta
 // Execute is tasks.Handler's. It waits on what the cache shows, and so it moves leadership, which costs no member;
 // it does everything else only once the API server has confirmed what the cache shows. The members are asked either way.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	cached, err := h.Observer.Read(ctx, h.Client, task.Etcd)
-	if err != nil {
-		return unobserved(err)
-	}
-	live := sync.OnceValues(func() (*observe.Reading, error) { return h.Observer.Read(ctx, h.Live, task.Etcd) })
-	if r := task.Object.Status.Rollout; r != nil && willAct(*r, cached, h.Clock.Now()) {
-		// While the members are asked, rather than after.
-		go live() //nolint:errcheck // whoever needs the reading gets the error
-	}
-	snapshot, err := h.Observer.Ask(ctx, cached)
+	snapshot, err := h.Observer.Observe(ctx, h.Client, task.Etcd)
 	if err != nil {
 		return unobserved(err)
 	}
 	in, decision, now := h.decide(task, snapshot)
-	if decision.restsOnCache() {
-		return verdict(in, decision, now), nil
-	}
-	reading, err := live()
-	if err != nil {
-		return unobserved(err)
-	}
-	if !reading.Confirms(snapshot) {
-		if snapshot, err = h.Observer.Ask(ctx, reading); err != nil {
+	if !decision.restsOnCache() {
+		if snapshot, err = h.Observer.Confirm(ctx, h.Live, task.Etcd, snapshot); err != nil {
 			return unobserved(err)
 		}
+		in, decision, now = h.decide(task, snapshot)
 	}
-	in, decision, now = h.decide(task, snapshot)
 	return verdict(in, decision, now), nil
-}
-
-// willAct guesses, before the members are asked, whether the API server will be needed: everybody is ready, and what
-// was done last has shown. Nothing depends on it but how soon something happens.
-func willAct(r v1alpha1.RolloutStatus, cached interface {
-	AllReady() bool
-	Has(pod types.UID) bool
-}, now time.Time,
-) bool {
-	return cached.AllReady() && !handingOver(r, now) && !slices.ContainsFunc(r.Pods, func(p v1alpha1.RolloutPod) bool {
-		return p.LastOperation.State == v1alpha1.OperationStateInProgress && cached.Has(p.UID)
-	})
 }
 
 func unobserved(err error) (tasks.Verdict, error) {

@@ -23,11 +23,6 @@ const (
 	maxLag = 1000
 )
 
-// handingOver tells whether an attempt to move leadership may still show.
-func handingOver(r v1alpha1.RolloutStatus, now time.Time) bool {
-	return r.LeaderHandover != nil && now.Sub(r.LeaderHandover.LastAttemptTime.Time) < handoverRetry
-}
-
 // leaderHandedOver holds while an attempt to move leadership may still show, or while every follower that
 // could lead is behind. Whether an attempt is made is step's business.
 func leaderHandedOver(s *situation) *Hold {
@@ -35,7 +30,7 @@ func leaderHandedOver(s *situation) *Hold {
 	if !s.wantsHandover() {
 		return nil
 	}
-	if last := s.Recorded.LeaderHandover; s.handoverAttempts() > 0 && handingOver(s.Recorded, s.now) {
+	if last := s.Recorded.LeaderHandover; s.handoverAttempts() > 0 && s.now.Sub(last.LastAttemptTime.Time) < handoverRetry {
 		return &Hold{Pod: o.Name, Message: fmt.Sprintf("leadership is moving from %s to %s, attempt %d of %d", last.From, last.To, last.Attempts, maxHandoverAttempts)}
 	}
 	if s.successor() < 0 {
