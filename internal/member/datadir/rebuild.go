@@ -78,7 +78,7 @@ func Rebuild(ctx context.Context, config RebuildConfig) (RebuildResult, error) {
 	if err == nil && !rebuilt {
 		result, err = config.rebuild(ctx)
 	}
-	// Not by rebuild alone: one that was killed when all but this was done does not run again.
+	// Here, and not in rebuild, which does not run again when it was killed just before this.
 	if err = errors.Join(err, os.RemoveAll(config.DataDir+rebuildingSuffix)); err != nil {
 		return RebuildResult{}, err
 	}
