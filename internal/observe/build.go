@@ -24,6 +24,11 @@ type facts struct {
 	ordinals    []Ordinal
 	surplus     []string
 	growing     bool
+	said
+}
+
+// said is what members said.
+type said struct {
 	// answers are the statuses of the members that answered, by ordinal.
 	answers map[int]etcdclient.Status
 	// members is the member list of the cluster; nil when no voter gave one.
@@ -42,7 +47,7 @@ func (f facts) confirm(s *Snapshot) bool {
 
 // build makes a Snapshot of facts. It is pure.
 func build(f facts) *Snapshot {
-	s := &Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Growing: f.growing}
+	s := &Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Growing: f.growing, said: f.said}
 	s.Cluster.Reachable = len(f.answers) > 0
 	s.Cluster.ID = clusterID(f)
 	s.Cluster.Leader, s.Cluster.Term = leader(f, s.Cluster.ID)

@@ -20,7 +20,7 @@ import (
 // answersOf makes facts of a cluster of pods m-0, m-1, … that run and are ready, with these answers. Member IDs
 // are the ordinals plus one.
 func answersOf(n int, answers map[int]etcdclient.Status) facts {
-	f := facts{answers: answers}
+	f := facts{said: said{answers: answers}}
 	for i := range n {
 		name := fmt.Sprintf("m-%d", i)
 		f.ordinals = append(f.ordinals, Ordinal{Name: name, Member: name, Class: v1alpha1.ClassUnready, Role: v1alpha1.RoleUnknown, Pod: &Pod{Ready: true}})

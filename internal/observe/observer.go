@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -100,10 +101,52 @@ func (o *Observer) Confirm(ctx context.Context, live client.Reader, etcd *v1alph
 	if err != nil {
 		return nil, err
 	}
+	return o.confirm(ctx, live, etcd, f, s)
+}
+
+func (o *Observer) confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, f facts, s *Snapshot) (*Snapshot, error) {
 	if s.Cluster.Reachable && f.confirm(s) {
 		return s, nil
 	}
 	return o.askAndBuild(ctx, live, etcd, f)
+}
+
+// ObserveConfirmed is Observe and Confirm at the same time: the API server is read while the members that the cache
+// knows are asked.
+func (o *Observer) ObserveConfirmed(ctx context.Context, cache, live client.Reader, etcd *v1alpha1.Etcd) (*Snapshot, error) {
+	var (
+		f       facts
+		readErr error
+		reading sync.WaitGroup
+	)
+	reading.Go(func() { f, readErr = o.read(ctx, live, etcd) })
+	s, err := o.Observe(ctx, cache, etcd)
+	reading.Wait()
+	if readErr != nil {
+		return nil, readErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o.confirm(ctx, live, etcd, f, s)
+}
+
+// Expect is what Observe returns if the members answer as they did in a Snapshot that was taken before, whose time it
+// has. Nobody is asked. It is nil where the pods have another address than then.
+func (o *Observer) Expect(ctx context.Context, cache client.Reader, etcd *v1alpha1.Etcd, before *Snapshot) (*Snapshot, error) {
+	f, err := o.read(ctx, cache, etcd)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.EqualFunc(f.ordinals, before.Ordinals, sameAddress) {
+		return nil, nil
+	}
+	f.at, f.said = before.At, before.said
+	return build(f), nil
+}
+
+func sameAddress(a, b Ordinal) bool {
+	return a.Pod != nil && b.Pod != nil && a.Pod.UID == b.Pod.UID && a.Pod.Endpoint == b.Pod.Endpoint
 }
 
 // read reads what a reader has of an Etcd: facts without the answers of the members.

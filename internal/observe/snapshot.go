@@ -27,6 +27,7 @@ type Snapshot struct {
 	// Surplus are the names of the pods whose ordinal is not among the replicas.
 	Surplus []string
 	Cluster Cluster
+	said    said
 }
 
 // StatefulSet is what matters of the StatefulSet.

@@ -30,11 +30,12 @@ type Input struct {
 	Recorded v1alpha1.RolloutStatus
 	// Spells are the conditions that matter by how long they last.
 	Spells Spells
-	// Refused are the removals that the API server answered with a refusal, by the UID of the pod.
+	// Refused are the removals that cannot come any more, by the UID of the pod.
 	Refused map[types.UID]Refusal
 }
 
-// Refusal is the API server's answer to a removal that it did not carry out.
+// Refusal is the API server's answer to a removal that it did not carry out, or our own to one that was announced and
+// not sent.
 type Refusal struct {
 	At time.Time
 	// ByBudget: a PodDisruptionBudget does not allow the eviction now.

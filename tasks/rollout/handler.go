@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -24,6 +25,10 @@ import (
 
 // Observer takes Snapshots of an Etcd.
 type Observer interface {
+	// Expect is what Observe returns if the members answer as they did before; nil where they are others.
+	Expect(ctx context.Context, cache client.Reader, etcd *v1alpha1.Etcd, before *observe.Snapshot) (*observe.Snapshot, error)
+	// ObserveConfirmed is Observe and Confirm at the same time.
+	ObserveConfirmed(ctx context.Context, cache, live client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
 	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
 	// Confirm makes of one that rests on a cache one that rests on the API server.
 	Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *observe.Snapshot) (*observe.Snapshot, error)
@@ -52,6 +57,9 @@ const pollInterval = time.Second
 
 // handoverInterval is that of a rollout that has just moved leadership: the members know of it a heartbeat later.
 const handoverInterval = 100 * time.Millisecond
+
+// maxAnswerAge is how old an answer of a member may be for a removal to be announced on it.
+const maxAnswerAge = 2 * time.Second
 
 // Decode is tasks.Handler's.
 func (h *Handler) Decode(config string) (any, error) { return decode(config) }
@@ -146,20 +154,61 @@ func (h *Handler) statefulSet(ctx context.Context, reader client.Reader, task ta
 }
 
 // Execute is tasks.Handler's. It waits on what the cache shows, and so it moves leadership, which costs no member;
-// it does everything else only once the API server has confirmed what the cache shows. The members are asked either way.
+// everything else happens only once the API server has confirmed what the cache shows, and the members were asked.
+// A removal is confirmed while it is announced: Perform waits for the answer.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+	if v := h.foresee(ctx, task); v != nil {
+		return *v, nil
+	}
 	snapshot, err := h.Observer.Observe(ctx, h.Client, task.Etcd)
 	if err != nil {
 		return unobserved(err)
 	}
+	confirm := func() (*observe.Snapshot, error) { return h.Observer.Confirm(ctx, h.Live, task.Etcd, snapshot) }
 	in, decision, now := h.decide(task, snapshot)
-	if !decision.restsOnCache() {
-		if snapshot, err = h.Observer.Confirm(ctx, h.Live, task.Etcd, snapshot); err != nil {
-			return unobserved(err)
-		}
-		in, decision, now = h.decide(task, snapshot)
+	switch {
+	case decision.restsOnCache():
+		return verdict(in, decision, now), nil
+	case decision.isRemoval():
+		return announced(in, decision, now, confirm), nil
 	}
+	if snapshot, err = confirm(); err != nil {
+		return unobserved(err)
+	}
+	in, decision, now = h.decide(task, snapshot)
 	return verdict(in, decision, now), nil
+}
+
+// foresee is the verdict on a removal that is due if the members answer as they did a moment ago, when all of them
+// served; nil where none is. They are asked while it is announced.
+func (h *Handler) foresee(ctx context.Context, task tasks.Task) *tasks.Verdict {
+	last, spells := h.memory.last(task.Object.UID)
+	if last == nil || h.Clock.Now().Sub(last.At) > maxAnswerAge {
+		return nil
+	}
+	snapshot, err := h.Observer.Expect(ctx, h.Client, task.Etcd, last)
+	if err != nil || snapshot == nil || snapshot.Participating() < snapshot.Replicas() {
+		// Whoever asks the members will come to the same error.
+		return nil
+	}
+	in, now := h.input(task, snapshot, spells), h.Clock.Now()
+	decision := Decide(in, now)
+	if !decision.isRemoval() {
+		return nil
+	}
+	v := announced(in, decision, now, func() (*observe.Snapshot, error) {
+		return h.Observer.ObserveConfirmed(ctx, h.Client, h.Live, task.Etcd)
+	})
+	return &v
+}
+
+// announced is the verdict on a removal that is being confirmed.
+func announced(in Input, decision Decision, now time.Time, confirm func() (*observe.Snapshot, error)) tasks.Verdict {
+	confirm = sync.OnceValues(confirm)
+	go confirm() //nolint:errcheck // Perform gets the error
+	v := verdict(in, decision, now)
+	v.Step.Detail = detail{in: in, at: now, step: *decision.Step, confirm: confirm}
+	return v
 }
 
 func unobserved(err error) (tasks.Verdict, error) {
@@ -175,15 +224,19 @@ func (d Decision) restsOnCache() bool {
 }
 
 func (h *Handler) decide(task tasks.Task, snapshot *observe.Snapshot) (Input, Decision, time.Time) {
+	in, now := h.input(task, snapshot, h.memory.observe(task.Object.UID, snapshot)), h.Clock.Now()
+	return in, Decide(in, now), now
+}
+
+func (h *Handler) input(task tasks.Task, snapshot *observe.Snapshot, spells Spells) Input {
 	in := Input{
 		Snapshot: snapshot, Config: task.Config.(Config), Created: task.Object.CreationTimestamp.Time,
 		Overridden: task.Object.Spec.OverrideGuards,
-		Spells:     h.memory.observe(task.Object.UID, snapshot),
+		Spells:     spells,
 		Refused:    h.memory.refusals(task.Object.UID),
 	}
 	if r := task.Object.Status.Rollout; r != nil {
 		in.Recorded = *r
 	}
-	now := h.Clock.Now()
-	return in, Decide(in, now), now
+	return in
 }

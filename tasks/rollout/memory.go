@@ -20,6 +20,7 @@ type memory struct {
 }
 
 type recollection struct {
+	last    *observe.Snapshot
 	spells  Spells
 	refused map[types.UID]Refusal
 }
@@ -29,9 +30,16 @@ func (m *memory) observe(task types.UID, snapshot *observe.Snapshot) Spells {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.tasks[task]
-	r.spells = r.spells.next(snapshot)
+	r.last, r.spells = snapshot, r.spells.next(snapshot)
 	m.put(task, r)
 	return r.spells
+}
+
+// last is the last observation of a task, with the spells until then; nil when there was none.
+func (m *memory) last(task types.UID) (*observe.Snapshot, Spells) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.tasks[task].last, m.tasks[task].spells
 }
 
 // refuse remembers that the API server refused to remove a pod.

@@ -10,7 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
@@ -23,29 +26,78 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // detail is what a tasks.Step of this type carries.
 type detail struct {
-	step     Step
-	snapshot *observe.Snapshot
+	// in is what the step was decided on, and at is when.
+	in   Input
+	at   time.Time
+	step Step
+	// confirm returns what is seen while a removal is announced.
+	confirm func() (*observe.Snapshot, error)
 }
 
-// Perform is tasks.Handler's. Its deadline counts from the observation that the step rests on, so that an
-// operator which was paused in between does nothing when it wakes.
+// Perform is tasks.Handler's. Its deadline counts from the observation that the step rests on, and from the decision,
+// so that an operator which was paused in between does nothing when it wakes.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	d := step.Detail.(detail)
-	left := requestTimeout - h.Clock.Now().Sub(d.snapshot.At)
-	ctx, cancel := context.WithTimeout(ctx, left)
+	snapshot := d.in.Snapshot
+	if d.step.isRemoval() {
+		var err error
+		if snapshot, err = h.confirmed(ctx, task, d); err != nil {
+			h.withdraw(task, d, err)
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout-h.Clock.Now().Sub(earlier(snapshot.At, d.at)))
 	defer cancel()
 	if d.step.Action == MoveLeader {
 		return coded(v1alpha1.ErrMoveLeader, h.moveLeader(ctx, task.Etcd, d))
 	}
 	var failed error
 	for _, i := range d.step.Ordinals {
-		failed = errors.Join(failed, h.performOn(ctx, task, d.step.Action, d.snapshot.Ordinals[i]))
+		failed = errors.Join(failed, h.performOn(ctx, task, d.step.Action, d.in.Snapshot.Ordinals[i]))
 	}
 	return failed
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// confirmed is what has been seen while a removal was announced. It is tasks.ErrOvertaken unless that leads to the very
+// removal that was announced: the same pods, for the same reason, with the same evidence.
+func (h *Handler) confirmed(ctx context.Context, task tasks.Task, d detail) (*observe.Snapshot, error) {
+	snapshot, err := d.confirm()
+	if err != nil {
+		return nil, coded(v1alpha1.ErrObserve, err)
+	}
+	in := d.in
+	in.Snapshot, in.Spells = snapshot, h.memory.observe(task.Object.UID, snapshot)
+	decision := Decide(in, h.Clock.Now())
+	said, found := announcement(d.in, Decision{Conclusion: Act, Step: &d.step}, d.at), announcement(in, decision, d.at)
+	if !reflect.DeepEqual(said, found) {
+		log.FromContext(ctx).Info("Removal is not confirmed", "announced", said, "conclusion", decision.Conclusion, "hold", decision.Hold, "confirmed", found)
+		return nil, tasks.ErrOvertaken
+	}
+	return snapshot, nil
+}
+
+// withdraw remembers that a removal which was announced does not come any more, since it is not sent. One that was
+// announced before, perhaps by another operator, may still come.
+func (h *Handler) withdraw(task tasks.Task, d detail, why error) {
+	now := h.Clock.Now()
+	before := situate(d.in, now).announced
+	for _, i := range d.step.Ordinals {
+		if !slices.Contains(before, i) {
+			h.memory.refuse(task.Object.UID, d.in.Snapshot.Ordinals[i].Pod.UID, Refusal{At: now, Message: why.Error()})
+		}
+	}
 }
 
 func (h *Handler) performOn(ctx context.Context, task tasks.Task, action Action, o observe.Ordinal) error {
@@ -82,7 +134,7 @@ func (h *Handler) refusable(task tasks.Task, o observe.Ordinal, doing string, er
 }
 
 func (h *Handler) moveLeader(ctx context.Context, etcd *v1alpha1.Etcd, d detail) error {
-	leader, successor := d.snapshot.Ordinals[d.step.Ordinals[0]], d.snapshot.Ordinals[d.step.Successor]
+	leader, successor := d.in.Snapshot.Ordinals[d.step.Ordinals[0]], d.in.Snapshot.Ordinals[d.step.Successor]
 	from, err := h.Credentials.Dial(ctx, h.Dialer, etcd, leader.Name, leader.Pod.Endpoint)
 	if err != nil {
 		return fmt.Errorf("connecting to the leader %s: %w", leader.Name, err)

@@ -59,7 +59,7 @@ func (s *situation) settle(p *v1alpha1.RolloutPod) {
 	}
 	if i := s.ordinalOf(p.UID); i >= 0 {
 		if s.Snapshot.Ordinals[i].Class != v1alpha1.ClassTerminating && !s.mayStillBeDeleted(*p) {
-			s.transition(p, v1alpha1.OperationStateFailed, "not carried out: the pod has changed since")
+			s.transition(p, v1alpha1.OperationStateFailed, "not carried out: things have changed since")
 		}
 		return
 	}
@@ -104,6 +104,16 @@ func (s *situation) announce(r *v1alpha1.RolloutStatus, step *Step) {
 			r.LeaderHandover.Attempts = before.Attempts + 1
 		}
 	}
+}
+
+// announcement is what is written of a removal; nil when a decision is not to remove a pod.
+func announcement(in Input, d Decision, now time.Time) []v1alpha1.RolloutPod {
+	if !d.isRemoval() {
+		return nil
+	}
+	s, r := situate(in, now), v1alpha1.RolloutStatus{}
+	s.announce(&r, d.Step)
+	return r.Pods
 }
 
 func (s *situation) announceRemoval(r *v1alpha1.RolloutStatus, step *Step, o observe.Ordinal) {

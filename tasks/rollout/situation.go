@@ -102,8 +102,9 @@ func (s *situation) announcedBut(d Decision) []int {
 }
 
 func (s *Step) removes(ordinal int) bool {
-	if s.Action != DeletePod && s.Action != EvictPod {
-		return false
-	}
-	return slices.Contains(s.Ordinals, ordinal)
+	return s.isRemoval() && slices.Contains(s.Ordinals, ordinal)
 }
+
+func (d Decision) isRemoval() bool { return d.Conclusion == Act && d.Step.isRemoval() }
+
+func (s *Step) isRemoval() bool { return s.Action == DeletePod || s.Action == EvictPod }

@@ -44,7 +44,7 @@ func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 		}
 	case Act:
 		v.Message = d.Step.Reason
-		v.Step = &tasks.Step{Operation: string(d.Step.Action), Reason: d.Step.Reason, Detail: detail{*d.Step, in.Snapshot}, RecheckAfter: pollInterval}
+		v.Step = &tasks.Step{Operation: string(d.Step.Action), Reason: d.Step.Reason, Detail: detail{in: in, at: now, step: *d.Step}, RecheckAfter: pollInterval}
 		if d.Step.Action != DeletePod && d.Step.Action != EvictPod {
 			v.Step.RecheckAfter = 50 * time.Millisecond
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // memory is what the engine keeps between reconciles, by Etcd. Everything in it can be lost: then a status is
@@ -31,10 +32,21 @@ type recollection struct {
 	runs map[types.UID]tasks.Task
 }
 
-// written is a write of a status: when it was, and whether it could not wait.
+// written is a write of a status: when it was, whether it could not wait, and the resourceVersion that it made.
 type written struct {
-	at     time.Time
-	urgent bool
+	at              time.Time
+	urgent          bool
+	resourceVersion string
+}
+
+// maxCacheLag is how long the cache is waited for. An API server that was restored from a backup may never show again
+// what was written to it.
+const maxCacheLag = 5 * time.Second
+
+// isBehind tells whether a task in the cache is older than what was written last. The cache will tell of it.
+func (w written) isBehind(cached *v1alpha1.EtcdOperatorTask, now time.Time) bool {
+	order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, w.resourceVersion)
+	return err == nil && order < 0 && now.Sub(w.at) < maxCacheLag
 }
 
 // of is what is kept of an Etcd. The caller holds the mutex.

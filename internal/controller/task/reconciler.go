@@ -93,6 +93,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	q := queue.New(all)
 	r.Metrics.queueLength(request.NamespacedName, len(q))
 	for _, t := range q {
+		if r.memory.lastWrite(t).isBehind(t, r.Clock.Now()) {
+			// Whatever is decided now is refused as a conflict.
+			again.in(retryInterval)
+			continue
+		}
 		wait, err := r.carryOn(ctx, q, t, etcd)
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			// Somebody else has changed the task. The cache will show it, and wake us.

@@ -108,16 +108,26 @@ func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperator
 	if err := r.writeNow(ctx, cached, task.Object); err != nil {
 		return 0, err
 	}
-	log.FromContext(ctx).Info("Performing step", "operation", verdict.Step.Operation, "reason", verdict.Step.Reason)
-	r.event(task.Object, verdict.Step.Operation, "%s", verdict.Step.Reason)
-	handler := r.Registry[task.Object.Spec.Type].Handler
-	if err := handler.Perform(ctx, task, *verdict.Step); err != nil {
-		log.FromContext(ctx).Error(err, "Step failed", "operation", verdict.Step.Operation)
+	return r.perform(ctx, task, *verdict.Step)
+}
+
+// perform has the handler carry out a step that was announced.
+func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.Step) (time.Duration, error) {
+	logger := log.FromContext(ctx).WithValues("operation", step.Operation)
+	logger.Info("Performing step", "reason", step.Reason)
+	err := r.Registry[task.Object.Spec.Type].Handler.Perform(ctx, task, step)
+	if errors.Is(err, tasks.ErrOvertaken) {
+		logger.Info("Step not carried out", "reason", err.Error())
+		return step.RecheckAfter, nil
+	}
+	r.event(task.Object, step.Operation, "%s", step.Reason)
+	if err != nil {
+		logger.Error(err, "Step failed")
 		announced := task.Object.DeepCopy()
 		addError(task.Object, codeOf(err), err.Error(), r.Clock.Now())
 		return retryInterval, r.writeNow(ctx, announced, task.Object)
 	}
-	return verdict.Step.RecheckAfter, nil
+	return step.RecheckAfter, nil
 }
 
 // failed records an error that is no verdict, and has the workqueue try again.

@@ -179,13 +179,34 @@ func TestDetailsWait(t *testing.T) {
 		waits bool
 	}{
 		"an operator that has just started writes":   {written{}, 0, false},
-		"a hold that has just begun is not told yet": {written{epoch, true}, 4 * time.Second, true},
-		"one that lasts is":                          {written{epoch, true}, 5 * time.Second, false},
-		"another wording of it waits for longer":     {written{epoch, false}, 9 * time.Second, true},
-		"and is told in the end":                     {written{epoch, false}, 10 * time.Second, false},
+		"a hold that has just begun is not told yet": {written{at: epoch, urgent: true}, 4 * time.Second, true},
+		"one that lasts is":                          {written{at: epoch, urgent: true}, 5 * time.Second, false},
+		"another wording of it waits for longer":     {written{at: epoch, urgent: false}, 9 * time.Second, true},
+		"and is told in the end":                     {written{at: epoch, urgent: false}, 10 * time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(putOff(c.last, epoch.Add(c.after)) > 0).To(Equal(c.waits))
 		})
+	}
+}
+
+// A task that the cache shows as it was before it was last written is not worked on: the next write would be refused.
+func TestCacheIsBehind(t *testing.T) {
+	g := NewWithT(t)
+	cached := newTask("1")
+	cached.ResourceVersion = "99"
+	for name, c := range map[string]struct {
+		written string
+		after   time.Duration
+		want    bool
+	}{
+		"nothing was written":                {"", 0, false},
+		"it shows what was there before":     {"100", 0, true},
+		"it shows what was written":          {"99", 0, false},
+		"somebody else has written it since": {"98", 0, false},
+		"it never shows it":                  {"100", maxCacheLag, false},
+	} {
+		got := written{at: epoch, resourceVersion: c.written}.isBehind(cached, epoch.Add(c.after))
+		g.Expect(got).To(Equal(c.want), name)
 	}
 }

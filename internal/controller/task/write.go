@@ -48,7 +48,7 @@ func (r *Reconciler) writeNow(ctx context.Context, before, t *v1alpha1.EtcdOpera
 	}
 	t.Status = status
 	now := r.Clock.Now()
-	r.memory.wrote(t, written{now, isUrgent(&before.Status, &status)})
+	r.memory.wrote(t, written{now, isUrgent(&before.Status, &status), t.ResourceVersion})
 	r.Metrics.observe(before, t, now)
 	r.announce(before, t)
 	return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -208,6 +209,49 @@ func TestSnapshotRunsBesideAStalledRollout(t *testing.T) {
 	g.letGo("rollout")
 	c.eventually("maintenance", v1alpha1.TaskStateSucceeded)
 	c.Expect(g.order()).To(Equal([]string{"rollout", "snapshot", "maintenance"}))
+}
+
+// late is a handler whose first step is overtaken.
+type late struct {
+	gate
+	steps int
+}
+
+func (l *late) Execute(context.Context, tasks.Task) (tasks.Verdict, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.steps == 2 {
+		return tasks.Verdict{Outcome: tasks.Done, Message: "carried out"}, nil
+	}
+	return tasks.Verdict{Outcome: tasks.Continue, Step: &tasks.Step{Operation: "Try", Reason: fmt.Sprintf("step %d", l.steps+1), RecheckAfter: 20 * time.Millisecond}}, nil
+}
+
+func (l *late) Perform(context.Context, tasks.Task, tasks.Step) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.steps++; l.steps == 1 {
+		return tasks.ErrOvertaken
+	}
+	return nil
+}
+
+func TestStepThatIsOvertakenIsNoFailure(t *testing.T) {
+	c := newCluster(t, 1)
+	c.start(tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: &late{}}})
+	c.create(c.task("late", v1alpha1.OnDemandSnapshot, ""))
+	done := c.eventually("late", v1alpha1.TaskStateSucceeded)
+	c.Expect(done.Status.LastErrors).To(BeEmpty())
+	c.Eventually(func(g Gomega) {
+		events := &eventsv1.EventList{}
+		g.Expect(testEnv.Client.List(t.Context(), events, client.InNamespace(c.namespace))).To(Succeed())
+		var tried []string
+		for _, e := range events.Items {
+			if e.Reason == "Try" {
+				tried = append(tried, e.Note)
+			}
+		}
+		g.Expect(tried).To(Equal([]string{"step 2"}), "what was not done is not told of")
+	}).Should(Succeed())
 }
 
 func TestTimeToLive(t *testing.T) {
