@@ -121,7 +121,7 @@ func etcdOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
 // settle is how long a change of a pod waits for those that come with it: a pod that starts or goes changes
 // several times at once, and the status of its StatefulSet with it. Whoever acts on pods does so at the same moment,
 // and need not share the processors, nor the API server, with a status that is about to change again.
-const settle = 500 * time.Millisecond
+const settle = time.Second
 
 // afterwards looks at an Etcd a little after an object of it has changed.
 func afterwards(etcdOf handler.MapFunc) handler.EventHandler {
