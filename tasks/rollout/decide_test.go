@@ -74,6 +74,9 @@ func TestDecide(t *testing.T) {
 		"a new pod that fails holds the rollout":     {of(2, deadNew, readyOld, readyOld), nil, "hold UpdatedPodsParticipating m-0"},
 		"all updated, one not back":                  {of(1, readyNew, readyNew, runningNew), nil, "hold UpdatedPodsParticipating m-2"},
 		"leadership moves before the leader goes":    {of(0, readyOld, readyNew, readyNew), nil, "MoveLeader m-0 to m-1"},
+		"leadership moves once all serve":            {of(0, readyOld, readyNew, runningNew), nil, "MoveLeader m-0 to m-1"},
+		"and not while one is not back":              {of(0, readyOld, readyNew, startingNew), nil, "hold UpdatedPodsParticipating m-2"},
+		"it goes to one that participates":           {of(0, readyOld, runningNew, runningNew), nil, "hold UpdatedPodsParticipating m-1"},
 		"no handover where it is not wanted":         {of(0, readyOld, readyNew, readyNew), config(func(c *Config) { no := false; c.LeaderHandover = &no }), "DeletePod m-0"},
 		"a successor has to have caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
 			in.Snapshot.Ordinals[0].AppliedIndex, in.Snapshot.Ordinals[2].AppliedIndex = 5000, 4500
@@ -328,16 +331,19 @@ func TestVerdictOfAStalledRollout(t *testing.T) {
 	g.Expect(v.Step).To(BeNil(), "a rollout never times out into a deletion")
 }
 
-// The members know their new leader a heartbeat after the handover. Nobody tells the operator, so it looks.
+// The members know their new leader a heartbeat after the handover. Nobody tells the operator, so it looks, until they do.
 func TestHeldAfterAHandover(t *testing.T) {
 	g := NewWithT(t)
-	in := of(2, deadNew, readyOld, readyOld).input(noon, defaultConfig())
-	held := func() time.Duration { return verdict(in, Decision{Conclusion: Wait, Hold: &Hold{}}, noon).RequeueAfter }
-	g.Expect(held()).To(Equal(pollInterval))
-	in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-2", To: "m-1", Attempts: 1, LastAttemptTime: metav1.Time{Time: noon.Add(-time.Second)}}
-	g.Expect(held()).To(Equal(handoverInterval))
-	in.Recorded.LeaderHandover.LastAttemptTime = metav1.Time{Time: noon.Add(-handoverRetry)}
-	g.Expect(held()).To(Equal(pollInterval))
+	held := func(w *world, ago time.Duration) time.Duration {
+		in := w.input(noon, defaultConfig())
+		in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", To: "m-1", Attempts: 1, LastAttemptTime: metav1.Time{Time: noon.Add(-ago)}}
+		return verdict(in, Decision{Conclusion: Wait, Hold: &Hold{}}, noon).RequeueAfter
+	}
+	g.Expect(held(of(0, readyOld, readyNew, runningNew), time.Second)).To(Equal(handoverInterval), "the old one leads")
+	g.Expect(held(of(0, readyOld, readyNew, runningNew), handoverRetry)).To(Equal(pollInterval), "it did not work out")
+	g.Expect(held(of(-1, readyOld, readyNew, runningNew), time.Second)).To(Equal(handoverInterval), "nobody knows a leader")
+	g.Expect(held(of(1, readyOld, readyNew, runningNew), time.Second)).To(Equal(pollInterval), "all know the new one")
+	g.Expect(held(of(1, readyOld, readyNew, startingNew), time.Second)).To(Equal(pollInterval), "all that answer")
 }
 
 func TestConfig(t *testing.T) {

@@ -79,11 +79,12 @@ func learnerPromoted(s *situation) *Hold {
 }
 
 // updatedPodsParticipating is DEP-07, step 3, and more: a pod that was deleted and is not back yet holds too,
-// and so does a member that does not serve, before one that serves though its probe is broken.
+// and so does a member that does not serve, before one that serves though its probe is broken. Leadership moves as soon
+// as all serve, while the probe of the pod that came back last has yet to pass.
 func updatedPodsParticipating(s *situation) *Hold {
 	laggard := ""
 	switch o := s.subject(); {
-	case o.Class == v1alpha1.ClassParticipating:
+	case o.Class == v1alpha1.ClassParticipating && !s.wantsHandover():
 		laggard = s.notParticipating(s.next)
 	case o.Serving:
 		laggard = s.notServing(s.next)

@@ -56,7 +56,7 @@ var _ tasks.Handler = (*Handler)(nil)
 const pollInterval = time.Second
 
 // handoverInterval is that of a rollout that has just moved leadership: the members know of it a heartbeat later.
-const handoverInterval = 100 * time.Millisecond
+const handoverInterval = 25 * time.Millisecond
 
 // maxAnswerAge is how old an answer of a member may be for a removal to be announced on it.
 const maxAnswerAge = 2 * time.Second

@@ -6,9 +6,11 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 )
 
 const (
@@ -52,6 +54,17 @@ func (s *situation) handoverAttempts() int32 {
 		return h.Attempts
 	}
 	return 0
+}
+
+// isHandoverUnderWay tells whether leadership was moved a moment ago and does not show yet: the leader is still the old
+// one, or some member that answers does not know the new one.
+func isHandoverUnderWay(last *v1alpha1.LeaderHandover, in Input, now time.Time) bool {
+	if last == nil || now.Sub(last.LastAttemptTime.Time) >= handoverRetry {
+		return false
+	}
+	return slices.ContainsFunc(in.Snapshot.Ordinals, func(o observe.Ordinal) bool {
+		return o.Answers && !o.Serving || o.Role == v1alpha1.RoleLeader && o.Name == last.From
+	})
 }
 
 // heirs are the participating followers that are updated.

@@ -35,7 +35,7 @@ func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 		v.Message = notOnDelete(set.Name)
 	case Wait:
 		v.Reason, v.Message, v.RequeueAfter = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Hold.Guard, d.Hold.Message), pollInterval
-		if h := recorded.LeaderHandover; h != nil && now.Sub(h.LastAttemptTime.Time) < handoverRetry {
+		if isHandoverUnderWay(recorded.LeaderHandover, in, now) {
 			v.RequeueAfter = handoverInterval
 		}
 		if now.Sub(recorded.LastProgressTime.Time) >= in.Config.ProgressDeadline.Duration {

@@ -334,6 +334,11 @@ func (w *world) faults(d Decision, config Config) []string {
 		if to := w.members[d.Step.Successor]; to != readyNew {
 			say("moves leadership to a member that is not updated, or does not participate")
 		}
+		for j, other := range w.members {
+			if (!other.alive() || other == terminating) && !w.cutOff {
+				say("moves leadership while %s does not serve", podName[j])
+			}
+		}
 	case DeletePod, EvictPod:
 		if config.NonParticipatingPods != AllAtOnce && len(d.Step.Ordinals) > 1 {
 			say("removes %d pods in one step", len(d.Step.Ordinals))
