@@ -20,6 +20,7 @@ type memory struct {
 }
 
 type recollection struct {
+	// last is the last observation, and spells are those until then.
 	last    *observe.Snapshot
 	spells  Spells
 	refused map[types.UID]Refusal
@@ -42,7 +43,7 @@ func (m *memory) last(task types.UID) (*observe.Snapshot, Spells) {
 	return m.tasks[task].last, m.tasks[task].spells
 }
 
-// refuse remembers that the API server refused to remove a pod.
+// refuse remembers that a removal cannot come any more: the API server refused it, or it was not sent.
 func (m *memory) refuse(task, pod types.UID, refusal Refusal) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

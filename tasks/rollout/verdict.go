@@ -45,7 +45,7 @@ func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 	case Act:
 		v.Message = d.Step.Reason
 		v.Step = &tasks.Step{Operation: string(d.Step.Action), Reason: d.Step.Reason, Detail: detail{in: in, at: now, step: *d.Step}, RecheckAfter: pollInterval}
-		if d.Step.Action != DeletePod && d.Step.Action != EvictPod {
+		if !d.Step.isRemoval() {
 			v.Step.RecheckAfter = 50 * time.Millisecond
 		}
 	}
