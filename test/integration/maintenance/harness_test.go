@@ -142,6 +142,21 @@ func (c *cluster) fill(etcd *clientv3.Client, mebibytes int) {
 	}
 }
 
+// keepWriting writes a little until the test ends, as clients do: a member counts what is free when it commits.
+func (c *cluster) keepWriting(etcd *clientv3.Client) {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-c.t.Context().Done():
+			return
+		case <-ticker.C:
+			// One that fails is followed by another.
+			_, _ = etcd.Put(c.t.Context(), "count", "")
+		}
+	}
+}
+
 func (c *cluster) leader() int {
 	etcd := c.members.Client(c.t)
 	leader := -1

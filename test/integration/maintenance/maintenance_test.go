@@ -82,6 +82,8 @@ func TestOperatorGoesAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, 3)
 			c.fill(c.members.Client(t), 8)
+			// Who is passed over, since nothing seems to be free, is not asked at all.
+			go c.keepWriting(c.members.Client(t))
 			held := make(chan struct{})
 			var holds atomic.Bool
 			holds.Store(true)
