@@ -37,7 +37,8 @@ const (
 	GuardUnreadyConfirmed GuardName = "UnreadyConfirmed"
 	// GuardLeaderHandedOver: leadership was moved to an updated member before the leader is replaced.
 	GuardLeaderHandedOver GuardName = "LeaderHandedOver"
-	// GuardEvictionBlocked: the API server grants the eviction of the pod (podRemoval: Evict).
+	// GuardEvictionBlocked: the API server grants the removal of the pod; with podRemoval: Evict, the
+	// PodDisruptionBudget does.
 	GuardEvictionBlocked GuardName = "EvictionBlocked"
 )
 
@@ -169,7 +170,7 @@ type RolloutPod struct {
 
 // Evidence is the state of the cluster in which a deletion was decided.
 type Evidence struct {
-	// ObservedAt is when the cluster was observed.
+	// ObservedAt is when the removal was decided. What the decision rests on was confirmed before the removal was sent.
 	ObservedAt metav1.MicroTime `json:"observedAt"`
 	// ResourceVersion of the pod, which is the precondition of its deletion.
 	ResourceVersion string `json:"resourceVersion"`

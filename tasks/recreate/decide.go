@@ -153,7 +153,7 @@ func left(s *observe.Snapshot) string {
 }
 
 func supersededBy(set, revision, current string) string {
-	return fmt.Sprintf("the update revision of StatefulSet %s is %s now, and no longer %s: pods that are outdated by now get a task of their own", set, current, revision)
+	return fmt.Sprintf("the update revision of StatefulSet %s is %s, and not %s: pods that are outdated by now get a task of their own", set, current, revision)
 }
 
 // Record is the status of the rollout after a decision. It is pure; the input is left as it is.

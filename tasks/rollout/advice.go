@@ -15,12 +15,12 @@ import (
 )
 
 // waitFor is the hold of a pod that is not there or does not participate, with what a person can do.
-func (s *situation) waitFor(guard v1alpha1.GuardName, pod string) *Hold {
+func (s *situation) waitFor(pod string) *Hold {
 	i := slices.IndexFunc(s.Snapshot.Ordinals, func(o observe.Ordinal) bool { return o.Name == pod })
 	if i < 0 {
-		return &Hold{Guard: guard, Pod: pod, Message: fmt.Sprintf("%s is not among the replicas of StatefulSet %s and has to go first", pod, s.Snapshot.StatefulSet.Name)}
+		return &Hold{Guard: v1alpha1.GuardUpdatedPodsParticipating, Pod: pod, Message: fmt.Sprintf("%s is not among the replicas of StatefulSet %s and has to go first", pod, s.Snapshot.StatefulSet.Name)}
 	}
-	return &Hold{Guard: guard, Pod: pod, Message: pod + " " + advice(s.Snapshot.Ordinals[i], s.Snapshot.StatefulSet.Name)}
+	return &Hold{Guard: v1alpha1.GuardUpdatedPodsParticipating, Pod: pod, Message: pod + " " + advice(s.Snapshot.Ordinals[i], s.Snapshot.StatefulSet.Name)}
 }
 
 func advice(o observe.Ordinal, statefulSet string) string {

@@ -30,7 +30,8 @@ type Input struct {
 	Recorded v1alpha1.RolloutStatus
 	// Spells are the conditions that matter by how long they last.
 	Spells Spells
-	// Refused are the removals that cannot come any more, by the UID of the pod.
+	// Refused are the removals that were refused or withdrawn, by the UID of the pod. They cannot come any more, unless
+	// they say so.
 	Refused map[types.UID]Refusal
 }
 
@@ -40,7 +41,11 @@ type Refusal struct {
 	At time.Time
 	// ByBudget: a PodDisruptionBudget does not allow the eviction now.
 	ByBudget bool
-	Message  string
+	// Withdrawn: it was not sent.
+	Withdrawn bool
+	// MayCome: the same removal was announced before, and that request may still be under way.
+	MayCome bool
+	Message string
 }
 
 // Conclusion of a decision.
@@ -152,7 +157,7 @@ func (p policy) proceed(s *situation) Decision {
 	s.next = s.nextPod(p.precedes)
 	if s.next < 0 {
 		if laggard := s.notParticipating(-1); laggard != "" {
-			return Decision{Conclusion: Wait, Hold: s.waitFor(v1alpha1.GuardUpdatedPodsParticipating, laggard)}
+			return Decision{Conclusion: Wait, Hold: s.waitFor(laggard)}
 		}
 		return Decision{Conclusion: Finished}
 	}

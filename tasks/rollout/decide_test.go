@@ -55,6 +55,7 @@ func notReady(p *observe.Pod) { p.Node.Trouble = "not ready" }
 
 func TestDecide(t *testing.T) {
 	lasting := func(w *world) *world { w.lasted = true; return w }
+	hidden := func(w *world) *world { w.hidden, w.lasted = true, true; return w }
 	evict := config(func(c *Config) { c.PodRemoval = Evict })
 	for name, c := range map[string]struct {
 		world  *world
@@ -104,6 +105,8 @@ func TestDecide(t *testing.T) {
 		"a broken probe: one by one":                 {of(0, runningOld, runningOld, runningOld), nil, "DeletePod m-2"},
 		"a broken probe: only when the last is back": {of(0, runningOld, runningOld, startingNew), nil, "hold UpdatedPodsParticipating m-2"},
 		"a broken probe in a larger cluster":         {of(0, runningOld, runningOld, runningOld, runningOld, missing), nil, "hold UpdatedPodsParticipating m-4"},
+		"a quorum that the operator cannot reach":    {hidden(of(1, frozenNew, readyOld, readyOld)), nil, "hold QuorumKept m-2"},
+		"the dead go all the same":                   {hidden(of(1, frozenNew, readyOld, readyOld, readyOld, deadOld)), nil, "DeletePod m-4"},
 		"a learner is left alone":                    {of(0, readyOld, readyNew, learnerOld), nil, "hold LearnerPromoted m-2"},
 		"a learner may be disturbed by order": {of(0, readyOld, readyNew, learnerOld), func(in *Input) {
 			in.Overridden = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardLearnerPromoted)}
@@ -133,8 +136,18 @@ func TestDecide(t *testing.T) {
 		}, "hold EvictionBlocked m-2"},
 		"and is tried again": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			evict(in)
-			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon.Add(-evictionRetry), ByBudget: true}}
+			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon.Add(-removalRetry), ByBudget: true}}
 		}, "EvictPod m-2"},
+		"so does any other removal": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon}}
+		}, "hold EvictionBlocked m-2"},
+		"but not one that was not sent": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, Withdrawn: true}}
+		}, "DeletePod m-2"},
+		"nor a deletion, when a budget refused": {of(0, readyOld, readyOld, frozenOld), func(in *Input) {
+			evict(in)
+			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
+		}, "DeletePod m-2"},
 		"an unhealthy sidecar first, within the role": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			in.Config.UnhealthyBackupSidecarFirst = true
 			in.Snapshot.Ordinals[0].Pod.BackupSidecarReady, in.Snapshot.Ordinals[1].Pod.BackupSidecarReady = false, false
@@ -203,22 +216,35 @@ func TestAnnouncedDeletion(t *testing.T) {
 	recent := func(w *world) *world { w.recent = true; return w }
 	changed := func(w *world) *world { w.changed = true; return w }
 	lagging := func(w *world) *world { w.lagging = true; return w }
+	inTheFuture := func(in *Input) { in.Recorded.Pods[0].Evidence.ObservedAt.Time = noon.Add(time.Hour) }
+	refused := func(mayCome bool) change {
+		return func(in *Input) {
+			in.Refused = map[types.UID]Refusal{in.Recorded.Pods[0].UID: {At: noon, MayCome: mayCome}}
+		}
+	}
 	for name, c := range map[string]struct {
-		world *world
-		want  string
+		world  *world
+		change change
+		want   string
 	}{
-		"may take a while to show":                   {recent(announced(0, 2, readyOld, readyOld, readyOld)), "hold DeletionObserved m-2"},
-		"is repeated where it is still right":        {announced(0, 2, readyOld, readyOld, readyOld), "DeletePod m-2"},
-		"is revoked where another comes first":       {announced(0, 2, readyOld, deadOld, readyOld), "RevokeDeletion m-2"},
-		"is revoked where nobody may go":             {announced(0, 2, readyOld, missing, readyOld), "RevokeDeletion m-2"},
-		"is revoked where nothing is to be done":     {announced(0, 2, readyNew, readyNew, readyNew), "RevokeDeletion m-2"},
-		"cannot come once the pod has changed":       {changed(announced(0, 2, readyOld, deadOld, readyOld)), "DeletePod m-1"},
-		"may come though a cache does not show it":   {recent(lagging(announced(0, 2, readyOld, readyOld, readyOld))), "hold DeletionObserved m-2"},
-		"is revoked though a cache does not show it": {lagging(announced(0, 2, readyOld, deadOld, readyOld)), "RevokeDeletion m-2"},
-		"does not matter once the pod is going":      {of(0, readyOld, readyOld, terminating), "hold UpdatedPodsParticipating m-2"},
+		"may take a while to show":                            {recent(announced(0, 2, readyOld, readyOld, readyOld)), nil, "hold DeletionObserved m-2"},
+		"is repeated where it is still right":                 {announced(0, 2, readyOld, readyOld, readyOld), nil, "DeletePod m-2"},
+		"is revoked where another comes first":                {announced(0, 2, readyOld, deadOld, readyOld), nil, "RevokeDeletion m-2"},
+		"is revoked where nobody may go":                      {announced(0, 2, readyOld, missing, readyOld), nil, "RevokeDeletion m-2"},
+		"is revoked where nothing is to be done":              {announced(0, 2, readyNew, readyNew, readyNew), nil, "RevokeDeletion m-2"},
+		"cannot come once the pod has changed":                {changed(announced(0, 2, readyOld, deadOld, readyOld)), nil, "DeletePod m-1"},
+		"may come though a cache does not show it":            {recent(lagging(announced(0, 2, readyOld, readyOld, readyOld))), nil, "hold DeletionObserved m-2"},
+		"is revoked though a cache does not show it":          {lagging(announced(0, 2, readyOld, deadOld, readyOld)), nil, "RevokeDeletion m-2"},
+		"is repeated though a wrong clock says that it comes": {announced(0, 2, readyOld, readyOld, readyOld), inTheFuture, "DeletePod m-2"},
+		"cannot come once it was refused":                     {announced(0, 2, readyOld, deadOld, readyOld), refused(false), "DeletePod m-1"},
+		"may come though a second attempt was refused":        {announced(0, 2, readyOld, deadOld, readyOld), refused(true), "RevokeDeletion m-2"},
+		"does not matter once the pod is going":               {of(0, readyOld, readyOld, terminating), nil, "hold UpdatedPodsParticipating m-2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := c.world.input(noon, defaultConfig())
+			if c.change != nil {
+				c.change(&in)
+			}
 			if got := short(Decide(in, noon), in.Snapshot); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
@@ -232,16 +258,29 @@ func TestSpells(t *testing.T) {
 		return w.snapshot(noon.Add(time.Duration(seconds) * time.Second))
 	}
 	healthy, leaderless := of(0, readyOld, readyOld, readyOld), of(-1, readyOld, readyOld, readyOld)
-	s := Spells{}.next(at(0, healthy))
+	s := Spells{}.Next(at(0, healthy))
 	g.Expect(s.LeaderlessSince).To(BeZero())
-	s = s.next(at(1, leaderless)).next(at(2, leaderless))
+	s = s.Next(at(1, leaderless)).Next(at(2, leaderless))
 	g.Expect(s.LeaderlessSince).To(Equal(noon.Add(time.Second)))
 	g.Expect(s.SilentSince).To(HaveLen(3))
-	s = s.next(at(3, healthy))
+	s = s.Next(at(3, healthy))
 	g.Expect(s.LeaderlessSince).To(BeZero())
 	g.Expect(s.SilentSince).To(BeEmpty())
-	s = s.next(at(4, leaderless)).next(at(60, leaderless))
+	s = s.Next(at(4, leaderless)).Next(at(60, leaderless))
 	g.Expect(s.LeaderlessSince).To(Equal(noon.Add(time.Minute)), "what nobody looked at does not count")
+
+	hidden, cutOff := of(1, frozenNew, readyOld, readyOld), of(1, readyOld, readyOld, readyOld)
+	hidden.hidden, cutOff.cutOff = true, true
+	s = Spells{}.Next(at(0, hidden)).Next(at(1, hidden))
+	g.Expect(s.LeaderlessSince).To(BeZero(), "those whose probes pass may be a quorum")
+	g.Expect(s.NoAnswerSince).To(BeZero(), "one answers")
+	s = s.Next(at(2, cutOff)).Next(at(3, cutOff))
+	g.Expect(s.LeaderlessSince).To(BeZero())
+	g.Expect(s.NoAnswerSince).To(Equal(noon.Add(2 * time.Second)))
+	foreign := of(-1, frozenReadyOld, runningOld, runningOld)
+	g.Expect(Spells{}.Next(at(0, foreign)).LeaderlessSince).NotTo(BeZero(), "one of three is no quorum")
+	foreign.foreignDown = 2
+	g.Expect(Spells{}.Next(at(0, foreign)).LeaderlessSince).To(BeZero(), "with two of five that are elsewhere it is")
 }
 
 func TestRecordOfARollout(t *testing.T) {
@@ -293,6 +332,90 @@ func TestRecordOfADeletionThatDidNotHappen(t *testing.T) {
 	r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
 	g.Expect(in.Recorded.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateInProgress), "the input is left as it is")
+}
+
+// A record says why a removal did not happen.
+func TestRecordOfADeletionThatWasRefused(t *testing.T) {
+	g := NewWithT(t)
+	w := of(0, readyOld, readyOld, readyOld)
+	w.announced, w.recent = 2, true
+	in := w.input(noon, defaultConfig())
+	in.Refused = map[types.UID]Refusal{w.uid(2): {At: noon, Message: "the policy says no"}}
+	r := Record(in, Decide(in, noon), noon)
+	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
+	g.Expect(r.Pods[0].LastOperation.Reason).To(HaveSuffix("not carried out: the policy says no"))
+}
+
+// A removal that is refused and tried again, and refused, is no progress.
+func TestRepeatedAttemptsAreNoProgress(t *testing.T) {
+	g := NewWithT(t)
+	w := of(0, readyOld, readyOld, readyOld)
+	in := w.input(noon, defaultConfig())
+	in.Config.PodRemoval = Evict
+	first := verdict(in, Decide(in, noon), noon)
+	g.Expect(first.Rollout.LastProgressTime.Time).To(Equal(noon))
+	g.Expect(first.Rollout.Pods).To(HaveLen(1))
+
+	refuse := func(at time.Time) {
+		in.Refused = map[types.UID]Refusal{w.uid(2): {At: at, ByBudget: true, Message: "the budget says no"}}
+		in.Snapshot.At = at
+	}
+	in.Recorded = *first.Rollout
+	refuse(noon)
+	held := verdict(in, Decide(in, noon), noon)
+	g.Expect(held.Rollout.HeldBy.Guard).To(Equal(v1alpha1.GuardEvictionBlocked))
+
+	in.Recorded = *held.Rollout
+	later := noon.Add(in.Config.ProgressDeadline.Duration)
+	again := verdict(in, Decide(in, later), later)
+	g.Expect(again.Step.Operation).To(Equal(string(EvictPod)))
+	g.Expect(again.Reason).To(Equal(v1alpha1.ReasonStalled))
+	g.Expect(again.Rollout.LastProgressTime.Time).To(Equal(noon))
+	g.Expect(again.Rollout.HeldBy.Since.Time).To(Equal(noon), "it has been held all the time")
+
+	in.Recorded = *again.Rollout
+	refuse(later)
+	g.Expect(verdict(in, Decide(in, later), later).Reason).To(Equal(v1alpha1.ReasonStalled))
+}
+
+func TestEtcdReachable(t *testing.T) {
+	cutOff := of(0, readyOld, readyOld, readyOld)
+	cutOff.cutOff = true
+	for name, c := range map[string]struct {
+		world *world
+		want  metav1.ConditionStatus
+	}{
+		"members answer":                   {of(0, readyOld, readyOld, readyOld), metav1.ConditionTrue},
+		"none does although all are ready": {cutOff, metav1.ConditionFalse},
+		"none runs":                        {of(-1, deadOld, deadOld, deadOld), metav1.ConditionUnknown},
+	} {
+		if got := reachable(c.world.input(noon, defaultConfig())); got.Status != c.want {
+			t.Errorf("%s: %s, %s", name, got.Status, got.Message)
+		}
+	}
+}
+
+// The reason of a removal says nothing of the pod, or of the others, that is not so.
+func TestReasons(t *testing.T) {
+	for name, c := range map[string]struct {
+		world  *world
+		change change
+		want   string
+	}{
+		"a follower":       {of(0, readyOld, readyOld, readyOld), nil, "m-2 is a follower, and all others participate"},
+		"the leader":       {of(0, readyOld, readyNew, readyNew), config(func(c *Config) { no := false; c.LeaderHandover = &no }), "m-0 leads and is the last one"},
+		"of unknown role":  {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.Ordinals[2].Role = v1alpha1.RoleUnknown }, "m-2 is next, and all others participate"},
+		"others are down":  {of(0, readyOld, readyOld, readyOld, readyOld, deadNew), func(in *Input) { in.Overridden = []v1alpha1.OverridableGuard{"UpdatedPodsParticipating"} }, "m-3 is next, although not all others participate"},
+		"the leader first": {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Config.PodRemoval, in.Snapshot.Ordinals[0].Pod.AllContainersReady = Evict, false }, "m-0 leads; one of its containers is not ready, so it goes first"},
+	} {
+		in := c.world.input(noon, defaultConfig())
+		if c.change != nil {
+			c.change(&in)
+		}
+		if d := Decide(in, noon); d.Step == nil || d.Step.Reason != c.want {
+			t.Errorf("%s: %+v, want %q", name, d.Step, c.want)
+		}
+	}
 }
 
 // A cache may show a pod as it was before its deletion was decided, which was decided by what the API server said.

@@ -56,7 +56,7 @@ type size struct {
 }
 
 // fewer are the states without the rarest, for sizes that would take too long with all of them.
-var fewer = []member{missing, terminating, deadOld, readyOld, frozenOld, deadNew, readyNew, frozenReadyNew}
+var fewer = []member{missing, terminating, deadOld, readyOld, frozenOld, deadNew, readyNew, frozenNew, frozenReadyNew}
 
 // quick takes less than a second.
 var quick = []size{
@@ -98,7 +98,7 @@ func (z size) worlds(visit func(*world)) {
 
 func (z size) variants(w *world, visit func(*world)) {
 	plain := func() {
-		w.announced, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff = -1, false, false, false, false, false
+		w.announced, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden = -1, false, false, false, false, false, false
 		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent = 0, 0, 0, false
 		w.cordoned, w.unsteady, w.stranded = [7]bool{}, [7]bool{}, [7]bool{}
 	}
@@ -116,6 +116,7 @@ func (z size) variants(w *world, visit func(*world)) {
 		func() { w.surplus = true },
 		func() { w.unobserved = true },
 		func() { w.cutOff = true },
+		func() { w.hidden = true },
 		func() { w.foreignUp = 1 },
 		func() { w.foreignDown = 1 },
 		func() { w.handovers = 1 },
@@ -369,6 +370,13 @@ func TestExplorationBites(t *testing.T) {
 				return nil
 			}
 			return unreadyConfirmed(s)
+		}),
+		"takes silence for the loss of the quorum": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
+			if !s.Snapshot.Cluster.LeaderKnown {
+				s.Spells.LeaderlessSince = epoch
+				return nil
+			}
+			return quorumKept(s)
 		}),
 		"does not ask the kubelet": with(v1alpha1.GuardUnreadyConfirmed, func(s *situation) *Hold {
 			if !s.Snapshot.Cluster.LeaderKnown {

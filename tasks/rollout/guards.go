@@ -7,6 +7,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -63,7 +64,7 @@ func deletionObserved(s *situation) *Hold {
 	for _, i := range s.announced {
 		o := s.Snapshot.Ordinals[i]
 		announced := s.recordOf(o.Pod.UID).Evidence.ObservedAt.Time
-		if s.now.Sub(announced) < deletionWindow {
+		if within(announced, s.now, deletionWindow) {
 			return &Hold{Pod: o.Name, Message: fmt.Sprintf("the deletion of %s was announced and does not show yet: after %s it is repeated, or revoked", o.Name, deletionWindow)}
 		}
 	}
@@ -92,14 +93,25 @@ func updatedPodsParticipating(s *situation) *Hold {
 	if laggard == "" {
 		return nil
 	}
-	return s.waitFor(v1alpha1.GuardUpdatedPodsParticipating, laggard)
+	return s.waitFor(laggard)
 }
 
-// quorumKept judges the cluster as it will be without the pod. Only clusters of one or two cannot do without.
+// quorumKept judges the cluster as it will be without the pod. Only clusters of one or two cannot do without. Where no
+// member that answers knows a leader, others may that do not answer.
 func quorumKept(s *situation) *Hold {
 	o, voters := s.subject(), len(s.Snapshot.Cluster.Voters)
 	running := o.Class == v1alpha1.ClassUnready || o.Class == v1alpha1.ClassParticipating
-	if !running || !s.Snapshot.Cluster.LeaderKnown || s.losesQuorumAnyway() {
+	if !running {
+		return nil
+	}
+	if !s.Snapshot.Cluster.LeaderKnown {
+		unreached, quorate := outOfReach(s.Snapshot)
+		if !quorate {
+			return nil
+		}
+		return &Hold{Pod: o.Name, Message: fmt.Sprintf("no member that answers the operator knows a leader, and the readiness probes of others pass, which may be a quorum that it cannot reach (%s): look at NetworkPolicies, and at the network between the operator and them", strings.Join(unreached, ", "))}
+	}
+	if s.losesQuorumAnyway() {
 		return nil
 	}
 	rest := s.Snapshot.ServingVotersWithout(s.next)
@@ -127,7 +139,7 @@ func unreadyConfirmed(s *situation) *Hold {
 	cluster := s.Snapshot.Cluster
 	if !cluster.LeaderKnown {
 		since := latest(s.Spells.LeaderlessSince, o.Pod.EtcdStarted, s.lastRemoval())
-		if s.Spells.LeaderlessSince.IsZero() || s.now.Sub(since) < grace {
+		if s.Spells.LeaderlessSince.IsZero() || !lasted(since, s.now, grace) {
 			return &Hold{Pod: o.Name, Message: fmt.Sprintf("no member knows a leader: %s is replaced when this has lasted for %s, counted from %s", o.Name, grace, clockTime(since))}
 		}
 		return nil
@@ -136,23 +148,25 @@ func unreadyConfirmed(s *situation) *Hold {
 		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s does not participate, and the others are no quorum without it. %s", o.Name, s.downVoters())}
 	}
 	since := s.Spells.SilentSince[o.Pod.UID]
-	if o.Pod.Ready && !s.Spells.lasted(since, s.now, grace) {
+	if o.Pod.Ready && !lasted(since, s.now, grace) {
 		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s does not serve the operator, and yet its readiness probe passes: it is replaced when this has lasted for %s, counted from %s", o.Name, grace, clockTime(since))}
 	}
 	return nil
 }
 
+// evictionBlocked holds for a while after any refusal of the API server, a deletion's too. A budget is not asked about a
+// deletion.
 func evictionBlocked(s *situation) *Hold {
 	o := s.subject()
 	refusal, refused := s.Refused[o.Pod.UID]
-	if !refused || !refusal.ByBudget || s.removal(s.next) != EvictPod || s.now.Sub(refusal.At) >= evictionRetry {
+	if !refused || refusal.Withdrawn || refusal.ByBudget && s.removal(s.next) != EvictPod || !within(refusal.At, s.now, removalRetry) {
 		return nil
 	}
-	return &Hold{Pod: o.Name, Message: fmt.Sprintf("the eviction of %s was refused and is tried again: %s", o.Name, refusal.Message)}
+	return &Hold{Pod: o.Name, Message: fmt.Sprintf("the API server refused it, and is asked again every %s: %s", removalRetry, refusal.Message)}
 }
 
-// evictionRetry is how long a refused eviction waits before it is tried again.
-const evictionRetry = 10 * time.Second
+// removalRetry is how long a removal that was refused waits before it is tried again.
+const removalRetry = 10 * time.Second
 
 // subject is the ordinal that is next.
 func (s *situation) subject() *observe.Ordinal { return &s.Snapshot.Ordinals[s.next] }
@@ -184,7 +198,7 @@ func (s *situation) notServing(except int) string {
 func (s *situation) lastRemoval() time.Time {
 	var last time.Time
 	for _, p := range s.Recorded.Pods {
-		if p.LastOperation.State != v1alpha1.OperationStateFailed {
+		if p.LastOperation.State != v1alpha1.OperationStateFailed && !p.Evidence.ObservedAt.After(s.now) {
 			last = latest(last, p.Evidence.ObservedAt.Time)
 		}
 	}

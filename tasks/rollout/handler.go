@@ -114,7 +114,7 @@ func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, erro
 }
 
 func supersededBy(set, revision, current string) string {
-	return fmt.Sprintf("the update revision of StatefulSet %s is %s now, and no longer %s: pods that are outdated by now get a task of their own", set, current, revision)
+	return fmt.Sprintf("the update revision of StatefulSet %s is %s, and not %s: pods that are outdated by now get a task of their own", set, current, revision)
 }
 
 // wanted is the revision that a task is for; empty as long as it is not fixed.
@@ -155,9 +155,11 @@ func (h *Handler) statefulSet(ctx context.Context, reader client.Reader, task ta
 
 // Execute is tasks.Handler's. It waits on what the cache shows, and so it moves leadership, which costs no member;
 // everything else happens only once the API server has confirmed what the cache shows, and the members were asked.
-// A removal is confirmed while it is announced: Perform waits for the answer.
+// A removal is confirmed while it is announced: Perform waits for the answer. One that was overtaken a moment ago is
+// confirmed first, or a cache that lags would have it announced again and again.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	if v := h.foresee(ctx, task); v != nil {
+	overtaken := within(h.memory.lastWithdrawal(task.Object.UID), h.Clock.Now(), pollInterval)
+	if v := h.foresee(ctx, task); v != nil && !overtaken {
 		return *v, nil
 	}
 	snapshot, err := h.Observer.Observe(ctx, h.Client, task.Etcd)
@@ -169,13 +171,16 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	switch {
 	case decision.restsOnCache():
 		return verdict(in, decision, now), nil
-	case decision.isRemoval():
+	case decision.isRemoval() && !overtaken:
 		return announced(in, decision, now, confirm), nil
 	}
 	if snapshot, err = confirm(); err != nil {
 		return unobserved(err)
 	}
 	in, decision, now = h.decide(task, snapshot)
+	if decision.isRemoval() {
+		return announced(in, decision, now, func() (*observe.Snapshot, error) { return snapshot, nil }), nil
+	}
 	return verdict(in, decision, now), nil
 }
 

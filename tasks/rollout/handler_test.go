@@ -147,6 +147,24 @@ func TestRemovalIsConfirmed(t *testing.T) {
 	}
 }
 
+// A cache that lags would have a removal announced again and again that the API server does not confirm: so what was
+// overtaken is confirmed before it is announced.
+func TestRemovalThatWasOvertakenIsConfirmedFirst(t *testing.T) {
+	r := newTrial(t, ledByTheFirst(readyOld, readyOld, readyOld))
+	r.witness.confirmed = ledByTheFirst(readyOld, terminating, readyOld)
+	r.Expect(r.step()).To(MatchError(tasks.ErrOvertaken))
+	v, err := r.handler.Execute(t.Context(), r.task)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(v.Step).To(BeNil())
+	r.Expect(v.Rollout.HeldBy.Pod).To(Equal("m-1"))
+
+	r.witness.confirmed = r.witness.seen
+	v, err = r.handler.Execute(t.Context(), r.task)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(r.handler.Perform(t.Context(), r.task, *v.Step)).To(Succeed())
+	r.Expect(r.deleted).To(Equal([]string{"m-2"}))
+}
+
 // Another operator has announced the same removal before, and may still send it. That it is announced once more, and not
 // sent, does not change this.
 func TestRemovalThatWasAnnouncedBeforeMayStillCome(t *testing.T) {

@@ -32,11 +32,11 @@ func leaderHandedOver(s *situation) *Hold {
 	if !s.wantsHandover() {
 		return nil
 	}
-	if last := s.Recorded.LeaderHandover; s.handoverAttempts() > 0 && s.now.Sub(last.LastAttemptTime.Time) < handoverRetry {
+	if last := s.Recorded.LeaderHandover; s.handoverAttempts() > 0 && within(last.LastAttemptTime.Time, s.now, handoverRetry) {
 		return &Hold{Pod: o.Name, Message: fmt.Sprintf("leadership is moving from %s to %s, attempt %d of %d", last.From, last.To, last.Attempts, maxHandoverAttempts)}
 	}
 	if s.successor() < 0 {
-		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s leads, and every updated follower is more than %d raft entries behind it", o.Name, maxLag)}
+		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s leads, and every updated follower is more than %d raft entries behind it: if this lasts, look at their disks and at the network, or override this guard", o.Name, maxLag)}
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (s *situation) handoverAttempts() int32 {
 // isHandoverUnderWay tells whether leadership was moved a moment ago and does not show yet: the leader is still the old
 // one, or some member that answers does not know the new one.
 func isHandoverUnderWay(last *v1alpha1.LeaderHandover, in Input, now time.Time) bool {
-	if last == nil || now.Sub(last.LastAttemptTime.Time) >= handoverRetry {
+	if last == nil || !within(last.LastAttemptTime.Time, now, handoverRetry) {
 		return false
 	}
 	return slices.ContainsFunc(in.Snapshot.Ordinals, func(o observe.Ordinal) bool {

@@ -7,6 +7,7 @@ package rollout
 import (
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,7 +32,7 @@ func (m *memory) observe(task types.UID, snapshot *observe.Snapshot) Spells {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.tasks[task]
-	r.last, r.spells = snapshot, r.spells.next(snapshot)
+	r.last, r.spells = snapshot, r.spells.Next(snapshot)
 	m.put(task, r)
 	return r.spells
 }
@@ -61,6 +62,17 @@ func (m *memory) refusals(task types.UID) map[types.UID]Refusal {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.tasks[task].refused
+}
+
+// lastWithdrawal is when a removal of a task was last announced and not sent.
+func (m *memory) lastWithdrawal(task types.UID) time.Time {
+	var last time.Time
+	for _, refusal := range m.refusals(task) {
+		if refusal.Withdrawn {
+			last = latest(last, refusal.At)
+		}
+	}
+	return last
 }
 
 func (m *memory) forget(task types.UID) {

@@ -58,7 +58,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	}
 	var failed error
 	for _, i := range d.step.Ordinals {
-		failed = errors.Join(failed, h.performOn(ctx, task, d.step.Action, d.in.Snapshot.Ordinals[i]))
+		failed = errors.Join(failed, h.performOn(ctx, task, d, i))
 	}
 	return failed
 }
@@ -88,49 +88,49 @@ func (h *Handler) confirmed(ctx context.Context, task tasks.Task, d detail) (*ob
 	return snapshot, nil
 }
 
-// withdraw remembers that a removal which was announced does not come any more, since it is not sent. One that was
-// announced before, perhaps by another operator, may still come.
+// withdraw remembers that a removal which was announced is not sent.
 func (h *Handler) withdraw(task tasks.Task, d detail, why error) {
-	now := h.Clock.Now()
-	before := situate(d.in, now).announced
 	for _, i := range d.step.Ordinals {
-		if !slices.Contains(before, i) {
-			h.memory.refuse(task.Object.UID, d.in.Snapshot.Ordinals[i].Pod.UID, Refusal{At: now, Message: why.Error()})
-		}
+		h.refuse(task, d, i, Refusal{Withdrawn: true, Message: why.Error()})
 	}
 }
 
-func (h *Handler) performOn(ctx context.Context, task tasks.Task, action Action, o observe.Ordinal) error {
+// refuse remembers a refusal. It says nothing of the request of another operator that announced the same removal before.
+func (h *Handler) refuse(task tasks.Task, d detail, ordinal int, refusal Refusal) {
+	refusal.At = h.Clock.Now()
+	refusal.MayCome = slices.Contains(situate(d.in, refusal.At).announced, ordinal)
+	h.memory.refuse(task.Object.UID, d.in.Snapshot.Ordinals[ordinal].Pod.UID, refusal)
+}
+
+func (h *Handler) performOn(ctx context.Context, task tasks.Task, d detail, ordinal int) error {
+	o := d.in.Snapshot.Ordinals[ordinal]
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: task.Object.Namespace, Name: o.Name}}
 	only := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}
-	switch action {
+	switch d.step.Action {
 	case DeletePod:
 		err := h.Client.Delete(ctx, pod, client.Preconditions(only))
-		return coded(v1alpha1.ErrDeletePod, h.refusable(task, o, "deleting", err))
+		return coded(v1alpha1.ErrDeletePod, h.refusable(task, d, ordinal, "deleting", err))
 	case EvictPod:
 		err := h.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &only}})
-		return coded(v1alpha1.ErrEvictPod, h.refusable(task, o, "evicting", err))
+		return coded(v1alpha1.ErrEvictPod, h.refusable(task, d, ordinal, "evicting", err))
 	case RevokeDeletion:
 		return coded(v1alpha1.ErrRevokeDeletion, h.revoke(ctx, task.Object, pod, o.Pod.UID, o.Pod.ResourceVersion))
 	}
-	return fmt.Errorf("performing %s: no such action", action)
+	return fmt.Errorf("performing %s: no such action", d.step.Action)
 }
 
 // refusable remembers a refusal, which is an answer: after it, the removal cannot come any more. A conflict is not
 // remembered: the pod shows how it has changed, and it may have changed because another operator removed it. Any other
 // error leaves open whether it was carried out.
-func (h *Handler) refusable(task tasks.Task, o observe.Ordinal, doing string, err error) error {
+func (h *Handler) refusable(task tasks.Task, d detail, ordinal int, doing string, err error) error {
 	if err == nil || apierrors.IsNotFound(err) {
 		return nil
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && !apierrors.IsConflict(err) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError {
-		h.memory.refuse(task.Object.UID, o.Pod.UID, Refusal{
-			At: h.Clock.Now(), Message: err.Error(),
-			ByBudget: apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause),
-		})
+		h.refuse(task, d, ordinal, Refusal{ByBudget: apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), Message: err.Error()})
 	}
-	return fmt.Errorf("%s pod %s/%s: %w", doing, task.Object.Namespace, o.Name, err)
+	return fmt.Errorf("%s pod %s/%s: %w", doing, task.Object.Namespace, d.in.Snapshot.Ordinals[ordinal].Name, err)
 }
 
 func (h *Handler) moveLeader(ctx context.Context, etcd *v1alpha1.Etcd, d detail) error {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -82,7 +81,8 @@ func TestWhatIsARefusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &Handler{Clock: clocktesting.NewFakePassiveClock(noon)}
-			err := h.refusable(tasks.Task{Object: &v1alpha1.EtcdOperatorTask{}}, observe.Ordinal{Name: "m-0", Pod: &observe.Pod{UID: "m-0"}}, "deleting", c.answer)
+			d := detail{in: of(0, readyOld).input(noon, defaultConfig())}
+			err := h.refusable(tasks.Task{Object: &v1alpha1.EtcdOperatorTask{}}, d, 0, "deleting", c.answer)
 			g := NewWithT(t)
 			g.Expect(err != nil).To(Equal(c.answer != nil && !apierrors.IsNotFound(c.answer)))
 			g.Expect(h.memory.refusals("")).To(HaveLen(map[bool]int{true: 1}[c.refused]))

@@ -5,6 +5,7 @@
 package rollout
 
 import (
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -80,7 +81,7 @@ func Holding(in Input, now time.Time) []Hold {
 	s := situate(in, now)
 	guards := observedGuards
 	if s.next = s.nextPod(precedes); s.next >= 0 {
-		guards = append(append([]guard{}, observedGuards...), safetyGuards...)
+		guards = slices.Concat(observedGuards, safetyGuards)
 	}
 	var holds []Hold
 	for i := range guards {
@@ -136,7 +137,14 @@ func (f *foresight) wait(next *projection, hold *Hold) {
 	case v1alpha1.GuardNodesStable:
 		next.settle()
 	case v1alpha1.GuardQuorumKept:
-		next.recoverVoters(s.next, f.now)
+		if f.in.Snapshot.Cluster.LeaderKnown {
+			next.recoverVoters(s.next, f.now)
+			return
+		}
+		unreached, _ := outOfReach(f.in.Snapshot)
+		for _, pod := range unreached {
+			next.recover(pod, f.now)
+		}
 	case v1alpha1.GuardUnreadyConfirmed:
 		if f.in.Snapshot.Cluster.LeaderKnown && !f.in.Snapshot.Ordinals[s.next].Pod.Ready {
 			next.recoverVoters(s.next, f.now)

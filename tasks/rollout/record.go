@@ -26,18 +26,29 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 		r.TargetRevision = s.target
 	}
 	updated, participating := s.updated(), int32(s.Snapshot.Participating())
-	if d.Conclusion == Act || r.LastProgressTime == nil || updated > r.UpdatedReplicas || participating > r.ParticipatingReplicas {
+	if d.Step != nil && s.isProgress(d.Step) || r.LastProgressTime == nil || r.LastProgressTime.After(now) || updated > r.UpdatedReplicas || participating > r.ParticipatingReplicas {
 		r.LastProgressTime = &metav1.Time{Time: now}
 	}
 	r.Replicas, r.UpdatedReplicas, r.ParticipatingReplicas = int32(s.Snapshot.Replicas()), updated, participating
 	for i := range r.Pods {
 		s.settle(&r.Pods[i])
 	}
-	r.HeldBy = held(in.Recorded.HeldBy, d.Hold, now)
+	if d.Step == nil || s.isProgress(d.Step) || !s.holds(in.Recorded.HeldBy, d.Step) {
+		r.HeldBy = held(in.Recorded.HeldBy, d.Hold, now)
+	}
 	if d.Step != nil {
 		s.announce(&r, d.Step)
 	}
 	return r
+}
+
+// isProgress tells whether a step has not been tried before: a removal that is refused again and again is no progress.
+// There are few attempts to move leadership.
+func (s *situation) isProgress(step *Step) bool {
+	return step.Action == MoveLeader || slices.ContainsFunc(step.Ordinals, func(i int) bool {
+		uid := s.Snapshot.Ordinals[i].Pod.UID
+		return !slices.ContainsFunc(s.Recorded.Pods, func(p v1alpha1.RolloutPod) bool { return p.UID == uid })
+	})
 }
 
 // updated is the number of pods that need no replacement.
@@ -59,13 +70,17 @@ func (s *situation) settle(p *v1alpha1.RolloutPod) {
 	}
 	if i := s.ordinalOf(p.UID); i >= 0 {
 		if s.Snapshot.Ordinals[i].Class != v1alpha1.ClassTerminating && !s.mayStillBeDeleted(*p) {
-			s.transition(p, v1alpha1.OperationStateFailed, "not carried out: things have changed since")
+			why := "things have changed since"
+			if refusal, refused := s.Refused[p.UID]; refused && !refusal.At.Before(p.Evidence.ObservedAt.Time) {
+				why = refusal.Message
+			}
+			s.transition(p, v1alpha1.OperationStateFailed, "not carried out: "+why)
 		}
 		return
 	}
-	for i, o := range s.Snapshot.Ordinals {
+	for _, o := range s.Snapshot.Ordinals {
 		if o.Name == p.Name && o.Class == v1alpha1.ClassParticipating {
-			s.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("its successor at revision %s participates", s.Snapshot.Ordinals[i].Pod.Revision))
+			s.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("its successor at revision %s participates", o.Pod.Revision))
 		}
 	}
 }
@@ -74,6 +89,11 @@ func (s *situation) transition(p *v1alpha1.RolloutPod, state v1alpha1.OperationS
 	p.LastOperation.State = state
 	p.LastOperation.LastTransitionTime = metav1.Time{Time: s.now}
 	p.LastOperation.Reason += "; " + why
+}
+
+// holds tells whether a step is about the pod that is held: what held its removal most likely holds it again.
+func (s *situation) holds(hold *v1alpha1.Hold, step *Step) bool {
+	return hold != nil && slices.ContainsFunc(step.Ordinals, func(i int) bool { return s.Snapshot.Ordinals[i].Name == hold.Pod })
 }
 
 // held is the hold to show. It has lasted since the same guard began to hold for the same pod.

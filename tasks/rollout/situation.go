@@ -53,7 +53,7 @@ func target(in Input) string {
 // the probes of pods pass. Then the operator is cut off, not the cluster, and the rollout works as DEP-07
 // describes.
 func (s *situation) byReadiness() bool {
-	return s.Spells.lasted(s.Spells.NoAnswerSince, s.now, s.Config.UnreadyGracePeriod.Duration)
+	return lasted(s.Spells.NoAnswerSince, s.now, s.Config.UnreadyGracePeriod.Duration)
 }
 
 // mayStillBeDeleted tells of a deletion that was announced whether it may yet come: the pod is still there as
@@ -67,7 +67,14 @@ func (s *situation) mayStillBeDeleted(pod v1alpha1.RolloutPod) bool {
 		return false
 	}
 	refusal, refused := s.Refused[pod.UID]
-	return !refused || refusal.At.Before(pod.Evidence.ObservedAt.Time)
+	return !refused || refusal.MayCome || refusal.At.Before(pod.Evidence.ObservedAt.Time)
+}
+
+// within tells whether something was less than a while ago. What lies in the future was not: its time was taken by a
+// clock that was wrong, most likely that of another machine, and nobody waits until then.
+func within(at, now time.Time, while time.Duration) bool {
+	age := now.Sub(at)
+	return age >= 0 && age < while
 }
 
 // changedSince tells whether a resourceVersion is newer than that of a decision. An older one is that of a cache, which

@@ -9,6 +9,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -18,7 +19,7 @@ import (
 type Spells struct {
 	// At is the time of the last observation.
 	At time.Time
-	// LeaderlessSince: no member that answers has known a leader.
+	// LeaderlessSince: no member that answers has known a leader, and there was no quorum of others that could have one.
 	LeaderlessSince time.Time
 	// NoAnswerSince: no member has answered, although the probe of at least one passes.
 	NoAnswerSince time.Time
@@ -29,27 +30,55 @@ type Spells struct {
 // maxUnobserved is how long nobody may have looked for a spell to count as uninterrupted.
 const maxUnobserved = 10 * time.Second
 
-// next are the spells after one more observation.
-func (s Spells) next(snapshot *observe.Snapshot) Spells {
+// Next are the spells after one more observation. Those of nothing are those of somebody who begins to look.
+func (s Spells) Next(snapshot *observe.Snapshot) Spells {
 	now := snapshot.At
 	if now.Sub(s.At) > maxUnobserved {
 		s = Spells{}
 	}
 	n := Spells{At: now, SilentSince: map[types.UID]time.Time{}}
-	ready := false
 	for _, o := range snapshot.Ordinals {
 		if o.Class == v1alpha1.ClassUnready && o.Pod.Ready {
 			n.SilentSince[o.Pod.UID] = continued(s.SilentSince[o.Pod.UID], now)
 		}
-		ready = ready || o.Pod != nil && o.Pod.Ready
 	}
-	if !snapshot.Cluster.LeaderKnown {
+	unreached, quorate := outOfReach(snapshot)
+	if !snapshot.Cluster.LeaderKnown && !quorate {
 		n.LeaderlessSince = continued(s.LeaderlessSince, now)
 	}
-	if ready && !snapshot.Cluster.Reachable {
+	if len(unreached) > 0 && !snapshot.Cluster.Reachable {
 		n.NoAnswerSince = continued(s.NoAnswerSince, now)
 	}
 	return n
+}
+
+// outOfReach names the members that do not answer although their probes pass, and tells whether they may be part of a
+// quorum. A probe that passes is a linearizable read that went through, so there was one; it may be with any member that
+// runs and does not answer, and with foreign voters.
+func outOfReach(snapshot *observe.Snapshot) (names []string, quorate bool) {
+	silent, voters := 0, len(snapshot.Cluster.Voters)
+	for _, o := range snapshot.Ordinals {
+		switch {
+		case o.Answers:
+		case o.Class == v1alpha1.ClassTerminating:
+			silent++
+		case o.Class == v1alpha1.ClassUnready:
+			silent++
+			if o.Pod.Ready {
+				names = append(names, o.Name)
+			}
+		}
+	}
+	for _, v := range snapshot.Cluster.Voters {
+		if v.Ordinal < 0 && !v.Serving {
+			silent++
+		}
+	}
+	if voters == 0 {
+		// No voter has told the member list: every replica may be one.
+		voters = snapshot.Replicas()
+	}
+	return names, len(names) > 0 && quorum.Exists(silent, voters)
 }
 
 func continued(since, now time.Time) time.Time {
@@ -60,6 +89,6 @@ func continued(since, now time.Time) time.Time {
 }
 
 // lasted tells whether a spell has lasted for a while.
-func (Spells) lasted(since, now time.Time, while time.Duration) bool {
+func lasted(since, now time.Time, while time.Duration) bool {
 	return !since.IsZero() && now.Sub(since) >= while
 }

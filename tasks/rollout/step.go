@@ -70,10 +70,11 @@ func (s *situation) why() string {
 		say = append(say, o.Name+" serves, and its readiness probe does not pass")
 	case o.Class == v1alpha1.ClassUnready:
 		say = append(say, o.Name+" runs and does not participate")
-	case o.Role == v1alpha1.RoleLeader:
-		say = append(say, o.Name+" leads and is the last one"+s.withoutHandover())
 	default:
-		say = append(say, o.Name+" is a follower, and all others participate")
+		say = append(say, o.Name+s.roleInWords())
+	}
+	if s.Config.PodRemoval == Evict && o.Class == v1alpha1.ClassParticipating && !o.Pod.AllContainersReady {
+		say = append(say, "one of its containers is not ready, so it goes first")
 	}
 	if s.losesQuorumAnyway() && o.Class == v1alpha1.ClassParticipating {
 		say = append(say, fmt.Sprintf("a cluster of %d cannot spare a member: writes stop until it is back", s.Snapshot.Replicas()))
@@ -82,6 +83,30 @@ func (s *situation) why() string {
 		say = append(say, "no member answers the operator: health is the readiness probes', and roles are the leases'")
 	}
 	return strings.Join(say, "; ")
+}
+
+// roleInWords says what the pod that is next is, and of whom else it can be said.
+func (s *situation) roleInWords() string {
+	switch {
+	case s.subject().Role == v1alpha1.RoleLeader && s.isLastOutdated():
+		return " leads and is the last one" + s.withoutHandover()
+	case s.subject().Role == v1alpha1.RoleLeader:
+		return " leads" + s.withoutHandover()
+	case s.notParticipating(s.next) != "":
+		return " is next, although not all others participate"
+	case s.subject().Role == v1alpha1.RoleFollower:
+		return " is a follower, and all others participate"
+	}
+	return " is next, and all others participate"
+}
+
+func (s *situation) isLastOutdated() bool {
+	for i := range s.Snapshot.Ordinals {
+		if i != s.next && s.outdated(i) {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *situation) withoutHandover() string {

@@ -38,16 +38,16 @@ func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 		if isHandoverUnderWay(recorded.LeaderHandover, in, now) {
 			v.RequeueAfter = handoverInterval
 		}
-		if now.Sub(recorded.LastProgressTime.Time) >= in.Config.ProgressDeadline.Duration {
-			v.Reason = v1alpha1.ReasonStalled
-			v.Message = fmt.Sprintf("no progress for %s; %s", in.Config.ProgressDeadline.Duration, v.Message)
-		}
 	case Act:
 		v.Message = d.Step.Reason
 		v.Step = &tasks.Step{Operation: string(d.Step.Action), Reason: d.Step.Reason, Detail: detail{in: in, at: now, step: *d.Step}, RecheckAfter: pollInterval}
 		if !d.Step.isRemoval() {
 			v.Step.RecheckAfter = 50 * time.Millisecond
 		}
+	}
+	if v.Outcome == tasks.Continue && lasted(recorded.LastProgressTime.Time, now, in.Config.ProgressDeadline.Duration) {
+		v.Reason = v1alpha1.ReasonStalled
+		v.Message = fmt.Sprintf("no progress for %s; %s", in.Config.ProgressDeadline.Duration, v.Message)
 	}
 	return v
 }
@@ -67,9 +67,13 @@ func lastOperation(r v1alpha1.RolloutStatus) *v1alpha1.LastOperation {
 // reachable is the condition EtcdReachable.
 func reachable(in Input) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionEtcdReachable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMembersAnswer, Message: "members answer the operator"}
-	if !in.Spells.NoAnswerSince.IsZero() {
+	switch {
+	case !in.Spells.NoAnswerSince.IsZero():
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNoMemberAnswers
 		c.Message = fmt.Sprintf("no member answers the operator although pods are ready: look at NetworkPolicies and TLS; after %s the rollout goes by readiness probes and member leases", in.Config.UnreadyGracePeriod.Duration)
+	case !in.Snapshot.Cluster.Reachable:
+		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNoMemberAnswers
+		c.Message = "no member answers, and none is ready"
 	}
 	return c
 }

@@ -40,6 +40,8 @@ type world struct {
 	surplus bool
 	// cutOff: no member can be reached by the operator, for longer than the grace period.
 	cutOff bool
+	// hidden: the operator reaches only members that are cut off from the others, for longer than the grace period.
+	hidden bool
 	// unobserved: the StatefulSet controller has not seen the newest spec.
 	unobserved bool
 	// handovers made so far, and whether the newest was just now.
@@ -147,6 +149,9 @@ func (w *world) coherent() bool {
 	if w.cutOff {
 		return w.lasted && w.probesTellTheTruth()
 	}
+	if w.hidden {
+		return w.leader >= 0 && w.lasted && w.probesTellTheTruth() && slices.ContainsFunc(w.members, func(m member) bool { return m.old() == frozenOld })
+	}
 	if w.lasted && w.alive(true) == w.foreignUp && slices.ContainsFunc(w.members, member.ready) {
 		// A probe does not pass for longer than the grace period in front of a process that is frozen.
 		return false
@@ -185,7 +190,7 @@ func (w *world) snapshot(now time.Time) *observe.Snapshot {
 		s.Surplus = []string{"m-9"}
 	}
 	c := &s.Cluster
-	c.LeaderKnown = (w.leader >= 0 || w.stale) && !w.cutOff
+	c.LeaderKnown = (w.leader >= 0 || w.stale) && !w.cutOff && !w.hidden
 	s.Ordinals = make([]observe.Ordinal, len(w.members))
 	for i, m := range w.members {
 		o := &s.Ordinals[i]
@@ -193,7 +198,7 @@ func (w *world) snapshot(now time.Time) *observe.Snapshot {
 		if m != missing {
 			o.Pod = w.pod(i)
 		}
-		o.Answers = (m.alive() || w.learner(i)) && !w.cutOff
+		o.Answers = w.answers(i)
 		o.Serving = o.Answers && c.LeaderKnown
 		c.Reachable = c.Reachable || o.Answers
 		switch {
@@ -241,6 +246,18 @@ func (w *world) snapshot(now time.Time) *observe.Snapshot {
 	return s
 }
 
+// answers tells whether the operator gets an answer. In a world that is hidden what is frozen everywhere else is a member
+// that runs, beside the operator and away from the others.
+func (w *world) answers(i int) bool {
+	switch {
+	case w.cutOff:
+		return false
+	case w.hidden:
+		return w.members[i].old() == frozenOld
+	}
+	return w.members[i].alive() || w.learner(i)
+}
+
 func (w *world) pod(i int) *observe.Pod {
 	m := w.members[i]
 	p := &observe.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true}
@@ -276,18 +293,7 @@ func (w *world) input(now time.Time, config Config) Input {
 	if w.lasted {
 		since = now.Add(-config.UnreadyGracePeriod.Duration)
 	}
-	in.Spells = Spells{At: now, SilentSince: map[types.UID]time.Time{}}
-	if !in.Snapshot.Cluster.LeaderKnown {
-		in.Spells.LeaderlessSince = since
-	}
-	for _, o := range in.Snapshot.Ordinals {
-		if o.Class == v1alpha1.ClassUnready && o.Pod.Ready {
-			in.Spells.SilentSince[o.Pod.UID] = since
-			if !in.Snapshot.Cluster.Reachable {
-				in.Spells.NoAnswerSince = since
-			}
-		}
-	}
+	in.Spells = Spells{}.Next(w.snapshot(since))
 	if i := w.announced; i >= 0 {
 		at := now.Add(-time.Hour)
 		if w.recent {

@@ -25,7 +25,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -217,24 +216,10 @@ func (p *result) input(all []*v1alpha1.EtcdOperatorTask, now time.Time) (rollout
 		return in, kube.Failure("task %s cannot be planned: %v", p.task.Name, err)
 	}
 	in.Config = decoded.(rollout.Config)
-	in.Spells = seen(p.snapshot, now)
+	in.Spells = rollout.Spells{}.Next(p.snapshot)
 	if p.unreachable != "" {
 		// What the operator does once it has not reached etcd for long enough.
 		in.Spells.NoAnswerSince = now.Add(-in.Config.UnreadyGracePeriod.Duration)
 	}
 	return in, nil
-}
-
-// seen are the spells of whoever begins to look now. The operator may have looked for longer.
-func seen(s *observe.Snapshot, now time.Time) rollout.Spells {
-	spells := rollout.Spells{At: now, SilentSince: map[types.UID]time.Time{}}
-	if !s.Cluster.LeaderKnown {
-		spells.LeaderlessSince = now
-	}
-	for _, o := range s.Ordinals {
-		if o.Class == v1alpha1.ClassUnready && o.Pod.Ready {
-			spells.SilentSince[o.Pod.UID] = now
-		}
-	}
-	return spells
 }
