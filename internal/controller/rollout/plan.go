@@ -7,6 +7,7 @@ package rollout
 import (
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strings"
 	"time"
 
@@ -116,17 +117,25 @@ func (p pending) task(attempt int) *v1alpha1.EtcdOperatorTask {
 	}
 }
 
-// inheritsSuspend: the rollout that this one follows was suspended, and has not run to its end.
+// inheritsSuspend: the rollout that this one follows was suspended, and has not run to its end. One that was rejected on
+// arrival was none: the engine had not made the Etcd its owner.
 func (p pending) inheritsSuspend() bool {
 	var newest *v1alpha1.EtcdOperatorTask
 	for i := range p.tasks {
 		t := &p.tasks[i]
+		if t.Status.State == v1alpha1.TaskStateRejected && !p.owns(t) {
+			continue
+		}
 		// Of the same second, the one that the list shows later: it is at least not older by name.
 		if isRollout(t) && (newest == nil || !t.CreationTimestamp.Before(&newest.CreationTimestamp)) {
 			newest = t
 		}
 	}
 	return newest != nil && newest.Spec.Suspend && (!newest.Status.State.IsFinal() || superseded(newest))
+}
+
+func (p pending) owns(t *v1alpha1.EtcdOperatorTask) bool {
+	return slices.ContainsFunc(t.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == p.etcd.UID })
 }
 
 func endedWell(t *v1alpha1.EtcdOperatorTask) bool {

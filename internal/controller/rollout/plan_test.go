@@ -21,6 +21,12 @@ func change(tasks ...v1alpha1.EtcdOperatorTask) pending {
 	return pending{etcd: etcd, set: "set", revision: "main-abc", tasks: tasks}
 }
 
+// owned makes the Etcd the owner of a task, as the engine does when it arrives.
+func owned(t v1alpha1.EtcdOperatorTask) v1alpha1.EtcdOperatorTask {
+	t.OwnerReferences = []metav1.OwnerReference{{UID: "etcd"}}
+	return t
+}
+
 // rolloutTask makes a rollout task to a revision, made some minutes ago.
 func rolloutTask(config string, state v1alpha1.TaskState, minutesAgo int) v1alpha1.EtcdOperatorTask {
 	at := metav1.Time{Time: now.Add(-time.Duration(minutesAgo) * time.Minute)}
@@ -128,9 +134,11 @@ func TestSuspendIsInherited(t *testing.T) {
 		change pending
 		want   bool
 	}{
-		"manual approval":                    {manual, true},
-		"from one that is not over":          {change(suspend(rolloutTask("", v1alpha1.TaskStateInProgress, 1))), true},
-		"from one that was superseded":       {change(suspend(supersede(rolloutTask("", v1alpha1.TaskStateRejected, 1)))), true},
+		"manual approval":              {manual, true},
+		"from one that is not over":    {change(suspend(rolloutTask("", v1alpha1.TaskStateInProgress, 1))), true},
+		"from one that was superseded": {change(suspend(supersede(owned(rolloutTask("", v1alpha1.TaskStateRejected, 1))))), true},
+		"past one that was rejected on arrival": {change(
+			suspend(supersede(owned(rolloutTask("", v1alpha1.TaskStateRejected, 9)))), supersede(rolloutTask("", v1alpha1.TaskStateRejected, 1))), true},
 		"not from one that succeeded":        {change(suspend(rolloutTask("", v1alpha1.TaskStateSucceeded, 1))), false},
 		"not from one before a newer one":    {change(suspend(rolloutTask("", v1alpha1.TaskStateInProgress, 9)), rolloutTask("", v1alpha1.TaskStateInProgress, 1)), false},
 		"not from one that is not suspended": {change(rolloutTask("", v1alpha1.TaskStateInProgress, 1)), false},

@@ -9,11 +9,11 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller"
 	appsv1 "k8s.io/api/apps/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -30,7 +30,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	onDelete := predicate.NewPredicateFuncs(func(o client.Object) bool { return concerns(o.(*appsv1.StatefulSet)) })
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("rollout").
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		WithOptions(controller.Options(concurrency)).
 		For(&appsv1.StatefulSet{}, builder.WithPredicates(onDelete)).
 		// A task that ended may leave outdated pods behind. The StatefulSet is named as its Etcd.
 		Watches(&v1alpha1.EtcdOperatorTask{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {

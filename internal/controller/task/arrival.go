@@ -70,12 +70,12 @@ func (r *Reconciler) prepare(ctx context.Context, q queue.Queue, cached, t *v1al
 }
 
 // displacedBy names a later task whose type supersedes that of a task; empty when there is none. One that is
-// suspended, or whose config does not decode, supersedes nobody.
+// suspended, whose config does not decode, or that may yet be rejected on arrival supersedes nobody.
 func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) string {
 	place := slices.Index(q, t)
 	for _, later := range q[place+1:] {
 		registered, ok := r.Registry[later.Spec.Type]
-		if !ok || later.Spec.Suspend || !slices.Contains(registered.Supersedes, t.Spec.Type) {
+		if !ok || later.Spec.Suspend || later.Status.State == "" || !slices.Contains(registered.Supersedes, t.Spec.Type) {
 			continue
 		}
 		if _, err := registered.Handler.Decode(later.Spec.Config); err == nil {

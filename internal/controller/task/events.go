@@ -5,46 +5,44 @@
 package task
 
 import (
+	"fmt"
+
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
+// maxNote is what the API server takes of an event's note, in bytes.
 const maxNote = 1024
 
 // announce makes the events of a change of status that was written.
 func (r *Reconciler) announce(before, after *v1alpha1.EtcdOperatorTask) {
 	if was, is := progressingReason(before), progressingReason(after); was != is && is == v1alpha1.ReasonStalled {
-		r.warn(after, v1alpha1.ReasonStalled, "%s", progressing(after))
+		r.warn(after, v1alpha1.ReasonStalled, progressing(after))
 	}
 	if before.Status.State == after.Status.State {
 		return
 	}
 	switch after.Status.State {
 	case v1alpha1.TaskStateInProgress:
-		r.event(after, "Started", "task %s of Etcd %s has started", after.Spec.Type, after.Spec.OwnerEtcdReference.Name)
+		r.event(after, "Started", fmt.Sprintf("task %s of Etcd %s has started", after.Spec.Type, after.Spec.OwnerEtcdReference.Name))
 	case v1alpha1.TaskStateSucceeded:
-		r.event(after, string(after.Status.State), "%s", progressing(after))
+		r.event(after, string(after.Status.State), progressing(after))
 	case v1alpha1.TaskStateFailed, v1alpha1.TaskStateRejected:
-		r.warn(after, string(after.Status.State), "%s", progressing(after))
+		r.warn(after, string(after.Status.State), progressing(after))
 	}
 }
 
-func (r *Reconciler) event(t *v1alpha1.EtcdOperatorTask, reason, note string, args ...any) {
-	r.emit(t, corev1.EventTypeNormal, reason, note, args...)
+func (r *Reconciler) event(t *v1alpha1.EtcdOperatorTask, reason, note string) {
+	r.emit(t, corev1.EventTypeNormal, reason, note)
 }
 
-func (r *Reconciler) warn(t *v1alpha1.EtcdOperatorTask, reason, note string, args ...any) {
-	r.emit(t, corev1.EventTypeWarning, reason, note, args...)
+func (r *Reconciler) warn(t *v1alpha1.EtcdOperatorTask, reason, note string) {
+	r.emit(t, corev1.EventTypeWarning, reason, note)
 }
 
-func (r *Reconciler) emit(t *v1alpha1.EtcdOperatorTask, eventType, reason, note string, args ...any) {
-	for i, a := range args {
-		if s, ok := a.(string); ok && len(s) > maxNote-len(note) {
-			args[i] = s[:maxNote-len(note)-len("…")] + "…"
-		}
-	}
-	r.Recorder.Eventf(t, nil, eventType, reason, reason, note, args...)
+func (r *Reconciler) emit(t *v1alpha1.EtcdOperatorTask, eventType, reason, note string) {
+	r.Recorder.Eventf(t, nil, eventType, reason, reason, "%s", shorten(note, maxNote))
 }
 
 func progressingReason(t *v1alpha1.EtcdOperatorTask) string {

@@ -30,6 +30,9 @@ type recollection struct {
 	writes map[types.UID]written
 	// runs are the tasks that run: one, or another that runs beside it or has passed it.
 	runs map[types.UID]tasks.Task
+	// paused are the tasks whose last step failed, and until when they are left alone: the very record of the failure would
+	// wake them.
+	paused map[types.UID]time.Time
 }
 
 // written is a write of a status: when it was, whether it could not wait, and the resourceVersion that it made.
@@ -56,7 +59,7 @@ func (m *memory) of(etcd types.NamespacedName) *recollection {
 	}
 	r, ok := m.etcds[etcd]
 	if !ok {
-		r = &recollection{writes: map[types.UID]written{}, runs: map[types.UID]tasks.Task{}}
+		r = &recollection{writes: map[types.UID]written{}, runs: map[types.UID]tasks.Task{}, paused: map[types.UID]time.Time{}}
 		m.etcds[etcd] = r
 	}
 	return r
@@ -67,9 +70,11 @@ func (m *memory) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTas
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.of(etcd)
-	maps.DeleteFunc(r.writes, func(uid types.UID, _ written) bool {
+	gone := func(uid types.UID) bool {
 		return !slices.ContainsFunc(all, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == uid })
-	})
+	}
+	maps.DeleteFunc(r.writes, func(uid types.UID, _ written) bool { return gone(uid) })
+	maps.DeleteFunc(r.paused, func(uid types.UID, _ time.Time) bool { return gone(uid) })
 	if len(r.writes) == 0 && len(r.runs) == 0 {
 		delete(m.etcds, etcd)
 	}
@@ -85,6 +90,19 @@ func (m *memory) wrote(t *v1alpha1.EtcdOperatorTask, w written) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.of(t.EtcdKey()).writes[t.UID] = w
+}
+
+func (m *memory) pause(t *v1alpha1.EtcdOperatorTask, until time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.of(t.EtcdKey()).paused[t.UID] = until
+}
+
+// pausedFor is how long a task is still left alone; not more than 0 when it is not.
+func (m *memory) pausedFor(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of(t.EtcdKey()).paused[t.UID].Sub(now)
 }
 
 // running remembers a task of an Etcd that runs. The object itself is kept, because what is recorded in it later

@@ -5,10 +5,12 @@
 package task
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -59,8 +61,14 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) queueLength(etcd types.NamespacedName, n int) {
-	m.length.With(labelsOf(etcd)).Set(float64(n))
+// show tells of the tasks of an Etcd that have not ended.
+func (m *Metrics) show(etcd types.NamespacedName, q queue.Queue) {
+	stalled := 0.0
+	if slices.ContainsFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool { return progressingReason(t) == v1alpha1.ReasonStalled }) {
+		stalled = 1
+	}
+	m.length.With(labelsOf(etcd)).Set(float64(len(q)))
+	m.stalled.With(labelsOf(etcd)).Set(stalled)
 }
 
 // observe counts a change of status that was written. The write is under optimistic locking, so a change is
@@ -76,11 +84,6 @@ func (m *Metrics) observe(before, after *v1alpha1.EtcdOperatorTask, now time.Tim
 			m.total.With(ended).Inc()
 			m.duration.With(ended).Observe(now.Sub(after.Status.InitiatedAt.Time).Seconds())
 		}
-	}
-	if progressingReason(after) == v1alpha1.ReasonStalled {
-		m.stalled.With(etcd).Set(1)
-	} else if progressingReason(before) == v1alpha1.ReasonStalled {
-		m.stalled.With(etcd).Set(0)
 	}
 	if after.Status.Rollout != nil {
 		m.observeRollout(etcd, before.Status.Rollout, after.Status.Rollout, now)

@@ -12,6 +12,7 @@ package task
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -74,25 +75,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", request.NamespacedName, err)
 	}
+	q := queue.New(all)
 	if etcd == nil && len(all) == 0 {
 		r.Metrics.forget(request.NamespacedName)
+	} else {
+		r.Metrics.show(request.NamespacedName, q)
 	}
 	if err := r.cleanUpAfterDeleted(ctx, request.NamespacedName, all); err != nil {
 		return ctrl.Result{}, err
 	}
 	var again requeue
+	// What goes wrong with one task does not keep the others from being looked at.
+	var failed error
 	for _, t := range all {
 		if t.Status.State.IsFinal() {
 			wait, err := r.expire(ctx, t)
-			if err != nil {
-				return ctrl.Result{}, err
-			}
+			failed = errors.Join(failed, err)
 			again.in(wait)
 		}
 	}
-	q := queue.New(all)
-	r.Metrics.queueLength(request.NamespacedName, len(q))
 	for _, t := range q {
+		if left := r.memory.pausedFor(t, r.Clock.Now()); left > 0 {
+			again.in(left)
+			continue
+		}
 		if r.memory.lastWrite(t).isBehind(t, r.Clock.Now()) {
 			// Whatever is decided now is refused as a conflict.
 			again.in(retryInterval)
@@ -103,10 +109,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			// Somebody else has changed the task. The cache will show it, and wake us.
 			wait, err = retryInterval, nil
 		}
-		if err != nil {
-			return ctrl.Result{}, err
-		}
+		failed = errors.Join(failed, err)
 		again.in(wait)
+	}
+	if failed != nil {
+		return ctrl.Result{}, failed
 	}
 	return again.result(), nil
 }

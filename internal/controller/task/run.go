@@ -31,12 +31,14 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 		}
 	}
 	r.memory.running(task)
-	if verdict := r.overdue(task.Object); verdict != nil {
-		return r.conclude(ctx, cached, task, *verdict, nil)
+	left, overdue := r.overdue(task.Object)
+	if overdue != nil {
+		return r.conclude(ctx, cached, task, *overdue, nil)
 	}
 	if task.Object.Spec.Suspend {
 		setCondition(task.Object, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSuspended, "spec.suspend is set: the task is held between two steps, and keeps its place", r.Clock.Now())
-		return r.write(ctx, cached, task.Object)
+		wait, err := r.write(ctx, cached, task.Object)
+		return sooner(wait, left), err
 	}
 	verdict, err := handler.Execute(ctx, task)
 	return r.conclude(ctx, cached, task, verdict, err)
@@ -85,31 +87,40 @@ func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperator
 		return retryInterval, nil
 	case err != nil:
 		return 0, r.failed(ctx, cached, task.Object, err)
-	case verdict.Outcome != tasks.Continue:
-		apply(task.Object, verdict, r.Clock.Now())
-		err := r.end(ctx, cached, task, verdict)
-		if err == nil && verdict.Event != "" {
-			r.event(task.Object, verdict.Event, "%s", verdict.Message)
-		}
-		return 0, err
 	}
-	apply(task.Object, verdict, r.Clock.Now())
+	decided := r.Clock.Now()
+	apply(task.Object, verdict, decided)
 	switch {
+	case verdict.Outcome != tasks.Continue:
+		if err := r.end(ctx, cached, task, verdict); err != nil {
+			return 0, err
+		}
+		if verdict.Event != "" {
+			r.event(task.Object, verdict.Event, verdict.Message)
+		}
+		return 0, nil
 	case verdict.Step == nil && verdict.Event == "":
 		wait, err := r.write(ctx, cached, task.Object)
 		return sooner(wait, verdict.RequeueAfter), err
-	case verdict.Step == nil:
-		if err := r.writeNow(ctx, cached, task.Object); err != nil {
-			return 0, err
-		}
-		r.event(task.Object, verdict.Event, "%s", verdict.Message)
-		return verdict.RequeueAfter, nil
 	}
 	if err := r.writeNow(ctx, cached, task.Object); err != nil {
 		return 0, err
 	}
+	if verdict.Step == nil {
+		r.event(task.Object, verdict.Event, verdict.Message)
+		return verdict.RequeueAfter, nil
+	}
+	if age := r.Clock.Now().Sub(decided); age > maxIntentAge {
+		// Another operator may have taken over in the meantime.
+		log.FromContext(ctx).Info("Step not carried out", "operation", verdict.Step.Operation, "reason", "it was decided too long ago", "age", age)
+		return retryInterval, nil
+	}
 	return r.perform(ctx, task, *verdict.Step)
 }
+
+// maxIntentAge is how old the decision may be that a step rests on. It is well below the duration of the leader-election
+// lease.
+const maxIntentAge = 4 * time.Second
 
 // perform has the handler carry out a step that was announced.
 func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.Step) (time.Duration, error) {
@@ -120,13 +131,15 @@ func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.St
 		logger.Info("Step not carried out", "reason", err.Error())
 		return step.RecheckAfter, nil
 	}
-	r.event(task.Object, step.Operation, "%s", step.Reason)
 	if err != nil {
 		logger.Error(err, "Step failed")
+		r.warn(task.Object, step.Operation, err.Error())
+		r.memory.pause(task.Object, r.Clock.Now().Add(retryInterval))
 		announced := task.Object.DeepCopy()
 		addError(task.Object, codeOf(err), err.Error(), r.Clock.Now())
 		return retryInterval, r.writeNow(ctx, announced, task.Object)
 	}
+	r.event(task.Object, step.Operation, step.Reason)
 	return step.RecheckAfter, nil
 }
 
@@ -143,7 +156,7 @@ func (r *Reconciler) failed(ctx context.Context, cached, t *v1alpha1.EtcdOperato
 
 // end cleans up after a task and writes its end.
 func (r *Reconciler) end(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, task tasks.Task, verdict tasks.Verdict) error {
-	if handler := r.Registry[task.Object.Spec.Type].Handler; handler != nil && cached.Status.State == v1alpha1.TaskStateInProgress {
+	if handler := r.Registry[task.Object.Spec.Type].Handler; handler != nil && task.Object.Status.State == v1alpha1.TaskStateInProgress {
 		if err := handler.Cleanup(ctx, task); err != nil {
 			return r.failed(ctx, cached, task.Object, err)
 		}
@@ -160,13 +173,16 @@ func (r *Reconciler) end(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 	return nil
 }
 
-// overdue is the verdict on a task that takes longer than its type allows.
-func (r *Reconciler) overdue(t *v1alpha1.EtcdOperatorTask) *tasks.Verdict {
+// overdue is the verdict on a task that takes longer than its type allows, or how long it may still take; 0 for ever.
+func (r *Reconciler) overdue(t *v1alpha1.EtcdOperatorTask) (left time.Duration, verdict *tasks.Verdict) {
 	deadline := r.Registry[t.Spec.Type].Deadline
-	if deadline == 0 || r.Clock.Now().Sub(t.Status.InitiatedAt.Time) < deadline {
-		return nil
+	if deadline == 0 {
+		return 0, nil
 	}
-	return &tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrDeadlineExceeded, Message: fmt.Sprintf("the task did not end within %s", deadline)}
+	if left = t.Status.InitiatedAt.Add(deadline).Sub(r.Clock.Now()); left > 0 {
+		return left, nil
+	}
+	return 0, &tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrDeadlineExceeded, Message: fmt.Sprintf("the task did not end within %s", deadline)}
 }
 
 func codeOf(err error) v1alpha1.ErrorCode {

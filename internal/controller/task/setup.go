@@ -9,13 +9,13 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -23,6 +23,8 @@ import (
 
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks/status,verbs=update
+// A task that owns a Job blocks its deletion, which takes a right to its finalizers where the API server asks for it.
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks/finalizers,verbs=update
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete;patch
@@ -63,7 +65,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("task").
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrency}).
+		WithOptions(controller.Options(concurrency)).
 		Watches(&v1alpha1.EtcdOperatorTask{}, enqueue(func(o client.Object) types.NamespacedName { return o.(*v1alpha1.EtcdOperatorTask).EtcdKey() })).
 		Watches(&v1alpha1.Etcd{}, enqueue(client.ObjectKeyFromObject),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).

@@ -7,6 +7,7 @@ package task
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -34,7 +35,7 @@ func setCondition(t *v1alpha1.EtcdOperatorTask, conditionType string, status met
 
 func setConditions(t *v1alpha1.EtcdOperatorTask, now time.Time, conditions ...metav1.Condition) {
 	for _, c := range conditions {
-		c.ObservedGeneration, c.LastTransitionTime, c.Message = t.Generation, metav1.Time{Time: now}, shorten(c.Message)
+		c.ObservedGeneration, c.LastTransitionTime, c.Message = t.Generation, metav1.Time{Time: now}, shorten(c.Message, maxMessage)
 		meta.SetStatusCondition(&t.Status.Conditions, c)
 	}
 }
@@ -75,7 +76,7 @@ func apply(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time) {
 	if v.Step != nil {
 		s.LastOperation = &v1alpha1.LastOperation{
 			Name: v.Step.Operation, State: v1alpha1.OperationStateInProgress,
-			LastTransitionTime: metav1.Time{Time: now}, Reason: shorten(v.Step.Reason),
+			LastTransitionTime: metav1.Time{Time: now}, Reason: shorten(v.Step.Reason, maxMessage),
 		}
 	}
 	setConditions(t, now, v.Conditions...)
@@ -122,7 +123,7 @@ func finish(t *v1alpha1.EtcdOperatorTask, outcome tasks.Outcome, code v1alpha1.E
 
 // addError adds an error to lastErrors. The same error again replaces the older one, at most once a minute.
 func addError(t *v1alpha1.EtcdOperatorTask, code v1alpha1.ErrorCode, description string, now time.Time) {
-	e := v1alpha1.LastError{Code: code, Description: shorten(description), ObservedAt: metav1.Time{Time: now}}
+	e := v1alpha1.LastError{Code: code, Description: shorten(description, maxMessage), ObservedAt: metav1.Time{Time: now}}
 	same := func(o v1alpha1.LastError) bool { return o.Code == e.Code && o.Description == e.Description }
 	if i := slices.IndexFunc(t.Status.LastErrors, same); i >= 0 {
 		if now.Sub(t.Status.LastErrors[i].ObservedAt.Time) < sameErrorAgain {
@@ -136,11 +137,12 @@ func addError(t *v1alpha1.EtcdOperatorTask, code v1alpha1.ErrorCode, description
 	}
 }
 
-func shorten(s string) string {
-	if len(s) <= maxMessage {
+// shorten makes a text fit into so many bytes.
+func shorten(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return s[:maxMessage-len("…")] + "…"
+	return strings.ToValidUTF8(s[:most-len("…")], "") + "…"
 }
 
 // isUrgent tells whether a change of status has to be written at once. What is not urgent, the wording of a

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
@@ -170,6 +171,44 @@ func TestMetricsCountTheEndOfATaskOnce(t *testing.T) {
 	families, err := registry.Gather()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(families).To(BeEmpty())
+}
+
+// The metrics of the queue follow it, also when a task is deleted in the middle, and when an operator takes over.
+func TestMetricsOfTheQueue(t *testing.T) {
+	g := NewWithT(t)
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	etcd := types.NamespacedName{Namespace: "ns", Name: "main"}
+	task := inState(newTask("1"), v1alpha1.TaskStateInProgress)
+	apply(task, tasks.Verdict{Reason: v1alpha1.ReasonStalled}, epoch)
+	m.show(etcd, queue.New([]*v1alpha1.EtcdOperatorTask{task}))
+	g.Expect(testutil.ToFloat64(m.length.WithLabelValues("main", "ns"))).To(Equal(1.0))
+	g.Expect(testutil.ToFloat64(m.stalled.WithLabelValues("main", "ns"))).To(Equal(1.0))
+	m.show(etcd, nil)
+	g.Expect(testutil.ToFloat64(m.length.WithLabelValues("main", "ns"))).To(BeZero())
+	g.Expect(testutil.ToFloat64(m.stalled.WithLabelValues("main", "ns"))).To(BeZero())
+	m.forget(etcd)
+	g.Expect(registry.Gather()).To(BeEmpty())
+}
+
+// The record of a step that failed wakes its task, which is left alone all the same.
+func TestTaskIsLeftAloneAfterAStepThatFailed(t *testing.T) {
+	g := NewWithT(t)
+	var m memory
+	task := newTask("1")
+	g.Expect(m.pausedFor(task, epoch)).To(BeNumerically("<=", 0))
+	m.pause(task, epoch.Add(retryInterval))
+	g.Expect(m.pausedFor(task, epoch)).To(Equal(retryInterval))
+	g.Expect(m.pausedFor(task, epoch.Add(retryInterval))).To(BeZero())
+	m.keep(task.EtcdKey(), nil)
+	g.Expect(m.pausedFor(task, epoch)).To(BeNumerically("<=", 0))
+}
+
+func TestShorten(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(shorten("short", 5)).To(Equal("short"))
+	g.Expect(shorten("longer", 5)).To(Equal("lo…"))
+	g.Expect(shorten("lö ä", 5)).To(Equal("l…"), "no half of a letter")
 }
 
 func TestDetailsWait(t *testing.T) {

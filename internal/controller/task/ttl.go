@@ -31,7 +31,7 @@ func timeToLive(t *v1alpha1.EtcdOperatorTask, now time.Time) (time.Duration, boo
 
 // expire deletes a task that has ended and outlived its TTL, and says when to come back for one that has not.
 func (r *Reconciler) expire(ctx context.Context, cached *v1alpha1.EtcdOperatorTask) (time.Duration, error) {
-	if left, ends := timeToLive(cached, r.Clock.Now()); !ends || left > 0 || cached.DeletionTimestamp != nil {
+	if left, ends := timeToLive(cached, r.Clock.Now()); !ends || left > 0 {
 		return max(left, 0), nil
 	}
 	// The TTL may have been raised, and the task replaced by one of the same name, since the cache saw it.

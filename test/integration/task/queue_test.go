@@ -7,7 +7,9 @@ package task
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -43,8 +45,10 @@ type gate struct {
 	open map[string]bool
 	// reasons are those of tasks that do not just wait.
 	reasons map[string]string
-	started []string
-	cleaned []string
+	// outdated are the tasks that are superseded when they arrive.
+	outdated []string
+	started  []string
+	cleaned  []string
 }
 
 func (g *gate) Decode(config string) (any, error) {
@@ -57,7 +61,12 @@ func (g *gate) Restore(string) (any, error) { return nil, nil }
 func (g *gate) WorkKey(_ context.Context, task tasks.Task) (string, error) {
 	return task.Object.Spec.Config, nil
 }
-func (g *gate) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
+func (g *gate) Superseded(_ context.Context, task tasks.Task) (string, error) {
+	if slices.Contains(g.outdated, task.Object.Name) {
+		return "it is too late for " + task.Object.Name, nil
+	}
+	return "", nil
+}
 func (g *gate) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -211,6 +220,64 @@ func TestSnapshotRunsBesideAStalledRollout(t *testing.T) {
 	c.Expect(g.order()).To(Equal([]string{"rollout", "snapshot", "maintenance"}))
 }
 
+// A task that is itself rejected when it arrives ends none that it would supersede, and a rollout that somebody stopped
+// stays stopped.
+func TestTaskThatIsRejectedSupersedesNobody(t *testing.T) {
+	c := newCluster(t, 1)
+	g, registry := gated()
+	g.outdated = []string{"late"}
+	registry[v1alpha1.QuorumAwareRollout] = tasks.Type{Handler: g}
+	registry[v1alpha1.RecreateRollout] = tasks.Type{Handler: g, Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}}
+	c.create(c.task("rollout", v1alpha1.QuorumAwareRollout, ""))
+	c.start(registry)
+	rollout := c.eventually("rollout", v1alpha1.TaskStateInProgress)
+	patch := client.MergeFrom(rollout.DeepCopy())
+	rollout.Spec.Suspend = true
+	c.Expect(testEnv.Client.Patch(t.Context(), rollout, patch)).To(Succeed())
+	c.create(c.task("late", v1alpha1.RecreateRollout, ""))
+	c.eventually("late", v1alpha1.TaskStateRejected)
+	c.create(c.task("after", v1alpha1.OnDemandSnapshot, ""))
+	c.eventually("after", v1alpha1.TaskStatePending)
+	c.Expect(c.get(c, "rollout").Status.State).To(Equal(v1alpha1.TaskStateInProgress))
+	c.create(c.task("recreate", v1alpha1.RecreateRollout, ""))
+	c.eventually("rollout", v1alpha1.TaskStateRejected)
+}
+
+// Nobody wakes a task that is suspended when its time is up.
+func TestDeadlineOfASuspendedTask(t *testing.T) {
+	c := newCluster(t, 1)
+	g, _ := gated()
+	c.create(c.task("slow", v1alpha1.OnDemandSnapshot, ""))
+	c.start(tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: g, Deadline: 3 * time.Second}})
+	slow := c.eventually("slow", v1alpha1.TaskStateInProgress)
+	patch := client.MergeFrom(slow.DeepCopy())
+	slow.Spec.Suspend = true
+	c.Expect(testEnv.Client.Patch(t.Context(), slow, patch)).To(Succeed())
+	failed := c.eventually("slow", v1alpha1.TaskStateFailed)
+	c.Expect(failed.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrDeadlineExceeded))
+}
+
+// A task that has expired and cannot be deleted keeps no other from running.
+func TestErrorOfOneTaskDoesNotStopTheOthers(t *testing.T) {
+	c := newCluster(t, 1)
+	g, registry := gated()
+	g.letGo("gone", "next")
+	refuse := through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		if r.Method == http.MethodDelete {
+			return nil, errors.New("a webhook is away")
+		}
+		return next.RoundTrip(r)
+	})
+	gone := c.task("gone", v1alpha1.OnDemandSnapshot, "note: gone")
+	gone.Spec.TTLSecondsAfterFinished = ptr.To(int32(0))
+	c.create(gone)
+	c.startWith(refuse, registry)
+	c.eventually("gone", v1alpha1.TaskStateSucceeded)
+	c.create(c.task("next", v1alpha1.OnDemandSnapshot, "note: next"))
+	c.eventually("next", v1alpha1.TaskStateSucceeded)
+	c.eventually("gone", v1alpha1.TaskStateSucceeded)
+}
+
 // late is a handler whose first step is overtaken.
 type late struct {
 	gate
@@ -235,23 +302,46 @@ func (l *late) Perform(context.Context, tasks.Task, tasks.Step) error {
 	return nil
 }
 
+// clumsy is a handler whose first step fails.
+type clumsy struct{ late }
+
+func (h *clumsy) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
+	if err := h.late.Perform(ctx, task, step); err != nil {
+		return errors.New("it slipped")
+	}
+	return nil
+}
+
+func TestStepThatFailsIsToldOfAsAFailure(t *testing.T) {
+	c := newCluster(t, 1)
+	c.start(tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: &clumsy{}}})
+	c.create(c.task("clumsy", v1alpha1.OnDemandSnapshot, ""))
+	done := c.eventually("clumsy", v1alpha1.TaskStateSucceeded)
+	c.Expect(done.Status.LastErrors).To(HaveLen(1))
+	c.Expect(done.Status.LastErrors[0].Description).To(Equal("it slipped"))
+	c.Eventually(c.tried).Should(ConsistOf("Warning: it slipped", "Normal: step 2"))
+}
+
+// tried are the events of steps, each with its type.
+func (c *cluster) tried(g Gomega) []string {
+	events := &eventsv1.EventList{}
+	g.Expect(testEnv.Client.List(c.t.Context(), events, client.InNamespace(c.namespace))).To(Succeed())
+	var tried []string
+	for _, e := range events.Items {
+		if e.Reason == "Try" {
+			tried = append(tried, e.Type+": "+e.Note)
+		}
+	}
+	return tried
+}
+
 func TestStepThatIsOvertakenIsNoFailure(t *testing.T) {
 	c := newCluster(t, 1)
 	c.start(tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: &late{}}})
 	c.create(c.task("late", v1alpha1.OnDemandSnapshot, ""))
 	done := c.eventually("late", v1alpha1.TaskStateSucceeded)
 	c.Expect(done.Status.LastErrors).To(BeEmpty())
-	c.Eventually(func(g Gomega) {
-		events := &eventsv1.EventList{}
-		g.Expect(testEnv.Client.List(t.Context(), events, client.InNamespace(c.namespace))).To(Succeed())
-		var tried []string
-		for _, e := range events.Items {
-			if e.Reason == "Try" {
-				tried = append(tried, e.Note)
-			}
-		}
-		g.Expect(tried).To(Equal([]string{"step 2"}), "what was not done is not told of")
-	}).Should(Succeed())
+	c.Eventually(c.tried).Should(Equal([]string{"Normal: step 2"}), "what was not done is not told of")
 }
 
 func TestTimeToLive(t *testing.T) {

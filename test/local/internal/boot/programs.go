@@ -90,7 +90,8 @@ func (c *Cluster) apiServer() program {
 				"--service-cluster-ip-range=" + layout.ServiceCIDR,
 				"--allow-privileged",
 				"--authorization-mode=Node,RBAC",
-				"--enable-admission-plugins=NodeRestriction",
+				// The second asks for the right to block the deletion of an owner, as OpenShift does.
+				"--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
 				"--authentication-config=" + c.config("authentication.yaml"),
 				"--client-ca-file=" + c.pki("ca.crt"),
 				"--tls-cert-file=" + c.pki("kube-apiserver.crt"),
