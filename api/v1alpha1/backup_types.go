@@ -95,11 +95,12 @@ type BackupSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.findAll('[0-9]+-[0-9]+').all(r, int(r.split('-')[0]) <= int(r.split('-')[1]))",message="a range like 2-5 begins with the lower number"
 	// +optional
 	FullSnapshotSchedule *string `json:"fullSnapshotSchedule,omitempty"`
-	// DeltaSnapshotPeriod is the time between two delta snapshots, at least 1s; 0s switches them off. Default 5m.
+	// DeltaSnapshotPeriod is the time between two delta snapshots, at least 1s. With 0s a delta is taken only when
+	// the memory limit is reached, or somebody asks for it. Default 5m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || duration(self) >= duration('1s')",message="deltaSnapshotPeriod is 0s, for none, or at least 1s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || duration(self) >= duration('1s')",message="deltaSnapshotPeriod is 0s, for deltas by size alone, or at least 1s"
 	// +optional
 	DeltaSnapshotPeriod *metav1.Duration `json:"deltaSnapshotPeriod,omitempty"`
 	// DeltaSnapshotMemoryLimit is the size of the collected events at which a delta snapshot is taken before its

@@ -142,8 +142,8 @@ type SchedulingConstraints struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.etcd) || !has(oldSelf.etcd.clientUrlTls) || (has(self.etcd) && has(self.etcd.clientUrlTls))",message="etcd.clientUrlTls cannot be removed: the members that still use it could not be reached"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.etcd) || !has(oldSelf.etcd.peerUrlTls) || (has(self.etcd) && has(self.etcd.peerUrlTls))",message="etcd.peerUrlTls cannot be removed: the members that still use it could not be reached"
 type EtcdSpec struct {
-	// Replicas is the number of members: 1, 3, 5, or 0 for a cluster that sleeps and keeps its volumes. It may
-	// grow: members are added one by one.
+	// Replicas is the number of members: 1, 3, 5, or 0 for a cluster that sleeps. It may grow: members are added one
+	// by one.
 	// +kubebuilder:validation:Enum=0;1;3;5
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf || self == 0",message="the number of members may grow, or become 0 for a cluster that sleeps; it cannot shrink otherwise"
 	Replicas int32 `json:"replicas"`
@@ -206,7 +206,8 @@ type EtcdStatus struct {
 	// ObservedGeneration is the generation of the spec that was applied last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, DataVolumesReady, Scaled, TLSReady.
+	// Conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, DataVolumesReady, VolumesGrown, Scaled,
+	// Hibernated, BackupReady, TLSReady.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -25,7 +25,8 @@ const (
 )
 
 // TaskState is the state of a task (DEP-05): Pending to InProgress to Succeeded or Failed, or Pending to
-// Rejected. A rollout whose target revision is no longer the StatefulSet's ends Rejected from either.
+// Rejected. A rollout whose target revision is no longer the StatefulSet's, and a task whose Etcd or type is gone, ends
+// Rejected from either.
 // +kubebuilder:validation:Enum=Pending;InProgress;Succeeded;Failed;Rejected
 type TaskState string
 

@@ -34,7 +34,7 @@ type Options struct {
 // AddFlags adds the flags of the options.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.Schedule, "full-snapshot-schedule", "0 0 * * *", "when full snapshots are taken, as in a crontab, in UTC")
-	flags.DurationVar(&o.DeltaPeriod, "delta-snapshot-period", 5*time.Minute, "time between two delta snapshots; 0s for none")
+	flags.DurationVar(&o.DeltaPeriod, "delta-snapshot-period", 5*time.Minute, "time between two delta snapshots; 0s for none but those on demand and by the limit")
 	flags.Int64Var(&o.DeltaLimit, "delta-snapshot-memory-limit", 10<<20, "bytes of events at which a delta snapshot is taken before its time")
 	flags.StringVar((*string)(&o.Compression), "compression", string(backup.Gzip), "gzip, lzw, zlib or none")
 	flags.DurationVar(&o.Timeout, "snapshot-timeout", 15*time.Minute, "how long a snapshot may take")

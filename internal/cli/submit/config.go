@@ -40,7 +40,7 @@ func common(flags flagSet) func(*rollout.Config) {
 	deadline := flags.Duration("progress-deadline", 0, "How long without progress is called stalled (default 10m).")
 	removal := flags.choice("pod-removal", "", "How healthy pods are removed: Delete (default) or Evict.", string(rollout.Delete), string(rollout.Evict))
 	down := flags.choice("non-participating-pods", "", "How pods that do not run are removed: OneByOne (default) or AllAtOnce.", string(rollout.OneByOne), string(rollout.AllAtOnce))
-	sidecar := flags.Bool("unhealthy-backup-sidecar-first", false, "Within a role, replace pods first whose backup sidecar is not ready.")
+	sidecar := flags.Bool("unhealthy-backup-sidecar-first", false, "Within a role, replace pods first whose agent (container backup-restore) is not ready.")
 	return func(c *rollout.Config) {
 		if !*handover {
 			c.LeaderHandover = handover

@@ -37,7 +37,7 @@ var verbs = []verb{
 	{
 		name: "snapshot", taskType: v1alpha1.OnDemandSnapshot, config: snapshotConfig,
 		short: "Take a snapshot now, and put it into the backup store",
-		long:  "Makes an OnDemandSnapshot: the leading member's backup sidecar takes a full or a delta snapshot.",
+		long:  "Makes an OnDemandSnapshot: the leading agent takes a full or a delta snapshot.",
 		example: "  # Take a full snapshot before something risky\n  kubectl etcdtask snapshot etcd-main --wait\n\n" +
 			"  # Take what has changed since the last one\n  kubectl etcdtask snapshot etcd-main --type delta",
 	},
