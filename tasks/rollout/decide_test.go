@@ -56,6 +56,7 @@ func notReady(p *observe.Pod) { p.Node.Trouble = "not ready" }
 func TestDecide(t *testing.T) {
 	lasting := func(w *world) *world { w.lasted = true; return w }
 	hidden := func(w *world) *world { w.hidden, w.lasted = true, true; return w }
+	nodesLost := func(w *world) *world { w.nodesLost = true; return w }
 	evict := config(func(c *Config) { c.PodRemoval = Evict })
 	for name, c := range map[string]struct {
 		world  *world
@@ -106,6 +107,7 @@ func TestDecide(t *testing.T) {
 		"a broken probe: only when the last is back": {of(0, runningOld, runningOld, startingNew), nil, "hold UpdatedPodsParticipating m-2"},
 		"a broken probe in a larger cluster":         {of(0, runningOld, runningOld, runningOld, runningOld, missing), nil, "hold UpdatedPodsParticipating m-4"},
 		"a quorum that the operator cannot reach":    {hidden(of(1, frozenNew, readyOld, readyOld)), nil, "hold QuorumKept m-2"},
+		"nor reach the nodes of":                     {nodesLost(hidden(of(1, frozenNew, readyOld, readyOld))), nil, "hold QuorumKept m-2"},
 		"the dead go all the same":                   {hidden(of(1, frozenNew, readyOld, readyOld, readyOld, deadOld)), nil, "DeletePod m-4"},
 		"a learner is left alone":                    {of(0, readyOld, readyNew, learnerOld), nil, "hold LearnerPromoted m-2"},
 		"a learner may be disturbed by order": {of(0, readyOld, readyNew, learnerOld), func(in *Input) {
@@ -376,6 +378,15 @@ func TestRepeatedAttemptsAreNoProgress(t *testing.T) {
 	in.Recorded = *again.Rollout
 	refuse(later)
 	g.Expect(verdict(in, Decide(in, later), later).Reason).To(Equal(v1alpha1.ReasonStalled))
+
+	w.members[2] = terminating
+	in.Snapshot, in.Refused = w.snapshot(later), nil
+	goes := verdict(in, Decide(in, later), later)
+	g.Expect(goes.Reason).To(Equal(v1alpha1.ReasonHeld), "the pod goes")
+	g.Expect(goes.Rollout.LastProgressTime.Time).To(Equal(later))
+	in.Recorded = *goes.Rollout
+	evenLater := later.Add(time.Minute)
+	g.Expect(verdict(in, Decide(in, evenLater), evenLater).Rollout.LastProgressTime.Time).To(Equal(later), "it goes once")
 }
 
 func TestEtcdReachable(t *testing.T) {

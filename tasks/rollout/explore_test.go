@@ -98,7 +98,7 @@ func (z size) worlds(visit func(*world)) {
 
 func (z size) variants(w *world, visit func(*world)) {
 	plain := func() {
-		w.announced, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden = -1, false, false, false, false, false, false
+		w.announced, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost = -1, false, false, false, false, false, false, false
 		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent = 0, 0, 0, false
 		w.cordoned, w.unsteady, w.stranded = [7]bool{}, [7]bool{}, [7]bool{}
 	}
@@ -117,6 +117,7 @@ func (z size) variants(w *world, visit func(*world)) {
 		func() { w.unobserved = true },
 		func() { w.cutOff = true },
 		func() { w.hidden = true },
+		func() { w.hidden, w.nodesLost = true, true },
 		func() { w.foreignUp = 1 },
 		func() { w.foreignDown = 1 },
 		func() { w.handovers = 1 },
@@ -372,8 +373,10 @@ func TestExplorationBites(t *testing.T) {
 			return unreadyConfirmed(s)
 		}),
 		"takes silence for the loss of the quorum": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
-			if !s.Snapshot.Cluster.LeaderKnown {
-				s.Spells.LeaderlessSince = epoch
+			if _, quorate := outOfReach(s.Snapshot); !s.Snapshot.Cluster.LeaderKnown && quorate {
+				for _, since := range s.Spells.SilentSince {
+					s.Spells.LeaderlessSince = since
+				}
 				return nil
 			}
 			return quorumKept(s)

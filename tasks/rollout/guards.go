@@ -109,7 +109,10 @@ func quorumKept(s *situation) *Hold {
 		if !quorate {
 			return nil
 		}
-		return &Hold{Pod: o.Name, Message: fmt.Sprintf("no member that answers the operator knows a leader, and the readiness probes of others pass, which may be a quorum that it cannot reach (%s): look at NetworkPolicies, and at the network between the operator and them", strings.Join(unreached, ", "))}
+		if !s.Snapshot.Cluster.Reachable {
+			return &Hold{Pod: o.Name, Message: fmt.Sprintf("no member answers the operator, and %s may serve all the same: look at NetworkPolicies, and at the network between the operator and them. Where their readiness probes pass, the rollout goes by these after %s", strings.Join(unreached, ", "), s.Config.UnreadyGracePeriod.Duration)}
+		}
+		return &Hold{Pod: o.Name, Message: fmt.Sprintf("no member that answers the operator knows a leader, and others may have one that it cannot reach: the readiness probes of %s pass, or their nodes are lost. Look at NetworkPolicies, and at the network between the operator and them; if a node does not come back, taint it with node.kubernetes.io/out-of-service", strings.Join(unreached, ", "))}
 	}
 	if s.losesQuorumAnyway() {
 		return nil
@@ -138,8 +141,11 @@ func unreadyConfirmed(s *situation) *Hold {
 	grace := s.Config.UnreadyGracePeriod.Duration
 	cluster := s.Snapshot.Cluster
 	if !cluster.LeaderKnown {
+		if s.Spells.LeaderlessSince.IsZero() {
+			return &Hold{Pod: o.Name, Message: fmt.Sprintf("no member that answers knows a leader: %s is replaced when this has lasted for %s, which does not count while others may have one", o.Name, grace)}
+		}
 		since := latest(s.Spells.LeaderlessSince, o.Pod.EtcdStarted, s.lastRemoval())
-		if s.Spells.LeaderlessSince.IsZero() || !lasted(since, s.now, grace) {
+		if !lasted(since, s.now, grace) {
 			return &Hold{Pod: o.Name, Message: fmt.Sprintf("no member knows a leader: %s is replaced when this has lasted for %s, counted from %s", o.Name, grace, clockTime(since))}
 		}
 		return nil

@@ -159,8 +159,10 @@ func (h *Handler) statefulSet(ctx context.Context, reader client.Reader, task ta
 // confirmed first, or a cache that lags would have it announced again and again.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	overtaken := within(h.memory.lastWithdrawal(task.Object.UID), h.Clock.Now(), pollInterval)
-	if v := h.foresee(ctx, task); v != nil && !overtaken {
-		return *v, nil
+	if !overtaken {
+		if v := h.foresee(ctx, task); v != nil {
+			return *v, nil
+		}
 	}
 	snapshot, err := h.Observer.Observe(ctx, h.Client, task.Etcd)
 	if err != nil {

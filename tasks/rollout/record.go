@@ -26,14 +26,14 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 		r.TargetRevision = s.target
 	}
 	updated, participating := s.updated(), int32(s.Snapshot.Participating())
-	if d.Step != nil && s.isProgress(d.Step) || r.LastProgressTime == nil || r.LastProgressTime.After(now) || updated > r.UpdatedReplicas || participating > r.ParticipatingReplicas {
+	if d.Step != nil && d.Step.Action == MoveLeader || r.LastProgressTime == nil || r.LastProgressTime.After(now) || s.hasRemoved(r.LastProgressTime.Time) || updated > r.UpdatedReplicas || participating > r.ParticipatingReplicas {
 		r.LastProgressTime = &metav1.Time{Time: now}
 	}
 	r.Replicas, r.UpdatedReplicas, r.ParticipatingReplicas = int32(s.Snapshot.Replicas()), updated, participating
 	for i := range r.Pods {
 		s.settle(&r.Pods[i])
 	}
-	if d.Step == nil || s.isProgress(d.Step) || !s.holds(in.Recorded.HeldBy, d.Step) {
+	if d.Step == nil || !s.repeats(d.Step) || !s.holds(in.Recorded.HeldBy, d.Step) {
 		r.HeldBy = held(in.Recorded.HeldBy, d.Hold, now)
 	}
 	if d.Step != nil {
@@ -42,13 +42,19 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	return r
 }
 
-// isProgress tells whether a step has not been tried before: a removal that is refused again and again is no progress.
-// There are few attempts to move leadership.
-func (s *situation) isProgress(step *Step) bool {
-	return step.Action == MoveLeader || slices.ContainsFunc(step.Ordinals, func(i int) bool {
-		uid := s.Snapshot.Ordinals[i].Pod.UID
-		return !slices.ContainsFunc(s.Recorded.Pods, func(p v1alpha1.RolloutPod) bool { return p.UID == uid })
+// hasRemoved tells whether a pod goes, or is gone, whose removal was announced after a moment. An attempt that is refused,
+// again and again, is no progress.
+func (s *situation) hasRemoved(after time.Time) bool {
+	return slices.ContainsFunc(s.Recorded.Pods, func(p v1alpha1.RolloutPod) bool {
+		i := s.ordinalOf(p.UID)
+		goes := i < 0 || s.Snapshot.Ordinals[i].Class == v1alpha1.ClassTerminating
+		return p.LastOperation.State == v1alpha1.OperationStateInProgress && goes && p.Evidence.ObservedAt.After(after)
 	})
+}
+
+// repeats tells whether a step was tried before.
+func (s *situation) repeats(step *Step) bool {
+	return !slices.ContainsFunc(step.Ordinals, func(i int) bool { return s.recordOf(s.Snapshot.Ordinals[i].Pod.UID).UID == "" })
 }
 
 // updated is the number of pods that need no replacement.

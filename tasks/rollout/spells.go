@@ -42,19 +42,18 @@ func (s Spells) Next(snapshot *observe.Snapshot) Spells {
 			n.SilentSince[o.Pod.UID] = continued(s.SilentSince[o.Pod.UID], now)
 		}
 	}
-	unreached, quorate := outOfReach(snapshot)
-	if !snapshot.Cluster.LeaderKnown && !quorate {
+	if _, quorate := outOfReach(snapshot); !snapshot.Cluster.LeaderKnown && !quorate {
 		n.LeaderlessSince = continued(s.LeaderlessSince, now)
 	}
-	if len(unreached) > 0 && !snapshot.Cluster.Reachable {
+	if len(n.SilentSince) > 0 && !snapshot.Cluster.Reachable {
 		n.NoAnswerSince = continued(s.NoAnswerSince, now)
 	}
 	return n
 }
 
-// outOfReach names the members that do not answer although their probes pass, and tells whether they may be part of a
-// quorum. A probe that passes is a linearizable read that went through, so there was one; it may be with any member that
-// runs and does not answer, and with foreign voters.
+// outOfReach names the members that do not answer although their probes pass, for all that is known, and tells whether they
+// may be part of a quorum. A probe that passes is a linearizable read that went through, so there was one; it may be with
+// any member that runs and does not answer, and with foreign voters. Nobody knows of the probes on a node that is lost.
 func outOfReach(snapshot *observe.Snapshot) (names []string, quorate bool) {
 	silent, voters := 0, len(snapshot.Cluster.Voters)
 	for _, o := range snapshot.Ordinals {
@@ -64,7 +63,7 @@ func outOfReach(snapshot *observe.Snapshot) (names []string, quorate bool) {
 			silent++
 		case o.Class == v1alpha1.ClassUnready:
 			silent++
-			if o.Pod.Ready {
+			if o.Pod.Ready || o.Pod.Node.Trouble != "" {
 				names = append(names, o.Name)
 			}
 		}

@@ -42,6 +42,8 @@ type world struct {
 	cutOff bool
 	// hidden: the operator reaches only members that are cut off from the others, for longer than the grace period.
 	hidden bool
+	// nodesLost: so are their kubelets from the API server.
+	nodesLost bool
 	// unobserved: the StatefulSet controller has not seen the newest spec.
 	unobserved bool
 	// handovers made so far, and whether the newest was just now.
@@ -270,6 +272,9 @@ func (w *world) pod(i int) *observe.Pod {
 		p.Disrupted = true
 	case w.unsteady[i]:
 		p.Node.Trouble = "not ready"
+	}
+	if w.nodesLost && m.alive() {
+		p.Ready, p.AllContainersReady, p.Node.Trouble = false, false, "not ready"
 	}
 	if w.stranded[i] {
 		p.VolumeTrouble = "stranded"
