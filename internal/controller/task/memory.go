@@ -6,6 +6,8 @@ package task
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -30,10 +32,22 @@ type recollection struct {
 	writes map[types.UID]written
 	// runs are the tasks that run: one, or another that runs beside it or has passed it.
 	runs map[types.UID]tasks.Task
-	// paused are the tasks whose last step failed, and until when they are left alone: the very record of the failure would
-	// wake them.
-	paused map[types.UID]time.Time
+	// pauses are those of tasks that something failed for: the very record of a failure would wake them.
+	pauses map[types.UID]pause
 }
+
+// pause is until when a task is left alone, and for how long it was.
+type pause struct {
+	until time.Time
+	wait  time.Duration
+}
+
+// A task that fails again and again is left alone for the first of these, then for twice as long, and so on up to the
+// second.
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = 30 * time.Second
+)
 
 // written is a write of a status: when it was, whether it could not wait, and the resourceVersion that it made.
 type written struct {
@@ -59,7 +73,7 @@ func (m *memory) of(etcd types.NamespacedName) *recollection {
 	}
 	r, ok := m.etcds[etcd]
 	if !ok {
-		r = &recollection{writes: map[types.UID]written{}, runs: map[types.UID]tasks.Task{}, paused: map[types.UID]time.Time{}}
+		r = &recollection{writes: map[types.UID]written{}, runs: map[types.UID]tasks.Task{}, pauses: map[types.UID]pause{}}
 		m.etcds[etcd] = r
 	}
 	return r
@@ -74,7 +88,7 @@ func (m *memory) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTas
 		return !slices.ContainsFunc(all, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == uid })
 	}
 	maps.DeleteFunc(r.writes, func(uid types.UID, _ written) bool { return gone(uid) })
-	maps.DeleteFunc(r.paused, func(uid types.UID, _ time.Time) bool { return gone(uid) })
+	maps.DeleteFunc(r.pauses, func(uid types.UID, _ pause) bool { return gone(uid) })
 	if len(r.writes) == 0 && len(r.runs) == 0 {
 		delete(m.etcds, etcd)
 	}
@@ -92,17 +106,37 @@ func (m *memory) wrote(t *v1alpha1.EtcdOperatorTask, w written) {
 	m.of(t.EtcdKey()).writes[t.UID] = w
 }
 
-func (m *memory) pause(t *v1alpha1.EtcdOperatorTask, until time.Time) {
+// pause leaves a task alone for a while.
+func (m *memory) pause(t *v1alpha1.EtcdOperatorTask, now time.Time, wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.of(t.EtcdKey()).paused[t.UID] = until
+	m.of(t.EtcdKey()).pauses[t.UID] = pause{now.Add(wait), wait}
+}
+
+// backOff leaves a task alone for twice as long as the last time, and returns for how long.
+func (m *memory) backOff(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.of(t.EtcdKey())
+	wait := min(max(2*r.pauses[t.UID].wait, firstPause), maxPause)
+	r.pauses[t.UID] = pause{now.Add(wait), wait}
+	return wait
+}
+
+// resume forgets the pause of a task, once it is over.
+func (m *memory) resume(t *v1alpha1.EtcdOperatorTask, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.of(t.EtcdKey()); !r.pauses[t.UID].until.After(now) {
+		delete(r.pauses, t.UID)
+	}
 }
 
 // pausedFor is how long a task is still left alone; not more than 0 when it is not.
 func (m *memory) pausedFor(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.of(t.EtcdKey()).paused[t.UID].Sub(now)
+	return m.of(t.EtcdKey()).pauses[t.UID].until.Sub(now)
 }
 
 // running remembers a task of an Etcd that runs. The object itself is kept, because what is recorded in it later
@@ -132,14 +166,17 @@ func (m *memory) deleted(etcd types.NamespacedName, all []*v1alpha1.EtcdOperator
 	return gone
 }
 
-// cleanUpAfterDeleted cleans up after tasks that ran and have been deleted, which aborts them between two steps.
+// cleanUpAfterDeleted cleans up after tasks that ran and have been deleted, which aborts them between two steps. What they
+// have announced may still happen, so no other task is carried on before.
 func (r *Reconciler) cleanUpAfterDeleted(ctx context.Context, etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) error {
 	defer r.memory.keep(etcd, all)
+	var failed error
 	for _, task := range r.memory.deleted(etcd, all) {
 		if err := r.Registry[task.Object.Spec.Type].Handler.Cleanup(ctx, task); err != nil {
-			return err
+			failed = errors.Join(failed, fmt.Errorf("cleaning up after task %s, which was deleted: %w", task.Object.Name, err))
+			continue
 		}
 		r.memory.ended(task.Object)
 	}
-	return nil
+	return failed
 }

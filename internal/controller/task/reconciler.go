@@ -12,7 +12,6 @@ package task
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -85,37 +84,41 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	var again requeue
-	// What goes wrong with one task does not keep the others from being looked at.
-	var failed error
 	for _, t := range all {
 		if t.Status.State.IsFinal() {
-			wait, err := r.expire(ctx, t)
-			failed = errors.Join(failed, err)
-			again.in(wait)
+			again.in(r.attempt(ctx, t, func() (time.Duration, error) { return r.expire(ctx, t) }))
 		}
 	}
 	for _, t := range q {
-		if left := r.memory.pausedFor(t, r.Clock.Now()); left > 0 {
-			again.in(left)
-			continue
-		}
 		if r.memory.lastWrite(t).isBehind(t, r.Clock.Now()) {
 			// Whatever is decided now is refused as a conflict.
 			again.in(retryInterval)
 			continue
 		}
-		wait, err := r.carryOn(ctx, q, t, etcd)
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			// Somebody else has changed the task. The cache will show it, and wake us.
-			wait, err = retryInterval, nil
-		}
-		failed = errors.Join(failed, err)
-		again.in(wait)
-	}
-	if failed != nil {
-		return ctrl.Result{}, failed
+		again.in(r.attempt(ctx, t, func() (time.Duration, error) { return r.carryOn(ctx, q, t, etcd) }))
 	}
 	return again.result(), nil
+}
+
+// attempt does something about a task, unless that is left alone since something failed, and says when to look again. What
+// goes wrong with one task keeps no other from being looked at, nor is it forgotten when that one wants to be looked at:
+// the workqueue would do both.
+func (r *Reconciler) attempt(ctx context.Context, t *v1alpha1.EtcdOperatorTask, do func() (time.Duration, error)) time.Duration {
+	if left := r.memory.pausedFor(t, r.Clock.Now()); left > 0 {
+		return left
+	}
+	wait, err := do()
+	switch {
+	case err == nil:
+		r.memory.resume(t, r.Clock.Now())
+		return wait
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		// Somebody else has changed the task. The cache will show it, and wake us.
+		return retryInterval
+	}
+	wait = r.memory.backOff(t, r.Clock.Now())
+	log.FromContext(ctx).Error(err, "Task could not be carried on", "task", klog.KObj(t), "type", t.Spec.Type, "retryAfter", wait)
+	return wait
 }
 
 // carryOn looks at one task that has not ended, and says when to look again; 0 when an event will tell.

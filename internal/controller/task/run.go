@@ -134,7 +134,7 @@ func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.St
 	if err != nil {
 		logger.Error(err, "Step failed")
 		r.warn(task.Object, step.Operation, err.Error())
-		r.memory.pause(task.Object, r.Clock.Now().Add(retryInterval))
+		r.memory.pause(task.Object, r.Clock.Now(), retryInterval)
 		announced := task.Object.DeepCopy()
 		addError(task.Object, codeOf(err), err.Error(), r.Clock.Now())
 		return retryInterval, r.writeNow(ctx, announced, task.Object)
@@ -143,7 +143,7 @@ func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.St
 	return step.RecheckAfter, nil
 }
 
-// failed records an error that is no verdict, and has the workqueue try again.
+// failed records an error that is no verdict, and returns it, so that it is tried again.
 func (r *Reconciler) failed(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, failure error) error {
 	now := r.Clock.Now()
 	addError(t, codeOf(failure), failure.Error(), now)

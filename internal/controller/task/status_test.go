@@ -197,9 +197,17 @@ func TestTaskIsLeftAloneAfterAStepThatFailed(t *testing.T) {
 	var m memory
 	task := newTask("1")
 	g.Expect(m.pausedFor(task, epoch)).To(BeNumerically("<=", 0))
-	m.pause(task, epoch.Add(retryInterval))
-	g.Expect(m.pausedFor(task, epoch)).To(Equal(retryInterval))
+	m.pause(task, epoch, retryInterval)
+	m.resume(task, epoch)
+	g.Expect(m.pausedFor(task, epoch)).To(Equal(retryInterval), "a pause that has just begun stays")
 	g.Expect(m.pausedFor(task, epoch.Add(retryInterval))).To(BeZero())
+	g.Expect(m.backOff(task, epoch)).To(Equal(2 * retryInterval))
+	for range 9 {
+		m.backOff(task, epoch)
+	}
+	g.Expect(m.pausedFor(task, epoch)).To(Equal(maxPause))
+	m.resume(task, epoch.Add(maxPause))
+	g.Expect(m.backOff(task, epoch)).To(Equal(firstPause))
 	m.keep(task.EtcdKey(), nil)
 	g.Expect(m.pausedFor(task, epoch)).To(BeNumerically("<=", 0))
 }

@@ -48,7 +48,9 @@ type gate struct {
 	// outdated are the tasks that are superseded when they arrive.
 	outdated []string
 	started  []string
-	cleaned  []string
+	// looks are the calls of Execute.
+	looks   int
+	cleaned []string
 }
 
 func (g *gate) Decode(config string) (any, error) {
@@ -76,6 +78,7 @@ func (g *gate) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error) 
 func (g *gate) Execute(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.looks++
 	if g.open[task.Object.Name] {
 		return tasks.Verdict{Outcome: tasks.Done, Message: "let go"}, nil
 	}
@@ -257,13 +260,16 @@ func TestDeadlineOfASuspendedTask(t *testing.T) {
 	c.Expect(failed.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrDeadlineExceeded))
 }
 
-// A task that has expired and cannot be deleted keeps no other from running.
+// A task that has expired and cannot be deleted keeps no other from running, nor from being looked at as often as it
+// wants.
 func TestErrorOfOneTaskDoesNotStopTheOthers(t *testing.T) {
 	c := newCluster(t, 1)
 	g, registry := gated()
-	g.letGo("gone", "next")
+	g.letGo("gone")
+	refused := make(chan struct{}, 100)
 	refuse := through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodDelete {
+			refused <- struct{}{}
 			return nil, errors.New("a webhook is away")
 		}
 		return next.RoundTrip(r)
@@ -274,6 +280,15 @@ func TestErrorOfOneTaskDoesNotStopTheOthers(t *testing.T) {
 	c.startWith(refuse, registry)
 	c.eventually("gone", v1alpha1.TaskStateSucceeded)
 	c.create(c.task("next", v1alpha1.OnDemandSnapshot, "note: next"))
+	c.eventually("next", v1alpha1.TaskStateInProgress)
+	for range 5 {
+		<-refused
+	}
+	g.mu.Lock()
+	looks := g.looks
+	g.mu.Unlock()
+	c.Eventually(func() int { g.mu.Lock(); defer g.mu.Unlock(); return g.looks }).WithTimeout(5*time.Second).Should(BeNumerically(">", looks+20), "it is polled every 20 ms")
+	g.letGo("next")
 	c.eventually("next", v1alpha1.TaskStateSucceeded)
 	c.eventually("gone", v1alpha1.TaskStateSucceeded)
 }
@@ -303,9 +318,13 @@ func (l *late) Perform(context.Context, tasks.Task, tasks.Step) error {
 }
 
 // clumsy is a handler whose first step fails.
-type clumsy struct{ late }
+type clumsy struct {
+	late
+	tried []time.Time
+}
 
 func (h *clumsy) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
+	h.tried = append(h.tried, time.Now())
 	if err := h.late.Perform(ctx, task, step); err != nil {
 		return errors.New("it slipped")
 	}
@@ -314,12 +333,14 @@ func (h *clumsy) Perform(ctx context.Context, task tasks.Task, step tasks.Step) 
 
 func TestStepThatFailsIsToldOfAsAFailure(t *testing.T) {
 	c := newCluster(t, 1)
-	c.start(tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: &clumsy{}}})
+	h := &clumsy{}
+	c.start(tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: h}})
 	c.create(c.task("clumsy", v1alpha1.OnDemandSnapshot, ""))
 	done := c.eventually("clumsy", v1alpha1.TaskStateSucceeded)
 	c.Expect(done.Status.LastErrors).To(HaveLen(1))
 	c.Expect(done.Status.LastErrors[0].Description).To(Equal("it slipped"))
 	c.Eventually(c.tried).Should(ConsistOf("Warning: it slipped", "Normal: step 2"))
+	c.Expect(h.tried[1].Sub(h.tried[0])).To(BeNumerically(">=", time.Second), "the record of the failure does not wake it")
 }
 
 // tried are the events of steps, each with its type.
