@@ -110,7 +110,7 @@ type RolloutStatus struct {
 	// HeldBy is what the rollout waits for; absent when nothing holds it.
 	// +optional
 	HeldBy *Hold `json:"heldBy,omitempty"`
-	// LastProgressTime is when a pod was last deleted, came back, or began to participate.
+	// LastProgressTime is when a pod last went, came back, or began to participate, or leadership was moved.
 	// +optional
 	LastProgressTime *metav1.Time `json:"lastProgressTime,omitempty"`
 	// LeaderHandover records the attempts to move leadership away from a leader that is to be replaced.

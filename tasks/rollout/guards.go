@@ -105,14 +105,7 @@ func quorumKept(s *situation) *Hold {
 		return nil
 	}
 	if !s.Snapshot.Cluster.LeaderKnown {
-		unreached, quorate := outOfReach(s.Snapshot)
-		if !quorate {
-			return nil
-		}
-		if !s.Snapshot.Cluster.Reachable {
-			return &Hold{Pod: o.Name, Message: fmt.Sprintf("no member answers the operator, and %s may serve all the same: look at NetworkPolicies, and at the network between the operator and them. Where their readiness probes pass, the rollout goes by these after %s", strings.Join(unreached, ", "), s.Config.UnreadyGracePeriod.Duration)}
-		}
-		return &Hold{Pod: o.Name, Message: fmt.Sprintf("no member that answers the operator knows a leader, and others may have one that it cannot reach: the readiness probes of %s pass, or their nodes are lost. Look at NetworkPolicies, and at the network between the operator and them; if a node does not come back, taint it with node.kubernetes.io/out-of-service", strings.Join(unreached, ", "))}
+		return s.leaderOutOfReach()
 	}
 	if s.losesQuorumAnyway() {
 		return nil
@@ -122,6 +115,19 @@ func quorumKept(s *situation) *Hold {
 		return nil
 	}
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("without %s %d of %d voters would serve, and a quorum takes %d. %s", o.Name, rest, voters, s.Snapshot.Quorum(), s.downVoters())}
+}
+
+// leaderOutOfReach holds while members may have a leader that do not answer the operator (ADR 14).
+func (s *situation) leaderOutOfReach() *Hold {
+	unreached, quorate := outOfReach(s.Snapshot)
+	if !quorate {
+		return nil
+	}
+	seen, then := "no member that answers the operator knows a leader", ""
+	if !s.Snapshot.Cluster.Reachable {
+		seen, then = "no member answers the operator and tells of a leader", fmt.Sprintf(". If it stays so, and probes pass, the rollout goes by these after %s", s.Config.UnreadyGracePeriod.Duration)
+	}
+	return &Hold{Pod: s.subject().Name, Message: fmt.Sprintf("%s, and %s may have one all the same: their readiness probes pass, or their nodes are lost. Look at NetworkPolicies, and at the network between the operator and them; taint a node that is gone for good with node.kubernetes.io/out-of-service%s", seen, strings.Join(unreached, ", "), then)}
 }
 
 // losesQuorumAnyway: one or two replicas, and just as many voters. Two that are to become three are rolled when

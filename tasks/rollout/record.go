@@ -25,11 +25,10 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if s.Snapshot.StatefulSet.Observed {
 		r.TargetRevision = s.target
 	}
-	updated, participating := s.updated(), int32(s.Snapshot.Participating())
-	if d.Step != nil && d.Step.Action == MoveLeader || r.LastProgressTime == nil || r.LastProgressTime.After(now) || s.hasRemoved(r.LastProgressTime.Time) || updated > r.UpdatedReplicas || participating > r.ParticipatingReplicas {
+	if s.progresses(d) {
 		r.LastProgressTime = &metav1.Time{Time: now}
 	}
-	r.Replicas, r.UpdatedReplicas, r.ParticipatingReplicas = int32(s.Snapshot.Replicas()), updated, participating
+	r.Replicas, r.UpdatedReplicas, r.ParticipatingReplicas = int32(s.Snapshot.Replicas()), s.updated(), int32(s.Snapshot.Participating())
 	for i := range r.Pods {
 		s.settle(&r.Pods[i])
 	}
@@ -42,13 +41,22 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	return r
 }
 
-// hasRemoved tells whether a pod goes, or is gone, whose removal was announced after a moment. An attempt that is refused,
-// again and again, is no progress.
-func (s *situation) hasRemoved(after time.Time) bool {
-	return slices.ContainsFunc(s.Recorded.Pods, func(p v1alpha1.RolloutPod) bool {
+// progresses tells whether the rollout gets on: leadership moves, more pods are updated or participate, or a pod goes whose
+// removal was announced since it last got on. An attempt that is refused, again and again, is no progress.
+func (s *situation) progresses(d Decision) bool {
+	r := s.Recorded
+	switch {
+	case r.LastProgressTime == nil || r.LastProgressTime.After(s.now):
+		return true
+	case d.Step != nil && d.Step.Action == MoveLeader:
+		return true
+	case s.updated() > r.UpdatedReplicas || int32(s.Snapshot.Participating()) > r.ParticipatingReplicas:
+		return true
+	}
+	return slices.ContainsFunc(r.Pods, func(p v1alpha1.RolloutPod) bool {
 		i := s.ordinalOf(p.UID)
 		goes := i < 0 || s.Snapshot.Ordinals[i].Class == v1alpha1.ClassTerminating
-		return p.LastOperation.State == v1alpha1.OperationStateInProgress && goes && p.Evidence.ObservedAt.After(after)
+		return goes && p.LastOperation.State == v1alpha1.OperationStateInProgress && p.Evidence.ObservedAt.After(r.LastProgressTime.Time)
 	})
 }
 
