@@ -125,9 +125,9 @@ func (s *situation) leaderOutOfReach() *Hold {
 	}
 	seen, then := "no member that answers the operator knows a leader", ""
 	if !s.Snapshot.Cluster.Reachable {
-		seen, then = "no member answers the operator and tells of a leader", fmt.Sprintf(". If it stays so, and probes pass, the rollout goes by these after %s", s.Config.UnreadyGracePeriod.Duration)
+		seen, then = "no member answers the operator", fmt.Sprintf(". If it stays so, and probes pass, the rollout goes by these after %s", s.Config.UnreadyGracePeriod.Duration)
 	}
-	return &Hold{Pod: s.subject().Name, Message: fmt.Sprintf("%s, and %s may have one all the same: their readiness probes pass, or their nodes are lost. Look at NetworkPolicies, and at the network between the operator and them; taint a node that is gone for good with node.kubernetes.io/out-of-service%s", seen, strings.Join(unreached, ", "), then)}
+	return &Hold{Pod: s.subject().Name, Message: fmt.Sprintf("%s, and %s may have one that leads all the same: their readiness probes pass, or their nodes are lost. Look at NetworkPolicies, and at the network between the operator and them; taint a node that is gone for good with node.kubernetes.io/out-of-service%s", seen, strings.Join(unreached, ", "), then)}
 }
 
 // losesQuorumAnyway: one or two replicas, and just as many voters. Two that are to become three are rolled when
