@@ -28,10 +28,13 @@ type Status struct {
 	Leader uint64
 	// Term is the raft term.
 	Term uint64
-	// AppliedIndex is the index of the raft log that the member has applied.
-	AppliedIndex uint64
-	// Learner tells that the member does not vote.
+	// CommittedIndex is the index of the raft log that the member knows to be committed, and AppliedIndex the one that it
+	// has applied.
+	CommittedIndex, AppliedIndex uint64
+	// Learner reports that the member does not vote.
 	Learner bool
+	// Version of the member's etcd, such as "3.6.8".
+	Version string
 }
 
 // Member is an entry of the member list.
@@ -152,12 +155,14 @@ func (c *client) Status(ctx context.Context) (Status, error) {
 		return Status{}, fmt.Errorf("asking %s for its status: %w", c.endpoint, err)
 	}
 	return Status{
-		ClusterID:    r.Header.GetClusterId(),
-		MemberID:     r.Header.GetMemberId(),
-		Leader:       r.Leader,
-		Term:         r.RaftTerm,
-		AppliedIndex: r.RaftAppliedIndex,
-		Learner:      r.IsLearner,
+		ClusterID:      r.Header.GetClusterId(),
+		MemberID:       r.Header.GetMemberId(),
+		Leader:         r.Leader,
+		Term:           r.RaftTerm,
+		CommittedIndex: r.RaftIndex,
+		AppliedIndex:   r.RaftAppliedIndex,
+		Learner:        r.IsLearner,
+		Version:        r.Version,
 	}, nil
 }
 

@@ -7,6 +7,8 @@ package observe
 import (
 	"cmp"
 	"fmt"
+	"iter"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/version"
 )
 
 // facts are the answers that a Snapshot is made of.
@@ -52,9 +55,10 @@ func build(f facts) *Snapshot {
 	s.Cluster.ID = clusterID(f)
 	s.Cluster.Leader, s.Cluster.Term = leader(f, s.Cluster.ID)
 	s.Cluster.LeaderKnown = s.Cluster.Leader != 0
+	committed := committedIndex(f, s.Cluster)
 	serves := func(status etcdclient.Status) bool {
 		return status.ClusterID == s.Cluster.ID && s.Cluster.Leader != 0 &&
-			status.Leader == s.Cluster.Leader && status.Term == s.Cluster.Term
+			status.Leader == s.Cluster.Leader && status.Term == s.Cluster.Term && lag(status, committed) <= MaxLag
 	}
 	for i := range s.Ordinals {
 		o := &s.Ordinals[i]
@@ -62,6 +66,7 @@ func build(f facts) *Snapshot {
 		o.Answers = answered && belongs(f, o.Member, status)
 		if o.Answers {
 			o.MemberID, o.AppliedIndex, o.Serving = status.MemberID, status.AppliedIndex, serves(status)
+			o.Lag = lag(status, committed)
 		} else {
 			o.MemberID = memberID(f.members, o.Member)
 		}
@@ -145,6 +150,33 @@ func leader(f facts, cluster uint64) (id, term uint64) {
 	return id, term
 }
 
+// MaxLag is how many committed raft entries a member that serves may have yet to apply. It is the gap at which etcd itself
+// refuses writes, and the number of entries that a leader keeps for members that catch up.
+const MaxLag = 5000
+
+// committedIndex is the raft index up to which the cluster has committed: as its leader says or, where that does not
+// answer, the newest that a member of the cluster knows of.
+func committedIndex(f facts, cluster Cluster) uint64 {
+	newest := uint64(0)
+	for _, answers := range []iter.Seq[etcdclient.Status]{maps.Values(f.answers), maps.Values(f.foreign)} {
+		for s := range answers {
+			switch {
+			case s.ClusterID != cluster.ID:
+			case s.MemberID == cluster.Leader:
+				return s.CommittedIndex
+			default:
+				newest = max(newest, s.CommittedIndex)
+			}
+		}
+	}
+	return newest
+}
+
+// lag is the number of entries up to an index that a member has yet to apply.
+func lag(s etcdclient.Status, committed uint64) uint64 {
+	return committed - min(committed, s.AppliedIndex)
+}
+
 // belongs tells whether an answer came from the member of this name: the address of a pod that is gone may
 // have been given to another one.
 func belongs(f facts, name string, status etcdclient.Status) bool {
@@ -190,7 +222,8 @@ func describeStatefulSet(s *appsv1.StatefulSet) StatefulSet {
 }
 
 // ByReadiness is the Snapshot as DEP-07 sees a cluster whose members do not answer the operator, although
-// pods are ready: every replica is a voter, what is ready serves, and roles come from the member leases.
+// pods are ready: every replica is a voter, what is ready serves, and roles come from the member leases. A member that may
+// be a learner although its probe passes does not serve.
 func (s *Snapshot) ByReadiness() *Snapshot {
 	v := *s
 	v.Ordinals = slices.Clone(s.Ordinals)
@@ -198,15 +231,25 @@ func (s *Snapshot) ByReadiness() *Snapshot {
 	for i := range v.Ordinals {
 		o := &v.Ordinals[i]
 		ready := o.Class == v1alpha1.ClassUnready && o.Pod.Ready
-		if ready {
+		// A linearizable read went through, or the probe would not pass.
+		v.Cluster.LeaderKnown = v.Cluster.LeaderKnown || ready
+		votes := ready && probeProvesVote(o.Pod.EtcdVersion)
+		if votes {
 			o.Class = v1alpha1.ClassParticipating
-			// A linearizable read went through, or the probe would not pass.
-			v.Cluster.LeaderKnown = true
 		}
-		o.Role, o.Serving = o.LeaseRole, ready
-		v.Cluster.Voters = append(v.Cluster.Voters, Voter{Name: o.Name, Ordinal: i, Serving: ready})
+		o.Role, o.Serving = o.LeaseRole, votes
+		v.Cluster.Voters = append(v.Cluster.Voters, Voter{Name: o.Name, Ordinal: i, Serving: votes})
 	}
 	return &v
+}
+
+// FirstNonLearnerProbe is the first release of etcd whose /readyz fails at a learner (its check non_learner).
+const FirstNonLearnerProbe = "3.5.19"
+
+// probeProvesVote reports whether the readiness probe of a version of etcd passes at voters alone.
+func probeProvesVote(etcd string) bool {
+	v, err := version.ParseGeneric(etcd)
+	return err == nil && v.AtLeast(version.MustParseGeneric(FirstNonLearnerProbe))
 }
 
 // bestInformed orders the voters that answered by how much they know: a leader, then term, then log.

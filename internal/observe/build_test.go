@@ -69,6 +69,37 @@ func TestMemberThatWasCutOffTellsOfAnOldTermAndDoesNotServe(t *testing.T) {
 	g.Expect(s.ServingVoters()).To(Equal(2))
 }
 
+// A member that has to catch up knows the leader and its term, and serves nobody before it has.
+func TestVoterThatIsFarBehindDoesNotServe(t *testing.T) {
+	at := func(ordinal int, committed, applied uint64) etcdclient.Status {
+		s := says(ordinal, 1, 5)
+		s.CommittedIndex, s.AppliedIndex = committed, applied
+		return s
+	}
+	for name, c := range map[string]struct {
+		answers map[int]etcdclient.Status
+		lag     uint64
+		serving int
+	}{
+		"level with the leader":          {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 5_000_000, 4_999_990)}, 10, 2},
+		"as far as is permitted":         {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 4_995_000, 4_995_000)}, 5000, 2},
+		"further":                        {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 4_994_999, 4_994_999)}, 5001, 1},
+		"it has just come back":          {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 12, 12)}, 4_999_988, 1},
+		"the leader does not answer":     {map[int]etcdclient.Status{1: at(1, 5_000_000, 5_000_000), 2: at(2, 12, 12)}, 4_999_988, 1},
+		"it has not applied what it has": {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 5_000_000, 12)}, 4_999_988, 1},
+		"it is ahead of a slow leader":   {map[int]etcdclient.Status{0: at(0, 90, 90), 2: at(2, 100, 100)}, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := build(answersOf(3, c.answers))
+			g.Expect(s.Cluster.LeaderKnown).To(BeTrue(), "it is evidence of a leader all the same")
+			g.Expect(s.ServingVoters()).To(Equal(c.serving))
+			g.Expect(s.Ordinals[2].Serving).To(Equal(c.lag <= 5000))
+			g.Expect(s.Ordinals[2].Lag).To(Equal(c.lag))
+		})
+	}
+}
+
 func TestLeaderlessSpell(t *testing.T) {
 	g := NewWithT(t)
 	s := build(answersOf(3, map[int]etcdclient.Status{0: says(0, 0, 5), 1: says(1, 0, 5), 2: says(2, 0, 5)}))
@@ -142,6 +173,9 @@ func TestByReadiness(t *testing.T) {
 	f.members = nil
 	f.ordinals[0].Pod.Ready = false
 	f.ordinals[1].LeaseRole = v1alpha1.RoleLeader
+	for i := range f.ordinals {
+		f.ordinals[i].Pod.EtcdVersion = "3.6.8"
+	}
 	s := build(f)
 	g.Expect(s.Cluster.Reachable).To(BeFalse())
 	g.Expect(s.Participating()).To(BeZero())
@@ -152,6 +186,26 @@ func TestByReadiness(t *testing.T) {
 	g.Expect(v.Leader()).To(Equal(1))
 	g.Expect(v.Cluster.LeaderKnown).To(BeTrue())
 	g.Expect(s.Participating()).To(BeZero(), "the original is left as it is")
+}
+
+// Before etcd 3.5.19 the readiness probe of a learner passed. By readiness alone such a member may be one.
+func TestByReadinessOfOldVersions(t *testing.T) {
+	for version, counts := range map[string]bool{
+		"3.5.18": false, "3.5.19": true, "3.5.25": true, "3.6.0": true, "3.7.3": true, "3.4.40": false, "": false, "latest": false, "3.6": true, "4.0.0": true,
+	} {
+		g := NewWithT(t)
+		f := answersOf(3, nil)
+		f.members = nil
+		for i := range f.ordinals {
+			f.ordinals[i].Pod.EtcdVersion = "3.6.8"
+		}
+		f.ordinals[2].Pod.EtcdVersion = version
+		v := build(f).ByReadiness()
+		g.Expect(v.Ordinals[2].Serving).To(Equal(counts), version)
+		g.Expect(v.Ordinals[2].Class == v1alpha1.ClassParticipating).To(Equal(counts), version)
+		g.Expect(v.Cluster.Voters).To(HaveLen(3), "it is a voter for the size of a quorum")
+		g.Expect(v.ServingVoters() == 3).To(Equal(counts), version)
+	}
 }
 
 func TestLeaseIsBelievedByTheOperatorsOwnClock(t *testing.T) {

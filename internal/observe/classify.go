@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -140,6 +141,7 @@ func describePod(pod *corev1.Pod, trouble string) *Pod {
 		Disrupted:          isTrue(condition(pod, corev1.DisruptionTarget)),
 		Node:               Node{Name: pod.Spec.NodeName},
 		PeerTLS:            pod.Annotations[v1alpha1.AnnotationPeerTLS],
+		EtcdVersion:        etcdVersion(pod),
 		Refusal:            refusal(pod),
 	}
 	if pod.Status.PodIP != "" {
@@ -149,6 +151,20 @@ func describePod(pod *corev1.Pod, trouble string) *Pod {
 		p.EtcdStarted = etcd.State.Running.StartedAt.Time
 	}
 	return p
+}
+
+// etcdVersion is that of the tag of the etcd container's image, without its v; empty when there is none.
+func etcdVersion(pod *corev1.Pod) string {
+	for _, c := range pod.Spec.Containers {
+		if c.Name != v1alpha1.ContainerEtcd {
+			continue
+		}
+		image, _, _ := strings.Cut(c.Image, "@")
+		if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
+			return strings.TrimPrefix(image[i+1:], "v")
+		}
+	}
+	return ""
 }
 
 func isTrue(c *corev1.PodCondition) bool { return c != nil && c.Status == corev1.ConditionTrue }

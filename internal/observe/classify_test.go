@@ -123,3 +123,19 @@ func TestEndpointIsThatOfThePod(t *testing.T) {
 		t.Errorf("endpoint %s, and the pod listens on another port", got)
 	}
 }
+
+func TestEtcdVersion(t *testing.T) {
+	for image, want := range map[string]string{
+		"registry.k8s.io/etcd:3.5.21-0":                      "3.5.21-0",
+		"gcr.io/etcd-development/etcd:v3.6.8":                "3.6.8",
+		"localhost:5000/etcd":                                "",
+		"localhost:5000/etcd:v3.6.8@sha256:0123456789abcdef": "3.6.8",
+		"localhost:5000/etcd@sha256:0123456789abcdef":        "",
+	} {
+		pod := newPod()
+		pod.Spec.Containers = []corev1.Container{{Name: v1alpha1.ContainerBackupRestore, Image: "x:v9.9.9"}, {Name: v1alpha1.ContainerEtcd, Image: image}}
+		if got := describePod(&pod.Pod, "").EtcdVersion; got != want {
+			t.Errorf("%s: %q", image, got)
+		}
+	}
+}

@@ -56,10 +56,12 @@ type Ordinal struct {
 	MemberID uint64
 	// Answers: the member answered.
 	Answers bool
-	// Serving: the member answered, and knows the leader of the newest term.
+	// Serving: the member answered, knows the leader of the newest term, and is not far behind it.
 	Serving bool
 	// AppliedIndex is the raft index that the member has applied; 0 when it did not answer.
 	AppliedIndex uint64
+	// Lag is the number of raft entries that are committed and that the member has not applied; 0 when it did not answer.
+	Lag uint64
 	// LeaseRole is the role that the member's lease tells; RoleUnknown when there is no lease, or when the
 	// operator has not seen it renewed within the last minute.
 	LeaseRole v1alpha1.Role
@@ -73,6 +75,8 @@ type Pod struct {
 	Created         time.Time
 	// Endpoint of the member's client port at the pod's address; empty while the pod has none.
 	Endpoint string
+	// EtcdVersion is that of the tag of the etcd container's image, without its v; empty when there is no tag.
+	EtcdVersion string
 	// EtcdStarted is when the etcd container was started; zero when it does not run.
 	EtcdStarted time.Time
 	// Ready: the readiness probe of the etcd container passes, and the node controller has not marked the

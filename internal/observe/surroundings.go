@@ -69,11 +69,12 @@ func (o *Observer) claimTrouble(ctx context.Context, key client.ObjectKey, node 
 	} else if err != nil {
 		return "", fmt.Errorf("reading claim %s: %w", key, err)
 	}
-	if claim.DeletionTimestamp != nil {
+	switch {
+	case claim.DeletionTimestamp != nil:
 		return fmt.Sprintf("its claim %s is being deleted, and goes with its data once no pod uses it", key.Name), nil
-	}
-	if node.Trouble == "" && !node.Cordoned {
-		// Where a volume is now, it can be again.
+	case claim.Status.Phase == corev1.ClaimLost:
+		return fmt.Sprintf("its claim %s has lost its volume %s: a successor could not start", key.Name, claim.Spec.VolumeName), nil
+	case claim.Spec.VolumeName == "":
 		return "", nil
 	}
 	volume := &corev1.PersistentVolume{}
@@ -81,6 +82,13 @@ func (o *Observer) claimTrouble(ctx context.Context, key client.ObjectKey, node 
 		return fmt.Sprintf("volume %s of its claim %s does not exist any more", claim.Spec.VolumeName, key.Name), nil
 	} else if err != nil {
 		return "", fmt.Errorf("reading volume %s: %w", claim.Spec.VolumeName, err)
+	}
+	switch by := volume.Spec.ClaimRef; {
+	case by != nil && by.UID != claim.UID:
+		return fmt.Sprintf("volume %s of its claim %s is bound to another claim", volume.Name, key.Name), nil
+	case node.Trouble == "" && !node.Cordoned:
+		// Where a volume is now, it can be again.
+		return "", nil
 	}
 	nodes := &corev1.NodeList{}
 	if volume.Spec.NodeAffinity != nil {

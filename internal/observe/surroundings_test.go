@@ -11,6 +11,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
@@ -35,11 +36,22 @@ func newVolume(nodes ...string) *corev1.PersistentVolume {
 }
 
 func newClaim(change ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
-	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data-m-0"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}}
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "data-m-0", UID: "claim"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "pv"}}
 	for _, set := range change {
 		set(c)
 	}
 	return c
+}
+
+func lost(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }
+
+func unbound(c *corev1.PersistentVolumeClaim) {
+	c.Spec.VolumeName, c.Status.Phase = "", corev1.ClaimPending
+}
+
+func boundTo(v *corev1.PersistentVolume, claim types.UID) *corev1.PersistentVolume {
+	v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "data-m-0", UID: claim}
+	return v
 }
 
 func beingDeleted(c *corev1.PersistentVolumeClaim) {
@@ -65,6 +77,11 @@ func TestSurroundings(t *testing.T) {
 		"the claim is being deleted":           {[]client.Object{newNode("n1", yes, false), newVolume("n1"), newClaim(beingDeleted)}, "", "is being deleted"},
 		"there is no claim":                    {[]client.Object{newNode("n1", yes, false), newVolume("n1")}, "", "empty volume"},
 		"there is no volume":                   {[]client.Object{newNode("n1", yes, true), newClaim()}, "", "volume pv of its claim data-m-0 does not exist"},
+		"nor on a node that is well":           {[]client.Object{newNode("n1", yes, false), newClaim()}, "", "volume pv of its claim data-m-0 does not exist"},
+		"the claim has lost its volume":        {[]client.Object{newNode("n1", yes, false), newVolume("n1"), newClaim(lost)}, "", "claim data-m-0 has lost its volume"},
+		"the volume is another claim's":        {[]client.Object{newNode("n1", yes, false), boundTo(newVolume("n1"), "another"), newClaim()}, "", "volume pv of its claim data-m-0 is bound to another claim"},
+		"the volume is the claim's own":        {[]client.Object{newNode("n1", yes, false), boundTo(newVolume("n1"), "claim"), newClaim()}, "", ""},
+		"the claim waits for a volume":         {[]client.Object{newNode("n1", yes, false), newClaim(unbound)}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := New(nil, nil, WithSurroundings(fake.NewClientBuilder().WithObjects(c.around...).Build()))

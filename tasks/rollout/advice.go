@@ -47,6 +47,8 @@ func advice(o observe.Ordinal, statefulSet string) string {
 		return "is a learner that catches up with the leader"
 	case !o.Answers:
 		return "runs and does not answer: if this lasts, look at its log, and at NetworkPolicies between the operator and its client port"
+	case o.Lag > observe.MaxLag:
+		return fmt.Sprintf("is %d raft entries behind the leader and serves nobody until it has caught up: if it falls further behind, check its disk and its network", o.Lag)
 	case !o.Serving:
 		return "runs and knows no leader: if this lasts, look at its log, and at the other members"
 	}
@@ -55,10 +57,14 @@ func advice(o observe.Ordinal, statefulSet string) string {
 
 // downVoters names the voters that do not serve, and what a person can do about them.
 func (s *situation) downVoters() string {
-	var ours, foreign []string
+	var ours, foreign, unproven []string
 	for _, v := range s.Snapshot.Cluster.Voters {
 		switch {
 		case v.Serving:
+		case v.Ordinal >= 0 && s.byReadiness() && s.Snapshot.Ordinals[v.Ordinal].Pod != nil && s.Snapshot.Ordinals[v.Ordinal].Pod.Ready:
+			unproven = append(unproven, v.Name)
+		case v.Ordinal >= 0 && s.Snapshot.Ordinals[v.Ordinal].Lag > observe.MaxLag:
+			ours = append(ours, fmt.Sprintf("%s (%d raft entries behind)", v.Name, s.Snapshot.Ordinals[v.Ordinal].Lag))
 		case v.Ordinal >= 0:
 			ours = append(ours, v.Name)
 		default:
@@ -71,6 +77,9 @@ func (s *situation) downVoters() string {
 	}
 	if len(ours) > 0 {
 		say = append(say, "down, or not to be reached by the operator: "+strings.Join(ours, ", "))
+	}
+	if len(unproven) > 0 {
+		say = append(say, "may be learners although their probes pass, since their image has no tag of etcd "+observe.FirstNonLearnerProbe+" or later: "+strings.Join(unproven, ", "))
 	}
 	if len(foreign) > 0 {
 		say = append(say, "down, and no pod of this StatefulSet: "+strings.Join(foreign, ", ")+"; if it is not coming back, remove it with etcdctl member remove")

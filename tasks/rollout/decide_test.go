@@ -429,6 +429,30 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+// A hold names what keeps a voter from counting.
+func TestDownVoters(t *testing.T) {
+	g := NewWithT(t)
+	w := of(0, readyOld, runningOld, readyNew)
+	in := w.input(noon, defaultConfig())
+	behind := &in.Snapshot.Ordinals[2]
+	behind.Class, behind.Serving, behind.Lag, in.Snapshot.Cluster.Voters[2].Serving = v1alpha1.ClassUnready, false, 4_999_988, false
+	in.Snapshot.Ordinals[1].Serving, in.Snapshot.Cluster.Voters[1].Serving = false, false
+	d := Decide(in, noon)
+	g.Expect(short(d, in.Snapshot)).To(Equal("hold QuorumKept m-1"), "a member that catches up stands in for nobody")
+	g.Expect(d.Hold.Message).To(ContainSubstring("m-2 (4999988 raft entries behind)"))
+	g.Expect(advice(*behind, "m")).To(ContainSubstring("4999988 raft entries behind the leader"))
+
+	cutOff := of(0, readyOld, readyOld, readyOld)
+	cutOff.cutOff, cutOff.lasted = true, true
+	in = cutOff.input(noon, defaultConfig())
+	for i, tag := range []string{"3.6.8", "3.5.18", ""} {
+		in.Snapshot.Ordinals[i].Pod.EtcdVersion = tag
+	}
+	d = Decide(in, noon)
+	g.Expect(short(d, in.Snapshot)).To(HavePrefix("hold "), "two may be learners")
+	g.Expect(d.Hold.Message).To(ContainSubstring("may be learners although their probes pass"))
+}
+
 // A cache may show a pod as it was before its deletion was decided, which was decided by what the API server said.
 func TestRecordOfADeletionByACacheThatLags(t *testing.T) {
 	g := NewWithT(t)

@@ -262,7 +262,7 @@ func (w *world) answers(i int) bool {
 
 func (w *world) pod(i int) *observe.Pod {
 	m := w.members[i]
-	p := &observe.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true}
+	p := &observe.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true, EtcdVersion: "3.6.8"}
 	if m.updated() {
 		p.Revision = newRevision
 	}
