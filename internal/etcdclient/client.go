@@ -19,6 +19,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
 )
 
 // Status is what a member says of itself. It is answered without a quorum.
@@ -103,8 +106,10 @@ func (d dialer) Dial(endpoint string, tls *tls.Config) (Client, error) {
 type connection struct {
 	endpoint string
 	etcd     *clientv3.Client
-	// failed tells that a request on it failed.
-	failed atomic.Bool
+	// broken reports that a request on it failed for another reason than time.
+	broken atomic.Bool
+	// late is the number of requests in a row that were not answered in time.
+	late atomic.Int32
 }
 
 // bufferSize of a connection in each direction, in bytes. gRPC's default is 32 KiB.
@@ -135,10 +140,25 @@ func connect(endpoint string, tls *tls.Config, options ...grpc.DialOption) (*con
 
 func (c *connection) notice(ctx context.Context, method string, request, reply any, on *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, reply, on, options...)
-	if err != nil {
-		c.failed.Store(true)
+	switch status.Code(err) {
+	case codes.OK:
+		c.late.Store(0)
+	case codes.DeadlineExceeded, codes.Canceled:
+		c.late.Add(1)
+	default:
+		c.broken.Store(true)
 	}
 	return err
+}
+
+// maxLate is how many requests in a row may be late on a connection that is used again. A member that is slow needs no
+// other one. After a break in the network, a new one may work before the old one does.
+const maxLate = 1
+
+// isGood reports whether the connection can be used again.
+func (c *connection) isGood() bool {
+	late := c.late.Load()
+	return !c.broken.Load() && (late == 0 || late <= maxLate && c.etcd.ActiveConnection().GetState() == connectivity.Ready)
 }
 
 func (c *connection) close() error { return c.etcd.Close() }

@@ -19,8 +19,8 @@ const idleTimeout = 10 * time.Second
 const maxIdle = 256
 
 // Pool is a Dialer that keeps connections to members that are asked again and again, so that looking at a cluster once
-// more costs no handshakes. A connection on which a request failed is not used again: whoever asks next does not wait
-// for the old one to come back.
+// more costs no handshakes. A connection that may be broken is not used again: the next request does not wait for it to
+// come back.
 type Pool struct {
 	now func() time.Time
 
@@ -79,7 +79,7 @@ func (p *Pool) take(to target) *connection {
 }
 
 func (p *Pool) put(to target, c *connection) error {
-	if c.failed.Load() {
+	if !c.isGood() {
 		return c.close()
 	}
 	p.mu.Lock()

@@ -25,7 +25,9 @@ import (
 type member struct {
 	etcdserverpb.UnimplementedMaintenanceServer
 	net.Listener
-	broken      atomic.Bool
+	broken atomic.Bool
+	// takes is how long an answer takes.
+	takes       atomic.Int64
 	connections atomic.Int32
 	// open are those that have not ended.
 	open atomic.Int32
@@ -43,7 +45,11 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-func (m *member) Status(context.Context, *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
+func (m *member) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Duration(m.takes.Load())):
+	}
 	if m.broken.Load() {
 		return nil, status.Error(codes.Internal, "broken")
 	}
@@ -109,6 +115,42 @@ func TestPool(t *testing.T) {
 			g.Expect(m.connections.Load()).To(Equal(test.connections))
 		})
 	}
+}
+
+// A member that answers too late is slow, and its connection is as good as before. One that does so again and again may
+// be out of reach by this connection alone.
+func TestPoolKeepsTheConnectionToAMemberThatIsSlow(t *testing.T) {
+	g := NewWithT(t)
+	m, pool := serve(t), etcdclient.NewPool(time.Now)
+	ask := func(patience time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		c, err := pool.Dial("http://"+m.Addr().String(), nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		defer func() { g.Expect(c.Close()).To(Succeed()) }()
+		_, err = c.Status(ctx)
+		return err
+	}
+	const hurry, patience = 50 * time.Millisecond, time.Minute
+	for range 2 {
+		g.Expect(ask(patience)).To(Succeed())
+	}
+	connections := m.connections.Load()
+	for range 3 {
+		m.takes.Store(int64(time.Hour))
+		g.Expect(ask(hurry)).To(MatchError(ContainSubstring("DeadlineExceeded")))
+		m.takes.Store(0)
+		g.Expect(ask(patience)).To(Succeed())
+	}
+	g.Expect(m.connections.Load()).To(Equal(connections), "each time by the same connection")
+
+	m.takes.Store(int64(time.Hour))
+	for range 2 {
+		g.Expect(ask(hurry)).NotTo(Succeed())
+	}
+	m.takes.Store(0)
+	g.Expect(ask(patience)).To(Succeed())
+	g.Expect(m.connections.Load()).To(Equal(connections+1), "two in a row are too many")
 }
 
 // A connection is not kept for a member that is asked seldom.

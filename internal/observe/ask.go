@@ -7,6 +7,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"strconv"
 	"strings"
@@ -19,7 +20,8 @@ import (
 )
 
 // ask asks every member that has an address for its status, the best informed voter for the member list, and
-// then the foreign members, all with deadlines. Who does not answer is not in the facts.
+// then the foreign members, all with deadlines. Members that do not answer are not in the facts. As long as no answer
+// names a leader, every member that runs has askTimeout.
 func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *facts) error {
 	endpoints := map[int]target{}
 	for i, ordinal := range f.ordinals {
@@ -29,25 +31,53 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *facts) error
 	}
 	members := o.newMembers(etcd)
 	defer members.close()
-	f.answers = statuses(ctx, members, endpoints, func(i int) time.Duration {
+	limited, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	f.answers = statuses(limited, members, endpoints, func(i int) time.Duration {
 		if !f.ordinals[i].Pod.Ready && !o.afar {
 			return askUnreadyTimeout
 		}
 		return askTimeout
 	})
+	maps.Copy(f.answers, statuses(limited, members, o.hurried(f, endpoints), func(int) time.Duration { return askTimeout }))
 	o.doubtSilence(etcd, f)
-	f.members = memberList(ctx, members, f.answers, endpoints)
+	f.members = memberList(limited, members, f.answers, endpoints)
 	foreign := map[uint64]target{}
 	for _, m := range f.members {
 		if len(m.ClientURLs) > 0 && !m.Learner && !isOurs(f.ordinals, f.answers, m) {
 			foreign[m.ID] = target{endpoint: m.ClientURLs[0]}
 		}
 	}
-	f.foreign = statuses(ctx, members, foreign, func(uint64) time.Duration { return askTimeout })
+	f.foreign = statuses(limited, members, foreign, func(uint64) time.Duration { return askTimeout })
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("asking the members of StatefulSet %s: %w", f.statefulSet.Name, err)
 	}
 	return nil
+}
+
+// hurried are the members to ask again, with more time, as long as nobody knows a leader: those that run and were given
+// little. The loss of a quorum is never concluded from answers that were not waited for.
+func (o *Observer) hurried(f *facts, endpoints map[int]target) map[int]target {
+	again := map[int]target{}
+	if o.afar || knowLeader(f.answers) {
+		return again
+	}
+	for i, at := range endpoints {
+		_, answered := f.answers[i]
+		if ordinal := f.ordinals[i]; !answered && ordinal.Class == v1alpha1.ClassUnready && !ordinal.Pod.Ready {
+			again[i] = at
+		}
+	}
+	return again
+}
+
+func knowLeader(answers map[int]etcdclient.Status) bool {
+	for _, s := range answers {
+		if s.Leader != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func isOurs(ordinals []Ordinal, answers map[int]etcdclient.Status, m etcdclient.Member) bool {

@@ -32,9 +32,13 @@ var ErrNoStatefulSet = errors.New("the Etcd has no StatefulSet")
 // askTimeout bounds what one member may take to answer. A member that is slower counts as down.
 const askTimeout = 2 * time.Second
 
-// askUnreadyTimeout is that of a member whose probe fails. It most likely hangs, everybody would wait for it, and
-// one that serves all the same answers in milliseconds.
+// askUnreadyTimeout is that of a member whose probe fails, as long as another knows a leader. It most likely hangs, the
+// rollout would wait for it each time, and one that serves although its probe fails mostly answers in milliseconds.
 const askUnreadyTimeout = 300 * time.Millisecond
+
+// observeTimeout bounds all that is asked for one Snapshot. What is done on it has to be sent before another operator may
+// have taken over, so some time has to be left.
+const observeTimeout = 3 * time.Second
 
 // etcd's client port: that of the container port of this name, or else the default.
 const (
