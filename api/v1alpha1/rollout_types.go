@@ -30,10 +30,11 @@ const (
 	// GuardNodesStable: no other member that the quorum counts on is about to be lost with its node, or to be
 	// removed by somebody else.
 	GuardNodesStable GuardName = "NodesStable"
-	// GuardQuorumKept: the voters that remain are still a quorum.
+	// GuardQuorumKept: the voters that remain are still a quorum. Where no leader is known: the quorum is lost, and every
+	// other member has been running for the grace period.
 	GuardQuorumKept GuardName = "QuorumKept"
-	// GuardUnreadyConfirmed: a running member that does not participate is really sick, and not the victim
-	// of a spell without a leader.
+	// GuardUnreadyConfirmed: a member that does not serve the operator although its probe passes has been so for the grace
+	// period.
 	GuardUnreadyConfirmed GuardName = "UnreadyConfirmed"
 	// GuardLeaderHandedOver: leadership was moved to an updated member before the leader is replaced.
 	GuardLeaderHandedOver GuardName = "LeaderHandedOver"

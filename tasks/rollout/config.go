@@ -37,8 +37,8 @@ type Config struct {
 	Restart bool `json:"restart,omitempty"`
 	// LeaderHandover moves leadership to an updated member before the leader is replaced. Default true.
 	LeaderHandover *bool `json:"leaderHandover,omitempty"`
-	// UnreadyGracePeriod is how long no member may have known a leader before the loss of the quorum counts
-	// as lasting. Default 30s.
+	// UnreadyGracePeriod is how long no member may have known a leader before the quorum counts as lost, and how long a
+	// member has to have been running to count as back. Default 30s, at least 10s.
 	UnreadyGracePeriod *metav1.Duration `json:"unreadyGracePeriod,omitempty"`
 	// ProgressDeadline is how long a rollout may make no progress before it is called stalled. Default 10m.
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
@@ -54,6 +54,8 @@ const (
 	defaultUnreadyGracePeriod = 30 * time.Second
 	defaultProgressDeadline   = 10 * time.Minute
 	maxRevisionLength         = 253
+	// minUnreadyGracePeriod is long enough for several elections, whose timeout is a second by default.
+	minUnreadyGracePeriod = 10 * time.Second
 )
 
 // decode decodes and validates spec.config, and fills in the defaults.
@@ -83,8 +85,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("spec.config: targetRevision and restart exclude each other: a restart follows the StatefulSet's revision")
 	case c.LeaderHandover == nil:
 		return fmt.Errorf("spec.config: leaderHandover is null: leave it out for the default")
-	case c.UnreadyGracePeriod == nil || c.UnreadyGracePeriod.Duration <= 0:
-		return fmt.Errorf("spec.config: unreadyGracePeriod has to be greater than 0")
+	case c.UnreadyGracePeriod == nil || c.UnreadyGracePeriod.Duration < minUnreadyGracePeriod:
+		return fmt.Errorf("spec.config: unreadyGracePeriod has to be at least %s", minUnreadyGracePeriod)
 	case c.ProgressDeadline == nil || c.ProgressDeadline.Duration <= 0:
 		return fmt.Errorf("spec.config: progressDeadline has to be greater than 0")
 	case c.PodRemoval != Delete && c.PodRemoval != Evict:
@@ -93,4 +95,9 @@ func (c Config) validate() error {
 		return fmt.Errorf("spec.config: nonParticipatingPods is %q: it has to be %s or %s", c.NonParticipatingPods, OneByOne, AllAtOnce)
 	}
 	return nil
+}
+
+// grace is the unreadyGracePeriod, and never less than its minimum, whoever wrote the config.
+func (c Config) grace() time.Duration {
+	return max(c.UnreadyGracePeriod.Duration, minUnreadyGracePeriod)
 }

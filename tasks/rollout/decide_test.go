@@ -50,12 +50,21 @@ func pod(ordinal int, set func(*observe.Pod)) change {
 	return func(in *Input) { set(in.Snapshot.Ordinals[ordinal].Pod) }
 }
 
+func override(guards ...v1alpha1.GuardName) change {
+	return func(in *Input) {
+		for _, g := range guards {
+			in.Overridden = append(in.Overridden, v1alpha1.OverridableGuard(g))
+		}
+	}
+}
+
 func stranded(p *observe.Pod) { p.VolumeTrouble = "its volume is stranded" }
 func notReady(p *observe.Pod) { p.Node.Trouble = "not ready" }
 
 func TestDecide(t *testing.T) {
 	lasting := func(w *world) *world { w.lasted = true; return w }
 	hidden := func(w *world) *world { w.hidden, w.lasted = true, true; return w }
+	young := func(ordinal int, w *world) *world { w.young[ordinal] = true; return w }
 	nodesLost := func(w *world) *world { w.nodesLost = true; return w }
 	evict := config(func(c *Config) { c.PodRemoval = Evict })
 	for name, c := range map[string]struct {
@@ -91,19 +100,35 @@ func TestDecide(t *testing.T) {
 			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-1", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon}}
 		}, "MoveLeader m-0 to m-1"},
 		"a single member":                         {of(0, readyOld), nil, "DeletePod m-0"},
-		"a single member that is frozen":          {of(-1, frozenOld), nil, "hold UnreadyConfirmed m-0"},
+		"a single member that is frozen":          {of(-1, frozenOld), nil, "hold QuorumKept m-0"},
 		"a single member that is frozen for long": {lasting(of(-1, frozenOld)), nil, "DeletePod m-0"},
 		"two members go one at a time":            {of(0, readyOld, readyOld), nil, "DeletePod m-1"},
 		"two members, the second":                 {of(0, readyOld, missing), nil, "hold UpdatedPodsParticipating m-1"},
 
-		"a spell without a leader deletes nobody":    {of(-1, readyOld, readyOld, readyOld), nil, "hold UnreadyConfirmed m-2"},
+		"a spell without a leader deletes nobody":    {of(-1, readyOld, readyOld, readyOld), nil, "hold QuorumKept m-2"},
 		"the leader froze a moment ago":              {of(1, frozenReadyOld, readyOld, readyOld), nil, "hold UnreadyConfirmed m-0"},
 		"it froze for good, and the kubelet says so": {of(1, frozenOld, readyOld, readyOld), nil, "DeletePod m-0"},
 		"two of three are down: the dead go":         {of(-1, deadOld, deadOld, runningOld), nil, "DeletePod m-1"},
-		"then the survivor waits":                    {of(-1, startingNew, startingNew, runningOld), nil, "hold UnreadyConfirmed m-2"},
-		"and goes when the loss lasts":               {lasting(of(-1, startingNew, startingNew, runningOld)), nil, "DeletePod m-2"},
-		"all down":                                   {of(-1, deadOld, deadOld, deadOld), nil, "DeletePod m-2"},
-		"a broken probe: one by one":                 {of(0, runningOld, runningOld, runningOld), nil, "DeletePod m-2"},
+		"then the survivor waits":                    {of(-1, startingNew, startingNew, runningOld), nil, "hold QuorumKept m-2"},
+		"also when the loss lasts":                   {lasting(of(-1, startingNew, startingNew, runningOld)), nil, "hold QuorumKept m-0"},
+		"until they run":                             {lasting(of(-1, frozenNew, frozenNew, runningOld)), nil, "DeletePod m-2"},
+		"for the grace period":                       {lasting(young(1, of(-1, frozenNew, frozenNew, runningOld))), nil, "hold QuorumKept m-1"},
+		"and it has done so itself":                  {lasting(young(2, of(-1, frozenNew, frozenNew, runningOld))), nil, "hold QuorumKept m-2"},
+		"silent members go one at a time":            {lasting(of(-1, frozenOld, frozenOld, missing)), nil, "hold QuorumKept m-2"},
+		"and not while one terminates":               {lasting(of(-1, frozenOld, frozenOld, terminating)), nil, "hold QuorumKept m-2"},
+		"nor while a new one is dead":                {lasting(of(-1, frozenOld, frozenOld, deadNew)), nil, "hold QuorumKept m-2"},
+		"unless its agent keeps it from starting": {lasting(of(-1, frozenOld, frozenOld, deadNew)), func(in *Input) {
+			in.Snapshot.Ordinals[2].Pod.Refusal = &observe.Refusal{Reason: v1alpha1.ReasonDataLost, Message: "it waits for a quorum"}
+		}, "DeletePod m-1"},
+		"no order shortens an election": {of(-1, missing, runningOld, runningOld), override(v1alpha1.GuardUnreadyConfirmed), "hold QuorumKept m-2"},
+		"nor takes two at a time":       {lasting(of(-1, missing, runningOld, runningOld)), override(v1alpha1.GuardUnreadyConfirmed), "hold QuorumKept m-0"},
+		"nor does a short grace period": {of(-1, runningOld, runningOld, runningOld), func(in *Input) {
+			in.Config.UnreadyGracePeriod.Duration = time.Second
+			in.Snapshot.At = noon.Add(2 * time.Second)
+			in.Spells = in.Spells.Next(in.Snapshot)
+		}, "hold QuorumKept m-2"},
+		"all down":                   {of(-1, deadOld, deadOld, deadOld), nil, "DeletePod m-2"},
+		"a broken probe: one by one": {of(0, runningOld, runningOld, runningOld), nil, "DeletePod m-2"},
 		"a broken probe: only when the last is back": {of(0, runningOld, runningOld, startingNew), nil, "hold UpdatedPodsParticipating m-2"},
 		"a broken probe in a larger cluster":         {of(0, runningOld, runningOld, runningOld, runningOld, missing), nil, "hold UpdatedPodsParticipating m-4"},
 		"a quorum that the operator cannot reach":    {hidden(of(1, frozenNew, readyOld, readyOld)), nil, "hold QuorumKept m-2"},
@@ -115,8 +140,11 @@ func TestDecide(t *testing.T) {
 		}, "DeletePod m-2"},
 		"no order passes over the quorum": {of(0, readyOld, readyOld, deadNew), func(in *Input) {
 			in.Overridden = []v1alpha1.OverridableGuard{"UpdatedPodsParticipating", "QuorumKept"}
-			in.Overridden = in.Overridden[:1]
 		}, "hold QuorumKept m-1"},
+		"nor over what is not seen": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+			in.Snapshot.StatefulSet.Observed = false
+			in.Overridden = []v1alpha1.OverridableGuard{"RevisionObserved"}
+		}, "hold RevisionObserved "},
 
 		"AllAtOnce takes what does not run": {of(2, deadOld, startingOld, readyOld, readyOld, readyOld), config(func(c *Config) { c.NonParticipatingPods = AllAtOnce }), "DeletePod m-0 m-1"},
 		"AllAtOnce takes nothing that could not come back": {of(4, deadOld, startingOld, deadOld, readyOld, readyOld), func(in *Input) {
@@ -279,6 +307,12 @@ func TestSpells(t *testing.T) {
 	s = s.Next(at(2, cutOff)).Next(at(3, cutOff))
 	g.Expect(s.LeaderlessSince).To(BeZero())
 	g.Expect(s.NoAnswerSince).To(Equal(noon.Add(2 * time.Second)))
+	g.Expect(s.Running).To(HaveLen(3))
+	restarted := at(4, cutOff)
+	restarted.Ordinals[1].Pod.EtcdStarted = noon.Add(time.Hour)
+	s = s.Next(restarted)
+	g.Expect(s.Running[restarted.Ordinals[0].Pod.UID].Since).To(Equal(noon), "by the operator's own clock")
+	g.Expect(s.Running[restarted.Ordinals[1].Pod.UID].Since).To(Equal(noon.Add(4*time.Second)), "whatever the kubelet's clock says")
 	foreign := of(-1, frozenReadyOld, runningOld, runningOld)
 	g.Expect(Spells{}.Next(at(0, foreign)).LeaderlessSince).NotTo(BeZero(), "one of three is no quorum")
 	foreign.foreignDown = 2
@@ -518,6 +552,7 @@ func TestConfig(t *testing.T) {
 		"leaderHandover: null":                "leaderHandover",
 		"progressDeadline: 0s":                "progressDeadline",
 		"unreadyGracePeriod: soon":            "soon",
+		"unreadyGracePeriod: 9s":              "unreadyGracePeriod",
 		"podRemoval: Nuke":                    "podRemoval",
 		"nonParticipatingPods: Some":          "nonParticipatingPods",
 		"restart: true\ntargetRevision: m-12": "exclude each other",

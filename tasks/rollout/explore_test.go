@@ -100,7 +100,7 @@ func (z size) variants(w *world, visit func(*world)) {
 	plain := func() {
 		w.announced, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost = -1, false, false, false, false, false, false, false
 		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent = 0, 0, 0, false
-		w.cordoned, w.unsteady, w.stranded = [7]bool{}, [7]bool{}, [7]bool{}
+		w.cordoned, w.unsteady, w.stranded, w.young = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
 	}
 	try := func() {
 		if w.coherent() {
@@ -129,7 +129,7 @@ func (z size) variants(w *world, visit func(*world)) {
 		try()
 	}
 	for i := range w.members {
-		for _, set := range []*[7]bool{&w.cordoned, &w.unsteady, &w.stranded} {
+		for _, set := range []*[7]bool{&w.cordoned, &w.unsteady, &w.stranded, &w.young} {
 			plain()
 			set[i] = true
 			try()
@@ -213,7 +213,7 @@ func (w *world) apply(step *Step) {
 func (w *world) recover() {
 	w.surplus, w.unobserved, w.stale, w.recent, w.handoverRecent, w.foreignDown = false, false, false, false, false, 0
 	w.lasted = true
-	w.unsteady, w.stranded = [7]bool{}, [7]bool{}
+	w.unsteady, w.stranded, w.young = [7]bool{}, [7]bool{}, [7]bool{}
 	for i, m := range w.members {
 		switch m {
 		case terminating:
@@ -366,11 +366,23 @@ func TestExplorationBites(t *testing.T) {
 			}
 			return nil
 		}),
-		"has no patience in a leaderless spell": with(v1alpha1.GuardUnreadyConfirmed, func(s *situation) *Hold {
+		"has no patience in a leaderless spell": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
 			if !s.Snapshot.Cluster.LeaderKnown {
-				return nil
+				return s.leaderOutOfReach()
 			}
-			return unreadyConfirmed(s)
+			return quorumKept(s)
+		}),
+		"takes one member after the other from a lost quorum": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
+			s.Spells.Running = nil
+			for _, o := range s.Snapshot.Ordinals {
+				if !s.Snapshot.Cluster.LeaderKnown && o.Class == v1alpha1.ClassUnready && !lasted(s.Spells.LeaderlessSince, s.now, s.Config.grace()) {
+					return hold
+				}
+			}
+			if !s.Snapshot.Cluster.LeaderKnown {
+				return s.leaderOutOfReach()
+			}
+			return quorumKept(s)
 		}),
 		"takes silence for the loss of the quorum": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
 			if _, quorate := outOfReach(s.Snapshot); !s.Snapshot.Cluster.LeaderKnown && quorate {
@@ -381,17 +393,11 @@ func TestExplorationBites(t *testing.T) {
 			}
 			return quorumKept(s)
 		}),
-		"does not ask the kubelet": with(v1alpha1.GuardUnreadyConfirmed, func(s *situation) *Hold {
-			if !s.Snapshot.Cluster.LeaderKnown {
-				return unreadyConfirmed(s)
-			}
-			return nil
-		}),
-		"never gives up on a lost quorum": with(v1alpha1.GuardUnreadyConfirmed, func(s *situation) *Hold {
+		"never gives up on a lost quorum": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
 			if !s.Snapshot.Cluster.LeaderKnown && s.subject().Class == v1alpha1.ClassUnready {
 				return hold
 			}
-			return unreadyConfirmed(s)
+			return quorumKept(s)
 		}),
 		"waits for ever for its own deletion": with(v1alpha1.GuardDeletionObserved, func(s *situation) *Hold {
 			if len(s.Recorded.Pods) > 0 {

@@ -7,7 +7,6 @@ package rollout
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -15,34 +14,36 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
 )
 
-// guard is a condition that has to hold before the rollout goes on. It returns nil when it lets pass.
+// guard is a condition that has to be true before the rollout goes on. It returns nil when it is.
 type guard struct {
-	name  v1alpha1.GuardName
-	holds func(s *situation) *Hold
+	name v1alpha1.GuardName
+	// overridable: a task may be told to pass over it. This is the rule; the schema of the API only says so early.
+	overridable bool
+	holds       func(s *situation) *Hold
 }
 
 // observedGuards make sure that the rollout sees the present state.
 var observedGuards = []guard{
-	{v1alpha1.GuardRevisionObserved, revisionObserved},
-	{v1alpha1.GuardDeletionObserved, deletionObserved},
+	{v1alpha1.GuardRevisionObserved, false, revisionObserved},
+	{v1alpha1.GuardDeletionObserved, false, deletionObserved},
 }
 
 // safetyGuards are asked, in this order, of the pod that is next.
 var safetyGuards = []guard{
-	{v1alpha1.GuardLearnerPromoted, learnerPromoted},
-	{v1alpha1.GuardVolumeReachable, volumeReachable},
-	{v1alpha1.GuardUpdatedPodsParticipating, updatedPodsParticipating},
-	{v1alpha1.GuardNodesStable, nodesStable},
-	{v1alpha1.GuardQuorumKept, quorumKept},
-	{v1alpha1.GuardUnreadyConfirmed, unreadyConfirmed},
-	{v1alpha1.GuardLeaderHandedOver, leaderHandedOver},
-	{v1alpha1.GuardEvictionBlocked, evictionBlocked},
+	{v1alpha1.GuardLearnerPromoted, true, learnerPromoted},
+	{v1alpha1.GuardVolumeReachable, true, volumeReachable},
+	{v1alpha1.GuardUpdatedPodsParticipating, true, updatedPodsParticipating},
+	{v1alpha1.GuardNodesStable, true, nodesStable},
+	{v1alpha1.GuardQuorumKept, false, quorumKept},
+	{v1alpha1.GuardUnreadyConfirmed, true, unreadyConfirmed},
+	{v1alpha1.GuardLeaderHandedOver, true, leaderHandedOver},
+	{v1alpha1.GuardEvictionBlocked, true, evictionBlocked},
 }
 
 // first is the first guard that holds and is not overridden.
 func (s *situation) first(guards []guard) *Hold {
 	for _, g := range guards {
-		if slices.Contains(s.Overridden, v1alpha1.OverridableGuard(g.name)) {
+		if g.overridable && slices.Contains(s.Overridden, v1alpha1.OverridableGuard(g.name)) {
 			continue
 		}
 		if hold := g.holds(s); hold != nil {
@@ -96,8 +97,7 @@ func updatedPodsParticipating(s *situation) *Hold {
 	return s.waitFor(laggard)
 }
 
-// quorumKept judges the cluster as it will be without the pod. Only clusters of one or two cannot do without. Where no
-// member that answers knows a leader, others may that do not answer.
+// quorumKept judges the cluster as it will be without the pod. Only clusters of one or two cannot do without.
 func quorumKept(s *situation) *Hold {
 	o, voters := s.subject(), len(s.Snapshot.Cluster.Voters)
 	running := o.Class == v1alpha1.ClassUnready || o.Class == v1alpha1.ClassParticipating
@@ -105,7 +105,7 @@ func quorumKept(s *situation) *Hold {
 		return nil
 	}
 	if !s.Snapshot.Cluster.LeaderKnown {
-		return s.leaderOutOfReach()
+		return s.keptWithoutLeader()
 	}
 	if s.losesQuorumAnyway() {
 		return nil
@@ -117,19 +117,6 @@ func quorumKept(s *situation) *Hold {
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("without %s %d of %d voters would serve, and a quorum takes %d. %s", o.Name, rest, voters, s.Snapshot.Quorum(), s.downVoters())}
 }
 
-// leaderOutOfReach holds while members may have a leader that do not answer the operator (ADR 14).
-func (s *situation) leaderOutOfReach() *Hold {
-	unreached, quorate := outOfReach(s.Snapshot)
-	if !quorate {
-		return nil
-	}
-	seen, then := "no member that answers the operator knows a leader", ""
-	if !s.Snapshot.Cluster.Reachable {
-		seen, then = "no member answers the operator", fmt.Sprintf(". If it stays so, and probes pass, the rollout goes by these after %s", s.Config.UnreadyGracePeriod.Duration)
-	}
-	return &Hold{Pod: s.subject().Name, Message: fmt.Sprintf("%s, and %s may have one that leads all the same: their readiness probes pass, or their nodes are lost. Look at NetworkPolicies, and at the network between the operator and them; taint a node that is gone for good with node.kubernetes.io/out-of-service%s", seen, strings.Join(unreached, ", "), then)}
-}
-
 // losesQuorumAnyway: one or two replicas, and just as many voters. Two that are to become three are rolled when
 // they are three.
 func (s *situation) losesQuorumAnyway() bool {
@@ -137,33 +124,15 @@ func (s *situation) losesQuorumAnyway() bool {
 	return voters == s.Snapshot.Replicas() && (voters == 1 || voters == 2 && !s.Snapshot.Growing)
 }
 
-// unreadyConfirmed closes a hole in DEP-07, step 2: readiness is a linearizable read, so a moment without a
-// leader makes every healthy member unready.
+// unreadyConfirmed: a member whose probe passes is believed to be sick only when it has not served the operator for a while.
+// QuorumKept sees to it that the others do without it.
 func unreadyConfirmed(s *situation) *Hold {
-	o := s.subject()
-	if o.Class != v1alpha1.ClassUnready {
-		return nil
-	}
-	grace := s.Config.UnreadyGracePeriod.Duration
-	cluster := s.Snapshot.Cluster
-	if !cluster.LeaderKnown {
-		if s.Spells.LeaderlessSince.IsZero() {
-			return &Hold{Pod: o.Name, Message: fmt.Sprintf("no member that answers knows a leader: %s is replaced when this has lasted for %s, which does not count while others may have one", o.Name, grace)}
-		}
-		since := latest(s.Spells.LeaderlessSince, o.Pod.EtcdStarted, s.lastRemoval())
-		if !lasted(since, s.now, grace) {
-			return &Hold{Pod: o.Name, Message: fmt.Sprintf("no member knows a leader: %s is replaced when this has lasted for %s, counted from %s", o.Name, grace, clockTime(since))}
-		}
-		return nil
-	}
-	if !quorum.Exists(s.Snapshot.ServingVotersWithout(s.next), len(cluster.Voters)) && !s.losesQuorumAnyway() {
-		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s does not participate, and the others are no quorum without it. %s", o.Name, s.downVoters())}
-	}
+	o, grace := s.subject(), s.Config.grace()
 	since := s.Spells.SilentSince[o.Pod.UID]
-	if o.Pod.Ready && !lasted(since, s.now, grace) {
-		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s does not serve the operator, and yet its readiness probe passes: it is replaced when this has lasted for %s, counted from %s", o.Name, grace, clockTime(since))}
+	if !s.Snapshot.Cluster.LeaderKnown || !notServingThoughReady(o) || lasted(since, s.now, grace) {
+		return nil
 	}
-	return nil
+	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s has not served the operator since %s, and yet its readiness probe passes: it is replaced if that lasts for %s", o.Name, clockTime(since), grace)}
 }
 
 // evictionBlocked holds for a while after any refusal of the API server, a deletion's too. A budget is not asked about a
@@ -204,17 +173,6 @@ func (s *situation) notServing(except int) string {
 		}
 	}
 	return ""
-}
-
-// lastRemoval is when the rollout last removed a pod.
-func (s *situation) lastRemoval() time.Time {
-	var last time.Time
-	for _, p := range s.Recorded.Pods {
-		if p.LastOperation.State != v1alpha1.OperationStateFailed && !p.Evidence.ObservedAt.After(s.now) {
-			last = latest(last, p.Evidence.ObservedAt.Time)
-		}
-	}
-	return last
 }
 
 func latest(times ...time.Time) time.Time {

@@ -145,10 +145,11 @@ func (f *foresight) wait(next *projection, hold *Hold) {
 		for _, pod := range unreached {
 			next.recover(pod, f.now)
 		}
-	case v1alpha1.GuardUnreadyConfirmed:
-		if f.in.Snapshot.Cluster.LeaderKnown && !f.in.Snapshot.Ordinals[s.next].Pod.Ready {
-			next.recoverVoters(s.next, f.now)
+		if hold.Pod != f.in.Snapshot.Ordinals[s.next].Name {
+			next.recover(hold.Pod, f.now)
 		}
+		f.last(s.next)
+	case v1alpha1.GuardUnreadyConfirmed:
 		f.last(s.next)
 	case v1alpha1.GuardLeaderHandedOver:
 		f.now = f.now.Add(handoverRetry)
@@ -163,5 +164,11 @@ func (f *foresight) last(ordinal int) {
 	pod := f.in.Snapshot.Ordinals[ordinal].Pod
 	f.in.Spells.LeaderlessSince = f.now
 	f.in.Spells.SilentSince = map[types.UID]time.Time{pod.UID: f.now}
-	f.now = f.now.Add(f.in.Config.UnreadyGracePeriod.Duration)
+	f.in.Spells.Running = map[types.UID]Run{}
+	for _, o := range f.in.Snapshot.Ordinals {
+		if o.Pod != nil {
+			f.in.Spells.Running[o.Pod.UID] = Run{Since: f.now}
+		}
+	}
+	f.now = f.now.Add(f.in.Config.grace())
 }

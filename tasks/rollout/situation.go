@@ -53,7 +53,7 @@ func target(in Input) string {
 // the probes of pods pass. Then the operator is cut off, not the cluster, and the rollout works as DEP-07
 // describes.
 func (s *situation) byReadiness() bool {
-	return lasted(s.Spells.NoAnswerSince, s.now, s.Config.UnreadyGracePeriod.Duration)
+	return lasted(s.Spells.NoAnswerSince, s.now, s.Config.grace())
 }
 
 // mayStillBeDeleted tells of a deletion that was announced whether it may yet come: the pod is still there as

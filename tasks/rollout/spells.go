@@ -25,6 +25,16 @@ type Spells struct {
 	NoAnswerSince time.Time
 	// SilentSince: the probe of a pod passes, and its member does not serve. By pod UID.
 	SilentSince map[types.UID]time.Time
+	// Running: the etcd container of a pod runs. By pod UID.
+	Running map[types.UID]Run
+}
+
+// Run is one run of a container.
+type Run struct {
+	// Started is when the kubelet says that it began, by its own clock. It tells one run from another.
+	Started time.Time
+	// Since is when the operator first saw it, by the operator's clock.
+	Since time.Time
 }
 
 // maxUnobserved is how long nobody may have looked for a spell to count as uninterrupted.
@@ -36,9 +46,16 @@ func (s Spells) Next(snapshot *observe.Snapshot) Spells {
 	if now.Sub(s.At) > maxUnobserved {
 		s = Spells{}
 	}
-	n := Spells{At: now, SilentSince: map[types.UID]time.Time{}}
+	n := Spells{At: now, SilentSince: map[types.UID]time.Time{}, Running: map[types.UID]Run{}}
 	for _, o := range snapshot.Ordinals {
-		if o.Class == v1alpha1.ClassUnready && o.Pod.Ready {
+		if o.Pod != nil && !o.Pod.EtcdStarted.IsZero() && o.Class != v1alpha1.ClassTerminating {
+			run := Run{Started: o.Pod.EtcdStarted, Since: now}
+			if before := s.Running[o.Pod.UID]; before.Started.Equal(run.Started) {
+				run.Since = continued(before.Since, now)
+			}
+			n.Running[o.Pod.UID] = run
+		}
+		if notServingThoughReady(&o) {
 			n.SilentSince[o.Pod.UID] = continued(s.SilentSince[o.Pod.UID], now)
 		}
 	}

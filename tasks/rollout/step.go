@@ -65,7 +65,7 @@ func (s *situation) why() string {
 	case o.Class == v1alpha1.ClassStarting:
 		say = append(say, o.Name+" has not started")
 	case o.Class == v1alpha1.ClassUnready && !s.Snapshot.Cluster.LeaderKnown:
-		say = append(say, o.Name+" runs, and no member has known a leader for "+s.Config.UnreadyGracePeriod.Duration.String())
+		say = append(say, o.Name+" runs, and no member has known a leader for "+s.Config.grace().String())
 	case o.Class == v1alpha1.ClassUnready && o.Serving:
 		say = append(say, o.Name+" serves, and its readiness probe does not pass")
 	case o.Class == v1alpha1.ClassUnready:

@@ -70,7 +70,7 @@ func reachable(in Input) metav1.Condition {
 	switch {
 	case !in.Spells.NoAnswerSince.IsZero():
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNoMemberAnswers
-		c.Message = fmt.Sprintf("no member answers the operator although pods are ready: look at NetworkPolicies and TLS; after %s the rollout goes by readiness probes and member leases", in.Config.UnreadyGracePeriod.Duration)
+		c.Message = fmt.Sprintf("no member answers the operator although pods are ready: look at NetworkPolicies and TLS; after %s the rollout goes by readiness probes and member leases", in.Config.grace())
 	case !in.Snapshot.Cluster.Reachable:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNoMemberAnswers
 		c.Message = "no member answers, and none is ready"

@@ -52,6 +52,8 @@ type world struct {
 	// cordoned: the node of an ordinal takes no new pods. unsteady: an ordinal may be lost with its node, or is
 	// being evicted. stranded: no node takes the volume of an ordinal.
 	cordoned, unsteady, stranded [7]bool
+	// young: the container of an ordinal has been started a moment ago.
+	young [7]bool
 	// generation tells successive pods of one ordinal apart.
 	generation [7]int
 }
@@ -299,6 +301,12 @@ func (w *world) input(now time.Time, config Config) Input {
 		since = now.Add(-config.UnreadyGracePeriod.Duration)
 	}
 	in.Spells = Spells{}.Next(w.snapshot(since))
+	for i := range w.members {
+		if run, runs := in.Spells.Running[w.uid(i)]; runs && w.young[i] {
+			run.Since = now
+			in.Spells.Running[w.uid(i)] = run
+		}
+	}
 	if i := w.announced; i >= 0 {
 		at := now.Add(-time.Hour)
 		if w.recent {
@@ -386,6 +394,11 @@ func (w *world) faultsOfRemoval(i int, config Config, say func(string, ...any)) 
 	}
 	if w.leader < 0 && !w.stale && m.running() && !w.lasted {
 		say("removes a running member in a short spell without a leader")
+	}
+	for j, other := range w.members {
+		if w.leader < 0 && !w.stale && m.running() && (w.young[j] || j != i && !other.running()) {
+			say("removes a running member without a leader while %s has not been running for long", podName[j])
+		}
 	}
 	if m.old() == frozenReadyOld && !w.lasted {
 		say("removes a member whose probe passes and that does not answer, at once")

@@ -83,7 +83,7 @@ func whileHeld(t *v1alpha1.EtcdOperatorTask) []string {
 	case v1alpha1.GuardUpdatedPodsParticipating:
 		say = append(say, "If the new template is wrong, change it again: the next rollout replaces the pod that cannot start first.")
 	case v1alpha1.GuardQuorumKept:
-		say = append(say, "Bring the voters back that are named above, or let the operator reach them. No task may pass over this guard.")
+		say = append(say, "Restore the members named above, or let operator traffic reach them. No task may override this guard.")
 	case v1alpha1.GuardUnreadyConfirmed, v1alpha1.GuardDeletionObserved:
 		say = append(say, "Wait: it decides by itself.")
 	}
