@@ -73,7 +73,7 @@ matrix: assets ## The controllers' integration tests on older releases of Kubern
 
 .PHONY: explore
 explore: ## Explore every state of the rollout's decision: minutes, where the unit tests take a second.
-	go test ./tasks/rollout -run 'TestExploration$$' -explore-all -timeout 30m -v
+	go test ./internal/rollout -run 'TestExploration$$' -explore-all -timeout 30m -v
 
 .PHONY: e2e
 e2e: up ## End-to-end tests on the local Kubernetes. As root. RUN selects: make e2e RUN=TestFrozen.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// GuardName names a condition that has to hold before a rollout goes on.
+// GuardName names a condition that must be true before a rollout carries out its next step.
 type GuardName string
 
 // The guards of a QuorumAwareRollout, in the order in which they are asked.
@@ -21,31 +21,37 @@ const (
 	GuardDeletionObserved GuardName = "DeletionObserved"
 	// GuardLearnerPromoted: the pod to go is not a learner that is catching up.
 	GuardLearnerPromoted GuardName = "LearnerPromoted"
-	// GuardVolumeReachable: a successor of the pod could have its volume: no claim of it is going, and a node that
-	// the volume is bound to takes pods.
+	// GuardVolumeReachable: the pod's replacement could have its volume: its claim and volume exist and stay, and a node
+	// that the volume is bound to takes pods.
 	GuardVolumeReachable GuardName = "VolumeReachable"
-	// GuardUpdatedPodsParticipating: every other member participates before one that does is replaced
-	// (DEP-07, step 3).
-	GuardUpdatedPodsParticipating GuardName = "UpdatedPodsParticipating"
+	// GuardOthersParticipating: every other member participates before one that does is replaced (DEP-07, step 3).
+	GuardOthersParticipating GuardName = "OthersParticipating"
+	// GuardOthersServing: every other member serves before leadership moves, and before a member is replaced that serves
+	// although its probe fails.
+	GuardOthersServing GuardName = "OthersServing"
 	// GuardNodesStable: no other member that the quorum counts on is about to be lost with its node, or to be
-	// removed by somebody else.
+	// removed by something else.
 	GuardNodesStable GuardName = "NodesStable"
-	// GuardQuorumKept: the voters that remain are still a quorum. Where no leader is known: the quorum is lost, and every
-	// other member has been running for the grace period.
+	// GuardQuorumKept: the voters that remain are still a quorum.
 	GuardQuorumKept GuardName = "QuorumKept"
+	// GuardQuorumLossConfirmed: where no leader is known, that has lasted for the grace period, members that the operator
+	// cannot reach are not a quorum, and every other member has been running for as long.
+	GuardQuorumLossConfirmed GuardName = "QuorumLossConfirmed"
 	// GuardUnreadyConfirmed: a member that does not serve the operator although its probe passes has been so for the grace
 	// period.
 	GuardUnreadyConfirmed GuardName = "UnreadyConfirmed"
-	// GuardLeaderHandedOver: leadership was moved to an updated member before the leader is replaced.
-	GuardLeaderHandedOver GuardName = "LeaderHandedOver"
-	// GuardEvictionBlocked: the API server grants the removal of the pod; with podRemoval: Evict, the
-	// PodDisruptionBudget does.
-	GuardEvictionBlocked GuardName = "EvictionBlocked"
+	// GuardHandoverObserved: the last attempt to move leadership has had the time to show.
+	GuardHandoverObserved GuardName = "HandoverObserved"
+	// GuardSuccessorCaughtUp: the updated member that leadership goes to is not far behind the leader.
+	GuardSuccessorCaughtUp GuardName = "SuccessorCaughtUp"
+	// GuardRemovalGranted: the API server has not refused the removal of the pod; with podRemoval: Evict, the
+	// PodDisruptionBudget allows it.
+	GuardRemovalGranted GuardName = "RemovalGranted"
 )
 
-// OverridableGuard is a guard that a task may be told to pass over. Those that make sure that the rollout
-// sees the present state, and QuorumKept, are not among them.
-// +kubebuilder:validation:Enum=LearnerPromoted;VolumeReachable;UpdatedPodsParticipating;NodesStable;UnreadyConfirmed;LeaderHandedOver;EvictionBlocked
+// OverridableGuard is a guard that a task may be told to override. Those that make sure that the rollout sees the present
+// state, and those that keep the quorum, are not among them: neither here nor in the decision itself.
+// +kubebuilder:validation:Enum=LearnerPromoted;VolumeReachable;OthersParticipating;OthersServing;NodesStable;UnreadyConfirmed;SuccessorCaughtUp;RemovalGranted
 type OverridableGuard string
 
 // Role of a member in its cluster.

@@ -7,6 +7,7 @@ package observe
 import (
 	"context"
 	"fmt"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"maps"
 	"net"
 	"strconv"
@@ -80,7 +81,7 @@ func knowLeader(answers map[int]etcdclient.Status) bool {
 	return false
 }
 
-func isOurs(ordinals []Ordinal, answers map[int]etcdclient.Status, m etcdclient.Member) bool {
+func isOurs(ordinals []cluster.Ordinal, answers map[int]etcdclient.Status, m etcdclient.Member) bool {
 	for i, o := range ordinals {
 		if o.Member == m.Name || answers[i].MemberID == m.ID {
 			return true

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -84,7 +85,7 @@ func TestSlowIsNotLost(t *testing.T) {
 					if i >= c.dead {
 						class = v1alpha1.ClassDead
 					}
-					f.ordinals = append(f.ordinals, Ordinal{Name: name, Member: name, Class: class, Pod: &Pod{Endpoint: endpoint}})
+					f.ordinals = append(f.ordinals, cluster.Ordinal{Name: name, Member: name, Class: class, Pod: &cluster.Pod{Endpoint: endpoint}})
 				}
 				begin := time.Now()
 				g.Expect(New(members, clock.RealClock{}).ask(t.Context(), &v1alpha1.Etcd{}, &f)).To(Succeed())

@@ -7,6 +7,7 @@ package observe
 import (
 	"cmp"
 	"fmt"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"iter"
 	"maps"
 	"reflect"
@@ -17,21 +18,15 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/version"
 )
 
 // facts are the answers that a Snapshot is made of.
 type facts struct {
 	at          time.Time
-	statefulSet StatefulSet
-	ordinals    []Ordinal
+	statefulSet cluster.StatefulSet
+	ordinals    []cluster.Ordinal
 	surplus     []string
 	growing     bool
-	said
-}
-
-// said is what members said.
-type said struct {
 	// answers are the statuses of the members that answered, by ordinal.
 	answers map[int]etcdclient.Status
 	// members is the member list of the cluster; nil when no voter gave one.
@@ -40,17 +35,17 @@ type said struct {
 	foreign map[uint64]etcdclient.Status
 }
 
-// confirm tells whether a Snapshot was made of the same objects, whatever its members answered.
-func (f facts) confirm(s *Snapshot) bool {
+// confirm reports whether a Snapshot was made of the same objects, whatever its members answered.
+func (f facts) confirm(s *cluster.Snapshot) bool {
 	return f.statefulSet == s.StatefulSet && f.growing == s.Growing && slices.Equal(f.surplus, s.Surplus) &&
-		slices.EqualFunc(f.ordinals, s.Ordinals, func(a, b Ordinal) bool {
+		slices.EqualFunc(f.ordinals, s.Ordinals, func(a, b cluster.Ordinal) bool {
 			return a.Name == b.Name && a.Member == b.Member && reflect.DeepEqual(a.Pod, b.Pod)
 		})
 }
 
 // build makes a Snapshot of facts. It is pure.
-func build(f facts) *Snapshot {
-	s := &Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Growing: f.growing, said: f.said}
+func build(f facts) *cluster.Snapshot {
+	s := &cluster.Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Growing: f.growing}
 	s.Cluster.Reachable = len(f.answers) > 0
 	s.Cluster.ID = clusterID(f)
 	s.Cluster.Leader, s.Cluster.Term = leader(f, s.Cluster.ID)
@@ -58,7 +53,7 @@ func build(f facts) *Snapshot {
 	committed := committedIndex(f, s.Cluster)
 	serves := func(status etcdclient.Status) bool {
 		return status.ClusterID == s.Cluster.ID && s.Cluster.Leader != 0 &&
-			status.Leader == s.Cluster.Leader && status.Term == s.Cluster.Term && lag(status, committed) <= MaxLag
+			status.Leader == s.Cluster.Leader && status.Term == s.Cluster.Term && lag(status, committed) <= cluster.MaxLag
 	}
 	for i := range s.Ordinals {
 		o := &s.Ordinals[i]
@@ -77,7 +72,7 @@ func build(f facts) *Snapshot {
 		if m.Learner {
 			continue
 		}
-		v := Voter{ID: m.ID, Name: cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)), Ordinal: ordinalOf(s.Ordinals, m.ID), PeerURLs: m.PeerURLs}
+		v := cluster.Voter{ID: m.ID, Name: cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)), Ordinal: ordinalOf(s.Ordinals, m.ID), PeerURLs: m.PeerURLs}
 		if v.Ordinal >= 0 {
 			// A member that terminates may serve now, and does not a moment later.
 			v.Serving = s.Ordinals[v.Ordinal].Serving && s.Ordinals[v.Ordinal].Class != v1alpha1.ClassTerminating
@@ -90,7 +85,7 @@ func build(f facts) *Snapshot {
 }
 
 // refine turns the kubelet's word on a pod into the class of the ordinal, by what the member itself says.
-func refine(o *Ordinal) v1alpha1.PodClass {
+func refine(o *cluster.Ordinal) v1alpha1.PodClass {
 	switch o.Class {
 	case v1alpha1.ClassMissing, v1alpha1.ClassTerminating:
 		return o.Class
@@ -107,7 +102,7 @@ func refine(o *Ordinal) v1alpha1.PodClass {
 	return v1alpha1.ClassUnready
 }
 
-func role(o *Ordinal, status etcdclient.Status, leader uint64) v1alpha1.Role {
+func role(o *cluster.Ordinal, status etcdclient.Status, leader uint64) v1alpha1.Role {
 	switch {
 	case !o.Answers:
 		return v1alpha1.RoleUnknown
@@ -150,13 +145,9 @@ func leader(f facts, cluster uint64) (id, term uint64) {
 	return id, term
 }
 
-// MaxLag is how many committed raft entries a member that serves may have yet to apply. It is the gap at which etcd itself
-// refuses writes, and the number of entries that a leader keeps for members that catch up.
-const MaxLag = 5000
-
 // committedIndex is the raft index up to which the cluster has committed: as its leader says or, where that does not
 // answer, the newest that a member of the cluster knows of.
-func committedIndex(f facts, cluster Cluster) uint64 {
+func committedIndex(f facts, cluster cluster.Cluster) uint64 {
 	newest := uint64(0)
 	for _, answers := range []iter.Seq[etcdclient.Status]{maps.Values(f.answers), maps.Values(f.foreign)} {
 		for s := range answers {
@@ -197,8 +188,8 @@ func memberID(members []etcdclient.Member, name string) uint64 {
 	return 0
 }
 
-func ordinalOf(ordinals []Ordinal, id uint64) int {
-	return slices.IndexFunc(ordinals, func(o Ordinal) bool { return o.MemberID != 0 && o.MemberID == id })
+func ordinalOf(ordinals []cluster.Ordinal, id uint64) int {
+	return slices.IndexFunc(ordinals, func(o cluster.Ordinal) bool { return o.MemberID != 0 && o.MemberID == id })
 }
 
 func sortedKeys(m map[int]etcdclient.Status) []int {
@@ -210,8 +201,8 @@ func sortedKeys(m map[int]etcdclient.Status) []int {
 	return keys
 }
 
-func describeStatefulSet(s *appsv1.StatefulSet) StatefulSet {
-	return StatefulSet{
+func describeStatefulSet(s *appsv1.StatefulSet) cluster.StatefulSet {
+	return cluster.StatefulSet{
 		Name:           s.Name,
 		UID:            s.UID,
 		Observed:       s.Status.ObservedGeneration >= s.Generation,
@@ -219,37 +210,6 @@ func describeStatefulSet(s *appsv1.StatefulSet) StatefulSet {
 		OnDelete:       s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType,
 		HeldAtZeroBy:   types.UID(s.Annotations[v1alpha1.AnnotationHeldAtZeroBy]),
 	}
-}
-
-// ByReadiness is the Snapshot as DEP-07 sees a cluster whose members do not answer the operator, although
-// pods are ready: every replica is a voter, what is ready serves, and roles come from the member leases. A member that may
-// be a learner although its probe passes does not serve.
-func (s *Snapshot) ByReadiness() *Snapshot {
-	v := *s
-	v.Ordinals = slices.Clone(s.Ordinals)
-	v.Cluster.Voters = nil
-	for i := range v.Ordinals {
-		o := &v.Ordinals[i]
-		ready := o.Class == v1alpha1.ClassUnready && o.Pod.Ready
-		// A linearizable read went through, or the probe would not pass.
-		v.Cluster.LeaderKnown = v.Cluster.LeaderKnown || ready
-		votes := ready && probeProvesVote(o.Pod.EtcdVersion)
-		if votes {
-			o.Class = v1alpha1.ClassParticipating
-		}
-		o.Role, o.Serving = o.LeaseRole, votes
-		v.Cluster.Voters = append(v.Cluster.Voters, Voter{Name: o.Name, Ordinal: i, Serving: votes})
-	}
-	return &v
-}
-
-// FirstNonLearnerProbe is the first release of etcd whose /readyz fails at a learner (its check non_learner).
-const FirstNonLearnerProbe = "3.5.19"
-
-// probeProvesVote reports whether the readiness probe of a version of etcd passes at voters alone.
-func probeProvesVote(etcd string) bool {
-	v, err := version.ParseGeneric(etcd)
-	return err == nil && v.AtLeast(version.MustParseGeneric(FirstNonLearnerProbe))
 }
 
 // bestInformed orders the voters that answered by how much they know: a leader, then term, then log.

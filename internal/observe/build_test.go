@@ -6,6 +6,7 @@ package observe
 
 import (
 	"fmt"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"testing"
 	"time"
 
@@ -20,10 +21,10 @@ import (
 // answersOf makes facts of a cluster of pods m-0, m-1, … that run and are ready, with these answers. Member IDs
 // are the ordinals plus one.
 func answersOf(n int, answers map[int]etcdclient.Status) facts {
-	f := facts{said: said{answers: answers}}
+	f := facts{answers: answers}
 	for i := range n {
 		name := fmt.Sprintf("m-%d", i)
-		f.ordinals = append(f.ordinals, Ordinal{Name: name, Member: name, Class: v1alpha1.ClassUnready, Role: v1alpha1.RoleUnknown, Pod: &Pod{Ready: true}})
+		f.ordinals = append(f.ordinals, cluster.Ordinal{Name: name, Member: name, Class: v1alpha1.ClassUnready, Role: v1alpha1.RoleUnknown, Pod: &cluster.Pod{Ready: true}})
 		f.members = append(f.members, etcdclient.Member{ID: uint64(i + 1), Name: name})
 	}
 	return f
@@ -34,7 +35,7 @@ func says(ordinal int, leader, term uint64) etcdclient.Status {
 	return etcdclient.Status{ClusterID: 7, MemberID: uint64(ordinal + 1), Leader: leader, Term: term, AppliedIndex: 10}
 }
 
-func classes(s *Snapshot) string {
+func classes(s *cluster.Snapshot) string {
 	out := ""
 	for _, o := range s.Ordinals {
 		out += fmt.Sprintf("%s/%s ", o.Class, o.Role)
@@ -118,7 +119,7 @@ func TestForeignVotersCount(t *testing.T) {
 	g.Expect(s.Cluster.Voters).To(HaveLen(5))
 	g.Expect(s.Quorum()).To(Equal(3))
 	g.Expect(s.ServingVoters()).To(Equal(4))
-	g.Expect(s.Cluster.Voters[3]).To(Equal(Voter{ID: 50, Name: "32", Ordinal: -1}))
+	g.Expect(s.Cluster.Voters[3]).To(Equal(cluster.Voter{ID: 50, Name: "32", Ordinal: -1}))
 	g.Expect(s.Cluster.Voters[4].Serving).To(BeTrue())
 }
 

@@ -6,6 +6,7 @@ package observe
 
 import (
 	"fmt"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"net"
 	"strconv"
 	"strings"
@@ -125,10 +126,10 @@ func allReady(pod *corev1.Pod) bool {
 }
 
 // describePod makes a Pod of a pod that exists.
-func describePod(pod *corev1.Pod, trouble string) *Pod {
+func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 	etcd := containerStatus(pod, v1alpha1.ContainerEtcd)
 	sidecar := containerStatus(pod, v1alpha1.ContainerBackupRestore)
-	p := &Pod{
+	p := &cluster.Pod{
 		UID:                pod.UID,
 		ResourceVersion:    pod.ResourceVersion,
 		Revision:           pod.Labels[appsv1.StatefulSetRevisionLabel],
@@ -139,7 +140,7 @@ func describePod(pod *corev1.Pod, trouble string) *Pod {
 		Trouble:            trouble,
 		Claims:             claims(pod),
 		Disrupted:          isTrue(condition(pod, corev1.DisruptionTarget)),
-		Node:               Node{Name: pod.Spec.NodeName},
+		Node:               cluster.Node{Name: pod.Spec.NodeName},
 		PeerTLS:            pod.Annotations[v1alpha1.AnnotationPeerTLS],
 		EtcdVersion:        etcdVersion(pod),
 		Refusal:            refusal(pod),

@@ -115,11 +115,6 @@ func TestConfirm(t *testing.T) {
 			now, err := o.Confirm(t.Context(), live, etcd, seen)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(members.n-3).To(Equal(c.asked), "members asked again")
-			both, err := o.ObserveConfirmed(t.Context(), cache, live, etcd)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(members.n-3).To(Equal(c.asked+3+c.asked), "once, and where the cache is behind once more")
-			both.At = now.At
-			g.Expect(both).To(Equal(now), "the same, in one go")
 			if c.asked == 0 {
 				g.Expect(now).To(BeIdenticalTo(seen), "as old as what the members answered")
 				return
@@ -127,57 +122,6 @@ func TestConfirm(t *testing.T) {
 			anew, err := o.Observe(t.Context(), live, etcd)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(now).To(Equal(anew))
-		})
-	}
-}
-
-// What members said a moment ago goes together with what the cache says now, as long as they are the same.
-func TestExpect(t *testing.T) {
-	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "e"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}}
-	set := &appsv1.StatefulSet{ObjectMeta: owned(etcd, etcd, "Etcd"), Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](1)}}
-	set.Name, set.UID = "m", "s"
-	for name, c := range map[string]struct {
-		change   func(*corev1.Pod)
-		expected bool
-	}{
-		"the probe passes":     {func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Ready = true }, true},
-		"another pod":          {func(p *corev1.Pod) { p.UID = "another" }, false},
-		"another address":      {func(p *corev1.Pod) { p.Status.PodIP = "10.0.0.7" }, false},
-		"no address":           {func(p *corev1.Pod) { p.Status.PodIP = "" }, false},
-		"the pod is not there": {func(p *corev1.Pod) { p.Name = "m-1" }, false},
-		"nothing has changed":  {func(*corev1.Pod) {}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			pod := &corev1.Pod{ObjectMeta: owned(etcd, set, "StatefulSet"), Status: corev1.PodStatus{
-				PodIP: "10.0.0.0", Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-				ContainerStatuses: []corev1.ContainerStatus{{Name: v1alpha1.ContainerEtcd, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}},
-			}}
-			pod.Name, pod.UID = "m-0", "p"
-			reader := func() client.Reader {
-				return fake.NewClientBuilder().WithObjects(set.DeepCopy(), pod.DeepCopy()).Build()
-			}
-			members := &dials{Cluster: etcdfake.Cluster{Names: []string{"m-0"}, Endpoints: []string{"http://10.0.0.0:2379"}, Up: func(int) bool { return true }}}
-			clock := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-			o := New(members, clock)
-			before, err := o.Observe(t.Context(), reader(), etcd)
-			g.Expect(err).NotTo(HaveOccurred())
-
-			c.change(pod)
-			clock.SetTime(time.Unix(1, 0))
-			asked := members.n
-			expected, err := o.Expect(t.Context(), reader(), etcd, before)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(members.n).To(Equal(asked), "nobody is asked")
-			g.Expect(expected != nil).To(Equal(c.expected))
-			if !c.expected {
-				return
-			}
-			g.Expect(expected.At).To(Equal(before.At), "as old as the answers")
-			now, err := o.Observe(t.Context(), reader(), etcd)
-			g.Expect(err).NotTo(HaveOccurred())
-			now.At = before.At
-			g.Expect(expected).To(Equal(now))
 		})
 	}
 }

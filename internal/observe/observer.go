@@ -8,7 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"strconv"
 	"strings"
 	"sync"
@@ -89,7 +89,7 @@ func New(dialer etcdclient.Dialer, clock clock.PassiveClock, options ...Option) 
 
 // Observe takes a Snapshot of an Etcd. The reader decides whether the API server is asked or a cache, whose objects are
 // only read, and not copied for it; the members are always asked anew. It returns ErrNoStatefulSet when there is none.
-func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*Snapshot, error) {
+func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	f, err := o.read(ctx, reader, etcd)
 	if err != nil {
 		return nil, err
@@ -100,57 +100,15 @@ func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1al
 // Confirm makes of a Snapshot that rests on a cache, and was taken just now, one that rests on the API server. Where
 // that says the same, the answers of the members stand, and the Snapshot itself is returned. Otherwise, and where no
 // member answered, it is Observe.
-func (o *Observer) Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *Snapshot) (*Snapshot, error) {
+func (o *Observer) Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (*cluster.Snapshot, error) {
 	f, err := o.read(ctx, live, etcd)
 	if err != nil {
 		return nil, err
 	}
-	return o.confirm(ctx, live, etcd, f, s)
-}
-
-func (o *Observer) confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, f facts, s *Snapshot) (*Snapshot, error) {
 	if s.Cluster.Reachable && f.confirm(s) {
 		return s, nil
 	}
 	return o.askAndBuild(ctx, live, etcd, f)
-}
-
-// ObserveConfirmed is Observe and Confirm at the same time: the API server is read while the members that the cache
-// knows are asked.
-func (o *Observer) ObserveConfirmed(ctx context.Context, cache, live client.Reader, etcd *v1alpha1.Etcd) (*Snapshot, error) {
-	var (
-		f       facts
-		readErr error
-		reading sync.WaitGroup
-	)
-	reading.Go(func() { f, readErr = o.read(ctx, live, etcd) })
-	s, err := o.Observe(ctx, cache, etcd)
-	reading.Wait()
-	if readErr != nil {
-		return nil, readErr
-	}
-	if err != nil {
-		return nil, err
-	}
-	return o.confirm(ctx, live, etcd, f, s)
-}
-
-// Expect is what Observe returns if the members answer as they did in a Snapshot that was taken before, whose time it
-// has. Nobody is asked. It is nil where the pods have another address than then.
-func (o *Observer) Expect(ctx context.Context, cache client.Reader, etcd *v1alpha1.Etcd, before *Snapshot) (*Snapshot, error) {
-	f, err := o.read(ctx, cache, etcd)
-	if err != nil {
-		return nil, err
-	}
-	if !slices.EqualFunc(f.ordinals, before.Ordinals, sameAddress) {
-		return nil, nil
-	}
-	f.at, f.said = before.At, before.said
-	return build(f), nil
-}
-
-func sameAddress(a, b Ordinal) bool {
-	return a.Pod != nil && b.Pod != nil && a.Pod.UID == b.Pod.UID && a.Pod.Endpoint == b.Pod.Endpoint
 }
 
 // read reads what a reader has of an Etcd: facts without the answers of the members.
@@ -180,7 +138,7 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	return f, o.lookAround(ctx, etcd.Namespace, f.ordinals)
 }
 
-func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, f facts) (*Snapshot, error) {
+func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, f facts) (*cluster.Snapshot, error) {
 	if err := o.ask(ctx, etcd, &f); err != nil {
 		return nil, err
 	}
@@ -195,15 +153,15 @@ func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *
 
 // ordinals puts the pods of a StatefulSet into its ordinals. Whatever else carries the labels of an Etcd, the
 // pods of a backup job for one, is not controlled by the StatefulSet.
-func ordinals(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet, pods []corev1.Pod) ([]Ordinal, []string) {
+func ordinals(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet, pods []corev1.Pod) ([]cluster.Ordinal, []string) {
 	replicas := 1
 	if statefulSet.Spec.Replicas != nil {
 		replicas = int(*statefulSet.Spec.Replicas)
 	}
-	result := make([]Ordinal, replicas)
+	result := make([]cluster.Ordinal, replicas)
 	for i := range result {
 		pod := fmt.Sprintf("%s-%d", statefulSet.Name, i)
-		result[i] = Ordinal{Name: pod, Member: etcd.MemberName(pod), Class: v1alpha1.ClassMissing, Role: v1alpha1.RoleUnknown, LeaseRole: v1alpha1.RoleUnknown}
+		result[i] = cluster.Ordinal{Name: pod, Member: etcd.MemberName(pod), Class: v1alpha1.ClassMissing, Role: v1alpha1.RoleUnknown, LeaseRole: v1alpha1.RoleUnknown}
 	}
 	var surplus []string
 	for i := range pods {
@@ -223,7 +181,7 @@ func ordinals(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet, pods []corev
 	return result, surplus
 }
 
-func (o *Observer) readLeases(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, ordinals []Ordinal) error {
+func (o *Observer) readLeases(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, ordinals []cluster.Ordinal) error {
 	leases := &coordinationv1.LeaseList{}
 	if err := reader.List(ctx, leases, client.InNamespace(etcd.Namespace), client.MatchingLabels{
 		v1alpha1.LabelPartOf: etcd.Name, v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease,

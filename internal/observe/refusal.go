@@ -5,22 +5,16 @@
 package observe
 
 import (
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Refusal is why the agent keeps the member of a pod from starting.
-type Refusal struct {
-	// Reason is one of those of the condition DataVolumesReady.
-	Reason  string
-	Message string
-}
-
 // refusal is what the init container that prepares the member has said; nil when it has not refused, or has let
 // the member start since. While it tries again its last words hold.
-func refusal(pod *corev1.Pod) *Refusal {
+func refusal(pod *corev1.Pod) *cluster.Refusal {
 	for _, c := range pod.Status.InitContainerStatuses {
 		if c.Name != v1alpha1.InitContainerPrepare || completed(c) {
 			continue
@@ -37,7 +31,7 @@ func refusal(pod *corev1.Pod) *Refusal {
 		if !found || !v1alpha1.IsDataVolumeReason(reason) {
 			return nil
 		}
-		return &Refusal{Reason: reason, Message: message}
+		return &cluster.Refusal{Reason: reason, Message: message}
 	}
 	return nil
 }

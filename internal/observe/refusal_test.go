@@ -5,6 +5,7 @@
 package observe
 
 import (
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -17,11 +18,11 @@ func TestRefusal(t *testing.T) {
 	}
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
-	lost := &Refusal{Reason: "DataLost", Message: "member m-1 has no data: look"}
+	lost := &cluster.Refusal{Reason: "DataLost", Message: "member m-1 has no data: look"}
 	for _, tc := range []struct {
 		name        string
 		state, last corev1.ContainerState
-		want        *Refusal
+		want        *cluster.Refusal
 	}{
 		{"it has just ended", said("DataLost: member m-1 has no data: look", 1), corev1.ContainerState{}, lost},
 		{"it waits for its next try", waiting, said("DataLost: member m-1 has no data: look\n", 1), lost},

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,7 +17,7 @@ import (
 )
 
 // lookAround puts into the pods what is known of their nodes and volumes.
-func (o *Observer) lookAround(ctx context.Context, namespace string, ordinals []Ordinal) error {
+func (o *Observer) lookAround(ctx context.Context, namespace string, ordinals []cluster.Ordinal) error {
 	if o.surroundings == nil {
 		return nil
 	}
@@ -40,18 +41,18 @@ func (o *Observer) lookAround(ctx context.Context, namespace string, ordinals []
 	return nil
 }
 
-func (o *Observer) node(ctx context.Context, name string) (Node, error) {
+func (o *Observer) node(ctx context.Context, name string) (cluster.Node, error) {
 	node := &corev1.Node{}
 	if err := o.surroundings.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		return Node{Name: name, Trouble: "gone"}, nil
+		return cluster.Node{Name: name, Trouble: "gone"}, nil
 	} else if err != nil {
-		return Node{}, fmt.Errorf("reading node %s: %w", name, err)
+		return cluster.Node{}, fmt.Errorf("reading node %s: %w", name, err)
 	}
 	return describeNode(node), nil
 }
 
-func describeNode(node *corev1.Node) Node {
-	n := Node{Name: node.Name, Trouble: "not ready", Cordoned: node.Spec.Unschedulable}
+func describeNode(node *corev1.Node) cluster.Node {
+	n := cluster.Node{Name: node.Name, Trouble: "not ready", Cordoned: node.Spec.Unschedulable}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
 			n.Trouble = ""
@@ -62,7 +63,7 @@ func describeNode(node *corev1.Node) Node {
 
 // claimTrouble is why a successor of a pod on a node could not have a claim and its volume as they are; empty when
 // it could.
-func (o *Observer) claimTrouble(ctx context.Context, key client.ObjectKey, node Node) (string, error) {
+func (o *Observer) claimTrouble(ctx context.Context, key client.ObjectKey, node cluster.Node) (string, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := o.surroundings.Get(ctx, key, claim, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		return fmt.Sprintf("its claim %s does not exist any more: a successor would start with an empty volume", key.Name), nil
@@ -100,7 +101,7 @@ func (o *Observer) claimTrouble(ctx context.Context, key client.ObjectKey, node 
 }
 
 // unreachable is why no node takes a volume now; empty when one does, or when the volume does not care.
-func unreachable(volume *corev1.PersistentVolume, nodes []corev1.Node, at Node) (string, error) {
+func unreachable(volume *corev1.PersistentVolume, nodes []corev1.Node, at cluster.Node) (string, error) {
 	if volume.Spec.NodeAffinity == nil || volume.Spec.NodeAffinity.Required == nil {
 		return "", nil
 	}

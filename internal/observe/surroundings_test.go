@@ -5,6 +5,7 @@
 package observe
 
 import (
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"strings"
 	"testing"
 
@@ -85,7 +86,7 @@ func TestSurroundings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := New(nil, nil, WithSurroundings(fake.NewClientBuilder().WithObjects(c.around...).Build()))
-			ordinals := []Ordinal{{Name: "m-0", Class: v1alpha1.ClassUnready, Pod: &Pod{Node: Node{Name: "n1"}, Claims: []string{"data-m-0"}}}, {Name: "m-1"}}
+			ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{Node: cluster.Node{Name: "n1"}, Claims: []string{"data-m-0"}}}, {Name: "m-1"}}
 			if err := o.lookAround(t.Context(), "ns", ordinals); err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +103,7 @@ func TestSurroundings(t *testing.T) {
 
 func TestPodThatIsOnNoNodeHasNothingToLose(t *testing.T) {
 	o := New(nil, nil, WithSurroundings(fake.NewClientBuilder().Build()))
-	ordinals := []Ordinal{{Name: "m-0", Class: v1alpha1.ClassStarting, Pod: &Pod{Claims: []string{"data-m-0"}}}}
+	ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassStarting, Pod: &cluster.Pod{Claims: []string{"data-m-0"}}}}
 	if err := o.lookAround(t.Context(), "ns", ordinals); err != nil || ordinals[0].Pod.VolumeTrouble != "" {
 		t.Errorf("%q, %v", ordinals[0].Pod.VolumeTrouble, err)
 	}

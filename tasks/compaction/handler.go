@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,7 +50,7 @@ var _ tasks.Handler = (*Handler)(nil)
 // Decode is tasks.Handler's.
 func (h *Handler) Decode(config string) (any, error) {
 	c := Config{Timeout: &metav1.Duration{Duration: defaultTimeout}}
-	if err := tasks.DecodeStrict(config, &c); err != nil {
+	if err := taskconfig.Decode(config, &c); err != nil {
 		return nil, err
 	}
 	if c.Timeout == nil || c.Timeout.Duration < minTimeout || c.Timeout.Duration > Deadline {

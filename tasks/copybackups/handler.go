@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	batchv1 "k8s.io/api/batch/v1"
 )
@@ -50,7 +51,7 @@ var prefix = regexp.MustCompile(`^([A-Za-z0-9_-][A-Za-z0-9._-]*)(/[A-Za-z0-9_-][
 // Decode is tasks.Handler's.
 func (h *Handler) Decode(config string) (any, error) {
 	var c Config
-	if err := tasks.DecodeStrict(config, &c); err != nil {
+	if err := taskconfig.Decode(config, &c); err != nil {
 		return nil, err
 	}
 	for name, store := range map[string]v1alpha1.StoreSpec{"sourceStore": c.SourceStore, "targetStore": c.TargetStore} {

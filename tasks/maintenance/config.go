@@ -7,7 +7,7 @@ package maintenance
 import (
 	"errors"
 
-	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
 )
 
 // Config is spec.config of an OnDemandMaintenance. At least one of the two has to be true.
@@ -25,7 +25,7 @@ func decode(config string) (Config, error) {
 		Config
 		MaintenanceType *Config `json:"maintenanceType,omitempty"`
 	}
-	if err := tasks.DecodeStrict(config, &c); err != nil {
+	if err := taskconfig.Decode(config, &c); err != nil {
 		return Config{}, err
 	}
 	if c.MaintenanceType != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/survey"
+	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,7 +62,7 @@ var _ tasks.Handler = (*Handler)(nil)
 // Decode is tasks.Handler's.
 func (h *Handler) Decode(config string) (any, error) {
 	var c Config
-	if err := tasks.DecodeStrict(config, &c); err != nil {
+	if err := taskconfig.Decode(config, &c); err != nil {
 		return nil, err
 	}
 	return c, nil

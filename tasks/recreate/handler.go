@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -52,7 +53,7 @@ var _ tasks.Handler = (*Handler)(nil)
 // Decode is tasks.Handler's.
 func (h *Handler) Decode(config string) (any, error) {
 	var c Config
-	if err := tasks.DecodeStrict(config, &c); err != nil {
+	if err := taskconfig.Decode(config, &c); err != nil {
 		return nil, err
 	}
 	if len(c.TargetRevision) > maxRevisionLength {

@@ -2,6 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
+// Package rollout is the task type QuorumAwareRollout: it brings the pods of an etcd StatefulSet to the target revision in
+// an order that does not cost the cluster its quorum (DEP-07). The decision is internal/rollout's. This package observes,
+// hands over, and carries out, and adds no judgment of its own.
 package rollout
 
 import (
@@ -9,13 +12,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,13 +29,10 @@ import (
 
 // Observer takes Snapshots of an Etcd.
 type Observer interface {
-	// Expect is what Observe returns if the members answer as they did before; nil where they are others.
-	Expect(ctx context.Context, cache client.Reader, etcd *v1alpha1.Etcd, before *observe.Snapshot) (*observe.Snapshot, error)
-	// ObserveConfirmed is Observe and Confirm at the same time.
-	ObserveConfirmed(ctx context.Context, cache, live client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
-	// Confirm makes of one that rests on a cache one that rests on the API server.
-	Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *observe.Snapshot) (*observe.Snapshot, error)
+	// Observe reads through a reader, and asks the members.
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
+	// Confirm makes of a Snapshot that rests on a cache one that rests on the API server.
+	Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (*cluster.Snapshot, error)
 }
 
 // Handler is the tasks.Handler of QuorumAwareRollout.
@@ -46,36 +47,33 @@ type Handler struct {
 	Credentials *certificates.Credentials
 	Clock       clock.PassiveClock
 
-	memory memory
+	tracker tracker
 }
 
 var _ tasks.Handler = (*Handler)(nil)
 
-// pollInterval is how often a rollout that is held looks again. The API server tells of pods by itself; etcd
+// pollInterval is how often a rollout that is blocked looks again. The API server sends events for pods; etcd
 // has to be asked.
 const pollInterval = time.Second
 
-// handoverInterval is that of a rollout that has just moved leadership: the members know of it a heartbeat later.
+// handoverInterval is that of a rollout that has just moved leadership: the members learn of it a heartbeat later.
 const handoverInterval = 25 * time.Millisecond
 
-// maxAnswerAge is how old an answer of a member may be for a removal to be announced on it.
-const maxAnswerAge = 2 * time.Second
+// Decode implements tasks.Handler.
+func (h *Handler) Decode(config string) (any, error) { return rollout.DecodeConfig(config) }
 
-// Decode is tasks.Handler's.
-func (h *Handler) Decode(config string) (any, error) { return decode(config) }
-
-// Restore is tasks.Handler's.
+// Restore implements tasks.Handler.
 func (h *Handler) Restore(normalized string) (any, error) {
-	c := defaultConfig()
+	c := rollout.DefaultConfig()
 	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
 		return nil, fmt.Errorf("decoding status.config: %w", err)
 	}
 	return c, nil
 }
 
-// WorkKey is tasks.Handler's. Two rollouts to the same revision are the same work, and so are two restarts.
+// WorkKey implements tasks.Handler. Two rollouts to the same revision are the same work, and so are two restarts.
 func (h *Handler) WorkKey(ctx context.Context, task tasks.Task) (string, error) {
-	if task.Config.(Config).Restart {
+	if task.Config.(rollout.Config).Restart {
 		return "restart", nil
 	}
 	if revision := wanted(task); revision != "" {
@@ -90,10 +88,10 @@ func (h *Handler) WorkKey(ctx context.Context, task tasks.Task) (string, error) 
 	return set.Status.UpdateRevision, nil
 }
 
-// Superseded is tasks.Handler's. A restart follows the revision. A cache that lags must not end a task.
+// Superseded implements tasks.Handler. A restart follows the revision. A cache that lags must not end a task.
 func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, error) {
 	revision := wanted(task)
-	if revision == "" || task.Config.(Config).Restart {
+	if revision == "" || task.Config.(rollout.Config).Restart {
 		return "", nil
 	}
 	for _, reader := range []client.Reader{h.Client, h.Live} {
@@ -122,10 +120,10 @@ func wanted(task tasks.Task) string {
 	if r := task.Object.Status.Rollout; r != nil && r.TargetRevision != "" {
 		return r.TargetRevision
 	}
-	return task.Config.(Config).TargetRevision
+	return task.Config.(rollout.Config).TargetRevision
 }
 
-// Admit is tasks.Handler's: there has to be a StatefulSet, and nobody else may delete its pods.
+// Admit implements tasks.Handler: there must be a StatefulSet, and nothing else may delete its pods.
 func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	set, err := h.statefulSet(ctx, h.Live, task)
 	switch {
@@ -153,69 +151,22 @@ func (h *Handler) statefulSet(ctx context.Context, reader client.Reader, task ta
 	return set, nil
 }
 
-// Execute is tasks.Handler's. It waits on what the cache shows, and so it moves leadership, which costs no member;
-// everything else happens only once the API server has confirmed what the cache shows, and the members were asked.
-// A removal is confirmed while it is announced: Perform waits for the answer. One that was overtaken a moment ago is
-// confirmed first, or a cache that lags would have it announced again and again.
+// Execute implements tasks.Handler. It waits on what the cache shows, and moves leadership on it, which costs no member.
+// Everything else is decided again on what the API server says now.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	overtaken := within(h.memory.lastWithdrawal(task.Object.UID), h.Clock.Now(), pollInterval)
-	if !overtaken {
-		if v := h.foresee(ctx, task); v != nil {
-			return *v, nil
-		}
-	}
 	snapshot, err := h.Observer.Observe(ctx, h.Client, task.Etcd)
 	if err != nil {
 		return unobserved(err)
 	}
-	confirm := func() (*observe.Snapshot, error) { return h.Observer.Confirm(ctx, h.Live, task.Etcd, snapshot) }
 	in, decision, now := h.decide(task, snapshot)
-	switch {
-	case decision.restsOnCache():
+	if mayRestOnCache(decision) {
 		return verdict(in, decision, now), nil
-	case decision.isRemoval() && !overtaken:
-		return announced(in, decision, now, confirm), nil
 	}
-	if snapshot, err = confirm(); err != nil {
+	if snapshot, err = h.Observer.Confirm(ctx, h.Live, task.Etcd, snapshot); err != nil {
 		return unobserved(err)
 	}
 	in, decision, now = h.decide(task, snapshot)
-	if decision.isRemoval() {
-		return announced(in, decision, now, func() (*observe.Snapshot, error) { return snapshot, nil }), nil
-	}
 	return verdict(in, decision, now), nil
-}
-
-// foresee is the verdict on a removal that is due if the members answer as they did a moment ago, when all of them
-// served; nil where none is. They are asked while it is announced.
-func (h *Handler) foresee(ctx context.Context, task tasks.Task) *tasks.Verdict {
-	last, spells := h.memory.last(task.Object.UID)
-	if last == nil || h.Clock.Now().Sub(last.At) > maxAnswerAge {
-		return nil
-	}
-	snapshot, err := h.Observer.Expect(ctx, h.Client, task.Etcd, last)
-	if err != nil || snapshot == nil || snapshot.Participating() < snapshot.Replicas() {
-		// Whoever asks the members will come to the same error.
-		return nil
-	}
-	in, now := h.input(task, snapshot, spells), h.Clock.Now()
-	decision := Decide(in, now)
-	if !decision.isRemoval() {
-		return nil
-	}
-	v := announced(in, decision, now, func() (*observe.Snapshot, error) {
-		return h.Observer.ObserveConfirmed(ctx, h.Client, h.Live, task.Etcd)
-	})
-	return &v
-}
-
-// announced is the verdict on a removal that is being confirmed.
-func announced(in Input, decision Decision, now time.Time, confirm func() (*observe.Snapshot, error)) tasks.Verdict {
-	confirm = sync.OnceValues(confirm)
-	go confirm() //nolint:errcheck // Perform gets the error
-	v := verdict(in, decision, now)
-	v.Step.Detail = detail{in: in, at: now, step: *decision.Step, confirm: confirm}
-	return v
 }
 
 func unobserved(err error) (tasks.Verdict, error) {
@@ -225,25 +176,21 @@ func unobserved(err error) (tasks.Verdict, error) {
 	return tasks.Verdict{}, &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err}
 }
 
-// restsOnCache tells whether a cache that lags does no harm: what was recorded fails as a conflict when it did.
-func (d Decision) restsOnCache() bool {
-	return d.Conclusion == Wait || d.Conclusion == Act && d.Step.Action == MoveLeader
+// mayRestOnCache reports whether a cache that lags does no harm: what is recorded is refused as a conflict then.
+func mayRestOnCache(d rollout.Decision) bool {
+	return d.Conclusion == rollout.Wait || d.Conclusion == rollout.Act && d.Step.Action == rollout.MoveLeader
 }
 
-func (h *Handler) decide(task tasks.Task, snapshot *observe.Snapshot) (Input, Decision, time.Time) {
-	in, now := h.input(task, snapshot, h.memory.observe(task.Object.UID, snapshot)), h.Clock.Now()
-	return in, Decide(in, now), now
-}
-
-func (h *Handler) input(task tasks.Task, snapshot *observe.Snapshot, spells Spells) Input {
-	in := Input{
-		Snapshot: snapshot, Config: task.Config.(Config), Created: task.Object.CreationTimestamp.Time,
+func (h *Handler) decide(task tasks.Task, snapshot *cluster.Snapshot) (rollout.Input, rollout.Decision, time.Time) {
+	in := rollout.Input{
+		Snapshot: snapshot, Config: task.Config.(rollout.Config), Created: task.Object.CreationTimestamp.Time,
 		Overridden: task.Object.Spec.OverrideGuards,
-		Spells:     spells,
-		Refused:    h.memory.refusals(task.Object.UID),
+		Timers:     h.tracker.observe(task.Object.UID, snapshot),
+		Refused:    h.tracker.refusals(task.Object.UID),
 	}
 	if r := task.Object.Status.Rollout; r != nil {
 		in.Recorded = *r
 	}
-	return in
+	now := h.Clock.Now()
+	return in, rollout.Decide(in, now), now
 }

@@ -7,53 +7,83 @@ package rollout
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+type change func(*cluster.Snapshot)
+
+// observed is a healthy cluster of three at the old revision, led by m-0, with changes.
+func observed(at time.Time, changes ...change) *cluster.Snapshot {
+	s := &cluster.Snapshot{At: at, StatefulSet: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}}
+	s.Cluster = cluster.Cluster{Reachable: true, Leader: 1, LeaderKnown: true, Term: 2}
+	for i := range 3 {
+		name := fmt.Sprintf("m-%d", i)
+		s.Ordinals = append(s.Ordinals, cluster.Ordinal{
+			Name: name, Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower, MemberID: uint64(i + 1), Answers: true, Serving: true,
+			Pod: &cluster.Pod{UID: types.UID(name), ResourceVersion: "1", Revision: "old", Ready: true, AllContainersReady: true, EtcdStarted: noon.Add(-time.Hour)},
+		})
+		s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Name: name, Ordinal: i, Serving: true})
+	}
+	s.Ordinals[0].Role = v1alpha1.RoleLeader
+	for _, c := range changes {
+		c(s)
+	}
+	return s
+}
+
+func dead(ordinal int) change {
+	return func(s *cluster.Snapshot) {
+		o := &s.Ordinals[ordinal]
+		o.Class, o.Answers, o.Serving, o.Role, o.Pod.Ready, o.Pod.Trouble = v1alpha1.ClassDead, false, false, v1alpha1.RoleUnknown, false, "crashed"
+		s.Cluster.Voters[ordinal].Serving = false
+	}
+}
+
+func updated(ordinals ...int) change {
+	return func(s *cluster.Snapshot) {
+		for _, i := range ordinals {
+			s.Ordinals[i].Pod.Revision = "new"
+		}
+	}
+}
+
 // witness is an Observer that has been told what to say.
 type witness struct {
-	// seen is what the cache and the members say; expected is what the cache says now, with what they said then.
-	seen, expected *observe.Snapshot
-	// confirmed is what the API server says once the removal has been announced.
-	confirmed *observe.Snapshot
-	failure   error
-	announced chan struct{}
-	asked     int
+	// cached is what the cache and the members say, and live what the API server and the members say.
+	cached, live *cluster.Snapshot
+	failure      error
+	// confirmed is how often the API server was asked.
+	confirmed int
 }
 
-func (w *witness) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*observe.Snapshot, error) {
-	w.asked++
-	return w.seen, nil
+func (w *witness) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+	return w.cached, nil
 }
 
-func (w *witness) Expect(context.Context, client.Reader, *v1alpha1.Etcd, *observe.Snapshot) (*observe.Snapshot, error) {
-	return w.expected, nil
+func (w *witness) Confirm(context.Context, client.Reader, *v1alpha1.Etcd, *cluster.Snapshot) (*cluster.Snapshot, error) {
+	w.confirmed++
+	return w.live, w.failure
 }
 
-func (w *witness) Confirm(context.Context, client.Reader, *v1alpha1.Etcd, *observe.Snapshot) (*observe.Snapshot, error) {
-	<-w.announced
-	return w.confirmed, w.failure
-}
-
-func (w *witness) ObserveConfirmed(context.Context, client.Reader, client.Reader, *v1alpha1.Etcd) (*observe.Snapshot, error) {
-	<-w.announced
-	return w.confirmed, w.failure
-}
-
-// trial is a handler with a witness, whose deletions are written down.
+// trial is a handler with a witness, whose deletions are recorded.
 type trial struct {
 	Gomega
-	t       *testing.T
 	handler *Handler
 	witness *witness
 	clock   *clocktesting.FakePassiveClock
@@ -61,11 +91,11 @@ type trial struct {
 	deleted []string
 }
 
-func newTrial(t *testing.T, seen *observe.Snapshot) *trial {
-	r := &trial{Gomega: NewWithT(t), t: t, witness: &witness{seen: seen, announced: make(chan struct{})}, clock: clocktesting.NewFakePassiveClock(noon)}
+func newTrial(t *testing.T, cached, live *cluster.Snapshot) *trial {
+	r := &trial{Gomega: NewWithT(t), witness: &witness{cached: cached, live: live}, clock: clocktesting.NewFakePassiveClock(noon)}
 	r.task = tasks.Task{
-		Object: &v1alpha1.EtcdOperatorTask{Status: v1alpha1.EtcdOperatorTaskStatus{Rollout: &v1alpha1.RolloutStatus{TargetRevision: newRevision}}},
-		Etcd:   &v1alpha1.Etcd{}, Config: defaultConfig(),
+		Object: &v1alpha1.EtcdOperatorTask{Status: v1alpha1.EtcdOperatorTaskStatus{Rollout: &v1alpha1.RolloutStatus{TargetRevision: "new"}}},
+		Etcd:   &v1alpha1.Etcd{}, Config: rollout.DefaultConfig(),
 	}
 	r.handler = &Handler{Observer: r.witness, Clock: r.clock, Client: fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Delete: func(ctx context.Context, _ client.WithWatch, pod client.Object, _ ...client.DeleteOption) error {
@@ -78,132 +108,76 @@ func newTrial(t *testing.T, seen *observe.Snapshot) *trial {
 	return r
 }
 
-// step lets the handler decide, announces what it decides as the task engine does, and has it carried out.
-func (r *trial) step() error {
-	r.t.Helper()
-	v, err := r.handler.Execute(r.t.Context(), r.task)
-	r.Expect(err).NotTo(HaveOccurred())
-	r.Expect(v.Step).NotTo(BeNil())
-	r.task.Object.Status.Rollout = v.Rollout
-	close(r.witness.announced)
-	return r.handler.Perform(r.t.Context(), r.task, *v.Step)
-}
-
-func ledByTheFirst(members ...member) *observe.Snapshot {
-	return of(0, members...).snapshot(noon)
-}
-
-// A removal is announced while the API server is asked. If it tells of anything else than what was announced, nothing
-// happens, and the announcement holds up nobody.
-func TestRemovalIsConfirmed(t *testing.T) {
+// Nothing is removed on what a cache says: the API server has the last word.
+func TestRemovalIsDecidedOnLiveReads(t *testing.T) {
 	for name, c := range map[string]struct {
-		members []member // what the API server tells of, led by m-0
-		change  func(*observe.Snapshot)
-		failure error
-		deleted bool
-		next    string // what is decided afterwards
+		cached, live []change
+		step         string // what is carried out
+		held         string // or what is waited for
+		outcome      tasks.Outcome
+		confirmed    int
 	}{
-		"nothing has changed": {deleted: true, next: "hold DeletionObserved m-2"},
-		"another pod was written, which changes nothing": {deleted: true, next: "hold DeletionObserved m-2", change: func(s *observe.Snapshot) {
-			s.Ordinals[1].Pod.ResourceVersion = "2"
-		}},
-		"another member has died":        {members: []member{readyOld, deadOld, readyOld}, next: "DeletePod m-1"},
-		"another member is not ready":    {members: []member{readyOld, runningNew, readyOld}, next: "hold UpdatedPodsParticipating m-1"},
-		"the pod is another one":         {members: []member{readyOld, readyOld, readyNew}, next: "DeletePod m-1"},
-		"the pod was written":            {change: func(s *observe.Snapshot) { s.Ordinals[2].Pod.ResourceVersion = "2" }, next: "DeletePod m-2"},
-		"there was an election":          {change: func(s *observe.Snapshot) { s.Cluster.Term++ }, next: "DeletePod m-2"},
-		"the revision is another one":    {change: func(s *observe.Snapshot) { s.StatefulSet.UpdateRevision = "newest" }, next: "Superseded"},
-		"RollingUpdate was switched on":  {change: func(s *observe.Snapshot) { s.StatefulSet.OnDelete = false }, next: "Disengaged"},
-		"the API server does not answer": {failure: errors.New("refused"), next: "DeletePod m-2"},
+		"they agree":                        {step: "m-2", confirmed: 1},
+		"another member has died":           {live: []change{dead(1)}, step: "m-1", confirmed: 1},
+		"another pod is away":               {live: []change{updated(1), dead(1)}, held: "m-1", confirmed: 1},
+		"the pod is updated already":        {live: []change{updated(2)}, step: "m-1", confirmed: 1},
+		"the cache already shows that":      {cached: []change{updated(1), dead(1)}, held: "m-1", confirmed: 0},
+		"all are, and the cache lags":       {live: []change{updated(0, 1, 2)}, outcome: tasks.Done, confirmed: 1},
+		"the cache shows what is not so":    {cached: []change{updated(0, 1, 2)}, step: "m-2", confirmed: 1},
+		"the template has changed since":    {live: []change{func(s *cluster.Snapshot) { s.StatefulSet.UpdateRevision = "newer" }}, outcome: tasks.Reject, confirmed: 1},
+		"RollingUpdate was switched on":     {live: []change{func(s *cluster.Snapshot) { s.StatefulSet.OnDelete = false }}, outcome: tasks.Fail, confirmed: 1},
+		"leadership moves on what is known": {cached: []change{updated(1, 2)}, step: "", confirmed: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newTrial(t, ledByTheFirst(readyOld, readyOld, readyOld))
-			members := c.members
-			if members == nil {
-				members = []member{readyOld, readyOld, readyOld}
-			}
-			now := ledByTheFirst(members...)
-			if c.change != nil {
-				c.change(now)
-			}
-			r.witness.confirmed, r.witness.failure = now, c.failure
-			err := r.step()
+			r := newTrial(t, observed(noon, c.cached...), observed(noon, c.live...))
+			v, err := r.handler.Execute(t.Context(), r.task)
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(r.witness.confirmed).To(Equal(c.confirmed))
 			switch {
-			case c.deleted:
-				r.Expect(err).NotTo(HaveOccurred())
-				r.Expect(r.deleted).To(Equal([]string{"m-2"}))
-			case c.failure != nil:
-				coded, ok := errors.AsType[*tasks.CodedError](err)
-				r.Expect(ok).To(BeTrue())
-				r.Expect(coded.Code).To(Equal(v1alpha1.ErrObserve))
-				r.Expect(r.deleted).To(BeEmpty())
+			case c.outcome != "":
+				r.Expect(v.Outcome).To(Equal(c.outcome))
+			case c.held != "":
+				r.Expect(v.Step).To(BeNil())
+				r.Expect(v.Rollout.HeldBy.Pod).To(Equal(c.held))
+			case c.step == "":
+				r.Expect(v.Step.Operation).To(Equal(string(rollout.MoveLeader)))
 			default:
-				r.Expect(err).To(MatchError(tasks.ErrOvertaken))
-				r.Expect(r.deleted).To(BeEmpty())
+				r.Expect(r.handler.Perform(t.Context(), r.task, *v.Step)).To(Succeed())
+				r.Expect(r.deleted).To(Equal([]string{c.step}))
+				r.Expect(v.Rollout.Pods).To(HaveLen(1), "it was recorded before")
 			}
-			in, decision, _ := r.handler.decide(r.task, now)
-			r.Expect(short(decision, in.Snapshot)).To(Equal(c.next))
 		})
 	}
 }
 
-// A cache that lags would have a removal announced again and again that the API server does not confirm: so what was
-// overtaken is confirmed before it is announced.
-func TestRemovalThatWasOvertakenIsConfirmedFirst(t *testing.T) {
-	r := newTrial(t, ledByTheFirst(readyOld, readyOld, readyOld))
-	r.witness.confirmed = ledByTheFirst(readyOld, terminating, readyOld)
-	r.Expect(r.step()).To(MatchError(tasks.ErrOvertaken))
+func TestNothingHappensWhenTheAPIServerDoesNotAnswer(t *testing.T) {
+	r := newTrial(t, observed(noon), nil)
+	r.witness.failure = errors.New("refused")
 	v, err := r.handler.Execute(t.Context(), r.task)
-	r.Expect(err).NotTo(HaveOccurred())
+	coded, ok := errors.AsType[*tasks.CodedError](err)
+	r.Expect(ok).To(BeTrue())
+	r.Expect(coded.Code).To(Equal(v1alpha1.ErrObserve))
 	r.Expect(v.Step).To(BeNil())
-	r.Expect(v.Rollout.HeldBy.Pod).To(Equal("m-1"))
-
-	r.witness.confirmed = r.witness.seen
-	v, err = r.handler.Execute(t.Context(), r.task)
-	r.Expect(err).NotTo(HaveOccurred())
-	r.Expect(r.handler.Perform(t.Context(), r.task, *v.Step)).To(Succeed())
-	r.Expect(r.deleted).To(Equal([]string{"m-2"}))
-}
-
-// Another operator has announced the same removal before, and may still send it. That it is announced once more, and not
-// sent, does not change this.
-func TestRemovalThatWasAnnouncedBeforeMayStillCome(t *testing.T) {
-	w := of(0, readyOld, readyOld, readyOld)
-	w.announced = 2
-	r := newTrial(t, w.snapshot(noon))
-	recorded := w.input(noon, defaultConfig()).Recorded
-	r.task.Object.Status.Rollout = &recorded
-	r.witness.confirmed = ledByTheFirst(readyOld, deadOld, readyOld)
-	r.Expect(r.step()).To(MatchError(tasks.ErrOvertaken))
-	in, decision, _ := r.handler.decide(r.task, r.witness.confirmed)
-	r.Expect(short(decision, in.Snapshot)).To(Equal("hold DeletionObserved m-2"))
-	r.clock.SetTime(noon.Add(deletionWindow))
-	in, decision, _ = r.handler.decide(r.task, r.witness.confirmed)
-	r.Expect(short(decision, in.Snapshot)).To(Equal("RevokeDeletion m-2"))
 }
 
 // An operator that is paused in the middle of a removal does nothing when it wakes: the members may have changed since
-// they answered, and whoever has taken over counts on it.
+// they answered, and an operator that has taken over counts on it.
 func TestRemovalByAnOperatorThatWasPaused(t *testing.T) {
 	for name, c := range map[string]struct {
-		seen, confirmed time.Duration // before the deletion
-		deleted         bool
+		seen, decided time.Duration // before the deletion
+		deleted       bool
 	}{
-		"it was not":                           {time.Second, time.Second, true},
-		"since it saw the cluster":             {requestTimeout, requestTimeout, false},
-		"since it announced the removal":       {requestTimeout, 0, false},
-		"before the API server last confirmed": {time.Second, requestTimeout, false},
+		"it was not":                    {time.Second, time.Second, true},
+		"since it saw the cluster":      {rollout.StepTimeout, 0, false},
+		"since it recorded the removal": {rollout.StepTimeout, rollout.StepTimeout, false},
+		"since it decided":              {0, rollout.StepTimeout, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			at := func(ago time.Duration) *observe.Snapshot {
-				return of(0, readyOld, readyOld, readyOld).snapshot(noon.Add(-ago))
-			}
-			r := newTrial(t, at(c.seen))
-			r.witness.confirmed = at(c.confirmed)
-			r.clock.SetTime(noon.Add(-c.seen))
+			s := observed(noon.Add(-c.seen))
+			r := newTrial(t, s, s)
+			r.clock.SetTime(noon.Add(-c.decided))
 			v, err := r.handler.Execute(t.Context(), r.task)
 			r.Expect(err).NotTo(HaveOccurred())
-			close(r.witness.announced)
 			r.clock.SetTime(noon)
 			err = r.handler.Perform(t.Context(), r.task, *v.Step)
 			r.Expect(err == nil).To(Equal(c.deleted))
@@ -212,42 +186,61 @@ func TestRemovalByAnOperatorThatWasPaused(t *testing.T) {
 	}
 }
 
-// Once every pod is ready, a removal is announced on what the members said a moment ago. It is carried out only if they
-// still say so.
-func TestRemovalIsForeseen(t *testing.T) {
-	waiting, ready := ledByTheFirst(readyOld, readyOld, runningNew), ledByTheFirst(readyOld, readyOld, readyNew)
-	begin := func(t *testing.T) *trial {
-		r := newTrial(t, waiting)
-		v, err := r.handler.Execute(t.Context(), r.task)
-		r.Expect(err).NotTo(HaveOccurred())
-		r.Expect(v.Rollout.HeldBy).NotTo(BeNil())
-		r.task.Object.Status.Rollout = v.Rollout
-		r.witness.seen, r.witness.expected, r.witness.confirmed, r.witness.asked = ready, ready, ready, 0
-		return r
+// What the handler remembers of a task goes with the task.
+func TestCleanupForgets(t *testing.T) {
+	r := newTrial(t, observed(noon), observed(noon))
+	_, err := r.handler.Execute(t.Context(), r.task)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.handler.tracker.refuse("", "m-2", rollout.Refusal{At: noon})
+	r.Expect(r.handler.tracker.refusals("")).To(HaveLen(1))
+	r.Expect(r.handler.Cleanup(t.Context(), r.task)).To(Succeed())
+	r.Expect(r.handler.tracker.tasks).To(BeEmpty())
+}
+
+func TestVerdictOfAStalledRollout(t *testing.T) {
+	g := NewWithT(t)
+	in := rollout.Input{Snapshot: observed(noon, updated(0), dead(0)), Config: rollout.DefaultConfig()}
+	in.Recorded = v1alpha1.RolloutStatus{TargetRevision: "new", UpdatedReplicas: 1, ParticipatingReplicas: 2, LastProgressTime: &metav1.Time{Time: noon.Add(-9 * time.Minute)}}
+	g.Expect(verdict(in, rollout.Decide(in, noon), noon).Reason).To(Equal(v1alpha1.ReasonHeld))
+	in.Recorded.LastProgressTime = &metav1.Time{Time: noon.Add(-10 * time.Minute)}
+	v := verdict(in, rollout.Decide(in, noon), noon)
+	g.Expect(v.Reason).To(Equal(v1alpha1.ReasonStalled))
+	g.Expect(v.Message).To(HavePrefix("no progress for 10m0s; OthersParticipating: m-0 is not running (crashed)"))
+	g.Expect(v.Step).To(BeNil(), "a rollout never times out into a deletion")
+}
+
+// After a handover the handler looks again soon, until the members know of it.
+func TestRequeueAfterAHandover(t *testing.T) {
+	g := NewWithT(t)
+	in := rollout.Input{Snapshot: observed(noon), Config: rollout.DefaultConfig()}
+	in.Recorded = v1alpha1.RolloutStatus{TargetRevision: "new", LeaderHandover: &v1alpha1.LeaderHandover{From: "m-0", To: "m-1", Attempts: 1, LastAttemptTime: metav1.Time{Time: noon}}}
+	wait := rollout.Decision{Conclusion: rollout.Wait, Hold: &rollout.Hold{}}
+	g.Expect(verdict(in, wait, noon).RequeueAfter).To(Equal(handoverInterval))
+	later := noon.Add(time.Minute)
+	g.Expect(verdict(in, wait, later).RequeueAfter).To(Equal(pollInterval))
+}
+
+func TestEtcdReachable(t *testing.T) {
+	silent := func(ready bool) change {
+		return func(s *cluster.Snapshot) {
+			s.Cluster = cluster.Cluster{}
+			for i := range s.Ordinals {
+				o := &s.Ordinals[i]
+				o.Class, o.Answers, o.Serving, o.Pod.Ready = v1alpha1.ClassUnready, false, false, ready
+			}
+		}
 	}
-	t.Run("they do", func(t *testing.T) {
-		r := begin(t)
-		r.Expect(r.step()).To(Succeed())
-		r.Expect(r.deleted).To(Equal([]string{"m-1"}))
-		r.Expect(r.witness.asked).To(BeZero(), "before it is announced")
-	})
-	t.Run("they do not", func(t *testing.T) {
-		r := begin(t)
-		r.witness.confirmed = ledByTheFirst(readyOld, readyOld, frozenReadyOld)
-		r.Expect(r.step()).To(MatchError(tasks.ErrOvertaken))
-		r.Expect(r.deleted).To(BeEmpty())
-	})
-	for name, change := range map[string]func(*trial){
-		"that was too long ago":             func(r *trial) { r.clock.SetTime(noon.Add(maxAnswerAge + time.Millisecond)) },
-		"the pods are others":               func(r *trial) { r.witness.expected = nil },
-		"somebody did not participate then": func(r *trial) { r.witness.expected = ledByTheFirst(readyOld, readyOld, runningNew) },
-		"leadership is to move":             func(r *trial) { r.witness.expected = ledByTheFirst(readyOld, readyNew, readyNew) },
+	for name, c := range map[string]struct {
+		snapshot *cluster.Snapshot
+		want     metav1.ConditionStatus
+	}{
+		"members answer":                   {observed(noon), metav1.ConditionTrue},
+		"none does although all are ready": {observed(noon, silent(true)), metav1.ConditionFalse},
+		"none is ready":                    {observed(noon, silent(false)), metav1.ConditionUnknown},
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := begin(t)
-			change(r)
-			r.Expect(r.step()).To(Succeed())
-			r.Expect(r.witness.asked).To(Equal(1), "before it is announced")
-		})
+		in := rollout.Input{Snapshot: c.snapshot, Config: rollout.DefaultConfig(), Timers: rollout.Timers{}.Next(c.snapshot)}
+		if got := reachable(in); got.Status != c.want {
+			t.Errorf("%s: %s, %s", name, got.Status, got.Message)
+		}
 	}
 }

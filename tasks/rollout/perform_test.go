@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,11 +82,11 @@ func TestWhatIsARefusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &Handler{Clock: clocktesting.NewFakePassiveClock(noon)}
-			d := detail{in: of(0, readyOld).input(noon, defaultConfig())}
+			d := detail{in: rollout.Input{Snapshot: observed(noon), Config: rollout.DefaultConfig()}}
 			err := h.refusable(tasks.Task{Object: &v1alpha1.EtcdOperatorTask{}}, d, 0, "deleting", c.answer)
 			g := NewWithT(t)
 			g.Expect(err != nil).To(Equal(c.answer != nil && !apierrors.IsNotFound(c.answer)))
-			g.Expect(h.memory.refusals("")).To(HaveLen(map[bool]int{true: 1}[c.refused]))
+			g.Expect(h.tracker.refusals("")).To(HaveLen(map[bool]int{true: 1}[c.refused]))
 		})
 	}
 }

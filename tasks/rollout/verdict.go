@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// verdict puts a decision into the words of the task engine. It is pure.
-func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
-	recorded := Record(in, d, now)
+// verdict translates a decision for the task engine. It is pure.
+func verdict(in rollout.Input, d rollout.Decision, now time.Time) tasks.Verdict {
+	recorded := rollout.Record(in, d, now)
 	v := tasks.Verdict{
 		Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Rollout: &recorded,
 		Progress:      fmt.Sprintf("%d/%d", recorded.UpdatedReplicas, recorded.Replicas),
@@ -24,28 +25,28 @@ func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 	}
 	set := in.Snapshot.StatefulSet
 	switch d.Conclusion {
-	case Finished:
+	case rollout.Finished:
 		v.Outcome = tasks.Done
 		v.Message = fmt.Sprintf("every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, recorded.TargetRevision)
-	case Superseded:
+	case rollout.Superseded:
 		v.Outcome, v.Code = tasks.Reject, v1alpha1.ErrSuperseded
 		v.Message = supersededBy(set.Name, recorded.TargetRevision, set.UpdateRevision)
-	case Disengaged:
+	case rollout.Disengaged:
 		v.Outcome, v.Code = tasks.Fail, v1alpha1.ErrStrategy
 		v.Message = notOnDelete(set.Name)
-	case Wait:
+	case rollout.Wait:
 		v.Reason, v.Message, v.RequeueAfter = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Hold.Guard, d.Hold.Message), pollInterval
-		if isHandoverUnderWay(recorded.LeaderHandover, in, now) {
+		if rollout.IsHandoverUnderWay(recorded.LeaderHandover, in.Snapshot, now) {
 			v.RequeueAfter = handoverInterval
 		}
-	case Act:
+	case rollout.Act:
 		v.Message = d.Step.Reason
 		v.Step = &tasks.Step{Operation: string(d.Step.Action), Reason: d.Step.Reason, Detail: detail{in: in, at: now, step: *d.Step}, RecheckAfter: pollInterval}
-		if !d.Step.isRemoval() {
+		if !d.Step.IsRemoval() {
 			v.Step.RecheckAfter = 50 * time.Millisecond
 		}
 	}
-	if v.Outcome == tasks.Continue && lasted(recorded.LastProgressTime.Time, now, in.Config.ProgressDeadline.Duration) {
+	if v.Outcome == tasks.Continue && now.Sub(recorded.LastProgressTime.Time) >= in.Config.ProgressDeadline.Duration {
 		v.Reason = v1alpha1.ReasonStalled
 		v.Message = fmt.Sprintf("no progress for %s; %s", in.Config.ProgressDeadline.Duration, v.Message)
 	}
@@ -65,12 +66,12 @@ func lastOperation(r v1alpha1.RolloutStatus) *v1alpha1.LastOperation {
 }
 
 // reachable is the condition EtcdReachable.
-func reachable(in Input) metav1.Condition {
+func reachable(in rollout.Input) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionEtcdReachable, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonMembersAnswer, Message: "members answer the operator"}
 	switch {
-	case !in.Spells.NoAnswerSince.IsZero():
+	case !in.Timers.NoAnswerSince.IsZero():
 		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonNoMemberAnswers
-		c.Message = fmt.Sprintf("no member answers the operator although pods are ready: look at NetworkPolicies and TLS; after %s the rollout goes by readiness probes and member leases", in.Config.grace())
+		c.Message = fmt.Sprintf("no member answers the operator although pods are ready: check NetworkPolicies and TLS; after %s the rollout goes by readiness probes and member leases", in.Config.Grace())
 	case !in.Snapshot.Cluster.Reachable:
 		c.Status, c.Reason = metav1.ConditionUnknown, v1alpha1.ReasonNoMemberAnswers
 		c.Message = "no member answers, and none is ready"

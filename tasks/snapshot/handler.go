@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/calls"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -78,7 +79,7 @@ var _ tasks.Handler = (*Handler)(nil)
 // Decode is tasks.Handler's.
 func (h *Handler) Decode(config string) (any, error) {
 	c := Config{Timeout: &metav1.Duration{Duration: defaultTimeout}}
-	if err := tasks.DecodeStrict(config, &c); err != nil {
+	if err := taskconfig.Decode(config, &c); err != nil {
 		return nil, err
 	}
 	switch {

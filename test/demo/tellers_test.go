@@ -28,7 +28,7 @@ func TestTaskLines(t *testing.T) {
 		},
 	}}
 	held := started.DeepCopy()
-	held.Status.Rollout.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardUpdatedPodsParticipating, Message: "m-0 is terminating"}
+	held.Status.Rollout.HeldBy = &v1alpha1.Hold{Guard: v1alpha1.GuardOthersParticipating, Message: "m-0 is terminating"}
 	back := started.DeepCopy()
 	back.Status.Rollout.UpdatedReplicas = 1
 	back.Status.Rollout.Pods[0].LastOperation.State = v1alpha1.OperationStateCompleted
@@ -43,7 +43,7 @@ func TestTaskLines(t *testing.T) {
 		want          []line
 	}{
 		"starts with a step": {pending, started, []line{{text: "the task starts"}, {pod: "m-0", text: "DeletePod: m-0 runs and does not participate"}}},
-		"is held":            {started, held, []line{{text: "held by UpdatedPodsParticipating: m-0 is terminating"}}},
+		"is held":            {started, held, []line{{text: "held by OthersParticipating: m-0 is terminating"}}},
 		"is held still":      {held, held, nil},
 		"goes on": {held, back, []line{
 			{text: "m-0 is back: its new pod participates (1/3)"}, {pod: "m-1", text: "MoveLeader: m-1 leads and is next"},

@@ -104,7 +104,7 @@ func TestBadImageAndItsFix(t *testing.T) {
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Etcd.Image = ptr.To("localhost/etcd:missing") })
 	held := c.until("held", func(t v1alpha1.EtcdOperatorTask) bool {
 		r := t.Status.Rollout
-		return r != nil && len(r.Pods) == 1 && r.HeldBy != nil && r.HeldBy.Guard == v1alpha1.GuardUpdatedPodsParticipating
+		return r != nil && len(r.Pods) == 1 && r.HeldBy != nil && r.HeldBy.Guard == v1alpha1.GuardOthersParticipating
 	})
 	sick := held.Status.Rollout.Pods[0].Name
 	c.Eventually(func(g Gomega) {

@@ -45,10 +45,10 @@ func Held() *v1alpha1.EtcdOperatorTask {
 	t.Status.InitiatedAt, t.Status.Progress = &initiated, "2/3"
 	message := "etcd-main-1 does not start (container etcd: ImagePullBackOff: Back-off pulling image \"quay.io/coreos/etcd:v3.6.99\")"
 	With(t, v1alpha1.ConditionAdmitted, metav1.ConditionTrue, v1alpha1.ReasonAdmitted, "the update strategy of StatefulSet etcd-main is OnDelete")
-	With(t, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonHeld, "UpdatedPodsParticipating: "+message)
+	With(t, v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ReasonHeld, "OthersParticipating: "+message)
 	t.Status.Rollout = &v1alpha1.RolloutStatus{
 		TargetRevision: "etcd-main-7d9f9c7bd5", Replicas: 3, UpdatedReplicas: 2, ParticipatingReplicas: 2,
-		HeldBy: &v1alpha1.Hold{Guard: v1alpha1.GuardUpdatedPodsParticipating, Pod: "etcd-main-1", Message: message, Since: Ago(20)},
+		HeldBy: &v1alpha1.Hold{Guard: v1alpha1.GuardOthersParticipating, Pod: "etcd-main-1", Message: message, Since: Ago(20)},
 		Pods: []v1alpha1.RolloutPod{
 			removed("etcd-main-0", v1alpha1.ClassUnready, v1alpha1.RoleUnknown, v1alpha1.OperationStateCompleted, 45, 2,
 				"etcd-main-0 runs and does not participate; its successor at revision etcd-main-7d9f9c7bd5 participates", 58),
@@ -86,7 +86,7 @@ func Ended() (*v1alpha1.EtcdOperatorTask, []corev1.Event) {
 	return t, []corev1.Event{
 		event("Started", "task QuorumAwareRollout of Etcd etcd-main has started", 59),
 		event("DeletePod", "etcd-main-0 runs and does not participate", 58),
-		event("Stalled", "no progress for 10m0s; UpdatedPodsParticipating: etcd-main-1 does not start", 15),
+		event("Stalled", "no progress for 10m0s; OthersParticipating: etcd-main-1 does not start", 15),
 		event("MoveLeader", "etcd-main-2 leads and is next: leadership goes to etcd-main-0, which is updated and has caught up", 9),
 		event("Succeeded", message, 5),
 	}

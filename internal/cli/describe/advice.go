@@ -80,11 +80,13 @@ func whileHeld(t *v1alpha1.EtcdOperatorTask) []string {
 		say = append(say, fmt.Sprintf("Look at the pod: \"kubectl -n %s describe pod %s\", and at its log: \"kubectl -n %s logs %s -c etcd\".", t.Namespace, pod, t.Namespace, pod))
 	}
 	switch guard := r.HeldBy.Guard; guard {
-	case v1alpha1.GuardUpdatedPodsParticipating:
-		say = append(say, "If the new template is wrong, change it again: the next rollout replaces the pod that cannot start first.")
+	case v1alpha1.GuardOthersParticipating, v1alpha1.GuardOthersServing:
+		say = append(say, "If the new template is wrong, change it again: the next rollout first replaces the pod that failed to start.")
 	case v1alpha1.GuardQuorumKept:
 		say = append(say, "Restore the members named above, or let operator traffic reach them. No task may override this guard.")
-	case v1alpha1.GuardUnreadyConfirmed, v1alpha1.GuardDeletionObserved:
+	case v1alpha1.GuardQuorumLossConfirmed:
+		say = append(say, "Without a leader a running member is replaced only when the quorum is certainly lost. No task may override this guard.")
+	case v1alpha1.GuardUnreadyConfirmed, v1alpha1.GuardDeletionObserved, v1alpha1.GuardHandoverObserved:
 		say = append(say, "Wait: it decides by itself.")
 	}
 	return say

@@ -21,7 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
-	"github.com/etcd-foreman/etcd-foreman/tasks/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -211,15 +211,14 @@ func (p *result) input(all []*v1alpha1.EtcdOperatorTask, now time.Time) (rollout
 			in.Recorded = *r
 		}
 	}
-	decoded, err := (&rollout.Handler{}).Decode(config)
-	if err != nil {
+	var err error
+	if in.Config, err = rollout.DecodeConfig(config); err != nil {
 		return in, kube.Failure("task %s cannot be planned: %v", p.task.Name, err)
 	}
-	in.Config = decoded.(rollout.Config)
-	in.Spells = rollout.Spells{}.Next(p.snapshot)
+	in.Timers = rollout.Timers{}.Next(p.snapshot)
 	if p.unreachable != "" {
 		// What the operator does once it has not reached etcd for long enough.
-		in.Spells.NoAnswerSince = now.Add(-in.Config.UnreadyGracePeriod.Duration)
+		in.Timers.NoAnswerSince = now.Add(-in.Config.Grace())
 	}
 	return in, nil
 }

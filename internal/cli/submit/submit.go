@@ -15,7 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/follow"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/tasks/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,16 +74,10 @@ func newCommand(k *kube.Kube, v verb) *cobra.Command {
 	flags.Lookup("dry-run").NoOptDefVal = "unchanged"
 	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{dryRunNone, dryRunClient, dryRunServer}, cobra.ShellCompDirectiveNoFileComp))
 	if v.guards {
-		flags.StringSliceVar(&c.overrides, "override-guards", nil, "Guards that the task may pass over, separated by commas.")
-		_ = cmd.RegisterFlagCompletionFunc("override-guards", cobra.FixedCompletions(overridable, cobra.ShellCompDirectiveNoFileComp))
+		flags.StringSliceVar(&c.overrides, "override-guards", nil, "Guards that the task overrides, separated by commas.")
+		_ = cmd.RegisterFlagCompletionFunc("override-guards", cobra.FixedCompletions(rollout.Overridable(), cobra.ShellCompDirectiveNoFileComp))
 	}
 	return cmd
-}
-
-// overridable are the guards that the API lets a task pass over.
-var overridable = []string{
-	string(v1alpha1.GuardLearnerPromoted), string(v1alpha1.GuardVolumeReachable), string(v1alpha1.GuardUpdatedPodsParticipating),
-	string(v1alpha1.GuardNodesStable), string(v1alpha1.GuardUnreadyConfirmed), string(v1alpha1.GuardLeaderHandedOver), string(v1alpha1.GuardEvictionBlocked),
 }
 
 func (c *command) run(ctx context.Context, etcd string) error {
@@ -144,7 +138,7 @@ func (c *command) task(namespace, etcd string) (*v1alpha1.EtcdOperatorTask, erro
 		return nil, err
 	}
 	if c.verb.taskType == v1alpha1.QuorumAwareRollout {
-		if _, err := (&rollout.Handler{}).Decode(text); err != nil {
+		if _, err := rollout.DecodeConfig(text); err != nil {
 			return nil, kube.Usage("%v", err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	eventsv1 "k8s.io/api/events/v1"
@@ -57,7 +58,7 @@ func (g *gate) Decode(config string) (any, error) {
 	c := struct {
 		Note string `json:"note,omitempty"`
 	}{}
-	return c, tasks.DecodeStrict(config, &c)
+	return c, taskconfig.Decode(config, &c)
 }
 func (g *gate) Restore(string) (any, error) { return nil, nil }
 func (g *gate) WorkKey(_ context.Context, task tasks.Task) (string, error) {

@@ -7,13 +7,11 @@ package task
 import (
 	"io"
 	"net/http"
-	"path"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -67,7 +65,7 @@ func TestSickMemberGoesFirst(t *testing.T) {
 		g.Expect(all).To(HaveLen(1))
 		g.Expect(all[0].Status.Rollout).NotTo(BeNil())
 		g.Expect(all[0].Status.Rollout.HeldBy).NotTo(BeNil())
-		g.Expect(all[0].Status.Rollout.HeldBy.Guard).To(Equal(v1alpha1.GuardUpdatedPodsParticipating))
+		g.Expect(all[0].Status.Rollout.HeldBy.Guard).To(Equal(v1alpha1.GuardOthersParticipating))
 		g.Expect(all[0].Status.Rollout.HeldBy.Pod).To(Equal("main-0"))
 		g.Expect(deleted(&all[0])).To(Equal([]string{"main-0"}))
 	}).Should(Succeed())
@@ -205,11 +203,11 @@ func TestEvictionIsRefusedByBudgetAndHolds(t *testing.T) {
 		r := c.get(g, "idle").Status.Rollout
 		g.Expect(r).NotTo(BeNil())
 		g.Expect(r.HeldBy).NotTo(BeNil())
-		g.Expect(r.HeldBy.Guard).To(Equal(v1alpha1.GuardEvictionBlocked))
+		g.Expect(r.HeldBy.Guard).To(Equal(v1alpha1.GuardRemovalGranted))
 	}).Should(Succeed())
 	c.Eventually(func() error {
 		task := c.get(c, "idle")
-		task.Spec.OverrideGuards = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardEvictionBlocked)}
+		task.Spec.OverrideGuards = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardRemovalGranted)}
 		return testEnv.Client.Update(t.Context(), task)
 	}).Should(Succeed())
 	c.eventually("idle", v1alpha1.TaskStateSucceeded)
@@ -255,41 +253,6 @@ func TestDeleteOfAPausedOperatorComesToNothing(t *testing.T) {
 	first.stop()
 	c.kubelet.Set("main-2", env.Ready)
 	c.finalRollout(1)
-}
-
-// A pod fails while the removal of another is being written down. That removal does not happen, says so, and holds up
-// nobody.
-func TestPodThatFailsWhileARemovalIsAnnounced(t *testing.T) {
-	c := newCluster(t, 3)
-	announced, failed, removed := make(chan struct{}), make(chan struct{}), make(chan string, 16)
-	var once sync.Once
-	c.startWith(through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
-		switch {
-		case r.Method == http.MethodPut && strings.Contains(bodyOf(r), string(quorumaware.DeletePod)):
-			once.Do(func() { close(announced) })
-			<-failed
-		case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/pods") && r.URL.Query().Has("labelSelector") && !r.URL.Query().Has("watch"):
-			// The API server is read for nothing but a removal.
-			<-failed
-		case r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/pods/"):
-			removed <- path.Base(r.URL.Path)
-		}
-		return next.RoundTrip(r)
-	}), nil)
-	c.change("1")
-	<-announced
-	c.kubelet.Set("main-1", env.Crashing)
-	c.Eventually(func() bool { return c.up(1) }).Should(BeFalse())
-	close(failed)
-	c.Expect(<-removed).To(Equal("main-1"), "and not main-2, which was announced")
-	overtaken := c.rollouts(c)[0].Status.Rollout.Pods[0]
-	c.Expect(overtaken.Name).To(Equal("main-2"))
-	c.Expect(overtaken.LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
-	c.Expect(overtaken.LastOperation.Reason).To(ContainSubstring("not carried out"))
-	c.kubelet.Set("main-1", env.Ready)
-	done := c.finalRollout(1)
-	c.Expect(deleted(done)).To(ConsistOf("main-1", "main-2", "main-0"))
-	c.Expect(done.Status.LastErrors).To(BeEmpty())
 }
 
 // bodyOf is what a request carries; empty when it carries nothing.

@@ -98,7 +98,7 @@ func (z size) worlds(visit func(*world)) {
 
 func (z size) variants(w *world, visit func(*world)) {
 	plain := func() {
-		w.announced, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost = -1, false, false, false, false, false, false, false
+		w.intent, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost = -1, false, false, false, false, false, false, false
 		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent = 0, 0, 0, false
 		w.cordoned, w.unsteady, w.stranded, w.young = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
 	}
@@ -136,7 +136,7 @@ func (z size) variants(w *world, visit func(*world)) {
 		}
 		for variant := range 4 {
 			plain()
-			w.announced, w.recent, w.changed = i, variant&1 > 0, variant&2 > 0
+			w.intent, w.recent, w.changed = i, variant&1 > 0, variant&2 > 0
 			try()
 		}
 	}
@@ -152,13 +152,13 @@ func (p policy) violations(sizes []size, config Config) []string {
 			if len(found) >= enough {
 				return
 			}
-			d := p.decide(w.input(now, config), now)
+			d := p.decide(newState(w.input(now, config), now))
 			for _, fault := range w.faults(d, config) {
 				found = append(found, fmt.Sprintf("%s: %+v -> %s %+v", fault, *w, d.Conclusion, d.Step))
 			}
 			voters := z.members + w.foreignUp
 			canSpareOne := quorum.Exists(voters-1, voters) || w.foreignUp == 0
-			if len(found) == 0 && !w.lasted && canSpareOne && (w.announced < 0 || z.members < 3) {
+			if len(found) == 0 && !w.lasted && canSpareOne && (w.intent < 0 || z.members < 3) {
 				if fault := p.liveness(w, config, now); fault != "" {
 					found = append(found, fault)
 				}
@@ -174,7 +174,7 @@ func (p policy) liveness(from *world, config Config, now time.Time) string {
 	w.members = slices.Clone(from.members)
 	rounds := 12*len(w.members) + 12
 	for range rounds {
-		d := p.decide(w.input(now, config), now)
+		d := p.decide(newState(w.input(now, config), now))
 		if d.Conclusion == Finished {
 			return ""
 		}
@@ -201,7 +201,7 @@ func (w *world) apply(step *Step) {
 				w.leader = -1
 			}
 		}
-		w.announced, w.lasted = -1, false
+		w.intent, w.lasted = -1, false
 	case RevokeDeletion:
 		w.changed = true
 	}
@@ -261,7 +261,7 @@ func TestExploration(t *testing.T) {
 			visited := 0
 			z.worlds(func(*world) { visited++ })
 			t.Logf("%d worlds", visited)
-			for _, v := range standard.violations([]size{z}, defaultConfig()) {
+			for _, v := range standard.violations([]size{z}, DefaultConfig()) {
 				t.Error(v)
 			}
 		})
@@ -271,149 +271,133 @@ func TestExploration(t *testing.T) {
 // Each mutant is the standard policy with one part broken. The exploration has to notice every one, or the
 // part would not be needed, or not be tested.
 func TestExplorationBites(t *testing.T) {
-	without := func(name v1alpha1.GuardName) policy {
+	without := func(names ...v1alpha1.GuardName) policy {
 		drop := func(guards []guard) []guard {
-			return slices.DeleteFunc(slices.Clone(guards), func(g guard) bool { return g.name == name })
+			return slices.DeleteFunc(slices.Clone(guards), func(g guard) bool { return slices.Contains(names, g.name) })
 		}
-		return policy{observed: drop(standard.observed), safe: drop(standard.safe), precedes: standard.precedes}
+		return policy{sight: drop(standard.sight), step: drop(standard.step), precedes: standard.precedes}
 	}
-	with := func(name v1alpha1.GuardName, holds func(*situation) *Hold) policy {
-		p := without("")
-		for i := range p.safe {
-			if p.safe[i].name == name {
-				p.safe[i].holds = holds
-			}
-		}
-		for i := range p.observed {
-			if p.observed[i].name == name {
-				p.observed[i].holds = holds
+	with := func(name v1alpha1.GuardName, check func(*state, *Step) *Hold) policy {
+		p := without()
+		for _, guards := range [][]guard{p.sight, p.step} {
+			for i := range guards {
+				if guards[i].name == name {
+					guards[i].check = check
+				}
 			}
 		}
 		return p
 	}
-	ordered := func(precedes func(s *situation, a, b int) int) policy {
-		return policy{observed: standard.observed, safe: standard.safe, precedes: precedes}
+	ordered := func(precedes func(s *state, a, b int) int) policy {
+		return policy{sight: standard.sight, step: standard.step, precedes: precedes}
 	}
 	hold := &Hold{Guard: "mutant"}
 	mutants := map[string]policy{
 		"acts on an old revision":               without(v1alpha1.GuardRevisionObserved),
 		"does not wait for its own deletion":    without(v1alpha1.GuardDeletionObserved),
 		"disturbs learners":                     without(v1alpha1.GuardLearnerPromoted),
-		"does not wait for updated pods":        without(v1alpha1.GuardUpdatedPodsParticipating),
+		"does not wait for updated pods":        without(v1alpha1.GuardOthersParticipating),
 		"does not count voters":                 without(v1alpha1.GuardQuorumKept),
 		"believes every unready pod to be sick": without(v1alpha1.GuardUnreadyConfirmed),
-		"offers leadership without waiting":     without(v1alpha1.GuardLeaderHandedOver),
+		"offers leadership without waiting":     without(v1alpha1.GuardHandoverObserved),
+		"does not wait for those that serve":    without(v1alpha1.GuardOthersServing),
+		"takes an election for a lost quorum":   without(v1alpha1.GuardQuorumLossConfirmed),
 		"strands members":                       without(v1alpha1.GuardVolumeReachable),
 		"does not look at nodes":                without(v1alpha1.GuardNodesStable),
-		"does not look at evictions": with(v1alpha1.GuardNodesStable, func(s *situation) *Hold {
+		"does not look at evictions": with(v1alpha1.GuardNodesStable, func(s *state, step *Step) *Hold {
 			for i, o := range s.Snapshot.Ordinals {
-				if i != s.next && o.Serving && o.Pod.Node.Trouble != "" {
+				if i != step.Ordinals[0] && o.Serving && o.Pod.Node.Trouble != "" {
 					return hold
 				}
 			}
 			return nil
 		}),
-		"passes over cordoned nodes": ordered(func(s *situation, a, b int) int {
+		"passes over cordoned nodes": ordered(func(s *state, a, b int) int {
 			x, y := *s.Snapshot.Ordinals[a].Pod, *s.Snapshot.Ordinals[b].Pod
 			if x.VolumeTrouble == "" && y.VolumeTrouble == "" && s.Snapshot.Ordinals[a].Role == s.Snapshot.Ordinals[b].Role && x.Node.Cordoned != y.Node.Cordoned {
 				return cmp.Or(cmp.Compare(classRank(s.Snapshot.Ordinals[a].Class), classRank(s.Snapshot.Ordinals[b].Class)), b-a)
 			}
 			return precedes(s, a, b)
 		}),
-		"waits for pods that exist only (DEP-07)": with(v1alpha1.GuardUpdatedPodsParticipating, func(s *situation) *Hold {
+		"waits for pods that exist only (DEP-07)": with(v1alpha1.GuardOthersParticipating, func(s *state, step *Step) *Hold {
 			for i, o := range s.Snapshot.Ordinals {
-				if i != s.next && o.Pod != nil && o.Class != v1alpha1.ClassTerminating && o.Class != v1alpha1.ClassParticipating && s.subject().Class == v1alpha1.ClassParticipating {
+				if i != step.Ordinals[0] && o.Pod != nil && o.Class != v1alpha1.ClassTerminating && o.Class != v1alpha1.ClassParticipating && s.ordinal(step.Ordinals[0]).Class == v1alpha1.ClassParticipating {
 					return hold
 				}
 			}
 			return nil
 		}),
-		"waits for updated pods that exist only": with(v1alpha1.GuardUpdatedPodsParticipating, func(s *situation) *Hold {
+		"waits for updated pods that exist only": with(v1alpha1.GuardOthersParticipating, func(s *state, step *Step) *Hold {
 			for i, o := range s.Snapshot.Ordinals {
-				if i != s.next && o.Pod != nil && !s.outdated(i) && o.Class != v1alpha1.ClassParticipating && s.subject().Class == v1alpha1.ClassParticipating {
+				if i != step.Ordinals[0] && o.Pod != nil && !s.outdated(i) && o.Class != v1alpha1.ClassParticipating && s.ordinal(step.Ordinals[0]).Class == v1alpha1.ClassParticipating {
 					return hold
 				}
 			}
 			return nil
 		}),
-		"moves leadership whoever is down": with(v1alpha1.GuardUpdatedPodsParticipating, func(s *situation) *Hold {
-			if s.wantsHandover() {
+		"moves leadership whoever is down": with(v1alpha1.GuardOthersServing, func(s *state, step *Step) *Hold {
+			if step.Action == MoveLeader {
 				return nil
 			}
-			return updatedPodsParticipating(s)
+			return othersServing(s, step)
 		}),
-		"takes a minority for a quorum": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
-			if len(s.Snapshot.Cluster.Voters) > 2 && s.Snapshot.ServingVotersWithout(s.next) < s.Snapshot.Quorum()-1 {
+		"takes a minority for a quorum": with(v1alpha1.GuardQuorumKept, func(s *state, step *Step) *Hold {
+			if len(s.Snapshot.Cluster.Voters) > 2 && s.Snapshot.ServingVotersWithout(step.Ordinals[0]) < s.Snapshot.Quorum()-1 {
 				return hold
 			}
 			return nil
 		}),
-		"counts replicas for voters": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
-			if s.Snapshot.Replicas() > 2 && s.Snapshot.ServingVotersWithout(s.next) < s.Snapshot.Replicas()/2+1 && s.Snapshot.Cluster.LeaderKnown {
+		"counts replicas for voters": with(v1alpha1.GuardQuorumKept, func(s *state, step *Step) *Hold {
+			if s.Snapshot.Replicas() > 2 && s.Snapshot.ServingVotersWithout(step.Ordinals[0]) < s.Snapshot.Replicas()/2+1 && s.Snapshot.Cluster.LeaderKnown {
 				return hold
 			}
 			return nil
 		}),
-		"judges the cluster as it is, not as it will be": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
+		"judges the cluster as it is, not as it will be": with(v1alpha1.GuardQuorumKept, func(s *state, step *Step) *Hold {
 			if s.Snapshot.Replicas() > 2 && s.Snapshot.Cluster.LeaderKnown && !s.Snapshot.HasQuorum() {
 				return hold
 			}
 			return nil
 		}),
-		"keeps a quorum even where there is none": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
-			if o := s.subject(); o.Class == v1alpha1.ClassUnready && s.Snapshot.ServingVotersWithout(s.next) < s.Snapshot.Quorum() {
+		"keeps a quorum even where there is none": with(v1alpha1.GuardQuorumKept, func(s *state, step *Step) *Hold {
+			if o := s.ordinal(step.Ordinals[0]); o.Class == v1alpha1.ClassUnready && s.Snapshot.ServingVotersWithout(step.Ordinals[0]) < s.Snapshot.Quorum() {
 				return hold
 			}
 			return nil
 		}),
-		"has no patience in a leaderless spell": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
-			if !s.Snapshot.Cluster.LeaderKnown {
-				return s.leaderOutOfReach()
-			}
-			return quorumKept(s)
-		}),
-		"takes one member after the other from a lost quorum": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
-			s.Spells.Running = nil
-			for _, o := range s.Snapshot.Ordinals {
-				if !s.Snapshot.Cluster.LeaderKnown && o.Class == v1alpha1.ClassUnready && !lasted(s.Spells.LeaderlessSince, s.now, s.Config.grace()) {
-					return hold
-				}
-			}
-			if !s.Snapshot.Cluster.LeaderKnown {
-				return s.leaderOutOfReach()
-			}
-			return quorumKept(s)
-		}),
-		"takes silence for the loss of the quorum": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
-			if _, quorate := outOfReach(s.Snapshot); !s.Snapshot.Cluster.LeaderKnown && quorate {
-				for _, since := range s.Spells.SilentSince {
-					s.Spells.LeaderlessSince = since
-				}
-				return nil
-			}
-			return quorumKept(s)
-		}),
-		"never gives up on a lost quorum": with(v1alpha1.GuardQuorumKept, func(s *situation) *Hold {
-			if !s.Snapshot.Cluster.LeaderKnown && s.subject().Class == v1alpha1.ClassUnready {
+		"takes one member after the other from a lost quorum": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
+			if !s.Snapshot.Cluster.LeaderKnown && s.isRunning(step.Ordinals[0]) && !lasted(s.Timers.LeaderlessSince, s.now, s.Config.Grace()) {
 				return hold
 			}
-			return quorumKept(s)
+			return nil
 		}),
-		"waits for ever for its own deletion": with(v1alpha1.GuardDeletionObserved, func(s *situation) *Hold {
+		"takes silence for the loss of the quorum": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
+			if _, quorate := unreachable(s.Snapshot); !s.Snapshot.Cluster.LeaderKnown && quorate {
+				return nil
+			}
+			return quorumLossConfirmed(s, step)
+		}),
+		"never gives up on a lost quorum": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
+			if !s.Snapshot.Cluster.LeaderKnown && s.isRunning(step.Ordinals[0]) {
+				return hold
+			}
+			return nil
+		}),
+		"waits for ever for its own deletion": with(v1alpha1.GuardDeletionObserved, func(s *state, step *Step) *Hold {
 			if len(s.Recorded.Pods) > 0 {
 				return hold
 			}
 			return nil
 		}),
-		"goes by ordinal, as RollingUpdate does": ordered(func(_ *situation, a, b int) int { return b - a }),
-		"takes the leader first": ordered(func(s *situation, a, b int) int {
+		"goes by ordinal, as RollingUpdate does": ordered(func(_ *state, a, b int) int { return b - a }),
+		"takes the leader first": ordered(func(s *state, a, b int) int {
 			if r := roleRank(s.Snapshot.Ordinals[b].Role) - roleRank(s.Snapshot.Ordinals[a].Role); r != 0 && s.Snapshot.Ordinals[a].Class == s.Snapshot.Ordinals[b].Class {
 				return r
 			}
 			return precedes(s, a, b)
 		}),
-		"takes the healthy first": ordered(func(s *situation, a, b int) int { return precedes(s, b, a) }),
-		"takes unready before starting": ordered(func(s *situation, a, b int) int {
+		"takes the healthy first": ordered(func(s *state, a, b int) int { return precedes(s, b, a) }),
+		"takes unready before starting": ordered(func(s *state, a, b int) int {
 			rank := func(i int) int { return classRank(s.Snapshot.Ordinals[i].Class) ^ 3 }
 			return rank(a) - rank(b)
 		}),
@@ -422,10 +406,10 @@ func TestExplorationBites(t *testing.T) {
 	for name, mutant := range mutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found := mutant.violations(sizes, defaultConfig())
+			found := mutant.violations(sizes, DefaultConfig())
 			if len(found) == 0 {
 				// In a cluster of three QuorumKept makes up for some.
-				found = mutant.violations(quick[4:], defaultConfig())
+				found = mutant.violations(quick[4:], DefaultConfig())
 			}
 			if len(found) == 0 {
 				t.Fatal("the exploration does not notice")
@@ -437,7 +421,7 @@ func TestExplorationBites(t *testing.T) {
 
 // The model is only as good as its likeness: what it shows to Decide has to be what an observation would say.
 func TestWorldIsLikeAnObservation(t *testing.T) {
-	w := &world{members: []member{readyOld, frozenOld, readyNew}, leader: 0, announced: -1}
+	w := &world{members: []member{readyOld, frozenOld, readyNew}, leader: 0, intent: -1}
 	s := w.snapshot(epoch)
 	if !s.HasQuorum() || s.ServingVoters() != 2 || s.Participating() != 2 || s.Leader() != 0 {
 		t.Errorf("unexpected snapshot: %+v", s)

@@ -2,10 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observe is the only reader of a cluster's state. It asks the API server and etcd, and makes of
-// their answers a Snapshot: a value with neither client nor clock in it, which everything that decides
-// works on.
-package observe
+// Package cluster is the state of one etcd cluster as a value: what every decision works on. It imports no client, no
+// context and no clock. Package observe makes a Snapshot of what the API server and the members say.
+package cluster
 
 import (
 	"time"
@@ -14,6 +13,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// MaxLag is how many committed raft entries a member that serves may have yet to apply. It is the gap at which etcd itself
+// refuses writes, and the number of entries that a leader keeps for members that catch up.
+const MaxLag = 5000
 
 // Snapshot is the state of one etcd cluster at one moment.
 type Snapshot struct {
@@ -27,7 +30,6 @@ type Snapshot struct {
 	// Surplus are the names of the pods whose ordinal is not among the replicas.
 	Surplus []string
 	Cluster Cluster
-	said    said
 }
 
 // StatefulSet is what matters of the StatefulSet.
@@ -62,6 +64,8 @@ type Ordinal struct {
 	AppliedIndex uint64
 	// Lag is the number of raft entries that are committed and that the member has not applied; 0 when it did not answer.
 	Lag uint64
+	// Unproven: by readiness alone, the member may be a learner although its probe passes.
+	Unproven bool
 	// LeaseRole is the role that the member's lease tells; RoleUnknown when there is no lease, or when the
 	// operator has not seen it renewed within the last minute.
 	LeaseRole v1alpha1.Role
@@ -102,6 +106,13 @@ type Pod struct {
 	// VolumeTrouble is why a successor of the pod could not have its volumes as they are; empty when it could,
 	// or when nobody has looked.
 	VolumeTrouble string
+}
+
+// Refusal is why the agent keeps the member of a pod from starting.
+type Refusal struct {
+	// Reason is one of those of the condition DataVolumesReady.
+	Reason  string
+	Message string
 }
 
 // Node is what matters of a node.
@@ -170,7 +181,7 @@ func (s *Snapshot) ServingVotersWithout(ordinal int) int {
 // Quorum is the number of voters that a quorum takes.
 func (s *Snapshot) Quorum() int { return quorum.Size(len(s.Cluster.Voters)) }
 
-// HasQuorum tells whether the serving voters are a quorum.
+// HasQuorum reports whether the serving voters are a quorum.
 func (s *Snapshot) HasQuorum() bool {
 	return quorum.Exists(s.ServingVoters(), len(s.Cluster.Voters))
 }

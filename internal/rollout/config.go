@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -16,7 +16,7 @@ import (
 // PodRemoval is how a healthy pod is removed.
 type PodRemoval string
 
-// NonParticipatingPods is how pods that do not run are removed.
+// NonParticipatingPods is how pods that are not running are removed.
 type NonParticipatingPods string
 
 // The values of PodRemoval and NonParticipatingPods.
@@ -40,7 +40,7 @@ type Config struct {
 	// UnreadyGracePeriod is how long no member may have known a leader before the quorum counts as lost, and how long a
 	// member has to have been running to count as back. Default 30s, at least 10s.
 	UnreadyGracePeriod *metav1.Duration `json:"unreadyGracePeriod,omitempty"`
-	// ProgressDeadline is how long a rollout may make no progress before it is called stalled. Default 10m.
+	// ProgressDeadline is how long a rollout may make no progress before it counts as stalled. Default 10m.
 	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
 	// PodRemoval: Delete (default) or Evict (DEP-06).
 	PodRemoval PodRemoval `json:"podRemoval,omitempty"`
@@ -53,21 +53,14 @@ type Config struct {
 const (
 	defaultUnreadyGracePeriod = 30 * time.Second
 	defaultProgressDeadline   = 10 * time.Minute
-	maxRevisionLength         = 253
 	// minUnreadyGracePeriod is long enough for several elections, whose timeout is a second by default.
 	minUnreadyGracePeriod = 10 * time.Second
+	// maxRevisionLength is that of a ControllerRevision's name.
+	maxRevisionLength = 253
 )
 
-// decode decodes and validates spec.config, and fills in the defaults.
-func decode(config string) (Config, error) {
-	c := defaultConfig()
-	if err := tasks.DecodeStrict(config, &c); err != nil {
-		return Config{}, err
-	}
-	return c, c.validate()
-}
-
-func defaultConfig() Config {
+// DefaultConfig is the config in which every field has its default.
+func DefaultConfig() Config {
 	return Config{
 		LeaderHandover:       ptr.To(true),
 		UnreadyGracePeriod:   &metav1.Duration{Duration: defaultUnreadyGracePeriod},
@@ -75,6 +68,15 @@ func defaultConfig() Config {
 		PodRemoval:           Delete,
 		NonParticipatingPods: OneByOne,
 	}
+}
+
+// DecodeConfig decodes and validates spec.config of a task, and fills in the defaults. An error names the field.
+func DecodeConfig(config string) (Config, error) {
+	c := DefaultConfig()
+	if err := taskconfig.Decode(config, &c); err != nil {
+		return Config{}, err
+	}
+	return c, c.validate()
 }
 
 func (c Config) validate() error {
@@ -86,18 +88,18 @@ func (c Config) validate() error {
 	case c.LeaderHandover == nil:
 		return fmt.Errorf("spec.config: leaderHandover is null: leave it out for the default")
 	case c.UnreadyGracePeriod == nil || c.UnreadyGracePeriod.Duration < minUnreadyGracePeriod:
-		return fmt.Errorf("spec.config: unreadyGracePeriod has to be at least %s", minUnreadyGracePeriod)
+		return fmt.Errorf("spec.config: unreadyGracePeriod must be at least %s", minUnreadyGracePeriod)
 	case c.ProgressDeadline == nil || c.ProgressDeadline.Duration <= 0:
-		return fmt.Errorf("spec.config: progressDeadline has to be greater than 0")
+		return fmt.Errorf("spec.config: progressDeadline must be greater than 0")
 	case c.PodRemoval != Delete && c.PodRemoval != Evict:
-		return fmt.Errorf("spec.config: podRemoval is %q: it has to be %s or %s", c.PodRemoval, Delete, Evict)
+		return fmt.Errorf("spec.config: podRemoval is %q: it must be %s or %s", c.PodRemoval, Delete, Evict)
 	case c.NonParticipatingPods != OneByOne && c.NonParticipatingPods != AllAtOnce:
-		return fmt.Errorf("spec.config: nonParticipatingPods is %q: it has to be %s or %s", c.NonParticipatingPods, OneByOne, AllAtOnce)
+		return fmt.Errorf("spec.config: nonParticipatingPods is %q: it must be %s or %s", c.NonParticipatingPods, OneByOne, AllAtOnce)
 	}
 	return nil
 }
 
-// grace is the unreadyGracePeriod, and never less than its minimum, whoever wrote the config.
-func (c Config) grace() time.Duration {
+// Grace is the unreadyGracePeriod, and never less than its minimum, whatever wrote the config.
+func (c Config) Grace() time.Duration {
 	return max(c.UnreadyGracePeriod.Duration, minUnreadyGracePeriod)
 }

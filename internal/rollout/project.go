@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // projection is a state that has not come about yet. It shares nothing with the one it was made of.
 type projection struct {
-	*observe.Snapshot
+	*cluster.Snapshot
 	// elected: the leader was elected on the way.
 	elected bool
 }
 
-func project(s *observe.Snapshot) *projection {
+func project(s *cluster.Snapshot) *projection {
 	p := *s
 	p.Ordinals, p.Surplus, p.Cluster.Voters = slices.Clone(s.Ordinals), slices.Clone(s.Surplus), slices.Clone(s.Cluster.Voters)
 	for i, o := range p.Ordinals {
@@ -46,7 +46,7 @@ func (p *projection) remove(ordinals []int) {
 func (p *projection) comeBack(ordinals []int, now time.Time) {
 	for _, i := range ordinals {
 		o := &p.Ordinals[i]
-		o.Pod = &observe.Pod{
+		o.Pod = &cluster.Pod{
 			UID: types.UID("successor-" + o.Name + now.Format(time.RFC3339Nano)), ResourceVersion: "1", Revision: p.StatefulSet.UpdateRevision,
 			Created: now, EtcdStarted: now,
 		}
@@ -59,7 +59,7 @@ func (p *projection) comeBack(ordinals []int, now time.Time) {
 // recover makes a pod healthy that is waited for; one that is beyond the replicas goes.
 func (p *projection) recover(name string, now time.Time) {
 	p.Surplus = slices.DeleteFunc(p.Surplus, func(s string) bool { return s == name })
-	i := slices.IndexFunc(p.Ordinals, func(o observe.Ordinal) bool { return o.Name == name })
+	i := slices.IndexFunc(p.Ordinals, func(o cluster.Ordinal) bool { return o.Name == name })
 	if i < 0 {
 		return
 	}
@@ -70,7 +70,7 @@ func (p *projection) recover(name string, now time.Time) {
 	}
 	if o.Role == v1alpha1.RoleLearner {
 		o.Role = v1alpha1.RoleFollower
-		p.Cluster.Voters = append(p.Cluster.Voters, observe.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i})
+		p.Cluster.Voters = append(p.Cluster.Voters, cluster.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i})
 	}
 	p.revive(o)
 	p.elect()
@@ -89,7 +89,7 @@ func (p *projection) recoverVoters(except int, now time.Time) {
 	p.elect()
 }
 
-func (p *projection) revive(o *observe.Ordinal) {
+func (p *projection) revive(o *cluster.Ordinal) {
 	o.Answers = true
 	o.Class = v1alpha1.ClassUnready
 	o.Pod.Ready, o.Pod.AllContainersReady, o.Pod.BackupSidecarReady, o.Pod.Trouble = true, true, true, ""
@@ -99,7 +99,7 @@ func (p *projection) revive(o *observe.Ordinal) {
 func (p *projection) settle() {
 	for _, o := range p.Ordinals {
 		if o.Pod != nil {
-			o.Pod.Node, o.Pod.Disrupted = observe.Node{Name: o.Pod.Node.Name}, false
+			o.Pod.Node, o.Pod.Disrupted = cluster.Node{Name: o.Pod.Node.Name}, false
 		}
 	}
 }
@@ -138,7 +138,7 @@ func (p *projection) elect() {
 	if len(p.Cluster.Voters) == 0 {
 		// No voter has told the member list: every replica is one.
 		for i, o := range p.Ordinals {
-			p.Cluster.Voters = append(p.Cluster.Voters, observe.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i})
+			p.Cluster.Voters = append(p.Cluster.Voters, cluster.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i})
 		}
 	}
 	// By readiness alone nobody may know who leads; and a foreign leader stays.
@@ -165,7 +165,7 @@ func (p *projection) elect() {
 
 // serve lets a member that is alive serve, now that there is a leader. While there was none, its probe failed
 // for that reason.
-func (p *projection) serve(o *observe.Ordinal, ordinal int, leaderless bool) {
+func (p *projection) serve(o *cluster.Ordinal, ordinal int, leaderless bool) {
 	if !p.alive(ordinal) {
 		return
 	}
@@ -220,5 +220,5 @@ func (p *projection) alive(ordinal int) bool {
 }
 
 func (p *projection) foreignLeads() bool {
-	return slices.ContainsFunc(p.Cluster.Voters, func(v observe.Voter) bool { return v.Ordinal < 0 && v.Serving && v.ID == p.Cluster.Leader })
+	return slices.ContainsFunc(p.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal < 0 && v.Serving && v.ID == p.Cluster.Leader })
 }

@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // maxRecordedPods bounds status.rollout.pods.
@@ -20,7 +19,7 @@ const maxRecordedPods = 50
 
 // Record is the status of the rollout after a decision. It is pure; the input is left as it is.
 func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
-	s := situate(in, now)
+	s := newState(in, now)
 	r := *in.Recorded.DeepCopy()
 	if s.Snapshot.StatefulSet.Observed {
 		r.TargetRevision = s.target
@@ -32,18 +31,18 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	for i := range r.Pods {
 		s.settle(&r.Pods[i])
 	}
-	if d.Step == nil || !s.repeats(d.Step) || !s.holds(in.Recorded.HeldBy, d.Step) {
+	if d.Step == nil || !s.repeats(d.Step) || !s.concerns(in.Recorded.HeldBy, d.Step) {
 		r.HeldBy = held(in.Recorded.HeldBy, d.Hold, now)
 	}
 	if d.Step != nil {
-		s.announce(&r, d.Step)
+		s.recordIntent(&r, d.Step)
 	}
 	return r
 }
 
-// progresses tells whether the rollout gets on: leadership moves, more pods are updated or participate, or a pod goes whose
-// removal was announced since it last got on. An attempt that is refused, again and again, is no progress.
-func (s *situation) progresses(d Decision) bool {
+// progresses reports whether the rollout makes progress: leadership moves, more pods are updated or participate, or a pod
+// goes whose removal was recorded since the last progress. An attempt that is refused, again and again, is no progress.
+func (s *state) progresses(d Decision) bool {
 	r := s.Recorded
 	switch {
 	case r.LastProgressTime == nil || r.LastProgressTime.After(s.now):
@@ -55,18 +54,18 @@ func (s *situation) progresses(d Decision) bool {
 	}
 	return slices.ContainsFunc(r.Pods, func(p v1alpha1.RolloutPod) bool {
 		i := s.ordinalOf(p.UID)
-		goes := i < 0 || s.Snapshot.Ordinals[i].Class == v1alpha1.ClassTerminating
+		goes := i < 0 || s.ordinal(i).Class == v1alpha1.ClassTerminating
 		return goes && p.LastOperation.State == v1alpha1.OperationStateInProgress && p.Evidence.ObservedAt.After(r.LastProgressTime.Time)
 	})
 }
 
-// repeats tells whether a step was tried before.
-func (s *situation) repeats(step *Step) bool {
-	return !slices.ContainsFunc(step.Ordinals, func(i int) bool { return s.recordOf(s.Snapshot.Ordinals[i].Pod.UID).UID == "" })
+// repeats reports whether a step was tried before.
+func (s *state) repeats(step *Step) bool {
+	return !slices.ContainsFunc(step.Ordinals, func(i int) bool { return s.recordOf(s.ordinal(i).Pod.UID).UID == "" })
 }
 
 // updated is the number of pods that need no replacement.
-func (s *situation) updated() int32 {
+func (s *state) updated() int32 {
 	n := int32(0)
 	for i, o := range s.Snapshot.Ordinals {
 		if o.Pod != nil && o.Class != v1alpha1.ClassTerminating && !s.outdated(i) {
@@ -76,15 +75,15 @@ func (s *situation) updated() int32 {
 	return n
 }
 
-// settle ends the operation of a pod that was deleted, once its successor participates or the deletion has
-// become impossible.
-func (s *situation) settle(p *v1alpha1.RolloutPod) {
+// settle ends the operation of a pod that was removed, once its replacement participates or the removal has become
+// impossible.
+func (s *state) settle(p *v1alpha1.RolloutPod) {
 	if p.LastOperation.State != v1alpha1.OperationStateInProgress {
 		return
 	}
 	if i := s.ordinalOf(p.UID); i >= 0 {
-		if s.Snapshot.Ordinals[i].Class != v1alpha1.ClassTerminating && !s.mayStillBeDeleted(*p) {
-			why := "things have changed since"
+		if s.ordinal(i).Class != v1alpha1.ClassTerminating && !s.mayStillBeRemoved(*p) {
+			why := "the pod has changed since"
 			if refusal, refused := s.Refused[p.UID]; refused && !refusal.At.Before(p.Evidence.ObservedAt.Time) {
 				why = refusal.Message
 			}
@@ -94,23 +93,23 @@ func (s *situation) settle(p *v1alpha1.RolloutPod) {
 	}
 	for _, o := range s.Snapshot.Ordinals {
 		if o.Name == p.Name && o.Class == v1alpha1.ClassParticipating {
-			s.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("its successor at revision %s participates", o.Pod.Revision))
+			s.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("its replacement at revision %s participates", o.Pod.Revision))
 		}
 	}
 }
 
-func (s *situation) transition(p *v1alpha1.RolloutPod, state v1alpha1.OperationState, why string) {
+func (s *state) transition(p *v1alpha1.RolloutPod, state v1alpha1.OperationState, why string) {
 	p.LastOperation.State = state
 	p.LastOperation.LastTransitionTime = metav1.Time{Time: s.now}
 	p.LastOperation.Reason += "; " + why
 }
 
-// holds tells whether a step is about the pod that is held: what held its removal most likely holds it again.
-func (s *situation) holds(hold *v1alpha1.Hold, step *Step) bool {
+// concerns reports whether a step is about the pod of a hold: what blocked its removal most likely blocks it again.
+func (s *state) concerns(hold *v1alpha1.Hold, step *Step) bool {
 	return hold != nil && slices.ContainsFunc(step.Ordinals, func(i int) bool { return s.Snapshot.Ordinals[i].Name == hold.Pod })
 }
 
-// held is the hold to show. It has lasted since the same guard began to hold for the same pod.
+// held is the hold to show. It has lasted since the same guard first blocked for the same pod.
 func held(before *v1alpha1.Hold, hold *Hold, now time.Time) *v1alpha1.Hold {
 	if hold == nil {
 		return nil
@@ -122,12 +121,12 @@ func held(before *v1alpha1.Hold, hold *Hold, now time.Time) *v1alpha1.Hold {
 	return h
 }
 
-// announce writes down what a step is about to do.
-func (s *situation) announce(r *v1alpha1.RolloutStatus, step *Step) {
+// recordIntent records what a step is about to do.
+func (s *state) recordIntent(r *v1alpha1.RolloutStatus, step *Step) {
 	switch step.Action {
 	case DeletePod, EvictPod:
 		for _, i := range step.Ordinals {
-			s.announceRemoval(r, step, s.Snapshot.Ordinals[i])
+			s.recordRemoval(r, step, s.Snapshot.Ordinals[i])
 		}
 	case MoveLeader:
 		r.LeaderHandover = &v1alpha1.LeaderHandover{
@@ -140,17 +139,7 @@ func (s *situation) announce(r *v1alpha1.RolloutStatus, step *Step) {
 	}
 }
 
-// announcement is what is written of a removal; nil when a decision is not to remove a pod.
-func announcement(in Input, d Decision, now time.Time) []v1alpha1.RolloutPod {
-	if !d.isRemoval() {
-		return nil
-	}
-	s, r := situate(in, now), v1alpha1.RolloutStatus{}
-	s.announce(&r, d.Step)
-	return r.Pods
-}
-
-func (s *situation) announceRemoval(r *v1alpha1.RolloutStatus, step *Step, o observe.Ordinal) {
+func (s *state) recordRemoval(r *v1alpha1.RolloutStatus, step *Step, o cluster.Ordinal) {
 	pod := v1alpha1.RolloutPod{
 		Name: o.Name, UID: o.Pod.UID, Role: o.Role, Class: o.Class, Revision: o.Pod.Revision,
 		LastOperation: v1alpha1.LastOperation{
@@ -167,7 +156,7 @@ func (s *situation) announceRemoval(r *v1alpha1.RolloutStatus, step *Step, o obs
 }
 
 // evidence is what the decision to remove a pod rests on.
-func (s *situation) evidence(o observe.Ordinal) v1alpha1.Evidence {
+func (s *state) evidence(o cluster.Ordinal) v1alpha1.Evidence {
 	e := v1alpha1.Evidence{
 		ObservedAt:      metav1.MicroTime{Time: s.now},
 		ResourceVersion: o.Pod.ResourceVersion,
@@ -185,14 +174,4 @@ func (s *situation) evidence(o observe.Ordinal) v1alpha1.Evidence {
 		}
 	}
 	return e
-}
-
-// recordOf is the record of the pod with this UID.
-func (s *situation) recordOf(uid types.UID) v1alpha1.RolloutPod {
-	for _, p := range s.Recorded.Pods {
-		if p.UID == uid {
-			return p
-		}
-	}
-	return v1alpha1.RolloutPod{}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,11 +21,11 @@ var noon = epoch.Add(12 * time.Hour)
 
 // of makes a world of members in which one leads.
 func of(leader int, members ...member) *world {
-	return &world{leader: leader, members: members, announced: -1}
+	return &world{leader: leader, members: members, intent: -1}
 }
 
 // short says a decision in one line.
-func short(d Decision, s *observe.Snapshot) string {
+func short(d Decision, s *cluster.Snapshot) string {
 	switch {
 	case d.Hold != nil:
 		return fmt.Sprintf("hold %s %s", d.Hold.Guard, d.Hold.Pod)
@@ -46,7 +46,7 @@ type change func(*Input)
 func config(set func(*Config)) change { return func(in *Input) { set(&in.Config) } }
 
 // pod changes the pod of an ordinal.
-func pod(ordinal int, set func(*observe.Pod)) change {
+func pod(ordinal int, set func(*cluster.Pod)) change {
 	return func(in *Input) { set(in.Snapshot.Ordinals[ordinal].Pod) }
 }
 
@@ -58,8 +58,8 @@ func override(guards ...v1alpha1.GuardName) change {
 	}
 }
 
-func stranded(p *observe.Pod) { p.VolumeTrouble = "its volume is stranded" }
-func notReady(p *observe.Pod) { p.Node.Trouble = "not ready" }
+func stranded(p *cluster.Pod) { p.VolumeTrouble = "its volume is stranded" }
+func notReady(p *cluster.Pod) { p.Node.Trouble = "not ready" }
 
 func TestDecide(t *testing.T) {
 	lasting := func(w *world) *world { w.lasted = true; return w }
@@ -78,21 +78,21 @@ func TestDecide(t *testing.T) {
 		"the sick one first":                         {of(2, frozenOld, readyOld, readyOld), nil, "DeletePod m-0"},
 		"dead before unready":                        {of(2, frozenOld, deadOld, readyOld, readyOld, readyOld), nil, "DeletePod m-1"},
 		"starting before unready":                    {of(2, frozenOld, startingOld, readyOld, readyOld, readyOld), nil, "DeletePod m-1"},
-		"the sick one is gone, and has to come back": {of(2, missing, readyOld, readyOld), nil, "hold UpdatedPodsParticipating m-0"},
-		"it is back, and does not take part yet":     {of(2, runningNew, readyOld, readyOld), nil, "hold UpdatedPodsParticipating m-0"},
+		"the sick one is gone, and has to come back": {of(2, missing, readyOld, readyOld), nil, "hold OthersParticipating m-0"},
+		"it is back, and does not take part yet":     {of(2, runningNew, readyOld, readyOld), nil, "hold OthersParticipating m-0"},
 		"it takes part":                              {of(2, readyNew, readyOld, readyOld), nil, "DeletePod m-1"},
 		"the last follower waits for nobody else":    {of(2, readyNew, readyOld, readyNew), nil, "DeletePod m-1"},
-		"a new pod that fails holds the rollout":     {of(2, deadNew, readyOld, readyOld), nil, "hold UpdatedPodsParticipating m-0"},
-		"all updated, one not back":                  {of(1, readyNew, readyNew, runningNew), nil, "hold UpdatedPodsParticipating m-2"},
+		"a new pod that fails holds the rollout":     {of(2, deadNew, readyOld, readyOld), nil, "hold OthersParticipating m-0"},
+		"all updated, one not back":                  {of(1, readyNew, readyNew, runningNew), nil, "hold OthersParticipating m-2"},
 		"leadership moves before the leader goes":    {of(0, readyOld, readyNew, readyNew), nil, "MoveLeader m-0 to m-1"},
 		"leadership moves once all serve":            {of(0, readyOld, readyNew, runningNew), nil, "MoveLeader m-0 to m-1"},
-		"and not while one is not back":              {of(0, readyOld, readyNew, startingNew), nil, "hold UpdatedPodsParticipating m-2"},
-		"it goes to one that participates":           {of(0, readyOld, runningNew, runningNew), nil, "hold UpdatedPodsParticipating m-1"},
+		"and not while one is not back":              {of(0, readyOld, readyNew, startingNew), nil, "hold OthersServing m-2"},
+		"it goes to one that participates":           {of(0, readyOld, runningNew, runningNew), nil, "hold OthersParticipating m-1"},
 		"no handover where it is not wanted":         {of(0, readyOld, readyNew, readyNew), config(func(c *Config) { no := false; c.LeaderHandover = &no }), "DeletePod m-0"},
 		"a successor has to have caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
 			in.Snapshot.Ordinals[0].AppliedIndex, in.Snapshot.Ordinals[2].AppliedIndex = 5000, 4500
 		}, "MoveLeader m-0 to m-2"},
-		"nobody has caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) { in.Snapshot.Ordinals[0].AppliedIndex = 5000 }, "hold LeaderHandedOver m-0"},
+		"nobody has caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) { in.Snapshot.Ordinals[0].AppliedIndex = 5000 }, "hold SuccessorCaughtUp m-0"},
 		"three attempts, then without": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
 			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon}}
 		}, "DeletePod m-0"},
@@ -100,46 +100,46 @@ func TestDecide(t *testing.T) {
 			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-1", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon}}
 		}, "MoveLeader m-0 to m-1"},
 		"a single member":                         {of(0, readyOld), nil, "DeletePod m-0"},
-		"a single member that is frozen":          {of(-1, frozenOld), nil, "hold QuorumKept m-0"},
+		"a single member that is frozen":          {of(-1, frozenOld), nil, "hold QuorumLossConfirmed m-0"},
 		"a single member that is frozen for long": {lasting(of(-1, frozenOld)), nil, "DeletePod m-0"},
 		"two members go one at a time":            {of(0, readyOld, readyOld), nil, "DeletePod m-1"},
-		"two members, the second":                 {of(0, readyOld, missing), nil, "hold UpdatedPodsParticipating m-1"},
+		"two members, the second":                 {of(0, readyOld, missing), nil, "hold OthersParticipating m-1"},
 
-		"a spell without a leader deletes nobody":    {of(-1, readyOld, readyOld, readyOld), nil, "hold QuorumKept m-2"},
+		"a spell without a leader deletes nobody":    {of(-1, readyOld, readyOld, readyOld), nil, "hold QuorumLossConfirmed m-2"},
 		"the leader froze a moment ago":              {of(1, frozenReadyOld, readyOld, readyOld), nil, "hold UnreadyConfirmed m-0"},
 		"it froze for good, and the kubelet says so": {of(1, frozenOld, readyOld, readyOld), nil, "DeletePod m-0"},
 		"two of three are down: the dead go":         {of(-1, deadOld, deadOld, runningOld), nil, "DeletePod m-1"},
-		"then the survivor waits":                    {of(-1, startingNew, startingNew, runningOld), nil, "hold QuorumKept m-2"},
-		"also when the loss lasts":                   {lasting(of(-1, startingNew, startingNew, runningOld)), nil, "hold QuorumKept m-0"},
+		"then the survivor waits":                    {of(-1, startingNew, startingNew, runningOld), nil, "hold QuorumLossConfirmed m-2"},
+		"also when the loss lasts":                   {lasting(of(-1, startingNew, startingNew, runningOld)), nil, "hold QuorumLossConfirmed m-0"},
 		"until they run":                             {lasting(of(-1, frozenNew, frozenNew, runningOld)), nil, "DeletePod m-2"},
-		"for the grace period":                       {lasting(young(1, of(-1, frozenNew, frozenNew, runningOld))), nil, "hold QuorumKept m-1"},
-		"and it has done so itself":                  {lasting(young(2, of(-1, frozenNew, frozenNew, runningOld))), nil, "hold QuorumKept m-2"},
-		"silent members go one at a time":            {lasting(of(-1, frozenOld, frozenOld, missing)), nil, "hold QuorumKept m-2"},
-		"and not while one terminates":               {lasting(of(-1, frozenOld, frozenOld, terminating)), nil, "hold QuorumKept m-2"},
-		"nor while a new one is dead":                {lasting(of(-1, frozenOld, frozenOld, deadNew)), nil, "hold QuorumKept m-2"},
+		"for the grace period":                       {lasting(young(1, of(-1, frozenNew, frozenNew, runningOld))), nil, "hold QuorumLossConfirmed m-1"},
+		"and it has done so itself":                  {lasting(young(2, of(-1, frozenNew, frozenNew, runningOld))), nil, "hold QuorumLossConfirmed m-2"},
+		"silent members go one at a time":            {lasting(of(-1, frozenOld, frozenOld, missing)), nil, "hold QuorumLossConfirmed m-2"},
+		"and not while one terminates":               {lasting(of(-1, frozenOld, frozenOld, terminating)), nil, "hold QuorumLossConfirmed m-2"},
+		"nor while a new one is dead":                {lasting(of(-1, frozenOld, frozenOld, deadNew)), nil, "hold QuorumLossConfirmed m-2"},
 		"unless its agent keeps it from starting": {lasting(of(-1, frozenOld, frozenOld, deadNew)), func(in *Input) {
-			in.Snapshot.Ordinals[2].Pod.Refusal = &observe.Refusal{Reason: v1alpha1.ReasonDataLost, Message: "it waits for a quorum"}
+			in.Snapshot.Ordinals[2].Pod.Refusal = &cluster.Refusal{Reason: v1alpha1.ReasonDataLost, Message: "it waits for a quorum"}
 		}, "DeletePod m-1"},
-		"no order shortens an election": {of(-1, missing, runningOld, runningOld), override(v1alpha1.GuardUnreadyConfirmed), "hold QuorumKept m-2"},
-		"nor takes two at a time":       {lasting(of(-1, missing, runningOld, runningOld)), override(v1alpha1.GuardUnreadyConfirmed), "hold QuorumKept m-0"},
+		"no order shortens an election": {of(-1, missing, runningOld, runningOld), override(v1alpha1.GuardUnreadyConfirmed), "hold QuorumLossConfirmed m-2"},
+		"nor takes two at a time":       {lasting(of(-1, missing, runningOld, runningOld)), override(v1alpha1.GuardUnreadyConfirmed), "hold QuorumLossConfirmed m-0"},
 		"nor does a short grace period": {of(-1, runningOld, runningOld, runningOld), func(in *Input) {
 			in.Config.UnreadyGracePeriod.Duration = time.Second
 			in.Snapshot.At = noon.Add(2 * time.Second)
-			in.Spells = in.Spells.Next(in.Snapshot)
-		}, "hold QuorumKept m-2"},
+			in.Timers = in.Timers.Next(in.Snapshot)
+		}, "hold QuorumLossConfirmed m-2"},
 		"all down":                   {of(-1, deadOld, deadOld, deadOld), nil, "DeletePod m-2"},
 		"a broken probe: one by one": {of(0, runningOld, runningOld, runningOld), nil, "DeletePod m-2"},
-		"a broken probe: only when the last is back": {of(0, runningOld, runningOld, startingNew), nil, "hold UpdatedPodsParticipating m-2"},
-		"a broken probe in a larger cluster":         {of(0, runningOld, runningOld, runningOld, runningOld, missing), nil, "hold UpdatedPodsParticipating m-4"},
-		"a quorum that the operator cannot reach":    {hidden(of(1, frozenNew, readyOld, readyOld)), nil, "hold QuorumKept m-2"},
-		"nor reach the nodes of":                     {nodesLost(hidden(of(1, frozenNew, readyOld, readyOld))), nil, "hold QuorumKept m-2"},
+		"a broken probe: only when the last is back": {of(0, runningOld, runningOld, startingNew), nil, "hold OthersServing m-2"},
+		"a broken probe in a larger cluster":         {of(0, runningOld, runningOld, runningOld, runningOld, missing), nil, "hold OthersServing m-4"},
+		"a quorum that the operator cannot reach":    {hidden(of(1, frozenNew, readyOld, readyOld)), nil, "hold QuorumLossConfirmed m-2"},
+		"nor reach the nodes of":                     {nodesLost(hidden(of(1, frozenNew, readyOld, readyOld))), nil, "hold QuorumLossConfirmed m-2"},
 		"the dead go all the same":                   {hidden(of(1, frozenNew, readyOld, readyOld, readyOld, deadOld)), nil, "DeletePod m-4"},
 		"a learner is left alone":                    {of(0, readyOld, readyNew, learnerOld), nil, "hold LearnerPromoted m-2"},
 		"a learner may be disturbed by order": {of(0, readyOld, readyNew, learnerOld), func(in *Input) {
 			in.Overridden = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardLearnerPromoted)}
 		}, "DeletePod m-2"},
 		"no order passes over the quorum": {of(0, readyOld, readyOld, deadNew), func(in *Input) {
-			in.Overridden = []v1alpha1.OverridableGuard{"UpdatedPodsParticipating", "QuorumKept"}
+			in.Overridden = []v1alpha1.OverridableGuard{"OthersParticipating", "QuorumKept"}
 		}, "hold QuorumKept m-1"},
 		"nor over what is not seen": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			in.Snapshot.StatefulSet.Observed = false
@@ -163,18 +163,15 @@ func TestDecide(t *testing.T) {
 		"an eviction that was refused holds": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			evict(in)
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
-		}, "hold EvictionBlocked m-2"},
+		}, "hold RemovalGranted m-2"},
 		"and is tried again": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			evict(in)
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon.Add(-removalRetry), ByBudget: true}}
 		}, "EvictPod m-2"},
 		"so does any other removal": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon}}
-		}, "hold EvictionBlocked m-2"},
-		"but not one that was not sent": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
-			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, Withdrawn: true}}
-		}, "DeletePod m-2"},
-		"nor a deletion, when a budget refused": {of(0, readyOld, readyOld, frozenOld), func(in *Input) {
+		}, "hold RemovalGranted m-2"},
+		"but not a deletion, when a budget refused": {of(0, readyOld, readyOld, frozenOld), func(in *Input) {
 			evict(in)
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
 		}, "DeletePod m-2"},
@@ -183,13 +180,13 @@ func TestDecide(t *testing.T) {
 			in.Snapshot.Ordinals[0].Pod.BackupSidecarReady, in.Snapshot.Ordinals[1].Pod.BackupSidecarReady = false, false
 		}, "DeletePod m-1"},
 
-		"a pod on a cordoned node goes first":          {of(0, readyOld, readyOld, readyOld), pod(1, func(p *observe.Pod) { p.Node.Cordoned = true }), "DeletePod m-1"},
-		"and yet the leader goes last":                 {of(0, readyOld, readyOld, readyOld), pod(0, func(p *observe.Pod) { p.Node.Cordoned = true }), "DeletePod m-2"},
-		"the sick one still goes before it":            {of(2, frozenOld, readyOld, readyOld), pod(1, func(p *observe.Pod) { p.Node.Cordoned = true }), "DeletePod m-0"},
+		"a pod on a cordoned node goes first":          {of(0, readyOld, readyOld, readyOld), pod(1, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-1"},
+		"and yet the leader goes last":                 {of(0, readyOld, readyOld, readyOld), pod(0, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-2"},
+		"the sick one still goes before it":            {of(2, frozenOld, readyOld, readyOld), pod(1, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-0"},
 		"a pod that could not come back goes last":     {of(0, readyOld, readyOld, readyOld), pod(2, stranded), "DeletePod m-1"},
 		"and then not at all":                          {of(0, readyOld, readyNew, readyOld), pod(2, stranded), "hold VolumeReachable m-2"},
 		"nor when it is dead":                          {of(0, readyOld, readyOld, deadOld), pod(2, stranded), "hold VolumeReachable m-2"},
-		"another one is being evicted":                 {of(0, readyOld, readyOld, readyOld), pod(0, func(p *observe.Pod) { p.Disrupted = true }), "hold NodesStable m-0"},
+		"another one is being evicted":                 {of(0, readyOld, readyOld, readyOld), pod(0, func(p *cluster.Pod) { p.Disrupted = true }), "hold NodesStable m-0"},
 		"the node of another one is not ready":         {of(0, readyOld, readyOld, readyOld), pod(1, notReady), "hold NodesStable m-1"},
 		"the member next is on a node that is not":     {of(0, readyOld, readyOld, readyOld), pod(2, notReady), "DeletePod m-2"},
 		"a dead one goes whatever becomes of others":   {of(0, readyOld, readyOld, deadOld), pod(1, notReady), "DeletePod m-2"},
@@ -203,7 +200,7 @@ func TestDecide(t *testing.T) {
 		"the strategy has changed":         {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.OnDelete = false }, "Disengaged"},
 		"not observed yet":                 {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.Observed = false }, "hold RevisionObserved "},
 		"scaled to zero":                   {of(-1), nil, "Finished"},
-		"scaled to zero, and not gone yet": {of(-1), func(in *Input) { in.Snapshot.Surplus = []string{"m-0"} }, "hold UpdatedPodsParticipating m-0"},
+		"scaled to zero, and not gone yet": {of(-1), func(in *Input) { in.Snapshot.Surplus = []string{"m-0"} }, "hold OthersParticipating m-0"},
 		"a restart follows the revision": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			in.Config.Restart, in.Snapshot.StatefulSet.UpdateRevision = true, "newer"
 		}, "DeletePod m-2"},
@@ -222,7 +219,7 @@ func TestDecide(t *testing.T) {
 		}, "MoveLeader m-0 to m-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := c.world.input(noon, defaultConfig())
+			in := c.world.input(noon, DefaultConfig())
 			if c.change != nil {
 				c.change(&in)
 			}
@@ -240,7 +237,7 @@ func TestDecide(t *testing.T) {
 func TestAnnouncedDeletion(t *testing.T) {
 	announced := func(leader, pod int, members ...member) *world {
 		w := of(leader, members...)
-		w.announced = pod
+		w.intent = pod
 		return w
 	}
 	recent := func(w *world) *world { w.recent = true; return w }
@@ -268,10 +265,10 @@ func TestAnnouncedDeletion(t *testing.T) {
 		"is repeated though a wrong clock says that it comes": {announced(0, 2, readyOld, readyOld, readyOld), inTheFuture, "DeletePod m-2"},
 		"cannot come once it was refused":                     {announced(0, 2, readyOld, deadOld, readyOld), refused(false), "DeletePod m-1"},
 		"may come though a second attempt was refused":        {announced(0, 2, readyOld, deadOld, readyOld), refused(true), "RevokeDeletion m-2"},
-		"does not matter once the pod is going":               {of(0, readyOld, readyOld, terminating), nil, "hold UpdatedPodsParticipating m-2"},
+		"does not matter once the pod is going":               {of(0, readyOld, readyOld, terminating), nil, "hold OthersParticipating m-2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := c.world.input(noon, defaultConfig())
+			in := c.world.input(noon, DefaultConfig())
 			if c.change != nil {
 				c.change(&in)
 			}
@@ -282,13 +279,13 @@ func TestAnnouncedDeletion(t *testing.T) {
 	}
 }
 
-func TestSpells(t *testing.T) {
+func TestTimers(t *testing.T) {
 	g := NewWithT(t)
-	at := func(seconds int, w *world) *observe.Snapshot {
+	at := func(seconds int, w *world) *cluster.Snapshot {
 		return w.snapshot(noon.Add(time.Duration(seconds) * time.Second))
 	}
 	healthy, leaderless := of(0, readyOld, readyOld, readyOld), of(-1, readyOld, readyOld, readyOld)
-	s := Spells{}.Next(at(0, healthy))
+	s := Timers{}.Next(at(0, healthy))
 	g.Expect(s.LeaderlessSince).To(BeZero())
 	s = s.Next(at(1, leaderless)).Next(at(2, leaderless))
 	g.Expect(s.LeaderlessSince).To(Equal(noon.Add(time.Second)))
@@ -301,7 +298,7 @@ func TestSpells(t *testing.T) {
 
 	hidden, cutOff := of(1, frozenNew, readyOld, readyOld), of(1, readyOld, readyOld, readyOld)
 	hidden.hidden, cutOff.cutOff = true, true
-	s = Spells{}.Next(at(0, hidden)).Next(at(1, hidden))
+	s = Timers{}.Next(at(0, hidden)).Next(at(1, hidden))
 	g.Expect(s.LeaderlessSince).To(BeZero(), "those whose probes pass may be a quorum")
 	g.Expect(s.NoAnswerSince).To(BeZero(), "one answers")
 	s = s.Next(at(2, cutOff)).Next(at(3, cutOff))
@@ -314,15 +311,15 @@ func TestSpells(t *testing.T) {
 	g.Expect(s.Running[restarted.Ordinals[0].Pod.UID].Since).To(Equal(noon), "by the operator's own clock")
 	g.Expect(s.Running[restarted.Ordinals[1].Pod.UID].Since).To(Equal(noon.Add(4*time.Second)), "whatever the kubelet's clock says")
 	foreign := of(-1, frozenReadyOld, runningOld, runningOld)
-	g.Expect(Spells{}.Next(at(0, foreign)).LeaderlessSince).NotTo(BeZero(), "one of three is no quorum")
+	g.Expect(Timers{}.Next(at(0, foreign)).LeaderlessSince).NotTo(BeZero(), "one of three is no quorum")
 	foreign.foreignDown = 2
-	g.Expect(Spells{}.Next(at(0, foreign)).LeaderlessSince).To(BeZero(), "with two of five that are elsewhere it is")
+	g.Expect(Timers{}.Next(at(0, foreign)).LeaderlessSince).To(BeZero(), "with two of five that are elsewhere it is")
 }
 
 func TestRecordOfARollout(t *testing.T) {
 	g := NewWithT(t)
 	w := of(1, frozenOld, readyOld, readyOld)
-	in := w.input(noon, defaultConfig())
+	in := w.input(noon, DefaultConfig())
 	r := Record(in, Decide(in, noon), noon)
 	g.Expect(r.TargetRevision).To(Equal(newRevision))
 	g.Expect(r.Replicas).To(Equal(int32(3)))
@@ -341,10 +338,10 @@ func TestRecordOfARollout(t *testing.T) {
 	w.members[0] = missing
 	w.generation[0]++
 	later := noon.Add(10 * time.Second)
-	in = w.input(later, defaultConfig())
+	in = w.input(later, DefaultConfig())
 	in.Recorded = r
 	r = Record(in, Decide(in, later), later)
-	g.Expect(r.HeldBy.Guard).To(Equal(v1alpha1.GuardUpdatedPodsParticipating))
+	g.Expect(r.HeldBy.Guard).To(Equal(v1alpha1.GuardOthersParticipating))
 	g.Expect(r.HeldBy.Pod).To(Equal("m-0"))
 	w.members[0], in.Recorded = startingNew, r
 	in.Snapshot = w.snapshot(later.Add(time.Second))
@@ -362,8 +359,8 @@ func TestRecordOfARollout(t *testing.T) {
 func TestRecordOfADeletionThatDidNotHappen(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
-	w.announced, w.changed = 2, true
-	in := w.input(noon, defaultConfig())
+	w.intent, w.changed = 2, true
+	in := w.input(noon, DefaultConfig())
 	in.Recorded.Pods[0].LastOperation.Reason = "it was its turn"
 	r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
@@ -374,8 +371,8 @@ func TestRecordOfADeletionThatDidNotHappen(t *testing.T) {
 func TestRecordOfADeletionThatWasRefused(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
-	w.announced, w.recent = 2, true
-	in := w.input(noon, defaultConfig())
+	w.intent, w.recent = 2, true
+	in := w.input(noon, DefaultConfig())
 	in.Refused = map[types.UID]Refusal{w.uid(2): {At: noon, Message: "the policy says no"}}
 	r := Record(in, Decide(in, noon), noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
@@ -386,58 +383,38 @@ func TestRecordOfADeletionThatWasRefused(t *testing.T) {
 func TestRepeatedAttemptsAreNoProgress(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
-	in := w.input(noon, defaultConfig())
+	in := w.input(noon, DefaultConfig())
 	in.Config.PodRemoval = Evict
-	first := verdict(in, Decide(in, noon), noon)
-	g.Expect(first.Rollout.LastProgressTime.Time).To(Equal(noon))
-	g.Expect(first.Rollout.Pods).To(HaveLen(1))
-
+	record := func(at time.Time) (Decision, v1alpha1.RolloutStatus) {
+		d := Decide(in, at)
+		in.Recorded = Record(in, d, at)
+		return d, in.Recorded
+	}
 	refuse := func(at time.Time) {
 		in.Refused = map[types.UID]Refusal{w.uid(2): {At: at, ByBudget: true, Message: "the budget says no"}}
 		in.Snapshot.At = at
 	}
-	in.Recorded = *first.Rollout
+	_, first := record(noon)
+	g.Expect(first.LastProgressTime.Time).To(Equal(noon))
+	g.Expect(first.Pods).To(HaveLen(1))
 	refuse(noon)
-	held := verdict(in, Decide(in, noon), noon)
-	g.Expect(held.Rollout.HeldBy.Guard).To(Equal(v1alpha1.GuardEvictionBlocked))
+	_, blocked := record(noon)
+	g.Expect(blocked.HeldBy.Guard).To(Equal(v1alpha1.GuardRemovalGranted))
 
-	in.Recorded = *held.Rollout
 	later := noon.Add(in.Config.ProgressDeadline.Duration)
-	again := verdict(in, Decide(in, later), later)
-	g.Expect(again.Step.Operation).To(Equal(string(EvictPod)))
-	g.Expect(again.Reason).To(Equal(v1alpha1.ReasonStalled))
-	g.Expect(again.Rollout.LastProgressTime.Time).To(Equal(noon))
-	g.Expect(again.Rollout.HeldBy.Since.Time).To(Equal(noon), "it has been held all the time")
-
-	in.Recorded = *again.Rollout
+	d, again := record(later)
+	g.Expect(d.Step.Action).To(Equal(EvictPod))
+	g.Expect(again.LastProgressTime.Time).To(Equal(noon))
+	g.Expect(again.HeldBy.Since.Time).To(Equal(noon), "it has been blocked all the time")
 	refuse(later)
-	g.Expect(verdict(in, Decide(in, later), later).Reason).To(Equal(v1alpha1.ReasonStalled))
+	g.Expect(Record(in, Decide(in, later), later).LastProgressTime.Time).To(Equal(noon))
 
 	w.members[2] = terminating
 	in.Snapshot, in.Refused = w.snapshot(later), nil
-	goes := verdict(in, Decide(in, later), later)
-	g.Expect(goes.Reason).To(Equal(v1alpha1.ReasonHeld), "the pod goes")
-	g.Expect(goes.Rollout.LastProgressTime.Time).To(Equal(later))
-	in.Recorded = *goes.Rollout
-	evenLater := later.Add(time.Minute)
-	g.Expect(verdict(in, Decide(in, evenLater), evenLater).Rollout.LastProgressTime.Time).To(Equal(later), "it goes once")
-}
-
-func TestEtcdReachable(t *testing.T) {
-	cutOff := of(0, readyOld, readyOld, readyOld)
-	cutOff.cutOff = true
-	for name, c := range map[string]struct {
-		world *world
-		want  metav1.ConditionStatus
-	}{
-		"members answer":                   {of(0, readyOld, readyOld, readyOld), metav1.ConditionTrue},
-		"none does although all are ready": {cutOff, metav1.ConditionFalse},
-		"none runs":                        {of(-1, deadOld, deadOld, deadOld), metav1.ConditionUnknown},
-	} {
-		if got := reachable(c.world.input(noon, defaultConfig())); got.Status != c.want {
-			t.Errorf("%s: %s, %s", name, got.Status, got.Message)
-		}
-	}
+	_, goes := record(later)
+	g.Expect(goes.LastProgressTime.Time).To(Equal(later), "the pod goes")
+	_, gone := record(later.Add(time.Minute))
+	g.Expect(gone.LastProgressTime.Time).To(Equal(later), "it goes once")
 }
 
 // The reason of a removal says nothing of the pod, or of the others, that is not so.
@@ -450,10 +427,10 @@ func TestReasons(t *testing.T) {
 		"a follower":       {of(0, readyOld, readyOld, readyOld), nil, "m-2 is a follower, and all others participate"},
 		"the leader":       {of(0, readyOld, readyNew, readyNew), config(func(c *Config) { no := false; c.LeaderHandover = &no }), "m-0 leads and is the last one"},
 		"of unknown role":  {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.Ordinals[2].Role = v1alpha1.RoleUnknown }, "m-2 is next, and all others participate"},
-		"others are down":  {of(0, readyOld, readyOld, readyOld, readyOld, deadNew), func(in *Input) { in.Overridden = []v1alpha1.OverridableGuard{"UpdatedPodsParticipating"} }, "m-3 is next, although not all others participate"},
+		"others are down":  {of(0, readyOld, readyOld, readyOld, readyOld, deadNew), func(in *Input) { in.Overridden = []v1alpha1.OverridableGuard{"OthersParticipating"} }, "m-3 is next, although not all others participate"},
 		"the leader first": {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Config.PodRemoval, in.Snapshot.Ordinals[0].Pod.AllContainersReady = Evict, false }, "m-0 leads; one of its containers is not ready, so it goes first"},
 	} {
-		in := c.world.input(noon, defaultConfig())
+		in := c.world.input(noon, DefaultConfig())
 		if c.change != nil {
 			c.change(&in)
 		}
@@ -467,7 +444,7 @@ func TestReasons(t *testing.T) {
 func TestDownVoters(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, runningOld, readyNew)
-	in := w.input(noon, defaultConfig())
+	in := w.input(noon, DefaultConfig())
 	behind := &in.Snapshot.Ordinals[2]
 	behind.Class, behind.Serving, behind.Lag, in.Snapshot.Cluster.Voters[2].Serving = v1alpha1.ClassUnready, false, 4_999_988, false
 	in.Snapshot.Ordinals[1].Serving, in.Snapshot.Cluster.Voters[1].Serving = false, false
@@ -478,28 +455,28 @@ func TestDownVoters(t *testing.T) {
 
 	cutOff := of(0, readyOld, readyOld, readyOld)
 	cutOff.cutOff, cutOff.lasted = true, true
-	in = cutOff.input(noon, defaultConfig())
+	in = cutOff.input(noon, DefaultConfig())
 	for i, tag := range []string{"3.6.8", "3.5.18", ""} {
 		in.Snapshot.Ordinals[i].Pod.EtcdVersion = tag
 	}
 	d = Decide(in, noon)
 	g.Expect(short(d, in.Snapshot)).To(HavePrefix("hold "), "two may be learners")
-	g.Expect(d.Hold.Message).To(ContainSubstring("may be learners although their probes pass"))
+	g.Expect(d.Hold.Message).To(ContainSubstring("Possibly learners although their probes pass"))
 }
 
 // A cache may show a pod as it was before its deletion was decided, which was decided by what the API server said.
 func TestRecordOfADeletionByACacheThatLags(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
-	w.announced, w.lagging = 2, true
-	in := w.input(noon, defaultConfig())
+	w.intent, w.lagging = 2, true
+	in := w.input(noon, DefaultConfig())
 	r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateInProgress))
 }
 
 func TestRecordIsBounded(t *testing.T) {
 	w := of(0, readyOld, readyOld, readyOld)
-	in := w.input(noon, defaultConfig())
+	in := w.input(noon, DefaultConfig())
 	for i := range maxRecordedPods {
 		in.Recorded.Pods = append(in.Recorded.Pods, v1alpha1.RolloutPod{UID: types.UID(fmt.Sprint(i))})
 	}
@@ -509,57 +486,27 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 }
 
-func TestVerdictOfAStalledRollout(t *testing.T) {
+// The members learn of their new leader a heartbeat after the handover.
+func TestHandoverUnderWay(t *testing.T) {
 	g := NewWithT(t)
-	w := of(2, deadNew, readyOld, readyOld)
-	in := w.input(noon, defaultConfig())
-	in.Recorded.UpdatedReplicas, in.Recorded.ParticipatingReplicas = 1, 2
-	in.Recorded.LastProgressTime = &metav1.Time{Time: noon.Add(-9 * time.Minute)}
-	g.Expect(verdict(in, Decide(in, noon), noon).Reason).To(Equal(v1alpha1.ReasonHeld))
-	in.Recorded.LastProgressTime = &metav1.Time{Time: noon.Add(-10 * time.Minute)}
-	v := verdict(in, Decide(in, noon), noon)
-	g.Expect(v.Reason).To(Equal(v1alpha1.ReasonStalled))
-	g.Expect(v.Message).To(HavePrefix("no progress for 10m0s; UpdatedPodsParticipating: m-0 does not run"))
-	g.Expect(v.Step).To(BeNil(), "a rollout never times out into a deletion")
+	underWay := func(w *world, ago time.Duration) bool {
+		last := &v1alpha1.LeaderHandover{From: "m-0", To: "m-1", Attempts: 1, LastAttemptTime: metav1.Time{Time: noon.Add(-ago)}}
+		return IsHandoverUnderWay(last, w.snapshot(noon), noon)
+	}
+	g.Expect(underWay(of(0, readyOld, readyNew, runningNew), time.Second)).To(BeTrue(), "the old one leads")
+	g.Expect(underWay(of(0, readyOld, readyNew, runningNew), handoverWindow)).To(BeFalse(), "it did not work out")
+	g.Expect(underWay(of(-1, readyOld, readyNew, runningNew), time.Second)).To(BeTrue(), "nobody knows a leader")
+	g.Expect(underWay(of(1, readyOld, readyNew, runningNew), time.Second)).To(BeFalse(), "all know the new one")
+	g.Expect(underWay(of(1, readyOld, readyNew, startingNew), time.Second)).To(BeFalse(), "all that answer")
 }
 
-// The members know their new leader a heartbeat after the handover. Nobody tells the operator, so it looks, until they do.
-func TestHeldAfterAHandover(t *testing.T) {
+// Each guard can be overridden just where the API says so.
+func TestOverridableGuards(t *testing.T) {
 	g := NewWithT(t)
-	held := func(w *world, ago time.Duration) time.Duration {
-		in := w.input(noon, defaultConfig())
-		in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", To: "m-1", Attempts: 1, LastAttemptTime: metav1.Time{Time: noon.Add(-ago)}}
-		return verdict(in, Decision{Conclusion: Wait, Hold: &Hold{}}, noon).RequeueAfter
+	for _, guard := range slices.Concat(sightGuards, stepGuards) {
+		g.Expect(guard.resolve).NotTo(BeNil(), string(guard.name))
 	}
-	g.Expect(held(of(0, readyOld, readyNew, runningNew), time.Second)).To(Equal(handoverInterval), "the old one leads")
-	g.Expect(held(of(0, readyOld, readyNew, runningNew), handoverRetry)).To(Equal(pollInterval), "it did not work out")
-	g.Expect(held(of(-1, readyOld, readyNew, runningNew), time.Second)).To(Equal(handoverInterval), "nobody knows a leader")
-	g.Expect(held(of(1, readyOld, readyNew, runningNew), time.Second)).To(Equal(pollInterval), "all know the new one")
-	g.Expect(held(of(1, readyOld, readyNew, startingNew), time.Second)).To(Equal(pollInterval), "all that answer")
-}
-
-func TestConfig(t *testing.T) {
-	g := NewWithT(t)
-	c, err := decode("")
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(c).To(Equal(defaultConfig()))
-	c, err = decode(`{"unreadyGracePeriod": "1m", "podRemoval": "Evict"}`)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(c.UnreadyGracePeriod.Duration).To(Equal(time.Minute))
-	for config, says := range map[string]string{
-		"nonsense: 1":                         `unknown field "nonsense"`,
-		"TargetRevision: x":                   `unknown field "TargetRevision"`,
-		"leaderHandover: null":                "leaderHandover",
-		"progressDeadline: 0s":                "progressDeadline",
-		"unreadyGracePeriod: soon":            "soon",
-		"unreadyGracePeriod: 9s":              "unreadyGracePeriod",
-		"podRemoval: Nuke":                    "podRemoval",
-		"nonParticipatingPods: Some":          "nonParticipatingPods",
-		"restart: true\ntargetRevision: m-12": "exclude each other",
-		"restart: true\n---\nrestart: false":  "more than one document",
-		"[]":                                  "spec.config",
-	} {
-		_, err := decode(config)
-		g.Expect(err).To(MatchError(ContainSubstring(says)), config)
-	}
+	g.Expect(Overridable()).To(Equal([]string{
+		"LearnerPromoted", "VolumeReachable", "OthersParticipating", "OthersServing", "NodesStable", "UnreadyConfirmed", "SuccessorCaughtUp", "RemovalGranted",
+	}))
 }

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package tasks
+package taskconfig
 
 import (
 	"strings"
@@ -15,7 +15,7 @@ type sample struct {
 	List  []string `json:"list,omitempty"`
 }
 
-func TestDecodeStrict(t *testing.T) {
+func TestDecode(t *testing.T) {
 	for config, want := range map[string]string{
 		"":                            "",
 		"# only a comment":            "",
@@ -40,7 +40,7 @@ func TestDecodeStrict(t *testing.T) {
 		strings.Repeat("[", 20_000):   "spec.config",
 		strings.Repeat("{a: ", 9_999): "spec.config",
 	} {
-		err := DecodeStrict(config, &sample{})
+		err := Decode(config, &sample{})
 		short := config[:min(len(config), 40)]
 		switch {
 		case want == "" && err != nil:
@@ -52,11 +52,11 @@ func TestDecodeStrict(t *testing.T) {
 }
 
 // Whatever a config holds, decoding it ends, without a panic.
-func FuzzDecodeStrict(f *testing.F) {
+func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{"", "name: a", `{"count": 1}`, "a: &x [*x]", "!!binary x", "? - a\n: b", "<<: {name: a}", "%YAML 1.1\n---\n"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(_ *testing.T, config string) {
-		_ = DecodeStrict(config, &sample{})
+		_ = Decode(config, &sample{})
 	})
 }

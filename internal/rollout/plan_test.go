@@ -30,7 +30,7 @@ func told(p Plan) string {
 func TestForesee(t *testing.T) {
 	lasting := func(w *world) *world { w.lasted = true; return w }
 	foreign := func(w *world) *world { w.foreignDown = 1; return w }
-	announced := func(w *world) *world { w.announced, w.recent = 2, true; return w }
+	announced := func(w *world) *world { w.intent, w.recent = 2, true; return w }
 	cutOff := func(w *world) *world { w.lasted, w.cutOff = true, true; return w }
 	surplus := func(w *world) *world { w.surplus = true; return w }
 	for name, c := range map[string]struct {
@@ -47,23 +47,23 @@ func TestForesee(t *testing.T) {
 		"two of three are dead": {of(-1, deadOld, deadOld, runningOld), nil,
 			"DeletePod m-1 (no quorum), DeletePod m-0, DeletePod m-2, Finished"},
 		"a spell without a leader": {of(-1, readyOld, readyOld, readyOld), nil,
-			"hold QuorumKept m-2, DeletePod m-2, DeletePod m-1, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
-		"a lasting loss":       {lasting(of(-1, frozenOld, frozenOld, runningOld)), nil, "DeletePod m-2 (no quorum), hold QuorumKept m-2, DeletePod m-1 (no quorum), DeletePod m-0, Finished"},
-		"one is away":          {of(2, missing, readyOld, readyOld), nil, "hold UpdatedPodsParticipating m-0, DeletePod m-1, MoveLeader m-2 to m-0, DeletePod m-2, Finished"},
-		"one fails as it is":   {of(2, deadNew, readyOld, readyOld), nil, "hold UpdatedPodsParticipating m-0, DeletePod m-1, MoveLeader m-2 to m-0, DeletePod m-2, Finished"},
+			"hold QuorumLossConfirmed m-2, DeletePod m-2, DeletePod m-1, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
+		"a lasting loss":       {lasting(of(-1, frozenOld, frozenOld, runningOld)), nil, "DeletePod m-2 (no quorum), hold QuorumLossConfirmed m-2, DeletePod m-1 (no quorum), DeletePod m-0, Finished"},
+		"one is away":          {of(2, missing, readyOld, readyOld), nil, "hold OthersParticipating m-0, DeletePod m-1, MoveLeader m-2 to m-0, DeletePod m-2, Finished"},
+		"one fails as it is":   {of(2, deadNew, readyOld, readyOld), nil, "hold OthersParticipating m-0, DeletePod m-1, MoveLeader m-2 to m-0, DeletePod m-2, Finished"},
 		"a learner":            {of(0, readyOld, readyNew, learnerOld), nil, "hold LearnerPromoted m-2, DeletePod m-2, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
 		"a foreign voter":      {foreign(of(0, readyOld, readyOld)), nil, "hold QuorumKept m-1, DeletePod m-1, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
-		"a surplus pod":        {surplus(of(0, readyOld, readyNew, readyNew)), nil, "MoveLeader m-0 to m-1, hold UpdatedPodsParticipating m-9, DeletePod m-0, Finished"},
+		"a surplus pod":        {surplus(of(0, readyOld, readyNew, readyNew)), nil, "MoveLeader m-0 to m-1, hold OthersParticipating m-9, DeletePod m-0, Finished"},
 		"in the middle":        {announced(of(0, readyOld, readyNew, readyOld)), nil, "hold DeletionObserved m-2, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
 		"roles from readiness": {cutOff(of(0, readyOld, readyOld, readyOld)), nil, "DeletePod m-2, DeletePod m-1, DeletePod m-0, Finished"},
 		"a restart": {of(0, readyNew, readyNew, readyNew), func(in *Input) { in.Config.Restart = true },
 			"DeletePod m-2, DeletePod m-1, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
-		"all followers behind": {of(0, readyOld, readyNew, readyNew), func(in *Input) { in.Snapshot.Ordinals[0].AppliedIndex = maxLag + 1 },
-			"hold LeaderHandedOver m-0, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
+		"all followers behind": {of(0, readyOld, readyNew, readyNew), func(in *Input) { in.Snapshot.Ordinals[0].AppliedIndex = maxSuccessorLag + 1 },
+			"hold SuccessorCaughtUp m-0, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
 		"another strategy": {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.OnDelete = false }, "Disengaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := c.world.input(noon, defaultConfig())
+			in := c.world.input(noon, DefaultConfig())
 			if c.change != nil {
 				c.change(&in)
 			}
@@ -82,7 +82,7 @@ func TestEveryPlanKeepsThePromises(t *testing.T) {
 		{members: 3, states: fewer, sorted: true},
 	} {
 		z.worlds(func(w *world) {
-			in := w.input(noon, defaultConfig())
+			in := w.input(noon, DefaultConfig())
 			before := told(Plan{End: Finished}) + fmt.Sprintf("%+v %+v", in.Snapshot.Ordinals, in.Snapshot.Cluster)
 			plan := Foresee(in, noon)
 			if after := told(Plan{End: Finished}) + fmt.Sprintf("%+v %+v", in.Snapshot.Ordinals, in.Snapshot.Cluster); before != after {
@@ -99,7 +99,8 @@ func TestEveryPlanKeepsThePromises(t *testing.T) {
 }
 
 func (p Plan) fault() string {
-	if last := p.Entries[max(len(p.Entries)-1, 0):]; p.End != Finished && (len(last) == 0 || last[0].Hold == nil || last[0].Hold.Guard != v1alpha1.GuardQuorumKept) {
+	if last := p.Entries[max(len(p.Entries)-1, 0):]; p.End != Finished && (len(last) == 0 || last[0].Hold == nil ||
+		last[0].Hold.Guard != v1alpha1.GuardQuorumKept && last[0].Hold.Guard != v1alpha1.GuardQuorumLossConfirmed) {
 		// A single replica beside a foreign voter can never go; nothing else holds for ever.
 		return "does not finish"
 	}
@@ -122,16 +123,16 @@ func (p Plan) fault() string {
 }
 
 func TestHolding(t *testing.T) {
-	in := of(0, readyOld, readyOld, deadNew).input(noon, defaultConfig())
+	in := of(0, readyOld, readyOld, deadNew).input(noon, DefaultConfig())
 	var names []v1alpha1.GuardName
 	for _, hold := range Holding(in, noon) {
 		names = append(names, hold.Guard)
 	}
-	want := []v1alpha1.GuardName{v1alpha1.GuardUpdatedPodsParticipating, v1alpha1.GuardQuorumKept}
+	want := []v1alpha1.GuardName{v1alpha1.GuardOthersParticipating, v1alpha1.GuardQuorumKept}
 	if !slices.Equal(names, want) {
 		t.Errorf("%v hold, want %v", names, want)
 	}
-	if holds := Holding(of(0, readyNew, readyNew, readyNew).input(noon, defaultConfig()), noon); len(holds) > 0 {
+	if holds := Holding(of(0, readyNew, readyNew, readyNew).input(noon, DefaultConfig()), noon); len(holds) > 0 {
 		t.Errorf("%v hold, and nothing is to be done", holds)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,8 +28,8 @@ type world struct {
 	foreignUp, foreignDown int
 	// lasted: what is the matter has been so for longer than the grace period.
 	lasted bool
-	// announced is a pod whose deletion was written down and is not known to have been carried out; -1: none.
-	announced int
+	// intent is a pod whose removal was recorded and is not known to have been carried out; -1: none.
+	intent int
 	// recent: that was just now.
 	recent bool
 	// lagging: what is seen of the pod is older than what its deletion was decided on.
@@ -147,7 +147,7 @@ func (w *world) coherent() bool {
 	if w.stale && (w.leader >= 0 || w.alive(true) == 0 || w.lasted) {
 		return false
 	}
-	if w.announced >= 0 && !w.members[w.announced].present() {
+	if w.intent >= 0 && !w.members[w.intent].present() {
 		return false
 	}
 	if w.cutOff {
@@ -160,7 +160,7 @@ func (w *world) coherent() bool {
 		// A probe does not pass for longer than the grace period in front of a process that is frozen.
 		return false
 	}
-	return w.announced >= 0 || !w.recent && !w.changed
+	return w.intent >= 0 || !w.recent && !w.changed
 }
 
 // probesTellTheTruth: a probe passes just where a member participates. A learner cannot be told from a sick
@@ -188,14 +188,14 @@ const (
 func (w *world) uid(i int) types.UID { return types.UID([]byte{byte('a' + i), byte(w.generation[i])}) }
 
 // snapshot is what an observation of the world at a moment sees.
-func (w *world) snapshot(now time.Time) *observe.Snapshot {
-	s := &observe.Snapshot{At: now, StatefulSet: observe.StatefulSet{Name: "m", UID: "set", Observed: !w.unobserved, UpdateRevision: newRevision, OnDelete: true}}
+func (w *world) snapshot(now time.Time) *cluster.Snapshot {
+	s := &cluster.Snapshot{At: now, StatefulSet: cluster.StatefulSet{Name: "m", UID: "set", Observed: !w.unobserved, UpdateRevision: newRevision, OnDelete: true}}
 	if w.surplus {
 		s.Surplus = []string{"m-9"}
 	}
 	c := &s.Cluster
 	c.LeaderKnown = (w.leader >= 0 || w.stale) && !w.cutOff && !w.hidden
-	s.Ordinals = make([]observe.Ordinal, len(w.members))
+	s.Ordinals = make([]cluster.Ordinal, len(w.members))
 	for i, m := range w.members {
 		o := &s.Ordinals[i]
 		o.Name, o.MemberID, o.Role, o.Class = podName[i], uint64(i+1), v1alpha1.RoleUnknown, v1alpha1.ClassMissing
@@ -228,7 +228,7 @@ func (w *world) snapshot(now time.Time) *observe.Snapshot {
 			o.Class = v1alpha1.ClassUnready
 		}
 		if !w.learner(i) {
-			c.Voters = append(c.Voters, observe.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i, Serving: o.Serving && m != terminating})
+			c.Voters = append(c.Voters, cluster.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i, Serving: o.Serving && m != terminating})
 		}
 	}
 	if w.cutOff {
@@ -236,10 +236,10 @@ func (w *world) snapshot(now time.Time) *observe.Snapshot {
 		return s
 	}
 	for range w.foreignUp {
-		c.Voters = append(c.Voters, observe.Voter{ID: 50, Name: "foreign", Ordinal: -1, Serving: c.LeaderKnown})
+		c.Voters = append(c.Voters, cluster.Voter{ID: 50, Name: "foreign", Ordinal: -1, Serving: c.LeaderKnown})
 	}
 	for range w.foreignDown {
-		c.Voters = append(c.Voters, observe.Voter{ID: 51, Name: "foreign", Ordinal: -1})
+		c.Voters = append(c.Voters, cluster.Voter{ID: 51, Name: "foreign", Ordinal: -1})
 	}
 	switch {
 	case w.leader >= 0:
@@ -262,13 +262,13 @@ func (w *world) answers(i int) bool {
 	return w.members[i].alive() || w.learner(i)
 }
 
-func (w *world) pod(i int) *observe.Pod {
+func (w *world) pod(i int) *cluster.Pod {
 	m := w.members[i]
-	p := &observe.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true, EtcdVersion: "3.6.8"}
+	p := &cluster.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true, EtcdVersion: "3.6.8"}
 	if m.updated() {
 		p.Revision = newRevision
 	}
-	p.Node = observe.Node{Name: "n", Cordoned: w.cordoned[i]}
+	p.Node = cluster.Node{Name: "n", Cordoned: w.cordoned[i]}
 	switch {
 	case w.unsteady[i] && i%2 == 0:
 		p.Disrupted = true
@@ -281,7 +281,7 @@ func (w *world) pod(i int) *observe.Pod {
 	if w.stranded[i] {
 		p.VolumeTrouble = "stranded"
 	}
-	if w.announced == i && w.changed {
+	if w.intent == i && w.changed {
 		p.ResourceVersion = "2"
 	}
 	if m.running() {
@@ -300,14 +300,14 @@ func (w *world) input(now time.Time, config Config) Input {
 	if w.lasted {
 		since = now.Add(-config.UnreadyGracePeriod.Duration)
 	}
-	in.Spells = Spells{}.Next(w.snapshot(since))
+	in.Timers = Timers{}.Next(w.snapshot(since))
 	for i := range w.members {
-		if run, runs := in.Spells.Running[w.uid(i)]; runs && w.young[i] {
+		if run, runs := in.Timers.Running[w.uid(i)]; runs && w.young[i] {
 			run.Since = now
-			in.Spells.Running[w.uid(i)] = run
+			in.Timers.Running[w.uid(i)] = run
 		}
 	}
-	if i := w.announced; i >= 0 {
+	if i := w.intent; i >= 0 {
 		at := now.Add(-time.Hour)
 		if w.recent {
 			at = now
@@ -365,11 +365,11 @@ func (w *world) faults(d Decision, config Config) []string {
 		for _, i := range d.Step.Ordinals {
 			w.faultsOfRemoval(i, config, say)
 		}
-		if w.announced >= 0 && !w.changed && !d.Step.removes(w.announced) {
+		if w.intent >= 0 && !w.changed && !d.Step.removes(w.intent) {
 			say("removes a pod while the announced deletion of another may still come")
 		}
 	}
-	if w.announced >= 0 && w.recent && !w.changed {
+	if w.intent >= 0 && w.recent && !w.changed {
 		say("acts before an announced deletion had the time to show")
 	}
 	return faults

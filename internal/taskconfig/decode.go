@@ -2,7 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package tasks
+// Package taskconfig decodes spec.config of tasks. It knows no task type.
+package taskconfig
 
 import (
 	"bytes"
@@ -15,10 +16,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// DecodeStrict decodes the YAML or JSON of a task's spec.config into a pointer to a struct. Unknown and
+// Decode decodes the YAML or JSON of a task's spec.config into a pointer to a struct. Unknown and
 // duplicate fields, aliases, anchors, and more than one document are errors, which name the field or the line.
 // An empty config leaves the struct as it is.
-func DecodeStrict(config string, into any) error {
+func Decode(config string, into any) error {
 	if err := refuseAliases(config); err != nil {
 		return err
 	}

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestDecodeConfig(t *testing.T) {
+	g := NewWithT(t)
+	c, err := DecodeConfig("")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(c).To(Equal(DefaultConfig()))
+	c, err = DecodeConfig(`{"unreadyGracePeriod": "1m", "podRemoval": "Evict"}`)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(c.UnreadyGracePeriod.Duration).To(Equal(time.Minute))
+	for config, says := range map[string]string{
+		"nonsense: 1":                         `unknown field "nonsense"`,
+		"TargetRevision: x":                   `unknown field "TargetRevision"`,
+		"leaderHandover: null":                "leaderHandover",
+		"progressDeadline: 0s":                "progressDeadline",
+		"unreadyGracePeriod: soon":            "soon",
+		"unreadyGracePeriod: 9s":              "unreadyGracePeriod",
+		"podRemoval: Nuke":                    "podRemoval",
+		"nonParticipatingPods: Some":          "nonParticipatingPods",
+		"restart: true\ntargetRevision: m-12": "exclude each other",
+		"restart: true\n---\nrestart: false":  "more than one document",
+		"[]":                                  "spec.config",
+	} {
+		_, err := DecodeConfig(config)
+		g.Expect(err).To(MatchError(ContainSubstring(says)), config)
+	}
+}

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+)
+
+// Conclusion of a decision.
+type Conclusion string
+
+// The conclusions.
+const (
+	// Wait: a guard blocks, or a pod has yet to participate.
+	Wait Conclusion = "Wait"
+	// Act: carry out the step.
+	Act Conclusion = "Act"
+	// Finished: every ordinal has a pod at the target revision, and all participate.
+	Finished Conclusion = "Finished"
+	// Superseded: the target revision is no longer the StatefulSet's.
+	Superseded Conclusion = "Superseded"
+	// Disengaged: the StatefulSet's update strategy is no longer OnDelete; its own controller replaces pods.
+	Disengaged Conclusion = "Disengaged"
+)
+
+// Decision is what to do next, and why.
+type Decision struct {
+	Conclusion Conclusion
+	// Hold, with Wait.
+	Hold *Hold
+	// Blocked is the step that the guard blocks, with Wait; nil where there is none yet.
+	Blocked *Step
+	// Step, with Act.
+	Step *Step
+}
+
+// Hold says what a rollout waits for.
+type Hold struct {
+	Guard v1alpha1.GuardName
+	// Pod that the guard names; empty where it names none.
+	Pod string
+	// Message says why, and what a person can do.
+	Message string
+}
+
+// IsRemoval reports whether the decision is to remove pods now.
+func (d Decision) IsRemoval() bool { return d.Conclusion == Act && d.Step.IsRemoval() }
+
+// Decide says what to do next.
+func Decide(in Input, now time.Time) Decision { return standard.decide(newState(in, now)) }
+
+// policy is the order of the pods and the guards. Tests replace parts of it, to see that every part is needed.
+type policy struct {
+	sight, step []guard
+	precedes    func(s *state, a, b int) int
+}
+
+var standard = policy{sight: sightGuards, step: stepGuards, precedes: precedes}
+
+func (p policy) decide(s *state) Decision {
+	if hold := s.blocking(p.sight, nil); hold != nil {
+		return Decision{Conclusion: Wait, Hold: hold}
+	}
+	decision := p.proceed(s)
+	if revoked := s.intentsBut(decision); len(revoked) > 0 {
+		// The operator that recorded this intent may still carry it out. Nothing else happens before that is impossible.
+		return Decision{Conclusion: Act, Step: &Step{
+			Action: RevokeDeletion, Ordinals: revoked,
+			Reason: "its deletion was recorded and not carried out, and is no longer the next step",
+		}}
+	}
+	return decision
+}
+
+func (p policy) proceed(s *state) Decision {
+	switch set := s.Snapshot.StatefulSet; {
+	case !set.OnDelete:
+		return Decision{Conclusion: Disengaged}
+	case set.UpdateRevision != s.target:
+		return Decision{Conclusion: Superseded}
+	}
+	next, found := s.first(p.precedes)
+	if !found {
+		return s.finish()
+	}
+	step := s.candidate(next)
+	if hold := s.blocking(p.step, step); hold != nil {
+		return Decision{Conclusion: Wait, Hold: hold, Blocked: step}
+	}
+	return Decision{Conclusion: Act, Step: step}
+}
+
+// finish is the decision once no pod is outdated.
+func (s *state) finish() Decision {
+	if laggard := s.notParticipating(-1); laggard != "" {
+		hold := s.waitFor(laggard)
+		hold.Guard = v1alpha1.GuardOthersParticipating
+		return Decision{Conclusion: Wait, Hold: hold}
+	}
+	return Decision{Conclusion: Finished}
+}
+
+// intentsBut are the recorded intents that a decision does not carry out.
+func (s *state) intentsBut(d Decision) []int {
+	var rest []int
+	for _, i := range s.intents {
+		if !slices.Contains(d.removed(), i) {
+			rest = append(rest, i)
+		}
+	}
+	return rest
+}
+
+// removed are the ordinals that a decision removes now.
+func (d Decision) removed() []int {
+	if !d.IsRemoval() {
+		return nil
+	}
+	return d.Step.Ordinals
+}

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+)
+
+// state is an Input at a moment, with what follows from it. Nothing changes it.
+type state struct {
+	Input
+	now time.Time
+	// target is the revision that the pods are brought to.
+	target string
+	// intents are the ordinals whose removal was recorded, does not show, and may still be carried out.
+	intents []int
+}
+
+func newState(in Input, now time.Time) *state {
+	s := &state{Input: in, now: now, target: target(in)}
+	if s.byReadiness() {
+		s.Snapshot = s.Snapshot.ByReadiness()
+	}
+	for _, pod := range s.Recorded.Pods {
+		if i := s.ordinalOf(pod.UID); i >= 0 && s.mayStillBeRemoved(pod) {
+			s.intents = append(s.intents, i)
+		}
+	}
+	return s
+}
+
+// target is the revision to bring the pods to: a restart follows the StatefulSet's, every other rollout keeps
+// the one it began with.
+func target(in Input) string {
+	current := in.Snapshot.StatefulSet.UpdateRevision
+	if in.Config.Restart {
+		return current
+	}
+	return cmp.Or(in.Recorded.TargetRevision, in.Config.TargetRevision, current)
+}
+
+// byReadiness reports whether no member has answered for the grace period although the probes of pods pass. Then the
+// operator is cut off, not the cluster, and the rollout works as DEP-07 describes.
+func (s *state) byReadiness() bool { return lasted(s.Timers.NoAnswerSince, s.now, s.Config.Grace()) }
+
+// mayStillBeRemoved reports whether a removal that was recorded as an intent may yet be carried out: the pod is still
+// there as it was then, and the API server has not refused.
+func (s *state) mayStillBeRemoved(pod v1alpha1.RolloutPod) bool {
+	if pod.LastOperation.State != v1alpha1.OperationStateInProgress {
+		return false
+	}
+	o := s.ordinal(s.ordinalOf(pod.UID))
+	if o.Class == v1alpha1.ClassTerminating || changedSince(pod.Evidence.ResourceVersion, o.Pod.ResourceVersion) {
+		return false
+	}
+	refusal, refused := s.Refused[pod.UID]
+	return !refused || refusal.MayCome || refusal.At.Before(pod.Evidence.ObservedAt.Time)
+}
+
+// IsIntent reports whether the removal of a pod was recorded before, and may still be carried out by whichever operator
+// recorded it.
+func IsIntent(in Input, pod types.UID, now time.Time) bool {
+	s := newState(in, now)
+	return slices.Contains(s.intents, s.ordinalOf(pod))
+}
+
+// changedSince reports whether a resourceVersion is newer than that of a decision. An older one is that of a cache, which
+// lags behind what the decision was made on.
+func changedSince(decided, seen string) bool {
+	order, err := resourceversion.CompareResourceVersion(seen, decided)
+	if err != nil {
+		return seen != decided
+	}
+	return order > 0
+}
+
+func (s *state) ordinal(i int) *cluster.Ordinal { return &s.Snapshot.Ordinals[i] }
+
+// ordinalOf is the ordinal of the pod with this UID; -1 when it is gone.
+func (s *state) ordinalOf(uid types.UID) int {
+	return slices.IndexFunc(s.Snapshot.Ordinals, func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.UID == uid })
+}
+
+// recordOf is the record of the pod with this UID; the zero value when there is none.
+func (s *state) recordOf(uid types.UID) v1alpha1.RolloutPod {
+	for _, p := range s.Recorded.Pods {
+		if p.UID == uid {
+			return p
+		}
+	}
+	return v1alpha1.RolloutPod{}
+}
+
+// outdated reports whether the pod of an ordinal is to be replaced.
+func (s *state) outdated(ordinal int) bool {
+	o := s.ordinal(ordinal)
+	if o.Pod == nil || o.Class == v1alpha1.ClassTerminating {
+		return false
+	}
+	return o.Pod.Revision != s.target || s.Config.Restart && !o.Pod.Created.After(s.Created) && !s.isReplacement(ordinal)
+}
+
+// isReplacement reports whether the pod of an ordinal replaced one that this rollout removed. Timestamps have steps of a
+// second, and a replacement made in the second in which the task was created would count as older than the task.
+func (s *state) isReplacement(ordinal int) bool {
+	o := s.ordinal(ordinal)
+	return slices.ContainsFunc(s.Recorded.Pods, func(p v1alpha1.RolloutPod) bool {
+		return p.Name == o.Name && p.UID != o.Pod.UID && p.LastOperation.State != v1alpha1.OperationStateFailed
+	})
+}
+
+// notParticipating names a pod, other than that of one ordinal, that does not exist or does not participate; empty when
+// there is none.
+func (s *state) notParticipating(except int) string {
+	for i, o := range s.Snapshot.Ordinals {
+		if i != except && o.Class != v1alpha1.ClassParticipating {
+			return o.Name
+		}
+	}
+	if len(s.Snapshot.Surplus) > 0 {
+		return s.Snapshot.Surplus[0]
+	}
+	return ""
+}
+
+// notServing names a pod, other than that of one ordinal, that does not exist or does not serve; empty when there is none.
+func (s *state) notServing(except int) string {
+	for i, o := range s.Snapshot.Ordinals {
+		if i != except && (!o.Serving || o.Role == v1alpha1.RoleLearner || o.Class == v1alpha1.ClassTerminating) {
+			return o.Name
+		}
+	}
+	return ""
+}
+
+// cannotSpareOne reports whether the cluster has one or two replicas, and just as many voters: no member can go without
+// the quorum going with it. Two that are to become three are rolled when they are three.
+func (s *state) cannotSpareOne() bool {
+	voters := len(s.Snapshot.Cluster.Voters)
+	return voters == s.Snapshot.Replicas() && (voters == 1 || voters == 2 && !s.Snapshot.Growing)
+}

@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+)
+
+// Action is a kind of step.
+type Action string
+
+// The actions.
+const (
+	DeletePod      Action = "DeletePod"
+	EvictPod       Action = "EvictPod"
+	MoveLeader     Action = "MoveLeader"
+	RevokeDeletion Action = "RevokeDeletion"
+)
+
+// Step is one thing to do to a cluster.
+type Step struct {
+	Action Action
+	// Ordinals of the pods to remove or revoke, the first of the order first; for MoveLeader, the leader's. More than one
+	// only with nonParticipatingPods: AllAtOnce, and for RevokeDeletion.
+	Ordinals []int
+	// Successor is the ordinal that leadership goes to, with MoveLeader.
+	Successor int
+	// Reason is a sentence: why these, and why now.
+	Reason string
+}
+
+// IsRemoval reports whether the step removes pods.
+func (s *Step) IsRemoval() bool { return s.Action == DeletePod || s.Action == EvictPod }
+
+func (s *Step) removes(ordinal int) bool {
+	return s.IsRemoval() && slices.Contains(s.Ordinals, ordinal)
+}
+
+// StepTimeout is the deadline of a step, from the observation that it rests on to its last request. It is well below the
+// duration of the leader-election lease, so that an operator that has lost its lease has none under way.
+const StepTimeout = 4 * time.Second
+
+// intentWindow is how long a removal that was recorded as an intent may take to show. It is longer than the deadline of
+// the request, so that none of ours is still under way when it ends.
+const intentWindow = StepTimeout + time.Second
+
+// candidate is the step for the pod that goes first, if every guard allows it.
+func (s *state) candidate(next int) *Step {
+	if s.wantsHandover(next) {
+		if heir, found := s.heir(next); found {
+			return &Step{Action: MoveLeader, Ordinals: []int{next}, Successor: heir, Reason: fmt.Sprintf(
+				"%s leads and is next: leadership goes to %s, which is updated and has caught up", s.ordinal(next).Name, s.ordinal(heir).Name)}
+		}
+	}
+	step := &Step{Action: s.removal(next), Ordinals: s.alongWith(next)}
+	step.Reason = s.reason(next)
+	return step
+}
+
+// removal is how a pod is removed. An eviction counts pod readiness, so only a healthy pod of a cluster that
+// can spare one is evicted; everything else would be refused for ever (DEP-06).
+func (s *state) removal(ordinal int) Action {
+	o := s.ordinal(ordinal)
+	if s.Config.PodRemoval != Evict || o.Class != v1alpha1.ClassParticipating || !o.Pod.AllContainersReady || s.Snapshot.Replicas() <= 2 {
+		return DeletePod
+	}
+	if refusal, refused := s.Refused[o.Pod.UID]; refused && refusal.ByBudget && s.overrides(v1alpha1.GuardRemovalGranted) {
+		return DeletePod
+	}
+	return EvictPod
+}
+
+// alongWith are the pods that go in the same step: one, or with AllAtOnce every outdated pod that is not running.
+func (s *state) alongWith(next int) []int {
+	all := []int{next}
+	if s.Config.NonParticipatingPods != AllAtOnce || !isDown(s.ordinal(next).Class) {
+		return all
+	}
+	for i, o := range s.Snapshot.Ordinals {
+		if i != next && s.outdated(i) && isDown(o.Class) && o.Pod.VolumeTrouble == "" {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+func isDown(class v1alpha1.PodClass) bool {
+	return class == v1alpha1.ClassDead || class == v1alpha1.ClassStarting
+}
+
+// reason is why the pod of an ordinal is removed, and why now.
+func (s *state) reason(next int) string {
+	o := s.ordinal(next)
+	var say []string
+	switch {
+	case o.Class == v1alpha1.ClassDead:
+		say = append(say, fmt.Sprintf("%s is not running (%s)", o.Name, o.Pod.Trouble))
+	case o.Class == v1alpha1.ClassStarting:
+		say = append(say, o.Name+" has not started")
+	case o.Class == v1alpha1.ClassUnready && !s.Snapshot.Cluster.LeaderKnown:
+		say = append(say, o.Name+" is running, and no member has known a leader for "+s.Config.Grace().String())
+	case o.Class == v1alpha1.ClassUnready && o.Serving:
+		say = append(say, o.Name+" serves, but its readiness probe fails")
+	case o.Class == v1alpha1.ClassUnready:
+		say = append(say, o.Name+" is running but does not participate")
+	default:
+		say = append(say, o.Name+s.roleInWords(next))
+	}
+	if s.Config.PodRemoval == Evict && o.Class == v1alpha1.ClassParticipating && !o.Pod.AllContainersReady {
+		say = append(say, "one of its containers is not ready, so it goes first")
+	}
+	if s.cannotSpareOne() && o.Class == v1alpha1.ClassParticipating {
+		say = append(say, fmt.Sprintf("a cluster of %d cannot spare a member: writes stop until it is back", s.Snapshot.Replicas()))
+	}
+	if s.byReadiness() {
+		say = append(say, "no member answers the operator: using readiness probes for health and leases for roles")
+	}
+	return strings.Join(say, "; ")
+}
+
+// roleInWords says what a participating pod is, and of which others it can be said.
+func (s *state) roleInWords(next int) string {
+	switch role := s.ordinal(next).Role; {
+	case role == v1alpha1.RoleLeader && s.isLastOutdated(next):
+		return " leads and is the last one" + s.withoutHandover(next)
+	case role == v1alpha1.RoleLeader:
+		return " leads" + s.withoutHandover(next)
+	case s.notParticipating(next) != "":
+		return " is next, although not all others participate"
+	case role == v1alpha1.RoleFollower:
+		return " is a follower, and all others participate"
+	}
+	return " is next, and all others participate"
+}
+
+func (s *state) isLastOutdated(next int) bool {
+	for i := range s.Snapshot.Ordinals {
+		if i != next && s.outdated(i) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *state) withoutHandover(next int) string {
+	if n := s.handoverAttempts(next); n >= maxHandoverAttempts && *s.Config.LeaderHandover {
+		return fmt.Sprintf("; leadership could not be moved in %d attempts, so the rollout proceeds without a handover", n)
+	}
+	return ""
+}
