@@ -103,8 +103,8 @@ type Pod struct {
 	Disrupted bool
 	// Node that the pod is on.
 	Node Node
-	// VolumeTrouble is why a successor of the pod could not have its volumes as they are; empty when it could,
-	// or when nobody has looked.
+	// VolumeTrouble is why the pod's replacement could not have its volumes as they are; empty when it could, or when that
+	// was not checked.
 	VolumeTrouble string
 }
 

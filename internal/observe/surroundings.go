@@ -61,12 +61,12 @@ func describeNode(node *corev1.Node) cluster.Node {
 	return n
 }
 
-// claimTrouble is why a successor of a pod on a node could not have a claim and its volume as they are; empty when
+// claimTrouble is why the replacement of a pod on a node could not have a claim and its volume as they are; empty when
 // it could.
 func (o *Observer) claimTrouble(ctx context.Context, key client.ObjectKey, node cluster.Node) (string, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := o.surroundings.Get(ctx, key, claim, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		return fmt.Sprintf("its claim %s does not exist any more: a successor would start with an empty volume", key.Name), nil
+		return fmt.Sprintf("its claim %s does not exist any more: its replacement would start with an empty volume", key.Name), nil
 	} else if err != nil {
 		return "", fmt.Errorf("reading claim %s: %w", key, err)
 	}
@@ -74,7 +74,7 @@ func (o *Observer) claimTrouble(ctx context.Context, key client.ObjectKey, node 
 	case claim.DeletionTimestamp != nil:
 		return fmt.Sprintf("its claim %s is being deleted, and goes with its data once no pod uses it", key.Name), nil
 	case claim.Status.Phase == corev1.ClaimLost:
-		return fmt.Sprintf("its claim %s has lost its volume %s: a successor could not start", key.Name, claim.Spec.VolumeName), nil
+		return fmt.Sprintf("its claim %s has lost its volume %s: its replacement could not start", key.Name, claim.Spec.VolumeName), nil
 	case claim.Spec.VolumeName == "":
 		return "", nil
 	}

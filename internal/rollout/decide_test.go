@@ -94,8 +94,11 @@ func TestDecide(t *testing.T) {
 		}, "MoveLeader m-0 to m-2"},
 		"nobody has caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) { in.Snapshot.Ordinals[0].AppliedIndex = 5000 }, "hold SuccessorCaughtUp m-0"},
 		"three attempts, then without": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
-			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon}}
+			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon.Add(-handoverWindow)}}
 		}, "DeletePod m-0"},
+		"once the third has had the time to show": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
+			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon}}
+		}, "hold HandoverObserved m-0"},
 		"the attempts of another leader do not count": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
 			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-1", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon}}
 		}, "MoveLeader m-0 to m-1"},

@@ -58,10 +58,11 @@ func (s *state) hasCaughtUp(heir, leader int) bool {
 	return s.ordinal(heir).AppliedIndex+maxSuccessorLag >= s.ordinal(leader).AppliedIndex
 }
 
-// handoverObserved: the last attempt to move leadership away from this leader has had the time to show.
+// handoverObserved: the last attempt to move leadership away from this leader has had the time to show, the last of all
+// included.
 func handoverObserved(s *state, step *Step) *Hold {
-	last := s.Recorded.LeaderHandover
-	if step.Action != MoveLeader || s.handoverAttempts(step.Ordinals[0]) == 0 || !within(last.LastAttemptTime.Time, s.now, handoverWindow) {
+	last, next := s.Recorded.LeaderHandover, step.Ordinals[0]
+	if s.ordinal(next).Role != v1alpha1.RoleLeader || s.handoverAttempts(next) == 0 || !within(last.LastAttemptTime.Time, s.now, handoverWindow) {
 		return nil
 	}
 	return &Hold{Pod: last.From, Message: fmt.Sprintf("leadership is moving from %s to %s, attempt %d of %d", last.From, last.To, last.Attempts, maxHandoverAttempts)}
