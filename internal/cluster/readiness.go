@@ -23,7 +23,7 @@ func (s *Snapshot) ByReadiness() *Snapshot {
 		ready := o.Class == v1alpha1.ClassUnready && o.Pod.Ready
 		// A linearizable read went through, or the probe would not pass.
 		v.Cluster.LeaderKnown = v.Cluster.LeaderKnown || ready
-		votes := ready && probeProvesVote(o.Pod.EtcdVersion)
+		votes := ready && o.Pod.probeProvesVote()
 		if votes {
 			o.Class = v1alpha1.ClassParticipating
 		}
@@ -33,11 +33,27 @@ func (s *Snapshot) ByReadiness() *Snapshot {
 	return &v
 }
 
+// Vouch is the Snapshot in which voters that do not answer serve, since their probes vouch for them. They are named by their
+// ordinals; one whose probe proves nothing, or may be stale because of its node, is left as it is.
+func (s *Snapshot) Vouch(ordinals []int) *Snapshot {
+	v := *s
+	v.Cluster.Voters = slices.Clone(s.Cluster.Voters)
+	for i, voter := range v.Cluster.Voters {
+		if !slices.Contains(ordinals, voter.Ordinal) {
+			continue
+		}
+		if pod := s.Ordinals[voter.Ordinal].Pod; pod != nil && pod.Ready && pod.Node.Trouble == "" && !pod.Disrupted && pod.probeProvesVote() {
+			v.Cluster.Voters[i].Serving = true
+		}
+	}
+	return &v
+}
+
 // FirstNonLearnerProbe is the first release of etcd whose /readyz fails at a learner (its check non_learner).
 const FirstNonLearnerProbe = "3.5.19"
 
-// probeProvesVote reports whether the readiness probe of a version of etcd passes at voters alone.
-func probeProvesVote(etcd string) bool {
-	v, err := version.ParseGeneric(etcd)
-	return err == nil && v.AtLeast(version.MustParseGeneric(FirstNonLearnerProbe))
+// probeProvesVote reports whether the readiness probe of a pod passes at voters alone.
+func (p *Pod) probeProvesVote() bool {
+	v, err := version.ParseGeneric(p.EtcdVersion)
+	return p.Probed && err == nil && v.AtLeast(version.MustParseGeneric(FirstNonLearnerProbe))
 }

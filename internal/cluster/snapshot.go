@@ -81,6 +81,8 @@ type Pod struct {
 	Endpoint string
 	// EtcdVersion is that of the tag of the etcd container's image, without its v; empty when there is no tag.
 	EtcdVersion string
+	// Probed: the etcd container has a readiness probe. Without one, Ready says no more than that it is running.
+	Probed bool
 	// EtcdStarted is when the etcd container was started; zero when it does not run.
 	EtcdStarted time.Time
 	// Ready: the readiness probe of the etcd container passes, and the node controller has not marked the

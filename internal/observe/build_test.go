@@ -175,7 +175,7 @@ func TestByReadiness(t *testing.T) {
 	f.ordinals[0].Pod.Ready = false
 	f.ordinals[1].LeaseRole = v1alpha1.RoleLeader
 	for i := range f.ordinals {
-		f.ordinals[i].Pod.EtcdVersion = "3.6.8"
+		f.ordinals[i].Pod.EtcdVersion, f.ordinals[i].Pod.Probed = "3.6.8", true
 	}
 	s := build(f)
 	g.Expect(s.Cluster.Reachable).To(BeFalse())
@@ -192,15 +192,15 @@ func TestByReadiness(t *testing.T) {
 // Before etcd 3.5.19 the readiness probe of a learner passed. By readiness alone such a member may be one.
 func TestByReadinessOfOldVersions(t *testing.T) {
 	for version, counts := range map[string]bool{
-		"3.5.18": false, "3.5.19": true, "3.5.25": true, "3.6.0": true, "3.7.3": true, "3.4.40": false, "": false, "latest": false, "3.6": true, "4.0.0": true,
+		"3.5.18": false, "3.5.19": true, "3.5.25": true, "3.6.0": true, "3.7.3": true, "3.4.40": false, "": false, "latest": false, "3.6": true, "4.0.0": true, "3.6.0-without-a-probe": false,
 	} {
 		g := NewWithT(t)
 		f := answersOf(3, nil)
 		f.members = nil
 		for i := range f.ordinals {
-			f.ordinals[i].Pod.EtcdVersion = "3.6.8"
+			f.ordinals[i].Pod.EtcdVersion, f.ordinals[i].Pod.Probed = "3.6.8", true
 		}
-		f.ordinals[2].Pod.EtcdVersion = version
+		f.ordinals[2].Pod.EtcdVersion, f.ordinals[2].Pod.Probed = version, version != "3.6.0-without-a-probe"
 		v := build(f).ByReadiness()
 		g.Expect(v.Ordinals[2].Serving).To(Equal(counts), version)
 		g.Expect(v.Ordinals[2].Class == v1alpha1.ClassParticipating).To(Equal(counts), version)

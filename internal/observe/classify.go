@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -143,6 +144,7 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		Node:               cluster.Node{Name: pod.Spec.NodeName},
 		PeerTLS:            pod.Annotations[v1alpha1.AnnotationPeerTLS],
 		EtcdVersion:        etcdVersion(pod),
+		Probed:             isProbed(pod),
 		Refusal:            refusal(pod),
 	}
 	if pod.Status.PodIP != "" {
@@ -166,6 +168,12 @@ func etcdVersion(pod *corev1.Pod) string {
 		}
 	}
 	return ""
+}
+
+func isProbed(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name == v1alpha1.ContainerEtcd && c.ReadinessProbe != nil
+	})
 }
 
 func isTrue(c *corev1.PodCondition) bool { return c != nil && c.Status == corev1.ConditionTrue }

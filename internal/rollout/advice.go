@@ -48,7 +48,7 @@ func advice(o cluster.Ordinal, statefulSet string) string {
 	case o.Role == v1alpha1.RoleLearner:
 		return "is a learner that is catching up with the leader"
 	case o.Unproven:
-		return "may be a learner although its readiness probe passes: the tag of its image is not that of etcd " + cluster.FirstNonLearnerProbe + " or later"
+		return "may be a learner although it is ready: it has no readiness probe, or the tag of its image is not that of etcd " + cluster.FirstNonLearnerProbe + " or later"
 	case !o.Answers:
 		return "is running but not answering the operator; if this persists, check its log, and allow operator traffic to the pods' client port"
 	case o.Lag > cluster.MaxLag:
@@ -71,6 +71,10 @@ func (s *state) downVoters() string {
 			continue
 		}
 		switch o := s.ordinal(v.Ordinal); {
+		case o.Pod != nil && o.Pod.Node.Trouble != "":
+			ours = append(ours, fmt.Sprintf("%s (its node %s is %s)", v.Name, o.Pod.Node.Name, o.Pod.Node.Trouble))
+		case o.Pod != nil && isReadyAndSilent(o) && !o.Answers && !s.byReadiness():
+			ours = append(ours, fmt.Sprintf("%s (its readiness probe passes, and counts once it has for %s)", v.Name, vouchAfter))
 		case o.Unproven:
 			unproven = append(unproven, v.Name)
 		case o.Lag > cluster.MaxLag:
@@ -87,7 +91,7 @@ func (s *state) downVoters() string {
 		say = append(say, "Down, or unreachable from the operator: "+strings.Join(ours, ", "))
 	}
 	if len(unproven) > 0 {
-		say = append(say, fmt.Sprintf("Possibly learners although their probes pass, since the tag of their image is not that of etcd %s or later: %s", cluster.FirstNonLearnerProbe, strings.Join(unproven, ", ")))
+		say = append(say, fmt.Sprintf("Possibly learners although they are ready, since they have no readiness probe, or the tag of their image is not that of etcd %s or later: %s", cluster.FirstNonLearnerProbe, strings.Join(unproven, ", ")))
 	}
 	if len(foreign) > 0 {
 		say = append(say, fmt.Sprintf("Down, and not a pod of this StatefulSet: %s; if it is not coming back, remove it with etcdctl member remove", strings.Join(foreign, ", ")))

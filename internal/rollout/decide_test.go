@@ -464,7 +464,7 @@ func TestDownVoters(t *testing.T) {
 	}
 	d = Decide(in, noon)
 	g.Expect(short(d, in.Snapshot)).To(HavePrefix("hold "), "two may be learners")
-	g.Expect(d.Hold.Message).To(ContainSubstring("Possibly learners although their probes pass"))
+	g.Expect(d.Hold.Message).To(ContainSubstring("Possibly learners although they are ready"))
 }
 
 // A cache may show a pod as it was before its deletion was decided, which was decided by what the API server said.

@@ -344,7 +344,7 @@ func (s *scenario) pod(a *actor) *cluster.Pod {
 	ready := a.state == stateFrozenReady || a.state == stateReady && s.leader != ""
 	p := &cluster.Pod{
 		UID: a.uid(), ResourceVersion: strconv.Itoa(a.version + 1), Revision: a.revision, Ready: ready, AllContainersReady: ready, BackupSidecarReady: true,
-		Node: a.node, VolumeTrouble: a.volume, Trouble: a.trouble, Disrupted: a.disrupted, EtcdVersion: "3.6.8",
+		Node: a.node, VolumeTrouble: a.volume, Trouble: a.trouble, Disrupted: a.disrupted, EtcdVersion: "3.6.8", Probed: true,
 	}
 	if a.isUp() {
 		p.EtcdStarted = a.started

@@ -29,6 +29,8 @@ func newState(in Input, now time.Time) *state {
 	s := &state{Input: in, now: now, target: target(in)}
 	if s.byReadiness() {
 		s.Snapshot = s.Snapshot.ByReadiness()
+	} else {
+		s.Snapshot = s.Snapshot.Vouch(s.vouched())
 	}
 	for _, pod := range s.Recorded.Pods {
 		if i := s.ordinalOf(pod.UID); i >= 0 && s.mayStillBeRemoved(pod) {
@@ -51,6 +53,23 @@ func target(in Input) string {
 // byReadiness reports whether no member has answered for the grace period although the probes of pods pass. Then the
 // operator is cut off, not the cluster, and the rollout works as DEP-07 describes.
 func (s *state) byReadiness() bool { return lasted(s.Timers.NoAnswerSince, s.now, s.Config.Grace()) }
+
+// vouchAfter is how long the probe of a member has to have passed, while the member was silent, to vouch for it. A node that
+// is lost is marked within a minute.
+const vouchAfter = 2 * time.Minute
+
+// vouched are the ordinals of members that do not answer the operator, and that their probes vouch for: a rollout that
+// repairs reachability reaches the members one after the other, and has to count those that it cannot reach yet.
+func (s *state) vouched() []int {
+	var vouched []int
+	for i := range s.Snapshot.Ordinals {
+		o := s.ordinal(i)
+		if s.Snapshot.Cluster.LeaderKnown && !o.Answers && isReadyAndSilent(o) && lasted(s.Timers.SilentSince[o.Pod.UID], s.now, max(vouchAfter, s.Config.Grace())) {
+			vouched = append(vouched, i)
+		}
+	}
+	return vouched
+}
 
 // mayStillBeRemoved reports whether a removal that was recorded as an intent may yet be carried out: the pod is still
 // there as it was then, and the API server has not refused.

@@ -264,7 +264,7 @@ func (w *world) answers(i int) bool {
 
 func (w *world) pod(i int) *cluster.Pod {
 	m := w.members[i]
-	p := &cluster.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true, EtcdVersion: "3.6.8"}
+	p := &cluster.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true, EtcdVersion: "3.6.8", Probed: true}
 	if m.updated() {
 		p.Revision = newRevision
 	}

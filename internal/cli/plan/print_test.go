@@ -34,7 +34,7 @@ func snapshot(n int, change ...func(i int, o *observe.Ordinal)) *observe.Snapsho
 		o := observe.Ordinal{
 			Name: fmt.Sprintf("etcd-main-%d", i), Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower, MemberID: uint64(i + 1),
 			Answers: true, Serving: true, AppliedIndex: 100, LeaseRole: v1alpha1.RoleUnknown,
-			Pod: &observe.Pod{UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1", Revision: older, Ready: true, AllContainersReady: true, BackupSidecarReady: true, EtcdVersion: "3.6.8"},
+			Pod: &observe.Pod{UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1", Revision: older, Ready: true, AllContainersReady: true, BackupSidecarReady: true, EtcdVersion: "3.6.8", Probed: true},
 		}
 		if i == n-1 {
 			o.Role = v1alpha1.RoleLeader
