@@ -46,7 +46,11 @@ func essenceOfPod(p *corev1.Pod) *corev1.Pod {
 	kept.ManagedFields = nil
 	for _, c := range p.Spec.Containers {
 		if c.Name == v1alpha1.ContainerEtcd {
-			kept.Spec.Containers = []corev1.Container{{Name: c.Name, Ports: c.Ports}}
+			kept.Spec.Containers = []corev1.Container{{Name: c.Name, Image: shared(c.Image), Ports: c.Ports}}
+			if c.ReadinessProbe != nil {
+				// There is one.
+				kept.Spec.Containers[0].ReadinessProbe = probed
+			}
 		}
 	}
 	for _, v := range p.Spec.Volumes {
@@ -56,6 +60,9 @@ func essenceOfPod(p *corev1.Pod) *corev1.Pod {
 	}
 	return kept
 }
+
+// probed stands for whatever readiness probe a container has.
+var probed = &corev1.Probe{}
 
 func essenceOfContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	if len(all) == 0 {
@@ -85,7 +92,11 @@ func essenceOfNode(n *corev1.Node) *corev1.Node {
 }
 
 func essenceOfVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
-	return &corev1.PersistentVolume{ObjectMeta: essenceOfMeta(v.ObjectMeta), Spec: corev1.PersistentVolumeSpec{NodeAffinity: v.Spec.NodeAffinity}}
+	kept := &corev1.PersistentVolume{ObjectMeta: essenceOfMeta(v.ObjectMeta), Spec: corev1.PersistentVolumeSpec{NodeAffinity: v.Spec.NodeAffinity}}
+	if c := v.Spec.ClaimRef; c != nil {
+		kept.Spec.ClaimRef = &corev1.ObjectReference{UID: c.UID}
+	}
+	return kept
 }
 
 func essenceOfClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {

@@ -48,17 +48,17 @@ func TestWhatIsKeptOfTheSurroundings(t *testing.T) {
 	told.ContainerStatuses[0].ImageID, told.ContainerStatuses[0].ContainerID, told.ContainerStatuses[0].RestartCount = "long", "longer", 7
 	pod := essenceOfPod(&corev1.Pod{ObjectMeta: fat, Status: told, Spec: corev1.PodSpec{
 		NodeName: "n", ServiceAccountName: "x", Volumes: []corev1.Volume{{Name: "config"}, claims},
-		Containers: []corev1.Container{{Name: "etcd", Image: "x", Ports: ports, Env: []corev1.EnvVar{{Name: "x"}}}, {Name: "backup-restore"}},
+		Containers: []corev1.Container{{Name: "etcd", Image: "x", Ports: ports, Env: []corev1.EnvVar{{Name: "x"}}, ReadinessProbe: &corev1.Probe{PeriodSeconds: 1}}, {Name: "backup-restore"}},
 	}})
 	annotated := *lean.DeepCopy()
 	annotated.Annotations = fat.Annotations
 	g.Expect(pod).To(Equal(&corev1.Pod{ObjectMeta: annotated, Status: status, Spec: corev1.PodSpec{
-		NodeName: "n", Volumes: []corev1.Volume{claims}, Containers: []corev1.Container{{Name: "etcd", Ports: ports}},
+		NodeName: "n", Volumes: []corev1.Volume{claims}, Containers: []corev1.Container{{Name: "etcd", Image: "x", Ports: ports, ReadinessProbe: &corev1.Probe{}}},
 	}}))
 
 	affinity := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{}}
-	volume := essenceOfVolume(&corev1.PersistentVolume{ObjectMeta: fat, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, StorageClassName: "x"}})
-	g.Expect(volume).To(Equal(&corev1.PersistentVolume{ObjectMeta: lean, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity}}))
+	volume := essenceOfVolume(&corev1.PersistentVolume{ObjectMeta: fat, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, StorageClassName: "x", ClaimRef: &corev1.ObjectReference{Name: "c", UID: "c"}}})
+	g.Expect(volume).To(Equal(&corev1.PersistentVolume{ObjectMeta: lean, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, ClaimRef: &corev1.ObjectReference{UID: "c"}}}))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: fat, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
 	g.Expect(essenceOfClaim(claim)).To(Equal(&corev1.PersistentVolumeClaim{ObjectMeta: lean, Spec: claim.Spec, Status: claim.Status}))
 }
