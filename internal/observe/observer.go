@@ -61,8 +61,8 @@ type Observer struct {
 // Option changes an Observer.
 type Option func(*Observer)
 
-// WithSurroundings has an Observer look at nodes, claims and volumes too, through a cache: they change slowly, and
-// to ask the API server for each decision would cost more requests than all the rest.
+// WithSurroundings has an Observer look at nodes, claims and volumes too. Nodes and volumes are read through a cache: they
+// change slowly, and to ask the API server for each decision would cost more requests than all the rest.
 func WithSurroundings(cache client.Reader) Option {
 	return func(o *Observer) { o.surroundings = cache }
 }
@@ -135,7 +135,7 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet)}
 	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
 	f.growing = len(f.ordinals) > 0 && len(f.ordinals) < int(etcd.Spec.Replicas)
-	return f, o.lookAround(ctx, etcd.Namespace, f.ordinals)
+	return f, o.lookAround(ctx, reader, key, f.ordinals)
 }
 
 func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, f facts) (*cluster.Snapshot, error) {

@@ -8,30 +8,42 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// lookAround puts into the pods what is known of their nodes and volumes.
-func (o *Observer) lookAround(ctx context.Context, namespace string, ordinals []cluster.Ordinal) error {
+// lookAround adds to the pods what is known of their nodes and volumes. Claims are read by the same reader as the pods: one
+// that is being deleted goes with its data once no pod uses it.
+func (o *Observer) lookAround(ctx context.Context, reader client.Reader, etcd types.NamespacedName, ordinals []cluster.Ordinal) error {
 	if o.surroundings == nil {
 		return nil
+	}
+	claims, err := claimsOf(ctx, reader, etcd)
+	if err != nil {
+		return err
 	}
 	for i := range ordinals {
 		pod := ordinals[i].Pod
 		if pod == nil || pod.Node.Name == "" {
 			continue
 		}
-		var err error
 		if pod.Node, err = o.node(ctx, pod.Node.Name); err != nil {
 			return err
 		}
-		for _, claim := range pod.Claims {
-			trouble, err := o.claimTrouble(ctx, client.ObjectKey{Namespace: namespace, Name: claim}, pod.Node)
+		for _, name := range pod.Claims {
+			claim, ok := claims[name]
+			if !ok {
+				if claim, err = readClaim(ctx, reader, client.ObjectKey{Namespace: etcd.Namespace, Name: name}); err != nil {
+					return err
+				}
+			}
+			trouble, err := o.claimTrouble(ctx, name, claim, pod.Node)
 			if err != nil {
 				return err
 			}
@@ -39,6 +51,30 @@ func (o *Observer) lookAround(ctx context.Context, namespace string, ordinals []
 		}
 	}
 	return nil
+}
+
+// claimsOf are the claims that carry the labels of an Etcd, by name, in one request. One that existed before has none.
+func claimsOf(ctx context.Context, reader client.Reader, etcd types.NamespacedName) (map[string]*corev1.PersistentVolumeClaim, error) {
+	list := &corev1.PersistentVolumeClaimList{}
+	if err := reader.List(ctx, list, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the claims of Etcd %s: %w", etcd, err)
+	}
+	claims := map[string]*corev1.PersistentVolumeClaim{}
+	for i := range list.Items {
+		claims[list.Items[i].Name] = &list.Items[i]
+	}
+	return claims, nil
+}
+
+// readClaim returns nil when there is no such claim.
+func readClaim(ctx context.Context, reader client.Reader, key client.ObjectKey) (*corev1.PersistentVolumeClaim, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := reader.Get(ctx, key, claim, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading claim %s: %w", key, err)
+	}
+	return claim, nil
 }
 
 func (o *Observer) node(ctx context.Context, name string) (cluster.Node, error) {
@@ -63,30 +99,27 @@ func describeNode(node *corev1.Node) cluster.Node {
 
 // claimTrouble is why the replacement of a pod on a node could not have a claim and its volume as they are; empty when
 // it could.
-func (o *Observer) claimTrouble(ctx context.Context, key client.ObjectKey, node cluster.Node) (string, error) {
-	claim := &corev1.PersistentVolumeClaim{}
-	if err := o.surroundings.Get(ctx, key, claim, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		return fmt.Sprintf("its claim %s does not exist any more: its replacement would start with an empty volume", key.Name), nil
-	} else if err != nil {
-		return "", fmt.Errorf("reading claim %s: %w", key, err)
+func (o *Observer) claimTrouble(ctx context.Context, name string, claim *corev1.PersistentVolumeClaim, node cluster.Node) (string, error) {
+	if claim == nil {
+		return fmt.Sprintf("its claim %s does not exist any more: its replacement would start with an empty volume", name), nil
 	}
 	switch {
 	case claim.DeletionTimestamp != nil:
-		return fmt.Sprintf("its claim %s is being deleted, and goes with its data once no pod uses it", key.Name), nil
+		return fmt.Sprintf("its claim %s is being deleted, and goes with its data once no pod uses it", name), nil
 	case claim.Status.Phase == corev1.ClaimLost:
-		return fmt.Sprintf("its claim %s has lost its volume %s: its replacement could not start", key.Name, claim.Spec.VolumeName), nil
+		return fmt.Sprintf("its claim %s has lost its volume %s: its replacement could not start", name, claim.Spec.VolumeName), nil
 	case claim.Spec.VolumeName == "":
 		return "", nil
 	}
 	volume := &corev1.PersistentVolume{}
 	if err := o.surroundings.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		return fmt.Sprintf("volume %s of its claim %s does not exist any more", claim.Spec.VolumeName, key.Name), nil
+		return fmt.Sprintf("volume %s of its claim %s does not exist any more", claim.Spec.VolumeName, name), nil
 	} else if err != nil {
 		return "", fmt.Errorf("reading volume %s: %w", claim.Spec.VolumeName, err)
 	}
 	switch by := volume.Spec.ClaimRef; {
 	case by != nil && by.UID != claim.UID:
-		return fmt.Sprintf("volume %s of its claim %s is bound to another claim", volume.Name, key.Name), nil
+		return fmt.Sprintf("volume %s of its claim %s is bound to another claim", volume.Name, name), nil
 	case node.Trouble == "" && !node.Cordoned:
 		// Where a volume is now, it can be again.
 		return "", nil

@@ -85,9 +85,10 @@ func TestSurroundings(t *testing.T) {
 		"the claim waits for a volume":         {[]client.Object{newNode("n1", yes, false), newClaim(unbound)}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := New(nil, nil, WithSurroundings(fake.NewClientBuilder().WithObjects(c.around...).Build()))
+			reader := fake.NewClientBuilder().WithObjects(c.around...).Build()
+			o := New(nil, nil, WithSurroundings(reader))
 			ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{Node: cluster.Node{Name: "n1"}, Claims: []string{"data-m-0"}}}, {Name: "m-1"}}
-			if err := o.lookAround(t.Context(), "ns", ordinals); err != nil {
+			if err := o.lookAround(t.Context(), reader, etcdKey, ordinals); err != nil {
 				t.Fatal(err)
 			}
 			pod := ordinals[0].Pod
@@ -101,10 +102,36 @@ func TestSurroundings(t *testing.T) {
 	}
 }
 
+var etcdKey = types.NamespacedName{Namespace: "ns", Name: "m"}
+
+// The claims are read as the pods are. A cache that lags does not show that a claim is being deleted, with all that is on it.
+func TestClaimsAreReadAsThePodsAre(t *testing.T) {
+	for name, labels := range map[string]map[string]string{"made by the StatefulSet controller": {v1alpha1.LabelPartOf: "m"}, "there before": nil} {
+		t.Run(name, func(t *testing.T) {
+			claim := newClaim()
+			claim.Labels = labels
+			around := []client.Object{newNode("n1", corev1.ConditionTrue, false), newVolume("n1")}
+			cache := fake.NewClientBuilder().WithObjects(append(around, claim.DeepCopy())...).Build()
+			beingDeleted(claim)
+			live := fake.NewClientBuilder().WithObjects(append(around, claim)...).Build()
+			for _, reader := range []client.Reader{cache, live} {
+				ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{Node: cluster.Node{Name: "n1"}, Claims: []string{"data-m-0"}}}}
+				if err := New(nil, nil, WithSurroundings(cache)).lookAround(t.Context(), reader, etcdKey, ordinals); err != nil {
+					t.Fatal(err)
+				}
+				if trouble := ordinals[0].Pod.VolumeTrouble; (trouble != "") != (reader == live) {
+					t.Errorf("the volume: %q", trouble)
+				}
+			}
+		})
+	}
+}
+
 func TestPodThatIsOnNoNodeHasNothingToLose(t *testing.T) {
-	o := New(nil, nil, WithSurroundings(fake.NewClientBuilder().Build()))
+	reader := fake.NewClientBuilder().Build()
+	o := New(nil, nil, WithSurroundings(reader))
 	ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassStarting, Pod: &cluster.Pod{Claims: []string{"data-m-0"}}}}
-	if err := o.lookAround(t.Context(), "ns", ordinals); err != nil || ordinals[0].Pod.VolumeTrouble != "" {
+	if err := o.lookAround(t.Context(), reader, etcdKey, ordinals); err != nil || ordinals[0].Pod.VolumeTrouble != "" {
 		t.Errorf("%q, %v", ordinals[0].Pod.VolumeTrouble, err)
 	}
 }
