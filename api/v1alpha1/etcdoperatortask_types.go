@@ -24,6 +24,9 @@ const (
 	QuorumLossRecovery  TaskType = "QuorumLossRecovery"
 )
 
+// IsRollout reports whether tasks of the type bring the pods of a StatefulSet to a revision.
+func (t TaskType) IsRollout() bool { return t == QuorumAwareRollout || t == RecreateRollout }
+
 // TaskState is the state of a task (DEP-05): Pending to InProgress to Succeeded or Failed, or Pending to
 // Rejected. A rollout whose target revision is no longer the StatefulSet's, and a task whose Etcd or type is gone, ends
 // Rejected from either.

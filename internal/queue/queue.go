@@ -69,7 +69,7 @@ func (q Queue) Head() *v1alpha1.EtcdOperatorTask {
 // the rollout.
 func (q Queue) Beside() *v1alpha1.EtcdOperatorTask {
 	head := q.Head()
-	if head == nil || !isRollout(head) || !runs(head) {
+	if head == nil || !head.Spec.Type.IsRollout() || !runs(head) {
 		return nil
 	}
 	for _, has := range []func(*v1alpha1.EtcdOperatorTask) bool{
@@ -108,10 +108,6 @@ func (q Queue) Passed() Queue {
 }
 
 func runs(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State == v1alpha1.TaskStateInProgress }
-
-func isRollout(t *v1alpha1.EtcdOperatorTask) bool {
-	return t.Spec.Type == v1alpha1.QuorumAwareRollout || t.Spec.Type == v1alpha1.RecreateRollout
-}
 
 // stalled tells whether a rollout has made no progress for long.
 func stalled(t *v1alpha1.EtcdOperatorTask) bool {

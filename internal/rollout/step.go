@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 )
 
@@ -43,13 +44,9 @@ func (s *Step) removes(ordinal int) bool {
 	return s.IsRemoval() && slices.Contains(s.Ordinals, ordinal)
 }
 
-// StepTimeout is the deadline of a step, from the observation that it rests on to its last request. It is well below the
-// duration of the leader-election lease, so that an operator that has lost its lease has none under way.
-const StepTimeout = 4 * time.Second
-
 // intentWindow is how long a removal that was recorded as an intent may take to show. It is longer than the deadline of
 // the request, so that none of ours is still under way when it ends.
-const intentWindow = StepTimeout + time.Second
+const intentWindow = configv1alpha1.StepTimeout + time.Second
 
 // candidate is the step for the pod that goes first, if every guard allows it.
 func (s *state) candidate(next int) *Step {

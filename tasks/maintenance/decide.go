@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
@@ -267,6 +268,6 @@ func (s *situation) memberName(id uint64) string {
 const (
 	// lastingTimeout is for what takes as long as the database is big.
 	lastingTimeout = 20 * time.Minute
-	// requestTimeout is for anything else, and well below the duration of the leader-election lease.
-	requestTimeout = 4 * time.Second
+	// requestTimeout is for anything else.
+	requestTimeout = configv1alpha1.StepTimeout
 )

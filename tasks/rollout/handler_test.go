@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
@@ -168,9 +169,9 @@ func TestRemovalByAnOperatorThatWasPaused(t *testing.T) {
 		deleted       bool
 	}{
 		"it was not":                    {time.Second, time.Second, true},
-		"since it saw the cluster":      {rollout.StepTimeout, 0, false},
-		"since it recorded the removal": {rollout.StepTimeout, rollout.StepTimeout, false},
-		"since it decided":              {0, rollout.StepTimeout, false},
+		"since it saw the cluster":      {configv1alpha1.StepTimeout, 0, false},
+		"since it recorded the removal": {configv1alpha1.StepTimeout, configv1alpha1.StepTimeout, false},
+		"since it decided":              {0, configv1alpha1.StepTimeout, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := observed(noon.Add(-c.seen))

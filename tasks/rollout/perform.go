@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
@@ -37,7 +38,7 @@ type detail struct {
 // that was paused in between does nothing when it wakes.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	d := step.Detail.(detail)
-	ctx, cancel := context.WithTimeout(ctx, rollout.StepTimeout-h.Clock.Now().Sub(earlier(d.in.Snapshot.At, d.at)))
+	ctx, cancel := context.WithTimeout(ctx, configv1alpha1.StepTimeout-h.Clock.Now().Sub(earlier(d.in.Snapshot.At, d.at)))
 	defer cancel()
 	if d.step.Action == rollout.MoveLeader {
 		return coded(v1alpha1.ErrMoveLeader, h.moveLeader(ctx, task.Etcd, d))

@@ -5,6 +5,8 @@
 package v1alpha1
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -54,6 +56,10 @@ type ClientConnection struct {
 	// Burst is the number of requests that may be made at once. Default 800.
 	Burst int `json:"burst,omitempty"`
 }
+
+// StepTimeout is the longest time from the observation that a step rests on to its last request. An operator that has lost
+// its lease has none under way when another may take over.
+const StepTimeout = 4 * time.Second
 
 // LeaderElection is the configuration of the leader election.
 type LeaderElection struct {

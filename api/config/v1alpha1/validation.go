@@ -5,6 +5,7 @@
 package v1alpha1
 
 import (
+	"fmt"
 	"net"
 	"slices"
 
@@ -69,8 +70,9 @@ func validateLeaderElection(c LeaderElection, path *field.Path) field.ErrorList 
 	if c.RenewDeadline.Duration <= c.RetryPeriod.Duration*6/5 {
 		errs = append(errs, field.Invalid(path.Child("renewDeadline"), c.RenewDeadline.Duration.String(), "must be greater than 1.2 times retryPeriod"))
 	}
-	if c.LeaseDuration.Duration <= c.RenewDeadline.Duration {
-		errs = append(errs, field.Invalid(path.Child("leaseDuration"), c.LeaseDuration.Duration.String(), "must be greater than renewDeadline: a leader has to step down before another takes over"))
+	if c.LeaseDuration.Duration < c.RenewDeadline.Duration+StepTimeout {
+		errs = append(errs, field.Invalid(path.Child("leaseDuration"), c.LeaseDuration.Duration.String(), fmt.Sprintf(
+			"must be at least renewDeadline and %s: a leader steps down, and its last step ends, before another takes over", StepTimeout)))
 	}
 	return errs
 }

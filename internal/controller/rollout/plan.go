@@ -46,16 +46,12 @@ func configOf(t *v1alpha1.EtcdOperatorTask) config {
 	return c
 }
 
-func isRollout(t *v1alpha1.EtcdOperatorTask) bool {
-	return t.Spec.Type == v1alpha1.QuorumAwareRollout || t.Spec.Type == v1alpha1.RecreateRollout
-}
-
 // covered tells whether a task that has not ended brings the pods to the revision. One that a person made
 // counts.
 func (p pending) covered() bool {
 	for i := range p.tasks {
 		t := &p.tasks[i]
-		if !isRollout(t) || t.Status.State.IsFinal() || t.DeletionTimestamp != nil {
+		if !t.Spec.Type.IsRollout() || t.Status.State.IsFinal() || t.DeletionTimestamp != nil {
 			continue
 		}
 		revision := configOf(t).TargetRevision
@@ -127,7 +123,7 @@ func (p pending) inheritsSuspend() bool {
 			continue
 		}
 		// Of the same second, the one that the list shows later: it is at least not older by name.
-		if isRollout(t) && (newest == nil || !t.CreationTimestamp.Before(&newest.CreationTimestamp)) {
+		if t.Spec.Type.IsRollout() && (newest == nil || !t.CreationTimestamp.Before(&newest.CreationTimestamp)) {
 			newest = t
 		}
 	}
