@@ -50,6 +50,8 @@ type pass struct {
 	specErr error
 	// strategyErr is told by the log alone: the strategy is no part of the spec.
 	strategyErr error
+	// rollWaits: the update strategy is to change once every member participates.
+	rollWaits bool
 	// after is after how long to look again; 0 when an event will tell.
 	after time.Duration
 }
@@ -109,11 +111,11 @@ func (r *Reconciler) findStatefulSet(ctx context.Context, p *pass) (err error) {
 }
 
 func (r *Reconciler) keepStrategy(ctx context.Context, p *pass) error {
-	changed, err := r.reconcileStrategy(ctx, p.etcd, p.set)
+	changed, waits, err := r.reconcileStrategy(ctx, p.etcd, p.set)
 	if changed {
 		return errAgain
 	}
-	p.strategyErr = err
+	p.rollWaits, p.strategyErr = waits, err
 	return nil
 }
 
@@ -190,6 +192,10 @@ func (r *Reconciler) listPeerURLs(ctx context.Context, p *pass) error {
 // writeDown writes the status.
 func (r *Reconciler) writeDown(ctx context.Context, p *pass) (err error) {
 	p.after, err = r.reconcileStatus(ctx, p)
+	if p.rollWaits {
+		// For how long a member has been away is known only to who looks.
+		p.after = min(p.after, pollTroubled)
+	}
 	return err
 }
 
