@@ -68,6 +68,8 @@ const (
 	ErrCrossNamespace ErrorCode = "ERR_CROSS_NAMESPACE"
 	// ErrEtcdNotFound: there is no such Etcd.
 	ErrEtcdNotFound ErrorCode = "ERR_ETCD_NOT_FOUND"
+	// ErrEtcdReplaced: the task is for an earlier Etcd of the same name, which was deleted.
+	ErrEtcdReplaced ErrorCode = "ERR_ETCD_REPLACED"
 	// ErrStatefulSetNotFound: the Etcd has no StatefulSet.
 	ErrStatefulSetNotFound ErrorCode = "ERR_STATEFULSET_NOT_FOUND"
 	// ErrStrategy: the StatefulSet's update strategy is not OnDelete.

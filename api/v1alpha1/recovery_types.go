@@ -44,7 +44,8 @@ type RecoveryStatus struct {
 	Phase RecoveryPhase `json:"phase"`
 	// PhaseSince is when the phase began.
 	PhaseSince metav1.Time `json:"phaseSince"`
-	// LostSince is since when etcd has been seen to be without a quorum, in phase Confirming.
+	// LostSince is since when the operator that works now has seen etcd without a quorum, in phase Confirming. It is shown to
+	// people; nothing is decided on it.
 	// +optional
 	LostSince *metav1.Time `json:"lostSince,omitempty"`
 	// Member that the cluster begins anew with. Empty when a quorum of the members has its data, so that all are

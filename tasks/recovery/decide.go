@@ -27,6 +27,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -44,6 +45,9 @@ type Input struct {
 	Task types.UID
 	// Recorded is what the task's status says of the recovery so far.
 	Recorded v1alpha1.RecoveryStatus
+	// LostSince is since when this operator has seen the quorum lost, in every look; zero when it is not. The status shows it
+	// to people, and nothing is decided on what that says.
+	LostSince time.Time
 	// ClusterID is the recorded ID of the cluster, in hex.
 	ClusterID string
 	// Unfinished is the member of a recovery before this one that did not come to its end; empty when there is none.
@@ -95,24 +99,25 @@ func Decide(in Input, now time.Time) Decision {
 	return in.confirming(now)
 }
 
-// confirming waits until etcd has been without a quorum for the grace period.
+// confirming waits until this operator has seen etcd without a quorum for the grace period, without interruption.
 func (in Input) confirming(now time.Time) Decision {
-	next := in.Recorded
+	next, s := in.Recorded, in.Snapshot
 	next.Phase = v1alpha1.RecoveryConfirming
 	next.PhaseSince = metav1.Time{Time: cmp.Or(next.PhaseSince.Time, now)}
 	next.PreviousClusterID = in.ClusterID
-	lost, why := quorumLost(in.Snapshot)
+	next.LostSince = nil
+	lost, why := quorumLost(s)
 	switch {
-	case quorate(in.Snapshot):
+	case quorate(s):
 		return Decision{Outcome: tasks.Done, Recovery: next, Message: "the quorum is back by itself, and nothing was changed: " + why}
 	case !lost:
-		next.LostSince = nil
 		return Decision{Outcome: tasks.Continue, Recovery: next, Message: why}
-	case next.LostSince == nil:
-		next.LostSince = &metav1.Time{Time: now}
 	}
-	if lasted := now.Sub(next.LostSince.Time); lasted < gracePeriod {
-		return Decision{Outcome: tasks.Continue, Recovery: next, Message: fmt.Sprintf("%s; nothing is done before this has lasted for %s", why, gracePeriod)}
+	if !in.LostSince.IsZero() {
+		next.LostSince = ptr.To(metav1.NewTime(in.LostSince).Rfc3339Copy())
+	}
+	if in.LostSince.IsZero() || s.At.Sub(in.LostSince) < gracePeriod || now.Sub(s.At) > maxUnobserved {
+		return Decision{Outcome: tasks.Continue, Recovery: next, Message: fmt.Sprintf("%s; all members are stopped once this operator has seen that for %s without interruption", why, gracePeriod)}
 	}
 	return in.enter(v1alpha1.RecoveryStopping, now, "there has been no quorum for %s: %s; all members are stopped, so that their data can be compared", gracePeriod, why)
 }

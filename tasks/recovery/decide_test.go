@@ -24,7 +24,7 @@ const before, after = 0xcafe, 0xbeef
 
 // newInput is a cluster of three without a quorum: main-2 answers and knows no leader, and the others are not there.
 func newInput(change ...func(*Input)) Input {
-	in := Input{Task: "task", ClusterID: id(before), Snapshot: &observe.Snapshot{StatefulSet: observe.StatefulSet{Name: "main", Observed: true}}}
+	in := Input{Task: "task", ClusterID: id(before), Snapshot: &observe.Snapshot{At: epoch, StatefulSet: observe.StatefulSet{Name: "main", Observed: true}}}
 	for i := range 3 {
 		in.Snapshot.Ordinals = append(in.Snapshot.Ordinals, observe.Ordinal{Name: fmt.Sprintf("main-%d", i), Member: fmt.Sprintf("x-main-%d", i), Class: v1alpha1.ClassMissing})
 		in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, observe.Voter{ID: uint64(i + 1), Name: fmt.Sprintf("main-%d", i), Ordinal: i})
@@ -81,8 +81,12 @@ func TestPhases(t *testing.T) {
 	)
 	lostFor := func(d time.Duration) func(*Input) {
 		return func(in *Input) {
-			in.Recorded = v1alpha1.RecoveryStatus{Phase: confirming, PhaseSince: metav1.Time{Time: epoch.Add(-d)}, LostSince: &metav1.Time{Time: epoch.Add(-d)}, PreviousClusterID: id(before)}
+			in.Recorded = v1alpha1.RecoveryStatus{Phase: confirming, PhaseSince: metav1.Time{Time: epoch.Add(-d)}, PreviousClusterID: id(before)}
+			in.LostSince = epoch.Add(-d)
 		}
+	}
+	recordedFor := func(d time.Duration) func(*Input) {
+		return func(in *Input) { in.Recorded.LostSince = &metav1.Time{Time: epoch.Add(-d)} }
 	}
 	told := func(in *Input) { in.Told = true }
 	volume := func(state survey.State, s member.Survey) func(*Input) {
@@ -105,12 +109,15 @@ func TestPhases(t *testing.T) {
 		want    v1alpha1.RecoveryPhase
 		says    string
 	}{
-		"lost, just now":            {newInput(), 0, tasks.Continue, confirming, "main-2 answer, and know no leader"},
-		"lost for less than enough": {newInput(lostFor(29 * time.Second)), 0, tasks.Continue, confirming, "30s"},
-		"lost for long":             {newInput(lostFor(30 * time.Second)), 0, tasks.Continue, stopping, "all members are stopped"},
-		"back by itself":            {newInput(lostFor(time.Hour), serving(before, 0, 2)), 0, tasks.Done, confirming, "nothing was changed"},
-		"too many are silent":       {newInput(lostFor(time.Hour), silent(0, 1)), 0, tasks.Continue, confirming, "main-0, main-1 run, or may run"},
-		"one is silent":             {newInput(lostFor(time.Hour), silent(0)), 0, tasks.Continue, stopping, ""},
+		"lost, just now":                    {newInput(), 0, tasks.Continue, confirming, "main-2 answer, and know no leader"},
+		"lost for less than enough":         {newInput(lostFor(29 * time.Second)), 0, tasks.Continue, confirming, "30s"},
+		"lost for long":                     {newInput(lostFor(30 * time.Second)), 0, tasks.Continue, stopping, "all members are stopped"},
+		"lost for long, as the status says": {newInput(lostFor(time.Second), recordedFor(time.Hour)), 0, tasks.Continue, confirming, "without interruption"},
+		"lost for long, and nobody looked":  {newInput(recordedFor(time.Hour)), 0, tasks.Continue, confirming, ""},
+		"lost for long, a while ago":        {newInput(lostFor(time.Hour)), 11 * time.Second, tasks.Continue, confirming, ""},
+		"back by itself":                    {newInput(lostFor(time.Hour), serving(before, 0, 2)), 0, tasks.Done, confirming, "nothing was changed"},
+		"too many are silent":               {newInput(lostFor(time.Hour), silent(0, 1)), 0, tasks.Continue, confirming, "main-0, main-1 run, or may run"},
+		"one is silent":                     {newInput(lostFor(time.Hour), silent(0)), 0, tasks.Continue, stopping, ""},
 		"a foreign voter and a silent one": {newInput(lostFor(time.Hour), silent(0), func(in *Input) {
 			in.Snapshot.Cluster.Voters[1] = observe.Voter{ID: 7, Name: "stranger", Ordinal: -1}
 		}), 0, tasks.Continue, confirming, "main-0, stranger"},
@@ -160,27 +167,6 @@ func TestPhases(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The grace period begins again when it cannot be said any more that the quorum is lost.
-func TestGracePeriod(t *testing.T) {
-	g := NewWithT(t)
-	lost := newInput()
-	d := Decide(lost, epoch)
-	g.Expect(d.Recovery.LostSince.Time).To(Equal(epoch))
-	lost.Recorded = d.Recovery
-
-	unsure := newInput(func(in *Input) {
-		in.Snapshot.Ordinals[0].Pod, in.Snapshot.Ordinals[1].Pod = &observe.Pod{EtcdStarted: epoch}, &observe.Pod{EtcdStarted: epoch}
-	})
-	unsure.Recorded = d.Recovery
-	d = Decide(unsure, epoch.Add(29*time.Second))
-	g.Expect(d.Recovery.LostSince).To(BeNil())
-
-	lost.Recorded = d.Recovery
-	d = Decide(lost, epoch.Add(30*time.Second))
-	g.Expect(d.Recovery.Phase).To(Equal(v1alpha1.RecoveryConfirming))
-	g.Expect(d.Recovery.LostSince.Time).To(Equal(epoch.Add(30 * time.Second)))
 }
 
 func TestVolumesWithoutAJobGetOne(t *testing.T) {

@@ -14,14 +14,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/survey"
 	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -47,14 +44,15 @@ type Observer interface {
 
 // Handler is the tasks.Handler of QuorumLossRecovery.
 type Handler struct {
-	// Client writes to the API server, and Live reads from it: what a decision rests on does not come from a cache, but
-	// for the Etcd itself.
+	// Client writes to the API server, and Live reads from it: nothing that a decision rests on comes from a cache.
 	Client   client.Client
 	Live     client.Reader
 	Observer Observer
 	Clock    clock.PassiveClock
 	// Image of the agent for an Etcd that does not name its own.
 	Image string
+
+	memory memory
 }
 
 var _ tasks.Handler = (*Handler)(nil)
@@ -82,7 +80,10 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	reject := func(code v1alpha1.ErrorCode, format string, args ...any) (tasks.Verdict, error) {
 		return tasks.Verdict{Outcome: tasks.Reject, Code: code, Message: fmt.Sprintf(format, args...)}, nil
 	}
-	etcd := task.Etcd
+	etcd, err := h.liveEtcd(ctx, task)
+	if err != nil {
+		return tasks.Verdict{}, err
+	}
 	switch {
 	case etcd.Spec.Replicas == 0:
 		return reject(v1alpha1.ErrHibernated, "Etcd %s sleeps, with spec.replicas 0: wake it up", etcd.Name)
@@ -124,6 +125,10 @@ func allRefuse(s *observe.Snapshot) bool {
 
 // Execute is tasks.Handler's.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+	var err error
+	if task.Etcd, err = h.liveEtcd(ctx, task); err != nil {
+		return tasks.Verdict{}, err
+	}
 	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
 	if errors.Is(err, observe.ErrNoStatefulSet) {
 		return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
@@ -140,7 +145,10 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 			in.Unfinished, in.Left = r.Member, append(slices.Clone(r.EarlierClusterIDs), r.PreviousClusterID)
 		}
 	}
-	if in.Recorded.Phase == v1alpha1.RecoverySurveying {
+	switch in.Recorded.Phase {
+	case "", v1alpha1.RecoveryConfirming:
+		in.LostSince = h.memory.look(task.Object.UID, task.Object.Generation, snapshot)
+	case v1alpha1.RecoverySurveying:
 		if in.Volumes, err = h.surveyor().Look(ctx, h.order(task, members(task.Etcd))); err != nil {
 			return tasks.Verdict{}, coded(err)
 		}
@@ -149,25 +157,6 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 		}
 	}
 	return verdict(in, Decide(in, h.Clock.Now()), task.Object.Status, h.Clock.Now()), nil
-}
-
-// newestBackup describes the newest full snapshot, as the agents have told of it; empty when there is none.
-func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (string, error) {
-	if component.BackupStore(etcd) == nil {
-		return "", nil
-	}
-	lease := &coordinationv1.Lease{}
-	key := client.ObjectKey{Namespace: etcd.Namespace, Name: component.FullSnapshotLeaseName(etcd.Name)}
-	if err := h.Live.Get(ctx, key, lease); apierrors.IsNotFound(err) {
-		return "", nil
-	} else if err != nil {
-		return "", coded(fmt.Errorf("reading lease %s: %w", key, err))
-	}
-	revision := ptr.Deref(lease.Spec.HolderIdentity, "")
-	if revision == "" || lease.Spec.RenewTime == nil {
-		return "", nil
-	}
-	return fmt.Sprintf("a full snapshot at revision %s of %s, and the deltas since", revision, lease.Spec.RenewTime.UTC().Format(time.RFC3339)), nil
 }
 
 // Perform is tasks.Handler's.
@@ -184,6 +173,7 @@ func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 	if err := h.surveyor().Remove(ctx, h.order(task, maxMembers)); err != nil {
 		return coded(err)
 	}
+	h.memory.forget(task.Object.UID)
 	return nil
 }
 
@@ -215,7 +205,8 @@ func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now t
 		v.Step = &tasks.Step{Operation: opSurvey, Reason: d.Message, Detail: in.Volumes, RecheckAfter: pollInterval}
 		return v
 	}
-	if d.Recovery.Phase != in.Recorded.Phase || (d.Recovery.LostSince == nil) != (in.Recorded.LostSince == nil) {
+	// That the grace period begins again is written at once: a late write of another operator, which saw it end, then conflicts.
+	if d.Recovery.Phase != in.Recorded.Phase || !d.Recovery.LostSince.Equal(in.Recorded.LostSince) {
 		v.LastOperation = &v1alpha1.LastOperation{Name: operation(d.Recovery.Phase), State: v1alpha1.OperationStateInProgress, Reason: d.Message, LastTransitionTime: metav1.Time{Time: now}}
 		if d.Recovery.Phase != v1alpha1.RecoveryConfirming {
 			v.Event = v.LastOperation.Name

@@ -18,6 +18,7 @@ var advice = map[v1alpha1.ErrorCode]string{
 	v1alpha1.ErrDuplicateTask:       "Wait for the task that the error names: it does the same work.",
 	v1alpha1.ErrCrossNamespace:      "Make the task in the namespace of its Etcd.",
 	v1alpha1.ErrEtcdNotFound:        "See which Etcds there are with \"kubectl get etcds\", and make the task again for one of them.",
+	v1alpha1.ErrEtcdReplaced:        "If the task is meant for the present Etcd, create it again: it was for an earlier one of the same name.",
 	v1alpha1.ErrStatefulSetNotFound: "See why the Etcd has no StatefulSet with \"kubectl describe etcd\" and in the operator's log, and make the task again once it has one.",
 	v1alpha1.ErrStrategy:            "Switch the operator's feature gate QuorumAwareUpdatesWithOnDelete on: while it is off, the StatefulSet's own controller replaces the pods.",
 	v1alpha1.ErrSuperseded:          "Nothing: the newer revision has its own task. See it with \"kubectl etcdtask list\".",

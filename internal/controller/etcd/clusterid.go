@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,31 +21,29 @@ import (
 
 // tellMembers tells the members the ID of their cluster, so that none of them makes a second one, and of a recovery, by
 // which the cluster begins anew. It is not part of what is applied: it has to get there also while the spec is
-// suspended.
-func (r *Reconciler) tellMembers(ctx context.Context, etcd *v1alpha1.Etcd) error {
-	recovery, err := instruction(etcd.Status.Recovery)
-	if err != nil {
-		return err
-	}
+// suspended. The reader says what they have been told. The live Etcd has to say the same as the given one: members that start
+// with what was recorded once, and is not any more, are taken for another cluster.
+func (r *Reconciler) tellMembers(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) error {
 	key := types.NamespacedName{Namespace: etcd.Namespace, Name: component.ConfigMapName(etcd.Name)}
 	config := &corev1.ConfigMap{}
-	if err := r.Client.Get(ctx, key, config); err != nil {
+	if err := reader.Get(ctx, key, config); err != nil {
 		// When it is missing, the event of its creation leads here.
 		return client.IgnoreNotFound(err)
 	}
-	data := map[string]any{}
-	if id := etcd.Status.ClusterID; id != "" && config.Data[member.KeyClusterID] != id {
-		data[member.KeyClusterID] = id
+	data, err := untold(&etcd.Status, config.Data)
+	if err != nil || len(data) == 0 {
+		return err
 	}
-	if told, ok := config.Data[member.KeyRecovery]; recovery != "" && told != recovery {
-		data[member.KeyRecovery] = recovery
-	} else if recovery == "" && ok {
-		data[member.KeyRecovery] = nil
+	live, err := readLive(r).etcd(ctx, etcd)
+	if err != nil {
+		return err
 	}
-	if len(data) == 0 {
-		return nil
+	if live.Status.ClusterID != etcd.Status.ClusterID || !equality.Semantic.DeepEqual(live.Status.Recovery, etcd.Status.Recovery) {
+		return behind(ctx, "Etcd %s records another cluster, or another recovery", client.ObjectKeyFromObject(etcd))
 	}
-	patch, err := json.Marshal(map[string]any{"data": data})
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": config.UID, "resourceVersion": config.ResourceVersion}, "data": data,
+	})
 	if err != nil {
 		return fmt.Errorf("encoding what the members of Etcd %s are told: %w", client.ObjectKeyFromObject(etcd), err)
 	}
@@ -52,4 +51,23 @@ func (r *Reconciler) tellMembers(ctx context.Context, etcd *v1alpha1.Etcd) error
 		return fmt.Errorf("telling the members by ConfigMap %s: %w", key, err)
 	}
 	return nil
+}
+
+// untold is what the members have not been told of a status, given what they were; nil is what they are no longer told. It is
+// pure.
+func untold(status *v1alpha1.EtcdStatus, told map[string]string) (map[string]any, error) {
+	recovery, err := instruction(status.Recovery)
+	if err != nil {
+		return nil, err
+	}
+	data := map[string]any{}
+	if id := status.ClusterID; id != "" && told[member.KeyClusterID] != id {
+		data[member.KeyClusterID] = id
+	}
+	if before, ok := told[member.KeyRecovery]; recovery != "" && before != recovery {
+		data[member.KeyRecovery] = recovery
+	} else if recovery == "" && ok {
+		data[member.KeyRecovery] = nil
+	}
+	return data, nil
 }

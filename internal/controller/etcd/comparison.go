@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -107,9 +108,9 @@ func (r *Reconciler) stillHolds(ctx context.Context, c comparison, namespace str
 	return live == c.live, err
 }
 
-// applyObjects applies the objects that are not as they should be, and tells whether the cache shows each as it was
+// applyObjects applies the objects that are not as they should be, and reports whether the cache shows each as it was
 // applied for this input. due: what should be different is to be applied; blocked: no StatefulSet is to be made.
-func (r *Reconciler) applyObjects(ctx context.Context, in component.Input, due, blocked bool) (settled bool, err error) {
+func (r *Reconciler) applyObjects(ctx context.Context, p *pass, in component.Input, due, blocked bool) (settled bool, err error) {
 	in.Etcd = essence(in.Etcd)
 	input, err := fingerprintOf(in)
 	if err != nil {
@@ -120,7 +121,7 @@ func (r *Reconciler) applyObjects(ctx context.Context, in component.Input, due, 
 	if holds, err := r.stillHolds(ctx, last, key.Namespace, input, due); err != nil || holds {
 		return last.settled, err
 	}
-	next, applied, err := r.compare(ctx, in, due, blocked)
+	next, applied, err := r.compare(ctx, p, in, due, blocked)
 	if err != nil || applied {
 		return next.settled, err
 	}
@@ -131,7 +132,7 @@ func (r *Reconciler) applyObjects(ctx context.Context, in component.Input, due, 
 
 // compare renders the objects, and applies those that are not as they should be. It tells whether it applied any; one
 // that it was not to make counts as such.
-func (r *Reconciler) compare(ctx context.Context, in component.Input, due, blocked bool) (c comparison, applied bool, err error) {
+func (r *Reconciler) compare(ctx context.Context, p *pass, in component.Input, due, blocked bool) (c comparison, applied bool, err error) {
 	objects, err := component.Objects(in)
 	if err != nil {
 		return comparison{}, false, err
@@ -149,6 +150,12 @@ func (r *Reconciler) compare(ctx context.Context, in component.Input, due, block
 		}
 		if live == nil && blocked && d.GetKind() == "StatefulSet" {
 			return comparison{}, true, nil
+		}
+		if d.GetKind() == "StatefulSet" {
+			base, _ := live.(*appsv1.StatefulSet)
+			if err := p.scale.permit(ctx, base); err != nil {
+				return comparison{}, false, err
+			}
 		}
 		changed, err := r.ensure(ctx, d, live, due)
 		if err != nil {

@@ -116,6 +116,15 @@ func inputOfThree() component.Input {
 	}
 }
 
+// passOf is a pass that has found the StatefulSet.
+func passOf(c *cluster, in component.Input) *pass {
+	p := &pass{etcd: in.Etcd}
+	if set, ok := c.objects[nameIn(&appsv1.StatefulSet{}, in.Etcd.Name)]; ok {
+		p.set = set.DeepCopyObject().(*appsv1.StatefulSet)
+	}
+	return p
+}
+
 // What has not changed is not rendered and compared again, and what has is. To see which it is, a Service is broken
 // without a sign of it: only a comparison finds that.
 func TestNothingIsComparedWhenNothingHasChanged(t *testing.T) {
@@ -172,7 +181,7 @@ func TestNothingIsComparedWhenNothingHasChanged(t *testing.T) {
 			r := &Reconciler{Client: c}
 			in := inputOfThree()
 			look := func() bool {
-				settled, err := r.applyObjects(t.Context(), in, false, false)
+				settled, err := r.applyObjects(t.Context(), passOf(c, in), in, false, false)
 				g.Expect(err).NotTo(HaveOccurred())
 				return settled
 			}
@@ -202,18 +211,18 @@ func TestWhatIsNotDueIsRemembered(t *testing.T) {
 	c := newCluster(g)
 	r := &Reconciler{Client: c}
 	in := inputOfThree()
-	_, err := r.applyObjects(t.Context(), in, true, false)
+	_, err := r.applyObjects(t.Context(), passOf(c, in), in, true, false)
 	g.Expect(err).NotTo(HaveOccurred())
 	c.take()
 
 	in.Images.Etcd = "v2"
 	for range 2 {
-		settled, err := r.applyObjects(t.Context(), in, false, false)
+		settled, err := r.applyObjects(t.Context(), passOf(c, in), in, false, false)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(settled).To(BeFalse())
 		g.Expect(c.take()).To(BeEmpty())
 	}
-	_, err = r.applyObjects(t.Context(), in, true, false)
+	_, err = r.applyObjects(t.Context(), passOf(c, in), in, true, false)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c.take()).To(Equal([]string{nameIn(&appsv1.StatefulSet{}, "etcd-main")}))
 }
@@ -226,12 +235,12 @@ func TestNoStatefulSetWhileBlocked(t *testing.T) {
 	in := inputOfThree()
 	set := nameIn(&appsv1.StatefulSet{}, "etcd-main")
 	for range 2 {
-		settled, err := r.applyObjects(t.Context(), in, false, true)
+		settled, err := r.applyObjects(t.Context(), passOf(c, in), in, false, true)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(settled).To(BeFalse())
 		g.Expect(c.take()).NotTo(ContainElement(set))
 	}
-	_, err := r.applyObjects(t.Context(), in, false, false)
+	_, err := r.applyObjects(t.Context(), passOf(c, in), in, false, false)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c.take()).To(Equal([]string{set}))
 }
@@ -241,14 +250,15 @@ func BenchmarkLook(b *testing.B) {
 	for name, forget := range map[string]bool{"first": true, "next": false} {
 		b.Run(name, func(b *testing.B) {
 			g := NewWithT(b)
-			r := &Reconciler{Client: newCluster(g)}
+			c := newCluster(g)
+			r := &Reconciler{Client: c}
 			in := inputOfThree()
 			b.ReportAllocs()
 			for b.Loop() {
 				if forget {
 					r.memory.forget(client.ObjectKeyFromObject(in.Etcd))
 				}
-				if _, err := r.applyObjects(b.Context(), in, false, false); err != nil {
+				if _, err := r.applyObjects(b.Context(), passOf(c, in), in, false, false); err != nil {
 					b.Fatal(err)
 				}
 			}

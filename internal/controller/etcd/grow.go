@@ -12,7 +12,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -156,9 +155,9 @@ func (r *Reconciler) mayReplaceSet(ctx context.Context, reader client.Reader, et
 	if err != nil {
 		return "", nil, err
 	}
-	tasks := &v1alpha1.EtcdOperatorTaskList{}
-	if err := r.Client.List(ctx, tasks, task.OfEtcd(client.ObjectKeyFromObject(etcd))...); err != nil {
-		return "", nil, fmt.Errorf("listing the tasks of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
+	tasks, err := tasksOf(ctx, reader, etcd)
+	if err != nil {
+		return "", nil, err
 	}
-	return mayReplaceSet(snapshot, set, claims, tasks.Items), set, nil
+	return mayReplaceSet(snapshot, set, claims, tasks), set, nil
 }

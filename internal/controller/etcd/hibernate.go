@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/survey"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -218,9 +219,24 @@ func (r *Reconciler) removeJobs(ctx context.Context, etcd *v1alpha1.Etcd) error 
 	return nil
 }
 
-// deleteClaims deletes claims, and none that were made anew under their names.
+// deleteClaims deletes claims that the record of a hibernation gives up, and none that were created again under their names.
+// The live Etcd has to have that record.
 func (r *Reconciler) deleteClaims(ctx context.Context, etcd *v1alpha1.Etcd, claims []v1alpha1.HibernatedClaim) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	reads := readLive(r)
+	live, err := reads.etcd(ctx, etcd)
+	if err != nil {
+		return err
+	}
+	if !equality.Semantic.DeepEqual(live.Status.Hibernation, etcd.Status.Hibernation) {
+		return behind(ctx, "Etcd %s does not give up these volumes any more", client.ObjectKeyFromObject(etcd))
+	}
 	for _, c := range claims {
+		if err := reads.fresh(ctx); err != nil {
+			return err
+		}
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: etcd.Namespace, Name: c.Name}}
 		err := r.Client.Delete(ctx, claim, client.Preconditions{UID: ptr.To(c.UID)})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -50,55 +49,83 @@ func holder(tasks []v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecover
 // claims outlast the hold, whatever their policy. It is pure.
 func holdPatch(set *appsv1.StatefulSet, holder *v1alpha1.EtcdOperatorTask, wanted int32) map[string]any {
 	by, held := set.Annotations[v1alpha1.AnnotationHeldAtZeroBy]
+	metadata := func(heldBy any) map[string]any {
+		return map[string]any{
+			"uid": set.UID, "resourceVersion": set.ResourceVersion, "annotations": map[string]any{v1alpha1.AnnotationHeldAtZeroBy: heldBy},
+		}
+	}
 	switch {
 	case holder != nil && by == string(holder.UID) && ptr.Deref(set.Spec.Replicas, 1) == 0:
 		return nil
 	case holder != nil:
 		return map[string]any{
-			"metadata": map[string]any{"resourceVersion": set.ResourceVersion, "annotations": map[string]any{v1alpha1.AnnotationHeldAtZeroBy: string(holder.UID)}},
+			"metadata": metadata(string(holder.UID)),
 			"spec": map[string]any{"replicas": 0, "persistentVolumeClaimRetentionPolicy": map[string]any{
 				"whenScaled": appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 			}},
 		}
 	case held:
 		return map[string]any{
-			"metadata": map[string]any{"resourceVersion": set.ResourceVersion, "annotations": map[string]any{v1alpha1.AnnotationHeldAtZeroBy: nil}},
+			"metadata": metadata(nil),
 			"spec":     map[string]any{"replicas": wanted},
 		}
 	}
 	return nil
 }
 
-// reconcileHold scales the StatefulSet to zero for the task that holds it there, and back once that task lets go or
-// is gone, whatever else is suspended. It returns whether it is held, and whether that was changed just now.
-func (r *Reconciler) reconcileHold(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (held, changed bool, err error) {
+// lookAtHold returns the task that holds a StatefulSet at zero, if any, and what has to change of it, as a reader sees them.
+func lookAtHold(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (by *v1alpha1.EtcdOperatorTask, patch map[string]any, err error) {
+	tasks, err := tasksOf(ctx, reader, etcd)
+	if err != nil {
+		return nil, nil, err
+	}
+	by = holder(tasks, etcd.Status.Recovery)
 	if set == nil {
-		return false, false, nil
+		return by, nil, nil
 	}
-	key := client.ObjectKeyFromObject(etcd)
-	tasks := &v1alpha1.EtcdOperatorTaskList{}
-	if err := r.Client.List(ctx, tasks, task.OfEtcd(key)...); err != nil {
-		return false, false, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
+	return by, holdPatch(set, by, replicas(etcd, set)), nil
+}
+
+// reconcileHold scales the StatefulSet to zero for the task that holds it there, and back once that task lets go or
+// is gone, whatever else is suspended. The cache has asked for it, and the API server decides: the task that the cache shows may
+// have ended, and one that it does not show yet may be looking at the volumes. Meanwhile no task takes a step.
+func (r *Reconciler) reconcileHold(ctx context.Context, cached *v1alpha1.Etcd) error {
+	defer r.Locker.Lock(client.ObjectKeyFromObject(cached))()
+	ctx, cancel := context.WithTimeout(ctx, maxReadAge)
+	defer cancel()
+	reads := readLive(r)
+	etcd, err := reads.etcd(ctx, cached)
+	if err != nil {
+		return err
 	}
-	by := holder(tasks.Items, etcd.Status.Recovery)
-	if _, let := set.Annotations[v1alpha1.AnnotationHeldAtZeroBy]; let && by == nil {
+	set, err := statefulSet(ctx, reads, etcd)
+	if err != nil {
+		return err
+	}
+	by, patch, err := lookAtHold(ctx, reads, etcd, set)
+	if err != nil {
+		return err
+	}
+	if patch == nil {
+		return behind(ctx, "nobody takes or lets go of StatefulSet %s", client.ObjectKeyFromObject(etcd))
+	}
+	if by == nil {
 		// Members that start have to know how.
-		if err := r.tellMembers(ctx, etcd); err != nil {
-			return false, false, err
+		if err := r.tellMembers(ctx, reads, etcd); err != nil {
+			return err
 		}
 	}
-	patch := holdPatch(set, by, replicas(etcd, set))
-	if patch == nil {
-		return by != nil, false, nil
+	if err := reads.fresh(ctx); err != nil {
+		return err
 	}
 	data, err := json.Marshal(patch)
 	if err != nil {
-		return false, false, fmt.Errorf("encoding a patch: %w", err)
+		return fmt.Errorf("encoding a patch: %w", err)
 	}
 	before := ptr.Deref(set.Spec.Replicas, 1)
 	if err := r.Client.Patch(ctx, set, client.RawPatch(types.MergePatchType, data), fieldOwner); err != nil {
-		return false, false, fmt.Errorf("scaling StatefulSet %s: %w", key, err)
+		return fmt.Errorf("scaling StatefulSet %s: %w", client.ObjectKeyFromObject(set), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Scaled the StatefulSet for a task", "from", before, "to", ptr.Deref(set.Spec.Replicas, 1), "heldAtZero", by != nil)
-	return by != nil, true, nil
+	return nil
 }

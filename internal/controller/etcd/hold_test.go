@@ -11,6 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
@@ -50,7 +51,7 @@ func TestWhoHoldsAtZero(t *testing.T) {
 func TestHoldPatch(t *testing.T) {
 	holder := recreation(v1alpha1.TaskStateInProgress, v1alpha1.RecreateNeedsDeletion)
 	set := func(replicas int32, by string) *appsv1.StatefulSet {
-		s := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(replicas)}}
+		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "set", ResourceVersion: "7"}, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(replicas)}}
 		if by != "" {
 			s.Annotations = map[string]string{v1alpha1.AnnotationHeldAtZeroBy: by}
 		}
@@ -76,6 +77,7 @@ func TestHoldPatch(t *testing.T) {
 				g.Expect(patch).To(BeNil())
 				return
 			}
+			g.Expect(patch["metadata"]).To(And(HaveKeyWithValue("uid", types.UID("set")), HaveKeyWithValue("resourceVersion", "7")))
 			spec := patch["spec"].(map[string]any)
 			g.Expect(spec["replicas"]).To(Equal(c.replicas))
 			if c.replicas == 0 {

@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// memory is what this process remembers of Etcds. To lose it costs a write of a status, a rendering, or two seconds.
+// memory is what this process remembers of Etcds. To lose it costs a write of a status, a rendering, two
+// seconds, or a longer wait.
 type memory struct {
 	mu    sync.Mutex
 	etcds map[types.NamespacedName]remembered
@@ -35,6 +36,8 @@ type remembered struct {
 	defragmented time.Time
 	// comparison of its objects that found nothing to do, the last one.
 	comparison comparison
+	// absences of its members, while its update strategy is to change to RollingUpdate. They are replaced, never changed.
+	absences absences
 }
 
 func (m *memory) of(etcd types.NamespacedName) remembered {

@@ -60,7 +60,8 @@ type Reconciler struct {
 	// APIReader reads from the API server.
 	APIReader client.Reader
 	Observer  Observer
-	// Locker is shared with the task engine: no pod is deleted while an update strategy changes.
+	// Locker is shared with the task engine: no task takes a step while an update strategy changes, or while members are
+	// stopped or started.
 	Locker Locker
 	// Dialer and Credentials connect to members.
 	Dialer      etcdclient.Dialer

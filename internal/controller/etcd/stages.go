@@ -23,7 +23,7 @@ type pass struct {
 	etcd *v1alpha1.Etcd
 	// set is nil when there is no StatefulSet.
 	set *appsv1.StatefulSet
-	// held: a task holds the StatefulSet at zero replicas.
+	// held: a task holds the StatefulSet at zero replicas, or would if there were one.
 	held bool
 	tls  tlsLook
 	// asleep is why a cluster that is to wake up is not started yet; empty when it may be. begins: one that slept without
@@ -31,6 +31,8 @@ type pass struct {
 	asleep string
 	begins bool
 	size   sizing
+	// scale is asked before the StatefulSet is written.
+	scale *scaling
 	// settled: each object is as it was applied for the present spec.
 	settled bool
 	claims  []claim
@@ -48,6 +50,8 @@ type pass struct {
 	specErr error
 	// strategyErr is told by the log alone: the strategy is no part of the spec.
 	strategyErr error
+	// rollWaits: the update strategy is to change once every member participates.
+	rollWaits bool
 	// after is after how long to look again; 0 when an event will tell.
 	after time.Duration
 }
@@ -62,8 +66,8 @@ func (p *pass) makes() bool {
 	return p.specErr == nil && p.tls.problem == nil && !specSuspended(p.etcd)
 }
 
-// errAgain ends a pass: something was changed just now, and what follows has to see the change.
-var errAgain = errors.New("something was changed, and has to be seen first")
+// errAgain ends a pass: something was changed just now, or the cache is behind the API server, and what follows has to see it.
+var errAgain = errors.New("the cache is behind: something has changed and has to be seen first")
 
 // reconcile goes through the stages, and returns after how long to look again. An error of a stage ends the pass,
 // except where the stage itself leaves it in the pass.
@@ -107,21 +111,24 @@ func (r *Reconciler) findStatefulSet(ctx context.Context, p *pass) (err error) {
 }
 
 func (r *Reconciler) keepStrategy(ctx context.Context, p *pass) error {
-	changed, err := r.reconcileStrategy(ctx, p.etcd, p.set)
+	changed, waits, err := r.reconcileStrategy(ctx, p.etcd, p.set)
 	if changed {
 		return errAgain
 	}
-	p.strategyErr = err
+	p.rollWaits, p.strategyErr = waits, err
 	return nil
 }
 
 func (r *Reconciler) keepHold(ctx context.Context, p *pass) error {
-	held, changed, err := r.reconcileHold(ctx, p.etcd, p.set)
-	if err == nil && changed {
-		return errAgain
+	by, patch, err := lookAtHold(ctx, r.Client, p.etcd, p.set)
+	if err != nil || patch == nil {
+		p.held = by != nil
+		return err
 	}
-	p.held = held
-	return err
+	if err := r.reconcileHold(ctx, p.etcd); err != nil {
+		return err
+	}
+	return errAgain
 }
 
 func (r *Reconciler) checkTLS(ctx context.Context, p *pass) error {
@@ -132,14 +139,14 @@ func (r *Reconciler) checkTLS(ctx context.Context, p *pass) error {
 // applySpec applies the objects. What is asked of members that are all stopped waits until they are started again.
 func (r *Reconciler) applySpec(ctx context.Context, p *pass) error {
 	if p.specErr == nil && !p.held {
-		p.size, p.settled, p.specErr = r.reconcileSpec(ctx, p.etcd, p.set, p.tls, p.asleep)
+		p.size, p.settled, p.specErr = r.reconcileSpec(ctx, p)
 	}
-	if apierrors.IsConflict(p.specErr) || namespaceGoes(p.specErr) {
+	if errors.Is(p.specErr, errAgain) || apierrors.IsConflict(p.specErr) || namespaceGoes(p.specErr) {
 		err := p.specErr
 		p.specErr = nil
 		return err
 	}
-	if p.makes() && replacement(p.etcd, p.set) {
+	if !p.held && p.makes() && replacement(p.etcd, p.set) {
 		// It was made just now, or has not adopted its pods yet.
 		return errAgain
 	}
@@ -185,10 +192,14 @@ func (r *Reconciler) listPeerURLs(ctx context.Context, p *pass) error {
 // writeDown writes the status.
 func (r *Reconciler) writeDown(ctx context.Context, p *pass) (err error) {
 	p.after, err = r.reconcileStatus(ctx, p)
+	if p.rollWaits {
+		// For how long a member has been away is known only to who looks.
+		p.after = min(p.after, pollTroubled)
+	}
 	return err
 }
 
 // instructMembers tells the members what the status now says of their cluster.
 func (r *Reconciler) instructMembers(ctx context.Context, p *pass) error {
-	return r.tellMembers(ctx, p.etcd)
+	return r.tellMembers(ctx, r.Client, p.etcd)
 }

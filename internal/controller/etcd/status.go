@@ -13,7 +13,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -56,15 +55,14 @@ const operationReconcile = "Reconcile"
 func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) (time.Duration, error) {
 	etcd := p.etcd
 	key, now := client.ObjectKeyFromObject(etcd), r.Clock.Now()
-	all := &v1alpha1.EtcdOperatorTaskList{}
-	if err := r.Client.List(ctx, all, task.OfEtcd(key)...); err != nil {
-		return 0, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
+	var err error
+	if p.tasks, err = tasksOf(ctx, r.Client, etcd); err != nil {
+		return 0, err
 	}
-	p.tasks = all.Items
 	_, scheduleErr := defragmentationSchedule(etcd)
-	next := nextStatus(etcd, observation{
+	o := observation{
 		snapshot:    p.snapshot,
-		tasks:       all.Items,
+		tasks:       p.tasks,
 		claims:      p.claims,
 		tls:         p.tls,
 		current:     p.current(),
@@ -77,7 +75,15 @@ func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) (time.Duratio
 		begins:      p.begins,
 		further:     p.further,
 		now:         metav1.NewTime(now),
-	})
+	}
+	next := nextStatus(etcd, o)
+	if etcd.Status.Recovery != nil && next.Recovery == nil {
+		// Members then remove what they had before. The cache may not show the task yet that keeps it.
+		if o.tasks, err = tasksOf(ctx, r.APIReader, etcd); err != nil {
+			return 0, err
+		}
+		next = nextStatus(etcd, o)
+	}
 	before := etcd.Status
 	poll := pollAfter(&next)
 	pending, err := r.writeStatus(ctx, etcd, next)

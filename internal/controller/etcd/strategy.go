@@ -8,29 +8,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// progressDeadline is how long the change to RollingUpdate waits for a member that does not participate. It
-// is that of a rollout.
-const progressDeadline = 10 * time.Minute
-
 // The patches of an update strategy. The API server has defaulted rollingUpdate and refuses it beside
 // OnDelete; and it leaves it unset where a strategy was OnDelete, so that a pod on its way would come back
 // at the old revision.
 const (
 	patchOnDelete      = `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`
-	patchRollingUpdate = `{"metadata":{"resourceVersion":%q},"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}}}}`
+	patchRollingUpdate = `{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}}}}`
 )
 
 // strategyChange is what is to become of an update strategy.
@@ -62,24 +55,6 @@ func decideStrategy(quorumAware bool, live appsv1.StatefulSetUpdateStrategy) str
 	return keepStrategy
 }
 
-// mayRoll tells whether the StatefulSet controller may take over: every member participates, or one has not
-// for so long that it is not waited for any longer.
-func mayRoll(s *observe.Snapshot, awaySince *metav1.Time, now time.Time) bool {
-	if s.Participating() == s.Replicas() && len(s.Surplus) == 0 {
-		return true
-	}
-	return awaySince != nil && now.Sub(awaySince.Time) >= progressDeadline
-}
-
-// awaySince is since when not every member participates, as the status tells; nil when it tells that all do.
-func awaySince(status *v1alpha1.EtcdStatus) *metav1.Time {
-	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAllMembersReady)
-	if c == nil || c.Status == metav1.ConditionTrue {
-		return nil
-	}
-	return &c.LastTransitionTime
-}
-
 func (r *Reconciler) wantedStrategy() appsv1.StatefulSetUpdateStrategyType {
 	if r.QuorumAwareUpdates {
 		return appsv1.OnDeleteStatefulSetStrategyType
@@ -88,49 +63,62 @@ func (r *Reconciler) wantedStrategy() appsv1.StatefulSetUpdateStrategyType {
 }
 
 // reconcileStrategy brings the update strategy of a StatefulSet to what the feature gate says, whatever else
-// is suspended. It returns whether it changed it.
-func (r *Reconciler) reconcileStrategy(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (changed bool, err error) {
+// is suspended. It returns whether it changed it, and whether that waits for members.
+func (r *Reconciler) reconcileStrategy(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (changed, waits bool, err error) {
 	if set == nil {
-		return false, nil
+		return false, false, nil
 	}
 	switch decideStrategy(r.QuorumAwareUpdates, set.Spec.UpdateStrategy) {
 	case toOnDelete:
 		defer r.Locker.Lock(client.ObjectKeyFromObject(etcd))()
-		return r.patchStrategy(ctx, set, patchOnDelete)
+		changed, err = r.patchStrategy(ctx, set, patchOnDelete)
 	case repairPartition:
-		return r.patchStrategy(ctx, set, fmt.Sprintf(patchRollingUpdate, set.ResourceVersion))
+		changed, err = r.patchStrategy(ctx, set, rollingUpdate(set))
 	case toRollingUpdate:
-		return r.handOver(ctx, etcd)
+		changed, err = r.handOver(ctx, etcd)
+		waits = !changed
 	}
-	return false, nil
+	return changed, waits, err
 }
 
-// handOver lets the StatefulSet controller take over when it may.
+func rollingUpdate(set *appsv1.StatefulSet) string {
+	return fmt.Sprintf(patchRollingUpdate, set.UID, set.ResourceVersion)
+}
+
+// handOver lets the StatefulSet controller take over when it may, by what the API server says.
 func (r *Reconciler) handOver(ctx context.Context, etcd *v1alpha1.Etcd) (changed bool, err error) {
-	if may, err := r.mayHandOver(ctx, r.Client, etcd); err != nil || !may {
+	if may, err := r.mayHandOver(ctx, etcd); err != nil || !may {
 		return false, err
 	}
-	// The task engine holds the lock around a deletion. Now that none is under way, the cache may be late.
+	// The task engine holds the lock around a deletion: now none is under way, and one that was shows.
 	defer r.Locker.Lock(client.ObjectKeyFromObject(etcd))()
-	set, err := statefulSet(ctx, r.APIReader, etcd)
+	reads := readLive(r)
+	set, err := statefulSet(ctx, reads, etcd)
 	if err != nil || set == nil {
 		return false, err
 	}
-	if may, err := r.mayHandOver(ctx, r.APIReader, etcd); err != nil || !may {
+	if may, err := r.mayHandOver(ctx, etcd); err != nil || !may {
 		return false, err
 	}
-	return r.patchStrategy(ctx, set, fmt.Sprintf(patchRollingUpdate, set.ResourceVersion))
+	if reads.fresh(ctx) != nil {
+		return false, nil
+	}
+	return r.patchStrategy(ctx, set, rollingUpdate(set))
 }
 
-func (r *Reconciler) mayHandOver(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (bool, error) {
-	snapshot, err := r.Observer.Observe(ctx, reader, etcd)
+// mayHandOver looks at the members, and remembers since when each has been away.
+func (r *Reconciler) mayHandOver(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
+	snapshot, err := r.Observer.Observe(ctx, r.APIReader, etcd)
 	if errors.Is(err, observe.ErrNoStatefulSet) {
 		return false, nil
 	}
+	key := client.ObjectKeyFromObject(etcd)
 	if err != nil {
-		return false, fmt.Errorf("observing Etcd %s before its update strategy changes: %w", client.ObjectKeyFromObject(etcd), err)
+		return false, fmt.Errorf("observing Etcd %s before its update strategy changes: %w", key, err)
 	}
-	may := mayRoll(snapshot, awaySince(&etcd.Status), r.Clock.Now())
+	seen := r.memory.of(key).absences.next(snapshot)
+	r.memory.change(key, func(m *remembered) { m.absences = seen })
+	may := seen.mayRoll()
 	if !may {
 		ctrl.LoggerFrom(ctx).V(1).Info("The update strategy stays OnDelete until every member participates", "participating", snapshot.Participating(), "replicas", snapshot.Replicas())
 	}

@@ -132,7 +132,7 @@ func (p *pass) awakening(record *v1alpha1.Hibernation, why string) {
 	p.further = append(p.further, condition(v1alpha1.ConditionHibernated, metav1.ConditionFalse, v1alpha1.ReasonWakingUp, message))
 }
 
-// told tells whether the members have been told how their cluster begins anew.
+// told reports whether the members have been told how their cluster begins anew.
 func (r *Reconciler) told(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
 	wanted, err := instruction(etcd.Status.Recovery)
 	if err != nil {
@@ -140,7 +140,7 @@ func (r *Reconciler) told(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error
 	}
 	config := &corev1.ConfigMap{}
 	key := types.NamespacedName{Namespace: etcd.Namespace, Name: component.ConfigMapName(etcd.Name)}
-	if err := r.Client.Get(ctx, key, config); err != nil {
+	if err := r.APIReader.Get(ctx, key, config); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return false, nil
 		}

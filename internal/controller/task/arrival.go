@@ -12,7 +12,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -44,10 +43,7 @@ func (r *Reconciler) prepare(ctx context.Context, q queue.Queue, cached, t *v1al
 	if by := r.displacedBy(q, cached); by != "" {
 		return reject(v1alpha1.ErrSuperseded, "task %s, which was created later, does the work in another way", by)
 	}
-	if task.Etcd, err = r.confirm(ctx, t, etcd); err != nil {
-		return task, nil, err
-	}
-	if task.Etcd == nil {
+	if etcd == nil {
 		return reject(v1alpha1.ErrEtcdNotFound, "spec.ownerEtcdReference names Etcd %q, and there is none of that name in namespace %s", t.Spec.OwnerEtcdReference.Name, t.Namespace)
 	}
 	if !pending && !t.Spec.Suspend {
@@ -83,20 +79,6 @@ func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) st
 		}
 	}
 	return ""
-}
-
-// confirm is the Etcd of a task; nil when there is none. A cache that lags must not end a task.
-func (r *Reconciler) confirm(ctx context.Context, t *v1alpha1.EtcdOperatorTask, cached *v1alpha1.Etcd) (*v1alpha1.Etcd, error) {
-	if cached != nil {
-		return cached, nil
-	}
-	etcd := &v1alpha1.Etcd{}
-	if err := r.Live.Get(ctx, t.EtcdKey(), etcd); apierrors.IsNotFound(err) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("reading Etcd %s: %w", t.EtcdKey(), err)
-	}
-	return etcd, nil
 }
 
 // sameWork names an earlier task that does the same work; empty when there is none.

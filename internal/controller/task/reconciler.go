@@ -68,13 +68,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	etcd := &v1alpha1.Etcd{}
-	if err := r.Client.Get(ctx, request.NamespacedName, etcd); apierrors.IsNotFound(err) {
-		etcd = nil
-	} else if err != nil {
-		return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", request.NamespacedName, err)
+	etcd, err := r.etcdOf(ctx, request.NamespacedName, all)
+	if err != nil {
+		return ctrl.Result{}, err
 	}
-	q := queue.New(all)
+	own, foreign := separate(all, etcd)
+	q := queue.New(own)
 	if etcd == nil && len(all) == 0 {
 		r.Metrics.forget(request.NamespacedName)
 	} else {
@@ -89,13 +88,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			again.in(r.attempt(ctx, t, func() (time.Duration, error) { return r.expire(ctx, t) }))
 		}
 	}
-	for _, t := range q {
+	work := func(t *v1alpha1.EtcdOperatorTask, do func() (time.Duration, error)) {
 		if r.memory.lastWrite(t).isBehind(t, r.Clock.Now()) {
 			// Whatever is decided now is refused as a conflict.
 			again.in(retryInterval)
-			continue
+			return
 		}
-		again.in(r.attempt(ctx, t, func() (time.Duration, error) { return r.carryOn(ctx, q, t, etcd) }))
+		again.in(r.attempt(ctx, t, do))
+	}
+	for _, t := range foreign {
+		work(t, func() (time.Duration, error) { return 0, r.refuse(ctx, t, etcd) })
+	}
+	for _, t := range q {
+		work(t, func() (time.Duration, error) { return r.carryOn(ctx, q, t, etcd) })
 	}
 	return again.result(), nil
 }

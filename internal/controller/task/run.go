@@ -44,13 +44,23 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 	return r.conclude(ctx, cached, task, verdict, err)
 }
 
-// admit asks the handler for the preconditions, once the API server has confirmed that it is its turn.
+// admit asks the handler for the preconditions, once the API server has confirmed that it is its turn, and for this Etcd.
 func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task tasks.Task) (tasks.Verdict, error) {
+	etcd, err := readEtcd(ctx, r.Live, task.Object.EtcdKey())
+	switch {
+	case err != nil:
+		return tasks.Verdict{}, err
+	case etcd == nil:
+		return tasks.Verdict{}, errCacheBehind
+	case Foreign(task.Object, etcd) != "":
+		return replaced(task.Object, etcd), nil
+	}
 	live, err := r.list(ctx, r.Live, task.Object.EtcdKey())
 	if err != nil {
 		return tasks.Verdict{}, err
 	}
-	q := queue.New(live)
+	own, _ := separate(live, etcd)
+	q := queue.New(own)
 	if t := q.Find(task.Object.UID); !q.HasTurn(t) || t.Status.State == v1alpha1.TaskStateInProgress {
 		return tasks.Verdict{}, errCacheBehind
 	}

@@ -8,15 +8,23 @@ import (
 	"testing"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // rolling is the strategy with the gate off: the partition is spelled out.
@@ -104,15 +112,107 @@ func TestHandOverWaitsForEveryMember(t *testing.T) {
 	w.Expect(w.status(w).UpdatedReplicas).To(Equal(int32(3)))
 }
 
-func TestHandOverDoesNotWaitForEver(t *testing.T) {
+// byHand is a controller with the gate off whose looks, and whose clock, are the test's. It reads from the API server.
+func (w *world) byHand(now clock.PassiveClock) *etcd.Reconciler {
+	credentials := &certificates.Credentials{Reader: testEnv.Client, Clock: now}
+	return &etcd.Reconciler{
+		Client: testEnv.Client, APIReader: testEnv.Client, Observer: observe.New(w.members, now, observe.WithCredentials(credentials)),
+		Locker: task.NewLocker(), Clock: now, Dialer: w.members, Credentials: credentials, Recorder: &events.FakeRecorder{},
+		Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/etcd-agent:v1"},
+	}
+}
+
+// pass has the controller look every five seconds until a while has passed.
+func (w *world) pass(r *etcd.Reconciler, now *clocktesting.FakePassiveClock, while time.Duration) {
+	w.t.Helper()
+	const interval = 5 * time.Second
+	for range int(while / interval) {
+		now.SetTime(now.Now().Add(interval))
+		result, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: w.key(name)})
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(result.RequeueAfter).To(BeNumerically("<=", 2*time.Second), "it is known only to who looks")
+	}
+}
+
+// replace deletes a pod, and waits for its successor, which does not become ready.
+func (w *world) replace(ordinal int) {
+	w.t.Helper()
+	before := w.podUIDs(w)[ordinal]
+	w.kubelet.Set(pod(ordinal), env.NotReady)
+	w.Expect(testEnv.Client.Delete(w.t.Context(), w.pod(ordinal))).To(Succeed())
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.podUIDs(g)[ordinal]).NotTo(Equal(before))
+		g.Expect(w.up(ordinal)).To(BeFalse())
+	}).Should(Succeed())
+}
+
+// A rollout takes longer than the StatefulSet controller is kept from taking over, but no single member is away for so
+// long: it would take the next pod while one has been away for a moment.
+func TestHandOverWaitsForARolloutThatGoesOn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3)
 	on := w.start()
 	w.eventuallyWell()
-	w.kubelet.Set(pod(1), env.NotReady)
-	w.Eventually(func(g Gomega) { g.Expect(w.status(g).Ready).To(HaveValue(BeFalse())) }).Should(Succeed())
 	on.stop()
-	w.start(gateOff, func(r *etcd.Reconciler) { r.Clock = ahead{11 * time.Minute} })
-	w.Eventually(w.strategy).Should(Satisfy(rolling))
+	now := clocktesting.NewFakePassiveClock(time.Now())
+	off := w.byHand(now)
+	for i := range 12 {
+		w.replace(2 - i%3)
+		w.pass(off, now, time.Minute)
+		w.Expect(w.strategy()).To(Satisfy(onDelete), "after %d minutes", i+1)
+		// It is back, and the next one goes, before anybody looks.
+		w.kubelet.Set(pod(2-i%3), env.Ready)
+		w.Eventually(func() bool { return w.up(2 - i%3) }).Should(BeTrue())
+	}
+}
+
+func TestHandOverDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	on := w.start()
+	w.eventuallyWell()
+	on.stop()
+	now := clocktesting.NewFakePassiveClock(time.Now())
+	off := w.byHand(now)
+	w.replace(1)
+	w.pass(off, now, 9*time.Minute)
+	w.Expect(w.strategy()).To(Satisfy(onDelete))
+	// Nobody knows what happened while nobody looked.
+	now.SetTime(now.Now().Add(20 * time.Second))
+	w.pass(off, now, 9*time.Minute)
+	w.Expect(w.strategy()).To(Satisfy(onDelete))
+	w.pass(off, now, 2*time.Minute)
+	w.Expect(w.strategy()).To(Satisfy(rolling))
+}
+
+// A pod that is still to go counts as a member that is away, although every member participates.
+func TestHandOverWaitsForAPodThatIsStillToGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	on := w.start()
+	w.eventuallyWell()
+	on.stop()
+	scale := func(replicas int32) {
+		set := w.statefulSet(w)
+		before := client.MergeFrom(set.DeepCopy())
+		set.Spec.Replicas = ptr.To(replicas)
+		w.Expect(testEnv.Client.Patch(t.Context(), set, before)).To(Succeed())
+	}
+	scale(2)
+	w.Eventually(func() bool { return w.up(1) }).Should(BeTrue())
+	w.kubelet.Set(pod(1), env.Lost)
+	scale(1)
+	w.Eventually(func(g Gomega) {
+		left := &corev1.Pod{}
+		w.get(g, pod(1), left)
+		g.Expect(left.DeletionTimestamp).NotTo(BeNil())
+	}).Should(Succeed())
+	now := clocktesting.NewFakePassiveClock(time.Now())
+	off := w.byHand(now)
+	w.pass(off, now, 10*time.Minute)
+	w.Expect(w.strategy()).To(Satisfy(onDelete))
+	w.pass(off, now, 5*time.Second)
+	w.Expect(w.strategy()).To(Satisfy(rolling))
 }
 
 // The task engine holds the lock around the deletion of a pod.
@@ -144,9 +244,3 @@ func TestHandOverExcludesDeletions(t *testing.T) {
 func (w *world) pod(ordinal int) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod(ordinal)}}
 }
-
-// ahead is a clock that is ahead of time.
-type ahead struct{ by time.Duration }
-
-func (a ahead) Now() time.Time                  { return clock.RealClock{}.Now().Add(a.by) }
-func (a ahead) Since(t time.Time) time.Duration { return a.Now().Sub(t) }

@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package recovery
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// witness is an Observer that has been told what to say, and how long it takes.
+type witness struct {
+	clock *clocktesting.FakePassiveClock
+	says  *observe.Snapshot
+	takes time.Duration
+}
+
+func (w *witness) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*observe.Snapshot, error) {
+	s := *w.says
+	s.At = w.clock.Now()
+	w.clock.SetTime(s.At.Add(w.takes))
+	return &s, nil
+}
+
+// trial is a recovery that waits whether the quorum stays lost.
+type trial struct {
+	Gomega
+	t       *testing.T
+	clock   *clocktesting.FakePassiveClock
+	witness *witness
+	api     client.Client
+	handler *Handler
+	task    tasks.Task
+	// said is the last verdict.
+	said tasks.Verdict
+}
+
+func newTrial(t *testing.T) *trial {
+	now := clocktesting.NewFakePassiveClock(epoch)
+	r := &trial{Gomega: NewWithT(t), t: t, clock: now, witness: &witness{clock: now, says: newInput().Snapshot}}
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	r.task = tasks.Task{Object: &v1alpha1.EtcdOperatorTask{}, Etcd: etcd, Config: Config{}}
+	r.task.Object.Namespace, r.task.Object.UID, r.task.Object.Generation = "ns", "task", 1
+	r.lives(etcd.DeepCopy())
+	r.restart()
+	return r
+}
+
+// restart has another operator take over.
+func (r *trial) restart() {
+	r.handler = &Handler{Observer: r.witness, Clock: r.clock, Client: r.api, Live: r.api}
+}
+
+// lives has the API server show an Etcd.
+func (r *trial) lives(etcd *v1alpha1.Etcd) {
+	scheme := runtime.NewScheme()
+	r.Expect(errors.Join(v1alpha1.AddToScheme(scheme), clientgoscheme.AddToScheme(scheme))).To(Succeed())
+	r.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(etcd).Build()
+}
+
+// look has the handler look, a second later, and returns the phase that follows.
+func (r *trial) look() v1alpha1.RecoveryPhase {
+	r.t.Helper()
+	r.clock.SetTime(r.clock.Now().Add(time.Second))
+	v, err := r.handler.Execute(r.t.Context(), r.task)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.task.Object.Status.Recovery, r.said = v.Recovery, v
+	return v.Recovery.Phase
+}
+
+// lose has the quorum be lost for a while, seen every second.
+func (r *trial) lose(d time.Duration) (phase v1alpha1.RecoveryPhase) {
+	r.t.Helper()
+	for range int(d / time.Second) {
+		phase = r.look()
+	}
+	return phase
+}
+
+func TestMembersAreStoppedAfterTheGracePeriod(t *testing.T) {
+	r := newTrial(t)
+	r.Expect(r.lose(30 * time.Second)).To(Equal(v1alpha1.RecoveryConfirming))
+	r.Expect(r.look()).To(Equal(v1alpha1.RecoveryStopping))
+}
+
+// That the quorum is lost counts only as long as somebody looks: whatever the status says of the time before, it may have
+// been there since, and a single look may meet an election.
+func TestGracePeriodBeginsAgain(t *testing.T) {
+	unsure := newInput(func(in *Input) {
+		in.Snapshot.Ordinals[0].Pod, in.Snapshot.Ordinals[1].Pod = &observe.Pod{EtcdStarted: epoch}, &observe.Pod{EtcdStarted: epoch}
+	}).Snapshot
+	for name, interrupt := range map[string]func(*trial){
+		"another operator takes over":          func(r *trial) { r.restart() },
+		"nobody looks for a while":             func(r *trial) { r.clock.SetTime(r.clock.Now().Add(10 * time.Second)) },
+		"nobody looks for hours":               func(r *trial) { r.clock.SetTime(r.clock.Now().Add(2 * time.Hour)) },
+		"the task is suspended, and goes on":   func(r *trial) { r.task.Object.Generation += 2 },
+		"the clock was wrong when it was seen": func(r *trial) { r.restart(); r.clock.SetTime(r.clock.Now().Add(-time.Hour)) },
+		"members may run that do not answer": func(r *trial) {
+			lost := r.witness.says
+			r.witness.says = unsure
+			r.look()
+			r.witness.says = lost
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t)
+			r.lose(30 * time.Second)
+			before := r.task.Object.Status.Recovery.LostSince
+			interrupt(r)
+			r.Expect(r.look()).To(Equal(v1alpha1.RecoveryConfirming))
+			r.Expect(r.task.Object.Status.Recovery.LostSince).NotTo(Equal(before), "people see since when it counts")
+			r.Expect(r.said.LastOperation).NotTo(BeNil(), "and it is written at once")
+			r.look()
+			r.Expect(r.said.LastOperation).To(BeNil(), "but once")
+			r.Expect(r.lose(26 * time.Second)).To(Equal(v1alpha1.RecoveryConfirming))
+			r.Expect(r.lose(4 * time.Second)).To(Equal(v1alpha1.RecoveryStopping))
+		})
+	}
+}
+
+// A look that took so long that it says nothing of the present.
+func TestLookThatIsTooOld(t *testing.T) {
+	r := newTrial(t)
+	r.lose(30 * time.Second)
+	r.witness.takes = 11 * time.Second
+	r.Expect(r.look()).To(Equal(v1alpha1.RecoveryConfirming))
+}
+
+// What is remembered of a task goes with it.
+func TestMemoryEndsWithTheTask(t *testing.T) {
+	r := newTrial(t)
+	r.lose(30 * time.Second)
+	r.Expect(r.handler.Cleanup(r.t.Context(), r.task)).To(Succeed())
+	r.Expect(r.handler.memory.losses).To(BeEmpty())
+	r.Expect(r.look()).To(Equal(v1alpha1.RecoveryConfirming))
+}
+
+// A cache that lags shows a cluster that is smaller than it is: the volumes of the others would be left out.
+func TestEveryVolumeOfTheLiveEtcdIsSurveyed(t *testing.T) {
+	r := newTrial(t)
+	live := r.task.Etcd.DeepCopy()
+	live.Status.ClusterSize = 5
+	r.lives(live)
+	r.restart()
+	r.witness.says = newInput(hold()).Snapshot
+	r.witness.says.StatefulSet.HeldAtZeroBy = r.task.Object.UID
+	for i := range int32(5) {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: component.ClaimName(live, i)}}
+		r.Expect(r.api.Create(t.Context(), claim)).To(Succeed())
+	}
+	r.task.Object.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying}
+	v, err := r.handler.Execute(t.Context(), r.task)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(v.Step.Detail).To(HaveLen(5))
+
+	live.UID = "another"
+	live.ResourceVersion = ""
+	r.lives(live)
+	r.restart()
+	_, err = r.handler.Execute(t.Context(), r.task)
+	r.Expect(err).To(MatchError(ContainSubstring("it is another one now")))
+}

@@ -1,0 +1,281 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package recreate_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// stopped is a cluster whose operator was stopped: from now on the test itself looks after it.
+func stopped(t *testing.T) *cluster {
+	t.Helper()
+	c := newCluster(t, true)
+	c.Eventually(func(g Gomega) {
+		e := &v1alpha1.Etcd{}
+		g.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
+		g.Expect(e.Status.Ready).To(HaveValue(BeTrue()))
+	}).Should(Succeed())
+	c.stop()
+	return c
+}
+
+// successor is the Etcd controller of an operator that has just started, with a cache of its own.
+func (c *cluster) successor(cache client.Client, change ...func(*etcd.Reconciler)) *etcd.Reconciler {
+	r := &etcd.Reconciler{
+		Client: cache, APIReader: testEnv.Client, Observer: observe.New(c.fake, clock.RealClock{}), Locker: task.NewLocker(), Clock: clock.RealClock{},
+		Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/agent:v1"}, QuorumAwareUpdates: true,
+	}
+	for _, f := range change {
+		f(r)
+	}
+	return r
+}
+
+// look has a controller look at the Etcd some times. What it answers does not matter, but what it did.
+func (c *cluster) look(r *etcd.Reconciler) {
+	c.t.Helper()
+	for range 3 {
+		if _, err := r.Reconcile(c.t.Context(), ctrl.Request{NamespacedName: c.key(name)}); err != nil {
+			c.t.Log(err)
+		}
+	}
+}
+
+// runs creates a task that runs already.
+func (c *cluster) runs(taskType v1alpha1.TaskType, status v1alpha1.EtcdOperatorTaskStatus) *v1alpha1.EtcdOperatorTask {
+	c.t.Helper()
+	t := &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "task"},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: taskType, OwnerEtcdReference: v1alpha1.EtcdReference{Name: name}},
+	}
+	c.Expect(testEnv.Client.Create(c.t.Context(), t)).To(Succeed())
+	c.become(t, status)
+	return t
+}
+
+func (c *cluster) become(t *v1alpha1.EtcdOperatorTask, status v1alpha1.EtcdOperatorTaskStatus) {
+	c.t.Helper()
+	t.Status = status
+	c.Expect(testEnv.Client.Status().Update(c.t.Context(), t)).To(Succeed())
+}
+
+func recreating(state v1alpha1.TaskState, phase v1alpha1.RecreatePhase) v1alpha1.EtcdOperatorTaskStatus {
+	return v1alpha1.EtcdOperatorTaskStatus{State: state, Rollout: &v1alpha1.RolloutStatus{Phase: phase}}
+}
+
+func surveying() v1alpha1.EtcdOperatorTaskStatus {
+	return v1alpha1.EtcdOperatorTaskStatus{
+		State: v1alpha1.TaskStateInProgress, Recovery: &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying, PhaseSince: metav1.Now()},
+	}
+}
+
+func (c *cluster) replicas() int32 { return *c.set(c).Spec.Replicas }
+
+// scale scales the StatefulSet, and says who holds it at zero, if anybody does.
+func (c *cluster) scale(replicas int32, heldBy types.UID) {
+	c.t.Helper()
+	set := c.set(c)
+	before := client.MergeFrom(set.DeepCopy())
+	set.Spec.Replicas = ptr.To(replicas)
+	if heldBy != "" {
+		metav1.SetMetaDataAnnotation(&set.ObjectMeta, v1alpha1.AnnotationHeldAtZeroBy, string(heldBy))
+	}
+	c.Expect(testEnv.Client.Patch(c.t.Context(), set, before)).To(Succeed())
+}
+
+// hibernate changes the replicas of the Etcd.
+func (c *cluster) hibernate(replicas int32) {
+	c.t.Helper()
+	e := &v1alpha1.Etcd{}
+	c.Expect(testEnv.Client.Get(c.t.Context(), c.key(name), e)).To(Succeed())
+	before := client.MergeFrom(e.DeepCopy())
+	e.Spec.Replicas = replicas
+	c.Expect(testEnv.Client.Patch(c.t.Context(), e, before)).To(Succeed())
+}
+
+// told is what the members are told of a recovery.
+func (c *cluster) told() string {
+	c.t.Helper()
+	config := &corev1.ConfigMap{}
+	c.Expect(testEnv.Client.Get(c.t.Context(), c.key(component.ConfigMapName(name)), config)).To(Succeed())
+	return config.Data[member.KeyRecovery]
+}
+
+// A cache shows a task that stops all members, and the task has ended.
+func TestHealthyMembersAreNotStoppedForATaskThatHasEnded(t *testing.T) {
+	c := stopped(t)
+	recreation := c.runs(v1alpha1.RecreateRollout, recreating(v1alpha1.TaskStateInProgress, v1alpha1.RecreateWaitingTermination))
+	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdOperatorTaskList{})
+	c.become(recreation, recreating(v1alpha1.TaskStateSucceeded, v1alpha1.RecreateComplete))
+	c.look(c.successor(behind))
+	c.Expect(c.replicas()).To(Equal(int32(3)))
+
+	c.become(recreation, recreating(v1alpha1.TaskStateInProgress, v1alpha1.RecreateWaitingTermination))
+	c.look(c.successor(behind))
+	c.Expect(c.replicas()).To(Equal(int32(0)), "the task holds it")
+}
+
+// A cache does not show the recovery yet for which all members are stopped.
+func TestMembersAreNotStartedWhileTheirVolumesAreSurveyed(t *testing.T) {
+	c := stopped(t)
+	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdOperatorTaskList{})
+	recovery := c.runs(v1alpha1.QuorumLossRecovery, surveying())
+	c.scale(0, recovery.UID)
+	c.look(c.successor(behind))
+	c.Expect(c.replicas()).To(Equal(int32(0)))
+
+	c.Expect(testEnv.Client.Delete(t.Context(), c.set(c))).To(Succeed())
+	gone := func() bool {
+		return apierrors.IsNotFound(testEnv.Client.Get(t.Context(), c.key(name), &appsv1.StatefulSet{}))
+	}
+	c.Eventually(gone).Should(BeTrue())
+	c.look(c.successor(behind))
+	c.Expect(gone()).To(BeTrue(), "a new StatefulSet would start them as well")
+	c.look(c.successor(testEnv.Client))
+	c.Expect(gone()).To(BeTrue())
+	e := &v1alpha1.Etcd{}
+	c.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
+	c.Expect(meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionAllMembersReady).Message).To(ContainSubstring("no StatefulSet"), "people are told")
+}
+
+// A cache shows an Etcd that hibernates, or wakes up, and the live one does not any more.
+func TestMembersFollowTheLiveEtcd(t *testing.T) {
+	c := stopped(t)
+	c.hibernate(0)
+	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdList{})
+	c.hibernate(3)
+	c.look(c.successor(behind))
+	c.Expect(c.replicas()).To(Equal(int32(3)))
+
+	behind = testEnv.Lag(t, c.namespace, &v1alpha1.EtcdList{})
+	c.hibernate(0)
+	c.scale(0, "")
+	c.look(c.successor(behind))
+	c.Expect(c.replicas()).To(Equal(int32(0)))
+
+	c.look(c.successor(testEnv.Client))
+	c.Expect(c.replicas()).To(Equal(int32(0)))
+	c.hibernate(3)
+	c.look(c.successor(testEnv.Client))
+	c.Expect(c.replicas()).To(Equal(int32(3)), "an operator that sees all of it starts them")
+}
+
+// Orphaned pods are adopted by the StatefulSet that is made in place of theirs: with zero replicas it would stop all.
+func TestStatefulSetIsMadeAsTheLiveEtcdSays(t *testing.T) {
+	c := stopped(t)
+	c.hibernate(0)
+	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdList{})
+	c.hibernate(3)
+	c.Expect(testEnv.Client.Delete(t.Context(), c.set(c), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	gone := func() bool {
+		return apierrors.IsNotFound(testEnv.Client.Get(t.Context(), c.key(name), &appsv1.StatefulSet{}))
+	}
+	c.Eventually(gone).Should(BeTrue())
+	c.look(c.successor(behind))
+	c.Expect(gone()).To(BeTrue())
+	c.look(c.successor(testEnv.Client))
+	c.Expect(c.replicas()).To(Equal(int32(3)))
+}
+
+// What the members are told of a recovery is what the live Etcd records.
+func TestMembersAreToldWhatTheLiveEtcdRecords(t *testing.T) {
+	c := stopped(t)
+	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdList{})
+	e := &v1alpha1.Etcd{}
+	c.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
+	e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "task", TaskUID: "uid", Member: pod(1), Source: v1alpha1.RecoverFromData, PreviousClusterID: e.Status.ClusterID}
+	c.Expect(testEnv.Client.Status().Update(t.Context(), e)).To(Succeed())
+	c.look(c.successor(testEnv.Client))
+	c.Expect(c.told()).To(ContainSubstring("task: uid"))
+	c.look(c.successor(behind))
+	c.Expect(c.told()).To(ContainSubstring("task: uid"))
+}
+
+// Members keep what they had before a recovery as long as its task is there.
+func TestRecoveryIsRememberedWhileItsTaskExists(t *testing.T) {
+	c := stopped(t)
+	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdOperatorTaskList{})
+	recovery := c.runs(v1alpha1.QuorumLossRecovery, v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateSucceeded})
+	e := &v1alpha1.Etcd{}
+	c.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
+	e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: recovery.Name, TaskUID: recovery.UID, Member: pod(1), Source: v1alpha1.RecoverFromData, PreviousClusterID: "cafe"}
+	c.Expect(testEnv.Client.Status().Update(t.Context(), e)).To(Succeed())
+	recorded := func() *v1alpha1.ClusterRecovery {
+		c.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
+		return e.Status.Recovery
+	}
+	c.look(c.successor(behind))
+	c.Expect(recorded()).NotTo(BeNil())
+	c.Expect(c.told()).To(ContainSubstring(string(recovery.UID)))
+
+	c.Expect(testEnv.Client.Delete(t.Context(), recovery)).To(Succeed())
+	c.look(c.successor(behind))
+	c.Expect(recorded()).To(BeNil())
+	c.Expect(c.told()).To(BeEmpty())
+}
+
+// While an operator is paused between what it reads and what it writes, another one may end what it was about to do.
+func TestPausedOperatorStopsNobody(t *testing.T) {
+	c := stopped(t)
+	c.runs(v1alpha1.RecreateRollout, recreating(v1alpha1.TaskStateInProgress, v1alpha1.RecreateNeedsDeletion))
+	paused := func(pause time.Duration) func(*etcd.Reconciler) {
+		now := clocktesting.NewFakePassiveClock(time.Now())
+		return func(r *etcd.Reconciler) { r.Clock, r.APIReader = now, pausing{testEnv.Client, now, pause} }
+	}
+	c.look(c.successor(testEnv.Client, paused(5*time.Second)))
+	c.Expect(c.replicas()).To(Equal(int32(3)))
+	c.look(c.successor(testEnv.Client, paused(time.Second)))
+	c.Expect(c.replicas()).To(Equal(int32(0)))
+}
+
+func TestPausedOperatorHibernatesNobody(t *testing.T) {
+	c := stopped(t)
+	c.hibernate(0)
+	paused := func(pause time.Duration) func(*etcd.Reconciler) {
+		now := clocktesting.NewFakePassiveClock(time.Now())
+		return func(r *etcd.Reconciler) { r.Clock, r.APIReader = now, pausing{testEnv.Client, now, pause} }
+	}
+	c.look(c.successor(testEnv.Client, paused(5*time.Second)))
+	c.Expect(c.replicas()).To(Equal(int32(3)))
+	c.look(c.successor(testEnv.Client, paused(time.Second)))
+	c.Expect(c.replicas()).To(Equal(int32(0)))
+}
+
+// pausing is an API server after each of whose answers the operator is paused.
+type pausing struct {
+	client.Reader
+	clock *clocktesting.FakePassiveClock
+	pause time.Duration
+}
+
+func (p pausing) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	err := p.Reader.Get(ctx, key, into, options...)
+	if _, ok := into.(*v1alpha1.Etcd); ok {
+		p.clock.SetTime(p.clock.Now().Add(p.pause))
+	}
+	return err
+}

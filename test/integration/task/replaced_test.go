@@ -1,0 +1,66 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// replace deletes the Etcd and leaves its tasks, and creates another one of the same name.
+func (c *cluster) replace() {
+	c.t.Helper()
+	c.Expect(testEnv.Client.Delete(c.t.Context(), c.etcd, client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	old := c.etcd.UID
+	c.Eventually(func() bool {
+		return apierrors.IsNotFound(testEnv.Client.Get(c.t.Context(), client.ObjectKeyFromObject(c.etcd), &v1alpha1.Etcd{}))
+	}).Should(BeTrue())
+	// Creation timestamps have steps of a second.
+	latest := time.Time{}
+	for _, t := range c.rollouts(c) {
+		latest = t.CreationTimestamp.Time
+	}
+	c.Eventually(func() bool { return time.Now().Truncate(time.Second).After(latest) }).Should(BeTrue())
+	c.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: 1}}
+	c.create(c.etcd)
+	c.Expect(c.etcd.UID).NotTo(Equal(old))
+}
+
+// Neither a task that ran for an Etcd that was deleted, nor one that waited, runs for the next Etcd of that name.
+func TestTasksOfADeletedEtcd(t *testing.T) {
+	c := newCluster(t, 1)
+	g, registry := gated()
+	registry[v1alpha1.QuorumLossRecovery] = tasks.Type{Handler: g}
+	before := c.startWith(testEnv.Config, registry)
+	c.create(c.task("running", v1alpha1.OnDemandSnapshot, "note: running"))
+	c.eventually("running", v1alpha1.TaskStateInProgress)
+	c.create(c.task("queued", v1alpha1.OnDemandSnapshot, "note: queued"))
+	c.eventually("queued", v1alpha1.TaskStatePending)
+	before.stop()
+	// Nobody has adopted this one.
+	c.create(c.task("late", v1alpha1.QuorumLossRecovery, ""))
+	c.replace()
+	started := len(g.order())
+
+	c.start(registry)
+	for _, name := range []string{"running", "queued", "late"} {
+		rejected := c.eventually(name, v1alpha1.TaskStateRejected)
+		c.Expect(rejected.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrEtcdReplaced), name)
+		c.Expect(rejected.OwnerReferences).To(BeEmpty(), name)
+	}
+	c.create(c.task("next", v1alpha1.OnDemandSnapshot, "note: queued"))
+	next := c.eventually("next", v1alpha1.TaskStateInProgress)
+	c.Expect(next.OwnerReferences[0].UID).To(Equal(c.etcd.UID))
+	c.Expect(g.order()[started:]).To(Equal([]string{"next"}))
+	g.letGo("next")
+	c.eventually("next", v1alpha1.TaskStateSucceeded)
+}
