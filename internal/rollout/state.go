@@ -29,8 +29,8 @@ func newState(in Input, now time.Time) *state {
 	s := &state{Input: in, now: now, target: target(in)}
 	if s.byReadiness() {
 		s.Snapshot = s.Snapshot.ByReadiness()
-	} else {
-		s.Snapshot = s.Snapshot.Vouch(s.vouched())
+	} else if vouched := s.vouched(); len(vouched) > 0 {
+		s.Snapshot = s.Snapshot.Vouch(vouched)
 	}
 	for _, pod := range s.Recorded.Pods {
 		if i := s.ordinalOf(pod.UID); i >= 0 && s.mayStillBeRemoved(pod) {
