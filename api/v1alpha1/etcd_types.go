@@ -288,3 +288,9 @@ type EtcdList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Etcd `json:"items"`
 }
+
+// SpecSuspended reports whether the spec is not to be reconciled for now.
+func (e *Etcd) SpecSuspended() bool {
+	_, suspended := e.Annotations[AnnotationSuspendSpecReconcile]
+	return suspended
+}

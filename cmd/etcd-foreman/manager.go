@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	appsv1 "k8s.io/api/apps/v1"
@@ -135,6 +136,7 @@ func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfigurati
 			Dialer: dialer, Credentials: credentials, Recorder: mgr.GetEventRecorder("etcd-foreman"),
 			Images: config.Images, QuorumAwareUpdates: quorumAwareUpdates,
 		}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
+		(&upkeep.Reconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("etcd-foreman"), Clock: now}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
 		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
 		(&task.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: locker,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,18 +28,18 @@ func TestBackupReady(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		before  *metav1.Condition
-		leases  snapshotLeases
+		leases  observe.SnapshotLeases
 		now     time.Time
 		want    metav1.ConditionStatus
 		reason  string
 		message string
 	}{
-		{"nothing yet", nil, snapshotLeases{}, noon.Time, metav1.ConditionUnknown, v1alpha1.ReasonNoFullSnapshot, "no full snapshot yet"},
-		{"leases, and no snapshot", waiting, snapshotLeases{lease("", ""), lease("", "")}, noon.Add(time.Minute), metav1.ConditionUnknown, v1alpha1.ReasonNoFullSnapshot, "yet"},
-		{"no snapshot for too long", waiting, snapshotLeases{lease("", ""), nil}, noon.Add(firstSnapshotTimeout), metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "No full snapshot was taken within"},
-		{"full", nil, snapshotLeases{lease("100", ""), lease("", "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "Newest full snapshot: revision 100, 2"},
-		{"full and delta", nil, snapshotLeases{lease("100", ""), lease("120", "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, ", delta snapshot: revision 120, 2"},
-		{"failure", nil, snapshotLeases{lease("100", "the store is full"), lease("120", "")}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: the store is full."},
+		{"nothing yet", nil, observe.SnapshotLeases{}, noon.Time, metav1.ConditionUnknown, v1alpha1.ReasonNoFullSnapshot, "no full snapshot yet"},
+		{"leases, and no snapshot", waiting, observe.SnapshotLeases{Full: lease("", ""), Delta: lease("", "")}, noon.Add(time.Minute), metav1.ConditionUnknown, v1alpha1.ReasonNoFullSnapshot, "yet"},
+		{"no snapshot for too long", waiting, observe.SnapshotLeases{Full: lease("", ""), Delta: nil}, noon.Add(firstSnapshotTimeout), metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "No full snapshot was taken within"},
+		{"full", nil, observe.SnapshotLeases{Full: lease("100", ""), Delta: lease("", "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "Newest full snapshot: revision 100, 2"},
+		{"full and delta", nil, observe.SnapshotLeases{Full: lease("100", ""), Delta: lease("120", "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, ", delta snapshot: revision 120, 2"},
+		{"failure", nil, observe.SnapshotLeases{Full: lease("100", "the store is full"), Delta: lease("120", "")}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: the store is full."},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -31,9 +31,6 @@ type remembered struct {
 	secrets checkedSecrets
 	// warnings of claims that wait for their volumes. It is replaced, never changed.
 	warnings map[types.UID]claimWarning
-	// defragmented is the newest time of its schedule for which a task was made. Without it, a task of the last half
-	// hour that somebody deleted would come again.
-	defragmented time.Time
 	// comparison of its objects that found nothing to do, the last one.
 	comparison comparison
 	// absences of its members, while its update strategy is to change to RollingUpdate. They are replaced, never changed.

@@ -38,8 +38,6 @@ type pass struct {
 	claims  []claim
 	// snapshot is nil when there is no StatefulSet.
 	snapshot *observe.Snapshot
-	// backups are what the leases tell of snapshots; nothing without a store.
-	backups snapshotLeases
 	// tasks of the Etcd, of every type and state. They are known once the status is written.
 	tasks []v1alpha1.EtcdOperatorTask
 	// hibernation is the record of a sleep without volumes, where there is to be one.
@@ -88,8 +86,6 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 		r.writeDown,
 		r.instructMembers,
 		r.removeOperation,
-		r.compactSnapshots,
-		r.defragment,
 	} {
 		switch err := stage(ctx, p); {
 		case errors.Is(err, errAgain):
@@ -173,12 +169,12 @@ func (r *Reconciler) observeBackups(ctx context.Context, p *pass) error {
 	if component.BackupStore(p.etcd) == nil {
 		return nil
 	}
-	leases, err := r.leasesOfSnapshots(ctx, p.etcd)
+	leases, err := observe.ReadSnapshotLeases(ctx, r.Client, p.etcd)
 	if err != nil {
 		return err
 	}
 	before := meta.FindStatusCondition(p.etcd.Status.Conditions, v1alpha1.ConditionBackupReady)
-	p.backups, p.further = leases, append(p.further, backupReady(before, leases, r.Clock.Now()))
+	p.further = append(p.further, backupReady(before, leases, r.Clock.Now()))
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -59,7 +60,7 @@ func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) (time.Duratio
 	if p.tasks, err = tasksOf(ctx, r.Client, etcd); err != nil {
 		return 0, err
 	}
-	_, scheduleErr := defragmentationSchedule(etcd)
+	_, scheduleErr := upkeep.DefragmentationSchedule(etcd)
 	o := observation{
 		snapshot:    p.snapshot,
 		tasks:       p.tasks,

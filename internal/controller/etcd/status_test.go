@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 var (
@@ -322,4 +324,18 @@ func TestErrorsThatLast(t *testing.T) {
 	g.Expect(nextStatus(etcd, failing).LastErrors).To(ConsistOf(v1alpha1.LastError{Code: v1alpha1.ErrPeerURLs, Description: "applying: refused", ObservedAt: later}))
 	failing.specErr = nil
 	g.Expect(nextStatus(etcd, failing).LastErrors).To(BeEmpty())
+}
+
+// A schedule that is none is reported in the status, and the rest of the spec is carried out.
+func TestBadSchedule(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served(3)
+	etcd.Spec.Etcd.DefragmentationSchedule = ptr.To("5-2 * * * *")
+	_, err := upkeep.DefragmentationSchedule(etcd)
+	g.Expect(err).To(HaveOccurred())
+	status := nextStatus(etcd, observation{snapshot: snapshotOf(3), current: true, scheduleErr: err, now: noon})
+	g.Expect(status.LastErrors).To(HaveLen(1))
+	g.Expect(status.LastErrors[0].Code).To(Equal(v1alpha1.ErrSchedule))
+	g.Expect(status.LastErrors[0].Description).To(ContainSubstring("spec.etcd.defragmentationSchedule"))
+	g.Expect(status.ObservedGeneration).To(Equal(etcd.Generation))
 }

@@ -124,8 +124,8 @@ func TestSnapshotCompaction(t *testing.T) {
 	w.Expect(w.tasks(w)[compaction].UID).To(Equal(made.UID))
 
 	w.taken("-full-snap", 1150, now.Add(2*time.Minute))
-	w.ends(made, v1alpha1.TaskStateSucceeded)
 	w.taken("-delta-snap", 1200, now.Add(4*time.Minute))
+	w.ends(made, v1alpha1.TaskStateSucceeded)
 	w.Expect(w.settled(o)).To(ConsistOf(compaction), "there are few deltas again")
 	w.taken("-delta-snap", 1250, now.Add(5*time.Minute))
 	w.eventuallyTask(o, name+"-compaction-1150")

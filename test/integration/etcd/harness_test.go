@@ -22,6 +22,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
@@ -180,7 +181,8 @@ func (w *world) startWith(more func(ctrl.Manager, *operator) error, change ...fu
 		for _, c := range change {
 			c(reconciler)
 		}
-		return errors.Join(reconciler.Setup(mgr, 2), more(mgr, o))
+		keeper := &upkeep.Reconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("etcd-foreman"), Clock: reconciler.Clock}
+		return errors.Join(reconciler.Setup(mgr, 2), keeper.Setup(mgr, 2), more(mgr, o))
 	})
 	return o
 }

@@ -65,6 +65,12 @@ func (c *cluster) look(r *etcd.Reconciler) {
 	}
 }
 
+// scales has a controller look until the StatefulSet has so many replicas: a write may conflict with one of somebody else.
+func (c *cluster) scales(r *etcd.Reconciler, replicas int32, why ...any) {
+	c.t.Helper()
+	c.Eventually(func() int32 { c.look(r); return c.replicas() }).Should(Equal(replicas), why...)
+}
+
 // runs creates a task that runs already.
 func (c *cluster) runs(taskType v1alpha1.TaskType, status v1alpha1.EtcdOperatorTaskStatus) *v1alpha1.EtcdOperatorTask {
 	c.t.Helper()
@@ -135,8 +141,7 @@ func TestHealthyMembersAreNotStoppedForATaskThatHasEnded(t *testing.T) {
 	c.Expect(c.replicas()).To(Equal(int32(3)))
 
 	c.become(recreation, recreating(v1alpha1.TaskStateInProgress, v1alpha1.RecreateWaitingTermination))
-	c.look(c.successor(behind))
-	c.Expect(c.replicas()).To(Equal(int32(0)), "the task holds it")
+	c.scales(c.successor(behind), 0, "the task holds it")
 }
 
 // A cache does not show the recovery yet for which all members are stopped.
@@ -180,8 +185,7 @@ func TestMembersFollowTheLiveEtcd(t *testing.T) {
 	c.look(c.successor(testEnv.Client))
 	c.Expect(c.replicas()).To(Equal(int32(0)))
 	c.hibernate(3)
-	c.look(c.successor(testEnv.Client))
-	c.Expect(c.replicas()).To(Equal(int32(3)), "an operator that sees all of it starts them")
+	c.scales(c.successor(testEnv.Client), 3, "an operator that sees all of it starts them")
 }
 
 // Orphaned pods are adopted by the StatefulSet that is made in place of theirs: with zero replicas it would stop all.
@@ -197,7 +201,7 @@ func TestStatefulSetIsMadeAsTheLiveEtcdSays(t *testing.T) {
 	c.Eventually(gone).Should(BeTrue())
 	c.look(c.successor(behind))
 	c.Expect(gone()).To(BeTrue())
-	c.look(c.successor(testEnv.Client))
+	c.Eventually(func() bool { c.look(c.successor(testEnv.Client)); return gone() }).Should(BeFalse())
 	c.Expect(c.replicas()).To(Equal(int32(3)))
 }
 
@@ -209,8 +213,7 @@ func TestMembersAreToldWhatTheLiveEtcdRecords(t *testing.T) {
 	c.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
 	e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "task", TaskUID: "uid", Member: pod(1), Source: v1alpha1.RecoverFromData, PreviousClusterID: e.Status.ClusterID}
 	c.Expect(testEnv.Client.Status().Update(t.Context(), e)).To(Succeed())
-	c.look(c.successor(testEnv.Client))
-	c.Expect(c.told()).To(ContainSubstring("task: uid"))
+	c.Eventually(func() string { c.look(c.successor(testEnv.Client)); return c.told() }).Should(ContainSubstring("task: uid"))
 	c.look(c.successor(behind))
 	c.Expect(c.told()).To(ContainSubstring("task: uid"))
 }
@@ -228,14 +231,12 @@ func TestRecoveryIsRememberedWhileItsTaskExists(t *testing.T) {
 		c.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
 		return e.Status.Recovery
 	}
-	c.look(c.successor(behind))
+	c.Eventually(func() string { c.look(c.successor(behind)); return c.told() }).Should(ContainSubstring(string(recovery.UID)))
 	c.Expect(recorded()).NotTo(BeNil())
-	c.Expect(c.told()).To(ContainSubstring(string(recovery.UID)))
 
 	c.Expect(testEnv.Client.Delete(t.Context(), recovery)).To(Succeed())
-	c.look(c.successor(behind))
+	c.Eventually(func() string { c.look(c.successor(behind)); return c.told() }).Should(BeEmpty())
 	c.Expect(recorded()).To(BeNil())
-	c.Expect(c.told()).To(BeEmpty())
 }
 
 // While an operator is paused between what it reads and what it writes, another one may end what it was about to do.
@@ -248,8 +249,7 @@ func TestPausedOperatorStopsNobody(t *testing.T) {
 	}
 	c.look(c.successor(testEnv.Client, paused(5*time.Second)))
 	c.Expect(c.replicas()).To(Equal(int32(3)))
-	c.look(c.successor(testEnv.Client, paused(time.Second)))
-	c.Expect(c.replicas()).To(Equal(int32(0)))
+	c.scales(c.successor(testEnv.Client, paused(time.Second)), 0)
 }
 
 func TestPausedOperatorHibernatesNobody(t *testing.T) {
@@ -261,8 +261,7 @@ func TestPausedOperatorHibernatesNobody(t *testing.T) {
 	}
 	c.look(c.successor(testEnv.Client, paused(5*time.Second)))
 	c.Expect(c.replicas()).To(Equal(int32(3)))
-	c.look(c.successor(testEnv.Client, paused(time.Second)))
-	c.Expect(c.replicas()).To(Equal(int32(0)))
+	c.scales(c.successor(testEnv.Client, paused(time.Second)), 0)
 }
 
 // pausing is an API server after each of whose answers the operator is paused.

@@ -2,10 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package etcd
+package upkeep
 
 import (
-	"context"
 	"fmt"
 	"hash/fnv"
 	"time"
@@ -13,12 +12,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
 	// latestStart is how much later than it should a defragmentation may begin, because no operator was there, or a
-	// member was away. Whoever chose a time of the night does not want it in the morning.
+	// member was away. A time of the night was not chosen for the morning.
 	latestStart = 30 * time.Minute
 	// maxSpread is within how long after a time of the schedule the Etcds begin that have the same one.
 	maxSpread = 10 * time.Minute
@@ -34,33 +32,9 @@ type turn struct {
 	at, begin, next time.Time
 }
 
-// defragment makes the task that spec.etcd.defragmentationSchedule has become due, if any, and looks again when the next
-// one is.
-func (r *Reconciler) defragment(ctx context.Context, p *pass) error {
-	schedule, err := defragmentationSchedule(p.etcd)
-	if schedule == nil || err != nil {
-		// The status tells of an error.
-		return nil
-	}
-	key, now := client.ObjectKeyFromObject(p.etcd), r.Clock.Now()
-	last, next := turns(schedule, p.etcd, now)
-	if !next.begin.IsZero() {
-		p.after = min(p.after, next.begin.Sub(now))
-	}
-	due := defragmentationDue(p.etcd, last, r.memory.of(key).defragmented, p.tasks, now)
-	if due == nil {
-		return nil
-	}
-	if err := r.makeTask(ctx, p.etcd, *due); err != nil {
-		return err
-	}
-	r.memory.change(key, func(m *remembered) { m.defragmented = last.at })
-	return nil
-}
-
-// defragmentationSchedule is nil where there is none. Of what the API server takes for one, little is none: a range whose
+// DefragmentationSchedule is nil where there is none. Of what the API server takes for one, little is none: a range whose
 // end is before its beginning.
-func defragmentationSchedule(etcd *v1alpha1.Etcd) (cron.Schedule, error) {
+func DefragmentationSchedule(etcd *v1alpha1.Etcd) (cron.Schedule, error) {
 	text := etcd.Spec.Etcd.DefragmentationSchedule
 	if text == nil {
 		return nil, nil
@@ -98,7 +72,7 @@ func (t turn) gap() time.Duration {
 // have the same schedule, so that they do not all defragment at once. It is less than the time until the next.
 func offset(etcd *v1alpha1.Etcd, gap time.Duration) time.Duration {
 	hash := fnv.New32a()
-	// A hash takes whatever it is given.
+	// Writing to a hash never fails.
 	_, _ = hash.Write([]byte(etcd.Namespace + "/" + etcd.Name))
 	return time.Duration(hash.Sum32()%uint32(min(gap, maxSpread)/time.Second)) * time.Second
 }
@@ -106,23 +80,23 @@ func offset(etcd *v1alpha1.Etcd, gap time.Duration) time.Duration {
 // defragmentationDue is the task for the last turn of an Etcd, when it is to be made now. made is the time of the last
 // one that this operator knows to have been made. A turn lapses while a member is away: the task would have to wait for
 // it, and all others behind it. It is pure.
-func defragmentationDue(etcd *v1alpha1.Etcd, last turn, made time.Time, tasks []v1alpha1.EtcdOperatorTask, now time.Time) *upkeep {
-	if etcd.Spec.Replicas == 0 || specSuspended(etcd) || !meta.IsStatusConditionTrue(etcd.Status.Conditions, v1alpha1.ConditionAllMembersReady) {
+func defragmentationDue(etcd *v1alpha1.Etcd, last turn, made time.Time, tasks []v1alpha1.EtcdOperatorTask, now time.Time) *due {
+	if etcd.Spec.Replicas == 0 || etcd.SpecSuspended() || !meta.IsStatusConditionTrue(etcd.Status.Conditions, v1alpha1.ConditionAllMembersReady) {
 		return nil
 	}
 	if !last.at.After(made) || last.at.Before(etcd.CreationTimestamp.Time) || now.Sub(last.begin) > latestStart {
 		return nil
 	}
-	due := upkeep{
+	found := due{
 		taskType: v1alpha1.OnDemandMaintenance, name: fmt.Sprintf("%s-defragmentation-%s", etcd.Name, last.at.UTC().Format("200601021504")),
 		config: "etcdDefragmentation: true\n", kept: max(leastKept, min(last.gap(), mostKept)),
 		reason: v1alpha1.ReasonDefragmenting, message: fmt.Sprintf("defragmentationSchedule has a time at %s", last.at.UTC().Format(time.RFC3339)),
 	}
 	for i := range tasks {
 		t := &tasks[i]
-		if t.Name == due.name || t.Spec.Type == v1alpha1.OnDemandMaintenance && !t.Status.State.IsFinal() {
+		if t.Name == found.name || t.Spec.Type == v1alpha1.OnDemandMaintenance && !t.Status.State.IsFinal() {
 			return nil
 		}
 	}
-	return &due
+	return &found
 }

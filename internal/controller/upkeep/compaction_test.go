@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package etcd
+package upkeep
 
 import (
 	"strconv"
@@ -10,11 +10,30 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
+
+var (
+	noon  = metav1.NewTime(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC))
+	later = metav1.NewTime(noon.Add(time.Minute))
+)
+
+// served is an Etcd whose members all participate.
+func served(replicas int32) *v1alpha1.Etcd {
+	etcd := &v1alpha1.Etcd{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-a", Name: "etcd-main", Generation: 1},
+		Spec:       v1alpha1.EtcdSpec{Replicas: replicas},
+	}
+	for _, c := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady} {
+		meta.SetStatusCondition(&etcd.Status.Conditions, metav1.Condition{Type: c, Status: metav1.ConditionTrue, Reason: "x"})
+	}
+	return etcd
+}
 
 // compacted is an Etcd that serves, and whose snapshots are compacted from 100 events on, up to 300.
 func compacted() *v1alpha1.Etcd {
@@ -43,7 +62,9 @@ func aTask(name string, taskType v1alpha1.TaskType, config string, state v1alpha
 
 func TestCompactionDue(t *testing.T) {
 	const compaction, full = "etcd-main-compaction-1000", "etcd-main-full-snapshot-1000"
-	leases := func(delta int64) snapshotLeases { return snapshotLeases{toldOf(1000, 0), toldOf(delta, 5)} }
+	leases := func(delta int64) observe.SnapshotLeases {
+		return observe.SnapshotLeases{Full: toldOf(1000, 0), Delta: toldOf(delta, 5)}
+	}
 	ours := func(state v1alpha1.TaskState) v1alpha1.EtcdOperatorTask {
 		return aTask(compaction, v1alpha1.OnDemandCompaction, "", state)
 	}
@@ -52,23 +73,23 @@ func TestCompactionDue(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name    string
-		leases  snapshotLeases
+		leases  observe.SnapshotLeases
 		tasks   []v1alpha1.EtcdOperatorTask
 		change  func(*v1alpha1.Etcd)
 		want    string // empty: none
 		because string
 	}{
-		{name: "nothing was taken yet", leases: snapshotLeases{}},
-		{name: "leases, and no snapshot", leases: snapshotLeases{&coordinationv1.Lease{}, &coordinationv1.Lease{}}},
-		{name: "no delta yet", leases: snapshotLeases{toldOf(1000, 0), &coordinationv1.Lease{}}},
+		{name: "nothing was taken yet", leases: observe.SnapshotLeases{}},
+		{name: "leases, and no snapshot", leases: observe.SnapshotLeases{Full: &coordinationv1.Lease{}, Delta: &coordinationv1.Lease{}}},
+		{name: "no delta yet", leases: observe.SnapshotLeases{Full: toldOf(1000, 0), Delta: &coordinationv1.Lease{}}},
 		{name: "one too few", leases: leases(1099)},
 		{name: "enough", leases: leases(1100), want: compaction, because: "hold 100 events, and eventsThreshold is 100"},
 		{name: "the last that is compacted", leases: leases(1299), want: compaction},
 		{name: "too many", leases: leases(1300), want: full, because: "hold 300 events, and triggerFullSnapshotThreshold is 300"},
-		{name: "a newer full snapshot", leases: snapshotLeases{toldOf(2000, 10), toldOf(1300, 5)}},
-		{name: "deltas from before an older state was restored", leases: snapshotLeases{toldOf(1000, 10), toldOf(1300, 5)}},
-		{name: "all of it compacted", leases: snapshotLeases{toldOf(1300, 5), toldOf(1300, 5)}},
-		{name: "not a number", leases: snapshotLeases{toldOf(1000, 0), &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("etcd-main-0"), RenewTime: ptr.To(metav1.NewMicroTime(later.Time))}}}},
+		{name: "a newer full snapshot", leases: observe.SnapshotLeases{Full: toldOf(2000, 10), Delta: toldOf(1300, 5)}},
+		{name: "deltas from before an older state was restored", leases: observe.SnapshotLeases{Full: toldOf(1000, 10), Delta: toldOf(1300, 5)}},
+		{name: "all of it compacted", leases: observe.SnapshotLeases{Full: toldOf(1300, 5), Delta: toldOf(1300, 5)}},
+		{name: "not a number", leases: observe.SnapshotLeases{Full: toldOf(1000, 0), Delta: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("etcd-main-0"), RenewTime: ptr.To(metav1.NewMicroTime(later.Time))}}}},
 
 		{name: "under way", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateInProgress)}},
 		{name: "not seen by the engine yet", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours("")}},
@@ -123,7 +144,7 @@ func TestTaskOfAnUpkeep(t *testing.T) {
 	g := NewWithT(t)
 	etcd := compacted()
 	etcd.Spec.Backup.EtcdSnapshotTimeout = &metav1.Duration{Duration: 5 * time.Hour}
-	task := compactionDue(etcd, snapshotLeases{toldOf(1000, 0), toldOf(1300, 5)}, nil).task(etcd)
+	task := compactionDue(etcd, observe.SnapshotLeases{Full: toldOf(1000, 0), Delta: toldOf(1300, 5)}, nil).task(etcd)
 	g.Expect(task.Namespace).To(Equal("shoot-a"))
 	g.Expect(task.OwnerReferences).To(HaveLen(1))
 	g.Expect(task.OwnerReferences[0].UID).To(Equal(etcd.UID))

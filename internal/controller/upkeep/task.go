@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package etcd
+package upkeep
 
 import (
 	"context"
@@ -18,20 +18,20 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// upkeep is a task that the spec has the operator make by itself. Its name says what it is for, so that whoever decides
-// the same again, after a crash or beside another operator, makes no second one.
-type upkeep struct {
+// due is a task that the spec has the operator create by itself. Its name says what it is for, so that an operator that
+// decides the same again, after a crash or beside another one, creates no second one.
+type due struct {
 	taskType v1alpha1.TaskType
 	name     string
 	config   string
-	// kept is how long the task stays when it has ended: so long it is not made again.
+	// kept is how long the task is kept once it has ended: for as long it is not created again.
 	kept time.Duration
 	// reason of the event that tells of it, and why it is due.
 	reason, message string
 }
 
 // task of an Etcd.
-func (u upkeep) task(etcd *v1alpha1.Etcd) *v1alpha1.EtcdOperatorTask {
+func (u due) task(etcd *v1alpha1.Etcd) *v1alpha1.EtcdOperatorTask {
 	return &v1alpha1.EtcdOperatorTask{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: etcd.Namespace, Name: u.name,
@@ -47,10 +47,10 @@ func (u upkeep) task(etcd *v1alpha1.Etcd) *v1alpha1.EtcdOperatorTask {
 	}
 }
 
-// makeTask makes a task that is due. That it is there already says that somebody has decided the same.
-func (r *Reconciler) makeTask(ctx context.Context, etcd *v1alpha1.Etcd, u upkeep) error {
+// create creates a task that is due. One that exists was created for the same.
+func (r *Reconciler) create(ctx context.Context, etcd *v1alpha1.Etcd, u due) error {
 	task := u.task(etcd)
-	if err := r.Client.Create(ctx, task, fieldOwner); apierrors.IsAlreadyExists(err) {
+	if err := r.Client.Create(ctx, task); apierrors.IsAlreadyExists(err) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("creating task %s: %w", klog.KObj(task), err)

@@ -2,16 +2,16 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package etcd
+package upkeep
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,21 +20,13 @@ import (
 )
 
 // compactionBackoff is how long a task stays that has compacted the deltas since a full snapshot, or has failed to. Until
-// it is gone there is no other for the same: a store that is away, or a quota, is seldom mended within minutes.
+// it is gone there is no other for the same: a store that is away, or a quota, is seldom fixed within minutes.
 const compactionBackoff = time.Hour
-
-// compactSnapshots makes the task that spec.backup.snapshotCompaction has become due, if any.
-func (r *Reconciler) compactSnapshots(ctx context.Context, p *pass) error {
-	if due := compactionDue(p.etcd, p.backups, p.tasks); due != nil {
-		return r.makeTask(ctx, p.etcd, *due)
-	}
-	return nil
-}
 
 // compactionDue is the task by which a restore gets shorter, when the deltas since the newest full snapshot hold too
 // many events: a compaction, which costs the members nothing. Where there are more than that is thought to cope with, or
 // it has failed, over a damaged delta say, it is a full snapshot of the members. It is pure.
-func compactionDue(etcd *v1alpha1.Etcd, leases snapshotLeases, tasks []v1alpha1.EtcdOperatorTask) *upkeep {
+func compactionDue(etcd *v1alpha1.Etcd, leases observe.SnapshotLeases, tasks []v1alpha1.EtcdOperatorTask) *due {
 	if !compacts(etcd) {
 		return nil
 	}
@@ -55,7 +47,7 @@ func compactionDue(etcd *v1alpha1.Etcd, leases snapshotLeases, tasks []v1alpha1.
 	said := fmt.Sprintf("the deltas since the full snapshot at revision %d hold %d events", full, events)
 	switch {
 	case tried[compaction.name] == v1alpha1.TaskStateSucceeded:
-		// The lease is about to tell.
+		// The lease is about to show it.
 		return nil
 	case tried[compaction.name] == "" && events < most:
 		compaction.message = fmt.Sprintf("%s, and eventsThreshold is %d", said, fewest)
@@ -73,18 +65,18 @@ func compactionDue(etcd *v1alpha1.Etcd, leases snapshotLeases, tasks []v1alpha1.
 	return &fullSnapshot
 }
 
-// compacts tells whether the operator is to compact snapshots of an Etcd by itself.
+// compacts reports whether the operator is to compact snapshots of an Etcd by itself.
 func compacts(etcd *v1alpha1.Etcd) bool {
 	return etcd.Spec.Backup != nil && etcd.Spec.Backup.SnapshotCompaction != nil && component.BackupStore(etcd) != nil &&
-		etcd.Spec.Replicas > 0 && !specSuspended(etcd)
+		etcd.Spec.Replicas > 0 && !etcd.SpecSuspended()
 }
 
 // backlog is how many events the deltas hold that were taken since the newest full snapshot, counted by revisions, and
 // the revision of that. Deltas that are older than it do not count, whatever their revision: it may have been taken of a
 // state that was restored.
-func backlog(leases snapshotLeases) (full, events int64) {
-	full, taken, ok := newest(leases.full)
-	delta, since, more := newest(leases.delta)
+func backlog(leases observe.SnapshotLeases) (full, events int64) {
+	full, taken, ok := newest(leases.Full)
+	delta, since, more := newest(leases.Delta)
 	if !ok || !more || since.Before(taken) {
 		return full, 0
 	}
@@ -100,7 +92,7 @@ func newest(lease *coordinationv1.Lease) (revision int64, taken time.Time, ok bo
 	return revision, lease.Spec.RenewTime.Time, err == nil
 }
 
-// shortensRestores tells whether a task makes a full snapshot, whoever has made it.
+// shortensRestores reports whether a task makes a full snapshot, whoever has made it.
 func shortensRestores(t *v1alpha1.EtcdOperatorTask) bool {
 	var config snapshot.Config
 	switch t.Spec.Type {
@@ -113,19 +105,19 @@ func shortensRestores(t *v1alpha1.EtcdOperatorTask) bool {
 	return false
 }
 
-func compactionOf(etcd *v1alpha1.Etcd, full int64) upkeep {
-	return upkeep{
+func compactionOf(etcd *v1alpha1.Etcd, full int64) due {
+	return due{
 		taskType: v1alpha1.OnDemandCompaction, name: fmt.Sprintf("%s-compaction-%d", etcd.Name, full),
 		kept: compactionBackoff, reason: v1alpha1.ReasonCompactingSnapshots,
 	}
 }
 
-func fullSnapshotAfter(etcd *v1alpha1.Etcd, full int64) upkeep {
+func fullSnapshotAfter(etcd *v1alpha1.Etcd, full int64) due {
 	config := fmt.Sprintf("type: %s\n", snapshot.Full)
 	if timeout := etcd.Spec.Backup.EtcdSnapshotTimeout; timeout != nil {
 		config += fmt.Sprintf("timeout: %s\n", min(timeout.Duration, snapshot.Deadline))
 	}
-	return upkeep{
+	return due{
 		taskType: v1alpha1.OnDemandSnapshot, name: fmt.Sprintf("%s-full-snapshot-%d", etcd.Name, full), config: config,
 		kept: compactionBackoff, reason: v1alpha1.ReasonCompactingSnapshots,
 	}

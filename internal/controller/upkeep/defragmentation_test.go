@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package etcd
+package upkeep
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
 	"github.com/robfig/cron/v3"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -25,8 +26,8 @@ func scheduled() *v1alpha1.Etcd {
 	return etcd
 }
 
-func dueAt(etcd *v1alpha1.Etcd, made time.Time, tasks []v1alpha1.EtcdOperatorTask, now time.Time) (*upkeep, turn) {
-	schedule, _ := defragmentationSchedule(etcd)
+func dueAt(etcd *v1alpha1.Etcd, made time.Time, tasks []v1alpha1.EtcdOperatorTask, now time.Time) (*due, turn) {
+	schedule, _ := DefragmentationSchedule(etcd)
 	last, next := turns(schedule, etcd, now)
 	return defragmentationDue(etcd, last, made, tasks, now), next
 }
@@ -64,9 +65,7 @@ func TestDefragmentationDue(t *testing.T) {
 		{name: "asleep", now: begin, change: func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }},
 		{name: "suspended", now: begin, change: func(e *v1alpha1.Etcd) { e.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""} }},
 		{name: "a member is away", now: begin, change: func(e *v1alpha1.Etcd) {
-			s := snapshotOf(3)
-			away(s, 1, v1alpha1.ClassDead, "")
-			e.Status = nextStatus(e, observation{snapshot: s, current: true, now: noon})
+			meta.RemoveStatusCondition(&e.Status.Conditions, v1alpha1.ConditionAllMembersReady)
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -119,7 +118,7 @@ func TestEveryTurnComesOnce(t *testing.T) {
 					continue
 				}
 				// Somebody deletes each at once.
-				schedule, _ := defragmentationSchedule(etcd)
+				schedule, _ := DefragmentationSchedule(etcd)
 				last, _ := turns(schedule, etcd, now)
 				g.Expect(last.at).To(BeTemporally(">", made))
 				made = last.at
@@ -164,18 +163,4 @@ func TestScheduleWithoutAnyTime(t *testing.T) {
 	if due, next := dueAt(etcd, time.Time{}, nil, noon.Time); due != nil || !next.begin.IsZero() {
 		t.Errorf("due: %v, next: %v", due, next)
 	}
-}
-
-// What is no schedule is told in the status, and the rest of the spec is carried out.
-func TestBadSchedule(t *testing.T) {
-	g := NewWithT(t)
-	etcd := scheduled()
-	etcd.Spec.Etcd.DefragmentationSchedule = ptr.To("5-2 * * * *")
-	_, err := defragmentationSchedule(etcd)
-	g.Expect(err).To(HaveOccurred())
-	status := nextStatus(etcd, observation{snapshot: snapshotOf(3), current: true, scheduleErr: err, now: noon})
-	g.Expect(status.LastErrors).To(HaveLen(1))
-	g.Expect(status.LastErrors[0].Code).To(Equal(v1alpha1.ErrSchedule))
-	g.Expect(status.LastErrors[0].Description).To(ContainSubstring("spec.etcd.defragmentationSchedule"))
-	g.Expect(status.ObservedGeneration).To(Equal(etcd.Generation))
 }
