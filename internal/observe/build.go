@@ -47,7 +47,7 @@ func (f facts) confirm(s *cluster.Snapshot) bool {
 func build(f facts) *cluster.Snapshot {
 	s := &cluster.Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Growing: f.growing}
 	s.Cluster.Reachable = len(f.answers) > 0
-	s.Cluster.ID = clusterID(f)
+	s.Cluster.ID = clusterID(f.answers)
 	s.Cluster.Leader, s.Cluster.Term = leader(f, s.Cluster.ID)
 	s.Cluster.LeaderKnown = s.Cluster.Leader != 0
 	committed := committedIndex(f, s.Cluster)
@@ -115,11 +115,11 @@ func role(o *cluster.Ordinal, status etcdclient.Status, leader uint64) v1alpha1.
 }
 
 // clusterID is the ID of the cluster that most of the members that answered belong to.
-func clusterID(f facts) uint64 {
+func clusterID(answers map[int]etcdclient.Status) uint64 {
 	votes := map[uint64]int{}
 	var best uint64
-	for _, id := range sortedKeys(f.answers) {
-		c := f.answers[id].ClusterID
+	for _, i := range sortedKeys(answers) {
+		c := answers[i].ClusterID
 		votes[c]++
 		if votes[c] > votes[best] {
 			best = c
@@ -212,9 +212,10 @@ func describeStatefulSet(s *appsv1.StatefulSet) cluster.StatefulSet {
 	}
 }
 
-// bestInformed orders the voters that answered by how much they know: a leader, then term, then log.
+// bestInformed orders the voters of the cluster that answered by how much they know: a leader, then term, then log.
 func bestInformed(answers map[int]etcdclient.Status) []int {
-	voters := slices.DeleteFunc(sortedKeys(answers), func(i int) bool { return answers[i].Learner })
+	cluster := clusterID(answers)
+	voters := slices.DeleteFunc(sortedKeys(answers), func(i int) bool { return answers[i].Learner || answers[i].ClusterID != cluster })
 	slices.SortStableFunc(voters, func(a, b int) int {
 		x, y := answers[a], answers[b]
 		return cmp.Or(knowsLeader(y)-knowsLeader(x), cmp.Compare(y.Term, x.Term), cmp.Compare(y.AppliedIndex, x.AppliedIndex))

@@ -66,6 +66,9 @@ func TestDecide(t *testing.T) {
 	hidden := func(w *world) *world { w.hidden, w.lasted = true, true; return w }
 	young := func(ordinal int, w *world) *world { w.young[ordinal] = true; return w }
 	nodesLost := func(w *world) *world { w.nodesLost = true; return w }
+	foreign := func(n int, w *world) *world { w.foreignUp = n; return w }
+	foreignDown := func(n int, w *world) *world { w.foreignDown = n; return w }
+	growing := func(in *Input) { in.Snapshot.Growing = true }
 	evict := config(func(c *Config) { c.PodRemoval = Evict })
 	for name, c := range map[string]struct {
 		world  *world
@@ -87,6 +90,7 @@ func TestDecide(t *testing.T) {
 		"leadership moves before the leader goes":    {of(0, readyOld, readyNew, readyNew), nil, "MoveLeader m-0 to m-1"},
 		"leadership moves once all serve":            {of(0, readyOld, readyNew, runningNew), nil, "MoveLeader m-0 to m-1"},
 		"and not while one is not back":              {of(0, readyOld, readyNew, startingNew), nil, "hold OthersServing m-2"},
+		"nor while one is a learner":                 {of(0, readyOld, readyNew, readyNew, readyNew, learnerNew), nil, "hold OthersServing m-4"},
 		"it goes to one that participates":           {of(0, readyOld, runningNew, runningNew), nil, "hold OthersParticipating m-1"},
 		"no handover where it is not wanted":         {of(0, readyOld, readyNew, readyNew), config(func(c *Config) { no := false; c.LeaderHandover = &no }), "DeletePod m-0"},
 		"a successor has to have caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
@@ -107,6 +111,11 @@ func TestDecide(t *testing.T) {
 		"a single member that is frozen for long": {lasting(of(-1, frozenOld)), nil, "DeletePod m-0"},
 		"two members go one at a time":            {of(0, readyOld, readyOld), nil, "DeletePod m-1"},
 		"two members, the second":                 {of(0, readyOld, missing), nil, "hold OthersParticipating m-1"},
+		"two members that are to become three":    {of(0, readyOld, readyOld), growing, "hold QuorumKept m-1"},
+		"one that is to become three":             {of(0, readyOld), growing, "DeletePod m-0"},
+		"one of two that vote":                    {foreign(1, of(0, readyOld)), nil, "hold QuorumKept m-0"},
+		"two of three that vote, one is down":     {foreignDown(1, of(0, readyOld, readyOld)), nil, "hold QuorumKept m-1"},
+		"three pods, and two of them vote":        {of(0, readyOld, readyOld, learnerNew), override(v1alpha1.GuardOthersParticipating), "hold QuorumKept m-1"},
 
 		"a spell without a leader deletes nobody":    {of(-1, readyOld, readyOld, readyOld), nil, "hold QuorumLossConfirmed m-2"},
 		"the leader froze a moment ago":              {of(1, frozenReadyOld, readyOld, readyOld), nil, "hold UnreadyConfirmed m-0"},
@@ -244,6 +253,10 @@ func TestAnnouncedDeletion(t *testing.T) {
 		return w
 	}
 	recent := func(w *world) *world { w.recent = true; return w }
+	eviction := func(in *Input) {
+		in.Config.PodRemoval = Evict
+		in.Recorded.Pods[0].LastOperation.Name = string(EvictPod)
+	}
 	changed := func(w *world) *world { w.changed = true; return w }
 	lagging := func(w *world) *world { w.lagging = true; return w }
 	inTheFuture := func(in *Input) { in.Recorded.Pods[0].Evidence.ObservedAt.Time = noon.Add(time.Hour) }
@@ -268,6 +281,9 @@ func TestAnnouncedDeletion(t *testing.T) {
 		"is repeated though a wrong clock says that it comes": {announced(0, 2, readyOld, readyOld, readyOld), inTheFuture, "DeletePod m-2"},
 		"cannot come once it was refused":                     {announced(0, 2, readyOld, deadOld, readyOld), refused(false), "DeletePod m-1"},
 		"may come though a second attempt was refused":        {announced(0, 2, readyOld, deadOld, readyOld), refused(true), "RevokeDeletion m-2"},
+		"of an eviction may take a while to show":             {recent(announced(0, 2, readyOld, readyOld, readyOld)), eviction, "hold DeletionObserved m-2"},
+		"of an eviction is repeated":                          {announced(0, 2, readyOld, readyOld, readyOld), eviction, "EvictPod m-2"},
+		"of an eviction is revoked":                           {announced(0, 2, readyOld, deadOld, readyOld), eviction, "RevokeDeletion m-2"},
 		"does not matter once the pod is going":               {of(0, readyOld, readyOld, terminating), nil, "hold OthersParticipating m-2"},
 	} {
 		t.Run(name, func(t *testing.T) {

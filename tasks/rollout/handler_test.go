@@ -118,16 +118,18 @@ func TestRemovalIsDecidedOnLiveReads(t *testing.T) {
 		outcome      tasks.Outcome
 		confirmed    int
 	}{
-		"they agree":                        {step: "m-2", confirmed: 1},
-		"another member has died":           {live: []change{dead(1)}, step: "m-1", confirmed: 1},
-		"another pod is away":               {live: []change{updated(1), dead(1)}, held: "m-1", confirmed: 1},
-		"the pod is updated already":        {live: []change{updated(2)}, step: "m-1", confirmed: 1},
-		"the cache already shows that":      {cached: []change{updated(1), dead(1)}, held: "m-1", confirmed: 0},
-		"all are, and the cache lags":       {live: []change{updated(0, 1, 2)}, outcome: tasks.Done, confirmed: 1},
-		"the cache shows what is not so":    {cached: []change{updated(0, 1, 2)}, step: "m-2", confirmed: 1},
-		"the template has changed since":    {live: []change{func(s *cluster.Snapshot) { s.StatefulSet.UpdateRevision = "newer" }}, outcome: tasks.Reject, confirmed: 1},
-		"RollingUpdate was switched on":     {live: []change{func(s *cluster.Snapshot) { s.StatefulSet.OnDelete = false }}, outcome: tasks.Fail, confirmed: 1},
-		"leadership moves on what is known": {cached: []change{updated(1, 2)}, step: "", confirmed: 0},
+		"they agree":                             {step: "m-2", confirmed: 1},
+		"another member has died":                {live: []change{dead(1)}, step: "m-1", confirmed: 1},
+		"another pod is away":                    {live: []change{updated(1), dead(1)}, held: "m-1", confirmed: 1},
+		"the pod is updated already":             {live: []change{updated(2)}, step: "m-1", confirmed: 1},
+		"the cache already shows that":           {cached: []change{updated(1), dead(1)}, held: "m-1", confirmed: 0},
+		"all are, and the cache lags":            {live: []change{updated(0, 1, 2)}, outcome: tasks.Done, confirmed: 1},
+		"the cache shows what is not so":         {cached: []change{updated(0, 1, 2)}, step: "m-2", confirmed: 1},
+		"the template has changed since":         {live: []change{func(s *cluster.Snapshot) { s.StatefulSet.UpdateRevision = "newer" }}, outcome: tasks.Reject, confirmed: 1},
+		"RollingUpdate was switched on":          {live: []change{func(s *cluster.Snapshot) { s.StatefulSet.OnDelete = false }}, outcome: tasks.Fail, confirmed: 1},
+		"the cache shows a template of the past": {cached: []change{func(s *cluster.Snapshot) { s.StatefulSet.UpdateRevision = "older" }}, step: "m-2", confirmed: 1},
+		"the cache shows RollingUpdate":          {cached: []change{func(s *cluster.Snapshot) { s.StatefulSet.OnDelete = false }}, step: "m-2", confirmed: 1},
+		"leadership moves on what is known":      {cached: []change{updated(1, 2)}, step: "", confirmed: 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, observed(noon, c.cached...), observed(noon, c.live...))
@@ -147,6 +149,33 @@ func TestRemovalIsDecidedOnLiveReads(t *testing.T) {
 				r.Expect(r.deleted).To(Equal([]string{c.step}))
 				r.Expect(v.Rollout.Pods).To(HaveLen(1), "it was recorded before")
 			}
+		})
+	}
+}
+
+// A revocation on a cache that lags would do no harm: it costs no member, and its patch names the UID of the pod. It would be a
+// write for nothing, and a status that says what is not so.
+func TestRevocationIsDecidedOnLiveReads(t *testing.T) {
+	away := func(s *cluster.Snapshot) {
+		dead(2)(s)
+		s.Ordinals[2].Class, s.Ordinals[2].Pod = v1alpha1.ClassMissing, nil
+	}
+	for name, c := range map[string]struct {
+		live []change
+		want string
+	}{
+		"the deletion may still come":  {[]change{dead(1)}, string(rollout.RevokeDeletion)},
+		"it has come by what is there": {[]change{away, dead(1)}, string(rollout.DeletePod)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, observed(noon, dead(1)), observed(noon, c.live...))
+			r.task.Object.Status.Rollout.Pods = []v1alpha1.RolloutPod{{
+				Name: "m-2", UID: "m-2", LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateInProgress}, Evidence: v1alpha1.Evidence{ResourceVersion: "1"},
+			}}
+			v, err := r.handler.Execute(t.Context(), r.task)
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(v.Step.Operation).To(Equal(c.want))
+			r.Expect(r.witness.confirmed).To(Equal(1))
 		})
 	}
 }

@@ -34,23 +34,15 @@ func (r *Reconciler) expire(ctx context.Context, cached *v1alpha1.EtcdOperatorTa
 	if left, ends := timeToLive(cached, r.Clock.Now()); !ends || left > 0 {
 		return max(left, 0), nil
 	}
-	// The TTL may have been raised, and the task replaced by one of the same name, since the cache saw it.
-	t := &v1alpha1.EtcdOperatorTask{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(cached), t); apierrors.IsNotFound(err) {
-		return 0, nil
-	} else if err != nil {
-		return 0, fmt.Errorf("reading task %s: %w", client.ObjectKeyFromObject(cached), err)
-	}
-	if left, ends := timeToLive(t, r.Clock.Now()); !ends || left > 0 {
-		return max(left, 0), nil
-	}
-	err := r.Client.Delete(ctx, t, client.Preconditions{UID: &t.UID, ResourceVersion: &t.ResourceVersion})
+	// The preconditions are what the cache shows: a task whose TTL was raised since, or that was created again under the same
+	// name, is not deleted.
+	err := r.Client.Delete(ctx, cached, client.Preconditions{UID: &cached.UID, ResourceVersion: &cached.ResourceVersion})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return retryInterval, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("deleting task %s, which has expired: %w", client.ObjectKeyFromObject(t), err)
+		return 0, fmt.Errorf("deleting task %s, which has expired: %w", client.ObjectKeyFromObject(cached), err)
 	}
-	log.FromContext(ctx).Info("Deleted expired task", "task", klog.KObj(t))
+	log.FromContext(ctx).Info("Deleted expired task", "task", klog.KObj(cached))
 	return 0, nil
 }

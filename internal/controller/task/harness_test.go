@@ -1,0 +1,265 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// actor is a handler that does as it is told. Without orders it waits, and cleans up.
+type actor struct {
+	execute func() tasks.Verdict
+	cleanUp func() error
+	// superseded says by what every task is.
+	superseded string
+	// The names of the tasks that it was asked to admit, to carry a step out for, and to clean up after.
+	admitted, performed, cleaned []string
+}
+
+var _ tasks.Handler = (*actor)(nil)
+
+func (a *actor) Decode(config string) (any, error)  { return config, nil }
+func (a *actor) Restore(config string) (any, error) { return config, nil }
+func (a *actor) WorkKey(_ context.Context, task tasks.Task) (string, error) {
+	return task.Object.Spec.Config, nil
+}
+func (a *actor) Superseded(context.Context, tasks.Task) (string, error) {
+	return a.superseded, nil
+}
+func (a *actor) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
+	a.admitted = append(a.admitted, task.Object.Name)
+	return tasks.Verdict{Outcome: tasks.Continue}, nil
+}
+func (a *actor) Execute(context.Context, tasks.Task) (tasks.Verdict, error) {
+	if a.execute == nil {
+		return tasks.Verdict{Outcome: tasks.Continue, Message: "it waits"}, nil
+	}
+	return a.execute(), nil
+}
+func (a *actor) Perform(_ context.Context, task tasks.Task, _ tasks.Step) error {
+	a.performed = append(a.performed, task.Object.Name)
+	return nil
+}
+func (a *actor) Cleanup(_ context.Context, task tasks.Task) error {
+	a.cleaned = append(a.cleaned, task.Object.Name)
+	if a.cleanUp == nil {
+		return nil
+	}
+	return a.cleanUp()
+}
+
+// step is a verdict with a step.
+func step() tasks.Verdict {
+	return tasks.Verdict{Outcome: tasks.Continue, Step: &tasks.Step{Operation: "Try", Reason: "it is time"}}
+}
+
+// mainKey is the Etcd that all tasks of these tests are for.
+var mainKey = types.NamespacedName{Namespace: "ns", Name: "main"}
+
+// server is an API server in memory.
+type server struct {
+	client.Client
+	tracker client.WithWatch
+	// beforeStatus is asked before a status is written; an error refuses it.
+	beforeStatus func() error
+	created      int
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	s := &server{tracker: storage(t)}
+	s.Client = interceptor.NewClient(s.tracker, interceptor.Funcs{
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, options ...client.SubResourceUpdateOption) error {
+			if s.beforeStatus != nil {
+				if err := s.beforeStatus(); err != nil {
+					return err
+				}
+			}
+			return c.SubResource(sub).Update(ctx, o, options...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			if err := s.sameUID(ctx, o, options); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, options...)
+		},
+	})
+	return s
+}
+
+// sameUID checks the precondition of a deletion that the fake does not: there, resourceVersions begin again with each object.
+func (s *server) sameUID(ctx context.Context, o client.Object, options []client.DeleteOption) error {
+	given := (&client.DeleteOptions{}).ApplyOptions(options)
+	task := &v1alpha1.EtcdOperatorTask{}
+	if given.Preconditions == nil || given.Preconditions.UID == nil || s.tracker.Get(ctx, client.ObjectKeyFromObject(o), task) != nil {
+		return nil
+	}
+	if task.UID != *given.Preconditions.UID {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "etcdoperatortasks"}, task.Name, errors.New("the UID in the precondition does not match"))
+	}
+	return nil
+}
+
+// storage keeps an Etcd and other objects.
+func storage(t *testing.T, objects ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: mainKey.Namespace, Name: mainKey.Name, UID: "etcd", CreationTimestamp: metav1.Time{Time: epoch}}}
+	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.EtcdOperatorTask{}).
+		WithIndex(&v1alpha1.EtcdOperatorTask{}, etcdField, func(o client.Object) []string {
+			return []string{o.(*v1alpha1.EtcdOperatorTask).Spec.OwnerEtcdReference.Name}
+		}).
+		WithObjects(append(objects, etcd)...).Build()
+}
+
+// add creates a task that has arrived, a second after the one before it.
+func (s *server) add(t *testing.T, name string, state v1alpha1.TaskState, change ...func(*v1alpha1.EtcdOperatorTask)) {
+	t.Helper()
+	s.created++
+	task := &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: mainKey.Namespace, Name: name, UID: types.UID(name), CreationTimestamp: metav1.Time{Time: epoch.Add(time.Duration(s.created) * time.Second)},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: mainKey.Name, UID: "etcd"}},
+		},
+		Spec:   v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.OnDemandSnapshot, Config: name, OwnerEtcdReference: v1alpha1.EtcdReference{Name: mainKey.Name}},
+		Status: v1alpha1.EtcdOperatorTaskStatus{State: state, ArrivalResourceVersion: "1"},
+	}
+	if state == v1alpha1.TaskStateInProgress {
+		task.Status.InitiatedAt = &metav1.Time{Time: epoch}
+	}
+	for _, c := range change {
+		c(task)
+	}
+	status := task.Status
+	if err := s.tracker.Create(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+	task.Status = status
+	if err := s.tracker.Status().Update(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get returns a task; nil when there is none of that name.
+func (s *server) get(t *testing.T, name string) *v1alpha1.EtcdOperatorTask {
+	t.Helper()
+	task := &v1alpha1.EtcdOperatorTask{}
+	err := s.tracker.Get(t.Context(), types.NamespacedName{Namespace: mainKey.Namespace, Name: name}, task)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return task
+}
+
+// change changes the spec of a task.
+func (s *server) change(t *testing.T, name string, set func(*v1alpha1.EtcdOperatorTask)) {
+	t.Helper()
+	task := s.get(t, name)
+	set(task)
+	if err := s.tracker.Update(t.Context(), task); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deleteA deletes the task of that name, which is the first one in all of these tests.
+func (s *server) deleteA(t *testing.T) {
+	t.Helper()
+	if err := s.tracker.Delete(t.Context(), s.get(t, "a")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lagging is a client whose cache stands still.
+type lagging struct {
+	client.Client
+	cache client.Reader
+}
+
+func (l lagging) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	return l.cache.Get(ctx, key, into, options...)
+}
+
+func (l lagging) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	return l.cache.List(ctx, into, options...)
+}
+
+// freeze returns a client that writes to the server, and reads what the server has now, whatever it has later.
+func (s *server) freeze(t *testing.T) client.Client {
+	t.Helper()
+	all := &v1alpha1.EtcdOperatorTaskList{}
+	if err := s.tracker.List(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	var objects []client.Object
+	for i := range all.Items {
+		objects = append(objects, &all.Items[i])
+	}
+	return lagging{Client: s.Client, cache: storage(t, objects...)}
+}
+
+// engine is a task engine before a server.
+type engine struct {
+	*WithT
+	t *testing.T
+	*actor
+	server *server
+	clock  *clocktesting.FakePassiveClock
+	events chan string
+	*Reconciler
+}
+
+func newEngine(t *testing.T, s *server) *engine {
+	t.Helper()
+	e := &engine{
+		WithT: NewWithT(t), t: t, actor: &actor{}, server: s,
+		clock: clocktesting.NewFakePassiveClock(epoch.Add(time.Minute)), events: make(chan string, 1000),
+	}
+	e.Reconciler = &Reconciler{
+		Client: s.Client, Live: s.tracker, Registry: tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: e.actor}}, Locker: NewLocker(),
+		Recorder: &events.FakeRecorder{Events: e.events}, Metrics: NewMetrics(prometheus.NewRegistry()), Clock: e.clock,
+	}
+	return e
+}
+
+// look has the engine look once, and returns when it wants to look again.
+func (e *engine) look() time.Duration {
+	e.t.Helper()
+	result, err := e.Reconcile(e.t.Context(), ctrl.Request{NamespacedName: mainKey})
+	e.Expect(err).NotTo(HaveOccurred())
+	return result.RequeueAfter
+}
+
+func (e *engine) pass(d time.Duration) { e.clock.SetTime(e.clock.Now().Add(d)) }
+
+// state is that of a task.
+func (e *engine) state(name string) v1alpha1.TaskState {
+	e.t.Helper()
+	return e.server.get(e.t, name).Status.State
+}

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package recovery
+
+import (
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	. "github.com/onsi/gomega"
+)
+
+// Whatever may run and does not answer may be part of a quorum that the operator cannot reach: pods of the StatefulSet, pods
+// beyond its replicas, and members elsewhere.
+func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
+	// Of three, main-2 answers and knows no leader, and the others are not there.
+	silent := func(ordinal int) func(*Input) {
+		return func(in *Input) {
+			in.Snapshot.Ordinals[ordinal].Class = v1alpha1.ClassUnready
+			in.Snapshot.Ordinals[ordinal].Pod = &observe.Pod{EtcdStarted: epoch}
+		}
+	}
+	created := func(in *Input) { in.Snapshot.Ordinals[1].Pod = &observe.Pod{} }
+	surplus := func(names ...string) func(*Input) {
+		return func(in *Input) { in.Snapshot.Surplus = names }
+	}
+	elsewhere := func(in *Input) {
+		in.Snapshot.Cluster.Voters[1] = observe.Voter{ID: 7, Name: "stranger", Ordinal: -1}
+	}
+	for name, c := range map[string]struct {
+		change []func(*Input)
+		lost   bool
+		says   string
+	}{
+		"none is silent":                       {nil, true, "main-2"},
+		"one is":                               {[]func(*Input){silent(0)}, true, "main-2"},
+		"one that has not started is not":      {[]func(*Input){silent(0), created}, true, "main-2"},
+		"two are":                              {[]func(*Input){silent(0), silent(1)}, false, "main-0, main-1 run"},
+		"a pod beyond the replicas":            {[]func(*Input){surplus("main-3")}, true, "main-2"},
+		"one, and a pod beyond the replicas":   {[]func(*Input){silent(0), surplus("main-3")}, false, "main-0, main-3 run"},
+		"two pods beyond the replicas":         {[]func(*Input){surplus("main-3", "main-4")}, false, "main-3, main-4 run"},
+		"a member elsewhere":                   {[]func(*Input){elsewhere}, true, "main-2"},
+		"one that is elsewhere, and a surplus": {[]func(*Input){elsewhere, surplus("main-3")}, false, "main-3, stranger run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			lost, why := quorumLost(newInput(c.change...).Snapshot)
+			g.Expect(lost).To(Equal(c.lost), why)
+			g.Expect(why).To(ContainSubstring(c.says))
+		})
+	}
+}
