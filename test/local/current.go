@@ -16,7 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/deploy"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/image"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/kubectl"
-	"github.com/etcd-foreman/etcd-foreman/test/local/internal/progress"
+	"golang.org/x/term"
 )
 
 // upstreamEtcd stands in for the etcd image of the local Kubernetes: any other
@@ -35,7 +35,7 @@ func (p program) upCurrent(ctx context.Context) error {
 		}
 		deployment.Restart = true
 	} else {
-		p.printer.Line("The cluster has to be able to pull %s and %s.",
+		p.console.Line("The cluster has to be able to pull %s and %s.",
 			cmp.Or(os.Getenv("IMAGE"), image.Operator.Name), cmp.Or(os.Getenv("AGENT_IMAGE"), image.Agent.Name))
 	}
 	return deployment.Up(ctx)
@@ -61,7 +61,7 @@ func (p program) confirmed(ctx context.Context, action string) (deploy.Deploymen
 	if err != nil {
 		return deploy.Deployment{}, current.Context{}, err
 	}
-	terminal := progress.IsTerminal(os.Stdin)
+	terminal := term.IsTerminal(int(os.Stdin.Fd()))
 	if err := target.Confirm(action, os.Getenv("CLUSTER_CONFIRM"), terminal, os.Stdin, os.Stderr); err != nil {
 		return deploy.Deployment{}, current.Context{}, err
 	}
@@ -74,7 +74,7 @@ func (p program) confirmed(ctx context.Context, action string) (deploy.Deploymen
 	if name := os.Getenv("AGENT_IMAGE"); name != "" {
 		images[image.Agent.Name] = name
 	}
-	return deploy.Deployment{Layout: p.layout, Kubectl: client, Printer: p.printer, Images: images}, target, nil
+	return deploy.Deployment{Layout: p.layout, Kubectl: client, Console: p.console, Images: images}, target, nil
 }
 
 // loadIntoKind builds the images and puts them on the nodes of a kind cluster.
@@ -92,7 +92,7 @@ func (p program) loadIntoKind(ctx context.Context, cluster string) error {
 		if err := image.Write(ctx, p.layout, img, archive); err != nil {
 			return err
 		}
-		err := p.printer.Step(img.Name, func(func(string)) (string, error) {
+		err := p.console.Step(img.Name, func(func(string)) (string, error) {
 			out, err := exec.CommandContext(ctx, "kind", "load", "image-archive", archive, "--name", cluster).CombinedOutput()
 			if err != nil {
 				return "", fmt.Errorf("loading image %s into kind cluster %s: %w: %s", img.Name, cluster, err, out)

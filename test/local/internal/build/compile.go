@@ -16,7 +16,7 @@ import (
 
 // compile runs the go command and puts each result in place in one step, so that nobody ever sees half a binary.
 func (b *Builder) compile(ctx context.Context, batch batch) error {
-	return b.Printer.Step(batch.label(), func(note func(string)) (string, error) {
+	return b.Console.Step(batch.label(), func(note func(string)) (string, error) {
 		note("building")
 		fresh, err := os.MkdirTemp(b.stampDir(), "new-")
 		if err != nil {

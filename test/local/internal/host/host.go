@@ -4,7 +4,7 @@
 
 // Package host knows what the local Kubernetes needs of the machine it runs on,
 // says in one line each what is missing, and installs Debian packages. It
-// imports the standard library and its siblings layout and progress only.
+// imports the standard library and its siblings layout and package console only.
 package host
 
 import (
@@ -20,7 +20,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
-	"github.com/etcd-foreman/etcd-foreman/test/local/internal/progress"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
 )
 
 // cniDirs are where distributions put CNI plugins.
@@ -60,7 +60,7 @@ func command(name string) func() bool {
 
 // Prepare checks the requirements and installs missing packages. Everything
 // that cannot be put right is named in one error.
-func Prepare(ctx context.Context, printer *progress.Printer) error {
+func Prepare(ctx context.Context, c *console.Console) error {
 	if err := Check(); err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func Prepare(ctx context.Context, printer *progress.Printer) error {
 	if !command("apt-get")() {
 		return fmt.Errorf("missing %s, and this is no Debian to install them on: install them by hand", strings.Join(packages, ", "))
 	}
-	return printer.Step("packages", func(note func(string)) (string, error) {
+	return c.Step("packages", func(note func(string)) (string, error) {
 		note("installing " + strings.Join(packages, " "))
 		if err := apt(ctx, "update"); err != nil {
 			return "", err
