@@ -181,7 +181,7 @@ func TestWhatIsBuiltAtOnce(t *testing.T) {
 			write(t, filepath.Join(b.Layout.Root, module, file), string(content))
 		}
 	}
-	for _, tool := range []string{"coredns", "provisioner", "image", "pause"} {
+	for _, tool := range []string{"coredns", "provisioner", "pause"} {
 		write(t, filepath.Join(b.Layout.Root, toolsModule, tool, "main.go"), "package main\n")
 	}
 	batches, err := b.plan(Binaries)
@@ -192,7 +192,7 @@ func TestWhatIsBuiltAtOnce(t *testing.T) {
 	for _, batch := range batches {
 		labels = append(labels, batch.label())
 	}
-	if got := strings.Join(labels, "; "); got != "etcd and 12 more; versitygw; fake-gcs-server; etcd-foreman, etcd-agent" {
+	if got := strings.Join(labels, "; "); got != "etcd and 11 more; versitygw; fake-gcs-server; etcd-foreman, etcd-agent" {
 		t.Errorf("batches: %s", got)
 	}
 	for name, want := range map[string]string{"etcd": "server", "etcdctl": "etcdctl", "kubectl": "kubectl", "coredns": "coredns", "etcd-agent": "etcd-agent"} {
@@ -203,18 +203,7 @@ func TestWhatIsBuiltAtOnce(t *testing.T) {
 	}
 }
 
-func TestIsImportPath(t *testing.T) {
-	for line, want := range map[string]bool{
-		"k8s.io/api/core/v1": true, "runtime": true,
-		"": false, "# k8s.io/api/core/v1": false, "main.go:3:1: syntax error": false, "go: downloading x v1": false,
-	} {
-		if got := isImportPath(line); got != want {
-			t.Errorf("%q: got %t", line, got)
-		}
-	}
-}
-
-// A release that nobody pins, or that pins another one, would be tested in name only.
+// An older release whose module pins another release would be tested in name only.
 func TestOlderReleasesAreWhatTheyAreCalled(t *testing.T) {
 	modules := filepath.Join("..", "..", "..", "..", olderReleases)
 	for _, release := range OlderReleases {

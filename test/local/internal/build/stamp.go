@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// stamp is a digest of all that decides what a pinned binary is.
+// stamp digests everything that a pinned binary is built from.
 func stamp(root string, binary Binary, linkerFlags string) (string, error) {
 	digest := sha256.New()
 	// NUL-terminated, so that no two lists of inputs look alike.
@@ -64,7 +64,7 @@ func sourceFiles(dir string) ([]string, error) {
 	return files, nil
 }
 
-// current tells whether a binary exists and was built under the given stamp.
+// current reports whether a binary exists and was built under the given stamp.
 func current(binaryPath, stampPath, want string) (bool, error) {
 	got, err := os.ReadFile(stampPath)
 	if errors.Is(err, os.ErrNotExist) {
@@ -81,7 +81,7 @@ func current(binaryPath, stampPath, want string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("looking for the binary: %w", err)
+		return false, fmt.Errorf("reading the binary: %w", err)
 	}
 	return info.Mode().IsRegular(), nil
 }
