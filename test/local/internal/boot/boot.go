@@ -128,20 +128,8 @@ func (c *Cluster) importImages(ctx context.Context) error {
 	return nil
 }
 
-// Running returns the recorded processes that run.
-func (c *Cluster) Running() ([]process.Process, error) {
-	recorded, err := c.manager.List()
-	if err != nil {
-		return nil, err
-	}
-	var running []process.Process
-	for _, p := range recorded {
-		if p.Identity.Alive() {
-			running = append(running, p)
-		}
-	}
-	return running, nil
-}
+// Running returns the processes of the cluster that are running.
+func (c *Cluster) Running() ([]process.Process, error) { return c.manager.Running() }
 
 // parallel runs functions at once and returns all their errors.
 func parallel(functions ...func() error) error {
