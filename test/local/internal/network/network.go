@@ -48,7 +48,7 @@ var kubeProxyTables = []table{{"ip", "kube-proxy"}, {"ip6", "kube-proxy"}}
 
 // SetUp creates the bridge and the masquerading unless they exist, and lets pods pass the firewall.
 func SetUp(ctx context.Context) error {
-	if !exists(layout.Bridge) {
+	if !interfaceExists(layout.Bridge) {
 		if err := command.Run(ctx, "ip", "link", "add", "name", layout.Bridge, "address", bridgeMAC, "type", "bridge"); err != nil {
 			return fmt.Errorf("creating the bridge: %w", err)
 		}
@@ -74,10 +74,10 @@ func TearDown(ctx context.Context) error {
 	ports, err := ports()
 	failed := []error{err}
 	for _, port := range append(ports, layout.Bridge) {
-		if !exists(port) {
+		if !interfaceExists(port) {
 			continue
 		}
-		if err := command.Run(ctx, "ip", "link", "delete", port); err != nil && exists(port) {
+		if err := command.Run(ctx, "ip", "link", "delete", port); err != nil && interfaceExists(port) {
 			failed = append(failed, fmt.Errorf("removing interface %s: %w", port, err))
 		}
 	}
@@ -101,7 +101,7 @@ func TearDown(ctx context.Context) error {
 // Leftovers names the bridge and the tables that exist.
 func Leftovers(ctx context.Context) []string {
 	var left []string
-	if exists(layout.Bridge) {
+	if interfaceExists(layout.Bridge) {
 		left = append(left, "interface "+layout.Bridge)
 	}
 	for _, table := range tables(ctx) {
@@ -138,7 +138,7 @@ func ports() ([]string, error) {
 	return names, nil
 }
 
-func exists(name string) bool {
+func interfaceExists(name string) bool {
 	_, err := net.InterfaceByName(name)
 	return err == nil
 }

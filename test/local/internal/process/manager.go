@@ -51,7 +51,7 @@ func (m Manager) Ensure(ctx context.Context, spec Spec) (Process, bool, error) {
 	if err != nil {
 		return Process{}, false, fmt.Errorf("comparing %s: %w", spec.Name, err)
 	}
-	running, found, err := m.find(spec.Name)
+	running, found, err := m.load(spec.Name)
 	if err != nil {
 		return Process{}, false, err
 	}
@@ -85,7 +85,7 @@ func (m Manager) Running() ([]Process, error) {
 		if !isRecord {
 			continue
 		}
-		p, found, err := m.find(name)
+		p, found, err := m.load(name)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +98,7 @@ func (m Manager) Running() ([]Process, error) {
 
 func (m Manager) recordPath(name string) string { return filepath.Join(m.Records, name+".json") }
 
-func (m Manager) find(name string) (Process, bool, error) {
+func (m Manager) load(name string) (Process, bool, error) {
 	content, err := os.ReadFile(m.recordPath(name))
 	if errors.Is(err, os.ErrNotExist) {
 		return Process{}, false, nil
