@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,6 +39,24 @@ func TestRecycledNumberIsAnotherProcess(t *testing.T) {
 		if err := impostor.Signal(syscall.SIGKILL); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A process whose parent does not wait for it stays a zombie, and there is nothing to kill.
+func TestZombieIsNotAlive(t *testing.T) {
+	cmd := exec.Command("/bin/true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := poll.Until(ctx, func() (bool, error) {
+		_, err := Identify(cmd.Process.Pid)
+		return errors.Is(err, os.ErrNotExist), nil
+	})
+	if err != nil {
+		t.Errorf("it is alive: %v", err)
 	}
 }
 
