@@ -97,6 +97,8 @@ func TestWaitEndsBeforeTheTask(t *testing.T) {
 	got := p.run("restart", "main", "--wait", "--timeout", "100ms")
 	p.Expect(got.code).To(Equal(3), got.String())
 	p.Expect(got.err).To(ContainSubstring("continues"))
+	got = p.run("watch", "main", "--timeout", "100ms")
+	p.Expect(got.code).To(Equal(3), got.String())
 
 	ctx, interrupt := context.WithCancel(t.Context())
 	end := p.start(ctx, "watch", "main")

@@ -129,6 +129,9 @@ func checkArchive(t *testing.T, path string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if !header.ModTime.Equal(epoch) {
+			t.Errorf("%s is of %v", header.Name, header.ModTime)
+		}
 		got = append(got, fmt.Sprintf("%s %o", header.Name, header.Mode))
 	}
 	want := "etc 755,tmp 1777,usr 755,usr/local 755,usr/local/bin 755,var 755,var/lib 755,var/lib/etcd 755,etc/group 644,etc/passwd 644,usr/local/bin/program 755"
