@@ -6,11 +6,10 @@ package process
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/atomic"
+	"golang.org/x/mod/sumdb/dirhash"
 )
 
 // Spec describes how to run a program.
@@ -156,28 +156,10 @@ func (m Manager) record(p Process) error {
 	return nil
 }
 
-// fingerprint digests the arguments and inputs. For a large input, a program, it uses size and time, which a build
-// changes.
+// fingerprint returns the arguments, and a digest of the program and the inputs.
 func (s Spec) fingerprint() (string, error) {
-	const large = 1 << 20
-	digest := sha256.New()
-	_, _ = fmt.Fprintf(digest, "%q\n", s.Args)
-	for _, input := range append([]string{s.Args[0]}, s.Inputs...) {
-		info, err := os.Stat(input)
-		if err != nil {
-			return "", fmt.Errorf("reading an input: %w", err)
-		}
-		if info.Size() > large {
-			_, _ = fmt.Fprintf(digest, "%s %d %d\n", input, info.Size(), info.ModTime().UnixNano())
-			continue
-		}
-		content, err := os.ReadFile(input)
-		if err != nil {
-			return "", fmt.Errorf("reading an input: %w", err)
-		}
-		_, _ = fmt.Fprintf(digest, "%s %q\n", input, content)
-	}
-	return hex.EncodeToString(digest.Sum(nil)), nil
+	digest, err := dirhash.Hash1(append([]string{s.Args[0]}, s.Inputs...), func(name string) (io.ReadCloser, error) { return os.Open(name) })
+	return fmt.Sprintf("%q %s", s.Args, digest), err
 }
 
 // stop ends a process: by SIGTERM, and by SIGKILL if it takes too long.
