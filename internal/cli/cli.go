@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is the kubectl plugin etcdtask: its root command, and how a command's error becomes one sentence and
-// an exit code. Each verb, or family of verbs, is a package beneath this one.
+// Package cli is the kubectl plugin etcdtask: its root command, and how an error becomes one sentence and an exit code. Each
+// verb, or group of verbs, is a package below this one.
 package cli
 
 import (
@@ -37,7 +37,7 @@ const (
 
 // Run runs a command line, without the program's name, and returns the exit code.
 func Run(ctx context.Context, k *kube.Kube, args []string) int {
-	// Libraries log; a command says one sentence.
+	// Libraries log; a command prints one sentence.
 	klog.LogToStderr(false)
 	klog.SetOutput(io.Discard)
 	root := newRoot(k)
@@ -50,22 +50,22 @@ func Run(ctx context.Context, k *kube.Kube, args []string) int {
 		return kube.ExitSucceeded
 	}
 	code := kube.Code(err)
-	fmt.Fprintf(k.ErrOut, "error: %s\n", kube.Sentence(err)) //nolint:errcheck // there is nobody to tell
+	fmt.Fprintf(k.ErrOut, "error: %s\n", kube.Sentence(err)) //nolint:errcheck // there is nowhere to report it
 	return code
 }
 
 func newRoot(k *kube.Kube) *cobra.Command {
 	root := &cobra.Command{
 		Use: "kubectl-etcdtask", Short: "Operations on etcd clusters, as tasks of etcd-foreman",
-		Long: "Runs operations on etcd clusters, and tells how they go: each is an EtcdOperatorTask, and the tasks of an Etcd run one at a time.\n\n" +
-			"Exit codes: 0 succeeded; 1 failed or rejected, or the cluster could not be asked; 2 wrong usage; 3 timed out while the task goes on.",
+		Long: "Runs operations on etcd clusters, and shows their progress. Each operation is an EtcdOperatorTask; the tasks of an Etcd run one at a time.\n\n" +
+			"Exit codes: 0 succeeded; 1 failed or rejected, or the cluster could not be reached; 2 wrong usage; 3 timed out while the task continues.",
 		Example:       "  kubectl etcdtask plan etcd-main\n  kubectl etcdtask restart etcd-main --wait\n  kubectl etcdtask watch etcd-main",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
 		SilenceErrors: true, SilenceUsage: true,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Run a task:"}, &cobra.Group{ID: groupSee, Title: "See and steer:"})
+	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Run a task:"}, &cobra.Group{ID: groupSee, Title: "Show and change tasks:"})
 	add := func(group string, all ...*cobra.Command) {
 		for _, cmd := range all {
 			cmd.GroupID = group
@@ -86,7 +86,7 @@ func newRoot(k *kube.Kube) *cobra.Command {
 	return root
 }
 
-// usage makes the error of an argument one of usage, which says how the verb is called.
+// usage turns the error of an argument into a usage error that shows how the verb is called.
 func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
@@ -96,7 +96,7 @@ func usage(check cobra.PositionalArgs) cobra.PositionalArgs {
 		if !cmd.HasParent() {
 			return kube.Usage("there is no verb %q%s: see \"%s --help\"", args[0], suggestions(cmd, args[0]), name)
 		}
-		return kube.Usage("%v: it is \"%s\"", err, strings.TrimSuffix(cmd.UseLine(), " [flags]"))
+		return kube.Usage("%v: use \"%s\"", err, strings.TrimSuffix(cmd.UseLine(), " [flags]"))
 	}
 }
 
@@ -108,7 +108,7 @@ func suggestions(cmd *cobra.Command, wrong string) string {
 	return ""
 }
 
-// onlyOnce refuses a flag that is given twice, such as two contexts: the last one would win unnoticed.
+// onlyOnce refuses a flag that is set twice, such as two contexts: the last one would win unnoticed.
 func onlyOnce(flag *pflag.Flag) {
 	if flag.Value.Type() == "string" {
 		flag.Value = &once{Value: flag.Value}
@@ -120,10 +120,10 @@ type once struct {
 	given bool
 }
 
-// Set is pflag.Value's.
+// Set implements pflag.Value.
 func (o *once) Set(value string) error {
 	if o.given && value != o.String() {
-		return errors.New("it was given before, as " + o.String())
+		return errors.New("it is already set to " + o.String())
 	}
 	o.given = true
 	return o.Value.Set(value)

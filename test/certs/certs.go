@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certs makes certificates for tests.
+// Package certs makes certificates for tests, and for the local Kubernetes that they run on.
 package certs
 
 import (
@@ -14,13 +14,16 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"net"
 	"time"
 )
 
 // CA signs certificates.
 type CA struct {
 	// PEM of its own certificate.
-	PEM         []byte
+	PEM []byte
+	// Key is its private key, PEM.
+	Key         []byte
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
@@ -43,28 +46,40 @@ func ClientOnly(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.E
 func ServerOnly(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }
 
 // NewCA makes a CA.
-func NewCA(name string) (*CA, error) {
+func NewCA(name string, changes ...Change) (*CA, error) {
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
+	for _, change := range changes {
+		change(template)
+	}
 	ca := &CA{}
 	var err error
-	ca.PEM, ca.key, err = sign(template, template, nil)
-	if err != nil {
+	if ca.PEM, ca.key, err = sign(template, template, nil); err != nil {
 		return nil, fmt.Errorf("making CA %s: %w", name, err)
+	}
+	if ca.Key, err = encode(ca.key); err != nil {
+		return nil, err
 	}
 	block, _ := pem.Decode(ca.PEM)
 	ca.certificate, err = x509.ParseCertificate(block.Bytes)
 	return ca, err
 }
 
-// Issue issues a certificate for hosts, as a server and as a client.
+// Issue issues a certificate for hosts, names or addresses, as a server and as a client.
 func (ca *CA) Issue(hosts []string, changes ...Change) (Pair, error) {
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "etcd"}, DNSNames: hosts,
+		Subject:     pkix.Name{CommonName: "etcd"},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
 	}
 	template.NotAfter = time.Now().Add(24 * time.Hour)
 	for _, change := range changes {
@@ -74,11 +89,16 @@ func (ca *CA) Issue(hosts []string, changes ...Change) (Pair, error) {
 	if err != nil {
 		return Pair{}, fmt.Errorf("issuing a certificate for %v: %w", hosts, err)
 	}
+	encoded, err := encode(key)
+	return Pair{Certificate: certificate, Key: encoded}, err
+}
+
+func encode(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return Pair{}, fmt.Errorf("encoding a key: %w", err)
+		return nil, fmt.Errorf("encoding a key: %w", err)
 	}
-	return Pair{Certificate: certificate, Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})}, nil
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
 // sign signs with the parent's key, or itself when there is none.

@@ -35,7 +35,7 @@ func TestPluginPlansRestartsAndWatchesInATerminal(t *testing.T) {
 
 	terminal.send(plugin + " plan main --restart; echo plan: $?")
 	screen := terminal.until("plan: 0")
-	c.Expect(screen).To(And(ContainSubstring("There is a quorum all the way."), ContainSubstring("MoveLeader  "+leader)))
+	c.Expect(screen).To(And(ContainSubstring("Quorum is kept throughout."), ContainSubstring("MoveLeader  "+leader)))
 	c.Expect(c.rollouts(c)).To(BeEmpty(), "a plan makes no task")
 
 	terminal.send(plugin + " restart main --name again; " + plugin + " watch main; echo watch: $?")

@@ -7,20 +7,16 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/current"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/deploy"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/image"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/kubectl"
-	"github.com/etcd-foreman/etcd-foreman/test/local/internal/progress"
+	"golang.org/x/term"
 )
 
-// upstreamEtcd stands in for the etcd image of the local Kubernetes: any other
-// cluster can pull it.
+// upstreamEtcd replaces the etcd image of the local Kubernetes: any other cluster can pull it.
 const upstreamEtcd = "gcr.io/etcd-development/etcd:v3.6.8"
 
 // upCurrent is the verb up for the current kubectl context.
@@ -35,7 +31,7 @@ func (p program) upCurrent(ctx context.Context) error {
 		}
 		deployment.Restart = true
 	} else {
-		p.printer.Line("The cluster has to be able to pull %s and %s.",
+		p.console.Line("The cluster must be able to pull %s and %s.",
 			cmp.Or(os.Getenv("IMAGE"), image.Operator.Name), cmp.Or(os.Getenv("AGENT_IMAGE"), image.Agent.Name))
 	}
 	return deployment.Up(ctx)
@@ -50,23 +46,19 @@ func (p program) downCurrent(ctx context.Context) error {
 	return deployment.Down(ctx)
 }
 
-// confirmed returns a deployment to the cluster of the current context, after
-// somebody agreed.
+// confirmed returns a deployment to the cluster of the current context, once the user has agreed to it.
 func (p program) confirmed(ctx context.Context, action string) (deploy.Deployment, current.Context, error) {
-	if err := p.builder.Build(ctx, "kubectl"); err != nil {
-		return deploy.Deployment{}, current.Context{}, err
-	}
-	client := kubectl.Kubectl{Path: p.layout.Binary("kubectl")}
-	target, err := current.Find(ctx, client)
+	target, err := current.Find()
 	if err != nil {
 		return deploy.Deployment{}, current.Context{}, err
 	}
-	terminal := progress.IsTerminal(os.Stdin)
+	terminal := term.IsTerminal(int(os.Stdin.Fd()))
 	if err := target.Confirm(action, os.Getenv("CLUSTER_CONFIRM"), terminal, os.Stdin, os.Stderr); err != nil {
 		return deploy.Deployment{}, current.Context{}, err
 	}
-	// From here on the context is named, so that a switch meanwhile is harmless.
-	client.Context = target.Name
+	if err := p.builder.Build(ctx, "kubectl"); err != nil {
+		return deploy.Deployment{}, current.Context{}, err
+	}
 	images := map[string]string{image.Etcd.Name: upstreamEtcd}
 	if name := os.Getenv("IMAGE"); name != "" {
 		images[image.Operator.Name] = name
@@ -74,30 +66,19 @@ func (p program) confirmed(ctx context.Context, action string) (deploy.Deploymen
 	if name := os.Getenv("AGENT_IMAGE"); name != "" {
 		images[image.Agent.Name] = name
 	}
-	return deploy.Deployment{Layout: p.layout, Kubectl: client, Printer: p.printer, Images: images}, target, nil
+	// The context is named, so that it stays the same if the user switches to another.
+	client := kubectl.Kubectl{Path: p.layout.Binary("kubectl"), Context: target.Name}
+	return deploy.Deployment{Layout: p.layout, Kubectl: client, Console: p.console, Images: images}, target, nil
 }
 
 // loadIntoKind builds the images and puts them on the nodes of a kind cluster.
 func (p program) loadIntoKind(ctx context.Context, cluster string) error {
-	if err := p.builder.Build(ctx, append([]string{"image"}, operatorBinaries...)...); err != nil {
+	if err := p.builder.Build(ctx, operatorBinaries...); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "etcd-foreman-images-")
-	if err != nil {
-		return fmt.Errorf("creating a folder for images: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
 	for _, img := range []image.Image{image.Operator, image.Agent} {
-		archive := filepath.Join(dir, "image.tar")
-		if err := image.Write(ctx, p.layout, img, archive); err != nil {
-			return err
-		}
-		err := p.printer.Step(img.Name, func(func(string)) (string, error) {
-			out, err := exec.CommandContext(ctx, "kind", "load", "image-archive", archive, "--name", cluster).CombinedOutput()
-			if err != nil {
-				return "", fmt.Errorf("loading image %s into kind cluster %s: %w: %s", img.Name, cluster, err, out)
-			}
-			return "loaded into kind", nil
+		err := p.console.Step(img.Name, func(func(string)) (string, error) {
+			return "loaded into kind", image.LoadIntoKind(ctx, p.layout, img, cluster)
 		})
 		if err != nil {
 			return err

@@ -19,30 +19,34 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/host"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/image"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/lock"
 )
+
+// operatorBinaries are the programs of this repository that run in the cluster.
+var operatorBinaries = []string{"etcd-foreman", "etcd-agent"}
 
 // up is the verb up for the local Kubernetes.
 func (p program) up(ctx context.Context, bare bool) error {
-	if err := host.Prepare(ctx, p.printer); err != nil {
+	if err := host.Prepare(ctx, p.console); err != nil {
 		return fmt.Errorf("checking what this machine needs:\n%w", err)
 	}
 	names := build.Pinned()
 	if !bare {
 		names = append(names, operatorBinaries...)
 		if _, err := os.Stat(filepath.Join(p.layout.Root, "cmd", operatorBinaries[0])); err != nil {
-			return fmt.Errorf("finding the operator: %w; for a cluster without it say up --bare", err)
+			return fmt.Errorf("finding the operator: %w; for a cluster without it use up --bare", err)
 		}
 	}
 	if err := p.builder.Build(ctx, names...); err != nil {
 		return err
 	}
-	unlock, err := p.lock(ctx)
+	held, err := lock.Machine(ctx, p.console)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer func() { _ = held.Close() }()
 	cluster := boot.New(p.layout)
-	err = p.printer.Step("Kubernetes", func(note func(string)) (string, error) {
+	err = p.console.Step("Kubernetes", func(note func(string)) (string, error) {
 		started, err := cluster.Up(ctx, note)
 		if !started {
 			return "already running", err
@@ -57,18 +61,14 @@ func (p program) up(ctx context.Context, bare bool) error {
 			return err
 		}
 	}
-	p.printer.Line("export KUBECONFIG=%s", p.layout.Kubeconfig())
+	p.console.Line("export KUBECONFIG=%s", p.layout.Kubeconfig())
 	return nil
 }
 
-// operatorBinaries are the programs of this repository that run in the cluster.
-var operatorBinaries = []string{"etcd-foreman", "etcd-agent"}
-
-// deployLocal brings the operator, as it is in the checkout now, into the local
-// Kubernetes.
+// deployLocal deploys the operator, as it is in the checkout, to the local Kubernetes.
 func (p program) deployLocal(ctx context.Context, cluster *boot.Cluster) error {
 	changed := false
-	err := p.printer.Step("images", func(func(string)) (string, error) {
+	err := p.console.Step("images", func(func(string)) (string, error) {
 		if _, err := image.Import(ctx, p.layout, image.Agent); err != nil {
 			return "", err
 		}
@@ -79,7 +79,7 @@ func (p program) deployLocal(ctx context.Context, cluster *boot.Cluster) error {
 	if err != nil {
 		return err
 	}
-	return deploy.Deployment{Layout: p.layout, Kubectl: cluster.Kubectl, Printer: p.printer, Restart: changed}.Up(ctx)
+	return deploy.Deployment{Layout: p.layout, Kubectl: cluster.Kubectl, Console: p.console, Restart: changed}.Up(ctx)
 }
 
 // down is the verb down for the local Kubernetes.
@@ -87,12 +87,12 @@ func (p program) down(ctx context.Context) error {
 	if err := host.Check(); err != nil {
 		return err
 	}
-	unlock, err := p.lock(ctx)
+	held, err := lock.Machine(ctx, p.console)
 	if err != nil {
 		return err
 	}
-	defer unlock()
-	return p.printer.Step("removing Kubernetes", func(func(string)) (string, error) {
+	defer func() { _ = held.Close() }()
+	return p.console.Step("removing Kubernetes", func(func(string)) (string, error) {
 		return "nothing is left", clean.Down(ctx, p.layout)
 	})
 }

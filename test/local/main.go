@@ -2,23 +2,19 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Command local boots a real Kubernetes on this machine, without a container
-// registry and without a virtual machine, and takes it down again without a
-// trace. It is what `make up`, `make down`, the end-to-end tests, the demo and
-// the benchmarks run on.
+// Command local boots a real Kubernetes on this machine, without a container registry and without a virtual machine, and
+// takes it down without a trace. `make up`, `make down`, the end-to-end tests, the demo and the benchmarks use it.
 //
 //	go run ./test/local build [NAME...]   build the programs into .local/bin
 //	go run ./test/local up [--bare]       boot; deploy the operator and a demo Etcd, unless --bare
 //	go run ./test/local down              remove everything but .local/bin
-//	go run ./test/local status            what runs
+//	go run ./test/local status            show what is running
 //
-// With CLUSTER=current, up and down use the cluster of the current kubectl
-// context instead of booting one, after asking; CLUSTER_CONFIRM=<context name>
-// answers beforehand. Otherwise the KUBECONFIG of the environment is neither
-// read nor written: the kubeconfig is .local/kubeconfig.
+// With CLUSTER=current, up and down ask for confirmation, and then use the cluster of the current kubectl context instead
+// of booting one; CLUSTER_CONFIRM=<context name> answers beforehand. Otherwise the KUBECONFIG of the environment is
+// neither read nor written: the kubeconfig is .local/kubeconfig.
 //
-// Requirements: Linux and root; Debian's packages are installed as needed, and
-// stay.
+// It needs Linux and root. Missing Debian packages are installed, and stay.
 package main
 
 import (
@@ -32,14 +28,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/build"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/current"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
-	"github.com/etcd-foreman/etcd-foreman/test/local/internal/progress"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
 )
 
 const usage = `usage: go run ./test/local VERB
   build [NAME...]  build the programs into .local/bin (all pinned ones, unless named)
   up [--bare]      boot the local Kubernetes and deploy the operator with a demo Etcd
   down             remove the local Kubernetes without a trace
-  status           say what runs
+  status           show what is running
 CLUSTER=current up|down uses the current kubectl context instead.`
 
 func main() {
@@ -55,7 +51,7 @@ func main() {
 // program is what every verb needs.
 type program struct {
 	layout  layout.Layout
-	printer *progress.Printer
+	console *console.Console
 	builder build.Builder
 }
 
@@ -64,12 +60,12 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	// A root shell that came from a user's may lack the folders of nft and ip.
+	// The PATH of a root shell inside a user's may lack the folders of nft and ip.
 	if err := os.Setenv("PATH", os.Getenv("PATH")+":/usr/local/sbin:/usr/sbin:/sbin"); err != nil {
 		return fmt.Errorf("extending PATH: %w", err)
 	}
-	printer := progress.New(os.Stderr)
-	p := program{layout: here, printer: printer, builder: build.Builder{Layout: here, Printer: printer}}
+	console := console.New(os.Stderr)
+	p := program{layout: here, console: console, builder: build.Builder{Layout: here, Console: console}}
 	isCurrent, err := current.Chosen(os.Getenv)
 	if err != nil {
 		return err
@@ -95,8 +91,8 @@ func run(ctx context.Context, args []string) error {
 	return fmt.Errorf("unknown verb or argument: %v\n%s", args, usage)
 }
 
-// build is the verb build. It takes ready-made binaries where there are any;
-// the other verbs do not, so that a cluster is always made of the same.
+// build is the verb build. It uses the ready-made binaries in KUBEBUILDER_ASSETS; the other verbs do not, so that every
+// cluster runs the same versions.
 func (p program) build(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		names = build.Pinned()

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clitest has tasks to be shown by the plugin's tests, and the moment at which they are looked at.
+// Package clitest has tasks for the plugin's tests, and the time at which they are shown.
 package clitest
 
 import (
@@ -14,15 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Now is when the tests look.
+// Now is the time of the tests.
 var Now = time.Date(2026, 1, 2, 0, 0, 30, 0, time.UTC)
 
-// Ago is a moment some seconds before.
+// Ago returns the time some seconds before Now.
 func Ago(seconds int) metav1.Time {
 	return metav1.Time{Time: Now.Add(-time.Duration(seconds) * time.Second)}
 }
 
-// Task makes a task that was created some seconds ago.
+// Task returns a task that was created some seconds ago.
 func Task(name string, taskType v1alpha1.TaskType, state v1alpha1.TaskState, ago int) *v1alpha1.EtcdOperatorTask {
 	return &v1alpha1.EtcdOperatorTask{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: name, UID: types.UID(name), CreationTimestamp: Ago(ago), ResourceVersion: "1"},
@@ -37,7 +37,8 @@ func With(t *v1alpha1.EtcdOperatorTask, conditionType string, status metav1.Cond
 	return t
 }
 
-// Held is a rollout that has replaced a sick member, has deleted a follower, and is held because that does not start.
+// Held returns a rollout that has replaced an unhealthy member, has deleted a follower, and is held because its replacement
+// does not start.
 func Held() *v1alpha1.EtcdOperatorTask {
 	t := Task("etcd-main-rollout-7d9f9c7bd5-5c8fb-1", v1alpha1.QuorumAwareRollout, v1alpha1.TaskStateInProgress, 60)
 	t.Spec.Config = "targetRevision: etcd-main-7d9f9c7bd5\n"
@@ -69,7 +70,7 @@ func removed(pod string, class v1alpha1.PodClass, role v1alpha1.Role, state v1al
 	}
 }
 
-// Ended is a rollout that has succeeded a while ago, with its events.
+// Ended returns a rollout that has succeeded, with its events.
 func Ended() (*v1alpha1.EtcdOperatorTask, []corev1.Event) {
 	t := Held()
 	t.Status.State, t.Status.Progress = v1alpha1.TaskStateSucceeded, "3/3"
@@ -96,7 +97,7 @@ func event(reason, message string, ago int) corev1.Event {
 	return corev1.Event{Reason: reason, Message: message, EventTime: metav1.MicroTime{Time: Ago(ago).Time}}
 }
 
-// Rejected is a task that ended with an error before it ran.
+// Rejected returns a task that ended with an error before it ran.
 func Rejected(code v1alpha1.ErrorCode, description string) *v1alpha1.EtcdOperatorTask {
 	t := Task("etcd-main-rollout-x7k2p", v1alpha1.QuorumAwareRollout, v1alpha1.TaskStateRejected, 30)
 	at := Ago(29)
@@ -106,7 +107,7 @@ func Rejected(code v1alpha1.ErrorCode, description string) *v1alpha1.EtcdOperato
 	return With(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonRejected, string(code)+": "+description)
 }
 
-// Queue is a line of tasks, and some that have ended, in no order.
+// Queue returns tasks in line, and some that have ended, in no order.
 func Queue() []*v1alpha1.EtcdOperatorTask {
 	suspended := Task("etcd-main-defrag-b2wlq", v1alpha1.OnDemandMaintenance, v1alpha1.TaskStatePending, 40)
 	suspended.Spec.Suspend = true

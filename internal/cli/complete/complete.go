@@ -2,13 +2,14 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package complete tells the shell the Etcds and the tasks of the cluster, its namespaces, and the contexts of the
-// kubeconfig. Whatever cannot be asked for quickly is not completed.
+// Package complete completes the names of Etcds, tasks, namespaces and contexts, and the values of flags. What cannot be
+// read quickly is not completed.
 package complete
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,48 +21,49 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// patience is how long a person at a prompt waits.
-const patience = 3 * time.Second
+// timeout is how long the user waits for a completion.
+const timeout = 3 * time.Second
 
-type names func(ctx context.Context, c client.Reader, namespace string) []string
+type names func(ctx context.Context, cluster *kube.Cluster) []string
 
 // Etcds completes the name of one Etcd.
 func Etcds(k *kube.Kube) cobra.CompletionFunc { return first(k, etcds) }
 
 // Tasks completes the name of one task that fits.
 func Tasks(k *kube.Kube, fits func(*v1alpha1.EtcdOperatorTask) bool) cobra.CompletionFunc {
-	return first(k, tasks(k, fits))
+	return first(k, tasks(fits))
 }
 
 // TasksAndEtcds completes the name of a task or of an Etcd.
 func TasksAndEtcds(k *kube.Kube) cobra.CompletionFunc {
-	all := tasks(k, func(*v1alpha1.EtcdOperatorTask) bool { return true })
-	return first(k, func(ctx context.Context, c client.Reader, namespace string) []string {
-		return append(etcds(ctx, c, namespace), all(ctx, c, namespace)...)
+	all := tasks(func(*v1alpha1.EtcdOperatorTask) bool { return true })
+	return first(k, func(ctx context.Context, cluster *kube.Cluster) []string {
+		return append(etcds(ctx, cluster), all(ctx, cluster)...)
 	})
+}
+
+// Values completes a flag with the values that it takes.
+func Values(cmd *cobra.Command, flag string, values ...string) {
+	// It only fails for a flag that does not exist.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // Flags completes the flags that every verb has.
 func Flags(k *kube.Kube, root *cobra.Command) {
 	// They only fail for flags that do not exist.
-	_ = root.RegisterFlagCompletionFunc("namespace", ask(k, namespaces))
+	_ = root.RegisterFlagCompletionFunc("namespace", read(k, namespaces))
 	_ = root.RegisterFlagCompletionFunc("context", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		config, err := k.Flags.ToRawKubeConfigLoader().RawConfig()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		var all []string
-		for name := range config.Contexts {
-			all = append(all, name)
-		}
-		slices.Sort(all)
-		return all, cobra.ShellCompDirectiveNoFileComp
+		return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 	})
 }
 
 // first completes the first argument alone.
 func first(k *kube.Kube, of names) cobra.CompletionFunc {
-	complete := ask(k, of)
+	complete := read(k, of)
 	return func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -70,26 +72,23 @@ func first(k *kube.Kube, of names) cobra.CompletionFunc {
 	}
 }
 
-func ask(k *kube.Kube, of names) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		c, err := k.Client()
+// read completes with names that are read from the cluster.
+func read(k *kube.Kube, of names) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		cluster, err := k.Connect()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		namespace, err := k.Namespace()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
-		return of(ctx, c, namespace), cobra.ShellCompDirectiveNoFileComp
+		return of(ctx, cluster), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-func etcds(ctx context.Context, c client.Reader, namespace string) []string {
+func etcds(ctx context.Context, cluster *kube.Cluster) []string {
 	list := &v1alpha1.EtcdList{}
 	// What cannot be listed is not completed.
-	_ = c.List(ctx, list, client.InNamespace(namespace))
+	_ = cluster.List(ctx, list, client.InNamespace(cluster.Namespace))
 	var all []string
 	for _, e := range list.Items {
 		all = append(all, fmt.Sprintf("%s\tEtcd of %d members", e.Name, e.Spec.Replicas))
@@ -97,12 +96,9 @@ func etcds(ctx context.Context, c client.Reader, namespace string) []string {
 	return all
 }
 
-func tasks(k *kube.Kube, fits func(*v1alpha1.EtcdOperatorTask) bool) names {
-	return func(ctx context.Context, c client.Reader, namespace string) []string {
-		list, err := k.Tasks(ctx, c, namespace, "")
-		if err != nil {
-			return nil
-		}
+func tasks(fits func(*v1alpha1.EtcdOperatorTask) bool) names {
+	return func(ctx context.Context, cluster *kube.Cluster) []string {
+		list, _ := cluster.Tasks(ctx, "")
 		var all []string
 		for _, t := range list {
 			if fits(t) {
@@ -113,9 +109,9 @@ func tasks(k *kube.Kube, fits func(*v1alpha1.EtcdOperatorTask) bool) names {
 	}
 }
 
-func namespaces(ctx context.Context, c client.Reader, _ string) []string {
+func namespaces(ctx context.Context, cluster *kube.Cluster) []string {
 	list := &corev1.NamespaceList{}
-	_ = c.List(ctx, list)
+	_ = cluster.List(ctx, list)
 	var all []string
 	for _, n := range list.Items {
 		all = append(all, n.Name)

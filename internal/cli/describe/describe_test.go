@@ -37,15 +37,15 @@ func TestDescribe(t *testing.T) {
 }
 
 func TestEveryEndHasAdvice(t *testing.T) {
-	for code := range advice {
-		if len(next(clitest.Rejected(code, "because"))) == 0 {
-			t.Errorf("%s: nothing to do", code)
+	for code := range adviceByError {
+		if len(advice(clitest.Rejected(code, "because"))) == 0 {
+			t.Errorf("%s: no advice", code)
 		}
 	}
-	if got := strings.Join(next(clitest.Rejected("ERR_NEW", "because")), ""); !strings.Contains(got, "ERR_NEW: because") {
+	if got := strings.Join(advice(clitest.Rejected("ERR_NEW", "because")), ""); !strings.Contains(got, "ERR_NEW: because") {
 		t.Errorf("an error that is not known: %q", got)
 	}
-	if got := next(clitest.Task("a", v1alpha1.CopyBackups, v1alpha1.TaskStateSucceeded, 1)); len(got) > 0 {
+	if got := advice(clitest.Task("a", v1alpha1.CopyBackups, v1alpha1.TaskStateSucceeded, 1)); len(got) > 0 {
 		t.Errorf("a success: %q", got)
 	}
 }

@@ -9,20 +9,19 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 )
 
-// labelWidth is where values begin, and storyIndent where what happened does, beside its time.
+// labelWidth is where values start, and storyIndent where the text of a line of the story does, beside its time.
 const (
 	labelWidth  = 10
 	storyIndent = 10
 )
 
-// lines are the description, in a width; 0 is any width.
+// lines returns the description in a width; 0 is any width.
 func (d description) lines(width int) []string {
 	lines := d.head(width)
 	lines = append(lines, "", "STORY")
@@ -36,9 +35,9 @@ func (d description) lines(width int) []string {
 			lines = append(lines, fmt.Sprintf("%s: %s", key, result[key]))
 		}
 	}
-	if next := next(d.task); len(next) > 0 {
+	if advice := advice(d.task); len(advice) > 0 {
 		lines = append(lines, "", "WHAT TO DO NEXT")
-		for _, s := range next {
+		for _, s := range advice {
 			lines = append(lines, text.Wrap("- "+s, 2, width)...)
 		}
 	}
@@ -56,7 +55,7 @@ func (d description) head(width int) []string {
 	add("Task", t.Namespace+"/"+t.Name)
 	add("Type", string(t.Spec.Type))
 	add("Etcd", t.Spec.OwnerEtcdReference.Name)
-	add("Config", oneLine(strings.ReplaceAll(strings.TrimSpace(t.Spec.Config), "\n", ", ")))
+	add("Config", text.OneLine(strings.ReplaceAll(strings.TrimSpace(t.Spec.Config), "\n", ", ")))
 	var overrides []string
 	for _, g := range t.Spec.OverrideGuards {
 		overrides = append(overrides, string(g))
@@ -67,20 +66,19 @@ func (d description) head(width int) []string {
 	if r := t.Status.Rollout; r != nil {
 		add("Revision", r.TargetRevision)
 		add("Pods", fmt.Sprintf("%d of %d updated, %d participating", r.UpdatedReplicas, r.Replicas, r.ParticipatingReplicas))
-		if r.HeldBy != nil {
-			add("Held by", fmt.Sprintf("%s for %s: %s", r.HeldBy.Guard, text.Since(r.HeldBy.Since.Time, d.now), r.HeldBy.Message))
-		}
+		add("Held by", story.Held(t, d.now))
 	}
 	return lines
 }
 
-// state with how long it has lasted, or took.
+// state returns the state, with how long the task has run or took.
 func (d description) state() string {
 	s, say := d.task.Status, story.State(d.task)
+	took, ended := story.Took(d.task)
 	switch {
 	case s.State == v1alpha1.TaskStateRejected:
-	case s.InitiatedAt != nil && s.CompletedAt != nil:
-		say += fmt.Sprintf(", after %s", s.CompletedAt.Sub(s.InitiatedAt.Time).Round(time.Second))
+	case ended:
+		say += fmt.Sprintf(", after %s", took)
 	case s.InitiatedAt != nil:
 		say += fmt.Sprintf(", for %s", text.Since(s.InitiatedAt.Time, d.now))
 	default:
@@ -100,7 +98,7 @@ func (d description) story(width int) []string {
 		}
 		what := l.Text
 		if l.Detail != "" {
-			what += ": " + oneLine(l.Detail)
+			what += ": " + text.OneLine(l.Detail)
 		}
 		lines = append(lines, text.Labeled(d.time(l.At), storyIndent, what, width))
 	}

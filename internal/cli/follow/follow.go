@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package follow follows a task until it ends, and tells of it on the way.
+// Package follow follows a task until it ends, and reports its progress.
 package follow
 
 import (
@@ -14,15 +14,16 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// again is how soon an API server that went away is asked again.
-const again = time.Second
+// retryPeriod is how soon a request is retried if the API server is unreachable.
+const retryPeriod = time.Second
 
-// Task calls seen with every state of a task that it learns of, from the present one to the last, and returns that.
-// An API server that goes away for a while is waited for.
+// Task calls seen with every state of a task, from the present one to the last, and returns the last. It waits for an
+// API server that is unreachable for a while.
 func Task(ctx context.Context, k *kube.Kube, c client.WithWatch, task *v1alpha1.EtcdOperatorTask, seen func(*v1alpha1.EtcdOperatorTask)) (*v1alpha1.EtcdOperatorTask, error) {
 	key, uid := client.ObjectKeyFromObject(task), task.UID
 	for {
@@ -45,23 +46,23 @@ func Task(ctx context.Context, k *kube.Kube, c client.WithWatch, task *v1alpha1.
 		if ctx.Err() != nil {
 			return nil, interrupted(ctx, key.Name)
 		}
-		if lasting(err) {
+		if isPermanent(err) {
 			return nil, fmt.Errorf("watching task %s: %w", key, err)
 		}
 		select {
 		case <-ctx.Done():
 			return nil, interrupted(ctx, key.Name)
-		case <-k.Clock.After(again):
+		case <-k.Clock.After(retryPeriod):
 		}
 	}
 }
 
 var errDeleted = errors.New("deleted")
 
-// changes watches a task until it ends; nil without an error when the watch ends before.
+// changes watches a task until it ends. It returns nil without an error if the watch ends before.
 func changes(ctx context.Context, c client.WithWatch, from *v1alpha1.EtcdOperatorTask, seen func(*v1alpha1.EtcdOperatorTask)) (*v1alpha1.EtcdOperatorTask, error) {
 	w, err := c.Watch(ctx, &v1alpha1.EtcdOperatorTaskList{}, client.InNamespace(from.Namespace),
-		client.MatchingFields{"metadata.name": from.Name}, resumeAt(from.ResourceVersion))
+		client.MatchingFields{"metadata.name": from.Name}, resourceVersion(from.ResourceVersion))
 	if err != nil {
 		return nil, err
 	}
@@ -81,30 +82,30 @@ func changes(ctx context.Context, c client.WithWatch, from *v1alpha1.EtcdOperato
 	return nil, nil
 }
 
-// lasting: asking again would not help.
-func lasting(err error) bool {
+// isPermanent reports whether a retry would not help.
+func isPermanent(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err)
 }
 
 func deleted(key client.ObjectKey) error {
-	return kube.Failure("task %s was deleted before it had ended", key.Name)
+	return kube.Failure("task %s was deleted before it ended", key.Name)
 }
 
-// interrupted tells why the wait has ended before the task.
+// interrupted returns why the wait ended before the task.
 func interrupted(ctx context.Context, task string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &kube.Error{Code: kube.ExitTimedOut, Err: fmt.Errorf("timed out: task %s has not ended, and goes on: see \"kubectl etcdtask watch %s\"", task, task)}
+		return &kube.Error{Code: kube.ExitTimedOut, Err: fmt.Errorf("timed out: task %s has not ended, and continues: see \"kubectl etcdtask watch %s\"", task, task)}
 	}
-	return kube.Failure("stopped waiting: task %s goes on: see \"kubectl etcdtask watch %s\"", task, task)
+	return kube.Failure("stopped waiting: task %s continues: see \"kubectl etcdtask watch %s\"", task, task)
 }
 
-// resumeAt watches from a resourceVersion on.
-type resumeAt string
+// resourceVersion is where a watch starts.
+type resourceVersion string
 
-// ApplyToList is client.ListOption's.
-func (r resumeAt) ApplyToList(o *client.ListOptions) {
+// ApplyToList implements client.ListOption.
+func (r resourceVersion) ApplyToList(o *client.ListOptions) {
 	if o.Raw == nil {
-		o.Raw = newRaw()
+		o.Raw = &metav1.ListOptions{}
 	}
 	o.Raw.ResourceVersion = string(r)
 }

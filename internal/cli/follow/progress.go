@@ -19,10 +19,10 @@ import (
 
 const (
 	eraseLine = "\r\x1b[K"
-	renewal   = time.Second
+	period    = time.Second
 )
 
-// progress is the line that tells how a task goes.
+// progress is the line that shows what a task does.
 type progress struct {
 	out   io.Writer
 	clock clock.WithTicker
@@ -40,7 +40,7 @@ func newProgress(k *kube.Kube) *progress {
 	if p.width() == 0 {
 		return p
 	}
-	ticker := k.Clock.NewTicker(renewal)
+	ticker := k.Clock.NewTicker(period)
 	p.done.Go(func() {
 		defer ticker.Stop()
 		for {
@@ -57,7 +57,7 @@ func newProgress(k *kube.Kube) *progress {
 	return p
 }
 
-// show tells of a new state of the task.
+// show shows a new state of the task.
 func (p *progress) show(task *v1alpha1.EtcdOperatorTask) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -74,17 +74,17 @@ func (p *progress) show(task *v1alpha1.EtcdOperatorTask) {
 	}
 }
 
-// renew shows the line in place of the one before.
+// renew replaces the line.
 func (p *progress) renew() {
 	took := p.clock.Since(p.start).Truncate(time.Second).String()
-	fmt.Fprint(p.out, eraseLine+text.Clip(took+" "+p.text, p.width()-1)) //nolint:errcheck // there is nobody to tell
+	fmt.Fprint(p.out, eraseLine+text.Clip(took+" "+p.text, p.width()-1)) //nolint:errcheck // there is nowhere to report it
 }
 
-// end takes the line away.
+// end removes the line.
 func (p *progress) end() {
 	close(p.stop)
 	p.done.Wait()
 	if p.width() > 0 {
-		fmt.Fprint(p.out, eraseLine) //nolint:errcheck // there is nobody to tell
+		fmt.Fprint(p.out, eraseLine) //nolint:errcheck // there is nowhere to report it
 	}
 }

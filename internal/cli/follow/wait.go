@@ -15,38 +15,39 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/spf13/pflag"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func newRaw() *metav1.ListOptions { return &metav1.ListOptions{} }
-
-// Flags are those of a verb that can wait.
+// Flags are --wait and --timeout.
 type Flags struct {
 	Wait    bool
 	Timeout time.Duration
 }
 
-// AddTo adds the flags to a verb.
+// AddTo adds both flags to a verb.
 func (f *Flags) AddTo(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.Wait, "wait", false, "Wait until the task has ended, and exit with 0 if it succeeded.")
 	f.AddTimeoutTo(flags)
+	flags.BoolVar(&f.Wait, "wait", false, "Wait until the task has ended, and exit with 0 if it succeeded.")
 }
 
-// AddTimeoutTo adds the flag for the timeout alone.
+// AddTimeoutTo adds the timeout alone, to a verb that always waits.
 func (f *Flags) AddTimeoutTo(flags *pflag.FlagSet) {
+	f.Wait = true
 	flags.DurationVar(&f.Timeout, "timeout", 0, "How long to wait, such as 90s or 10m; exits with 3 after that. 0 is for ever.")
 }
 
-// Validate says what is wrong with the flags.
+// Validate returns what is wrong with the flags.
 func (f *Flags) Validate() error {
-	if f.Timeout < 0 {
+	switch {
+	case f.Timeout != 0 && !f.Wait:
+		return kube.Usage("--timeout goes with --wait")
+	case f.Timeout < 0:
 		return kube.Usage("--timeout may not be negative")
 	}
 	return nil
 }
 
-// Context ends when the timeout has passed.
+// Context ends after the timeout.
 func (f *Flags) Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	if f.Timeout == 0 {
 		return context.WithCancel(ctx)
@@ -54,8 +55,8 @@ func (f *Flags) Context(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, f.Timeout)
 }
 
-// UntilEnd waits for the end of a task. How it goes is told in one line of the error stream: renewed in place on a
-// terminal, and else printed when it changes.
+// UntilEnd waits for the end of a task. One line of the error stream shows its progress: renewed in place on a terminal,
+// and otherwise printed when it changes.
 func (f *Flags) UntilEnd(ctx context.Context, k *kube.Kube, c client.WithWatch, task *v1alpha1.EtcdOperatorTask) (*v1alpha1.EtcdOperatorTask, error) {
 	ctx, cancel := f.Context(ctx)
 	defer cancel()
@@ -69,11 +70,11 @@ func (f *Flags) UntilEnd(ctx context.Context, k *kube.Kube, c client.WithWatch, 
 	return last, nil
 }
 
-// Ended says how a task ended.
+// Ended returns a sentence about how a task ended.
 func Ended(t *v1alpha1.EtcdOperatorTask) string {
 	say := fmt.Sprintf("task %s %s", t.Name, strings.ToLower(string(t.Status.State)))
-	if t.Status.InitiatedAt != nil && t.Status.CompletedAt != nil {
-		say += " after " + t.Status.CompletedAt.Sub(t.Status.InitiatedAt.Time).Round(time.Second).String()
+	if took, ok := story.Took(t); ok {
+		say += " after " + took.String()
 	}
 	if message := story.Now(t); message != "" {
 		say += ": " + message
@@ -81,7 +82,7 @@ func Ended(t *v1alpha1.EtcdOperatorTask) string {
 	return say
 }
 
-// Outcome is the error of a task that did not succeed.
+// Outcome returns the error of a task that did not succeed.
 func Outcome(t *v1alpha1.EtcdOperatorTask) error {
 	if t.Status.State == v1alpha1.TaskStateSucceeded {
 		return nil

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -21,11 +22,11 @@ import (
 // The exit codes.
 const (
 	ExitSucceeded = 0
-	// ExitFailed: the task failed or was rejected, or the cluster could not be asked.
+	// ExitFailed: the task failed or was rejected, or the cluster could not be reached.
 	ExitFailed = 1
-	// ExitUsage: the command line makes no sense.
+	// ExitUsage: the command line is wrong.
 	ExitUsage = 2
-	// ExitTimedOut: --timeout has passed. The task goes on.
+	// ExitTimedOut: --timeout has passed. The task continues.
 	ExitTimedOut = 3
 )
 
@@ -37,20 +38,20 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap makes errors.Is and errors.As see through.
+// Unwrap returns the error without its exit code.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Usage is an error of whoever wrote the command line.
+// Usage returns an error in the command line.
 func Usage(format string, args ...any) error {
 	return &Error{ExitUsage, fmt.Errorf(format, args...)}
 }
 
-// Failure is an error that the exit code ExitFailed tells of.
+// Failure returns an error with the exit code ExitFailed.
 func Failure(format string, args ...any) error {
 	return &Error{ExitFailed, fmt.Errorf(format, args...)}
 }
 
-// Code is the exit code of an error.
+// Code returns the exit code of an error.
 func Code(err error) int {
 	var e *Error
 	switch {
@@ -62,15 +63,15 @@ func Code(err error) int {
 	return ExitFailed
 }
 
-// IsObjectNotFound tells whether the API server has the kind, and no object of that name.
+// IsObjectNotFound reports whether the API server has the kind, and no object of that name.
 func IsObjectNotFound(err error) bool { return apierrors.IsNotFound(err) && !isKindMissing(err) }
 
-// isKindMissing: the API server answers 404 without naming an object.
+// isKindMissing reports whether the API server does not have the kind: it answers 404 without naming an object.
 func isKindMissing(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// Sentence says an error in one sentence.
+// Sentence returns an error as one sentence.
 func Sentence(err error) string {
 	var status apierrors.APIStatus
 	var failed *url.Error
@@ -80,18 +81,18 @@ func Sentence(err error) string {
 	case apierrors.IsUnauthorized(err):
 		return "the API server does not accept your credentials: log in again, or choose another context with --context"
 	case apierrors.IsForbidden(err) && errors.As(err, &status):
-		return "not permitted: " + line(status.Status().Message)
+		return "not permitted: " + text.OneLine(status.Status().Message)
 	case errors.Is(err, context.Canceled):
 		return "interrupted"
 	case errors.As(err, &failed):
-		return fmt.Sprintf("the API server at %s does not answer: %s", server(failed.URL), line(cause(failed.Err)))
+		return fmt.Sprintf("the API server at %s does not answer: %s", server(failed.URL), text.OneLine(cause(failed.Err)))
 	case errors.As(err, &status):
-		return line(status.Status().Message)
+		return text.OneLine(status.Status().Message)
 	}
-	return line(err.Error())
+	return text.OneLine(err.Error())
 }
 
-// cause is the innermost word on a failed connection.
+// cause returns the innermost error of a failed connection.
 func cause(err error) string {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
@@ -100,7 +101,7 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// server is the address in the URL of a request.
+// server returns the address in the URL of a request.
 func server(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -108,9 +109,6 @@ func server(raw string) string {
 	}
 	return u.Scheme + "://" + u.Host
 }
-
-// line puts text on one line.
-func line(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 func quoted[V any](set map[string]V) string {
 	names := slices.Sorted(maps.Keys(set))

@@ -2,13 +2,11 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kube is what every verb of the plugin shares: the usual flags of kubectl, the clients that they make,
-// the cluster's objects by name, and errors in one sentence with an exit code.
+// Package kube has what all verbs of the plugin share: the usual flags of kubectl, the cluster that they choose, its objects
+// by name, printers, and errors in one sentence with an exit code.
 package kube
 
 import (
-	"context"
-	"fmt"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -20,12 +18,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Kube is the cluster that a command speaks to, and the terminal that it speaks from.
+// Kube is the environment of a command: its streams, kubectl's flags, clock and terminal.
 type Kube struct {
 	genericiooptions.IOStreams
 	// Flags are the usual flags of kubectl.
@@ -33,9 +31,9 @@ type Kube struct {
 	// AllNamespaces is the flag of that name, for the verbs that have it.
 	AllNamespaces bool
 	Clock         clock.WithTicker
-	// Location that times are told in.
+	// Location of the times that are printed.
 	Location *time.Location
-	// Size of the terminal that the output goes to, in columns and rows; ok is false where it is none.
+	// Size of the terminal that the output goes to, in columns and rows; ok is false if it is no terminal.
 	Size func() (width, height int, ok bool)
 	// Suffix makes names unique.
 	Suffix func() string
@@ -48,11 +46,11 @@ func New(streams genericiooptions.IOStreams) *Kube {
 		Suffix: func() string { return rand.String(5) },
 	}
 	k.Size = func() (int, int, bool) { return sizeOf(streams.Out) }
-	k.Flags.WrapConfigFn = func(c *rest.Config) *rest.Config { return patient(c, streams.ErrOut) }
+	k.Flags.WrapConfigFn = func(c *rest.Config) *rest.Config { return withTimeouts(c, streams.ErrOut) }
 	return k
 }
 
-// Width of the terminal in columns; 0 where the output goes elsewhere.
+// Width returns the columns of the terminal; 0 if the output goes elsewhere.
 func (k *Kube) Width() int {
 	width, _, ok := k.Size()
 	if !ok {
@@ -61,19 +59,19 @@ func (k *Kube) Width() int {
 	return width
 }
 
-// Scheme has the kinds that the plugin reads and writes.
+// Scheme returns the kinds that the plugin reads and writes.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			// Only a mistake in this list makes it fail.
+			// Only a mistake in this list can make it fail.
 			panic(err)
 		}
 	}
 	return scheme
 }
 
-// mapper knows the kinds of the scheme, so that no command begins with asking the API server what it has.
+// mapper has the kinds of the scheme, so that no command starts with discovery.
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd), meta.RESTScopeNamespace)
@@ -89,9 +87,9 @@ func mapper() meta.RESTMapper {
 	return m
 }
 
-// Config of the API server that the flags choose.
-func (k *Kube) Config() (*rest.Config, error) {
-	if err := k.chosen(); err != nil {
+// config returns how to reach the API server that the flags choose.
+func (k *Kube) config() (*rest.Config, error) {
+	if err := k.checkContext(); err != nil {
 		return nil, err
 	}
 	config, err := k.Flags.ToRESTConfig()
@@ -101,20 +99,7 @@ func (k *Kube) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// Client for the API server that the flags choose.
-func (k *Kube) Client() (client.WithWatch, error) {
-	config, err := k.Config()
-	if err != nil {
-		return nil, err
-	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: Scheme(), Mapper: mapper()})
-	if err != nil {
-		return nil, Usage("making a client for %s: %v", config.Host, err)
-	}
-	return c, nil
-}
-
-// Namespace that the flags and the kubeconfig choose; empty with --all-namespaces.
+// Namespace returns the namespace that the flags and the kubeconfig choose; empty with --all-namespaces.
 func (k *Kube) Namespace() (string, error) {
 	if k.AllNamespaces {
 		return "", nil
@@ -126,8 +111,8 @@ func (k *Kube) Namespace() (string, error) {
 	return namespace, nil
 }
 
-// chosen refuses to guess which cluster is meant.
-func (k *Kube) chosen() error {
+// checkContext returns an error if the flags and the kubeconfig choose no context.
+func (k *Kube) checkContext() error {
 	config, err := k.Flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return Usage("reading the kubeconfig: %v", err)
@@ -142,30 +127,16 @@ func (k *Kube) chosen() error {
 	return nil
 }
 
-// Etcd reads an Etcd.
-func (k *Kube) Etcd(ctx context.Context, c client.Reader, namespace, name string) (*v1alpha1.Etcd, error) {
-	etcd := &v1alpha1.Etcd{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, etcd); IsObjectNotFound(err) {
-		return nil, Failure("there is no Etcd %q in namespace %s", name, namespace)
-	} else if err != nil {
-		return nil, fmt.Errorf("reading Etcd %s/%s: %w", namespace, name, err)
+// Printer returns the printer that the flags of a verb choose.
+func Printer(flags *genericclioptions.PrintFlags) (printers.ResourcePrinter, error) {
+	printer, err := flags.ToPrinter()
+	if err != nil {
+		return nil, Usage("%v", err)
 	}
-	return etcd, nil
+	return printer, nil
 }
 
-// Tasks are the tasks of an Etcd in no order; those of every Etcd where its name is empty.
-func (k *Kube) Tasks(ctx context.Context, c client.Reader, namespace, etcd string) ([]*v1alpha1.EtcdOperatorTask, error) {
-	list := &v1alpha1.EtcdOperatorTaskList{}
-	options := []client.ListOption{client.InNamespace(namespace)}
-	if etcd != "" {
-		options = append(options, client.MatchingFields{"spec.ownerEtcdReference.name": etcd})
-	}
-	if err := c.List(ctx, list, options...); err != nil {
-		return nil, fmt.Errorf("listing tasks: %w", err)
-	}
-	all := make([]*v1alpha1.EtcdOperatorTask, len(list.Items))
-	for i := range list.Items {
-		all[i] = &list.Items[i]
-	}
-	return all, nil
+// PrintFlags returns the flags of a verb that prints objects, and what it did to them.
+func PrintFlags(operation string) *genericclioptions.PrintFlags {
+	return genericclioptions.NewPrintFlags(operation).WithTypeSetter(Scheme())
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A server that is silent is given up; one that goes on talking, as a watch does, is listened to.
-func TestASilentServerIsGivenUp(t *testing.T) {
+// A request to a server that does not answer is canceled; a watch, which keeps the answer open, is not.
+func TestAnswerTimeout(t *testing.T) {
 	release := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/watch" {
@@ -25,18 +25,18 @@ func TestASilentServerIsGivenUp(t *testing.T) {
 		_, _ = io.WriteString(w, "news")
 	}))
 	defer server.Close()
-	client := &http.Client{Transport: bounded{http.DefaultTransport, 200 * time.Millisecond}}
+	client := &http.Client{Transport: timeoutTransport{http.DefaultTransport, 200 * time.Millisecond}}
 
 	watch, err := client.Get(server.URL + "/watch")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = watch.Body.Close() }()
-	if silent, err := client.Get(server.URL + "/silent"); !errors.Is(err, errSilent) {
+	if silent, err := client.Get(server.URL + "/silent"); !errors.Is(err, errNoAnswer) {
 		if err == nil {
 			_ = silent.Body.Close()
 		}
-		t.Errorf("a silent server: %v", err)
+		t.Errorf("a server that does not answer: %v", err)
 	}
 	close(release)
 	if news, err := io.ReadAll(watch.Body); err != nil || string(news) != "news" {

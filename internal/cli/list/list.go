@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package list is the verb list: the tasks, with their places in line.
+// Package list is the verb list: the tasks with their places in line.
 package list
 
 import (
@@ -30,60 +30,56 @@ type command struct {
 
 // Command is the verb.
 func Command(k *kube.Kube) *cobra.Command {
-	c := &command{Kube: k, print: genericclioptions.NewPrintFlags("").WithTypeSetter(kube.Scheme())}
+	c := &command{Kube: k, print: kube.PrintFlags("")}
 	cmd := &cobra.Command{
-		Use: "list [ETCD]", Aliases: []string{"ls"}, Short: "List the tasks, with their places in line",
-		Long: "Lists the tasks of a namespace, or of one Etcd. QUEUE is the place in line: 1 runs or is the next to run. " +
-			"Columns that do not fit in the terminal are left out; -o wide shows them all.",
-		Example: "  # What goes on with etcd-main?\n  kubectl etcdtask list etcd-main\n\n  # And everywhere?\n  kubectl etcdtask list -A -o wide",
+		Use: "list [ETCD]", Aliases: []string{"ls"}, Short: "List the tasks with their places in line",
+		Long: "Lists the tasks of a namespace, or of one Etcd. QUEUE is the place in line: 1 is running or next. " +
+			"Columns that do not fit in the terminal are left out; -o wide shows all.",
+		Example: "  # List the tasks of etcd-main\n  kubectl etcdtask list etcd-main\n\n  # List all tasks of the cluster\n  kubectl etcdtask list -A -o wide",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: complete.Etcds(k),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.run(cmd.Context(), append(args, "")[0])
-		},
+		PreRunE: func(*cobra.Command, []string) error { return c.validate() },
+		RunE:    k.Run(c.run),
 	}
 	cmd.Flags().BoolVarP(&k.AllNamespaces, "all-namespaces", "A", false, "List the tasks of all namespaces.")
 	c.print.AddFlags(cmd)
 	cmd.Flags().Lookup("output").Usage = "Output format: wide, or one of kubectl's (json, yaml, name, jsonpath=, go-template=, ...)."
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"wide", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp))
+	complete.Values(cmd, "output", "wide", "json", "yaml", "name")
 	return cmd
 }
 
-func (c *command) run(ctx context.Context, etcd string) error {
-	format := *c.print.OutputFormat
-	if format != "" && format != "wide" {
-		if _, err := c.print.ToPrinter(); err != nil {
-			return kube.Usage("%v", err)
-		}
+// wide reports whether the table has all columns, and isTable whether a table is printed at all.
+func (c *command) wide() bool    { return *c.print.OutputFormat == "wide" }
+func (c *command) isTable() bool { return *c.print.OutputFormat == "" || c.wide() }
+
+func (c *command) validate() error {
+	if c.isTable() {
+		return nil
 	}
-	api, err := c.Client()
-	if err != nil {
-		return err
-	}
-	namespace, err := c.Namespace()
-	if err != nil {
-		return err
-	}
+	_, err := kube.Printer(c.print)
+	return err
+}
+
+func (c *command) run(ctx context.Context, cluster *kube.Cluster, etcd string) error {
 	if etcd != "" && !c.AllNamespaces {
-		if _, err := c.Etcd(ctx, api, namespace, etcd); err != nil {
+		if _, err := cluster.Etcd(ctx, etcd); err != nil {
 			return err
 		}
 	}
-	all, err := c.Tasks(ctx, api, namespace, etcd)
-	if err != nil {
+	all, err := cluster.Tasks(ctx, etcd)
+	switch {
+	case err != nil:
 		return err
-	}
-	if format != "" && format != "wide" {
-		return c.show(all)
-	}
-	if len(all) == 0 {
-		text.Print(c.ErrOut, none(namespace, etcd))
+	case !c.isTable():
+		return c.printObjects(all)
+	case len(all) == 0:
+		text.Print(c.ErrOut, none(cluster.Namespace, etcd))
 		return nil
 	}
 	width := c.Width()
-	if format == "wide" {
+	if c.wide() {
 		width = 0
 	}
-	text.Print(c.Out, table(all, c.AllNamespaces, format == "wide", c.Clock.Now()).Lines(width)...)
+	text.Print(c.Out, table(all, c.AllNamespaces, c.wide(), c.Clock.Now()).Lines(width)...)
 	return nil
 }
 
@@ -98,13 +94,13 @@ func none(namespace, etcd string) string {
 	return say + "."
 }
 
-func (c *command) show(all []*v1alpha1.EtcdOperatorTask) error {
-	printer, err := c.print.ToPrinter()
+func (c *command) printObjects(all []*v1alpha1.EtcdOperatorTask) error {
+	printer, err := kube.Printer(c.print)
 	if err != nil {
-		return kube.Usage("%v", err)
+		return err
 	}
 	list := &v1alpha1.EtcdOperatorTaskList{Items: []v1alpha1.EtcdOperatorTask{}}
-	for _, t := range order(all, places(all)) {
+	for _, t := range sorted(all, places(all)) {
 		item := *t
 		item.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EtcdOperatorTask"))
 		list.Items = append(list.Items, item)
@@ -112,7 +108,7 @@ func (c *command) show(all []*v1alpha1.EtcdOperatorTask) error {
 	if *c.print.OutputFormat != "name" {
 		return printer.PrintObj(list, c.Out)
 	}
-	// kubectl's printer of names takes no list of a type of our own.
+	// kubectl's printer of names does not print a list of a custom type.
 	for i := range list.Items {
 		if err := printer.PrintObj(&list.Items[i], c.Out); err != nil {
 			return fmt.Errorf("printing: %w", err)
@@ -121,7 +117,7 @@ func (c *command) show(all []*v1alpha1.EtcdOperatorTask) error {
 	return nil
 }
 
-// table of tasks: of each Etcd, those that have not ended in the order of the line, then the others, newest first.
+// table returns the tasks of each Etcd: those that have not ended in the order of the line, then the others, newest first.
 func table(all []*v1alpha1.EtcdOperatorTask, namespaces, wide bool, now time.Time) *text.Table {
 	t := &text.Table{Columns: []text.Column{
 		{Name: "NAMESPACE"}, {Name: "NAME"}, {Name: "TYPE", Rank: 2}, {Name: "ETCD", Rank: 3}, {Name: "STATE"}, {Name: "PROGRESS", Rank: 4},
@@ -136,21 +132,21 @@ func table(all []*v1alpha1.EtcdOperatorTask, namespaces, wide bool, now time.Tim
 	}
 	t.Columns = t.Columns[first:last]
 	places := places(all)
-	for _, task := range order(all, places) {
+	for _, task := range sorted(all, places) {
 		heldBy := ""
 		if r := task.Status.Rollout; r != nil && r.HeldBy != nil {
 			heldBy = string(r.HeldBy.Guard)
 		}
 		t.Add([]string{
 			task.Namespace, task.Name, string(task.Spec.Type), task.Spec.OwnerEtcdReference.Name,
-			string(cmp.Or(task.Status.State, v1alpha1.TaskStatePending)), text.Or(task.Status.Progress), text.Or(heldBy),
-			text.Or(places[task.UID]), text.Since(task.CreationTimestamp.Time, now), text.Or(story.Now(task)),
+			string(cmp.Or(task.Status.State, v1alpha1.TaskStatePending)), text.OrDash(task.Status.Progress), text.OrDash(heldBy),
+			text.OrDash(places[task.UID]), text.Since(task.CreationTimestamp.Time, now), text.OrDash(story.Now(task)),
 		}[first:last]...)
 	}
 	return t
 }
 
-// places are the places in line, by the UID of the task.
+// places returns the places in line, by the UID of the task.
 func places(all []*v1alpha1.EtcdOperatorTask) map[types.UID]string {
 	byEtcd := map[types.NamespacedName][]*v1alpha1.EtcdOperatorTask{}
 	for _, t := range all {
@@ -169,9 +165,9 @@ func places(all []*v1alpha1.EtcdOperatorTask) map[types.UID]string {
 	return places
 }
 
-func order(all []*v1alpha1.EtcdOperatorTask, places map[types.UID]string) []*v1alpha1.EtcdOperatorTask {
-	sorted := slices.Clone(all)
-	slices.SortFunc(sorted, func(a, b *v1alpha1.EtcdOperatorTask) int {
+func sorted(all []*v1alpha1.EtcdOperatorTask, places map[types.UID]string) []*v1alpha1.EtcdOperatorTask {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b *v1alpha1.EtcdOperatorTask) int {
 		ended := cmp.Compare(rank(a), rank(b))
 		newest := b.CreationTimestamp.Compare(a.CreationTimestamp.Time)
 		if ended == 0 && !a.Status.State.IsFinal() {
@@ -180,10 +176,10 @@ func order(all []*v1alpha1.EtcdOperatorTask, places map[types.UID]string) []*v1a
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Spec.OwnerEtcdReference.Name, b.Spec.OwnerEtcdReference.Name),
 			ended, newest, cmp.Compare(a.Name, b.Name))
 	})
-	return sorted
+	return all
 }
 
-// rank puts what has ended behind what has not.
+// rank orders tasks that have ended after those that have not.
 func rank(t *v1alpha1.EtcdOperatorTask) int {
 	if t.Status.State.IsFinal() {
 		return 1

@@ -19,7 +19,7 @@ type document struct {
 	Namespace      string `json:"namespace"`
 	Task           string `json:"task,omitempty"`
 	TargetRevision string `json:"targetRevision"`
-	// EtcdReachable: a member answered; else roles come from leases.
+	// EtcdReachable: a member answered; otherwise roles come from leases.
 	EtcdReachable bool     `json:"etcdReachable"`
 	Members       []member `json:"members"`
 	Voters        int      `json:"voters"`
@@ -27,7 +27,7 @@ type document struct {
 	Quorum        int      `json:"quorum"`
 	HeldBy        []hold   `json:"heldBy"`
 	Steps         []step   `json:"steps"`
-	// End is how the plan ends: Finished, Superseded, or Wait where nothing can be foreseen beyond the last step.
+	// End is how the plan ends: Finished, Superseded, or Wait if nothing can be predicted after the last step.
 	End string `json:"end"`
 }
 
@@ -50,7 +50,7 @@ type step struct {
 	Pods   []member `json:"pods,omitempty"`
 	Reason string   `json:"reason,omitempty"`
 	HeldBy *hold    `json:"heldBy,omitempty"`
-	// QuorumMeanwhile is set for what takes pods away.
+	// QuorumMeanwhile is set for steps that remove pods.
 	QuorumMeanwhile *bool `json:"quorumMeanwhile,omitempty"`
 }
 

@@ -21,15 +21,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tunnels reach the members of a cluster from anywhere that the API server is reached from: through port-forwards
-// to their pods, one for each address, which are made when they are first needed.
+// tunnels are port-forwards to the pods of a cluster, one for each address, opened on demand. With them, members are
+// reachable from wherever the API server is.
 type tunnels struct {
 	config *rest.Config
 	// pods are the pods by their IP addresses.
 	pods map[string]client.ObjectKey
 
-	mu   sync.Mutex
-	open map[string]*tunnel
+	mu        sync.Mutex
+	byAddress map[string]*tunnel
 }
 
 // tunnel is the port-forward to one address.
@@ -41,7 +41,7 @@ type tunnel struct {
 }
 
 func newTunnels(config *rest.Config, pods map[string]client.ObjectKey) *tunnels {
-	return &tunnels{config: config, pods: pods, open: map[string]*tunnel{}}
+	return &tunnels{config: config, pods: pods, byAddress: map[string]*tunnel{}}
 }
 
 // connect connects to a member.
@@ -61,8 +61,8 @@ func (t *tunnels) connect(ctx context.Context, address string) (net.Conn, error)
 	return (&net.Dialer{}).DialContext(ctx, "tcp", tunnel.local)
 }
 
-// warm opens the tunnels to addresses, so that making them does not count against the members' time to answer.
-func (t *tunnels) warm(ctx context.Context, addresses []string) {
+// open opens the tunnels to addresses, so that the time for it does not count as the members' time to answer.
+func (t *tunnels) open(ctx context.Context, addresses []string) {
 	var all sync.WaitGroup
 	for _, address := range addresses {
 		all.Go(func() {
@@ -74,12 +74,12 @@ func (t *tunnels) warm(ctx context.Context, addresses []string) {
 	all.Wait()
 }
 
-// err is why no tunnel could be opened; nil when one was.
-func (t *tunnels) err() error {
+// failure returns why no tunnel could be opened; nil if one was.
+func (t *tunnels) failure() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var last error
-	for _, tunnel := range t.open {
+	for _, tunnel := range t.byAddress {
 		select {
 		case <-tunnel.ready:
 			if tunnel.err == nil {
@@ -96,12 +96,12 @@ func (t *tunnels) err() error {
 func (t *tunnels) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, tunnel := range t.open {
+	for _, tunnel := range t.byAddress {
 		close(tunnel.stop)
 	}
 }
 
-// to is the tunnel to an address.
+// to returns the tunnel to an address.
 func (t *tunnels) to(address string) (*tunnel, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -113,17 +113,17 @@ func (t *tunnels) to(address string) (*tunnel, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if tunnel, ok := t.open[address]; ok {
+	if tunnel, ok := t.byAddress[address]; ok {
 		return tunnel, nil
 	}
 	tunnel := &tunnel{ready: make(chan struct{}), stop: make(chan struct{})}
-	t.open[address] = tunnel
-	go tunnel.run(t.config, pod, port)
+	t.byAddress[address] = tunnel
+	go tunnel.forward(t.config, pod, port)
 	return tunnel, nil
 }
 
-// run forwards until the tunnel is stopped. It closes ready once it is known whether that works.
-func (t *tunnel) run(config *rest.Config, pod client.ObjectKey, port string) {
+// forward forwards until the tunnel is stopped. It closes ready once it is known whether forwarding works.
+func (t *tunnel) forward(config *rest.Config, pod client.ObjectKey, port string) {
 	var once sync.Once
 	settle := func(err error) { once.Do(func() { t.err = err; close(t.ready) }) }
 	dialer, err := dialerTo(config, pod)
@@ -153,7 +153,7 @@ func (t *tunnel) run(config *rest.Config, pod client.ObjectKey, port string) {
 	}
 }
 
-// dialerTo dials a pod's portforward subresource: over a websocket, or as API servers before 1.31 want it.
+// dialerTo dials a pod's portforward subresource: over a websocket, or over SPDY for API servers before 1.31.
 func dialerTo(config *rest.Config, pod client.ObjectKey) (httpstream.Dialer, error) {
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {

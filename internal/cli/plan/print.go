@@ -16,10 +16,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 )
 
-// stepIndent is where the reason of a step begins.
+// stepIndent is where the reason of a step starts.
 const stepIndent = 6
 
-// lines are the plan for people, in a width; 0 is any width.
+// lines returns the plan as text in a width; 0 is any width.
 func (p *result) lines(width int) []string {
 	wrap := func(s string) []string { return text.Wrap(s, 0, width) }
 	var lines []string
@@ -43,7 +43,7 @@ func (p *result) lines(width int) []string {
 	return lines
 }
 
-// now is the state that the plan begins with.
+// now returns the state that the plan starts with.
 func (p *result) now() *observe.Snapshot {
 	switch {
 	case len(p.Entries) > 0:
@@ -54,7 +54,7 @@ func (p *result) now() *observe.Snapshot {
 	return p.snapshot
 }
 
-// heading says what is planned, and what it rests on.
+// heading returns what is planned, and what it is based on.
 func (p *result) heading() []string {
 	revision := p.snapshot.StatefulSet.UpdateRevision
 	what := fmt.Sprintf("Rollout of Etcd %s/%s to revision %s.", p.etcd.Namespace, p.etcd.Name, revision)
@@ -64,26 +64,26 @@ func (p *result) heading() []string {
 	say := []string{what}
 	switch {
 	case p.task == nil:
-		say = append(say, "No task does this now: the plan is that of a new one.")
+		say = append(say, "No task does this now: this is the plan of a new one.")
 	case p.task.Spec.Suspend:
-		say = append(say, fmt.Sprintf("Task %s does this; it is suspended, and goes on with \"kubectl etcdtask resume %s\".", p.task.Name, p.task.Name))
+		say = append(say, fmt.Sprintf("Task %s does this; it is suspended: continue it with \"kubectl etcdtask resume %s\".", p.task.Name, p.task.Name))
 	default:
 		say = append(say, fmt.Sprintf("Task %s does this: %s.", p.task.Name, story.State(p.task)))
 	}
 	if p.unreachable == "" {
-		say = append(say, "Roles and voters are what etcd itself says, asked through a port-forward.")
+		say = append(say, "Roles and voters come from etcd, asked through a port-forward.")
 	} else {
 		say = append(say, fmt.Sprintf("Roles come from leases, and health from readiness probes: %s.", p.unreachable))
 	}
 	if p.surroundings != "" {
-		say = append(say, fmt.Sprintf("Nodes and volumes could not be read, so the guards %s and %s are not asked: %s.", v1alpha1.GuardVolumeReachable, v1alpha1.GuardNodesStable, p.surroundings))
+		say = append(say, fmt.Sprintf("Nodes and volumes could not be read, so the guards %s and %s are not checked: %s.", v1alpha1.GuardVolumeReachable, v1alpha1.GuardNodesStable, p.surroundings))
 	}
 	if p.etcd.Generation != p.etcd.Status.ObservedGeneration {
-		say = append(say, "The newest spec of the Etcd has not been applied to its StatefulSet: the plan is for the StatefulSet as it is.")
+		say = append(say, "The newest spec of the Etcd has not been applied to its StatefulSet yet: the plan is for the current StatefulSet.")
 	}
-	if p.strategy {
-		say = append(say, fmt.Sprintf("The update strategy of StatefulSet %s is not OnDelete: its own controller replaces pods, and a task would be rejected with %s. "+
-			"The plan is for when the feature gate QuorumAwareUpdatesWithOnDelete is on.", p.snapshot.StatefulSet.Name, v1alpha1.ErrStrategy))
+	if p.otherStrategy {
+		say = append(say, fmt.Sprintf("The update strategy of StatefulSet %s is not OnDelete: the StatefulSet controller replaces pods, and a task would be rejected with %s. "+
+			"The plan assumes that the feature gate QuorumAwareUpdatesWithOnDelete is on.", p.snapshot.StatefulSet.Name, v1alpha1.ErrStrategy))
 	}
 	return say
 }
@@ -101,7 +101,7 @@ func (p *result) members() *text.Table {
 	return t
 }
 
-// replaced are the pods that the plan replaces.
+// replaced returns the pods that the plan replaces.
 func (p *result) replaced() map[string]bool {
 	replaced := map[string]bool{}
 	for _, e := range p.Entries {
@@ -124,7 +124,7 @@ func role(o observe.Ordinal) string {
 func serving(s *observe.Snapshot) string {
 	voters := len(s.Cluster.Voters)
 	if voters == 0 {
-		return "No voter has told who the voters are: there is no quorum, or none that can be seen from here."
+		return "No voter reports who the voters are: quorum is lost, or not reachable from here."
 	}
 	say := fmt.Sprintf("%d of %d voters serve; a quorum is %d.", s.ServingVoters(), voters, s.Quorum())
 	if !s.HasQuorum() {
@@ -133,15 +133,15 @@ func serving(s *observe.Snapshot) string {
 	return say
 }
 
-// steps are the steps, each with its reason beneath it.
+// steps returns the steps, each with its reason below it.
 func (p *result) steps(width int) []string {
 	t := &text.Table{Columns: []text.Column{{Name: "STEP"}, {Name: "ACTION"}, {Name: "POD"}, {Name: "CLASS"}, {Name: "ROLE"}, {Name: "MEANWHILE", Rank: 1}}}
 	var reasons []string
 	number := 0
 	for _, e := range p.Entries {
 		if e.Hold != nil {
-			class, role := who(e.Before, e.Hold.Pod)
-			t.Add("-", "wait", text.Or(e.Hold.Pod), class, role, "-")
+			class, role := classAndRole(e.Before, e.Hold.Pod)
+			t.Add("-", "wait", text.OrDash(e.Hold.Pod), class, role, "-")
 			reasons = append(reasons, fmt.Sprintf("%s: %s", e.Hold.Guard, e.Hold.Message))
 			continue
 		}
@@ -170,7 +170,7 @@ func (p *result) steps(width int) []string {
 	return lines
 }
 
-func who(s *observe.Snapshot, pod string) (class, role_ string) {
+func classAndRole(s *observe.Snapshot, pod string) (string, string) {
 	for _, o := range s.Ordinals {
 		if o.Name == pod {
 			return string(o.Class), role(o)
@@ -189,7 +189,7 @@ func meanwhile(e rollout.Entry) string {
 	return fmt.Sprintf("%d of %d serve", e.Meanwhile.ServingVoters(), len(e.Meanwhile.Cluster.Voters))
 }
 
-// ending says how the plan ends, and what was assumed.
+// ending returns how the plan ends, and what was assumed.
 func (p *result) ending() []string {
 	revision := p.snapshot.StatefulSet.UpdateRevision
 	var say []string
@@ -197,21 +197,21 @@ func (p *result) ending() []string {
 	case p.End == rollout.Finished && len(p.Entries) == 0:
 		return []string{fmt.Sprintf("Nothing to do: every pod is at revision %s, and every member participates.", revision)}
 	case p.End == rollout.Finished:
-		say = append(say, fmt.Sprintf("Then every pod is at revision %s, and every member participates, if each new pod comes up well.", revision))
+		say = append(say, fmt.Sprintf("Then every pod is at revision %s, and every member participates, if each new pod becomes ready.", revision))
 	case p.End == rollout.Superseded:
 		return append(say, fmt.Sprintf("The task is not for revision %s: it ends as superseded, and the newest revision has a task of its own.", revision))
 	default:
-		say = append(say, "Nothing can be foreseen beyond this.")
+		say = append(say, "Nothing can be predicted after this.")
 	}
-	say = append(say, p.quorumStory()...)
+	say = append(say, p.quorumLosses()...)
 	if p.Elections {
-		say = append(say, "Who wins an election cannot be foreseen: the roles after it are assumed.")
+		say = append(say, "The winner of an election cannot be predicted: the roles after it are assumed.")
 	}
 	return say
 }
 
-// quorumStory says when there is no quorum.
-func (p *result) quorumStory() []string {
+// quorumLosses returns when there is no quorum.
+func (p *result) quorumLosses() []string {
 	var say []string
 	number := 0
 	for i, e := range p.Entries {
@@ -222,11 +222,11 @@ func (p *result) quorumStory() []string {
 		case e.Meanwhile != nil && e.Before.HasQuorum() && !e.Meanwhile.HasQuorum():
 			say = append(say, fmt.Sprintf("During step %d there is no quorum: writes stop until %s is back.", number, e.Before.Ordinals[e.Step.Ordinals[0]].Name))
 		case !e.Before.HasQuorum() && (i+1 == len(p.Entries) || p.Entries[i+1].Before.HasQuorum()):
-			say = append(say, fmt.Sprintf("There is no quorum now; by this plan there is one again after %s.", after(e, number)))
+			say = append(say, fmt.Sprintf("There is no quorum now; by this plan it is restored after %s.", after(e, number)))
 		}
 	}
 	if len(say) == 0 && len(p.Entries) > 0 && p.Entries[0].Before.HasQuorum() {
-		return []string{"There is a quorum all the way."}
+		return []string{"Quorum is kept throughout."}
 	}
 	return say
 }

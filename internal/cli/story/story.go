@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package story tells what happened to a task, in order, from its status and its events. It is pure.
+// Package story derives what happened to a task, in order, from its status and its events. It is pure.
 package story
 
 import (
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,12 +27,12 @@ type Line struct {
 	Detail string
 }
 
-// Of is the story of a task, oldest first. Events add what its status does not keep.
+// Of returns the story of a task, oldest first. Events add what its status does not keep.
 func Of(task *v1alpha1.EtcdOperatorTask, events []corev1.Event) []Line {
 	lines := []Line{{At: task.CreationTimestamp.Time, Text: "created"}}
 	lines = append(lines, beginning(task)...)
 	if r := task.Status.Rollout; r != nil {
-		lines = append(lines, rollout(r, knows(events, "MoveLeader"))...)
+		lines = append(lines, rollout(r, hasEvent(events, "MoveLeader"))...)
 	} else if op := task.Status.LastOperation; op != nil {
 		lines = append(lines, Line{At: op.LastTransitionTime.Time, Text: fmt.Sprintf("%s %s", op.Name, op.State), Detail: op.Reason})
 	}
@@ -45,7 +46,7 @@ func Of(task *v1alpha1.EtcdOperatorTask, events []corev1.Event) []Line {
 	}
 	lines = append(lines, fromEvents(task, events, lines)...)
 	slices.SortStableFunc(lines, func(a, b Line) int {
-		// A time in the status has steps of a second: the order in which things are told decides within one.
+		// The times in the status are in seconds: within one, lines stay in the order in which they were added.
 		return a.At.Truncate(time.Second).Compare(b.At.Truncate(time.Second))
 	})
 	return lines
@@ -59,7 +60,7 @@ func beginning(task *v1alpha1.EtcdOperatorTask) []Line {
 	return []Line{{At: task.Status.InitiatedAt.Time, Text: "started", Detail: admitted.Message}}
 }
 
-// rollout tells of the pods that were removed, of the handover unless events do, and of what holds.
+// rollout returns lines for the pods that were removed, for the handover unless it has an event, and for the hold.
 func rollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []Line {
 	var lines []Line
 	for _, p := range r.Pods {
@@ -67,7 +68,7 @@ func rollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []Line {
 		if i := strings.LastIndex(why, "; "); i >= 0 && p.LastOperation.State != v1alpha1.OperationStateInProgress {
 			why, end = why[:i], why[i+2:]
 		}
-		lines = append(lines, Line{At: p.Evidence.ObservedAt.Time, Text: p.LastOperation.Name + " " + p.Name, Detail: fmt.Sprintf("%s (%s; %s)", why, Person(p), evidence(p.Evidence))})
+		lines = append(lines, Line{At: p.Evidence.ObservedAt.Time, Text: p.LastOperation.Name + " " + p.Name, Detail: fmt.Sprintf("%s (%s; %s)", why, classAndRole(p), evidence(p.Evidence))})
 		switch p.LastOperation.State {
 		case v1alpha1.OperationStateCompleted:
 			lines = append(lines, Line{At: p.LastOperation.LastTransitionTime.Time, Text: p.Name + " is back", Detail: end})
@@ -85,8 +86,8 @@ func rollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []Line {
 	return lines
 }
 
-// Person says what a pod was when its removal was decided.
-func Person(p v1alpha1.RolloutPod) string {
+// classAndRole returns what a pod was when its removal was decided.
+func classAndRole(p v1alpha1.RolloutPod) string {
 	if p.Role == v1alpha1.RoleUnknown || p.Role == "" {
 		return string(p.Class)
 	}
@@ -101,26 +102,26 @@ func evidence(e v1alpha1.Evidence) string {
 	return say
 }
 
-func knows(events []corev1.Event, reason string) bool {
+func hasEvent(events []corev1.Event, reason string) bool {
 	return slices.ContainsFunc(events, func(e corev1.Event) bool { return e.Reason == reason })
 }
 
-// fromEvents is what events tell that the lines so far do not.
-func fromEvents(task *v1alpha1.EtcdOperatorTask, events []corev1.Event, told []Line) []Line {
-	var lines []Line
+// fromEvents returns lines for the events that the lines so far do not have.
+func fromEvents(task *v1alpha1.EtcdOperatorTask, events []corev1.Event, lines []Line) []Line {
+	var added []Line
 	for _, e := range events {
-		known := e.Reason == "Started" && task.Status.InitiatedAt != nil || slices.ContainsFunc(told, func(l Line) bool {
+		known := e.Reason == "Started" && task.Status.InitiatedAt != nil || slices.ContainsFunc(lines, func(l Line) bool {
 			return strings.Contains(l.Detail, e.Message)
 		})
 		if !known {
-			lines = append(lines, Line{At: when(e), Text: e.Reason, Detail: e.Message})
+			added = append(added, Line{At: firstSeen(e), Text: e.Reason, Detail: e.Message})
 		}
 	}
-	return lines
+	return added
 }
 
-// when an event was first seen.
-func when(e corev1.Event) time.Time {
+// firstSeen returns when an event was first seen.
+func firstSeen(e corev1.Event) time.Time {
 	for _, t := range []time.Time{e.EventTime.Time, e.FirstTimestamp.Time, e.CreationTimestamp.Time} {
 		if !t.IsZero() {
 			return t
@@ -129,13 +130,13 @@ func when(e corev1.Event) time.Time {
 	return time.Time{}
 }
 
-// Progressing is the condition of that name; an empty one where the operator has not seen the task yet.
+// Progressing returns the condition of that name; an empty one if the operator has not seen the task yet.
 func Progressing(task *v1alpha1.EtcdOperatorTask) metav1.Condition {
 	c := meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionProgressing)
 	return *cmp.Or(c, &metav1.Condition{})
 }
 
-// State of a task, with how far it is: "InProgress 1/3".
+// State returns the state of a task with its progress: "InProgress 1/3".
 func State(task *v1alpha1.EtcdOperatorTask) string {
 	state := string(cmp.Or(task.Status.State, v1alpha1.TaskStatePending))
 	if task.Status.Progress != "" {
@@ -144,7 +145,7 @@ func State(task *v1alpha1.EtcdOperatorTask) string {
 	return state
 }
 
-// Now says in a sentence what a task does or waits for.
+// Now returns a sentence about what a task does or waits for.
 func Now(task *v1alpha1.EtcdOperatorTask) string {
 	if message := Progressing(task).Message; message != "" {
 		return message
@@ -153,4 +154,22 @@ func Now(task *v1alpha1.EtcdOperatorTask) string {
 		return "the operator has not seen the task yet"
 	}
 	return ""
+}
+
+// Took returns how long a task ran, and whether it ran and has ended.
+func Took(task *v1alpha1.EtcdOperatorTask) (time.Duration, bool) {
+	s := task.Status
+	if s.InitiatedAt == nil || s.CompletedAt == nil {
+		return 0, false
+	}
+	return s.CompletedAt.Sub(s.InitiatedAt.Time).Round(time.Second), true
+}
+
+// Held returns the guard that holds a task, since when and why; empty if none does.
+func Held(task *v1alpha1.EtcdOperatorTask, now time.Time) string {
+	r := task.Status.Rollout
+	if r == nil || r.HeldBy == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s for %s: %s", r.HeldBy.Guard, text.Since(r.HeldBy.Since.Time, now), r.HeldBy.Message)
 }

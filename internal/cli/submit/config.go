@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/spf13/cobra"
@@ -15,44 +16,45 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// flagSet takes the flags of a verb.
+// flagSet is the flags of a verb.
 type flagSet struct {
 	*pflag.FlagSet
 	cmd *cobra.Command
 }
 
-// choice adds a flag with a few values, which the shell completes.
+// choice adds a flag with a few values, which are completed.
 func (f flagSet) choice(name, value, usage string, values ...string) *string {
 	into := f.String(name, value, usage)
-	// It only fails for a flag that does not exist.
-	_ = f.cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	complete.Values(f.cmd, name, values...)
 	return into
 }
+
+const targetRevisionUsage = "The revision of the StatefulSet to bring the pods to (default: the newest)."
 
 func noConfig(flagSet) func() (any, error) {
 	return func() (any, error) { return nil, nil }
 }
 
-// common are the options that a rollout and a restart share.
-func common(flags flagSet) func(*rollout.Config) {
-	handover := flags.Bool("leader-handover", true, "Move leadership to an updated member before the leader goes.")
-	grace := flags.Duration("unready-grace-period", 0, "How long the quorum has to be lost before a running member is replaced (default 30s).")
-	deadline := flags.Duration("progress-deadline", 0, "How long without progress is called stalled (default 10m).")
+// rolloutOptions adds the options that a rollout and a restart share.
+func rolloutOptions(flags flagSet) func(*rollout.Config) {
+	handover := flags.Bool("leader-handover", true, "Move leadership to an updated member before the leader is replaced.")
+	grace := flags.Duration("unready-grace-period", 0, "How long quorum must be lost before a running member is replaced (default 30s).")
+	deadline := flags.Duration("progress-deadline", 0, "How long a rollout may make no progress before it counts as stalled (default 10m).")
 	removal := flags.choice("pod-removal", "", "How healthy pods are removed: Delete (default) or Evict.", string(rollout.Delete), string(rollout.Evict))
-	down := flags.choice("non-participating-pods", "", "How pods that do not run are removed: OneByOne (default) or AllAtOnce.", string(rollout.OneByOne), string(rollout.AllAtOnce))
+	down := flags.choice("non-participating-pods", "", "How pods that are not running are removed: OneByOne (default) or AllAtOnce.", string(rollout.OneByOne), string(rollout.AllAtOnce))
 	sidecar := flags.Bool("unhealthy-backup-sidecar-first", false, "Within a role, replace pods first whose agent (container backup-restore) is not ready.")
 	return func(c *rollout.Config) {
 		if !*handover {
 			c.LeaderHandover = handover
 		}
-		c.UnreadyGracePeriod, c.ProgressDeadline = period(*grace), period(*deadline)
+		c.UnreadyGracePeriod, c.ProgressDeadline = duration(*grace), duration(*deadline)
 		c.PodRemoval, c.NonParticipatingPods = rollout.PodRemoval(*removal), rollout.NonParticipatingPods(*down)
 		c.UnhealthyBackupSidecarFirst = *sidecar
 	}
 }
 
-// period is a duration of a config; nil where it is left to the default.
-func period(d time.Duration) *metav1.Duration {
+// duration returns a duration of a config; nil for the default.
+func duration(d time.Duration) *metav1.Duration {
 	if d == 0 {
 		return nil
 	}
@@ -60,8 +62,8 @@ func period(d time.Duration) *metav1.Duration {
 }
 
 func rolloutConfig(flags flagSet) func() (any, error) {
-	revision := flags.String("target-revision", "", "The revision of the StatefulSet to bring the pods to (default: the newest).")
-	options := common(flags)
+	revision := flags.String("target-revision", "", targetRevisionUsage)
+	options := rolloutOptions(flags)
 	return func() (any, error) {
 		c := rollout.Config{TargetRevision: *revision}
 		options(&c)
@@ -70,7 +72,7 @@ func rolloutConfig(flags flagSet) func() (any, error) {
 }
 
 func restartConfig(flags flagSet) func() (any, error) {
-	options := common(flags)
+	options := rolloutOptions(flags)
 	return func() (any, error) {
 		c := rollout.Config{Restart: true}
 		options(&c)
@@ -79,7 +81,7 @@ func restartConfig(flags flagSet) func() (any, error) {
 }
 
 func recreateConfig(flags flagSet) func() (any, error) {
-	revision := flags.String("target-revision", "", "The revision of the StatefulSet to bring the pods to (default: the newest).")
+	revision := flags.String("target-revision", "", targetRevisionUsage)
 	return func() (any, error) {
 		return struct {
 			TargetRevision string `json:"targetRevision,omitempty"`
@@ -87,19 +89,19 @@ func recreateConfig(flags flagSet) func() (any, error) {
 	}
 }
 
-// taskTimeout is how long the task itself may take. It is not how long the command waits.
+// taskTimeout adds the flag for how long the task may take, which is not how long the command waits.
 func taskTimeout(flags flagSet) *time.Duration {
 	return flags.Duration("task-timeout", 0, "How long the task may take before it fails (default: the operator's).")
 }
 
 func snapshotConfig(flags flagSet) func() (any, error) {
 	kind := flags.choice("type", "full", "full or delta.", "full", "delta")
-	final := flags.Bool("final", false, "Mark it as the last one of this cluster; only of a full snapshot.")
+	final := flags.Bool("final", false, "Mark it as the last one of this cluster; for a full snapshot only.")
 	timeout := taskTimeout(flags)
 	return func() (any, error) {
 		switch {
 		case *kind != "full" && *kind != "delta":
-			return nil, kube.Usage("--type is %q: it has to be full or delta", *kind)
+			return nil, kube.Usage("--type is %q: it must be full or delta", *kind)
 		case *final && *kind != "full":
 			return nil, kube.Usage("--final goes with --type full only")
 		}
@@ -107,7 +109,7 @@ func snapshotConfig(flags flagSet) func() (any, error) {
 			Type    string           `json:"type"`
 			IsFinal bool             `json:"isFinal,omitempty"`
 			Timeout *metav1.Duration `json:"timeout,omitempty"`
-		}{*kind, *final, period(*timeout)}, nil
+		}{*kind, *final, duration(*timeout)}, nil
 	}
 }
 
@@ -116,12 +118,12 @@ func compactionConfig(flags flagSet) func() (any, error) {
 	return func() (any, error) {
 		return struct {
 			Timeout *metav1.Duration `json:"timeout,omitempty"`
-		}{period(*timeout)}, nil
+		}{duration(*timeout)}, nil
 	}
 }
 
 func maintenanceConfig(flags flagSet) func() (any, error) {
-	compaction := flags.Bool("compaction", false, "Remove what is older than the current revision first, so that there is more to free.")
+	compaction := flags.Bool("compaction", false, "Remove revisions older than the current one first, which frees more space.")
 	return func() (any, error) {
 		return struct {
 			EtcdCompaction      bool `json:"etcdCompaction,omitempty"`
@@ -150,7 +152,7 @@ func copyConfig(flags flagSet) func() (any, error) {
 	}
 }
 
-// store adds the flags of one of two stores.
+// store adds the flags of one of the two stores.
 func store(flags flagSet, which string) func() (v1alpha1.StoreSpec, error) {
 	provider := flags.choice(which+"-provider", "", "Provider of the "+which+" store: S3, GCS, ABS or Local.", "S3", "GCS", "ABS", "Local")
 	container := flags.String(which+"-container", "", "Bucket of the "+which+" store.")

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package submit has the verbs that make a task: rollout, restart, snapshot and the others. They differ in the type
-// of the task and in its config, which are in verbs.go and config.go.
+// Package submit has the verbs that create a task: rollout, restart, snapshot and the others. They differ in the type of
+// the task, which is in verbs.go, and in its config, which is in config.go.
 package submit
 
 import (
@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/dryrun"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/follow"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
@@ -25,29 +26,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The values of --dry-run.
-const (
-	dryRunNone   = "none"
-	dryRunClient = "client"
-	dryRunServer = "server"
-)
-
-// command is one verb at work.
+// command is one verb.
 type command struct {
 	*kube.Kube
 	verb   verb
 	config func() (any, error)
 	print  *genericclioptions.PrintFlags
 	wait   follow.Flags
+	dryRun dryrun.Mode
 
 	name      string
-	dryRun    string
 	suspend   bool
 	ttl       int32
 	overrides []string
 }
 
-// Commands are the verbs.
+// Commands returns the verbs.
 func Commands(k *kube.Kube) []*cobra.Command {
 	var all []*cobra.Command
 	for _, v := range verbs {
@@ -57,33 +51,45 @@ func Commands(k *kube.Kube) []*cobra.Command {
 }
 
 func newCommand(k *kube.Kube, v verb) *cobra.Command {
-	c := &command{Kube: k, verb: v, print: genericclioptions.NewPrintFlags("created").WithTypeSetter(kube.Scheme())}
+	c := &command{Kube: k, verb: v, print: kube.PrintFlags("created")}
 	cmd := &cobra.Command{
 		Use: v.name + " ETCD", Short: v.short, Long: v.long, Example: v.example,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: complete.Etcds(k),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
+		PreRunE: func(*cobra.Command, []string) error { return c.validate() },
+		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
 	}
 	flags := flagSet{cmd.Flags(), cmd}
 	c.config = v.config(flags)
 	c.wait.AddTo(cmd.Flags())
 	c.print.AddFlags(cmd)
-	flags.StringVar(&c.name, "name", "", "Name of the task (default: made of the Etcd's and the verb's).")
-	flags.BoolVar(&c.suspend, "suspend", false, "Make the task suspended; start it with \"kubectl etcdtask resume\".")
-	flags.Int32Var(&c.ttl, "ttl", v1alpha1.DefaultTTLSecondsAfterFinished, "How many seconds the task is kept after its end.")
-	flags.StringVar(&c.dryRun, "dry-run", dryRunNone, "none, client (only print the task) or server (have the API server check it, and not keep it).")
-	flags.Lookup("dry-run").NoOptDefVal = "unchanged"
-	_ = cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{dryRunNone, dryRunClient, dryRunServer}, cobra.ShellCompDirectiveNoFileComp))
+	flags.StringVar(&c.name, "name", "", "Name of the task (default: those of the Etcd and the verb, with a suffix).")
+	flags.BoolVar(&c.suspend, "suspend", false, "Create the task suspended; start it with \"kubectl etcdtask resume\".")
+	flags.Int32Var(&c.ttl, "ttl", v1alpha1.DefaultTTLSecondsAfterFinished, "How many seconds the task is kept after it ends.")
+	c.dryRun.AddTo(cmd, "only print the task", "have the API server check it, but not keep it")
 	if v.guards {
 		flags.StringSliceVar(&c.overrides, "override-guards", nil, "Guards that the task overrides, separated by commas.")
-		_ = cmd.RegisterFlagCompletionFunc("override-guards", cobra.FixedCompletions(rollout.Overridable(), cobra.ShellCompDirectiveNoFileComp))
+		complete.Values(cmd, "override-guards", rollout.Overridable()...)
 	}
 	return cmd
 }
 
-func (c *command) run(ctx context.Context, etcd string) error {
-	if err := c.validate(); err != nil {
+func (c *command) validate() error {
+	if err := c.dryRun.Validate(c.wait.Wait); err != nil {
 		return err
 	}
+	switch {
+	case c.wait.Wait && c.suspend:
+		return kube.Usage("--wait and --suspend exclude each other: a suspended task does not start")
+	case c.ttl < 0:
+		return kube.Usage("--ttl may not be negative")
+	}
+	if _, err := kube.Printer(c.print); err != nil {
+		return err
+	}
+	return c.wait.Validate()
+}
+
+func (c *command) run(ctx context.Context, etcd string) error {
 	namespace, err := c.Namespace()
 	if err != nil {
 		return err
@@ -92,42 +98,23 @@ func (c *command) run(ctx context.Context, etcd string) error {
 	if err != nil {
 		return err
 	}
-	if c.dryRun == dryRunClient {
-		return c.show(task, true)
+	if c.dryRun == dryrun.Client {
+		return c.show(task)
 	}
-	api, err := c.Client()
+	cluster, err := c.Connect()
 	if err != nil {
 		return err
 	}
-	if err := c.create(ctx, api, task); err != nil {
+	if err := c.create(ctx, cluster, task); err != nil {
 		return err
 	}
 	if !c.wait.Wait {
-		return c.show(task, c.dryRun == dryRunServer)
+		return c.show(task)
 	}
-	return c.waitFor(ctx, api, task)
+	return c.waitFor(ctx, cluster, task)
 }
 
-func (c *command) validate() error {
-	switch {
-	case c.dryRun != dryRunNone && c.dryRun != dryRunClient && c.dryRun != dryRunServer:
-		return kube.Usage("--dry-run needs a value: client or server")
-	case c.dryRun != dryRunNone && c.wait.Wait:
-		return kube.Usage("--wait and --dry-run exclude each other: a dry run makes no task to wait for")
-	case c.wait.Timeout != 0 && !c.wait.Wait:
-		return kube.Usage("--timeout goes with --wait")
-	case c.wait.Wait && c.suspend:
-		return kube.Usage("--wait and --suspend exclude each other: a suspended task does not start")
-	case c.ttl < 0:
-		return kube.Usage("--ttl may not be negative")
-	}
-	if _, err := c.print.ToPrinter(); err != nil {
-		return kube.Usage("%v", err)
-	}
-	return c.wait.Validate()
-}
-
-// task is what the command line asks for.
+// task returns the task that the command line asks for.
 func (c *command) task(namespace, etcd string) (*v1alpha1.EtcdOperatorTask, error) {
 	config, err := c.config()
 	if err != nil {
@@ -159,7 +146,7 @@ func (c *command) task(namespace, etcd string) (*v1alpha1.EtcdOperatorTask, erro
 	return task, nil
 }
 
-// encode is a config as YAML; empty where it says nothing.
+// encode returns a config as YAML; empty if nothing is set.
 func encode(config any) (string, error) {
 	raw, err := json.Marshal(config)
 	if err != nil {
@@ -175,55 +162,51 @@ func encode(config any) (string, error) {
 	return string(text), nil
 }
 
-// create makes the task. That there is no such Etcd is said here, rather than by a task that is rejected; who may
-// make tasks and not read Etcds makes one.
-func (c *command) create(ctx context.Context, api client.Client, task *v1alpha1.EtcdOperatorTask) error {
-	_, err := c.Etcd(ctx, api, task.Namespace, task.Spec.OwnerEtcdReference.Name)
+// create creates the task. It reports a missing Etcd itself, before the task is rejected for it, unless the user may create
+// tasks but not read Etcds.
+func (c *command) create(ctx context.Context, cluster *kube.Cluster, task *v1alpha1.EtcdOperatorTask) error {
+	_, err := cluster.Etcd(ctx, task.Spec.OwnerEtcdReference.Name)
 	if err != nil && !apierrors.IsForbidden(err) {
 		return err
 	}
 	var options []client.CreateOption
-	if c.dryRun == dryRunServer {
+	if c.dryRun == dryrun.Server {
 		options = append(options, client.DryRunAll)
 	}
-	if err := api.Create(ctx, task, options...); err != nil {
+	if err := cluster.Create(ctx, task, options...); err != nil {
 		return fmt.Errorf("creating task %s: %w", task.Name, err)
 	}
 	return nil
 }
 
-// waitFor prints the name of the task at once, and a document of it once it has ended.
-func (c *command) waitFor(ctx context.Context, api client.WithWatch, task *v1alpha1.EtcdOperatorTask) error {
+// waitFor prints the name of the task at once, and a document once the task has ended.
+func (c *command) waitFor(ctx context.Context, cluster *kube.Cluster, task *v1alpha1.EtcdOperatorTask) error {
 	format := *c.print.OutputFormat
 	atOnce := format == "" || format == "name"
 	if atOnce {
-		if err := c.show(task, false); err != nil {
+		if err := c.show(task); err != nil {
 			return err
 		}
 	}
-	last, err := c.wait.UntilEnd(ctx, c.Kube, api, task)
+	last, err := c.wait.UntilEnd(ctx, c.Kube, cluster, task)
 	if err != nil {
 		return err
 	}
 	if !atOnce {
-		if err := c.show(last, false); err != nil {
+		if err := c.show(last); err != nil {
 			return err
 		}
 	}
 	return follow.Outcome(last)
 }
 
-func (c *command) show(task *v1alpha1.EtcdOperatorTask, dryRun bool) error {
-	said := "%s"
-	if dryRun {
-		said = "%s (" + map[string]string{dryRunClient: "dry run", dryRunServer: "server dry run"}[c.dryRun] + ")"
-	}
-	if err := c.print.Complete(said); err != nil {
+func (c *command) show(task *v1alpha1.EtcdOperatorTask) error {
+	if err := c.print.Complete("%s" + c.dryRun.Suffix()); err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
-	printer, err := c.print.ToPrinter()
+	printer, err := kube.Printer(c.print)
 	if err != nil {
-		return kube.Usage("%v", err)
+		return err
 	}
 	return printer.PrintObj(task, c.Out)
 }

@@ -2,8 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package text lays out what people read: tables that fit a terminal, wrapped sentences, times. It imports nothing
-// of Kubernetes but the way in which kubectl tells durations.
+// Package text formats output for people: tables that fit a terminal, wrapped sentences, durations as kubectl prints them.
 package text
 
 import (
@@ -26,7 +25,7 @@ const minWrap = 20
 // Column of a table.
 type Column struct {
 	Name string
-	// Rank says which columns are left out first where the table is too wide: the highest. 0: never.
+	// Rank decides which columns are left out if the table is too wide: the highest first, 0 never.
 	Rank int
 }
 
@@ -39,8 +38,8 @@ type Table struct {
 // Add adds a row.
 func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
-// Lines are the lines of the table in a width; 0 is any width. Columns that do not fit are left out, those that
-// must not be are shown in whole.
+// Lines returns the lines of the table in a width; 0 is any width. Columns that do not fit are left out by rank; the
+// others are never cut.
 func (t *Table) Lines(width int) []string {
 	shown := make([]int, len(t.Columns))
 	widths := make([]int, len(t.Columns))
@@ -86,7 +85,7 @@ func join(cells []string, shown, widths []int) string {
 }
 
 // Wrap breaks text between words into lines of a width, with every line but the first indented; 0 is any width.
-// The first line is taken to begin after indent columns, too.
+// The first line is assumed to start after indent columns, too.
 func Wrap(text string, indent, width int) []string {
 	room := max(width-indent, minWrap)
 	if width == 0 {
@@ -110,7 +109,7 @@ func Wrap(text string, indent, width int) []string {
 	return lines
 }
 
-// Labeled is a line that begins with a label, wrapped beside it.
+// Labeled returns a line that starts with a label, wrapped beside it.
 func Labeled(label string, indent int, text string, width int) string {
 	return fmt.Sprintf("%-*s", indent, label) + strings.Join(Wrap(text, indent, width), "\n")
 }
@@ -126,11 +125,11 @@ func Clip(text string, width int) string {
 // Print prints lines.
 func Print(out io.Writer, lines ...string) {
 	for _, line := range lines {
-		fmt.Fprintln(out, line) //nolint:errcheck // there is nobody to tell
+		fmt.Fprintln(out, line) //nolint:errcheck // there is nowhere to report it
 	}
 }
 
-// Since is how long ago a time is, as kubectl tells it.
+// Since returns how long ago a time is, as kubectl prints it.
 func Since(t, now time.Time) string {
 	if t.IsZero() {
 		return "<unknown>"
@@ -138,8 +137,11 @@ func Since(t, now time.Time) string {
 	return duration.HumanDuration(max(now.Sub(t), 0))
 }
 
-// Or is text, or a dash where there is none.
-func Or(text string) string {
+// OneLine joins the lines of a text.
+func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// OrDash returns text, or a dash if it is empty.
+func OrDash(text string) string {
 	if text == "" {
 		return "-"
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 )
 
-// screen renews lines in place. The terminal does not wrap them meanwhile, so that it is known how many there are.
+// screen renews lines in place. It switches off line wrapping, so that the number of lines on the terminal is known.
 type screen struct {
 	out  io.Writer
 	size func() (width, height int, ok bool)
-	// drawn are the lines that the cursor is beneath, in a terminal of this width.
+	// drawn is the number of lines above the cursor, in a terminal of this width.
 	drawn, width int
 }
 
@@ -31,12 +31,11 @@ const (
 
 func newScreen(out io.Writer, size func() (int, int, bool)) *screen {
 	s := &screen{out: out, size: size}
-	s.print(hideCursor + noWrap)
+	s.write(hideCursor + noWrap)
 	return s
 }
 
-// draw replaces what was drawn before. A terminal whose width has changed has moved its lines about: there, the new
-// ones go beneath the old.
+// draw replaces the previous lines. A terminal whose width has changed has moved them: then the new ones go below.
 func (s *screen) draw(lines func(width int) []string) {
 	width, height, ok := s.size()
 	if !ok {
@@ -57,12 +56,12 @@ func (s *screen) draw(lines func(width int) []string) {
 		frame.WriteString(text.Clip(line, width) + toLineEnd + "\n")
 	}
 	frame.WriteString(toEnd)
-	s.print(frame.String())
+	s.write(frame.String())
 	s.drawn = len(all)
 }
 
-func (s *screen) close() { s.print(wrap + showCursor) }
+func (s *screen) close() { s.write(wrap + showCursor) }
 
-func (s *screen) print(text string) {
-	fmt.Fprint(s.out, text) //nolint:errcheck // there is nobody to tell
+func (s *screen) write(text string) {
+	fmt.Fprint(s.out, text) //nolint:errcheck // there is nowhere to report it
 }

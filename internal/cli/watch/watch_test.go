@@ -56,7 +56,7 @@ func TestTable(t *testing.T) {
 	} {
 		v.now = clitest.Now
 		for suffix, width := range map[string]int{"-120": 120, "-80": 80} {
-			golden.Check(t, "watch-"+name+suffix+".txt", []byte(strings.Join(v.lines(width), "\n")+"\n"))
+			golden.Check(t, "watch-"+name+suffix+".txt", []byte(strings.Join(v.format(width), "\n")+"\n"))
 		}
 	}
 }
@@ -86,16 +86,16 @@ func TestScreenRenewsInPlace(t *testing.T) {
 	}
 }
 
-func TestLinesAreToldOnce(t *testing.T) {
+func TestLinesArePrintedOnce(t *testing.T) {
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
 	k := kube.New(streams)
 	k.Clock, k.Location = testclock.NewFakeClock(clitest.Now), time.UTC
-	teller := newTeller(k)
+	p := newPrinter(k)
 	queued := clitest.Task("etcd-main-rollout-7d9f9c7bd5-5c8fb-1", v1alpha1.QuorumAwareRollout, v1alpha1.TaskStatePending, 60)
 	clitest.With(queued, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonQueued, "number 2 in line, behind another")
 	ended, _ := clitest.Ended()
 	for _, task := range []*v1alpha1.EtcdOperatorTask{queued, queued, clitest.Held(), clitest.Held(), ended} {
-		teller.tell(task)
+		p.print(task)
 	}
 	golden.Check(t, "lines.txt", out.Bytes())
 }

@@ -96,7 +96,9 @@ func TestWaitEndsBeforeTheTask(t *testing.T) {
 	p := newPerson(t)
 	got := p.run("restart", "main", "--wait", "--timeout", "100ms")
 	p.Expect(got.code).To(Equal(3), got.String())
-	p.Expect(got.err).To(ContainSubstring("goes on"))
+	p.Expect(got.err).To(ContainSubstring("continues"))
+	got = p.run("watch", "main", "--timeout", "100ms")
+	p.Expect(got.code).To(Equal(3), got.String())
 
 	ctx, interrupt := context.WithCancel(t.Context())
 	end := p.start(ctx, "watch", "main")
@@ -184,7 +186,7 @@ func TestOneSentence(t *testing.T) {
 		{"list --kubeconfig /nowhere", 2, "/nowhere"},
 		{"list --kubeconfig " + undecided, 2, `choose one of "other", "test" with --context`},
 		{"list --context third", 2, `no context "third": it has "other", "test"`},
-		{"list --context test --context other", 2, "it was given before, as test"},
+		{"list --context test --context other", 2, "it is already set to test"},
 		{"list -s " + closed, 1, "the API server at " + closed + " does not answer: "},
 		{"list -s http://" + silent.Addr().String() + " --request-timeout 200ms", 1, "does not answer"},
 		{"list -o nonsense", 2, `"nonsense"`},

@@ -6,69 +6,50 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
-	"os/exec"
+	"os"
+	"strconv"
 	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/command"
 )
 
-// podInterface is the name of the network interface inside every pod.
-const podInterface = "eth0"
-
-// CutOff cuts the pod of this process off the network: nothing gets in or out,
-// and nobody is told. The returned function connects it again; it also works
-// when the process has ended meanwhile, and is no error when the whole pod has.
+// CutOff disconnects the pod of this process from the network, without any notice to the pod or its peers. The returned
+// function reconnects it, also after the process has ended; it is no error if the whole pod has.
 func (p Process) CutOff(ctx context.Context) (reconnect func(context.Context) error, err error) {
-	link, err := p.link(ctx)
+	link, err := p.link()
 	if err != nil {
 		return nil, fmt.Errorf("finding the network interface of %s: %w", p, err)
 	}
-	if err := setLink(ctx, link, "down"); err != nil {
-		return nil, fmt.Errorf("cutting off %s: %w", p, err)
+	if err := command.Run(ctx, "ip", "link", "set", link, "down"); err != nil {
+		return nil, fmt.Errorf("disconnecting %s: %w", p, err)
 	}
 	return func(ctx context.Context) error {
-		if !exists(link) {
-			return nil // the pod went, and its interface with it
+		if _, err := net.InterfaceByName(link); err != nil {
+			return nil // the pod has ended, and its interface with it
 		}
-		if err := setLink(ctx, link, "up"); err != nil {
+		if err := command.Run(ctx, "ip", "link", "set", link, "up"); err != nil {
 			return fmt.Errorf("reconnecting %s: %w", p, err)
 		}
 		return nil
 	}, nil
 }
 
-// link returns the name of the machine's end of the cable to the pod.
-func (p Process) link(ctx context.Context) (string, error) {
-	namespace := fmt.Sprintf("--net=/proc/%d/ns/net", p.identity.PID)
-	out, err := exec.CommandContext(ctx, "nsenter", namespace, "ip", "-json", "link", "show", "dev", podInterface).Output()
+// link returns the machine's end of the virtual cable to the pod. The other end is the pod's eth0, whose number for this
+// end is in the /sys of the pod.
+func (p Process) link() (string, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/root/sys/class/net/eth0/iflink", p.identity.PID))
 	if err != nil {
-		return "", fmt.Errorf("listing its interfaces: %w", err)
+		return "", err
 	}
-	var links []struct {
-		Peer int `json:"link_index"`
-	}
-	if err := json.Unmarshal(out, &links); err != nil {
-		return "", fmt.Errorf("listing its interfaces: %w", err)
-	}
-	if len(links) != 1 || links[0].Peer == 0 {
-		return "", fmt.Errorf("it has no %s with another end on this machine", podInterface)
-	}
-	link, err := net.InterfaceByIndex(links[0].Peer)
+	index, err := strconv.Atoi(strings.TrimSpace(string(content)))
 	if err != nil {
-		return "", fmt.Errorf("finding the other end of its %s: %w", podInterface, err)
+		return "", err
+	}
+	link, err := net.InterfaceByIndex(index)
+	if err != nil {
+		return "", err
 	}
 	return link.Name, nil
-}
-
-func exists(link string) bool {
-	_, err := net.InterfaceByName(link)
-	return err == nil
-}
-
-func setLink(ctx context.Context, link, state string) error {
-	if out, err := exec.CommandContext(ctx, "ip", "link", "set", link, state).CombinedOutput(); err != nil {
-		return fmt.Errorf("ip link set %s %s: %w: %s", link, state, err, strings.TrimSpace(string(out)))
-	}
-	return nil
 }

@@ -2,14 +2,11 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node reaches behind the API server of the local Kubernetes: it finds
-// the processes of pods on this machine, freezes, kills and cuts them off. Tests,
-// the demo and the benchmarks break members with it in ways that Kubernetes does
-// not notice by itself: a frozen etcd still has its pod, its address and its open
-// connections, as one on a machine that hangs.
+// Package node bypasses the API server of the local Kubernetes: it finds the processes of pods on this machine, freezes,
+// kills and disconnects them. Tests, the demo and the benchmarks break members with it in ways that Kubernetes does not
+// notice: a frozen etcd still has its pod, its address and its open connections, as on a machine that hangs.
 //
-// It needs root, and works only on the machine that the pods run on. It imports
-// the standard library and test/local's own packages only.
+// It needs root, and works only on the machine that the pods run on.
 package node
 
 import (
@@ -27,20 +24,19 @@ import (
 // Etcd is the name of an etcd process, for Find.
 const Etcd = "etcd"
 
-// Process is one process of a pod. It stays the same process: once that has
-// ended, methods fail, also when a restarted container has a new one.
+// Process is one process of a pod. Once it has ended, methods fail, even if a restarted container has a new one.
 type Process struct {
 	identity process.Identity
 	podUID   string
 }
 
-// Find waits, until the context ends, for a pod to have exactly one process of
-// that name, and returns it. The pod is given by its metadata.uid.
+// Find waits, until the context ends, for a pod to have exactly one process of that name, and returns it. The pod is
+// given by its metadata.uid.
 func Find(ctx context.Context, podUID, name string) (Process, error) {
 	var found []process.Identity
 	err := poll.Until(ctx, func() (bool, error) {
 		var err error
-		found, err = process.Named(name, func(cgroups string) bool { return belongsTo(cgroups, podUID) })
+		found, err = process.Named(name, func(cgroup string) bool { return belongsTo(cgroup, podUID) })
 		return len(found) == 1, err
 	})
 	if err != nil {
@@ -52,18 +48,17 @@ func Find(ctx context.Context, podUID, name string) (Process, error) {
 // PID returns the number of the process on this machine.
 func (p Process) PID() int { return p.identity.PID }
 
-// Alive tells whether the process has not ended. A frozen one is alive.
+// Alive reports whether the process has not ended. A frozen one is alive.
 func (p Process) Alive() bool { return p.identity.Alive() }
 
-// Freeze stops the process without ending it (SIGSTOP) and returns once it
-// stands still. Thaw lets it go on.
-func (p Process) Freeze(ctx context.Context) error { return p.hold(ctx, syscall.SIGSTOP, true) }
+// Freeze stops the process without ending it (SIGSTOP), and returns once it is stopped.
+func (p Process) Freeze(ctx context.Context) error { return p.signal(ctx, syscall.SIGSTOP, true) }
 
-// Thaw lets a frozen process go on (SIGCONT). One that is not frozen is no error.
-func (p Process) Thaw(ctx context.Context) error { return p.hold(ctx, syscall.SIGCONT, false) }
+// Thaw continues a frozen process (SIGCONT). It is no error if it is not frozen.
+func (p Process) Thaw(ctx context.Context) error { return p.signal(ctx, syscall.SIGCONT, false) }
 
-// Kill ends the process without warning (SIGKILL), frozen or not, and returns
-// once it is gone. One that has ended before is no error.
+// Kill ends the process without warning (SIGKILL), frozen or not, and returns once it is gone. It is no error if it has
+// ended before.
 func (p Process) Kill(ctx context.Context) error {
 	err := p.identity.Signal(syscall.SIGKILL)
 	if err == nil {
@@ -80,9 +75,9 @@ func (p Process) String() string {
 	return fmt.Sprintf("process %d of pod %s", p.identity.PID, p.podUID)
 }
 
-// hold sends a signal and waits until the process is stopped, or not any more.
-func (p Process) hold(ctx context.Context, signal syscall.Signal, stopped bool) error {
-	err := p.identity.Signal(signal)
+// signal sends a signal and waits until the process is stopped, or is not.
+func (p Process) signal(ctx context.Context, sig syscall.Signal, stopped bool) error {
+	err := p.identity.Signal(sig)
 	if err == nil {
 		err = poll.Until(ctx, func() (bool, error) {
 			now, err := p.identity.Stopped()
@@ -93,13 +88,12 @@ func (p Process) hold(ctx context.Context, signal syscall.Signal, stopped bool) 
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("sending %v to %s: %w", signal, p, err)
+		return fmt.Errorf("sending %v to %s: %w", sig, p, err)
 	}
 	return nil
 }
 
-// belongsTo tells whether the content of a /proc/PID/cgroup is that of a process
-// in a pod. The systemd driver writes the UID with underscores.
-func belongsTo(cgroups, podUID string) bool {
-	return podUID != "" && strings.Contains(strings.ReplaceAll(cgroups, "_", "-"), "pod"+podUID)
+// belongsTo reports whether a control group is one of a pod. The systemd driver writes the UID with underscores.
+func belongsTo(cgroup, podUID string) bool {
+	return podUID != "" && strings.Contains(strings.ReplaceAll(cgroup, "_", "-"), "pod"+podUID)
 }

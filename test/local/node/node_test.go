@@ -18,17 +18,17 @@ import (
 func TestBelongsTo(t *testing.T) {
 	const uid = "0f3c8e1a-1111-2222-3333-444455556666"
 	for name, test := range map[string]struct {
-		cgroups, uid string
-		want         bool
+		cgroup, uid string
+		want        bool
 	}{
-		"cgroupfs":         {"4:memory:/root/kubepods/burstable/pod" + uid + "/abc\n", uid, true},
-		"systemd":          {"0::/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/x.scope\n", uid, true},
-		"another pod":      {"0::/kubepods/pod1f3c8e1a-1111-2222-3333-444455556666/abc\n", uid, false},
-		"not in a pod":     {"0::/user.slice\n", uid, false},
-		"no UID was given": {"0::/kubepods/pod" + uid + "/abc\n", "", false},
+		"cgroupfs":         {"/root/kubepods/burstable/pod" + uid + "/abc", uid, true},
+		"systemd":          {"/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/x.scope", uid, true},
+		"another pod":      {"/kubepods/pod1f3c8e1a-1111-2222-3333-444455556666/abc", uid, false},
+		"not in a pod":     {"/user.slice", uid, false},
+		"no UID was given": {"/kubepods/pod" + uid + "/abc", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := belongsTo(test.cgroups, test.uid); got != test.want {
+			if got := belongsTo(test.cgroup, test.uid); got != test.want {
 				t.Errorf("got %t", got)
 			}
 		})

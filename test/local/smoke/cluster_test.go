@@ -12,24 +12,31 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/image"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// importKubectl brings an image of kubectl into the cluster.
-func importKubectl(t *testing.T) {
-	t.Helper()
-	script := root + "/.local/bin/image -name=localhost/kubectl:smoke -entrypoint=/kubectl " + root + "/.local/bin/kubectl=/kubectl" +
-		" | ctr --address /run/etcd-foreman-local/containerd.sock --namespace k8s.io images import -"
-	if out, err := exec.Command("bash", "-o", "pipefail", "-c", script).CombinedOutput(); err != nil {
-		t.Fatalf("importing an image of kubectl: %v\n%s", err, out)
-	}
+// kubectlImage is for a pod that calls the API server.
+var kubectlImage = image.Image{
+	Name:   "localhost/kubectl:smoke",
+	Files:  []image.File{{Binary: "kubectl", Path: "/kubectl"}},
+	Config: v1.Config{Entrypoint: []string{"/kubectl"}},
 }
 
-// checkCluster runs three members of etcd and uses everything that a cluster
-// has to do for them.
+// checkCluster runs three members of etcd and uses everything that a cluster does for them.
 func checkCluster(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
+	l, err := layout.Find(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := image.Import(ctx, l, kubectlImage); err != nil {
+		t.Fatal(err)
+	}
 	start := time.Now()
 	kubectl(t, "apply", "--filename=testdata/etcd.yaml")
 	kubectl(t, "rollout", "status", "statefulset/etcd", "--timeout=90s")
@@ -55,7 +62,7 @@ func checkNetwork(t *testing.T) {
 	for _, endpoint := range []string{"http://etcd-0.etcd-peer:2379", "http://etcd-2.etcd-peer.smoke.svc.cluster.local:2379"} {
 		etcdctl(t, endpoint, "endpoint", "health")
 	}
-	// Often enough that every member has answered, the caller's own too.
+	// Ten times, so that every member has answered, also the caller itself.
 	for range 10 {
 		etcdctl(t, "http://etcd-client:2379", "put", "key", "value")
 	}
@@ -130,7 +137,7 @@ func checkData(t *testing.T) {
 	before := etcdctl(t, "http://etcd-0.etcd-peer:2379", "endpoint", "status", "--write-out=fields")
 	kubectl(t, "delete", "pod", "etcd-0", "--wait")
 	kubectl(t, "rollout", "status", "statefulset/etcd", "--timeout=60s")
-	eventually(t, "the name of a replaced member leads to its new address", func() bool {
+	eventually(t, "the name of a replaced member has its new address", func() bool {
 		after := etcdctl(t, "http://etcd-0.etcd-peer:2379", "endpoint", "status", "--write-out=fields")
 		return field(before, "MemberID") == field(after, "MemberID")
 	})
@@ -157,10 +164,9 @@ func checkExpansion(t *testing.T) {
 
 func checkDeletion(t *testing.T) {
 	t.Helper()
-	const volumes = "/var/lib/etcd-foreman-local/volumes"
 	kubectl(t, "delete", "namespace", "smoke", "--wait", "--timeout=90s")
 	eventually(t, "the folders of deleted volumes are gone", func() bool {
-		entries, err := os.ReadDir(volumes)
+		entries, err := os.ReadDir(layout.Volumes)
 		return err == nil && len(entries) == 0
 	})
 }

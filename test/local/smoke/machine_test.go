@@ -13,12 +13,10 @@ import (
 	"testing"
 )
 
-// machine is the state of the machine that a local Kubernetes could change: a
-// list of lines for each kind of state.
+// machine is the state of the machine that a local Kubernetes could change: a list of lines for each kind of state.
 type machine map[string][]string
 
-// look reads the state of the machine. Programs that are not installed leave
-// their kind of state empty.
+// look reads the state of the machine. A kind of state is empty if its program is not installed.
 func look(t *testing.T) machine {
 	t.Helper()
 	m := machine{}
@@ -29,16 +27,16 @@ func look(t *testing.T) machine {
 		"nftables":  "nft list tables",
 		"iptables":  "iptables-legacy-save | grep '^-A'; iptables-nft-save | grep '^-A'",
 		"netns":     "ip netns list",
-		// Not other tests' control planes. A zombie is for init to reap.
+		// Without the control planes of other tests, and without zombies, which init reaps.
 		"process": "ps -eo comm,args --no-headers | grep --extended-regexp 'containerd|runc|/pause|etcd-foreman-local|[.]local/run|10[.]88[.]' | grep --invert-match --extended-regexp 'grep|defunct'",
 		"sysctl":  "sysctl net.ipv4.ip_forward net.bridge vm.overcommit_memory vm.panic_on_oom kernel.panic kernel.panic_on_oops kernel.keys",
 		"cgroup":  "find /sys/fs/cgroup -maxdepth 2 -type d",
 		"socket":  "ss --listening --tcp --udp --numeric --no-header | awk '{print $1, $5}' | grep --extended-regexp '10[.]88|:(6443|10250|10257|10259|12379|12380)$'",
 	} {
-		// The last program of a pipe may find nothing: that is a result too.
+		// It is no error if the last program of a pipe finds nothing.
 		out, err := exec.Command("bash", "-c", command+" || true").Output()
 		if err != nil {
-			t.Fatalf("looking at kind %s: %v", kind, err)
+			t.Fatalf("reading kind %s: %v", kind, err)
 		}
 		m[kind] = lines(string(out))
 	}

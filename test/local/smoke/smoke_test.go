@@ -2,12 +2,10 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package smoke checks the local Kubernetes itself: that what runs in it works as
-// in any cluster, and that nothing of it is left on the machine afterwards, in
-// whatever way it ended.
+// Package smoke checks the local Kubernetes itself: that it works as any cluster, and that nothing is left on the machine
+// after it ends, in whatever way.
 //
-// It takes a running local Kubernetes down, needs root and some minutes, and so
-// runs only when asked to:
+// It takes a running local Kubernetes down, and needs root and some minutes. So it runs only on request:
 //
 //	LOCAL_SMOKE=1 go test ./test/local/smoke -v -count=1 -timeout=20m
 package smoke
@@ -33,7 +31,7 @@ const root = "../../.."
 func start(t *testing.T) machine {
 	t.Helper()
 	if os.Getenv("LOCAL_SMOKE") == "" {
-		t.Skip("this takes the local Kubernetes down: set LOCAL_SMOKE=1 to agree")
+		t.Skip("this takes the local Kubernetes down: set LOCAL_SMOKE=1 to run it")
 	}
 	local(t, "down")
 	return look(t)
@@ -45,7 +43,7 @@ func local(t *testing.T, verb ...string) {
 	start := time.Now()
 	cmd := exec.Command("go", append([]string{"run", "./test/local"}, verb...)...)
 	cmd.Dir = root
-	// A kubeconfig of the person's own must not matter.
+	// The user's kubeconfig must not matter.
 	cmd.Env = append(os.Environ(), "KUBECONFIG=/dev/full")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", verb, err, out)
@@ -64,7 +62,7 @@ func kubectl(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// eventually fails the test unless the condition comes true in time.
+// eventually fails the test unless the condition becomes true in time.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -74,11 +72,27 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
+// killAll kills every process of the cluster, but not those in its containers.
+func killAll(t *testing.T) {
+	t.Helper()
+	processes, err := process.Marked()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(processes) == 0 {
+		t.Fatal("no process to kill")
+	}
+	for _, p := range processes {
+		if err := p.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestClusterWorksAndLeavesNothing(t *testing.T) {
 	before := start(t)
 	for range 2 {
 		local(t, "up", "--bare")
-		importKubectl(t)
 		checkCluster(t)
 		local(t, "up", "--bare")
 		local(t, "down")
@@ -92,15 +106,7 @@ func TestNothingIsLeftOfWhatWasKilled(t *testing.T) {
 	local(t, "up", "--bare")
 	kubectl(t, "apply", "--filename=testdata/etcd.yaml")
 	kubectl(t, "rollout", "status", "statefulset/etcd", "--timeout=90s")
-	processes, err := process.Marked()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range processes {
-		if err := p.Signal(syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-	}
+	killAll(t)
 	local(t, "down")
 	compare(t, before)
 }
@@ -108,15 +114,7 @@ func TestNothingIsLeftOfWhatWasKilled(t *testing.T) {
 func TestBootAfterAllWasKilled(t *testing.T) {
 	before := start(t)
 	local(t, "up", "--bare")
-	processes, err := process.Marked()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range processes {
-		if err := p.Signal(syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-	}
+	killAll(t)
 	local(t, "up", "--bare")
 	kubectl(t, "get", "node", "local")
 	local(t, "down")

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atomic writes files in one step, so that no reader, and no later run
-// after a crash, sees half of one. It imports the standard library only.
+// Package atomic writes files in one step, so that neither a reader nor a run after a crash sees half of one. It imports
+// the standard library only.
 package atomic
 
 import (
@@ -13,9 +13,8 @@ import (
 	"path/filepath"
 )
 
-// WriteFile replaces the content of a file. One that has that content already
-// is not touched: kube-proxy, for one, ends itself when its configuration file is
-// written.
+// WriteFile replaces the content of a file. A file that has that content is not touched: kube-proxy, for one, exits when
+// its configuration file is written.
 func WriteFile(path string, content []byte, mode os.FileMode) error {
 	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, content) {
 		return nil

@@ -2,18 +2,14 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package boot brings up the local Kubernetes: it prepares the machine, starts
-// the programs in the order in which they need each other, and waits until the
-// node is ready. Doing so again starts only what is missing or outdated. It
-// imports the standard library and its siblings only.
+// Package boot boots the local Kubernetes: it prepares the machine, starts the programs in the order in which they need
+// each other, and waits until the node is ready. A second boot starts only what is missing or outdated.
 package boot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/config"
@@ -21,10 +17,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/kubectl"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
-// readyTimeout is how long any one program may take to become ready: about ten
-// times of what they need on a small machine.
+// readyTimeout is how long any one program may take to become ready: about ten times longer than on a small machine.
 const readyTimeout = 90 * time.Second
 
 // Cluster is the local Kubernetes of one checkout.
@@ -45,8 +41,8 @@ func New(l layout.Layout) *Cluster {
 	}
 }
 
-// Up boots what does not run yet. The binaries have to be built. It calls note
-// with what it is doing, and tells whether anything had to be started.
+// Up starts what is not running. The binaries must be built. It calls note with what it is doing, and reports whether it
+// started anything.
 func (c *Cluster) Up(ctx context.Context, note func(string)) (started bool, err error) {
 	if err := c.claim(ctx); err != nil {
 		return false, err
@@ -65,7 +61,7 @@ func (c *Cluster) Up(ctx context.Context, note func(string)) (started bool, err 
 	}
 	note("starting the node")
 	var node, addons bool
-	err = parallel(
+	err = utilerrors.AggregateGoroutines(
 		func() (err error) { node, err = c.run(ctx, c.node()); return err },
 		func() (err error) {
 			if err := c.Kubectl.ApplyFile(ctx, c.config("cluster.yaml")); err != nil {
@@ -83,10 +79,10 @@ func (c *Cluster) Up(ctx context.Context, note func(string)) (started bool, err 
 	return controlPlane || node || addons, c.waitUsable(ctx)
 }
 
-// waitUsable waits until a pod that somebody creates would run.
+// waitUsable waits until the cluster can run pods.
 func (c *Cluster) waitUsable(ctx context.Context) error {
-	// Pods are refused in a namespace without its ServiceAccount; that there is
-	// one shows that the controllers have started, which their health does not.
+	// Pods are refused in a namespace without its ServiceAccount. It also shows that the controllers have started, which
+	// their health does not.
 	if err := c.Kubectl.Wait(ctx, "create", "serviceaccount/default", "default", readyTimeout); err != nil {
 		return fmt.Errorf("%w%s", err, c.tail("kube-controller-manager"))
 	}
@@ -100,8 +96,7 @@ func (c *Cluster) tail(name string) string {
 	return process.Tail(filepath.Join(c.Layout.Logs(), name+".log"))
 }
 
-// run starts programs, all at once, and waits until all are ready. It tells
-// whether any did not run before.
+// run starts programs, all at once, and waits until all are ready. It reports whether it started any.
 func (c *Cluster) run(ctx context.Context, programs []program) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready within %s", readyTimeout))
 	defer cancel()
@@ -115,10 +110,13 @@ func (c *Cluster) run(ctx context.Context, programs []program) (bool, error) {
 		anyStarted = anyStarted || started
 		waits = append(waits, func() error { return running.WaitReady(ctx, p.ready) })
 	}
-	return anyStarted, parallel(waits...)
+	if err := utilerrors.AggregateGoroutines(waits...); err != nil {
+		return false, err
+	}
+	return anyStarted, nil
 }
 
-// importImages brings in the images that every cluster needs.
+// importImages imports the images that every cluster needs.
 func (c *Cluster) importImages(ctx context.Context) error {
 	for _, img := range []image.Image{image.Pause, image.Etcd} {
 		if _, err := image.Import(ctx, c.Layout, img); err != nil {
@@ -128,28 +126,5 @@ func (c *Cluster) importImages(ctx context.Context) error {
 	return nil
 }
 
-// Running returns the recorded processes that run.
-func (c *Cluster) Running() ([]process.Process, error) {
-	recorded, err := c.manager.List()
-	if err != nil {
-		return nil, err
-	}
-	var running []process.Process
-	for _, p := range recorded {
-		if p.Identity.Alive() {
-			running = append(running, p)
-		}
-	}
-	return running, nil
-}
-
-// parallel runs functions at once and returns all their errors.
-func parallel(functions ...func() error) error {
-	failed := make([]error, len(functions))
-	var group sync.WaitGroup
-	for i, function := range functions {
-		group.Go(func() { failed[i] = function() })
-	}
-	group.Wait()
-	return errors.Join(failed...)
-}
+// Running returns the processes of the cluster that are running.
+func (c *Cluster) Running() ([]process.Process, error) { return c.manager.Running() }

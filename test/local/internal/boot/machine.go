@@ -18,10 +18,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/network"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/pki"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/sysctl"
 )
 
-// claim makes the machine's one local Kubernetes this checkout's, and removes
-// the remains of one of which nothing runs any more.
+// claim makes this checkout the owner of the machine's one local Kubernetes, and removes the remains of one that is not
+// running.
 func (c *Cluster) claim(ctx context.Context) error {
 	owner, owned, err := layout.ReadOwner()
 	if err != nil {
@@ -38,7 +39,7 @@ func (c *Cluster) claim(ctx context.Context) error {
 		return nil
 	}
 	if !owned {
-		if err := host.CheckFree(); err != nil {
+		if err := network.CheckFree(ctx); err != nil {
 			return err
 		}
 	}
@@ -51,14 +52,14 @@ func (c *Cluster) claim(ctx context.Context) error {
 	return atomic.WriteFile(layout.Owner, []byte(c.Layout.Root+"\n"), 0o644)
 }
 
-// prepare does what has to be there before the first program starts.
+// prepare creates what the programs need before the first one starts.
 func (c *Cluster) prepare(ctx context.Context) error {
 	cniBin, err := host.CNIDir()
 	if err != nil {
 		return err
 	}
 	for _, dir := range []string{layout.StateDir, layout.EtcdData, layout.Volumes, layout.PodLogs} {
-		// 0700: what members store there is nobody else's business.
+		// 0700: only root may read what members store there.
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("creating a folder for state: %w", err)
 		}
@@ -69,7 +70,7 @@ func (c *Cluster) prepare(ctx context.Context) error {
 	if err := config.Write(c.Layout, cniBin); err != nil {
 		return err
 	}
-	if err := network.SetSysctls(ctx); err != nil {
+	if err := sysctl.Set(ctx); err != nil {
 		return err
 	}
 	if err := network.SetUp(ctx); err != nil {

@@ -6,50 +6,56 @@ package boot
 
 import (
 	"context"
+	"os/exec"
 	"path/filepath"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
 )
 
-func (c *Cluster) kubelet() program {
+func (c *Cluster) containerd() program {
+	path, err := exec.LookPath("containerd")
+	if err != nil {
+		path = "containerd" // starting it fails with that name
+	}
 	return program{
 		spec: process.Spec{
-			Name: "kubelet",
-			Args: []string{
-				c.Layout.Binary("kubelet"),
-				"--config=" + c.config("kubelet.yaml"),
-				"--kubeconfig=" + c.config("kubelet.kubeconfig"),
-				"--root-dir=" + layout.KubeletRoot,
-				"--cert-dir=" + filepath.Join(layout.KubeletRoot, "pki"),
-				"--hostname-override=" + layout.NodeName,
-				"--node-ip=" + layout.NodeIP,
-			},
-			Inputs: []string{c.config("kubelet.yaml"), c.config("kubelet.kubeconfig")},
+			Name:   "containerd",
+			Args:   []string{path, "--config", c.config("containerd.toml")},
+			Inputs: []string{c.config("containerd.toml")},
 		},
-		ready: httpReady("http://127.0.0.1:10248/healthz"),
+		ready: socketReady(layout.ContainerdSocket),
 	}
+}
+
+func (c *Cluster) kubelet() program {
+	return c.configured("kubelet", "kubelet.yaml", "http://127.0.0.1:10248/healthz",
+		"--config="+c.config("kubelet.yaml"),
+		"--kubeconfig="+c.config("kubelet.kubeconfig"),
+		"--root-dir="+layout.KubeletRoot,
+		"--cert-dir="+filepath.Join(layout.KubeletRoot, "pki"),
+		"--hostname-override="+layout.NodeName,
+		"--node-ip="+layout.NodeIP,
+	)
 }
 
 func (c *Cluster) kubeProxy() program {
-	return program{
-		spec: process.Spec{
-			Name:   "kube-proxy",
-			Args:   []string{c.Layout.Binary("kube-proxy"), "--config=" + c.config("kube-proxy.yaml")},
-			Inputs: []string{c.config("kube-proxy.yaml"), c.config("kube-proxy.kubeconfig")},
-		},
-		ready: httpReady("http://127.0.0.1:10256/healthz"),
-	}
+	return c.configured("kube-proxy", "kube-proxy.yaml", "http://127.0.0.1:10256/healthz", "--config="+c.config("kube-proxy.yaml"))
 }
 
 func (c *Cluster) coreDNS() program {
+	return c.configured("coredns", "Corefile", "http://127.0.0.1:8181/ready", "-conf="+c.config("Corefile"))
+}
+
+// configured returns a program with a configuration file, and a kubeconfig of its name.
+func (c *Cluster) configured(name, file, health string, args ...string) program {
 	return program{
 		spec: process.Spec{
-			Name:   "coredns",
-			Args:   []string{c.Layout.Binary("coredns"), "-conf=" + c.config("Corefile")},
-			Inputs: []string{c.config("Corefile"), c.config("coredns.kubeconfig")},
+			Name:   name,
+			Args:   append([]string{c.Layout.Binary(name)}, args...),
+			Inputs: []string{c.config(file), c.config(name + ".kubeconfig")},
 		},
-		ready: httpReady("http://127.0.0.1:8181/ready"),
+		ready: httpReady(health),
 	}
 }
 

@@ -8,26 +8,17 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
 	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/pki"
+	"k8s.io/client-go/util/cert"
 )
 
-// lookPath returns the absolute path of a program of the machine, or its name
-// when there is none, so that starting it fails with that name.
-func lookPath(name string) string {
-	if path, err := exec.LookPath(name); err == nil {
-		return path
-	}
-	return name
-}
-
-// socketReady tells whether somebody accepts connections at a Unix socket.
+// socketReady checks that a program accepts connections at a Unix socket.
 func socketReady(path string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
@@ -38,38 +29,31 @@ func socketReady(path string) func(context.Context) error {
 	}
 }
 
-// httpReady tells whether a URL answers with 200.
+// httpReady checks that a URL answers with 200.
 func httpReady(url string) func(context.Context) error {
-	return func(ctx context.Context) error { return get(ctx, &http.Client{Transport: newTransport(nil)}, url) }
+	return func(ctx context.Context) error { return get(ctx, url, nil) }
 }
 
-// httpsReady does so for a server with a certificate of the cluster's authority.
+// httpsReady checks it for a server with a certificate of the cluster's authority.
 func (c *Cluster) httpsReady(url string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		authority, err := os.ReadFile(c.pki("ca.crt"))
+		authority, _ := pki.Files(c.Layout.PKI(), pki.ClusterCA)
+		pool, err := cert.NewPool(authority)
 		if err != nil {
 			return fmt.Errorf("reading the authority's certificate: %w", err)
 		}
-		pool := x509.NewCertPool()
-		if !pool.AppendCertsFromPEM(authority) {
-			return errors.New("the authority's certificate is not PEM")
-		}
-		return get(ctx, &http.Client{Transport: newTransport(pool)}, url)
+		return get(ctx, url, pool)
 	}
 }
 
-// newTransport returns a transport for one call that ignores proxies: all
-// servers are on this machine.
-func newTransport(pool *x509.CertPool) *http.Transport {
-	return &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
-}
-
-func get(ctx context.Context, client *http.Client, url string) error {
+func get(ctx context.Context, url string, authorities *x509.CertPool) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	response, err := client.Do(request)
+	// Without a proxy: all servers are on this machine.
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}}
+	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
 		return err
 	}

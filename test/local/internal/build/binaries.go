@@ -2,18 +2,19 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package build compiles the programs that the local Kubernetes consists of,
-// each at the version that a go.mod pins, into .local/bin. What is already there
-// and current is left alone. It imports the standard library and its siblings
-// layout and progress only.
+// Package build compiles the programs that the local Kubernetes consists of into .local/bin, each at the version that a
+// go.mod pins. What is current is left alone.
 package build
 
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/semver"
 )
 
 // Binary is one program to compile.
@@ -21,9 +22,8 @@ type Binary struct {
 	Name    string
 	Module  string // folder of its Go module, relative to the checkout
 	Package string
-	// Pinned programs change only when their module file, their own folder or
-	// the toolchain does, so a stamp tells whether they are current. For the
-	// others the go command has to be asked each time.
+	// Pinned programs change only when their module file, their own folder or the toolchain does, so a stamp shows whether
+	// they are current. The others are passed to the go command each time.
 	Pinned bool
 	// InImage programs run in a container only.
 	InImage bool
@@ -33,9 +33,8 @@ type Binary struct {
 	Flags func(goMod string) (string, error)
 }
 
-// The modules that pin the programs. All that the cluster consists of is in one,
-// so that what several of them have in common is compiled once. Each of the older
-// releases of Kubernetes has one of its own.
+// The modules that pin the programs. All programs of the cluster are in one, so that packages that several of them use
+// are compiled once. Each older release of Kubernetes has a module of its own.
 const (
 	toolsModule   = "test/tools"
 	olderReleases = "test/tools/kubernetes"
@@ -59,7 +58,6 @@ var Binaries = []Binary{
 	kubernetes("kube-proxy"),
 	tool("coredns", "./coredns"),
 	tool("provisioner", "./provisioner"),
-	tool("image", "./image"),
 	tool("pause", "./pause"),
 	operator("etcd-foreman"),
 	operator("etcd-agent"),
@@ -70,7 +68,7 @@ func kubernetes(name string) Binary {
 }
 
 // OlderReleases are the releases of Kubernetes, besides that of the cluster, that the operator is tested against. Each
-// has a module of its own in the folder of its name, and its programs are called "1.33/kube-apiserver" and so on.
+// has a module in the folder of its name, and its programs are called "1.33/kube-apiserver" and so on.
 var OlderReleases = []string{"1.33", "1.34", "1.35"}
 
 // older are the programs of the older releases that integration tests need.
@@ -86,8 +84,8 @@ func older() []Binary {
 	return binaries
 }
 
-// tool is a program of the module of tools. Those that are not Kubernetes have its version as well, which changes
-// nothing: so that all have the same flags, and are built at once.
+// tool is a program of the module of tools. All of them are linked with the version of Kubernetes, so that all have the
+// same flags and are built at once.
 func tool(name, pkg string) Binary {
 	return Binary{Name: name, Module: toolsModule, Package: pkg, Pinned: true, Flags: kubernetesVersion}
 }
@@ -98,17 +96,11 @@ func operator(name string) Binary {
 
 // executable is the name that the go command gives to the program.
 func (b Binary) executable() string {
-	dir, name := path.Split(b.Package)
-	if majorVersion.MatchString(name) {
-		name = path.Base(dir)
-	}
-	return name
+	withoutMajor, _, _ := module.SplitPathVersion(b.Package)
+	return path.Base(withoutMajor)
 }
 
-var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
-
-// Pinned returns the names of the pinned programs: all that a cluster needs
-// before the operator comes.
+// Pinned returns the names of the pinned programs: all that a cluster needs, except the operator.
 func Pinned() []string {
 	var names []string
 	for _, binary := range Binaries {
@@ -143,23 +135,20 @@ func allNames() []string {
 	return names
 }
 
-// kubernetesVersion stamps the release into a Kubernetes program, which
-// otherwise calls itself v0.0.0 and is refused by clients that compare versions.
+// kubernetesVersion returns the linker flags that set the release of a Kubernetes program. Without them its version is
+// v0.0.0, which clients that compare versions refuse.
 func kubernetesVersion(goMod string) (string, error) {
 	version, err := requiredVersion(goMod, "k8s.io/kubernetes")
 	if err != nil {
 		return "", err
 	}
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	if len(parts) != 3 {
-		return "", fmt.Errorf("version %s of k8s.io/kubernetes: want vMAJOR.MINOR.PATCH", version)
-	}
+	major, minor, _ := strings.Cut(strings.TrimPrefix(semver.MajorMinor(version), "v"), ".")
 	var flags []string
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
 		flags = append(flags,
 			"-X "+pkg+".gitVersion="+version,
-			"-X "+pkg+".gitMajor="+parts[0],
-			"-X "+pkg+".gitMinor="+parts[1],
+			"-X "+pkg+".gitMajor="+major,
+			"-X "+pkg+".gitMinor="+minor,
 			"-X "+pkg+".gitTreeState=clean",
 		)
 	}
@@ -167,12 +156,15 @@ func kubernetesVersion(goMod string) (string, error) {
 }
 
 // requiredVersion returns the version of a module that a go.mod requires.
-func requiredVersion(goMod, module string) (string, error) {
-	for line := range strings.Lines(goMod) {
-		fields := strings.Fields(strings.TrimPrefix(line, "require "))
-		if len(fields) >= 2 && fields[0] == module && strings.HasPrefix(fields[1], "v") {
-			return fields[1], nil
+func requiredVersion(goMod, path string) (string, error) {
+	file, err := modfile.ParseLax("go.mod", []byte(goMod), nil)
+	if err != nil {
+		return "", err
+	}
+	for _, required := range file.Require {
+		if required.Mod.Path == path {
+			return required.Mod.Version, nil
 		}
 	}
-	return "", fmt.Errorf("the go.mod does not require %s", module)
+	return "", fmt.Errorf("the go.mod does not require %s", path)
 }

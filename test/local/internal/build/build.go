@@ -13,20 +13,19 @@ import (
 	"sync"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
-	"github.com/etcd-foreman/etcd-foreman/test/local/internal/progress"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/lock"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
 )
 
 // Builder builds into the .local/bin of one checkout.
 type Builder struct {
 	Layout  layout.Layout
-	Printer *progress.Printer
-	// Assets is a folder of ready-made binaries (KUBEBUILDER_ASSETS); what is
-	// in it is not built. Empty for none.
+	Console *console.Console
+	// Assets is a folder of ready-made binaries (KUBEBUILDER_ASSETS), which are not built. Empty for none.
 	Assets string
 }
 
-// Build makes sure that the named binaries exist and are current. A second
-// Build of the same checkout waits for the first.
+// Build ensures that the named binaries exist and are current. A second Build of the same checkout waits for the first.
 func (b *Builder) Build(ctx context.Context, names ...string) error {
 	binaries, err := Select(names)
 	if err != nil {
@@ -35,11 +34,11 @@ func (b *Builder) Build(ctx context.Context, names ...string) error {
 	if err := os.MkdirAll(b.stampDir(), 0o755); err != nil {
 		return fmt.Errorf("creating folder for binaries: %w", err)
 	}
-	unlock, err := b.lock(ctx)
+	held, err := lock.File(ctx, b.Console, filepath.Join(b.stampDir(), "lock"), "build in this checkout")
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer func() { _ = held.Close() }()
 	batches, err := b.plan(binaries)
 	if err != nil {
 		return err
@@ -47,7 +46,7 @@ func (b *Builder) Build(ctx context.Context, names ...string) error {
 	return b.compileAll(ctx, batches)
 }
 
-// compileAll compiles batch after batch. What the later ones need is downloaded meanwhile.
+// compileAll compiles batch after batch, and in parallel downloads what the later ones need.
 func (b *Builder) compileAll(ctx context.Context, batches []batch) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var fetching sync.WaitGroup
@@ -64,13 +63,12 @@ func (b *Builder) compileAll(ctx context.Context, batches []batch) error {
 	return nil
 }
 
-// batch is programs that one run of the go command compiles: it then links one while it compiles for another.
+// batch is the programs that one run of the go command compiles: it links one while it compiles another.
 type batch struct {
 	module, flags string
 	inImage       bool
 	binaries      []Binary
-	// stamps are those that the binaries are to have; empty for those that have none.
-	stamps []string
+	stamps        []string // of the binaries, when they are built; empty for those that have none
 }
 
 // label names a batch in the width of a column.
@@ -90,7 +88,7 @@ func (b *Builder) plan(binaries []Binary) ([]batch, error) {
 	var batches []batch
 	for _, binary := range binaries {
 		if b.provided(binary.Name) {
-			b.Printer.Line("%-24s taken from KUBEBUILDER_ASSETS=%s", binary.Name, b.Assets)
+			b.Console.Line("%-24s taken from KUBEBUILDER_ASSETS=%s", binary.Name, b.Assets)
 			continue
 		}
 		flags, err := b.linkerFlags(binary)
@@ -119,8 +117,8 @@ func (b *Builder) plan(binaries []Binary) ([]batch, error) {
 
 func (b *Builder) stampDir() string { return filepath.Join(b.Layout.Bin(), ".stamps") }
 
-// stamped is the stamp that a binary is to have, and whether the one that is there has it. Without a stamp the go
-// command has to be asked.
+// stamped returns the stamp of a binary that is current, and whether the existing one has it. Without a stamp, that is up
+// to the go command.
 func (b *Builder) stamped(binary Binary, flags string) (want string, ok bool, err error) {
 	if !binary.Pinned {
 		return "", false, nil
@@ -134,8 +132,7 @@ func (b *Builder) stamped(binary Binary, flags string) (want string, ok bool, er
 
 func (b *Builder) stampPath(binary Binary) string { return filepath.Join(b.stampDir(), binary.Name) }
 
-// provided tells whether KUBEBUILDER_ASSETS has the binary, in a folder that is
-// not the very one that this program fills.
+// provided reports whether KUBEBUILDER_ASSETS has the binary, in another folder than the one that this program fills.
 func (b *Builder) provided(name string) bool {
 	if b.Assets == "" {
 		return false

@@ -5,14 +5,13 @@
 package build
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
-	"github.com/etcd-foreman/etcd-foreman/test/local/internal/progress"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
 )
 
 // newCheckout returns a checkout with one module, tools, and a program in it.
@@ -134,7 +133,7 @@ func TestProvided(t *testing.T) {
 		"assets are ours, link": {own + "/../bin", "hello", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			builder := Builder{Layout: layout.Layout{Root: root}, Printer: progress.New(os.Stderr), Assets: test.assets}
+			builder := Builder{Layout: layout.Layout{Root: root}, Console: console.New(os.Stderr), Assets: test.assets}
 			if got := builder.provided(test.binary); got != test.provided {
 				t.Errorf("got %t, want %t", got, test.provided)
 			}
@@ -170,7 +169,7 @@ func TestKubernetesVersion(t *testing.T) {
 
 func TestWhatIsBuiltAtOnce(t *testing.T) {
 	root := filepath.Join("..", "..", "..", "..")
-	b := Builder{Layout: layout.Layout{Root: root}, Printer: progress.New(os.Stderr)}
+	b := Builder{Layout: layout.Layout{Root: root}, Console: console.New(os.Stderr)}
 	// As if nothing had been built.
 	b.Layout.Root = t.TempDir()
 	for _, module := range []string{toolsModule, s3Module, gcsModule} {
@@ -182,7 +181,7 @@ func TestWhatIsBuiltAtOnce(t *testing.T) {
 			write(t, filepath.Join(b.Layout.Root, module, file), string(content))
 		}
 	}
-	for _, tool := range []string{"coredns", "provisioner", "image", "pause"} {
+	for _, tool := range []string{"coredns", "provisioner", "pause"} {
 		write(t, filepath.Join(b.Layout.Root, toolsModule, tool, "main.go"), "package main\n")
 	}
 	batches, err := b.plan(Binaries)
@@ -193,7 +192,7 @@ func TestWhatIsBuiltAtOnce(t *testing.T) {
 	for _, batch := range batches {
 		labels = append(labels, batch.label())
 	}
-	if got := strings.Join(labels, "; "); got != "etcd and 12 more; versitygw; fake-gcs-server; etcd-foreman, etcd-agent" {
+	if got := strings.Join(labels, "; "); got != "etcd and 11 more; versitygw; fake-gcs-server; etcd-foreman, etcd-agent" {
 		t.Errorf("batches: %s", got)
 	}
 	for name, want := range map[string]string{"etcd": "server", "etcdctl": "etcdctl", "kubectl": "kubectl", "coredns": "coredns", "etcd-agent": "etcd-agent"} {
@@ -204,18 +203,7 @@ func TestWhatIsBuiltAtOnce(t *testing.T) {
 	}
 }
 
-func TestIsImportPath(t *testing.T) {
-	for line, want := range map[string]bool{
-		"k8s.io/api/core/v1": true, "runtime": true,
-		"": false, "# k8s.io/api/core/v1": false, "main.go:3:1: syntax error": false, "go: downloading x v1": false,
-	} {
-		if got := isImportPath(line); got != want {
-			t.Errorf("%q: got %t", line, got)
-		}
-	}
-}
-
-// A release that nobody pins, or that pins another one, would be tested in name only.
+// An older release whose module pins another release would be tested in name only.
 func TestOlderReleasesAreWhatTheyAreCalled(t *testing.T) {
 	modules := filepath.Join("..", "..", "..", "..", olderReleases)
 	for _, release := range OlderReleases {
@@ -236,36 +224,4 @@ func TestOlderReleasesAreWhatTheyAreCalled(t *testing.T) {
 	if err != nil || len(binaries) != 1 || binaries[0].Module != olderReleases+"/1.33" {
 		t.Errorf("%+v, %v", binaries, err)
 	}
-}
-
-// Whoever waits for another build is told so, and may give up.
-func TestTwoBuildsOfACheckout(t *testing.T) {
-	root := t.TempDir()
-	output, err := os.Create(filepath.Join(root, "output"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	said := func() string {
-		content, err := os.ReadFile(output.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(content)
-	}
-	b := Builder{Layout: layout.Layout{Root: root}, Printer: progress.New(output)}
-	write(t, filepath.Join(b.stampDir(), "lock"), "")
-	unlock, err := b.lock(t.Context())
-	if err != nil || said() != "" {
-		t.Fatalf("%v, %q", err, said())
-	}
-	impatient, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := b.lock(impatient); err == nil || !strings.Contains(said(), "waiting for another build") {
-		t.Errorf("%v, %q", err, said())
-	}
-	unlock()
-	if unlock, err = b.lock(impatient); err != nil {
-		t.Fatal(err)
-	}
-	unlock()
 }

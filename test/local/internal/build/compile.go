@@ -12,11 +12,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/mod/module"
 )
 
-// compile runs the go command and puts each result in place in one step, so that nobody ever sees half a binary.
+// compile runs the go command and moves each result to its place in one step, so that no reader sees half a binary.
 func (b *Builder) compile(ctx context.Context, batch batch) error {
-	return b.Printer.Step(batch.label(), func(note func(string)) (string, error) {
+	return b.Console.Step(batch.label(), func(note func(string)) (string, error) {
 		note("building")
 		fresh, err := os.MkdirTemp(b.stampDir(), "new-")
 		if err != nil {
@@ -29,7 +31,7 @@ func (b *Builder) compile(ctx context.Context, batch batch) error {
 			return "", err
 		}
 		for i, binary := range batch.binaries {
-			if err := b.putInPlace(filepath.Join(fresh, binary.executable()), binary, batch.stamps[i]); err != nil {
+			if err := b.install(filepath.Join(fresh, binary.executable()), binary, batch.stamps[i]); err != nil {
 				return "", err
 			}
 		}
@@ -37,7 +39,7 @@ func (b *Builder) compile(ctx context.Context, batch batch) error {
 	})
 }
 
-// goCommand is a go command about the programs of a batch.
+// goCommand returns a go command for the programs of a batch.
 func (b *Builder) goCommand(ctx context.Context, batch batch, args ...string) *exec.Cmd {
 	for _, binary := range batch.binaries {
 		args = append(args, binary.Package)
@@ -52,23 +54,23 @@ func (b *Builder) goCommand(ctx context.Context, batch batch, args ...string) *e
 	return cmd
 }
 
-// fetch downloads what batches need that are compiled later. What fails is told when they are.
+// fetch downloads what later batches need. A failure is reported when they are compiled.
 func (b *Builder) fetch(ctx context.Context, batches []batch) {
 	for _, batch := range batches {
 		_ = b.goCommand(ctx, batch, "list", "-deps").Run()
 	}
 }
 
-// withoutDebugInformation spares the compiler what the linker drops anyway, and with it a seventh of its time. The
-// Makefile says the same, so that each finds in the cache what another has compiled.
+// withoutDebugInformation saves the compiler a seventh of its time: the linker drops that information anyway. The Makefile
+// sets the same flag, so that packages are compiled once for both.
 const withoutDebugInformation = "-gcflags=all=-dwarf=false"
 
-// noGarbageCollection has compiler and linker, of which each run lasts for seconds, collect garbage only where memory
-// gets short: a quarter of their time goes into that otherwise.
+// noGarbageCollection makes compiler and linker, which run for seconds, collect garbage only when memory gets short:
+// otherwise it takes a quarter of their time.
 func noGarbageCollection() []string { return []string{"GOGC=off", "GOMEMLIMIT=2GiB"} }
 
-// putInPlace moves a binary to where it belongs, and then writes its stamp, if it has one.
-func (b *Builder) putInPlace(built string, binary Binary, stamp string) error {
+// install moves a binary to its place, and then writes its stamp, if it has one.
+func (b *Builder) install(built string, binary Binary, stamp string) error {
 	path := b.Layout.Binary(binary.Name)
 	for _, file := range []string{path, b.stampPath(binary)} {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -76,7 +78,7 @@ func (b *Builder) putInPlace(built string, binary Binary, stamp string) error {
 		}
 	}
 	if err := os.Rename(built, path); err != nil {
-		return fmt.Errorf("putting the binary in place: %w", err)
+		return fmt.Errorf("installing the binary: %w", err)
 	}
 	if stamp == "" {
 		return nil
@@ -87,12 +89,11 @@ func (b *Builder) putInPlace(built string, binary Binary, stamp string) error {
 	return nil
 }
 
-// runCompiler runs go build -v, notes how many packages it has compiled, and
-// keeps what else it says for the error.
+// runCompiler runs go build -v and notes how many packages it has compiled. The rest of its output goes into the error.
 func runCompiler(cmd *exec.Cmd, note func(string)) error {
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
-		return fmt.Errorf("reading what the compiler says: %w", err)
+		return fmt.Errorf("reading the output of the compiler: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the compiler: %w", err)
@@ -104,7 +105,7 @@ func runCompiler(cmd *exec.Cmd, note func(string)) error {
 	for lines.Scan() {
 		line := lines.Text()
 		switch {
-		case isImportPath(line):
+		case module.CheckImportPath(line) == nil:
 			compiled++
 			note(fmt.Sprintf("building, %d packages compiled", compiled))
 		case strings.HasPrefix(line, "go: downloading "):
@@ -117,9 +118,4 @@ func runCompiler(cmd *exec.Cmd, note func(string)) error {
 		return fmt.Errorf("%s in %s: %w\n%s", strings.Join(cmd.Args, " "), cmd.Dir, err, strings.Join(said, "\n"))
 	}
 	return nil
-}
-
-// isImportPath tells the name of a package from a message of the compiler.
-func isImportPath(line string) bool {
-	return line != "" && !strings.ContainsAny(line, " :\t#")
 }

@@ -2,10 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cgroup makes, empties and removes the control group that holds all
-// pods of the local Kubernetes, under version 1 and version 2 of the interface.
-// It imports the standard library and its siblings layout, poll
-// and process only.
+// Package cgroup creates, lists and removes the control group that holds all pods of the local Kubernetes, under
+// version 1 and version 2 of the interface.
 package cgroup
 
 import (
@@ -23,12 +21,12 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/poll"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
+	"github.com/prometheus/procfs"
 )
 
-// Create makes the group in every hierarchy: kubelet demands that the root it
-// is given exists.
+// Create creates the group in every hierarchy: kubelet requires that the root it is given exists.
 func Create() error {
-	hierarchies, err := mounted()
+	hierarchies, err := hierarchies()
 	if err != nil {
 		return err
 	}
@@ -56,7 +54,7 @@ func Processes() ([]process.Identity, error) {
 	for _, group := range groups {
 		content, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
 		if err != nil {
-			continue // the group is just being removed
+			continue // the group was just removed
 		}
 		for _, field := range strings.Fields(string(content)) {
 			pid, err := strconv.Atoi(field)
@@ -73,7 +71,7 @@ func Processes() ([]process.Identity, error) {
 
 // Groups returns the folders of the group and of those below, children first.
 func Groups() ([]string, error) {
-	hierarchies, err := mounted()
+	hierarchies, err := hierarchies()
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +94,7 @@ func Groups() ([]string, error) {
 	return groups, nil
 }
 
-// Remove removes the group from every hierarchy. Its processes have to be dead;
-// the kernel takes a moment to let go of them.
+// Remove removes the group from every hierarchy. Its processes must be dead; the kernel takes a moment to release them.
 func Remove(ctx context.Context) error {
 	var failed error
 	err := poll.Until(ctx, func() (bool, error) {
@@ -118,30 +115,22 @@ func Remove(ctx context.Context) error {
 	return nil
 }
 
-// mounted returns where the hierarchies are mounted.
-func mounted() ([]string, error) {
-	content, err := os.ReadFile("/proc/self/mountinfo")
+// hierarchies returns the mount points of the cgroup file systems.
+func hierarchies() ([]string, error) {
+	mounts, err := procfs.GetMounts()
 	if err != nil {
 		return nil, fmt.Errorf("finding cgroups: %w", err)
 	}
-	return parseMountInfo(string(content)), nil
-}
-
-// parseMountInfo returns the mount points of cgroup file systems.
-func parseMountInfo(mountInfo string) []string {
 	var points []string
-	for line := range strings.Lines(mountInfo) {
-		before, after, found := strings.Cut(line, " - ")
-		fields, kind := strings.Fields(before), strings.Fields(after)
-		if found && len(fields) >= 5 && len(kind) > 0 && (kind[0] == "cgroup" || kind[0] == "cgroup2") {
-			points = append(points, fields[4])
+	for _, mount := range mounts {
+		if mount.FSType == "cgroup" || mount.FSType == "cgroup2" {
+			points = append(points, mount.MountPoint)
 		}
 	}
-	return points
+	return points, nil
 }
 
-// delegate lets children of the root of a version 2 hierarchy use all
-// controllers; version 1 has no such switch.
+// delegate lets children of the root of a version 2 hierarchy use all controllers; version 1 has no such switch.
 func delegate(hierarchy string) error {
 	controllers, err := os.ReadFile(filepath.Join(hierarchy, "cgroup.controllers"))
 	if errors.Is(err, os.ErrNotExist) {

@@ -18,14 +18,13 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
 )
 
-// killAll kills every process of the cluster. By force and at once: all state
-// goes away, so there is nothing to save, and a component that lives longer than
-// the others would only try to bring them back.
+// killAll kills every process of the cluster, by force and at once: all state is removed, so there is nothing to save,
+// and a component that outlives the others would only restart them.
 func killAll(ctx context.Context) error {
 	var processes []process.Identity
 	err := poll.Until(ctx, func() (bool, error) {
 		var err error
-		// Each time anew: a dying one may have left a child behind.
+		// Listed each time: a process that dies may leave a child behind.
 		processes, err = remaining()
 		if err != nil {
 			return false, err
@@ -43,18 +42,15 @@ func killAll(ctx context.Context) error {
 	return nil
 }
 
-// remaining returns the living processes of the cluster: the recorded ones, all
-// that bear the marker, and those in the pods' cgroup.
+// remaining returns the living processes of the cluster: those that are recorded, marked, or in the pods' cgroup.
 func remaining() ([]process.Identity, error) {
-	recorded, err := process.Manager{Records: layout.Records}.List()
+	recorded, err := process.Manager{Records: layout.Records}.Running()
 	if err != nil {
 		return nil, err
 	}
 	var found []process.Identity
 	for _, p := range recorded {
-		if p.Identity.Alive() {
-			found = append(found, p.Identity)
-		}
+		found = append(found, p.Identity)
 	}
 	marked, err := process.Marked()
 	if err != nil {

@@ -7,8 +7,10 @@ package clean
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/cgroup"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
@@ -16,49 +18,52 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
 )
 
-// Leftovers names everything of a local Kubernetes that is on the machine.
-// Bridge and tables are only looked for if they would be ours.
-func Leftovers(ctx context.Context, ours bool) ([]string, error) {
+// verify returns an error that names everything that is left.
+func verify(ctx context.Context, ours bool) error {
+	left, err := leftovers(ctx, ours)
+	if err != nil {
+		return fmt.Errorf("verifying that nothing is left: %w", err)
+	}
+	if len(left) > 0 {
+		slices.Sort(left)
+		return fmt.Errorf("something is left:\n  %s", strings.Join(left, "\n  "))
+	}
+	return nil
+}
+
+// leftovers names everything of a local Kubernetes that is on the machine. Bridge and tables count only if they are
+// known to be ours.
+func leftovers(ctx context.Context, ours bool) ([]string, error) {
 	var left []string
+	add := func(kind string, names ...string) {
+		for _, name := range names {
+			left = append(left, kind+" "+name)
+		}
+	}
 	processes, err := remaining()
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range processes {
-		left = append(left, "process "+process.Describe(p))
+		add("process", process.Describe(p))
 	}
 	points, err := mounts()
 	if err != nil {
 		return nil, err
 	}
-	for _, point := range points {
-		left = append(left, "mount "+point)
-	}
+	add("mount", points...)
 	groups, err := cgroup.Groups()
 	if err != nil {
 		return nil, err
 	}
-	for _, group := range groups {
-		left = append(left, "cgroup "+group)
-	}
+	add("cgroup", groups...)
 	if ours {
-		left = append(left, networkLeftovers(ctx)...)
+		left = append(left, network.Leftovers(ctx)...)
 	}
 	for _, dir := range []string{layout.StateDir, layout.RuntimeDir} {
 		if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
-			left = append(left, "folder "+dir)
+			add("folder", dir)
 		}
 	}
 	return left, nil
-}
-
-func networkLeftovers(ctx context.Context) []string {
-	var left []string
-	if _, err := net.InterfaceByName(layout.Bridge); err == nil {
-		left = append(left, "interface "+layout.Bridge)
-	}
-	for _, table := range network.Tables(ctx) {
-		left = append(left, "nftables table "+table[0]+" "+table[1])
-	}
-	return left
 }

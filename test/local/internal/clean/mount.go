@@ -6,62 +6,56 @@ package clean
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/command"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/poll"
+	"github.com/prometheus/procfs"
 )
 
-// unmountAll unmounts everything in our folders, the innermost first: file
-// systems of containers, network namespaces, volumes.
+// unmountAll unmounts everything in our folders, the innermost first: file systems of containers, network namespaces,
+// volumes.
 func unmountAll(ctx context.Context) error {
-	var said []byte
+	var failed error
 	err := poll.Until(ctx, func() (bool, error) {
 		points, err := mounts()
 		if err != nil || len(points) == 0 {
 			return true, err
 		}
-		// The flag makes this succeed also where a process of somebody else (a
-		// shell, a backup) is inside; the mount is gone for all others.
-		args := append([]string{"--lazy", "--no-mtab"}, points...)
-		said, _ = exec.CommandContext(ctx, "umount", args...).CombinedOutput() // the next look tells
+		// Lazy, so that it succeeds even if a foreign process (a shell, a backup) is inside: the mount is gone for all
+		// others. Whether it did is checked by the next look.
+		failed = command.Run(ctx, "umount", append([]string{"--lazy", "--no-mtab"}, points...)...)
 		return false, nil
 	})
 	if err != nil {
-		return fmt.Errorf("unmounting: %w: %s", err, said)
+		return fmt.Errorf("unmounting: %w", errors.Join(err, failed))
 	}
 	return nil
 }
 
 // mounts returns the mount points in our folders, the innermost first.
 func mounts() ([]string, error) {
-	content, err := os.ReadFile("/proc/self/mountinfo")
+	all, err := procfs.GetMounts()
 	if err != nil {
 		return nil, fmt.Errorf("listing mounts: %w", err)
 	}
-	return mountsBelow(string(content), layout.StateDir, layout.RuntimeDir), nil
+	return mountsBelow(all, layout.StateDir, layout.RuntimeDir), nil
 }
 
-// mountsBelow returns the mount points in the given folders, in an order in
-// which they can be unmounted: the reverse of that in which they were made.
-func mountsBelow(mountInfo string, dirs ...string) []string {
-	const pointField = 4
+// mountsBelow returns the mount points in the given folders, in an order in which they can be unmounted: the reverse of
+// that in which they were made.
+func mountsBelow(mounts []*procfs.MountInfo, dirs ...string) []string {
 	var points []string
-	for line := range strings.Lines(mountInfo) {
-		fields := strings.Fields(line)
-		if len(fields) <= pointField {
-			continue
-		}
+	for _, mount := range slices.Backward(mounts) {
 		for _, dir := range dirs {
-			if point := fields[pointField]; point == dir || strings.HasPrefix(point, dir+"/") {
-				points = append(points, point)
+			if mount.MountPoint == dir || strings.HasPrefix(mount.MountPoint, dir+"/") {
+				points = append(points, mount.MountPoint)
 			}
 		}
 	}
-	slices.Reverse(points)
 	return points
 }

@@ -5,46 +5,31 @@
 package config
 
 import (
-	"encoding/base64"
 	"fmt"
-	"os"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/atomic"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/pki"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-const kubeconfig = `apiVersion: v1
-kind: Config
-current-context: %[1]s
-contexts:
-- name: %[1]s
-  context: {cluster: %[1]s, user: %[2]s}
-clusters:
-- name: %[1]s
-  cluster:
-    server: %[3]s
-    certificate-authority-data: %[4]s
-users:
-- name: %[2]s
-  user:
-    client-certificate-data: %[5]s
-    client-key-data: %[6]s
-`
-
-// WriteKubeconfig writes a kubeconfig for the holder of a certificate. It holds
-// the certificate itself, so that it may be copied elsewhere.
+// WriteKubeconfig writes a kubeconfig for the holder of a certificate. It contains the certificate itself, so that it
+// can be copied.
 func WriteKubeconfig(l layout.Layout, certificate, path string) error {
+	authority, _ := pki.Files(l.PKI(), pki.ClusterCA)
 	certificatePath, keyPath := pki.Files(l.PKI(), certificate)
-	authorityPath, _ := pki.Files(l.PKI(), pki.ClusterCA)
-	var data [3]string
-	for i, file := range []string{authorityPath, certificatePath, keyPath} {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			return fmt.Errorf("writing kubeconfig of %s: %w", certificate, err)
-		}
-		data[i] = base64.StdEncoding.EncodeToString(content)
+	config := api.NewConfig()
+	config.CurrentContext = layout.ContextName
+	config.Contexts[layout.ContextName] = &api.Context{Cluster: layout.ContextName, AuthInfo: certificate}
+	config.Clusters[layout.ContextName] = &api.Cluster{Server: layout.Server, CertificateAuthority: authority}
+	config.AuthInfos[certificate] = &api.AuthInfo{ClientCertificate: certificatePath, ClientKey: keyPath}
+	if err := api.FlattenConfig(config); err != nil {
+		return fmt.Errorf("making the kubeconfig of %s: %w", certificate, err)
 	}
-	content := fmt.Sprintf(kubeconfig, layout.ContextName, certificate, layout.Server, data[0], data[1], data[2])
-	return atomic.WriteFile(path, []byte(content), 0o600)
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return fmt.Errorf("making the kubeconfig of %s: %w", certificate, err)
+	}
+	return atomic.WriteFile(path, content, 0o600)
 }

@@ -2,9 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deploy brings the operator and the demo Etcd into a cluster, the local
-// one or another, waits until they work, and removes them again. It imports the
-// standard library and its siblings kubectl, layout, process and progress only.
+// Package deploy deploys the operator and the demo Etcd to a cluster, the local one or another, waits until they are
+// ready, and removes them.
 package deploy
 
 import (
@@ -16,10 +15,10 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/kubectl"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
-	"github.com/etcd-foreman/etcd-foreman/test/local/internal/progress"
+	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
 )
 
-// Timeouts; both are many times of what is needed.
+// Timeouts, many times longer than needed.
 const (
 	operatorTimeout = 2 * time.Minute
 	demoTimeout     = 3 * time.Minute
@@ -35,24 +34,23 @@ const (
 type Deployment struct {
 	Layout  layout.Layout
 	Kubectl kubectl.Kubectl
-	Printer *progress.Printer
-	// Images replaces image names in the manifests, which name local images.
+	Console *console.Console
+	// Images replaces the names of images in the manifests, which name local images.
 	Images map[string]string
-	// Restart replaces the operator's pods even if the manifests have not
-	// changed: its image has, under the same name.
+	// Restart replaces the operator's pods even if the manifests are the same: its image has changed under the same name.
 	Restart bool
 }
 
 // Up deploys the operator and the demo Etcd and waits until both are ready.
 func (d Deployment) Up(ctx context.Context) error {
-	err := d.Printer.Step("operator", func(note func(string)) (string, error) {
+	err := d.Console.Step("operator", func(note func(string)) (string, error) {
 		note("deploying")
 		return "ready", d.operator(ctx)
 	})
 	if err != nil {
 		return fmt.Errorf("deploying the operator: %w", err)
 	}
-	err = d.Printer.Step("demo Etcd", func(note func(string)) (string, error) {
+	err = d.Console.Step("demo Etcd", func(note func(string)) (string, error) {
 		note("waiting for etcd-main in namespace " + demoNamespace)
 		return "ready", d.demo(ctx)
 	})
@@ -62,16 +60,16 @@ func (d Deployment) Up(ctx context.Context) error {
 	return nil
 }
 
-// Down removes the demo Etcd, then the operator, which has to see it go.
+// Down removes the demo Etcd, and then the operator, which must be running for that.
 func (d Deployment) Down(ctx context.Context) error {
 	for _, part := range []string{"demo", ""} {
 		name := "removing " + map[string]string{"demo": "demo Etcd", "": "operator"}[part]
-		err := d.Printer.Step(name, func(func(string)) (string, error) {
+		err := d.Console.Step(name, func(func(string)) (string, error) {
 			manifest, err := d.render(ctx, part)
 			if err != nil {
 				return "", err
 			}
-			return "", d.Kubectl.Delete(ctx, manifest)
+			return "done", d.Kubectl.Delete(ctx, manifest)
 		})
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -86,11 +84,7 @@ func (d Deployment) operator(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	manifest, err := d.render(ctx, "")
-	if err != nil {
-		return err
-	}
-	if err := d.Kubectl.Apply(ctx, manifest); err != nil {
+	if err := d.apply(ctx, ""); err != nil {
 		return err
 	}
 	if d.Restart && existing != "" {
@@ -105,11 +99,7 @@ func (d Deployment) operator(ctx context.Context) error {
 }
 
 func (d Deployment) demo(ctx context.Context) error {
-	manifest, err := d.render(ctx, "demo")
-	if err != nil {
-		return err
-	}
-	if err := d.Kubectl.Apply(ctx, manifest); err != nil {
+	if err := d.apply(ctx, "demo"); err != nil {
 		return err
 	}
 	if err := d.Kubectl.WaitReady(ctx, demoEtcd, demoNamespace, demoTimeout); err != nil {
@@ -118,8 +108,16 @@ func (d Deployment) demo(ctx context.Context) error {
 	return nil
 }
 
-// render returns the manifests of a folder below test/local/deploy, a
-// kustomization, with the images replaced.
+// apply applies a kustomization below test/local/deploy.
+func (d Deployment) apply(ctx context.Context, folder string) error {
+	manifest, err := d.render(ctx, folder)
+	if err != nil {
+		return err
+	}
+	return d.Kubectl.Apply(ctx, manifest)
+}
+
+// render returns the manifests of a kustomization below test/local/deploy, with the images replaced.
 func (d Deployment) render(ctx context.Context, folder string) (string, error) {
 	path := filepath.Join(d.Layout.Root, "test/local/deploy", folder)
 	manifest, err := d.Kubectl.Run(ctx, "kustomize", path)
@@ -132,9 +130,8 @@ func (d Deployment) render(ctx context.Context, folder string) (string, error) {
 	return manifest, nil
 }
 
-// explain returns what a person would look at first when something in a
-// namespace does not become ready. It is the end of an error, so a failure to
-// explain is left out.
+// explain returns what to look at first when something in a namespace does not become ready: its pods, warnings and log.
+// It is the end of an error, so what cannot be read is left out.
 func (d Deployment) explain(ctx context.Context, namespace, logsOf string) string {
 	var explanation strings.Builder
 	add := func(title string, args ...string) {

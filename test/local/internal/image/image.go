@@ -2,160 +2,123 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image says what is in the images of the local Kubernetes, writes them
-// from built binaries, and brings them into the container runtime: there is no
-// registry to pull from. It imports the standard library and its siblings
-// atomic, config and layout only.
+// Package image makes the images of the local Kubernetes from built binaries and imports them into the container
+// runtime: there is no registry to pull from.
 package image
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/atomic"
-	"github.com/etcd-foreman/etcd-foreman/test/local/internal/config"
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/command"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
 // Image is one image, made of binaries that are built already.
 type Image struct {
-	Name  string
-	Files []File
-	Flags []string // of the image writer, see test/tools/image
+	Name   string
+	Files  []File
+	Dirs   []string // empty directories
+	Config v1.Config
 }
 
 // File is a binary and its place in an image.
 type File struct {
-	Binary string
+	Binary string // its name in .local/bin
 	Path   string
 }
+
+// nonroot is the user that an image runs as unless it says otherwise.
+const nonroot = "65532:65532"
 
 // The images.
 var (
 	Pause = Image{
-		Name:  config.PauseImage,
-		Files: []File{{"pause", "/pause"}},
-		Flags: []string{"-entrypoint=/pause", "-user=65535:65535"},
+		Name:   layout.PauseImage,
+		Files:  []File{{"pause", "/pause"}},
+		Config: v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"},
 	}
-	// Etcd is laid out as etcd's own image: command and all, and run as root
-	// unless the pod says otherwise.
+	// Etcd has the layout of etcd's own image, with its command, and runs as root unless the pod says otherwise.
 	Etcd = Image{
 		Name: "localhost/etcd:v3.6.8",
 		Files: []File{
 			{"etcd", "/usr/local/bin/etcd"}, {"etcdctl", "/usr/local/bin/etcdctl"}, {"etcdutl", "/usr/local/bin/etcdutl"},
 		},
-		Flags: []string{"-cmd=/usr/local/bin/etcd", "-user=", "-workdir=/var/lib/etcd", "-dir=/var/etcd", "-dir=/var/lib/etcd"},
+		Dirs:   []string{"/var/etcd", "/var/lib/etcd"},
+		Config: v1.Config{Cmd: []string{"/usr/local/bin/etcd"}, WorkingDir: "/var/lib/etcd"},
 	}
 	Operator = Image{
-		Name:  "localhost/etcd-foreman:dev",
-		Files: []File{{"etcd-foreman", "/etcd-foreman"}},
-		Flags: []string{"-entrypoint=/etcd-foreman"},
+		Name:   "localhost/etcd-foreman:dev",
+		Files:  []File{{"etcd-foreman", "/etcd-foreman"}},
+		Config: v1.Config{Entrypoint: []string{"/etcd-foreman"}, User: nonroot},
 	}
 	Agent = Image{
-		Name:  "localhost/etcd-agent:dev",
-		Files: []File{{"etcd-agent", "/etcd-agent"}},
-		Flags: []string{"-entrypoint=/etcd-agent"},
+		Name:   "localhost/etcd-agent:dev",
+		Files:  []File{{"etcd-agent", "/etcd-agent"}},
+		Config: v1.Config{Entrypoint: []string{"/etcd-agent"}, User: nonroot},
 	}
 )
 
-// Import brings an image into the container runtime and tells whether it was
-// another one, or none, before.
+// Import imports an image into the container runtime. It reports whether the runtime had none of that name, or another.
 func Import(ctx context.Context, l layout.Layout, image Image) (bool, error) {
-	digest, err := image.digest(l)
+	built, err := image.build(l)
 	if err != nil {
-		return false, fmt.Errorf("comparing image %s: %w", image.Name, err)
+		return false, err
+	}
+	id, err := built.ConfigName()
+	if err != nil {
+		return false, fmt.Errorf("digesting image %s: %w", image.Name, err)
 	}
 	record := filepath.Join(layout.Images, strings.NewReplacer("/", "_", ":", "_").Replace(image.Name))
-	if before, err := os.ReadFile(record); err == nil && string(before) == digest {
+	if before, err := os.ReadFile(record); err == nil && string(before) == id.String() {
 		return false, nil
 	}
-	ctr := exec.CommandContext(ctx, "ctr", "--address", layout.ContainerdSocket, "--namespace", "k8s.io", "images", "import", "-")
-	if err := image.stream(ctx, l, ctr); err != nil {
-		return false, fmt.Errorf("importing image %s: %w", image.Name, err)
+	if err := image.load(built, layout.StateDir, func(archive string) error {
+		return command.Run(ctx, "ctr", "--address", layout.ContainerdSocket, "--namespace", "k8s.io", "images", "import", archive)
+	}); err != nil {
+		return false, err
 	}
 	if err := os.MkdirAll(layout.Images, 0o755); err != nil {
-		return false, fmt.Errorf("noting the import of image %s: %w", image.Name, err)
+		return false, fmt.Errorf("recording the import of image %s: %w", image.Name, err)
 	}
-	return true, atomic.WriteFile(record, []byte(digest), 0o644)
+	return true, atomic.WriteFile(record, []byte(id.String()), 0o644)
 }
 
-// Write writes an image as a docker archive.
-func Write(ctx context.Context, l layout.Layout, image Image, path string) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("writing image %s: %w", image.Name, err)
-	}
-	writer := image.writer(ctx, l)
-	writer.Stdout = file
-	err = runQuietly(writer)
-	if err := errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("writing image %s: %w", image.Name, err)
-	}
-	return nil
-}
-
-// writer returns the command that writes the archive to its standard output.
-func (i Image) writer(ctx context.Context, l layout.Layout) *exec.Cmd {
-	args := append([]string{"-name=" + i.Name}, i.Flags...)
-	for _, file := range i.Files {
-		args = append(args, l.Binary(file.Binary)+"="+file.Path)
-	}
-	return exec.CommandContext(ctx, l.Binary("image"), args...)
-}
-
-// stream pipes the archive into another command.
-func (i Image) stream(ctx context.Context, l layout.Layout, into *exec.Cmd) error {
-	writer := i.writer(ctx, l)
-	archive, err := writer.StdoutPipe()
+// LoadIntoKind puts an image on the nodes of a kind cluster.
+func LoadIntoKind(ctx context.Context, l layout.Layout, image Image, cluster string) error {
+	built, err := image.build(l)
 	if err != nil {
 		return err
 	}
-	var writerSaid strings.Builder
-	writer.Stderr = &writerSaid
-	if err := writer.Start(); err != nil {
-		return err
-	}
-	into.Stdin = archive
-	err = runQuietly(into)
-	_ = archive.Close() // else a writer whose reader failed would wait for ever
-	if writerErr := writer.Wait(); writerErr != nil && err == nil {
-		err = fmt.Errorf("%s: %w: %s", writer.Path, writerErr, writerSaid.String())
-	}
-	return err
+	return image.load(built, os.TempDir(), func(archive string) error {
+		return command.Run(ctx, "kind", "load", "image-archive", archive, "--name", cluster)
+	})
 }
 
-// runQuietly runs a command and keeps what it says for the error.
-func runQuietly(cmd *exec.Cmd) error {
-	var said strings.Builder
-	cmd.Stderr = &said
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w: %s", cmd.Path, err, strings.TrimSpace(said.String()))
+// load writes an archive of the built image into a folder, passes its path to the program that loads it, and removes it.
+func (i Image) load(built v1.Image, dir string, loader func(archive string) error) error {
+	tag, err := name.NewTag(i.Name, name.StrictValidation)
+	if err != nil {
+		return fmt.Errorf("naming image %s: %w", i.Name, err)
+	}
+	archive, err := os.CreateTemp(dir, "image-*.tar")
+	if err != nil {
+		return fmt.Errorf("writing image %s: %w", i.Name, err)
+	}
+	defer func() { _ = os.Remove(archive.Name()) }()
+	if err := errors.Join(tarball.Write(tag, built, archive), archive.Close()); err != nil {
+		return fmt.Errorf("writing image %s: %w", i.Name, err)
+	}
+	if err := loader(archive.Name()); err != nil {
+		return fmt.Errorf("loading image %s: %w", i.Name, err)
 	}
 	return nil
-}
-
-// digest tells apart images that differ in anything.
-func (i Image) digest(l layout.Layout) (string, error) {
-	digest := sha256.New()
-	_, _ = fmt.Fprintf(digest, "%q", i)
-	for _, file := range i.Files {
-		binary, err := os.Open(l.Binary(file.Binary))
-		if err != nil {
-			return "", err
-		}
-		_, err = io.Copy(digest, binary)
-		_ = binary.Close()
-		if err != nil {
-			return "", fmt.Errorf("reading %s: %w", file.Binary, err)
-		}
-	}
-	return hex.EncodeToString(digest.Sum(nil)), nil
 }

@@ -2,9 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubectl calls kubectl with one explicit kubeconfig, so that the one of
-// the person at the terminal is never used by accident. It imports the standard
-// library only.
+// Package kubectl calls kubectl with one explicit kubeconfig, so that the user's is never used by accident. It imports
+// the standard library only.
 package kubectl
 
 import (
@@ -14,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -21,11 +21,10 @@ import (
 // Kubectl is a kubectl for one cluster.
 type Kubectl struct {
 	Path       string // of the program
-	Kubeconfig string // file; empty for the person's own, with its rules
+	Kubeconfig string // file; empty for the user's, with kubectl's rules
 	Context    string // in that file; empty for its current one
-	// Cache is the folder in which kubectl remembers what an API server serves.
-	// A cluster that is made anew at the same address serves something else, so
-	// the cache should go with it. Empty for the person's own.
+	// Cache is the folder in which kubectl caches what an API server serves. A new cluster at the same address serves
+	// something else, so the cache is removed with the cluster. Empty for the user's.
 	Cache string
 }
 
@@ -36,7 +35,10 @@ func (k Kubectl) Run(ctx context.Context, args ...string) (string, error) {
 
 func (k Kubectl) run(ctx context.Context, input []byte, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, k.Path, append(k.flags(), args...)...)
-	cmd.Env = environment(os.Environ(), k.Kubeconfig)
+	cmd.Env = os.Environ()
+	if k.Kubeconfig != "" {
+		cmd.Env = slices.DeleteFunc(cmd.Env, func(variable string) bool { return strings.HasPrefix(variable, "KUBECONFIG=") })
+	}
 	if k.Cache != "" {
 		cmd.Env = append(cmd.Env, "KUBECACHEDIR="+k.Cache)
 	}
@@ -61,8 +63,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// onlyUnknownKinds tells whether kubectl complained about nothing but kinds that
-// the API server does not know.
+// onlyUnknownKinds reports whether kubectl complained only about kinds that the API server does not know.
 func (e *Error) onlyUnknownKinds() bool {
 	for line := range strings.Lines(e.Said) {
 		if !strings.Contains(line, "no matches for kind") && !strings.Contains(line, "ensure CRDs are installed first") {
@@ -83,21 +84,6 @@ func (k Kubectl) flags() []string {
 	return flags
 }
 
-// environment returns the environment for kubectl: without the person's
-// KUBECONFIG, unless it is theirs that is meant.
-func environment(all []string, kubeconfig string) []string {
-	if kubeconfig == "" {
-		return all
-	}
-	var kept []string
-	for _, variable := range all {
-		if !strings.HasPrefix(variable, "KUBECONFIG=") {
-			kept = append(kept, variable)
-		}
-	}
-	return kept
-}
-
 // ApplyFile applies the objects in a file.
 func (k Kubectl) ApplyFile(ctx context.Context, path string) error {
 	_, err := k.Run(ctx, "apply", "--server-side", "--force-conflicts", "--filename="+path)
@@ -110,8 +96,7 @@ func (k Kubectl) Apply(ctx context.Context, manifest string) error {
 	return err
 }
 
-// Delete deletes objects and waits until they are gone; those that are not
-// there, or whose kind is unknown, are no error.
+// Delete deletes objects and waits until they are gone. It is no error if they do not exist, or their kind is unknown.
 func (k Kubectl) Delete(ctx context.Context, manifest string) error {
 	_, err := k.run(ctx, []byte(manifest), "delete", "--ignore-not-found", "--wait", "--timeout=3m", "--filename=-")
 	var failed *Error
@@ -129,8 +114,7 @@ func (k Kubectl) WaitReady(ctx context.Context, object, namespace string, timeou
 	return k.Wait(ctx, "condition=Ready", object, namespace, timeout)
 }
 
-// Wait waits for something to become true of an object, in the words of kubectl
-// wait --for. The namespace may be empty.
+// Wait waits for a condition of an object, as kubectl wait --for takes it. The namespace may be empty.
 func (k Kubectl) Wait(ctx context.Context, condition, object, namespace string, timeout time.Duration) error {
 	args := []string{"wait", "--for=" + condition, object, "--timeout=" + timeout.String()}
 	if namespace != "" {

@@ -22,7 +22,7 @@ func newFake(t *testing.T) string {
 	return path
 }
 
-func TestKubeconfigOfThePersonIsUsedOnlyWhenMeant(t *testing.T) {
+func TestTheUsersKubeconfigIsUsedOnlyOnRequest(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/home/me/.kube/config")
 	fake := newFake(t)
 	for name, test := range map[string]struct {

@@ -2,9 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package layout names the files, folders, addresses and names of the local
-// Kubernetes, so that whatever boots it, uses it or removes it agrees on them.
-// It imports the standard library only and does nothing by itself.
+// Package layout has the files, folders, addresses and names of the local Kubernetes, for what boots it, uses it and
+// removes it. It changes nothing on the machine.
 package layout
 
 import (
@@ -13,11 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/mod/modfile"
 )
 
-// Folders of the machine. There is one local Kubernetes per machine, because
-// its bridge and its addresses exist once; so these do not depend on the
-// checkout, and any checkout can take the cluster down.
+// Folders of the machine. There is one local Kubernetes per machine, because its bridge and its addresses exist once. So
+// these do not depend on the checkout, and any checkout can take the cluster down.
 const (
 	// StateDir holds what may be large: images, container file systems, volumes.
 	StateDir = "/var/lib/etcd-foreman-local"
@@ -40,8 +40,7 @@ const (
 	APIPort     = "6443"
 	Server      = "https://" + NodeIP + ":" + APIPort
 
-	// EtcdClient and EtcdPeer are not etcd's usual ports, so that an etcd of
-	// the person at this machine is not in the way.
+	// EtcdClient and EtcdPeer are not etcd's usual ports, which another etcd on this machine may use.
 	EtcdClient = "127.0.0.1:12379"
 	EtcdPeer   = "127.0.0.1:12380"
 
@@ -49,6 +48,8 @@ const (
 	CNINetwork = "etcd-foreman-local"
 	// MasqueradeTable is the nftables table that lets pods reach the outside.
 	MasqueradeTable = "etcd-foreman-local"
+	// PauseImage is the first container of every pod.
+	PauseImage = "localhost/pause:dev"
 	// Provisioner names the volume provisioner in its StorageClass.
 	Provisioner = "etcd-foreman.github.com/host-path"
 
@@ -58,8 +59,8 @@ const (
 	OperatorName      = "etcd-foreman"
 )
 
-// modulePath is the first line of the go.mod at the root of a checkout.
-const modulePath = "module github.com/etcd-foreman/etcd-foreman"
+// modulePath is the module at the root of a checkout.
+const modulePath = "github.com/etcd-foreman/etcd-foreman"
 
 // Layout is where things are for one checkout of the repository.
 type Layout struct {
@@ -75,7 +76,7 @@ func Find(dir string) (Layout, error) {
 	for root := dir; ; root = filepath.Dir(root) {
 		content, err := os.ReadFile(filepath.Join(root, "go.mod"))
 		if err == nil {
-			if line, _, _ := strings.Cut(string(content), "\n"); strings.TrimSpace(line) == modulePath {
+			if modfile.ModulePath(content) == modulePath {
 				return Layout{Root: root}, nil
 			}
 		} else if !errors.Is(err, os.ErrNotExist) {
@@ -87,7 +88,7 @@ func Find(dir string) (Layout, error) {
 	}
 }
 
-// Local is the folder of all files that are made in the checkout.
+// Local is the folder of all files that are created in the checkout.
 func (l Layout) Local() string { return filepath.Join(l.Root, ".local") }
 
 // Bin is the folder of the built binaries; it outlives the cluster.
@@ -130,8 +131,7 @@ var (
 	CNIState         = filepath.Join(StateDir, "cni")
 )
 
-// ReadOwner returns the layout of the checkout that booted the cluster of this
-// machine, and whether there is one.
+// ReadOwner returns the layout of the checkout that booted the cluster of this machine, and whether there is one.
 func ReadOwner() (Layout, bool, error) {
 	content, err := os.ReadFile(Owner)
 	if errors.Is(err, os.ErrNotExist) {

@@ -11,35 +11,43 @@ import (
 	"os/exec"
 	"strings"
 
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/command"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
 )
 
-// passes are the iptables rules that let pods talk to each other, to this
-// machine and to the outside, by the chain they belong to.
-var passes = []struct {
-	Chain string
-	Rule  []string
-}{
+// pass is an iptables rule that lets pods pass: to each other, to this machine or to the outside.
+type pass struct {
+	chain string
+	match []string
+}
+
+var passes = []pass{
 	{"INPUT", []string{"-i", layout.Bridge}},
 	{"FORWARD", []string{"-i", layout.Bridge}},
 	{"FORWARD", []string{"-o", layout.Bridge}},
 }
 
-// openFirewall lets pods pass where the machine's firewall would drop what it
-// does not know, as Docker and ufw make it. Elsewhere it changes nothing.
+// iptables checks (-C), inserts (-I) or deletes (-D) the rule.
+func (p pass) iptables(ctx context.Context, action string) error {
+	args := append([]string{"--wait", action, p.chain}, p.match...)
+	return command.Run(ctx, "iptables", append(args, "-m", "comment", "--comment", layout.MasqueradeTable, "-j", "ACCEPT")...)
+}
+
+// openFirewall lets pods pass where the machine's firewall drops by default, as with Docker and ufw. Elsewhere it
+// changes nothing.
 func openFirewall(ctx context.Context) error {
-	if !hasIptables() {
+	if !command.Exists("iptables") {
 		return nil // whatever filters here, it is not iptables
 	}
-	for _, pass := range passes {
-		rules, err := exec.CommandContext(ctx, "iptables", "--wait", "-S", pass.Chain).Output()
+	for _, p := range passes {
+		rules, err := exec.CommandContext(ctx, "iptables", "--wait", "-S", p.chain).Output()
 		if err != nil {
-			return fmt.Errorf("reading iptables chain %s: %w", pass.Chain, err)
+			return fmt.Errorf("reading iptables chain %s: %w", p.chain, err)
 		}
-		if !dropsByDefault(string(rules), pass.Chain) || iptables(ctx, "-C", pass.Chain, pass.Rule) == nil {
+		if !dropsByDefault(string(rules), p.chain) || p.iptables(ctx, "-C") == nil {
 			continue
 		}
-		if err := iptables(ctx, "-I", pass.Chain, pass.Rule); err != nil {
+		if err := p.iptables(ctx, "-I"); err != nil {
 			return fmt.Errorf("letting pods pass the firewall: %w", err)
 		}
 	}
@@ -48,13 +56,13 @@ func openFirewall(ctx context.Context) error {
 
 // closeFirewall removes the rules of openFirewall.
 func closeFirewall(ctx context.Context) error {
-	if !hasIptables() {
+	if !command.Exists("iptables") {
 		return nil
 	}
 	var failed []error
-	for _, pass := range passes {
-		for iptables(ctx, "-C", pass.Chain, pass.Rule) == nil {
-			if err := iptables(ctx, "-D", pass.Chain, pass.Rule); err != nil {
+	for _, p := range passes {
+		for p.iptables(ctx, "-C") == nil {
+			if err := p.iptables(ctx, "-D"); err != nil {
 				failed = append(failed, fmt.Errorf("removing a rule of the firewall: %w", err))
 				break
 			}
@@ -63,18 +71,7 @@ func closeFirewall(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// dropsByDefault tells whether a chain, as listed by iptables -S, drops what no
-// rule accepts.
+// dropsByDefault reports whether a chain, as listed by iptables -S, drops what no rule accepts.
 func dropsByDefault(rules, chain string) bool {
 	return strings.HasPrefix(rules, "-P "+chain+" DROP")
-}
-
-func hasIptables() bool {
-	_, err := exec.LookPath("iptables")
-	return err == nil
-}
-
-func iptables(ctx context.Context, action, chain string, rule []string) error {
-	args := append([]string{"--wait", action, chain}, rule...)
-	return run(ctx, "iptables", append(args, "-m", "comment", "--comment", layout.MasqueradeTable, "-j", "ACCEPT")...)
 }

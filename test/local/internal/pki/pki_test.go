@@ -27,11 +27,11 @@ func issued(t *testing.T) string {
 // verify checks a certificate against an authority, as a peer would.
 func verify(t *testing.T, dir, name, authority, host string, usage x509.ExtKeyUsage) error {
 	t.Helper()
-	certificate, err := readPair(dir, name)
+	certificate, err := read(dir, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := readPair(dir, authority)
+	root, err := read(dir, authority)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestClientsAreWhoRBACKnows(t *testing.T) {
 		"admin":   {"admin", "system:masters"},
 		"coredns": {"system:coredns", ""},
 	} {
-		certificate, err := readPair(dir, name)
+		certificate, err := read(dir, name)
 		if err != nil {
 			t.Fatal(err)
 		}

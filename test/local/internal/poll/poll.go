@@ -11,17 +11,16 @@ import (
 	"time"
 )
 
-// period is how often a condition is looked at. Looking is cheap, and what is
-// waited for takes milliseconds.
+// period is how often a condition is checked. A check is cheap, and what is waited for takes milliseconds.
 const period = 20 * time.Millisecond
 
-// Until looks at a condition until it holds or fails, or the context ends. The
-// first look is at once.
+// Until checks a condition until it is true or fails, or the context ends; then it returns the cause of that. The first
+// check is at once.
 func Until(ctx context.Context, condition func() (bool, error)) error {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	for {
-		if holds, err := condition(); holds || err != nil {
+		if done, err := condition(); done || err != nil {
 			return err
 		}
 		select {

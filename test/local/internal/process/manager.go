@@ -6,11 +6,10 @@ package process
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,14 +18,15 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/atomic"
+	"golang.org/x/mod/sumdb/dirhash"
 )
 
-// Spec says how to run a program.
+// Spec describes how to run a program.
 type Spec struct {
 	Name string
 	Args []string // the first is the path of the program
-	// Inputs are files whose content, when it has changed, demands a restart:
-	// the program itself, its configuration, its certificates.
+	// Inputs are files, such as configuration and certificates, whose change requires a restart. So does a change of the
+	// program itself.
 	Inputs []string
 }
 
@@ -44,14 +44,14 @@ type Manager struct {
 	Logs    string // folder of the logs
 }
 
-// Ensure starts the program unless it already runs just so; one that runs with
-// other arguments or inputs is stopped first. It tells whether it started one.
+// Ensure starts the program unless it is running; one that runs with other arguments or inputs is stopped first. It
+// reports whether it started the program.
 func (m Manager) Ensure(ctx context.Context, spec Spec) (Process, bool, error) {
 	fingerprint, err := spec.fingerprint()
 	if err != nil {
 		return Process{}, false, fmt.Errorf("comparing %s: %w", spec.Name, err)
 	}
-	running, found, err := m.find(spec.Name)
+	running, found, err := m.load(spec.Name)
 	if err != nil {
 		return Process{}, false, err
 	}
@@ -70,8 +70,8 @@ func (m Manager) Ensure(ctx context.Context, spec Spec) (Process, bool, error) {
 	return started, true, nil
 }
 
-// List returns the recorded processes, dead or alive.
-func (m Manager) List() ([]Process, error) {
+// Running returns the recorded processes that are alive.
+func (m Manager) Running() ([]Process, error) {
 	entries, err := os.ReadDir(m.Records)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -79,26 +79,26 @@ func (m Manager) List() ([]Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing processes: %w", err)
 	}
-	var list []Process
+	var running []Process
 	for _, entry := range entries {
 		name, isRecord := strings.CutSuffix(entry.Name(), ".json")
 		if !isRecord {
 			continue
 		}
-		p, found, err := m.find(name)
+		p, found, err := m.load(name)
 		if err != nil {
 			return nil, err
 		}
-		if found {
-			list = append(list, p)
+		if found && p.Identity.Alive() {
+			running = append(running, p)
 		}
 	}
-	return list, nil
+	return running, nil
 }
 
 func (m Manager) recordPath(name string) string { return filepath.Join(m.Records, name+".json") }
 
-func (m Manager) find(name string) (Process, bool, error) {
+func (m Manager) load(name string) (Process, bool, error) {
 	content, err := os.ReadFile(m.recordPath(name))
 	if errors.Is(err, os.ErrNotExist) {
 		return Process{}, false, nil
@@ -128,8 +128,8 @@ func (m Manager) start(spec Spec, fingerprint string) (Process, error) {
 	cmd := exec.Command(spec.Args[0], spec.Args[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"
-	// Nothing of the caller's environment: the cluster is the same whoever
-	// boots it, and no KUBECONFIG or proxy gets in.
+	// Nothing of the caller's environment, so that the cluster is the same for every user, without their KUBECONFIG or
+	// proxy.
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", Marker}
 	// A session of its own, so that Ctrl-C at the terminal does not reach it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -156,31 +156,13 @@ func (m Manager) record(p Process) error {
 	return nil
 }
 
-// fingerprint digests the arguments and inputs. A large input, a program, is
-// told apart by size and time, which a build changes.
+// fingerprint returns the arguments, and a digest of the program and the inputs.
 func (s Spec) fingerprint() (string, error) {
-	const large = 1 << 20
-	digest := sha256.New()
-	_, _ = fmt.Fprintf(digest, "%q\n", s.Args)
-	for _, input := range append([]string{s.Args[0]}, s.Inputs...) {
-		info, err := os.Stat(input)
-		if err != nil {
-			return "", fmt.Errorf("reading an input: %w", err)
-		}
-		if info.Size() > large {
-			_, _ = fmt.Fprintf(digest, "%s %d %d\n", input, info.Size(), info.ModTime().UnixNano())
-			continue
-		}
-		content, err := os.ReadFile(input)
-		if err != nil {
-			return "", fmt.Errorf("reading an input: %w", err)
-		}
-		_, _ = fmt.Fprintf(digest, "%s %q\n", input, content)
-	}
-	return hex.EncodeToString(digest.Sum(nil)), nil
+	digest, err := dirhash.Hash1(append([]string{s.Args[0]}, s.Inputs...), func(name string) (io.ReadCloser, error) { return os.Open(name) })
+	return fmt.Sprintf("%q %s", s.Args, digest), err
 }
 
-// stop ends a process: kindly first, by force after a while.
+// stop ends a process: by SIGTERM, and by SIGKILL if it takes too long.
 func stop(ctx context.Context, identity Identity) error {
 	const patience = 10 * time.Second
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -194,5 +176,5 @@ func stop(ctx context.Context, identity Identity) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("process %d survives SIGKILL", identity.PID)
+	return fmt.Errorf("process %d is alive after SIGKILL", identity.PID)
 }

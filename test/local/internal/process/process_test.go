@@ -8,38 +8,16 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
-)
 
-func TestParseStat(t *testing.T) {
-	const rest = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20"
-	for name, test := range map[string]struct {
-		stat      string
-		startTime uint64
-		wantError bool
-	}{
-		"usual":                        {"42 (etcd)" + rest, 4711, false},
-		"space and parentheses in it":  {"42 (a) b (c))" + rest, 4711, false},
-		"cut off":                      {"42 (etcd) S 1 2", 0, true},
-		"no name":                      {"42", 0, true},
-		"empty":                        {"", 0, true},
-		"start time that is no number": {strings.Replace("42 (etcd)"+rest, "4711", "x", 1), 0, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			state, startTime, err := parseStat(test.stat)
-			if (err != nil) != test.wantError {
-				t.Fatalf("got error %v", err)
-			}
-			if err == nil && (state != 'S' || startTime != test.startTime) {
-				t.Errorf("got %c %d", state, startTime)
-			}
-		})
-	}
-}
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/poll"
+)
 
 // A later process with the same number must never be taken for the first.
 func TestRecycledNumberIsAnotherProcess(t *testing.T) {
@@ -64,14 +42,21 @@ func TestRecycledNumberIsAnotherProcess(t *testing.T) {
 	}
 }
 
-func TestHasMarker(t *testing.T) {
-	for environment, want := range map[string]bool{
-		"A=1\x00" + Marker + "\x00": true, Marker: true,
-		"": false, "A=1\x00B=2\x00": false, "X" + Marker + "\x00": false, Marker + "0\x00": false,
-	} {
-		if got := hasMarker([]byte(environment)); got != want {
-			t.Errorf("%q: got %t", environment, got)
-		}
+// A process whose parent does not wait for it stays a zombie, and there is nothing to kill.
+func TestZombieIsNotAlive(t *testing.T) {
+	cmd := exec.Command("/bin/true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := poll.Until(ctx, func() (bool, error) {
+		_, err := Identify(cmd.Process.Pid)
+		return errors.Is(err, os.ErrNotExist), nil
+	})
+	if err != nil {
+		t.Errorf("it is alive: %v", err)
 	}
 }
 
@@ -83,11 +68,11 @@ func newManager(t *testing.T) Manager {
 	dir := t.TempDir()
 	m := Manager{Records: filepath.Join(dir, "records"), Logs: filepath.Join(dir, "logs")}
 	t.Cleanup(func() {
-		list, err := m.List()
+		running, err := m.Running()
 		if err != nil {
 			t.Error(err)
 		}
-		for _, p := range list {
+		for _, p := range running {
 			if err := p.Identity.Signal(syscall.SIGKILL); err != nil {
 				t.Error(err)
 			}
@@ -133,6 +118,36 @@ func TestEnsureStartsOnceAndRestartsWhatChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	ensure(true)
+}
+
+func TestMarkedFindsWhatWasStartedAndItsChildren(t *testing.T) {
+	m := newManager(t)
+	p, _, err := m.Ensure(t.Context(), Spec{Name: "parent", Args: []string{"/bin/sh", "-c", "sleep 4711 & wait"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var marked []Identity
+	child := func() int {
+		return slices.IndexFunc(marked, func(i Identity) bool { return strings.Contains(Describe(i), "(sleep 4711)") })
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err = poll.Until(ctx, func() (bool, error) {
+		marked, err = Marked()
+		return child() >= 0, err
+	})
+	if err != nil {
+		t.Fatalf("the child is not found: %v", err)
+	}
+	if !slices.Contains(marked, p.Identity) {
+		t.Errorf("%v is not among %v", p.Identity, marked)
+	}
+	if err := marked[child()].Signal(syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	if self, err := Identify(os.Getpid()); err != nil || slices.Contains(marked, self) {
+		t.Errorf("%v is not marked, but found; %v", self, err)
+	}
 }
 
 func TestWaitReadyShowsTheLogOfADeadProcess(t *testing.T) {

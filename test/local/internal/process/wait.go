@@ -21,8 +21,8 @@ import (
 // tailLines is how much of a log an error shows.
 const tailLines = 15
 
-// WaitReady waits until probe returns nil. It fails as soon as the process dies
-// or the context ends, with the last lines of the log.
+// WaitReady waits until probe returns nil. It fails as soon as the process dies or the context ends, with the last lines
+// of the log.
 func (p Process) WaitReady(ctx context.Context, probe func(context.Context) error) error {
 	var notReady error
 	err := poll.Until(ctx, func() (bool, error) {

@@ -19,55 +19,55 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/utils/clock"
 )
 
-// look is what the table is made of: the task, and the members as the API server knows them. Etcd itself is not
-// asked: the operator does that, and the Etcd's status says what it heard.
-type look struct {
-	*kube.Kube
-	api      client.Reader
+// table shows a task, and the members as the API server knows them. Members are not asked: the operator does that, and
+// the status of the Etcd has their answers.
+type table struct {
+	clock    clock.Clock
+	cluster  *kube.Cluster
 	observer *observe.Observer
 }
 
-func newLook(k *kube.Kube, api client.Reader) *look {
-	return &look{k, api, observe.New(nobody{}, k.Clock, observe.FromAfar())}
+func newTable(k *kube.Kube, cluster *kube.Cluster) *table {
+	return &table{k.Clock, cluster, observe.New(noDialer{}, k.Clock, observe.FromAfar())}
 }
 
-// nobody reaches no member.
-type nobody struct{}
+// noDialer reaches no member.
+type noDialer struct{}
 
-func (nobody) Dial(string, *tls.Config) (etcdclient.Client, error) {
+func (noDialer) Dial(string, *tls.Config) (etcdclient.Client, error) {
 	return nil, errors.New("members are not asked")
 }
 
-// lines look at the cluster, and return what makes lines of it in a width.
-func (l *look) lines(ctx context.Context, task *v1alpha1.EtcdOperatorTask) func(width int) []string {
-	v := view{task: task, now: l.Clock.Now()}
-	etcd, err := l.Etcd(ctx, l.api, task.Namespace, task.Spec.OwnerEtcdReference.Name)
+// lines reads the cluster, and returns a function that formats it in a width.
+func (t *table) lines(ctx context.Context, task *v1alpha1.EtcdOperatorTask) func(width int) []string {
+	v := view{task: task, now: t.clock.Now()}
+	etcd, err := t.cluster.Etcd(ctx, task.Spec.OwnerEtcdReference.Name)
 	if err == nil {
 		v.etcd = etcd
-		v.snapshot, err = l.observer.Observe(ctx, l.api, etcd)
+		v.snapshot, err = t.observer.Observe(ctx, t.cluster, etcd)
 	}
 	if err != nil {
 		v.trouble = kube.Sentence(err)
 	} else {
 		v.snapshot = v.snapshot.ByReadiness()
 	}
-	return v.lines
+	return v.format
 }
 
-// view is what one frame of the table shows. It is a value.
+// view is what the table shows at one time. It is a value.
 type view struct {
 	task     *v1alpha1.EtcdOperatorTask
 	etcd     *v1alpha1.Etcd
 	snapshot *observe.Snapshot
-	// trouble is why the members are not known.
+	// trouble is why the members could not be read.
 	trouble string
 	now     time.Time
 }
 
-func (v view) lines(width int) []string {
+func (v view) format(width int) []string {
 	t := v.task
 	lines := []string{
 		text.Clip(fmt.Sprintf("%s of Etcd %s/%s: %s, %s", t.Spec.Type, t.Namespace, t.Spec.OwnerEtcdReference.Name, story.State(t), took(t, v.now)), width),
@@ -78,15 +78,15 @@ func (v view) lines(width int) []string {
 		lines = append(lines, v.members().Lines(width)...)
 	} else {
 		lines = append(lines, "")
-		lines = append(lines, text.Wrap("The members are not known: "+v.trouble, 0, width)...)
+		lines = append(lines, text.Wrap("The members could not be read: "+v.trouble, 0, width)...)
 	}
 	return append(append(lines, ""), text.Wrap(v.doing(), 0, width)...)
 }
 
-// doing says what the task does, or what holds it and for how long.
+// doing returns what the task does, or what holds it and for how long.
 func (v view) doing() string {
-	if r := v.task.Status.Rollout; r != nil && r.HeldBy != nil {
-		say := fmt.Sprintf("Held by %s for %s: %s", r.HeldBy.Guard, text.Since(r.HeldBy.Since.Time, v.now), r.HeldBy.Message)
+	if held := story.Held(v.task, v.now); held != "" {
+		say := "Held by " + held
 		if story.Progressing(v.task).Reason == v1alpha1.ReasonStalled {
 			say = "Stalled. " + say
 		}
@@ -113,7 +113,8 @@ func (v view) members() *text.Table {
 	return t
 }
 
-// role of a member, as its lease or else the Etcd's status says. A member that does not participate has none.
+// role returns the role of a member from its lease, or else from the status of the Etcd. A member that does not
+// participate has none.
 func (v view) role(o observe.Ordinal) string {
 	if o.Class != v1alpha1.ClassParticipating {
 		return "-"
@@ -129,7 +130,7 @@ func (v view) role(o observe.Ordinal) string {
 	return "-"
 }
 
-// lastOperation is the newest one of a pod, and how long its state has lasted.
+// lastOperation returns the newest operation on a pod, and how long it has had its state.
 func (v view) lastOperation(pod string) (operation, since string) {
 	r := v.task.Status.Rollout
 	if r == nil {
@@ -146,5 +147,5 @@ func (v view) lastOperation(pod string) (operation, since string) {
 	return "-", "-"
 }
 
-// short is the hash of a revision, without the name of the StatefulSet.
+// short returns the hash of a revision, without the name of the StatefulSet.
 func short(revision string) string { return revision[strings.LastIndex(revision, "-")+1:] }

@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/queue"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Cluster is a client for the API server, and the namespace, that the flags choose.
+type Cluster struct {
+	client.WithWatch
+	Config *rest.Config
+	// Namespace is empty with --all-namespaces.
+	Namespace string
+}
+
+// Connect makes the client. It sends no request.
+func (k *Kube) Connect() (*Cluster, error) {
+	config, err := k.config()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: Scheme(), Mapper: mapper()})
+	if err != nil {
+		return nil, Usage("making a client for %s: %v", config.Host, err)
+	}
+	namespace, err := k.Namespace()
+	return &Cluster{WithWatch: c, Config: config, Namespace: namespace}, err
+}
+
+// Run returns the RunE of a verb that connects to the cluster. The name is the verb's argument; it is empty if there is
+// none.
+func (k *Kube) Run(verb func(ctx context.Context, cluster *Cluster, name string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		cluster, err := k.Connect()
+		if err != nil {
+			return err
+		}
+		return verb(cmd.Context(), cluster, append(args, "")[0])
+	}
+}
+
+// Etcd reads an Etcd.
+func (c *Cluster) Etcd(ctx context.Context, name string) (*v1alpha1.Etcd, error) {
+	etcd := &v1alpha1.Etcd{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, etcd); IsObjectNotFound(err) {
+		return nil, Failure("there is no Etcd %q in namespace %s", name, c.Namespace)
+	} else if err != nil {
+		return nil, fmt.Errorf("reading Etcd %s/%s: %w", c.Namespace, name, err)
+	}
+	return etcd, nil
+}
+
+// Tasks lists the tasks of an Etcd in no order; those of every Etcd if its name is empty.
+func (c *Cluster) Tasks(ctx context.Context, etcd string) ([]*v1alpha1.EtcdOperatorTask, error) {
+	list := &v1alpha1.EtcdOperatorTaskList{}
+	options := []client.ListOption{client.InNamespace(c.Namespace)}
+	if etcd != "" {
+		options = append(options, client.MatchingFields{"spec.ownerEtcdReference.name": etcd})
+	}
+	if err := c.List(ctx, list, options...); err != nil {
+		return nil, fmt.Errorf("listing tasks: %w", err)
+	}
+	all := make([]*v1alpha1.EtcdOperatorTask, len(list.Items))
+	for i := range list.Items {
+		all[i] = &list.Items[i]
+	}
+	return all, nil
+}
+
+// Task reads a task.
+func (c *Cluster) Task(ctx context.Context, name string) (*v1alpha1.EtcdOperatorTask, error) {
+	task, err := c.find(ctx, name)
+	if err != nil || task != nil {
+		return task, err
+	}
+	if current, err := c.current(ctx, name); err == nil && current != nil {
+		return nil, Failure("there is no task %q in namespace %s; the task of the Etcd of that name is %s", name, c.Namespace, current.Name)
+	}
+	return nil, c.noTask(name)
+}
+
+// CurrentTask reads a task, or else the running, next or latest task of the Etcd of that name.
+func (c *Cluster) CurrentTask(ctx context.Context, name string) (*v1alpha1.EtcdOperatorTask, error) {
+	task, err := c.find(ctx, name)
+	if err == nil && task == nil {
+		task, err = c.current(ctx, name)
+	}
+	if err != nil || task != nil {
+		return task, err
+	}
+	if _, err := c.Etcd(ctx, name); err == nil {
+		return nil, Failure("Etcd %q in namespace %s has no task", name, c.Namespace)
+	}
+	return nil, c.noTask(name)
+}
+
+func (c *Cluster) noTask(name string) error {
+	return Failure("there is no task and no Etcd %q in namespace %s", name, c.Namespace)
+}
+
+// find returns the task of a name; nil if there is none.
+func (c *Cluster) find(ctx context.Context, name string) (*v1alpha1.EtcdOperatorTask, error) {
+	task := &v1alpha1.EtcdOperatorTask{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, task)
+	switch {
+	case IsObjectNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading task %s/%s: %w", c.Namespace, name, err)
+	}
+	return task, nil
+}
+
+// current returns the running, next or latest task of an Etcd; nil if it has none.
+func (c *Cluster) current(ctx context.Context, etcd string) (*v1alpha1.EtcdOperatorTask, error) {
+	all, err := c.Tasks(ctx, etcd)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	if head := queue.New(all).Head(); head != nil {
+		return head, nil
+	}
+	return slices.MaxFunc(all, func(a, b *v1alpha1.EtcdOperatorTask) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	}), nil
+}

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package watch
+
+import (
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+)
+
+// printer prints each thing that happens to a task once.
+type printer struct {
+	*kube.Kube
+	printed map[string]bool
+	waiting string
+}
+
+func newPrinter(k *kube.Kube) *printer { return &printer{Kube: k, printed: map[string]bool{}} }
+
+// print prints what is new in the status of a task.
+func (p *printer) print(task *v1alpha1.EtcdOperatorTask) {
+	for _, l := range story.Of(task, nil) {
+		// The detail of a line may grow; its time and text do not change.
+		key := fmt.Sprint(l.At.Unix(), l.Text)
+		if p.printed[key] {
+			continue
+		}
+		p.printed[key] = true
+		line := l.At.In(p.Location).Format("15:04:05") + " " + l.Text
+		if l.Detail != "" {
+			line += ": " + l.Detail
+		}
+		text.Print(p.Out, line)
+	}
+	if waiting := waitsFor(task); waiting != p.waiting {
+		if p.waiting = waiting; waiting != "" {
+			text.Print(p.Out, p.Clock.Now().In(p.Location).Format("15:04:05")+" "+waiting)
+		}
+	}
+}
+
+// waitsFor returns what a task waits for that its story does not have.
+func waitsFor(task *v1alpha1.EtcdOperatorTask) string {
+	switch c := story.Progressing(task); c.Reason {
+	case v1alpha1.ReasonQueued, v1alpha1.ReasonSuspended, v1alpha1.ReasonStalled, v1alpha1.ReasonRetrying:
+		return fmt.Sprintf("%s: %s", c.Reason, c.Message)
+	}
+	return ""
+}
