@@ -5,7 +5,6 @@
 package task
 
 import (
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -108,10 +107,7 @@ func TestTemplateRolledBackHasATaskOfItsOwn(t *testing.T) {
 	c.start(nil)
 	first := c.change("1")
 	c.finalRollout(1)
-	c.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
-	patch := client.MergeFrom(c.set.DeepCopy())
-	c.set.Spec.Template.Annotations = nil
-	c.Expect(testEnv.Client.Patch(t.Context(), c.set, patch)).To(Succeed())
+	c.changeBack()
 	done := c.finalRollout(2)
 	c.Expect(done.Status.Rollout.TargetRevision).To(Equal(first))
 }
@@ -213,12 +209,20 @@ func TestEvictionIsRefusedByBudgetAndHolds(t *testing.T) {
 	c.eventually("idle", v1alpha1.TaskStateSucceeded)
 }
 
-// An operator is paused in the middle of a step: its delete is under way and arrives much later. Meanwhile
-// another one carries on. Whatever the first one sends, no pod may go that is not meant to go.
+// An operator is paused in the middle of a step: its delete is under way and arrives much later. Meanwhile another one carries
+// on. Whatever the first one sends, no pod may go that is not meant to go.
+//
+// The pod stays as it was: it is sick all the time, and the template that it is outdated by is taken back. So nothing but the
+// revocation moves its resourceVersion, which is the precondition of the delete.
 func TestDeleteOfAPausedOperatorComesToNothing(t *testing.T) {
 	c := newCluster(t, 3)
 	c.kubelet.Set("main-1", env.NotReady)
 	c.Eventually(func() bool { return c.up(1) }).Should(BeFalse())
+	sick := func() *corev1.Pod {
+		p := &corev1.Pod{}
+		c.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: c.namespace, Name: "main-1"}, p)).To(Succeed())
+		return p
+	}
 	paused, resume, results := make(chan struct{}), make(chan struct{}), make(chan int, 16)
 	var once sync.Once
 	first := c.startWith(through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
@@ -236,43 +240,30 @@ func TestDeleteOfAPausedOperatorComesToNothing(t *testing.T) {
 	}), nil)
 	c.change("1")
 	<-paused
-	// While it was paused the cluster has changed: main-1 is well again, and main-2 is sick.
-	c.kubelet.Set("main-1", env.Ready)
-	c.kubelet.Set("main-2", env.Crashing)
-	c.Eventually(func() bool { return c.up(1) && !c.up(2) }).Should(BeTrue())
-	uid := c.uid("main-1")
+	before := sick()
+	c.changeBack()
 
 	c.start(nil)
 	c.Eventually(func(g Gomega) {
-		all := c.rollouts(g)
-		g.Expect(deleted(&all[0])).To(ContainElement("main-2"))
+		old := c.rollouts(g)[0]
+		g.Expect(old.Status.State).To(Equal(v1alpha1.TaskStateRejected), "the template that it was for is gone")
 	}).Should(Succeed())
+	revoked := sick()
+	c.Expect(revoked.Annotations).To(HaveKey(v1alpha1.AnnotationDeletionRevoked))
+	revoked.Annotations, revoked.ResourceVersion, revoked.ManagedFields = before.Annotations, before.ResourceVersion, before.ManagedFields
+	c.Expect(revoked).To(Equal(before), "nothing else has changed")
 	close(resume)
 	c.Expect(<-results).To(Equal(http.StatusConflict))
-	c.Expect(c.uid("main-1")).To(Equal(uid))
+	c.Expect(sick().UID).To(Equal(before.UID))
+	c.Expect(sick().DeletionTimestamp).To(BeNil())
 	first.stop()
-	c.kubelet.Set("main-2", env.Ready)
-	c.finalRollout(1)
 }
 
-// bodyOf is what a request carries; empty when it carries nothing.
-func bodyOf(r *http.Request) string {
-	if r.GetBody == nil {
-		return ""
-	}
-	body, err := r.GetBody()
-	if err != nil {
-		return ""
-	}
-	content, err := io.ReadAll(body)
-	if err != nil {
-		return ""
-	}
-	return string(content)
-}
-
-func (c *cluster) uid(pod string) types.UID {
-	p := &corev1.Pod{}
-	c.Expect(testEnv.Client.Get(c.t.Context(), types.NamespacedName{Namespace: c.namespace, Name: pod}, p)).To(Succeed())
-	return p.UID
+// changeBack takes the changes of the pod template back.
+func (c *cluster) changeBack() {
+	c.t.Helper()
+	c.Expect(testEnv.Client.Get(c.t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
+	patch := client.MergeFrom(c.set.DeepCopy())
+	c.set.Spec.Template.Annotations = nil
+	c.Expect(testEnv.Client.Patch(c.t.Context(), c.set, patch)).To(Succeed())
 }

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// hopeful is an Observer whose cache shows that every member participates, whatever has happened since.
+type hopeful struct {
+	etcd.Observer
+	cache client.Reader
+}
+
+func (h hopeful) Observe(ctx context.Context, reader client.Reader, e *v1alpha1.Etcd) (*observe.Snapshot, error) {
+	s, err := h.Observer.Observe(ctx, reader, e)
+	if err != nil || reader != h.cache {
+		return s, err
+	}
+	past := *s
+	past.Surplus, past.Ordinals = nil, slices.Clone(s.Ordinals)
+	for i := range past.Ordinals {
+		past.Ordinals[i].Class = v1alpha1.ClassParticipating
+	}
+	return &past, nil
+}
+
+// The StatefulSet controller takes over when the API server shows that every member participates. A cache that lags would
+// have it take the next pod while one is away.
+func TestHandOverIsDecidedOnLiveReads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	on := w.start()
+	w.eventuallyWell()
+	on.stop()
+	w.kubelet.Set(pod(1), env.NotReady)
+	w.Eventually(func() bool { return w.up(1) }).Should(BeFalse())
+
+	off := w.start(gateOff, func(r *etcd.Reconciler) { r.Observer = hopeful{r.Observer, r.Client} })
+	for range 3 {
+		w.nudge(off)
+		w.Expect(w.strategy()).To(Satisfy(onDelete))
+	}
+	w.kubelet.Set(pod(1), env.Ready)
+	w.Eventually(w.strategy).Should(Satisfy(rolling))
+}
