@@ -8,7 +8,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"net/http"
 	"net/url"
 	"strconv"
 
@@ -32,9 +31,6 @@ func agentsOf(live client.Reader) func(context.Context, *v1alpha1.Etcd) (backup.
 			return backup.Client{}, err
 		}
 		at.Scheme = "https"
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		// There is one client for each request.
-		transport.TLSClientConfig, transport.DisableKeepAlives = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, true
-		return backup.Client{BaseURL: at.String(), HTTP: &http.Client{Transport: transport}}, nil
+		return backup.Client{BaseURL: at.String(), TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}}, nil
 	}
 }

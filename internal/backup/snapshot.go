@@ -11,10 +11,16 @@
 package backup
 
 import (
+	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 )
 
 // Kind of a snapshot, as it begins its name.
@@ -87,6 +93,25 @@ func ParseName(name string) (Snapshot, error) {
 		return Snapshot{}, fmt.Errorf("%q is not the name of a snapshot: it ends before it starts", name)
 	}
 	return s, nil
+}
+
+// maxPrefix is the longest prefix of objects, in bytes: the stores take keys of 1,024 bytes, and there is a name to come.
+const maxPrefix = 768
+
+// CheckPrefix reports what is wrong with the prefix of objects in a store, which may be empty: it has to be canonical, so
+// that it names one place in every store, and no other place than it seems to.
+func CheckPrefix(prefix string) error {
+	switch {
+	case prefix == "":
+		return nil
+	case len(prefix) > maxPrefix:
+		return fmt.Errorf("the prefix has %d bytes, and %d are allowed", len(prefix), maxPrefix)
+	case !utf8.ValidString(prefix) || strings.ContainsFunc(prefix, plain.Harmful):
+		return errors.New("the prefix has characters that are not to be printed")
+	case strings.HasPrefix(prefix, "/") || strings.Contains(prefix, `\`) || path.Clean(prefix) != prefix || prefix == "." || prefix == ".." || strings.HasPrefix(prefix, "../"):
+		return fmt.Errorf("the prefix %q is not canonical: it begins and ends without a slash, and has no empty part, no \".\", no \"..\" and no backslash", plain.Text(prefix, 100))
+	}
+	return nil
 }
 
 // Compare orders snapshots as they were taken.

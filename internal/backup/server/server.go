@@ -65,17 +65,17 @@ func Handler(config Config) http.Handler {
 func (c Config) onLeader(handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if c.Snapshots == nil {
-			http.Error(w, "there is no store for snapshots", http.StatusMethodNotAllowed)
+			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoStore, "there is no store for snapshots")
 			return
 		}
 		leader, err := c.Leader(r.Context())
 		switch {
 		case err != nil:
-			http.Error(w, "there is no healthy leader: "+err.Error(), http.StatusMethodNotAllowed)
+			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "there is no healthy leader: "+err.Error())
 		case leader.Self:
 			handle(w, r)
 		case r.Header.Get(forwarded) != "":
-			http.Error(w, "the leader is changing", http.StatusMethodNotAllowed)
+			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "the leader is changing")
 		default:
 			c.forward(w, r, leader.URL)
 		}
@@ -85,7 +85,7 @@ func (c Config) onLeader(handle http.HandlerFunc) http.HandlerFunc {
 func (c Config) forward(w http.ResponseWriter, r *http.Request, to string) {
 	target, err := url.Parse(to)
 	if err != nil {
-		http.Error(w, "the leader's address is not valid", http.StatusInternalServerError)
+		backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "the leader's address is not valid")
 		return
 	}
 	proxy := httputil.ReverseProxy{
@@ -95,7 +95,7 @@ func (c Config) forward(w http.ResponseWriter, r *http.Request, to string) {
 		},
 		Transport: c.Transport,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			http.Error(w, "the leader's agent does not answer: "+err.Error(), http.StatusMethodNotAllowed)
+			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "the leader's agent does not answer: "+err.Error())
 		},
 	}
 	proxy.ServeHTTP(w, r)
@@ -106,7 +106,7 @@ func (c Config) full(w http.ResponseWriter, r *http.Request) {
 	if value := r.URL.Query().Get("final"); value != "" {
 		var err error
 		if final, err = strconv.ParseBool(value); err != nil {
-			http.Error(w, "final has to be true or false", http.StatusBadRequest)
+			backup.WriteError(w, http.StatusBadRequest, backup.CodeBadRequest, "final has to be true or false")
 			return
 		}
 	}
@@ -122,7 +122,7 @@ func (c Config) delta(w http.ResponseWriter, r *http.Request) {
 // latest is answered by any agent: all see the same store.
 func (c Config) latest(w http.ResponseWriter, r *http.Request) {
 	if c.Snapshots == nil {
-		http.Error(w, "there is no store for snapshots", http.StatusMethodNotAllowed)
+		backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoStore, "there is no store for snapshots")
 		return
 	}
 	chain, err := c.Snapshots.Latest(r.Context())
@@ -144,10 +144,10 @@ func (c Config) health(w http.ResponseWriter, _ *http.Request) {
 func (c Config) answer(w http.ResponseWriter, body any, err error) {
 	switch {
 	case errors.Is(err, snapshotter.ErrNotRunning):
-		http.Error(w, err.Error(), http.StatusMethodNotAllowed)
+		backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, err.Error())
 	case err != nil:
 		c.Log.Error(err, "Could not answer a request")
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		backup.WriteError(w, http.StatusInternalServerError, backup.CodeSnapshotFailed, err.Error())
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		c.write(w, body)
