@@ -12,7 +12,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -34,17 +33,22 @@ func (t Timeouts) body() time.Duration    { return cmp.Or(t.Body, 30*time.Second
 // headerLimit bounds the header of an answer.
 const headerLimit = 16 << 10
 
-// httpClient makes the client of one request. It asks whom it is told to ask, directly, and nobody else: no proxy of the
-// environment, and no redirect.
+// NewTransport makes a transport for one request to an agent. It asks whom it is told to ask and no proxy of the
+// environment, and it waits no longer, and reads no longer a header, than it may.
+func NewTransport(config *tls.Config, t Timeouts) *http.Transport {
+	dialer := &net.Dialer{Timeout: t.connect()}
+	return &http.Transport{
+		DialContext: dialer.DialContext, TLSClientConfig: config, TLSHandshakeTimeout: t.connect(),
+		ResponseHeaderTimeout: t.header(), MaxResponseHeaderBytes: headerLimit,
+		DisableKeepAlives: true, DisableCompression: true,
+	}
+}
+
+// httpClient makes the client of one request. It follows no redirect.
 func (c Client) httpClient() *http.Client {
-	dialer := &net.Dialer{Timeout: c.Timeouts.connect()}
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			DialContext: dialer.DialContext, TLSClientConfig: c.TLS, TLSHandshakeTimeout: c.Timeouts.connect(),
-			ResponseHeaderTimeout: c.Timeouts.header(), MaxResponseHeaderBytes: headerLimit,
-			DisableKeepAlives: true, DisableCompression: true,
-		},
+		Transport:     NewTransport(c.TLS, c.Timeouts),
 	}
 }
 
@@ -58,10 +62,12 @@ type requestError struct {
 func (e *requestError) Error() string { return "asking the agent: " + e.says }
 func (e *requestError) Unwrap() error { return e.err }
 
-// noAnswer tells why a request was not answered.
-func noAnswer(err error) error {
+func noAnswer(err error) error { return &requestError{WhyNoAnswer(err), err} }
+
+// WhyNoAnswer says why a request to an agent was not answered, and quotes nothing that was received.
+func WhyNoAnswer(err error) string {
 	var (
-		wrapped     *url.Error
+		timed       net.Error
 		op          *net.OpError
 		name        *net.DNSError
 		unknown     x509.UnknownAuthorityError
@@ -70,7 +76,7 @@ func noAnswer(err error) error {
 		notTLS      tls.RecordHeaderError
 		certificate *tls.CertificateVerificationError
 	)
-	timeout := errors.As(err, &wrapped) && wrapped.Timeout()
+	timeout := errors.As(err, &timed) && timed.Timeout()
 	says := "the connection broke, or what answers is no agent"
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -92,5 +98,5 @@ func noAnswer(err error) error {
 	case timeout:
 		says = "there was no answer within the time for it"
 	}
-	return &requestError{says, err}
+	return says
 }

@@ -7,6 +7,7 @@ package component
 import (
 	"cmp"
 	"fmt"
+	"path"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
@@ -37,6 +38,7 @@ func agentContainer(in Input, store *StoreAccess) (*corev1ac.ContainerApplyConfi
 		WithCommand(command...).
 		WithCommand(memberName(in.Etcd)...).
 		WithEnv(podField(member.NameVariable, "metadata.name"), podField(member.NamespaceVariable, "metadata.namespace")).
+		WithEnv(corev1ac.EnvVar().WithName(member.TrustFileVariable).WithValue(path.Join(member.SharedDir, member.KeyAgentAPI))).
 		WithPorts(containerPort(backupPortName, BackupPort(in.Etcd))).
 		WithResources(resources).
 		WithVolumeMounts(

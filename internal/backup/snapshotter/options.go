@@ -25,6 +25,9 @@ type Options struct {
 	Compression backup.Compression
 	// Timeout of one snapshot.
 	Timeout time.Duration
+	// MinInterval is the time between two snapshots of a kind that are asked for; 0 for none. Of the schedule, the period
+	// and the limit it is no part.
+	MinInterval time.Duration
 	// CollectionPeriod is the time between two removals of what Retention no longer keeps; 0 for never.
 	CollectionPeriod time.Duration
 	// Retention says what is kept.
@@ -38,6 +41,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.Int64Var(&o.DeltaLimit, "delta-snapshot-memory-limit", 10<<20, "bytes of events at which a delta snapshot is taken before its time")
 	flags.StringVar((*string)(&o.Compression), "compression", string(backup.Gzip), "gzip, lzw, zlib or none")
 	flags.DurationVar(&o.Timeout, "snapshot-timeout", 15*time.Minute, "how long a snapshot may take")
+	flags.DurationVar(&o.MinInterval, "min-snapshot-interval", time.Minute, "time between two snapshots of a kind that are asked for; who asks sooner waits")
 	flags.DurationVar(&o.CollectionPeriod, "garbage-collection-period", time.Hour, "time between two garbage collections; 0s for none")
 	flags.IntVar(&o.Retention.Limit, "max-backups", 0, "number of full snapshots to keep; 0 for those of the last hours, days and weeks")
 	flags.DurationVar(&o.Retention.Deltas, "delta-snapshot-retention-period", 0, "how long delta snapshots are kept that no restore needs")

@@ -19,8 +19,8 @@ import (
 )
 
 // tellMembers tells the members the ID of their cluster, so that none of them makes a second one, and of a recovery, by
-// which the cluster begins anew. It is not part of what is applied: it has to get there also while the spec is
-// suspended.
+// which the cluster begins anew, and whom their agents let in. It is not part of what is applied: it has to get there also
+// while the spec is suspended.
 func (r *Reconciler) tellMembers(ctx context.Context, etcd *v1alpha1.Etcd) error {
 	recovery, err := instruction(etcd.Status.Recovery)
 	if err != nil {
@@ -40,6 +40,11 @@ func (r *Reconciler) tellMembers(ctx context.Context, etcd *v1alpha1.Etcd) error
 		data[member.KeyRecovery] = recovery
 	} else if recovery == "" && ok {
 		data[member.KeyRecovery] = nil
+	}
+	if r.AgentTrust != nil {
+		if trust := r.AgentTrust(etcd).String(); config.Data[member.KeyAgentAPI] != trust {
+			data[member.KeyAgentAPI] = trust
+		}
 	}
 	if len(data) == 0 {
 		return nil
