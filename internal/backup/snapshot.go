@@ -68,11 +68,21 @@ func (s Snapshot) Name() string {
 
 const finalSuffix = ".final"
 
+const (
+	// maxName is the longest name, in bytes.
+	maxName = 96
+	// maxCreated is the end of the year 9999: what comes later cannot be written as a date.
+	maxCreated = 253402300799
+)
+
 var namePattern = regexp.MustCompile(`^(Full|Incr)-(\d{8,})-(\d{8,})-(\d+)(\.gz|\.Z|\.zlib)?(\.final)?$`)
 
 // ParseName reads a snapshot from the name of its object. Whatever is not exactly such a name is an error:
 // chunks that another tool left, and unfinished files.
 func ParseName(name string) (Snapshot, error) {
+	if len(name) > maxName {
+		return Snapshot{}, fmt.Errorf("%q ... is not the name of a snapshot: it is too long", name[:maxName])
+	}
 	m := namePattern.FindStringSubmatch(name)
 	if m == nil {
 		return Snapshot{}, fmt.Errorf("%q is not the name of a snapshot", name)
@@ -89,8 +99,13 @@ func ParseName(name string) (Snapshot, error) {
 		Kind: Kind(m[1]), StartRevision: numbers[0], LastRevision: numbers[1],
 		Created: time.Unix(numbers[2], 0).UTC(), Compression: compressionOf(m[5]), Final: m[6] != "",
 	}
-	if s.StartRevision > s.LastRevision {
+	switch {
+	case s.StartRevision > s.LastRevision:
 		return Snapshot{}, fmt.Errorf("%q is not the name of a snapshot: it ends before it starts", name)
+	case numbers[2] > maxCreated:
+		return Snapshot{}, fmt.Errorf("%q is not the name of a snapshot: its time is after the year 9999", name)
+	case s.Name() != name:
+		return Snapshot{}, fmt.Errorf("%q is not the name of a snapshot: that would be %q", name, s.Name())
 	}
 	return s, nil
 }

@@ -44,9 +44,9 @@ func (s *Snapshotter) session(ctx context.Context) error {
 		if err == nil {
 			err = n.perform(ctx, request)
 		}
-		if errors.Is(err, rpctypes.ErrCompacted) {
-			// Events that no snapshot has are gone: only a full snapshot leads on from here.
-			n.config.Log.Info("etcd has compacted events that are in no snapshot: taking a full one", "stored", n.stored)
+		if errors.Is(err, rpctypes.ErrCompacted) || errors.Is(err, backup.ErrDeltaTooBig) {
+			// Events that no snapshot has are gone, or fit into none: only a full snapshot leads on from here.
+			n.config.Log.Info("Events that are in no snapshot cannot be had: taking a full one", "stored", n.stored, "reason", err.Error())
 			n.forget()
 			n.stored, err = 0, nil
 		}

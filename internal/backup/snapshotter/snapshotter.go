@@ -89,6 +89,8 @@ func New(config Config) (*Snapshotter, error) {
 	if !config.Compression.Valid() {
 		return nil, fmt.Errorf("there is no compression %q", config.Compression)
 	}
+	// A response of etcd has to fit in, besides.
+	config.DeltaLimit = min(config.DeltaLimit, backup.MaxDelta/2)
 	return &Snapshotter{
 		config: config, schedule: s, metrics: newMetrics(config.Metrics),
 		pending: map[want]*request{}, wake: make(chan struct{}, 1), asked: map[backup.Kind]time.Time{},
