@@ -75,6 +75,8 @@ type Spec struct {
 	Claim, ClaimDir string
 	// WorkDir gives the agent a folder of its own, and the flag --work-dir.
 	WorkDir bool
+	// WorkLimit is how much the agent may write there before its pod is evicted; 0 for no limit. See WorkLimit.
+	WorkLimit resource.Quantity
 	// Timeout after which the Job is stopped.
 	Timeout time.Duration
 	// Resources of the agent. Default: requests that are enough for a small database.
@@ -123,9 +125,13 @@ func Build(s Spec) (*batchv1.Job, error) {
 		volumes = append(volumes, corev1.Volume{Name: claimVolume, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: s.Claim}}})
 	}
 	if s.WorkDir {
+		var limit *resource.Quantity
+		if !s.WorkLimit.IsZero() {
+			limit = &s.WorkLimit
+		}
 		container.Args = append(container.Args, "--work-dir="+workDir)
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: workVolume, MountPath: workDir})
-		volumes = append(volumes, corev1.Volume{Name: workVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		volumes = append(volumes, corev1.Volume{Name: workVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: limit}}})
 	}
 	object := s.objectMeta()
 	return &batchv1.Job{
