@@ -83,6 +83,13 @@ func TestHostileDatabases(t *testing.T) {
 			copy(p[pageHeader+8:][:8], p[pageHeader+elementSize+8:][:8])
 			return d
 		},
+		"a branch that leads to the wrong one": func(d []byte) []byte {
+			first, second := pageOf(d, branchPage)[pageHeader+8:][:8], pageOf(d, branchPage)[pageHeader+elementSize+8:][:8]
+			was := bytes.Clone(first)
+			copy(first, second)
+			copy(second, was)
+			return d
+		},
 		"a branch that leads out":       func(d []byte) []byte { put64(pageOf(d, branchPage)[pageHeader+8:], 1<<40); return d },
 		"a branch that leads to a meta": func(d []byte) []byte { put64(pageOf(d, branchPage)[pageHeader+8:], 0); return d },
 		"a branch that leads nowhere":   func(d []byte) []byte { put16(pageOf(d, branchPage)[10:], 0); return d },

@@ -50,6 +50,9 @@ func agentContainer(in Input, store *StoreAccess) (*corev1ac.ContainerApplyConfi
 		WithCommand(apiTLSArgs(in.Etcd)...).
 		WithVolumeMounts(mounts(apiCertificates(in.Etcd))...)
 	if store != nil {
+		if err := checkSchedule(in.Etcd); err != nil {
+			return nil, err
+		}
 		c.WithCommand(store.Args...).WithCommand(snapshotArgs(in.Etcd)...).
 			WithCommand("--full-snapshot-lease="+FullSnapshotLeaseName(in.Etcd.Name), "--delta-snapshot-lease="+DeltaSnapshotLeaseName(in.Etcd.Name)).
 			WithVolumeMounts(store.Mount)

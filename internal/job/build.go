@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -95,7 +96,9 @@ func Name(owner metav1.Object) string {
 	h := fnv.New32a()
 	// A hash never fails to write.
 	_, _ = h.Write([]byte(owner.GetUID()))
-	return fmt.Sprintf("%.*s-%s", maxNameLength, owner.GetName(), rand.SafeEncodeString(fmt.Sprint(h.Sum32())))
+	// A part of a name between dots begins and ends with a letter or a digit.
+	name := strings.TrimRight(fmt.Sprintf("%.*s", maxNameLength, owner.GetName()), ".-")
+	return fmt.Sprintf("%s-%s", name, rand.SafeEncodeString(fmt.Sprint(h.Sum32())))
 }
 
 // Build makes a Job. It is pure.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	cronschedule "github.com/etcd-foreman/etcd-foreman/internal/schedule"
 	"github.com/robfig/cron/v3"
 	"github.com/spf13/pflag"
 )
@@ -47,11 +48,14 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.Retention.Deltas, "delta-snapshot-retention-period", 0, "how long delta snapshots are kept that no restore needs")
 }
 
+// lookAhead is how many years ahead cron looks for a time.
+const lookAhead = 5
+
 // schedule of full snapshots.
 type schedule struct{ cron.Schedule }
 
 func parseSchedule(text string) (schedule, error) {
-	parsed, err := cron.ParseStandard(text)
+	parsed, err := cronschedule.Parse(text)
 	if err != nil {
 		return schedule{}, fmt.Errorf("reading the schedule of full snapshots: %w", err)
 	}
@@ -64,5 +68,10 @@ func (s schedule) after(last, now time.Time) time.Time {
 	if last.After(now) {
 		last = now
 	}
-	return s.Next(last.UTC())
+	next := s.Next(last.UTC())
+	if next.IsZero() {
+		// It is further away than cron looks, as the 29th of February may be. To be due now would be to be due for ever.
+		next = last.UTC().AddDate(lookAhead, 0, 0)
+	}
+	return next
 }

@@ -32,6 +32,13 @@ func TestSchedule(t *testing.T) {
 	}
 	elsewhere := time.FixedZone("elsewhere", 5*3600)
 	g.Expect(daily.after(at("2026-11-20 01:30:05").In(elsewhere), at("2026-11-20 12:00:00"))).To(BeTemporally("==", at("2026-11-21 01:30:00")), "the schedule is in UTC")
+	_, err = parseSchedule("0 0 31 2 *")
+	g.Expect(err).To(MatchError(ContainSubstring("never")))
+	_, err = New(Config{Options: Options{Schedule: "0 0 31 2 *", Compression: backup.None}, Clock: testingclock.NewFakeClock(time.Time{})})
+	g.Expect(err).To(MatchError(ContainSubstring("never")))
+	leap, err := parseSchedule("0 0 29 2 *")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(leap.after(at("2097-01-01 00:00:00"), at("2097-01-01 00:00:00"))).To(BeTemporally(">", at("2100-01-01 00:00:00")), "the next one is further away than cron looks")
 	_, err = parseSchedule("5-3 * * * *")
 	g.Expect(err).To(MatchError(ContainSubstring("schedule of full snapshots")))
 }

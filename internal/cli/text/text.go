@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
@@ -42,11 +43,17 @@ func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 // Lines are the lines of the table in a width; 0 is any width. Columns that do not fit are left out, those that
 // must not be are shown in whole.
 func (t *Table) Lines(width int) []string {
+	rows := make([][]string, len(t.Rows))
+	for i, row := range t.Rows {
+		for _, cell := range row {
+			rows[i] = append(rows[i], plain.Text(cell, 0))
+		}
+	}
 	shown := make([]int, len(t.Columns))
 	widths := make([]int, len(t.Columns))
 	for i, c := range t.Columns {
 		shown[i], widths[i] = i, utf8.RuneCountInString(c.Name)
-		for _, row := range t.Rows {
+		for _, row := range rows {
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
 		}
 	}
@@ -62,7 +69,7 @@ func (t *Table) Lines(width int) []string {
 		names[i] = c.Name
 	}
 	lines := []string{join(names, shown, widths)}
-	for _, row := range t.Rows {
+	for _, row := range rows {
 		lines = append(lines, join(row, shown, widths))
 	}
 	return lines
@@ -94,7 +101,7 @@ func Wrap(text string, indent, width int) []string {
 	}
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for _, word := range strings.Fields(plain.Text(text, 0)) {
 		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > room {
 			lines, line = append(lines, line), ""
 		}
@@ -117,6 +124,7 @@ func Labeled(label string, indent int, text string, width int) string {
 
 // Clip shortens text to a width; 0 is any width.
 func Clip(text string, width int) string {
+	text = plain.Text(text, 0)
 	if runes := []rune(text); width > 0 && len(runes) > width {
 		return string(runes[:width-1]) + "…"
 	}
@@ -126,8 +134,18 @@ func Clip(text string, width int) string {
 // Print prints lines.
 func Print(out io.Writer, lines ...string) {
 	for _, line := range lines {
-		fmt.Fprintln(out, line) //nolint:errcheck // there is nobody to tell
+		fmt.Fprintln(out, Plain(line)) //nolint:errcheck // there is nobody to tell
 	}
+}
+
+// Plain is text without what a terminal would take for a command, but for the ends of lines: whoever writes into the cluster
+// does not write to the terminal of who reads there.
+func Plain(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = plain.Text(line, 0)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Since is how long ago a time is, as kubectl tells it.

@@ -5,10 +5,12 @@
 package etcd
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +41,8 @@ func TestBackupReady(t *testing.T) {
 		{"full", nil, snapshotLeases{lease("100", ""), lease("", "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "Newest full snapshot: revision 100, 2"},
 		{"full and delta", nil, snapshotLeases{lease("100", ""), lease("120", "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, ", delta snapshot: revision 120, 2"},
 		{"failure", nil, snapshotLeases{lease("100", "the store is full"), lease("120", "")}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: the store is full."},
+		{"a failure of any length", nil, snapshotLeases{lease("100", strings.Repeat("no\x1b[2J\n", 1<<15)), nil}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: no [2J"},
+		{"a revision of any length", nil, snapshotLeases{lease(strings.Repeat("1", 1<<18), ""), nil}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 111"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -46,6 +50,8 @@ func TestBackupReady(t *testing.T) {
 			g.Expect(got.Status).To(Equal(tc.want))
 			g.Expect(got.Reason).To(Equal(tc.reason))
 			g.Expect(got.Message).To(ContainSubstring(tc.message))
+			g.Expect(len(got.Message)).To(BeNumerically("<=", 4<<10))
+			g.Expect(strings.ContainsFunc(got.Message, plain.Harmful)).To(BeFalse())
 		})
 	}
 }

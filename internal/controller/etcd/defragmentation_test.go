@@ -158,20 +158,15 @@ func TestKept(t *testing.T) {
 	}
 }
 
-func TestScheduleWithoutAnyTime(t *testing.T) {
-	etcd := scheduled()
-	etcd.Spec.Etcd.DefragmentationSchedule = ptr.To("0 0 30 2 *")
-	if due, next := dueAt(etcd, time.Time{}, nil, noon.Time); due != nil || !next.begin.IsZero() {
-		t.Errorf("due: %v, next: %v", due, next)
-	}
-}
-
 // What is no schedule is told in the status, and the rest of the spec is carried out.
 func TestBadSchedule(t *testing.T) {
 	g := NewWithT(t)
 	etcd := scheduled()
-	etcd.Spec.Etcd.DefragmentationSchedule = ptr.To("5-2 * * * *")
+	etcd.Spec.Etcd.DefragmentationSchedule = ptr.To("0 0 30 2 *")
 	_, err := defragmentationSchedule(etcd)
+	g.Expect(err).To(MatchError(ContainSubstring("never comes")))
+	etcd.Spec.Etcd.DefragmentationSchedule = ptr.To("5-2 * * * *")
+	_, err = defragmentationSchedule(etcd)
 	g.Expect(err).To(HaveOccurred())
 	status := nextStatus(etcd, observation{snapshot: snapshotOf(3), current: true, scheduleErr: err, now: noon})
 	g.Expect(status.LastErrors).To(HaveLen(1))
