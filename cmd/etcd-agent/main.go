@@ -13,6 +13,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/logging"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
 	"github.com/spf13/cobra"
@@ -33,7 +34,7 @@ func run() int {
 	config := zap.NewProductionConfig()
 	config.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
 	config.DisableStacktrace = true
-	backend, err := config.Build()
+	backend, err := config.Build(logging.Bounded())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "setting up the log:", err)
 		return 1

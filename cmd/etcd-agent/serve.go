@@ -6,12 +6,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/server"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
@@ -32,6 +34,7 @@ const leaseLifetime = time.Minute
 type serveOptions struct {
 	name, namespace, sharedDir, address string
 	tls                                 server.TLS
+	trustFile                           string
 	heartbeat                           time.Duration
 	fullLease, deltaLease               string
 	store                               store.Config
@@ -39,7 +42,7 @@ type serveOptions struct {
 }
 
 func serveCommand(log logr.Logger) *cobra.Command {
-	options := serveOptions{name: os.Getenv(member.NameVariable), namespace: os.Getenv(member.NamespaceVariable)}
+	options := serveOptions{name: os.Getenv(member.NameVariable), namespace: os.Getenv(member.NamespaceVariable), trustFile: os.Getenv(member.TrustFileVariable)}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Look after the member: its lease, its promotion, its backups",
@@ -57,6 +60,7 @@ func serveCommand(log logr.Logger) *cobra.Command {
 	cmd.Flags().StringVar(&options.sharedDir, "shared-dir", member.SharedDir, "folder with the configuration that the members share")
 	cmd.Flags().StringVar(&options.address, "listen", ":8080", "address of the HTTP API, the metrics and the health check")
 	options.tls.AddFlags(cmd.Flags())
+	cmd.Flags().StringVar(&options.trustFile, "api-trust-file", options.trustFile, "file that says whom the HTTP API lets in, by default $"+member.TrustFileVariable+"; empty for anybody")
 	cmd.Flags().DurationVar(&options.heartbeat, "heartbeat", 10*time.Second, "how often the member lease is renewed")
 	cmd.Flags().StringVar(&options.fullLease, "full-snapshot-lease", "", "lease that tells of the newest full snapshot")
 	cmd.Flags().StringVar(&options.deltaLease, "delta-snapshot-lease", "", "lease that tells of the newest delta snapshot")
@@ -93,7 +97,7 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 		return nil, fmt.Errorf("reading the address to listen on: %w", err)
 	}
 	api := server.Config{
-		Log: log, Transport: o.tls,
+		Log: log, Transport: o.tls, Trust: trustIn(o.trustFile), Clock: clock.RealClock{},
 		Leader: func(ctx context.Context) (server.Leader, error) {
 			self, url, err := serve.Leader(ctx, etcd, local, o.tls.Scheme(), port)
 			return server.Leader{Self: self, URL: url}, err
@@ -109,4 +113,22 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 	}
 	mux.Handle("/", server.Handler(api))
 	return s, nil
+}
+
+// trustIn reads whom the API lets in, for each request: the operator may change it at any time. Without a file that is
+// anybody.
+func trustIn(file string) func() (agentauth.Trust, error) {
+	if file == "" {
+		return nil
+	}
+	return func() (agentauth.Trust, error) {
+		data, err := os.ReadFile(file)
+		if errors.Is(err, os.ErrNotExist) {
+			return agentauth.Trust{}, errors.New("the operator has not told the agents its key yet; retry in a minute")
+		}
+		if err != nil {
+			return agentauth.Trust{}, errors.New("the file that says whom the agent lets in cannot be read")
+		}
+		return agentauth.ParseTrust(data)
+	}
 }

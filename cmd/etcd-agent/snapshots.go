@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -30,6 +31,9 @@ const healthInterval = 10 * time.Second
 
 // leaseTimeout bounds the renewal of a lease that tells of a snapshot.
 const leaseTimeout = 10 * time.Second
+
+// maxFailure bounds what the operator is told of a failure, in bytes.
+const maxFailure = 1 << 10
 
 // openInterval is how often a store that could not be opened is tried again.
 const openInterval = 30 * time.Second
@@ -166,7 +170,7 @@ func (s *snapshots) tellHealth(ctx context.Context) {
 	for {
 		failure := ""
 		if err := s.Healthy(); err != nil {
-			failure = err.Error()
+			failure = plain.Text(err.Error(), maxFailure)
 		}
 		if !known || failure != told {
 			if err := s.full.Annotate(ctx, v1alpha1.AnnotationBackupError, failure); err == nil {

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -13,28 +14,42 @@ import (
 	"strconv"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// agentsOf makes clients of the agents of an Etcd: any of them asks the leading one. With spec.backup.tls they are
-// recognized by the CAs that it names.
-func agentsOf(live client.Reader) func(context.Context, *v1alpha1.Etcd) (backup.Client, error) {
-	return func(ctx context.Context, etcd *v1alpha1.Etcd) (backup.Client, error) {
-		at := url.URL{Scheme: "http", Host: net.JoinHostPort(etcd.ClientHost(), strconv.Itoa(int(component.BackupPort(etcd))))}
-		if etcd.BackupTLS() == nil {
-			return backup.Client{BaseURL: at.String()}, nil
-		}
-		roots, err := certificates.Agents(ctx, live, etcd)
+// agents are those beside the members of all Etcds.
+type agents struct {
+	live  client.Reader
+	key   ed25519.PrivateKey
+	clock clock.PassiveClock
+	// open: they let in anybody.
+	open bool
+}
+
+// trust says whom the agents of an Etcd let in.
+func (a agents) trust(etcd *v1alpha1.Etcd) agentauth.Trust {
+	return agentauth.Trust{Audience: string(etcd.UID), PublicKey: a.key.Public().(ed25519.PublicKey), AllowUnauthenticated: a.open}
+}
+
+// client makes a client of the agents of an Etcd: any of them asks the leading one. They recognize the operator by its
+// signature; with spec.backup.tls the operator recognizes them by the CAs that it names.
+func (a agents) client(ctx context.Context, etcd *v1alpha1.Etcd) (backup.Client, error) {
+	at := url.URL{Scheme: "http", Host: net.JoinHostPort(etcd.ClientHost(), strconv.Itoa(int(component.BackupPort(etcd))))}
+	c := backup.Client{Authorize: func(r *http.Request) error {
+		return agentauth.Sign(a.key, string(etcd.UID), r, a.clock.Now())
+	}}
+	if etcd.BackupTLS() != nil {
+		roots, err := certificates.Agents(ctx, a.live, etcd)
 		if err != nil {
 			return backup.Client{}, err
 		}
-		at.Scheme = "https"
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		// There is one client for each request.
-		transport.TLSClientConfig, transport.DisableKeepAlives = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, true
-		return backup.Client{BaseURL: at.String(), HTTP: &http.Client{Transport: transport}}, nil
+		at.Scheme, c.TLS = "https", &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	}
+	c.BaseURL = at.String()
+	return c, nil
 }

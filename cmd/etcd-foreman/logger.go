@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/logging"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
@@ -28,7 +29,7 @@ func newLogger(config configv1alpha1.Logging) (logr.Logger, error) {
 	if err := c.Level.UnmarshalText([]byte(config.Level)); err != nil {
 		return logr.Logger{}, fmt.Errorf("reading logging.level: %w", err)
 	}
-	logger, err := c.Build()
+	logger, err := c.Build(logging.Bounded())
 	if err != nil {
 		return logr.Logger{}, fmt.Errorf("making the logger: %w", err)
 	}

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 
@@ -61,11 +62,15 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
+	key, err := signingKey(ctx, kubeconfig, operatorNamespace(config))
+	if err != nil {
+		return nil, err
+	}
 	err = errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("ping", healthz.Ping),
 		task.Index(ctx, mgr.GetFieldIndexer()),
-		addControllers(mgr, config, gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete)),
+		addControllers(mgr, config, gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), key),
 	)
 	return mgr, err
 }
@@ -123,18 +128,19 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	return options, nil
 }
 
-func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration, quorumAwareUpdates bool) error {
+func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration, quorumAwareUpdates bool, key ed25519.PrivateKey) error {
 	now := clock.RealClock{}
+	agents := agents{live: mgr.GetAPIReader(), key: key, clock: now, open: config.AgentAPI.AllowUnauthenticatedSnapshots}
 	dialer := etcdclient.NewPool(now.Now)
 	credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: now}
 	observer := observe.New(dialer, now, observe.WithCredentials(credentials), observe.WithSurroundings(mgr.GetCache()))
 	locker := task.NewLocker()
-	registry := newRegistry(mgr, dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images})
+	registry := newRegistry(mgr, dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images, agents: agents})
 	return errors.Join(
 		(&etcd.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,
 			Dialer: dialer, Credentials: credentials, Recorder: mgr.GetEventRecorder("etcd-foreman"),
-			Images: config.Images, QuorumAwareUpdates: quorumAwareUpdates,
+			Images: config.Images, QuorumAwareUpdates: quorumAwareUpdates, AgentTrust: agents.trust,
 		}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
 		(&upkeep.Reconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("etcd-foreman"), Clock: now}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
 		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),

@@ -29,6 +29,7 @@ type dependencies struct {
 	credentials *certificates.Credentials
 	clock       clock.PassiveClock
 	images      configv1alpha1.Images
+	agents      agents
 }
 
 // newRegistry lists the task types that the operator carries out.
@@ -46,7 +47,7 @@ func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
 			Live: live, Observer: d.observer, Dialer: d.dialer, Credentials: d.credentials,
 		}},
 		v1alpha1.OnDemandSnapshot: {Deadline: snapshot.Deadline, Handler: &snapshot.Handler{
-			Live: live, Observer: d.observer, Clock: d.clock, Agent: agentsOf(live),
+			Live: live, Observer: d.observer, Clock: d.clock, Agent: d.agents.client,
 		}},
 		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: d.images.EtcdAgent}},
 		v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: d.images.EtcdAgent}},

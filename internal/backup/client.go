@@ -5,14 +5,15 @@
 package backup
 
 import (
-	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Paths of an agent's HTTP API.
@@ -23,75 +24,84 @@ const (
 	PathHealth = "/healthz"
 )
 
-// Client asks an agent for snapshots. Either GET or POST is understood there; it posts what changes something.
-// A request that is canceled does not cancel the snapshot: asked again, the agent answers with the one that it
-// is taking.
+// Client asks an agent for snapshots. It posts what changes something. A request that is canceled does not cancel the
+// snapshot: asked again, the agent answers with the one that it is taking.
+//
+// Nothing that it is answered is taken for granted: who can change a Service or its endpoints, or is in the way, can
+// answer in place of an agent.
 type Client struct {
 	// BaseURL of the agent, such as http://etcd-main-client.shoot-a.svc:8080.
 	BaseURL string
-	// HTTP client; the default one when nil. Its timeout has to be long: a snapshot is answered when it is done.
-	HTTP *http.Client
-}
-
-// StatusError is an answer that is no success.
-type StatusError struct {
-	// Code is 405 when there is no store or no healthy leader, and 500 when the snapshot failed.
-	Code int
-	// Message for people.
-	Message string
-}
-
-func (e *StatusError) Error() string {
-	return fmt.Sprintf("the agent answered %d %s: %s", e.Code, http.StatusText(e.Code), e.Message)
+	// TLS is how the agent is recognized; nil for plain HTTP.
+	TLS *tls.Config
+	// Authorize says in a request who asks; nil for nothing.
+	Authorize func(*http.Request) error
+	// Timeouts of a request.
+	Timeouts Timeouts
 }
 
 // Full asks for a full snapshot.
 func (c Client) Full(ctx context.Context, final bool) (Snapshot, error) {
 	var s Snapshot
-	err := c.ask(ctx, http.MethodPost, PathFull+"?final="+strconv.FormatBool(final), &s)
+	err := c.ask(ctx, http.MethodPost, PathFull+"?final="+strconv.FormatBool(final), snapshotLimit, &s)
 	return s, err
 }
 
 // Delta asks for a delta snapshot. Nil without an error says that nothing has happened since the last one.
 func (c Client) Delta(ctx context.Context) (*Snapshot, error) {
 	var s *Snapshot
-	err := c.ask(ctx, http.MethodPost, PathDelta, &s)
+	err := c.ask(ctx, http.MethodPost, PathDelta, snapshotLimit, &s)
 	return s, err
 }
 
 // Latest asks which snapshots a restore would use.
 func (c Client) Latest(ctx context.Context) (Chain, error) {
 	var chain Chain
-	err := c.ask(ctx, http.MethodGet, PathLatest, &chain)
+	c.Timeouts.Header = min(c.Timeouts.header(), latestTimeout)
+	err := c.ask(ctx, http.MethodGet, PathLatest, latestLimit, &chain)
 	return chain, err
 }
 
-// answerLimit bounds what is read of an answer; a list of deltas is the longest one.
-const answerLimit = 16 << 20
+// Limits of what is read of an answer, in bytes.
+const (
+	// snapshotLimit is for one snapshot.
+	snapshotLimit = 64 << 10
+	// latestLimit is for a full snapshot and its deltas: there is room for one every ten seconds, for two days.
+	latestLimit = 8 << 20
+)
 
-func (c Client) ask(ctx context.Context, method, path string, into any) error {
+// latestTimeout bounds the wait for a listing.
+const latestTimeout = time.Minute
+
+func (c Client) ask(ctx context.Context, method, path string, limit int64, into any) error {
 	request, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.BaseURL, "/")+path, nil)
 	if err != nil {
 		return fmt.Errorf("asking the agent: %w", err)
 	}
-	client := c.HTTP
-	if client == nil {
-		client = http.DefaultClient
+	if c.Authorize != nil {
+		if err := c.Authorize(request); err != nil {
+			return fmt.Errorf("asking the agent: %w", err)
+		}
 	}
-	response, err := client.Do(request)
+	response, err := c.httpClient().Do(request)
 	if err != nil {
-		return fmt.Errorf("asking the agent: %w", err)
+		return noAnswer(err)
 	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, answerLimit))
-	if err != nil {
-		return fmt.Errorf("reading the agent's answer: %w", err)
-	}
+	// A body that ends never is closed under whoever reads it.
+	timer := time.AfterFunc(c.Timeouts.body(), func() { _ = response.Body.Close() })
+	defer func() { timer.Stop(); _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return &StatusError{Code: response.StatusCode, Message: string(bytes.TrimSpace(body))}
+		return statusError(response)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	switch {
+	case err != nil:
+		return &requestError{fmt.Sprintf("its answer broke off, or did not end within %s", c.Timeouts.body()), err}
+	case int64(len(body)) > limit:
+		return &requestError{fmt.Sprintf("its answer is longer than %d bytes", limit), nil}
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("reading the agent's answer: %w", err)
+		return &requestError{"its answer is not that of an agent", nil}
 	}
 	return nil
 }

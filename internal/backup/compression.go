@@ -56,7 +56,7 @@ func (c Compression) compressor(w io.Writer) io.WriteCloser {
 	case Zlib:
 		return zlib.NewWriter(w)
 	default:
-		return plain{w}
+		return uncompressed{w}
 	}
 }
 
@@ -76,6 +76,6 @@ func (c Compression) decompressor(r io.Reader) (io.Reader, error) {
 	}
 }
 
-type plain struct{ io.Writer }
+type uncompressed struct{ io.Writer }
 
-func (plain) Close() error { return nil }
+func (uncompressed) Close() error { return nil }

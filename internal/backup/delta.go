@@ -56,22 +56,28 @@ type DeltaBuffer struct {
 	first, last int64
 }
 
-// Add appends an event. Events come in the order of their revisions.
+// Add appends an event. Events come in the order of their revisions. What could not be read again is ErrDeltaTooBig.
 func (b *DeltaBuffer) Add(e Event) error {
+	data, err := json.Marshal(e)
+	switch {
+	case err != nil:
+		return fmt.Errorf("encoding an event: %w", err)
+	case len(data) > maxEvent/2 || b.json.Len()+len(data)+sizeOfEnds > MaxDelta:
+		return ErrDeltaTooBig
+	}
 	if b.json.Len() == 0 {
 		b.first = e.EtcdEvent.Kv.ModRevision
 		b.json.WriteByte('[')
 	} else {
 		b.json.WriteByte(',')
 	}
-	data, err := json.Marshal(e)
-	if err != nil {
-		return fmt.Errorf("encoding an event: %w", err)
-	}
 	b.json.Write(data)
 	b.last = e.EtcdEvent.Kv.ModRevision
 	return nil
 }
+
+// sizeOfEnds is what a list has besides its events, in bytes.
+const sizeOfEnds = 3
 
 // Len is the size of what was collected, in bytes.
 func (b *DeltaBuffer) Len() int { return b.json.Len() }
@@ -97,7 +103,13 @@ func (b *DeltaBuffer) Write(object io.Writer, s Snapshot) error {
 
 // ReadDelta calls yield with each event of a delta snapshot, in order, from its verified content.
 func ReadDelta(content io.Reader, yield func(Event) error) error {
-	decoder := json.NewDecoder(content)
+	return readDelta(content, maxEvent, yield)
+}
+
+func readDelta(content io.Reader, limit int64, yield func(Event) error) error {
+	limited := &allowance{r: content, limit: limit}
+	limited.renew()
+	decoder := json.NewDecoder(limited)
 	if token, err := decoder.Token(); err != nil || token != json.Delim('[') {
 		return fmt.Errorf("decoding events: they do not begin a list: %w", errors.Join(err))
 	}
@@ -109,6 +121,7 @@ func ReadDelta(content io.Reader, yield func(Event) error) error {
 		if err := yield(e); err != nil {
 			return err
 		}
+		limited.renew()
 	}
 	if _, err := decoder.Token(); err != nil {
 		return fmt.Errorf("decoding events: the list does not end: %w", err)

@@ -46,7 +46,10 @@ func (s *Snapshot) UnmarshalJSON(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("reading a snapshot: %w", err)
 	}
-	parsed.Prefix, parsed.Size = d.Prefix, d.Size
+	if err := CheckPrefix(d.Prefix); err != nil {
+		return fmt.Errorf("reading a snapshot: %w", err)
+	}
+	parsed.Prefix, parsed.Size = d.Prefix, max(d.Size, 0)
 	*s = parsed
 	return nil
 }

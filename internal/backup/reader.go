@@ -29,12 +29,16 @@ func (e *CorruptError) Error() string {
 // it. Only io.EOF says that the content is whole; until then it must not be relied on. What is not whole ends in
 // a *CorruptError; an error of the object's own reader is passed on as it is.
 func NewReader(s Snapshot, object io.Reader) (io.Reader, error) {
+	return newReader(s, object, s.maxContent())
+}
+
+func newReader(s Snapshot, object io.Reader, limit int64) (io.Reader, error) {
 	source := &sourceReader{r: object}
 	content, err := s.Compression.decompressor(source)
 	if err != nil {
 		return nil, source.blame(s.Name(), err)
 	}
-	return &contentReader{name: s.Name(), source: source, r: content, hash: sha256.New(), buffer: make([]byte, bufferSize)}, nil
+	return &contentReader{name: s.Name(), source: source, r: content, hash: sha256.New(), limit: limit, buffer: make([]byte, bufferSize)}, nil
 }
 
 // WriteFull writes a full snapshot into its object, from the stream that etcd sends, which ends in a checksum.
@@ -79,6 +83,8 @@ type contentReader struct {
 	buffer []byte
 	rest   []byte // what was read, and not passed on yet
 	ended  bool
+	// limit of the content, in bytes; 0 for none. seen is how much of it, and of its checksum, was read.
+	limit, seen int64
 }
 
 // ready is the content that can be passed on.
@@ -149,6 +155,10 @@ func (c *contentReader) fill(buffer []byte) error {
 	had := copy(buffer, c.rest)
 	n, err := c.r.Read(buffer[had:])
 	c.rest = buffer[:had+n]
+	if c.seen += int64(n); c.limit > 0 && c.seen > c.limit+sha256.Size {
+		c.rest = nil
+		return &CorruptError{c.name, fmt.Sprintf("its content has more than %d bytes", c.limit)}
+	}
 	if errors.Is(err, io.EOF) {
 		c.ended = true
 		return nil

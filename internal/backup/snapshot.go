@@ -11,10 +11,16 @@
 package backup
 
 import (
+	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 )
 
 // Kind of a snapshot, as it begins its name.
@@ -62,11 +68,21 @@ func (s Snapshot) Name() string {
 
 const finalSuffix = ".final"
 
+const (
+	// maxName is the longest name, in bytes.
+	maxName = 96
+	// maxCreated is the end of the year 9999: what comes later cannot be written as a date.
+	maxCreated = 253402300799
+)
+
 var namePattern = regexp.MustCompile(`^(Full|Incr)-(\d{8,})-(\d{8,})-(\d+)(\.gz|\.Z|\.zlib)?(\.final)?$`)
 
 // ParseName reads a snapshot from the name of its object. Whatever is not exactly such a name is an error:
 // chunks that another tool left, and unfinished files.
 func ParseName(name string) (Snapshot, error) {
+	if len(name) > maxName {
+		return Snapshot{}, fmt.Errorf("%q ... is not the name of a snapshot: it is too long", name[:maxName])
+	}
 	m := namePattern.FindStringSubmatch(name)
 	if m == nil {
 		return Snapshot{}, fmt.Errorf("%q is not the name of a snapshot", name)
@@ -83,10 +99,34 @@ func ParseName(name string) (Snapshot, error) {
 		Kind: Kind(m[1]), StartRevision: numbers[0], LastRevision: numbers[1],
 		Created: time.Unix(numbers[2], 0).UTC(), Compression: compressionOf(m[5]), Final: m[6] != "",
 	}
-	if s.StartRevision > s.LastRevision {
+	switch {
+	case s.StartRevision > s.LastRevision:
 		return Snapshot{}, fmt.Errorf("%q is not the name of a snapshot: it ends before it starts", name)
+	case numbers[2] > maxCreated:
+		return Snapshot{}, fmt.Errorf("%q is not the name of a snapshot: its time is after the year 9999", name)
+	case s.Name() != name:
+		return Snapshot{}, fmt.Errorf("%q is not the name of a snapshot: that would be %q", name, s.Name())
 	}
 	return s, nil
+}
+
+// maxPrefix is the longest prefix of objects, in bytes: the stores take keys of 1,024 bytes, and there is a name to come.
+const maxPrefix = 768
+
+// CheckPrefix reports what is wrong with the prefix of objects in a store, which may be empty: it has to be canonical, so
+// that it names one place in every store, and no other place than it seems to.
+func CheckPrefix(prefix string) error {
+	switch {
+	case prefix == "":
+		return nil
+	case len(prefix) > maxPrefix:
+		return fmt.Errorf("the prefix has %d bytes, and %d are allowed", len(prefix), maxPrefix)
+	case !utf8.ValidString(prefix) || strings.ContainsFunc(prefix, plain.Harmful):
+		return errors.New("the prefix has characters that are not to be printed")
+	case strings.HasPrefix(prefix, "/") || strings.Contains(prefix, `\`) || path.Clean(prefix) != prefix || prefix == "." || prefix == ".." || strings.HasPrefix(prefix, "../"):
+		return fmt.Errorf("the prefix %q is not canonical: it begins and ends without a slash, and has no empty part, no \".\", no \"..\" and no backslash", plain.Text(prefix, 100))
+	}
+	return nil
 }
 
 // Compare orders snapshots as they were taken.

@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/plan"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/steer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/submit"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -50,7 +51,7 @@ func Run(ctx context.Context, k *kube.Kube, args []string) int {
 		return kube.ExitSucceeded
 	}
 	code := kube.Code(err)
-	fmt.Fprintf(k.ErrOut, "error: %s\n", kube.Sentence(err)) //nolint:errcheck // there is nowhere to report it
+	fmt.Fprintf(k.ErrOut, "error: %s\n", text.Plain(kube.Sentence(err))) //nolint:errcheck // there is nowhere to report it
 	return code
 }
 

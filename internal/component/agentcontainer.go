@@ -7,6 +7,7 @@ package component
 import (
 	"cmp"
 	"fmt"
+	"path"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
@@ -37,6 +38,7 @@ func agentContainer(in Input, store *StoreAccess) (*corev1ac.ContainerApplyConfi
 		WithCommand(command...).
 		WithCommand(memberName(in.Etcd)...).
 		WithEnv(podField(member.NameVariable, "metadata.name"), podField(member.NamespaceVariable, "metadata.namespace")).
+		WithEnv(corev1ac.EnvVar().WithName(member.TrustFileVariable).WithValue(path.Join(member.SharedDir, member.KeyAgentAPI))).
 		WithPorts(containerPort(backupPortName, BackupPort(in.Etcd))).
 		WithResources(resources).
 		WithVolumeMounts(
@@ -48,6 +50,9 @@ func agentContainer(in Input, store *StoreAccess) (*corev1ac.ContainerApplyConfi
 		WithCommand(apiTLSArgs(in.Etcd)...).
 		WithVolumeMounts(mounts(apiCertificates(in.Etcd))...)
 	if store != nil {
+		if err := checkSchedule(in.Etcd); err != nil {
+			return nil, err
+		}
 		c.WithCommand(store.Args...).WithCommand(snapshotArgs(in.Etcd)...).
 			WithCommand("--full-snapshot-lease="+FullSnapshotLeaseName(in.Etcd.Name), "--delta-snapshot-lease="+DeltaSnapshotLeaseName(in.Etcd.Name)).
 			WithVolumeMounts(store.Mount)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	cronschedule "github.com/etcd-foreman/etcd-foreman/internal/schedule"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -34,6 +35,18 @@ func snapshotArgs(etcd *v1alpha1.Etcd) []string {
 		"--compression=" + SnapshotCompression(etcd),
 		fmt.Sprintf("--snapshot-timeout=%s", duration(spec.EtcdSnapshotTimeout, 15*time.Minute)),
 	}
+}
+
+// checkSchedule returns why the schedule of full snapshots is none. Agents that have one that is go on with it.
+func checkSchedule(etcd *v1alpha1.Etcd) error {
+	text := ptr.Deref(ptr.Deref(etcd.Spec.Backup, v1alpha1.BackupSpec{}).FullSnapshotSchedule, "")
+	if text == "" {
+		return nil
+	}
+	if _, err := cronschedule.Parse(text); err != nil {
+		return fmt.Errorf("reading spec.backup.fullSnapshotSchedule: %w", err)
+	}
+	return nil
 }
 
 // maxBackups is 0 for the exponential policy, which keeps no fixed number.

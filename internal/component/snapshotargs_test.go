@@ -48,3 +48,15 @@ func TestSchedulesDiffer(t *testing.T) {
 	}
 	g.Expect(len(seen)).To(BeNumerically(">", 50))
 }
+
+// An agent is not told of a schedule that never comes: the one that it has goes on.
+func TestScheduleThatNeverComes(t *testing.T) {
+	etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Backup: &v1alpha1.BackupSpec{FullSnapshotSchedule: ptr.To("0 0 31 2 *")}}}
+	if err := checkSchedule(etcd); err == nil || !strings.Contains(err.Error(), "spec.backup.fullSnapshotSchedule") || !strings.Contains(err.Error(), "never comes") {
+		t.Errorf("%v", err)
+	}
+	etcd.Spec.Backup.Store = &v1alpha1.StoreSpec{Provider: "Local", Container: "claim"}
+	if _, err := agentContainer(Input{Etcd: etcd}, &StoreAccess{}); err == nil {
+		t.Error("it was taken")
+	}
+}

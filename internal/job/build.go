@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -75,6 +76,8 @@ type Spec struct {
 	Claim, ClaimDir string
 	// WorkDir gives the agent a folder of its own, and the flag --work-dir.
 	WorkDir bool
+	// WorkLimit is how much the agent may write there before its pod is evicted; 0 for no limit. See WorkLimit.
+	WorkLimit resource.Quantity
 	// Timeout after which the Job is stopped.
 	Timeout time.Duration
 	// Resources of the agent. Default: requests that are enough for a small database.
@@ -93,7 +96,9 @@ func Name(owner metav1.Object) string {
 	h := fnv.New32a()
 	// A hash never fails to write.
 	_, _ = h.Write([]byte(owner.GetUID()))
-	return fmt.Sprintf("%.*s-%s", maxNameLength, owner.GetName(), rand.SafeEncodeString(fmt.Sprint(h.Sum32())))
+	// A part of a name between dots begins and ends with a letter or a digit.
+	name := strings.TrimRight(fmt.Sprintf("%.*s", maxNameLength, owner.GetName()), ".-")
+	return fmt.Sprintf("%s-%s", name, rand.SafeEncodeString(fmt.Sprint(h.Sum32())))
 }
 
 // Build makes a Job. It is pure.
@@ -123,9 +128,13 @@ func Build(s Spec) (*batchv1.Job, error) {
 		volumes = append(volumes, corev1.Volume{Name: claimVolume, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: s.Claim}}})
 	}
 	if s.WorkDir {
+		var limit *resource.Quantity
+		if !s.WorkLimit.IsZero() {
+			limit = &s.WorkLimit
+		}
 		container.Args = append(container.Args, "--work-dir="+workDir)
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: workVolume, MountPath: workDir})
-		volumes = append(volumes, corev1.Volume{Name: workVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		volumes = append(volumes, corev1.Volume{Name: workVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: limit}}})
 	}
 	object := s.objectMeta()
 	return &batchv1.Job{

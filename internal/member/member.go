@@ -24,6 +24,8 @@ const (
 	// KeyRecovery tells how a cluster that has lost its quorum begins anew: a Recovery as YAML. It is absent, or
 	// empty, when there is none.
 	KeyRecovery = "recovery.yaml"
+	// KeyAgentAPI says whom the agents' HTTP API lets in: an agentauth.Trust as JSON.
+	KeyAgentAPI = "agent-api.json"
 )
 
 // Folders and files of a member's pod.
@@ -58,4 +60,7 @@ const (
 	NameVariable = "POD_NAME"
 	// NamespaceVariable has the namespace.
 	NamespaceVariable = "POD_NAMESPACE"
+	// TrustFileVariable has the file that says whom the agent's HTTP API lets in. It is no flag, so that an agent of an
+	// earlier version that an Etcd names starts with it.
+	TrustFileVariable = "API_TRUST_FILE"
 )

@@ -41,7 +41,7 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == backup.PathLatest:
 		answer = a.latest
 	case a.code != 0:
-		http.Error(w, "no leader", a.code)
+		backup.WriteError(w, a.code, backup.CodeNoLeader, "no leader")
 		return
 	}
 	_ = json.NewEncoder(w).Encode(answer)
@@ -152,6 +152,18 @@ func TestTheAgentRefuses(t *testing.T) {
 	end, err := f.run(t)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(end.Outcome).To(Equal(tasks.Done), "it is asked again")
+}
+
+// Whoever answers in place of an agent does not write the status of a task.
+func TestAnotherServerAnswers(t *testing.T) {
+	f := newFixture(t, "type: full")
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "password: hunter2", http.StatusForbidden) }))
+	t.Cleanup(other.Close)
+	f.handler.Agent = func(context.Context, *v1alpha1.Etcd) (backup.Client, error) {
+		return backup.Client{BaseURL: other.URL}, nil
+	}
+	_, err := f.run(t)
+	f.Expect(err).To(MatchError(And(ContainSubstring("403"), Not(ContainSubstring("hunter2")))))
 }
 
 func TestTimeout(t *testing.T) {

@@ -34,6 +34,8 @@ type OperatorConfiguration struct {
 	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
 	// Server says where the operator answers.
 	Server Server `json:"server,omitempty"`
+	// AgentAPI is about the HTTP API of the agents beside the members.
+	AgentAPI AgentAPI `json:"agentAPI,omitempty"`
 	// Controllers holds what each controller can be told.
 	Controllers Controllers `json:"controllers,omitempty"`
 	// Logging says how much the operator logs, and in which format.
@@ -84,6 +86,14 @@ type Server struct {
 	// PprofBindAddress serves /debug/pprof, Go's profiles. It has to be a loopback address, such as 127.0.0.1:6060: they
 	// show parts of the operator's memory. Default "0".
 	PprofBindAddress string `json:"pprofBindAddress,omitempty"`
+}
+
+// AgentAPI is the configuration of the agents' HTTP API.
+type AgentAPI struct {
+	// AllowUnauthenticatedSnapshots lets anybody who reaches an agent have snapshots taken and listed, by GET or POST, as
+	// etcd-backup-restore does: for automation such as Gardener's control plane migration, and before a return to an
+	// operator that signs nothing. Who may ask often enough has old snapshots removed. Default false.
+	AllowUnauthenticatedSnapshots bool `json:"allowUnauthenticatedSnapshots,omitempty"`
 }
 
 // Controllers are the operator's controllers.

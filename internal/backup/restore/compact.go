@@ -20,7 +20,6 @@ import (
 	"go.etcd.io/etcd/server/v3/lease"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
-	"go.uber.org/zap"
 )
 
 // CompactConfig of a compaction.
@@ -57,10 +56,11 @@ func Compact(ctx context.Context, config CompactConfig) (CompactResult, error) {
 	return result, errors.Join(err, os.RemoveAll(work))
 }
 
-func (c CompactConfig) compact(ctx context.Context, work string) (CompactResult, error) {
+func (c CompactConfig) compact(ctx context.Context, work string) (result CompactResult, err error) {
+	defer recovered(&err)
 	source := source{c.Store, work, c.Log}
 	path := filepath.Join(work, "snapshot.db")
-	chain, err := source.choose(ctx, func(full backup.Snapshot) error { return source.fetch(ctx, full, path) })
+	chain, err := source.choose(ctx, func(full backup.Snapshot) error { return source.fetchDatabase(ctx, full, path) })
 	if err != nil {
 		return CompactResult{}, err
 	}
@@ -106,8 +106,8 @@ func compactedName(chain backup.Chain, revision int64, compression backup.Compre
 
 // compactTo removes all revisions of keys before one.
 func compactTo(ctx context.Context, path string, revision int64) error {
-	b := backend.NewDefaultBackend(zap.NewNop(), path)
-	s := mvcc.NewStore(zap.NewNop(), b, &lease.FakeLessor{}, mvcc.StoreConfig{
+	b := backend.NewDefaultBackend(quiet, path)
+	s := mvcc.NewStore(quiet, b, &lease.FakeLessor{}, mvcc.StoreConfig{
 		CompactionBatchLimit: batch, CompactionSleepInterval: time.Microsecond, // nobody waits for a turn
 	})
 	done, err := s.Compact(traceutil.TODO(), revision)

@@ -12,13 +12,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/durable"
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"github.com/go-logr/logr"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 // Config of a restore.
@@ -63,7 +66,22 @@ func Restore(ctx context.Context, config Config) (Result, error) {
 	return result, errors.Join(err, os.RemoveAll(work))
 }
 
-func (c Config) restore(ctx context.Context, work string) (Result, error) {
+// quiet logs nothing. What would end the process panics, so that it becomes an error.
+var quiet = zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
+
+// recovered makes an error of a panic of etcd or bbolt over what is in a snapshot. It is deferred.
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = errors.Join(*err, fmt.Errorf("etcd cannot use what is in the snapshots: %s", plain.Text(fmt.Sprint(r), maxReason)))
+	}
+}
+
+// maxReason bounds what is kept of a panic, in bytes.
+const maxReason = 1 << 10
+
+func (c Config) restore(ctx context.Context, work string) (result Result, err error) {
+	defer recovered(&err)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	source := source{c.Store, work, c.Log}
 	var file string
 	chain, err := source.choose(ctx, func(full backup.Snapshot) (err error) {
@@ -78,7 +96,7 @@ func (c Config) restore(ctx context.Context, work string) (Result, error) {
 	}
 	data := filepath.Join(work, "data")
 	// The checksum was verified just now, and may not be part of the file.
-	err = snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{
+	err = snapshot.NewV3(quiet).Restore(snapshot.RestoreConfig{
 		SnapshotPath: file, SkipHashCheck: true, OutputDataDir: data,
 		Name: c.Member, PeerURLs: []string{c.PeerURL}, InitialCluster: c.InitialCluster, InitialClusterToken: c.Token,
 	})

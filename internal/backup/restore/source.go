@@ -9,11 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/boltfile"
 	"github.com/go-logr/logr"
 )
 
@@ -63,11 +65,32 @@ func (s source) fetch(ctx context.Context, snapshot backup.Snapshot, name string
 // file returns a file with the verified content of a full snapshot: the object itself where it is a file that is
 // not compressed, with its checksum at the end, otherwise one in the work folder.
 func (s source) file(ctx context.Context, snapshot backup.Snapshot) (string, error) {
-	if name, ok := s.store.File(snapshot); ok && snapshot.Compression == backup.None {
-		return name, s.read(ctx, snapshot, io.Discard)
+	name, isFile := s.store.File(snapshot)
+	if !isFile || snapshot.Compression != backup.None {
+		name = filepath.Join(s.work, "snapshot.db")
+		return name, s.fetchDatabase(ctx, snapshot, name)
 	}
-	name := filepath.Join(s.work, "snapshot.db")
-	return name, s.fetch(ctx, snapshot, name)
+	if err := s.read(ctx, snapshot, io.Discard); err != nil {
+		return "", err
+	}
+	return name, checkPages(snapshot, name)
+}
+
+// fetchDatabase writes the content of a full snapshot into a file. Without an error it is verified, and bbolt can open it.
+func (s source) fetchDatabase(ctx context.Context, snapshot backup.Snapshot, name string) error {
+	if err := s.fetch(ctx, snapshot, name); err != nil {
+		return err
+	}
+	return checkPages(snapshot, name)
+}
+
+// checkPages checks what a checksum says nothing about: whoever writes into the bucket writes that as well.
+func checkPages(snapshot backup.Snapshot, name string) error {
+	err := boltfile.Check(name)
+	if failed := (*fs.PathError)(nil); err == nil || errors.As(err, &failed) {
+		return err
+	}
+	return &backup.CorruptError{Name: snapshot.Name(), Reason: "its database: " + err.Error()}
 }
 
 func (s source) read(ctx context.Context, snapshot backup.Snapshot, to io.Writer) error {

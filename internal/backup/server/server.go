@@ -13,10 +13,14 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strconv"
+	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
 )
 
 // Snapshots takes and lists snapshots: a *snapshotter.Snapshotter.
@@ -40,8 +44,13 @@ type Config struct {
 	Snapshots Snapshots
 	// Leader is asked on each request. An error says that there is no healthy leader.
 	Leader func(context.Context) (Leader, error)
+	// Trust says whom the API lets in. It is asked on each request; while there is an error nobody is let in. A nil Trust
+	// lets in anybody: so it was for an operator that signs nothing.
+	Trust func() (agentauth.Trust, error)
 	// Health is nil when all is well.
 	Health func() error
+	// Clock by which a signature is judged.
+	Clock clock.PassiveClock
 	// Transport to the other agents; the default one when nil.
 	Transport http.RoundTripper
 	Log       logr.Logger
@@ -51,31 +60,35 @@ type Config struct {
 // agents may each believe that the other leads.
 const forwarded = "X-Etcd-Agent-Forwarded"
 
-// Handler serves the API, for GET and for POST.
+// maxReason bounds what is logged of an error, in bytes.
+const maxReason = 1 << 10
+
+// Handler serves the API. Who asks for a snapshot has to be let in; how the agent is, anybody may ask.
 func Handler(config Config) http.Handler {
+	g := gate{Config: config, waiting: make(chan struct{}, maxWaiting)}
 	mux := http.NewServeMux()
-	mux.HandleFunc(backup.PathFull, config.onLeader(config.full))
-	mux.HandleFunc(backup.PathDelta, config.onLeader(config.delta))
-	mux.HandleFunc(backup.PathLatest, config.latest)
+	mux.HandleFunc(backup.PathFull, g.guard(http.MethodPost, config.onLeader(config.full)))
+	mux.HandleFunc(backup.PathDelta, g.guard(http.MethodPost, config.onLeader(config.delta)))
+	mux.HandleFunc(backup.PathLatest, g.guard(http.MethodGet, config.latest))
 	mux.HandleFunc(backup.PathHealth, config.health)
-	return mux
+	return http.MaxBytesHandler(mux, maxBody)
 }
 
 // onLeader runs a handler on the agent of the leader, wherever that is.
 func (c Config) onLeader(handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if c.Snapshots == nil {
-			http.Error(w, "there is no store for snapshots", http.StatusMethodNotAllowed)
+			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoStore, "there is no store for snapshots")
 			return
 		}
 		leader, err := c.Leader(r.Context())
 		switch {
 		case err != nil:
-			http.Error(w, "there is no healthy leader: "+err.Error(), http.StatusMethodNotAllowed)
+			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "there is no healthy leader: "+err.Error())
 		case leader.Self:
 			handle(w, r)
 		case r.Header.Get(forwarded) != "":
-			http.Error(w, "the leader is changing", http.StatusMethodNotAllowed)
+			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "the leader is changing")
 		default:
 			c.forward(w, r, leader.URL)
 		}
@@ -85,17 +98,20 @@ func (c Config) onLeader(handle http.HandlerFunc) http.HandlerFunc {
 func (c Config) forward(w http.ResponseWriter, r *http.Request, to string) {
 	target, err := url.Parse(to)
 	if err != nil {
-		http.Error(w, "the leader's address is not valid", http.StatusInternalServerError)
+		backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "the leader's address is not valid")
 		return
 	}
 	proxy := httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(target)
+			// Nothing is asked by a body.
+			p.Out.Body, p.Out.ContentLength = http.NoBody, 0
 			p.Out.Header.Set(forwarded, "true")
 		},
 		Transport: c.Transport,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			http.Error(w, "the leader's agent does not answer: "+err.Error(), http.StatusMethodNotAllowed)
+			c.Log.Info("The leader's agent does not answer", "leader", to, "reason", plain.Text(err.Error(), maxReason))
+			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "the leader's agent does not answer: "+backup.WhyNoAnswer(err))
 		},
 	}
 	proxy.ServeHTTP(w, r)
@@ -106,7 +122,7 @@ func (c Config) full(w http.ResponseWriter, r *http.Request) {
 	if value := r.URL.Query().Get("final"); value != "" {
 		var err error
 		if final, err = strconv.ParseBool(value); err != nil {
-			http.Error(w, "final has to be true or false", http.StatusBadRequest)
+			backup.WriteError(w, http.StatusBadRequest, backup.CodeBadRequest, "final has to be true or false")
 			return
 		}
 	}
@@ -122,7 +138,7 @@ func (c Config) delta(w http.ResponseWriter, r *http.Request) {
 // latest is answered by any agent: all see the same store.
 func (c Config) latest(w http.ResponseWriter, r *http.Request) {
 	if c.Snapshots == nil {
-		http.Error(w, "there is no store for snapshots", http.StatusMethodNotAllowed)
+		backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoStore, "there is no store for snapshots")
 		return
 	}
 	chain, err := c.Snapshots.Latest(r.Context())
@@ -144,10 +160,10 @@ func (c Config) health(w http.ResponseWriter, _ *http.Request) {
 func (c Config) answer(w http.ResponseWriter, body any, err error) {
 	switch {
 	case errors.Is(err, snapshotter.ErrNotRunning):
-		http.Error(w, err.Error(), http.StatusMethodNotAllowed)
+		backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, err.Error())
 	case err != nil:
 		c.Log.Error(err, "Could not answer a request")
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		backup.WriteError(w, http.StatusInternalServerError, backup.CodeSnapshotFailed, err.Error())
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		c.write(w, body)
@@ -155,6 +171,8 @@ func (c Config) answer(w http.ResponseWriter, body any, err error) {
 }
 
 func (c Config) write(w http.ResponseWriter, body any) {
+	// There was time for the snapshot. The answer is short.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	if err := json.NewEncoder(w).Encode(body); err != nil {
 		c.Log.V(1).Info("The client did not wait for the answer", "reason", err.Error())
 	}

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/spf13/pflag"
 )
 
@@ -52,9 +53,8 @@ func (t TLS) Server() *tls.Config {
 
 // RoundTrip asks another agent, with the CAs as they are now. Agents seldom ask each other.
 func (t TLS) RoundTrip(r *http.Request) (*http.Response, error) {
-	transport := http.DefaultTransport.(*http.Transport)
 	if t.CertFile == "" {
-		return transport.RoundTrip(r)
+		return backup.NewTransport(nil, backup.Timeouts{}).RoundTrip(r)
 	}
 	pem, err := os.ReadFile(t.CAFile)
 	if err != nil {
@@ -64,7 +64,5 @@ func (t TLS) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !roots.AppendCertsFromPEM(pem) {
 		return nil, errors.New("reading the CAs of the agents: there is no certificate in " + t.CAFile)
 	}
-	transport = transport.Clone()
-	transport.TLSClientConfig, transport.DisableKeepAlives = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, true
-	return transport.RoundTrip(r)
+	return backup.NewTransport(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, backup.Timeouts{}).RoundTrip(r)
 }

@@ -9,7 +9,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -45,7 +44,7 @@ func serveTLS(t *testing.T, of TLS, c Config) string {
 func clientOf(ca *certs.CA, url string) backup.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.PEM)
-	return backup.Client{BaseURL: url, HTTP: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}}
+	return backup.Client{BaseURL: url, TLS: &tls.Config{RootCAs: roots}}
 }
 
 // Clients recognize the agents by their CA, and so do the agents each other. Certificates and CAs that change are used

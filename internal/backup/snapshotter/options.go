@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	cronschedule "github.com/etcd-foreman/etcd-foreman/internal/schedule"
 	"github.com/robfig/cron/v3"
 	"github.com/spf13/pflag"
 )
@@ -25,6 +26,9 @@ type Options struct {
 	Compression backup.Compression
 	// Timeout of one snapshot.
 	Timeout time.Duration
+	// MinInterval is the time between two snapshots of a kind that are asked for; 0 for none. Of the schedule, the period
+	// and the limit it is no part.
+	MinInterval time.Duration
 	// CollectionPeriod is the time between two removals of what Retention no longer keeps; 0 for never.
 	CollectionPeriod time.Duration
 	// Retention says what is kept.
@@ -38,16 +42,20 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.Int64Var(&o.DeltaLimit, "delta-snapshot-memory-limit", 10<<20, "bytes of events at which a delta snapshot is taken before its time")
 	flags.StringVar((*string)(&o.Compression), "compression", string(backup.Gzip), "gzip, lzw, zlib or none")
 	flags.DurationVar(&o.Timeout, "snapshot-timeout", 15*time.Minute, "how long a snapshot may take")
+	flags.DurationVar(&o.MinInterval, "min-snapshot-interval", time.Minute, "time between two snapshots of a kind that are asked for; who asks sooner waits")
 	flags.DurationVar(&o.CollectionPeriod, "garbage-collection-period", time.Hour, "time between two garbage collections; 0s for none")
 	flags.IntVar(&o.Retention.Limit, "max-backups", 0, "number of full snapshots to keep; 0 for those of the last hours, days and weeks")
 	flags.DurationVar(&o.Retention.Deltas, "delta-snapshot-retention-period", 0, "how long delta snapshots are kept that no restore needs")
 }
 
+// lookAhead is how many years ahead cron looks for a time.
+const lookAhead = 5
+
 // schedule of full snapshots.
 type schedule struct{ cron.Schedule }
 
 func parseSchedule(text string) (schedule, error) {
-	parsed, err := cron.ParseStandard(text)
+	parsed, err := cronschedule.Parse(text)
 	if err != nil {
 		return schedule{}, fmt.Errorf("reading the schedule of full snapshots: %w", err)
 	}
@@ -60,5 +68,10 @@ func (s schedule) after(last, now time.Time) time.Time {
 	if last.After(now) {
 		last = now
 	}
-	return s.Next(last.UTC())
+	next := s.Next(last.UTC())
+	if next.IsZero() {
+		// It is further away than cron looks, as the 29th of February may be. To be due now would be to be due for ever.
+		next = last.UTC().AddDate(lookAhead, 0, 0)
+	}
+	return next
 }

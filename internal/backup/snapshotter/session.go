@@ -44,9 +44,9 @@ func (s *Snapshotter) session(ctx context.Context) error {
 		if err == nil {
 			err = n.perform(ctx, request)
 		}
-		if errors.Is(err, rpctypes.ErrCompacted) {
-			// Events that no snapshot has are gone: only a full snapshot leads on from here.
-			n.config.Log.Info("etcd has compacted events that are in no snapshot: taking a full one", "stored", n.stored)
+		if errors.Is(err, rpctypes.ErrCompacted) || errors.Is(err, backup.ErrDeltaTooBig) {
+			// Events that no snapshot has are gone, or fit into none: only a full snapshot leads on from here.
+			n.config.Log.Info("Events that are in no snapshot cannot be had: taking a full one", "stored", n.stored, "reason", err.Error())
 			n.forget()
 			n.stored, err = 0, nil
 		}
@@ -116,16 +116,13 @@ func (n *session) idle(ctx context.Context) (*request, error) {
 		if int64(n.events.Len()) >= n.config.DeltaLimit {
 			n.schedules(want{kind: backup.Delta})
 		}
-		select {
-		case r := <-n.queue:
+		if r := n.next(n.config.Clock.Now()); r != nil {
 			return r, nil
-		default:
 		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case r := <-n.queue:
-			return r, nil
+		case <-n.wake:
 		case response, open := <-changes:
 			if err := n.take(ctx, response, open); err != nil {
 				return nil, err
@@ -163,7 +160,7 @@ func (n *session) look(now time.Time) (collect bool) {
 }
 
 // schedules asks for a snapshot that nobody waits for. While Run runs that does not fail.
-func (n *session) schedules(w want) { _, _ = n.submit(w) }
+func (n *session) schedules(w want) { _, _ = n.submit(w, true) }
 
 // removeExpired removes what retention no longer keeps. A failure leaves more than needed, and is made good the
 // next time.

@@ -5,11 +5,13 @@
 package snapshotter
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	. "github.com/onsi/gomega"
+	testingclock "k8s.io/utils/clock/testing"
 )
 
 func TestSchedule(t *testing.T) {
@@ -30,6 +32,13 @@ func TestSchedule(t *testing.T) {
 	}
 	elsewhere := time.FixedZone("elsewhere", 5*3600)
 	g.Expect(daily.after(at("2026-11-20 01:30:05").In(elsewhere), at("2026-11-20 12:00:00"))).To(BeTemporally("==", at("2026-11-21 01:30:00")), "the schedule is in UTC")
+	_, err = parseSchedule("0 0 31 2 *")
+	g.Expect(err).To(MatchError(ContainSubstring("never")))
+	_, err = New(Config{Options: Options{Schedule: "0 0 31 2 *", Compression: backup.None}, Clock: testingclock.NewFakeClock(time.Time{})})
+	g.Expect(err).To(MatchError(ContainSubstring("never")))
+	leap, err := parseSchedule("0 0 29 2 *")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(leap.after(at("2097-01-01 00:00:00"), at("2097-01-01 00:00:00"))).To(BeTemporally(">", at("2100-01-01 00:00:00")), "the next one is further away than cron looks")
 	_, err = parseSchedule("5-3 * * * *")
 	g.Expect(err).To(MatchError(ContainSubstring("schedule of full snapshots")))
 }
@@ -41,16 +50,15 @@ func TestLook(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	start := time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC)
 	s := &Snapshotter{
-		schedule: hourly, running: true, pending: map[want]*request{}, queue: make(chan *request, kinds),
-		config: Config{Options: Options{DeltaPeriod: 10 * time.Minute, CollectionPeriod: 20 * time.Minute}},
+		schedule: hourly, running: true, pending: map[want]*request{}, wake: make(chan struct{}, 1),
+		config: Config{Clock: testingclock.NewFakeClock(start), Options: Options{DeltaPeriod: 10 * time.Minute, CollectionPeriod: 20 * time.Minute}},
 	}
 	n := &session{Snapshotter: s, checked: start, fullDue: hourly.after(start, start), deltaDue: start.Add(10 * time.Minute), collectionDue: start.Add(20 * time.Minute)}
 	asked := func(now time.Time) (kinds []string) {
 		if n.look(now) {
 			kinds = append(kinds, "collection")
 		}
-		for len(s.queue) > 0 {
-			r := <-s.queue
+		for r := s.next(now); r != nil; r = s.next(now) {
 			s.finish(r, nil, nil)
 			kinds = append(kinds, string(r.kind))
 		}
@@ -67,6 +75,64 @@ func TestLook(t *testing.T) {
 	g.Expect(asked(start.Add(100*24*time.Hour))).To(Equal([]string{"collection", "Full", "Incr"}), "a jump ahead makes each due once")
 	g.Expect(asked(start)).To(BeEmpty(), "a jump back")
 	g.Expect(asked(start.Add(30*time.Minute))).To(Equal([]string{"collection", "Full", "Incr"}), "and all goes on from there")
+}
+
+// Who asks again and again waits, and has no snapshot taken for each time. Others ask for the same meanwhile; what is due
+// by the schedule waits for nobody.
+func TestTheIntervalOfRequests(t *testing.T) {
+	g := NewWithT(t)
+	start := time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC)
+	now := testingclock.NewFakeClock(start)
+	s, err := New(Config{Options: Options{Schedule: "0 * * * *", Compression: backup.Gzip, MinInterval: time.Minute}, Clock: now})
+	g.Expect(err).NotTo(HaveOccurred())
+	s.start()
+	full, final, delta := want{kind: backup.Full}, want{backup.Full, true}, want{kind: backup.Delta}
+	ask := func(w want, scheduled bool) *request {
+		r, err := s.submit(w, scheduled)
+		g.Expect(err).NotTo(HaveOccurred())
+		return r
+	}
+	taken := func() (kinds []want) {
+		for r := s.next(now.Now()); r != nil; r = s.next(now.Now()) {
+			s.finish(r, &backup.Snapshot{}, nil)
+			kinds = append(kinds, r.want)
+		}
+		return kinds
+	}
+	ask(full, false)
+	g.Expect(taken()).To(Equal([]want{full}), "the first one")
+	first := ask(full, false)
+	g.Expect(ask(full, false)).To(BeIdenticalTo(first), "all who wait get the same")
+	ask(final, false)
+	ask(delta, false)
+	g.Expect(taken()).To(Equal([]want{delta}), "of another kind")
+	now.Step(59 * time.Second)
+	g.Expect(taken()).To(BeEmpty())
+	now.Step(time.Second)
+	g.Expect(taken()).To(Equal([]want{full}), "and the final one is a full one, too")
+	now.Step(time.Minute)
+	g.Expect(taken()).To(Equal([]want{final}))
+
+	ask(full, false)
+	g.Expect(taken()).To(BeEmpty())
+	ask(full, true)
+	g.Expect(taken()).To(Equal([]want{full}), "the schedule does not wait")
+	now.SetTime(start.Add(-time.Hour))
+	ask(full, false)
+	g.Expect(taken()).To(Equal([]want{full}), "a clock that was set back")
+
+	ask(full, false)
+	now.Step(2 * time.Minute)
+	failed := s.next(now.Now())
+	s.finish(failed, nil, errors.New("no store"))
+	ask(full, false)
+	g.Expect(taken()).To(Equal([]want{full}), "one that failed is asked for again at once")
+	waits := ask(full, false)
+	s.stop(ErrNotRunning)
+	g.Expect(waits.done).To(BeClosed())
+	g.Expect(waits.err).To(MatchError(ErrNotRunning))
+	s.start()
+	g.Expect(taken()).To(BeEmpty(), "who waited was answered")
 }
 
 func event(revision int64) backup.Event {

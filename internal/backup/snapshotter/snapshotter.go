@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,7 +52,11 @@ type Snapshotter struct {
 	// running says that requests are taken; pending are those that are not done, at most one of each kind.
 	running bool
 	pending map[want]*request
-	queue   chan *request
+	// queue of them, in the order in which they came; wake says that it has changed.
+	queue []*request
+	wake  chan struct{}
+	// asked is when a snapshot of a kind was last taken for somebody who asked.
+	asked map[backup.Kind]time.Time
 	// failure of a snapshot that was not made good by a later one.
 	failure error
 
@@ -68,9 +73,11 @@ type want struct {
 // request is a snapshot that was asked for, by any number of callers, or by the schedule.
 type request struct {
 	want
-	done     chan struct{}
-	snapshot *backup.Snapshot // nil when there was nothing new for a delta
-	err      error
+	// scheduled: it is due by the schedule, the period or the limit, whoever asks besides.
+	scheduled bool
+	done      chan struct{}
+	snapshot  *backup.Snapshot // nil when there was nothing new for a delta
+	err       error
 }
 
 // New makes a Snapshotter.
@@ -82,17 +89,17 @@ func New(config Config) (*Snapshotter, error) {
 	if !config.Compression.Valid() {
 		return nil, fmt.Errorf("there is no compression %q", config.Compression)
 	}
+	// A response of etcd has to fit in, besides.
+	config.DeltaLimit = min(config.DeltaLimit, backup.MaxDelta/2)
 	return &Snapshotter{
 		config: config, schedule: s, metrics: newMetrics(config.Metrics),
-		pending: map[want]*request{}, queue: make(chan *request, kinds),
+		pending: map[want]*request{}, wake: make(chan struct{}, 1), asked: map[backup.Kind]time.Time{},
 	}, nil
 }
 
-// kinds of requests there are, and so how many can be pending at a time.
-const kinds = 3
-
 // Full takes a full snapshot. When one is being taken, or waits to be, it returns that: a caller whose patience
-// is short does not pile up work. Ending the context ends the waiting and not the snapshot.
+// is short does not pile up work. Ending the context ends the waiting and not the snapshot. Within MinInterval of
+// one that was asked for, the next waits: together with all who ask in the meantime.
 func (s *Snapshotter) Full(ctx context.Context, final bool) (backup.Snapshot, error) {
 	snapshot, err := s.ask(ctx, want{backup.Full, final})
 	if err != nil {
@@ -124,7 +131,7 @@ func (s *Snapshotter) Healthy() error {
 }
 
 func (s *Snapshotter) ask(ctx context.Context, w want) (*backup.Snapshot, error) {
-	r, err := s.submit(w)
+	r, err := s.submit(w, false)
 	if err != nil {
 		return nil, err
 	}
@@ -137,19 +144,43 @@ func (s *Snapshotter) ask(ctx context.Context, w want) (*backup.Snapshot, error)
 }
 
 // submit queues a request, or returns the pending one for the same.
-func (s *Snapshotter) submit(w want) (*request, error) {
+func (s *Snapshotter) submit(w want, scheduled bool) (*request, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.running {
 		return nil, ErrNotRunning
 	}
-	if r, ok := s.pending[w]; ok {
-		return r, nil
+	r, ok := s.pending[w]
+	if !ok {
+		r = &request{want: w, done: make(chan struct{})}
+		s.pending[w], s.queue = r, append(s.queue, r)
 	}
-	r := &request{want: w, done: make(chan struct{})}
-	s.pending[w] = r
-	s.queue <- r // has room for one of each kind
+	r.scheduled = r.scheduled || scheduled
+	select {
+	case s.wake <- struct{}{}:
+	default: // it is awake
+	}
 	return r, nil
+}
+
+// next takes the first request out of the queue that need not wait; nil when there is none.
+func (s *Snapshotter) next(now time.Time) *request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.queue, func(r *request) bool { return r.scheduled || !s.tooSoon(r.kind, now) })
+	if i < 0 {
+		return nil
+	}
+	r := s.queue[i]
+	s.queue = slices.Delete(s.queue, i, i+1)
+	return r
+}
+
+// tooSoon reports whether a snapshot of a kind was taken just now because somebody had asked for one. A clock that was set
+// back makes nobody wait. The caller holds the lock.
+func (s *Snapshotter) tooSoon(kind backup.Kind, now time.Time) bool {
+	since := now.Sub(s.asked[kind])
+	return since >= 0 && since < s.config.MinInterval
 }
 
 // finish answers a request.
@@ -157,6 +188,9 @@ func (s *Snapshotter) finish(r *request, snapshot *backup.Snapshot, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.snapshot, r.err = snapshot, err
+	if snapshot != nil && err == nil && !r.scheduled {
+		s.asked[r.kind] = s.config.Clock.Now()
+	}
 	delete(s.pending, r.want)
 	s.failure = err
 	close(r.done)
@@ -185,9 +219,7 @@ func (s *Snapshotter) fail(err error) {
 		delete(s.pending, w)
 		close(r.done)
 	}
-	for len(s.queue) > 0 {
-		<-s.queue
-	}
+	s.queue = nil
 	s.failure = err
 }
 

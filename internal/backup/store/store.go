@@ -56,6 +56,10 @@ type Store struct {
 // Open opens a store. It reads the credentials, and asks the store nothing: that it can be reached is known only
 // after a first request.
 func Open(ctx context.Context, config Config) (*Store, error) {
+	// A slash at the end means the same.
+	if err := backup.CheckPrefix(strings.TrimSuffix(config.Prefix, "/")); err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
 	s := &Store{config: config}
 	if _, err := s.open(ctx); err != nil {
 		return nil, err

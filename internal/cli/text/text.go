@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
@@ -41,11 +42,17 @@ func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 // Lines returns the lines of the table in a width; 0 is any width. Columns that do not fit are left out by rank; the
 // others are never cut.
 func (t *Table) Lines(width int) []string {
+	rows := make([][]string, len(t.Rows))
+	for i, row := range t.Rows {
+		for _, cell := range row {
+			rows[i] = append(rows[i], plain.Text(cell, 0))
+		}
+	}
 	shown := make([]int, len(t.Columns))
 	widths := make([]int, len(t.Columns))
 	for i, c := range t.Columns {
 		shown[i], widths[i] = i, utf8.RuneCountInString(c.Name)
-		for _, row := range t.Rows {
+		for _, row := range rows {
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
 		}
 	}
@@ -61,7 +68,7 @@ func (t *Table) Lines(width int) []string {
 		names[i] = c.Name
 	}
 	lines := []string{join(names, shown, widths)}
-	for _, row := range t.Rows {
+	for _, row := range rows {
 		lines = append(lines, join(row, shown, widths))
 	}
 	return lines
@@ -93,7 +100,7 @@ func Wrap(text string, indent, width int) []string {
 	}
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for _, word := range strings.Fields(plain.Text(text, 0)) {
 		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > room {
 			lines, line = append(lines, line), ""
 		}
@@ -116,6 +123,7 @@ func Labeled(label string, indent int, text string, width int) string {
 
 // Clip shortens text to a width; 0 is any width.
 func Clip(text string, width int) string {
+	text = plain.Text(text, 0)
 	if runes := []rune(text); width > 0 && len(runes) > width {
 		return string(runes[:width-1]) + "…"
 	}
@@ -125,8 +133,18 @@ func Clip(text string, width int) string {
 // Print prints lines.
 func Print(out io.Writer, lines ...string) {
 	for _, line := range lines {
-		fmt.Fprintln(out, line) //nolint:errcheck // there is nowhere to report it
+		fmt.Fprintln(out, Plain(line)) //nolint:errcheck // there is nowhere to report it
 	}
+}
+
+// Plain is text without what a terminal would take for a command, but for the ends of lines: what is written into the cluster must not
+// control the terminal of its reader.
+func Plain(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = plain.Text(line, 0)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Since returns how long ago a time is, as kubectl prints it.

@@ -5,11 +5,13 @@
 package etcd
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +42,8 @@ func TestBackupReady(t *testing.T) {
 		{"full", nil, observe.SnapshotLeases{Full: lease("100", ""), Delta: lease("", "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "Newest full snapshot: revision 100, 2"},
 		{"full and delta", nil, observe.SnapshotLeases{Full: lease("100", ""), Delta: lease("120", "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, ", delta snapshot: revision 120, 2"},
 		{"failure", nil, observe.SnapshotLeases{Full: lease("100", "the store is full"), Delta: lease("120", "")}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: the store is full."},
+		{"a failure of any length", nil, observe.SnapshotLeases{Full: lease("100", strings.Repeat("no\x1b[2J\n", 1<<15))}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: no [2J"},
+		{"a revision of any length", nil, observe.SnapshotLeases{Full: lease(strings.Repeat("1", 1<<18), "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 111"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -47,6 +51,8 @@ func TestBackupReady(t *testing.T) {
 			g.Expect(got.Status).To(Equal(tc.want))
 			g.Expect(got.Reason).To(Equal(tc.reason))
 			g.Expect(got.Message).To(ContainSubstring(tc.message))
+			g.Expect(len(got.Message)).To(BeNumerically("<=", 4<<10))
+			g.Expect(strings.ContainsFunc(got.Message, plain.Harmful)).To(BeFalse())
 		})
 	}
 }

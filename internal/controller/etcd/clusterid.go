@@ -20,7 +20,7 @@ import (
 )
 
 // tellMembers tells the members the ID of their cluster, so that none of them makes a second one, and of a recovery, by
-// which the cluster begins anew. It is not part of what is applied: it has to get there also while the spec is
+// which the cluster begins anew, and which requests their agents admit. It is not part of what is applied: it has to get there also while the spec is
 // suspended. The reader says what they have been told. The live Etcd has to say the same as the given one: members that start
 // with what was recorded once, and is not any more, are taken for another cluster.
 func (r *Reconciler) tellMembers(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) error {
@@ -30,7 +30,11 @@ func (r *Reconciler) tellMembers(ctx context.Context, reader client.Reader, etcd
 		// When it is missing, the event of its creation leads here.
 		return client.IgnoreNotFound(err)
 	}
-	data, err := untold(&etcd.Status, config.Data)
+	trust := ""
+	if r.AgentTrust != nil {
+		trust = r.AgentTrust(etcd).String()
+	}
+	data, err := untold(&etcd.Status, trust, config.Data)
 	if err != nil || len(data) == 0 {
 		return err
 	}
@@ -53,9 +57,9 @@ func (r *Reconciler) tellMembers(ctx context.Context, reader client.Reader, etcd
 	return nil
 }
 
-// untold is what the members have not been told of a status, given what they were; nil is what they are no longer told. It is
-// pure.
-func untold(status *v1alpha1.EtcdStatus, told map[string]string) (map[string]any, error) {
+// untold is what the members have not been told of a status, and of the requests that their agents admit, given what they were;
+// nil is what they are no longer told. It is pure.
+func untold(status *v1alpha1.EtcdStatus, trust string, told map[string]string) (map[string]any, error) {
 	recovery, err := instruction(status.Recovery)
 	if err != nil {
 		return nil, err
@@ -68,6 +72,9 @@ func untold(status *v1alpha1.EtcdStatus, told map[string]string) (map[string]any
 		data[member.KeyRecovery] = recovery
 	} else if recovery == "" && ok {
 		data[member.KeyRecovery] = nil
+	}
+	if trust != "" && told[member.KeyAgentAPI] != trust {
+		data[member.KeyAgentAPI] = trust
 	}
 	return data, nil
 }

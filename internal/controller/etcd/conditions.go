@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -141,5 +142,9 @@ func outdatedPods(s *observe.Snapshot) (outdated, missing int) {
 }
 
 func condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: plain.Text(message, maxMessage)}
 }
+
+// maxMessage bounds a message of a status, in bytes: the API server refuses a condition with more than 32 KiB, and with it
+// the whole status. What others wrote into a lease, or said at their end, has any length.
+const maxMessage = 4 << 10

@@ -154,7 +154,7 @@ func TestUntold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			data, err := untold(&tc.status, tc.told)
+			data, err := untold(&tc.status, "", tc.told)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(data).To(Equal(tc.want))
 		})

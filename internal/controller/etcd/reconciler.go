@@ -15,6 +15,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
@@ -71,6 +72,8 @@ type Reconciler struct {
 	Clock    clock.PassiveClock
 	// Images for an Etcd that does not name its own.
 	Images configv1alpha1.Images
+	// AgentTrust says whom the agents of an Etcd let in; nil to tell them nothing.
+	AgentTrust func(*v1alpha1.Etcd) agentauth.Trust
 	// QuorumAwareUpdates is the feature gate QuorumAwareUpdatesWithOnDelete.
 	QuorumAwareUpdates bool
 

@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -160,6 +161,7 @@ func lastErrors(before []v1alpha1.LastError, o observation) []v1alpha1.LastError
 	default:
 		return nil
 	}
+	e.Description = plain.Text(e.Description, maxMessage)
 	for _, b := range before {
 		if sameError(b, e) {
 			e.ObservedAt = b.ObservedAt

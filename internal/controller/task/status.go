@@ -71,7 +71,8 @@ func apply(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time) {
 		s.Result = v.Result
 	}
 	if v.LastOperation != nil {
-		s.LastOperation = v.LastOperation
+		s.LastOperation = v.LastOperation.DeepCopy()
+		s.LastOperation.Reason = shorten(s.LastOperation.Reason, maxMessage)
 	}
 	if v.Step != nil {
 		s.LastOperation = &v1alpha1.LastOperation{

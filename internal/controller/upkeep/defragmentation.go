@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/schedule"
 	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
 )
@@ -39,11 +40,11 @@ func DefragmentationSchedule(etcd *v1alpha1.Etcd) (cron.Schedule, error) {
 	if text == nil {
 		return nil, nil
 	}
-	schedule, err := cron.ParseStandard(*text)
+	parsed, err := schedule.Parse(*text)
 	if err != nil {
 		return nil, fmt.Errorf("reading spec.etcd.defragmentationSchedule: %w", err)
 	}
-	return schedule, nil
+	return parsed, nil
 }
 
 // turns are the last turn of an Etcd that has begun, unless that is so long ago that it does not count any more, and the

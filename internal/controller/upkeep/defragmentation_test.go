@@ -6,6 +6,7 @@ package upkeep
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,10 +158,10 @@ func TestKept(t *testing.T) {
 	}
 }
 
-func TestScheduleWithoutAnyTime(t *testing.T) {
+func TestScheduleThatNeverComes(t *testing.T) {
 	etcd := scheduled()
 	etcd.Spec.Etcd.DefragmentationSchedule = ptr.To("0 0 30 2 *")
-	if due, next := dueAt(etcd, time.Time{}, nil, noon.Time); due != nil || !next.begin.IsZero() {
-		t.Errorf("due: %v, next: %v", due, next)
+	if _, err := DefragmentationSchedule(etcd); err == nil || !strings.Contains(err.Error(), "never comes") {
+		t.Errorf("error %v", err)
 	}
 }

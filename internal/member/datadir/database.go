@@ -17,6 +17,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/boltfile"
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
@@ -74,6 +75,9 @@ func describe(path string) (database, error) {
 		return database{}, err
 	}
 	db := database{path: path, bytes: info.Size()}
+	if err := boltfile.Check(path); err != nil {
+		return db, err
+	}
 	err = view(path, func(tx *bolt.Tx) (err error) {
 		if db.voters, err = votersOf(tx); err != nil {
 			return err

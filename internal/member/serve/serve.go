@@ -83,6 +83,14 @@ type Server struct {
 	resign   func()
 }
 
+// newWeb makes the server. Its timeouts are for what is answered at once; a handler that takes longer asks for longer.
+func newWeb(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler, MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+	}
+}
+
 // Run runs until the context ends. An address that cannot be listened on is an error.
 func (s *Server) Run(ctx context.Context) error {
 	listener, err := net.Listen("tcp", s.Address)
@@ -92,7 +100,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.TLS != nil {
 		listener = tls.NewListener(listener, s.TLS)
 	}
-	web := &http.Server{Handler: s.Handler, ReadHeaderTimeout: 10 * time.Second}
+	web := newWeb(s.Handler)
 	go func() {
 		if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			s.Log.Error(err, "Serving ended")

@@ -221,3 +221,13 @@ func TestReplacedDataIsRemovedAndNothingElse(t *testing.T) {
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(done).To(BeFalse(), "nobody knows whether there is a recovery")
 }
+
+// Nobody holds a connection for ever.
+func TestTimeoutsOfTheServer(t *testing.T) {
+	g := NewWithT(t)
+	web := newWeb(nil)
+	for _, timeout := range []time.Duration{web.ReadHeaderTimeout, web.ReadTimeout, web.WriteTimeout, web.IdleTimeout} {
+		g.Expect(timeout).To(And(BeNumerically(">", 0), BeNumerically("<=", 2*time.Minute)))
+	}
+	g.Expect(web.MaxHeaderBytes).To(BeNumerically("<=", 16<<10))
+}

@@ -6,11 +6,15 @@ package etcd
 
 import (
 	"context"
+	"crypto/ed25519"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -124,6 +128,41 @@ func TestAdditionsAreLeftAlone(t *testing.T) {
 	set = w.statefulSet(w)
 	w.Expect(set.Labels).To(HaveKeyWithValue("team", "storage"))
 	w.Expect(set.Spec.RevisionHistoryLimit).To(HaveValue(Equal(int32(3))))
+}
+
+// The agents learn whom to let in, and a new key at once, also while the spec is suspended; no pod is replaced for it.
+func TestAgentsAreToldWhomToLetIn(t *testing.T) {
+	w := newWorld(t, 1)
+	trusting := func(key string) func(*etcd.Reconciler) {
+		return func(r *etcd.Reconciler) {
+			r.AgentTrust = func(e *v1alpha1.Etcd) agentauth.Trust {
+				return agentauth.Trust{Audience: string(e.UID), PublicKey: ed25519.PublicKey(key)}
+			}
+		}
+	}
+	told := func(g Gomega) string {
+		config := &corev1.ConfigMap{}
+		w.get(g, name+"-config", config)
+		trust, err := agentauth.ParseTrust([]byte(config.Data[member.KeyAgentAPI]))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(trust.Audience).To(BeEquivalentTo(w.etcd.UID))
+		return string(trust.PublicKey)
+	}
+	first, second := strings.Repeat("1", ed25519.PublicKeySize), strings.Repeat("2", ed25519.PublicKeySize)
+	o := w.start(trusting(first))
+	w.eventuallyWell()
+	w.Eventually(told).Should(Equal(first))
+	w.nudge(o)
+	o.requests.take()
+	w.nudge(o)
+	w.Expect(o.requests.take()).To(BeEmpty(), "it is told once")
+	template := w.statefulSet(w).Generation
+	o.stop()
+
+	w.change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
+	w.start(trusting(second))
+	w.Eventually(told).Should(Equal(second))
+	w.Expect(w.statefulSet(w).Generation).To(Equal(template))
 }
 
 // A new version of the operator would make other objects. It waits until it is asked to.

@@ -7,6 +7,8 @@ package operator
 
 import (
 	"bytes"
+	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +20,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -75,6 +79,36 @@ func TestNamespaces(t *testing.T) {
 			g.Consistently(func(g Gomega) { g.Expect(look(t, g, outside)).To(Equal(before)) }).Should(Succeed())
 		})
 	}
+}
+
+// The operator keeps its key in the Secret that was installed for it, as far as its rights go, and agents learn the same
+// key from the next one.
+func TestSigningKey(t *testing.T) {
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(timeout)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "etcd-foreman-system", Name: "etcd-foreman-signing-key"}}
+	g.Expect(testEnv.Client.Create(t.Context(), secret)).To(Succeed())
+	t.Cleanup(func() { g.Expect(testEnv.Client.Delete(context.Background(), secret)).To(Succeed()) })
+	binary := build(t)
+	var keys []string
+	for _, operator := range []string{"the first operator", "the next one"} {
+		t.Run(operator, func(t *testing.T) {
+			namespace := testEnv.Namespace(t)
+			create(t, g, namespace)
+			start(t, g, binary, []string{namespace})
+			g.Eventually(func(g Gomega) {
+				config := &corev1.ConfigMap{}
+				g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name + "-config"}, config)).To(Succeed())
+				trust, err := agentauth.ParseTrust([]byte(config.Data[member.KeyAgentAPI]))
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(trust.AllowUnauthenticated).To(BeFalse())
+				keys = append(keys, string(trust.PublicKey))
+			}).Should(Succeed())
+		})
+	}
+	g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+	public := ed25519.NewKeyFromSeed(secret.Data["ed25519.seed"]).Public().(ed25519.PublicKey)
+	g.Expect(keys).To(ConsistOf(string(public), string(public)))
 }
 
 // build builds the operator.

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agentauth is how an agent knows that the operator asks: the operator signs each request, and tells the agents its
+// public key by the ConfigMap of their Etcd (ADR 18). Nothing in a tenant's namespace is secret, and what is seen of one
+// request is good for no other. It imports the standard library only.
+package agentauth
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Trust says whom the agents of an Etcd let in. The operator writes it into the ConfigMap that they share.
+type Trust struct {
+	// Audience is the UID of the Etcd: what is signed for another one is not for these agents.
+	Audience string `json:"audience"`
+	// PublicKey of the operator.
+	PublicKey ed25519.PublicKey `json:"publicKey"`
+	// AllowUnauthenticated lets anybody in, and takes GET where POST belongs, as etcd-backup-restore does.
+	AllowUnauthenticated bool `json:"allowUnauthenticated,omitempty"`
+}
+
+// ParseTrust reads what String has written. One without an audience or a key is an error.
+func ParseTrust(data []byte) (Trust, error) {
+	var t Trust
+	if err := json.Unmarshal(data, &t); err != nil {
+		return Trust{}, fmt.Errorf("reading whom the agent lets in: %w", err)
+	}
+	if t.Audience == "" || len(t.PublicKey) != ed25519.PublicKeySize {
+		return Trust{}, errors.New("reading whom the agent lets in: the audience is missing, or the public key is none")
+	}
+	return t, nil
+}
+
+// String returns the JSON of a Trust: the same for the same.
+func (t Trust) String() string {
+	// Strings and bytes can always be encoded.
+	data, _ := json.Marshal(t)
+	return string(data)
+}
+
+const (
+	// header of every token, which is a JWT. It is compared as it is, so nobody chooses another algorithm.
+	header = `{"alg":"EdDSA","typ":"JWT"}`
+	scheme = "Bearer "
+	// maxToken bounds a token that is looked at, in bytes.
+	maxToken = 4 << 10
+	// Lifetime is how far the clocks of the operator and of an agent may be apart, and so how long somebody who has seen a
+	// request can repeat it.
+	Lifetime = 5 * time.Minute
+)
+
+// claims of a token. It is for one request: the names of method and URL are those of RFC 9449.
+type claims struct {
+	Audience string `json:"aud"`
+	IssuedAt int64  `json:"iat"`
+	Method   string `json:"htm"`
+	URI      string `json:"htu"`
+}
+
+var encoding = base64.RawURLEncoding.Strict()
+
+// Sign signs a request to the agents of the Etcd with this UID.
+func Sign(key ed25519.PrivateKey, audience string, r *http.Request, now time.Time) error {
+	payload, err := json.Marshal(claims{Audience: audience, IssuedAt: now.Unix(), Method: r.Method, URI: r.URL.RequestURI()})
+	if err != nil {
+		return fmt.Errorf("signing the request: %w", err)
+	}
+	signed := encoding.EncodeToString([]byte(header)) + "." + encoding.EncodeToString(payload)
+	r.Header.Set("Authorization", scheme+signed+"."+encoding.EncodeToString(ed25519.Sign(key, []byte(signed))))
+	return nil
+}
+
+// Verify returns why a request is not one that the operator has signed for these agents, just now; nil when it is.
+func (t Trust) Verify(r *http.Request, now time.Time) error {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), scheme)
+	if !ok || len(token) > maxToken {
+		return errors.New("the request is not signed: ask for a snapshot by an EtcdOperatorTask of type OnDemandSnapshot")
+	}
+	c, err := t.read(token)
+	if err != nil {
+		return err
+	}
+	switch age := now.Sub(time.Unix(c.IssuedAt, 0)); {
+	case c.Audience != t.Audience:
+		return errors.New("the request is signed for the agents of another Etcd")
+	case c.Method != r.Method || c.URI != r.URL.RequestURI():
+		return errors.New("what is signed is another request")
+	case age > Lifetime || age < -Lifetime:
+		return fmt.Errorf("the request was signed at %s, and here it is %s: if it is no old one, the clocks of the nodes differ",
+			time.Unix(c.IssuedAt, 0).UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// read returns the claims of a token that the operator has signed.
+func (t Trust) read(token string) (claims, error) {
+	errForeign := errors.New("the request is not signed with the key of this Etcd's operator")
+	end := strings.LastIndexByte(token, '.')
+	if end < 0 {
+		return claims{}, errForeign
+	}
+	signature, err := encoding.DecodeString(token[end+1:])
+	if err != nil || !ed25519.Verify(t.PublicKey, []byte(token[:end]), signature) {
+		return claims{}, errForeign
+	}
+	head, body, ok := strings.Cut(token[:end], ".")
+	payload, err := encoding.DecodeString(body)
+	if err != nil || !ok || head != encoding.EncodeToString([]byte(header)) {
+		return claims{}, errForeign
+	}
+	var c claims
+	if err := json.Unmarshal(payload, &c); err != nil {
+		return claims{}, errForeign
+	}
+	return c, nil
+}

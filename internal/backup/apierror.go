@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package backup
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
+)
+
+// Code says why an agent refuses a request, or could not do what was asked.
+type Code string
+
+// The codes.
+const (
+	// CodeBadRequest: the request is malformed.
+	CodeBadRequest Code = "BadRequest"
+	// CodeUnauthorized: the agent does not know who asks.
+	CodeUnauthorized Code = "Unauthorized"
+	// CodeMethodNotAllowed: what changes something is posted.
+	CodeMethodNotAllowed Code = "MethodNotAllowed"
+	// CodeNoStore: there is no store for snapshots.
+	CodeNoStore Code = "NoStore"
+	// CodeNoLeader: no agent beside a healthy leader was found to take the snapshot.
+	CodeNoLeader Code = "NoLeader"
+	// CodeTooManyRequests: too many wait for a snapshot already.
+	CodeTooManyRequests Code = "TooManyRequests"
+	// CodeSnapshotFailed: the snapshot, or the listing of snapshots, failed.
+	CodeSnapshotFailed Code = "SnapshotFailed"
+)
+
+var codes = []Code{CodeBadRequest, CodeUnauthorized, CodeMethodNotAllowed, CodeNoStore, CodeNoLeader, CodeTooManyRequests, CodeSnapshotFailed}
+
+const (
+	// messageLimit bounds the message of an error, in bytes.
+	messageLimit = 1 << 10
+	// errorLimit bounds the body of an error: JSON may take six bytes for one.
+	errorLimit = 8 << 10
+)
+
+// errorBody is the body of an answer that is no success.
+type errorBody struct {
+	Error errorOf `json:"error"`
+}
+
+type errorOf struct {
+	Code    Code   `json:"code"`
+	Message string `json:"message"`
+}
+
+// WriteError answers a request with an error.
+func WriteError(w http.ResponseWriter, status int, code Code, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	// A client that has gone needs no answer.
+	_ = json.NewEncoder(w).Encode(errorBody{errorOf{code, plain.Text(message, messageLimit)}})
+}
+
+// StatusError is an answer that is no success.
+type StatusError struct {
+	// Code is the status code: 405 when there is no store or no healthy leader, and 500 when the snapshot failed.
+	Code int
+	// Reason is empty when the answer is not an error as an agent writes it.
+	Reason Code
+	// Message for people: plain text of an agent, and of nobody else.
+	Message string
+}
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("the agent answered %d %s: %s", e.Code, http.StatusText(e.Code), e.Message)
+}
+
+// statusError reads an answer that is no success. Of one that is not an error as an agent writes it nothing is kept but
+// its status code: it may come from anywhere, and what is said here is read by others than those who may read there.
+func statusError(response *http.Response) *StatusError {
+	e := &StatusError{Code: response.StatusCode, Message: hint(response.StatusCode)}
+	body, err := io.ReadAll(io.LimitReader(response.Body, errorLimit+1))
+	if err != nil || len(body) > errorLimit {
+		return e
+	}
+	var told errorBody
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&told); err != nil || decoder.More() || !slices.Contains(codes, told.Error.Code) {
+		return e
+	}
+	e.Reason, e.Message = told.Error.Code, plain.Text(told.Error.Message, messageLimit)
+	return e
+}
+
+// hint says what a status code of an agent means that tells nothing more: one of an earlier version, or no agent at all.
+func hint(code int) string {
+	switch {
+	case code == http.StatusMethodNotAllowed:
+		return "it has no store, or there is no healthy leader"
+	case code == http.StatusUnauthorized:
+		return "it does not know the operator"
+	case code >= 300 && code < 400:
+		return "agents redirect nobody, so it is none; check what Service and endpoints lead to"
+	case code == http.StatusInternalServerError:
+		return "the log of the agent says why"
+	default:
+		return "this is not what agents answer; check what Service and endpoints lead to"
+	}
+}

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+)
+
+const (
+	// maxBody bounds the body of a request, in bytes: nothing is asked by one.
+	maxBody = 1 << 10
+	// maxWaiting is how many requests may wait for a snapshot, or a listing, at the same time.
+	maxWaiting = 64
+	// patience is how long a request may wait for its snapshot: as long as a task does.
+	patience = 4 * time.Hour
+	// writeTimeout bounds the writing of an answer.
+	writeTimeout = 30 * time.Second
+)
+
+// gate lets in those that the operator's word is for, and not too many at a time.
+type gate struct {
+	Config
+	waiting chan struct{}
+}
+
+// guard runs a handler for who is let in. Where that is anybody, GET and POST are the same.
+func (g gate) guard(method string, handle http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		anybody, err := g.admit(r)
+		switch {
+		case err != nil:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			backup.WriteError(w, http.StatusUnauthorized, backup.CodeUnauthorized, err.Error())
+			return
+		case r.Method != method && (!anybody || r.Method != http.MethodGet && r.Method != http.MethodPost):
+			w.Header().Set("Allow", method)
+			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeMethodNotAllowed, "use "+method)
+			return
+		}
+		select {
+		case g.waiting <- struct{}{}:
+			defer func() { <-g.waiting }()
+		default:
+			backup.WriteError(w, http.StatusTooManyRequests, backup.CodeTooManyRequests, "too many requests wait for a snapshot")
+			return
+		}
+		// The server's own timeout is for what is answered at once. Every connection of a server can have another.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
+		handle(w, r)
+	}
+}
+
+// admit reports whether anybody is let in, or else why this request is not.
+func (g gate) admit(r *http.Request) (anybody bool, err error) {
+	if g.Trust == nil {
+		return true, nil
+	}
+	trust, err := g.Trust()
+	if err != nil || trust.AllowUnauthenticated {
+		return err == nil, err
+	}
+	return false, trust.Verify(r, g.Clock.Now())
+}

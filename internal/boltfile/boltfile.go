@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package boltfile checks that the pages of a database of bbolt fit together, before bbolt maps the file into memory and
+// believes it. bbolt is made for files that it has written itself: over others it panics, in goroutines where nobody can
+// recover, reads beyond the end of the file, or follows a page that leads to itself until the memory is gone.
+//
+// Here a page is read, and each of its offsets compared with its size; each page is visited once, whatever leads to it. So
+// the check takes time and memory that depend on the size of the file alone: one bit for each page. It imports the standard
+// library only.
+package boltfile
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"os"
+)
+
+// What bbolt writes: see its internal/common.
+const (
+	magic, version = 0xED0CDAED, 2
+	pageHeader     = 16
+	elementSize    = 16
+	metaSize       = 64
+	bucketHeader   = 16
+	bucketFlag     = 1
+	noFreelist     = ^uint64(0)
+
+	branchPage, leafPage, freelistPage = 0x01, 0x02, 0x10
+
+	minPageSize, maxPageSize = 1 << 10, 1 << 16
+	// maxSpan bounds what one page takes in memory, with those that it goes on over.
+	maxSpan = 128 << 20
+	// maxBranch bounds what a branch takes, which is held while those beneath it are looked at; maxLevels is how many there
+	// may be above a leaf.
+	maxBranch, maxLevels = 4 << 20, 32
+	// maxDepth bounds how deep buckets lie in each other. etcd has one level.
+	maxDepth = 8
+)
+
+// Check returns what is wrong with the pages of the database in a file; nil when it can be opened.
+func Check(path string) (err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	return check(file, info.Size())
+}
+
+func check(file io.ReaderAt, size int64) error {
+	m, err := readMeta(file, size)
+	if err != nil {
+		return err
+	}
+	c := &checker{file: file, meta: m, seen: make([]uint64, m.end/64+1)}
+	c.mark(0)
+	c.mark(1)
+	if err := c.freelist(); err != nil {
+		return err
+	}
+	return c.tree(m.root)
+}
+
+// meta is the newest page that says where all begins.
+type meta struct {
+	pageSize       uint64
+	root, freelist uint64
+	end, txid      uint64
+}
+
+// readMeta reads the two pages of which bbolt writes one in turn. The size of a page is in the first, or else the second
+// is where a page of some size ends.
+func readMeta(file io.ReaderAt, size int64) (best meta, err error) {
+	err = errors.New("invalid database: it has no valid meta page")
+	for at := int64(0); at <= maxPageSize && at+pageHeader+metaSize <= size; at = max(at*2, minPageSize) {
+		data := make([]byte, metaSize)
+		if _, err := file.ReadAt(data, at+pageHeader); err != nil {
+			return meta{}, fmt.Errorf("reading a meta page: %w", err)
+		}
+		m, ok := parseMeta(data)
+		if !ok || at != 0 && uint64(at) != m.pageSize || m.txid < best.txid && best.pageSize != 0 {
+			continue
+		}
+		best, err = m, nil
+	}
+	switch {
+	case best.pageSize == 0:
+		return meta{}, err
+	case best.end < 3 || best.end > uint64(size)/best.pageSize:
+		return meta{}, fmt.Errorf("it ends at page %d, and the file has %d", best.end, uint64(size)/best.pageSize)
+	}
+	return best, nil
+}
+
+func parseMeta(data []byte) (meta, bool) {
+	u32, u64 := binary.LittleEndian.Uint32, binary.LittleEndian.Uint64
+	hash := fnv.New64a()
+	// A hash never fails to write.
+	_, _ = hash.Write(data[:metaSize-8])
+	m := meta{pageSize: uint64(u32(data[8:])), root: u64(data[16:]), freelist: u64(data[32:]), end: u64(data[40:]), txid: u64(data[48:])}
+	ok := u32(data) == magic && u32(data[4:]) == version && u64(data[56:]) == hash.Sum64() &&
+		m.pageSize >= minPageSize && m.pageSize <= maxPageSize && m.pageSize&(m.pageSize-1) == 0
+	return m, ok
+}
+
+// checker goes through the pages of a database.
+type checker struct {
+	meta
+	file io.ReaderAt
+	// seen has a bit for each page that was visited, or is free.
+	seen []uint64
+}
+
+// mark reports whether a page was not seen before.
+func (c *checker) mark(page uint64) bool {
+	bit := uint64(1) << (page % 64)
+	was := c.seen[page/64] & bit
+	c.seen[page/64] |= bit
+	return was == 0
+}
+
+// page is one page, with those that it goes on over.
+type page struct {
+	id           uint64
+	flags, count uint16
+	// data follows the header.
+	data []byte
+}
+
+// read reads a page that nothing else leads to.
+func (c *checker) read(id uint64) (page, error) {
+	if id < 2 || id >= c.end {
+		return page{}, fmt.Errorf("page %d is not one of its %d pages", id, c.end)
+	}
+	head := make([]byte, pageHeader)
+	at := int64(id * c.pageSize)
+	if _, err := c.file.ReadAt(head, at); err != nil {
+		return page{}, fmt.Errorf("reading page %d: %w", id, err)
+	}
+	pages := 1 + uint64(binary.LittleEndian.Uint32(head[12:]))
+	if said := binary.LittleEndian.Uint64(head); said != id {
+		return page{}, fmt.Errorf("page %d says that it is page %d", id, said)
+	}
+	if pages > c.end-id || pages*c.pageSize > maxSpan {
+		return page{}, fmt.Errorf("page %d goes on over %d pages", id, pages)
+	}
+	for p := id; p < id+pages; p++ {
+		if !c.mark(p) {
+			return page{}, fmt.Errorf("page %d is used twice, or is free", p)
+		}
+	}
+	data := make([]byte, pages*c.pageSize-pageHeader)
+	if _, err := c.file.ReadAt(data, at+pageHeader); err != nil {
+		return page{}, fmt.Errorf("reading page %d: %w", id, err)
+	}
+	return page{id: id, flags: binary.LittleEndian.Uint16(head[8:]), count: binary.LittleEndian.Uint16(head[10:]), data: data}, nil
+}

@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package boltfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	bolt "go.etcd.io/bbolt"
+)
+
+const pageSize = 4096
+
+// build makes a database with branches, leaves over several pages, small and big buckets, and free pages.
+func build(t testing.TB, options bolt.Options) []byte {
+	g := NewWithT(t)
+	path := filepath.Join(t.TempDir(), "db")
+	options.PageSize = pageSize
+	db, err := bolt.Open(path, 0o600, &options)
+	g.Expect(err).NotTo(HaveOccurred())
+	for round := range 3 {
+		g.Expect(db.Update(func(tx *bolt.Tx) error {
+			for _, name := range []string{"key", "meta", "lease"} {
+				b, err := tx.CreateBucketIfNotExists([]byte(name))
+				g.Expect(err).NotTo(HaveOccurred())
+				for i := range map[string]int{"key": 200, "meta": 2, "lease": 0}[name] {
+					g.Expect(b.Put(fmt.Appendf(nil, "%06d", i*(round+1)), make([]byte, 60+i%7*1500))).To(Succeed())
+				}
+			}
+			return nil
+		})).To(Succeed())
+	}
+	g.Expect(db.Close()).To(Succeed())
+	data, err := os.ReadFile(path)
+	g.Expect(err).NotTo(HaveOccurred())
+	return data
+}
+
+func checkBytes(data []byte) error { return check(bytes.NewReader(data), int64(len(data))) }
+
+func TestGoodDatabases(t *testing.T) {
+	for name, options := range map[string]bolt.Options{
+		"as bbolt has it": {}, "as etcd has it": {NoFreelistSync: true, FreelistType: bolt.FreelistMapType},
+	} {
+		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(checkBytes(build(t, options))).To(Succeed()) })
+	}
+}
+
+// pageOf is the first page of a kind that is in use.
+func pageOf(data []byte, flags uint16) []byte {
+	m, _ := readMeta(bytes.NewReader(data), int64(len(data)))
+	c := &checker{file: bytes.NewReader(data), meta: m, seen: make([]uint64, m.end/64+1)}
+	_ = c.tree(m.root)
+	for at := 2 * pageSize; at < len(data); at += pageSize {
+		p := data[at : at+pageSize]
+		if id := uint64(at / pageSize); binary.LittleEndian.Uint16(p[8:]) == flags && binary.LittleEndian.Uint64(p) == id && !c.mark(id) {
+			return p
+		}
+	}
+	return nil
+}
+
+// What somebody made to hurt who opens it is an error, in time and memory of its size.
+func TestHostileDatabases(t *testing.T) {
+	good := build(t, bolt.Options{})
+	put16, put32, put64 := binary.LittleEndian.PutUint16, binary.LittleEndian.PutUint32, binary.LittleEndian.PutUint64
+	for name, change := range map[string]func([]byte) []byte{
+		"nothing":                       func([]byte) []byte { return nil },
+		"zeros":                         func(d []byte) []byte { return make([]byte, len(d)) },
+		"cut":                           func(d []byte) []byte { return d[:len(d)/2] },
+		"cut in the header":             func(d []byte) []byte { return d[:40] },
+		"a branch that leads to itself": func(d []byte) []byte { p := pageOf(d, branchPage); copy(p[pageHeader+8:][:8], p[:8]); return d },
+		"a branch that leads twice to one": func(d []byte) []byte {
+			p := pageOf(d, branchPage)
+			copy(p[pageHeader+8:][:8], p[pageHeader+elementSize+8:][:8])
+			return d
+		},
+		"a branch that leads to the wrong one": func(d []byte) []byte {
+			first, second := pageOf(d, branchPage)[pageHeader+8:][:8], pageOf(d, branchPage)[pageHeader+elementSize+8:][:8]
+			was := bytes.Clone(first)
+			copy(first, second)
+			copy(second, was)
+			return d
+		},
+		"a branch that leads out":       func(d []byte) []byte { put64(pageOf(d, branchPage)[pageHeader+8:], 1<<40); return d },
+		"a branch that leads to a meta": func(d []byte) []byte { put64(pageOf(d, branchPage)[pageHeader+8:], 0); return d },
+		"a branch that leads nowhere":   func(d []byte) []byte { put16(pageOf(d, branchPage)[10:], 0); return d },
+		"more elements than fit":        func(d []byte) []byte { put16(pageOf(d, leafPage)[10:], 0xFFFF); return d },
+		"a key that leads out":          func(d []byte) []byte { put32(pageOf(d, leafPage)[pageHeader+4:], 1<<31); return d },
+		"a value that leads out":        func(d []byte) []byte { put32(pageOf(d, leafPage)[pageHeader+12:], 1<<31); return d },
+		"a page that goes on for ever":  func(d []byte) []byte { put32(pageOf(d, leafPage)[12:], 1<<31); return d },
+		"a page of no kind":             func(d []byte) []byte { put16(pageOf(d, leafPage)[8:], 0x40); return d },
+		"a page of another number":      func(d []byte) []byte { put64(pageOf(d, leafPage), 3); return d },
+		"a bucket that is a value":      func(d []byte) []byte { put32(pageOf(d, leafPage)[pageHeader:], bucketFlag); return d },
+		"too many free pages":           func(d []byte) []byte { put16(freePages(d)[10:], 0xFFFE); return d },
+		"a free page in use":            freeTheRoot,
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(checkBytes(change(bytes.Clone(good)))).NotTo(Succeed())
+		})
+	}
+}
+
+// freeTheRoot has the page where all begins be free.
+func freeTheRoot(data []byte) []byte {
+	m, _ := readMeta(bytes.NewReader(data), int64(len(data)))
+	binary.LittleEndian.PutUint64(freePages(data)[pageHeader:], m.root)
+	binary.LittleEndian.PutUint16(freePages(data)[10:], 1)
+	return data
+}
+
+func freePages(data []byte) []byte {
+	var p []byte
+	for at := 2 * pageSize; at < len(data); at += pageSize {
+		if binary.LittleEndian.Uint16(data[at+8:]) == freelistPage && binary.LittleEndian.Uint64(data[at:]) == uint64(at/pageSize) {
+			p = data[at : at+pageSize]
+			m, _ := readMeta(bytes.NewReader(data), int64(len(data)))
+			if m.freelist == uint64(at/pageSize) {
+				return p
+			}
+		}
+	}
+	return p
+}
+
+// What passes the check can be opened and read, whatever was changed.
+func TestWhatPassesCanBeRead(t *testing.T) {
+	g := NewWithT(t)
+	good, random := build(t, bolt.Options{NoFreelistSync: true}), rand.New(rand.NewPCG(1, 2))
+	path, passed := filepath.Join(t.TempDir(), "db"), 0
+	for range 150 {
+		data := bytes.Clone(good)
+		for range 1 + random.IntN(3) {
+			// Most of a page are values: its header and elements are where it hurts.
+			data[random.IntN(len(data)/pageSize)*pageSize+random.IntN(200)] = byte(random.Uint32())
+		}
+		if checkBytes(data) != nil {
+			continue
+		}
+		passed++
+		g.Expect(os.WriteFile(path, data, 0o600)).To(Succeed())
+		db, err := bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: true, NoSync: true})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(db.View(func(tx *bolt.Tx) error {
+			return tx.ForEach(func(_ []byte, b *bolt.Bucket) error { return b.ForEach(func(_, _ []byte) error { return nil }) })
+		})).To(Succeed())
+		g.Expect(db.Close()).To(Succeed())
+	}
+	g.Expect(passed).To(BeNumerically(">", 10), "the test can tell")
+}
+
+func FuzzCheck(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(build(f, bolt.Options{})[:4*pageSize])
+	f.Fuzz(func(_ *testing.T, data []byte) { _ = checkBytes(data) })
+}

@@ -1,0 +1,47 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package logging
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/zapr"
+	. "github.com/onsi/gomega"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// An error of half a megabyte is cut, wherever in a line it is; what is short, and the level, are as they were.
+func TestLinesAreBounded(t *testing.T) {
+	g := NewWithT(t)
+	var out bytes.Buffer
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&out), zapcore.InfoLevel)
+	log := zapr.NewLogger(zap.New(core, Bounded()))
+	long := strings.Repeat("no\n", 180<<10)
+	for _, write := range []func(){
+		func() { log.Error(errors.New(long), "failed") },
+		func() { log.Info(long) },
+		func() { log.Info("failed", "reason", long) },
+		func() { log.WithValues("reason", long).Info("failed") },
+		func() { log.Info("failed", "text", stringer(long)) },
+	} {
+		out.Reset()
+		write()
+		g.Expect(out.Len()).To(And(BeNumerically(">", 4000), BeNumerically("<", 6000)))
+	}
+	out.Reset()
+	log.Error(errors.New("a\nb"), "failed", "n", 1)
+	g.Expect(out.String()).To(And(ContainSubstring(`"error":"a\nb"`), ContainSubstring(`"n":1`)))
+	out.Reset()
+	log.V(1).Info("detail")
+	g.Expect(out.String()).To(BeEmpty())
+}
+
+type stringer string
+
+func (s stringer) String() string { return string(s) }

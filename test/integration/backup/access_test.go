@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package backup_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	agent "github.com/etcd-foreman/etcd-foreman/internal/backup/server"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/clock"
+)
+
+// Who asks for snapshots, and is not the operator, has none taken, and so none removed.
+func TestStrangersRemoveNoBackups(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	e, s := startEtcd(t, filepath.Join(t.TempDir(), "data")), folder(t)
+	r := run(t, e, s, options())
+	r.begin(g)
+	before, err := s.List(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	key := ed25519.NewKeyFromSeed([]byte(strings.Repeat("a", ed25519.SeedSize)))
+	api := httptest.NewServer(agent.Handler(agent.Config{
+		Snapshots: r, Log: logOf(t), Clock: clock.RealClock{},
+		Leader: func(context.Context) (agent.Leader, error) { return agent.Leader{Self: true}, nil },
+		Trust: func() (agentauth.Trust, error) {
+			return agentauth.Trust{Audience: "uid", PublicKey: key.Public().(ed25519.PublicKey)}, nil
+		},
+	}))
+	t.Cleanup(api.Close)
+	for range 7 {
+		response, err := http.Get(api.URL + backup.PathFull) //nolint:noctx // a stranger
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(response.Body.Close()).To(Succeed())
+		g.Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
+	}
+	list, err := s.List(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(list).To(Equal(before))
+
+	sign := func(r *http.Request) error { return agentauth.Sign(key, "uid", r, time.Now()) }
+	second, err := backup.Client{BaseURL: api.URL, Authorize: sign}.Full(t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(second.Created).To(BeTemporally(">", before[len(before)-1].Created))
+	chain, err := backup.Client{BaseURL: api.URL, Authorize: sign}.Latest(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(chain.Full.Name()).To(Equal(second.Name()))
+}
