@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +25,7 @@ const firstSnapshotTimeout = 15 * time.Minute
 // snapshotLeases are the leases by which the leader's agent tells of snapshots; nil where there is none.
 type snapshotLeases struct{ full, delta *coordinationv1.Lease }
 
-// leasesOfSnapshots reads them from the cache.
+// leasesOfSnapshots reads them from the cache. What somebody else's tell is not of this Etcd's snapshots.
 func (r *Reconciler) leasesOfSnapshots(ctx context.Context, etcd *v1alpha1.Etcd) (leases snapshotLeases, err error) {
 	for name, into := range map[string]**coordinationv1.Lease{
 		component.FullSnapshotLeaseName(etcd.Name): &leases.full, component.DeltaSnapshotLeaseName(etcd.Name): &leases.delta,
@@ -34,7 +35,7 @@ func (r *Reconciler) leasesOfSnapshots(ctx context.Context, etcd *v1alpha1.Etcd)
 		if client.IgnoreNotFound(err) != nil {
 			return snapshotLeases{}, fmt.Errorf("reading lease %s/%s: %w", etcd.Namespace, name, err)
 		}
-		if err == nil {
+		if err == nil && ownership.Of(etcd, "Lease", lease) == nil {
 			*into = lease
 		}
 	}

@@ -55,14 +55,14 @@ func holdPatch(set *appsv1.StatefulSet, holder *v1alpha1.EtcdOperatorTask, wante
 		return nil
 	case holder != nil:
 		return map[string]any{
-			"metadata": map[string]any{"resourceVersion": set.ResourceVersion, "annotations": map[string]any{v1alpha1.AnnotationHeldAtZeroBy: string(holder.UID)}},
+			"metadata": map[string]any{"uid": set.UID, "resourceVersion": set.ResourceVersion, "annotations": map[string]any{v1alpha1.AnnotationHeldAtZeroBy: string(holder.UID)}},
 			"spec": map[string]any{"replicas": 0, "persistentVolumeClaimRetentionPolicy": map[string]any{
 				"whenScaled": appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
 			}},
 		}
 	case held:
 		return map[string]any{
-			"metadata": map[string]any{"resourceVersion": set.ResourceVersion, "annotations": map[string]any{v1alpha1.AnnotationHeldAtZeroBy: nil}},
+			"metadata": map[string]any{"uid": set.UID, "resourceVersion": set.ResourceVersion, "annotations": map[string]any{v1alpha1.AnnotationHeldAtZeroBy: nil}},
 			"spec":     map[string]any{"replicas": wanted},
 		}
 	}
@@ -71,7 +71,8 @@ func holdPatch(set *appsv1.StatefulSet, holder *v1alpha1.EtcdOperatorTask, wante
 
 // reconcileHold scales the StatefulSet to zero for the task that holds it there, and back once that task lets go or
 // is gone, whatever else is suspended. It returns whether it is held, and whether that was changed just now.
-func (r *Reconciler) reconcileHold(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (held, changed bool, err error) {
+func (r *Reconciler) reconcileHold(ctx context.Context, p *pass) (held, changed bool, err error) {
+	etcd, set := p.etcd, p.set
 	if set == nil {
 		return false, false, nil
 	}
@@ -81,15 +82,19 @@ func (r *Reconciler) reconcileHold(ctx context.Context, etcd *v1alpha1.Etcd, set
 		return false, false, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
 	}
 	by := holder(tasks.Items, etcd.Status.Recovery)
-	if _, let := set.Annotations[v1alpha1.AnnotationHeldAtZeroBy]; let && by == nil {
-		// Members that start have to know how.
-		if err := r.tellMembers(ctx, etcd); err != nil {
-			return false, false, err
-		}
-	}
 	patch := holdPatch(set, by, replicas(etcd, set))
 	if patch == nil {
 		return by != nil, false, nil
+	}
+	// What cannot be started again is not stopped either.
+	if owned, err := r.owns(ctx, p); err != nil || !owned {
+		return by != nil, false, err
+	}
+	if by == nil {
+		// Members that start have to know how.
+		if err := r.tellMembers(ctx, p); err != nil {
+			return false, false, err
+		}
 	}
 	data, err := json.Marshal(patch)
 	if err != nil {

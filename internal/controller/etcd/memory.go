@@ -35,6 +35,8 @@ type remembered struct {
 	defragmented time.Time
 	// comparison of its objects that found nothing to do, the last one.
 	comparison comparison
+	// obstruction by objects that are not its own, the last one.
+	obstruction obstruction
 }
 
 func (m *memory) of(etcd types.NamespacedName) remembered {

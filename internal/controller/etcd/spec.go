@@ -10,7 +10,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
-	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -22,7 +21,8 @@ import (
 // version of the operator does not by itself replace the pods of every cluster. What somebody removed, or
 // changed in what would be applied again, is put right at any time. While a Secret cannot be used nothing is
 // made different, and no StatefulSet is made.
-func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, tls tlsLook, asleep string) (size sizing, settled bool, err error) {
+func (r *Reconciler) reconcileSpec(ctx context.Context, p *pass) (size sizing, settled bool, err error) {
+	etcd, set, tls := p.etcd, p.set, p.tls
 	if specSuspended(etcd) {
 		return sizing{}, false, nil
 	}
@@ -30,7 +30,7 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set
 		// No pod is deleted while it is decided whether the cluster grows.
 		defer r.Locker.Lock(client.ObjectKeyFromObject(etcd))()
 	}
-	if size, err = r.size(ctx, etcd, set, asleep); err != nil {
+	if size, err = r.size(ctx, etcd, set, p.asleep); err != nil {
 		return size, false, err
 	}
 	in := component.Input{
@@ -44,8 +44,9 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, etcd *v1alpha1.Etcd, set
 	}
 	due := tls.problem == nil && (tls.due || specDue(etcd))
 	// Without Secrets that can be used, pods could not start.
-	settled, err = r.applyObjects(ctx, in, due, tls.problem != nil)
-	return size, settled && size.why == "", err
+	settled, err = r.applyObjects(ctx, p, in, due, tls.problem != nil)
+	p.compared = err == nil
+	return size, settled && size.why == "" && len(p.obstructedBy()) == 0, err
 }
 
 // specSuspended tells whether the spec is to be left alone.

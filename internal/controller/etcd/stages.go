@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -31,9 +33,13 @@ type pass struct {
 	asleep string
 	begins bool
 	size   sizing
-	// settled: each object is as it was applied for the present spec.
-	settled bool
-	claims  []claim
+	// proof is what the API server said of all objects; nil as long as no stage was about to write.
+	proof *apply.Proof
+	// settled: each object is as it was applied for the present spec. compared: they were compared with those in the cache.
+	settled, compared bool
+	claims            []claim
+	// foreignClaims of members are not the Etcd's own.
+	foreignClaims []ownership.Foreign
 	// snapshot is nil when there is no StatefulSet.
 	snapshot *observe.Snapshot
 	// backups are what the leases tell of snapshots; nothing without a store.
@@ -71,6 +77,7 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 	p := &pass{etcd: etcd}
 	for _, stage := range []func(context.Context, *pass) error{
 		r.findStatefulSet,
+		r.recallObstruction,
 		r.keepStrategy,
 		r.keepHold,
 		r.checkTLS,
@@ -99,6 +106,10 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 
 func (r *Reconciler) findStatefulSet(ctx context.Context, p *pass) (err error) {
 	p.set, err = statefulSet(ctx, r.Client, p.etcd)
+	if err == nil && p.set == nil {
+		// The cache may be late, and has none without the operator's labels.
+		p.set, err = statefulSet(ctx, r.APIReader, p.etcd)
+	}
 	if err == nil && beingReplaced(p.set) {
 		// Its end is an event, and what is said of the members before is still true.
 		return errAgain
@@ -107,7 +118,7 @@ func (r *Reconciler) findStatefulSet(ctx context.Context, p *pass) (err error) {
 }
 
 func (r *Reconciler) keepStrategy(ctx context.Context, p *pass) error {
-	changed, err := r.reconcileStrategy(ctx, p.etcd, p.set)
+	changed, err := r.reconcileStrategy(ctx, p)
 	if changed {
 		return errAgain
 	}
@@ -116,7 +127,7 @@ func (r *Reconciler) keepStrategy(ctx context.Context, p *pass) error {
 }
 
 func (r *Reconciler) keepHold(ctx context.Context, p *pass) error {
-	held, changed, err := r.reconcileHold(ctx, p.etcd, p.set)
+	held, changed, err := r.reconcileHold(ctx, p)
 	if err == nil && changed {
 		return errAgain
 	}
@@ -132,14 +143,14 @@ func (r *Reconciler) checkTLS(ctx context.Context, p *pass) error {
 // applySpec applies the objects. What is asked of members that are all stopped waits until they are started again.
 func (r *Reconciler) applySpec(ctx context.Context, p *pass) error {
 	if p.specErr == nil && !p.held {
-		p.size, p.settled, p.specErr = r.reconcileSpec(ctx, p.etcd, p.set, p.tls, p.asleep)
+		p.size, p.settled, p.specErr = r.reconcileSpec(ctx, p)
 	}
-	if apierrors.IsConflict(p.specErr) || namespaceGoes(p.specErr) {
+	if apierrors.IsConflict(p.specErr) || namespaceGoes(p.specErr) || errors.Is(p.specErr, errAgain) {
 		err := p.specErr
 		p.specErr = nil
 		return err
 	}
-	if p.makes() && replacement(p.etcd, p.set) {
+	if p.makes() && len(p.obstructedBy()) == 0 && replacement(p.etcd, p.set) {
 		// It was made just now, or has not adopted its pods yet.
 		return errAgain
 	}
@@ -147,17 +158,20 @@ func (r *Reconciler) applySpec(ctx context.Context, p *pass) error {
 }
 
 func (r *Reconciler) growVolumes(ctx context.Context, p *pass) error {
-	claims, replaced, further, err := r.reconcileVolumes(ctx, p.etcd, p.set, p.makes())
+	replaced, err := r.reconcileVolumes(ctx, p)
 	if replaced {
 		return errAgain
 	}
-	p.claims, p.further = claims, append(p.further, further...)
 	p.specErr = errors.Join(p.specErr, err)
 	return nil
 }
 
 // observeMembers comes after the objects were compared, so that the snapshot is not older than they.
 func (r *Reconciler) observeMembers(ctx context.Context, p *pass) (err error) {
+	if p.set == nil && len(p.obstructedBy()) > 0 {
+		// One that there is belongs to somebody else.
+		return nil
+	}
 	p.snapshot, err = r.observe(ctx, r.Client, p.etcd)
 	return err
 }
@@ -184,11 +198,24 @@ func (r *Reconciler) listPeerURLs(ctx context.Context, p *pass) error {
 
 // writeDown writes the status.
 func (r *Reconciler) writeDown(ctx context.Context, p *pass) (err error) {
+	c, known := p.ownership()
+	if known {
+		p.further = append(p.further, c)
+	}
 	p.after, err = r.reconcileStatus(ctx, p)
+	if known && c.Status == metav1.ConditionFalse {
+		p.after = min(p.after, recheckObstruction)
+	}
 	return err
 }
 
 // instructMembers tells the members what the status now says of their cluster.
 func (r *Reconciler) instructMembers(ctx context.Context, p *pass) error {
-	return r.tellMembers(ctx, p.etcd)
+	known := p.proof != nil
+	err := r.tellMembers(ctx, p)
+	if !known && len(p.obstructedBy()) > 0 {
+		// The status has been written, and does not tell of it yet.
+		p.after = retryConflict
+	}
+	return err
 }

@@ -29,8 +29,8 @@ const progressDeadline = 10 * time.Minute
 // OnDelete; and it leaves it unset where a strategy was OnDelete, so that a pod on its way would come back
 // at the old revision.
 const (
-	patchOnDelete      = `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`
-	patchRollingUpdate = `{"metadata":{"resourceVersion":%q},"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}}}}`
+	patchOnDelete      = `{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`
+	patchRollingUpdate = `{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}}}}`
 )
 
 // strategyChange is what is to become of an update strategy.
@@ -89,25 +89,40 @@ func (r *Reconciler) wantedStrategy() appsv1.StatefulSetUpdateStrategyType {
 
 // reconcileStrategy brings the update strategy of a StatefulSet to what the feature gate says, whatever else
 // is suspended. It returns whether it changed it.
-func (r *Reconciler) reconcileStrategy(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (changed bool, err error) {
-	if set == nil {
+func (r *Reconciler) reconcileStrategy(ctx context.Context, p *pass) (changed bool, err error) {
+	if p.set == nil {
 		return false, nil
 	}
-	switch decideStrategy(r.QuorumAwareUpdates, set.Spec.UpdateStrategy) {
+	switch decideStrategy(r.QuorumAwareUpdates, p.set.Spec.UpdateStrategy) {
 	case toOnDelete:
-		defer r.Locker.Lock(client.ObjectKeyFromObject(etcd))()
-		return r.patchStrategy(ctx, set, patchOnDelete)
+		defer r.Locker.Lock(client.ObjectKeyFromObject(p.etcd))()
+		return r.changeStrategy(ctx, p, patchOnDelete)
 	case repairPartition:
-		return r.patchStrategy(ctx, set, fmt.Sprintf(patchRollingUpdate, set.ResourceVersion))
+		return r.changeStrategy(ctx, p, patchRollingUpdate)
 	case toRollingUpdate:
-		return r.handOver(ctx, etcd)
+		return r.handOver(ctx, p)
+	}
+	return false, nil
+}
+
+// changeStrategy changes the update strategy as soon as the StatefulSet is shown to be the Etcd's own.
+func (r *Reconciler) changeStrategy(ctx context.Context, p *pass, patch string) (changed bool, err error) {
+	if owned, err := r.owns(ctx, p); err != nil || !owned {
+		return false, err
+	}
+	if set := p.proof.StatefulSet(p.etcd); set != nil {
+		return r.patchStrategy(ctx, set, patch)
 	}
 	return false, nil
 }
 
 // handOver lets the StatefulSet controller take over when it may.
-func (r *Reconciler) handOver(ctx context.Context, etcd *v1alpha1.Etcd) (changed bool, err error) {
+func (r *Reconciler) handOver(ctx context.Context, p *pass) (changed bool, err error) {
+	etcd := p.etcd
 	if may, err := r.mayHandOver(ctx, r.Client, etcd); err != nil || !may {
+		return false, err
+	}
+	if owned, err := r.owns(ctx, p); err != nil || !owned {
 		return false, err
 	}
 	// The task engine holds the lock around a deletion. Now that none is under way, the cache may be late.
@@ -119,7 +134,7 @@ func (r *Reconciler) handOver(ctx context.Context, etcd *v1alpha1.Etcd) (changed
 	if may, err := r.mayHandOver(ctx, r.APIReader, etcd); err != nil || !may {
 		return false, err
 	}
-	return r.patchStrategy(ctx, set, fmt.Sprintf(patchRollingUpdate, set.ResourceVersion))
+	return r.patchStrategy(ctx, set, patchRollingUpdate)
 }
 
 func (r *Reconciler) mayHandOver(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (bool, error) {
@@ -139,7 +154,8 @@ func (r *Reconciler) mayHandOver(ctx context.Context, reader client.Reader, etcd
 
 func (r *Reconciler) patchStrategy(ctx context.Context, set *appsv1.StatefulSet, patch string) (changed bool, err error) {
 	before := set.Spec.UpdateStrategy.Type
-	if err := r.Client.Patch(ctx, set, client.RawPatch(types.MergePatchType, []byte(patch)), fieldOwner); err != nil {
+	data := fmt.Appendf(nil, patch, set.UID, set.ResourceVersion)
+	if err := r.Client.Patch(ctx, set, client.RawPatch(types.MergePatchType, data), fieldOwner); err != nil {
 		return false, fmt.Errorf("changing the update strategy of StatefulSet %s: %w", client.ObjectKeyFromObject(set), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Changed the update strategy", "from", before, "to", set.Spec.UpdateStrategy.Type)
