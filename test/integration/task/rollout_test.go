@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
@@ -312,4 +313,19 @@ func (c *cluster) uid(pod string) types.UID {
 	p := &corev1.Pod{}
 	c.Expect(testEnv.Client.Get(c.t.Context(), types.NamespacedName{Namespace: c.namespace, Name: pod}, p)).To(Succeed())
 	return p.UID
+}
+
+// Another operator beside this one looks after its StatefulSets itself.
+func TestNoTaskForAStatefulSetOfAnotherOperator(t *testing.T) {
+	c := newCluster(t, 1)
+	patch := client.MergeFrom(c.set.DeepCopy())
+	c.set.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByDruid
+	c.Expect(testEnv.Client.Patch(t.Context(), c.set, patch)).To(Succeed())
+	c.start(nil)
+	before := c.change("new")
+	c.Eventually(func(g Gomega) {
+		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
+		g.Expect(c.set.Status.UpdateRevision).NotTo(Equal(before))
+	}).Should(Succeed())
+	c.Consistently(func(g Gomega) { g.Expect(c.rollouts(g)).To(BeEmpty()) }).WithTimeout(2 * time.Second).Should(Succeed())
 }
