@@ -32,7 +32,9 @@ import (
 
 var testEnv *env.Env
 
-func TestMain(m *testing.M) { os.Exit(env.Main(m, &testEnv, env.WithRoles())) }
+func TestMain(m *testing.M) {
+	os.Exit(env.Main(m, &testEnv, env.WithRoles(), env.WithAdmissionPlugins("OwnerReferencesPermissionEnforcement")))
+}
 
 const (
 	name     = "etcd-main"
