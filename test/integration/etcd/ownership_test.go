@@ -463,3 +463,29 @@ func TestEtcdIsCreatedAgain(t *testing.T) {
 		w.Expect(note).To(ContainSubstring("an earlier Etcd of this name"))
 	}
 }
+
+// As long as the same object is in the way, nothing is written, not even a status, and the API server is asked seldom.
+func TestObstructionThatLasts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.foreign(foreigners()["ServiceAccount"])
+	o := w.start()
+	w.obstructed(v1alpha1.ReasonNoController)
+	w.Eventually(w.warnings).Should(HaveLen(1))
+	o.requests.take()
+	o.requests.takeReads()
+	for i := range 5 {
+		w.change(annotate("test/look", fmt.Sprint(i)))
+	}
+	var reads []string
+	w.Consistently(func(g Gomega) {
+		for _, path := range o.requests.takeReads() {
+			if strings.Contains(path, "/serviceaccounts/") {
+				reads = append(reads, path)
+			}
+		}
+		g.Expect(len(reads)).To(BeNumerically("<=", 1))
+		g.Expect(o.requests.take()).To(BeEmpty())
+	}).WithTimeout(5 * time.Second).Should(Succeed())
+	w.Expect(w.warnings(w)).To(HaveLen(1))
+}
