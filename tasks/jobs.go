@@ -13,7 +13,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -40,30 +39,35 @@ const (
 
 // Execute creates the Job of a task and follows it to its end, and makes a result of what the agent told.
 func (j Jobs) Execute(ctx context.Context, task Task, build func() (*batchv1.Job, error)) (Verdict, error) {
-	found := &batchv1.Job{}
 	key := client.ObjectKey{Namespace: task.Object.Namespace, Name: job.Name(task.Object)}
-	if err := j.Live.Get(ctx, key, found); apierrors.IsNotFound(err) {
-		built, err := build()
-		if err != nil {
-			return Verdict{Outcome: Fail, Code: v1alpha1.ErrInvalidConfig, Message: err.Error()}, nil
-		}
-		reason := fmt.Sprintf("the agent works in Job %s", key.Name)
-		return Verdict{
-			Outcome: Continue, Reason: v1alpha1.ReasonRunning, Message: reason, Result: map[string]string{keyJob: key.Name},
-			Step: &Step{Operation: createJob, Reason: reason, Detail: built, RecheckAfter: jobPoll},
-		}, nil
-	} else if err != nil {
-		return Verdict{}, jobError("reading", key, err)
+	found, foreign, err := job.Find(ctx, j.Live, task.Object, key)
+	switch {
+	case err != nil:
+		return Verdict{}, coded(err)
+	case foreign != nil:
+		return Verdict{Outcome: Fail, Code: v1alpha1.ErrForeignObject, Message: foreign.String()}, nil
+	case found == nil:
+		return j.begin(key.Name, build), nil
 	}
-	if !metav1.IsControlledBy(found, task.Object) {
-		return Verdict{Outcome: Fail, Code: v1alpha1.ErrJob, Message: fmt.Sprintf("Job %s is there already, and belongs to somebody else", key.Name)}, nil
-	}
-	pods := &corev1.PodList{}
-	if err := j.Live.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabels{batchv1.JobNameLabel: key.Name}); err != nil {
-		return Verdict{}, jobError("listing the pods of", key, err)
+	pods, err := job.Pods(ctx, j.Live, found)
+	if err != nil {
+		return Verdict{}, coded(err)
 	}
 	now := j.Clock.Now()
-	return jobVerdict(task, job.Judge(found, pods.Items, now), now), nil
+	return jobVerdict(task, job.Judge(found, pods, now), now), nil
+}
+
+// begin is the verdict on a task whose Job is to be created.
+func (j Jobs) begin(name string, build func() (*batchv1.Job, error)) Verdict {
+	built, err := build()
+	if err != nil {
+		return Verdict{Outcome: Fail, Code: v1alpha1.ErrInvalidConfig, Message: err.Error()}
+	}
+	reason := fmt.Sprintf("the agent works in Job %s", name)
+	return Verdict{
+		Outcome: Continue, Reason: v1alpha1.ReasonRunning, Message: reason, Result: map[string]string{keyJob: name},
+		Step: &Step{Operation: createJob, Reason: reason, Detail: built, RecheckAfter: jobPoll},
+	}
 }
 
 // jobVerdict puts the state of a Job into the words of the task engine. It is pure.
@@ -100,7 +104,7 @@ func addFields(object json.RawMessage, into map[string]string) {
 	}
 }
 
-// Perform creates the Job. It is there already when an operator before this one created it.
+// Perform creates the Job. It is there already when an operator before this one created it; whose it is, Execute says.
 func (j Jobs) Perform(ctx context.Context, _ Task, step Step) error {
 	built := step.Detail.(*batchv1.Job)
 	if err := j.Client.Create(ctx, built); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -112,16 +116,14 @@ func (j Jobs) Perform(ctx context.Context, _ Task, step Step) error {
 // Cleanup stops a Job that goes on. One that has ended stays for as long as its task, with its log.
 func (j Jobs) Cleanup(ctx context.Context, task Task) error {
 	key := client.ObjectKey{Namespace: task.Object.Namespace, Name: job.Name(task.Object)}
-	found := &batchv1.Job{}
-	if err := j.Live.Get(ctx, key, found); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		return jobError("reading", key, err)
+	found, _, err := job.Find(ctx, j.Live, task.Object, key)
+	if err != nil {
+		return coded(err)
 	}
-	if !metav1.IsControlledBy(found, task.Object) || job.HasEnded(found) {
+	if found == nil || job.HasEnded(found) {
 		return nil
 	}
-	err := j.Client.Delete(ctx, found, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &found.UID})
+	err = j.Client.Delete(ctx, found, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &found.UID})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return jobError("stopping", key, err)
 	}
@@ -129,5 +131,7 @@ func (j Jobs) Cleanup(ctx context.Context, task Task) error {
 }
 
 func jobError(doing string, key client.ObjectKey, err error) error {
-	return &CodedError{Code: v1alpha1.ErrJob, Err: fmt.Errorf("%s Job %s: %w", doing, key, err)}
+	return coded(fmt.Errorf("%s Job %s: %w", doing, key, err))
 }
+
+func coded(err error) error { return &CodedError{Code: v1alpha1.ErrJob, Err: err} }

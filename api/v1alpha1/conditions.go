@@ -122,6 +122,8 @@ const (
 	ErrNothingToRecover ErrorCode = "ERR_NOTHING_TO_RECOVER"
 	// ErrNotQuorate: the members were started again, and no quorum has formed.
 	ErrNotQuorate ErrorCode = "ERR_NOT_QUORATE"
+	// ErrForeignObject: an object that is not the Etcd's own has a name that the Etcd needs.
+	ErrForeignObject ErrorCode = "ERR_FOREIGN_OBJECT"
 	// ErrApply: an object of an Etcd could not be applied.
 	ErrApply ErrorCode = "ERR_APPLY"
 	// ErrInternal: an error without a code of its own.
@@ -145,6 +147,10 @@ const (
 	ConditionBackupReady = "BackupReady"
 	// ConditionScaled: the cluster has as many members as its spec says.
 	ConditionScaled = "Scaled"
+	// ConditionObjectsOwned: each object that exists under a name which the Etcd needs is the Etcd's own: it controls the
+	// object, or has adopted it. While one is not, the operator writes none of them; the message names it, says whose it
+	// is, and what to do.
+	ConditionObjectsOwned = "ObjectsOwned"
 )
 
 // Reasons of the conditions of an Etcd.
@@ -171,6 +177,21 @@ const (
 	ReasonPeerTLSRollout = "PeerTLSRollout"
 	// ReasonPeerURLsRemoved: every member listens with TLS; its URL without is about to be removed.
 	ReasonPeerURLsRemoved = "PeerURLsRemoved"
+)
+
+// Reasons of the condition ObjectsOwned.
+const (
+	// ReasonObjectsOwned: each object is the Etcd's own.
+	ReasonObjectsOwned = "ObjectsOwned"
+	// ReasonControlledByAnother: an object has another controller than the Etcd.
+	ReasonControlledByAnother = "ControlledByAnother"
+	// ReasonNoController: an object has no controller. Either it was made by somebody else, or somebody removed its owner
+	// reference.
+	ReasonNoController = "NoController"
+	// ReasonManagedByAnother: the Etcd controls an object that another operator manages, by its label.
+	ReasonManagedByAnother = "ManagedByAnother"
+	// ReasonClaimNotOwned: a claim has neither the labels of the Etcd's claims nor the annotation of its adoption.
+	ReasonClaimNotOwned = "ClaimNotOwned"
 )
 
 // Reasons of the condition DataVolumesReady. A member that is kept from starting gives one of them.

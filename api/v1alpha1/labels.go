@@ -55,6 +55,10 @@ const (
 	// AnnotationAllowUnhealthyPodEviction sets the PodDisruptionBudget's unhealthyPodEvictionPolicy to
 	// AlwaysAllow.
 	AnnotationAllowUnhealthyPodEviction = "resources.druid.gardener.cloud/allow-unhealthy-pod-eviction"
+	// AnnotationAdoptedBy on an object that an Etcd did not make carries the UID of the Etcd that has adopted it, which
+	// from then on is treated as one of its own. Only adoption writes it; a person does so for a claim that was brought
+	// back by hand.
+	AnnotationAdoptedBy = "druid.gardener.cloud/adopted-by"
 )
 
 // Annotations that the operator sets.

@@ -100,5 +100,10 @@ func essenceOfVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
 }
 
 func essenceOfClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{ObjectMeta: essenceOfMeta(c.ObjectMeta), Spec: c.Spec, Status: c.Status}
+	kept := &corev1.PersistentVolumeClaim{ObjectMeta: essenceOfMeta(c.ObjectMeta), Spec: c.Spec, Status: c.Status}
+	if by, adopted := c.Annotations[v1alpha1.AnnotationAdoptedBy]; adopted {
+		// It says whose the claim is.
+		kept.Annotations = map[string]string{v1alpha1.AnnotationAdoptedBy: by}
+	}
+	return kept
 }

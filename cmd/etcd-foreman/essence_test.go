@@ -7,6 +7,7 @@ package main
 import (
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -61,6 +62,8 @@ func TestWhatIsKeptOfTheSurroundings(t *testing.T) {
 	g.Expect(volume).To(Equal(&corev1.PersistentVolume{ObjectMeta: lean, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, ClaimRef: &corev1.ObjectReference{UID: "c"}}}))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: fat, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
 	g.Expect(essenceOfClaim(claim)).To(Equal(&corev1.PersistentVolumeClaim{ObjectMeta: lean, Spec: claim.Spec, Status: claim.Status}))
+	claim.Annotations = map[string]string{"long": "story", v1alpha1.AnnotationAdoptedBy: "etcd"}
+	g.Expect(essenceOfClaim(claim).Annotations).To(Equal(map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}), "whose it is")
 }
 
 // What is shared is the same as before.

@@ -41,7 +41,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 	var crd struct {
 		Spec struct {
 			Versions []struct {
-				Schema struct{ OpenAPIV3Schema schema }
+				Schema struct{ OpenAPIV3Schema openAPISchema }
 			}
 		}
 	}
@@ -63,13 +63,13 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 	}
 }
 
-// schema is what matters of an OpenAPI schema.
-type schema struct {
-	Properties map[string]schema
+// openAPISchema is what matters of an OpenAPI schema.
+type openAPISchema struct {
+	Properties map[string]openAPISchema
 }
 
 // walk finds the fields beneath a path. One that is on the page is documented with all that is beneath it.
-func (s schema) walk(path string, onPage map[string]string, into map[string]bool) {
+func (s openAPISchema) walk(path string, onPage map[string]string, into map[string]bool) {
 	if onPage[path] != "" || len(s.Properties) == 0 {
 		into[path] = true
 		return

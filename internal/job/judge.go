@@ -6,7 +6,6 @@ package job
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -16,9 +15,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // startDeadline is how long the pod of a Job may be on its way before the Job is given up: what keeps it from
@@ -161,14 +157,4 @@ func object(text string) json.RawMessage {
 // HasEnded tells whether a Job has succeeded or failed.
 func HasEnded(job *batchv1.Job) bool {
 	return condition(job, batchv1.JobComplete) != nil || condition(job, batchv1.JobFailed) != nil
-}
-
-// Remove removes a Job after its pods: as long as it is there, they may be.
-func Remove(ctx context.Context, c client.Client, key client.ObjectKey) error {
-	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-	err := c.Delete(ctx, j, client.PropagationPolicy(metav1.DeletePropagationForeground))
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("removing Job %s: %w", key, err)
-	}
-	return nil
 }

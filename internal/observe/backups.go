@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -28,7 +29,8 @@ func ReadSnapshotLeases(ctx context.Context, reader client.Reader, etcd *v1alpha
 		if client.IgnoreNotFound(err) != nil {
 			return SnapshotLeases{}, fmt.Errorf("reading lease %s: %w", key, err)
 		}
-		if err == nil {
+		// What another's say is not of this Etcd's snapshots.
+		if err == nil && ownership.Of(etcd, "Lease", lease) == nil {
 			*into = lease
 		}
 	}

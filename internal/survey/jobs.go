@@ -15,10 +15,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,6 +62,10 @@ func (s Surveyor) Look(ctx context.Context, o Order) ([]Volume, error) {
 			return nil, fmt.Errorf("reading claim %s of member %s: %w", v.Claim, v.Member, err)
 		default:
 			v.UID = claim.UID
+			if foreign := ownership.OfClaim(o.Etcd, claim); foreign != nil {
+				v.State, v.Message = Foreign, foreign.String()
+				break
+			}
 			if v, err = s.look(ctx, o, v, i); err != nil {
 				return nil, err
 			}
@@ -76,26 +80,27 @@ func (s Surveyor) Look(ctx context.Context, o Order) ([]Volume, error) {
 
 // look says how far the Job is that surveys a volume.
 func (s Surveyor) look(ctx context.Context, o Order, v Volume, ordinal int32) (Volume, error) {
-	found := &batchv1.Job{}
 	key := client.ObjectKey{Namespace: o.namespace(), Name: o.jobName(ordinal)}
-	if err := s.Live.Get(ctx, key, found); apierrors.IsNotFound(err) {
+	found, foreign, err := job.Find(ctx, s.Live, o.Owner.Object, key)
+	switch {
+	case err != nil:
+		return v, err
+	case foreign != nil:
+		v.State, v.Message = Foreign, fmt.Sprintf("claim %s of %s is not looked at: %s", v.Claim, v.Member, foreign)
+		return v, nil
+	case found == nil:
 		v.State, v.Message = Unseen, fmt.Sprintf("Job %s is to look at claim %s of %s", key.Name, v.Claim, v.Member)
 		return v, nil
-	} else if err != nil {
-		return v, fmt.Errorf("reading Job %s: %w", key, err)
-	}
-	if !metav1.IsControlledBy(found, o.Owner.Object) {
-		return v, fmt.Errorf("reading Job %s: it is there already, and belongs to somebody else", key)
 	}
 	if found.DeletionTimestamp != nil || found.Annotations[v1alpha1.AnnotationJobSubject] != o.subject(v) {
 		v.State, v.Message = Abandoned, fmt.Sprintf("Job %s has to go, and another is to look at claim %s of %s", key.Name, v.Claim, v.Member)
 		return v, nil
 	}
-	pods := &corev1.PodList{}
-	if err := s.Live.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabels{batchv1.JobNameLabel: key.Name}); err != nil {
-		return v, fmt.Errorf("listing the pods of Job %s: %w", key, err)
+	pods, err := job.Pods(ctx, s.Live, found)
+	if err != nil {
+		return v, err
 	}
-	return seen(v, key.Name, job.Judge(found, pods.Items, s.Clock.Now())), nil
+	return seen(v, key.Name, job.Judge(found, pods, s.Clock.Now())), nil
 }
 
 // seen is a volume as its Job tells of it. It is pure.
@@ -135,14 +140,15 @@ func (s Surveyor) Go(ctx context.Context, o Order, volumes []Volume) error {
 			if err != nil {
 				return err
 			}
+			// One that is there by now is looked at next time, like any other.
 			if err := s.Client.Create(ctx, j); err != nil && !apierrors.IsAlreadyExists(err) {
 				return fmt.Errorf("creating Job %s for claim %s: %w", client.ObjectKeyFromObject(j), v.Claim, err)
 			}
 		case Abandoned:
-			if err := job.Remove(ctx, s.Client, client.ObjectKey{Namespace: o.namespace(), Name: o.jobName(int32(i))}); err != nil {
+			if err := job.Remove(ctx, s.Client, s.Live, o.Owner.Object, client.ObjectKey{Namespace: o.namespace(), Name: o.jobName(int32(i))}); err != nil {
 				return err
 			}
-		case Gone, Looking, Unread, Seen:
+		case Gone, Looking, Unread, Seen, Foreign:
 		}
 	}
 	return nil
@@ -187,7 +193,7 @@ func (o Order) Jobs() []client.ObjectKey {
 // Remove removes the Jobs that look at volumes, so that their pods do not keep the volumes from anybody.
 func (s Surveyor) Remove(ctx context.Context, o Order) error {
 	for _, key := range o.Jobs() {
-		if err := job.Remove(ctx, s.Client, key); err != nil {
+		if err := job.Remove(ctx, s.Client, s.Live, o.Owner.Object, key); err != nil {
 			return err
 		}
 	}

@@ -34,6 +34,8 @@ const (
 	Unread
 	// Seen: the Survey says what is on it.
 	Seen
+	// Foreign: its claim, or the Job that would look at it, is somebody else's. It is not looked at.
+	Foreign
 )
 
 // Volume is the volume of an ordinal.
@@ -51,14 +53,15 @@ type Volume struct {
 }
 
 // Pending says what is waited for until every volume that there is has been seen, and whether Jobs have to be created
-// or removed for that.
+// or removed for that. A volume under the name of a member that is not the Etcd's is waited for as well: it may be one
+// that a person brought back, and the member would start with it.
 func Pending(volumes []Volume) (waits []string, act bool) {
 	for _, v := range volumes {
 		switch v.State {
 		case Unseen, Abandoned:
 			act = true
 			waits = append(waits, v.Message)
-		case Looking, Unread:
+		case Looking, Unread, Foreign:
 			waits = append(waits, v.Message)
 		case Gone, Seen:
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +70,10 @@ func (h *Handler) record(ctx context.Context, task tasks.Task, done tasks.Verdic
 	case client.IgnoreNotFound(err) != nil:
 		return tasks.Verdict{}, fmt.Errorf("reading lease %s: %w", key, err)
 	case err != nil || !snapshot.isNews(lease):
+		return done, nil
+	}
+	if foreign := ownership.Of(task.Etcd, "Lease", lease); foreign != nil {
+		done.Message += "; it is recorded nowhere: " + foreign.String()
 		return done, nil
 	}
 	reason := fmt.Sprintf("lease %s is to tell of the full snapshot at revision %d", key.Name, snapshot.revision)

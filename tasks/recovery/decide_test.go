@@ -132,6 +132,8 @@ func TestPhases(t *testing.T) {
 		"a volume is looked at": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Looking, member.Survey{})), 0, tasks.Continue, surveying, "volume 1"},
 		"a volume is not known": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Unread, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Continue, surveying, "volume 1"},
+		"a claim is somebody else's": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Foreign, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
+			tasks.Continue, surveying, "volume 1"},
 		"one survives": {newInput(in(surveying, ""), hold(), volume(survey.Gone, member.Survey{}), volume(survey.Seen, survivor), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Continue, starting, "the data of main-1"},
 		"none survives": {newInput(in(surveying, ""), hold(), volume(survey.Gone, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,

@@ -161,7 +161,7 @@ func TestEveryVolumeOfTheLiveEtcdIsSurveyed(t *testing.T) {
 	r.witness.says = newInput(hold()).Snapshot
 	r.witness.says.StatefulSet.HeldAtZeroBy = r.task.Object.UID
 	for i := range int32(5) {
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: component.ClaimName(live, i)}}
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: component.ClaimName(live, i), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: live.Name}}}
 		r.Expect(r.api.Create(t.Context(), claim)).To(Succeed())
 	}
 	r.task.Object.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying}

@@ -104,7 +104,7 @@ func TestSleepWithoutVolumes(t *testing.T) {
 			c.store("backups")
 			if n == 1 {
 				c.create(&corev1.PersistentVolumeClaim{
-					ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: claimName(0)},
+					ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: claimName(0), Labels: claimLabels()},
 					Spec: corev1.PersistentVolumeClaimSpec{
 						AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 						Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}},

@@ -29,6 +29,11 @@ import (
 
 func claimName(i int) string { return fmt.Sprintf("%s-%s", etcdName, podName(i)) }
 
+// claimLabels are those of a claim of the Etcd.
+func claimLabels() map[string]string {
+	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: etcdName}
+}
+
 func (c *cluster) claim(g Gomega, i int) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{}
 	g.Expect(kube.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: claimName(i)}, claim)).To(Succeed())
@@ -174,12 +179,12 @@ func TestPolicyChangedInBetween(t *testing.T) {
 	c.Expect(c.claims(c, 1)).To(Equal(claims))
 }
 
-// A claim that was there before is used, and treated like any other.
+// A claim that was there before is used, and treated like any other, once it is shown to be the Etcd's.
 func TestPreProvisionedClaim(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
 	c.create(&corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: claimName(0)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: claimName(0), Labels: claimLabels()},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}},

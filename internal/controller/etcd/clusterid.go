@@ -12,6 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +24,7 @@ import (
 // which the cluster begins anew, and which requests their agents admit. It is not part of what is applied: it has to get there also while the spec is
 // suspended. The reader says what they have been told. The live Etcd has to say the same as the given one: members that start
 // with what was recorded once, and is not any more, are taken for another cluster.
-func (r *Reconciler) tellMembers(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) error {
+func (r *Reconciler) tellMembers(ctx context.Context, p *pass, reader client.Reader, etcd *v1alpha1.Etcd) error {
 	key := types.NamespacedName{Namespace: etcd.Namespace, Name: component.ConfigMapName(etcd.Name)}
 	config := &corev1.ConfigMap{}
 	if err := reader.Get(ctx, key, config); err != nil {
@@ -34,12 +35,22 @@ func (r *Reconciler) tellMembers(ctx context.Context, reader client.Reader, etcd
 	if r.AgentTrust != nil {
 		trust = r.AgentTrust(etcd).String()
 	}
-	data, err := untold(&etcd.Status, trust, config.Data)
-	if err != nil || len(data) == 0 {
+	if data, err := untold(&etcd.Status, trust, config.Data); err != nil || len(data) == 0 {
+		return err
+	}
+	if owned, err := r.owns(ctx, p); err != nil || !owned {
 		return err
 	}
 	live, err := readLive(r).etcd(ctx, etcd)
 	if err != nil {
+		return err
+	}
+	// It may have been applied in this pass.
+	if err := r.APIReader.Get(ctx, key, config); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	data, err := untold(&etcd.Status, trust, config.Data)
+	if err != nil || len(data) == 0 || ownership.Of(etcd, "ConfigMap", config) != nil {
 		return err
 	}
 	if live.Status.ClusterID != etcd.Status.ClusterID || !equality.Semantic.DeepEqual(live.Status.Recovery, etcd.Status.Recovery) {

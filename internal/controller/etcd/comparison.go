@@ -8,14 +8,18 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"unique"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,8 +35,8 @@ type comparison struct {
 	due bool
 	// objects that were compared.
 	objects []objectID
-	// settled: each was as it was applied for the present spec.
-	settled bool
+	// settled: each was as it was applied for the present spec. complete: none was left out.
+	settled, complete bool
 }
 
 // objectID names an object in the namespace of the Etcd.
@@ -41,8 +45,8 @@ type objectID struct {
 	name string
 }
 
-func (d desired) id() objectID {
-	return objectID{kind: unique.Make(d.GroupVersionKind()), name: d.GetName()}
+func idOf(key component.Key) objectID {
+	return objectID{kind: unique.Make(key.Kind), name: key.Name}
 }
 
 // fingerprint of a value: equal values have the same, and others another one.
@@ -91,6 +95,21 @@ func version(live client.Object) string {
 	return live.GetResourceVersion()
 }
 
+// cached is an object in the cache, which is only to be read; nil when there is none.
+func (r *Reconciler) cached(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (client.Object, error) {
+	object, err := r.Client.Scheme().New(kind)
+	if err != nil {
+		return nil, fmt.Errorf("making a %s: %w", kind.Kind, err)
+	}
+	cached := object.(client.Object)
+	if err := r.Client.Get(ctx, key, cached, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
+	}
+	return cached, nil
+}
+
 // stillHolds tells whether a comparison would find the same again.
 func (r *Reconciler) stillHolds(ctx context.Context, c comparison, namespace string, input fingerprint, due bool) (bool, error) {
 	if len(c.objects) == 0 || c.input != input || c.due != due {
@@ -98,7 +117,7 @@ func (r *Reconciler) stillHolds(ctx context.Context, c comparison, namespace str
 	}
 	states := make([]state, 0, len(c.objects))
 	for _, o := range c.objects {
-		live, err := r.live(ctx, o.kind.Value(), types.NamespacedName{Namespace: namespace, Name: o.name})
+		live, err := r.cached(ctx, o.kind.Value(), types.NamespacedName{Namespace: namespace, Name: o.name})
 		if err != nil || live == nil {
 			return false, err
 		}
@@ -121,52 +140,98 @@ func (r *Reconciler) applyObjects(ctx context.Context, p *pass, in component.Inp
 	if holds, err := r.stillHolds(ctx, last, key.Namespace, input, due); err != nil || holds {
 		return last.settled, err
 	}
-	next, applied, err := r.compare(ctx, p, in, due, blocked)
-	if err != nil || applied {
-		return next.settled, err
+	next, pending, err := r.compare(ctx, in, due, blocked)
+	if err != nil {
+		return false, err
+	}
+	if len(pending) > 0 {
+		return next.settled, r.write(ctx, p, pending, due)
 	}
 	next.input, next.due = input, due
-	r.memory.change(key, func(m *remembered) { m.comparison = next })
+	if next.complete {
+		r.memory.change(key, func(m *remembered) { m.comparison = next })
+	}
 	return next.settled, nil
 }
 
-// compare renders the objects, and applies those that are not as they should be. It tells whether it applied any; one
-// that it was not to make counts as such.
-func (r *Reconciler) compare(ctx context.Context, p *pass, in component.Input, due, blocked bool) (c comparison, applied bool, err error) {
+// compare renders the objects, and compares them with those in the cache. When one of them has to be written it returns
+// all: those in the cache may not be the ones that there are.
+func (r *Reconciler) compare(ctx context.Context, in component.Input, due, blocked bool) (c comparison, pending []apply.Desired, err error) {
 	objects, err := component.Objects(in)
 	if err != nil {
-		return comparison{}, false, err
+		return comparison{}, nil, err
 	}
-	settled := true
+	c.settled, c.complete = true, true
+	differ := false
 	var states []state
 	for _, object := range objects {
-		d, err := newDesired(object)
+		d, err := apply.Render(object)
 		if err != nil {
-			return comparison{}, false, err
+			return comparison{}, nil, err
 		}
-		live, err := r.live(ctx, d.GroupVersionKind(), client.ObjectKeyFromObject(d))
+		cached, err := r.cached(ctx, d.GroupVersionKind(), client.ObjectKeyFromObject(d))
 		if err != nil {
-			return comparison{}, false, err
+			return comparison{}, nil, err
 		}
-		if live == nil && blocked && d.GetKind() == "StatefulSet" {
-			return comparison{}, true, nil
+		c.settled = c.settled && d.AppliedTo(cached)
+		if cached == nil && blocked && d.Key() == component.StatefulSetKey(in.Etcd) {
+			c.complete = false
+			continue
 		}
-		if d.GetKind() == "StatefulSet" {
-			base, _ := live.(*appsv1.StatefulSet)
-			if err := p.scale.permit(ctx, base); err != nil {
-				return comparison{}, false, err
-			}
-		}
-		changed, err := r.ensure(ctx, d, live, due)
+		why, err := d.Differs(cached, due)
 		if err != nil {
-			return comparison{}, false, err
+			return comparison{}, nil, err
 		}
-		applied, settled = applied || changed, settled && d.appliedTo(live)
-		if live != nil {
-			c.objects, states = append(c.objects, d.id()), append(states, stateOf(live))
+		differ, pending = differ || why != "", append(pending, d)
+		if cached != nil {
+			differ = differ || ownership.Of(in.Etcd, d.GetKind(), cached) != nil
+			c.objects, states = append(c.objects, idOf(d.Key())), append(states, stateOf(cached))
 		}
 	}
-	c.settled = settled
+	if !differ {
+		pending = nil
+	}
 	c.live, err = fingerprintOf(states)
-	return c, applied, err
+	return c, pending, err
+}
+
+// write writes those of the objects that are not as they should be, as the API server says, once it has said that all are
+// the Etcd's own.
+func (r *Reconciler) write(ctx context.Context, p *pass, objects []apply.Desired, due bool) error {
+	owned, err := r.owns(ctx, p)
+	if err != nil || !owned {
+		return err
+	}
+	for _, d := range objects {
+		live := p.proof.Objects[d.Key()]
+		why, err := d.Differs(live, due)
+		if err != nil {
+			return err
+		}
+		if why == "" {
+			continue
+		}
+		if set, ok := live.(*appsv1.StatefulSet); ok && !sameVersion(p.set, set) {
+			// It was rendered by another: its update strategy and its claim template are what was seen.
+			return errAgain
+		}
+		if d.Key() == component.StatefulSetKey(p.etcd) {
+			set, _ := live.(*appsv1.StatefulSet)
+			if err := p.scale.permit(ctx, set); err != nil {
+				return err
+			}
+		}
+		if err := r.writer().Put(ctx, p.etcd, p.proof, d, why); errors.Is(err, apply.ErrForeign) {
+			r.rememberObstruction(p)
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sameVersion reports whether a StatefulSet is what was seen of it.
+func sameVersion(seen, live *appsv1.StatefulSet) bool {
+	return seen != nil && seen.UID == live.UID && seen.ResourceVersion == live.ResourceVersion
 }

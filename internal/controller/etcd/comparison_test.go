@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -62,6 +63,26 @@ func (c *cluster) Get(_ context.Context, key types.NamespacedName, into client.O
 }
 
 func (c *cluster) Apply(_ context.Context, config runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+	return c.write(config)
+}
+
+func (c *cluster) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	if _, there := c.objects[nameIn(c.typed(object), object.GetName())]; there {
+		return apierrors.NewAlreadyExists(schema.GroupResource{}, object.GetName())
+	}
+	return c.write(object)
+}
+
+// typed is an empty object of the same kind.
+func (c *cluster) typed(object client.Object) client.Object {
+	typed, err := c.scheme.New(object.GetObjectKind().GroupVersionKind())
+	if err != nil {
+		panic(err)
+	}
+	return typed.(client.Object)
+}
+
+func (c *cluster) write(config any) error {
 	data, err := json.Marshal(config)
 	if err != nil {
 		return err
@@ -116,6 +137,10 @@ func inputOfThree() component.Input {
 	}
 }
 
+func reconcilerOf(c *cluster) *Reconciler {
+	return &Reconciler{Client: c, APIReader: c, Clock: clock.RealClock{}}
+}
+
 // passOf is a pass that has found the StatefulSet.
 func passOf(c *cluster, in component.Input) *pass {
 	p := &pass{etcd: in.Etcd}
@@ -156,7 +181,7 @@ func TestNothingIsComparedWhenNothingHasChanged(t *testing.T) {
 		}, true},
 		"an owner of the StatefulSet": {func(c *cluster, _ *component.Input) {
 			set := of(c, &appsv1.StatefulSet{}, "etcd-main")
-			set.OwnerReferences = nil
+			set.OwnerReferences = append(set.OwnerReferences, metav1.OwnerReference{UID: "another"})
 			c.put(set)
 		}, true},
 		"the data of the ConfigMap": {func(c *cluster, _ *component.Input) {
@@ -178,7 +203,7 @@ func TestNothingIsComparedWhenNothingHasChanged(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			c := newCluster(g)
-			r := &Reconciler{Client: c}
+			r := reconcilerOf(c)
 			in := inputOfThree()
 			look := func() bool {
 				settled, err := r.applyObjects(t.Context(), passOf(c, in), in, false, false)
@@ -204,12 +229,64 @@ func TestNothingIsComparedWhenNothingHasChanged(t *testing.T) {
 	}
 }
 
+// A StatefulSet has changed since it was seen: what was rendered has the update strategy of then, and is not applied.
+func TestStatefulSetThatHasChangedIsSeenFirst(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(g)
+	r := reconcilerOf(c)
+	in := inputOfThree()
+	_, err := r.applyObjects(t.Context(), passOf(c, in), in, true, false)
+	g.Expect(err).NotTo(HaveOccurred())
+	c.take()
+	p := passOf(c, in)
+	set := of(c, &appsv1.StatefulSet{}, "etcd-main")
+	set.Spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
+	c.put(set)
+	in.Images.Etcd = "v2"
+	_, err = r.applyObjects(t.Context(), p, in, true, false)
+	g.Expect(err).To(MatchError(errAgain))
+	g.Expect(c.take()).NotTo(ContainElement(nameIn(set, "etcd-main")))
+}
+
+// While one of the objects is not the Etcd's own, none is written; it is found by its owner alone, whatever else it has.
+func TestNothingIsWrittenWhileAnObjectIsForeign(t *testing.T) {
+	for name, change := range map[string]func(*corev1.ServiceAccount){
+		"its owner reference was removed": func(a *corev1.ServiceAccount) { a.OwnerReferences = nil },
+		"another operator manages it":     func(a *corev1.ServiceAccount) { a.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByDruid },
+		"it has never been applied to": func(a *corev1.ServiceAccount) {
+			a.OwnerReferences[0].UID = "another"
+			a.Annotations = nil
+		},
+	} {
+		for what, drift := range map[string]bool{"alone": false, "and another has to be written": true} {
+			t.Run(name+" "+what, func(t *testing.T) {
+				g := NewWithT(t)
+				c := newCluster(g)
+				r := reconcilerOf(c)
+				in := inputOfThree()
+				_, err := r.applyObjects(t.Context(), passOf(c, in), in, true, false)
+				g.Expect(err).NotTo(HaveOccurred())
+				c.take()
+				account := of(c, &corev1.ServiceAccount{}, "etcd-main")
+				change(account)
+				c.put(account)
+				of(c, &corev1.Service{}, "etcd-main-peer").Spec.PublishNotReadyAddresses = !drift
+				p := passOf(c, in)
+				_, err = r.applyObjects(t.Context(), p, in, false, false)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(c.take()).To(BeEmpty())
+				g.Expect(p.obstructedBy()).To(ConsistOf(HaveField("Name", "ns/etcd-main")))
+			})
+		}
+	}
+}
+
 // What waits to be asked for, of a new version of the operator say, is not compared all the time either, and is
 // applied once it is due.
 func TestWhatIsNotDueIsRemembered(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(g)
-	r := &Reconciler{Client: c}
+	r := reconcilerOf(c)
 	in := inputOfThree()
 	_, err := r.applyObjects(t.Context(), passOf(c, in), in, true, false)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -231,7 +308,7 @@ func TestWhatIsNotDueIsRemembered(t *testing.T) {
 func TestNoStatefulSetWhileBlocked(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(g)
-	r := &Reconciler{Client: c}
+	r := reconcilerOf(c)
 	in := inputOfThree()
 	set := nameIn(&appsv1.StatefulSet{}, "etcd-main")
 	for range 2 {
@@ -251,7 +328,7 @@ func BenchmarkLook(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			g := NewWithT(b)
 			c := newCluster(g)
-			r := &Reconciler{Client: c}
+			r := reconcilerOf(c)
 			in := inputOfThree()
 			b.ReportAllocs()
 			for b.Loop() {

@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -28,50 +29,73 @@ import (
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=delete
 
-// maxMembers is the greatest number of members that an Etcd may have. One that sleeps has the claims of all.
+// maxMembers is the greatest number of members that an Etcd may have.
 const maxMembers = 5
 
 // reconcileVolumes lets volumes grow, and then replaces the StatefulSet by one whose claim template says so, where one
-// would be made. It returns what the claims are like, whether it has begun to, and the condition VolumesGrown where it
-// can tell.
-func (r *Reconciler) reconcileVolumes(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, makes bool) (described []claim, replaced bool, further []metav1.Condition, err error) {
-	if set == nil {
-		return nil, false, nil, nil
+// would be made. It puts what the claims are like, and the condition VolumesGrown where it can tell, into the pass, and
+// returns whether it has begun to replace the StatefulSet.
+func (r *Reconciler) reconcileVolumes(ctx context.Context, p *pass) (replaced bool, err error) {
+	if p.set == nil {
+		return false, nil
 	}
-	claims, err := claimsOf(ctx, r.Client, etcd)
+	claims, err := claimsOf(ctx, r.Client, p.etcd, membersOf(p.etcd, p.set))
 	if err != nil {
-		return nil, false, nil, err
+		return false, err
 	}
-	v := volumes{wanted: etcd.Spec.Capacity(), template: templateCapacity(set)}
+	v := volumes{wanted: p.etcd.Spec.Capacity(), template: templateCapacity(p.set)}
 	for i := range claims {
-		c, err := r.describeClaim(ctx, etcd, &claims[i])
+		c, err := r.describeClaim(ctx, p.etcd, &claims[i])
 		if err != nil {
-			return nil, false, nil, err
+			return false, err
+		}
+		if c.foreign != nil {
+			p.foreignClaims = append(p.foreignClaims, *c.foreign)
 		}
 		v.claims = append(v.claims, c)
 	}
 	g := decideGrowth(v)
-	further = []metav1.Condition{g.condition}
-	if specSuspended(etcd) {
-		return v.claims, false, further, nil
+	p.claims, p.further = v.claims, append(p.further, g.condition)
+	acts := len(g.grow) > 0 || g.replaceSet && p.makes()
+	if specSuspended(p.etcd) || !acts {
+		return false, nil
 	}
+	return r.grow(ctx, p, claims, g)
+}
+
+// grow carries out what was decided.
+func (r *Reconciler) grow(ctx context.Context, p *pass, claims []corev1.PersistentVolumeClaim, g growth) (replaced bool, err error) {
+	if g.replaceSet {
+		if why, _, err := r.mayReplaceSet(ctx, r.Client, p.etcd); err != nil || why != "" {
+			return false, err
+		}
+	}
+	if owned, err := r.owns(ctx, p); err != nil || !owned {
+		return false, err
+	}
+	if g.replaceSet {
+		return r.replaceSet(ctx, p.etcd)
+	}
+	wanted := p.etcd.Spec.Capacity()
 	for i := range claims {
 		if slices.Contains(g.grow, claims[i].Name) {
-			if err := r.growClaim(ctx, &claims[i], v.wanted.String()); err != nil {
-				return v.claims, false, further, err
+			if err := r.growClaim(ctx, &claims[i], wanted.String()); err != nil {
+				return false, err
 			}
 		}
 	}
-	if g.replaceSet && makes {
-		replaced, err = r.replaceSet(ctx, etcd)
-	}
-	return v.claims, replaced, further, err
+	return false, nil
 }
 
-// claimsOf are the claims of an Etcd that exist, by ordinal.
-func claimsOf(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) ([]corev1.PersistentVolumeClaim, error) {
+// membersOf is how many members a cluster has, or has had: the claims of so many ordinals may be its own.
+func membersOf(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
+	return max(etcd.Status.ClusterSize, ptr.Deref(set.Spec.Replicas, 1))
+}
+
+// claimsOf are the claims under the names of so many members of an Etcd, by ordinal. They need not be the Etcd's own.
+func claimsOf(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, members int32) ([]corev1.PersistentVolumeClaim, error) {
 	var claims []corev1.PersistentVolumeClaim
-	for i := range int32(maxMembers) {
+	for i := range members {
 		key := client.ObjectKey{Namespace: etcd.Namespace, Name: component.ClaimName(etcd, i)}
 		c := corev1.PersistentVolumeClaim{}
 		if err := reader.Get(ctx, key, &c); apierrors.IsNotFound(err) {
@@ -86,7 +110,7 @@ func claimsOf(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) ([
 
 func (r *Reconciler) describeClaim(ctx context.Context, etcd *v1alpha1.Etcd, c *corev1.PersistentVolumeClaim) (claim, error) {
 	d := claim{
-		name: c.Name, bound: c.Status.Phase == corev1.ClaimBound, lost: c.Status.Phase == corev1.ClaimLost, class: ptr.Deref(c.Spec.StorageClassName, ""),
+		name: c.Name, foreign: ownership.OfClaim(etcd, c), bound: c.Status.Phase == corev1.ClaimBound, lost: c.Status.Phase == corev1.ClaimLost, class: ptr.Deref(c.Spec.StorageClassName, ""),
 		asks: c.Spec.Resources.Requests[corev1.ResourceStorage], has: c.Status.Capacity[corev1.ResourceStorage],
 	}
 	for _, condition := range c.Status.Conditions {
@@ -123,9 +147,6 @@ func (r *Reconciler) growClaim(ctx context.Context, c *corev1.PersistentVolumeCl
 // replaceSet deletes the StatefulSet and leaves its pods and claims, for one with another claim template to adopt them.
 // It does so when it may, by what the API server says, and while no task deletes a pod.
 func (r *Reconciler) replaceSet(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
-	if why, _, err := r.mayReplaceSet(ctx, r.Client, etcd); err != nil || why != "" {
-		return false, err
-	}
 	defer r.Locker.Lock(client.ObjectKeyFromObject(etcd))()
 	why, set, err := r.mayReplaceSet(ctx, r.APIReader, etcd)
 	if err != nil || why != "" {
@@ -151,9 +172,14 @@ func (r *Reconciler) mayReplaceSet(ctx context.Context, reader client.Reader, et
 	if err != nil {
 		return "", nil, fmt.Errorf("observing Etcd %s before its StatefulSet is replaced: %w", client.ObjectKeyFromObject(etcd), err)
 	}
-	claims, err := claimsOf(ctx, reader, etcd)
+	claims, err := claimsOf(ctx, reader, etcd, membersOf(etcd, set))
 	if err != nil {
 		return "", nil, err
+	}
+	for i := range claims {
+		if f := ownership.OfClaim(etcd, &claims[i]); f != nil {
+			return "no StatefulSet would be made with a claim that is not the Etcd's own: " + f.Name, nil, nil
+		}
 	}
 	tasks, err := tasksOf(ctx, reader, etcd)
 	if err != nil {

@@ -15,13 +15,12 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/survey"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +47,7 @@ func (r *Reconciler) hibernate(ctx context.Context, p *pass) error {
 		return err
 	}
 	d := decideSleep(s, r.Clock.Now())
-	if err := r.carryOut(ctx, etcd, s, d); err != nil {
+	if err := r.carryOut(ctx, p, s, d); err != nil {
 		return err
 	}
 	p.hibernation, p.further = d.record, append(p.further, d.condition)
@@ -67,12 +66,13 @@ func (r *Reconciler) lookAsleep(ctx context.Context, p *pass, s *sleep) (err err
 		}
 		return err
 	case s.record == nil && s.clusterID == "":
-		s.claims, err = identities(ctx, r.Client, p.etcd)
+		// Its size was never recorded.
+		s.claims, err = identities(ctx, r.Client, p.etcd, maxMembers)
 		return err
 	case s.record == nil && s.obstacle != "":
 		return nil
 	case s.record != nil:
-		if s.claims, err = identities(ctx, r.Client, p.etcd); err != nil || len(s.claims) == 0 {
+		if s.claims, err = identities(ctx, r.Client, p.etcd, p.etcd.Status.ClusterSize); err != nil || len(s.claims) == 0 {
 			return err
 		}
 	}
@@ -80,10 +80,10 @@ func (r *Reconciler) lookAsleep(ctx context.Context, p *pass, s *sleep) (err err
 		return err
 	}
 	if s.record != nil {
-		s.claims, err = identities(ctx, r.APIReader, p.etcd)
+		s.claims, err = identities(ctx, r.APIReader, p.etcd, p.etcd.Status.ClusterSize)
 		return err
 	}
-	if s.volumes, err = r.surveyor().Look(ctx, r.order(p.etcd)); err != nil {
+	if s.volumes, err = r.surveyor().Look(ctx, r.order(p.etcd, p.etcd.Status.ClusterSize)); err != nil {
 		return err
 	}
 	s.final, err = r.lookAtFinal(ctx, p.etcd)
@@ -103,11 +103,13 @@ func (r *Reconciler) stopped(ctx context.Context, p *pass) (bool, error) {
 	return snapshot.StatefulSet.Observed && snapshot.Replicas() == 0 && len(snapshot.Surplus) == 0, nil
 }
 
-// identities are the claims of an Etcd that exist.
-func identities(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (found []v1alpha1.HibernatedClaim, err error) {
-	claims, err := claimsOf(ctx, reader, etcd)
+// identities are the claims of so many members of an Etcd that exist and are its own.
+func identities(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, members int32) (found []v1alpha1.HibernatedClaim, err error) {
+	claims, err := claimsOf(ctx, reader, etcd, members)
 	for i := range claims {
-		found = append(found, v1alpha1.HibernatedClaim{Name: claims[i].Name, UID: claims[i].UID})
+		if ownership.OfClaim(etcd, &claims[i]) == nil {
+			found = append(found, v1alpha1.HibernatedClaim{Name: claims[i].Name, UID: claims[i].UID})
+		}
 	}
 	return found, err
 }
@@ -116,9 +118,9 @@ func (r *Reconciler) surveyor() survey.Surveyor {
 	return survey.Surveyor{Client: r.Client, Live: r.APIReader, Clock: r.Clock}
 }
 
-func (r *Reconciler) order(etcd *v1alpha1.Etcd) survey.Order {
+func (r *Reconciler) order(etcd *v1alpha1.Etcd, members int32) survey.Order {
 	return survey.Order{
-		Etcd: etcd, Owner: job.OfEtcd(etcd), Members: maxMembers, Round: strconv.FormatInt(etcd.Generation, 10), Image: r.Images.EtcdAgent, Timeout: jobTimeout,
+		Etcd: etcd, Owner: job.OfEtcd(etcd), Members: members, Round: strconv.FormatInt(etcd.Generation, 10), Image: r.Images.EtcdAgent, Timeout: jobTimeout,
 	}
 }
 
@@ -127,38 +129,45 @@ func finalKey(etcd *v1alpha1.Etcd) client.ObjectKey {
 }
 
 func (r *Reconciler) lookAtFinal(ctx context.Context, etcd *v1alpha1.Etcd) (finalJob, error) {
-	found, key := &batchv1.Job{}, finalKey(etcd)
-	if err := r.APIReader.Get(ctx, key, found); apierrors.IsNotFound(err) {
+	found, foreign, err := job.Find(ctx, r.APIReader, etcd, finalKey(etcd))
+	switch {
+	case err != nil:
+		return finalJob{}, err
+	case foreign != nil:
+		return finalJob{foreign: foreign.String()}, nil
+	case found == nil:
 		return finalJob{}, nil
-	} else if err != nil {
-		return finalJob{}, fmt.Errorf("reading Job %s: %w", key, err)
-	}
-	if !metav1.IsControlledBy(found, etcd) {
-		return finalJob{}, fmt.Errorf("reading Job %s: it is there already, and belongs to somebody else", key)
 	}
 	f := finalJob{uid: found.UID, subject: found.Annotations[v1alpha1.AnnotationJobSubject], created: found.CreationTimestamp.Time}
 	if found.DeletionTimestamp != nil {
 		f.subject = ""
 		return f, nil
 	}
-	pods := &corev1.PodList{}
-	if err := r.APIReader.List(ctx, pods, client.InNamespace(key.Namespace), client.MatchingLabels{batchv1.JobNameLabel: key.Name}); err != nil {
-		return finalJob{}, fmt.Errorf("listing the pods of Job %s: %w", key, err)
+	pods, err := job.Pods(ctx, r.APIReader, found)
+	if err != nil {
+		return finalJob{}, err
 	}
-	f.state = job.Judge(found, pods.Items, r.Clock.Now())
+	f.state = job.Judge(found, pods, r.Clock.Now())
 	return f, nil
 }
 
 // carryOut takes the step of a decision.
-func (r *Reconciler) carryOut(ctx context.Context, etcd *v1alpha1.Etcd, s sleep, d sleepDecision) (err error) {
+func (r *Reconciler) carryOut(ctx context.Context, p *pass, s sleep, d sleepDecision) (err error) {
+	if d.step == rest {
+		return nil
+	}
+	if owned, err := r.owns(ctx, p); err != nil || !owned {
+		return err
+	}
+	etcd := p.etcd
 	switch d.step {
 	case rest:
 	case surveyVolumes:
-		err = r.surveyor().Go(ctx, r.order(etcd), s.volumes)
+		err = r.surveyor().Go(ctx, r.order(etcd, int32(len(s.volumes))), s.volumes)
 	case takeSnapshot:
 		err = r.takeFinal(ctx, etcd, s, d.source)
 	case dropSnapshot:
-		err = job.Remove(ctx, r.Client, finalKey(etcd))
+		err = job.Remove(ctx, r.Client, r.APIReader, etcd, finalKey(etcd))
 	case deleteClaims:
 		if err = r.removeJobs(ctx, etcd); err == nil {
 			left, _ := leftOver(s.record, s.claims)
@@ -187,6 +196,7 @@ func (r *Reconciler) takeFinal(ctx context.Context, etcd *v1alpha1.Etcd, s sleep
 	if err != nil {
 		return fmt.Errorf("building the Job that takes the final snapshot of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
 	}
+	// One that is there by now is looked at next time, like any other.
 	if err := r.Client.Create(ctx, j); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating Job %s: %w", key, err)
 	}
@@ -195,16 +205,14 @@ func (r *Reconciler) takeFinal(ctx context.Context, etcd *v1alpha1.Etcd, s sleep
 
 // jobKeys are those of the Jobs by which a cluster is put to sleep.
 func (r *Reconciler) jobKeys(etcd *v1alpha1.Etcd) []client.ObjectKey {
-	return append(r.order(etcd).Jobs(), finalKey(etcd))
+	return append(r.order(etcd, maxMembers).Jobs(), finalKey(etcd))
 }
 
-// jobsLeft tells whether there are such Jobs. One is gone only after its pods.
+// jobsLeft reports whether the Etcd has such Jobs. One is gone only after its pods.
 func (r *Reconciler) jobsLeft(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
 	for _, key := range r.jobKeys(etcd) {
-		if err := r.APIReader.Get(ctx, key, &batchv1.Job{}); err == nil {
-			return true, nil
-		} else if !apierrors.IsNotFound(err) {
-			return false, fmt.Errorf("reading Job %s: %w", key, err)
+		if found, _, err := job.Find(ctx, r.APIReader, etcd, key); err != nil || found != nil {
+			return found != nil, err
 		}
 	}
 	return false, nil
@@ -212,15 +220,15 @@ func (r *Reconciler) jobsLeft(ctx context.Context, etcd *v1alpha1.Etcd) (bool, e
 
 func (r *Reconciler) removeJobs(ctx context.Context, etcd *v1alpha1.Etcd) error {
 	for _, key := range r.jobKeys(etcd) {
-		if err := job.Remove(ctx, r.Client, key); err != nil {
+		if err := job.Remove(ctx, r.Client, r.APIReader, etcd, key); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// deleteClaims deletes claims that the record of a hibernation gives up, and none that were created again under their names.
-// The live Etcd has to have that record.
+// deleteClaims deletes claims that the record of a hibernation gives up: none that was created again under its name, and none
+// that is no longer the Etcd's. The live Etcd has to have that record.
 func (r *Reconciler) deleteClaims(ctx context.Context, etcd *v1alpha1.Etcd, claims []v1alpha1.HibernatedClaim) error {
 	if len(claims) == 0 {
 		return nil
@@ -234,16 +242,26 @@ func (r *Reconciler) deleteClaims(ctx context.Context, etcd *v1alpha1.Etcd, clai
 		return behind(ctx, "Etcd %s does not give up these volumes any more", client.ObjectKeyFromObject(etcd))
 	}
 	for _, c := range claims {
+		key := client.ObjectKey{Namespace: etcd.Namespace, Name: c.Name}
+		claim := &corev1.PersistentVolumeClaim{}
+		if err := r.APIReader.Get(ctx, key, claim); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return fmt.Errorf("reading claim %s: %w", key, err)
+		}
+		if claim.UID != c.UID || claim.DeletionTimestamp != nil || ownership.OfClaim(etcd, claim) != nil {
+			continue
+		}
 		if err := reads.fresh(ctx); err != nil {
 			return err
 		}
-		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: etcd.Namespace, Name: c.Name}}
-		err := r.Client.Delete(ctx, claim, client.Preconditions{UID: ptr.To(c.UID)})
+		err := r.Client.Delete(ctx, claim, client.Preconditions{UID: &claim.UID, ResourceVersion: &claim.ResourceVersion})
 		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			// What has changed is looked at again.
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("deleting claim %s/%s: %w", etcd.Namespace, c.Name, err)
+			return fmt.Errorf("deleting claim %s: %w", key, err)
 		}
 		ctrl.LoggerFrom(ctx).Info("Deleted a claim whose data is in the final snapshot", "claim", c.Name, "uid", c.UID)
 	}

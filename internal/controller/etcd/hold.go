@@ -89,12 +89,12 @@ func lookAtHold(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, 
 // reconcileHold scales the StatefulSet to zero for the task that holds it there, and back once that task lets go or
 // is gone, whatever else is suspended. The cache has asked for it, and the API server decides: the task that the cache shows may
 // have ended, and one that it does not show yet may be looking at the volumes. Meanwhile no task takes a step.
-func (r *Reconciler) reconcileHold(ctx context.Context, cached *v1alpha1.Etcd) error {
-	defer r.Locker.Lock(client.ObjectKeyFromObject(cached))()
+func (r *Reconciler) reconcileHold(ctx context.Context, p *pass) error {
+	defer r.Locker.Lock(client.ObjectKeyFromObject(p.etcd))()
 	ctx, cancel := context.WithTimeout(ctx, maxReadAge)
 	defer cancel()
 	reads := readLive(r)
-	etcd, err := reads.etcd(ctx, cached)
+	etcd, err := reads.etcd(ctx, p.etcd)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (r *Reconciler) reconcileHold(ctx context.Context, cached *v1alpha1.Etcd) e
 	}
 	if by == nil {
 		// Members that start have to know how.
-		if err := r.tellMembers(ctx, reads, etcd); err != nil {
+		if err := r.tellMembers(ctx, p, reads, etcd); err != nil {
 			return err
 		}
 	}

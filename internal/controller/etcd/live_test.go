@@ -199,7 +199,7 @@ func TestClaimsThatAreGivenUp(t *testing.T) {
 			cached := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
 			live := cached.DeepCopy()
 			cached.Status.Hibernation, live.Status.Hibernation = record, tc.live
-			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "claim", UID: "uid"}}
+			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "claim", UID: "uid", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"}}}
 			api := apiServer(g, live, claim).Build()
 			r := &Reconciler{Client: api, APIReader: slow{api, now, tc.takes}, Clock: now}
 			err := r.deleteClaims(t.Context(), cached, record.Claims)

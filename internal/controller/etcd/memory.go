@@ -35,6 +35,8 @@ type remembered struct {
 	comparison comparison
 	// absences of its members, while its update strategy is to change to RollingUpdate. They are replaced, never changed.
 	absences absences
+	// obstruction by objects that are not its own, the last one.
+	obstruction obstruction
 }
 
 func (m *memory) of(etcd types.NamespacedName) remembered {

@@ -16,13 +16,14 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
+	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -31,7 +32,7 @@ import (
 )
 
 // fieldOwner owns what this controller writes, by whatever kind of request.
-const fieldOwner = client.FieldOwner("etcd-foreman")
+const fieldOwner = apply.Manager
 
 // How long to wait where no event tells.
 const (
@@ -124,7 +125,7 @@ func (r *Reconciler) observe(ctx context.Context, reader client.Reader, etcd *v1
 	return snapshot, nil
 }
 
-// statefulSet is the StatefulSet of an Etcd as a reader sees it; nil when there is none.
+// statefulSet is the StatefulSet of an Etcd as a reader sees it; nil when there is none, or one that is not the Etcd's own.
 func statefulSet(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*appsv1.StatefulSet, error) {
 	set := &appsv1.StatefulSet{}
 	if err := reader.Get(ctx, client.ObjectKeyFromObject(etcd), set); apierrors.IsNotFound(err) {
@@ -132,7 +133,7 @@ func statefulSet(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd)
 	} else if err != nil {
 		return nil, fmt.Errorf("reading StatefulSet %s: %w", client.ObjectKeyFromObject(etcd), err)
 	}
-	if !metav1.IsControlledBy(set, etcd) {
+	if ownership.Of(etcd, "StatefulSet", set) != nil {
 		return nil, nil
 	}
 	return set, nil

@@ -7,6 +7,7 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -29,7 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// An apply that creates takes the verbs patch and create. The owner references block the Etcd's deletion,
+// An apply takes the verb patch. The owner references block the Etcd's deletion,
 // which takes the right to its finalizers. Whoever gives a right to the agents has to have it: to get and to
 // patch leases.
 //
@@ -55,7 +56,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		For(&v1alpha1.Etcd{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&v1alpha1.Etcd{}, dueFirst()).
 		// Its status follows the pods.
-		Owns(&appsv1.StatefulSet{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&appsv1.StatefulSet{}, builder.WithPredicates(notItsStatus())).
 		Watches(&appsv1.StatefulSet{}, afterwards(etcdOfStatefulSet)).
 		Owns(&corev1.ConfigMap{}).
 		Owns(&corev1.Service{}).
@@ -63,7 +64,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		Owns(&rbacv1.Role{}).
 		Owns(&rbacv1.RoleBinding{}).
 		// Not its status, which follows the pods.
-		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(notItsStatus())).
 		Watches(&corev1.Pod{}, afterwards(etcdOfPod)).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(etcdOfClaim)).
 		Watches(&v1alpha1.EtcdOperatorTask{}, handler.EnqueueRequestsFromMapFunc(etcdOfTask), builder.WithPredicates(taskChanged())).
@@ -72,6 +73,16 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		return fmt.Errorf("setting up the Etcd controller: %w", err)
 	}
 	return nil
+}
+
+// notItsStatus passes what changes more of an object than its status: its spec, or whose it is.
+func notItsStatus() predicate.Predicate {
+	owners := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !slices.EqualFunc(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences(), func(a, b metav1.OwnerReference) bool {
+			return a.UID == b.UID && ptr.Deref(a.Controller, false) == ptr.Deref(b.Controller, false)
+		})
+	}}
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, owners)
 }
 
 // dueFirst brings forward, of all the Etcds that an operator finds when it starts, those whose spec has changed while

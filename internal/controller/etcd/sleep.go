@@ -52,8 +52,9 @@ type sleep struct {
 
 // finalJob is the Job that takes the final snapshot.
 type finalJob struct {
-	// uid is empty when there is none.
-	uid types.UID
+	// uid is empty when there is none. foreign says that there is one which is somebody else's.
+	uid     types.UID
+	foreign string
 	// subject is what it was made for.
 	subject string
 	created time.Time
@@ -122,7 +123,7 @@ func (s sleep) secure(now time.Time) sleepDecision {
 		if act {
 			step = surveyVolumes
 		}
-		if slices.ContainsFunc(s.volumes, func(v survey.Volume) bool { return v.State == survey.Unread }) {
+		if slices.ContainsFunc(s.volumes, func(v survey.Volume) bool { return v.State == survey.Unread || v.State == survey.Foreign }) {
 			return s.keep(step, "%s", strings.Join(waits, "; "))
 		}
 		return s.say(step, v1alpha1.ReasonHibernating, "No member runs, and it is looked at what is on the volumes: %s.", strings.Join(waits, "; "))
@@ -147,6 +148,8 @@ func (s sleep) secure(now time.Time) sleepDecision {
 func (s sleep) snapshot(source survey.Volume, now time.Time) sleepDecision {
 	f := s.final
 	switch {
+	case f.foreign != "":
+		return s.keep(rest, "%s", f.foreign)
 	case f.uid == "":
 		return s.say(takeSnapshot, v1alpha1.ReasonHibernating, "No member runs; the final snapshot is to be taken of %s, the most advanced member.", source.Member)
 	case f.subject != s.subject(source):

@@ -88,6 +88,8 @@ func TestDecideSleep(t *testing.T) {
 		"a volume is to be looked at":        {asleepOf(3, volume(1, func(v *survey.Volume) { v.State, v.Message = survey.Unseen, "Job j" })), surveyVolumes, hibernating, "Job j"},
 		"a volume is looked at":              {asleepOf(3, volume(1, func(v *survey.Volume) { v.State, v.Message = survey.Looking, "pod runs" })), rest, hibernating, "pod runs"},
 		"a volume is not known":              {asleepOf(3, volume(1, func(v *survey.Volume) { v.State, v.Message = survey.Unread, "it is not known" })), rest, none, "it is not known"},
+		"a claim of somebody else":           {asleepOf(3, volume(1, func(v *survey.Volume) { v.State, v.Message = survey.Foreign, "claim c-1 is web's" }), taken(3, whole, time.Hour)), rest, none, "the volumes are kept: claim c-1 is web's"},
+		"a Job of somebody else":             {asleepOf(3, func(s *sleep) { s.final.foreign = "Job j is web's" }), rest, none, "the volumes are kept: Job j is web's"},
 		"data of another cluster":            {asleepOf(3, volume(1, func(v *survey.Volume) { v.Survey.ClusterID = "beef" }), taken(3, whole, time.Hour)), rest, none, "claim c-1 has data of another cluster, beef"},
 		"damaged data of another cluster":    {asleepOf(3, volume(1, func(v *survey.Volume) { v.Survey.ClusterID, v.Survey.State = "beef", member.SurveyDamaged }), taken(3, whole, time.Hour)), rest, none, "claim c-1 has data of another cluster, beef"},
 		"no quorum of the data":              {asleepOf(3, volume(0, emptied), volume(1, lost), taken(3, whole, time.Hour)), rest, none, "no data of a quorum, so nobody knows whether they are all that was acknowledged: the volume of m-0 is empty; m-1 has no volume"},

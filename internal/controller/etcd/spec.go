@@ -56,7 +56,8 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, p *pass) (size sizing, s
 	due := tls.problem == nil && (tls.due || specDue(etcd))
 	// Without Secrets that can be used, pods could not start.
 	settled, err = r.applyObjects(ctx, p, in, due, tls.problem != nil)
-	return size, settled && size.why == "", err
+	p.compared = err == nil
+	return size, settled && size.why == "" && len(p.obstructedBy()) == 0, err
 }
 
 // specSuspended tells whether the spec is to be left alone.

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,9 +35,13 @@ type pass struct {
 	size   sizing
 	// scale is asked before the StatefulSet is written.
 	scale *scaling
-	// settled: each object is as it was applied for the present spec.
-	settled bool
-	claims  []claim
+	// proof is what the API server said of all objects; nil as long as no stage was about to write.
+	proof *apply.Proof
+	// settled: each object is as it was applied for the present spec. compared: they were compared with those in the cache.
+	settled, compared bool
+	claims            []claim
+	// foreignClaims of members are not the Etcd's own.
+	foreignClaims []ownership.Foreign
 	// snapshot is nil when there is no StatefulSet.
 	snapshot *observe.Snapshot
 	// tasks of the Etcd, of every type and state. They are known once the status is written.
@@ -73,6 +79,7 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 	p := &pass{etcd: etcd}
 	for _, stage := range []func(context.Context, *pass) error{
 		r.findStatefulSet,
+		r.recallObstruction,
 		r.keepStrategy,
 		r.keepHold,
 		r.checkTLS,
@@ -99,6 +106,10 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 
 func (r *Reconciler) findStatefulSet(ctx context.Context, p *pass) (err error) {
 	p.set, err = statefulSet(ctx, r.Client, p.etcd)
+	if err == nil && p.set == nil {
+		// The cache may be late, and has none without the operator's labels.
+		p.set, err = statefulSet(ctx, r.APIReader, p.etcd)
+	}
 	if err == nil && beingReplaced(p.set) {
 		// Its end is an event, and what is said of the members before is still true.
 		return errAgain
@@ -107,7 +118,7 @@ func (r *Reconciler) findStatefulSet(ctx context.Context, p *pass) (err error) {
 }
 
 func (r *Reconciler) keepStrategy(ctx context.Context, p *pass) error {
-	changed, waits, err := r.reconcileStrategy(ctx, p.etcd, p.set)
+	changed, waits, err := r.reconcileStrategy(ctx, p)
 	if changed {
 		return errAgain
 	}
@@ -117,11 +128,23 @@ func (r *Reconciler) keepStrategy(ctx context.Context, p *pass) error {
 
 func (r *Reconciler) keepHold(ctx context.Context, p *pass) error {
 	by, patch, err := lookAtHold(ctx, r.Client, p.etcd, p.set)
-	if err != nil || patch == nil {
+	if err != nil {
+		return err
+	}
+	if patch == nil {
+		p.held = by != nil
+		if p.held && p.set == nil {
+			// There is nothing to hold, or the StatefulSet of that name is somebody else's: the status tells of that one.
+			_, err = r.owns(ctx, p)
+		}
+		return err
+	}
+	// What could not be started again is not stopped either.
+	if owned, err := r.owns(ctx, p); err != nil || !owned {
 		p.held = by != nil
 		return err
 	}
-	if err := r.reconcileHold(ctx, p.etcd); err != nil {
+	if err := r.reconcileHold(ctx, p); err != nil {
 		return err
 	}
 	return errAgain
@@ -142,7 +165,7 @@ func (r *Reconciler) applySpec(ctx context.Context, p *pass) error {
 		p.specErr = nil
 		return err
 	}
-	if !p.held && p.makes() && replacement(p.etcd, p.set) {
+	if !p.held && p.makes() && len(p.obstructedBy()) == 0 && replacement(p.etcd, p.set) {
 		// It was made just now, or has not adopted its pods yet.
 		return errAgain
 	}
@@ -150,17 +173,20 @@ func (r *Reconciler) applySpec(ctx context.Context, p *pass) error {
 }
 
 func (r *Reconciler) growVolumes(ctx context.Context, p *pass) error {
-	claims, replaced, further, err := r.reconcileVolumes(ctx, p.etcd, p.set, p.makes())
+	replaced, err := r.reconcileVolumes(ctx, p)
 	if replaced {
 		return errAgain
 	}
-	p.claims, p.further = claims, append(p.further, further...)
 	p.specErr = errors.Join(p.specErr, err)
 	return nil
 }
 
 // observeMembers comes after the objects were compared, so that the snapshot is not older than they.
 func (r *Reconciler) observeMembers(ctx context.Context, p *pass) (err error) {
+	if p.set == nil && len(p.obstructedBy()) > 0 {
+		// One that there is belongs to somebody else.
+		return nil
+	}
 	p.snapshot, err = r.observe(ctx, r.Client, p.etcd)
 	return err
 }
@@ -187,15 +213,28 @@ func (r *Reconciler) listPeerURLs(ctx context.Context, p *pass) error {
 
 // writeDown writes the status.
 func (r *Reconciler) writeDown(ctx context.Context, p *pass) (err error) {
+	c, known := p.ownership()
+	if known {
+		p.further = append(p.further, c)
+	}
 	p.after, err = r.reconcileStatus(ctx, p)
 	if p.rollWaits {
 		// For how long a member has been away is known only to who looks.
 		p.after = min(p.after, pollTroubled)
+	}
+	if known && c.Status == metav1.ConditionFalse {
+		p.after = min(p.after, recheckObstruction)
 	}
 	return err
 }
 
 // instructMembers tells the members what the status now says of their cluster.
 func (r *Reconciler) instructMembers(ctx context.Context, p *pass) error {
-	return r.tellMembers(ctx, r.Client, p.etcd)
+	known := p.proof != nil
+	err := r.tellMembers(ctx, p, r.Client, p.etcd)
+	if !known && len(p.obstructedBy()) > 0 {
+		// The status has been written, and does not tell of it yet.
+		p.after = retryConflict
+	}
+	return err
 }

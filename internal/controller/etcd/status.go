@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,6 +35,8 @@ type observation struct {
 	// current: the spec was applied, and the StatefulSet controller has seen it.
 	current bool
 	tls     tlsLook
+	// inTheWay are objects of somebody else that keep those of the Etcd from being written.
+	inTheWay []ownership.Foreign
 	// specErr is why the spec could not be applied, if it could not.
 	specErr error
 	// scheduleErr is what is wrong with spec.etcd.defragmentationSchedule.
@@ -68,6 +72,7 @@ func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) (time.Duratio
 		claims:      p.claims,
 		tls:         p.tls,
 		current:     p.current(),
+		inTheWay:    p.obstructedBy(),
 		specErr:     p.specErr,
 		scheduleErr: scheduleErr,
 		wanted:      etcd.Spec.Replicas,
@@ -92,6 +97,7 @@ func (r *Reconciler) reconcileStatus(ctx context.Context, p *pass) (time.Duratio
 	if err == nil {
 		r.tellOfTLS(etcd, &before, &etcd.Status)
 		r.tellOfHibernation(etcd, &before, &etcd.Status)
+		r.tellOfOwnership(etcd, &before, &etcd.Status)
 	}
 	if pending > 0 {
 		poll = min(poll, pending)
@@ -149,6 +155,8 @@ func nextStatus(etcd *v1alpha1.Etcd, o observation) v1alpha1.EtcdStatus {
 func lastErrors(before []v1alpha1.LastError, o observation) []v1alpha1.LastError {
 	e := v1alpha1.LastError{ObservedAt: o.now}
 	switch {
+	case len(o.inTheWay) > 0:
+		e.Code, e.Description = v1alpha1.ErrForeignObject, strings.TrimSuffix(sentences(o.inTheWay), ".")
 	case o.specErr != nil:
 		e.Code, e.Description = v1alpha1.ErrApply, o.specErr.Error()
 		if coded, ok := errors.AsType[*tasks.CodedError](o.specErr); ok {

@@ -22,7 +22,7 @@ import (
 // OnDelete; and it leaves it unset where a strategy was OnDelete, so that a pod on its way would come back
 // at the old revision.
 const (
-	patchOnDelete      = `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`
+	patchOnDelete      = `{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`
 	patchRollingUpdate = `{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}}}}`
 )
 
@@ -64,30 +64,41 @@ func (r *Reconciler) wantedStrategy() appsv1.StatefulSetUpdateStrategyType {
 
 // reconcileStrategy brings the update strategy of a StatefulSet to what the feature gate says, whatever else
 // is suspended. It returns whether it changed it, and whether that waits for members.
-func (r *Reconciler) reconcileStrategy(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (changed, waits bool, err error) {
-	if set == nil {
+func (r *Reconciler) reconcileStrategy(ctx context.Context, p *pass) (changed, waits bool, err error) {
+	if p.set == nil {
 		return false, false, nil
 	}
-	switch decideStrategy(r.QuorumAwareUpdates, set.Spec.UpdateStrategy) {
+	switch decideStrategy(r.QuorumAwareUpdates, p.set.Spec.UpdateStrategy) {
 	case toOnDelete:
-		defer r.Locker.Lock(client.ObjectKeyFromObject(etcd))()
-		changed, err = r.patchStrategy(ctx, set, patchOnDelete)
+		defer r.Locker.Lock(client.ObjectKeyFromObject(p.etcd))()
+		changed, err = r.changeStrategy(ctx, p, patchOnDelete)
 	case repairPartition:
-		changed, err = r.patchStrategy(ctx, set, rollingUpdate(set))
+		changed, err = r.changeStrategy(ctx, p, patchRollingUpdate)
 	case toRollingUpdate:
-		changed, err = r.handOver(ctx, etcd)
+		changed, err = r.handOver(ctx, p)
 		waits = !changed
 	}
 	return changed, waits, err
 }
 
-func rollingUpdate(set *appsv1.StatefulSet) string {
-	return fmt.Sprintf(patchRollingUpdate, set.UID, set.ResourceVersion)
+// changeStrategy changes the update strategy as soon as the StatefulSet is shown to be the Etcd's own.
+func (r *Reconciler) changeStrategy(ctx context.Context, p *pass, patch string) (changed bool, err error) {
+	if owned, err := r.owns(ctx, p); err != nil || !owned {
+		return false, err
+	}
+	if set := p.proof.StatefulSet(p.etcd); set != nil {
+		return r.patchStrategy(ctx, set, patch)
+	}
+	return false, nil
 }
 
 // handOver lets the StatefulSet controller take over when it may, by what the API server says.
-func (r *Reconciler) handOver(ctx context.Context, etcd *v1alpha1.Etcd) (changed bool, err error) {
+func (r *Reconciler) handOver(ctx context.Context, p *pass) (changed bool, err error) {
+	etcd := p.etcd
 	if may, err := r.mayHandOver(ctx, etcd); err != nil || !may {
+		return false, err
+	}
+	if owned, err := r.owns(ctx, p); err != nil || !owned {
 		return false, err
 	}
 	// The task engine holds the lock around a deletion: now none is under way, and one that was shows.
@@ -103,7 +114,7 @@ func (r *Reconciler) handOver(ctx context.Context, etcd *v1alpha1.Etcd) (changed
 	if reads.fresh(ctx) != nil {
 		return false, nil
 	}
-	return r.patchStrategy(ctx, set, rollingUpdate(set))
+	return r.patchStrategy(ctx, set, patchRollingUpdate)
 }
 
 // mayHandOver looks at the members, and remembers since when each has been away.
@@ -127,7 +138,8 @@ func (r *Reconciler) mayHandOver(ctx context.Context, etcd *v1alpha1.Etcd) (bool
 
 func (r *Reconciler) patchStrategy(ctx context.Context, set *appsv1.StatefulSet, patch string) (changed bool, err error) {
 	before := set.Spec.UpdateStrategy.Type
-	if err := r.Client.Patch(ctx, set, client.RawPatch(types.MergePatchType, []byte(patch)), fieldOwner); err != nil {
+	data := fmt.Appendf(nil, patch, set.UID, set.ResourceVersion)
+	if err := r.Client.Patch(ctx, set, client.RawPatch(types.MergePatchType, data), fieldOwner); err != nil {
 		return false, fmt.Errorf("changing the update strategy of StatefulSet %s: %w", client.ObjectKeyFromObject(set), err)
 	}
 	ctrl.LoggerFrom(ctx).Info("Changed the update strategy", "from", before, "to", set.Spec.UpdateStrategy.Type)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -20,6 +21,8 @@ import (
 // claim is what matters of the claim of an ordinal.
 type claim struct {
 	name string
+	// foreign says why it is not the Etcd's own; nil when it is.
+	foreign *ownership.Foreign
 	// bound: it has a volume; lost: it had one, which does not exist any more.
 	bound, lost bool
 	// warning is what the volume's provisioner says of a claim that waits for its volume; empty when it says nothing.
@@ -53,9 +56,11 @@ type growth struct {
 // members use, and the API server refuses one that cannot grow.
 func decideGrowth(v volumes) growth {
 	var g growth
-	var refused, growing []string
+	var foreign, refused, growing []string
 	for _, c := range v.claims {
 		switch {
+		case c.asks.Cmp(v.wanted) < 0 && c.foreign != nil:
+			foreign = append(foreign, c.foreign.String())
 		case c.asks.Cmp(v.wanted) < 0 && !c.bound:
 			growing = append(growing, fmt.Sprintf("claim %s is not bound yet", c.name))
 		case c.asks.Cmp(v.wanted) < 0 && !c.expandable:
@@ -69,8 +74,14 @@ func decideGrowth(v volumes) growth {
 			growing = append(growing, fmt.Sprintf("claim %s has %s of %s", c.name, c.has.String(), v.wanted.String()))
 		}
 	}
+	// All or none: members with volumes of different sizes would help nobody.
+	if len(foreign) > 0 {
+		g.grow = nil
+		g.condition = condition(v1alpha1.ConditionVolumesGrown, metav1.ConditionFalse, v1alpha1.ReasonClaimNotOwned, fmt.Sprintf(
+			"No volume grows to %s, because not every claim is this Etcd's own. %s.", v.wanted.String(), strings.Join(foreign, "; ")))
+		return g
+	}
 	if len(refused) > 0 {
-		// All or none: members with volumes of different sizes would help nobody.
 		g.grow = nil
 		g.condition = condition(v1alpha1.ConditionVolumesGrown, metav1.ConditionFalse, v1alpha1.ReasonVolumesNotExpandable, fmt.Sprintf(
 			"No volume grows to %s, because the StorageClass does not allow it (allowVolumeExpansion): %s. Move the data to an Etcd with another StorageClass, or set storageCapacity back.", v.wanted.String(), strings.Join(refused, ", ")))

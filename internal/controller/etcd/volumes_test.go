@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,9 @@ func TestDecideGrowth(t *testing.T) {
 	}
 	stiff := func(c *claim) { c.expandable = false }
 	unbound := func(c *claim) { c.bound = false }
+	foreign := func(c *claim) {
+		c.foreign = &ownership.Foreign{Kind: "PersistentVolumeClaim", Name: "ns/c", Whose: "is web's"}
+	}
 	for name, tc := range map[string]struct {
 		template string
 		claims   []claim
@@ -50,6 +54,8 @@ func TestDecideGrowth(t *testing.T) {
 		"the class does not allow it":     {"4", []claim{of("4", "4", stiff)}, 0, false, v1alpha1.ReasonVolumesNotExpandable, `StorageClass "local"`},
 		"nor for one of them: none grows": {"4", []claim{of("4", "4"), of("4", "4", stiff)}, 0, false, v1alpha1.ReasonVolumesNotExpandable, "c (StorageClass"},
 		"it need not, if it is enough":    {"8", []claim{of("8", "8", stiff)}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
+		"one is somebody else's: none":    {"4", []claim{of("4", "4"), of("4", "4", foreign)}, 0, false, v1alpha1.ReasonClaimNotOwned, "PersistentVolumeClaim ns/c is web's"},
+		"and it is left, if it is enough": {"8", []claim{of("8", "8"), of("8", "8", foreign)}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
 		"a claim that has no volume":      {"4", []claim{of("4", "0", unbound), of("8", "8")}, 0, false, v1alpha1.ReasonVolumesGrowing, "not bound"},
 		"a new claim that has no volume":  {"8", []claim{of("8", "0", unbound)}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
 	} {

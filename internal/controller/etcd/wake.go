@@ -96,7 +96,7 @@ func (r *Reconciler) wake(ctx context.Context, p *pass) error {
 		return err
 	}
 	if record != nil {
-		if claims, err = identities(ctx, r.APIReader, etcd); err != nil {
+		if claims, err = identities(ctx, r.APIReader, etcd, etcd.Status.ClusterSize); err != nil {
 			return err
 		}
 		claims, _ = leftOver(record, claims)
@@ -107,16 +107,24 @@ func (r *Reconciler) wake(ctx context.Context, p *pass) error {
 	}
 	d := decideWaking(w)
 	if d.cleanUp {
-		if err := r.removeJobs(ctx, etcd); err != nil {
-			return err
-		}
-		if err := r.deleteClaims(ctx, etcd, claims); err != nil {
+		if err := r.cleanUp(ctx, p, claims); err != nil {
 			return err
 		}
 	}
 	p.asleep, p.begins = d.why, d.begin
 	p.awakening(record, d.why)
 	return nil
+}
+
+// cleanUp removes what is left of a sleep, once all objects are shown to be the Etcd's own.
+func (r *Reconciler) cleanUp(ctx context.Context, p *pass, claims []v1alpha1.HibernatedClaim) error {
+	if owned, err := r.owns(ctx, p); err != nil || !owned {
+		return err
+	}
+	if err := r.removeJobs(ctx, p.etcd); err != nil {
+		return err
+	}
+	return r.deleteClaims(ctx, p.etcd, claims)
 }
 
 // awakening says how far a cluster is that wakes up without volumes.

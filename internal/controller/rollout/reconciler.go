@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,7 +43,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, etcd); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !metav1.IsControlledBy(set, etcd) || etcd.DeletionTimestamp != nil {
+	if ownership.Of(etcd, "StatefulSet", set) != nil || etcd.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
 	outdated, err := r.hasOutdatedPod(ctx, set)

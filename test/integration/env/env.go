@@ -54,10 +54,19 @@ type Env struct {
 }
 
 // Option changes what Main starts.
-type Option func(*Env) error
+type Option struct {
+	// configure changes the API server before it starts, and started adds to what runs then.
+	configure func(*envtest.APIServer)
+	started   func(*Env) error
+}
 
 // WithControllerManager starts a kube-controller-manager as well.
-func WithControllerManager() Option { return (*Env).StartControllerManager }
+func WithControllerManager() Option { return Option{started: (*Env).StartControllerManager} }
+
+// WithAdmissionPlugins enables admission plugins of the API server that are off by default.
+func WithAdmissionPlugins(names ...string) Option {
+	return Option{configure: func(server *envtest.APIServer) { server.Configure().Append("enable-admission-plugins", names...) }}
+}
 
 // Main is the body of a TestMain: it starts an Env, hands it to the tests through into, runs them, and
 // stops everything. It returns the exit code.
@@ -102,6 +111,11 @@ func Start(options ...Option) (*Env, error) {
 	}
 	// The default has room for 254 Services.
 	server.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.96.0.0/16")
+	for _, option := range options {
+		if option.configure != nil {
+			option.configure(server.ControlPlane.GetAPIServer())
+		}
+	}
 	config, err := server.Start()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("starting the API server: %w", err), server.Stop())
@@ -122,7 +136,10 @@ func (e *Env) complete(policies string, options []Option) error {
 		return err
 	}
 	for _, option := range options {
-		if err := option(e); err != nil {
+		if option.started == nil {
+			continue
+		}
+		if err := option.started(e); err != nil {
 			return err
 		}
 	}

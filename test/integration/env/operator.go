@@ -23,7 +23,7 @@ var operator = rest.ImpersonationConfig{
 
 // WithRoles creates the operator's namespace, ServiceAccount and roles as well.
 func WithRoles() Option {
-	return func(e *Env) error { return e.installRoles(context.Background()) }
+	return Option{started: func(e *Env) error { return e.installRoles(context.Background()) }}
 }
 
 // installRoles creates them as they are deployed.

@@ -19,7 +19,7 @@ import (
 func TestTroubleWithVolumesIsTold(t *testing.T) {
 	w := newWorld(t, 1)
 	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-" + pod(0), Labels: map[string]string{v1alpha1.LabelPartOf: name}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-" + pod(0), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: name}},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("16Gi")}},

@@ -198,15 +198,21 @@ func (w *world) nudge(o *operator) {
 	w.Eventually(o.observer.count).Should(BeNumerically(">", before))
 }
 
-// requests counts the requests that write, by method and resource.
+// requests counts the requests that write, by method and resource, and those that read.
 type requests struct {
-	mu sync.Mutex
-	n  map[string]int
+	mu    sync.Mutex
+	n     map[string]int
+	reads []string
 }
 
 // through counts what goes through it.
 func (r *requests) through(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if request.Method == http.MethodGet && !request.URL.Query().Has("watch") {
+			r.mu.Lock()
+			r.reads = append(r.reads, request.URL.Path)
+			r.mu.Unlock()
+		}
 		if request.Method != http.MethodGet {
 			parts := strings.Split(request.URL.Path, "/namespaces/")
 			path := strings.Split(parts[len(parts)-1], "/")
@@ -228,6 +234,15 @@ func (r *requests) take() map[string]int {
 	n := r.n
 	r.n = nil
 	return n
+}
+
+// takeReads returns the paths that were read since it was last called.
+func (r *requests) takeReads() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	reads := r.reads
+	r.reads = nil
+	return reads
 }
 
 func (r *requests) count(request string) int {

@@ -53,16 +53,12 @@ func (w *world) end(j *batchv1.Job, succeeds bool, tells any) {
 	message, err := json.Marshal(tells)
 	w.Expect(err).NotTo(HaveOccurred())
 	ended := corev1.ContainerStateTerminated{Message: string(message)}
-	now := metav1.Now()
-	j.Status.StartTime = &now
 	if succeeds {
-		j.Status.CompletionTime, j.Status.Succeeded = &now, 1
-		j.Status.Conditions = []batchv1.JobCondition{
-			{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, LastTransitionTime: now},
-			{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: now},
-		}
+		succeed(j)
 	} else {
+		now := metav1.Now()
 		ended.ExitCode = 1
+		j.Status.StartTime = &now
 		j.Status.Failed = 1
 		j.Status.Conditions = []batchv1.JobCondition{
 			{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, LastTransitionTime: now, Reason: "BackoffLimitExceeded"},
@@ -85,6 +81,16 @@ func (w *world) end(j *batchv1.Job, succeeds bool, tells any) {
 	w.Expect(testEnv.Client.Status().Update(w.t.Context(), p)).To(Succeed())
 	w.Expect(testEnv.Client.Status().Update(w.t.Context(), j)).To(Succeed())
 	w.ended = append(w.ended, name)
+}
+
+// succeed gives a Job the status of one that has succeeded.
+func succeed(j *batchv1.Job) {
+	now := metav1.Now()
+	j.Status.StartTime, j.Status.CompletionTime, j.Status.Succeeded = &now, &now, 1
+	j.Status.Conditions = []batchv1.JobCondition{
+		{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, LastTransitionTime: now},
+		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: now},
+	}
 }
 
 // letGo lets the pods of ended Jobs go that are deleted.

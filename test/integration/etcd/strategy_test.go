@@ -134,8 +134,8 @@ func (w *world) pass(r *etcd.Reconciler, now *clocktesting.FakePassiveClock, whi
 	}
 }
 
-// replace deletes a pod, and waits for its successor, which does not become ready.
-func (w *world) replace(ordinal int) {
+// replacePod deletes a pod, and waits for its successor, which does not become ready.
+func (w *world) replacePod(ordinal int) {
 	w.t.Helper()
 	before := w.podUIDs(w)[ordinal]
 	w.kubelet.Set(pod(ordinal), env.NotReady)
@@ -157,7 +157,7 @@ func TestHandOverWaitsForARolloutThatGoesOn(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Now())
 	off := w.byHand(now)
 	for i := range 12 {
-		w.replace(2 - i%3)
+		w.replacePod(2 - i%3)
 		w.pass(off, now, time.Minute)
 		w.Expect(w.strategy()).To(Satisfy(onDelete), "after %d minutes", i+1)
 		// It is back, and the next one goes, before anybody looks.
@@ -174,7 +174,7 @@ func TestHandOverDoesNotWaitForEver(t *testing.T) {
 	on.stop()
 	now := clocktesting.NewFakePassiveClock(time.Now())
 	off := w.byHand(now)
-	w.replace(1)
+	w.replacePod(1)
 	w.pass(off, now, 9*time.Minute)
 	w.Expect(w.strategy()).To(Satisfy(onDelete))
 	// Nobody knows what happened while nobody looked.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
 	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
@@ -23,6 +24,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -120,8 +122,14 @@ func (w *world) job() *batchv1.Job {
 // pod gives a Job a pod whose container has ended.
 func (w *world) pod(job *batchv1.Job, ended corev1.ContainerStateTerminated) {
 	w.t.Helper()
+	w.labeled(job, ended, *metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job")))
+}
+
+// labeled makes a pod with the label of a Job.
+func (w *world) labeled(job *batchv1.Job, ended corev1.ContainerStateTerminated, owners ...metav1.OwnerReference) {
+	w.t.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: job.Name + "-", Labels: job.Spec.Template.Labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: job.Name + "-", Labels: job.Spec.Template.Labels, OwnerReferences: owners},
 		Spec:       corev1.PodSpec{Containers: job.Spec.Template.Spec.Containers, Volumes: job.Spec.Template.Spec.Volumes, RestartPolicy: corev1.RestartPolicyNever},
 	}
 	pod.Labels[batchv1.JobNameLabel] = job.Name
@@ -173,7 +181,7 @@ func TestCompactionIsRecorded(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
 			lease := &coordinationv1.Lease{
-				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "main-full-snap"},
+				ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "main-full-snap", OwnerReferences: w.ownedByEtcd()},
 				Spec:       coordinationv1.LeaseSpec{HolderIdentity: &tc.holder, RenewTime: &metav1.MicroTime{Time: tc.at}},
 			}
 			w.Expect(testEnv.Client.Create(t.Context(), lease)).To(Succeed())
@@ -191,6 +199,67 @@ func TestCompactionIsRecorded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ownedByEtcd are the owner references of an object of the Etcd.
+func (w *world) ownedByEtcd() []metav1.OwnerReference {
+	w.t.Helper()
+	etcd := &v1alpha1.Etcd{}
+	w.Expect(testEnv.Client.Get(w.t.Context(), types.NamespacedName{Namespace: w.namespace, Name: "main"}, etcd)).To(Succeed())
+	return []metav1.OwnerReference{*metav1.NewControllerRef(etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
+}
+
+// A lease of somebody else with the name of the Etcd's is not written to; the task says so.
+func TestCompactionIsNotRecordedInAForeignLease(t *testing.T) {
+	w := newWorld(t)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "main-full-snap"}}
+	w.Expect(testEnv.Client.Create(t.Context(), lease)).To(Succeed())
+	w.start()
+	w.create("compact", v1alpha1.OnDemandCompaction, "")
+	job := w.job()
+	w.pod(job, corev1.ContainerStateTerminated{Message: `{"snapshot": "a", "revision": "9", "createdOn": "2026-07-01T12:00:00Z"}`})
+	w.complete(job)
+	done := w.until("compact", v1alpha1.TaskStateSucceeded)
+	w.Expect(meta.FindStatusCondition(done.Status.Conditions, v1alpha1.ConditionSucceeded).Message).To(ContainSubstring("Lease %s/main-full-snap has no controller", w.namespace))
+	now := &coordinationv1.Lease{}
+	w.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), now)).To(Succeed())
+	w.Expect(now.ResourceVersion).To(Equal(lease.ResourceVersion))
+}
+
+// A Job of somebody else with the name of the task's is left alone, and the task says whose it is.
+func TestForeignJob(t *testing.T) {
+	w := newWorld(t)
+	compact := w.create("compact", v1alpha1.OnDemandCompaction, "")
+	others := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: job.Name(compact)},
+		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "web", Image: "web"}},
+		}}},
+	}
+	w.Expect(testEnv.Client.Create(t.Context(), others)).To(Succeed())
+	w.start()
+	failed := w.until("compact", v1alpha1.TaskStateFailed)
+	w.Expect(failed.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrForeignObject))
+	w.Expect(failed.Status.LastErrors[0].Description).To(ContainSubstring("Job %s/%s has no controller", w.namespace, others.Name))
+	now := &batchv1.Job{}
+	w.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(others), now)).To(Succeed())
+	w.Expect(now.ResourceVersion).To(Equal(others.ResourceVersion))
+}
+
+// What a pod says that only has the label of the task's Job is no result of the task.
+func TestPodThatTheJobDoesNotControl(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.create("copy", v1alpha1.CopyBackups, `
+sourceStore: {provider: S3, container: b, prefix: p, secretRef: {name: s}}
+targetStore: {provider: Local, container: claim, prefix: p}`)
+	job := w.job()
+	w.pod(job, corev1.ContainerStateTerminated{Message: `{"copied": 3}`})
+	w.labeled(job, corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})
+	w.labeled(job, corev1.ContainerStateTerminated{Message: `{"copied": 1000000}`})
+	w.complete(job)
+	done := w.until("copy", v1alpha1.TaskStateSucceeded)
+	w.Expect(done.Status.Result).To(HaveKeyWithValue("copied", "3"))
 }
 
 // The Job has the resources that the Etcd says.

@@ -36,7 +36,9 @@ import (
 
 var testEnv *env.Env
 
-func TestMain(m *testing.M) { os.Exit(env.Main(m, &testEnv, env.WithRoles())) }
+func TestMain(m *testing.M) {
+	os.Exit(env.Main(m, &testEnv, env.WithRoles(), env.WithAdmissionPlugins("OwnerReferencesPermissionEnforcement")))
+}
 
 const (
 	name     = "etcd-main"
@@ -94,6 +96,7 @@ func TestSigningKey(t *testing.T) {
 	for _, operator := range []string{"the first operator", "the next one"} {
 		t.Run(operator, func(t *testing.T) {
 			namespace := testEnv.Namespace(t)
+			bind(t, g, namespace)
 			create(t, g, namespace)
 			start(t, g, binary, []string{namespace})
 			g.Eventually(func(g Gomega) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
@@ -266,4 +267,19 @@ func (c *cluster) changeBack() {
 	patch := client.MergeFrom(c.set.DeepCopy())
 	c.set.Spec.Template.Annotations = nil
 	c.Expect(testEnv.Client.Patch(c.t.Context(), c.set, patch)).To(Succeed())
+}
+
+// Another operator beside this one looks after its StatefulSets itself.
+func TestNoTaskForAStatefulSetOfAnotherOperator(t *testing.T) {
+	c := newCluster(t, 1)
+	patch := client.MergeFrom(c.set.DeepCopy())
+	c.set.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByDruid
+	c.Expect(testEnv.Client.Patch(t.Context(), c.set, patch)).To(Succeed())
+	c.start(nil)
+	before := c.change("new")
+	c.Eventually(func(g Gomega) {
+		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
+		g.Expect(c.set.Status.UpdateRevision).NotTo(Equal(before))
+	}).Should(Succeed())
+	c.Consistently(func(g Gomega) { g.Expect(c.rollouts(g)).To(BeEmpty()) }).WithTimeout(2 * time.Second).Should(Succeed())
 }

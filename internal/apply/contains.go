@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package etcd
+package apply
 
 import "k8s.io/apimachinery/pkg/api/equality"
 

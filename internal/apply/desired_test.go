@@ -2,17 +2,30 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package etcd
+package apply
 
 import (
 	"testing"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 )
+
+// inputOfThree is what the objects of an Etcd of three members are made from.
+func inputOfThree() component.Input {
+	return component.Input{
+		Etcd:     &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "etcd-main", UID: "u"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}},
+		Images:   configv1alpha1.Images{Etcd: "v1", EtcdAgent: "v1"},
+		Replicas: 3, Strategy: appsv1.OnDeleteStatefulSetStrategyType, Capacity: resource.MustParse("1Gi"),
+		Retention: v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.VolumesRetained, WhenScaled: v1alpha1.VolumesRetained},
+	}
+}
 
 // What is compared and applied is what the apply configurations say in JSON, and a checksum is that of all of it but a
 // StatefulSet's update strategy.
@@ -27,7 +40,7 @@ func TestDesired(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	checksums := map[string]bool{}
 	for i, object := range objects {
-		d, err := newDesired(object)
+		d, err := Render(object)
 		g.Expect(err).NotTo(HaveOccurred())
 		data, err := json.Marshal(object)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -42,7 +55,7 @@ func TestDesired(t *testing.T) {
 		}
 		g.Expect(d.Object).To(Equal(said))
 
-		same, err := newDesired(others[i])
+		same, err := Render(others[i])
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(same.checksum).To(Equal(d.checksum))
 		checksums[d.checksum] = true

@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Key names an object of an Etcd, in its namespace.
+type Key struct {
+	Kind schema.GroupVersionKind
+	Name string
+}
+
+// Keys are those of the Objects of an Etcd with a number of members, in the same order.
+func Keys(etcd *v1alpha1.Etcd, members int32) []Key {
+	name := etcd.Name
+	keys := []Key{
+		{corev1.SchemeGroupVersion.WithKind("ServiceAccount"), name},
+		{rbacv1.SchemeGroupVersion.WithKind("Role"), RoleName(name)},
+		{rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), RoleName(name)},
+	}
+	for _, lease := range leaseNames(etcd, members) {
+		keys = append(keys, Key{coordinationv1.SchemeGroupVersion.WithKind("Lease"), lease})
+	}
+	return append(keys,
+		Key{corev1.SchemeGroupVersion.WithKind("ConfigMap"), ConfigMapName(name)},
+		Key{corev1.SchemeGroupVersion.WithKind("Service"), ClientServiceName(name)},
+		Key{corev1.SchemeGroupVersion.WithKind("Service"), PeerServiceName(name)},
+		Key{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), name},
+		StatefulSetKey(etcd))
+}
+
+// StatefulSetKey is that of the StatefulSet of an Etcd.
+func StatefulSetKey(etcd *v1alpha1.Etcd) Key {
+	return Key{appsv1.SchemeGroupVersion.WithKind("StatefulSet"), etcd.Name}
+}
+
+// leaseNames are those of the leases of an Etcd with a number of members.
+func leaseNames(etcd *v1alpha1.Etcd, members int32) (names []string) {
+	for i := range members {
+		names = append(names, etcd.MemberName(PodName(etcd.Name, i)))
+	}
+	if BackupStore(etcd) != nil {
+		names = append(names, FullSnapshotLeaseName(etcd.Name), DeltaSnapshotLeaseName(etcd.Name))
+	}
+	return names
+}

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Pods are those that a Job controls. A label says what anybody likes.
+func Pods(ctx context.Context, live client.Reader, j *batchv1.Job) ([]corev1.Pod, error) {
+	pods := &corev1.PodList{}
+	if err := live.List(ctx, pods, client.InNamespace(j.Namespace), client.MatchingLabels{batchv1.JobNameLabel: j.Name}); err != nil {
+		return nil, fmt.Errorf("listing the pods of Job %s: %w", client.ObjectKeyFromObject(j), err)
+	}
+	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, j) }), nil
+}
+
+// Find reads a Job of an owner; nil when there is none. A Job of somebody else under its name is told of as such.
+func Find(ctx context.Context, live client.Reader, owner metav1.Object, key client.ObjectKey) (*batchv1.Job, *ownership.Foreign, error) {
+	j := &batchv1.Job{}
+	if err := live.Get(ctx, key, j); apierrors.IsNotFound(err) {
+		return nil, nil, nil
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("reading Job %s: %w", key, err)
+	}
+	if foreign := ownership.OfJob(owner, j); foreign != nil {
+		return nil, foreign, nil
+	}
+	return j, nil, nil
+}
+
+// Remove removes a Job of an owner after its pods: as long as it is there, they may be. It leaves a Job of somebody else
+// alone, whose pods are not the owner's.
+func Remove(ctx context.Context, c client.Client, live client.Reader, owner metav1.Object, key client.ObjectKey) error {
+	j, _, err := Find(ctx, live, owner, key)
+	if err != nil || j == nil || j.DeletionTimestamp != nil {
+		return err
+	}
+	err = c.Delete(ctx, j, client.PropagationPolicy(metav1.DeletePropagationForeground), client.Preconditions{UID: &j.UID})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing Job %s: %w", key, err)
+	}
+	return nil
+}

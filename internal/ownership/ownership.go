@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ownership says whose an object is that has a name which an Etcd needs. A name proves nothing: an object is the
+// Etcd's own if the Etcd controls it, or has adopted it. It is pure, and imports the API alone.
+package ownership
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Foreign is an object that is not the Etcd's own, although it has a name that the Etcd needs.
+type Foreign struct {
+	// Kind, as in "Service", and Name with the namespace, as in "shoot-a/etcd-main-client".
+	Kind, Name string
+	// Reason is one of those of the condition ObjectsOwned.
+	Reason string
+	// Whose it is, as in "has no controller", and the Remedy: what to do, with the command where there is one.
+	Whose, Remedy string
+}
+
+// String is a sentence without its full stop.
+func (f Foreign) String() string {
+	return fmt.Sprintf("%s %s %s: %s", f.Kind, f.Name, f.Whose, f.Remedy)
+}
+
+// Of says what makes an object of a kind foreign to an Etcd; nil when it is the Etcd's own.
+func Of(etcd *v1alpha1.Etcd, kind string, object metav1.Object) *Foreign {
+	controller, manager := metav1.GetControllerOf(object), object.GetLabels()[v1alpha1.LabelManagedBy]
+	f := foreign(kind, object)
+	switch {
+	case controller != nil && controller.UID != etcd.UID:
+		f.controlled(etcd, controller)
+	case adopted(etcd, object):
+		return nil
+	case controller == nil:
+		f.orphaned(etcd, object)
+	case manager != "" && manager != v1alpha1.ManagedBy:
+		f.Reason, f.Whose = v1alpha1.ReasonManagedByAnother, fmt.Sprintf("is controlled by this Etcd and managed by %s, as its label %s says", manager, v1alpha1.LabelManagedBy)
+		f.Remedy = fmt.Sprintf("let one operator manage this Etcd; if %s no longer does, set the label to %s", manager, v1alpha1.ManagedBy)
+	default:
+		return nil
+	}
+	return f
+}
+
+// adopted reports whether an Etcd has adopted an object.
+func adopted(etcd *v1alpha1.Etcd, object metav1.Object) bool {
+	by := object.GetAnnotations()[v1alpha1.AnnotationAdoptedBy]
+	return by != "" && types.UID(by) == etcd.UID
+}
+
+func foreign(kind string, object metav1.Object) *Foreign {
+	return &Foreign{Kind: kind, Name: object.GetNamespace() + "/" + object.GetName()}
+}
+
+// controlled is said of an object with another controller.
+func (f *Foreign) controlled(etcd *v1alpha1.Etcd, by *metav1.OwnerReference) {
+	f.Reason = v1alpha1.ReasonControlledByAnother
+	if by.Kind == v1alpha1.KindEtcd && by.Name == etcd.Name && strings.HasPrefix(by.APIVersion, v1alpha1.GroupVersion.Group+"/") {
+		f.Whose = fmt.Sprintf("is controlled by an earlier Etcd of this name (UID %s)", by.UID)
+		f.Remedy = "wait until the garbage collector has removed it"
+		return
+	}
+	f.Whose = fmt.Sprintf("is controlled by %s %s (UID %s)", by.Kind, by.Name, by.UID)
+	f.Remedy = f.giveWay()
+}
+
+// orphaned is said of an object without a controller. One with the labels of the Etcd's own has probably lost it.
+func (f *Foreign) orphaned(etcd *v1alpha1.Etcd, object metav1.Object) {
+	f.Reason, f.Whose = v1alpha1.ReasonNoController, "has no controller"
+	if !labeled(etcd, object) {
+		f.Remedy = f.giveWay()
+		return
+	}
+	f.Whose = "has the labels of this Etcd and no controller"
+	f.Remedy = fmt.Sprintf("if its owner reference was removed, put it back: kubectl -n %s patch %s %s -p '%s'%s",
+		object.GetNamespace(), strings.ToLower(f.Kind), object.GetName(), reference(etcd), afterDeletion[f.Kind])
+}
+
+// giveWay is what to do about an object of somebody else.
+func (f *Foreign) giveWay() string {
+	return fmt.Sprintf("give the Etcd another name, or delete the %s if nobody needs it", f.Kind)
+}
+
+// reference is a patch with the owner reference of an Etcd's own object.
+func reference(etcd *v1alpha1.Etcd) string {
+	return fmt.Sprintf(`{"metadata":{"ownerReferences":[{"apiVersion":%q,"kind":%q,"name":%q,"uid":%q,"controller":true,"blockOwnerDeletion":true}]}}`,
+		v1alpha1.GroupVersion, v1alpha1.KindEtcd, etcd.Name, etcd.UID)
+}
+
+// afterDeletion says, by kind, what happens if the object is deleted instead.
+var afterDeletion = map[string]string{
+	"StatefulSet": "; do not delete it: its pods go with it, and with whenDeleted: Delete their volumes too " +
+		"(kubectl delete --cascade=orphan keeps both, and the operator creates a StatefulSet that adopts them)",
+	"ConfigMap":           "; do not delete it while a member starts: members read the identity of their cluster from it",
+	"Service":             "; or delete it: the address is gone until the operator recreates it",
+	"ServiceAccount":      "; or delete it: the tokens of the running agents become invalid, and for up to an hour they renew no lease",
+	"Role":                "; or delete it: the operator recreates it",
+	"RoleBinding":         "; or delete it: the operator recreates it",
+	"Lease":               "; or delete it: the operator recreates it, and the agents renew it",
+	"PodDisruptionBudget": "; or delete it: nothing limits evictions until the operator recreates it",
+}
+
+// labeled reports whether an object has the labels by which the StatefulSet of an Etcd selects what it makes.
+func labeled(etcd *v1alpha1.Etcd, object metav1.Object) bool {
+	labels := object.GetLabels()
+	return labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy && labels[v1alpha1.LabelPartOf] == etcd.Name
+}
+
+// OfClaim says what makes a claim foreign to an Etcd; nil when it is the Etcd's own. The StatefulSet controller gives the
+// labels of its StatefulSet's selector to the claims that it makes, and controls them at most.
+func OfClaim(etcd *v1alpha1.Etcd, claim metav1.Object) *Foreign {
+	f := foreign("PersistentVolumeClaim", claim)
+	f.Reason = v1alpha1.ReasonClaimNotOwned
+	if owner := ownerOfClaim(etcd, claim); owner != nil {
+		f.Whose = fmt.Sprintf("belongs to %s %s (UID %s)", owner.Kind, owner.Name, owner.UID)
+		f.Remedy = "create the Etcd under another name, or with another volumeClaimTemplate"
+		return f
+	}
+	if labeled(etcd, claim) || adopted(etcd, claim) {
+		return nil
+	}
+	f.Whose = "has neither the labels of this Etcd's claims nor the annotation of its adoption"
+	if labels := claim.GetLabels(); labels[v1alpha1.LabelPartOf] != "" && labels[v1alpha1.LabelPartOf] != etcd.Name {
+		f.Whose = fmt.Sprintf("is part of %s, as its label %s says", labels[v1alpha1.LabelPartOf], v1alpha1.LabelPartOf)
+	}
+	f.Remedy = fmt.Sprintf("if its volume is that of a member of this Etcd, run kubectl -n %s annotate persistentvolumeclaim %s %s=%s; "+
+		"otherwise create the Etcd under another name, or with another volumeClaimTemplate", claim.GetNamespace(), claim.GetName(), v1alpha1.AnnotationAdoptedBy, etcd.UID)
+	return f
+}
+
+// ownerOfClaim is an owner of a claim that is not of the Etcd; nil when there is none. The StatefulSet of an Etcd has its
+// name, and its controller lets a claim belong to the StatefulSet or to a pod of it.
+func ownerOfClaim(etcd *v1alpha1.Etcd, claim metav1.Object) *metav1.OwnerReference {
+	for _, o := range claim.GetOwnerReferences() {
+		switch {
+		case o.Kind == "StatefulSet" && o.Name == etcd.Name:
+		case o.Kind == "Pod" && strings.HasPrefix(o.Name, etcd.Name+"-"):
+		default:
+			return &o
+		}
+	}
+	return nil
+}
+
+// OfJob says what makes a Job foreign to an Etcd or a task that would work by a Job of its name; nil when it is its own.
+func OfJob(owner metav1.Object, job metav1.Object) *Foreign {
+	controller := metav1.GetControllerOf(job)
+	if controller != nil && controller.UID == owner.GetUID() {
+		return nil
+	}
+	f := foreign("Job", job)
+	f.Reason, f.Whose = v1alpha1.ReasonNoController, "has no controller"
+	if controller != nil {
+		f.Reason, f.Whose = v1alpha1.ReasonControlledByAnother, fmt.Sprintf("is controlled by %s %s (UID %s)", controller.Kind, controller.Name, controller.UID)
+	}
+	f.Remedy = "delete the Job if nobody needs it"
+	return f
+}

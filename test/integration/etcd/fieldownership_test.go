@@ -1,0 +1,115 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"testing"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// annotated gives the Service for clients, and the pods, an annotation each.
+func annotated(e *v1alpha1.Etcd) {
+	e.Spec.Etcd.ClientService = &v1alpha1.ClientService{Annotations: map[string]string{"example.com/a": "b"}, TrafficDistribution: ptr.To[v1alpha1.TrafficDistribution]("PreferClose")}
+	e.Spec.Annotations = map[string]string{"example.com/a": "b"}
+}
+
+// plainAgain takes from the spec what annotated has given, and waits until it is gone from the objects.
+func (w *world) plainAgain() {
+	w.t.Helper()
+	w.change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.ClientService, e.Spec.Annotations = nil, nil })
+	w.Eventually(func(g Gomega) {
+		service := &corev1.Service{}
+		w.get(g, name+"-client", service)
+		g.Expect(service.Annotations).NotTo(HaveKey("example.com/a"))
+		g.Expect(service.Spec.TrafficDistribution).To(BeNil())
+		g.Expect(w.statefulSet(g).Spec.Template.Annotations).NotTo(HaveKey("example.com/a"))
+	}).Should(Succeed())
+}
+
+// managers are those that own fields of an object, by operation.
+func managers(o client.Object) (all []string) {
+	for _, f := range o.GetManagedFields() {
+		if f.Subresource == "" {
+			all = append(all, string(f.Operation)+" "+f.Manager)
+		}
+	}
+	return all
+}
+
+// What is rendered no longer goes from an object that was created, and what was not rendered stays: what others have set,
+// what the API server has defaulted, and what the operator itself has patched.
+func TestFieldsGoFromCreatedObjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, annotated)
+	o := w.start()
+	w.eventuallyWell()
+	set := w.statefulSet(w)
+	w.Expect(managers(set)).To(ConsistOf("Update etcd-foreman-create"))
+	before := set.DeepCopy()
+	metav1.SetMetaDataAnnotation(&set.ObjectMeta, "team", "storage")
+	set.Spec.RevisionHistoryLimit = ptr.To[int32](3)
+	w.Expect(testEnv.Client.Patch(t.Context(), set, client.MergeFrom(before), client.FieldOwner("somebody"))).To(Succeed())
+	// As a hold or a change of strategy does.
+	before = set.DeepCopy()
+	metav1.SetMetaDataAnnotation(&set.ObjectMeta, "druid.gardener.cloud/patched", "by the operator")
+	w.Expect(testEnv.Client.Patch(t.Context(), set, client.MergeFrom(before), apply.Manager)).To(Succeed())
+	service := &corev1.Service{}
+	w.get(w, name+"-client", service)
+
+	w.plainAgain()
+	now := w.statefulSet(w)
+	w.Expect(now.UID).To(Equal(set.UID))
+	w.Expect(managers(now)).To(ConsistOf("Apply etcd-foreman", "Update etcd-foreman", "Update somebody"))
+	w.Expect(now.Annotations).To(HaveKeyWithValue("team", "storage"))
+	w.Expect(now.Annotations).To(HaveKeyWithValue("druid.gardener.cloud/patched", "by the operator"))
+	w.Expect(now.Spec.RevisionHistoryLimit).To(HaveValue(Equal(int32(3))))
+	delete(set.Spec.Template.Annotations, "example.com/a")
+	w.Expect(apiequality.Semantic.DeepEqual(now.Spec, set.Spec)).To(BeTrue(), "what was defaulted is defaulted again")
+	after := &corev1.Service{}
+	w.get(w, service.Name, after)
+	w.Expect(after.Spec.ClusterIP).To(Equal(service.Spec.ClusterIP))
+
+	w.Expect(testEnv.Client.Delete(t.Context(), w.pod(0))).To(Succeed())
+	w.eventuallyWell()
+	w.nudge(o)
+	o.requests.take()
+	w.nudge(o)
+	w.Expect(o.requests.take()).To(BeEmpty())
+}
+
+// What an older version has applied is the Etcd's own, and what is rendered no longer goes from it.
+func TestFieldsGoFromAppliedObjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, annotated)
+	w.get(w, name, w.etcd)
+	objects, err := component.Objects(component.Input{
+		Etcd: w.etcd, Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/etcd-agent:v1"},
+		Replicas: 1, Strategy: appsv1.OnDeleteStatefulSetStrategyType, Capacity: w.etcd.Spec.Capacity(), Retention: w.etcd.Spec.Retention(),
+	})
+	w.Expect(err).NotTo(HaveOccurred())
+	for _, object := range objects {
+		d, err := apply.Render(object)
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(testEnv.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(d.Unstructured), client.ForceOwnership, apply.Manager)).To(Succeed())
+	}
+	set := w.statefulSet(w)
+	w.start()
+	w.eventuallyWell()
+	w.Expect(w.statefulSet(w).Generation).To(Equal(set.Generation), "it is as it should be")
+	w.plainAgain()
+	w.Expect(w.statefulSet(w).UID).To(Equal(set.UID))
+	w.Expect(managers(w.statefulSet(w))).To(ConsistOf("Apply etcd-foreman"))
+}

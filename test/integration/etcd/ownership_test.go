@@ -1,0 +1,491 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// withBackups gives an Etcd the leases of snapshots too.
+func withBackups(e *v1alpha1.Etcd) {
+	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
+}
+
+// roleName is that of the Role and the RoleBinding of the Etcd.
+const roleName = "druid.gardener.cloud:etcd:" + name
+
+// foreigners are objects of somebody else under each of the names that the Etcd needs.
+func foreigners() map[string]client.Object {
+	web := map[string]string{"app": "web"}
+	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: web}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}}
+	budget := intstr.FromInt32(7)
+	service := func(name string) client.Object {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Selector: web, Ports: []corev1.ServicePort{{Port: 80}}}}
+	}
+	none := int32(0)
+	return map[string]client.Object{
+		"ServiceAccount": &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		"Role": &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: roleName}, Rules: []rbacv1.PolicyRule{
+			{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"secrets"}},
+		}},
+		"RoleBinding":          &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: roleName}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: roleName}},
+		"member Lease":         &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: pod0}},
+		"full snapshot Lease":  &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name + "-full-snap"}},
+		"delta snapshot Lease": &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name + "-delta-snap"}},
+		"ConfigMap":            &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name + "-config"}, Data: map[string]string{"a": "b"}},
+		"client Service":       service(name + "-client"),
+		"peer Service":         service(name + "-peer"),
+		"PodDisruptionBudget": &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: &budget, Selector: &metav1.LabelSelector{MatchLabels: web},
+		}},
+		"StatefulSet": &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.StatefulSetSpec{
+			Replicas: &none, Selector: &metav1.LabelSelector{MatchLabels: web}, Template: pod,
+			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType},
+		}},
+		"PersistentVolumeClaim": foreignClaim(fmt.Sprintf("%s-%s", name, pod0), web),
+	}
+}
+
+const pod0 = name + "-0"
+
+func foreignClaim(name string, labels map[string]string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+}
+
+// put creates an object of somebody else in the namespace of the Etcd.
+func (w *world) foreign(object client.Object) client.Object {
+	w.t.Helper()
+	object.SetNamespace(w.namespace)
+	w.Expect(testEnv.Client.Create(w.t.Context(), object)).To(Succeed())
+	return object
+}
+
+// essentials are what of an object its owner decides on. Others may write a status.
+func essentials(g Gomega, object client.Object) map[string]any {
+	data, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	g.Expect(err).NotTo(HaveOccurred())
+	delete(data, "status")
+	metadata := data["metadata"].(map[string]any)
+	delete(metadata, "resourceVersion")
+	delete(metadata, "managedFields")
+	return data
+}
+
+// untouched expects that nobody has written to an object, and that no other object of the Etcd was made.
+func (w *world) untouched(g Gomega, object client.Object) {
+	now := object.DeepCopyObject().(client.Object)
+	g.Expect(testEnv.Client.Get(context.Background(), client.ObjectKeyFromObject(object), now)).To(Succeed())
+	g.Expect(essentials(g, now)).To(Equal(essentials(g, object)))
+	for _, f := range now.GetManagedFields() {
+		g.Expect(f.Manager).NotTo(HavePrefix("etcd-foreman"), "%s", f.FieldsV1)
+	}
+}
+
+// made are the objects that were made for the Etcd, but for one.
+func (w *world) made(g Gomega, but client.Object) (made []string) {
+	for _, list := range []client.ObjectList{
+		&corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &coordinationv1.LeaseList{}, &corev1.ConfigMapList{},
+		&corev1.ServiceList{}, &policyv1.PodDisruptionBudgetList{}, &appsv1.StatefulSetList{}, &corev1.PersistentVolumeClaimList{}, &corev1.PodList{},
+	} {
+		g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.namespace), client.MatchingLabels{v1alpha1.LabelPartOf: name})).To(Succeed())
+		g.Expect(meta.EachListItem(list, func(o runtime.Object) error {
+			object := o.(client.Object)
+			if but == nil || object.GetUID() != but.GetUID() {
+				made = append(made, fmt.Sprintf("%T %s", object, object.GetName()))
+			}
+			return nil
+		})).To(Succeed())
+	}
+	return made
+}
+
+// obstructed waits until the status says that an object is in the way, and whose it is.
+func (w *world) obstructed(reason string, says ...string) {
+	w.t.Helper()
+	w.Eventually(func(g Gomega) {
+		c := w.condition(g, v1alpha1.ConditionObjectsOwned)
+		g.Expect(c.Status).To(Equal(metav1.ConditionFalse))
+		g.Expect(c.Reason).To(Equal(reason), c.Message)
+		for _, s := range says {
+			g.Expect(c.Message).To(ContainSubstring(s))
+		}
+		g.Expect(w.etcd.Status.LastErrors).To(HaveLen(1))
+		g.Expect(w.etcd.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrForeignObject))
+		g.Expect(w.etcd.Status.ObservedGeneration).To(BeNumerically("<", w.etcd.Generation), "it is not carried out")
+	}).Should(Succeed())
+}
+
+// warnings are the events that tell of an object in the way.
+func (w *world) warnings(g Gomega) (notes []string) {
+	list := &eventsv1.EventList{}
+	g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.namespace))).To(Succeed())
+	for _, e := range list.Items {
+		if e.Regarding.Kind == v1alpha1.KindEtcd && e.Action == "ApplyObjects" && e.Type == corev1.EventTypeWarning {
+			notes = append(notes, e.Note)
+		}
+	}
+	return notes
+}
+
+// An Etcd touches no object of somebody else that has one of its names, makes none of its own beside it, and says whose
+// it is. When it is deleted, the object stays.
+func TestForeignObjects(t *testing.T) {
+	for what := range foreigners() {
+		t.Run(strings.ReplaceAll(what, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1, withBackups)
+			object := w.foreign(foreigners()[what])
+			w.start()
+			kind := what[strings.LastIndex(what, " ")+1:]
+			reason, whose := v1alpha1.ReasonNoController, "has no controller"
+			if kind == "PersistentVolumeClaim" {
+				reason, whose = v1alpha1.ReasonClaimNotOwned, v1alpha1.AnnotationAdoptedBy+"="+string(w.etcd.UID)
+			}
+			w.obstructed(reason, fmt.Sprintf("%s %s/%s", kind, w.namespace, object.GetName()), whose)
+			w.change(annotate("test/look", "again"))
+			w.Consistently(func(g Gomega) {
+				w.untouched(g, object)
+				g.Expect(w.made(g, object)).To(BeEmpty())
+			}).WithTimeout(time.Second).Should(Succeed())
+			w.Eventually(w.warnings).Should(ConsistOf(ContainSubstring(object.GetName())))
+
+			w.Expect(testEnv.Client.Delete(t.Context(), w.etcd)).To(Succeed())
+			w.Eventually(func(g Gomega) {
+				g.Expect(apierrors.IsNotFound(testEnv.Client.Get(context.Background(), w.key(name), &v1alpha1.Etcd{}))).To(BeTrue())
+			}).Should(Succeed())
+			// The garbage collector takes what belongs to an Etcd that is gone.
+			w.goesWith(w.etcd)
+			w.untouched(w, object)
+		})
+	}
+}
+
+// goesWith waits until the garbage collector has removed a ConfigMap that belongs to an object that is gone.
+func (w *world) goesWith(etcd *v1alpha1.Etcd) {
+	w.t.Helper()
+	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Name: "probe", OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: etcd.Name, UID: etcd.UID}},
+	}}
+	w.foreign(probe)
+	w.Eventually(func(g Gomega) {
+		g.Expect(apierrors.IsNotFound(testEnv.Client.Get(context.Background(), client.ObjectKeyFromObject(probe), probe))).To(BeTrue())
+	}).WithTimeout(time.Minute).Should(Succeed())
+}
+
+// A StatefulSet of another operator beside this one, which has the same Etcds, is not touched: neither is its update
+// strategy changed, nor is it held for a task. Once it is adopted it is one of the Etcd's own.
+func TestObjectsOfAnotherOperator(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	set := foreigners()["StatefulSet"].(*appsv1.StatefulSet)
+	set.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: name}
+	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(w.etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
+	set.Spec.Replicas = ptr.To[int32](1)
+	w.foreign(set)
+	w.recreate()
+	w.start()
+	w.obstructed(v1alpha1.ReasonManagedByAnother, "StatefulSet "+w.namespace+"/"+name, "managed by etcd-druid")
+	w.Consistently(func(g Gomega) {
+		w.untouched(g, set)
+		g.Expect(w.made(g, set)).To(BeEmpty())
+	}).WithTimeout(time.Second).Should(Succeed())
+
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAdoptedBy, w.etcd.UID)
+	w.Expect(testEnv.Client.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+	w.Eventually(w.strategy).WithTimeout(time.Minute).Should(Satisfy(onDelete))
+	w.Eventually(func(g Gomega) { g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed(), "a task holds it")
+}
+
+// recreate makes a task that has the members stopped.
+func (w *world) recreate() *v1alpha1.EtcdOperatorTask {
+	w.t.Helper()
+	task := &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "recreate"},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.RecreateRollout, OwnerEtcdReference: v1alpha1.EtcdReference{Name: name}},
+	}
+	w.Expect(testEnv.Client.Create(w.t.Context(), task)).To(Succeed())
+	task.Status.State = v1alpha1.TaskStateInProgress
+	task.Status.Rollout = &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateNeedsDeletion}
+	w.Expect(testEnv.Client.Status().Update(w.t.Context(), task)).To(Succeed())
+	return task
+}
+
+// replace puts an object of somebody else in the place of one of the Etcd's own, and returns both.
+func (w *world) replace(what string) (own, others client.Object) {
+	w.t.Helper()
+	own = foreigners()[what]
+	w.get(w, own.GetName(), own)
+	w.Eventually(func(g Gomega) {
+		// An operator that runs may be faster.
+		others = foreigners()[what]
+		others.SetNamespace(w.namespace)
+		g.Expect(client.IgnoreNotFound(testEnv.Client.Delete(w.t.Context(), own))).To(Succeed())
+		g.Expect(testEnv.Client.Create(w.t.Context(), others)).To(Succeed())
+	}).Should(Succeed())
+	return own, others
+}
+
+// A task holds the members only as long as they could be started again, and they are not started beside an object of
+// somebody else.
+func TestHoldWhileAnObjectIsForeign(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	o := w.start()
+	w.eventuallyWell()
+	_, others := w.replace("ServiceAccount")
+	w.obstructedAfter("ServiceAccount")
+	task := w.recreate()
+	w.nudge(o)
+	w.nudge(o)
+	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(1))), "it is not stopped")
+
+	w.Expect(testEnv.Client.Delete(t.Context(), others)).To(Succeed())
+	w.Eventually(func(g Gomega) { g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed())
+	others = w.foreign(foreigners()["ServiceAccount"])
+	w.Expect(testEnv.Client.Delete(t.Context(), task)).To(Succeed())
+	w.obstructedAfter("ServiceAccount")
+	w.nudge(o)
+	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()), "it is not started")
+	w.untouched(w, others)
+	w.Expect(testEnv.Client.Delete(t.Context(), others)).To(Succeed())
+	w.eventuallyWell()
+}
+
+// obstructedAfter waits until the status of an Etcd that was well says that an object is in the way.
+func (w *world) obstructedAfter(kind string) {
+	w.t.Helper()
+	w.Eventually(func(g Gomega) {
+		c := w.condition(g, v1alpha1.ConditionObjectsOwned)
+		g.Expect(c.Status).To(Equal(metav1.ConditionFalse))
+		g.Expect(c.Message).To(ContainSubstring(kind + " " + w.namespace + "/"))
+	}).Should(Succeed())
+}
+
+// reader is a client that sees some objects differently from what they are.
+type reader struct {
+	client.Client
+	sees func(object client.Object) (seen client.Object, differently bool)
+}
+
+func (r reader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	into.SetName(key.Name)
+	seen, differently := r.sees(into)
+	switch {
+	case !differently:
+		return r.Client.Get(ctx, key, into, options...)
+	case seen == nil:
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(seen.DeepCopyObject()).Elem())
+	return nil
+}
+
+// seeing is an operator whose client, or API reader, sees an object as it was, as often as it is to.
+func seeing(old client.Object, as client.Object, times int) func(client.Object) (client.Object, bool) {
+	var mu sync.Mutex
+	return func(object client.Object) (client.Object, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if reflect.TypeOf(object) != reflect.TypeOf(old) || object.GetName() != old.GetName() || times == 0 {
+			return nil, false
+		}
+		times--
+		return as, true
+	}
+}
+
+// The cache still shows the Etcd's own Service, and the one that there is now is somebody else's.
+func TestForeignObjectBehindAStaleCache(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	first := w.start()
+	w.eventuallyWell()
+	first.stop()
+	own, others := w.replace("client Service")
+	w.change(func(e *v1alpha1.Etcd) {
+		e.Spec.Etcd.ClientService = &v1alpha1.ClientService{Annotations: map[string]string{"a": "b"}}
+	})
+	w.start(func(r *etcd.Reconciler) { r.Client = reader{r.Client, seeing(own, own, -1)} })
+	w.obstructed(v1alpha1.ReasonNoController, "Service "+w.namespace+"/"+own.GetName())
+	w.untouched(w, others)
+}
+
+// The API server said that there was no such ServiceAccount, or that it was the Etcd's own, and by the time it is written
+// it is somebody else's.
+func TestForeignObjectAppears(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		there bool
+	}{{"where there was none", false}, {"in the place of the Etcd's own", true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			if tc.there {
+				first := w.start()
+				w.eventuallyWell()
+				first.stop()
+			}
+			var seen, others client.Object
+			if tc.there {
+				seen, others = w.replace("ServiceAccount")
+				w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile))
+			} else {
+				others = w.foreign(foreigners()["ServiceAccount"])
+			}
+			w.start(func(r *etcd.Reconciler) {
+				if tc.there {
+					// What would be applied to the one that was is not what it has.
+					without := seen.DeepCopyObject().(client.Object)
+					without.SetAnnotations(nil)
+					// It has been applied before, and not only created.
+					without.SetManagedFields(nil)
+					seen = without
+				}
+				r.APIReader = reader{testEnv.Client, seeing(others, seen, 1)}
+			})
+			w.obstructedAfter("ServiceAccount")
+			w.untouched(w, others)
+			if !tc.there {
+				w.Expect(w.made(w, nil)).To(BeEmpty(), "a ServiceAccount is what comes first")
+			}
+		})
+	}
+}
+
+// Somebody removes the owner reference of an object: the status says how to put it back, and nothing is written before.
+func TestOwnerReferenceIsRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	w.start()
+	w.eventuallyWell()
+	budget := &policyv1.PodDisruptionBudget{}
+	w.get(w, name, budget)
+	reference := budget.OwnerReferences
+	w.Expect(testEnv.Client.Patch(t.Context(), budget, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null},"spec":{"minAvailable":0}}`)))).To(Succeed())
+	started := time.Now()
+	w.obstructedAfter("PodDisruptionBudget")
+	w.Expect(time.Since(started)).To(BeNumerically("<", 10*time.Second), "it is an event")
+	message := w.condition(w, v1alpha1.ConditionObjectsOwned).Message
+	w.Expect(message).To(ContainSubstring("put it back: kubectl -n %s patch poddisruptionbudget %s -p '", w.namespace, name))
+	w.get(w, name, budget)
+	w.Expect(budget.Spec.MinAvailable.IntValue()).To(BeZero(), "it is not written")
+
+	_, patch, _ := strings.Cut(message, " -p '")
+	patch, _, _ = strings.Cut(patch, "'")
+	w.Expect(testEnv.Client.Patch(t.Context(), budget, client.RawPatch(types.StrategicMergePatchType, []byte(patch)))).To(Succeed())
+	w.Eventually(func(g Gomega) {
+		w.get(g, name, budget)
+		g.Expect(budget.OwnerReferences).To(Equal(reference))
+		g.Expect(budget.Spec.MinAvailable.IntValue()).To(Equal(2))
+		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionTrue))
+		g.Expect(w.etcd.Status.LastErrors).To(BeEmpty())
+	}).Should(Succeed())
+	w.Expect(w.warnings(w)).To(HaveLen(1))
+}
+
+// In the place of the StatefulSet, or the ConfigMap, of a cluster that serves there is one of somebody else: the status says
+// so, and what the members are to be told is not written into it.
+func TestForeignObjectInACluster(t *testing.T) {
+	for what, suspended := range map[string]bool{"StatefulSet": false, "ConfigMap": true} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 1)
+			first := w.start()
+			w.eventuallyWell()
+			first.stop()
+			_, others := w.replace(what)
+			if suspended {
+				// It is told whatever else is suspended.
+				w.change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
+			}
+			w.start()
+			w.obstructedAfter(what)
+			w.Consistently(func(g Gomega) { w.untouched(g, others) }).WithTimeout(time.Second).Should(Succeed())
+			w.Expect(w.status(w).ClusterID).To(Equal("1"))
+		})
+	}
+}
+
+// An Etcd is deleted and created again: what the earlier one has left is in the way until the garbage collector has removed
+// it, and the claims that were kept are used.
+func TestEtcdIsCreatedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.start()
+	w.eventuallyWell()
+	w.bind(1)
+	claim, set := w.claim(w, 0), w.statefulSet(w)
+	w.Expect(testEnv.Client.Delete(t.Context(), w.etcd)).To(Succeed())
+	again := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: w.etcd.Spec}
+	w.Eventually(func() error { return testEnv.Client.Create(t.Context(), again) }).Should(Succeed())
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.statefulSet(g).UID).NotTo(Equal(set.UID))
+		g.Expect(metav1.IsControlledBy(w.statefulSet(g), again)).To(BeTrue())
+	}).WithTimeout(time.Minute).Should(Succeed())
+	w.eventuallyWell()
+	w.Expect(w.claim(w, 0).UID).To(Equal(claim.UID))
+	w.Expect(w.condition(w, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionTrue))
+	for _, note := range w.warnings(w) {
+		w.Expect(note).To(ContainSubstring("an earlier Etcd of this name"))
+	}
+}
+
+// As long as the same object is in the way, nothing is written, not even a status, and the API server is asked seldom.
+func TestObstructionThatLasts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.foreign(foreigners()["ServiceAccount"])
+	o := w.start()
+	w.obstructed(v1alpha1.ReasonNoController)
+	w.Eventually(w.warnings).Should(HaveLen(1))
+	o.requests.take()
+	o.requests.takeReads()
+	for i := range 5 {
+		w.change(annotate("test/look", fmt.Sprint(i)))
+	}
+	var reads []string
+	w.Consistently(func(g Gomega) {
+		for _, path := range o.requests.takeReads() {
+			if strings.Contains(path, "/serviceaccounts/") {
+				reads = append(reads, path)
+			}
+		}
+		g.Expect(len(reads)).To(BeNumerically("<=", 1))
+		g.Expect(o.requests.take()).To(BeEmpty())
+	}).WithTimeout(5 * time.Second).Should(Succeed())
+	w.Expect(w.warnings(w)).To(HaveLen(1))
+}

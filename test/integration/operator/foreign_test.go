@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// foreigners are objects of somebody else, without the operator's labels, under each of the names that an Etcd needs.
+func foreigners() []client.Object {
+	web := map[string]string{"app": "web"}
+	none, all := int32(0), intstr.FromInt32(7)
+	roleName := "druid.gardener.cloud:etcd:" + name
+	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Labels: web} }
+	ports := []corev1.ServicePort{{Port: 80}}
+	return []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: at(name)},
+		&rbacv1.Role{ObjectMeta: at(roleName)},
+		&rbacv1.RoleBinding{ObjectMeta: at(roleName), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: roleName}},
+		&coordinationv1.Lease{ObjectMeta: at(name + "-0")},
+		&corev1.ConfigMap{ObjectMeta: at(name + "-config")},
+		&corev1.Service{ObjectMeta: at(name + "-client"), Spec: corev1.ServiceSpec{Selector: web, Ports: ports}},
+		&corev1.Service{ObjectMeta: at(name + "-peer"), Spec: corev1.ServiceSpec{Selector: web, Ports: ports}},
+		&policyv1.PodDisruptionBudget{ObjectMeta: at(name), Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &all, Selector: &metav1.LabelSelector{MatchLabels: web}}},
+		&appsv1.StatefulSet{ObjectMeta: at(name), Spec: appsv1.StatefulSetSpec{
+			Replicas: &none, Selector: &metav1.LabelSelector{MatchLabels: web},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: web}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}},
+		}},
+		&corev1.PersistentVolumeClaim{ObjectMeta: at(name + "-" + name + "-0"), Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		}},
+	}
+}
+
+// kindOf is the kind of a typed object.
+func kindOf(object client.Object) string {
+	parts := strings.Split(fmt.Sprintf("%T", object), ".")
+	return parts[len(parts)-1]
+}
+
+// bind gives the operator its rights in a namespace.
+func bind(t *testing.T, g *WithT, namespace string) {
+	t.Helper()
+	g.Expect(testEnv.Client.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: operator},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "etcd-foreman-system", Name: operator}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: operator},
+	})).To(Succeed())
+}
+
+// With its own rights, with a cache of what has its labels, and with an API server that lets nobody set an owner reference
+// who may not delete the object, the operator tells the same of objects of somebody else as without all that, and makes
+// what is its own.
+func TestForeignObjects(t *testing.T) {
+	g := NewWithT(t)
+	g.SetDefaultEventuallyTimeout(timeout)
+	binary := build(t)
+	var watched []string
+	foreign := map[string]client.Object{}
+	for _, object := range foreigners() {
+		namespace := testEnv.Namespace(t)
+		object.SetNamespace(namespace)
+		g.Expect(testEnv.Client.Create(t.Context(), object)).To(Succeed())
+		watched, foreign[namespace] = append(watched, namespace), object
+	}
+	free := testEnv.Namespace(t)
+	watched = append(watched, free)
+	for _, namespace := range watched {
+		bind(t, g, namespace)
+		g.Expect(testEnv.Client.Create(t.Context(), &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: 1}})).To(Succeed())
+	}
+	start(t, g, binary, watched)
+	for namespace, object := range foreign {
+		g.Eventually(func(g Gomega) {
+			etcd := &v1alpha1.Etcd{}
+			g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, etcd)).To(Succeed())
+			c := meta.FindStatusCondition(etcd.Status.Conditions, v1alpha1.ConditionObjectsOwned)
+			g.Expect(c).NotTo(BeNil())
+			g.Expect(c.Status).To(Equal(metav1.ConditionFalse))
+			g.Expect(c.Message).To(ContainSubstring("%s %s/%s ", kindOf(object), namespace, object.GetName()))
+		}).Should(Succeed())
+		now := object.DeepCopyObject().(client.Object)
+		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(object), now)).To(Succeed())
+		g.Expect(now.GetResourceVersion()).To(Equal(object.GetResourceVersion()), kindOf(object))
+		g.Expect(ours(t.Context(), g, namespace)).To(BeZero(), kindOf(object))
+	}
+
+	// A field that is rendered no longer goes from what was created.
+	service := &corev1.Service{}
+	key := client.ObjectKey{Namespace: free, Name: name + "-client"}
+	g.Eventually(func() error { return testEnv.Client.Get(t.Context(), key, service) }).Should(Succeed())
+	for _, annotations := range []map[string]string{{"example.com/a": "b"}, nil} {
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"etcd":{"clientService":null}}}`))
+		if annotations != nil {
+			patch = client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"etcd":{"clientService":{"annotations":{"example.com/a":"b"}}}}}`))
+		}
+		g.Expect(testEnv.Client.Patch(t.Context(), &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: free, Name: name}}, patch)).To(Succeed())
+		g.Eventually(func(g Gomega) {
+			g.Expect(testEnv.Client.Get(t.Context(), key, service)).To(Succeed())
+			g.Expect(service.Annotations["example.com/a"]).To(Equal(annotations["example.com/a"]))
+		}).Should(Succeed())
+	}
+}
+
+// ours is how many objects of a namespace have the operator's labels.
+func ours(ctx context.Context, g Gomega, namespace string) (n int) {
+	for _, list := range []client.ObjectList{
+		&appsv1.StatefulSetList{}, &corev1.ConfigMapList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{},
+		&coordinationv1.LeaseList{}, &policyv1.PodDisruptionBudgetList{},
+	} {
+		g.Expect(testEnv.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy})).To(Succeed())
+		n += meta.LenList(list)
+	}
+	return n
+}
