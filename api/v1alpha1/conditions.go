@@ -38,6 +38,9 @@ const (
 	ReasonStalled = "Stalled"
 	// ReasonRetrying: a step or an observation failed and is tried again.
 	ReasonRetrying = "Retrying"
+	// ReasonCleanupFailed: a task of the same Etcd was deleted while it was running, and what it left behind could not be
+	// cleaned up yet; the message names it.
+	ReasonCleanupFailed = "CleanupFailed"
 	// ReasonRecreateInProgress and ReasonRecreateComplete are those of a RecreateRollout (KEP-3541).
 	ReasonRecreateInProgress = "RecreateInProgress"
 	ReasonRecreateComplete   = "RecreateComplete"
@@ -76,6 +79,8 @@ const (
 	ErrStrategy ErrorCode = "ERR_STRATEGY"
 	// ErrSuperseded: the rollout's target revision is no longer the StatefulSet's.
 	ErrSuperseded ErrorCode = "ERR_SUPERSEDED"
+	// ErrNotAdmitted: the status says that the task runs, and no operator has admitted it.
+	ErrNotAdmitted ErrorCode = "ERR_NOT_ADMITTED"
 	// ErrDeadlineExceeded: the task took longer than its type allows.
 	ErrDeadlineExceeded ErrorCode = "ERR_DEADLINE_EXCEEDED"
 	// ErrObserve: the state of the cluster could not be read.

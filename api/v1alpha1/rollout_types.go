@@ -114,10 +114,15 @@ type RolloutStatus struct {
 	UpdatedReplicas int32 `json:"updatedReplicas"`
 	// ParticipatingReplicas are the pods whose members participate.
 	ParticipatingReplicas int32 `json:"participatingReplicas"`
+	// MostParticipatingReplicas are the most pods whose members have participated at once since the rollout began. Only more
+	// than these are progress: a member that comes and goes makes none.
+	// +optional
+	MostParticipatingReplicas int32 `json:"mostParticipatingReplicas,omitempty"`
 	// HeldBy is what the rollout waits for; absent when nothing holds it.
 	// +optional
 	HeldBy *Hold `json:"heldBy,omitempty"`
-	// LastProgressTime is when a pod last went, came back, or began to participate, or leadership was moved.
+	// LastProgressTime is when a pod that the rollout removed last went, or its replacement began to participate, when more
+	// members participated than ever before, or when leadership was moved.
 	// +optional
 	LastProgressTime *metav1.Time `json:"lastProgressTime,omitempty"`
 	// LeaderHandover records the attempts to move leadership away from a leader that is to be replaced.

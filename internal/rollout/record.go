@@ -27,6 +27,7 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if s.progresses(d) {
 		r.LastProgressTime = &metav1.Time{Time: now}
 	}
+	r.MostParticipatingReplicas = max(mostParticipating(r), int32(s.Snapshot.Participating()))
 	r.Replicas, r.UpdatedReplicas, r.ParticipatingReplicas = int32(s.Snapshot.Replicas()), s.updated(), int32(s.Snapshot.Participating())
 	for i := range r.Pods {
 		s.settle(&r.Pods[i])
@@ -40,8 +41,9 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	return r
 }
 
-// progresses reports whether the rollout makes progress: leadership moves, more pods are updated or participate, or a pod
-// goes whose removal was recorded since the last progress. An attempt that is refused, again and again, is no progress.
+// progresses reports whether the rollout makes progress: leadership moves, a pod goes whose removal was recorded since the last
+// progress, its replacement participates, or more members participate than ever before. A member that comes and goes is no
+// progress, nor is an attempt that is refused, again and again.
 func (s *state) progresses(d Decision) bool {
 	r := s.Recorded
 	switch {
@@ -49,14 +51,21 @@ func (s *state) progresses(d Decision) bool {
 		return true
 	case d.Step != nil && d.Step.Action == MoveLeader:
 		return true
-	case s.updated() > r.UpdatedReplicas || int32(s.Snapshot.Participating()) > r.ParticipatingReplicas:
+	case int32(s.Snapshot.Participating()) > mostParticipating(r):
 		return true
 	}
 	return slices.ContainsFunc(r.Pods, func(p v1alpha1.RolloutPod) bool {
 		i := s.ordinalOf(p.UID)
 		goes := i < 0 || s.ordinal(i).Class == v1alpha1.ClassTerminating
-		return goes && p.LastOperation.State == v1alpha1.OperationStateInProgress && p.Evidence.ObservedAt.After(r.LastProgressTime.Time)
+		return p.LastOperation.State == v1alpha1.OperationStateInProgress &&
+			(goes && p.Evidence.ObservedAt.After(r.LastProgressTime.Time) || s.replacement(p) != nil)
 	})
+}
+
+// mostParticipating is the most members that have participated at once, as recorded. An operator of an earlier version recorded
+// the present number alone.
+func mostParticipating(r v1alpha1.RolloutStatus) int32 {
+	return max(r.MostParticipatingReplicas, r.ParticipatingReplicas)
 }
 
 // repeats reports whether a step was tried before.
@@ -91,11 +100,19 @@ func (s *state) settle(p *v1alpha1.RolloutPod) {
 		}
 		return
 	}
-	for _, o := range s.Snapshot.Ordinals {
-		if o.Name == p.Name && o.Class == v1alpha1.ClassParticipating {
-			s.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("its replacement at revision %s participates", o.Pod.Revision))
+	if o := s.replacement(*p); o != nil {
+		s.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("its replacement at revision %s participates", o.Pod.Revision))
+	}
+}
+
+// replacement is the ordinal of a pod that is gone, once its replacement participates; nil before.
+func (s *state) replacement(p v1alpha1.RolloutPod) *cluster.Ordinal {
+	for i := range s.Snapshot.Ordinals {
+		if o := s.ordinal(i); o.Name == p.Name && o.Class == v1alpha1.ClassParticipating && o.Pod.UID != p.UID {
+			return o
 		}
 	}
+	return nil
 }
 
 func (s *state) transition(p *v1alpha1.RolloutPod, state v1alpha1.OperationState, why string) {

@@ -160,9 +160,15 @@ func supersededBy(set, revision, current string) string {
 func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	r := *in.Recorded.DeepCopy()
 	updated, participating := in.updated(), int32(in.Snapshot.Participating())
-	if r.LastProgressTime == nil || d.Phase != r.Phase || updated > r.UpdatedReplicas || participating > r.ParticipatingReplicas {
+	// The most that have participated at once in this phase: a member that comes and goes makes no progress.
+	most := max(r.MostParticipatingReplicas, r.ParticipatingReplicas)
+	if d.Phase != r.Phase {
+		most = 0
+	}
+	if r.LastProgressTime == nil || d.Phase != r.Phase || participating > most {
 		r.LastProgressTime = &metav1.Time{Time: now}
 	}
+	r.MostParticipatingReplicas = max(most, participating)
 	if in.Snapshot.StatefulSet.Observed && d.Phase != "" {
 		r.TargetRevision = in.target()
 	}

@@ -174,3 +174,28 @@ func TestConfig(t *testing.T) {
 	_, err := h.Decode("restart: true")
 	g.Expect(err).To(MatchError(ContainSubstring(`unknown field "restart"`)))
 }
+
+// A member that comes and goes makes no progress; more of them than ever in a phase do.
+func TestProgress(t *testing.T) {
+	g := NewWithT(t)
+	in := newWorld()
+	minute := 0
+	// next lets a minute pass in which so many members participate, and returns at which one there was the last progress.
+	next := func(phase v1alpha1.RecreatePhase, participating int) int {
+		in.pods("new", v1alpha1.ClassMissing)
+		for i := range participating {
+			in.Snapshot.Ordinals[i].Class, in.Snapshot.Ordinals[i].Pod = v1alpha1.ClassParticipating, &observe.Pod{Revision: "new"}
+		}
+		minute++
+		in.Recorded = Record(*in, Decision{Phase: phase}, epoch.Add(time.Duration(minute)*time.Minute))
+		return int(in.Recorded.LastProgressTime.Sub(epoch) / time.Minute)
+	}
+	g.Expect(next(v1alpha1.RecreateWaitingTermination, 3)).To(Equal(1), "it begins")
+	g.Expect(next(v1alpha1.RecreateReadyForCreation, 0)).To(Equal(2), "another phase")
+	g.Expect(next(v1alpha1.RecreateReadyForCreation, 1)).To(Equal(3), "one is back")
+	for range 3 {
+		g.Expect(next(v1alpha1.RecreateReadyForCreation, 0)).To(Equal(3), "it stops")
+		g.Expect(next(v1alpha1.RecreateReadyForCreation, 1)).To(Equal(3), "and is back")
+	}
+	g.Expect(next(v1alpha1.RecreateReadyForCreation, 2)).To(Equal(10), "two are back")
+}

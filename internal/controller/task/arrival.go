@@ -40,6 +40,9 @@ func (r *Reconciler) prepare(ctx context.Context, q queue.Queue, cached, t *v1al
 	if err != nil {
 		return reject(v1alpha1.ErrInvalidConfig, "%v", err)
 	}
+	if !pending && t.Status.InitiatedAt == nil {
+		return reject(v1alpha1.ErrNotAdmitted, "status.state is %s and status.initiatedAt is empty, so no operator has admitted the task: create it again, and leave its status to the operator", t.Status.State)
+	}
 	if by := r.displacedBy(q, cached); by != "" {
 		return reject(v1alpha1.ErrSuperseded, "task %s, which was created later, does the work in another way", by)
 	}

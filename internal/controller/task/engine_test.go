@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -225,4 +226,77 @@ func TestSuspendedRunningTaskEndsWhenItIsSuperseded(t *testing.T) {
 	e.look()
 	e.Expect(e.state("a")).To(Equal(v1alpha1.TaskStateRejected))
 	e.Expect(e.cleaned).To(Equal([]string{"a"}))
+}
+
+// A task that fails again and again, before anything of it is written, is tried less and less often.
+func TestBackOffIsRememberedWithoutWrites(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", pending)
+	e := newEngine(t, s)
+	e.failure = errors.New("the API server is away")
+	for wait := firstPause; wait < maxPause; wait *= 2 {
+		e.Expect(e.look()).To(Equal(wait))
+		e.pass(wait)
+	}
+	e.Expect(e.look()).To(Equal(maxPause))
+	e.pass(maxPause)
+	e.failure = nil
+	e.look()
+	e.Expect(e.state("a")).To(Equal(running))
+}
+
+// A queue that is blocked since a deleted task cannot be cleaned up after says so.
+func TestCleanupThatFailsIsToldOf(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running)
+	e := newEngine(t, s)
+	e.look()
+	s.deleteA(t)
+	e.cleanUp = func() error { return errors.New("the API server is away") }
+	lookInVain := func() {
+		_, err := e.Reconcile(t.Context(), ctrl.Request{NamespacedName: mainKey})
+		e.Expect(err).To(HaveOccurred())
+	}
+	e.told()
+	const why = "cleaning up after task a, which was deleted while it was running: the API server is away"
+	lookInVain()
+	e.Expect(e.told()).To(Equal([]string{"Warning CleanupFailed " + why}), "also while nobody waits")
+
+	s.add(t, "b", "")
+	s.add(t, "c", pending)
+	lookInVain()
+	e.Expect(e.state("b")).To(Equal(pending))
+	e.Expect(e.progress("b")).To(Equal("CleanupFailed: no task of Etcd main runs until this succeeds, and it is retried: " + why))
+	before := s.get(t, "b").ResourceVersion
+	lookInVain()
+	e.Expect(s.get(t, "b").ResourceVersion).To(Equal(before), "it is written once")
+	e.Expect(e.told()).To(BeEmpty(), "the event is made once")
+
+	e.cleanUp = nil
+	e.look()
+	e.Expect(e.state("b")).To(Equal(running))
+	e.Expect(e.progress("b")).To(Equal("Running: it waits"))
+}
+
+// Somebody with rights on status, or an operator of the past, may have written that a task runs that was never admitted.
+func TestTaskThatRunsWithoutAnAdmissionIsRejected(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.EtcdOperatorTask){
+		"and runs":         func(*v1alpha1.EtcdOperatorTask) {},
+		"and is suspended": func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = true },
+	} {
+		for _, deadline := range []time.Duration{0, time.Hour} {
+			t.Run(name+" "+deadline.String(), func(t *testing.T) {
+				s := newServer(t)
+				s.add(t, "a", running, change, func(task *v1alpha1.EtcdOperatorTask) { task.Status.InitiatedAt = nil })
+				e := newEngine(t, s)
+				e.Registry[v1alpha1.OnDemandSnapshot] = tasks.Type{Handler: e.actor, Deadline: deadline}
+				e.execute = step
+				e.look()
+				e.Expect(e.state("a")).To(Equal(v1alpha1.TaskStateRejected))
+				e.Expect(s.get(t, "a").Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrNotAdmitted))
+				e.Expect(e.performed).To(BeEmpty())
+				e.Expect(e.cleaned).To(Equal([]string{"a"}), "it may have recorded something")
+			})
+		}
+	}
 }

@@ -31,8 +31,9 @@ import (
 type actor struct {
 	execute func() tasks.Verdict
 	cleanUp func() error
-	// superseded says by what every task is.
+	// superseded says by what every task is; failure is why it cannot say.
 	superseded string
+	failure    error
 	// The names of the tasks that it was asked to admit, to carry a step out for, and to clean up after.
 	admitted, performed, cleaned []string
 }
@@ -45,7 +46,7 @@ func (a *actor) WorkKey(_ context.Context, task tasks.Task) (string, error) {
 	return task.Object.Spec.Config, nil
 }
 func (a *actor) Superseded(context.Context, tasks.Task) (string, error) {
-	return a.superseded, nil
+	return a.superseded, a.failure
 }
 func (a *actor) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
 	a.admitted = append(a.admitted, task.Object.Name)
@@ -257,6 +258,22 @@ func (e *engine) look() time.Duration {
 }
 
 func (e *engine) pass(d time.Duration) { e.clock.SetTime(e.clock.Now().Add(d)) }
+
+// told are the events since it was last asked.
+func (e *engine) told() []string {
+	var all []string
+	for len(e.events) > 0 {
+		all = append(all, <-e.events)
+	}
+	return all
+}
+
+// progress is the reason and the message of a task's condition Progressing.
+func (e *engine) progress(name string) string {
+	e.t.Helper()
+	task := e.server.get(e.t, name)
+	return progressingReason(task) + ": " + progressing(task)
+}
 
 // state is that of a task.
 func (e *engine) state(name string) v1alpha1.TaskState {

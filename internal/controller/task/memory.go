@@ -5,9 +5,7 @@
 package task
 
 import (
-	"context"
-	"errors"
-	"fmt"
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -34,6 +32,8 @@ type recollection struct {
 	runs map[types.UID]tasks.Task
 	// pauses are those of tasks that something failed for: the very record of a failure would wake them.
 	pauses map[types.UID]pause
+	// troubled are the deleted tasks that could not be cleaned up after, and of which an event has told.
+	troubled map[types.UID]bool
 }
 
 // pause is until when a task is left alone, and for how long it was.
@@ -73,13 +73,15 @@ func (m *memory) of(etcd types.NamespacedName) *recollection {
 	}
 	r, ok := m.etcds[etcd]
 	if !ok {
-		r = &recollection{writes: map[types.UID]written{}, runs: map[types.UID]tasks.Task{}, pauses: map[types.UID]pause{}}
+		r = &recollection{
+			writes: map[types.UID]written{}, runs: map[types.UID]tasks.Task{}, pauses: map[types.UID]pause{}, troubled: map[types.UID]bool{},
+		}
 		m.etcds[etcd] = r
 	}
 	return r
 }
 
-// keep forgets the tasks that are gone, and the Etcd when none is left.
+// keep forgets the tasks that are gone, and the Etcd when nothing is left to remember.
 func (m *memory) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,7 +91,7 @@ func (m *memory) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTas
 	}
 	maps.DeleteFunc(r.writes, func(uid types.UID, _ written) bool { return gone(uid) })
 	maps.DeleteFunc(r.pauses, func(uid types.UID, _ pause) bool { return gone(uid) })
-	if len(r.writes) == 0 && len(r.runs) == 0 {
+	if len(r.writes) == 0 && len(r.runs) == 0 && len(r.pauses) == 0 {
 		delete(m.etcds, etcd)
 	}
 }
@@ -150,10 +152,22 @@ func (m *memory) running(task tasks.Task) {
 func (m *memory) ended(t *v1alpha1.EtcdOperatorTask) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.of(t.EtcdKey()).runs, t.UID)
+	r := m.of(t.EtcdKey())
+	delete(r.runs, t.UID)
+	delete(r.troubled, t.UID)
 }
 
-// deleted are the tasks that ran, and are not among those that there are.
+// trouble remembers that a deleted task could not be cleaned up after, and reports whether that is new.
+func (m *memory) trouble(t *v1alpha1.EtcdOperatorTask) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.of(t.EtcdKey())
+	known := r.troubled[t.UID]
+	r.troubled[t.UID] = true
+	return !known
+}
+
+// deleted are the tasks that ran, and are not among those that there are, by name.
 func (m *memory) deleted(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) []tasks.Task {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,20 +177,6 @@ func (m *memory) deleted(etcd types.NamespacedName, all []*v1alpha1.EtcdOperator
 			gone = append(gone, task)
 		}
 	}
+	slices.SortFunc(gone, func(a, b tasks.Task) int { return cmp.Compare(a.Object.Name, b.Object.Name) })
 	return gone
-}
-
-// cleanUpAfterDeleted cleans up after tasks that ran and have been deleted, which aborts them between two steps. What they
-// have announced may still happen, so no other task is carried on before.
-func (r *Reconciler) cleanUpAfterDeleted(ctx context.Context, etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) error {
-	defer r.memory.keep(etcd, all)
-	var failed error
-	for _, task := range r.memory.deleted(etcd, all) {
-		if err := r.Registry[task.Object.Spec.Type].Handler.Cleanup(ctx, task); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("cleaning up after task %s, which was deleted: %w", task.Object.Name, err))
-			continue
-		}
-		r.memory.ended(task.Object)
-	}
-	return failed
 }

@@ -80,7 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.Metrics.show(request.NamespacedName, q)
 	}
 	if err := r.cleanUpAfterDeleted(ctx, request.NamespacedName, all); err != nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{}, r.blocked(ctx, request.NamespacedName, q, err)
 	}
 	var again requeue
 	for _, t := range all {
