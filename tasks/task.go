@@ -8,7 +8,6 @@ package tasks
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -43,9 +42,8 @@ type Handler interface {
 	Admit(ctx context.Context, task Task) (Verdict, error)
 	// Execute says what to do next. It changes nothing but by the step it returns.
 	Execute(ctx context.Context, task Task) (Verdict, error)
-	// Perform carries out a step that Execute returned, after it was recorded in the task's status. It
-	// returns ErrOvertaken when the step is not what should happen any more, and an error with a Code when it
-	// failed.
+	// Perform carries out a step that Execute returned, after it was recorded in the task's status. It returns an error,
+	// with a Code where there is one, when it failed.
 	Perform(ctx context.Context, task Task, step Step) error
 	// Cleanup leaves things as they should be when a task ends, or when it is deleted while it runs. It is
 	// called before the end is written, and again until it returns no error. The task may lack its Etcd.
@@ -117,10 +115,6 @@ type Step struct {
 	// RecheckAfter says when to look again after the step, where no event tells.
 	RecheckAfter time.Duration
 }
-
-// ErrOvertaken says that a step was not carried out, since things have changed after it was decided. What to do is
-// decided anew.
-var ErrOvertaken = errors.New("overtaken: things have changed after it was decided")
 
 // CodedError is an error with a code for status.lastErrors.
 type CodedError struct {

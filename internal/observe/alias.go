@@ -6,14 +6,21 @@ package observe
 
 import "github.com/etcd-foreman/etcd-foreman/internal/cluster"
 
-// The value types of a Snapshot.
 type (
-	Snapshot    = cluster.Snapshot
+	// Snapshot is cluster.Snapshot.
+	Snapshot = cluster.Snapshot
+	// StatefulSet is cluster.StatefulSet.
 	StatefulSet = cluster.StatefulSet
-	Ordinal     = cluster.Ordinal
-	Pod         = cluster.Pod
-	Node        = cluster.Node
-	Cluster     = cluster.Cluster
-	Voter       = cluster.Voter
-	Refusal     = cluster.Refusal
+	// Ordinal is cluster.Ordinal.
+	Ordinal = cluster.Ordinal
+	// Pod is cluster.Pod.
+	Pod = cluster.Pod
+	// Node is cluster.Node.
+	Node = cluster.Node
+	// Cluster is cluster.Cluster.
+	Cluster = cluster.Cluster
+	// Voter is cluster.Voter.
+	Voter = cluster.Voter
+	// Refusal is cluster.Refusal.
+	Refusal = cluster.Refusal
 )

@@ -47,7 +47,8 @@ func (p *printer) print(task *v1alpha1.EtcdOperatorTask) {
 // waitsFor returns what a task waits for that its story does not have.
 func waitsFor(task *v1alpha1.EtcdOperatorTask) string {
 	switch c := story.Progressing(task); c.Reason {
-	case v1alpha1.ReasonQueued, v1alpha1.ReasonSuspended, v1alpha1.ReasonStalled, v1alpha1.ReasonRetrying:
+	case v1alpha1.ReasonQueued, v1alpha1.ReasonSuspended, v1alpha1.ReasonStalled, v1alpha1.ReasonRetrying,
+		v1alpha1.ReasonCleanupFailed:
 		return fmt.Sprintf("%s: %s", c.Reason, c.Message)
 	}
 	return ""

@@ -37,6 +37,9 @@ func taskOf(state v1alpha1.TaskState, age time.Duration, owners ...types.UID) *v
 		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.OnDemandSnapshot, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
 		Status:     v1alpha1.EtcdOperatorTaskStatus{State: state},
 	}
+	if state == v1alpha1.TaskStateInProgress {
+		t.Status.InitiatedAt = &created
+	}
 	for _, uid := range owners {
 		t.OwnerReferences = append(t.OwnerReferences, metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "main", UID: uid})
 	}

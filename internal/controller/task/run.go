@@ -137,10 +137,6 @@ func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.St
 	logger := log.FromContext(ctx).WithValues("operation", step.Operation)
 	logger.Info("Performing step", "reason", step.Reason)
 	err := r.Registry[task.Object.Spec.Type].Handler.Perform(ctx, task, step)
-	if errors.Is(err, tasks.ErrOvertaken) {
-		logger.Info("Step not carried out", "reason", err.Error())
-		return step.RecheckAfter, nil
-	}
 	if err != nil {
 		logger.Error(err, "Step failed")
 		r.warn(task.Object, step.Operation, err.Error())
