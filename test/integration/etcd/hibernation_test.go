@@ -196,9 +196,10 @@ func TestSleepWithoutVolumes(t *testing.T) {
 		w.hibernated(g, metav1.ConditionTrue, v1alpha1.ReasonHibernated)
 		g.Expect(w.jobs(g, v1alpha1.ComponentSurveyJob)).To(BeEmpty())
 		g.Expect(w.jobs(g, v1alpha1.ComponentFinalSnapshotJob)).To(BeEmpty())
+		// The generation counts as observed once the StatefulSet controller has seen its part.
+		g.Expect(w.status(g).ObservedGeneration).To(Equal(w.etcd.Generation))
 	}).Should(Succeed())
 	w.Expect(w.status(w).Hibernation).To(Equal(record), "it does not change")
-	w.Expect(w.etcd.Status.ObservedGeneration).To(Equal(w.etcd.Generation))
 	w.nudge(o)
 	o.requests.take()
 	w.nudge(o)
