@@ -17,15 +17,15 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 )
 
 // Input is all that a decision rests on.
 type Input struct {
 	Config   Config
-	Snapshot *observe.Snapshot
+	Snapshot *cluster.Snapshot
 	// Databases of the members that take reads, by ordinal.
 	Databases map[int]etcdclient.Database
 	// Alarms of the cluster; AlarmsKnown is false when no member told.
@@ -62,7 +62,7 @@ type Step struct {
 }
 
 // name of a step: the same for the same step of a task.
-func (s Step) name(members []observe.Ordinal) string {
+func (s Step) name(members []cluster.Ordinal) string {
 	if s.Action == Compact {
 		return string(Compact)
 	}

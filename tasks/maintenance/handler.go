@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/calls"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -28,7 +29,7 @@ const pollInterval = 500 * time.Millisecond
 
 // Observer takes Snapshots of an Etcd.
 type Observer interface {
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
 }
 
 // Handler is the tasks.Handler of OnDemandMaintenance.

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +40,7 @@ const (
 
 // Input is all that a decision rests on.
 type Input struct {
-	Snapshot *observe.Snapshot
+	Snapshot *cluster.Snapshot
 	// Task is the UID of the task.
 	Task types.UID
 	// Recorded is what the task's status says of the recovery so far.
@@ -212,7 +212,7 @@ func (in Input) held() bool {
 }
 
 // chosen is the ordinal of the member that the cluster begins anew with; nil when there is none.
-func (in Input) chosen() *observe.Ordinal {
+func (in Input) chosen() *cluster.Ordinal {
 	for i, o := range in.Snapshot.Ordinals {
 		if o.Member == in.Recorded.Member {
 			return &in.Snapshot.Ordinals[i]

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
@@ -24,13 +24,13 @@ const before, after = 0xcafe, 0xbeef
 
 // newInput is a cluster of three without a quorum: main-2 answers and knows no leader, and the others are not there.
 func newInput(change ...func(*Input)) Input {
-	in := Input{Task: "task", ClusterID: id(before), Snapshot: &observe.Snapshot{At: epoch, StatefulSet: observe.StatefulSet{Name: "main", Observed: true}}}
+	in := Input{Task: "task", ClusterID: id(before), Snapshot: &cluster.Snapshot{At: epoch, StatefulSet: cluster.StatefulSet{Name: "main", Observed: true}}}
 	for i := range 3 {
-		in.Snapshot.Ordinals = append(in.Snapshot.Ordinals, observe.Ordinal{Name: fmt.Sprintf("main-%d", i), Member: fmt.Sprintf("x-main-%d", i), Class: v1alpha1.ClassMissing})
-		in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, observe.Voter{ID: uint64(i + 1), Name: fmt.Sprintf("main-%d", i), Ordinal: i})
+		in.Snapshot.Ordinals = append(in.Snapshot.Ordinals, cluster.Ordinal{Name: fmt.Sprintf("main-%d", i), Member: fmt.Sprintf("x-main-%d", i), Class: v1alpha1.ClassMissing})
+		in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Name: fmt.Sprintf("main-%d", i), Ordinal: i})
 	}
 	in.Snapshot.Cluster.ID, in.Snapshot.Cluster.Reachable = before, true
-	in.Snapshot.Ordinals[2] = observe.Ordinal{Name: "main-2", Member: "x-main-2", Class: v1alpha1.ClassUnready, Answers: true, Pod: &observe.Pod{EtcdStarted: epoch}}
+	in.Snapshot.Ordinals[2] = cluster.Ordinal{Name: "main-2", Member: "x-main-2", Class: v1alpha1.ClassUnready, Answers: true, Pod: &cluster.Pod{EtcdStarted: epoch}}
 	for _, c := range change {
 		c(&in)
 	}
@@ -42,21 +42,21 @@ func hold(left ...string) func(*Input) {
 	return func(in *Input) {
 		in.Snapshot.StatefulSet.HeldAtZeroBy = in.Task
 		in.Snapshot.Ordinals, in.Snapshot.Surplus = nil, left
-		in.Snapshot.Cluster = observe.Cluster{}
+		in.Snapshot.Cluster = cluster.Cluster{}
 	}
 }
 
 // serving has some members of a cluster serve and vote.
 func serving(clusterID uint64, ordinals ...int) func(*Input) {
 	return func(in *Input) {
-		in.Snapshot.Cluster = observe.Cluster{ID: clusterID, Reachable: true, LeaderKnown: true, Leader: 1}
+		in.Snapshot.Cluster = cluster.Cluster{ID: clusterID, Reachable: true, LeaderKnown: true, Leader: 1}
 		for n, i := range ordinals {
 			role := v1alpha1.RoleFollower
 			if n == 0 {
 				role = v1alpha1.RoleLeader
 			}
-			in.Snapshot.Ordinals[i] = observe.Ordinal{Name: fmt.Sprintf("main-%d", i), Member: fmt.Sprintf("x-main-%d", i), Class: v1alpha1.ClassParticipating, Answers: true, Serving: true, Role: role, Pod: &observe.Pod{EtcdStarted: epoch}}
-			in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, observe.Voter{ID: uint64(i + 1), Ordinal: i, Serving: true})
+			in.Snapshot.Ordinals[i] = cluster.Ordinal{Name: fmt.Sprintf("main-%d", i), Member: fmt.Sprintf("x-main-%d", i), Class: v1alpha1.ClassParticipating, Answers: true, Serving: true, Role: role, Pod: &cluster.Pod{EtcdStarted: epoch}}
+			in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Ordinal: i, Serving: true})
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestPhases(t *testing.T) {
 	silent := func(ordinals ...int) func(*Input) {
 		return func(in *Input) {
 			for _, i := range ordinals {
-				in.Snapshot.Ordinals[i].Pod = &observe.Pod{EtcdStarted: epoch}
+				in.Snapshot.Ordinals[i].Pod = &cluster.Pod{EtcdStarted: epoch}
 			}
 		}
 	}
@@ -119,7 +119,7 @@ func TestPhases(t *testing.T) {
 		"too many are silent":               {newInput(lostFor(time.Hour), silent(0, 1)), 0, tasks.Continue, confirming, "main-0, main-1 run, or may run"},
 		"one is silent":                     {newInput(lostFor(time.Hour), silent(0)), 0, tasks.Continue, stopping, ""},
 		"a foreign voter and a silent one": {newInput(lostFor(time.Hour), silent(0), func(in *Input) {
-			in.Snapshot.Cluster.Voters[1] = observe.Voter{ID: 7, Name: "stranger", Ordinal: -1}
+			in.Snapshot.Cluster.Voters[1] = cluster.Voter{ID: 7, Name: "stranger", Ordinal: -1}
 		}), 0, tasks.Continue, confirming, "main-0, stranger"},
 
 		"not scaled yet": {newInput(in(stopping, "")), 0, tasks.Continue, stopping, "scaled to zero"},
@@ -154,7 +154,7 @@ func TestPhases(t *testing.T) {
 		"one still learns": {newInput(in(growing, data), told, serving(after, 2, 0, 1), func(in *Input) { in.Snapshot.Ordinals[1].Role = v1alpha1.RoleLearner }), 0, tasks.Continue, growing, "main-1 is a learner"},
 		"put to sleep":     {newInput(in(growing, data), told, func(in *Input) { in.Snapshot.Ordinals = nil }), 0, tasks.Continue, growing, "0 of 0"},
 		"told by the agent": {newInput(in(growing, data), told, func(in *Input) {
-			in.Snapshot.Ordinals[0].Pod = &observe.Pod{Refusal: &observe.Refusal{Reason: "NotReplaced", Message: "too many learners"}}
+			in.Snapshot.Ordinals[0].Pod = &cluster.Pod{Refusal: &cluster.Refusal{Reason: "NotReplaced", Message: "too many learners"}}
 		}), 0, tasks.Continue, growing, "NotReplaced: too many learners"},
 	} {
 		t.Run(name, func(t *testing.T) {

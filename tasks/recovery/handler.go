@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/survey"
@@ -39,7 +40,7 @@ type Config struct{}
 
 // Observer takes Snapshots of an Etcd.
 type Observer interface {
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
 }
 
 // Handler is the tasks.Handler of QuorumLossRecovery.
@@ -111,7 +112,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 }
 
 // allRefuse tells whether no member starts, because it has no data that it could start with.
-func allRefuse(s *observe.Snapshot) bool {
+func allRefuse(s *cluster.Snapshot) bool {
 	for _, o := range s.Ordinals {
 		if o.Pod == nil || o.Pod.Refusal == nil {
 			return false

@@ -8,19 +8,19 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
 )
 
 // quorate tells whether there is a quorum: enough voters serve, or one that answers knows a leader.
-func quorate(s *observe.Snapshot) bool {
+func quorate(s *cluster.Snapshot) bool {
 	return s.Cluster.LeaderKnown || len(s.Cluster.Voters) > 0 && s.HasQuorum()
 }
 
 // quorumLost tells whether it is certain that there is no quorum, and why, or why not. No member that answers knows a
 // leader; and those that may run and do not answer are too few to be a quorum by themselves. Otherwise a cluster that
 // the operator cannot reach would be taken for one that is lost.
-func quorumLost(s *observe.Snapshot) (lost bool, why string) {
+func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
 	voters := max(len(s.Cluster.Voters), s.Replicas())
 	if quorate(s) {
 		return false, fmt.Sprintf("%d of %d voters serve", s.ServingVoters(), voters)

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	. "github.com/onsi/gomega"
 )
 
@@ -19,15 +19,15 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 	silent := func(ordinal int) func(*Input) {
 		return func(in *Input) {
 			in.Snapshot.Ordinals[ordinal].Class = v1alpha1.ClassUnready
-			in.Snapshot.Ordinals[ordinal].Pod = &observe.Pod{EtcdStarted: epoch}
+			in.Snapshot.Ordinals[ordinal].Pod = &cluster.Pod{EtcdStarted: epoch}
 		}
 	}
-	created := func(in *Input) { in.Snapshot.Ordinals[1].Pod = &observe.Pod{} }
+	created := func(in *Input) { in.Snapshot.Ordinals[1].Pod = &cluster.Pod{} }
 	surplus := func(names ...string) func(*Input) {
 		return func(in *Input) { in.Snapshot.Surplus = names }
 	}
 	elsewhere := func(in *Input) {
-		in.Snapshot.Cluster.Voters[1] = observe.Voter{ID: 7, Name: "stranger", Ordinal: -1}
+		in.Snapshot.Cluster.Voters[1] = cluster.Voter{ID: 7, Name: "stranger", Ordinal: -1}
 	}
 	for name, c := range map[string]struct {
 		change []func(*Input)

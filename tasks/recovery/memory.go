@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -26,7 +26,7 @@ type loss struct {
 }
 
 // next is the loss after one more look. It is pure.
-func (l loss) next(s *observe.Snapshot, generation int64) loss {
+func (l loss) next(s *cluster.Snapshot, generation int64) loss {
 	n := loss{at: s.At, generation: generation}
 	if lost, _ := quorumLost(s); !lost {
 		return n
@@ -45,7 +45,7 @@ type memory struct {
 }
 
 // look adds a look to the loss of a task, and returns since when the quorum is lost; zero when it is not.
-func (m *memory) look(task types.UID, generation int64, s *observe.Snapshot) time.Time {
+func (m *memory) look(task types.UID, generation int64, s *cluster.Snapshot) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.losses == nil {

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,7 +26,7 @@ import (
 
 // Input is all that a decision rests on.
 type Input struct {
-	Snapshot *observe.Snapshot
+	Snapshot *cluster.Snapshot
 	Config   Config
 	// Task is the UID of the task.
 	Task types.UID
@@ -102,7 +102,7 @@ func (in Input) target() string {
 
 // stranded is an ordinal whose pod could not come back with its data; nil when there is none, or when it does not
 // matter.
-func (in Input) stranded() *observe.Ordinal {
+func (in Input) stranded() *cluster.Ordinal {
 	if slices.Contains(in.Overridden, v1alpha1.OverridableGuard(v1alpha1.GuardVolumeReachable)) {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (in Input) away() string {
 	return "waiting until every member participates: " + strings.Join(append(away, in.Snapshot.Surplus...), "; ")
 }
 
-func left(s *observe.Snapshot) string {
+func left(s *cluster.Snapshot) string {
 	if len(s.Surplus) == 0 {
 		return ""
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 )
@@ -19,7 +19,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // world is an Input in the making: three pods at revision old, and an update revision new.
 func newWorld() *Input {
-	in := &Input{Task: "task", SpecApplied: true, Snapshot: &observe.Snapshot{StatefulSet: observe.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}}}
+	in := &Input{Task: "task", SpecApplied: true, Snapshot: &cluster.Snapshot{StatefulSet: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}}}
 	in.pods("old", v1alpha1.ClassParticipating)
 	return in
 }
@@ -28,9 +28,9 @@ func newWorld() *Input {
 func (in *Input) pods(revision string, class v1alpha1.PodClass) {
 	in.Snapshot.Ordinals, in.Snapshot.Surplus = nil, nil
 	for i := range 3 {
-		o := observe.Ordinal{Name: fmt.Sprintf("m-%d", i), Class: class}
+		o := cluster.Ordinal{Name: fmt.Sprintf("m-%d", i), Class: class}
 		if class != v1alpha1.ClassMissing {
-			o.Pod = &observe.Pod{Revision: revision}
+			o.Pod = &cluster.Pod{Revision: revision}
 		}
 		in.Snapshot.Ordinals = append(in.Snapshot.Ordinals, o)
 	}
@@ -184,7 +184,7 @@ func TestProgress(t *testing.T) {
 	next := func(phase v1alpha1.RecreatePhase, participating int) int {
 		in.pods("new", v1alpha1.ClassMissing)
 		for i := range participating {
-			in.Snapshot.Ordinals[i].Class, in.Snapshot.Ordinals[i].Pod = v1alpha1.ClassParticipating, &observe.Pod{Revision: "new"}
+			in.Snapshot.Ordinals[i].Class, in.Snapshot.Ordinals[i].Pod = v1alpha1.ClassParticipating, &cluster.Pod{Revision: "new"}
 		}
 		minute++
 		in.Recorded = Record(*in, Decision{Phase: phase}, epoch.Add(time.Duration(minute)*time.Minute))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -37,7 +38,7 @@ const (
 
 // Observer takes Snapshots of an Etcd.
 type Observer interface {
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
 }
 
 // Handler is the tasks.Handler of RecreateRollout.
@@ -136,7 +137,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	return tasks.Verdict{}, errors.New("the API server was not asked")
 }
 
-func input(task tasks.Task, snapshot *observe.Snapshot) Input {
+func input(task tasks.Task, snapshot *cluster.Snapshot) Input {
 	in := Input{Snapshot: snapshot, Config: task.Config.(Config), Task: task.Object.UID, Overridden: task.Object.Spec.OverrideGuards}
 	_, suspended := task.Etcd.Annotations[v1alpha1.AnnotationSuspendSpecReconcile]
 	in.SpecApplied = suspended || task.Etcd.Status.ObservedGeneration == task.Etcd.Generation

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -21,12 +21,12 @@ import (
 // witness is an Observer that has been told what to say, of the cache and of the API server.
 type witness struct {
 	live         client.Reader
-	cached, real *observe.Snapshot
+	cached, real *cluster.Snapshot
 }
 
 var errNoAnswer = errors.New("no answer")
 
-func (w *witness) Observe(_ context.Context, reader client.Reader, _ *v1alpha1.Etcd) (*observe.Snapshot, error) {
+func (w *witness) Observe(_ context.Context, reader client.Reader, _ *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	says := w.cached
 	if reader == w.live {
 		says = w.real
@@ -37,13 +37,13 @@ func (w *witness) Observe(_ context.Context, reader client.Reader, _ *v1alpha1.E
 	return says, nil
 }
 
-func newHandler(cached, live *observe.Snapshot) *Handler {
+func newHandler(cached, live *cluster.Snapshot) *Handler {
 	cache, server := fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build()
 	return &Handler{Client: cache, Live: server, Observer: &witness{live: server, cached: cached, real: live}, Clock: clocktesting.NewFakePassiveClock(epoch)}
 }
 
 // seen is a world as an Observer sees it, with changes.
-func seen(change ...func(*Input)) *observe.Snapshot {
+func seen(change ...func(*Input)) *cluster.Snapshot {
 	in := newWorld()
 	for _, c := range change {
 		c(in)
@@ -73,7 +73,7 @@ func TestPhaseIsEnteredOnLiveReads(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		phase        v1alpha1.RecreatePhase
-		cached, live *observe.Snapshot
+		cached, live *cluster.Snapshot
 		want         v1alpha1.RecreatePhase
 		outcome      tasks.Outcome
 	}{
@@ -110,7 +110,7 @@ func TestNothingIsEnteredWhenTheAPIServerDoesNotAnswer(t *testing.T) {
 func TestSupersededIsDecidedOnLiveReads(t *testing.T) {
 	unobserved := func(in *Input) { in.Snapshot.StatefulSet.Observed = false }
 	for name, c := range map[string]struct {
-		cached, live *observe.Snapshot
+		cached, live *cluster.Snapshot
 		superseded   bool
 	}{
 		"as it was":                    {seen(), seen(), false},

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/calls"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
@@ -58,7 +59,7 @@ type Config struct {
 
 // Observer takes Snapshots of an Etcd.
 type Observer interface {
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
 }
 
 // Handler is the tasks.Handler of OnDemandSnapshot.

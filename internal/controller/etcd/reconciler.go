@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
 	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
@@ -46,7 +47,7 @@ const (
 
 // Observer takes Snapshots of an Etcd; it returns observe.ErrNoStatefulSet when there is none.
 type Observer interface {
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
 }
 
 // Locker excludes others from an Etcd.
@@ -114,7 +115,7 @@ func namespaceGoes(err error) bool {
 }
 
 // observe takes a Snapshot; nil when there is no StatefulSet.
-func (r *Reconciler) observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error) {
+func (r *Reconciler) observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	snapshot, err := r.Observer.Observe(ctx, reader, etcd)
 	if errors.Is(err, observe.ErrNoStatefulSet) {
 		return nil, nil

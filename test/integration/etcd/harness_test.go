@@ -20,6 +20,7 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
@@ -262,7 +263,7 @@ type countingObserver struct {
 	n  int
 }
 
-func (o *countingObserver) Observe(ctx context.Context, reader client.Reader, e *v1alpha1.Etcd) (*observe.Snapshot, error) {
+func (o *countingObserver) Observe(ctx context.Context, reader client.Reader, e *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	s, err := o.Observer.Observe(ctx, reader, e)
 	o.mu.Lock()
 	defer o.mu.Unlock()
