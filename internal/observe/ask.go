@@ -7,7 +7,6 @@ package observe
 import (
 	"context"
 	"fmt"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"maps"
 	"net"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )

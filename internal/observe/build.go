@@ -7,7 +7,6 @@ package observe
 import (
 	"cmp"
 	"fmt"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"iter"
 	"maps"
 	"reflect"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"

@@ -6,13 +6,13 @@ package observe
 
 import (
 	"fmt"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 )

@@ -5,10 +5,10 @@
 package observe
 
 import (
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	corev1 "k8s.io/api/core/v1"
 )
 

@@ -5,9 +5,9 @@
 package observe
 
 import (
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 )

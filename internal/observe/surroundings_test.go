@@ -5,11 +5,11 @@
 package observe
 
 import (
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"strings"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
