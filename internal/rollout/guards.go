@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/projection"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 )
 
 // guard is a condition that must be true before a step is carried out.
@@ -20,7 +22,7 @@ type guard struct {
 	// check returns why the condition is not true, and what a person can do; nil when it is true.
 	check func(s *state, step *Step) *Hold
 	// resolve makes the condition true in a plan, by what would make it true in a cluster.
-	resolve func(f *foresight, next *projection, hold *Hold, step *Step)
+	resolve func(f *foresight, next *projection.Projection, hold *Hold, step *Step)
 }
 
 // sightGuards make sure that the rollout sees the present state. They are asked before there is a step.
@@ -80,7 +82,7 @@ func revisionObserved(s *state, _ *Step) *Hold {
 func deletionObserved(s *state, _ *Step) *Hold {
 	for _, i := range s.intents {
 		o := s.ordinal(i)
-		if within(s.recordOf(o.Pod.UID).Evidence.ObservedAt.Time, s.now, intentWindow) {
+		if timers.Within(s.recordOf(o.Pod.UID).Evidence.ObservedAt.Time, s.now, intentWindow) {
 			return &Hold{Pod: o.Name, Message: fmt.Sprintf("the deletion of %s does not show yet: after %s it is repeated or revoked", o.Name, intentWindow)}
 		}
 	}
@@ -156,7 +158,7 @@ const removalRetry = 10 * time.Second
 func removalGranted(s *state, step *Step) *Hold {
 	o := s.ordinal(step.Ordinals[0])
 	refusal, refused := s.Refused[o.Pod.UID]
-	if !refused || !step.IsRemoval() || refusal.ByBudget && step.Action != EvictPod || !within(refusal.At, s.now, removalRetry) {
+	if !refused || !step.IsRemoval() || refusal.ByBudget && step.Action != EvictPod || !timers.Within(refusal.At, s.now, removalRetry) {
 		return nil
 	}
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("the API server refused to remove %s (%s); retrying every %s", o.Name, refusal.Message, removalRetry)}
