@@ -19,6 +19,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,7 +28,7 @@ import (
 // Input is all that a decision rests on.
 type Input struct {
 	Snapshot *cluster.Snapshot
-	Config   Config
+	Config   spec.Recreate
 	// Task is the UID of the task.
 	Task types.UID
 	// Overridden are the guards that the task may pass over.
@@ -64,7 +65,7 @@ func Decide(in Input) Decision {
 	case !set.Observed:
 		return stay("the StatefulSet controller has not seen the newest spec of StatefulSet %s yet", set.Name)
 	case set.UpdateRevision != target:
-		return Decision{Outcome: tasks.Reject, Code: v1alpha1.ErrSuperseded, Phase: phase, Message: supersededBy(set.Name, target, set.UpdateRevision)}
+		return Decision{Outcome: tasks.Reject, Code: v1alpha1.ErrSuperseded, Phase: phase, Message: spec.Superseded(set.Name, target, set.UpdateRevision)}
 	case phase == "" && !in.SpecApplied && in.Config.TargetRevision == "":
 		// The revision to come back at would be that of a spec that has been mended since.
 		return stay("waiting until the newest spec of the Etcd is applied to StatefulSet %s", set.Name)
@@ -150,10 +151,6 @@ func left(s *cluster.Snapshot) string {
 		return ""
 	}
 	return ": waiting until these are gone: " + strings.Join(s.Surplus, ", ") + "; if a node is gone, taint it with node.kubernetes.io/out-of-service"
-}
-
-func supersededBy(set, revision, current string) string {
-	return fmt.Sprintf("the update revision of StatefulSet %s is %s, and not %s: pods that are outdated by now get a task of their own", set, current, revision)
 }
 
 // Record is the status of the rollout after a decision. It is pure; the input is left as it is.

@@ -14,22 +14,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Config is spec.config of a RecreateRollout.
-type Config struct {
-	// TargetRevision is the revision to bring the pods to. Default: the StatefulSet's update revision when the
-	// task is admitted.
-	TargetRevision string `json:"targetRevision,omitempty"`
-}
-
 const (
-	maxRevisionLength = 253
 	// pollInterval is how often it is looked whether members participate: etcd tells of nothing by itself.
 	pollInterval = time.Second
 	// progressDeadline is how long there may be no progress before the task is called stalled.
@@ -52,20 +44,11 @@ type Handler struct {
 var _ tasks.Handler = (*Handler)(nil)
 
 // Decode is tasks.Handler's.
-func (h *Handler) Decode(config string) (any, error) {
-	var c Config
-	if err := taskconfig.Decode(config, &c); err != nil {
-		return nil, err
-	}
-	if len(c.TargetRevision) > maxRevisionLength {
-		return nil, fmt.Errorf("spec.config: targetRevision has more than %d characters", maxRevisionLength)
-	}
-	return c, nil
-}
+func (h *Handler) Decode(config string) (any, error) { return spec.DecodeRecreate(config) }
 
 // Restore is tasks.Handler's.
 func (h *Handler) Restore(normalized string) (any, error) {
-	var c Config
+	var c spec.Recreate
 	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
 		return nil, fmt.Errorf("decoding status.config: %w", err)
 	}
@@ -97,7 +80,7 @@ func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, erro
 			return "", nil
 		}
 		if reader == h.Live {
-			return supersededBy(set.Name, in.target(), set.UpdateRevision), nil
+			return spec.Superseded(set.Name, in.target(), set.UpdateRevision), nil
 		}
 	}
 	return "", nil
@@ -112,10 +95,9 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	case err != nil:
 		return tasks.Verdict{}, coded(err)
 	case !snapshot.StatefulSet.OnDelete:
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStrategy, Message: fmt.Sprintf(
-			"the update strategy of StatefulSet %s is not OnDelete, so its own controller replaces pods: switch the feature gate QuorumAwareUpdatesWithOnDelete on", snapshot.StatefulSet.Name)}, nil
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStrategy, Message: spec.NotOnDelete(snapshot.StatefulSet.Name)}, nil
 	}
-	return tasks.Verdict{Outcome: tasks.Continue, Message: "the update strategy of StatefulSet " + snapshot.StatefulSet.Name + " is OnDelete"}, nil
+	return tasks.Verdict{Outcome: tasks.Continue, Message: spec.OnDelete(snapshot.StatefulSet.Name)}, nil
 }
 
 // Execute is tasks.Handler's. It waits on what the cache shows, and enters another phase only on what the API server
@@ -138,7 +120,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 }
 
 func input(task tasks.Task, snapshot *cluster.Snapshot) Input {
-	in := Input{Snapshot: snapshot, Config: task.Config.(Config), Task: task.Object.UID, Overridden: task.Object.Spec.OverrideGuards}
+	in := Input{Snapshot: snapshot, Config: task.Config.(spec.Recreate), Task: task.Object.UID, Overridden: task.Object.Spec.OverrideGuards}
 	_, suspended := task.Etcd.Annotations[v1alpha1.AnnotationSuspendSpecReconcile]
 	in.SpecApplied = suspended || task.Etcd.Status.ObservedGeneration == task.Etcd.Generation
 	if r := task.Object.Status.Rollout; r != nil {

@@ -8,6 +8,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,22 +107,15 @@ func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, erro
 			return "", nil
 		}
 		if reader == h.Live {
-			return supersededBy(set.Name, revision, set.Status.UpdateRevision), nil
+			return spec.Superseded(set.Name, revision, set.Status.UpdateRevision), nil
 		}
 	}
 	return "", nil
 }
 
-func supersededBy(set, revision, current string) string {
-	return fmt.Sprintf("the update revision of StatefulSet %s is %s, and not %s: pods that are outdated by now get a task of their own", set, current, revision)
-}
-
 // wanted is the revision that a task is for; empty as long as it is not fixed.
 func wanted(task tasks.Task) string {
-	if r := task.Object.Status.Rollout; r != nil && r.TargetRevision != "" {
-		return r.TargetRevision
-	}
-	return task.Config.(spec.Config).TargetRevision
+	return cmp.Or(spec.RecordedRevision(task.Object), task.Config.(spec.Config).TargetRevision)
 }
 
 // Admit implements tasks.Handler: there must be a StatefulSet, and nothing else may delete its pods.
@@ -134,13 +128,9 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	case err != nil:
 		return tasks.Verdict{}, err
 	case set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType:
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStrategy, Message: notOnDelete(set.Name)}, nil
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStrategy, Message: spec.NotOnDelete(set.Name)}, nil
 	}
-	return tasks.Verdict{Outcome: tasks.Continue, Message: "the update strategy of StatefulSet " + set.Name + " is OnDelete"}, nil
-}
-
-func notOnDelete(set string) string {
-	return fmt.Sprintf("the update strategy of StatefulSet %s is not OnDelete, so its own controller replaces pods: switch the feature gate QuorumAwareUpdatesWithOnDelete on", set)
+	return tasks.Verdict{Outcome: tasks.Continue, Message: spec.OnDelete(set.Name)}, nil
 }
 
 func (h *Handler) statefulSet(ctx context.Context, reader client.Reader, task tasks.Task) (*appsv1.StatefulSet, error) {

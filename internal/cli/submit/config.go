@@ -83,9 +83,7 @@ func restartConfig(flags flagSet) func() (any, error) {
 func recreateConfig(flags flagSet) func() (any, error) {
 	revision := flags.String("target-revision", "", targetRevisionUsage)
 	return func() (any, error) {
-		return struct {
-			TargetRevision string `json:"targetRevision,omitempty"`
-		}{*revision}, nil
+		return spec.Recreate{TargetRevision: *revision}, nil
 	}
 }
 

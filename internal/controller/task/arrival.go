@@ -10,9 +10,9 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -117,15 +117,9 @@ func (r *Reconciler) adopt(ctx context.Context, cached, t *v1alpha1.EtcdOperator
 		return err
 	}
 	patch := client.MergeFromWithOptions(t.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	t.OwnerReferences = append(t.OwnerReferences, metav1.OwnerReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: etcd.Name, UID: etcd.UID,
-	})
+	t.OwnerReferences = append(t.OwnerReferences, etcdtasks.Owner(etcd))
 	if err := r.Client.Patch(ctx, t, patch); err != nil {
 		return fmt.Errorf("making Etcd %s an owner of task %s: %w", etcd.Name, t.Name, err)
 	}
 	return nil
-}
-
-func isOwned(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) bool {
-	return slices.ContainsFunc(t.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == etcd.UID })
 }

@@ -7,47 +7,21 @@ package task
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// Foreign says why a task is not for the given Etcd, but for an earlier one of the same name; empty when it is for this one.
-// It is pure.
-//
-// The engine makes the Etcd an owner of each of its tasks when they arrive. A task that has no such owner yet, and was created
-// before the Etcd, was meant for an Etcd that its author saw, or for none. Creation timestamps have steps of a second: a task
-// of the same second is taken for one of this Etcd.
-func Foreign(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) string {
-	owned := false
-	for _, o := range t.OwnerReferences {
-		if o.Name != etcd.Name || !isEtcd(o) {
-			continue
-		}
-		if o.UID != etcd.UID {
-			return fmt.Sprintf("the task belongs to an earlier Etcd %s, with UID %s, which was deleted; the present one has UID %s", etcd.Name, o.UID, etcd.UID)
-		}
-		owned = true
-	}
-	if !owned && t.CreationTimestamp.Before(&etcd.CreationTimestamp) {
-		return fmt.Sprintf("the task was created at %s, before the present Etcd %s, which was created at %s",
-			timestamp(t), etcd.Name, timestamp(etcd))
-	}
-	return ""
-}
 
 // separate separates the tasks that are for an Etcd from those that are for an earlier one and have not ended. Without an Etcd
 // none is foreign.
 func separate(all []*v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) (own, foreign []*v1alpha1.EtcdOperatorTask) {
 	for _, t := range all {
 		switch {
-		case etcd == nil || Foreign(t, etcd) == "":
+		case etcd == nil || etcdtasks.Foreign(t, etcd) == "":
 			own = append(own, t)
 		case !t.Status.State.IsFinal():
 			foreign = append(foreign, t)
@@ -64,7 +38,7 @@ func (r *Reconciler) etcdOf(ctx context.Context, key types.NamespacedName, all [
 		return nil, err
 	}
 	for _, t := range all {
-		if !t.Status.State.IsFinal() && (cached == nil || !isOwned(t, cached) || Foreign(t, cached) != "") {
+		if !t.Status.State.IsFinal() && (cached == nil || !etcdtasks.IsOwned(t, cached) || etcdtasks.Foreign(t, cached) != "") {
 			return readEtcd(ctx, r.Live, key)
 		}
 	}
@@ -94,13 +68,6 @@ func (r *Reconciler) refuse(ctx context.Context, cached *v1alpha1.EtcdOperatorTa
 func replaced(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) tasks.Verdict {
 	return tasks.Verdict{
 		Outcome: tasks.Reject, Code: v1alpha1.ErrEtcdReplaced,
-		Message: fmt.Sprintf("%s: if the task is meant for the present Etcd, create it again", Foreign(t, etcd)),
+		Message: fmt.Sprintf("%s: if the task is meant for the present Etcd, create it again", etcdtasks.Foreign(t, etcd)),
 	}
 }
-
-func isEtcd(o metav1.OwnerReference) bool {
-	version, err := schema.ParseGroupVersion(o.APIVersion)
-	return err == nil && version.Group == v1alpha1.GroupVersion.Group && o.Kind == v1alpha1.KindEtcd
-}
-
-func timestamp(o metav1.Object) string { return o.GetCreationTimestamp().UTC().Format(time.RFC3339) }

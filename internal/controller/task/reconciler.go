@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,12 +31,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Locker excludes others from an Etcd while a step is decided and carried out.
-type Locker interface {
-	// Lock waits for the lock of an Etcd and returns the function that releases it.
-	Lock(etcd types.NamespacedName) (unlock func())
-}
-
 // Reconciler is the task engine.
 type Reconciler struct {
 	// Client reads from the cache and writes to the API server.
@@ -42,7 +38,7 @@ type Reconciler struct {
 	// Live reads from the API server.
 	Live     client.Reader
 	Registry tasks.Registry
-	Locker   Locker
+	Locker   *lock.Locks
 	Recorder events.EventRecorder
 	Metrics  *Metrics
 	Clock    clock.PassiveClock
@@ -51,9 +47,6 @@ type Reconciler struct {
 }
 
 const (
-	// etcdField is the index of tasks by the name of their Etcd. The CRD makes it a selectable field, so that
-	// the same selector works against the API server.
-	etcdField = "spec.ownerEtcdReference.name"
 	// detailsAfterUrgent and detailsAfterDetails are how long a change that is not urgent waits to be written, after a
 	// write that was urgent, and after one that was not.
 	detailsAfterUrgent  = 5 * time.Second
@@ -138,7 +131,7 @@ func (r *Reconciler) carryOn(ctx context.Context, q queue.Queue, cached *v1alpha
 	if refusal != nil {
 		return 0, r.end(ctx, cached, task, *refusal)
 	}
-	if !isOwned(t, task.Etcd) {
+	if !etcdtasks.IsOwned(t, task.Etcd) {
 		return 0, r.adopt(ctx, cached, t, task.Etcd)
 	}
 	if q.HasTurn(cached) {
@@ -163,7 +156,7 @@ func waiting(q queue.Queue, t *v1alpha1.EtcdOperatorTask) (reason, message strin
 // list are the tasks of an Etcd that are not being deleted.
 func (r *Reconciler) list(ctx context.Context, reader client.Reader, etcd types.NamespacedName) ([]*v1alpha1.EtcdOperatorTask, error) {
 	found := &v1alpha1.EtcdOperatorTaskList{}
-	if err := reader.List(ctx, found, OfEtcd(etcd)...); err != nil {
+	if err := reader.List(ctx, found, etcdtasks.Of(etcd)); err != nil {
 		return nil, fmt.Errorf("listing the tasks of Etcd %s: %w", etcd, err)
 	}
 	var all []*v1alpha1.EtcdOperatorTask

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +53,7 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task task
 		return tasks.Verdict{}, err
 	case etcd == nil:
 		return tasks.Verdict{}, errCacheBehind
-	case Foreign(task.Object, etcd) != "":
+	case etcdtasks.Foreign(task.Object, etcd) != "":
 		return replaced(task.Object, etcd), nil
 	}
 	live, err := r.list(ctx, r.Live, task.Object.EtcdKey())

@@ -82,9 +82,10 @@ func Decode(config string) (Config, error) {
 }
 
 func (c Config) validate() error {
+	if err := validateRevision(c.TargetRevision); err != nil {
+		return err
+	}
 	switch {
-	case len(c.TargetRevision) > maxRevisionLength:
-		return fmt.Errorf("spec.config: targetRevision has more than %d characters", maxRevisionLength)
 	case c.TargetRevision != "" && c.Restart:
 		return fmt.Errorf("spec.config: targetRevision and restart exclude each other: a restart follows the StatefulSet's revision")
 	case c.LeaderHandover == nil:
