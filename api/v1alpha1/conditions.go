@@ -24,8 +24,8 @@ const (
 const (
 	// ReasonQueued: another task of the same Etcd comes first.
 	ReasonQueued = "Queued"
-	// ReasonPassed: the task runs, and another one has passed it. It goes on when that one has ended.
-	ReasonPassed = "Passed"
+	// ReasonPreempted: a recovery has preempted the task between two steps. It continues when the recovery has ended.
+	ReasonPreempted = "Preempted"
 	// ReasonSuspended: spec.suspend is set.
 	ReasonSuspended = "Suspended"
 	// ReasonAdmitted: the preconditions held.

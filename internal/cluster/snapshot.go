@@ -66,7 +66,7 @@ type Ordinal struct {
 	Lag uint64
 	// Unproven: by readiness alone, the member may be a learner although its probe passes.
 	Unproven bool
-	// LeaseRole is the role that the member's lease tells; RoleUnknown when there is no lease, or when the
+	// LeaseRole is the role in the member's lease; RoleUnknown when there is no lease, or when the
 	// operator has not seen it renewed within the last minute.
 	LeaseRole v1alpha1.Role
 }

@@ -65,9 +65,9 @@ type Client interface {
 	// member has done so, also when that was asked for before.
 	Compact(ctx context.Context, revision int64) error
 	// Defragment rewrites the member's database without what is free. The member neither reads nor writes
-	// meanwhile, and goes on when the context ends.
+	// until it is done, and continues when the context ends.
 	Defragment(ctx context.Context) error
-	// Alarms are those of the cluster. It takes a quorum to tell.
+	// Alarms are those of the cluster. The request takes a quorum.
 	Alarms(ctx context.Context) ([]Alarm, error)
 	// Disarm ends an alarm.
 	Disarm(ctx context.Context, a Alarm) error

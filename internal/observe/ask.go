@@ -41,7 +41,7 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *facts) error
 		return askTimeout
 	})
 	maps.Copy(f.answers, statuses(limited, members, o.hurried(f, endpoints), func(int) time.Duration { return askTimeout }))
-	o.doubtSilence(etcd, f)
+	o.recheckCertificates(etcd, f)
 	f.members = memberList(limited, members, f.answers, endpoints)
 	foreign := map[uint64]target{}
 	for _, m := range f.members {
@@ -94,8 +94,8 @@ func endpoint(scheme, host string, port int32) string {
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// doubtSilence has the certificates of the Etcd read again when a member that is ready did not answer over TLS.
-func (o *Observer) doubtSilence(etcd *v1alpha1.Etcd, f *facts) {
+// recheckCertificates has the certificates of the Etcd read again when a member that is ready did not answer over TLS.
+func (o *Observer) recheckCertificates(etcd *v1alpha1.Etcd, f *facts) {
 	for i, ordinal := range f.ordinals {
 		_, answered := f.answers[i]
 		if !answered && ordinal.Pod != nil && ordinal.Pod.Ready && strings.HasPrefix(ordinal.Pod.Endpoint, "https://") {

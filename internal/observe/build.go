@@ -129,7 +129,7 @@ func clusterID(answers map[int]etcdclient.Status) uint64 {
 }
 
 // leader is the leader of the newest term in which a member of the cluster knows one. A member that was cut
-// off tells of an older term, and does not serve.
+// off reports an older term, and does not serve.
 func leader(f facts, cluster uint64) (id, term uint64) {
 	consider := func(s etcdclient.Status) {
 		if s.ClusterID == cluster && s.Leader != 0 && s.Term > term {
@@ -168,7 +168,7 @@ func lag(s etcdclient.Status, committed uint64) uint64 {
 	return committed - min(committed, s.AppliedIndex)
 }
 
-// belongs tells whether an answer came from the member of this name: the address of a pod that is gone may
+// belongs reports whether an answer came from the member of this name: the address of a pod that is gone may
 // have been given to another one.
 func belongs(f facts, name string, status etcdclient.Status) bool {
 	for _, m := range f.members {

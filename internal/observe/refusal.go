@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// refusal is what the init container that prepares the member has said; nil when it has not refused, or has let
-// the member start since. While it tries again its last words hold.
+// refusal is why the init container that prepares the member refused; nil when it has not, or has let
+// the member start since. While it retries, its last message counts.
 func refusal(pod *corev1.Pod) *cluster.Refusal {
 	for _, c := range pod.Status.InitContainerStatuses {
 		if c.Name != v1alpha1.InitContainerPrepare || completed(c) {

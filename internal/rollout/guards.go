@@ -17,7 +17,7 @@ import (
 // guard is a condition that must be true before a step is carried out.
 type guard struct {
 	name v1alpha1.GuardName
-	// overridable reports whether a task may be told to override it. This is the rule; the schema of the API repeats it.
+	// overridable reports whether a task may override it. This is the rule; the schema of the API repeats it.
 	overridable bool
 	// check returns why the condition is not true, and what a person can do; nil when it is true.
 	check func(s *state, step *Step) *Hold
@@ -46,7 +46,7 @@ var stepGuards = []guard{
 	{v1alpha1.GuardRemovalGranted, true, removalGranted, (*foresight).grantRemoval},
 }
 
-// Overridable are the names of the guards that a task may be told to override, in the order in which they are asked.
+// Overridable are the names of the guards that a task may override, in the order in which they are asked.
 func Overridable() []string {
 	var names []string
 	for _, g := range slices.Concat(sightGuards, stepGuards) {
@@ -104,7 +104,7 @@ func volumeReachable(s *state, step *Step) *Hold {
 	if o.Pod.VolumeTrouble == "" {
 		return nil
 	}
-	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s is kept: its replacement could not have its data: %s", o.Name, o.Pod.VolumeTrouble)}
+	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s is kept: its replacement could not attach its volume: %s", o.Name, o.Pod.VolumeTrouble)}
 }
 
 // othersParticipating is DEP-07, step 3, and more: a pod that was deleted and is not back yet blocks too.

@@ -41,7 +41,7 @@ func (s *state) handoverAttempts(ordinal int) int32 {
 }
 
 // heir is the updated, participating follower that has applied most of the leader's log; found is false when there is none,
-// or when all are too far behind and the task is told not to wait for them.
+// or when all are too far behind and the task does not wait for them.
 func (s *state) heir(leader int) (ordinal int, found bool) {
 	for i, o := range s.Snapshot.Ordinals {
 		if o.Class == v1alpha1.ClassParticipating && o.Role == v1alpha1.RoleFollower && !s.outdated(i) &&

@@ -21,7 +21,7 @@ type Input struct {
 	Config   spec.Config
 	// Created is when the task was created. A restart replaces the pods that are not younger.
 	Created time.Time
-	// Overridden are the guards that the task is told to override.
+	// Overridden are the guards that the task overrides.
 	Overridden []v1alpha1.OverridableGuard
 	// Recorded is what the task's status says of the rollout so far.
 	Recorded v1alpha1.RolloutStatus

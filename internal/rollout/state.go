@@ -57,7 +57,7 @@ func (s *state) byReadiness() bool {
 	return timers.Lasted(s.Timers.NoAnswerSince, s.now, s.Config.Grace())
 }
 
-// vouchAfter is how long the probe of a member has to have passed, while the member was silent, to vouch for it. A node that
+// vouchAfter is how long the probe of a member has to have passed, while the operator could not reach the member, to vouch for it. A node that
 // is lost is marked within a minute.
 const vouchAfter = 2 * time.Minute
 

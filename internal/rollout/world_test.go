@@ -141,7 +141,7 @@ func (w *world) participating(i int) bool {
 	return w.leader >= 0 && w.members[i].old() == readyOld
 }
 
-// coherent tells whether a combination of variables means anything.
+// coherent reports whether a combination of variables means anything.
 func (w *world) coherent() bool {
 	if w.leader >= 0 && (!w.hasQuorum() || !w.members[w.leader].alive()) {
 		return false
@@ -252,7 +252,7 @@ func (w *world) snapshot(now time.Time) *cluster.Snapshot {
 	return s
 }
 
-// answers tells whether the operator gets an answer. In a world that is hidden what is frozen everywhere else is a member
+// answers reports whether the operator gets an answer. In a world that is hidden what is frozen everywhere else is a member
 // that runs, beside the operator and away from the others.
 func (w *world) answers(i int) bool {
 	switch {

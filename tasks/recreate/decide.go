@@ -6,8 +6,8 @@
 // all start at the target revision (KEP-3541). It is for clusters that are stuck, at the price of downtime.
 //
 // The task does not touch pods. While its status names one of the first two phases, the Etcd controller holds the
-// StatefulSet at zero replicas; when it names another, or the task is gone, the replicas come back. So nothing has
-// to be undone by whoever was interrupted.
+// StatefulSet at zero replicas; when it names another, or the task is gone, the replicas come back. So an operator that was
+// interrupted leaves nothing to undo.
 package recreate
 
 import (
@@ -67,14 +67,14 @@ func Decide(in Input) Decision {
 	case set.UpdateRevision != target:
 		return Decision{Outcome: tasks.Reject, Code: v1alpha1.ErrSuperseded, Phase: phase, Message: spec.Superseded(set.Name, target, set.UpdateRevision)}
 	case phase == "" && !in.SpecApplied && in.Config.TargetRevision == "":
-		// The revision to come back at would be that of a spec that has been mended since.
+		// The revision to come back at would be that of a spec that has been fixed since.
 		return stay("waiting until the newest spec of the Etcd is applied to StatefulSet %s", set.Name)
 	case phase == "" && in.complete():
 		return Decision{Outcome: tasks.Done, Phase: v1alpha1.RecreateComplete, Message: fmt.Sprintf(
 			"nothing to do: every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, target)}
 	case phase == "" && in.stranded() != nil:
 		o := in.stranded()
-		return Decision{Outcome: tasks.Continue, Stranded: o.Name, Message: fmt.Sprintf("no pod is stopped: a successor of %s could not have its data: %s", o.Name, o.Pod.VolumeTrouble)}
+		return Decision{Outcome: tasks.Continue, Stranded: o.Name, Message: fmt.Sprintf("no pod is stopped: the replacement of %s could not attach its volume: %s", o.Name, o.Pod.VolumeTrouble)}
 	case phase == "":
 		return enter(v1alpha1.RecreateNeedsDeletion, "all pods of StatefulSet %s are stopped, and then started at revision %s", set.Name, target)
 	case phase == v1alpha1.RecreateNeedsDeletion && held:
@@ -82,7 +82,7 @@ func Decide(in Input) Decision {
 	case phase == v1alpha1.RecreateNeedsDeletion:
 		return stay("waiting until StatefulSet %s is scaled to zero", set.Name)
 	case phase == v1alpha1.RecreateWaitingTermination && !held:
-		return stay("StatefulSet %s is not scaled to zero any more: waiting until it is again", set.Name)
+		return stay("StatefulSet %s is no longer scaled to zero: waiting until it is", set.Name)
 	case phase == v1alpha1.RecreateWaitingTermination && len(in.Snapshot.Surplus) > 0:
 		return stay("StatefulSet %s is scaled to zero%s", set.Name, left(in.Snapshot))
 	case phase == v1alpha1.RecreateWaitingTermination:
@@ -115,7 +115,7 @@ func (in Input) stranded() *cluster.Ordinal {
 	return nil
 }
 
-// complete tells whether every pod is at the target revision, and every member participates.
+// complete reports whether every pod is at the target revision, and every member participates.
 func (in Input) complete() bool {
 	return len(in.Snapshot.Surplus) == 0 && int(in.updated()) == in.Snapshot.Replicas() && in.Snapshot.Participating() == in.Snapshot.Replicas()
 }

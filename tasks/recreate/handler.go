@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// pollInterval is how often it is looked whether members participate: etcd tells of nothing by itself.
+	// pollInterval is how often the members are observed: etcd sends no events.
 	pollInterval = time.Second
 	// progressDeadline is how long there may be no progress before the task is called stalled.
 	progressDeadline = 10 * time.Minute
@@ -43,10 +43,10 @@ type Handler struct {
 
 var _ tasks.Handler = (*Handler)(nil)
 
-// Decode is tasks.Handler's.
+// Decode implements tasks.Handler.
 func (h *Handler) Decode(config string) (any, error) { return spec.DecodeRecreate(config) }
 
-// Restore is tasks.Handler's.
+// Restore implements tasks.Handler.
 func (h *Handler) Restore(normalized string) (any, error) {
 	var c spec.Recreate
 	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
@@ -55,7 +55,7 @@ func (h *Handler) Restore(normalized string) (any, error) {
 	return c, nil
 }
 
-// WorkKey is tasks.Handler's. Two recreations to the same revision are the same work.
+// WorkKey implements tasks.Handler. Two recreations to the same revision are the same work.
 func (h *Handler) WorkKey(ctx context.Context, task tasks.Task) (string, error) {
 	snapshot, err := h.Observer.Observe(ctx, h.Client, task.Etcd)
 	if errors.Is(err, observe.ErrNoStatefulSet) {
@@ -66,7 +66,7 @@ func (h *Handler) WorkKey(ctx context.Context, task tasks.Task) (string, error) 
 	return input(task, snapshot).target(), nil
 }
 
-// Superseded is tasks.Handler's. A cache that lags must not end a task.
+// Superseded implements tasks.Handler. A cache that lags must not end a task.
 func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, error) {
 	for _, reader := range []client.Reader{h.Client, h.Live} {
 		snapshot, err := h.Observer.Observe(ctx, reader, task.Etcd)
@@ -86,7 +86,7 @@ func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, erro
 	return "", nil
 }
 
-// Admit is tasks.Handler's: there has to be a StatefulSet, and nobody else may roll its pods.
+// Admit implements tasks.Handler: there must be a StatefulSet, and nothing else may replace its pods.
 func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
 	switch {
@@ -100,7 +100,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	return tasks.Verdict{Outcome: tasks.Continue, Message: spec.OnDelete(snapshot.StatefulSet.Name)}, nil
 }
 
-// Execute is tasks.Handler's. It waits on what the cache shows, and enters another phase only on what the API server
+// Execute implements tasks.Handler. It waits on what the cache shows, and enters another phase only on what the API server
 // and the members say now.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	for _, reader := range []client.Reader{h.Client, h.Live} {
@@ -129,7 +129,7 @@ func input(task tasks.Task, snapshot *cluster.Snapshot) Input {
 	return in
 }
 
-// verdict puts a decision into the words of the task engine. It is pure.
+// verdict translates a decision for the task engine. It is pure.
 func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 	recorded := Record(in, d, now)
 	v := tasks.Verdict{
@@ -157,12 +157,12 @@ func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 	return v
 }
 
-// Perform is tasks.Handler's. There are no steps: the Etcd controller goes by the phase.
+// Perform implements tasks.Handler. There are no steps: the Etcd controller goes by the phase.
 func (h *Handler) Perform(_ context.Context, _ tasks.Task, step tasks.Step) error {
 	return fmt.Errorf("performing %s: no such step", step.Operation)
 }
 
-// Cleanup is tasks.Handler's. Once the task has ended, or is gone, the Etcd controller brings the replicas back.
+// Cleanup implements tasks.Handler. Once the task has ended, or is gone, the Etcd controller brings the replicas back.
 func (h *Handler) Cleanup(context.Context, tasks.Task) error { return nil }
 
 func coded(err error) error { return &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err} }

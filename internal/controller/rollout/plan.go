@@ -33,7 +33,7 @@ type pending struct {
 	tasks []v1alpha1.EtcdOperatorTask
 }
 
-// covered tells whether a task that has not ended brings the pods to the revision. One that a person made
+// covered reports whether a task that has not ended brings the pods to the revision. One that a user created
 // counts.
 func (p pending) covered() bool {
 	for i := range p.tasks {

@@ -25,7 +25,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 
 // Setup registers the controller with a manager whose cache has etcdtasks.Index. Any StatefulSet whose strategy is
-// not OnDelete is passed over. A pod that changes shows in its StatefulSet's status.
+// not OnDelete is ignored. A pod that changes shows in its StatefulSet's status.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	onDelete := predicate.NewPredicateFuncs(func(o client.Object) bool { return concerns(o.(*appsv1.StatefulSet)) })
 	err := ctrl.NewControllerManagedBy(mgr).

@@ -10,11 +10,26 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
-	"github.com/etcd-foreman/etcd-foreman/tasks"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// list are the tasks of an Etcd that are not being deleted.
+func (r *Reconciler) list(ctx context.Context, reader client.Reader, etcd types.NamespacedName) ([]*v1alpha1.EtcdOperatorTask, error) {
+	found := &v1alpha1.EtcdOperatorTaskList{}
+	if err := reader.List(ctx, found, etcdtasks.Of(etcd)); err != nil {
+		return nil, fmt.Errorf("listing the tasks of Etcd %s: %w", etcd, err)
+	}
+	var all []*v1alpha1.EtcdOperatorTask
+	for i := range found.Items {
+		// A task that is being deleted, and only waits for a finalizer, no longer counts.
+		if found.Items[i].DeletionTimestamp == nil {
+			all = append(all, &found.Items[i])
+		}
+	}
+	return all, nil
+}
 
 // separate separates the tasks that are for an Etcd from those that are for an earlier one and have not ended. Without an Etcd
 // none is foreign.
@@ -54,20 +69,4 @@ func readEtcd(ctx context.Context, reader client.Reader, key types.NamespacedNam
 		return nil, fmt.Errorf("reading Etcd %s: %w", key, err)
 	}
 	return etcd, nil
-}
-
-// refuse ends a task that is for an earlier Etcd. What it leaves behind is cleaned up after without an Etcd: nothing of the
-// present one is the task's.
-func (r *Reconciler) refuse(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) error {
-	t := cached.DeepCopy()
-	arrive(t)
-	return r.end(ctx, cached, tasks.Task{Object: t}, replaced(t, etcd))
-}
-
-// replaced is the verdict on a task that is for an earlier Etcd.
-func replaced(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) tasks.Verdict {
-	return tasks.Verdict{
-		Outcome: tasks.Reject, Code: v1alpha1.ErrEtcdReplaced,
-		Message: fmt.Sprintf("%s: if the task is meant for the present Etcd, create it again", etcdtasks.Foreign(t, etcd)),
-	}
 }
