@@ -110,13 +110,6 @@ type Pod struct {
 	VolumeTrouble string
 }
 
-// Refusal is why the agent keeps the member of a pod from starting.
-type Refusal struct {
-	// Reason is one of those of the condition DataVolumesReady.
-	Reason  string
-	Message string
-}
-
 // Node is what matters of a node.
 type Node struct {
 	// Name is empty while the pod is on none.

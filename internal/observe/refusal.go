@@ -5,8 +5,6 @@
 package observe
 
 import (
-	"strings"
-
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	corev1 "k8s.io/api/core/v1"
@@ -26,12 +24,7 @@ func refusal(pod *corev1.Pod) *cluster.Refusal {
 		if ended == nil || ended.ExitCode == 0 {
 			return nil
 		}
-		reason, message, found := strings.Cut(strings.TrimSpace(ended.Message), ": ")
-		// Anything else is the end of its log.
-		if !found || !v1alpha1.IsDataVolumeReason(reason) {
-			return nil
-		}
-		return &cluster.Refusal{Reason: reason, Message: message}
+		return cluster.ParseRefusal(ended.Message)
 	}
 	return nil
 }

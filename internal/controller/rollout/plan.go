@@ -7,6 +7,7 @@ package rollout
 import (
 	"fmt"
 	"hash/fnv"
+	"strconv"
 	"strings"
 	"time"
 
@@ -53,8 +54,9 @@ func (p pending) next(now time.Time) (*v1alpha1.EtcdOperatorTask, time.Duration)
 	attempt, wait := 1, time.Duration(0)
 	for i := range p.tasks {
 		t := &p.tasks[i]
-		var n int
-		if _, err := fmt.Sscanf(strings.TrimPrefix(t.Name, p.prefix()), "%d", &n); err != nil || !strings.HasPrefix(t.Name, p.prefix()) || n < attempt {
+		number, own := strings.CutPrefix(t.Name, p.prefix())
+		n, err := strconv.Atoi(number)
+		if !own || err != nil || n < attempt {
 			continue
 		}
 		attempt = n + 1
