@@ -55,7 +55,7 @@ type Client interface {
 	// Status asks the member for its status.
 	Status(ctx context.Context) (Status, error)
 	// Members is the member list as this member knows it. It is a serializable read: the linearizable one
-	// fails exactly when the quorum is lost. A learner refuses it.
+	// fails exactly when the quorum is lost. A learner refuses it. A list of more than MaxMembers is an error.
 	Members(ctx context.Context) ([]Member, error)
 	// MoveLeader asks the member, which has to be the leader, to hand leadership to another voter.
 	MoveLeader(ctx context.Context, to uint64) error

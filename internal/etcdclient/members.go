@@ -8,13 +8,24 @@ import (
 	"context"
 	"fmt"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+)
+
+const (
+	// MaxMembers is how many members a member list may have. etcd recommends at most seven.
+	MaxMembers = 100
+	// maxMemberList bounds the answer, in bytes: decoded, small entries take fifty times as much.
+	maxMemberList = 64 << 10
 )
 
 func (c *client) Members(ctx context.Context) ([]Member, error) {
-	r, err := c.etcd.MemberList(ctx, clientv3.WithSerializable())
+	r, err := etcdserverpb.NewClusterClient(c.etcd.ActiveConnection()).MemberList(ctx, &etcdserverpb.MemberListRequest{}, grpc.MaxCallRecvMsgSize(maxMemberList))
 	if err != nil {
 		return nil, fmt.Errorf("asking %s for its member list: %w", c.endpoint, err)
+	}
+	if n := len(r.Members); n > MaxMembers {
+		return nil, fmt.Errorf("asking %s for its member list: it has %d members, more than %d", c.endpoint, n, MaxMembers)
 	}
 	members := make([]Member, 0, len(r.Members))
 	for _, m := range r.Members {

@@ -43,13 +43,7 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *facts) error
 	maps.Copy(f.answers, statuses(limited, members, o.hurried(f, endpoints), func(int) time.Duration { return askTimeout }))
 	o.recheckCertificates(etcd, f)
 	f.members = memberList(limited, members, f.answers, endpoints)
-	foreign := map[uint64]target{}
-	for _, m := range f.members {
-		if len(m.ClientURLs) > 0 && !m.Learner && !isOurs(f.ordinals, f.answers, m) {
-			foreign[m.ID] = target{endpoint: m.ClientURLs[0]}
-		}
-	}
-	f.foreign = statuses(limited, members, foreign, func(uint64) time.Duration { return askTimeout })
+	f.foreign = statuses(limited, members, foreignVoters(f), func(uint64) time.Duration { return askTimeout })
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("asking the members of StatefulSet %s: %w", f.statefulSet.Name, err)
 	}
@@ -79,6 +73,21 @@ func knowLeader(answers map[int]etcdclient.Status) bool {
 		}
 	}
 	return false
+}
+
+// maxForeign is how many foreign voters are asked. A member list can name any address, and each takes a connection. Voters that
+// are not asked count as down.
+const maxForeign = 7
+
+// foreignVoters are where the voters are asked that are in no ordinal, by member ID.
+func foreignVoters(f *facts) map[uint64]target {
+	foreign := map[uint64]target{}
+	for _, m := range f.members {
+		if len(foreign) < maxForeign && len(m.ClientURLs) > 0 && !m.Learner && !isOurs(f.ordinals, f.answers, m) {
+			foreign[m.ID] = target{endpoint: m.ClientURLs[0]}
+		}
+	}
+	return foreign
 }
 
 func isOurs(ordinals []cluster.Ordinal, answers map[int]etcdclient.Status, m etcdclient.Member) bool {

@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -72,7 +73,7 @@ func build(f facts) *cluster.Snapshot {
 		if m.Learner {
 			continue
 		}
-		v := cluster.Voter{ID: m.ID, Name: cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)), Ordinal: ordinalOf(s.Ordinals, m.ID), PeerURLs: m.PeerURLs}
+		v := cluster.Voter{ID: m.ID, Name: cmp.Or(plain.Text(m.Name, maxName), fmt.Sprintf("%x", m.ID)), Ordinal: ordinalOf(s.Ordinals, m.ID), PeerURLs: m.PeerURLs}
 		if v.Ordinal >= 0 {
 			// A member that terminates may serve now, and does not a moment later.
 			v.Serving = s.Ordinals[v.Ordinal].Serving && s.Ordinals[v.Ordinal].Class != v1alpha1.ClassTerminating
@@ -83,6 +84,9 @@ func build(f facts) *cluster.Snapshot {
 	}
 	return s
 }
+
+// maxName bounds what is shown of the name of a member, in bytes. Ours have names of pods.
+const maxName = 253
 
 // refine turns the kubelet's word on a pod into the class of the ordinal, by what the member itself says.
 func refine(o *cluster.Ordinal) v1alpha1.PodClass {

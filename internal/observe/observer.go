@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -38,6 +39,9 @@ const askUnreadyTimeout = 300 * time.Millisecond
 // observeTimeout bounds all that is asked for one Snapshot. What is done on it has to be sent before another operator may
 // have taken over, so some time has to be left.
 const observeTimeout = 3 * time.Second
+
+// maxReplicas is how many replicas a StatefulSet may have to be observed. Whoever may scale it can choose any number.
+const maxReplicas = etcdclient.MaxMembers
 
 // etcd's client port: that of the container port of this name, or else the default.
 const (
@@ -131,6 +135,9 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	case !metav1.IsControlledBy(statefulSet, etcd):
 		return facts{}, fmt.Errorf("reading StatefulSet %s: it is not controlled by the Etcd of that name: %w", key, ErrNoStatefulSet)
 	}
+	if n := ptr.Deref(statefulSet.Spec.Replicas, 1); n > maxReplicas {
+		return facts{}, fmt.Errorf("reading StatefulSet %s: it has %d replicas, more than %d", key, n, maxReplicas)
+	}
 	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet)}
 	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
 	f.growing = len(f.ordinals) > 0 && len(f.ordinals) < int(etcd.Spec.Replicas)
@@ -153,10 +160,7 @@ func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *
 // ordinals puts the pods of a StatefulSet into its ordinals. Whatever else carries the labels of an Etcd, the
 // pods of a backup job for one, is not controlled by the StatefulSet.
 func ordinals(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet, pods []corev1.Pod) ([]cluster.Ordinal, []string) {
-	replicas := 1
-	if statefulSet.Spec.Replicas != nil {
-		replicas = int(*statefulSet.Spec.Replicas)
-	}
+	replicas := int(ptr.Deref(statefulSet.Spec.Replicas, 1))
 	result := make([]cluster.Ordinal, replicas)
 	for i := range result {
 		pod := fmt.Sprintf("%s-%d", statefulSet.Name, i)
