@@ -25,8 +25,8 @@ const (
 const (
 	// ReasonQueued means that another task of the same Etcd runs first.
 	ReasonQueued = "Queued"
-	// ReasonPassed means that a recovery has preempted the task. The task continues when the recovery has ended.
-	ReasonPassed = "Passed"
+	// ReasonPreempted means that a recovery has preempted the task between two steps. The task continues when the recovery has ended.
+	ReasonPreempted = "Preempted"
 	// ReasonSuspended means that spec.suspend is set.
 	ReasonSuspended = "Suspended"
 	// ReasonAdmitted means that the preconditions were met.

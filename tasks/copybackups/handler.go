@@ -48,7 +48,7 @@ var _ tasks.Handler = (*Handler)(nil)
 // prefix is what the API allows in the stores of an Etcd.
 var prefix = regexp.MustCompile(`^([A-Za-z0-9_-][A-Za-z0-9._-]*)(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
 
-// Decode is tasks.Handler's.
+// Decode implements tasks.Handler.
 func (h *Handler) Decode(config string) (any, error) {
 	var c Config
 	if err := taskconfig.Decode(config, &c); err != nil {
@@ -71,7 +71,7 @@ func (h *Handler) Decode(config string) (any, error) {
 	return c, nil
 }
 
-// Restore is tasks.Handler's.
+// Restore implements tasks.Handler.
 func (h *Handler) Restore(normalized string) (any, error) {
 	var c Config
 	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
@@ -80,7 +80,7 @@ func (h *Handler) Restore(normalized string) (any, error) {
 	return c, nil
 }
 
-// WorkKey is tasks.Handler's: a copy between the same places, with the same limits, is the same work.
+// WorkKey implements tasks.Handler: a copy between the same places, with the same limits, is the same work.
 func (h *Handler) WorkKey(_ context.Context, task tasks.Task) (string, error) {
 	key, err := json.Marshal(task.Config)
 	if err != nil {
@@ -89,10 +89,10 @@ func (h *Handler) WorkKey(_ context.Context, task tasks.Task) (string, error) {
 	return string(key), nil
 }
 
-// Superseded is tasks.Handler's. A copy never is.
+// Superseded implements tasks.Handler. A copy never is.
 func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
 
-// Admit is tasks.Handler's: the agent has a driver for both stores, and their Secrets are in the task's namespace.
+// Admit implements tasks.Handler: the agent has a driver for both stores, and their Secrets are in the task's namespace.
 func (h *Handler) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
 	c := task.Config.(Config)
 	for name, store := range map[string]v1alpha1.StoreSpec{"sourceStore": c.SourceStore, "targetStore": c.TargetStore} {
@@ -103,7 +103,7 @@ func (h *Handler) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, erro
 	return tasks.Verdict{Outcome: tasks.Continue, Message: "the agent has drivers for both stores"}, nil
 }
 
-// Execute is tasks.Handler's.
+// Execute implements tasks.Handler.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	return h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(task) })
 }

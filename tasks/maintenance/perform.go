@@ -25,8 +25,8 @@ type detail struct {
 	in   Input
 }
 
-// Perform is tasks.Handler's. What takes as long as a database is big is started here, and looked after by
-// Execute: neither a worker of the operator nor the lock of the Etcd is held meanwhile.
+// Perform implements tasks.Handler. What takes as long as a database is big is started here, and followed by
+// Execute: neither a worker of the operator nor the lock of the Etcd is held until it ends.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	d := step.Detail.(detail)
 	members := d.in.Snapshot.Ordinals

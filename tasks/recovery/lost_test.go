@@ -37,12 +37,12 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 		"none is silent":                       {nil, true, "main-2"},
 		"one is":                               {[]func(*Input){silent(0)}, true, "main-2"},
 		"one that has not started is not":      {[]func(*Input){silent(0), created}, true, "main-2"},
-		"two are":                              {[]func(*Input){silent(0), silent(1)}, false, "main-0, main-1 run"},
+		"two are":                              {[]func(*Input){silent(0), silent(1)}, false, "main-0, main-1 do not answer"},
 		"a pod beyond the replicas":            {[]func(*Input){surplus("main-3")}, true, "main-2"},
-		"one, and a pod beyond the replicas":   {[]func(*Input){silent(0), surplus("main-3")}, false, "main-0, main-3 run"},
-		"two pods beyond the replicas":         {[]func(*Input){surplus("main-3", "main-4")}, false, "main-3, main-4 run"},
+		"one, and a pod beyond the replicas":   {[]func(*Input){silent(0), surplus("main-3")}, false, "main-0, main-3 do not answer"},
+		"two pods beyond the replicas":         {[]func(*Input){surplus("main-3", "main-4")}, false, "main-3, main-4 do not answer"},
 		"a member elsewhere":                   {[]func(*Input){elsewhere}, true, "main-2"},
-		"one that is elsewhere, and a surplus": {[]func(*Input){elsewhere, surplus("main-3")}, false, "main-3, stranger run"},
+		"one that is elsewhere, and a surplus": {[]func(*Input){elsewhere, surplus("main-3")}, false, "main-3, stranger do not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 )
@@ -82,7 +83,7 @@ func TestPhases(t *testing.T) {
 			in.Snapshot.Surplus = []string{"m-3"}
 		}, tasks.Continue, needs, ""},
 
-		"a claim is being deleted": {"", stranded, tasks.Continue, "", "a successor of m-1 could not have its data: its claim is being deleted"},
+		"a claim is being deleted": {"", stranded, tasks.Continue, "", "the replacement of m-1 could not attach its volume: its claim is being deleted"},
 		"and it does not matter": {"", func(in *Input) {
 			stranded(in)
 			in.Overridden = []v1alpha1.OverridableGuard{"VolumeReachable"}
@@ -94,7 +95,7 @@ func TestPhases(t *testing.T) {
 		"scaled by somebody": {needs, func(in *Input) { in.hold(); in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }, tasks.Continue, needs, ""},
 
 		"a pod is left":            {waiting, func(in *Input) { in.hold("m-0", "m-2") }, tasks.Continue, waiting, "m-0, m-2; if a node is gone"},
-		"somebody scaled up":       {waiting, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = in.Task }, tasks.Continue, waiting, "not scaled to zero any more"},
+		"somebody scaled up":       {waiting, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = in.Task }, tasks.Continue, waiting, "no longer scaled to zero"},
 		"the last pod is gone":     {waiting, func(in *Input) { in.hold() }, tasks.Continue, ready, "the last pod of StatefulSet m is gone"},
 		"the hold is not let go":   {ready, func(in *Input) { in.hold() }, tasks.Continue, ready, "scaled up again"},
 		"pods are to be created":   {ready, func(in *Input) { in.pods("", v1alpha1.ClassMissing) }, tasks.Continue, ready, "m-2 is Missing"},
@@ -169,8 +170,8 @@ func TestRecordAndVerdict(t *testing.T) {
 func TestConfig(t *testing.T) {
 	g := NewWithT(t)
 	h := &Handler{}
-	g.Expect(h.Decode("")).To(Equal(Config{}))
-	g.Expect(h.Decode("targetRevision: m-1")).To(Equal(Config{TargetRevision: "m-1"}))
+	g.Expect(h.Decode("")).To(Equal(spec.Recreate{}))
+	g.Expect(h.Decode("targetRevision: m-1")).To(Equal(spec.Recreate{TargetRevision: "m-1"}))
 	_, err := h.Decode("restart: true")
 	g.Expect(err).To(MatchError(ContainSubstring(`unknown field "restart"`)))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -59,7 +60,7 @@ func recreation(phase v1alpha1.RecreatePhase) tasks.Task {
 	etcd := &v1alpha1.Etcd{}
 	object := &v1alpha1.EtcdOperatorTask{Status: v1alpha1.EtcdOperatorTaskStatus{Rollout: &v1alpha1.RolloutStatus{Phase: phase, TargetRevision: "new"}}}
 	object.UID = "task"
-	return tasks.Task{Object: object, Etcd: etcd, Config: Config{}}
+	return tasks.Task{Object: object, Etcd: etcd, Config: spec.Recreate{}}
 }
 
 // Another phase stops all members, or starts them. It is entered on what the API server says, and so does the task end.

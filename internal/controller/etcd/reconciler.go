@@ -20,12 +20,12 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -50,12 +50,6 @@ type Observer interface {
 	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
 }
 
-// Locker excludes others from an Etcd.
-type Locker interface {
-	// Lock waits for the lock of an Etcd and returns the function that releases it.
-	Lock(etcd types.NamespacedName) (unlock func())
-}
-
 // Reconciler keeps up the objects and the status of Etcds.
 type Reconciler struct {
 	// Client reads from a cache.
@@ -65,7 +59,7 @@ type Reconciler struct {
 	Observer  Observer
 	// Locker is shared with the task engine: no task takes a step while an update strategy changes, or while members are
 	// stopped or started.
-	Locker Locker
+	Locker *lock.Locks
 	// Dialer and Credentials connect to members.
 	Dialer      etcdclient.Dialer
 	Credentials *certificates.Credentials

@@ -142,7 +142,7 @@ func mayReplaceSet(s *cluster.Snapshot, set *appsv1.StatefulSet, claims []corev1
 		}
 	}
 	for i := range tasks {
-		if isRollout(&tasks[i]) && tasks[i].Status.State == v1alpha1.TaskStateInProgress {
+		if tasks[i].Spec.Type.IsRollout() && tasks[i].Status.State == v1alpha1.TaskStateInProgress {
 			return "rollout " + tasks[i].Name + " is in progress"
 		}
 	}

@@ -22,9 +22,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
@@ -153,7 +153,7 @@ func (w *world) objects(g Gomega) map[string]client.Object {
 // operator is a running Etcd controller.
 type operator struct {
 	stop     func()
-	locker   task.Locker
+	locker   *lock.Locks
 	requests *requests
 	observer *countingObserver
 }
@@ -167,7 +167,7 @@ func (w *world) start(change ...func(*etcd.Reconciler)) *operator {
 // startWith starts an operator for the namespace that has more controllers than that of Etcds.
 func (w *world) startWith(more func(ctrl.Manager, *operator) error, change ...func(*etcd.Reconciler)) *operator {
 	w.t.Helper()
-	o := &operator{locker: task.NewLocker(), requests: &requests{}}
+	o := &operator{locker: &lock.Locks{}, requests: &requests{}}
 	restConfig := rest.CopyConfig(testEnv.Config)
 	restConfig.Wrap(o.requests.through)
 	o.stop = testEnv.StartManager(w.t, restConfig, w.namespace, func(mgr ctrl.Manager) error {
