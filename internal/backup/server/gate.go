@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 )
 
 const (
@@ -35,18 +35,18 @@ func (g gate) guard(method string, handle http.HandlerFunc) http.HandlerFunc {
 		switch {
 		case err != nil:
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			backup.WriteError(w, http.StatusUnauthorized, backup.CodeUnauthorized, err.Error())
+			agentapi.WriteError(w, http.StatusUnauthorized, agentapi.CodeUnauthorized, err.Error())
 			return
 		case r.Method != method && (!anybody || r.Method != http.MethodGet && r.Method != http.MethodPost):
 			w.Header().Set("Allow", method)
-			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeMethodNotAllowed, "use "+method)
+			agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeMethodNotAllowed, "use "+method)
 			return
 		}
 		select {
 		case g.waiting <- struct{}{}:
 			defer func() { <-g.waiting }()
 		default:
-			backup.WriteError(w, http.StatusTooManyRequests, backup.CodeTooManyRequests, "too many requests wait for a snapshot")
+			agentapi.WriteError(w, http.StatusTooManyRequests, agentapi.CodeTooManyRequests, "too many requests wait for a snapshot")
 			return
 		}
 		// The server's own timeout is for what is answered at once. Every connection of a server can have another.

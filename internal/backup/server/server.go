@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
@@ -67,10 +68,10 @@ const maxReason = 1 << 10
 func Handler(config Config) http.Handler {
 	g := gate{Config: config, waiting: make(chan struct{}, maxWaiting)}
 	mux := http.NewServeMux()
-	mux.HandleFunc(backup.PathFull, g.guard(http.MethodPost, config.onLeader(config.full)))
-	mux.HandleFunc(backup.PathDelta, g.guard(http.MethodPost, config.onLeader(config.delta)))
-	mux.HandleFunc(backup.PathLatest, g.guard(http.MethodGet, config.latest))
-	mux.HandleFunc(backup.PathHealth, config.health)
+	mux.HandleFunc(agentapi.PathFull, g.guard(http.MethodPost, config.onLeader(config.full)))
+	mux.HandleFunc(agentapi.PathDelta, g.guard(http.MethodPost, config.onLeader(config.delta)))
+	mux.HandleFunc(agentapi.PathLatest, g.guard(http.MethodGet, config.latest))
+	mux.HandleFunc(agentapi.PathHealth, config.health)
 	return http.MaxBytesHandler(mux, maxBody)
 }
 
@@ -78,17 +79,17 @@ func Handler(config Config) http.Handler {
 func (c Config) onLeader(handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if c.Snapshots == nil {
-			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoStore, "there is no store for snapshots")
+			agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoStore, "there is no store for snapshots")
 			return
 		}
 		leader, err := c.Leader(r.Context())
 		switch {
 		case err != nil:
-			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "there is no healthy leader: "+err.Error())
+			agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, "there is no healthy leader: "+err.Error())
 		case leader.Self:
 			handle(w, r)
 		case r.Header.Get(forwarded) != "":
-			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "the leader is changing")
+			agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, "the leader is changing")
 		default:
 			c.forward(w, r, leader.URL)
 		}
@@ -98,7 +99,7 @@ func (c Config) onLeader(handle http.HandlerFunc) http.HandlerFunc {
 func (c Config) forward(w http.ResponseWriter, r *http.Request, to string) {
 	target, err := url.Parse(to)
 	if err != nil {
-		backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "the leader's address is not valid")
+		agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, "the leader's address is not valid")
 		return
 	}
 	proxy := httputil.ReverseProxy{
@@ -111,7 +112,7 @@ func (c Config) forward(w http.ResponseWriter, r *http.Request, to string) {
 		Transport: c.Transport,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			c.Log.Info("The leader's agent does not answer", "leader", to, "reason", plain.Text(err.Error(), maxReason))
-			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "the leader's agent does not answer: "+backup.WhyNoAnswer(err))
+			agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, "the leader's agent does not answer: "+agentapi.WhyNoAnswer(err))
 		},
 	}
 	proxy.ServeHTTP(w, r)
@@ -122,7 +123,7 @@ func (c Config) full(w http.ResponseWriter, r *http.Request) {
 	if value := r.URL.Query().Get("final"); value != "" {
 		var err error
 		if final, err = strconv.ParseBool(value); err != nil {
-			backup.WriteError(w, http.StatusBadRequest, backup.CodeBadRequest, "final has to be true or false")
+			agentapi.WriteError(w, http.StatusBadRequest, agentapi.CodeBadRequest, "final has to be true or false")
 			return
 		}
 	}
@@ -138,7 +139,7 @@ func (c Config) delta(w http.ResponseWriter, r *http.Request) {
 // latest is answered by any agent: all see the same store.
 func (c Config) latest(w http.ResponseWriter, r *http.Request) {
 	if c.Snapshots == nil {
-		backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoStore, "there is no store for snapshots")
+		agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoStore, "there is no store for snapshots")
 		return
 	}
 	chain, err := c.Snapshots.Latest(r.Context())
@@ -160,10 +161,10 @@ func (c Config) health(w http.ResponseWriter, _ *http.Request) {
 func (c Config) answer(w http.ResponseWriter, body any, err error) {
 	switch {
 	case errors.Is(err, snapshotter.ErrNotRunning):
-		backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, err.Error())
+		agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, err.Error())
 	case err != nil:
 		c.Log.Error(err, "Could not answer a request")
-		backup.WriteError(w, http.StatusInternalServerError, backup.CodeSnapshotFailed, err.Error())
+		agentapi.WriteError(w, http.StatusInternalServerError, agentapi.CodeSnapshotFailed, err.Error())
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		c.write(w, body)

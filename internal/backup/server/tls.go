@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 	"github.com/spf13/pflag"
 )
 
@@ -54,7 +54,7 @@ func (t TLS) Server() *tls.Config {
 // RoundTrip asks another agent, with the CAs as they are now. Agents seldom ask each other.
 func (t TLS) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.CertFile == "" {
-		return backup.NewTransport(nil, backup.Timeouts{}).RoundTrip(r)
+		return agentapi.NewTransport(nil, agentapi.Timeouts{}).RoundTrip(r)
 	}
 	pem, err := os.ReadFile(t.CAFile)
 	if err != nil {
@@ -64,5 +64,5 @@ func (t TLS) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !roots.AppendCertsFromPEM(pem) {
 		return nil, errors.New("reading the CAs of the agents: there is no certificate in " + t.CAFile)
 	}
-	return backup.NewTransport(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, backup.Timeouts{}).RoundTrip(r)
+	return agentapi.NewTransport(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, agentapi.Timeouts{}).RoundTrip(r)
 }

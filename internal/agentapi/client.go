@@ -2,7 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package backup
+// Package agentapi is the HTTP API of the agents: its paths, its errors, and its client, which trusts no answer.
+package agentapi
 
 import (
 	"context"
@@ -14,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 )
 
 // Paths of an agent's HTTP API.
@@ -41,22 +44,22 @@ type Client struct {
 }
 
 // Full asks for a full snapshot.
-func (c Client) Full(ctx context.Context, final bool) (Snapshot, error) {
-	var s Snapshot
+func (c Client) Full(ctx context.Context, final bool) (backup.Snapshot, error) {
+	var s backup.Snapshot
 	err := c.ask(ctx, http.MethodPost, PathFull+"?final="+strconv.FormatBool(final), snapshotLimit, &s)
 	return s, err
 }
 
 // Delta asks for a delta snapshot. Nil without an error says that nothing has happened since the last one.
-func (c Client) Delta(ctx context.Context) (*Snapshot, error) {
-	var s *Snapshot
+func (c Client) Delta(ctx context.Context) (*backup.Snapshot, error) {
+	var s *backup.Snapshot
 	err := c.ask(ctx, http.MethodPost, PathDelta, snapshotLimit, &s)
 	return s, err
 }
 
 // Latest asks which snapshots a restore would use.
-func (c Client) Latest(ctx context.Context) (Chain, error) {
-	var chain Chain
+func (c Client) Latest(ctx context.Context) (backup.Chain, error) {
+	var chain backup.Chain
 	c.Timeouts.Header = min(c.Timeouts.header(), latestTimeout)
 	err := c.ask(ctx, http.MethodGet, PathLatest, latestLimit, &chain)
 	return chain, err
