@@ -31,6 +31,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/simulated"
 	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
@@ -114,9 +115,9 @@ type bench struct {
 	dir     string
 
 	env      *env.Env
-	fleet    *fleet
+	fleet    *simulated.Fleet
 	stop     context.CancelFunc
-	kubelet  *kubelet
+	kubelet  *simulated.Kubelet
 	operator *operator
 	results  results
 	// profiling are the profiles that are being made.
@@ -134,13 +135,13 @@ func (b *bench) setUp(ctx context.Context) error {
 		if err := buildOperator(ctx, b.dir); err != nil {
 			return "", err
 		}
-		if b.fleet, err = newFleet(b.etcds); err != nil {
+		if b.fleet, err = simulated.NewFleet(b.etcds); err != nil {
 			return "", err
 		}
 		// It goes on when the benchmark is interrupted, until all is taken down.
 		running, stop := context.WithCancel(context.WithoutCancel(ctx))
 		b.stop = stop
-		b.kubelet, err = startKubelet(running, b.env, b.fleet, b.podStart)
+		b.kubelet, err = simulated.StartKubelet(running, b.env, b.fleet, b.podStart)
 		return "kube-apiserver, kube-controller-manager; simulated: nodes, volumes, members", err
 	})
 }
@@ -152,7 +153,7 @@ func (b *bench) tearDown() error {
 	}
 	if b.stop != nil {
 		b.stop()
-		b.kubelet.wait()
+		b.kubelet.Wait()
 	}
 	if b.env != nil {
 		all = append(all, b.env.Stop())

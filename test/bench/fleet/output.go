@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/simulated"
 	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
 )
 
@@ -118,7 +119,7 @@ func (b *bench) write() error {
 	all := map[string]any{
 		"measuredAt": time.Now().UTC().Format(time.RFC3339),
 		"machine":    map[string]any{"cpus": runtime.NumCPU(), "os": runtime.GOOS, "arch": runtime.GOARCH},
-		"etcds":      b.etcds, "members": members, "podStartSeconds": b.podStart.Seconds(), "idleSeconds": b.idle.Seconds(),
+		"etcds":      b.etcds, "members": simulated.Members, "podStartSeconds": b.podStart.Seconds(), "idleSeconds": b.idle.Seconds(),
 		"results": b.results, "targets": b.results.targets(),
 	}
 	if b.results.alone != nil {

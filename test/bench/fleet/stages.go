@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/simulated"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,7 +66,7 @@ func (b *bench) make(ctx context.Context) error {
 		}
 		b.results.MadeIn = time.Since(from).Seconds()
 		_, b.results.WhileMade = b.operator.memory()
-		return fmt.Sprintf("all ready, with %d pods", b.etcds*members), nil
+		return fmt.Sprintf("all ready, with %d pods", b.etcds*simulated.Members), nil
 	})
 }
 
@@ -77,12 +78,12 @@ func (b *bench) create(ctx context.Context) error {
 	for range creators {
 		working.Go(func() {
 			for i := range next {
-				port := int32(b.fleet.port)
+				port := int32(b.fleet.Port)
 				for _, o := range []client.Object{
-					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(i)}},
+					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: simulated.Namespace(i)}},
 					&v1alpha1.Etcd{
-						ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: etcdName},
-						Spec:       v1alpha1.EtcdSpec{Replicas: members, Etcd: v1alpha1.EtcdConfig{ClientPort: &port}},
+						ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Namespace(i), Name: simulated.EtcdName},
+						Spec:       v1alpha1.EtcdSpec{Replicas: simulated.Members, Etcd: v1alpha1.EtcdConfig{ClientPort: &port}},
 					},
 				} {
 					if err := b.env.Client.Create(ctx, o); err != nil {
@@ -138,7 +139,7 @@ func (b *bench) restart(ctx context.Context) error {
 		if err := b.untilRolled(ctx, started, unseen); err != nil {
 			return "", err
 		}
-		b.results.Unseen = b.kubelet.since(unseen, started)[0].at.Sub(started).Seconds()
+		b.results.Unseen = b.kubelet.Since(unseen, started)[0].At.Sub(started).Seconds()
 		b.results.ReadyCPU = cpu.Seconds()
 		return fmt.Sprintf("ready after %.1f s, for which it had a processor for %.1f s; first deletion after %.1f s; %.0f MiB when ready",
 			b.results.Ready, b.results.ReadyCPU, b.results.Unseen, b.results.AtReady), nil
@@ -157,7 +158,7 @@ func (b *bench) startOperator() error {
 
 // change changes the template of an Etcd.
 func (b *bench) change(ctx context.Context, etcd int) error {
-	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(etcd), Name: etcdName}}
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Namespace(etcd), Name: simulated.EtcdName}}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"labels":{"rolled":"once"}}}`))
 	if err := b.env.Client.Patch(ctx, e, patch); err != nil {
 		return fmt.Errorf("changing Etcd %d: %w", etcd, err)
