@@ -22,20 +22,21 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/member/finalsnapshot"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
 )
 
 // job is a command that ends: it leaves its result, or its error, in a file.
 type job struct {
 	resultFile string
-	run        func(context.Context) (any, error)
+	work       func(context.Context) (any, error)
 }
 
-func (j *job) command(use, short string) *cobra.Command {
+func (j *job) newCommand(use, short string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			result, err := j.run(cmd.Context())
+			result, err := j.work(cmd.Context())
 			if err != nil {
 				result = map[string]string{"error": err.Error()}
 			}
@@ -61,25 +62,40 @@ func (j *job) leave(result any) error {
 	return nil
 }
 
+// output is where, and how compressed, a job writes its snapshot.
+type output struct {
+	store       store.Config
+	compression backup.Compression
+}
+
+func (o *output) addFlags(flags *pflag.FlagSet) {
+	o.store.AddFlags(flags, "")
+	flags.StringVar((*string)(&o.compression), "compression", string(backup.Gzip), "gzip, lzw, zlib or none")
+}
+
+func (o *output) open(ctx context.Context) (*store.Store, error) {
+	if !o.compression.Valid() {
+		return nil, fmt.Errorf("there is no compression %q", o.compression)
+	}
+	return store.Open(ctx, o.store)
+}
+
 func compactCommand(log logr.Logger) *cobra.Command {
-	var at store.Config
+	var out output
 	config := restore.CompactConfig{Log: log}
-	j := &job{run: func(ctx context.Context) (any, error) {
-		if !config.Compression.Valid() {
-			return nil, fmt.Errorf("there is no compression %q", config.Compression)
-		}
+	j := &job{work: func(ctx context.Context) (any, error) {
 		var err error
-		if config.Store, err = store.Open(ctx, at); err != nil {
+		if config.Store, err = out.open(ctx); err != nil {
 			return nil, err
 		}
+		config.Compression = out.compression
 		done, err := restore.Compact(ctx, config)
 		facts := done.Snapshot.Facts()
 		facts["bytesBefore"], facts["bytesAfter"] = strconv.FormatInt(done.BytesBefore, 10), strconv.FormatInt(done.BytesAfter, 10)
 		return facts, err
 	}}
-	cmd := j.command("compact", "Make one full snapshot of the newest one and its deltas")
-	at.AddFlags(cmd.Flags(), "")
-	cmd.Flags().StringVar((*string)(&config.Compression), "compression", string(backup.Gzip), "gzip, lzw, zlib or none")
+	cmd := j.newCommand("compact", "Make one full snapshot of the newest one and its deltas")
+	out.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database twice")
 	return cmd
 }
@@ -88,7 +104,7 @@ func copyCommand(log logr.Logger) *cobra.Command {
 	var from, to store.Config
 	var maxAge int
 	config := copier.Config{Log: log}
-	j := &job{run: func(ctx context.Context) (any, error) {
+	j := &job{work: func(ctx context.Context) (any, error) {
 		var err error
 		if config.Source, err = store.Open(ctx, from); err != nil {
 			return nil, fmt.Errorf("source: %w", err)
@@ -99,7 +115,7 @@ func copyCommand(log logr.Logger) *cobra.Command {
 		config.Now, config.MaxAge = time.Now(), time.Duration(maxAge)*24*time.Hour
 		return copier.Copy(ctx, config)
 	}}
-	cmd := j.command("copy", "Copy snapshots from one store to another")
+	cmd := j.newCommand("copy", "Copy snapshots from one store to another")
 	from.AddFlags(cmd.Flags(), "source-")
 	to.AddFlags(cmd.Flags(), "")
 	cmd.Flags().IntVar(&maxAge, "max-backup-age", 0, "age, in days, beyond which snapshots are not copied; 0 for any")
@@ -109,34 +125,31 @@ func copyCommand(log logr.Logger) *cobra.Command {
 
 func surveyCommand() *cobra.Command {
 	var dataDir string
-	j := &job{run: func(context.Context) (any, error) { return datadir.Survey(dataDir) }}
-	cmd := j.command("survey", "Tell what is in the data directory of a member that does not run, and change nothing")
+	j := &job{work: func(context.Context) (any, error) { return datadir.Survey(dataDir) }}
+	cmd := j.newCommand("survey", "Tell what is in the data directory of a member that does not run, and change nothing")
 	cmd.Flags().StringVar(&dataDir, "data-dir", member.DataDir, "etcd's data directory")
 	return cmd
 }
 
 func finalSnapshotCommand(log logr.Logger) *cobra.Command {
-	var at store.Config
+	var out output
 	config := finalsnapshot.Config{Clock: clock.RealClock{}, Log: log}
-	j := &job{run: func(ctx context.Context) (any, error) {
-		if !config.Compression.Valid() {
-			return nil, fmt.Errorf("there is no compression %q", config.Compression)
-		}
+	j := &job{work: func(ctx context.Context) (any, error) {
 		var err error
-		if config.Store, err = store.Open(ctx, at); err != nil {
+		if config.Store, err = out.open(ctx); err != nil {
 			return nil, err
 		}
+		config.Compression = out.compression
 		snapshot, err := finalsnapshot.Take(ctx, config)
 		if err != nil {
 			return nil, err
 		}
 		return snapshot.Facts(), nil
 	}}
-	cmd := j.command("final-snapshot", "Make a full snapshot of the data of a member that does not run, and change nothing of that")
-	at.AddFlags(cmd.Flags(), "")
+	cmd := j.newCommand("final-snapshot", "Make a full snapshot of the data of a member that does not run, and change nothing of that")
+	out.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&config.DataDir, "data-dir", member.DataDir, "etcd's data directory")
 	cmd.Flags().StringVar(&config.ClusterID, "cluster-id", "", "ID, in hex, of the cluster that the data has to be of")
-	cmd.Flags().StringVar((*string)(&config.Compression), "compression", string(backup.Gzip), "gzip, lzw, zlib or none")
 	cmd.Flags().StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database")
 	return cmd
 }

@@ -42,14 +42,14 @@ func run() int {
 	log := zapr.NewLogger(backend)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := command(log).ExecuteContext(ctx); err != nil {
+	if err := rootCommand(log).ExecuteContext(ctx); err != nil {
 		log.Error(err, "Giving up")
 		return 1
 	}
 	return 0
 }
 
-func command(log logr.Logger) *cobra.Command {
+func rootCommand(log logr.Logger) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "etcd-agent",
 		Short:         "Runs beside etcd in the pods of its members",

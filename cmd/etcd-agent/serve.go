@@ -109,7 +109,7 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		api.Snapshots, api.Health, s.Lead = b, b.Healthy, b.run
+		api.Snapshots, api.Health, s.Lead = b, b.Healthy, b.lead
 	}
 	mux.Handle("/", server.Handler(api))
 	return s, nil

@@ -125,8 +125,8 @@ func (s *snapshots) taker(ctx context.Context) (*snapshotter.Snapshotter, error)
 	return taker, nil
 }
 
-// run takes snapshots while this member leads.
-func (s *snapshots) run(ctx context.Context) {
+// lead takes snapshots while this member leads.
+func (s *snapshots) lead(ctx context.Context) {
 	told := make(chan struct{})
 	go func() {
 		defer close(told)

@@ -112,7 +112,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	ours := cache.ByObject{Label: labels.NewSelector().Add(*managed)}
 	lists := &resourceLists{}
 	objects := map[client.Object]cache.ByObject{
-		&corev1.Pod{}: {Label: ours.Label, Transform: keep(essenceOfPod)}, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours,
+		&corev1.Pod{}: {Label: ours.Label, Transform: keep(trimmedPod)}, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours,
 		&appsv1.StatefulSet{}:           {Label: ours.Label, Transform: keep(lists.statefulSet)},
 		&policyv1.PodDisruptionBudget{}: ours, &coordinationv1.Lease{}: ours,
 		&corev1.ServiceAccount{}: ours, &rbacv1.Role{}: ours, &rbacv1.RoleBinding{}: ours,

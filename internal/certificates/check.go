@@ -31,19 +31,19 @@ type Facts struct {
 func (m Material) Check(hosts []string, now time.Time) (Facts, error) {
 	c := checker{now: now}
 	if s := m.Client; s != nil {
-		authorities := c.bundle(s.CA)
+		authorities := c.parseBundle(s.CA)
 		c.authorities.add(authorities)
-		c.pair(s.Server, s.CA, pool(authorities), hosts, x509.ExtKeyUsageServerAuth)
-		c.pair(s.Client, s.CA, pool(authorities), nil, x509.ExtKeyUsageClientAuth)
+		c.checkPair(s.Server, s.CA, pool(authorities), hosts, x509.ExtKeyUsageServerAuth)
+		c.checkPair(s.Client, s.CA, pool(authorities), nil, x509.ExtKeyUsageClientAuth)
 	}
 	if s := m.Peer; s != nil {
-		authorities := c.bundle(s.CA)
+		authorities := c.parseBundle(s.CA)
 		c.authorities.add(authorities)
-		c.pair(s.Server, s.CA, pool(authorities), hosts, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
+		c.checkPair(s.Server, s.CA, pool(authorities), hosts, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
 	}
 	if s := m.Backup; s != nil {
 		// Agents read these CAs when they need them, and not only when they start.
-		c.pair(s.Server, s.CA, pool(c.bundle(s.CA)), append(slices.Clone(hosts), s.Host), x509.ExtKeyUsageServerAuth)
+		c.checkPair(s.Server, s.CA, pool(c.parseBundle(s.CA)), append(slices.Clone(hosts), s.Host), x509.ExtKeyUsageServerAuth)
 	}
 	return Facts{Authorities: c.authorities.sum(), Expires: c.expires, ExpiresIn: c.expiresIn}, errors.Join(c.problems...)
 }
@@ -61,8 +61,8 @@ func (c *checker) problem(secret, format string, args ...any) {
 	c.problems = append(c.problems, &Problem{Secret: secret, What: fmt.Sprintf(format, args...)})
 }
 
-// bundle are the CAs of a bundle, and none when it cannot be used.
-func (c *checker) bundle(b Bundle) []*x509.Certificate {
+// parseBundle returns the CAs of a bundle; none if it cannot be used.
+func (c *checker) parseBundle(b Bundle) []*x509.Certificate {
 	certificates, err := b.authorities()
 	if err != nil {
 		c.problems = append(c.problems, err)
@@ -91,8 +91,8 @@ func (b Bundle) authorities() ([]*x509.Certificate, error) {
 	return certificates, nil
 }
 
-// pair checks a pair against the CAs, for each of the usages.
-func (c *checker) pair(p Pair, ca Bundle, roots *x509.CertPool, hosts []string, usages ...x509.ExtKeyUsage) {
+// checkPair checks a pair against the CAs, for each of the usages.
+func (c *checker) checkPair(p Pair, ca Bundle, roots *x509.CertPool, hosts []string, usages ...x509.ExtKeyUsage) {
 	pair, err := tls.X509KeyPair(p.Certificate, p.Key)
 	if err != nil {
 		c.problem(p.Secret, "has a tls.crt and a tls.key that cannot be used: %v", err)

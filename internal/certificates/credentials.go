@@ -125,7 +125,7 @@ func (c *Credentials) of(etcd types.NamespacedName) *credential {
 func (of *credential) refresh(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, now time.Time) error {
 	r := secrets{ctx: ctx, reader: reader, namespace: etcd.Namespace, seen: map[string]map[string][]byte{}}
 	spec := etcd.Spec.Etcd.ClientURLTLS
-	side := &ClientSide{CA: r.bundle(spec.TLSCASecretRef), Client: r.pair(spec.ClientTLSSecretRef)}
+	side := &ClientSide{CA: r.readBundle(spec.TLSCASecretRef), Client: r.readPair(spec.ClientTLSSecretRef)}
 	if r.err != nil {
 		return r.err
 	}

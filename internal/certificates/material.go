@@ -78,13 +78,13 @@ func Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (Mater
 	r := secrets{ctx: ctx, reader: reader, namespace: etcd.Namespace, seen: map[string]map[string][]byte{}}
 	var m Material
 	if tls := etcd.Spec.Etcd.ClientURLTLS; tls != nil {
-		m.Client = &ClientSide{CA: r.bundle(tls.TLSCASecretRef), Server: r.pair(tls.ServerTLSSecretRef), Client: r.pair(tls.ClientTLSSecretRef)}
+		m.Client = &ClientSide{CA: r.readBundle(tls.TLSCASecretRef), Server: r.readPair(tls.ServerTLSSecretRef), Client: r.readPair(tls.ClientTLSSecretRef)}
 	}
 	if tls := etcd.Spec.Etcd.PeerURLTLS; tls != nil {
-		m.Peer = &PeerSide{CA: r.bundle(tls.TLSCASecretRef), Server: r.pair(tls.ServerTLSSecretRef)}
+		m.Peer = &PeerSide{CA: r.readBundle(tls.TLSCASecretRef), Server: r.readPair(tls.ServerTLSSecretRef)}
 	}
 	if tls := etcd.BackupTLS(); tls != nil {
-		m.Backup = &BackupSide{CA: r.bundle(tls.TLSCASecretRef), Server: r.pair(tls.ServerTLSSecretRef), Host: etcd.ClientHost()}
+		m.Backup = &BackupSide{CA: r.readBundle(tls.TLSCASecretRef), Server: r.readPair(tls.ServerTLSSecretRef), Host: etcd.ClientHost()}
 	}
 	return m, r.err
 }
@@ -92,7 +92,7 @@ func Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (Mater
 // Agents returns the CAs by which to recognize the agents of an Etcd. They are read now.
 func Agents(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*x509.CertPool, error) {
 	r := secrets{ctx: ctx, reader: reader, namespace: etcd.Namespace, seen: map[string]map[string][]byte{}}
-	bundle := r.bundle(etcd.BackupTLS().TLSCASecretRef)
+	bundle := r.readBundle(etcd.BackupTLS().TLSCASecretRef)
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -109,12 +109,12 @@ type secrets struct {
 	err       error
 }
 
-func (r *secrets) bundle(ref v1alpha1.CASecretReference) Bundle {
+func (r *secrets) readBundle(ref v1alpha1.CASecretReference) Bundle {
 	key := ptr.Deref(ref.DataKey, v1alpha1.SecretKeyCA)
 	return Bundle{Secret: ref.Name, Key: key, PEM: r.value(ref.SecretReference, key)}
 }
 
-func (r *secrets) pair(ref v1alpha1.SecretReference) Pair {
+func (r *secrets) readPair(ref v1alpha1.SecretReference) Pair {
 	return Pair{
 		Secret:      ref.Name,
 		Certificate: r.value(ref, v1alpha1.SecretKeyCertificate),

@@ -53,5 +53,5 @@ func run(ctx context.Context) error {
 		cluster: stage.Cluster{Stage: s, Namespace: "demo", Name: "etcd-main"},
 		console: console.New(os.Stdout),
 	}
-	return d.run(ctx)
+	return d.both(ctx)
 }

@@ -115,7 +115,7 @@ func (s source) applyAll(ctx context.Context, path string, chain backup.Chain) (
 	}
 	defer func() { err = errors.Join(err, db.close()) }()
 	for _, delta := range chain.Deltas {
-		if err := s.apply(ctx, db, delta); err != nil {
+		if err := s.applyDelta(ctx, db, delta); err != nil {
 			return 0, err
 		}
 		s.log.Info("Applied a delta snapshot", "snapshot", delta.Name(), "revision", db.revision)
@@ -126,9 +126,9 @@ func (s source) applyAll(ctx context.Context, path string, chain backup.Chain) (
 	return db.revision, nil
 }
 
-// apply applies one delta. It goes through a file, so that nothing is applied before all is verified, and memory
+// applyDelta applies one delta. It goes through a file, so that nothing is applied before all is verified, and memory
 // does not grow with it.
-func (s source) apply(ctx context.Context, db *database, delta backup.Snapshot) error {
+func (s source) applyDelta(ctx context.Context, db *database, delta backup.Snapshot) error {
 	name := filepath.Join(s.work, "delta.json")
 	if err := s.fetch(ctx, delta, name); err != nil {
 		return err

@@ -38,7 +38,7 @@ const (
 // make starts the operator and creates the Etcds.
 func (b *bench) make(ctx context.Context) error {
 	return b.console.Step(fmt.Sprintf("%d Etcds", b.etcds), func(note func(string)) (string, error) {
-		if err := b.startOperator(); err != nil {
+		if err := b.restartOperator(); err != nil {
 			return "", err
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, makeTimeout, fmt.Errorf("not all are ready within %s", makeTimeout))
@@ -121,7 +121,7 @@ func (b *bench) restart(ctx context.Context) error {
 		if err := b.change(ctx, unseen); err != nil {
 			return "", err
 		}
-		if err := b.startOperator(); err != nil {
+		if err := b.restartOperator(); err != nil {
 			return "", err
 		}
 		started := b.operator.started
@@ -146,8 +146,8 @@ func (b *bench) restart(ctx context.Context) error {
 	})
 }
 
-// startOperator starts an operator.
-func (b *bench) startOperator() error {
+// restartOperator starts an operator with the kubeconfig of its ServiceAccount.
+func (b *bench) restartOperator() error {
 	kubeconfig, err := b.env.OperatorKubeconfig()
 	if err != nil {
 		return err

@@ -83,7 +83,7 @@ func (c Cluster) WaitReady(ctx context.Context, ordinal int, note Note) error {
 // leader. It returns the leader's ordinal.
 func (c Cluster) WaitHealthy(ctx context.Context, note Note) (leader int, err error) {
 	err = until(ctx, waitTimeout, "all members of "+c.Key().String()+" to be well", note, func(ctx context.Context) (string, error) {
-		if lack, err := c.lacking(ctx); lack != "" || err != nil {
+		if lack, err := c.lackingNow(ctx); lack != "" || err != nil {
 			return lack, err
 		}
 		leader, err = c.Leader(ctx)
@@ -93,7 +93,7 @@ func (c Cluster) WaitHealthy(ctx context.Context, note Note) (leader int, err er
 }
 
 // lacking says what is not as the newest template wants it; empty when all is.
-func (c Cluster) lacking(ctx context.Context) (string, error) {
+func (c Cluster) lackingNow(ctx context.Context) (string, error) {
 	set, err := c.StatefulSet(ctx)
 	if err != nil {
 		return "", err

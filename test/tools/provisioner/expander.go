@@ -64,7 +64,7 @@ func wantsMore(claim *corev1.PersistentVolumeClaim) bool {
 	return bound && wants.Cmp(has) > 0
 }
 
-func (e *expander) run(ctx context.Context) {
+func (e *expander) watch(ctx context.Context) {
 	defer e.queue.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), e.synced) {
 		return

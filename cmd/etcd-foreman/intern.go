@@ -20,28 +20,28 @@ func slim(object any) (any, error) {
 		return object, nil
 	}
 	o.SetManagedFields(nil)
-	o.SetNamespace(shared(o.GetNamespace()))
-	o.SetLabels(sharedMap(o.GetLabels()))
-	o.SetAnnotations(sharedMap(o.GetAnnotations()))
+	o.SetNamespace(interned(o.GetNamespace()))
+	o.SetLabels(internedMap(o.GetLabels()))
+	o.SetAnnotations(internedMap(o.GetAnnotations()))
 	owners := o.GetOwnerReferences()
 	for i := range owners {
 		r := &owners[i]
-		r.APIVersion, r.Kind, r.Name, r.UID = shared(r.APIVersion), shared(r.Kind), shared(r.Name), types.UID(shared(string(r.UID)))
+		r.APIVersion, r.Kind, r.Name, r.UID = interned(r.APIVersion), interned(r.Kind), interned(r.Name), types.UID(interned(string(r.UID)))
 	}
 	o.SetOwnerReferences(owners)
 	return object, nil
 }
 
-// shared is a string that equal ones share their memory with.
-func shared(s string) string { return unique.Make(s).Value() }
+// interned returns a string that shares its memory with equal ones.
+func interned(s string) string { return unique.Make(s).Value() }
 
-func sharedMap(m map[string]string) map[string]string {
+func internedMap(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil
 	}
 	next := make(map[string]string, len(m))
 	for k, v := range m {
-		next[shared(k)] = shared(v)
+		next[interned(k)] = interned(v)
 	}
 	return next
 }
