@@ -94,7 +94,7 @@ func compactCommand(log logr.Logger) *cobra.Command {
 		facts["bytesBefore"], facts["bytesAfter"] = strconv.FormatInt(done.BytesBefore, 10), strconv.FormatInt(done.BytesAfter, 10)
 		return facts, err
 	}}
-	cmd := j.newCommand("compact", "Make one full snapshot of the newest one and its deltas")
+	cmd := j.newCommand("compact", "Compact the newest full snapshot and its deltas into one full snapshot")
 	out.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database twice")
 	return cmd
@@ -118,15 +118,15 @@ func copyCommand(log logr.Logger) *cobra.Command {
 	cmd := j.newCommand("copy", "Copy snapshots from one store to another")
 	from.AddFlags(cmd.Flags(), "source-")
 	to.AddFlags(cmd.Flags(), "")
-	cmd.Flags().IntVar(&maxAge, "max-backup-age", 0, "age, in days, beyond which snapshots are not copied; 0 for any")
-	cmd.Flags().IntVar(&config.MaxBackups, "max-backups", 0, "number of full snapshots to copy, the newest ones; 0 for all")
+	cmd.Flags().IntVar(&maxAge, "max-backup-age", 0, "maximum age, in days, of snapshots to copy; 0: any")
+	cmd.Flags().IntVar(&config.MaxBackups, "max-backups", 0, "number of full snapshots to copy, newest first; 0: all")
 	return cmd
 }
 
 func surveyCommand() *cobra.Command {
 	var dataDir string
 	j := &job{work: func(context.Context) (any, error) { return datadir.Survey(dataDir) }}
-	cmd := j.newCommand("survey", "Tell what is in the data directory of a member that does not run, and change nothing")
+	cmd := j.newCommand("survey", "Report what is in the data directory of a stopped member; read-only")
 	cmd.Flags().StringVar(&dataDir, "data-dir", member.DataDir, "etcd's data directory")
 	return cmd
 }
@@ -146,10 +146,10 @@ func finalSnapshotCommand(log logr.Logger) *cobra.Command {
 		}
 		return snapshot.Facts(), nil
 	}}
-	cmd := j.newCommand("final-snapshot", "Make a full snapshot of the data of a member that does not run, and change nothing of that")
+	cmd := j.newCommand("final-snapshot", "Take a full snapshot of the data of a stopped member; the data is only read")
 	out.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&config.DataDir, "data-dir", member.DataDir, "etcd's data directory")
-	cmd.Flags().StringVar(&config.ClusterID, "cluster-id", "", "ID, in hex, of the cluster that the data has to be of")
+	cmd.Flags().StringVar(&config.ClusterID, "cluster-id", "", "ID, in hex, of the cluster that the data must belong to")
 	cmd.Flags().StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database")
 	return cmd
 }

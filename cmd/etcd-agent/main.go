@@ -43,7 +43,7 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := rootCommand(log).ExecuteContext(ctx); err != nil {
-		log.Error(err, "Giving up")
+		log.Error(err, "Failed")
 		return 1
 	}
 	return 0

@@ -42,7 +42,7 @@ func prepareCommand(log logr.Logger) *cobra.Command {
 	cmd.Flags().StringVar(&options.Name, "name", options.Name, "name of the member, by default $"+member.NameVariable)
 	cmd.Flags().StringVar(&options.SharedDir, "shared-dir", member.SharedDir, "folder with the configuration that the members share")
 	cmd.Flags().StringVar(&options.ConfigFile, "config-file", member.ConfigFile, "file to write")
-	cmd.Flags().DurationVar(&options.Patience, "patience", time.Minute, "how long to wait for what may change by itself, before the kubelet is told and tries again")
+	cmd.Flags().DurationVar(&options.Patience, "patience", time.Minute, "how long to wait for conditions that may change before failing, so that the kubelet restarts the container")
 	storeConfig.AddFlags(cmd.Flags(), "")
 	return cmd
 }

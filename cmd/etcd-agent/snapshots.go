@@ -138,7 +138,7 @@ func (s *snapshots) lead(ctx context.Context) {
 			err = taker.Run(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.log.Error(err, "No snapshots are taken")
+			s.log.Error(err, "Taking snapshots failed")
 		}
 		select {
 		case <-ctx.Done():
@@ -157,7 +157,7 @@ func (s *snapshots) tell(snapshot backup.Snapshot) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseTimeout)
 	defer cancel()
 	if err := lease.Renew(ctx, strconv.FormatInt(snapshot.LastRevision, 10), snapshot.Created); err != nil {
-		s.log.Error(err, "Telling of a snapshot failed", "snapshot", snapshot.Name())
+		s.log.Error(err, "Renewing the lease of snapshots failed", "snapshot", snapshot.Name())
 	}
 }
 
@@ -176,7 +176,7 @@ func (s *snapshots) tellHealth(ctx context.Context) {
 			if err := s.full.Annotate(ctx, v1alpha1.AnnotationBackupError, failure); err == nil {
 				told, known = failure, true
 			} else if ctx.Err() == nil {
-				s.log.Error(err, "Telling how snapshots go failed")
+				s.log.Error(err, "Reporting the health of snapshots failed")
 			}
 		}
 		select {

@@ -26,10 +26,10 @@ func main() {
 }
 
 func run() error {
-	file := flag.String("config", "", "the file with the OperatorConfiguration")
+	file := flag.String("config", "", "file with the OperatorConfiguration")
 	flag.Parse()
 	if *file == "" {
-		return fmt.Errorf("--config is required: the file with the OperatorConfiguration")
+		return fmt.Errorf("--config is required: file with the OperatorConfiguration")
 	}
 	config, err := configv1alpha1.Load(*file)
 	if err != nil {

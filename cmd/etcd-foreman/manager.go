@@ -51,7 +51,7 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	}
 	kubeconfig, err := ctrl.GetConfig()
 	if err != nil {
-		return nil, fmt.Errorf("looking for an API server: %w", err)
+		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
 	}
 	kubeconfig.QPS, kubeconfig.Burst = config.ClientConnection.QPS, config.ClientConnection.Burst
 	options, err := managerOptions(config)

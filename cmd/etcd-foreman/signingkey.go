@@ -70,12 +70,12 @@ func loadKey(ctx context.Context, c client.Client, at client.ObjectKey) (ed25519
 	}
 	switch {
 	case at.Namespace == "" || apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
-		ctrl.LoggerFrom(ctx).Info("The signing key is not kept: for up to two minutes after each start of the operator, agents refuse its requests. Install the Secret, and the Role for it (config/default)", "secret", at)
+		ctrl.LoggerFrom(ctx).Info("The signing key is not persisted: agents refuse requests for up to two minutes after each start of the operator. Install the Secret and its Role (config/default)", "secret", at)
 		return fresh, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the signing key in Secret %s: %w", at, err)
 	case len(secret.Data[keySeed]) != ed25519.SeedSize:
-		return nil, errors.New("the value of " + keySeed + " in Secret " + at.String() + " is no key: remove it and restart the operator, which makes another")
+		return nil, errors.New("the value of " + keySeed + " in Secret " + at.String() + " is not a key: remove it, and restart the operator to make another")
 	}
 	return ed25519.NewKeyFromSeed(secret.Data[keySeed]), nil
 }

@@ -99,12 +99,12 @@ func (c Client) ask(ctx context.Context, method, path string, limit int64, into 
 	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
 	switch {
 	case err != nil:
-		return &requestError{fmt.Sprintf("its answer broke off, or did not end within %s", c.Timeouts.body()), err}
+		return &requestError{fmt.Sprintf("its answer was cut off, or did not end within %s", c.Timeouts.body()), err}
 	case int64(len(body)) > limit:
 		return &requestError{fmt.Sprintf("its answer is longer than %d bytes", limit), nil}
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return &requestError{"its answer is not that of an agent", nil}
+		return &requestError{"this is not an answer of an agent", nil}
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ const (
 	CodeUnauthorized Code = "Unauthorized"
 	// CodeMethodNotAllowed: what changes something is posted.
 	CodeMethodNotAllowed Code = "MethodNotAllowed"
-	// CodeNoStore: there is no store for snapshots.
+	// CodeNoStore: there is no backup store.
 	CodeNoStore Code = "NoStore"
 	// CodeNoLeader: no agent beside a healthy leader was found to take the snapshot.
 	CodeNoLeader Code = "NoLeader"
@@ -100,14 +100,14 @@ func statusError(response *http.Response) *StatusError {
 func hint(code int) string {
 	switch {
 	case code == http.StatusMethodNotAllowed:
-		return "it has no store, or there is no healthy leader"
+		return "it has no backup store, or there is no healthy leader"
 	case code == http.StatusUnauthorized:
-		return "it does not know the operator"
+		return "it does not trust the operator"
 	case code >= 300 && code < 400:
-		return "agents redirect nobody, so it is none; check what Service and endpoints lead to"
+		return "agents do not redirect, so this is not an agent; check the Service and its endpoints"
 	case code == http.StatusInternalServerError:
-		return "the log of the agent says why"
+		return "check the log of the agent"
 	default:
-		return "this is not what agents answer; check what Service and endpoints lead to"
+		return "this is not an answer of an agent; check the Service and its endpoints"
 	}
 }

@@ -77,7 +77,7 @@ func WhyNoAnswer(err error) string {
 		certificate *tls.CertificateVerificationError
 	)
 	timeout := errors.As(err, &timed) && timed.Timeout()
-	says := "the connection broke, or what answers is no agent"
+	says := "the connection broke, or it is not an agent"
 	switch {
 	case errors.Is(err, context.Canceled):
 		says = "the request was canceled"
@@ -90,13 +90,13 @@ func WhyNoAnswer(err error) string {
 	case errors.As(err, &host):
 		says = "its certificate is not for the host name " + host.Host
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		says = "its certificate has expired, or is not valid yet"
+		says = "its certificate has expired or is not valid yet"
 	case errors.As(err, &certificate):
 		says = "its certificate cannot be verified"
 	case errors.As(err, &notTLS) || errors.Is(err, http.ErrSchemeMismatch):
 		says = "it does not speak TLS"
 	case timeout:
-		says = "there was no answer within the time for it"
+		says = "it did not answer in time"
 	}
 	return says
 }

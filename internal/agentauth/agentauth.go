@@ -32,10 +32,10 @@ type Trust struct {
 func ParseTrust(data []byte) (Trust, error) {
 	var t Trust
 	if err := json.Unmarshal(data, &t); err != nil {
-		return Trust{}, fmt.Errorf("reading whom the agent lets in: %w", err)
+		return Trust{}, fmt.Errorf("reading the agent API's trust: %w", err)
 	}
 	if t.Audience == "" || len(t.PublicKey) != ed25519.PublicKeySize {
-		return Trust{}, errors.New("reading whom the agent lets in: the audience is missing, or the public key is none")
+		return Trust{}, errors.New("reading the agent API's trust: the audience or the public key is missing")
 	}
 	return t, nil
 }
@@ -83,7 +83,7 @@ func Sign(key ed25519.PrivateKey, audience string, r *http.Request, now time.Tim
 func (t Trust) Verify(r *http.Request, now time.Time) error {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), scheme)
 	if !ok || len(token) > maxToken {
-		return errors.New("the request is not signed: ask for a snapshot by an EtcdOperatorTask of type OnDemandSnapshot")
+		return errors.New("the request is not signed: create an EtcdOperatorTask of type OnDemandSnapshot instead")
 	}
 	c, err := t.read(token)
 	if err != nil {
@@ -93,9 +93,9 @@ func (t Trust) Verify(r *http.Request, now time.Time) error {
 	case c.Audience != t.Audience:
 		return errors.New("the request is signed for the agents of another Etcd")
 	case c.Method != r.Method || c.URI != r.URL.RequestURI():
-		return errors.New("what is signed is another request")
+		return errors.New("the signature is for another request")
 	case age > Lifetime || age < -Lifetime:
-		return fmt.Errorf("the request was signed at %s, and here it is %s: if it is no old one, the clocks of the nodes differ",
+		return fmt.Errorf("the request was signed at %s, and it is now %s: it is a replay, or the clocks of the nodes differ",
 			time.Unix(c.IssuedAt, 0).UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	return nil

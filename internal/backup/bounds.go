@@ -19,7 +19,7 @@ const (
 )
 
 // ErrDeltaTooBig says that events do not fit into a delta snapshot. A full one leads on.
-var ErrDeltaTooBig = errors.New("the events are too big for a delta snapshot")
+var ErrDeltaTooBig = errors.New("the events are too large for a delta snapshot")
 
 // maxContent bounds the content of a snapshot, in bytes; 0 is no limit. That of a database is the disk that it is written
 // to.

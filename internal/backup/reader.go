@@ -175,7 +175,7 @@ func (c *contentReader) verdict() error {
 	case len(c.rest) < sha256.Size:
 		return &CorruptError{c.name, "it is shorter than its checksum"}
 	case !bytes.Equal(c.rest, c.hash.Sum(nil)):
-		return &CorruptError{c.name, "its SHA-256 is not the one that was written with it"}
+		return &CorruptError{c.name, "its SHA-256 does not match"}
 	}
 	return io.EOF
 }

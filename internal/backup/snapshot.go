@@ -120,9 +120,9 @@ func CheckPrefix(prefix string) error {
 	case prefix == "":
 		return nil
 	case len(prefix) > maxPrefix:
-		return fmt.Errorf("the prefix has %d bytes, and %d are allowed", len(prefix), maxPrefix)
+		return fmt.Errorf("the prefix has %d bytes; %d are allowed", len(prefix), maxPrefix)
 	case !utf8.ValidString(prefix) || strings.ContainsFunc(prefix, plain.Harmful):
-		return errors.New("the prefix has characters that are not to be printed")
+		return errors.New("the prefix has unprintable characters")
 	case strings.HasPrefix(prefix, "/") || strings.Contains(prefix, `\`) || path.Clean(prefix) != prefix || prefix == "." || prefix == ".." || strings.HasPrefix(prefix, "../"):
 		return fmt.Errorf("the prefix %q is not canonical: it begins and ends without a slash, and has no empty part, no \".\", no \"..\" and no backslash", plain.Text(prefix, 100))
 	}

@@ -139,7 +139,7 @@ type page struct {
 // read reads a page that nothing else leads to.
 func (c *checker) read(id uint64) (page, error) {
 	if id < 2 || id >= c.end {
-		return page{}, fmt.Errorf("page %d is not one of its %d pages", id, c.end)
+		return page{}, fmt.Errorf("page %d is beyond its %d pages", id, c.end)
 	}
 	head := make([]byte, pageHeader)
 	at := int64(id * c.pageSize)
@@ -148,14 +148,14 @@ func (c *checker) read(id uint64) (page, error) {
 	}
 	pages := 1 + uint64(binary.LittleEndian.Uint32(head[12:]))
 	if said := binary.LittleEndian.Uint64(head); said != id {
-		return page{}, fmt.Errorf("page %d says that it is page %d", id, said)
+		return page{}, fmt.Errorf("page %d claims to be page %d", id, said)
 	}
 	if pages > c.end-id || pages*c.pageSize > maxSpan {
-		return page{}, fmt.Errorf("page %d goes on over %d pages", id, pages)
+		return page{}, fmt.Errorf("page %d spans %d pages", id, pages)
 	}
 	for p := id; p < id+pages; p++ {
 		if !c.mark(p) {
-			return page{}, fmt.Errorf("page %d is used twice, or is free", p)
+			return page{}, fmt.Errorf("page %d is used twice or is free", p)
 		}
 	}
 	data := make([]byte, pages*c.pageSize-pageHeader)

@@ -23,12 +23,12 @@ func (c *checker) freelist() error {
 	count, ids := uint64(p.count), p.data
 	if p.count == 0xFFFF { // the number did not fit
 		if len(ids) < 8 {
-			return errors.New("the free pages: there is no number of them")
+			return errors.New("the free pages: their number is missing")
 		}
 		count, ids = binary.LittleEndian.Uint64(ids), ids[8:]
 	}
 	if p.flags != freelistPage || count > uint64(len(ids))/8 {
-		return fmt.Errorf("the free pages: page %d is no list of %d of them", p.id, count)
+		return fmt.Errorf("the free pages: page %d is not a list of %d pages", p.id, count)
 	}
 	for last := uint64(1); count > 0; count, ids = count-1, ids[8:] {
 		id := binary.LittleEndian.Uint64(ids)
@@ -80,7 +80,7 @@ func (c *checker) tree(root uint64) error {
 			return fmt.Errorf("page %d: %w", p.id, err)
 		}
 		if uint64(len(next)) > c.end {
-			return errors.New("its pages are led to more than once")
+			return errors.New("a page is referenced more than once")
 		}
 	}
 	return nil
@@ -89,7 +89,7 @@ func (c *checker) tree(root uint64) error {
 // branch checks a page that leads to others.
 func (c *checker) branch(p page, v visit, next []visit) ([]visit, error) {
 	if p.count == 0 || len(p.data) > maxBranch || v.level >= maxLevels {
-		return nil, errors.New("a branch leads nowhere, is too big, or has too many above it")
+		return nil, errors.New("a branch is empty, too large or too deep")
 	}
 	var last []byte
 	for i := range int(p.count) {
@@ -143,7 +143,7 @@ func (c *checker) leaf(data []byte, count int, v visit, next []visit) ([]visit, 
 func (c *checker) bucket(value []byte, depth int, next []visit) ([]visit, error) {
 	switch {
 	case depth > maxDepth:
-		return nil, fmt.Errorf("buckets lie more than %d deep in each other", maxDepth)
+		return nil, fmt.Errorf("buckets are nested more than %d deep", maxDepth)
 	case len(value) < bucketHeader:
 		return nil, errors.New("it has no header")
 	}
@@ -152,7 +152,7 @@ func (c *checker) bucket(value []byte, depth int, next []visit) ([]visit, error)
 	}
 	inline := value[bucketHeader:]
 	if len(inline) < pageHeader || binary.LittleEndian.Uint16(inline[8:]) != leafPage {
-		return nil, errors.New("it is no page")
+		return nil, errors.New("it is not a page")
 	}
 	return c.leaf(inline[pageHeader:], int(binary.LittleEndian.Uint16(inline[10:])), visit{depth: depth}, next)
 }
@@ -171,7 +171,7 @@ func slices(data []byte, i int, offset, keySize, valueSize uint32) (key, value [
 	middle := from + uint64(keySize)
 	to := middle + uint64(valueSize)
 	if to > uint64(len(data)) {
-		return nil, nil, errors.New("an element leads out of it")
+		return nil, nil, errors.New("an element points outside of it")
 	}
 	return data[from:middle], data[middle:to], nil
 }

@@ -95,7 +95,7 @@ func (b Bundle) authorities() ([]*x509.Certificate, error) {
 func (c *checker) checkPair(p Pair, ca Bundle, roots *x509.CertPool, hosts []string, usages ...x509.ExtKeyUsage) {
 	pair, err := tls.X509KeyPair(p.Certificate, p.Key)
 	if err != nil {
-		c.problem(p.Secret, "has a tls.crt and a tls.key that cannot be used: %v", err)
+		c.problem(p.Secret, "has a tls.crt or a tls.key that cannot be used: %v", err)
 		return
 	}
 	leaf, intermediates := pair.Leaf, x509.NewCertPool()
@@ -117,13 +117,13 @@ func (c *checker) checkPair(p Pair, ca Bundle, roots *x509.CertPool, hosts []str
 	for _, usage := range usages {
 		options := x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: c.now, KeyUsages: []x509.ExtKeyUsage{usage}}
 		if _, err := leaf.Verify(options); err != nil {
-			c.problem(p.Secret, "has a certificate that the CAs in %s of Secret %s do not vouch for as one of a %s: %v", ca.Key, ca.Secret, usageName(usage), err)
+			c.problem(p.Secret, "has a certificate that is not signed by a CA in %s of Secret %s for use as a %s: %v", ca.Key, ca.Secret, usageName(usage), err)
 			return
 		}
 	}
 	for _, host := range hosts {
 		if err := leaf.VerifyHostname(host); err != nil {
-			c.problem(p.Secret, "has a certificate that is not for every member: %v", err)
+			c.problem(p.Secret, "has a certificate that is not valid for every member: %v", err)
 			return
 		}
 	}

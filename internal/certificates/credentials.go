@@ -65,7 +65,7 @@ func (c *Credentials) TLS(ctx context.Context, etcd *v1alpha1.Etcd, member, endp
 	}
 	spec := etcd.Spec.Etcd.ClientURLTLS
 	if c == nil || spec == nil {
-		return nil, fmt.Errorf("connecting to %s: Etcd %s names no certificates for it", endpoint, client.ObjectKeyFromObject(etcd))
+		return nil, fmt.Errorf("connecting to %s: Etcd %s has no clientUrlTls", endpoint, client.ObjectKeyFromObject(etcd))
 	}
 	of := c.of(client.ObjectKeyFromObject(etcd))
 	of.mu.Lock()
@@ -140,7 +140,7 @@ func (of *credential) refresh(ctx context.Context, reader client.Reader, etcd *v
 	}
 	pair, err := tls.X509KeyPair(side.Client.Certificate, side.Client.Key)
 	if err != nil {
-		return &Problem{Secret: side.Client.Secret, What: fmt.Sprintf("has a tls.crt and a tls.key that cannot be used: %v", err)}
+		return &Problem{Secret: side.Client.Secret, What: fmt.Sprintf("has a tls.crt or a tls.key that cannot be used: %v", err)}
 	}
 	of.spec, of.side, of.roots, of.pair, of.configs = *spec.DeepCopy(), side, pool(authorities), pair, map[string]*tls.Config{}
 	return nil

@@ -138,7 +138,7 @@ func (r *secrets) data(ref v1alpha1.SecretReference) map[string][]byte {
 	case r.err != nil:
 		return nil
 	case ref.Namespace != "" && ref.Namespace != r.namespace:
-		r.err = &Problem{Secret: ref.Name, What: fmt.Sprintf("is to be in namespace %s: only one in the namespace of the Etcd is used", ref.Namespace)}
+		r.err = &Problem{Secret: ref.Name, What: fmt.Sprintf("is in namespace %s: only Secrets in the namespace of the Etcd are used", ref.Namespace)}
 		return nil
 	}
 	if data, ok := r.seen[ref.Name]; ok {

@@ -73,7 +73,7 @@ func ValidateStore(store v1alpha1.StoreSpec, namespace string) error {
 	provider := store.Provider.Canonical()
 	switch {
 	case provider == "":
-		return fmt.Errorf("store: there is no driver for provider %q; use S3, GCS, ABS or Local", store.Provider)
+		return fmt.Errorf("store: provider %q is not supported; use S3, GCS, ABS or Local", store.Provider)
 	case store.Container == "":
 		return fmt.Errorf("store: the container is missing")
 	case provider == v1alpha1.ProviderLocal && store.SecretRef != nil:
@@ -83,7 +83,7 @@ func ValidateStore(store v1alpha1.StoreSpec, namespace string) error {
 	case store.SecretRef == nil || store.SecretRef.Name == "":
 		return fmt.Errorf("store: a store of provider %s needs a secretRef", store.Provider)
 	case store.SecretRef.Namespace != "" && store.SecretRef.Namespace != namespace:
-		return fmt.Errorf("store: secretRef is in namespace %s, and only Secrets of namespace %s may be used", store.SecretRef.Namespace, namespace)
+		return fmt.Errorf("store: secretRef is in namespace %s; only Secrets of namespace %s may be used", store.SecretRef.Namespace, namespace)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func Judge(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 	for _, p := range pods {
 		// A pod that needs more memory than it may have will need it again.
 		if t := terminated(p); t != nil && t.Reason == "OOMKilled" {
-			return State{Code: v1alpha1.ErrJobOutOfMemory, Message: fmt.Sprintf("pod %s of Job %s was killed: it needs more memory than it may have, or its node had none left", p.Name, job.Name)}
+			return State{Code: v1alpha1.ErrJobOutOfMemory, Message: fmt.Sprintf("pod %s of Job %s was OOM-killed: it needs more memory than its limit, or its node has run out", p.Name, job.Name)}
 		}
 	}
 	if failed := condition(job, batchv1.JobFailed); failed != nil {
@@ -56,7 +56,7 @@ func Judge(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 // running is the State of a Job that has neither succeeded nor failed.
 func running(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 	if len(pods) == 0 {
-		return onItsWay(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("Job %s has no pod yet: if this lasts, look at its events", job.Name), job.CreationTimestamp.Time, now)
+		return onItsWay(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("Job %s has no pod yet: if this persists, check its events", job.Name), job.CreationTimestamp.Time, now)
 	}
 	newest := pods[len(pods)-1]
 	since := newest.CreationTimestamp.Time
@@ -64,23 +64,23 @@ func running(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 		w := c.State.Waiting
 		switch {
 		case c.State.Running != nil:
-			return State{Running: true, Message: fmt.Sprintf("pod %s of Job %s runs", newest.Name, job.Name)}
+			return State{Running: true, Message: fmt.Sprintf("pod %s of Job %s is running", newest.Name, job.Name)}
 		case w == nil || w.Reason == "" || w.Reason == "ContainerCreating" || w.Reason == "PodInitializing":
 		case strings.Contains(w.Reason, "Image"):
 			return onItsWay(job.Name, v1alpha1.ErrJobImage, fmt.Sprintf("pod %s cannot get image %s: %s: %s", newest.Name, c.Image, w.Reason, w.Message), since, now)
 		default:
-			return onItsWay(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("pod %s does not start: %s: %s", newest.Name, w.Reason, w.Message), since, now)
+			return onItsWay(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("pod %s is not starting: %s: %s", newest.Name, w.Reason, w.Message), since, now)
 		}
 	}
 	for _, c := range newest.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return onItsWay(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("pod %s finds no node: %s", newest.Name, c.Message), since, now)
+			return onItsWay(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("pod %s cannot be scheduled: %s", newest.Name, c.Message), since, now)
 		}
 	}
 	if newest.Status.Phase == corev1.PodFailed {
-		return State{Running: true, Message: fmt.Sprintf("pod %s of Job %s has failed, and another follows: %s", newest.Name, job.Name, lastWords(pods))}
+		return State{Running: true, Message: fmt.Sprintf("pod %s of Job %s has failed; the Job retries: %s", newest.Name, job.Name, lastWords(pods))}
 	}
-	return onItsWay(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("pod %s is being set up: if this lasts, look at its events; a claim or a Secret may be missing", newest.Name), since, now)
+	return onItsWay(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("pod %s is being set up: if this persists, check its events; a claim or a Secret may be missing", newest.Name), since, now)
 }
 
 // onItsWay is the State of a Job whose pod has not started, which is a failure once it lasts.

@@ -144,14 +144,14 @@ func Decide(f Facts) Decision {
 	case f.Single:
 		return decideAlone(f)
 	}
-	return wait(reasonOf(f), "%s, and no quorum of cluster %s answers, which alone may replace the member: bring the other members back; if they are lost for good, the cluster has to be recovered. Starting empty, or from a backup, could make a second cluster beside a living one", loss(f), f.ClusterID)
+	return wait(reasonOf(f), "%s, and no quorum of cluster %s answers; only a quorum can replace the member. Restore the other members; if they are permanently lost, recover the cluster. Starting empty or from a backup could create a second cluster beside a living one", loss(f), f.ClusterID)
 }
 
 // decideByOthers: a quorum is there without the member.
 func decideByOthers(f Facts) Decision {
 	switch {
 	case f.ClusterID != "" && f.OthersClusterID != f.ClusterID:
-		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "the other members are of cluster %s, and this is cluster %s: bring them back with the volumes of this one", f.OthersClusterID, f.ClusterID)
+		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "the other members belong to cluster %s, but this is cluster %s: start them with the volumes of this cluster", f.OthersClusterID, f.ClusterID)
 	case f.Others == AnswerNeverStarted && f.Data.State == DataNone:
 		return Decision{Action: Join, Why: "the cluster serves, lists the member and has never seen it run"}
 	case f.Others == AnswerNotListed && f.Data.State == DataNone:
@@ -164,11 +164,11 @@ func decideByOthers(f Facts) Decision {
 func decideFirstStart(f Facts) Decision {
 	switch {
 	case f.Backup == BackupUnreachable:
-		return wait(v1alpha1.ReasonBackupUnreachable, "there is no data, and the store of the backups does not answer, so nobody knows whether there is something to restore: look at the store and its credentials")
+		return wait(v1alpha1.ReasonBackupUnreachable, "there is no data, and the backup store does not answer, so it is unknown whether there is a backup to restore: check the store and its credentials")
 	case f.Backup == BackupHolds && f.Single:
 		return Decision{Action: Restore, Why: "there is no data and no recorded cluster, and the store holds a backup"}
 	case f.Backup == BackupHolds:
-		return wait(v1alpha1.ReasonBackupOfEarlierCluster, "this would be a new cluster, and its store holds the backups of an earlier one: to restore them make the Etcd with one replica and scale it out afterwards; to begin anew choose another prefix")
+		return wait(v1alpha1.ReasonBackupOfEarlierCluster, "this is a new cluster, but its store holds backups of an earlier one: to restore them, create the Etcd with one replica and scale it out afterwards; to start empty, choose another prefix")
 	}
 	return Decision{Action: Bootstrap, Why: "there is no data, no recorded cluster and no other member that serves"}
 }
@@ -179,13 +179,13 @@ func decideAlone(f Facts) Decision {
 	case BackupHolds:
 		return Decision{Action: Restore, Why: loss(f) + ", it is the only member, and the store holds a backup"}
 	case BackupUnreachable:
-		return wait(v1alpha1.ReasonBackupUnreachable, "%s, and the store of the backups does not answer: look at the store and its credentials", loss(f))
+		return wait(v1alpha1.ReasonBackupUnreachable, "%s, and the backup store does not answer: check the store and its credentials", loss(f))
 	}
-	return refuse(reasonOf(f), "%s, it is the only member, and there is no backup to restore: bring the volume back; if the data is lost for good, delete the Etcd and create it anew. Starting empty would hide the loss", loss(f))
+	return refuse(reasonOf(f), "%s, it is the only member, and there is no backup to restore: restore the volume; if the data is permanently lost, delete the Etcd and create it again. Starting empty would hide the loss", loss(f))
 }
 
 func refuseForeign(f Facts, clusterID string) Decision {
-	return refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s holds data of cluster %s, and this is cluster %s: nothing was changed; mount the right volume, or move the data away", f.DataDir, f.Data.ClusterID, clusterID)
+	return refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s holds data of cluster %s, but this is cluster %s: nothing was changed; mount the right volume, or move the data away", f.DataDir, f.Data.ClusterID, clusterID)
 }
 
 func loss(f Facts) string {

@@ -86,14 +86,14 @@ func (s Surveyor) look(ctx context.Context, o Order, v Volume, ordinal int32) (V
 	case err != nil:
 		return v, err
 	case foreign != nil:
-		v.State, v.Message = Foreign, fmt.Sprintf("claim %s of %s is not looked at: %s", v.Claim, v.Member, foreign)
+		v.State, v.Message = Foreign, fmt.Sprintf("claim %s of %s is not surveyed: %s", v.Claim, v.Member, foreign)
 		return v, nil
 	case found == nil:
-		v.State, v.Message = Unseen, fmt.Sprintf("Job %s is to look at claim %s of %s", key.Name, v.Claim, v.Member)
+		v.State, v.Message = Unseen, fmt.Sprintf("Job %s is about to survey claim %s of %s", key.Name, v.Claim, v.Member)
 		return v, nil
 	}
 	if found.DeletionTimestamp != nil || found.Annotations[v1alpha1.AnnotationJobSubject] != o.subject(v) {
-		v.State, v.Message = Abandoned, fmt.Sprintf("Job %s has to go, and another is to look at claim %s of %s", key.Name, v.Claim, v.Member)
+		v.State, v.Message = Abandoned, fmt.Sprintf("Job %s is being replaced by another that surveys claim %s of %s", key.Name, v.Claim, v.Member)
 		return v, nil
 	}
 	pods, err := job.Pods(ctx, s.Live, found)
@@ -107,25 +107,25 @@ func (s Surveyor) look(ctx context.Context, o Order, v Volume, ordinal int32) (V
 func seen(v Volume, job string, s job.State) Volume {
 	switch {
 	case s.Running:
-		v.State, v.Message = Looking, fmt.Sprintf("claim %s of %s is looked at: %s", v.Claim, v.Member, s.Message)
+		v.State, v.Message = Looking, fmt.Sprintf("claim %s of %s is being surveyed: %s", v.Claim, v.Member, s.Message)
 		return v
 	case s.Code == "":
 		if err := json.Unmarshal(s.Result, &v.Survey); err == nil && v.Survey.State != "" {
 			v.State = Seen
 			return v
 		}
-		s.Message = fmt.Sprintf("Job %s told nothing that can be read", job)
+		s.Message = fmt.Sprintf("Job %s left no readable result", job)
 	}
 	// What is on it may be all that there is, so nobody but a person can say that it does not matter.
-	v.State, v.Message = Unread, fmt.Sprintf("it is not known what is on claim %s of %s: %s. Mend this, and delete Job %s to have it looked at again; "+
-		"if the volume is lost for good, delete claim %s, and nobody waits for it any more", v.Claim, v.Member, s.Message, job, v.Claim)
+	v.State, v.Message = Unread, fmt.Sprintf("the content of claim %s of %s is unknown: %s. Fix this, and delete Job %s to survey the claim again; "+
+		"if the volume is permanently lost, delete claim %s to go on without it", v.Claim, v.Member, s.Message, job, v.Claim)
 	return v
 }
 
 // abandoned is a volume whose claim is being deleted. Whoever deletes it says that there is nothing on it to wait for.
 func abandoned(v Volume) Volume {
 	if v.State == Looking || v.State == Unread || v.State == Abandoned {
-		v.State, v.Message = Abandoned, fmt.Sprintf("claim %s of %s is being deleted: nobody looks at it any more", v.Claim, v.Member)
+		v.State, v.Message = Abandoned, fmt.Sprintf("claim %s of %s is being deleted and is no longer surveyed", v.Claim, v.Member)
 		return v
 	}
 	return Volume{Member: v.Member, Claim: v.Claim, State: Gone}
@@ -164,7 +164,7 @@ func (o Order) job(v Volume, ordinal int32) (*batchv1.Job, error) {
 		Args: []string{"survey", "--data-dir=" + member.DataDir}, Claim: v.Claim, ClaimDir: member.VolumeDir, Timeout: o.Timeout,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("building the Job that looks at claim %s: %w", v.Claim, err)
+		return nil, fmt.Errorf("building the Job that surveys claim %s: %w", v.Claim, err)
 	}
 	return j, nil
 }

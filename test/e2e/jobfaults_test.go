@@ -38,11 +38,11 @@ func TestJobsThatCannotWork(t *testing.T) {
 		},
 		"node": {
 			func(*cluster, *v1alpha1.Etcd) string { return "no-such-claim" },
-			v1alpha1.ErrJobNotStarted, `finds no node: .*persistentvolumeclaim "no-such-claim" not found`,
+			v1alpha1.ErrJobNotStarted, `cannot be scheduled: .*persistentvolumeclaim "no-such-claim" not found`,
 		},
 		"memory": {
 			func(c *cluster, _ *v1alpha1.Etcd) string { c.limitMemory(); return "source" },
-			v1alpha1.ErrJobOutOfMemory, "it needs more memory than it may have",
+			v1alpha1.ErrJobOutOfMemory, "it needs more memory than its limit",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,7 @@ type CompactResult struct {
 func Compact(ctx context.Context, config CompactConfig) (CompactResult, error) {
 	work := filepath.Join(config.WorkDir, "compaction")
 	if err := os.RemoveAll(work); err != nil {
-		return CompactResult{}, fmt.Errorf("removing what an interrupted compaction left: %w", err)
+		return CompactResult{}, fmt.Errorf("removing leftovers of an interrupted compaction: %w", err)
 	}
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return CompactResult{}, fmt.Errorf("making a folder for the compaction: %w", err)
@@ -87,7 +87,7 @@ func (c CompactConfig) compact(ctx context.Context, work string) (result Compact
 	if snapshot, err = c.Store.WriteDatabase(ctx, compacted, snapshot); err != nil {
 		return CompactResult{}, err
 	}
-	c.Log.Info("Compacted", "snapshot", snapshot.Name(), "bytesBefore", before, "bytesAfter", after)
+	c.Log.Info("Compacted the backup", "snapshot", snapshot.Name(), "bytesBefore", before, "bytesAfter", after)
 	return CompactResult{Snapshot: snapshot, BytesBefore: before, BytesAfter: after}, nil
 }
 

@@ -56,7 +56,7 @@ func openDatabase(path string) (*database, error) {
 func (db *database) findRevision(tx *bolt.Tx) error {
 	keys, meta := tx.Bucket(schema.Key.Name()), tx.Bucket(schema.Meta.Name())
 	if keys == nil || meta == nil {
-		return errors.New("this is no database of etcd: it lacks a bucket")
+		return errors.New("this is not a database of etcd: a bucket is missing")
 	}
 	found := [][]byte{meta.Get(schema.FinishedCompactKeyName), meta.Get(schema.ScheduledCompactKeyName)}
 	last, _ := keys.Cursor().Last()

@@ -53,11 +53,11 @@ type Result struct {
 // The directory appears under its name when it is whole. Restore may be called again after it was interrupted.
 func Restore(ctx context.Context, config Config) (Result, error) {
 	if err := os.Remove(config.DataDir); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return Result{}, fmt.Errorf("restoring into %s: it has to be empty: %w", config.DataDir, err)
+		return Result{}, fmt.Errorf("restoring into %s: it must be empty: %w", config.DataDir, err)
 	}
 	work := config.DataDir + ".restoring"
 	if err := os.RemoveAll(work); err != nil {
-		return Result{}, fmt.Errorf("removing what an interrupted restore left: %w", err)
+		return Result{}, fmt.Errorf("removing leftovers of an interrupted restore: %w", err)
 	}
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return Result{}, fmt.Errorf("making a folder for the restore: %w", err)
@@ -72,7 +72,7 @@ var quiet = zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
 // recovered makes an error of a panic of etcd or bbolt over what is in a snapshot. It is deferred.
 func recovered(err *error) {
 	if r := recover(); r != nil {
-		*err = errors.Join(*err, fmt.Errorf("etcd cannot use what is in the snapshots: %s", plain.Text(fmt.Sprint(r), maxReason)))
+		*err = errors.Join(*err, fmt.Errorf("etcd cannot use the content of the snapshots: %s", plain.Text(fmt.Sprint(r), maxReason)))
 	}
 }
 
@@ -92,7 +92,7 @@ func (c Config) restore(ctx context.Context, work string) (result Result, err er
 		return Result{}, err
 	}
 	if last := chain.LastRevision(); last < c.AtLeast {
-		return Result{}, fmt.Errorf("the snapshots in %s lead to revision %d, and the final one, at revision %d, is not there: bring it back, or the store that has it", c.Store, last, c.AtLeast)
+		return Result{}, fmt.Errorf("the snapshots in %s end at revision %d, and the final one, at revision %d, is missing: restore it, or the store that holds it", c.Store, last, c.AtLeast)
 	}
 	data := filepath.Join(work, "data")
 	// The checksum was verified just now, and may not be part of the file.

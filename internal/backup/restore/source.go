@@ -121,7 +121,7 @@ func (s source) applyAll(ctx context.Context, path string, chain backup.Chain) (
 		s.log.Info("Applied a delta snapshot", "snapshot", delta.Name(), "revision", db.revision)
 	}
 	if db.revision < chain.LastRevision() {
-		return 0, fmt.Errorf("restored revision %d, and the newest snapshot ends at %d", db.revision, chain.LastRevision())
+		return 0, fmt.Errorf("restored revision %d, but the newest snapshot ends at %d", db.revision, chain.LastRevision())
 	}
 	return db.revision, nil
 }

@@ -46,7 +46,7 @@ func (g gate) guard(method string, handle http.HandlerFunc) http.HandlerFunc {
 		case g.waiting <- struct{}{}:
 			defer func() { <-g.waiting }()
 		default:
-			agentapi.WriteError(w, http.StatusTooManyRequests, agentapi.CodeTooManyRequests, "too many requests wait for a snapshot")
+			agentapi.WriteError(w, http.StatusTooManyRequests, agentapi.CodeTooManyRequests, "too many requests are waiting for a snapshot")
 			return
 		}
 		// The server's own timeout is for what is answered at once. Every connection of a server can have another.

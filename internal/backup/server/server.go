@@ -79,7 +79,7 @@ func Handler(config Config) http.Handler {
 func (c Config) onLeader(handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if c.Snapshots == nil {
-			agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoStore, "there is no store for snapshots")
+			agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoStore, "there is no backup store")
 			return
 		}
 		leader, err := c.Leader(r.Context())
@@ -99,7 +99,7 @@ func (c Config) onLeader(handle http.HandlerFunc) http.HandlerFunc {
 func (c Config) forward(w http.ResponseWriter, r *http.Request, to string) {
 	target, err := url.Parse(to)
 	if err != nil {
-		agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, "the leader's address is not valid")
+		agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, "the address of the leader is not valid")
 		return
 	}
 	proxy := httputil.ReverseProxy{
@@ -111,8 +111,8 @@ func (c Config) forward(w http.ResponseWriter, r *http.Request, to string) {
 		},
 		Transport: c.Transport,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			c.Log.Info("The leader's agent does not answer", "leader", to, "reason", plain.Text(err.Error(), maxReason))
-			agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, "the leader's agent does not answer: "+agentapi.WhyNoAnswer(err))
+			c.Log.Info("The agent of the leader is not answering", "leader", to, "reason", plain.Text(err.Error(), maxReason))
+			agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, "the agent of the leader is not answering: "+agentapi.WhyNoAnswer(err))
 		},
 	}
 	proxy.ServeHTTP(w, r)
@@ -123,7 +123,7 @@ func (c Config) full(w http.ResponseWriter, r *http.Request) {
 	if value := r.URL.Query().Get("final"); value != "" {
 		var err error
 		if final, err = strconv.ParseBool(value); err != nil {
-			agentapi.WriteError(w, http.StatusBadRequest, agentapi.CodeBadRequest, "final has to be true or false")
+			agentapi.WriteError(w, http.StatusBadRequest, agentapi.CodeBadRequest, "final must be true or false")
 			return
 		}
 	}
@@ -139,7 +139,7 @@ func (c Config) delta(w http.ResponseWriter, r *http.Request) {
 // latest is answered by any agent: all see the same store.
 func (c Config) latest(w http.ResponseWriter, r *http.Request) {
 	if c.Snapshots == nil {
-		agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoStore, "there is no store for snapshots")
+		agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoStore, "there is no backup store")
 		return
 	}
 	chain, err := c.Snapshots.Latest(r.Context())
@@ -163,7 +163,7 @@ func (c Config) answer(w http.ResponseWriter, body any, err error) {
 	case errors.Is(err, snapshotter.ErrNotRunning):
 		agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, err.Error())
 	case err != nil:
-		c.Log.Error(err, "Could not answer a request")
+		c.Log.Error(err, "Request failed")
 		agentapi.WriteError(w, http.StatusInternalServerError, agentapi.CodeSnapshotFailed, err.Error())
 	default:
 		w.Header().Set("Content-Type", "application/json")
@@ -175,6 +175,6 @@ func (c Config) write(w http.ResponseWriter, body any) {
 	// There was time for the snapshot. The answer is short.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	if err := json.NewEncoder(w).Encode(body); err != nil {
-		c.Log.V(1).Info("The client did not wait for the answer", "reason", err.Error())
+		c.Log.V(1).Info("The client has gone", "reason", err.Error())
 	}
 }

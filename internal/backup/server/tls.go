@@ -20,15 +20,15 @@ import (
 type TLS struct {
 	// CertFile and KeyFile are the agent's own.
 	CertFile, KeyFile string
-	// CAFile has the CAs by which agents recognize each other.
+	// CAFile has the CAs that sign the certificates of agents.
 	CAFile string
 }
 
 // AddFlags adds the flags of the files.
 func (t *TLS) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&t.CertFile, "tls-cert-file", "", "certificate of the HTTP API; empty for plain HTTP")
+	flags.StringVar(&t.CertFile, "tls-cert-file", "", "certificate of the HTTP API; empty: plain HTTP")
 	flags.StringVar(&t.KeyFile, "tls-key-file", "", "private key of the HTTP API")
-	flags.StringVar(&t.CAFile, "tls-ca-file", "", "CAs by which agents recognize each other")
+	flags.StringVar(&t.CAFile, "tls-ca-file", "", "CAs that sign the certificates of agents")
 }
 
 // Scheme of the API's URLs.

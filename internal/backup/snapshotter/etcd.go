@@ -30,7 +30,7 @@ type member struct{ client *clientv3.Client }
 // snapshot is named after has to be one that the member which sends it has.
 func Member(client *clientv3.Client) (Etcd, error) {
 	if n := len(client.Endpoints()); n != 1 {
-		return nil, fmt.Errorf("the client of a snapshotter has %d endpoints, and has to have one", n)
+		return nil, fmt.Errorf("the client of a snapshotter must have one endpoint, not %d", n)
 	}
 	return member{client}, nil
 }

@@ -37,15 +37,15 @@ type Options struct {
 
 // AddFlags adds the flags of the options.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.Schedule, "full-snapshot-schedule", "0 0 * * *", "when full snapshots are taken, as in a crontab, in UTC")
-	flags.DurationVar(&o.DeltaPeriod, "delta-snapshot-period", 5*time.Minute, "time between two delta snapshots; 0s for none but those on demand and by the limit")
-	flags.Int64Var(&o.DeltaLimit, "delta-snapshot-memory-limit", 10<<20, "bytes of events at which a delta snapshot is taken before its time")
+	flags.StringVar(&o.Schedule, "full-snapshot-schedule", "0 0 * * *", "schedule of full snapshots, as in a crontab, in UTC")
+	flags.DurationVar(&o.DeltaPeriod, "delta-snapshot-period", 5*time.Minute, "time between two delta snapshots; 0s: only on request and at the memory limit")
+	flags.Int64Var(&o.DeltaLimit, "delta-snapshot-memory-limit", 10<<20, "bytes of events at which a delta snapshot is taken early")
 	flags.StringVar((*string)(&o.Compression), "compression", string(backup.Gzip), "gzip, lzw, zlib or none")
 	flags.DurationVar(&o.Timeout, "snapshot-timeout", 15*time.Minute, "how long a snapshot may take")
-	flags.DurationVar(&o.MinInterval, "min-snapshot-interval", time.Minute, "time between two snapshots of a kind that are asked for; who asks sooner waits")
-	flags.DurationVar(&o.CollectionPeriod, "garbage-collection-period", time.Hour, "time between two garbage collections; 0s for none")
-	flags.IntVar(&o.Retention.Limit, "max-backups", 0, "number of full snapshots to keep; 0 for those of the last hours, days and weeks")
-	flags.DurationVar(&o.Retention.Deltas, "delta-snapshot-retention-period", 0, "how long delta snapshots are kept that no restore needs")
+	flags.DurationVar(&o.MinInterval, "min-snapshot-interval", time.Minute, "minimum time between two requested snapshots of a kind; earlier requests wait")
+	flags.DurationVar(&o.CollectionPeriod, "garbage-collection-period", time.Hour, "time between two garbage collections; 0s: none")
+	flags.IntVar(&o.Retention.Limit, "max-backups", 0, "number of full snapshots to keep; 0: those of the last hours, days and weeks")
+	flags.DurationVar(&o.Retention.Deltas, "delta-snapshot-retention-period", 0, "how long to keep delta snapshots that no restore needs")
 }
 
 // lookAhead is how many years ahead cron looks for a time.

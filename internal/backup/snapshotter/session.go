@@ -46,7 +46,7 @@ func (s *Snapshotter) session(ctx context.Context) error {
 		}
 		if errors.Is(err, rpctypes.ErrCompacted) || errors.Is(err, backup.ErrDeltaTooBig) {
 			// Events that no snapshot has are gone, or fit into none: only a full snapshot leads on from here.
-			n.config.Log.Info("Events that are in no snapshot cannot be had: taking a full one", "stored", n.stored, "reason", err.Error())
+			n.config.Log.Info("Some events are lost to delta snapshots; taking a full one", "stored", n.stored, "reason", err.Error())
 			n.forget()
 			n.stored, err = 0, nil
 		}
@@ -83,7 +83,7 @@ func (n *session) resume(ctx context.Context) error {
 	case err != nil:
 		reason = err.Error()
 	case n.stored > revision:
-		reason = fmt.Sprintf("etcd is at revision %d, and the store ends at %d: it holds another history", revision, n.stored)
+		reason = fmt.Sprintf("etcd is at revision %d, but the store ends at %d: it holds another history", revision, n.stored)
 	case n.config.FullFirst && !n.renewed:
 		reason = "the member was restored"
 	}
@@ -168,7 +168,7 @@ func (n *session) removeExpired(ctx context.Context) {
 	now := n.config.Clock.Now()
 	list, err := n.config.Store.List(ctx)
 	if err != nil {
-		n.config.Log.Error(err, "Could not collect garbage")
+		n.config.Log.Error(err, "Garbage collection failed")
 		return
 	}
 	for _, snapshot := range n.config.Retention.Expired(list, now) {

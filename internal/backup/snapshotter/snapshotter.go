@@ -21,8 +21,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrNotRunning says that this member does not take snapshots: it does not lead, or no longer.
-var ErrNotRunning = errors.New("this member does not take snapshots: it does not lead")
+// ErrNotRunning says that this member takes no snapshots: it is not the leader, or no longer.
+var ErrNotRunning = errors.New("this member takes no snapshots: it is not the leader")
 
 // Config of a Snapshotter.
 type Config struct {
@@ -236,7 +236,7 @@ func (s *Snapshotter) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		s.config.Log.Error(err, "Taking snapshots failed, and is tried again", "after", retryPeriod)
+		s.config.Log.Error(err, "Taking snapshots failed; retrying", "after", retryPeriod)
 		s.mu.Lock()
 		s.fail(err)
 		s.mu.Unlock()

@@ -55,7 +55,7 @@ func (c Config) openBucket(ctx context.Context) (*blob.Bucket, error) {
 	case ABS:
 		return openABS(ctx, c.Container, keys)
 	default:
-		return nil, fmt.Errorf("there is no driver for provider %q; use S3, GCS, ABS or Local", c.Provider)
+		return nil, fmt.Errorf("provider %q is not supported; use S3, GCS, ABS or Local", c.Provider)
 	}
 }
 
@@ -67,7 +67,7 @@ func openLocal(folder string) (*blob.Bucket, error) {
 func openS3(ctx context.Context, bucket string, keys credentials) (*blob.Bucket, error) {
 	for _, unsupported := range []string{"sseCustomerKey", "roleARN", "token"} {
 		if keys[unsupported] != "" {
-			return nil, fmt.Errorf("the credentials have a key %s, which is not supported", unsupported)
+			return nil, fmt.Errorf("key %s of the credentials is not supported", unsupported)
 		}
 	}
 	values, err := keys.need("accessKeyID", "secretAccessKey", "region")
@@ -107,7 +107,7 @@ func s3Transport(keys credentials) (*awshttp.BuildableClient, error) {
 			pool = x509.NewCertPool()
 		}
 		if !pool.AppendCertsFromPEM([]byte(pem)) {
-			return nil, errors.New("trustedCaCert of the credentials is no certificate")
+			return nil, errors.New("trustedCaCert of the credentials is not a certificate")
 		}
 		config.RootCAs = pool
 	}

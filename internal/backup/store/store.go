@@ -38,7 +38,7 @@ type Config struct {
 // AddFlags adds the flags of the configuration. Their names begin with the role, such as "source-".
 func (c *Config) AddFlags(flags *pflag.FlagSet, role string) {
 	name := func(field string) string { return role + "store-" + field }
-	flags.StringVar(&c.Provider, name("provider"), "", "kind of the store: S3, GCS, ABS or Local; empty for none")
+	flags.StringVar(&c.Provider, name("provider"), "", "provider of the store: S3, GCS, ABS or Local; empty: none")
 	flags.StringVar(&c.Container, name("container"), "", "bucket, or folder of a Local store")
 	flags.StringVar(&c.Prefix, name("prefix"), "", "prefix of the objects")
 	flags.StringVar(&c.Credentials, name("credentials"), "", "folder with the credentials, one file for each key")

@@ -202,13 +202,13 @@ func TestCredentials(t *testing.T) {
 		{"S3 elsewhere", S3, map[string]string{"accessKeyID": "id", "secretAccessKey": secret, "region": "r", "endpoint": "s3.example.com", "s3ForcePathStyle": "true", "insecureSkipVerify": "true"}, ""},
 		{"S3 without a key", S3, map[string]string{"accessKeyID": secret}, "lack secretAccessKey, region"},
 		{"S3 with a bad certificate", S3, map[string]string{"accessKeyID": "id", "secretAccessKey": secret, "region": "r", "trustedCaCert": secret}, "trustedCaCert"},
-		{"S3 with its own encryption", S3, map[string]string{"accessKeyID": "id", "secretAccessKey": secret, "region": "r", "sseCustomerKey": secret}, "sseCustomerKey, which is not supported"},
+		{"S3 with its own encryption", S3, map[string]string{"accessKeyID": "id", "secretAccessKey": secret, "region": "r", "sseCustomerKey": secret}, "key sseCustomerKey of the credentials is not supported"},
 		{"GCS without a key", GCS, nil, "lack serviceaccount.json"},
 		{"GCS with a bad key", GCS, map[string]string{"serviceaccount.json": secret}, "not the key of a service account"},
 		{"GCS emulator", GCS, map[string]string{"emulatorEnabled": "true", "storageAPIEndpoint": "http://127.0.0.1:1/storage/v1/"}, ""},
 		{"Azure", ABS, map[string]string{"storageAccount": "account", "storageKey": "c2VjcmV0"}, ""},
 		{"Azure with a bad key", ABS, map[string]string{"storageAccount": "account", "storageKey": secret}, "not a key of Azure"},
-		{"no driver", "Swift", nil, `no driver for provider "Swift"`},
+		{"no driver", "Swift", nil, `provider "Swift" is not supported`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)

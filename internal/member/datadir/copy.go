@@ -24,7 +24,7 @@ import (
 type CopyConfig struct {
 	// DataDir is etcd's data directory. It is only read.
 	DataDir string
-	// ClusterID is the ID, in hex, of the cluster that the data has to be of.
+	// ClusterID is the ID, in hex, of the cluster that the data must belong to.
 	ClusterID string
 	// WorkDir has room for the database, and for what the log adds to it.
 	WorkDir string
@@ -50,7 +50,7 @@ func Copy(ctx context.Context, c CopyConfig) (copied Copied, err error) {
 		return Copied{}, err
 	}
 	if id := strconv.FormatUint(source.log.clusterID, 16); id != c.ClusterID {
-		return Copied{}, fmt.Errorf("%s holds data of cluster %s, and not of cluster %s", c.DataDir, id, c.ClusterID)
+		return Copied{}, fmt.Errorf("%s holds data of cluster %s, not of cluster %s", c.DataDir, id, c.ClusterID)
 	}
 	if err := checkSpace(c.WorkDir, source.needs()); err != nil {
 		return Copied{}, err
@@ -137,7 +137,7 @@ func checkSpace(dir string, needs int64) error {
 		return fmt.Errorf("looking up the space on the volume of %s: %w", dir, err)
 	}
 	if free := int64(volume.Bavail) * volume.Bsize; free < needs {
-		return fmt.Errorf("this takes %d bytes on the volume of %s, and %d are free", needs, dir, free)
+		return fmt.Errorf("%d bytes are needed on the volume of %s, but only %d are free", needs, dir, free)
 	}
 	return nil
 }

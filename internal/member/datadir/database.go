@@ -168,7 +168,7 @@ func (d *database) readAll(tx *bolt.Tx) error {
 			}
 			if err := proto.Unmarshal(v, &mvccpb.KeyValue{}); err != nil {
 				revision := mvcc.BytesToRev(k)
-				return fmt.Errorf("what is at revision %d_%d cannot be read: %w", revision.Main, revision.Sub, err)
+				return fmt.Errorf("revision %d_%d cannot be read: %w", revision.Main, revision.Sub, err)
 			}
 			return nil
 		})

@@ -48,7 +48,7 @@ func Inspect(dir string) (member.Data, error) {
 	if isIOError(err) {
 		return member.Data{}, fmt.Errorf("reading the write-ahead log: %w", err)
 	} else if err != nil {
-		return damage("the write-ahead log does not say whose it is", err)
+		return damage("the write-ahead log does not name its cluster", err)
 	}
 	snapshots, err := wal.ValidSnapshotEntries(zap.NewNop(), log)
 	if isIOError(err) {

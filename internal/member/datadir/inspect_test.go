@@ -107,7 +107,7 @@ func TestInspect(t *testing.T) {
 		},
 		{
 			"a log that begins with a flaw", func(d dataDir) { d.overwrite(d.logFile(), 0) },
-			member.Data{State: member.DataDamaged, Damage: "the write-ahead log does not say whose it is: "},
+			member.Data{State: member.DataDamaged, Damage: "the write-ahead log does not name its cluster: "},
 		},
 		{
 			"a last entry that was half written", func(d dataDir) { d.Expect(os.Truncate(d.logFile(), 100000)).To(Succeed()) },

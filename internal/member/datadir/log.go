@@ -82,7 +82,7 @@ func (l *writeAheadLog) take(record *walpb.Record) error {
 	case wal.MetadataType:
 		metadata := &etcdserverpb.Metadata{}
 		if err := proto.Unmarshal(record.Data, metadata); err != nil {
-			return fmt.Errorf("decoding whose log it is: %w", err)
+			return fmt.Errorf("decoding the metadata: %w", err)
 		}
 		l.clusterID, l.memberID = metadata.GetClusterID(), metadata.GetNodeID()
 	case wal.StateType:
@@ -146,7 +146,7 @@ func (l *writeAheadLog) entries(after uint64, visit func(*raftpb.Entry) error) e
 		return visit(entry)
 	})
 	if err == nil && next <= l.last().index {
-		err = fmt.Errorf("the log has changed: entry %d was there, and is not any more", next)
+		err = fmt.Errorf("the log has changed: entry %d has disappeared", next)
 	}
 	return err
 }
@@ -167,7 +167,7 @@ func (l *writeAheadLog) records(visit func(*walpb.Record) error) (err error) {
 		case ended && begun == len(readers):
 			return nil
 		case ended:
-			return fmt.Errorf("only %d of its %d files are whole", max(begun-1, 0), len(readers))
+			return fmt.Errorf("only %d of its %d files are complete", max(begun-1, 0), len(readers))
 		case err != nil:
 			return err
 		}

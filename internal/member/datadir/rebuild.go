@@ -28,7 +28,7 @@ type RebuildConfig struct {
 	Task string
 	// Member, its peer URL, and the token of the new cluster.
 	Member, PeerURL, Token string
-	// PreviousClusterID is the ID, in hex, of the cluster that the data has to be of.
+	// PreviousClusterID is the ID, in hex, of the cluster that the data must belong to.
 	PreviousClusterID string
 	Clock             clock.PassiveClock
 	Log               logr.Logger
@@ -90,7 +90,7 @@ func Rebuild(ctx context.Context, config RebuildConfig) (RebuildResult, error) {
 func (c RebuildConfig) swap() error {
 	before := fmt.Sprintf("%s%s%s-%d", c.DataDir, member.BeforeSuffix, c.Task, c.Clock.Now().Unix())
 	if err := durable.Rename(c.DataDir, before); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("putting the previous data aside: %w", err)
+		return fmt.Errorf("setting the previous data aside: %w", err)
 	}
 	if err := durable.Rename(c.DataDir+rebuiltSuffix+c.Task, c.DataDir); err != nil {
 		return fmt.Errorf("giving the rebuilt data its name: %w", err)
@@ -101,17 +101,17 @@ func (c RebuildConfig) swap() error {
 func (c RebuildConfig) rebuild(ctx context.Context) (RebuildResult, error) {
 	work := c.DataDir + rebuildingSuffix
 	if err := os.RemoveAll(work); err != nil {
-		return RebuildResult{}, fmt.Errorf("removing what an interrupted rebuild left: %w", err)
+		return RebuildResult{}, fmt.Errorf("removing leftovers of an interrupted rebuild: %w", err)
 	}
 	source, err := open(c.DataDir)
 	if err != nil {
 		return RebuildResult{}, err
 	}
 	if id := strconv.FormatUint(source.log.clusterID, 16); id != c.PreviousClusterID {
-		return RebuildResult{}, fmt.Errorf("%s holds data of cluster %s, and cluster %s is to be recovered", c.DataDir, id, c.PreviousClusterID)
+		return RebuildResult{}, fmt.Errorf("%s holds data of cluster %s, but cluster %s is to be recovered", c.DataDir, id, c.PreviousClusterID)
 	}
 	if err := checkSpace(filepath.Dir(c.DataDir), source.needs()); err != nil {
-		return RebuildResult{}, fmt.Errorf("making room for a rebuild: %w: let the volume grow", err)
+		return RebuildResult{}, fmt.Errorf("checking for free space: %w: grow the volume", err)
 	}
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return RebuildResult{}, fmt.Errorf("making a folder for the rebuild: %w", err)

@@ -171,7 +171,7 @@ func (a *applier) close() (err error) {
 // recovered makes an error of a panic. etcd's code panics over what it does not expect in its data.
 func recovered(err *error) {
 	if r := recover(); r != nil {
-		*err = errors.Join(*err, fmt.Errorf("etcd cannot: %v", r))
+		*err = errors.Join(*err, fmt.Errorf("etcd panicked: %v", r))
 	}
 }
 

@@ -135,7 +135,7 @@ func surveyWithoutLog(dir string) (member.Survey, error) {
 	case err == nil && db.applied.index == 0:
 		return member.Survey{State: member.SurveyNone}, nil
 	}
-	return member.Survey{State: member.SurveyDamaged, Damage: "the write-ahead log: it is missing", Bytes: db.bytes}, nil
+	return member.Survey{State: member.SurveyDamaged, Damage: "the write-ahead log is missing", Bytes: db.bytes}, nil
 }
 
 // maxDamage bytes leave room for the rest of a survey in the termination message of a container.

@@ -27,7 +27,7 @@ type Config struct {
 	Store *store.Store
 	// DataDir is the data directory of the most advanced member. It is only read.
 	DataDir string
-	// ClusterID is the ID, in hex, of the cluster that the data has to be of.
+	// ClusterID is the ID, in hex, of the cluster that the data must belong to.
 	ClusterID string
 	// WorkDir has room for the database.
 	WorkDir string
@@ -43,7 +43,7 @@ type Config struct {
 func Take(ctx context.Context, config Config) (backup.Snapshot, error) {
 	work := filepath.Join(config.WorkDir, "final-snapshot")
 	if err := os.RemoveAll(work); err != nil {
-		return backup.Snapshot{}, fmt.Errorf("removing what an interrupted snapshot left: %w", err)
+		return backup.Snapshot{}, fmt.Errorf("removing leftovers of an interrupted snapshot: %w", err)
 	}
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return backup.Snapshot{}, fmt.Errorf("making a folder for the snapshot: %w", err)
@@ -62,7 +62,7 @@ func (c Config) take(ctx context.Context, work string) (backup.Snapshot, error) 
 		return backup.Snapshot{}, fmt.Errorf("copying the data of the member: %w", err)
 	}
 	if database.Revision < newest {
-		return backup.Snapshot{}, fmt.Errorf("the data of the member ends at revision %d, and %s leads to revision %d: it is not all that the cluster had", database.Revision, c.Store, newest)
+		return backup.Snapshot{}, fmt.Errorf("the data of the member ends at revision %d, but the snapshots in %s end at revision %d: the member lacks data of the cluster", database.Revision, c.Store, newest)
 	}
 	snapshot, err := c.Store.WriteDatabase(ctx, database.File, backup.Snapshot{
 		Kind: backup.Full, LastRevision: database.Revision, Created: created, Compression: c.Compression, Final: true,
@@ -71,7 +71,7 @@ func (c Config) take(ctx context.Context, work string) (backup.Snapshot, error) 
 		return backup.Snapshot{}, err
 	}
 	if err := c.verify(ctx, snapshot); err != nil {
-		return backup.Snapshot{}, errors.Join(fmt.Errorf("verifying what was written: %w", err), c.Store.Delete(ctx, snapshot))
+		return backup.Snapshot{}, errors.Join(fmt.Errorf("verifying the snapshot: %w", err), c.Store.Delete(ctx, snapshot))
 	}
 	c.Log.Info("Took the final snapshot", "snapshot", snapshot.Name(), "bytes", snapshot.Size, "replayed", database.Replayed)
 	return snapshot, nil
@@ -91,7 +91,7 @@ func (c Config) newest(ctx context.Context) (revision int64, created time.Time, 
 	// What a gap or the lack of a full snapshot has cost, this snapshot makes good.
 	chain, err := backup.Newest(list)
 	if gap := (*backup.GapError)(nil); err != nil && !errors.Is(err, backup.ErrNoFull) && !errors.As(err, &gap) {
-		return 0, time.Time{}, fmt.Errorf("looking at what is in %s: %w", c.Store, err)
+		return 0, time.Time{}, fmt.Errorf("reading the snapshots in %s: %w", c.Store, err)
 	}
 	return chain.LastRevision(), created, nil
 }
@@ -110,7 +110,7 @@ func (c Config) verify(ctx context.Context, snapshot backup.Snapshot) error {
 		return err
 	}
 	if chain.Full.Name() != snapshot.Name() || len(chain.Deltas) > 0 {
-		return fmt.Errorf("a restore would begin with %s and %d deltas, and not with %s: somebody else writes into %s", chain.Full.Name(), len(chain.Deltas), snapshot.Name(), c.Store)
+		return fmt.Errorf("a restore would start with %s and %d deltas, not with %s: another writer uses %s", chain.Full.Name(), len(chain.Deltas), snapshot.Name(), c.Store)
 	}
 	return nil
 }

@@ -59,6 +59,6 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 	if err != nil {
 		return fmt.Errorf("restoring from %s: %w", from, err)
 	}
-	b.Log.Info("Restored the newest backup; what was written after it is not there", "revision", result.Revision, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
+	b.Log.Info("Restored the newest backup; later writes are lost", "revision", result.Revision, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
 	return nil
 }

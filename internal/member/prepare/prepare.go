@@ -132,13 +132,13 @@ func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
 	case member.Wait:
 		return &Refusal{decision.Reason, decision.Why}, nil
 	case member.Restore:
-		log.Info("The member is restored from the newest backup")
+		log.Info("Restoring the member from the newest backup")
 		return p.restore(ctx, facts)
 	case member.Rebuild:
-		log.Info("A new cluster is made of the data of the member")
+		log.Info("Rebuilding the cluster from the data of the member")
 		return p.rebuild(ctx)
 	case member.Replace:
-		log.Info("The member is replaced by a learner", "oldMemberID", fmt.Sprintf("%x", known.memberID))
+		log.Info("Replacing the member with a learner", "oldMemberID", fmt.Sprintf("%x", known.memberID))
 		if known.members, err = p.replace(ctx, facts, known); err != nil {
 			return &Refusal{v1alpha1.ReasonNotReplaced, fmt.Sprintf("%s: %v", decision.Why, err)}, nil
 		}
@@ -236,7 +236,7 @@ func (p *preparation) replace(ctx context.Context, facts member.Facts, known kno
 	}
 	// etcd would refuse, and each time through the log of the cluster.
 	if learner := otherLearner(known.members, p.id.PeerURL); learner != "" {
-		return nil, fmt.Errorf("member %s waits until %s votes: etcd takes one learner at a time", p.id.Name, learner)
+		return nil, fmt.Errorf("member %s waits until %s is promoted: etcd allows one learner at a time", p.id.Name, learner)
 	}
 	return p.others.addLearner(ctx, p.id.PeerURL)
 }
@@ -274,12 +274,12 @@ func (p *preparation) clear(facts member.Facts, suffix string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking for what is to be put aside: %w", err)
+		return fmt.Errorf("reading the data directory to set aside: %w", err)
 	}
 	aside := fmt.Sprintf("%s%s%d", facts.DataDir, suffix, p.Clock.Now().Unix())
 	if err := durable.Rename(facts.DataDir, aside); err != nil {
-		return fmt.Errorf("putting the data directory aside: %w", err)
+		return fmt.Errorf("setting the data directory aside: %w", err)
 	}
-	p.log.Info("Put aside what was in the data directory", "member", p.id.Name, "to", aside, "damage", facts.Data.Damage)
+	p.log.Info("Set the data directory aside", "member", p.id.Name, "to", aside, "damage", facts.Data.Damage)
 	return nil
 }

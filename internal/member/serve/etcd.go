@@ -26,7 +26,7 @@ type etcd struct {
 }
 
 // errNobody says that a learner knows of no other member.
-var errNobody = errors.New("promoting the learner: it knows of no other member")
+var errNobody = errors.New("promoting the learner: it knows no other member")
 
 // NewMember makes a Member of the pod's own etcd.
 func NewMember(name string, shared SharedFrom) (Member, *clientv3.Client, error) {

@@ -20,10 +20,10 @@ import (
 func RemoveReplaced(log logr.Logger, shared SharedFrom) (done bool) {
 	removed, done, err := removeReplaced(shared)
 	if err != nil {
-		log.Error(err, "Removing data that was put aside failed")
+		log.Error(err, "Removing data that was set aside failed")
 	}
 	for _, dir := range removed {
-		log.Info("Removed data that was put aside, now that the member votes", "directory", dir)
+		log.Info("Removed data that was set aside: the member votes", "directory", dir)
 	}
 	return done
 }
@@ -42,11 +42,11 @@ func removeReplaced(shared SharedFrom) (removed []string, done bool, err error) 
 	for _, pattern := range patterns {
 		aside, err := filepath.Glob(pattern)
 		if err != nil {
-			return removed, false, fmt.Errorf("looking for data that was put aside: %w", err)
+			return removed, false, fmt.Errorf("looking for data that was set aside: %w", err)
 		}
 		for _, dir := range aside {
 			if err := os.RemoveAll(dir); err != nil {
-				return removed, false, fmt.Errorf("removing data that was put aside: %w", err)
+				return removed, false, fmt.Errorf("removing data that was set aside: %w", err)
 			}
 			removed = append(removed, dir)
 		}

@@ -130,7 +130,7 @@ func (s *Server) once(ctx context.Context) {
 	if err != nil {
 		// A leader that hangs does not lead. The lease runs out by itself.
 		s.lead(ctx, false)
-		s.say(ctx, err, "The member does not answer")
+		s.say(ctx, err, "The member is not answering")
 		return
 	}
 	s.lead(ctx, status.Leads())
@@ -168,7 +168,7 @@ func (s *Server) renew(ctx context.Context, status Status) {
 		return
 	}
 	if holder != s.holder {
-		s.Log.Info("Renewed the member lease with something new", "holder", holder)
+		s.Log.Info("Member lease changed", "holder", holder)
 	}
 	s.holder, s.renewed, s.failing = holder, now, ""
 }
@@ -182,7 +182,7 @@ func (s *Server) promote(ctx context.Context, status Status) {
 	}
 	s.Metrics.promotions.Inc()
 	s.failing = ""
-	s.Log.Info("The learner was promoted to a voter", "memberID", fmt.Sprintf("%x", status.MemberID))
+	s.Log.Info("Promoted the learner to a voter", "memberID", fmt.Sprintf("%x", status.MemberID))
 }
 
 // lead starts and stops what is done by the leader.
