@@ -27,17 +27,17 @@ const (
 	PathHealth = "/healthz"
 )
 
-// Client asks an agent for snapshots. It posts what changes something. A request that is canceled does not cancel the
-// snapshot: asked again, the agent answers with the one that it is taking.
+// Client asks an agent for snapshots. Requests that change something are POSTs. Canceling a request does not cancel the
+// snapshot: the agent answers the next request with the snapshot in progress.
 //
-// Nothing that it is answered is taken for granted: who can change a Service or its endpoints, or is in the way, can
-// answer in place of an agent.
+// The client trusts no answer: whoever can change a Service or its endpoints, or sits in between, can answer in place of an
+// agent.
 type Client struct {
 	// BaseURL of the agent, such as http://etcd-main-client.shoot-a.svc:8080.
 	BaseURL string
-	// TLS is how the agent is recognized; nil for plain HTTP.
+	// TLS verifies the agent; nil for plain HTTP.
 	TLS *tls.Config
-	// Authorize says in a request who asks; nil for nothing.
+	// Authorize authenticates a request; nil for anonymous requests.
 	Authorize func(*http.Request) error
 	// Timeouts of a request.
 	Timeouts Timeouts
@@ -50,14 +50,14 @@ func (c Client) Full(ctx context.Context, final bool) (backup.Snapshot, error) {
 	return s, err
 }
 
-// Delta asks for a delta snapshot. Nil without an error says that nothing has happened since the last one.
+// Delta asks for a delta snapshot. It returns nil without an error if nothing has changed since the last one.
 func (c Client) Delta(ctx context.Context) (*backup.Snapshot, error) {
 	var s *backup.Snapshot
 	err := c.ask(ctx, http.MethodPost, PathDelta, snapshotLimit, &s)
 	return s, err
 }
 
-// Latest asks which snapshots a restore would use.
+// Latest asks for the snapshots that a restore would use.
 func (c Client) Latest(ctx context.Context) (backup.Chain, error) {
 	var chain backup.Chain
 	c.Timeouts.Header = min(c.Timeouts.header(), latestTimeout)
@@ -90,7 +90,7 @@ func (c Client) ask(ctx context.Context, method, path string, limit int64, into 
 	if err != nil {
 		return noAnswer(err)
 	}
-	// A body that ends never is closed under whoever reads it.
+	// Closing the body ends a read that never ends by itself.
 	timer := time.AfterFunc(c.Timeouts.body(), func() { _ = response.Body.Close() })
 	defer func() { timer.Stop(); _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {

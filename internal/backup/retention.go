@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Retention says which snapshots are kept.
+// Retention is which snapshots are kept.
 type Retention struct {
 	// Full snapshots to keep: with a limit, so many of the newest; without one (0) the newest of each of the last
 	// 24 hours, 7 days and 4 weeks, and all of the current hour. Hours, days and weeks are those of UTC, and do

@@ -17,17 +17,18 @@ import (
 	"time"
 )
 
-// Facts are what material that passed the check has to be known for.
+// Facts are what the check finds out about valid material.
 type Facts struct {
-	// Authorities is a checksum of all CAs that members read when they start. Neither their order nor what is written between them matters.
+	// Authorities is a checksum of all CAs that members read when they start. It does not depend on their order or on text
+	// between them.
 	Authorities string
-	// Expires is when the first certificate does, and ExpiresIn the Secret that it is in.
+	// Expires is when the first certificate expires, and ExpiresIn its Secret.
 	Expires   time.Time
 	ExpiresIn string
 }
 
-// Check checks that members with these host names can serve with the material at a time. An error is a *Problem
-// for each certificate that cannot be used, joined.
+// Check checks that members with these host names can serve with the material at a time. It returns a *Problem for each
+// unusable certificate, joined.
 func (m Material) Check(hosts []string, now time.Time) (Facts, error) {
 	c := checker{now: now}
 	if s := m.Client; s != nil {
@@ -42,13 +43,13 @@ func (m Material) Check(hosts []string, now time.Time) (Facts, error) {
 		c.checkPair(s.Server, s.CA, pool(authorities), hosts, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
 	}
 	if s := m.Backup; s != nil {
-		// Agents read these CAs when they need them, and not only when they start.
+		// Agents read these CAs when they need them, not only when they start.
 		c.checkPair(s.Server, s.CA, pool(c.parseBundle(s.CA)), append(slices.Clone(hosts), s.Host), x509.ExtKeyUsageServerAuth)
 	}
 	return Facts{Authorities: c.authorities.sum(), Expires: c.expires, ExpiresIn: c.expiresIn}, errors.Join(c.problems...)
 }
 
-// checker collects what is found.
+// checker collects what it finds.
 type checker struct {
 	now         time.Time
 	authorities digest
@@ -70,7 +71,7 @@ func (c *checker) parseBundle(b Bundle) []*x509.Certificate {
 	return certificates
 }
 
-// pool of CAs; nil when there are none.
+// pool returns a pool of CAs; nil if there are none.
 func pool(certificates []*x509.Certificate) *x509.CertPool {
 	if len(certificates) == 0 {
 		return nil
@@ -82,7 +83,7 @@ func pool(certificates []*x509.Certificate) *x509.CertPool {
 	return all
 }
 
-// authorities are the CAs of a bundle. An error is a *Problem.
+// authorities returns the CAs of a bundle. An error is a *Problem.
 func (b Bundle) authorities() ([]*x509.Certificate, error) {
 	certificates, err := parse(b.PEM)
 	if err != nil {
@@ -139,7 +140,7 @@ func usageName(usage x509.ExtKeyUsage) string {
 	return "server (serverAuth)"
 }
 
-// parse parses a bundle, of which every block has to be a certificate.
+// parse parses a bundle in which every block must be a certificate.
 func parse(bundle []byte) ([]*x509.Certificate, error) {
 	var all []*x509.Certificate
 	for rest := bundle; ; {
@@ -175,7 +176,7 @@ func (d *digest) add(certificates []*x509.Certificate) {
 	*d = append(*d, sum[:]...)
 }
 
-// sum is the checksum of all that was added; empty when nothing was.
+// sum returns the checksum of all certificates; empty if there are none.
 func (d digest) sum() string {
 	if len(d) == 0 {
 		return ""

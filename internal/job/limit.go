@@ -10,9 +10,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// WorkLimit is what a Job may write that works on the database of an Etcd: the database twice, as big as its volume or its
-// quota lets it become, and room for a delta and a log. It reserves nothing. What somebody put into a bucket, and grows
-// when it is decompressed, ends there, and not when the disk of the node is full.
+// WorkLimit returns how much a Job may write that works on the database of an Etcd: the database twice, as large as its
+// volume or quota allows, and space for a delta and a log. It reserves nothing. Hostile objects in a bucket that grow when
+// they are decompressed evict the pod of the Job, rather than fill the disk of the node.
 func WorkLimit(etcd *v1alpha1.Etcd) resource.Quantity {
 	limit := etcd.Spec.Capacity()
 	if quota := ptr.Deref(etcd.Spec.Etcd.Quota, resource.MustParse("8Gi")); quota.Cmp(limit) > 0 {

@@ -31,7 +31,7 @@ type Snapshots interface {
 	Latest(ctx context.Context) (backup.Chain, error)
 }
 
-// Leader says who takes the snapshots.
+// Leader is the agent that takes the snapshots.
 type Leader struct {
 	// Self: this agent's member leads.
 	Self bool
@@ -41,30 +41,30 @@ type Leader struct {
 
 // Config of the API.
 type Config struct {
-	// Snapshots, or nil when there is no store.
+	// Snapshots, or nil without a backup store.
 	Snapshots Snapshots
-	// Leader is asked on each request. An error says that there is no healthy leader.
+	// Leader is called for each request. It returns an error if there is no healthy leader.
 	Leader func(context.Context) (Leader, error)
-	// Trust says whom the API lets in. It is asked on each request; while there is an error nobody is let in. A nil Trust
-	// lets in anybody: so it was for an operator that signs nothing.
+	// Trust is called for each request; if it returns an error, the request is refused. A nil Trust switches
+	// authentication off, for an operator that does not sign.
 	Trust func() (agentauth.Trust, error)
-	// Health is nil when all is well.
+	// Health returns nil if snapshots succeed.
 	Health func() error
-	// Clock by which a signature is judged.
+	// Clock by which a signature is verified.
 	Clock clock.PassiveClock
 	// Transport to the other agents; the default one when nil.
 	Transport http.RoundTripper
 	Log       logr.Logger
 }
 
-// forwarded marks a request that another agent passed on. It is not passed on again: while the leader changes two
-// agents may each believe that the other leads.
+// forwarded marks a request that another agent has forwarded. It is not forwarded again: during a change of leader, two
+// agents may each take the other for the leader.
 const forwarded = "X-Etcd-Agent-Forwarded"
 
 // maxReason bounds what is logged of an error, in bytes.
 const maxReason = 1 << 10
 
-// Handler serves the API. Who asks for a snapshot has to be let in; how the agent is, anybody may ask.
+// Handler serves the API. Requests for snapshots are authenticated; the health check is not.
 func Handler(config Config) http.Handler {
 	g := gate{Config: config, waiting: make(chan struct{}, maxWaiting)}
 	mux := http.NewServeMux()
@@ -75,7 +75,7 @@ func Handler(config Config) http.Handler {
 	return http.MaxBytesHandler(mux, maxBody)
 }
 
-// onLeader runs a handler on the agent of the leader, wherever that is.
+// onLeader runs a handler on the agent of the leader, forwarding the request if necessary.
 func (c Config) onLeader(handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if c.Snapshots == nil {
@@ -105,7 +105,7 @@ func (c Config) forward(w http.ResponseWriter, r *http.Request, to string) {
 	proxy := httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(target)
-			// Nothing is asked by a body.
+			// Requests have no body.
 			p.Out.Body, p.Out.ContentLength = http.NoBody, 0
 			p.Out.Header.Set(forwarded, "true")
 		},
@@ -136,7 +136,7 @@ func (c Config) delta(w http.ResponseWriter, r *http.Request) {
 	c.answer(w, snapshot, err)
 }
 
-// latest is answered by any agent: all see the same store.
+// latest is answered by any agent: all of them read the same store.
 func (c Config) latest(w http.ResponseWriter, r *http.Request) {
 	if c.Snapshots == nil {
 		agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoStore, "there is no backup store")
@@ -172,7 +172,7 @@ func (c Config) answer(w http.ResponseWriter, body any, err error) {
 }
 
 func (c Config) write(w http.ResponseWriter, body any) {
-	// There was time for the snapshot. The answer is short.
+	// The wait for the snapshot is over, and the response is short.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	if err := json.NewEncoder(w).Encode(body); err != nil {
 		c.Log.V(1).Info("The client has gone", "reason", err.Error())

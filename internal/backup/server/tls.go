@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TLS says where the certificates of the API are. Its zero value is plain HTTP.
+// TLS has the certificate files of the API. Its zero value is plain HTTP.
 type TLS struct {
 	// CertFile and KeyFile are the agent's own.
 	CertFile, KeyFile string
@@ -39,8 +39,8 @@ func (t TLS) Scheme() string {
 	return "https"
 }
 
-// Server is the configuration to serve with; nil for plain HTTP. The certificate is read for each connection: one that
-// is renewed is used at once, and one that is broken keeps nobody from being looked after.
+// Server returns the configuration to serve with; nil for plain HTTP. The certificate is read for each connection: a
+// renewed one is used at once, and a broken one does not stop the agent.
 func (t TLS) Server() *tls.Config {
 	if t.CertFile == "" {
 		return nil
@@ -51,7 +51,7 @@ func (t TLS) Server() *tls.Config {
 	}}
 }
 
-// RoundTrip asks another agent, with the CAs as they are now. Agents seldom ask each other.
+// RoundTrip implements http.RoundTripper for requests to other agents. It reads the CAs each time; such requests are rare.
 func (t TLS) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.CertFile == "" {
 		return agentapi.NewTransport(nil, agentapi.Timeouts{}).RoundTrip(r)

@@ -60,7 +60,7 @@ func (c Config) openBucket(ctx context.Context) (*blob.Bucket, error) {
 }
 
 func openLocal(folder string) (*blob.Bucket, error) {
-	// Unfinished files are written beside the finished ones: a rename works within one filesystem only.
+	// Unfinished files are written beside the finished ones: a rename works only within a filesystem.
 	return fileblob.OpenBucket(folder, &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite, DirFileMode: 0o750})
 }
 
@@ -98,7 +98,7 @@ func openS3(ctx context.Context, bucket string, keys credentials) (*blob.Bucket,
 	return s3blob.OpenBucket(ctx, s3.New(options), bucket, blobOptions)
 }
 
-// s3Transport trusts the certificate authority that the credentials name, besides the system's.
+// s3Transport trusts the CA in the credentials, in addition to those of the system.
 func s3Transport(keys credentials) (*awshttp.BuildableClient, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: keys.is("insecureSkipVerify")}
 	if pem := keys["trustedCaCert"]; pem != "" {

@@ -83,7 +83,7 @@ func newApplier(path string) (a *applier, err error) {
 	defer recovered(&err)
 	config := backend.DefaultBackendConfig(quiet)
 	config.Path = path
-	// It is synced once at the end: before that nobody uses it.
+	// It is synced once at the end; nothing uses it before.
 	config.UnsafeNoFsync = true
 	config.Timeout = lockTimeout
 	a = &applier{backend: backend.New(config)}
