@@ -26,7 +26,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// job is a command that ends: it leaves its result, or its error, in a file.
+// job is a command that ends, and leaves its result or error in a file.
 type job struct {
 	resultFile string
 	work       func(context.Context) (any, error)
@@ -47,7 +47,7 @@ func (j *job) newCommand(use, short string) *cobra.Command {
 	return cmd
 }
 
-// leave writes the result. Outside of a container there is nobody to read it.
+// leave writes the result. Outside a container there is no termination log.
 func (j *job) leave(result any) error {
 	if _, err := os.Stat(j.resultFile); errors.Is(err, os.ErrNotExist) && j.resultFile == terminationLog {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// terminationLog is where the kubelet looks for why a container ended.
+// terminationLog is where the kubelet reads why a container ended.
 const terminationLog = "/dev/termination-log"
 
 func prepareCommand(log logr.Logger) *cobra.Command {
@@ -47,7 +47,7 @@ func prepareCommand(log logr.Logger) *cobra.Command {
 	return cmd
 }
 
-// report tells the kubelet, and through it the operator, why a member does not start.
+// report writes why a member does not start to the termination log, from where the operator gets it.
 func report(log logr.Logger, refusal *prepare.Refusal) {
 	file, err := os.OpenFile(terminationLog, os.O_WRONLY|os.O_TRUNC, 0)
 	if err == nil {

@@ -28,7 +28,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// leaseLifetime is how long readers believe a member lease after a renewal.
+// leaseLifetime is how long a member lease is valid after a renewal.
 const leaseLifetime = time.Minute
 
 type serveOptions struct {
@@ -115,8 +115,8 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 	return s, nil
 }
 
-// trustIn reads whom the API lets in, for each request: the operator may change it at any time. Without a file that is
-// anybody.
+// trustIn returns a function that reads the trust of the API for each request: the operator may change it at any time. Without
+// a file, requests are not authenticated.
 func trustIn(file string) func() (agentauth.Trust, error) {
 	if file == "" {
 		return nil

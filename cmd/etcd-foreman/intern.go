@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// slim leaves out of an object who manages its fields, and has the objects of an Etcd share what all of them say: each
-// has its name, namespace and UID, and the same labels, and there are some twenty of them.
+// slim drops managed fields, and interns strings that the twenty or so objects of an Etcd share: names, namespace, UID and
+// labels.
 func slim(object any) (any, error) {
 	o, err := meta.Accessor(object)
 	if err != nil {
-		// It has no metadata, such as the tombstone of an object that is gone.
+		// It has no metadata: it is the tombstone of a deleted object.
 		return object, nil
 	}
 	o.SetManagedFields(nil)

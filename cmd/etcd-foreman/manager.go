@@ -41,7 +41,7 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=etcd-foreman-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:groups="",namespace=etcd-foreman-system,resources=events,verbs=create;patch
 
-// leaseName is the name of the Lease by which one of several operators is the one that works.
+// leaseName is the name of the leader election Lease.
 const leaseName = "etcd-foreman"
 
 func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguration) (ctrl.Manager, error) {
@@ -102,8 +102,8 @@ func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options,
 	}, nil
 }
 
-// cacheOptions keep in memory what belongs to an Etcd, of etcd-druid's too, what its pods rest on, and nothing else; in
-// some namespaces, or where none are given in all.
+// cacheOptions cache only the objects of Etcds, including those of etcd-druid, and the surroundings of their pods; in some
+// namespaces, or in all if none are given.
 func cacheOptions(namespaces []string) (cache.Options, error) {
 	managed, err := labels.NewRequirement(v1alpha1.LabelManagedBy, selection.In, []string{v1alpha1.ManagedBy, v1alpha1.ManagedByDruid})
 	if err != nil {

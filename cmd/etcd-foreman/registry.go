@@ -22,7 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// dependencies are what task types work with, besides the API server.
+// dependencies of the task types, besides the API server.
 type dependencies struct {
 	observer    *observe.Observer
 	dialer      etcdclient.Dialer
@@ -32,7 +32,7 @@ type dependencies struct {
 	agents      agents
 }
 
-// newRegistry lists the task types that the operator carries out.
+// newRegistry returns the task types that the operator carries out.
 func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
 	cached, live := mgr.GetClient(), mgr.GetAPIReader()
 	jobs := tasks.Jobs{Client: cached, Live: live, Clock: d.clock}

@@ -14,10 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// resourceLists has objects share lists of resources that say the same: there are few, and each object has some, of
-// almost a kilobyte each. What is in a cache is only read.
+// resourceLists interns lists of resources: there are few different ones, of almost a kilobyte each, and every object has
+// some. Cached objects are read-only.
 type resourceLists struct {
-	// known are corev1.ResourceLists, by what they say.
+	// known are corev1.ResourceLists, by their content.
 	known sync.Map
 }
 

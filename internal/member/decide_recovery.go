@@ -10,12 +10,12 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 )
 
-// decideRecovery decides how a member starts while its cluster is recovered from the loss of its quorum, or wakes up
-// without volumes. One member begins a new cluster, under an ID of its own, and the others join that as learners. So nobody goes on with data of the
-// previous cluster, and a member that comes late with it finds nobody to form a quorum with.
+// decideRecovery decides how a member starts while its cluster is recovered from quorum loss, or wakes up without volumes. One
+// member starts a new cluster with a new ID, and the others join it as learners. No member continues with data of the
+// previous cluster, so a member that comes late with such data cannot form a quorum.
 //
-// The recorded cluster ID is that of the previous cluster until the new one has served. What has served is not begun
-// again: with the same ID, it would be taken for the one that lives.
+// The recorded cluster ID is that of the previous cluster until the new one has served. A cluster that has served is not
+// bootstrapped again: with the same ID, it would be taken for the running one.
 func decideRecovery(f Facts) Decision {
 	served := f.ClusterID == f.NewClusterID || f.Data.ClusterID == f.NewClusterID
 	switch {
@@ -45,7 +45,7 @@ func joinRecovered(f Facts) Decision {
 	return Decision{Action: Replace, Why: standing(f) + ", and the recovered cluster serves: the member joins it as a learner"}
 }
 
-// recoverFromData: the member is the one whose data the cluster begins with.
+// recoverFromData: the cluster is recovered from the data of this member.
 func recoverFromData(f Facts) Decision {
 	if f.Rebuilt || f.Data.State == DataPresent && f.Data.ClusterID == f.Recovery.PreviousClusterID {
 		return Decision{Action: Rebuild, Why: "the cluster has lost quorum and is recovered from the data of this member"}
@@ -56,7 +56,7 @@ func recoverFromData(f Facts) Decision {
 	return refuse(reasonOf(f), "%s, but the cluster must be recovered from it: delete task %s, and create another recovery", loss(f), f.Recovery.TaskName)
 }
 
-// recoverFromBackup: the member is the one that restores what the cluster begins with.
+// recoverFromBackup: this member restores the backup that the cluster is recovered from.
 func recoverFromBackup(f Facts) Decision {
 	switch {
 	case f.Backup == BackupHolds:
@@ -69,7 +69,7 @@ func recoverFromBackup(f Facts) Decision {
 	return refuse(v1alpha1.ReasonRestoreFailed, "the cluster must be recovered from its newest backup, but there is none: delete task %s", f.Recovery.TaskName)
 }
 
-// what tells what becomes of the cluster.
+// what describes what happens to the cluster.
 func (r Recovery) what() string {
 	if r.wakes() {
 		return "the cluster wakes up"
@@ -77,7 +77,7 @@ func (r Recovery) what() string {
 	return "the cluster has lost quorum and is being recovered"
 }
 
-// beside tells what to do about another cluster that answers with a quorum.
+// beside describes what to do about another cluster that answers with a quorum.
 func (r Recovery) beside() string {
 	if r.wakes() {
 		return fmt.Sprintf("cluster %s was hibernated and is waking up: stop the members that run with its data", r.PreviousClusterID)
@@ -85,7 +85,7 @@ func (r Recovery) beside() string {
 	return fmt.Sprintf("cluster %s is being recovered from quorum loss: if it has come back, delete task %s", r.PreviousClusterID, r.TaskName)
 }
 
-// reason of a member that waits for others.
+// reason returns the reason of a member that waits for others.
 func (r Recovery) reason() string {
 	if r.wakes() {
 		return v1alpha1.ReasonWakingUp
@@ -93,7 +93,7 @@ func (r Recovery) reason() string {
 	return v1alpha1.ReasonRecovering
 }
 
-// from tells what a recovery begins with.
+// from describes the source of a recovery.
 func (r Recovery) from() string {
 	if r.Source == RecoverFromBackup {
 		return "the newest backup, by member " + r.Member
@@ -101,7 +101,7 @@ func (r Recovery) from() string {
 	return "the data of member " + r.Member
 }
 
-// reasonOfStanding is the reason of a member that waits for the recovered cluster.
+// reasonOfStanding returns the reason of a member that waits for the recovered cluster.
 func reasonOfStanding(f Facts) string {
 	if f.Data.State == DataPresent {
 		return f.Recovery.reason()
@@ -109,7 +109,7 @@ func reasonOfStanding(f Facts) string {
 	return reasonOf(f)
 }
 
-// standing is what a member has that is not of the recovered cluster.
+// standing describes what a member has instead of data of the recovered cluster.
 func standing(f Facts) string {
 	if f.Data.State == DataPresent {
 		return fmt.Sprintf("member %s has data of cluster %s from before the recovery", f.Member, f.Data.ClusterID)

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package datadir reads the data directories of members that do not run, with etcd's own code, and makes a cluster of
-// one member out of one. It links etcd's server, so only the agent imports it.
+// Package datadir reads the data directories of stopped members, with etcd's own code, and rebuilds a cluster of one member
+// from one. It links etcd's server, so only the agent imports it.
 package datadir
 
 import (
@@ -26,10 +26,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Inspect tells what a data directory holds, by etcd's own criteria: a member has data when it has a
-// write-ahead log, and it can start when that log reads and the database opens. The directory of snapshots
-// and database is made before the log, so a log without it has lost it. What cannot be read for a reason
-// other than its content is an error, and neither empty nor damaged.
+// Inspect describes a data directory, by etcd's own criteria: a member has data if it has a write-ahead log, and it can start
+// if the log can be read and the database opened. The directory of snapshots and database is made before the log, so a log
+// without it has lost it. If the content cannot be read for other reasons, Inspect returns an error.
 func Inspect(dir string) (member.Data, error) {
 	log := filepath.Join(dir, "member", "wal")
 	files, err := logFiles(log)
@@ -65,8 +64,7 @@ func Inspect(dir string) (member.Data, error) {
 	return data, nil
 }
 
-// clusterID reads the ID of the cluster, in hex, from the metadata that each file of a write-ahead log begins
-// with.
+// clusterID reads the ID of the cluster, in hex, from the metadata at the beginning of a file of a write-ahead log.
 func clusterID(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -80,7 +78,7 @@ func clusterID(path string) (string, error) {
 			return "", fmt.Errorf("decoding %s: %w", filepath.Base(path), err)
 		}
 		if record.GetType() == wal.CrcType {
-			// A file goes on with the checksum of the one before.
+			// The checksum continues from the previous file.
 			decoder.UpdateCRC(record.GetCrc())
 		}
 	}
@@ -114,7 +112,7 @@ func inspectDatabase(dir string, snapshots []*walpb.Snapshot) error {
 	return db.Close()
 }
 
-// isIOError tells whether an error says nothing of the content of a file.
+// isIOError reports whether an error says nothing about the content of a file.
 func isIOError(err error) bool {
 	if err == nil {
 		return false

@@ -14,9 +14,9 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// RemoveReplaced removes the data that was put aside when the member was replaced by a learner, which took a
-// quorum that has all that there ever was; and that of before a recovery, once the recovery is over. It is for when the
-// member votes, and tells whether it is done: false when it has to be called again.
+// RemoveReplaced removes the data that was set aside when the member was replaced with a learner, because a quorum has all of
+// it; and data from before a recovery, once the recovery is over. Call it when the member votes, until it reports that it is
+// done.
 func RemoveReplaced(log logr.Logger, shared SharedFrom) (done bool) {
 	removed, done, err := removeReplaced(shared)
 	if err != nil {
