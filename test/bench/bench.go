@@ -14,7 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
 )
 
-// bench is everything that is measured in one go.
+// bench is one run.
 type bench struct {
 	stage   *stage.Stage
 	console *console.Console

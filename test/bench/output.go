@@ -41,7 +41,7 @@ func (r results) table(targets []target.Target) string {
 		fmt.Fprintf(&out, "\nAPI requests of a rollout, %s: %s\n", s.name, breakdown(r.typicalRequests(s)))
 	}
 	if r.idle != nil {
-		fmt.Fprintf(&out, "\nAPI requests in a minute with nothing to do: %s\n", breakdown(r.idle))
+		fmt.Fprintf(&out, "\nAPI requests in an idle minute: %s\n", breakdown(r.idle))
 	}
 	if len(targets) > 0 {
 		out.WriteString("\n" + target.Table(targets))

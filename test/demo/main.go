@@ -31,7 +31,7 @@ import (
 )
 
 func main() {
-	// The libraries' own complaints about a cluster that is being disturbed are of no use here.
+	// The benchmark disturbs the cluster; what libraries log about that is noise.
 	klog.SetLogger(logr.Discard())
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -86,9 +86,9 @@ func (b *bench) untilRolled(ctx context.Context, from time.Time, etcds ...int) e
 	}, etcds)
 }
 
-// until waits until something is so of each of some Etcds.
+// until waits until a condition holds for each of some Etcds.
 func (b *bench) until(ctx context.Context, is func(etcd int) bool, etcds []int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, rolloutTimeout, fmt.Errorf("not all rollouts are there within %s", rolloutTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, rolloutTimeout, fmt.Errorf("not all rollouts have finished within %s", rolloutTimeout))
 	defer cancel()
 	return poll(ctx, 100*time.Millisecond, func() (bool, error) {
 		for _, i := range etcds {
@@ -166,7 +166,7 @@ func (b *bench) rollMany(ctx context.Context) error {
 		for i := range b.hung {
 			held = append(held, firstOfMany+b.rollouts+i)
 		}
-		note(fmt.Sprintf("%d further rollouts begin, and are held", b.hung))
+		note(fmt.Sprintf("%d further rollouts start and are blocked", b.hung))
 		if err := b.hold(ctx, held); err != nil {
 			return "", err
 		}
@@ -175,17 +175,17 @@ func (b *bench) rollMany(ctx context.Context) error {
 			return "", err
 		}
 		b.results.many = all
-		// Those that were held end too.
+		// The blocked rollouts finish, too.
 		from := time.Now()
 		b.fleet.Hang(false, held...)
 		if err := b.untilServing(ctx, from, held); err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("the slowest %.1f s; %d others were held meanwhile", all.slowest().Seconds(), b.hung), nil
+		return fmt.Sprintf("slowest %.1f s; %d others were blocked", all.slowest().Seconds(), b.hung), nil
 	})
 }
 
-// hold begins rollouts that do not go on: member 0 hangs, and so does its successor.
+// hold starts rollouts that get blocked: member 0 hangs, and so does its replacement.
 func (b *bench) hold(ctx context.Context, etcds []int) error {
 	from := time.Now()
 	b.fleet.Hang(true, etcds...)

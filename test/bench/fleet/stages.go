@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Of the Etcds, by number: one that is changed while nobody looks, one that is rolled alone, and the first of those
-// that are rolled at once.
+// Numbers of Etcds: the one changed while the operator is down, the one rolled alone, and the first of those rolled at
+// once.
 const (
 	unseen = iota
 	alone
@@ -27,7 +27,7 @@ const (
 )
 
 const (
-	// makeTimeout is for all Etcds together; a laden machine takes minutes.
+	// makeTimeout is for all Etcds together; a loaded machine takes minutes.
 	makeTimeout = 30 * time.Minute
 	// restartTimeout is how long the operator may take to be ready.
 	restartTimeout = 5 * time.Minute
@@ -107,11 +107,11 @@ func (b *bench) create(ctx context.Context) error {
 	return nil
 }
 
-// restart ends the operator and measures how long the next one takes until it has looked at every Etcd, and until it
-// has deleted the first pod for a change that was made while nobody looked.
+// restart restarts the operator, and measures how long it takes to reconcile every Etcd, and to delete the first pod for a
+// change made while it was down.
 func (b *bench) restart(ctx context.Context) error {
 	return b.console.Step("restart", func(note func(string)) (string, error) {
-		note("waiting until nobody writes")
+		note("waiting until writes stop")
 		if err := b.untilQuiet(ctx); err != nil {
 			return "", err
 		}
@@ -141,7 +141,7 @@ func (b *bench) restart(ctx context.Context) error {
 		}
 		b.results.Unseen = b.kubelet.Since(unseen, started)[0].At.Sub(started).Seconds()
 		b.results.ReadyCPU = cpu.Seconds()
-		return fmt.Sprintf("ready after %.1f s, for which it had a processor for %.1f s; first deletion after %.1f s; %.0f MiB when ready",
+		return fmt.Sprintf("ready after %.1f s (%.1f s of CPU time); first deletion after %.1f s; %.0f MiB when ready",
 			b.results.Ready, b.results.ReadyCPU, b.results.Unseen, b.results.AtReady), nil
 	})
 }
@@ -166,7 +166,7 @@ func (b *bench) change(ctx context.Context, etcd int) error {
 	return nil
 }
 
-// poll asks until the answer is yes.
+// poll calls ask until it returns true.
 func poll(ctx context.Context, every time.Duration, ask func() (bool, error)) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

@@ -82,7 +82,7 @@ func (c Cluster) WaitReady(ctx context.Context, ordinal int, note Note) error {
 // WaitHealthy waits until every pod is at the newest revision and ready, and every member knows the same
 // leader. It returns the leader's ordinal.
 func (c Cluster) WaitHealthy(ctx context.Context, note Note) (leader int, err error) {
-	err = until(ctx, waitTimeout, "all members of "+c.Key().String()+" to be well", note, func(ctx context.Context) (string, error) {
+	err = until(ctx, waitTimeout, "all members of "+c.Key().String()+" to be healthy", note, func(ctx context.Context) (string, error) {
 		if lack, err := c.lackingNow(ctx); lack != "" || err != nil {
 			return lack, err
 		}
@@ -99,7 +99,7 @@ func (c Cluster) lackingNow(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if set.Status.ObservedGeneration < set.Generation {
-		return "the StatefulSet controller has not seen the newest template", nil
+		return "the StatefulSet controller has not observed the newest template", nil
 	}
 	for i := range int(*set.Spec.Replicas) {
 		pod, err := c.Pod(ctx, i)
@@ -125,7 +125,7 @@ func lacking(set *appsv1.StatefulSet, pod *corev1.Pod) string {
 	return ""
 }
 
-// isReady tells whether the etcd container is ready.
+// isReady reports whether the etcd container is ready.
 func isReady(pod *corev1.Pod) bool {
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.Name == v1alpha1.ContainerEtcd {

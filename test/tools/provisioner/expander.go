@@ -57,7 +57,7 @@ func (e *expander) enqueue(obj any) {
 	}
 }
 
-// wantsMore tells whether a bound claim asks for more than it has.
+// wantsMore reports whether a bound claim asks for more than it has.
 func wantsMore(claim *corev1.PersistentVolumeClaim) bool {
 	has, bound := claim.Status.Capacity[corev1.ResourceStorage]
 	wants := claim.Spec.Resources.Requests[corev1.ResourceStorage]
