@@ -53,8 +53,10 @@ const (
 // SnapshotCompactionSpec says when the operator shortens by itself what a restore would have to go through: the delta
 // snapshots since the newest full one. Events are counted by revisions.
 type SnapshotCompactionSpec struct {
-	// Resources of the Jobs that compact the snapshots of this Etcd, also of those that a person asks for. Default:
-	// requests of 50m CPU and 128Mi memory.
+	// Resources of the Jobs that compact the snapshots of this Etcd, including those of OnDemandCompaction tasks. Each
+	// value overrides a default: requests of 50m CPU, 128Mi memory and 100Mi ephemeral storage; limits of memory (2Gi more
+	// than spec.etcd.quota, or the memory limit of the etcd container if that is more) and ephemeral storage (the working
+	// folder and 1Gi).
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 	// EventsThreshold is how many events the deltas hold when they are compacted. Default 1000000.

@@ -80,15 +80,10 @@ type Spec struct {
 	WorkLimit resource.Quantity
 	// Timeout after which the Job is stopped.
 	Timeout time.Duration
-	// Resources of the agent. Default: requests that are enough for a small database.
+	// Database is the Etcd whose database the agent opens; nil if it only streams objects.
+	Database *v1alpha1.Etcd
+	// Resources of the agent, as far as they differ from the defaults: see resources.
 	Resources *corev1.ResourceRequirements
-}
-
-// defaultResources are requests only.
-func defaultResources() corev1.ResourceRequirements {
-	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi"),
-	}}
 }
 
 // Name returns the name of the Job of an owner: stable, and unique to the owner.
@@ -107,7 +102,7 @@ func Build(s Spec) (*batchv1.Job, error) {
 		Name: containerName, Image: s.Image, Command: []string{"/etcd-agent"}, Args: s.Args,
 		// The agent writes its result to its termination message.
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		Resources:                ptr.Deref(s.Resources, defaultResources()),
+		Resources:                s.resources(),
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},

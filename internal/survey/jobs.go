@@ -160,7 +160,7 @@ func (o Order) job(v Volume, ordinal int32) (*batchv1.Job, error) {
 	}
 	j, err := job.Build(job.Spec{
 		Owner: o.Owner, Name: o.jobName(ordinal), Subject: o.subject(v), Component: v1alpha1.ComponentSurveyJob, Image: cmp.Or(image, o.Image),
-		Args: []string{"survey", "--data-dir=" + member.DataDir}, Claim: v.Claim, ClaimDir: member.VolumeDir, Timeout: o.Timeout,
+		Args: []string{"survey", "--data-dir=" + member.DataDir}, Claim: v.Claim, ClaimDir: member.VolumeDir, Database: o.Etcd, Timeout: o.Timeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("building the Job that surveys claim %s: %w", v.Claim, err)

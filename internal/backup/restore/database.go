@@ -30,12 +30,17 @@ type database struct {
 	// began: an event at revision was applied here, so another event at it is one more change.
 	began bool
 
-	tx      *bolt.Tx
-	pending int
+	tx *bolt.Tx
+	// pending changes of the transaction, and their size in bytes.
+	pending      int
+	pendingBytes int64
 }
 
 // batch is the number of changes in one transaction.
 const batch = 10_000
+
+// batchBytes bounds the keys and values in one transaction, whose pages are in memory until it is committed.
+const batchBytes = 64 << 20
 
 func openDatabase(path string) (*database, error) {
 	// It is synced once at the end; nothing uses it before.
@@ -81,7 +86,7 @@ func (db *database) apply(e backup.Event) error {
 	default:
 		return &backup.GapError{After: db.revision, Next: kv.ModRevision}
 	}
-	tx, err := db.transaction()
+	tx, err := db.transaction(int64(len(kv.Key) + len(kv.Value)))
 	if err != nil {
 		return err
 	}
@@ -130,9 +135,10 @@ func grant(tx *bolt.Tx, id, ttl int64) error {
 // tombstone ends the key of a deletion.
 const tombstone = 't'
 
-func (db *database) transaction() (*bolt.Tx, error) {
-	if db.tx != nil && db.pending < batch {
-		db.pending++
+// transaction returns a transaction for one more change of a size in bytes.
+func (db *database) transaction(bytes int64) (*bolt.Tx, error) {
+	if db.tx != nil && db.pending < batch && db.pendingBytes+bytes <= batchBytes {
+		db.pending, db.pendingBytes = db.pending+1, db.pendingBytes+bytes
 		return db.tx, nil
 	}
 	if err := db.commit(); err != nil {
@@ -143,7 +149,7 @@ func (db *database) transaction() (*bolt.Tx, error) {
 		return nil, fmt.Errorf("writing into the database: %w", err)
 	}
 	tx.Bucket(schema.Key.Name()).FillPercent = 0.9 // keys are only appended
-	db.tx, db.pending = tx, 1
+	db.tx, db.pending, db.pendingBytes = tx, 1, bytes
 	return tx, nil
 }
 

@@ -267,19 +267,27 @@ func TestResourcesOfACompaction(t *testing.T) {
 	memory := func(s string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(s)}
 	}
+	requests := func(memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourceEphemeralStorage: resource.MustParse("100Mi")}
+	}
 	for _, tc := range []struct {
 		name string
 		spec *v1alpha1.SnapshotCompactionSpec
 		want corev1.ResourceList
 	}{
-		{"default", nil, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi")}},
-		{"its own", &v1alpha1.SnapshotCompactionSpec{Resources: &corev1.ResourceRequirements{Requests: memory("1Gi")}}, memory("1Gi")},
+		{"default", nil, requests("128Mi")},
+		{"its own", &v1alpha1.SnapshotCompactionSpec{Resources: &corev1.ResourceRequirements{Requests: memory("1Gi")}}, requests("1Gi")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, func(e *v1alpha1.Etcd) { e.Spec.Backup.SnapshotCompaction = tc.spec })
 			w.start()
 			w.create("compact", v1alpha1.OnDemandCompaction, "")
-			w.Expect(w.job().Spec.Template.Spec.Containers[0].Resources.Requests).To(BeComparableTo(tc.want))
+			has := w.job().Spec.Template.Spec.Containers[0].Resources
+			w.Expect(has.Requests).To(BeComparableTo(tc.want))
+			// A quota of 8Gi, a volume of 16Gi.
+			w.Expect(has.Limits).To(BeComparableTo(corev1.ResourceList{
+				corev1.ResourceMemory: resource.MustParse("10Gi"), corev1.ResourceEphemeralStorage: resource.MustParse("35Gi"),
+			}))
 		})
 	}
 }
