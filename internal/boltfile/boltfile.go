@@ -149,7 +149,8 @@ func (c *checker) read(id uint64) (page, error) {
 	if said := binary.LittleEndian.Uint64(head); said != id {
 		return page{}, fmt.Errorf("page %d claims to be page %d", id, said)
 	}
-	if pages > c.end-id || pages*c.pageSize > maxSpan {
+	// A list of free pages has at most one number for each page: its size is bounded by that of the file.
+	if pages > c.end-id || pages*c.pageSize > max(maxSpan, 8*c.end+c.pageSize) {
 		return page{}, fmt.Errorf("page %d spans %d pages", id, pages)
 	}
 	for p := id; p < id+pages; p++ {

@@ -29,6 +29,9 @@ import (
 // lockTimeout is how long to wait for a locked database.
 const lockTimeout = time.Second
 
+// lockRetry is how often a lock is retried.
+const lockRetry = 50 * time.Millisecond
+
 // errNoDatabase is returned if there should be a database.
 var errNoDatabase = errors.New("it is missing")
 

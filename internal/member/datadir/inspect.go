@@ -14,7 +14,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/boltfile"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
@@ -23,12 +25,13 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
 // Inspect describes a data directory, by etcd's own criteria: a member has data if it has a write-ahead log, and it can start
-// if the log can be read and the database opened. The directory of snapshots and database is made before the log, so a log
-// without it has lost it. If the content cannot be read for other reasons, Inspect returns an error.
+// if the log can be read, and the pages of the database are consistent. The directory of snapshots and database is made
+// before the log, so a log without it has lost it. If the content cannot be read for other reasons, Inspect returns an error.
 func Inspect(dir string) (member.Data, error) {
 	log := filepath.Join(dir, "member", "wal")
 	files, err := logFiles(log)
@@ -105,11 +108,41 @@ func inspectDatabase(dir string, snapshots []*walpb.Snapshot) error {
 		}
 		return nil
 	}
+	unlock, err := lock(path)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// This comes first: bbolt trusts the pages, and etcd would panic over an inconsistent one, or read beyond the file.
+	if err := boltfile.Check(path); err != nil {
+		return err
+	}
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	if err != nil {
 		return err
 	}
 	return db.Close()
+}
+
+// lock takes the shared lock that bbolt takes to read: the pages of a database that is being written are inconsistent.
+func lock(path string) (unlock func(), err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(lockTimeout); ; {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			// Closing the file releases the lock.
+			return func() { _ = file.Close() }, nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return nil, errors.Join(&fs.PathError{Op: "flock", Path: path, Err: err}, file.Close())
+		case time.Now().After(deadline):
+			return nil, errors.Join(bolterrors.ErrTimeout, file.Close())
+		}
+		<-time.After(lockRetry)
+	}
 }
 
 // isIOError reports whether an error says nothing about the content of a file.

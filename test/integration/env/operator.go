@@ -8,7 +8,12 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -42,6 +47,34 @@ func (e *Env) installRoles(ctx context.Context) error {
 				return fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
 			}
 		}
+	}
+	return e.awaitRoles(ctx)
+}
+
+// awaitRoles waits until the API server grants what was created last: it learns of roles and their bindings by watches.
+func (e *Env) awaitRoles(ctx context.Context) error {
+	operator, err := kubernetes.NewForConfig(e.AsOperator())
+	if err != nil {
+		return fmt.Errorf("making a client of the operator: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		for _, a := range []authorizationv1.ResourceAttributes{
+			{Verb: "list", Resource: "pods"},
+			{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: operatorNamespace},
+		} {
+			review, err := operator.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a},
+			}, metav1.CreateOptions{})
+			if err != nil || !review.Status.Allowed {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until the operator's roles are in force: %w", err)
 	}
 	return nil
 }
