@@ -5,6 +5,7 @@
 package backup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -53,12 +54,13 @@ func Newest(list []Snapshot) (Chain, error) {
 }
 
 // Chains returns the chains that lead to the newest state, the one from the newest full snapshot first. The others start at
-// an older full snapshot and reach the same revision by deltas: they are used if a newer full snapshot is corrupt.
+// an older full snapshot and reach the same revision by deltas: they are used if a newer full snapshot is corrupt. There
+// are maxChains at most.
 func Chains(list []Snapshot) ([]Chain, error) {
 	sorted := Sorted(list)
 	var chains []Chain
 	var gap error
-	for i := len(sorted) - 1; i >= 0; i-- {
+	for i := len(sorted) - 1; i >= 0 && len(chains) < maxChains; i-- {
 		if sorted[i].Kind != Full {
 			continue
 		}
@@ -78,6 +80,9 @@ func Chains(list []Snapshot) ([]Chain, error) {
 	return chains, gap
 }
 
+// maxChains bounds the chains that are tried, so that finding them takes time in proportion to the number of snapshots.
+const maxChains = 16
+
 // errOtherHistory is returned if revisions restart after a full snapshot.
 var errOtherHistory = errors.New("the history before a later full snapshot is another one")
 
@@ -91,27 +96,25 @@ func follow(full Snapshot, later []Snapshot) (Chain, error) {
 		}
 		reached = max(reached, s.LastRevision)
 	}
-	for {
+	// By first revision; within one, as they were taken.
+	deltas := slices.DeleteFunc(slices.Clone(later), func(s Snapshot) bool { return s.Kind == Full })
+	slices.SortStableFunc(deltas, func(a, b Snapshot) int { return cmp.Compare(a.StartRevision, b.StartRevision) })
+	var best *Snapshot
+	for i := 0; ; {
 		at := chain.LastRevision()
-		best, next := -1, int64(0)
-		for i, s := range later {
-			switch {
-			case s.Kind == Full || s.LastRevision <= at:
-			case s.StartRevision > at+1:
-				if next == 0 || s.StartRevision < next {
-					next = s.StartRevision
-				}
-			case best < 0 || s.LastRevision > later[best].LastRevision:
-				best = i
+		for ; i < len(deltas) && deltas[i].StartRevision <= at+1; i++ {
+			if best == nil || deltas[i].LastRevision > best.LastRevision || deltas[i].LastRevision == best.LastRevision && deltas[i].Created.Before(best.Created) {
+				best = &deltas[i]
 			}
 		}
-		if best < 0 {
-			if next > 0 {
-				return chain, &GapError{After: at, Next: next}
-			}
+		switch {
+		case best != nil && best.LastRevision > at:
+			chain.Deltas = append(chain.Deltas, *best)
+		case i < len(deltas):
+			return chain, &GapError{After: at, Next: deltas[i].StartRevision}
+		default:
 			return chain, nil
 		}
-		chain.Deltas = append(chain.Deltas, later[best])
 	}
 }
 

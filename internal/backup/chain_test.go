@@ -6,6 +6,7 @@ package backup
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -155,4 +156,74 @@ func TestRetentionUnderAClockThatJumps(t *testing.T) {
 			}
 		}
 	}
+}
+
+// simpleFollow is follow in the obvious way, which takes the square of the number of snapshots.
+func simpleFollow(full Snapshot, later []Snapshot) (Chain, error) {
+	chain := Chain{Full: &full, Deltas: []Snapshot{}}
+	for {
+		at, best, next := chain.LastRevision(), -1, int64(0)
+		for i, s := range later {
+			switch {
+			case s.Kind == Full || s.LastRevision <= at:
+			case s.StartRevision > at+1:
+				if next == 0 || s.StartRevision < next {
+					next = s.StartRevision
+				}
+			case best < 0 || s.LastRevision > later[best].LastRevision:
+				best = i
+			}
+		}
+		if best < 0 {
+			if next > 0 {
+				return chain, &GapError{After: at, Next: next}
+			}
+			return chain, nil
+		}
+		chain.Deltas = append(chain.Deltas, later[best])
+	}
+}
+
+func TestFollowFindsTheSameChains(t *testing.T) {
+	g := NewWithT(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	gaps := 0
+	for range 20_000 {
+		var later []Snapshot
+		for i := range random.IntN(8) {
+			start := 1 + random.Int64N(12)
+			later = append(later, Snapshot{Kind: Delta, StartRevision: start, LastRevision: start + random.Int64N(6), Created: time.Unix(int64(i), 0)})
+		}
+		full := Snapshot{Kind: Full, LastRevision: random.Int64N(6)}
+		got, gotErr := follow(full, later)
+		want, wantErr := simpleFollow(full, later)
+		if wantErr == nil {
+			g.Expect(gotErr).NotTo(HaveOccurred())
+		} else {
+			gaps++
+			g.Expect(gotErr).To(Equal(wantErr))
+		}
+		g.Expect(got).To(Equal(want), "%v", later)
+	}
+	g.Expect(gaps).To(BeNumerically(">", 1000))
+}
+
+// A listing may have as many snapshots as the store lets through: what is made of it is found while a request waits.
+func TestManySnapshots(t *testing.T) {
+	g := NewWithT(t)
+	const n = 200_000
+	var deltas, fulls []Snapshot
+	deltas = append(deltas, Snapshot{Kind: Full, LastRevision: 1, Created: time.Unix(0, 0)})
+	for i := range int64(n) {
+		deltas = append(deltas, Snapshot{Kind: Delta, StartRevision: 2 + i, LastRevision: 2 + i, Created: time.Unix(1+i, 0)})
+		fulls = append(fulls, Snapshot{Kind: Full, LastRevision: 1, Created: time.Unix(i, 0)})
+	}
+	start := time.Now()
+	chain, err := Newest(deltas)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(chain.LastRevision()).To(BeEquivalentTo(n + 1))
+	chains, err := Chains(fulls)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(chains).To(HaveLen(maxChains))
+	g.Expect(time.Since(start)).To(BeNumerically("<", 20*time.Second))
 }

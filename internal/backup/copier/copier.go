@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
@@ -60,8 +59,12 @@ func Copy(ctx context.Context, config Config) (Result, error) {
 	if err != nil {
 		return result, fmt.Errorf("target: %w", err)
 	}
+	sizes := map[string]int64{}
+	for _, p := range present {
+		sizes[p.Name()] = p.Size
+	}
 	for _, s := range config.Select(snapshots, config.Now) {
-		if slices.ContainsFunc(present, func(p backup.Snapshot) bool { return p.Name() == s.Name() && p.Size == s.Size }) {
+		if size, ok := sizes[s.Name()]; ok && size == s.Size {
 			result.Skipped++
 			continue
 		}

@@ -44,9 +44,18 @@ func (c *Config) AddFlags(flags *pflag.FlagSet, role string) {
 	flags.StringVar(&c.Credentials, name("credentials"), "", "folder with the credentials, one file for each key")
 }
 
+const (
+	// maxSnapshots is the maximum number of snapshots: a delta every second for two days, and some.
+	maxSnapshots = 250_000
+	// maxObjects is the maximum number of objects beneath a prefix, with those of other tools.
+	maxObjects = 1_000_000
+)
+
 // Store holds snapshots. It is safe for concurrent use.
 type Store struct {
 	config Config
+	// maxObjects and maxSnapshots bound a listing, which is held in memory.
+	maxObjects, maxSnapshots int
 
 	mu     sync.Mutex
 	bucket *blob.Bucket
@@ -59,7 +68,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err := backup.CheckPrefix(strings.TrimSuffix(config.Prefix, "/")); err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
-	s := &Store{config: config}
+	s := &Store{config: config, maxObjects: maxObjects, maxSnapshots: maxSnapshots}
 	if _, err := s.open(ctx); err != nil {
 		return nil, err
 	}
@@ -109,11 +118,15 @@ func (s *Store) List(ctx context.Context) ([]backup.Snapshot, error) {
 		if err != nil {
 			return
 		}
-		snapshot.Prefix, snapshot.Size = s.folder(), o.Size
-		snapshots = append(snapshots, snapshot)
+		if snapshot.Prefix, snapshot.Size = s.folder(), o.Size; len(snapshots) <= s.maxSnapshots {
+			snapshots = append(snapshots, snapshot)
+		}
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case len(snapshots) > s.maxSnapshots:
+		return nil, fmt.Errorf("%s has more than %d snapshots: check who writes to it, and remove what is not needed", s, s.maxSnapshots)
 	}
 	return backup.Sorted(snapshots), nil
 }
@@ -123,13 +136,17 @@ func (s *Store) each(ctx context.Context, prefix string, visit func(*blob.ListOb
 	if err != nil {
 		return err
 	}
-	for objects := bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
+	objects := bucket.List(&blob.ListOptions{Prefix: prefix})
+	for n := 1; ; n++ {
 		object, err := objects.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("listing the store: %w", err)
+		}
+		if n > s.maxObjects {
+			return fmt.Errorf("listing the store: %s has more than %d objects: check who writes to it, and remove what is not needed", s, s.maxObjects)
 		}
 		visit(object)
 	}

@@ -240,3 +240,27 @@ func TestChangedCredentialsAreReadAgain(t *testing.T) {
 	g.Expect(strings.Contains(s.String(), "bucket")).To(BeTrue())
 	g.Expect(bytes.Contains([]byte(s.String()), []byte(dir))).To(BeFalse())
 }
+
+// Whoever may write to a bucket may put any number of objects there. A listing ends, and says so.
+func TestListingsAreBounded(t *testing.T) {
+	g := NewWithT(t)
+	s, dir := local(t)
+	s.maxObjects, s.maxSnapshots = 10, 5
+	for i := range int64(5) {
+		_, err := s.Write(t.Context(), full(i), content)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(s.List(t.Context())).To(HaveLen(5))
+
+	_, err := s.Write(t.Context(), full(5), content)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = s.List(t.Context())
+	g.Expect(err).To(MatchError(ContainSubstring("more than 5 snapshots")))
+	g.Expect(s.Delete(t.Context(), full(5))).To(Succeed(), "what is too much can be removed")
+
+	for i := range 6 {
+		g.Expect(os.WriteFile(filepath.Join(dir, fmt.Sprintf("x%d", i)), nil, 0o600)).To(Succeed())
+	}
+	_, err = s.List(t.Context())
+	g.Expect(err).To(MatchError(ContainSubstring("more than 10 objects")))
+}
