@@ -75,3 +75,16 @@ func (s schedule) after(last, now time.Time) time.Time {
 	}
 	return next
 }
+
+// span returns the time between a number of full snapshots by the schedule, around now.
+func (s schedule) span(number int, now time.Time) time.Duration {
+	first := s.Next(now.UTC())
+	last := first
+	for range number {
+		if last = s.Next(last); last.IsZero() {
+			// It is beyond cron's search.
+			return lookAhead * 366 * 24 * time.Hour
+		}
+	}
+	return last.Sub(first)
+}

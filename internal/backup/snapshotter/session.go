@@ -169,7 +169,11 @@ func (n *session) removeExpired(ctx context.Context) {
 		n.config.Log.Error(err, "Garbage collection failed")
 		return
 	}
-	for _, snapshot := range n.config.Retention.Expired(list, now) {
+	retention := n.config.Retention
+	if n.config.Anybody != nil && n.config.Anybody() {
+		retention.Span = n.schedule.span(retention.Limit, now)
+	}
+	for _, snapshot := range retention.Expired(list, now) {
 		err := n.config.Store.Delete(ctx, snapshot)
 		n.metrics.removed(snapshot.Kind, err)
 		if err != nil {
