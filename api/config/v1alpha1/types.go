@@ -36,6 +36,8 @@ type OperatorConfiguration struct {
 	Server Server `json:"server,omitempty"`
 	// AgentAPI is about the HTTP API of the agents beside the members.
 	AgentAPI AgentAPI `json:"agentAPI,omitempty"`
+	// Backup restricts the stores of backups and copies.
+	Backup Backup `json:"backup,omitempty"`
 	// Controllers holds what each controller can be told.
 	Controllers Controllers `json:"controllers,omitempty"`
 	// Logging says how much the operator logs, and in which format.
@@ -49,6 +51,10 @@ type Images struct {
 	Etcd string `json:"etcd,omitempty"`
 	// EtcdAgent is the image of the etcd-agent of the operator's own version. It has to be given.
 	EtcdAgent string `json:"etcdAgent"`
+	// Allowed are the images that an Etcd may name in spec.etcd.image and spec.backup.image. An entry is an image with its tag
+	// or digest, a repository with any tag or digest, or, with a slash at its end, all repositories beneath it. An Etcd that
+	// names another is refused. The default, an empty list, allows every image.
+	Allowed []string `json:"allowed,omitempty"`
 }
 
 // ClientConnection bounds the requests to the API server.
@@ -94,6 +100,27 @@ type AgentAPI struct {
 	// etcd-backup-restore does: for automation such as Gardener's control plane migration, and before a return to an
 	// operator that signs nothing. Who may ask often enough has old snapshots removed. Default false.
 	AllowUnauthenticatedSnapshots bool `json:"allowUnauthenticatedSnapshots,omitempty"`
+}
+
+// Backup restricts the stores of backups and copies.
+type Backup struct {
+	// EnforceNamespacePrefixes refuses an Etcd or a copy with a prefix in a store that does not start with its namespace and
+	// a slash. Default false.
+	EnforceNamespacePrefixes bool `json:"enforceNamespacePrefixes,omitempty"`
+	// CopyStores are the stores that a CopyBackups may use besides the Etcd's own.
+	CopyStores []CopyStore `json:"copyStores,omitempty"`
+	// AllowAnyCopyStore lets a CopyBackups use any store by any Secret of its namespace. Default false.
+	AllowAnyCopyStore bool `json:"allowAnyCopyStore,omitempty"`
+}
+
+// CopyStore is a store that a CopyBackups may use.
+type CopyStore struct {
+	// Provider is that of an Etcd's spec.backup.store.
+	Provider string `json:"provider"`
+	// Container is the bucket, or the PersistentVolumeClaim of a Local store.
+	Container string `json:"container"`
+	// SecretName is the name of the Secret with the credentials, in the namespace of the task; empty for a Local store.
+	SecretName string `json:"secretName,omitempty"`
 }
 
 // Controllers are the operator's controllers.

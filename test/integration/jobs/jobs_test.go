@@ -12,9 +12,11 @@ import (
 	"testing"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
 	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
@@ -74,7 +76,9 @@ func (w *world) start() (stop func()) {
 			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
 			Registry: tasks.Registry{
 				v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: "x/agent"}},
-				v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: "x/agent"}},
+				v1alpha1.CopyBackups: {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: "x/agent", Rules: policy.Rules{
+					CopyStores: []configv1alpha1.CopyStore{{Provider: "S3", Container: "b", SecretName: "s"}},
+				}}},
 			},
 		}).Setup(mgr, 1)
 	})
@@ -252,7 +256,7 @@ func TestPodThatTheJobDoesNotControl(t *testing.T) {
 	w.start()
 	w.create("copy", v1alpha1.CopyBackups, `
 sourceStore: {provider: S3, container: b, prefix: p, secretRef: {name: s}}
-targetStore: {provider: Local, container: claim, prefix: p}`)
+targetStore: {provider: Local, container: claim, prefix: copies}`)
 	job := w.job()
 	w.pod(job, corev1.ContainerStateTerminated{Message: `{"copied": 3}`})
 	w.labeled(job, corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})
@@ -311,13 +315,13 @@ func TestCopyBackups(t *testing.T) {
 	w.start()
 	w.create("elsewhere", v1alpha1.CopyBackups, `
 sourceStore: {provider: S3, container: b, prefix: p, secretRef: {name: s, namespace: kube-system}}
-targetStore: {provider: Local, container: claim, prefix: p}`)
+targetStore: {provider: Local, container: claim, prefix: copies}`)
 	w.until("elsewhere", v1alpha1.TaskStateRejected)
 	w.Expect(w.jobs(w)).To(BeEmpty())
 
 	w.create("copy", v1alpha1.CopyBackups, `
 sourceStore: {provider: S3, container: b, prefix: p, secretRef: {name: s}}
-targetStore: {provider: Local, container: claim, prefix: p}`)
+targetStore: {provider: Local, container: claim, prefix: copies}`)
 	job := w.job()
 	w.pod(job, corev1.ContainerStateTerminated{Message: `{"copied": 3, "skipped": 1, "bytes": 1000, "lastRevision": 42}`})
 	w.complete(job)
