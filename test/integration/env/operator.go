@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
 // The operator's ServiceAccount, and the groups that Kubernetes puts it into.
@@ -37,7 +38,7 @@ func (e *Env) installRoles(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"manager/namespace.yaml", "rbac/service_account.yaml", "rbac/role.yaml", "rbac/role_bindings.yaml"} {
+	for _, name := range []string{"manager/namespace.yaml", "rbac/service_account.yaml", "rbac/role.yaml", "rbac/role_bindings.yaml", "rbac/user_roles.yaml"} {
 		objects, err := readObjects(filepath.Join(root, "config", name))
 		if err != nil {
 			return err
@@ -84,6 +85,15 @@ func (e *Env) AsOperator() *rest.Config {
 	c := rest.CopyConfig(e.Config)
 	c.Impersonate = operator
 	return c
+}
+
+// AsUser is a Config of a new user, who has a certificate and no rights.
+func (e *Env) AsUser(name string) (*rest.Config, error) {
+	user, err := e.server.AddUser(envtest.User{Name: name}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("making user %s: %w", name, err)
+	}
+	return user.Config(), nil
 }
 
 // OperatorKubeconfig is a kubeconfig file with the rights of the operator's ServiceAccount.
