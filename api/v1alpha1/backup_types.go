@@ -53,8 +53,9 @@ const (
 // SnapshotCompactionSpec determines when the operator compacts snapshots, so that a restore has fewer events to apply. Events
 // are those in the delta snapshots since the newest full snapshot, counted in revisions.
 type SnapshotCompactionSpec struct {
-	// resources of every Job that compacts snapshots of this Etcd, including on-demand compactions. Default: requests of 50m
-	// CPU and 128Mi memory.
+	// resources of every Job that compacts snapshots of this Etcd, including on-demand compactions. Each value overrides
+	// a default: requests of 50m CPU, 128Mi memory and 100Mi ephemeral storage; limits of memory (2Gi more than spec.etcd.quota,
+	// or the memory limit of the etcd container if that is more) and of ephemeral storage (the working directory and 1Gi).
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
 	// eventsThreshold is the number of events at which snapshots are compacted. Default: 1000000.

@@ -118,7 +118,7 @@ func (s *state) replacement(p v1alpha1.RolloutPod) *cluster.Ordinal {
 func (s *state) transition(p *v1alpha1.RolloutPod, state v1alpha1.OperationState, why string) {
 	p.LastOperation.State = state
 	p.LastOperation.LastTransitionTime = metav1.Time{Time: s.now}
-	p.LastOperation.Reason += "; " + why
+	p.LastOperation.Reason = withEnd(p.LastOperation.Reason, why)
 }
 
 // concerns reports whether a step is about the pod of a hold: what blocked its removal most likely blocks it again.

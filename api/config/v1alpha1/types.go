@@ -36,6 +36,8 @@ type OperatorConfiguration struct {
 	Server Server `json:"server,omitempty"`
 	// agentAPI configures the HTTP API of the agents.
 	AgentAPI AgentAPI `json:"agentAPI,omitempty"`
+	// backup restricts the stores of backups and copies.
+	Backup Backup `json:"backup,omitempty"`
 	// controllers configures the operator's controllers.
 	Controllers Controllers `json:"controllers,omitempty"`
 	// logging configures the operator's log.
@@ -49,6 +51,10 @@ type Images struct {
 	Etcd string `json:"etcd,omitempty"`
 	// etcdAgent is the image of the etcd-agent that was built with this operator. Required.
 	EtcdAgent string `json:"etcdAgent"`
+	// allowed lists the images that an Etcd may name in spec.etcd.image and spec.backup.image. An entry is an image with its tag
+	// or digest, a repository with any tag or digest, or, with a slash at its end, all repositories beneath it. An Etcd that
+	// names another is refused. The default, an empty list, allows every image.
+	Allowed []string `json:"allowed,omitempty"`
 }
 
 // ClientConnection limits the requests to the API server.
@@ -96,6 +102,27 @@ type AgentAPI struct {
 	// operator that does not sign its requests. A client that takes many snapshots causes old ones to be removed. Default:
 	// false.
 	AllowUnauthenticatedSnapshots bool `json:"allowUnauthenticatedSnapshots,omitempty"`
+}
+
+// Backup restricts the stores of backups and copies.
+type Backup struct {
+	// enforceNamespacePrefixes refuses an Etcd or a copy with a prefix in a store that does not start with its namespace and
+	// a slash. Default false.
+	EnforceNamespacePrefixes bool `json:"enforceNamespacePrefixes,omitempty"`
+	// copyStores are the stores that a CopyBackups may use besides the Etcd's own.
+	CopyStores []CopyStore `json:"copyStores,omitempty"`
+	// allowAnyCopyStore lets a CopyBackups use any store by any Secret of its namespace. Default false.
+	AllowAnyCopyStore bool `json:"allowAnyCopyStore,omitempty"`
+}
+
+// CopyStore is a store that a CopyBackups may use.
+type CopyStore struct {
+	// provider is that of an Etcd's spec.backup.store.
+	Provider string `json:"provider"`
+	// container is the bucket, or the PersistentVolumeClaim of a Local store.
+	Container string `json:"container"`
+	// secretName is the name of the Secret with the credentials, in the namespace of the task; empty for a Local store.
+	SecretName string `json:"secretName,omitempty"`
 }
 
 // Controllers configures the operator's controllers.

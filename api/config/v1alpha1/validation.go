@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -18,6 +19,16 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 	var errs field.ErrorList
 	if c.Images.EtcdAgent == "" {
 		errs = append(errs, field.Required(field.NewPath("images", "etcdAgent"), "name the image of the etcd-agent that was built with this operator"))
+	}
+	for i, image := range c.Images.Allowed {
+		if strings.Trim(image, "/") == "" || strings.ContainsAny(image, " *") {
+			errs = append(errs, field.Invalid(field.NewPath("images", "allowed").Index(i), image, "must be an image, a repository, or the beginning of repositories with a slash at its end"))
+		}
+	}
+	for i, store := range c.Backup.CopyStores {
+		if path := field.NewPath("backup", "copyStores").Index(i); store.Provider == "" || store.Container == "" {
+			errs = append(errs, field.Required(path, "name provider and container"))
+		}
 	}
 	errs = append(errs, validateNamespaces(c.Namespaces, field.NewPath("namespaces"))...)
 	errs = append(errs, validateClientConnection(c.ClientConnection, field.NewPath("clientConnection"))...)

@@ -191,7 +191,7 @@ func (r *Reconciler) takeFinal(ctx context.Context, etcd *v1alpha1.Etcd, s sleep
 		Args: []string{
 			"final-snapshot", "--data-dir=" + member.DataDir, "--cluster-id=" + s.clusterID, "--compression=" + component.SnapshotCompression(etcd),
 		},
-		Stores: []component.StoreAccess{access}, Claim: source.Claim, ClaimDir: member.VolumeDir, WorkDir: true, WorkLimit: job.WorkLimit(etcd), Timeout: jobTimeout,
+		Stores: []component.StoreAccess{access}, Claim: source.Claim, ClaimDir: member.VolumeDir, WorkDir: true, WorkLimit: job.WorkLimit(etcd), Database: etcd, Timeout: jobTimeout,
 	})
 	if err != nil {
 		return fmt.Errorf("building the Job that takes the final snapshot of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)

@@ -111,7 +111,7 @@ func TestKeptAwake(t *testing.T) {
 	}{
 		"volumes are kept":             {newEtcd(0, "4Gi", v1alpha1.PersistentVolumeClaimRetentionPolicy{}), newSet(3), ""},
 		"volumes go, without a backup": {newEtcd(0, "4Gi", onScaling), newSet(3), "there is no backup to wake up from"},
-		"volumes go, and no driver":    {unusable, newSet(3), "no driver"},
+		"volumes go, and no driver":    {unusable, newSet(3), "is not supported"},
 		"volumes go, and backups fail": {failing, newSet(3), "snapshots fail: The last snapshot failed: no space left; to put it"},
 		"volumes go, and backups are":  {backedUp, newSet(3), ""},
 		"backups fail, and it sleeps":  {failing, newSet(0), ""},

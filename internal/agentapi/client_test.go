@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package backup
+package agentapi
 
 import (
 	"context"
@@ -122,7 +122,7 @@ func TestClientIsPatientForSoLong(t *testing.T) {
 		handle http.HandlerFunc
 		says   string
 	}{
-		"no header": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "no answer within"},
+		"no header": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "did not answer in time"},
 		"a body that ends never": {func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "{")
 			w.(http.Flusher).Flush()

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package backup
+package agentapi
 
 import (
 	"cmp"
@@ -19,10 +19,10 @@ import (
 type Timeouts struct {
 	// Connect bounds the connection and, for as long again, its handshake. Default 10s.
 	Connect time.Duration
-	// Header bounds the wait for the answer to begin: that is when the snapshot is done. Default 4h, which is the longest
-	// that a task waits.
+	// Header bounds the wait for the response header, which comes once the snapshot is done. Default 4h, the longest
+	// deadline of a task.
 	Header time.Duration
-	// Body bounds the reading of the answer from then on. Default 30s.
+	// Body bounds reading the body after that. Default 30s.
 	Body time.Duration
 }
 
@@ -30,11 +30,10 @@ func (t Timeouts) connect() time.Duration { return cmp.Or(t.Connect, 10*time.Sec
 func (t Timeouts) header() time.Duration  { return cmp.Or(t.Header, 4*time.Hour) }
 func (t Timeouts) body() time.Duration    { return cmp.Or(t.Body, 30*time.Second) }
 
-// headerLimit bounds the header of an answer.
+// headerLimit bounds the header of a response, in bytes.
 const headerLimit = 16 << 10
 
-// NewTransport makes a transport for one request to an agent. It asks whom it is told to ask and no proxy of the
-// environment, and it waits no longer, and reads no longer a header, than it may.
+// NewTransport makes a transport for one request to an agent. It uses no proxy, and bounds waits and the response header.
 func NewTransport(config *tls.Config, t Timeouts) *http.Transport {
 	dialer := &net.Dialer{Timeout: t.connect()}
 	return &http.Transport{
@@ -52,8 +51,8 @@ func (c Client) httpClient() *http.Client {
 	}
 }
 
-// requestError is why there is no answer. It says it in words of its own: errors of the standard library quote what was
-// received.
+// requestError is a request without a usable answer. It has words of its own, because errors of the standard library quote
+// what was received.
 type requestError struct {
 	says string
 	err  error
@@ -64,7 +63,7 @@ func (e *requestError) Unwrap() error { return e.err }
 
 func noAnswer(err error) error { return &requestError{WhyNoAnswer(err), err} }
 
-// WhyNoAnswer says why a request to an agent was not answered, and quotes nothing that was received.
+// WhyNoAnswer returns why an agent did not answer, without quoting anything that was received.
 func WhyNoAnswer(err error) string {
 	var (
 		timed       net.Error
@@ -77,7 +76,7 @@ func WhyNoAnswer(err error) string {
 		certificate *tls.CertificateVerificationError
 	)
 	timeout := errors.As(err, &timed) && timed.Timeout()
-	says := "the connection broke, or what answers is no agent"
+	says := "the connection broke, or it is not an agent"
 	switch {
 	case errors.Is(err, context.Canceled):
 		says = "the request was canceled"
@@ -90,13 +89,13 @@ func WhyNoAnswer(err error) string {
 	case errors.As(err, &host):
 		says = "its certificate is not for the host name " + host.Host
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		says = "its certificate has expired, or is not valid yet"
+		says = "its certificate has expired or is not valid yet"
 	case errors.As(err, &certificate):
 		says = "its certificate cannot be verified"
 	case errors.As(err, &notTLS) || errors.Is(err, http.ErrSchemeMismatch):
 		says = "it does not speak TLS"
 	case timeout:
-		says = "there was no answer within the time for it"
+		says = "it did not answer in time"
 	}
 	return says
 }

@@ -2,7 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package backup
+// Package agentapi is the HTTP API of the agents: its paths, its errors, and its client, which trusts no answer.
+package agentapi
 
 import (
 	"context"
@@ -14,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 )
 
 // Paths of an agent's HTTP API.
@@ -24,39 +27,39 @@ const (
 	PathHealth = "/healthz"
 )
 
-// Client asks an agent for snapshots. It posts what changes something. A request that is canceled does not cancel the
-// snapshot: asked again, the agent answers with the one that it is taking.
+// Client asks an agent for snapshots. Requests that change something are POSTs. Canceling a request does not cancel the
+// snapshot: the agent answers the next request with the snapshot in progress.
 //
-// Nothing that it is answered is taken for granted: who can change a Service or its endpoints, or is in the way, can
-// answer in place of an agent.
+// The client trusts no answer: whoever can change a Service or its endpoints, or sits in between, can answer in place of an
+// agent.
 type Client struct {
 	// BaseURL of the agent, such as http://etcd-main-client.shoot-a.svc:8080.
 	BaseURL string
-	// TLS is how the agent is recognized; nil for plain HTTP.
+	// TLS verifies the agent; nil for plain HTTP.
 	TLS *tls.Config
-	// Authorize says in a request who asks; nil for nothing.
+	// Authorize authenticates a request; nil for anonymous requests.
 	Authorize func(*http.Request) error
 	// Timeouts of a request.
 	Timeouts Timeouts
 }
 
 // Full asks for a full snapshot.
-func (c Client) Full(ctx context.Context, final bool) (Snapshot, error) {
-	var s Snapshot
+func (c Client) Full(ctx context.Context, final bool) (backup.Snapshot, error) {
+	var s backup.Snapshot
 	err := c.ask(ctx, http.MethodPost, PathFull+"?final="+strconv.FormatBool(final), snapshotLimit, &s)
 	return s, err
 }
 
-// Delta asks for a delta snapshot. Nil without an error says that nothing has happened since the last one.
-func (c Client) Delta(ctx context.Context) (*Snapshot, error) {
-	var s *Snapshot
+// Delta asks for a delta snapshot. It returns nil without an error if nothing has changed since the last one.
+func (c Client) Delta(ctx context.Context) (*backup.Snapshot, error) {
+	var s *backup.Snapshot
 	err := c.ask(ctx, http.MethodPost, PathDelta, snapshotLimit, &s)
 	return s, err
 }
 
-// Latest asks which snapshots a restore would use.
-func (c Client) Latest(ctx context.Context) (Chain, error) {
-	var chain Chain
+// Latest asks for the snapshots that a restore would use.
+func (c Client) Latest(ctx context.Context) (backup.Chain, error) {
+	var chain backup.Chain
 	c.Timeouts.Header = min(c.Timeouts.header(), latestTimeout)
 	err := c.ask(ctx, http.MethodGet, PathLatest, latestLimit, &chain)
 	return chain, err
@@ -87,7 +90,7 @@ func (c Client) ask(ctx context.Context, method, path string, limit int64, into 
 	if err != nil {
 		return noAnswer(err)
 	}
-	// A body that ends never is closed under whoever reads it.
+	// Closing the body ends a read that never ends by itself.
 	timer := time.AfterFunc(c.Timeouts.body(), func() { _ = response.Body.Close() })
 	defer func() { timer.Stop(); _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
@@ -96,12 +99,12 @@ func (c Client) ask(ctx context.Context, method, path string, limit int64, into 
 	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
 	switch {
 	case err != nil:
-		return &requestError{fmt.Sprintf("its answer broke off, or did not end within %s", c.Timeouts.body()), err}
+		return &requestError{fmt.Sprintf("its answer was cut off, or did not end within %s", c.Timeouts.body()), err}
 	case int64(len(body)) > limit:
 		return &requestError{fmt.Sprintf("its answer is longer than %d bytes", limit), nil}
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return &requestError{"its answer is not that of an agent", nil}
+		return &requestError{"this is not an answer of an agent", nil}
 	}
 	return nil
 }

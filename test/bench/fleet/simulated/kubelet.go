@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package simulated
 
 import (
 	"context"
@@ -26,43 +26,44 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// nodes are how many nodes there are.
+// nodes is the number of nodes.
 const nodes = 100
 
-// kubelet simulates scheduler, kubelets and provisioner, and keeps a diary of what becomes of the pods.
-type kubelet struct {
+// Kubelet simulates scheduler, kubelets and provisioner, and records when pods are deleted and become ready.
+type Kubelet struct {
 	client   client.Client
-	fleet    *fleet
+	fleet    *Fleet
 	podStart time.Duration
 	done     chan struct{}
 
-	mu    sync.Mutex
-	diary map[int][]entry
+	mu      sync.Mutex
+	entries map[int][]Entry
 }
 
-// entry of a diary: a pod was deleted, or became ready.
-type entry struct {
-	at    time.Time
-	pod   string
-	ready bool
+// Entry of the record: a pod was deleted, or became ready.
+type Entry struct {
+	At    time.Time
+	Pod   string
+	Ready bool
 }
 
-func namespaceOf(etcd int) string { return fmt.Sprintf("fleet-%04d", etcd) }
+// Namespace returns the namespace of an Etcd.
+func Namespace(etcd int) string { return fmt.Sprintf("fleet-%04d", etcd) }
 
 func etcdOf(namespace string) (int, bool) {
 	n, err := strconv.Atoi(strings.TrimPrefix(namespace, "fleet-"))
 	return n, err == nil && strings.HasPrefix(namespace, "fleet-")
 }
 
-// startKubelet makes the nodes and starts to look after pods and claims, until the context ends.
-func startKubelet(ctx context.Context, e *env.Env, f *fleet, podStart time.Duration) (*kubelet, error) {
+// StartKubelet makes the nodes and starts to look after pods and claims, until the context ends.
+func StartKubelet(ctx context.Context, e *env.Env, f *Fleet, podStart time.Duration) (*Kubelet, error) {
 	config := rest.CopyConfig(e.Config)
 	config.QPS = -1
 	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: e.Scheme, Metrics: server.Options{BindAddress: "0"}})
 	if err != nil {
 		return nil, fmt.Errorf("making a manager: %w", err)
 	}
-	k := &kubelet{client: mgr.GetClient(), fleet: f, podStart: podStart, done: make(chan struct{}), diary: map[int][]entry{}}
+	k := &Kubelet{client: mgr.GetClient(), fleet: f, podStart: podStart, done: make(chan struct{}), entries: map[int][]Entry{}}
 	for name, c := range map[string]struct {
 		object    client.Object
 		reconcile reconcile.Func
@@ -86,24 +87,25 @@ func startKubelet(ctx context.Context, e *env.Env, f *fleet, podStart time.Durat
 	return k, nil
 }
 
-func (k *kubelet) run(ctx context.Context, mgr manager.Manager) {
+func (k *Kubelet) run(ctx context.Context, mgr manager.Manager) {
 	defer close(k.done)
-	// What goes wrong here shows in pods that do not become ready.
+	// If it fails, pods do not become ready, and the benchmark reports that.
 	_ = mgr.Start(ctx)
 }
 
-func (k *kubelet) wait() { <-k.done }
+// Wait waits until the simulation has ended.
+func (k *Kubelet) Wait() { <-k.done }
 
 func nodeName(i int) string { return fmt.Sprintf("node-%02d", i%nodes) }
 
-// pod takes a pod one step further.
-func (k *kubelet) pod(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	etcd, ours := etcdOf(request.Namespace)
+// pod moves a pod one step on: to a node, to readiness, or away.
+func (k *Kubelet) pod(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	etcd, ok := etcdOf(request.Namespace)
 	pod := &corev1.Pod{}
-	if err := k.client.Get(ctx, request.NamespacedName, pod); err != nil || !ours {
+	if err := k.client.Get(ctx, request.NamespacedName, pod); err != nil || !ok {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	member, err := strconv.Atoi(strings.TrimPrefix(pod.Name, etcdName+"-"))
+	member, err := strconv.Atoi(strings.TrimPrefix(pod.Name, EtcdName+"-"))
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reading the ordinal of pod %s: %w", request, err)
 	}
@@ -115,14 +117,14 @@ func (k *kubelet) pod(ctx context.Context, request reconcile.Request) (reconcile
 	switch want := env.PodStatus(pod, state, at); {
 	case pod.DeletionTimestamp != nil:
 		k.fleet.set(at, false)
-		k.note(etcd, entry{time.Now(), pod.Name, false})
+		k.record(etcd, Entry{time.Now(), pod.Name, false})
 		err = k.client.Delete(ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
 	case pod.Spec.NodeName == "":
 		err = k.client.SubResource("binding").Create(ctx, pod, &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{UID: pod.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: nodeName(etcd + member)},
 		})
 	case equality.Semantic.DeepEqual(pod.Status, want) && state == env.NotReady:
-		// Until it goes on.
+		// Until it answers again.
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case equality.Semantic.DeepEqual(pod.Status, want):
 	case time.Since(pod.CreationTimestamp.Time) < k.podStart:
@@ -131,18 +133,18 @@ func (k *kubelet) pod(ctx context.Context, request reconcile.Request) (reconcile
 		pod.Status = want
 		k.fleet.set(at, state == env.Ready)
 		if err = k.client.Status().Update(ctx, pod); err == nil && state == env.Ready {
-			k.note(etcd, entry{time.Now(), pod.Name, true})
+			k.record(etcd, Entry{time.Now(), pod.Name, true})
 		}
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		// It has an event of its own under way.
+		// An event for the change is on its way.
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, err
 }
 
-// claim gives a claim its volume.
-func (k *kubelet) claim(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+// claim binds a claim to a new volume.
+func (k *Kubelet) claim(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := k.client.Get(ctx, request.NamespacedName, claim); err != nil || claim.Status.Phase == corev1.ClaimBound {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
@@ -173,30 +175,30 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-func (k *kubelet) note(etcd int, e entry) {
+func (k *Kubelet) record(etcd int, e Entry) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if all := k.diary[etcd]; !e.ready && len(all) > 0 && all[len(all)-1].pod == e.pod && !all[len(all)-1].ready {
-		// The same deletion, seen again.
+	if all := k.entries[etcd]; !e.Ready && len(all) > 0 && all[len(all)-1].Pod == e.Pod && !all[len(all)-1].Ready {
+		// The same deletion, observed again.
 		return
 	}
-	k.diary[etcd] = append(k.diary[etcd], e)
+	k.entries[etcd] = append(k.entries[etcd], e)
 }
 
-// look has the pods of an Etcd looked at once more, by a change that means nothing.
-func (k *kubelet) look(ctx context.Context, etcd, member int) error {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(etcd), Name: podName(member)}}
+// Touch has a pod reconciled again, by an annotation without a meaning.
+func (k *Kubelet) Touch(ctx context.Context, etcd, member int) error {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace(etcd), Name: PodName(member)}}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"simulated":"hangs"}}}`))
 	return k.client.Patch(ctx, pod, patch)
 }
 
-// since is what was noted of an Etcd since a moment.
-func (k *kubelet) since(etcd int, from time.Time) []entry {
+// Since returns what was recorded of an Etcd after a time.
+func (k *Kubelet) Since(etcd int, from time.Time) []Entry {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var some []entry
-	for _, e := range k.diary[etcd] {
-		if e.at.After(from) {
+	var some []Entry
+	for _, e := range k.entries[etcd] {
+		if e.At.After(from) {
 			some = append(some, e)
 		}
 	}

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package finalsnapshot takes the last full snapshot of a cluster that does not run any more, from the data of one of
-// its members. It links etcd's server, so only the agent imports it.
+// Package finalsnapshot takes the final full snapshot of a stopped cluster, from the data of one of its members. It links
+// etcd's server, so only the agent imports it.
 package finalsnapshot
 
 import (
@@ -23,13 +23,13 @@ import (
 
 // Config of a final snapshot.
 type Config struct {
-	// Store that the snapshot goes into.
+	// Store of the snapshot.
 	Store *store.Store
 	// DataDir is the data directory of the most advanced member. It is only read.
 	DataDir string
-	// ClusterID is the ID, in hex, of the cluster that the data has to be of.
+	// ClusterID is the ID, in hex, of the cluster that the data must belong to.
 	ClusterID string
-	// WorkDir has room for the database.
+	// WorkDir has space for the database.
 	WorkDir string
 	// Compression of the snapshot.
 	Compression backup.Compression
@@ -37,13 +37,12 @@ type Config struct {
 	Log         logr.Logger
 }
 
-// Take writes all that a member has that does not run into one full snapshot: its database, and the entries of its log
-// that are not in that. Without an error the snapshot was read back from the store, whole, and a restore would begin
-// with it. It may be called again after it was interrupted.
+// Take writes all data of a stopped member into one full snapshot: its database, and the log entries that it lacks. It returns
+// after it has read the snapshot back and a restore would start with it. It may be called again after an interruption.
 func Take(ctx context.Context, config Config) (backup.Snapshot, error) {
 	work := filepath.Join(config.WorkDir, "final-snapshot")
 	if err := os.RemoveAll(work); err != nil {
-		return backup.Snapshot{}, fmt.Errorf("removing what an interrupted snapshot left: %w", err)
+		return backup.Snapshot{}, fmt.Errorf("removing leftovers of an interrupted snapshot: %w", err)
 	}
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return backup.Snapshot{}, fmt.Errorf("making a folder for the snapshot: %w", err)
@@ -62,7 +61,7 @@ func (c Config) take(ctx context.Context, work string) (backup.Snapshot, error) 
 		return backup.Snapshot{}, fmt.Errorf("copying the data of the member: %w", err)
 	}
 	if database.Revision < newest {
-		return backup.Snapshot{}, fmt.Errorf("the data of the member ends at revision %d, and %s leads to revision %d: it is not all that the cluster had", database.Revision, c.Store, newest)
+		return backup.Snapshot{}, fmt.Errorf("the data of the member ends at revision %d, but the snapshots in %s end at revision %d: the member lacks data of the cluster", database.Revision, c.Store, newest)
 	}
 	snapshot, err := c.Store.WriteDatabase(ctx, database.File, backup.Snapshot{
 		Kind: backup.Full, LastRevision: database.Revision, Created: created, Compression: c.Compression, Final: true,
@@ -71,14 +70,13 @@ func (c Config) take(ctx context.Context, work string) (backup.Snapshot, error) 
 		return backup.Snapshot{}, err
 	}
 	if err := c.verify(ctx, snapshot); err != nil {
-		return backup.Snapshot{}, errors.Join(fmt.Errorf("verifying what was written: %w", err), c.Store.Delete(ctx, snapshot))
+		return backup.Snapshot{}, errors.Join(fmt.Errorf("verifying the snapshot: %w", err), c.Store.Delete(ctx, snapshot))
 	}
 	c.Log.Info("Took the final snapshot", "snapshot", snapshot.Name(), "bytes", snapshot.Size, "replayed", database.Replayed)
 	return snapshot, nil
 }
 
-// newest is the revision that a restore leads to now, and the time that makes a snapshot the newest, whatever the clock
-// says.
+// newest returns the revision that a restore reaches now, and a time that makes a snapshot the newest, whatever the clock.
 func (c Config) newest(ctx context.Context) (revision int64, created time.Time, err error) {
 	list, err := c.Store.List(ctx)
 	if err != nil {
@@ -88,15 +86,15 @@ func (c Config) newest(ctx context.Context) (revision int64, created time.Time, 
 	if n := len(list); n > 0 && !created.After(list[n-1].Created) {
 		created = list[n-1].Created.Add(time.Second)
 	}
-	// What a gap or the lack of a full snapshot has cost, this snapshot makes good.
+	// This snapshot makes up for a gap, or for a missing full snapshot.
 	chain, err := backup.Newest(list)
 	if gap := (*backup.GapError)(nil); err != nil && !errors.Is(err, backup.ErrNoFull) && !errors.As(err, &gap) {
-		return 0, time.Time{}, fmt.Errorf("looking at what is in %s: %w", c.Store, err)
+		return 0, time.Time{}, fmt.Errorf("reading the snapshots in %s: %w", c.Store, err)
 	}
 	return chain.LastRevision(), created, nil
 }
 
-// verify reads the snapshot back, and looks whether a restore would begin with it, and with nothing after it.
+// verify reads the snapshot back, and checks that a restore would use it and nothing else.
 func (c Config) verify(ctx context.Context, snapshot backup.Snapshot) error {
 	if err := c.Store.Verify(ctx, snapshot); err != nil {
 		return err
@@ -110,7 +108,7 @@ func (c Config) verify(ctx context.Context, snapshot backup.Snapshot) error {
 		return err
 	}
 	if chain.Full.Name() != snapshot.Name() || len(chain.Deltas) > 0 {
-		return fmt.Errorf("a restore would begin with %s and %d deltas, and not with %s: somebody else writes into %s", chain.Full.Name(), len(chain.Deltas), snapshot.Name(), c.Store)
+		return fmt.Errorf("a restore would start with %s and %d deltas, not with %s: another writer uses %s", chain.Full.Name(), len(chain.Deltas), snapshot.Name(), c.Store)
 	}
 	return nil
 }

@@ -16,39 +16,37 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=nodes;persistentvolumes,verbs=get;list;watch
 
-// addSurroundings keeps of nodes, volumes and claims what decisions rest on. No label says which of them belong to an
-// Etcd: a claim may have been there before it.
+// addSurroundings caches the parts of nodes, volumes and claims that decisions need. They cannot be selected by label: a claim
+// may be older than its Etcd.
 func addSurroundings(to map[client.Object]cache.ByObject, lists *resourceLists) {
 	maps.Copy(to, map[client.Object]cache.ByObject{
-		&corev1.Node{}:                  {Transform: keep(essenceOfNode)},
-		&corev1.PersistentVolume{}:      {Transform: keep(essenceOfVolume)},
+		&corev1.Node{}:                  {Transform: keep(trimmedNode)},
+		&corev1.PersistentVolume{}:      {Transform: keep(trimmedVolume)},
 		&corev1.PersistentVolumeClaim{}: {Transform: keep(lists.claim)},
 	})
 }
 
-// keep makes a transform of a function from an object to the part of it that is kept.
-func keep[T any](essence func(T) T) func(any) (any, error) {
+// keep makes a cache transform from a function that returns the part of an object to keep.
+func keep[T any](trim func(T) T) func(any) (any, error) {
 	return func(object any) (any, error) {
 		if o, ok := object.(T); ok {
-			return slim(essence(o))
+			return slim(trim(o))
 		}
 		return object, nil
 	}
 }
 
-// essenceOfPod leaves out what a pod has from its template, which is most of it, and what a kubelet tells that is of no
-// interest.
-func essenceOfPod(p *corev1.Pod) *corev1.Pod {
+// trimmedPod drops what a pod has from its template, which is most of it, and unused status.
+func trimmedPod(p *corev1.Pod) *corev1.Pod {
 	kept := &corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: corev1.PodSpec{NodeName: p.Spec.NodeName}, Status: corev1.PodStatus{
 		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP, Conditions: p.Status.Conditions,
-		InitContainerStatuses: essenceOfContainers(p.Status.InitContainerStatuses), ContainerStatuses: essenceOfContainers(p.Status.ContainerStatuses),
+		InitContainerStatuses: trimmedContainers(p.Status.InitContainerStatuses), ContainerStatuses: trimmedContainers(p.Status.ContainerStatuses),
 	}}
 	kept.ManagedFields = nil
 	for _, c := range p.Spec.Containers {
 		if c.Name == v1alpha1.ContainerEtcd {
-			kept.Spec.Containers = []corev1.Container{{Name: c.Name, Image: shared(c.Image), Ports: c.Ports}}
+			kept.Spec.Containers = []corev1.Container{{Name: c.Name, Image: interned(c.Image), Ports: c.Ports}}
 			if c.ReadinessProbe != nil {
-				// There is one.
 				kept.Spec.Containers[0].ReadinessProbe = probed
 			}
 		}
@@ -61,10 +59,10 @@ func essenceOfPod(p *corev1.Pod) *corev1.Pod {
 	return kept
 }
 
-// probed stands for whatever readiness probe a container has.
+// probed stands for any readiness probe of a container.
 var probed = &corev1.Probe{}
 
-func essenceOfContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+func trimmedContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	if len(all) == 0 {
 		return nil
 	}
@@ -75,34 +73,34 @@ func essenceOfContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus 
 	return kept
 }
 
-func essenceOfMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+func trimmedMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
 	m.ManagedFields, m.Annotations = nil, nil
 	return m
 }
 
-func essenceOfNode(n *corev1.Node) *corev1.Node {
-	kept := &corev1.Node{ObjectMeta: essenceOfMeta(n.ObjectMeta), Spec: corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable}}
+func trimmedNode(n *corev1.Node) *corev1.Node {
+	kept := &corev1.Node{ObjectMeta: trimmedMeta(n.ObjectMeta), Spec: corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable}}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			// Its heartbeat is of no interest.
+			// The heartbeat is not used.
 			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
 		}
 	}
 	return kept
 }
 
-func essenceOfVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
-	kept := &corev1.PersistentVolume{ObjectMeta: essenceOfMeta(v.ObjectMeta), Spec: corev1.PersistentVolumeSpec{NodeAffinity: v.Spec.NodeAffinity}}
+func trimmedVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+	kept := &corev1.PersistentVolume{ObjectMeta: trimmedMeta(v.ObjectMeta), Spec: corev1.PersistentVolumeSpec{NodeAffinity: v.Spec.NodeAffinity}}
 	if c := v.Spec.ClaimRef; c != nil {
 		kept.Spec.ClaimRef = &corev1.ObjectReference{UID: c.UID}
 	}
 	return kept
 }
 
-func essenceOfClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
-	kept := &corev1.PersistentVolumeClaim{ObjectMeta: essenceOfMeta(c.ObjectMeta), Spec: c.Spec, Status: c.Status}
+func trimmedClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	kept := &corev1.PersistentVolumeClaim{ObjectMeta: trimmedMeta(c.ObjectMeta), Spec: c.Spec, Status: c.Status}
 	if by, adopted := c.Annotations[v1alpha1.AnnotationAdoptedBy]; adopted {
-		// It says whose the claim is.
+		// It records the owner of the claim.
 		kept.Annotations = map[string]string{v1alpha1.AnnotationAdoptedBy: by}
 	}
 	return kept

@@ -2,7 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package simulated stands in for what the fleet benchmark does not run: the members, which answer the operator over gRPC,
+// and scheduler, kubelets and provisioner.
+package simulated
 
 import (
 	"context"
@@ -19,40 +21,41 @@ import (
 )
 
 const (
-	// members of each Etcd.
-	members = 3
+	// Members of each Etcd.
+	Members = 3
 	// slots is how many addresses an Etcd has: a power of two, so that addresses are easy to read.
 	slots = 8
-	// etcdName is the name of each Etcd. Each has a namespace of its own.
-	etcdName = "etcd-main"
+	// EtcdName is the name of each Etcd. Each has a namespace of its own.
+	EtcdName = "etcd-main"
 )
 
-// fleet are the members of all Etcds. One server answers for all of them; whom is asked, the address tells.
-type fleet struct {
+// Fleet is the members of all Etcds. One server answers for all of them, and tells them apart by address.
+type Fleet struct {
 	etcdserverpb.UnimplementedMaintenanceServer
 	etcdserverpb.UnimplementedClusterServer
 
-	port     int
+	// Port at which every member answers.
+	Port     int
 	clusters []*etcdfake.Cluster
 
 	mu sync.Mutex
-	// up tells whether the pod at an address is ready.
+	// up reports whether the pod at an address is ready.
 	up map[string]bool
-	// hung are the Etcds whose member 0 hangs: it takes requests, and never answers.
+	// hung are the Etcds whose member 0 hangs: it accepts requests and never answers.
 	hung map[int]bool
 }
 
-// newFleet serves for as many Etcds.
-func newFleet(etcds int) (*fleet, error) {
+// NewFleet serves the members of a number of Etcds.
+func NewFleet(etcds int) (*Fleet, error) {
 	listener, err := net.Listen("tcp", "0.0.0.0:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening for the operator: %w", err)
 	}
-	f := &fleet{port: listener.Addr().(*net.TCPAddr).Port, up: map[string]bool{}, hung: map[int]bool{}}
+	f := &Fleet{Port: listener.Addr().(*net.TCPAddr).Port, up: map[string]bool{}, hung: map[int]bool{}}
 	for i := range etcds {
 		c := &etcdfake.Cluster{Up: func(member int) bool { return f.isUp(address(i, member)) }}
-		for m := range members {
-			c.Names = append(c.Names, podName(m))
+		for m := range Members {
+			c.Names = append(c.Names, PodName(m))
 			c.Endpoints = append(c.Endpoints, address(i, m))
 		}
 		f.clusters = append(f.clusters, c)
@@ -61,32 +64,33 @@ func newFleet(etcds int) (*fleet, error) {
 	etcdserverpb.RegisterMaintenanceServer(server, f)
 	etcdserverpb.RegisterClusterServer(server, f)
 	// It serves until the process ends.
-	go server.Serve(listener) //nolint:errcheck // a benchmark whose members do not answer says so
+	go server.Serve(listener) //nolint:errcheck // if it fails, the benchmark reports that members do not answer
 	return f, nil
 }
 
-func podName(member int) string { return fmt.Sprintf("%s-%d", etcdName, member) }
+// PodName returns the name of the pod of a member.
+func PodName(member int) string { return fmt.Sprintf("%s-%d", EtcdName, member) }
 
-// address of the pod of a member.
+// address returns the IP address of the pod of a member.
 func address(etcd, member int) string {
 	n := etcd*slots + member
 	return fmt.Sprintf("127.%d.%d.%d", 64+n>>16, n>>8&255, n&255+1)
 }
 
-func (f *fleet) isUp(address string) bool {
+func (f *Fleet) isUp(address string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.up[address]
 }
 
-func (f *fleet) set(address string, up bool) {
+func (f *Fleet) set(address string, up bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.up[address] = up
 }
 
-// hang makes member 0 of some Etcds hang, or go on.
-func (f *fleet) hang(hangs bool, etcds ...int) {
+// Hang makes member 0 of some Etcds hang, or answer again.
+func (f *Fleet) Hang(hangs bool, etcds ...int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, i := range etcds {
@@ -97,19 +101,19 @@ func (f *fleet) hang(hangs bool, etcds ...int) {
 	}
 }
 
-func (f *fleet) hangs(etcd, member int) bool {
+func (f *Fleet) hangs(etcd, member int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return member == 0 && f.hung[etcd]
 }
 
-// asked is the cluster and the member that a request is for.
-func (f *fleet) asked(ctx context.Context) (*etcdfake.Cluster, string, error) {
+// asked returns the cluster and the member that a request is for.
+func (f *Fleet) asked(ctx context.Context) (*etcdfake.Cluster, string, error) {
 	p, _ := peer.FromContext(ctx)
 	ip := p.LocalAddr.(*net.TCPAddr).IP.To4()
 	n := int(ip[1]-64)<<16 + int(ip[2])<<8 + int(ip[3]) - 1
 	if n/slots >= len(f.clusters) {
-		return nil, "", status.Errorf(codes.Unavailable, "nobody is at %s", ip)
+		return nil, "", status.Errorf(codes.Unavailable, "no member has the address %s", ip)
 	}
 	if f.hangs(n/slots, n%slots) {
 		<-ctx.Done()
@@ -118,8 +122,8 @@ func (f *fleet) asked(ctx context.Context) (*etcdfake.Cluster, string, error) {
 	return f.clusters[n/slots], ip.String(), nil
 }
 
-// Status is etcd's.
-func (f *fleet) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
+// Status implements etcdserverpb.MaintenanceServer.
+func (f *Fleet) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
 	cluster, at, err := f.asked(ctx)
 	if err != nil {
 		return nil, err
@@ -138,8 +142,8 @@ func (f *fleet) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etc
 	}, nil
 }
 
-// MemberList is etcd's.
-func (f *fleet) MemberList(ctx context.Context, _ *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse, error) {
+// MemberList implements etcdserverpb.ClusterServer.
+func (f *Fleet) MemberList(ctx context.Context, _ *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse, error) {
 	cluster, at, err := f.asked(ctx)
 	if err != nil {
 		return nil, err
@@ -159,8 +163,8 @@ func (f *fleet) MemberList(ctx context.Context, _ *etcdserverpb.MemberListReques
 	return response, nil
 }
 
-// MoveLeader is etcd's.
-func (f *fleet) MoveLeader(ctx context.Context, r *etcdserverpb.MoveLeaderRequest) (*etcdserverpb.MoveLeaderResponse, error) {
+// MoveLeader implements etcdserverpb.MaintenanceServer.
+func (f *Fleet) MoveLeader(ctx context.Context, r *etcdserverpb.MoveLeaderRequest) (*etcdserverpb.MoveLeaderResponse, error) {
 	cluster, at, err := f.asked(ctx)
 	if err != nil {
 		return nil, err

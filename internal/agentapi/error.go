@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package backup
+package agentapi
 
 import (
 	"bytes"
@@ -15,22 +15,22 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 )
 
-// Code says why an agent refuses a request, or could not do what was asked.
+// Code is why an agent refused a request, or failed to carry it out.
 type Code string
 
 // The codes.
 const (
 	// CodeBadRequest: the request is malformed.
 	CodeBadRequest Code = "BadRequest"
-	// CodeUnauthorized: the agent does not know who asks.
+	// CodeUnauthorized: the request is not signed by the operator.
 	CodeUnauthorized Code = "Unauthorized"
-	// CodeMethodNotAllowed: what changes something is posted.
+	// CodeMethodNotAllowed: a request that changes something must be a POST.
 	CodeMethodNotAllowed Code = "MethodNotAllowed"
-	// CodeNoStore: there is no store for snapshots.
+	// CodeNoStore: there is no backup store.
 	CodeNoStore Code = "NoStore"
-	// CodeNoLeader: no agent beside a healthy leader was found to take the snapshot.
+	// CodeNoLeader: there is no healthy leader whose agent could take the snapshot.
 	CodeNoLeader Code = "NoLeader"
-	// CodeTooManyRequests: too many wait for a snapshot already.
+	// CodeTooManyRequests: too many requests are waiting for a snapshot.
 	CodeTooManyRequests Code = "TooManyRequests"
 	// CodeSnapshotFailed: the snapshot, or the listing of snapshots, failed.
 	CodeSnapshotFailed Code = "SnapshotFailed"
@@ -45,7 +45,7 @@ const (
 	errorLimit = 8 << 10
 )
 
-// errorBody is the body of an answer that is no success.
+// errorBody is the body of an error response.
 type errorBody struct {
 	Error errorOf `json:"error"`
 }
@@ -60,17 +60,17 @@ func WriteError(w http.ResponseWriter, status int, code Code, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	// A client that has gone needs no answer.
+	// If the client has gone, there is nobody to report to.
 	_ = json.NewEncoder(w).Encode(errorBody{errorOf{code, plain.Text(message, messageLimit)}})
 }
 
-// StatusError is an answer that is no success.
+// StatusError is an error response.
 type StatusError struct {
 	// Code is the status code: 405 when there is no store or no healthy leader, and 500 when the snapshot failed.
 	Code int
-	// Reason is empty when the answer is not an error as an agent writes it.
+	// Reason is empty if the body is not an error of an agent.
 	Reason Code
-	// Message for people: plain text of an agent, and of nobody else.
+	// Message is plain text, quoted only from an agent.
 	Message string
 }
 
@@ -78,8 +78,8 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("the agent answered %d %s: %s", e.Code, http.StatusText(e.Code), e.Message)
 }
 
-// statusError reads an answer that is no success. Of one that is not an error as an agent writes it nothing is kept but
-// its status code: it may come from anywhere, and what is said here is read by others than those who may read there.
+// statusError reads an error response. Of a body that is not an error of an agent only the status code is kept: it may come
+// from anywhere, and readers of a task's status may not be allowed to read there.
 func statusError(response *http.Response) *StatusError {
 	e := &StatusError{Code: response.StatusCode, Message: hint(response.StatusCode)}
 	body, err := io.ReadAll(io.LimitReader(response.Body, errorLimit+1))
@@ -96,18 +96,18 @@ func statusError(response *http.Response) *StatusError {
 	return e
 }
 
-// hint says what a status code of an agent means that tells nothing more: one of an earlier version, or no agent at all.
+// hint explains a bare status code, of an earlier version of the agent or of something that is not an agent.
 func hint(code int) string {
 	switch {
 	case code == http.StatusMethodNotAllowed:
-		return "it has no store, or there is no healthy leader"
+		return "it has no backup store, or there is no healthy leader"
 	case code == http.StatusUnauthorized:
-		return "it does not know the operator"
+		return "it does not trust the operator"
 	case code >= 300 && code < 400:
-		return "agents redirect nobody, so it is none; check what Service and endpoints lead to"
+		return "agents do not redirect, so this is not an agent; check the Service and its endpoints"
 	case code == http.StatusInternalServerError:
-		return "the log of the agent says why"
+		return "check the log of the agent"
 	default:
-		return "this is not what agents answer; check what Service and endpoints lead to"
+		return "this is not an answer of an agent; check the Service and its endpoints"
 	}
 }

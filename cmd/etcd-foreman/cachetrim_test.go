@@ -23,7 +23,7 @@ func TestWhatIsKeptOfTheSurroundings(t *testing.T) {
 	lean := *fat.DeepCopy()
 	lean.Annotations, lean.ManagedFields = nil, nil
 
-	node := essenceOfNode(&corev1.Node{
+	node := trimmedNode(&corev1.Node{
 		ObjectMeta: fat, Spec: corev1.NodeSpec{Unschedulable: true, ProviderID: "x"},
 		Status: corev1.NodeStatus{
 			Images: []corev1.ContainerImage{{}},
@@ -47,7 +47,7 @@ func TestWhatIsKeptOfTheSurroundings(t *testing.T) {
 	told := *status.DeepCopy()
 	told.HostIP, told.QOSClass = "10.0.0.2", corev1.PodQOSBurstable
 	told.ContainerStatuses[0].ImageID, told.ContainerStatuses[0].ContainerID, told.ContainerStatuses[0].RestartCount = "long", "longer", 7
-	pod := essenceOfPod(&corev1.Pod{ObjectMeta: fat, Status: told, Spec: corev1.PodSpec{
+	pod := trimmedPod(&corev1.Pod{ObjectMeta: fat, Status: told, Spec: corev1.PodSpec{
 		NodeName: "n", ServiceAccountName: "x", Volumes: []corev1.Volume{{Name: "config"}, claims},
 		Containers: []corev1.Container{{Name: "etcd", Image: "x", Ports: ports, Env: []corev1.EnvVar{{Name: "x"}}, ReadinessProbe: &corev1.Probe{PeriodSeconds: 1}}, {Name: "backup-restore"}},
 	}})
@@ -58,12 +58,12 @@ func TestWhatIsKeptOfTheSurroundings(t *testing.T) {
 	}}))
 
 	affinity := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{}}
-	volume := essenceOfVolume(&corev1.PersistentVolume{ObjectMeta: fat, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, StorageClassName: "x", ClaimRef: &corev1.ObjectReference{Name: "c", UID: "c"}}})
+	volume := trimmedVolume(&corev1.PersistentVolume{ObjectMeta: fat, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, StorageClassName: "x", ClaimRef: &corev1.ObjectReference{Name: "c", UID: "c"}}})
 	g.Expect(volume).To(Equal(&corev1.PersistentVolume{ObjectMeta: lean, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, ClaimRef: &corev1.ObjectReference{UID: "c"}}}))
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: fat, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
-	g.Expect(essenceOfClaim(claim)).To(Equal(&corev1.PersistentVolumeClaim{ObjectMeta: lean, Spec: claim.Spec, Status: claim.Status}))
+	g.Expect(trimmedClaim(claim)).To(Equal(&corev1.PersistentVolumeClaim{ObjectMeta: lean, Spec: claim.Spec, Status: claim.Status}))
 	claim.Annotations = map[string]string{"long": "story", v1alpha1.AnnotationAdoptedBy: "etcd"}
-	g.Expect(essenceOfClaim(claim).Annotations).To(Equal(map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}), "whose it is")
+	g.Expect(trimmedClaim(claim).Annotations).To(Equal(map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}), "whose it is")
 }
 
 // What is shared is the same as before.

@@ -61,7 +61,7 @@ func TestTheCacheKeepsWhatSnapshotsAreMadeOf(t *testing.T) {
 			g := NewWithT(t)
 			volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: claimRef}}
 			whole := []client.Object{set.DeepCopy(), pod.DeepCopy(), node.DeepCopy(), claim.DeepCopy(), volume.DeepCopy()}
-			kept := []client.Object{set.DeepCopy(), essenceOfPod(pod.DeepCopy()), essenceOfNode(node.DeepCopy()), essenceOfClaim(claim.DeepCopy()), essenceOfVolume(volume.DeepCopy())}
+			kept := []client.Object{set.DeepCopy(), trimmedPod(pod.DeepCopy()), trimmedNode(node.DeepCopy()), trimmedClaim(claim.DeepCopy()), trimmedVolume(volume.DeepCopy())}
 			look := func(objects []client.Object) *cluster.Snapshot {
 				reader := fake.NewClientBuilder().WithObjects(objects...).Build()
 				members := &etcdfake.Cluster{Names: []string{"m-0"}, Endpoints: []string{"https://10.0.0.1:2479"}, Up: func(int) bool { return true }}
