@@ -12,6 +12,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/scale"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -90,18 +92,10 @@ func notItsStatus() predicate.Predicate {
 // nobody looked.
 func dueFirst() handler.EventHandler {
 	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok && specDue(e.Object.(*v1alpha1.Etcd)) {
+		if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok && state.Due(e.Object.(*v1alpha1.Etcd)) {
 			queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(0)}, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
 		}
 	}}
-}
-
-// priorityOf a further look after a while: one at a cluster that is well gives way to all others.
-func priorityOf(after time.Duration) *int {
-	if after >= pollWell {
-		return ptr.To(handler.LowPriority)
-	}
-	return ptr.To(0)
 }
 
 func etcdOfPod(_ context.Context, pod client.Object) []reconcile.Request {
@@ -166,7 +160,7 @@ func taskChanged() predicate.Predicate {
 		}),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*v1alpha1.EtcdOperatorTask), e.ObjectNew.(*v1alpha1.EtcdOperatorTask)
-			return before.Status.State != after.Status.State || spec.RecordedRevision(before) != spec.RecordedRevision(after) || holds(before) != holds(after) || phase(before) != phase(after)
+			return before.Status.State != after.Status.State || spec.RecordedRevision(before) != spec.RecordedRevision(after) || scale.Holds(before) != scale.Holds(after) || phase(before) != phase(after)
 		}},
 	)
 }
