@@ -47,7 +47,7 @@ func TestBlocked(t *testing.T) {
 	}{
 		"volumes are kept":             {etcdOf(0, v1alpha1.PersistentVolumeClaimRetentionPolicy{}), setOf(3), ""},
 		"volumes go, without a backup": {etcdOf(0, onScaling), setOf(3), "there is no backup to wake up from"},
-		"volumes go, and no driver":    {unusable, setOf(3), "no driver"},
+		"volumes go, and no driver":    {unusable, setOf(3), "is not supported"},
 		"volumes go, and backups fail": {failing, setOf(3), "snapshots fail: The last snapshot failed: no space left; to hibernate it"},
 		"volumes go, and backups are":  {backedUp, setOf(3), ""},
 		"backups fail, and it sleeps":  {failing, setOf(0), ""},
