@@ -101,7 +101,7 @@ func (s *Session) Foreign() []ownership.Foreign {
 	return s.proof.Foreign
 }
 
-// Checked reports whether the Session has looked at the owners of the objects: from the API server, or in the cache.
+// Checked reports whether the Session has checked the owners of the objects: those of the API server, or those in the cache.
 func (s *Session) Checked() bool { return s.proof != nil || s.compared }
 
 // Proven reports whether it has asked the API server for them.

@@ -78,7 +78,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	return nil
 }
 
-// notItsStatus passes what changes more of an object than its status: its spec, or whose it is.
+// notItsStatus selects what changes more of an object than its status: its spec, or whose it is.
 func notItsStatus() predicate.Predicate {
 	owners := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !slices.EqualFunc(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences(), func(a, b metav1.OwnerReference) bool {
@@ -114,8 +114,7 @@ func etcdOfStatefulSet(_ context.Context, set client.Object) []reconcile.Request
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: set.GetNamespace(), Name: owner.Name}}}
 }
 
-// etcdOfClaim is the Etcd that a claim was made for. One that was there before has no labels; it is looked at with the
-// rest.
+// etcdOfClaim returns the Etcd that a claim was created for. One that existed before has no labels; it is read with the rest.
 func etcdOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
 	name := claim.GetLabels()[v1alpha1.LabelPartOf]
 	if name == "" {
@@ -129,7 +128,7 @@ func etcdOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
 // and need not share the processors, nor the API server, with a status that is about to change again.
 const settle = time.Second
 
-// afterwards looks at an Etcd a little after an object of it has changed.
+// afterwards reconciles an Etcd a little after an object of it has changed.
 func afterwards(etcdOf handler.MapFunc) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	later := func(ctx context.Context, o client.Object, q queue) {
@@ -148,7 +147,7 @@ func etcdOfTask(_ context.Context, task client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: task.(*v1alpha1.EtcdOperatorTask).EtcdKey()}}
 }
 
-// taskChanged passes what may change status.rollout or status.recovery of an Etcd, or who holds it at zero.
+// taskChanged selects what may change status.rollout or status.recovery of an Etcd, or who holds it at zero.
 func taskChanged() predicate.Predicate {
 	phase := func(t *v1alpha1.EtcdOperatorTask) v1alpha1.RecoveryPhase {
 		return ptr.Deref(t.Status.Recovery, v1alpha1.RecoveryStatus{}).Phase

@@ -16,8 +16,8 @@ const (
 	// progressDeadline is how long the change to RollingUpdate waits for a member that does not participate. It is that of a
 	// rollout.
 	progressDeadline = 10 * time.Minute
-	// maxUnobserved is how long nobody may have looked for an absence to count as uninterrupted. An Etcd that waits for a member is
-	// looked at every two seconds; with members that hang a look takes some seconds more. It is shorter than it takes a pod to
+	// maxUnobserved is the longest gap between two observations of an absence that counts as uninterrupted. An Etcd that waits for a
+	// member is observed every two seconds; with members that hang it takes some seconds more. It is shorter than it takes a pod to
 	// be created, to participate and to be gone again, so none of these goes unnoticed.
 	maxUnobserved = 10 * time.Second
 )
