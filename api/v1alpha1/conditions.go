@@ -159,6 +159,15 @@ const (
 	// controls it or has adopted it. While it is False, the operator writes none of the objects; the message names each
 	// foreign object, its owner, and what to do.
 	ConditionObjectsOwned = "ObjectsOwned"
+	// ConditionReconciled: the last reconcile found no error. Otherwise the message has those of status.lastErrors. An error
+	// that passes is reported when it occurs for the second time in a row.
+	ConditionReconciled = "Reconciled"
+)
+
+// Reasons of the condition Reconciled.
+const (
+	ReasonReconciled      = "Reconciled"
+	ReasonReconcileFailed = "ReconcileFailed"
 )
 
 // Reasons of the conditions of an Etcd.
