@@ -65,6 +65,8 @@ const (
 	ErrUnsupportedType ErrorCode = "ERR_UNSUPPORTED_TYPE"
 	// ErrInvalidConfig: spec.config does not decode.
 	ErrInvalidConfig ErrorCode = "ERR_INVALID_CONFIG"
+	// ErrTooManyTasks: too many earlier tasks of the Etcd have not ended.
+	ErrTooManyTasks ErrorCode = "ERR_TOO_MANY_TASKS"
 	// ErrDuplicateTask: an earlier task does the same work.
 	ErrDuplicateTask ErrorCode = "ERR_DUPLICATE_TASK"
 	// ErrCrossNamespace: the task refers to another namespace.

@@ -107,3 +107,13 @@ func essenceOfClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeCla
 	}
 	return kept
 }
+
+// essenceOfTask leaves out the configs of a task that has ended. They are most of it, and nothing reads them any more.
+func essenceOfTask(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+	if !t.Status.State.IsFinal() {
+		return t
+	}
+	kept := *t
+	kept.Spec.Config, kept.Status.Config = "", ""
+	return &kept
+}
