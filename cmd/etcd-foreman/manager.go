@@ -36,7 +36,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=etcd-foreman-system,resources=leases,verbs=get;create;update
@@ -90,7 +89,7 @@ func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options,
 	return ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions,
-		Metrics:                       metricsserver.Options{BindAddress: config.Server.MetricsBindAddress},
+		Metrics:                       metricsOptions(config.Server),
 		HealthProbeBindAddress:        config.Server.HealthBindAddress,
 		PprofBindAddress:              config.Server.PprofBindAddress,
 		LeaderElection:                *config.LeaderElection.Enabled,

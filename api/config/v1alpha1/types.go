@@ -85,8 +85,13 @@ type LeaderElection struct {
 
 // Server says where the operator answers, as host:port; "0" switches an endpoint off.
 type Server struct {
-	// MetricsBindAddress serves /metrics. Default :8080.
+	// MetricsBindAddress serves /metrics, over HTTPS and for those who may get the non-resource URL /metrics. Default :8080.
 	MetricsBindAddress string `json:"metricsBindAddress,omitempty"`
+	// MetricsCertificateDir is a folder with tls.crt and tls.key for /metrics, which are read again when they change. Default:
+	// a self-signed certificate.
+	MetricsCertificateDir string `json:"metricsCertificateDir,omitempty"`
+	// InsecureMetrics serves /metrics over HTTP, for anybody, as earlier versions did. Default false.
+	InsecureMetrics bool `json:"insecureMetrics,omitempty"`
 	// HealthBindAddress serves /healthz and /readyz. Default :8081.
 	HealthBindAddress string `json:"healthBindAddress,omitempty"`
 	// PprofBindAddress serves /debug/pprof, Go's profiles. It has to be a loopback address, such as 127.0.0.1:6060: they
