@@ -130,7 +130,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 
 func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration, quorumAwareUpdates bool, key ed25519.PrivateKey) error {
 	now := clock.RealClock{}
-	agents := agents{live: mgr.GetAPIReader(), key: key, clock: now, open: config.AgentAPI.AllowUnauthenticatedSnapshots}
+	agents := agents{live: mgr.GetAPIReader(), key: key, clock: now, api: config.AgentAPI}
 	dialer := etcdclient.NewPool(now.Now)
 	credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: now}
 	observer := observe.New(dialer, now, observe.WithCredentials(credentials), observe.WithSurroundings(mgr.GetCache()))

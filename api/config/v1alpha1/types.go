@@ -105,6 +105,11 @@ type AgentAPI struct {
 	// etcd-backup-restore does: for automation such as Gardener's control plane migration, and before a return to an
 	// operator that signs nothing. Who may ask often enough has old snapshots removed. Default false.
 	AllowUnauthenticatedSnapshots bool `json:"allowUnauthenticatedSnapshots,omitempty"`
+	// MetricsTokenHash is the SHA-256, in hex, of a long random token that reads the agents' metrics. Agents learn the hash
+	// alone. Where spec.backup.tls is set, a client certificate of its CA does as well. Default: no token.
+	MetricsTokenHash string `json:"metricsTokenHash,omitempty"`
+	// AllowUnauthenticatedMetrics serves the agents' metrics to anybody, as earlier versions did. Default false.
+	AllowUnauthenticatedMetrics bool `json:"allowUnauthenticatedMetrics,omitempty"`
 }
 
 // Backup restricts the stores of backups and copies.

@@ -50,7 +50,9 @@ func (w *world) user(name string, roles ...string) client.Client {
 	w.Expect(err).NotTo(HaveOccurred())
 	c, err := client.New(config, client.Options{Scheme: testEnv.Scheme})
 	w.Expect(err).NotTo(HaveOccurred())
-	w.Eventually(func() error { return c.List(w.t.Context(), &v1alpha1.EtcdOperatorTaskList{}, client.InNamespace(w.namespace)) }).Should(Succeed())
+	w.Eventually(func() error {
+		return c.List(w.t.Context(), &v1alpha1.EtcdOperatorTaskList{}, client.InNamespace(w.namespace))
+	}).Should(Succeed())
 	return c
 }
 
