@@ -31,13 +31,13 @@ type Jobs struct {
 const (
 	// createJob is the only step of such a task.
 	createJob = "CreateJob"
-	// jobPoll is how often a Job is looked at, besides the events of its pods.
+	// jobPoll is how often a Job is read, besides the events of its pods.
 	jobPoll = 2 * time.Second
 	// keyJob names the Job in status.result.
 	keyJob = "job"
 )
 
-// Execute creates the Job of a task and follows it to its end, and makes a result of what the agent told.
+// Execute creates the Job of a task and follows it to its end, and makes a result of what the agent reported.
 func (j Jobs) Execute(ctx context.Context, task Task, build func() (*batchv1.Job, error)) (Verdict, error) {
 	key := client.ObjectKey{Namespace: task.Object.Namespace, Name: job.Name(task.Object)}
 	found, foreign, err := job.Find(ctx, j.Live, task.Object, key)
@@ -70,7 +70,7 @@ func (j Jobs) begin(name string, build func() (*batchv1.Job, error)) Verdict {
 	}
 }
 
-// jobVerdict puts the state of a Job into the words of the task engine. It is pure.
+// jobVerdict translates the state of a Job for the task engine. It is pure.
 func jobVerdict(task Task, s job.State, now time.Time) Verdict {
 	v := Verdict{Outcome: Done, Message: s.Message, Result: map[string]string{keyJob: job.Name(task.Object)}}
 	switch {
@@ -113,7 +113,7 @@ func (j Jobs) Perform(ctx context.Context, _ Task, step Step) error {
 	return nil
 }
 
-// Cleanup stops a Job that goes on. One that has ended stays for as long as its task, with its log.
+// Cleanup stops a Job that is running. One that has ended stays for as long as its task, with its log.
 func (j Jobs) Cleanup(ctx context.Context, task Task) error {
 	key := client.ObjectKey{Namespace: task.Object.Namespace, Name: job.Name(task.Object)}
 	found, _, err := job.Find(ctx, j.Live, task.Object, key)

@@ -29,12 +29,12 @@ type Handler interface {
 	// Decode decodes spec.config strictly; every default is filled in. An error names the field.
 	Decode(config string) (any, error)
 	// Restore decodes what Decode made of the config of a task that runs, from JSON, perhaps written by
-	// another version of the operator: unknown fields are passed over.
+	// another version of the operator: unknown fields are ignored.
 	Restore(normalized string) (any, error)
 	// WorkKey says what the task does: of two tasks of one Etcd and type with the same key, the later one is
 	// superfluous. It is asked before the task is admitted.
 	WorkKey(ctx context.Context, task Task) (string, error)
-	// Superseded tells whether a task that has not ended, whether or not it is at the head, is outdated, and
+	// Superseded reports whether a task that has not ended, whether or not it is at the head, is outdated, and
 	// by what. An empty string means that it is not.
 	Superseded(ctx context.Context, task Task) (string, error)
 	// Admit checks the preconditions of a task that is at the head. Outcome Continue admits it; Done means
@@ -67,7 +67,7 @@ type Outcome string
 
 // The outcomes.
 const (
-	// Continue: the task goes on, by a step or by waiting.
+	// Continue: the task continues, by a step or by waiting.
 	Continue Outcome = "Continue"
 	// Done: the task has succeeded.
 	Done Outcome = "Done"
@@ -88,7 +88,7 @@ type Verdict struct {
 	EndReason string
 	// Message for people.
 	Message string
-	// RequeueAfter says when the answer may have changed, where no event tells; 0 when one does.
+	// RequeueAfter is when to ask again, where no event announces a change; 0 where one does.
 	RequeueAfter time.Duration
 	// Step to carry out next, if any.
 	Step *Step
@@ -112,7 +112,7 @@ type Step struct {
 	Reason string
 	// Detail is the handler's own.
 	Detail any
-	// RecheckAfter says when to look again after the step, where no event tells.
+	// RecheckAfter is when to execute the task again after the step, where no event triggers it.
 	RecheckAfter time.Duration
 }
 

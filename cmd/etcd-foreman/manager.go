@@ -18,6 +18,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	appsv1 "k8s.io/api/apps/v1"
@@ -69,7 +71,7 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	err = errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("ping", healthz.Ping),
-		task.Index(ctx, mgr.GetFieldIndexer()),
+		etcdtasks.Index(ctx, mgr.GetFieldIndexer()),
 		addControllers(mgr, config, gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), key),
 	)
 	return mgr, err
@@ -134,7 +136,7 @@ func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfigurati
 	dialer := etcdclient.NewPool(now.Now)
 	credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: now}
 	observer := observe.New(dialer, now, observe.WithCredentials(credentials), observe.WithSurroundings(mgr.GetCache()))
-	locker := task.NewLocker()
+	locker := &lock.Locks{}
 	registry := newRegistry(mgr, dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images, agents: agents, rules: policy.New(config)})
 	return errors.Join(
 		(&etcd.Reconciler{

@@ -66,7 +66,7 @@ type Ordinal struct {
 	Lag uint64
 	// Unproven: by readiness alone, the member may be a learner although its probe passes.
 	Unproven bool
-	// LeaseRole is the role that the member's lease tells; RoleUnknown when there is no lease, or when the
+	// LeaseRole is the role in the member's lease; RoleUnknown when there is no lease, or when the
 	// operator has not seen it renewed within the last minute.
 	LeaseRole v1alpha1.Role
 }
@@ -108,13 +108,6 @@ type Pod struct {
 	// VolumeTrouble is why the pod's replacement could not have its volumes as they are; empty when it could, or when that
 	// was not checked.
 	VolumeTrouble string
-}
-
-// Refusal is why the agent keeps the member of a pod from starting.
-type Refusal struct {
-	// Reason is one of those of the condition DataVolumesReady.
-	Reason  string
-	Message string
 }
 
 // Node is what matters of a node.

@@ -55,7 +55,7 @@ type Client interface {
 	// Status asks the member for its status.
 	Status(ctx context.Context) (Status, error)
 	// Members is the member list as this member knows it. It is a serializable read: the linearizable one
-	// fails exactly when the quorum is lost. A learner refuses it.
+	// fails exactly when the quorum is lost. A learner refuses it. A list of more than MaxMembers is an error.
 	Members(ctx context.Context) ([]Member, error)
 	// MoveLeader asks the member, which has to be the leader, to hand leadership to another voter.
 	MoveLeader(ctx context.Context, to uint64) error
@@ -65,9 +65,9 @@ type Client interface {
 	// member has done so, also when that was asked for before.
 	Compact(ctx context.Context, revision int64) error
 	// Defragment rewrites the member's database without what is free. The member neither reads nor writes
-	// meanwhile, and goes on when the context ends.
+	// until it is done, and continues when the context ends.
 	Defragment(ctx context.Context) error
-	// Alarms are those of the cluster. It takes a quorum to tell.
+	// Alarms are those of the cluster. The request takes a quorum.
 	Alarms(ctx context.Context) ([]Alarm, error)
 	// Disarm ends an alarm.
 	Disarm(ctx context.Context, a Alarm) error
@@ -106,18 +106,21 @@ func (d dialer) Dial(endpoint string, tls *tls.Config) (Client, error) {
 type connection struct {
 	endpoint string
 	etcd     *clientv3.Client
-	// broken reports that a request on it failed for another reason than time.
-	broken atomic.Bool
 	// late is the number of requests in a row that were not answered in time.
 	late atomic.Int32
 }
 
-// bufferSize of a connection in each direction, in bytes. gRPC's default is 32 KiB.
-const bufferSize = 4 << 10
+const (
+	// bufferSize of a connection in each direction, in bytes. gRPC's default is 32 KiB.
+	bufferSize = 4 << 10
+	// maxMessage bounds an answer, in bytes. etcd's client takes 2 GiB.
+	maxMessage = 1 << 20
+)
 
 func connect(endpoint string, tls *tls.Config, options ...grpc.DialOption) (*connection, error) {
 	c := &connection{endpoint: endpoint}
-	options = append(slices.Clip(options), grpc.WithChainUnaryInterceptor(c.notice),
+	options = append(slices.Clip(options), grpc.WithChainUnaryInterceptor(c.countLate),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		// What is asked fits into little, and an operator has connections to many members.
 		grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize))
 	if tls != nil && tls.ServerName != "" {
@@ -126,9 +129,11 @@ func connect(endpoint string, tls *tls.Config, options ...grpc.DialOption) (*con
 	}
 	var err error
 	c.etcd, err = clientv3.New(clientv3.Config{
-		Endpoints:   []string{endpoint},
-		TLS:         tls,
-		DialOptions: options,
+		Endpoints:          []string{endpoint},
+		TLS:                tls,
+		DialOptions:        options,
+		MaxCallSendMsgSize: maxMessage,
+		MaxCallRecvMsgSize: maxMessage,
 		// Each request carries a deadline of its own, and its error is reported by whoever asked.
 		Logger: zap.NewNop(),
 	})
@@ -138,27 +143,31 @@ func connect(endpoint string, tls *tls.Config, options ...grpc.DialOption) (*con
 	return c, nil
 }
 
-func (c *connection) notice(ctx context.Context, method string, request, reply any, on *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+func (c *connection) countLate(ctx context.Context, method string, request, reply any, on *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	err := invoke(ctx, method, request, reply, on, options...)
 	switch status.Code(err) {
-	case codes.OK:
-		c.late.Store(0)
 	case codes.DeadlineExceeded, codes.Canceled:
 		c.late.Add(1)
 	default:
-		c.broken.Store(true)
+		c.late.Store(0)
 	}
 	return err
 }
 
 // maxLate is how many requests in a row may be late on a connection that is used again. A member that is slow needs no
-// other one. After a break in the network, a new one may work before the old one does.
+// other one. After a break in the network, which gRPC notices minutes later, a new one may work before the old one does.
 const maxLate = 1
 
-// isGood reports whether the connection can be used again.
-func (c *connection) isGood() bool {
-	late := c.late.Load()
-	return !c.broken.Load() && (late == 0 || late <= maxLate && c.etcd.ActiveConnection().GetState() == connectivity.Ready)
+// isReusable reports whether the next request can use the connection. gRPC reestablishes one that ended at once, and one that
+// it failed to establish after a pause, which is not waited for. An error that the member returned says nothing against it.
+func (c *connection) isReusable() bool {
+	switch late := c.late.Load(); c.etcd.ActiveConnection().GetState() {
+	case connectivity.Ready:
+		return late <= maxLate
+	case connectivity.Idle, connectivity.Connecting:
+		return late == 0
+	}
+	return false
 }
 
 func (c *connection) close() error { return c.etcd.Close() }
@@ -186,28 +195,9 @@ func (c *client) Status(ctx context.Context) (Status, error) {
 	}, nil
 }
 
-// maintenance asks over the connection that we have. For some of its calls etcd's client makes one of its own.
+// maintenance asks over the existing connection. For some of its calls etcd's client makes one of its own.
 func (c *client) maintenance() etcdserverpb.MaintenanceClient {
 	return etcdserverpb.NewMaintenanceClient(c.etcd.ActiveConnection())
-}
-
-func (c *client) Members(ctx context.Context) ([]Member, error) {
-	r, err := c.etcd.MemberList(ctx, clientv3.WithSerializable())
-	if err != nil {
-		return nil, fmt.Errorf("asking %s for its member list: %w", c.endpoint, err)
-	}
-	members := make([]Member, 0, len(r.Members))
-	for _, m := range r.Members {
-		members = append(members, Member{ID: m.ID, Name: m.Name, Learner: m.IsLearner, ClientURLs: m.ClientURLs, PeerURLs: m.PeerURLs})
-	}
-	return members, nil
-}
-
-func (c *client) MoveLeader(ctx context.Context, to uint64) error {
-	if _, err := c.etcd.MoveLeader(ctx, to); err != nil {
-		return fmt.Errorf("asking %s to move leadership to member %x: %w", c.endpoint, to, err)
-	}
-	return nil
 }
 
 func (c *client) Close() error { return c.giveBack(c.connection) }

@@ -17,7 +17,7 @@ import (
 // Database is what a member says of its database.
 type Database struct {
 	// Size of the file, the part of it that is in use, and the size that it may not outgrow, in bytes. The
-	// Quota is 0 when the member does not tell: those older than 3.6 do not.
+	// Quota is 0 when the member does not report it: those older than 3.6 do not.
 	Size, InUse, Quota int64
 	// Revision of the member's key space.
 	Revision int64
@@ -47,7 +47,7 @@ type Alarm struct {
 const probeKey = "\x00"
 
 // Database reads a key of the member and then asks for its status: a member that is being defragmented answers
-// once it is through, so that what is told is never the size of a file that is just being replaced.
+// once it is through, so that what it reports is never the size of a file that is just being replaced.
 func (c *client) Database(ctx context.Context) (Database, error) {
 	if _, err := c.etcd.Get(ctx, probeKey, clientv3.WithSerializable(), clientv3.WithCountOnly()); err != nil {
 		return Database{}, fmt.Errorf("reading a key of %s: %w", c.endpoint, err)

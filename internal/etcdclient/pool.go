@@ -10,24 +10,22 @@ import (
 	"time"
 )
 
-// idleTimeout is how long a connection that nobody uses is kept. A rollout looks at its members more often than
-// that, and members that are gone are soon forgotten. Clusters that are well are looked at less often: a connection to
-// each of their members, which takes tens of kilobytes, would be most of what an operator with many clusters needs.
+// idleTimeout is how long a connection that nobody uses is kept. A rollout asks its members more often than that, and members
+// that are gone are soon forgotten. Clusters that are healthy are asked less often: a connection to each of their members,
+// which takes tens of kilobytes, would be most of what an operator with many clusters needs.
 const idleTimeout = 10 * time.Second
 
-// maxIdle is how many connections are kept at most, whatever the number of clusters that are worked on.
+// maxIdle is how many unused connections are kept at most, whatever the number of clusters.
 const maxIdle = 256
 
-// Pool is a Dialer that keeps connections to members that are asked again and again, so that looking at a cluster once
-// more costs no handshakes. A connection that may be broken is not used again: the next request does not wait for it to
-// come back.
+// Pool is a Dialer that keeps connections to members that are asked again and again, so that observing a cluster once more
+// costs no handshakes. All who ask a member share its connection. One that broke is not used again.
 type Pool struct {
 	now func() time.Time
 
-	mu   sync.Mutex
-	idle map[target][]idler
-	// kept is how many connections idle holds.
-	kept int
+	mu sync.Mutex
+	// connections are those that the next request may use.
+	connections map[target]*pooled
 	// asked is how often each member was asked for since turned, and before how often in the idleTimeout until then.
 	asked, before map[target]int
 	turned        time.Time
@@ -39,103 +37,101 @@ type target struct {
 	tls      *tls.Config
 }
 
-type idler struct {
-	connection *connection
-	since      time.Time
+type pooled struct {
+	*connection
+	users int
+	// idleSince is when the last user was done.
+	idleSince time.Time
 }
 
-// NewPool makes a Pool that holds no connection.
+// NewPool makes a Pool without connections.
 func NewPool(now func() time.Time) *Pool {
-	return &Pool{now: now, idle: map[target][]idler{}, asked: map[target]int{}, turned: now()}
+	return &Pool{now: now, connections: map[target]*pooled{}, asked: map[target]int{}, turned: now()}
 }
 
-// Dial is Dialer's. Closing the client gives its connection back. TLS configurations are told apart by their
-// address: another configuration never gets a connection that was made with this one.
+// Dial implements Dialer. TLS configurations are told apart by their address: another configuration never gets a connection
+// that was made with this one.
 func (p *Pool) Dial(endpoint string, tls *tls.Config) (Client, error) {
-	to := target{endpoint, tls}
-	c := p.take(to)
-	if c == nil {
-		var err error
-		if c, err = connect(endpoint, tls); err != nil {
-			return nil, err
-		}
-	}
-	return &client{connection: c, giveBack: func(c *connection) error { return p.put(to, c) }}, nil
-}
-
-// take takes the connection that was used last; nil when there is none.
-func (p *Pool) take(to target) *connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.expire()
+	to := target{endpoint, tls}
 	p.asked[to]++
-	idle := p.idle[to]
-	if len(idle) == 0 {
+	c := p.connections[to]
+	if c == nil || !c.isReusable() {
+		p.drop(to)
+		made, err := connect(endpoint, tls)
+		if err != nil {
+			return nil, err
+		}
+		c = &pooled{connection: made}
+		p.connections[to] = c
+	}
+	c.users++
+	var once sync.Once
+	return &client{connection: c.connection, giveBack: func(*connection) error {
+		once.Do(func() { p.giveBack(to, c) })
 		return nil
-	}
-	last := len(idle) - 1
-	p.drop(to, idle[:last])
-	return idle[last].connection
+	}}, nil
 }
 
-func (p *Pool) put(to target, c *connection) error {
-	if !c.isGood() {
-		return c.close()
-	}
+// giveBack ends one use of a connection. After the last, it is kept for members that are asked often.
+func (p *Pool) giveBack(to target, c *pooled) {
 	p.mu.Lock()
-	if p.asked[to]+p.before[to] < 2 {
-		p.mu.Unlock()
-		return c.close()
+	defer p.mu.Unlock()
+	if c.users--; c.users > 0 {
+		return
 	}
-	p.idle[to] = append(p.idle[to], idler{connection: c, since: p.now()})
-	p.kept++
-	var surplus *connection
-	if p.kept > maxIdle {
-		surplus = p.takeOldest()
+	c.idleSince = p.now()
+	switch {
+	case p.connections[to] != c:
+		// It was replaced while it was in use.
+		_ = c.close()
+	case p.asked[to]+p.before[to] < 2 || !c.isReusable():
+		p.drop(to)
+	default:
+		p.dropSurplus()
 	}
-	p.mu.Unlock()
-	if surplus != nil {
-		return surplus.close()
-	}
-	return nil
 }
 
-// takeOldest takes the connection that has been idle for longest. The caller holds the mutex.
-func (p *Pool) takeOldest() *connection {
-	var oldest target
-	var since time.Time
-	for to, idle := range p.idle {
-		if since.IsZero() || idle[0].since.Before(since) {
-			oldest, since = to, idle[0].since
+// drop has no further request use the connection to a target, if there is one. The last user closes it. The caller holds the
+// mutex.
+func (p *Pool) drop(to target) {
+	c := p.connections[to]
+	delete(p.connections, to)
+	if c != nil && c.users == 0 {
+		// Nothing depends on how a connection that is not needed any more ends.
+		_ = c.close()
+	}
+}
+
+// dropSurplus drops the connection that has been unused for longest, if there are too many. The caller holds the mutex.
+func (p *Pool) dropSurplus() {
+	idle, oldest := 0, target{}
+	for to, c := range p.connections {
+		if c.users > 0 {
+			continue
+		}
+		idle++
+		if o := p.connections[oldest]; o == nil || c.idleSince.Before(o.idleSince) {
+			oldest = to
 		}
 	}
-	c := p.idle[oldest][0].connection
-	p.drop(oldest, p.idle[oldest][1:])
-	return c
-}
-
-// drop leaves but some of the connections to a target, of which one has gone. The caller holds the mutex.
-func (p *Pool) drop(to target, left []idler) {
-	p.kept--
-	if p.idle[to] = left; len(left) == 0 {
-		delete(p.idle, to)
+	if idle > maxIdle {
+		p.drop(oldest)
 	}
 }
 
-// expire closes what has been idle for too long, the oldest first, and forgets who was asked for. The caller holds the
-// mutex.
+// expire drops what has been unused for too long, and forgets who was asked for. The caller holds the mutex.
 func (p *Pool) expire() {
 	if passed := p.now().Sub(p.turned); passed >= 2*idleTimeout {
 		p.before, p.asked, p.turned = nil, map[target]int{}, p.now()
 	} else if passed >= idleTimeout {
 		p.before, p.asked, p.turned = p.asked, map[target]int{}, p.now()
 	}
-	for to, idle := range p.idle {
-		for len(idle) > 0 && p.now().Sub(idle[0].since) >= idleTimeout {
-			// Nothing depends on how a connection that is not needed any more ends.
-			_ = idle[0].connection.close()
-			idle = idle[1:]
-			p.drop(to, idle)
+	for to, c := range p.connections {
+		if c.users == 0 && p.now().Sub(c.idleSince) >= idleTimeout {
+			p.drop(to)
 		}
 	}
 }

@@ -31,6 +31,15 @@ type member struct {
 	connections atomic.Int32
 	// open are those that have not ended.
 	open atomic.Int32
+	all  sync.Map
+}
+
+// hangUp ends every connection.
+func (m *member) hangUp() {
+	m.all.Range(func(c, _ any) bool {
+		_ = c.(*connection).Close()
+		return true
+	})
 }
 
 // connection tells the member when it ends.
@@ -48,6 +57,7 @@ func (c *connection) Close() error {
 func (m *member) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
 	select {
 	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
 	case <-time.After(time.Duration(m.takes.Load())):
 	}
 	if m.broken.Load() {
@@ -61,7 +71,9 @@ func (m *member) Accept() (net.Conn, error) {
 	if err == nil {
 		m.connections.Add(1)
 		m.open.Add(1)
-		return &connection{Conn: c, member: m}, nil
+		accepted := &connection{Conn: c, member: m}
+		m.all.Store(accepted, nil)
+		return accepted, nil
 	}
 	return nil, err
 }
@@ -94,7 +106,7 @@ func TestPool(t *testing.T) {
 	}{
 		"a connection is used again":               {connections: 2},
 		"not when it has been idle for too long":   {between: func(*member) { now = now.Add(11 * time.Second) }, connections: 3},
-		"not when a request on it failed":          {between: func(m *member) { m.broken.Store(true) }, connections: 3},
+		"also when the member refused a request":   {between: func(m *member) { m.broken.Store(true) }, connections: 2},
 		"not by somebody with another certificate": {tls: &tls.Config{}, connections: 3}, // the scheme http leaves it unused
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -169,23 +181,47 @@ func TestPoolKeepsNothingForWhoIsAskedSeldom(t *testing.T) {
 	}
 }
 
-func TestPoolLendsAConnectionToOneAtATime(t *testing.T) {
+// The next request does not fail because the connection of the last one has ended.
+func TestPoolReplacesAConnectionThatEnded(t *testing.T) {
+	g := NewWithT(t)
+	m, pool := serve(t), etcdclient.NewPool(time.Now)
+	ask := func() error {
+		c, err := pool.Dial("http://"+m.Addr().String(), nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		defer func() { g.Expect(c.Close()).To(Succeed()) }()
+		_, err = c.Status(t.Context())
+		return err
+	}
+	for range 2 {
+		g.Expect(ask()).To(Succeed())
+	}
+	before := m.connections.Load()
+	m.hangUp()
+	g.Eventually(ask).Should(Succeed())
+	g.Expect(m.connections.Load()).To(BeNumerically(">", before))
+}
+
+// gRPC carries the requests of many over one connection.
+func TestPoolSharesAConnection(t *testing.T) {
 	g := NewWithT(t)
 	m, pool := serve(t), etcdclient.NewPool(time.Now)
 	endpoint := "http://" + m.Addr().String()
-	for range 2 {
-		a, err := pool.Dial(endpoint, nil)
+	var clients []etcdclient.Client
+	for range 3 {
+		c, err := pool.Dial(endpoint, nil)
 		g.Expect(err).NotTo(HaveOccurred())
-		b, err := pool.Dial(endpoint, nil)
-		g.Expect(err).NotTo(HaveOccurred())
-		for _, c := range []etcdclient.Client{a, b} {
-			_, err := c.Status(t.Context())
-			g.Expect(err).NotTo(HaveOccurred())
-		}
-		g.Expect(a.Close()).To(Succeed())
-		g.Expect(b.Close()).To(Succeed())
+		clients = append(clients, c)
 	}
-	g.Expect(m.connections.Load()).To(Equal(int32(2)))
+	for i, c := range clients {
+		_, err := c.Status(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(c.Close()).To(Succeed())
+		if i < len(clients)-1 {
+			g.Expect(c.Close()).To(Succeed(), "closing twice takes it from nobody else")
+		}
+	}
+	g.Expect(m.connections.Load()).To(Equal(int32(1)))
+	g.Consistently(m.open.Load, "100ms").Should(Equal(int32(1)), "it is kept for the next")
 }
 
 // However many members there are, the pool keeps a bounded number of connections: those that were used last.
@@ -193,32 +229,30 @@ func TestPoolIsBounded(t *testing.T) {
 	g := NewWithT(t)
 	const kept = 256 // maxIdle
 	m, pool := serve(t), etcdclient.NewPool(time.Now)
-	endpoint := "http://" + m.Addr().String()
-	var clients []etcdclient.Client
-	for range kept + 1 {
-		// A connection is lent to one at a time, so each of these has its own.
-		c, err := pool.Dial(endpoint, nil)
-		g.Expect(err).NotTo(HaveOccurred())
-		clients = append(clients, c)
+	// Each has a TLS configuration of its own, which the scheme http leaves unused, and so a connection of its own.
+	identities := make([]*tls.Config, kept+1)
+	for i := range identities {
+		identities[i] = &tls.Config{}
 	}
-	for _, c := range clients {
-		_, err := c.Status(t.Context())
+	use := func(identity *tls.Config) {
+		c, err := pool.Dial("http://"+m.Addr().String(), identity)
+		g.Expect(err).NotTo(HaveOccurred())
+		_, err = c.Status(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(c.Close()).To(Succeed())
 	}
 	for range 2 {
-		again := m.connections.Load()
-		clients = nil
-		for range kept + 1 {
-			c, err := pool.Dial(endpoint, nil)
-			g.Expect(err).NotTo(HaveOccurred())
-			_, err = c.Status(t.Context())
-			g.Expect(err).NotTo(HaveOccurred())
-			clients = append(clients, c)
-		}
-		g.Expect(m.connections.Load()-again).To(Equal(int32(1)), "one of them was not kept")
-		for _, c := range clients {
-			g.Expect(c.Close()).To(Succeed())
+		// The second time it is known that each is asked again.
+		for _, identity := range identities {
+			use(identity)
 		}
 	}
+	g.Eventually(m.open.Load).Should(Equal(int32(kept)))
+	before := m.connections.Load()
+	for _, identity := range identities[1:] {
+		use(identity)
+	}
+	g.Expect(m.connections.Load()).To(Equal(before))
+	use(identities[0])
+	g.Expect(m.connections.Load()).To(Equal(before+1), "the one that was used first was not kept")
 }

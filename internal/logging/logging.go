@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package logging bounds what is logged. Errors carry what others have answered, of any length: an API server, a store, a
-// container at its end. A line of half a megabyte, again and again, costs more than it tells.
+// container at its end. A line of half a megabyte, again and again, costs more than it is worth.
 package logging
 
 import (

@@ -7,7 +7,6 @@ package observe
 import (
 	"context"
 	"fmt"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"maps"
 	"net"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -41,15 +41,9 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *facts) error
 		return askTimeout
 	})
 	maps.Copy(f.answers, statuses(limited, members, o.hurried(f, endpoints), func(int) time.Duration { return askTimeout }))
-	o.doubtSilence(etcd, f)
+	o.recheckCertificates(etcd, f)
 	f.members = memberList(limited, members, f.answers, endpoints)
-	foreign := map[uint64]target{}
-	for _, m := range f.members {
-		if len(m.ClientURLs) > 0 && !m.Learner && !isOurs(f.ordinals, f.answers, m) {
-			foreign[m.ID] = target{endpoint: m.ClientURLs[0]}
-		}
-	}
-	f.foreign = statuses(limited, members, foreign, func(uint64) time.Duration { return askTimeout })
+	f.foreign = statuses(limited, members, foreignVoters(f), func(uint64) time.Duration { return askTimeout })
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("asking the members of StatefulSet %s: %w", f.statefulSet.Name, err)
 	}
@@ -81,6 +75,21 @@ func knowLeader(answers map[int]etcdclient.Status) bool {
 	return false
 }
 
+// maxForeign is how many foreign voters are asked. A member list can name any address, and each takes a connection. Voters that
+// are not asked count as down.
+const maxForeign = 7
+
+// foreignVoters are where the voters are asked that are in no ordinal, by member ID.
+func foreignVoters(f *facts) map[uint64]target {
+	foreign := map[uint64]target{}
+	for _, m := range f.members {
+		if len(foreign) < maxForeign && len(m.ClientURLs) > 0 && !m.Learner && !isOurs(f.ordinals, f.answers, m) {
+			foreign[m.ID] = target{endpoint: m.ClientURLs[0]}
+		}
+	}
+	return foreign
+}
+
 func isOurs(ordinals []cluster.Ordinal, answers map[int]etcdclient.Status, m etcdclient.Member) bool {
 	for i, o := range ordinals {
 		if o.Member == m.Name || answers[i].MemberID == m.ID {
@@ -94,8 +103,8 @@ func endpoint(scheme, host string, port int32) string {
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// doubtSilence has the certificates of the Etcd read again when a member that is ready did not answer over TLS.
-func (o *Observer) doubtSilence(etcd *v1alpha1.Etcd, f *facts) {
+// recheckCertificates has the certificates of the Etcd read again when a member that is ready did not answer over TLS.
+func (o *Observer) recheckCertificates(etcd *v1alpha1.Etcd, f *facts) {
 	for i, ordinal := range f.ordinals {
 		_, answered := f.answers[i]
 		if !answered && ordinal.Pod != nil && ordinal.Pod.Ready && strings.HasPrefix(ordinal.Pod.Endpoint, "https://") {

@@ -7,7 +7,6 @@ package observe
 import (
 	"cmp"
 	"fmt"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"iter"
 	"maps"
 	"reflect"
@@ -15,7 +14,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -72,7 +73,7 @@ func build(f facts) *cluster.Snapshot {
 		if m.Learner {
 			continue
 		}
-		v := cluster.Voter{ID: m.ID, Name: cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)), Ordinal: ordinalOf(s.Ordinals, m.ID), PeerURLs: m.PeerURLs}
+		v := cluster.Voter{ID: m.ID, Name: cmp.Or(plain.Text(m.Name, maxName), fmt.Sprintf("%x", m.ID)), Ordinal: ordinalOf(s.Ordinals, m.ID), PeerURLs: m.PeerURLs}
 		if v.Ordinal >= 0 {
 			// A member that terminates may serve now, and does not a moment later.
 			v.Serving = s.Ordinals[v.Ordinal].Serving && s.Ordinals[v.Ordinal].Class != v1alpha1.ClassTerminating
@@ -83,6 +84,9 @@ func build(f facts) *cluster.Snapshot {
 	}
 	return s
 }
+
+// maxName bounds what is shown of the name of a member, in bytes. Ours have names of pods.
+const maxName = 253
 
 // refine turns the kubelet's word on a pod into the class of the ordinal, by what the member itself says.
 func refine(o *cluster.Ordinal) v1alpha1.PodClass {
@@ -129,7 +133,7 @@ func clusterID(answers map[int]etcdclient.Status) uint64 {
 }
 
 // leader is the leader of the newest term in which a member of the cluster knows one. A member that was cut
-// off tells of an older term, and does not serve.
+// off reports an older term, and does not serve.
 func leader(f facts, cluster uint64) (id, term uint64) {
 	consider := func(s etcdclient.Status) {
 		if s.ClusterID == cluster && s.Leader != 0 && s.Term > term {
@@ -168,7 +172,7 @@ func lag(s etcdclient.Status, committed uint64) uint64 {
 	return committed - min(committed, s.AppliedIndex)
 }
 
-// belongs tells whether an answer came from the member of this name: the address of a pod that is gone may
+// belongs reports whether an answer came from the member of this name: the address of a pod that is gone may
 // have been given to another one.
 func belongs(f facts, name string, status etcdclient.Status) bool {
 	for _, m := range f.members {

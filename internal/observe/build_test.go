@@ -6,11 +6,11 @@ package observe
 
 import (
 	"fmt"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -217,12 +217,12 @@ func TestLeaseIsBelievedByTheOperatorsOwnClock(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{UID: "l"},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("1a:7f:Leader"), RenewTime: &metav1.MicroTime{Time: time.Unix(9999999, 0)}},
 	}
-	g.Expect(r.role(lease, at)).To(Equal(v1alpha1.RoleUnknown), "the first sight is no renewal, whatever the lease says")
+	g.Expect(r.leaseRole(lease, at)).To(Equal(v1alpha1.RoleUnknown), "the first sight is no renewal, whatever the lease says")
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(5, 0)}
-	g.Expect(r.role(lease, at.Add(time.Second))).To(Equal(v1alpha1.RoleLeader), "it was renewed, by a clock that is wrong")
-	g.Expect(r.role(lease, at.Add(61*time.Second))).To(Equal(v1alpha1.RoleLeader))
-	g.Expect(r.role(lease, at.Add(62*time.Second))).To(Equal(v1alpha1.RoleUnknown), "not renewed for a minute")
-	g.Expect(r.role(nil, at)).To(Equal(v1alpha1.RoleUnknown))
+	g.Expect(r.leaseRole(lease, at.Add(time.Second))).To(Equal(v1alpha1.RoleLeader), "it was renewed, by a clock that is wrong")
+	g.Expect(r.leaseRole(lease, at.Add(61*time.Second))).To(Equal(v1alpha1.RoleLeader))
+	g.Expect(r.leaseRole(lease, at.Add(62*time.Second))).To(Equal(v1alpha1.RoleUnknown), "not renewed for a minute")
+	g.Expect(r.leaseRole(nil, at)).To(Equal(v1alpha1.RoleUnknown))
 }
 
 func TestLeaseIsBelievedAsWrittenFromAfar(t *testing.T) {
@@ -230,8 +230,8 @@ func TestLeaseIsBelievedAsWrittenFromAfar(t *testing.T) {
 	r := renewals{asWritten: true}
 	at := time.Unix(1000, 0)
 	lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("1a:7f:Leader"), RenewTime: &metav1.MicroTime{Time: at}}}
-	g.Expect(r.role(lease, at.Add(time.Minute))).To(Equal(v1alpha1.RoleLeader))
-	g.Expect(r.role(lease, at.Add(time.Minute+1))).To(Equal(v1alpha1.RoleUnknown))
+	g.Expect(r.leaseRole(lease, at.Add(time.Minute))).To(Equal(v1alpha1.RoleLeader))
+	g.Expect(r.leaseRole(lease, at.Add(time.Minute+1))).To(Equal(v1alpha1.RoleUnknown))
 }
 
 func TestHolderIdentity(t *testing.T) {

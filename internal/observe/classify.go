@@ -6,13 +6,13 @@ package observe
 
 import (
 	"fmt"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -47,7 +47,7 @@ func classify(pod *corev1.Pod) (v1alpha1.PodClass, string) {
 	return v1alpha1.ClassStarting, unschedulable(pod)
 }
 
-// isDead tells whether a container has exited or cannot be started. Waiting for anything but its set-up
+// isDead reports whether a container has exited or cannot be started. Waiting for anything but its set-up
 // counts: CrashLoopBackOff, ImagePullBackOff, CreateContainerConfigError, and whatever a later kubelet says.
 func isDead(c corev1.ContainerStatus) (bool, string) {
 	if t := c.State.Terminated; t != nil {
@@ -105,9 +105,8 @@ func joinTrouble(what, reason, message string) string {
 	return what
 }
 
-// isReady tells whether the etcd container's readiness probe passes. When a node is lost, nobody turns the
-// container's own flag: the node controller turns the pod's Ready condition to False, and gives no reason of
-// containers for it.
+// isReady reports whether the etcd container's readiness probe passes. When a node is lost, the container's own flag stays: the
+// node controller sets the pod's Ready condition to False, without a reason of containers.
 func isReady(pod *corev1.Pod, etcd *corev1.ContainerStatus) bool {
 	if etcd == nil || !etcd.Ready {
 		return false

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,13 +15,14 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -40,6 +40,9 @@ const askUnreadyTimeout = 300 * time.Millisecond
 // have taken over, so some time has to be left.
 const observeTimeout = 3 * time.Second
 
+// maxReplicas is how many replicas a StatefulSet may have to be observed. Whoever may scale it can choose any number.
+const maxReplicas = etcdclient.MaxMembers
+
 // etcd's client port: that of the container port of this name, or else the default.
 const (
 	clientPortName    = "client"
@@ -52,7 +55,7 @@ type Observer struct {
 	credentials *certificates.Credentials
 	clock       clock.PassiveClock
 	renewals    renewals
-	// surroundings is nil when nobody looks at nodes and volumes.
+	// surroundings is nil where nodes and volumes are not read.
 	surroundings client.Reader
 	// afar: see FromAfar.
 	afar bool
@@ -61,7 +64,7 @@ type Observer struct {
 // Option changes an Observer.
 type Option func(*Observer)
 
-// WithSurroundings has an Observer look at nodes, claims and volumes too. Nodes and volumes are read through a cache: they
+// WithSurroundings has an Observer read nodes, claims and volumes too. Nodes and volumes are read through a cache: they
 // change slowly, and to ask the API server for each decision would cost more requests than all the rest.
 func WithSurroundings(cache client.Reader) Option {
 	return func(o *Observer) { o.surroundings = cache }
@@ -72,8 +75,8 @@ func WithCredentials(credentials *certificates.Credentials) Option {
 	return func(o *Observer) { o.credentials = credentials }
 }
 
-// FromAfar is for a person who looks once, from somewhere else: members that are not ready get as much time as the
-// others, and the times that are written in leases are believed, since nobody stays to see a renewal.
+// FromAfar is for a user who observes once, from elsewhere: members that are not ready get as much time as the others, and the
+// times in leases are believed, since no renewal is waited for.
 func FromAfar() Option {
 	return func(o *Observer) { o.afar, o.renewals.asWritten = true, true }
 }
@@ -88,7 +91,7 @@ func New(dialer etcdclient.Dialer, clock clock.PassiveClock, options ...Option) 
 }
 
 // Observe takes a Snapshot of an Etcd. The reader decides whether the API server is asked or a cache, whose objects are
-// only read, and not copied for it; the members are always asked anew. It returns ErrNoStatefulSet when there is none.
+// only read, and not copied for it; the members are always asked. It returns ErrNoStatefulSet when there is none.
 func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	f, err := o.read(ctx, reader, etcd)
 	if err != nil {
@@ -132,10 +135,13 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	case !metav1.IsControlledBy(statefulSet, etcd):
 		return facts{}, fmt.Errorf("reading StatefulSet %s: it is not controlled by the Etcd of that name: %w", key, ErrNoStatefulSet)
 	}
+	if n := ptr.Deref(statefulSet.Spec.Replicas, 1); n > maxReplicas {
+		return facts{}, fmt.Errorf("reading StatefulSet %s: it has %d replicas, more than %d", key, n, maxReplicas)
+	}
 	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet)}
 	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
 	f.growing = len(f.ordinals) > 0 && len(f.ordinals) < int(etcd.Spec.Replicas)
-	return f, o.lookAround(ctx, reader, key, f.ordinals)
+	return f, o.readSurroundings(ctx, reader, key, f.ordinals)
 }
 
 func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, f facts) (*cluster.Snapshot, error) {
@@ -154,10 +160,7 @@ func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *
 // ordinals puts the pods of a StatefulSet into its ordinals. Whatever else carries the labels of an Etcd, the
 // pods of a backup job for one, is not controlled by the StatefulSet.
 func ordinals(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet, pods []corev1.Pod) ([]cluster.Ordinal, []string) {
-	replicas := 1
-	if statefulSet.Spec.Replicas != nil {
-		replicas = int(*statefulSet.Spec.Replicas)
-	}
+	replicas := int(ptr.Deref(statefulSet.Spec.Replicas, 1))
 	result := make([]cluster.Ordinal, replicas)
 	for i := range result {
 		pod := fmt.Sprintf("%s-%d", statefulSet.Name, i)
@@ -179,22 +182,4 @@ func ordinals(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet, pods []corev
 		result[n].Pod = describePod(pod, trouble)
 	}
 	return result, surplus
-}
-
-func (o *Observer) readLeases(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, ordinals []cluster.Ordinal) error {
-	leases := &coordinationv1.LeaseList{}
-	if err := reader.List(ctx, leases, client.InNamespace(etcd.Namespace), client.MatchingLabels{
-		v1alpha1.LabelPartOf: etcd.Name, v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease,
-	}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing the member leases of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
-	}
-	now := o.clock.Now()
-	for i := range leases.Items {
-		for n := range ordinals {
-			if ordinals[n].Member == leases.Items[i].Name {
-				ordinals[n].LeaseRole = o.renewals.role(&leases.Items[i], now)
-			}
-		}
-	}
-	return nil
 }

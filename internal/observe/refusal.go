@@ -5,15 +5,13 @@
 package observe
 
 import (
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"strings"
-
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	corev1 "k8s.io/api/core/v1"
 )
 
-// refusal is what the init container that prepares the member has said; nil when it has not refused, or has let
-// the member start since. While it tries again its last words hold.
+// refusal is why the init container that prepares the member refused; nil when it has not, or has let
+// the member start since. While it retries, its last message counts.
 func refusal(pod *corev1.Pod) *cluster.Refusal {
 	for _, c := range pod.Status.InitContainerStatuses {
 		if c.Name != v1alpha1.InitContainerPrepare || completed(c) {
@@ -26,12 +24,7 @@ func refusal(pod *corev1.Pod) *cluster.Refusal {
 		if ended == nil || ended.ExitCode == 0 {
 			return nil
 		}
-		reason, message, found := strings.Cut(strings.TrimSpace(ended.Message), ": ")
-		// Anything else is the end of its log.
-		if !found || !v1alpha1.IsDataVolumeReason(reason) {
-			return nil
-		}
-		return &cluster.Refusal{Reason: reason, Message: message}
+		return cluster.ParseRefusal(ended.Message)
 	}
 	return nil
 }

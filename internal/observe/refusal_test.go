@@ -5,9 +5,9 @@
 package observe
 
 import (
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -27,6 +27,7 @@ func TestRefusal(t *testing.T) {
 		{"it has just ended", said("DataLost: member m-1 has no data: look", 1), corev1.ContainerState{}, lost},
 		{"it waits for its next try", waiting, said("DataLost: member m-1 has no data: look\n", 1), lost},
 		{"it tries again", running, said("DataLost: member m-1 has no data: look", 1), lost},
+		{"it says why itself", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: lost.Error()}}, corev1.ContainerState{}, lost},
 		{"it tries for the first time", running, corev1.ContainerState{}, nil},
 		{"it has let the member start", said("", 0), said("DataLost: member m-1 has no data: look", 1), nil},
 		{"it failed in another way", said("{\"level\":\"error\",\"msg\":\"Giving up: no\"}", 1), corev1.ContainerState{}, nil},

@@ -8,9 +8,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// lookAround adds to the pods what is known of their nodes and volumes. Claims are read by the same reader as the pods: one
+// readSurroundings adds to the pods what is known of their nodes and volumes. Claims are read by the same reader as the pods: one
 // that is being deleted goes with its data once no pod uses it.
-func (o *Observer) lookAround(ctx context.Context, reader client.Reader, etcd types.NamespacedName, ordinals []cluster.Ordinal) error {
+func (o *Observer) readSurroundings(ctx context.Context, reader client.Reader, etcd types.NamespacedName, ordinals []cluster.Ordinal) error {
 	if o.surroundings == nil {
 		return nil
 	}
@@ -101,7 +101,7 @@ func describeNode(node *corev1.Node) cluster.Node {
 // it could.
 func (o *Observer) claimTrouble(ctx context.Context, name string, claim *corev1.PersistentVolumeClaim, node cluster.Node) (string, error) {
 	if claim == nil {
-		return fmt.Sprintf("its claim %s does not exist any more: its replacement would start with an empty volume", name), nil
+		return fmt.Sprintf("its claim %s no longer exists: its replacement would start with an empty volume", name), nil
 	}
 	switch {
 	case claim.DeletionTimestamp != nil:
@@ -113,7 +113,7 @@ func (o *Observer) claimTrouble(ctx context.Context, name string, claim *corev1.
 	}
 	volume := &corev1.PersistentVolume{}
 	if err := o.surroundings.Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		return fmt.Sprintf("volume %s of its claim %s does not exist any more", claim.Spec.VolumeName, name), nil
+		return fmt.Sprintf("volume %s of its claim %s no longer exists", claim.Spec.VolumeName, name), nil
 	} else if err != nil {
 		return "", fmt.Errorf("reading volume %s: %w", claim.Spec.VolumeName, err)
 	}

@@ -5,11 +5,11 @@
 package observe
 
 import (
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"strings"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -77,8 +77,8 @@ func TestSurroundings(t *testing.T) {
 		"the others are of no use":             {[]client.Object{newNode("n1", yes, true), newNode("n3", yes, false), newVolume("n1", "n2"), newClaim()}, "", "no node takes pods"},
 		"the claim is being deleted":           {[]client.Object{newNode("n1", yes, false), newVolume("n1"), newClaim(beingDeleted)}, "", "is being deleted"},
 		"there is no claim":                    {[]client.Object{newNode("n1", yes, false), newVolume("n1")}, "", "empty volume"},
-		"there is no volume":                   {[]client.Object{newNode("n1", yes, true), newClaim()}, "", "volume pv of its claim data-m-0 does not exist"},
-		"nor on a node that is well":           {[]client.Object{newNode("n1", yes, false), newClaim()}, "", "volume pv of its claim data-m-0 does not exist"},
+		"there is no volume":                   {[]client.Object{newNode("n1", yes, true), newClaim()}, "", "volume pv of its claim data-m-0 no longer exists"},
+		"nor on a node that is well":           {[]client.Object{newNode("n1", yes, false), newClaim()}, "", "volume pv of its claim data-m-0 no longer exists"},
 		"the claim has lost its volume":        {[]client.Object{newNode("n1", yes, false), newVolume("n1"), newClaim(lost)}, "", "claim data-m-0 has lost its volume"},
 		"the volume is another claim's":        {[]client.Object{newNode("n1", yes, false), boundTo(newVolume("n1"), "another"), newClaim()}, "", "volume pv of its claim data-m-0 is bound to another claim"},
 		"the volume is the claim's own":        {[]client.Object{newNode("n1", yes, false), boundTo(newVolume("n1"), "claim"), newClaim()}, "", ""},
@@ -88,7 +88,7 @@ func TestSurroundings(t *testing.T) {
 			reader := fake.NewClientBuilder().WithObjects(c.around...).Build()
 			o := New(nil, nil, WithSurroundings(reader))
 			ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{Node: cluster.Node{Name: "n1"}, Claims: []string{"data-m-0"}}}, {Name: "m-1"}}
-			if err := o.lookAround(t.Context(), reader, etcdKey, ordinals); err != nil {
+			if err := o.readSurroundings(t.Context(), reader, etcdKey, ordinals); err != nil {
 				t.Fatal(err)
 			}
 			pod := ordinals[0].Pod
@@ -116,7 +116,7 @@ func TestClaimsAreReadAsThePodsAre(t *testing.T) {
 			live := fake.NewClientBuilder().WithObjects(append(around, claim)...).Build()
 			for _, reader := range []client.Reader{cache, live} {
 				ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{Node: cluster.Node{Name: "n1"}, Claims: []string{"data-m-0"}}}}
-				if err := New(nil, nil, WithSurroundings(cache)).lookAround(t.Context(), reader, etcdKey, ordinals); err != nil {
+				if err := New(nil, nil, WithSurroundings(cache)).readSurroundings(t.Context(), reader, etcdKey, ordinals); err != nil {
 					t.Fatal(err)
 				}
 				if trouble := ordinals[0].Pod.VolumeTrouble; (trouble != "") != (reader == live) {
@@ -131,7 +131,7 @@ func TestPodThatIsOnNoNodeHasNothingToLose(t *testing.T) {
 	reader := fake.NewClientBuilder().Build()
 	o := New(nil, nil, WithSurroundings(reader))
 	ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassStarting, Pod: &cluster.Pod{Claims: []string{"data-m-0"}}}}
-	if err := o.lookAround(t.Context(), reader, etcdKey, ordinals); err != nil || ordinals[0].Pod.VolumeTrouble != "" {
+	if err := o.readSurroundings(t.Context(), reader, etcdKey, ordinals); err != nil || ordinals[0].Pod.VolumeTrouble != "" {
 		t.Errorf("%q, %v", ordinals[0].Pod.VolumeTrouble, err)
 	}
 }

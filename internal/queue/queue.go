@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package queue is the order in which the tasks of one Etcd run. It is pure: the operator runs the task at the
-// head, and the command line tells the place of the others, by the same rule. It imports the API only.
+// head, and the command line shows the place of the others, by the same rule. It imports the API only.
 package queue
 
 import (
@@ -46,8 +46,8 @@ func compareArrival(a, b string) int {
 }
 
 // Head is the task whose turn it is; nil when there is none. A task that runs stays the head until it ends,
-// also while it is suspended; one that was suspended before it started lets the others pass. A recovery passes
-// whatever there is.
+// also while it is suspended; one that was suspended before it started does not delay the others. A recovery preempts
+// all others.
 func (q Queue) Head() *v1alpha1.EtcdOperatorTask {
 	recovery := func(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.QuorumLossRecovery }
 	for _, has := range []func(*v1alpha1.EtcdOperatorTask) bool{
@@ -65,7 +65,7 @@ func (q Queue) Head() *v1alpha1.EtcdOperatorTask {
 }
 
 // Beside is the task that runs beside the head, if any: while a rollout is stalled, the others need not wait that
-// do not touch members, or only have the leader take a snapshot. Once it has begun it goes on whatever becomes of
+// do not touch members, or only have the leader take a snapshot. Once it has begun it continues whatever becomes of
 // the rollout.
 func (q Queue) Beside() *v1alpha1.EtcdOperatorTask {
 	head := q.Head()
@@ -83,7 +83,7 @@ func (q Queue) Beside() *v1alpha1.EtcdOperatorTask {
 	return nil
 }
 
-// HasTurn tells whether a task is carried on now.
+// HasTurn reports whether a task runs, or may run, now.
 func (q Queue) HasTurn(task *v1alpha1.EtcdOperatorTask) bool {
 	return task != nil && (task == q.Head() || task == q.Beside())
 }
@@ -96,26 +96,26 @@ func (q Queue) Find(uid types.UID) *v1alpha1.EtcdOperatorTask {
 	return nil
 }
 
-// Passed are the tasks that run, and wait for another one that has passed them.
-func (q Queue) Passed() Queue {
-	var passed Queue
+// Preempted are the tasks that run, and wait for another one that has preempted them.
+func (q Queue) Preempted() Queue {
+	var preempted Queue
 	for _, t := range q {
 		if runs(t) && !q.HasTurn(t) {
-			passed = append(passed, t)
+			preempted = append(preempted, t)
 		}
 	}
-	return passed
+	return preempted
 }
 
 func runs(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State == v1alpha1.TaskStateInProgress }
 
-// stalled tells whether a rollout has made no progress for long.
+// stalled reports whether a rollout has made no progress for long.
 func stalled(t *v1alpha1.EtcdOperatorTask) bool {
 	c := meta.FindStatusCondition(t.Status.Conditions, v1alpha1.ConditionProgressing)
 	return c != nil && c.Reason == v1alpha1.ReasonStalled
 }
 
-// sideways tells whether a task may run beside a stalled rollout.
+// sideways reports whether a task may run beside a stalled rollout.
 func sideways(t *v1alpha1.EtcdOperatorTask) bool {
 	switch t.Spec.Type {
 	case v1alpha1.OnDemandSnapshot, v1alpha1.OnDemandCompaction, v1alpha1.CopyBackups:

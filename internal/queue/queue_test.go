@@ -135,8 +135,8 @@ func TestWhoPassesTheHead(t *testing.T) {
 			if b := q.Beside(); b != nil {
 				beside = b.Name
 			}
-			if q.Head().Name != c.head || beside != c.beside || names(q.Passed()) != c.passed {
-				t.Errorf("the head is %s, beside it %q, and %q are passed; want %s, %q, %q", q.Head().Name, beside, names(q.Passed()), c.head, c.beside, c.passed)
+			if q.Head().Name != c.head || beside != c.beside || names(q.Preempted()) != c.passed {
+				t.Errorf("the head is %s, beside it %q, and %q are passed; want %s, %q, %q", q.Head().Name, beside, names(q.Preempted()), c.head, c.beside, c.passed)
 			}
 		})
 	}

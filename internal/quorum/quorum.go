@@ -14,7 +14,7 @@ func Size(n int) int {
 	return n/2 + 1
 }
 
-// Exists tells whether serving voters are a quorum of n voters.
+// Exists reports whether serving voters are a quorum of n voters.
 func Exists(serving, n int) bool {
 	return serving >= Size(n)
 }

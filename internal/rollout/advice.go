@@ -73,7 +73,7 @@ func (s *state) downVoters() string {
 		switch o := s.ordinal(v.Ordinal); {
 		case o.Pod != nil && o.Pod.Node.Trouble != "":
 			ours = append(ours, fmt.Sprintf("%s (its node %s is %s)", v.Name, o.Pod.Node.Name, o.Pod.Node.Trouble))
-		case o.Pod != nil && isReadyAndSilent(o) && !o.Answers && !s.byReadiness():
+		case o.Pod != nil && o.ReadyButNotServing() && !o.Answers && !s.byReadiness():
 			ours = append(ours, fmt.Sprintf("%s (its readiness probe passes, and counts once it has for %s)", v.Name, vouchAfter))
 		case o.Unproven:
 			unproven = append(unproven, v.Name)

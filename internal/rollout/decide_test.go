@@ -12,6 +12,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,7 +45,7 @@ func short(d Decision, s *cluster.Snapshot) string {
 
 type change func(*Input)
 
-func config(set func(*Config)) change { return func(in *Input) { set(&in.Config) } }
+func config(set func(*spec.Config)) change { return func(in *Input) { set(&in.Config) } }
 
 // pod changes the pod of an ordinal.
 func pod(ordinal int, set func(*cluster.Pod)) change {
@@ -69,7 +71,7 @@ func TestDecide(t *testing.T) {
 	foreign := func(n int, w *world) *world { w.foreignUp = n; return w }
 	foreignDown := func(n int, w *world) *world { w.foreignDown = n; return w }
 	growing := func(in *Input) { in.Snapshot.Growing = true }
-	evict := config(func(c *Config) { c.PodRemoval = Evict })
+	evict := config(func(c *spec.Config) { c.PodRemoval = spec.Evict })
 	for name, c := range map[string]struct {
 		world  *world
 		change change
@@ -92,7 +94,7 @@ func TestDecide(t *testing.T) {
 		"and not while one is not back":              {of(0, readyOld, readyNew, startingNew), nil, "hold OthersServing m-2"},
 		"nor while one is a learner":                 {of(0, readyOld, readyNew, readyNew, readyNew, learnerNew), nil, "hold OthersServing m-4"},
 		"it goes to one that participates":           {of(0, readyOld, runningNew, runningNew), nil, "hold OthersParticipating m-1"},
-		"no handover where it is not wanted":         {of(0, readyOld, readyNew, readyNew), config(func(c *Config) { no := false; c.LeaderHandover = &no }), "DeletePod m-0"},
+		"no handover where it is not wanted":         {of(0, readyOld, readyNew, readyNew), config(func(c *spec.Config) { no := false; c.LeaderHandover = &no }), "DeletePod m-0"},
 		"a successor has to have caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
 			in.Snapshot.Ordinals[0].AppliedIndex, in.Snapshot.Ordinals[2].AppliedIndex = 5000, 4500
 		}, "MoveLeader m-0 to m-2"},
@@ -158,13 +160,13 @@ func TestDecide(t *testing.T) {
 			in.Overridden = []v1alpha1.OverridableGuard{"RevisionObserved"}
 		}, "hold RevisionObserved "},
 
-		"AllAtOnce takes what does not run": {of(2, deadOld, startingOld, readyOld, readyOld, readyOld), config(func(c *Config) { c.NonParticipatingPods = AllAtOnce }), "DeletePod m-0 m-1"},
+		"AllAtOnce takes what does not run": {of(2, deadOld, startingOld, readyOld, readyOld, readyOld), config(func(c *spec.Config) { c.NonParticipatingPods = spec.AllAtOnce }), "DeletePod m-0 m-1"},
 		"AllAtOnce takes nothing that could not come back": {of(4, deadOld, startingOld, deadOld, readyOld, readyOld), func(in *Input) {
-			in.Config.NonParticipatingPods = AllAtOnce
+			in.Config.NonParticipatingPods = spec.AllAtOnce
 			pod(2, stranded)(in)
 			pod(1, stranded)(in)
 		}, "DeletePod m-0"},
-		"AllAtOnce takes nothing that runs": {of(2, deadOld, frozenOld, readyOld, readyOld, readyOld), config(func(c *Config) { c.NonParticipatingPods = AllAtOnce }), "DeletePod m-0"},
+		"AllAtOnce takes nothing that runs": {of(2, deadOld, frozenOld, readyOld, readyOld, readyOld), config(func(c *spec.Config) { c.NonParticipatingPods = spec.AllAtOnce }), "DeletePod m-0"},
 		"Evict a healthy pod":               {of(0, readyOld, readyOld, readyOld), evict, "EvictPod m-2"},
 		"Delete a sick one":                 {of(0, readyOld, readyOld, deadOld), evict, "DeletePod m-2"},
 		"Delete in a cluster of two":        {of(0, readyOld, readyOld), evict, "DeletePod m-1"},
@@ -231,7 +233,7 @@ func TestDecide(t *testing.T) {
 		}, "MoveLeader m-0 to m-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := c.world.input(noon, DefaultConfig())
+			in := c.world.input(noon, spec.Defaults())
 			if c.change != nil {
 				c.change(&in)
 			}
@@ -254,7 +256,7 @@ func TestAnnouncedDeletion(t *testing.T) {
 	}
 	recent := func(w *world) *world { w.recent = true; return w }
 	eviction := func(in *Input) {
-		in.Config.PodRemoval = Evict
+		in.Config.PodRemoval = spec.Evict
 		in.Recorded.Pods[0].LastOperation.Name = string(EvictPod)
 	}
 	changed := func(w *world) *world { w.changed = true; return w }
@@ -287,7 +289,7 @@ func TestAnnouncedDeletion(t *testing.T) {
 		"does not matter once the pod is going":               {of(0, readyOld, readyOld, terminating), nil, "hold OthersParticipating m-2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := c.world.input(noon, DefaultConfig())
+			in := c.world.input(noon, spec.Defaults())
 			if c.change != nil {
 				c.change(&in)
 			}
@@ -304,20 +306,20 @@ func TestTimers(t *testing.T) {
 		return w.snapshot(noon.Add(time.Duration(seconds) * time.Second))
 	}
 	healthy, leaderless := of(0, readyOld, readyOld, readyOld), of(-1, readyOld, readyOld, readyOld)
-	s := Timers{}.Next(at(0, healthy))
+	s := timers.Timers{}.Next(at(0, healthy))
 	g.Expect(s.LeaderlessSince).To(BeZero())
 	s = s.Next(at(1, leaderless)).Next(at(2, leaderless))
 	g.Expect(s.LeaderlessSince).To(Equal(noon.Add(time.Second)))
-	g.Expect(s.SilentSince).To(HaveLen(3))
+	g.Expect(s.NotServingSince).To(HaveLen(3))
 	s = s.Next(at(3, healthy))
 	g.Expect(s.LeaderlessSince).To(BeZero())
-	g.Expect(s.SilentSince).To(BeEmpty())
+	g.Expect(s.NotServingSince).To(BeEmpty())
 	s = s.Next(at(4, leaderless)).Next(at(60, leaderless))
 	g.Expect(s.LeaderlessSince).To(Equal(noon.Add(time.Minute)), "what nobody looked at does not count")
 
 	hidden, cutOff := of(1, frozenNew, readyOld, readyOld), of(1, readyOld, readyOld, readyOld)
 	hidden.hidden, cutOff.cutOff = true, true
-	s = Timers{}.Next(at(0, hidden)).Next(at(1, hidden))
+	s = timers.Timers{}.Next(at(0, hidden)).Next(at(1, hidden))
 	g.Expect(s.LeaderlessSince).To(BeZero(), "those whose probes pass may be a quorum")
 	g.Expect(s.NoAnswerSince).To(BeZero(), "one answers")
 	s = s.Next(at(2, cutOff)).Next(at(3, cutOff))
@@ -330,15 +332,15 @@ func TestTimers(t *testing.T) {
 	g.Expect(s.Running[restarted.Ordinals[0].Pod.UID].Since).To(Equal(noon), "by the operator's own clock")
 	g.Expect(s.Running[restarted.Ordinals[1].Pod.UID].Since).To(Equal(noon.Add(4*time.Second)), "whatever the kubelet's clock says")
 	foreign := of(-1, frozenReadyOld, runningOld, runningOld)
-	g.Expect(Timers{}.Next(at(0, foreign)).LeaderlessSince).NotTo(BeZero(), "one of three is no quorum")
+	g.Expect(timers.Timers{}.Next(at(0, foreign)).LeaderlessSince).NotTo(BeZero(), "one of three is no quorum")
 	foreign.foreignDown = 2
-	g.Expect(Timers{}.Next(at(0, foreign)).LeaderlessSince).To(BeZero(), "with two of five that are elsewhere it is")
+	g.Expect(timers.Timers{}.Next(at(0, foreign)).LeaderlessSince).To(BeZero(), "with two of five that are elsewhere it is")
 }
 
 func TestRecordOfARollout(t *testing.T) {
 	g := NewWithT(t)
 	w := of(1, frozenOld, readyOld, readyOld)
-	in := w.input(noon, DefaultConfig())
+	in := w.input(noon, spec.Defaults())
 	r := Record(in, Decide(in, noon), noon)
 	g.Expect(r.TargetRevision).To(Equal(newRevision))
 	g.Expect(r.Replicas).To(Equal(int32(3)))
@@ -357,7 +359,7 @@ func TestRecordOfARollout(t *testing.T) {
 	w.members[0] = missing
 	w.generation[0]++
 	later := noon.Add(10 * time.Second)
-	in = w.input(later, DefaultConfig())
+	in = w.input(later, spec.Defaults())
 	in.Recorded = r
 	r = Record(in, Decide(in, later), later)
 	g.Expect(r.HeldBy.Guard).To(Equal(v1alpha1.GuardOthersParticipating))
@@ -379,7 +381,7 @@ func TestRecordOfADeletionThatDidNotHappen(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
 	w.intent, w.changed = 2, true
-	in := w.input(noon, DefaultConfig())
+	in := w.input(noon, spec.Defaults())
 	in.Recorded.Pods[0].LastOperation.Reason = "it was its turn"
 	r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
@@ -391,7 +393,7 @@ func TestRecordOfADeletionThatWasRefused(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
 	w.intent, w.recent = 2, true
-	in := w.input(noon, DefaultConfig())
+	in := w.input(noon, spec.Defaults())
 	in.Refused = map[types.UID]Refusal{w.uid(2): {At: noon, Message: "the policy says no"}}
 	r := Record(in, Decide(in, noon), noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
@@ -402,8 +404,8 @@ func TestRecordOfADeletionThatWasRefused(t *testing.T) {
 func TestRepeatedAttemptsAreNoProgress(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
-	in := w.input(noon, DefaultConfig())
-	in.Config.PodRemoval = Evict
+	in := w.input(noon, spec.Defaults())
+	in.Config.PodRemoval = spec.Evict
 	record := func(at time.Time) (Decision, v1alpha1.RolloutStatus) {
 		d := Decide(in, at)
 		in.Recorded = Record(in, d, at)
@@ -443,13 +445,15 @@ func TestReasons(t *testing.T) {
 		change change
 		want   string
 	}{
-		"a follower":       {of(0, readyOld, readyOld, readyOld), nil, "m-2 is a follower, and all others participate"},
-		"the leader":       {of(0, readyOld, readyNew, readyNew), config(func(c *Config) { no := false; c.LeaderHandover = &no }), "m-0 leads and is the last one"},
-		"of unknown role":  {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.Ordinals[2].Role = v1alpha1.RoleUnknown }, "m-2 is next, and all others participate"},
-		"others are down":  {of(0, readyOld, readyOld, readyOld, readyOld, deadNew), func(in *Input) { in.Overridden = []v1alpha1.OverridableGuard{"OthersParticipating"} }, "m-3 is next, although not all others participate"},
-		"the leader first": {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Config.PodRemoval, in.Snapshot.Ordinals[0].Pod.AllContainersReady = Evict, false }, "m-0 leads; one of its containers is not ready, so it goes first"},
+		"a follower":      {of(0, readyOld, readyOld, readyOld), nil, "m-2 is a follower, and all others participate"},
+		"the leader":      {of(0, readyOld, readyNew, readyNew), config(func(c *spec.Config) { no := false; c.LeaderHandover = &no }), "m-0 leads and is the last one"},
+		"of unknown role": {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.Ordinals[2].Role = v1alpha1.RoleUnknown }, "m-2 is next, and all others participate"},
+		"others are down": {of(0, readyOld, readyOld, readyOld, readyOld, deadNew), func(in *Input) { in.Overridden = []v1alpha1.OverridableGuard{"OthersParticipating"} }, "m-3 is next, although not all others participate"},
+		"the leader first": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+			in.Config.PodRemoval, in.Snapshot.Ordinals[0].Pod.AllContainersReady = spec.Evict, false
+		}, "m-0 leads; one of its containers is not ready, so it goes first"},
 	} {
-		in := c.world.input(noon, DefaultConfig())
+		in := c.world.input(noon, spec.Defaults())
 		if c.change != nil {
 			c.change(&in)
 		}
@@ -463,7 +467,7 @@ func TestReasons(t *testing.T) {
 func TestDownVoters(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, runningOld, readyNew)
-	in := w.input(noon, DefaultConfig())
+	in := w.input(noon, spec.Defaults())
 	behind := &in.Snapshot.Ordinals[2]
 	behind.Class, behind.Serving, behind.Lag, in.Snapshot.Cluster.Voters[2].Serving = v1alpha1.ClassUnready, false, 4_999_988, false
 	in.Snapshot.Ordinals[1].Serving, in.Snapshot.Cluster.Voters[1].Serving = false, false
@@ -474,7 +478,7 @@ func TestDownVoters(t *testing.T) {
 
 	cutOff := of(0, readyOld, readyOld, readyOld)
 	cutOff.cutOff, cutOff.lasted = true, true
-	in = cutOff.input(noon, DefaultConfig())
+	in = cutOff.input(noon, spec.Defaults())
 	for i, tag := range []string{"3.6.8", "3.5.18", ""} {
 		in.Snapshot.Ordinals[i].Pod.EtcdVersion = tag
 	}
@@ -488,14 +492,14 @@ func TestRecordOfADeletionByACacheThatLags(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
 	w.intent, w.lagging = 2, true
-	in := w.input(noon, DefaultConfig())
+	in := w.input(noon, spec.Defaults())
 	r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateInProgress))
 }
 
 func TestRecordIsBounded(t *testing.T) {
 	w := of(0, readyOld, readyOld, readyOld)
-	in := w.input(noon, DefaultConfig())
+	in := w.input(noon, spec.Defaults())
 	for i := range maxRecordedPods {
 		in.Recorded.Pods = append(in.Recorded.Pods, v1alpha1.RolloutPod{UID: types.UID(fmt.Sprint(i))})
 	}

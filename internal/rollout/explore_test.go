@@ -14,6 +14,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 )
 
 // enumerate calls visit with every combination of member states of n members, or only with those in
@@ -143,7 +145,7 @@ func (z size) variants(w *world, visit func(*world)) {
 }
 
 // violations explores every world of the sizes, and stops at the first few broken promises.
-func (p policy) violations(sizes []size, config Config) []string {
+func (p policy) violations(sizes []size, config spec.Config) []string {
 	const enough = 3
 	var found []string
 	now := epoch.Add(24 * time.Hour)
@@ -169,7 +171,7 @@ func (p policy) violations(sizes []size, config Config) []string {
 }
 
 // liveness lets a world go on in which replaced pods come back, and expects the rollout to finish.
-func (p policy) liveness(from *world, config Config, now time.Time) string {
+func (p policy) liveness(from *world, config spec.Config, now time.Time) string {
 	w := *from
 	w.members = slices.Clone(from.members)
 	rounds := 12*len(w.members) + 12
@@ -261,7 +263,7 @@ func TestExploration(t *testing.T) {
 			visited := 0
 			z.worlds(func(*world) { visited++ })
 			t.Logf("%d worlds", visited)
-			for _, v := range standard.violations([]size{z}, DefaultConfig()) {
+			for _, v := range standard.violations([]size{z}, spec.Defaults()) {
 				t.Error(v)
 			}
 		})
@@ -366,13 +368,13 @@ func TestExplorationBites(t *testing.T) {
 			return nil
 		}),
 		"takes one member after the other from a lost quorum": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
-			if !s.Snapshot.Cluster.LeaderKnown && s.isRunning(step.Ordinals[0]) && !lasted(s.Timers.LeaderlessSince, s.now, s.Config.Grace()) {
+			if !s.Snapshot.Cluster.LeaderKnown && s.isRunning(step.Ordinals[0]) && !timers.Lasted(s.Timers.LeaderlessSince, s.now, s.Config.Grace()) {
 				return hold
 			}
 			return nil
 		}),
 		"takes silence for the loss of the quorum": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
-			if _, quorate := unreachable(s.Snapshot); !s.Snapshot.Cluster.LeaderKnown && quorate {
+			if _, quorate := s.Snapshot.Unreachable(); !s.Snapshot.Cluster.LeaderKnown && quorate {
 				return nil
 			}
 			return quorumLossConfirmed(s, step)
@@ -406,10 +408,10 @@ func TestExplorationBites(t *testing.T) {
 	for name, mutant := range mutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found := mutant.violations(sizes, DefaultConfig())
+			found := mutant.violations(sizes, spec.Defaults())
 			if len(found) == 0 {
 				// In a cluster of three QuorumKept makes up for some.
-				found = mutant.violations(quick[4:], DefaultConfig())
+				found = mutant.violations(quick[4:], spec.Defaults())
 			}
 			if len(found) == 0 {
 				t.Fatal("the exploration does not notice")

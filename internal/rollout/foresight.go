@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/projection"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -21,26 +23,26 @@ type foresight struct {
 }
 
 // act carries a step out, and returns the state while pods are away.
-func (f *foresight) act(next *projection, step *Step) *cluster.Snapshot {
+func (f *foresight) act(next *projection.Projection, step *Step) *cluster.Snapshot {
 	f.now = f.now.Add(intentWindow)
 	switch step.Action {
 	case MoveLeader:
-		next.lead(step.Successor)
+		next.Lead(step.Successor)
 	case RevokeDeletion:
 		for _, i := range step.Ordinals {
 			next.Ordinals[i].Pod.ResourceVersion += "+"
 		}
 	case DeletePod, EvictPod:
-		next.remove(step.Ordinals)
-		meanwhile := project(next.Snapshot).Snapshot
-		next.comeBack(step.Ordinals, f.now)
+		next.Remove(step.Ordinals)
+		meanwhile := projection.Of(next.Snapshot).Snapshot
+		next.Replace(step.Ordinals, f.now)
 		return meanwhile
 	}
 	return nil
 }
 
 // resolve makes true what a guard waits for.
-func (f *foresight) resolve(next *projection, d Decision) {
+func (f *foresight) resolve(next *projection.Projection, d Decision) {
 	for _, g := range slices.Concat(sightGuards, stepGuards) {
 		if g.name == d.Hold.Guard {
 			g.resolve(f, next, d.Hold, d.Blocked)
@@ -48,68 +50,68 @@ func (f *foresight) resolve(next *projection, d Decision) {
 	}
 }
 
-func (f *foresight) observeRevision(next *projection, _ *Hold, _ *Step) {
+func (f *foresight) observeRevision(next *projection.Projection, _ *Hold, _ *Step) {
 	next.StatefulSet.Observed = true
 }
 
-func (f *foresight) observeDeletion(next *projection, _ *Hold, _ *Step) {
+func (f *foresight) observeDeletion(next *projection.Projection, _ *Hold, _ *Step) {
 	intents := newState(f.in, f.now).intents
-	next.remove(intents)
-	next.comeBack(intents, f.now)
+	next.Remove(intents)
+	next.Replace(intents, f.now)
 }
 
-func (f *foresight) recoverPod(next *projection, hold *Hold, _ *Step) {
-	next.recover(hold.Pod, f.now)
+func (f *foresight) recoverPod(next *projection.Projection, hold *Hold, _ *Step) {
+	next.Recover(hold.Pod, f.now)
 	if !next.Cluster.LeaderKnown {
-		next.recoverVoters(-1, f.now)
+		next.RecoverVoters(-1, f.now)
 	}
 }
 
-func (f *foresight) reachVolume(next *projection, _ *Hold, step *Step) {
+func (f *foresight) reachVolume(next *projection.Projection, _ *Hold, step *Step) {
 	next.Ordinals[step.Ordinals[0]].Pod.VolumeTrouble = ""
 }
 
-func (f *foresight) settleNodes(next *projection, _ *Hold, _ *Step) { next.settle() }
+func (f *foresight) settleNodes(next *projection.Projection, _ *Hold, _ *Step) { next.SettleNodes() }
 
-func (f *foresight) recoverVoters(next *projection, _ *Hold, step *Step) {
-	next.recoverVoters(step.Ordinals[0], f.now)
+func (f *foresight) recoverVoters(next *projection.Projection, _ *Hold, step *Step) {
+	next.RecoverVoters(step.Ordinals[0], f.now)
 }
 
 // confirmLoss lets the loss of the quorum last. Members that the operator cannot reach become reachable instead, and a pod
 // that is waited for comes back.
-func (f *foresight) confirmLoss(next *projection, hold *Hold, step *Step) {
-	if names, quorate := unreachable(f.in.Snapshot); quorate {
+func (f *foresight) confirmLoss(next *projection.Projection, hold *Hold, step *Step) {
+	if names, quorate := f.in.Snapshot.Unreachable(); quorate {
 		for _, pod := range names {
-			next.recover(pod, f.now)
+			next.Recover(pod, f.now)
 		}
 		return
 	}
 	if hold.Pod != f.in.Snapshot.Ordinals[step.Ordinals[0]].Name {
-		next.recover(hold.Pod, f.now)
+		next.Recover(hold.Pod, f.now)
 	}
 	f.passGrace(next, hold, step)
 }
 
 // passGrace lets the state last for the grace period.
-func (f *foresight) passGrace(_ *projection, _ *Hold, step *Step) {
-	t := Timers{At: f.now, LeaderlessSince: f.now, SilentSince: maps.Clone(f.in.Timers.SilentSince), Running: map[types.UID]Run{}}
-	if t.SilentSince == nil {
-		t.SilentSince = map[types.UID]time.Time{}
+func (f *foresight) passGrace(_ *projection.Projection, _ *Hold, step *Step) {
+	t := timers.Timers{At: f.now, LeaderlessSince: f.now, NotServingSince: maps.Clone(f.in.Timers.NotServingSince), Running: map[types.UID]timers.Run{}}
+	if t.NotServingSince == nil {
+		t.NotServingSince = map[types.UID]time.Time{}
 	}
-	t.SilentSince[f.in.Snapshot.Ordinals[step.Ordinals[0]].Pod.UID] = f.now
+	t.NotServingSince[f.in.Snapshot.Ordinals[step.Ordinals[0]].Pod.UID] = f.now
 	for _, o := range f.in.Snapshot.Ordinals {
 		if o.Pod != nil {
-			t.Running[o.Pod.UID] = Run{Since: f.now}
+			t.Running[o.Pod.UID] = timers.Run{Since: f.now}
 		}
 	}
 	f.in.Timers = t
 	f.now = f.now.Add(f.in.Config.Grace())
 }
 
-func (f *foresight) observeHandover(_ *projection, _ *Hold, _ *Step) {
+func (f *foresight) observeHandover(_ *projection.Projection, _ *Hold, _ *Step) {
 	f.now = f.now.Add(handoverWindow)
 }
 
-func (f *foresight) catchUp(next *projection, _ *Hold, _ *Step) { next.catchUp() }
+func (f *foresight) catchUp(next *projection.Projection, _ *Hold, _ *Step) { next.CatchUp() }
 
-func (f *foresight) grantRemoval(_ *projection, _ *Hold, _ *Step) { f.in.Refused = nil }
+func (f *foresight) grantRemoval(_ *projection.Projection, _ *Hold, _ *Step) { f.in.Refused = nil }

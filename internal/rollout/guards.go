@@ -10,17 +10,19 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/projection"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 )
 
 // guard is a condition that must be true before a step is carried out.
 type guard struct {
 	name v1alpha1.GuardName
-	// overridable reports whether a task may be told to override it. This is the rule; the schema of the API repeats it.
+	// overridable reports whether a task may override it. This is the rule; the schema of the API repeats it.
 	overridable bool
 	// check returns why the condition is not true, and what a person can do; nil when it is true.
 	check func(s *state, step *Step) *Hold
 	// resolve makes the condition true in a plan, by what would make it true in a cluster.
-	resolve func(f *foresight, next *projection, hold *Hold, step *Step)
+	resolve func(f *foresight, next *projection.Projection, hold *Hold, step *Step)
 }
 
 // sightGuards make sure that the rollout sees the present state. They are asked before there is a step.
@@ -44,7 +46,7 @@ var stepGuards = []guard{
 	{v1alpha1.GuardRemovalGranted, true, removalGranted, (*foresight).grantRemoval},
 }
 
-// Overridable are the names of the guards that a task may be told to override, in the order in which they are asked.
+// Overridable are the names of the guards that a task may override, in the order in which they are asked.
 func Overridable() []string {
 	var names []string
 	for _, g := range slices.Concat(sightGuards, stepGuards) {
@@ -80,7 +82,7 @@ func revisionObserved(s *state, _ *Step) *Hold {
 func deletionObserved(s *state, _ *Step) *Hold {
 	for _, i := range s.intents {
 		o := s.ordinal(i)
-		if within(s.recordOf(o.Pod.UID).Evidence.ObservedAt.Time, s.now, intentWindow) {
+		if timers.Within(s.recordOf(o.Pod.UID).Evidence.ObservedAt.Time, s.now, intentWindow) {
 			return &Hold{Pod: o.Name, Message: fmt.Sprintf("the deletion of %s does not show yet: after %s it is repeated or revoked", o.Name, intentWindow)}
 		}
 	}
@@ -102,7 +104,7 @@ func volumeReachable(s *state, step *Step) *Hold {
 	if o.Pod.VolumeTrouble == "" {
 		return nil
 	}
-	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s is kept: its replacement could not have its data: %s", o.Name, o.Pod.VolumeTrouble)}
+	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s is kept: its replacement could not attach its volume: %s", o.Name, o.Pod.VolumeTrouble)}
 }
 
 // othersParticipating is DEP-07, step 3, and more: a pod that was deleted and is not back yet blocks too.
@@ -156,7 +158,7 @@ const removalRetry = 10 * time.Second
 func removalGranted(s *state, step *Step) *Hold {
 	o := s.ordinal(step.Ordinals[0])
 	refusal, refused := s.Refused[o.Pod.UID]
-	if !refused || !step.IsRemoval() || refusal.ByBudget && step.Action != EvictPod || !within(refusal.At, s.now, removalRetry) {
+	if !refused || !step.IsRemoval() || refusal.ByBudget && step.Action != EvictPod || !timers.Within(refusal.At, s.now, removalRetry) {
 		return nil
 	}
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("the API server refused to remove %s (%s); retrying every %s", o.Name, refusal.Message, removalRetry)}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 )
 
 const (
@@ -40,7 +41,7 @@ func (s *state) handoverAttempts(ordinal int) int32 {
 }
 
 // heir is the updated, participating follower that has applied most of the leader's log; found is false when there is none,
-// or when all are too far behind and the task is told not to wait for them.
+// or when all are too far behind and the task does not wait for them.
 func (s *state) heir(leader int) (ordinal int, found bool) {
 	for i, o := range s.Snapshot.Ordinals {
 		if o.Class == v1alpha1.ClassParticipating && o.Role == v1alpha1.RoleFollower && !s.outdated(i) &&
@@ -62,7 +63,7 @@ func (s *state) hasCaughtUp(heir, leader int) bool {
 // included.
 func handoverObserved(s *state, step *Step) *Hold {
 	last, next := s.Recorded.LeaderHandover, step.Ordinals[0]
-	if s.ordinal(next).Role != v1alpha1.RoleLeader || s.handoverAttempts(next) == 0 || !within(last.LastAttemptTime.Time, s.now, handoverWindow) {
+	if s.ordinal(next).Role != v1alpha1.RoleLeader || s.handoverAttempts(next) == 0 || !timers.Within(last.LastAttemptTime.Time, s.now, handoverWindow) {
 		return nil
 	}
 	return &Hold{Pod: last.From, Message: fmt.Sprintf("leadership is moving from %s to %s, attempt %d of %d", last.From, last.To, last.Attempts, maxHandoverAttempts)}
@@ -80,7 +81,7 @@ func successorCaughtUp(s *state, step *Step) *Hold {
 // IsHandoverUnderWay reports whether leadership was moved a moment ago and that does not show yet: the leader is still the
 // old one, or a member that answers does not know the new one.
 func IsHandoverUnderWay(last *v1alpha1.LeaderHandover, snapshot *cluster.Snapshot, now time.Time) bool {
-	if last == nil || !within(last.LastAttemptTime.Time, now, handoverWindow) {
+	if last == nil || !timers.Within(last.LastAttemptTime.Time, now, handoverWindow) {
 		return false
 	}
 	return slices.ContainsFunc(snapshot.Ordinals, func(o cluster.Ordinal) bool {

@@ -10,20 +10,22 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // Input is all that a decision rests on.
 type Input struct {
 	Snapshot *cluster.Snapshot
-	Config   Config
+	Config   spec.Config
 	// Created is when the task was created. A restart replaces the pods that are not younger.
 	Created time.Time
-	// Overridden are the guards that the task is told to override.
+	// Overridden are the guards that the task overrides.
 	Overridden []v1alpha1.OverridableGuard
 	// Recorded is what the task's status says of the rollout so far.
 	Recorded v1alpha1.RolloutStatus
-	Timers   Timers
+	Timers   timers.Timers
 	// Refused are the removals that the API server refused, by the UID of the pod.
 	Refused map[types.UID]Refusal
 }

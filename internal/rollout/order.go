@@ -9,6 +9,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 )
 
 // first is the outdated pod that goes first; found is false when no pod is outdated.
@@ -28,11 +29,11 @@ func precedes(s *state, a, b int) int {
 	return cmp.Or(
 		cmp.Compare(classRank(x.Class), classRank(y.Class)),
 		// Of members that are running and do not participate: those whose probe fails first, then those that do not serve.
-		after(isReadyAndSilent(x), isReadyAndSilent(y)),
+		after(x.ReadyButNotServing(), y.ReadyButNotServing()),
 		after(x.Serving, y.Serving),
 		// DEP-06, "Pod Update Preference Order": an eviction counts pod readiness, so pods with an unready
 		// container go first, whatever their role.
-		after(s.Config.PodRemoval != Evict || x.Pod.AllContainersReady, s.Config.PodRemoval != Evict || y.Pod.AllContainersReady),
+		after(s.Config.PodRemoval != spec.Evict || x.Pod.AllContainersReady, s.Config.PodRemoval != spec.Evict || y.Pod.AllContainersReady),
 		cmp.Compare(roleRank(x.Role), roleRank(y.Role)),
 		cmp.Compare(placeRank(x.Pod), placeRank(y.Pod)),
 		after(!s.Config.UnhealthyBackupSidecarFirst || x.Pod.BackupSidecarReady, !s.Config.UnhealthyBackupSidecarFirst || y.Pod.BackupSidecarReady),

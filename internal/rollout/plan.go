@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/projection"
 )
 
 // Plan is how a rollout continues, as far as it can be foreseen: what Decide says, step after step, of the state as it
@@ -51,14 +52,14 @@ func Foresee(in Input, now time.Time) Plan {
 			break
 		}
 		f.in.Recorded = Record(f.in, d, f.now)
-		next := project(f.in.Snapshot)
+		next := projection.Of(f.in.Snapshot)
 		if d.Hold != nil {
 			f.resolve(next, d)
 		} else {
 			entry.Meanwhile = f.act(next, d.Step)
 		}
 		f.in.Snapshot = next.Snapshot
-		plan.Elections = plan.Elections || next.elected
+		plan.Elections = plan.Elections || next.Elected
 		plan.Entries = append(plan.Entries, entry)
 	}
 	return plan

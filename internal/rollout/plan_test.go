@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -63,7 +64,7 @@ func TestForesee(t *testing.T) {
 		"another strategy": {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.OnDelete = false }, "Disengaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := c.world.input(noon, DefaultConfig())
+			in := c.world.input(noon, spec.Defaults())
 			if c.change != nil {
 				c.change(&in)
 			}
@@ -82,7 +83,7 @@ func TestEveryPlanKeepsThePromises(t *testing.T) {
 		{members: 3, states: fewer, sorted: true},
 	} {
 		z.worlds(func(w *world) {
-			in := w.input(noon, DefaultConfig())
+			in := w.input(noon, spec.Defaults())
 			before := told(Plan{End: Finished}) + fmt.Sprintf("%+v %+v", in.Snapshot.Ordinals, in.Snapshot.Cluster)
 			plan := Foresee(in, noon)
 			if after := told(Plan{End: Finished}) + fmt.Sprintf("%+v %+v", in.Snapshot.Ordinals, in.Snapshot.Cluster); before != after {
@@ -123,7 +124,7 @@ func (p Plan) fault() string {
 }
 
 func TestHolding(t *testing.T) {
-	in := of(0, readyOld, readyOld, deadNew).input(noon, DefaultConfig())
+	in := of(0, readyOld, readyOld, deadNew).input(noon, spec.Defaults())
 	var names []v1alpha1.GuardName
 	for _, hold := range Holding(in, noon) {
 		names = append(names, hold.Guard)
@@ -132,7 +133,7 @@ func TestHolding(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("%v hold, want %v", names, want)
 	}
-	if holds := Holding(of(0, readyNew, readyNew, readyNew).input(noon, DefaultConfig()), noon); len(holds) > 0 {
+	if holds := Holding(of(0, readyNew, readyNew, readyNew).input(noon, spec.Defaults()), noon); len(holds) > 0 {
 		t.Errorf("%v hold, and nothing is to be done", holds)
 	}
 }

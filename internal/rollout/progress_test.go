@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	. "github.com/onsi/gomega"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestFlappingIsNoProgress(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, startingNew, readyNew, deadNew, readyOld)
-	in := w.input(noon, DefaultConfig())
+	in := w.input(noon, spec.Defaults())
 	minute := 0
 	// next lets a minute pass, and returns at which one there was the last progress.
 	next := func(ordinal int, m member) int {
@@ -60,7 +61,7 @@ func TestFlappingIsNoProgress(t *testing.T) {
 // A status that was written before the most was recorded counts from what participates.
 func TestProgressOfARolloutOfAnEarlierOperator(t *testing.T) {
 	g := NewWithT(t)
-	in := of(0, readyOld, startingNew, readyNew).input(noon, DefaultConfig())
+	in := of(0, readyOld, startingNew, readyNew).input(noon, spec.Defaults())
 	in.Recorded = Record(in, Decide(in, noon), noon)
 	in.Recorded.MostParticipatingReplicas = 0
 	later := noon.Add(time.Minute)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 )
 
 // The guards of this file are the promise: no act of ours takes the quorum. None but the last can be overridden.
@@ -41,10 +42,10 @@ func quorumLossConfirmed(s *state, step *Step) *Hold {
 		return nil
 	}
 	name, grace := s.ordinal(next).Name, s.Config.Grace()
-	if names, quorate := unreachable(s.Snapshot); quorate {
+	if names, quorate := s.Snapshot.Unreachable(); quorate {
 		return &Hold{Pod: name, Message: s.mayBeCutOff(names)}
 	}
-	if since := s.Timers.LeaderlessSince; !lasted(since, s.now, grace) {
+	if since := s.Timers.LeaderlessSince; !timers.Lasted(since, s.now, grace) {
 		return &Hold{Pod: name, Message: fmt.Sprintf("no member has known a leader since %s; %s is replaced if that lasts for %s", clockTime(since), name, grace)}
 	}
 	for i, o := range s.Snapshot.Ordinals {
@@ -74,17 +75,17 @@ func (s *state) mayBeCutOff(names []string) string {
 // configuration on all members none does.
 func (s *state) hasRun(ordinal int) bool {
 	o := s.ordinal(ordinal)
-	return o.Pod != nil && o.Class != v1alpha1.ClassTerminating && lasted(s.Timers.Running[o.Pod.UID].Since, s.now, s.Config.Grace())
+	return o.Pod != nil && o.Class != v1alpha1.ClassTerminating && timers.Lasted(s.Timers.Running[o.Pod.UID].Since, s.now, s.Config.Grace())
 }
 
 // unreadyConfirmed: a member whose probe passes counts as sick only when it has not served the operator for a while.
 func unreadyConfirmed(s *state, step *Step) *Hold {
 	o, grace := s.ordinal(step.Ordinals[0]), s.Config.Grace()
-	if !s.Snapshot.Cluster.LeaderKnown || !isReadyAndSilent(o) {
+	if !s.Snapshot.Cluster.LeaderKnown || !o.ReadyButNotServing() {
 		return nil
 	}
-	since := s.Timers.SilentSince[o.Pod.UID]
-	if lasted(since, s.now, grace) {
+	since := s.Timers.NotServingSince[o.Pod.UID]
+	if timers.Lasted(since, s.now, grace) {
 		return nil
 	}
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s has not served the operator since %s although its readiness probe passes; it is replaced if that lasts for %s", o.Name, clockTime(since), grace)}

@@ -15,6 +15,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
@@ -100,13 +102,13 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 // begin makes the cluster of a scenario, in which every pod is at the old revision unless it says otherwise.
 func (s *scenario) begin(d *datadriven.TestData) {
 	*s = scenario{t: s.t, now: noon, set: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}}
-	s.task.Config, s.task.Created = DefaultConfig(), noon
+	s.task.Config, s.task.Created = spec.Defaults(), noon
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {
 		case "evict":
-			s.task.Config.PodRemoval = Evict
+			s.task.Config.PodRemoval = spec.Evict
 		case "all-at-once":
-			s.task.Config.NonParticipatingPods = AllAtOnce
+			s.task.Config.NonParticipatingPods = spec.AllAtOnce
 		case "restart":
 			s.task.Config.Restart = true
 		case "no-handover":
@@ -236,7 +238,7 @@ func (s *scenario) event(words []string) error {
 func (s *scenario) operatorEvent(words []string) error {
 	switch words[0] {
 	case "restarts":
-		s.task.Timers, s.task.Refused = Timers{}, nil
+		s.task.Timers, s.task.Refused = timers.Timers{}, nil
 	case "paused":
 		span, err := time.ParseDuration(words[1])
 		s.now = s.now.Add(span)
@@ -247,7 +249,7 @@ func (s *scenario) operatorEvent(words []string) error {
 		in.Snapshot = s.snapshot()
 		in.Timers = in.Timers.Next(in.Snapshot)
 		s.task.Recorded = Record(in, Decide(in, s.now), s.now)
-		s.task.Timers = Timers{}
+		s.task.Timers = timers.Timers{}
 	}
 	return nil
 }

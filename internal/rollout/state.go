@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
@@ -52,9 +53,11 @@ func target(in Input) string {
 
 // byReadiness reports whether no member has answered for the grace period although the probes of pods pass. Then the
 // operator is cut off, not the cluster, and the rollout works as DEP-07 describes.
-func (s *state) byReadiness() bool { return lasted(s.Timers.NoAnswerSince, s.now, s.Config.Grace()) }
+func (s *state) byReadiness() bool {
+	return timers.Lasted(s.Timers.NoAnswerSince, s.now, s.Config.Grace())
+}
 
-// vouchAfter is how long the probe of a member has to have passed, while the member was silent, to vouch for it. A node that
+// vouchAfter is how long the probe of a member has to have passed, while the operator could not reach the member, to vouch for it. A node that
 // is lost is marked within a minute.
 const vouchAfter = 2 * time.Minute
 
@@ -64,7 +67,7 @@ func (s *state) vouched() []int {
 	var vouched []int
 	for i := range s.Snapshot.Ordinals {
 		o := s.ordinal(i)
-		if s.Snapshot.Cluster.LeaderKnown && !o.Answers && isReadyAndSilent(o) && lasted(s.Timers.SilentSince[o.Pod.UID], s.now, max(vouchAfter, s.Config.Grace())) {
+		if s.Snapshot.Cluster.LeaderKnown && !o.Answers && o.ReadyButNotServing() && timers.Lasted(s.Timers.NotServingSince[o.Pod.UID], s.now, max(vouchAfter, s.Config.Grace())) {
 			vouched = append(vouched, i)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 )
 
 // Action is a kind of step.
@@ -65,7 +66,7 @@ func (s *state) candidate(next int) *Step {
 // can spare one is evicted; everything else would be refused for ever (DEP-06).
 func (s *state) removal(ordinal int) Action {
 	o := s.ordinal(ordinal)
-	if s.Config.PodRemoval != Evict || o.Class != v1alpha1.ClassParticipating || !o.Pod.AllContainersReady || s.Snapshot.Replicas() <= 2 {
+	if s.Config.PodRemoval != spec.Evict || o.Class != v1alpha1.ClassParticipating || !o.Pod.AllContainersReady || s.Snapshot.Replicas() <= 2 {
 		return DeletePod
 	}
 	if refusal, refused := s.Refused[o.Pod.UID]; refused && refusal.ByBudget && s.overrides(v1alpha1.GuardRemovalGranted) {
@@ -77,7 +78,7 @@ func (s *state) removal(ordinal int) Action {
 // alongWith are the pods that go in the same step: one, or with AllAtOnce every outdated pod that is not running.
 func (s *state) alongWith(next int) []int {
 	all := []int{next}
-	if s.Config.NonParticipatingPods != AllAtOnce || !isDown(s.ordinal(next).Class) {
+	if s.Config.NonParticipatingPods != spec.AllAtOnce || !isDown(s.ordinal(next).Class) {
 		return all
 	}
 	for i, o := range s.Snapshot.Ordinals {
@@ -110,7 +111,7 @@ func (s *state) reason(next int) string {
 	default:
 		say = append(say, o.Name+s.roleInWords(next))
 	}
-	if s.Config.PodRemoval == Evict && o.Class == v1alpha1.ClassParticipating && !o.Pod.AllContainersReady {
+	if s.Config.PodRemoval == spec.Evict && o.Class == v1alpha1.ClassParticipating && !o.Pod.AllContainersReady {
 		say = append(say, "one of its containers is not ready, so it goes first")
 	}
 	if s.cannotSpareOne() && o.Class == v1alpha1.ClassParticipating {

@@ -12,6 +12,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -139,7 +141,7 @@ func (w *world) participating(i int) bool {
 	return w.leader >= 0 && w.members[i].old() == readyOld
 }
 
-// coherent tells whether a combination of variables means anything.
+// coherent reports whether a combination of variables means anything.
 func (w *world) coherent() bool {
 	if w.leader >= 0 && (!w.hasQuorum() || !w.members[w.leader].alive()) {
 		return false
@@ -250,7 +252,7 @@ func (w *world) snapshot(now time.Time) *cluster.Snapshot {
 	return s
 }
 
-// answers tells whether the operator gets an answer. In a world that is hidden what is frozen everywhere else is a member
+// answers reports whether the operator gets an answer. In a world that is hidden what is frozen everywhere else is a member
 // that runs, beside the operator and away from the others.
 func (w *world) answers(i int) bool {
 	switch {
@@ -291,7 +293,7 @@ func (w *world) pod(i int) *cluster.Pod {
 }
 
 // input is what Decide is given.
-func (w *world) input(now time.Time, config Config) Input {
+func (w *world) input(now time.Time, config spec.Config) Input {
 	in := Input{
 		Snapshot: w.snapshot(now), Config: config, Created: epoch,
 		Recorded: v1alpha1.RolloutStatus{TargetRevision: newRevision},
@@ -300,7 +302,7 @@ func (w *world) input(now time.Time, config Config) Input {
 	if w.lasted {
 		since = now.Add(-config.UnreadyGracePeriod.Duration)
 	}
-	in.Timers = Timers{}.Next(w.snapshot(since))
+	in.Timers = timers.Timers{}.Next(w.snapshot(since))
 	for i := range w.members {
 		if run, runs := in.Timers.Running[w.uid(i)]; runs && w.young[i] {
 			run.Since = now
@@ -328,7 +330,7 @@ func (w *world) input(now time.Time, config Config) Input {
 }
 
 // faults says which promises a decision breaks in this world.
-func (w *world) faults(d Decision, config Config) []string {
+func (w *world) faults(d Decision, config spec.Config) []string {
 	if d.Conclusion == Finished {
 		for i, m := range w.members {
 			if !m.updated() || !w.participating(i) && (!w.stale || m != readyNew) {
@@ -359,7 +361,7 @@ func (w *world) faults(d Decision, config Config) []string {
 			}
 		}
 	case DeletePod, EvictPod:
-		if config.NonParticipatingPods != AllAtOnce && len(d.Step.Ordinals) > 1 {
+		if config.NonParticipatingPods != spec.AllAtOnce && len(d.Step.Ordinals) > 1 {
 			say("removes %d pods in one step", len(d.Step.Ordinals))
 		}
 		for _, i := range d.Step.Ordinals {
@@ -375,7 +377,7 @@ func (w *world) faults(d Decision, config Config) []string {
 	return faults
 }
 
-func (w *world) faultsOfRemoval(i int, config Config, say func(string, ...any)) {
+func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...any)) {
 	m := w.members[i]
 	if !m.present() || m.updated() {
 		say("removes a pod that is not outdated")

@@ -47,7 +47,7 @@ type Handler struct {
 
 var _ tasks.Handler = (*Handler)(nil)
 
-// Decode is tasks.Handler's.
+// Decode implements tasks.Handler.
 func (h *Handler) Decode(config string) (any, error) {
 	c := Config{Timeout: &metav1.Duration{Duration: defaultTimeout}}
 	if err := taskconfig.Decode(config, &c); err != nil {
@@ -59,7 +59,7 @@ func (h *Handler) Decode(config string) (any, error) {
 	return c, nil
 }
 
-// Restore is tasks.Handler's.
+// Restore implements tasks.Handler.
 func (h *Handler) Restore(normalized string) (any, error) {
 	c := Config{Timeout: &metav1.Duration{Duration: defaultTimeout}}
 	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
@@ -68,13 +68,13 @@ func (h *Handler) Restore(normalized string) (any, error) {
 	return c, nil
 }
 
-// WorkKey is tasks.Handler's. Two compactions are the same work (DEP-05).
+// WorkKey implements tasks.Handler. Two compactions are the same work (DEP-05).
 func (h *Handler) WorkKey(context.Context, tasks.Task) (string, error) { return "compaction", nil }
 
-// Superseded is tasks.Handler's. A compaction never is.
+// Superseded implements tasks.Handler. A compaction never is.
 func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
 
-// Admit is tasks.Handler's: there has to be a store that the agent has a driver for.
+// Admit implements tasks.Handler: there has to be a store that the agent has a driver for.
 func (h *Handler) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
 	store := component.BackupStore(task.Etcd)
 	if store == nil {
@@ -86,7 +86,7 @@ func (h *Handler) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, erro
 	return tasks.Verdict{Outcome: tasks.Continue, Message: "backups are configured"}, nil
 }
 
-// Execute is tasks.Handler's.
+// Execute implements tasks.Handler.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	v, err := h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(task) })
 	if err != nil || v.Outcome != tasks.Done {
@@ -95,7 +95,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	return h.record(ctx, task, v)
 }
 
-// Perform is tasks.Handler's.
+// Perform implements tasks.Handler.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	if r, ok := step.Detail.(recording); ok {
 		return h.carryOut(ctx, r)

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// recordSnapshot is the step after the Job: the lease of full snapshots tells of the new one.
+	// recordSnapshot is the step after the Job: the lease of full snapshots records the new one.
 	recordSnapshot = "RecordSnapshot"
 	// recheck is when a lease that was written is looked at again.
 	recheck = 50 * time.Millisecond
@@ -29,7 +29,7 @@ const (
 
 // recording is what such a step carries.
 type recording struct {
-	// before is the lease as it was read: a snapshot that the leading agent records meanwhile makes the write fail.
+	// before is the lease as it was read: a snapshot that the leading agent records in between makes the write fail.
 	before *coordinationv1.Lease
 	made   made
 }
@@ -40,7 +40,7 @@ type made struct {
 	created  time.Time
 }
 
-// madeBy reads what a Job told of its snapshot; false when it did not tell all.
+// madeBy reads what a Job reported of its snapshot; false when the report is not complete.
 func madeBy(result map[string]string) (made, bool) {
 	revision, err := strconv.ParseInt(result["revision"], 10, 64)
 	if err != nil {
@@ -50,14 +50,14 @@ func madeBy(result map[string]string) (made, bool) {
 	return made{revision, created}, err == nil
 }
 
-// isNews tells whether a lease does not tell of a snapshot yet, nor of a newer one. Newer is what was taken later,
+// isNews reports whether a lease records neither a snapshot nor a newer one. Newer is what was taken later,
 // whatever its revision. It is pure.
 func (m made) isNews(lease *coordinationv1.Lease) bool {
 	return lease.Spec.RenewTime == nil || lease.Spec.RenewTime.Time.Before(m.created)
 }
 
-// record is the verdict on a task whose Job is done: its end, once the lease of full snapshots tells of the snapshot.
-// Whoever asks how much has happened since the newest full snapshot goes by that.
+// record is the verdict on a task whose Job is done: its end, once the lease of full snapshots records the snapshot.
+// How much has happened since the newest full snapshot is derived from that lease.
 func (h *Handler) record(ctx context.Context, task tasks.Task, done tasks.Verdict) (tasks.Verdict, error) {
 	snapshot, ok := madeBy(done.Result)
 	if !ok {
@@ -76,7 +76,7 @@ func (h *Handler) record(ctx context.Context, task tasks.Task, done tasks.Verdic
 		done.Message += "; it is recorded nowhere: " + foreign.String()
 		return done, nil
 	}
-	reason := fmt.Sprintf("lease %s is to tell of the full snapshot at revision %d", key.Name, snapshot.revision)
+	reason := fmt.Sprintf("record the full snapshot at revision %d in lease %s", snapshot.revision, key.Name)
 	return tasks.Verdict{
 		Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Message: reason, Result: done.Result,
 		Step: &tasks.Step{Operation: recordSnapshot, Reason: reason, Detail: recording{lease, snapshot}, RecheckAfter: recheck},

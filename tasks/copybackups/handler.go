@@ -52,7 +52,7 @@ var _ tasks.Handler = (*Handler)(nil)
 // prefix is what the API allows in the stores of an Etcd.
 var prefix = regexp.MustCompile(`^([A-Za-z0-9_-][A-Za-z0-9._-]*)(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
 
-// Decode is tasks.Handler's.
+// Decode implements tasks.Handler.
 func (h *Handler) Decode(config string) (any, error) {
 	var c Config
 	if err := taskconfig.Decode(config, &c); err != nil {
@@ -75,7 +75,7 @@ func (h *Handler) Decode(config string) (any, error) {
 	return c, nil
 }
 
-// Restore is tasks.Handler's.
+// Restore implements tasks.Handler.
 func (h *Handler) Restore(normalized string) (any, error) {
 	var c Config
 	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
@@ -84,7 +84,7 @@ func (h *Handler) Restore(normalized string) (any, error) {
 	return c, nil
 }
 
-// WorkKey is tasks.Handler's: a copy between the same places, with the same limits, is the same work.
+// WorkKey implements tasks.Handler: a copy between the same places, with the same limits, is the same work.
 func (h *Handler) WorkKey(_ context.Context, task tasks.Task) (string, error) {
 	key, err := json.Marshal(task.Config)
 	if err != nil {
@@ -93,7 +93,7 @@ func (h *Handler) WorkKey(_ context.Context, task tasks.Task) (string, error) {
 	return string(key), nil
 }
 
-// Superseded is tasks.Handler's. A copy never is.
+// Superseded implements tasks.Handler. A copy never is.
 func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
 
 // Admit implements tasks.Handler: the agent has a driver for both stores, their Secrets are in the task's namespace, one of
@@ -115,7 +115,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	return tasks.Verdict{Outcome: tasks.Continue, Message: "the agent has drivers for both stores"}, nil
 }
 
-// Execute is tasks.Handler's.
+// Execute implements tasks.Handler.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	return h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(task) })
 }

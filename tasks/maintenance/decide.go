@@ -6,7 +6,7 @@
 // revision, and defragments the database of its members, one at a time, the leader last and not while it leads.
 //
 // It observes, decides, acts. Decide is a pure function; what it knows of earlier steps is the task's
-// status.result, in which each step is announced before it is carried out. So an operator that takes over sees
+// status.result, in which each step is recorded as an intent before it is carried out. So an operator that takes over sees
 // which member it may not defragment again.
 package maintenance
 
@@ -17,18 +17,18 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 )
 
 // Input is all that a decision rests on.
 type Input struct {
 	Config   Config
-	Snapshot *observe.Snapshot
+	Snapshot *cluster.Snapshot
 	// Databases of the members that take reads, by ordinal.
 	Databases map[int]etcdclient.Database
-	// Alarms of the cluster; AlarmsKnown is false when no member told.
+	// Alarms of the cluster; AlarmsKnown is false when no member reported them.
 	Alarms      []etcdclient.Alarm
 	AlarmsKnown bool
 	// Recorded is the task's status.result.
@@ -62,7 +62,7 @@ type Step struct {
 }
 
 // name of a step: the same for the same step of a task.
-func (s Step) name(members []observe.Ordinal) string {
+func (s Step) name(members []cluster.Ordinal) string {
 	if s.Action == Compact {
 		return string(Compact)
 	}
@@ -128,17 +128,17 @@ func act(step Step) *Decision {
 	return &Decision{Outcome: tasks.Continue, Step: &step, Message: step.Reason}
 }
 
-// settle records what the announced steps have come to, as far as that can be told.
+// settle records the outcome of the intents, as far as it is known.
 func (s *situation) settle() {
 	if s.record.revision() > 0 && !s.record.isCompacted() && s.Completed == string(Compact) {
 		s.record = s.record.with(keyCompacted, "true")
 	}
 	for i, o := range s.Snapshot.Ordinals {
 		db, answers := s.Databases[i]
-		if !answers || !s.record.isAnnounced(o.Name) {
+		if !answers || !s.record.hasIntent(o.Name) {
 			continue
 		}
-		// Who announced it may not have lived to hear the answer. A file that has shrunk tells, and so does one
+		// The operator that recorded it may have ended before the answer came. A file that has shrunk proves it, and so does one
 		// that has nothing left to give back.
 		completed := s.Completed == (Step{Action: Defragment, Ordinal: i}).name(s.Snapshot.Ordinals)
 		if completed || db.Size < s.record.bytes(o.Name, keyBefore) || !s.isWorthIt(db) {
@@ -151,7 +151,7 @@ func (s *situation) settle() {
 func (s *situation) uncorrupted() *Decision {
 	for _, a := range s.Alarms {
 		if a.Kind != etcdclient.AlarmNoSpace {
-			return fail(v1alpha1.ErrAlarm, "etcd has raised the alarm %s for member %s: look at it before anything else is done to the cluster", a.Kind, s.memberName(a.MemberID))
+			return fail(v1alpha1.ErrAlarm, "etcd has raised the alarm %s for member %s: resolve it before anything else is done to the cluster", a.Kind, s.memberName(a.MemberID))
 		}
 	}
 	return nil
@@ -163,7 +163,7 @@ func (s *situation) healthy() *Decision {
 	for i, o := range s.Snapshot.Ordinals {
 		switch _, reads := s.Databases[i]; {
 		case o.Role == v1alpha1.RoleLearner && o.Answers:
-		case s.record.isAnnounced(o.Name) && !reads:
+		case s.record.hasIntent(o.Name) && !reads:
 			lacking = append(lacking, o.Name+" does not answer: its defragmentation was asked for, and may still go on")
 		case o.Class != v1alpha1.ClassParticipating:
 			lacking = append(lacking, fmt.Sprintf("%s is %s", o.Name, o.Class))
@@ -182,7 +182,7 @@ func (s *situation) healthy() *Decision {
 	case s.Snapshot.Leader() < 0:
 		return wait("waiting until a member of StatefulSet %s leads", s.Snapshot.StatefulSet.Name)
 	case !s.AlarmsKnown:
-		return wait("waiting for a member to tell the alarms of the cluster")
+		return wait("waiting for a member to report the alarms of the cluster")
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 )
@@ -24,17 +24,17 @@ type world struct{ Input }
 func newWorld(members int) *world {
 	w := &world{Input{
 		Config:      Config{EtcdCompaction: true, EtcdDefragmentation: true},
-		Snapshot:    &observe.Snapshot{StatefulSet: observe.StatefulSet{Name: "m"}, Cluster: observe.Cluster{Reachable: true, LeaderKnown: true}},
+		Snapshot:    &cluster.Snapshot{StatefulSet: cluster.StatefulSet{Name: "m"}, Cluster: cluster.Cluster{Reachable: true, LeaderKnown: true}},
 		Databases:   map[int]etcdclient.Database{},
 		AlarmsKnown: true,
 	}}
 	for i := range members {
 		name := fmt.Sprintf("m-%d", i)
-		w.Snapshot.Ordinals = append(w.Snapshot.Ordinals, observe.Ordinal{
-			Name: name, Pod: &observe.Pod{}, Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower,
+		w.Snapshot.Ordinals = append(w.Snapshot.Ordinals, cluster.Ordinal{
+			Name: name, Pod: &cluster.Pod{}, Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower,
 			MemberID: uint64(i + 1), Answers: true, Serving: true, AppliedIndex: 5000,
 		})
-		w.Snapshot.Cluster.Voters = append(w.Snapshot.Cluster.Voters, observe.Voter{ID: uint64(i + 1), Name: name, Ordinal: i, Serving: true})
+		w.Snapshot.Cluster.Voters = append(w.Snapshot.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Name: name, Ordinal: i, Serving: true})
 		w.Databases[i] = etcdclient.Database{Size: 100 * mebi, InUse: 50 * mebi, Quota: 200 * mebi, Revision: 1000 + int64(i)}
 	}
 	w.lead(min(1, members-1))
@@ -198,7 +198,7 @@ func TestNothingIsDoneToAClusterThatIsNotWell(t *testing.T) {
 		"a member is unready":     {func(w *world) { w.Snapshot.Ordinals[2].Class = v1alpha1.ClassUnready }, tasks.Continue, "", "m-2 is Unready"},
 		"a member takes no reads": {func(w *world) { delete(w.Databases, 2) }, tasks.Continue, "", "m-2 takes no reads"},
 		"a foreign voter is down": {func(w *world) {
-			w.Snapshot.Cluster.Voters = append(w.Snapshot.Cluster.Voters, observe.Voter{Name: "x", Ordinal: -1})
+			w.Snapshot.Cluster.Voters = append(w.Snapshot.Cluster.Voters, cluster.Voter{Name: "x", Ordinal: -1})
 		}, tasks.Continue, "", "x, a voter without a pod"},
 		"nobody leads":            {func(w *world) { w.Snapshot.Ordinals[1].Role = v1alpha1.RoleFollower }, tasks.Continue, "", "leads"},
 		"nobody tells the alarms": {func(w *world) { w.AlarmsKnown = false }, tasks.Continue, "", "alarms"},

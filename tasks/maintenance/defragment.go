@@ -21,7 +21,7 @@ const (
 	maxLag = 1000
 )
 
-// isWorthIt tells whether a database has enough to give back. A cluster without space takes what it can get.
+// isWorthIt reports whether a database has enough to free. A cluster without space frees whatever it can.
 func (s *situation) isWorthIt(db etcdclient.Database) bool {
 	return db.Free() >= minFree && (len(s.Alarms) > 0 || db.Free()*minFreePart >= db.Size)
 }
@@ -81,9 +81,9 @@ func (s *situation) skip(member, why string) {
 
 func (s *situation) defragment(i int) *Decision {
 	o, db := s.Snapshot.Ordinals[i], s.Databases[i]
-	cost := "all members participate, and the others serve meanwhile"
+	cost := "all members participate, and the others keep serving"
 	if s.votes() == 1 {
-		cost = "it is the only voter: reads and writes stop meanwhile"
+		cost = "it is the only voter: reads and writes stop until it is done"
 	}
 	s.record = s.record.withMember(o.Name, keyBefore, db.Size)
 	return act(Step{Action: Defragment, Ordinal: i, Reason: fmt.Sprintf(

@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/calls"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -23,12 +24,12 @@ import (
 // Deadline of a task of this type: five members of the biggest size that etcd recommends, on a slow disk.
 const Deadline = 2 * time.Hour
 
-// pollInterval is how often a task looks again: etcd tells of nothing by itself.
+// pollInterval is how often the members are observed: etcd sends no events.
 const pollInterval = 500 * time.Millisecond
 
 // Observer takes Snapshots of an Etcd.
 type Observer interface {
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
 }
 
 // Handler is the tasks.Handler of OnDemandMaintenance.
@@ -45,10 +46,10 @@ type Handler struct {
 
 var _ tasks.Handler = (*Handler)(nil)
 
-// Decode is tasks.Handler's.
+// Decode implements tasks.Handler.
 func (h *Handler) Decode(config string) (any, error) { return decode(config) }
 
-// Restore is tasks.Handler's.
+// Restore implements tasks.Handler.
 func (h *Handler) Restore(normalized string) (any, error) {
 	var c Config
 	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
@@ -57,15 +58,15 @@ func (h *Handler) Restore(normalized string) (any, error) {
 	return c, nil
 }
 
-// WorkKey is tasks.Handler's: a task with the same operations is the same work (DEP-05).
+// WorkKey implements tasks.Handler: a task with the same operations is the same work (DEP-05).
 func (h *Handler) WorkKey(_ context.Context, task tasks.Task) (string, error) {
 	return fmt.Sprintf("%+v", task.Config.(Config)), nil
 }
 
-// Superseded is tasks.Handler's. A maintenance never is.
+// Superseded implements tasks.Handler. A maintenance never is.
 func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
 
-// Admit is tasks.Handler's: there has to be a quorum (DEP-05).
+// Admit implements tasks.Handler: there has to be a quorum (DEP-05).
 func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
 	switch {
@@ -80,7 +81,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	return tasks.Verdict{Outcome: tasks.Continue, Message: fmt.Sprintf("%d of %d voters serve", snapshot.ServingVoters(), len(snapshot.Cluster.Voters))}, nil
 }
 
-// Execute is tasks.Handler's.
+// Execute implements tasks.Handler.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	uid := task.Object.UID
 	call, known := h.calls.Of(uid)
@@ -102,7 +103,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	return verdict(in, Decide(in)), nil
 }
 
-// verdict puts a decision into the words of the task engine.
+// verdict translates a decision for the task engine.
 func verdict(in Input, d Decision) tasks.Verdict {
 	v := tasks.Verdict{
 		Outcome: d.Outcome, Code: d.Code, Reason: v1alpha1.ReasonHeld, Message: d.Message, RequeueAfter: pollInterval,
@@ -131,7 +132,7 @@ func (h *Handler) gather(ctx context.Context, task tasks.Task) (Input, error) {
 	return in, nil
 }
 
-// Cleanup is tasks.Handler's. A defragmentation that etcd has begun goes on to its end; nothing is left to undo.
+// Cleanup implements tasks.Handler. etcd finishes a defragmentation that it has begun; nothing is left to undo.
 func (h *Handler) Cleanup(_ context.Context, task tasks.Task) error {
 	h.calls.Forget(task.Object.UID)
 	return nil

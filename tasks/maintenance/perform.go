@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -25,8 +25,8 @@ type detail struct {
 	in   Input
 }
 
-// Perform is tasks.Handler's. What takes as long as a database is big is started here, and looked after by
-// Execute: neither a worker of the operator nor the lock of the Etcd is held meanwhile.
+// Perform implements tasks.Handler. What takes as long as a database is big is started here, and followed by
+// Execute: neither a worker of the operator nor the lock of the Etcd is held until it ends.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	d := step.Detail.(detail)
 	members := d.in.Snapshot.Ordinals
@@ -85,7 +85,7 @@ func (h *Handler) compact(ctx context.Context, etcd *v1alpha1.Etcd, d detail) er
 }
 
 // databases asks all members that answered at the same time. Who does not answer now is not among them.
-func (h *Handler) databases(ctx context.Context, etcd *v1alpha1.Etcd, snapshot *observe.Snapshot) map[int]etcdclient.Database {
+func (h *Handler) databases(ctx context.Context, etcd *v1alpha1.Etcd, snapshot *cluster.Snapshot) map[int]etcdclient.Database {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var (
@@ -113,7 +113,7 @@ func (h *Handler) databases(ctx context.Context, etcd *v1alpha1.Etcd, snapshot *
 	return found
 }
 
-func (h *Handler) alarms(ctx context.Context, etcd *v1alpha1.Etcd, leader observe.Ordinal) ([]etcdclient.Alarm, error) {
+func (h *Handler) alarms(ctx context.Context, etcd *v1alpha1.Etcd, leader cluster.Ordinal) ([]etcdclient.Alarm, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var alarms []etcdclient.Alarm
@@ -125,7 +125,7 @@ func (h *Handler) alarms(ctx context.Context, etcd *v1alpha1.Etcd, leader observ
 }
 
 // at does something with a client of a member.
-func (h *Handler) at(ctx context.Context, etcd *v1alpha1.Etcd, o observe.Ordinal, do func(etcdclient.Client) error) error {
+func (h *Handler) at(ctx context.Context, etcd *v1alpha1.Etcd, o cluster.Ordinal, do func(etcdclient.Client) error) error {
 	c, err := h.Credentials.Dial(ctx, h.Dialer, etcd, o.Name, o.Pod.Endpoint)
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", o.Name, err)

@@ -55,17 +55,17 @@ func (r record) bytes(member, key string) int64 {
 	return n
 }
 
-// isDone tells whether nothing is left to do for a member.
+// isDone reports whether nothing is left to do for a member.
 func (r record) isDone(member string) bool {
 	_, after := r.of(member, keyAfter)
 	_, skipped := r.of(member, keySkipped)
 	return after || skipped
 }
 
-// isAnnounced tells whether a defragmentation was announced that has not been seen to end.
-func (r record) isAnnounced(member string) bool {
-	_, announced := r.of(member, keyBefore)
-	return announced && !r.isDone(member)
+// hasIntent reports whether a defragmentation was recorded as an intent whose end is not recorded.
+func (r record) hasIntent(member string) bool {
+	_, recorded := r.of(member, keyBefore)
+	return recorded && !r.isDone(member)
 }
 
 // revision that was asked to be compacted to; 0 when none was.

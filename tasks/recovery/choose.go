@@ -15,10 +15,10 @@ import (
 
 // Choice is how a cluster starts again.
 type Choice struct {
-	// Source of the data that it begins anew with; empty when the members are started as they are, or when it
+	// Source of the data that it is rebuilt from; empty when the members are started as they are, or when it
 	// cannot be started.
 	Source v1alpha1.RecoverySource
-	// Member that it begins anew with.
+	// Member that it is rebuilt from.
 	Member string
 	// ClusterID that the cluster had, in hex.
 	ClusterID string
@@ -34,7 +34,7 @@ type Choice struct {
 // have, the most advanced is the best that there is.
 //
 // A recovery that did not come to its end may have made a new cluster, of one member; unfinished is the name of that
-// member, or empty. Its data is all that counts then: the log of a new cluster begins anew, and cannot be compared.
+// member, or empty. Its data is all that counts then: the log of a new cluster starts at its beginning, and cannot be compared.
 func Choose(volumes []survey.Volume, clusterID, unfinished, backup string) Choice {
 	for _, v := range volumes {
 		if v.Member == unfinished && v.State == survey.Seen && v.Survey.State == member.SurveyPresent {
@@ -52,14 +52,14 @@ func Choose(volumes []survey.Volume, clusterID, unfinished, backup string) Choic
 	case len(usable) > 0:
 		best := usable[0]
 		return Choice{Source: v1alpha1.RecoverFromData, Member: best.Member, ClusterID: clusterID, Why: fmt.Sprintf(
-			"the cluster begins anew with the data of %s, the most advanced of the %d that have survived: %s. It has every write that it took part in; what only the lost members had acknowledged, in the moment before they were lost, would be missing%s",
+			"the cluster is rebuilt from the data of %s, the most advanced of the %d that have survived: %s. It has every write that it took part in; writes that only the lost members had acknowledged, immediately before they were lost, may be missing%s",
 			best.Member, len(usable), survey.Position(best.Survey), without)}
 	case backup != "":
 		return Choice{Source: v1alpha1.RecoverFromBackup, Member: restorable(volumes), ClusterID: clusterID, Why: fmt.Sprintf(
-			"no member has data that it could start with: the cluster begins anew with the newest backup, on %s (%s); what was written after its last delta snapshot is lost%s", restorable(volumes), backup, without)}
+			"no member has data that it could start with: the cluster is rebuilt from the newest backup, on %s (%s); writes after its last delta snapshot are lost%s", restorable(volumes), backup, without)}
 	}
 	return Choice{Failed: true, Why: "no member has data that it could start with, and there is no backup: nothing can be recovered, and nothing was deleted. " +
-		"If a volume can still be found, bring it back under the name of its claim and create the task again; otherwise delete the Etcd and create it anew" + without}
+		"If a volume can still be found, restore it under the name of its claim and create the task again; otherwise delete the Etcd and create it again" + without}
 }
 
 // restorable is the member on whose volume a backup is restored: the first that has one which can be read.

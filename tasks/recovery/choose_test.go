@@ -55,7 +55,7 @@ func TestChoose(t *testing.T) {
 		"damaged data does not count":   {[]survey.Volume{damaged, has(1, 1), gone}, "", "b", data, "m-1", false, "m-0 is damaged (a page)"},
 		"nor that of another cluster":   {[]survey.Volume{of("beef"), has(1, 1), gone}, "", "b", data, "m-1", false, "another cluster, beef"},
 		"a backup":                      {[]survey.Volume{gone, damaged, empty}, "", "revision 7", backup, "m-1", false, "revision 7"},
-		"a backup, and no volume":       {[]survey.Volume{gone, gone, gone}, "", "revision 7", backup, "m-0", false, "is lost"},
+		"a backup, and no volume":       {[]survey.Volume{gone, gone, gone}, "", "revision 7", backup, "m-0", false, "are lost"},
 		"nothing":                       {[]survey.Volume{gone, damaged, empty}, "", "", none, "", true, "nothing was deleted"},
 		"two of three, but one learns":  {[]survey.Volume{member1of("a", "b"), withID(has(2, 4), "c"), gone}, "", "", data, "m-0", false, ""},
 		"one of one, and a learner":     {[]survey.Volume{member1of("a"), withID(has(2, 4), "c"), gone}, "", "", none, "", false, "those that vote are a quorum"},

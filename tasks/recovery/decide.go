@@ -7,10 +7,10 @@
 //
 // The task itself changes nothing but the Jobs in which the agent looks at the volumes. While its status names one of
 // the phases in which all members have to be stopped, the Etcd controller holds the StatefulSet at zero replicas;
-// once the status says how the cluster starts again, that controller tells the members, and lets go. What is done to
+// once the status says how the cluster starts again, that controller configures the members accordingly, and scales up again. What is done to
 // data is done by the agent before a member starts, and none is deleted: what was there is put aside.
 //
-// The cluster that begins anew has another ID than the one before. So a member that comes back late, with the data
+// The rebuilt cluster has another ID than the one before. So a member that comes back late, with the data
 // that it had, is a stranger to it, and cannot bring a quorum about with anybody.
 package recovery
 
@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +40,7 @@ const (
 
 // Input is all that a decision rests on.
 type Input struct {
-	Snapshot *observe.Snapshot
+	Snapshot *cluster.Snapshot
 	// Task is the UID of the task.
 	Task types.UID
 	// Recorded is what the task's status says of the recovery so far.
@@ -54,8 +54,8 @@ type Input struct {
 	Unfinished string
 	// Left are the IDs, in hex, of the clusters that such recoveries have left behind.
 	Left []string
-	// Told: the members have been told how the cluster begins anew.
-	Told bool
+	// Configured: the configuration of the members says how the cluster is rebuilt.
+	Configured bool
 	// Volumes of the ordinals, once the phase is Surveying.
 	Volumes []survey.Volume
 	// Backup is what is known of the newest full snapshot; empty when there is none.
@@ -109,7 +109,7 @@ func (in Input) confirming(now time.Time) Decision {
 	lost, why := quorumLost(s)
 	switch {
 	case quorate(s):
-		return Decision{Outcome: tasks.Done, Recovery: next, Message: "the quorum is back by itself, and nothing was changed: " + why}
+		return Decision{Outcome: tasks.Done, Recovery: next, Message: "the quorum returned on its own, and nothing was changed: " + why}
 	case !lost:
 		return Decision{Outcome: tasks.Continue, Recovery: next, Message: why}
 	}
@@ -117,7 +117,7 @@ func (in Input) confirming(now time.Time) Decision {
 		next.LostSince = ptr.To(metav1.NewTime(in.LostSince).Rfc3339Copy())
 	}
 	if in.LostSince.IsZero() || s.At.Sub(in.LostSince) < gracePeriod || now.Sub(s.At) > maxUnobserved {
-		return Decision{Outcome: tasks.Continue, Recovery: next, Message: fmt.Sprintf("%s; all members are stopped once this operator has seen that for %s without interruption", why, gracePeriod)}
+		return Decision{Outcome: tasks.Continue, Recovery: next, Message: fmt.Sprintf("%s; all members are stopped once this operator has observed that for %s without interruption", why, gracePeriod)}
 	}
 	return in.enter(v1alpha1.RecoveryStopping, now, "there has been no quorum for %s: %s; all members are stopped, so that their data can be compared", gracePeriod, why)
 }
@@ -130,13 +130,13 @@ func (in Input) stopping(now time.Time) Decision {
 	case len(in.Snapshot.Surplus) > 0:
 		return in.stay("waiting until these are gone: %s; if a node is gone, taint it with node.kubernetes.io/out-of-service", strings.Join(in.Snapshot.Surplus, ", "))
 	}
-	return in.enter(v1alpha1.RecoverySurveying, now, "no member runs any more: the agent looks at what is on each volume")
+	return in.enter(v1alpha1.RecoverySurveying, now, "no member is running: the agent surveys each volume")
 }
 
 // surveying waits until every volume that there is has been looked at, and then chooses.
 func (in Input) surveying(now time.Time) Decision {
 	if !in.held() {
-		return in.stay("StatefulSet %s is not scaled to zero any more: waiting until it is again", in.Snapshot.StatefulSet.Name)
+		return in.stay("StatefulSet %s is no longer scaled to zero: waiting until it is", in.Snapshot.StatefulSet.Name)
 	}
 	if waits, act := survey.Pending(in.Volumes); len(waits) > 0 {
 		d := in.stay("%s", strings.Join(waits, "; "))
@@ -160,8 +160,8 @@ func (in Input) surveying(now time.Time) Decision {
 func (in Input) starting(now time.Time) Decision {
 	s, r := in.Snapshot, in.Recorded
 	switch {
-	case r.Source != "" && !in.Told:
-		return in.stay("telling the members that the cluster begins anew with %s", r.Member)
+	case r.Source != "" && !in.Configured:
+		return in.stay("configuring the members to rebuild the cluster from %s", r.Member)
 	case s.StatefulSet.HeldAtZeroBy != "":
 		return in.stay("waiting until StatefulSet %s is scaled up again", s.StatefulSet.Name)
 	case r.Source == "" && quorate(s):
@@ -175,7 +175,7 @@ func (in Input) starting(now time.Time) Decision {
 	if o := in.chosen(); !quorate(s) || s.Cluster.ID == 0 || id(s.Cluster.ID) == r.PreviousClusterID || o == nil || o.Class != v1alpha1.ClassParticipating {
 		return in.stay("waiting until %s serves: %s", r.Member, in.members())
 	}
-	return in.enter(v1alpha1.RecoveryGrowing, now, "%s serves, alone, as cluster %s: the others are taken in, one by one", r.Member, id(s.Cluster.ID))
+	return in.enter(v1alpha1.RecoveryGrowing, now, "%s serves alone, as cluster %s: the others join, one by one", r.Member, id(s.Cluster.ID))
 }
 
 // growing waits until every member votes.
@@ -194,7 +194,7 @@ func (in Input) growing() Decision {
 		"%s, and all %d members vote. What they had before stays on their volumes until this task is removed", story(in.Recorded), voting)}
 }
 
-// enter goes on to another phase.
+// enter enters another phase.
 func (in Input) enter(phase v1alpha1.RecoveryPhase, now time.Time, format string, args ...any) Decision {
 	next := in.Recorded
 	next.Phase, next.PhaseSince, next.LostSince = phase, metav1.Time{Time: now}, nil
@@ -206,13 +206,13 @@ func (in Input) stay(format string, args ...any) Decision {
 	return Decision{Outcome: tasks.Continue, Recovery: in.Recorded, Message: fmt.Sprintf(format, args...)}
 }
 
-// held tells whether this task holds the StatefulSet at zero.
+// held reports whether this task holds the StatefulSet at zero.
 func (in Input) held() bool {
 	return in.Snapshot.StatefulSet.Observed && in.Snapshot.StatefulSet.HeldAtZeroBy == in.Task && in.Snapshot.Replicas() == 0
 }
 
-// chosen is the ordinal of the member that the cluster begins anew with; nil when there is none.
-func (in Input) chosen() *observe.Ordinal {
+// chosen is the ordinal of the member that the cluster is rebuilt from; nil when there is none.
+func (in Input) chosen() *cluster.Ordinal {
 	for i, o := range in.Snapshot.Ordinals {
 		if o.Member == in.Recorded.Member {
 			return &in.Snapshot.Ordinals[i]

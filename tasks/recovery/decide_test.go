@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
@@ -24,13 +24,13 @@ const before, after = 0xcafe, 0xbeef
 
 // newInput is a cluster of three without a quorum: main-2 answers and knows no leader, and the others are not there.
 func newInput(change ...func(*Input)) Input {
-	in := Input{Task: "task", ClusterID: id(before), Snapshot: &observe.Snapshot{At: epoch, StatefulSet: observe.StatefulSet{Name: "main", Observed: true}}}
+	in := Input{Task: "task", ClusterID: id(before), Snapshot: &cluster.Snapshot{At: epoch, StatefulSet: cluster.StatefulSet{Name: "main", Observed: true}}}
 	for i := range 3 {
-		in.Snapshot.Ordinals = append(in.Snapshot.Ordinals, observe.Ordinal{Name: fmt.Sprintf("main-%d", i), Member: fmt.Sprintf("x-main-%d", i), Class: v1alpha1.ClassMissing})
-		in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, observe.Voter{ID: uint64(i + 1), Name: fmt.Sprintf("main-%d", i), Ordinal: i})
+		in.Snapshot.Ordinals = append(in.Snapshot.Ordinals, cluster.Ordinal{Name: fmt.Sprintf("main-%d", i), Member: fmt.Sprintf("x-main-%d", i), Class: v1alpha1.ClassMissing})
+		in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Name: fmt.Sprintf("main-%d", i), Ordinal: i})
 	}
 	in.Snapshot.Cluster.ID, in.Snapshot.Cluster.Reachable = before, true
-	in.Snapshot.Ordinals[2] = observe.Ordinal{Name: "main-2", Member: "x-main-2", Class: v1alpha1.ClassUnready, Answers: true, Pod: &observe.Pod{EtcdStarted: epoch}}
+	in.Snapshot.Ordinals[2] = cluster.Ordinal{Name: "main-2", Member: "x-main-2", Class: v1alpha1.ClassUnready, Answers: true, Pod: &cluster.Pod{EtcdStarted: epoch}}
 	for _, c := range change {
 		c(&in)
 	}
@@ -42,21 +42,21 @@ func hold(left ...string) func(*Input) {
 	return func(in *Input) {
 		in.Snapshot.StatefulSet.HeldAtZeroBy = in.Task
 		in.Snapshot.Ordinals, in.Snapshot.Surplus = nil, left
-		in.Snapshot.Cluster = observe.Cluster{}
+		in.Snapshot.Cluster = cluster.Cluster{}
 	}
 }
 
 // serving has some members of a cluster serve and vote.
 func serving(clusterID uint64, ordinals ...int) func(*Input) {
 	return func(in *Input) {
-		in.Snapshot.Cluster = observe.Cluster{ID: clusterID, Reachable: true, LeaderKnown: true, Leader: 1}
+		in.Snapshot.Cluster = cluster.Cluster{ID: clusterID, Reachable: true, LeaderKnown: true, Leader: 1}
 		for n, i := range ordinals {
 			role := v1alpha1.RoleFollower
 			if n == 0 {
 				role = v1alpha1.RoleLeader
 			}
-			in.Snapshot.Ordinals[i] = observe.Ordinal{Name: fmt.Sprintf("main-%d", i), Member: fmt.Sprintf("x-main-%d", i), Class: v1alpha1.ClassParticipating, Answers: true, Serving: true, Role: role, Pod: &observe.Pod{EtcdStarted: epoch}}
-			in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, observe.Voter{ID: uint64(i + 1), Ordinal: i, Serving: true})
+			in.Snapshot.Ordinals[i] = cluster.Ordinal{Name: fmt.Sprintf("main-%d", i), Member: fmt.Sprintf("x-main-%d", i), Class: v1alpha1.ClassParticipating, Answers: true, Serving: true, Role: role, Pod: &cluster.Pod{EtcdStarted: epoch}}
+			in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Ordinal: i, Serving: true})
 		}
 	}
 }
@@ -88,7 +88,7 @@ func TestPhases(t *testing.T) {
 	recordedFor := func(d time.Duration) func(*Input) {
 		return func(in *Input) { in.Recorded.LostSince = &metav1.Time{Time: epoch.Add(-d)} }
 	}
-	told := func(in *Input) { in.Told = true }
+	told := func(in *Input) { in.Configured = true }
 	volume := func(state survey.State, s member.Survey) func(*Input) {
 		return func(in *Input) {
 			in.Volumes = append(in.Volumes, survey.Volume{Member: fmt.Sprintf("main-%d", len(in.Volumes)), State: state, Survey: s, Message: fmt.Sprintf("volume %d", len(in.Volumes))})
@@ -98,7 +98,7 @@ func TestPhases(t *testing.T) {
 	silent := func(ordinals ...int) func(*Input) {
 		return func(in *Input) {
 			for _, i := range ordinals {
-				in.Snapshot.Ordinals[i].Pod = &observe.Pod{EtcdStarted: epoch}
+				in.Snapshot.Ordinals[i].Pod = &cluster.Pod{EtcdStarted: epoch}
 			}
 		}
 	}
@@ -109,26 +109,26 @@ func TestPhases(t *testing.T) {
 		want    v1alpha1.RecoveryPhase
 		says    string
 	}{
-		"lost, just now":                    {newInput(), 0, tasks.Continue, confirming, "main-2 answer, and know no leader"},
+		"lost, just now":                    {newInput(), 0, tasks.Continue, confirming, "main-2 answers but knows no leader"},
 		"lost for less than enough":         {newInput(lostFor(29 * time.Second)), 0, tasks.Continue, confirming, "30s"},
 		"lost for long":                     {newInput(lostFor(30 * time.Second)), 0, tasks.Continue, stopping, "all members are stopped"},
 		"lost for long, as the status says": {newInput(lostFor(time.Second), recordedFor(time.Hour)), 0, tasks.Continue, confirming, "without interruption"},
 		"lost for long, and nobody looked":  {newInput(recordedFor(time.Hour)), 0, tasks.Continue, confirming, ""},
 		"lost for long, a while ago":        {newInput(lostFor(time.Hour)), 11 * time.Second, tasks.Continue, confirming, ""},
 		"back by itself":                    {newInput(lostFor(time.Hour), serving(before, 0, 2)), 0, tasks.Done, confirming, "nothing was changed"},
-		"too many are silent":               {newInput(lostFor(time.Hour), silent(0, 1)), 0, tasks.Continue, confirming, "main-0, main-1 run, or may run"},
+		"too many are silent":               {newInput(lostFor(time.Hour), silent(0, 1)), 0, tasks.Continue, confirming, "main-0, main-1 do not answer, may be running"},
 		"one is silent":                     {newInput(lostFor(time.Hour), silent(0)), 0, tasks.Continue, stopping, ""},
 		"a foreign voter and a silent one": {newInput(lostFor(time.Hour), silent(0), func(in *Input) {
-			in.Snapshot.Cluster.Voters[1] = observe.Voter{ID: 7, Name: "stranger", Ordinal: -1}
+			in.Snapshot.Cluster.Voters[1] = cluster.Voter{ID: 7, Name: "stranger", Ordinal: -1}
 		}), 0, tasks.Continue, confirming, "main-0, stranger"},
 
 		"not scaled yet": {newInput(in(stopping, "")), 0, tasks.Continue, stopping, "scaled to zero"},
 		"a pod is left":  {newInput(in(stopping, ""), hold("main-0")), 0, tasks.Continue, stopping, "main-0; if a node is gone"},
-		"all are gone":   {newInput(in(stopping, ""), hold()), 0, tasks.Continue, surveying, "no member runs"},
+		"all are gone":   {newInput(in(stopping, ""), hold()), 0, tasks.Continue, surveying, "no member is running"},
 		"held by another": {newInput(in(stopping, ""), hold(), func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }), 0,
 			tasks.Continue, stopping, "waiting until"},
 
-		"scaled up by somebody": {newInput(in(surveying, "")), 0, tasks.Continue, surveying, "not scaled to zero any more"},
+		"scaled up by somebody": {newInput(in(surveying, "")), 0, tasks.Continue, surveying, "no longer scaled to zero"},
 		"a volume is looked at": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Looking, member.Survey{})), 0, tasks.Continue, surveying, "volume 1"},
 		"a volume is not known": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Unread, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Continue, surveying, "volume 1"},
@@ -139,22 +139,22 @@ func TestPhases(t *testing.T) {
 		"none survives": {newInput(in(surveying, ""), hold(), volume(survey.Gone, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Fail, surveying, "nothing can be recovered"},
 
-		"members are not told":  {newInput(in(starting, data), hold()), 0, tasks.Continue, starting, "telling the members"},
+		"members are not told":  {newInput(in(starting, data), hold()), 0, tasks.Continue, starting, "configuring the members"},
 		"still held":            {newInput(in(starting, data), told, hold()), 0, tasks.Continue, starting, "scaled up again"},
 		"the chosen one starts": {newInput(in(starting, data), told), 0, tasks.Continue, starting, "waiting until x-main-2 serves: main-0 is Missing"},
 		"an old quorum serves":  {newInput(in(starting, data), told, serving(before, 0, 2)), 0, tasks.Continue, starting, "waiting until x-main-2 serves"},
-		"the chosen one serves": {newInput(in(starting, data), told, serving(after, 2)), 0, tasks.Continue, growing, "x-main-2 serves, alone, as cluster beef"},
+		"the chosen one serves": {newInput(in(starting, data), told, serving(after, 2)), 0, tasks.Continue, growing, "x-main-2 serves alone, as cluster beef"},
 		"started as they were":  {newInput(in(starting, "")), 0, tasks.Continue, starting, "have a quorum again"},
 		"and found each other":  {newInput(in(starting, ""), serving(before, 0, 2)), 0, tasks.Done, starting, "nothing was rebuilt"},
 		"and have not":          {newInput(in(starting, "")), time.Hour, tasks.Fail, starting, "main-0 is Missing"},
 
 		"one votes":        {newInput(in(growing, data), told, serving(after, 2)), 0, tasks.Continue, growing, "1 of 3 members vote"},
-		"all vote":         {newInput(in(growing, data), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "begun anew with the data of x-main-2"},
-		"all vote, backup": {newInput(in(growing, v1alpha1.RecoverFromBackup), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "is lost"},
+		"all vote":         {newInput(in(growing, data), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "rebuilt from the data of x-main-2"},
+		"all vote, backup": {newInput(in(growing, v1alpha1.RecoverFromBackup), told, serving(after, 2, 0, 1)), 0, tasks.Done, growing, "are lost"},
 		"one still learns": {newInput(in(growing, data), told, serving(after, 2, 0, 1), func(in *Input) { in.Snapshot.Ordinals[1].Role = v1alpha1.RoleLearner }), 0, tasks.Continue, growing, "main-1 is a learner"},
 		"put to sleep":     {newInput(in(growing, data), told, func(in *Input) { in.Snapshot.Ordinals = nil }), 0, tasks.Continue, growing, "0 of 0"},
 		"told by the agent": {newInput(in(growing, data), told, func(in *Input) {
-			in.Snapshot.Ordinals[0].Pod = &observe.Pod{Refusal: &observe.Refusal{Reason: "NotReplaced", Message: "too many learners"}}
+			in.Snapshot.Ordinals[0].Pod = &cluster.Pod{Refusal: &cluster.Refusal{Reason: "NotReplaced", Message: "too many learners"}}
 		}), 0, tasks.Continue, growing, "NotReplaced: too many learners"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/survey"
@@ -28,7 +29,7 @@ import (
 // Deadline of a task. It leaves time for a person to bring a node back, or to say that a volume is lost.
 const Deadline = 4 * time.Hour
 
-// pollInterval is how often it is looked how far things have come: etcd tells of nothing by itself.
+// pollInterval is how often the members are observed: etcd sends no events.
 const pollInterval = time.Second
 
 // maxMembers bounds the members that there may be: the API allows no more.
@@ -39,7 +40,7 @@ type Config struct{}
 
 // Observer takes Snapshots of an Etcd.
 type Observer interface {
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
 }
 
 // Handler is the tasks.Handler of QuorumLossRecovery.
@@ -52,12 +53,12 @@ type Handler struct {
 	// Image of the agent for an Etcd that does not name its own.
 	Image string
 
-	memory memory
+	losses losses
 }
 
 var _ tasks.Handler = (*Handler)(nil)
 
-// Decode is tasks.Handler's.
+// Decode implements tasks.Handler.
 func (h *Handler) Decode(config string) (any, error) {
 	var c Config
 	if err := taskconfig.Decode(config, &c); err != nil {
@@ -66,16 +67,16 @@ func (h *Handler) Decode(config string) (any, error) {
 	return c, nil
 }
 
-// Restore is tasks.Handler's.
+// Restore implements tasks.Handler.
 func (h *Handler) Restore(string) (any, error) { return Config{}, nil }
 
-// WorkKey is tasks.Handler's. Any two recoveries are the same work.
+// WorkKey implements tasks.Handler. Any two recoveries are the same work.
 func (h *Handler) WorkKey(context.Context, tasks.Task) (string, error) { return "recover", nil }
 
-// Superseded is tasks.Handler's. A recovery never is.
+// Superseded implements tasks.Handler. A recovery never is.
 func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
 
-// Admit is tasks.Handler's: the cluster has several members, has had a quorum before and has none now.
+// Admit implements tasks.Handler: the cluster has several members, has had a quorum before and has none now.
 func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	reject := func(code v1alpha1.ErrorCode, format string, args ...any) (tasks.Verdict, error) {
 		return tasks.Verdict{Outcome: tasks.Reject, Code: code, Message: fmt.Sprintf(format, args...)}, nil
@@ -86,11 +87,11 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	}
 	switch {
 	case etcd.Spec.Replicas == 0:
-		return reject(v1alpha1.ErrHibernated, "Etcd %s sleeps, with spec.replicas 0: wake it up", etcd.Name)
+		return reject(v1alpha1.ErrHibernated, "Etcd %s is hibernated, with spec.replicas 0: wake it up", etcd.Name)
 	case members(etcd) == 1:
-		return reject(v1alpha1.ErrSingleMember, "Etcd %s has one member, which restores the newest backup by itself when it has lost its data: look at its condition DataVolumesReady", etcd.Name)
+		return reject(v1alpha1.ErrSingleMember, "Etcd %s has one member, which restores the newest backup on its own if it has lost its data: check the condition DataVolumesReady", etcd.Name)
 	case etcd.Status.ClusterID == "":
-		return reject(v1alpha1.ErrNeverServed, "Etcd %s has never had a quorum, so there is nothing to recover: look at why its members do not start", etcd.Name)
+		return reject(v1alpha1.ErrNeverServed, "Etcd %s has never had a quorum, so there is nothing to recover: check why its members do not start", etcd.Name)
 	}
 	snapshot, err := h.Observer.Observe(ctx, h.Live, etcd)
 	if errors.Is(err, observe.ErrNoStatefulSet) {
@@ -99,19 +100,19 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 		return tasks.Verdict{}, coded(err)
 	}
 	if quorate(snapshot) {
-		return reject(v1alpha1.ErrQuorumNotLost, "Etcd %s has a quorum: %d of %d voters serve. A member that is away comes back by itself, or is replaced when it has lost its data", etcd.Name, snapshot.ServingVoters(), len(snapshot.Cluster.Voters))
+		return reject(v1alpha1.ErrQuorumNotLost, "Etcd %s has a quorum: %d of %d voters serve. A member that is down comes back on its own, or is replaced if it has lost its data", etcd.Name, snapshot.ServingVoters(), len(snapshot.Cluster.Voters))
 	}
 	if newest, err := h.newestBackup(ctx, etcd); err != nil {
 		return tasks.Verdict{}, err
 	} else if newest == "" && allRefuse(snapshot) {
-		return reject(v1alpha1.ErrNothingToRecover, "every member of Etcd %s has lost its data, and there is no backup: nothing can be recovered. If a volume can still be found, bring it back under the name of its claim; otherwise delete the Etcd and create it anew", etcd.Name)
+		return reject(v1alpha1.ErrNothingToRecover, "every member of Etcd %s has lost its data, and there is no backup: nothing can be recovered. If a volume can still be found, restore it under the name of its claim; otherwise delete the Etcd and create it again", etcd.Name)
 	}
 	_, why := quorumLost(snapshot)
 	return tasks.Verdict{Outcome: tasks.Continue, Message: why}, nil
 }
 
-// allRefuse tells whether no member starts, because it has no data that it could start with.
-func allRefuse(s *observe.Snapshot) bool {
+// allRefuse reports whether no member starts, because it has no data that it could start with.
+func allRefuse(s *cluster.Snapshot) bool {
 	for _, o := range s.Ordinals {
 		if o.Pod == nil || o.Pod.Refusal == nil {
 			return false
@@ -123,7 +124,7 @@ func allRefuse(s *observe.Snapshot) bool {
 	return len(s.Ordinals) > 0
 }
 
-// Execute is tasks.Handler's.
+// Execute implements tasks.Handler.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	var err error
 	if task.Etcd, err = h.liveEtcd(ctx, task); err != nil {
@@ -140,14 +141,14 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 		Recorded: ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}),
 	}
 	if r := task.Etcd.Status.Recovery; r != nil {
-		in.Told = r.TaskUID == task.Object.UID
-		if !in.Told && r.PreviousClusterID == in.ClusterID {
+		in.Configured = r.TaskUID == task.Object.UID
+		if !in.Configured && r.PreviousClusterID == in.ClusterID {
 			in.Unfinished, in.Left = r.Member, append(slices.Clone(r.EarlierClusterIDs), r.PreviousClusterID)
 		}
 	}
 	switch in.Recorded.Phase {
 	case "", v1alpha1.RecoveryConfirming:
-		in.LostSince = h.memory.look(task.Object.UID, task.Object.Generation, snapshot)
+		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot)
 	case v1alpha1.RecoverySurveying:
 		if in.Volumes, err = h.surveyor().Look(ctx, h.order(task, members(task.Etcd))); err != nil {
 			return tasks.Verdict{}, coded(err)
@@ -159,7 +160,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	return verdict(in, Decide(in, h.Clock.Now()), task.Object.Status, h.Clock.Now()), nil
 }
 
-// Perform is tasks.Handler's.
+// Perform implements tasks.Handler.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	volumes := step.Detail.([]survey.Volume)
 	if err := h.surveyor().Go(ctx, h.order(task, int32(len(volumes))), volumes); err != nil {
@@ -168,12 +169,12 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	return nil
 }
 
-// Cleanup is tasks.Handler's. The Etcd controller lets go of the StatefulSet once the task has ended, or is gone.
+// Cleanup implements tasks.Handler. The Etcd controller scales the StatefulSet up again once the task has ended, or is gone.
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 	if err := h.surveyor().Remove(ctx, h.order(task, maxMembers)); err != nil {
 		return coded(err)
 	}
-	h.memory.forget(task.Object.UID)
+	h.losses.forget(task.Object.UID)
 	return nil
 }
 
@@ -195,7 +196,7 @@ func members(etcd *v1alpha1.Etcd) int32 {
 
 func coded(err error) error { return &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err} }
 
-// verdict puts a decision into the words of the task engine. It is pure.
+// verdict translates a decision for the task engine. It is pure.
 func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now time.Time) tasks.Verdict {
 	v := tasks.Verdict{
 		Outcome: d.Outcome, Code: d.Code, Reason: v1alpha1.ReasonRecovering, Message: d.Message,
@@ -253,12 +254,12 @@ func result(in Input, d Decision) map[string]string {
 	return found
 }
 
-// story says how the cluster has begun anew.
+// story says from what the cluster was rebuilt.
 func story(r v1alpha1.RecoveryStatus) string {
 	if r.Source == v1alpha1.RecoverFromBackup {
-		return fmt.Sprintf("the cluster has begun anew with the newest backup, on %s; what was written after its last delta snapshot is lost", r.Member)
+		return fmt.Sprintf("the cluster was rebuilt from the newest backup, on %s; writes after its last delta snapshot are lost", r.Member)
 	}
-	return fmt.Sprintf("the cluster has begun anew with the data of %s, every entry of its log included", r.Member)
+	return fmt.Sprintf("the cluster was rebuilt from the data of %s, including every entry of its log", r.Member)
 }
 
 func operation(phase v1alpha1.RecoveryPhase) string {

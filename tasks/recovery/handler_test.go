@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -27,11 +27,11 @@ import (
 // witness is an Observer that has been told what to say, and how long it takes.
 type witness struct {
 	clock *clocktesting.FakePassiveClock
-	says  *observe.Snapshot
+	says  *cluster.Snapshot
 	takes time.Duration
 }
 
-func (w *witness) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*observe.Snapshot, error) {
+func (w *witness) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	s := *w.says
 	s.At = w.clock.Now()
 	w.clock.SetTime(s.At.Add(w.takes))
@@ -103,7 +103,7 @@ func TestMembersAreStoppedAfterTheGracePeriod(t *testing.T) {
 // been there since, and a single look may meet an election.
 func TestGracePeriodBeginsAgain(t *testing.T) {
 	unsure := newInput(func(in *Input) {
-		in.Snapshot.Ordinals[0].Pod, in.Snapshot.Ordinals[1].Pod = &observe.Pod{EtcdStarted: epoch}, &observe.Pod{EtcdStarted: epoch}
+		in.Snapshot.Ordinals[0].Pod, in.Snapshot.Ordinals[1].Pod = &cluster.Pod{EtcdStarted: epoch}, &cluster.Pod{EtcdStarted: epoch}
 	}).Snapshot
 	for name, interrupt := range map[string]func(*trial){
 		"another operator takes over":          func(r *trial) { r.restart() },
@@ -147,7 +147,7 @@ func TestMemoryEndsWithTheTask(t *testing.T) {
 	r := newTrial(t)
 	r.lose(30 * time.Second)
 	r.Expect(r.handler.Cleanup(r.t.Context(), r.task)).To(Succeed())
-	r.Expect(r.handler.memory.losses).To(BeEmpty())
+	r.Expect(r.handler.losses.of).To(BeEmpty())
 	r.Expect(r.look()).To(Equal(v1alpha1.RecoveryConfirming))
 }
 

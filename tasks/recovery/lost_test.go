@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	. "github.com/onsi/gomega"
 )
 
@@ -19,15 +19,15 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 	silent := func(ordinal int) func(*Input) {
 		return func(in *Input) {
 			in.Snapshot.Ordinals[ordinal].Class = v1alpha1.ClassUnready
-			in.Snapshot.Ordinals[ordinal].Pod = &observe.Pod{EtcdStarted: epoch}
+			in.Snapshot.Ordinals[ordinal].Pod = &cluster.Pod{EtcdStarted: epoch}
 		}
 	}
-	created := func(in *Input) { in.Snapshot.Ordinals[1].Pod = &observe.Pod{} }
+	created := func(in *Input) { in.Snapshot.Ordinals[1].Pod = &cluster.Pod{} }
 	surplus := func(names ...string) func(*Input) {
 		return func(in *Input) { in.Snapshot.Surplus = names }
 	}
 	elsewhere := func(in *Input) {
-		in.Snapshot.Cluster.Voters[1] = observe.Voter{ID: 7, Name: "stranger", Ordinal: -1}
+		in.Snapshot.Cluster.Voters[1] = cluster.Voter{ID: 7, Name: "stranger", Ordinal: -1}
 	}
 	for name, c := range map[string]struct {
 		change []func(*Input)
@@ -37,12 +37,12 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 		"none is silent":                       {nil, true, "main-2"},
 		"one is":                               {[]func(*Input){silent(0)}, true, "main-2"},
 		"one that has not started is not":      {[]func(*Input){silent(0), created}, true, "main-2"},
-		"two are":                              {[]func(*Input){silent(0), silent(1)}, false, "main-0, main-1 run"},
+		"two are":                              {[]func(*Input){silent(0), silent(1)}, false, "main-0, main-1 do not answer"},
 		"a pod beyond the replicas":            {[]func(*Input){surplus("main-3")}, true, "main-2"},
-		"one, and a pod beyond the replicas":   {[]func(*Input){silent(0), surplus("main-3")}, false, "main-0, main-3 run"},
-		"two pods beyond the replicas":         {[]func(*Input){surplus("main-3", "main-4")}, false, "main-3, main-4 run"},
+		"one, and a pod beyond the replicas":   {[]func(*Input){silent(0), surplus("main-3")}, false, "main-0, main-3 do not answer"},
+		"two pods beyond the replicas":         {[]func(*Input){surplus("main-3", "main-4")}, false, "main-3, main-4 do not answer"},
 		"a member elsewhere":                   {[]func(*Input){elsewhere}, true, "main-2"},
-		"one that is elsewhere, and a surplus": {[]func(*Input){elsewhere, surplus("main-3")}, false, "main-3, stranger run"},
+		"one that is elsewhere, and a surplus": {[]func(*Input){elsewhere, surplus("main-3")}, false, "main-3, stranger do not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

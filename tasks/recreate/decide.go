@@ -6,8 +6,8 @@
 // all start at the target revision (KEP-3541). It is for clusters that are stuck, at the price of downtime.
 //
 // The task does not touch pods. While its status names one of the first two phases, the Etcd controller holds the
-// StatefulSet at zero replicas; when it names another, or the task is gone, the replicas come back. So nothing has
-// to be undone by whoever was interrupted.
+// StatefulSet at zero replicas; when it names another, or the task is gone, the replicas come back. So an operator that was
+// interrupted leaves nothing to undo.
 package recreate
 
 import (
@@ -18,7 +18,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,8 +27,8 @@ import (
 
 // Input is all that a decision rests on.
 type Input struct {
-	Snapshot *observe.Snapshot
-	Config   Config
+	Snapshot *cluster.Snapshot
+	Config   spec.Recreate
 	// Task is the UID of the task.
 	Task types.UID
 	// Overridden are the guards that the task may pass over.
@@ -64,16 +65,16 @@ func Decide(in Input) Decision {
 	case !set.Observed:
 		return stay("the StatefulSet controller has not seen the newest spec of StatefulSet %s yet", set.Name)
 	case set.UpdateRevision != target:
-		return Decision{Outcome: tasks.Reject, Code: v1alpha1.ErrSuperseded, Phase: phase, Message: supersededBy(set.Name, target, set.UpdateRevision)}
+		return Decision{Outcome: tasks.Reject, Code: v1alpha1.ErrSuperseded, Phase: phase, Message: spec.Superseded(set.Name, target, set.UpdateRevision)}
 	case phase == "" && !in.SpecApplied && in.Config.TargetRevision == "":
-		// The revision to come back at would be that of a spec that has been mended since.
+		// The revision to come back at would be that of a spec that has been fixed since.
 		return stay("waiting until the newest spec of the Etcd is applied to StatefulSet %s", set.Name)
 	case phase == "" && in.complete():
 		return Decision{Outcome: tasks.Done, Phase: v1alpha1.RecreateComplete, Message: fmt.Sprintf(
 			"nothing to do: every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, target)}
 	case phase == "" && in.stranded() != nil:
 		o := in.stranded()
-		return Decision{Outcome: tasks.Continue, Stranded: o.Name, Message: fmt.Sprintf("no pod is stopped: a successor of %s could not have its data: %s", o.Name, o.Pod.VolumeTrouble)}
+		return Decision{Outcome: tasks.Continue, Stranded: o.Name, Message: fmt.Sprintf("no pod is stopped: the replacement of %s could not attach its volume: %s", o.Name, o.Pod.VolumeTrouble)}
 	case phase == "":
 		return enter(v1alpha1.RecreateNeedsDeletion, "all pods of StatefulSet %s are stopped, and then started at revision %s", set.Name, target)
 	case phase == v1alpha1.RecreateNeedsDeletion && held:
@@ -81,7 +82,7 @@ func Decide(in Input) Decision {
 	case phase == v1alpha1.RecreateNeedsDeletion:
 		return stay("waiting until StatefulSet %s is scaled to zero", set.Name)
 	case phase == v1alpha1.RecreateWaitingTermination && !held:
-		return stay("StatefulSet %s is not scaled to zero any more: waiting until it is again", set.Name)
+		return stay("StatefulSet %s is no longer scaled to zero: waiting until it is", set.Name)
 	case phase == v1alpha1.RecreateWaitingTermination && len(in.Snapshot.Surplus) > 0:
 		return stay("StatefulSet %s is scaled to zero%s", set.Name, left(in.Snapshot))
 	case phase == v1alpha1.RecreateWaitingTermination:
@@ -102,7 +103,7 @@ func (in Input) target() string {
 
 // stranded is an ordinal whose pod could not come back with its data; nil when there is none, or when it does not
 // matter.
-func (in Input) stranded() *observe.Ordinal {
+func (in Input) stranded() *cluster.Ordinal {
 	if slices.Contains(in.Overridden, v1alpha1.OverridableGuard(v1alpha1.GuardVolumeReachable)) {
 		return nil
 	}
@@ -114,7 +115,7 @@ func (in Input) stranded() *observe.Ordinal {
 	return nil
 }
 
-// complete tells whether every pod is at the target revision, and every member participates.
+// complete reports whether every pod is at the target revision, and every member participates.
 func (in Input) complete() bool {
 	return len(in.Snapshot.Surplus) == 0 && int(in.updated()) == in.Snapshot.Replicas() && in.Snapshot.Participating() == in.Snapshot.Replicas()
 }
@@ -145,15 +146,11 @@ func (in Input) away() string {
 	return "waiting until every member participates: " + strings.Join(append(away, in.Snapshot.Surplus...), "; ")
 }
 
-func left(s *observe.Snapshot) string {
+func left(s *cluster.Snapshot) string {
 	if len(s.Surplus) == 0 {
 		return ""
 	}
 	return ": waiting until these are gone: " + strings.Join(s.Surplus, ", ") + "; if a node is gone, taint it with node.kubernetes.io/out-of-service"
-}
-
-func supersededBy(set, revision, current string) string {
-	return fmt.Sprintf("the update revision of StatefulSet %s is %s, and not %s: pods that are outdated by now get a task of their own", set, current, revision)
 }
 
 // Record is the status of the rollout after a decision. It is pure; the input is left as it is.

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 )
@@ -19,7 +20,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // world is an Input in the making: three pods at revision old, and an update revision new.
 func newWorld() *Input {
-	in := &Input{Task: "task", SpecApplied: true, Snapshot: &observe.Snapshot{StatefulSet: observe.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}}}
+	in := &Input{Task: "task", SpecApplied: true, Snapshot: &cluster.Snapshot{StatefulSet: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}}}
 	in.pods("old", v1alpha1.ClassParticipating)
 	return in
 }
@@ -28,9 +29,9 @@ func newWorld() *Input {
 func (in *Input) pods(revision string, class v1alpha1.PodClass) {
 	in.Snapshot.Ordinals, in.Snapshot.Surplus = nil, nil
 	for i := range 3 {
-		o := observe.Ordinal{Name: fmt.Sprintf("m-%d", i), Class: class}
+		o := cluster.Ordinal{Name: fmt.Sprintf("m-%d", i), Class: class}
 		if class != v1alpha1.ClassMissing {
-			o.Pod = &observe.Pod{Revision: revision}
+			o.Pod = &cluster.Pod{Revision: revision}
 		}
 		in.Snapshot.Ordinals = append(in.Snapshot.Ordinals, o)
 	}
@@ -82,7 +83,7 @@ func TestPhases(t *testing.T) {
 			in.Snapshot.Surplus = []string{"m-3"}
 		}, tasks.Continue, needs, ""},
 
-		"a claim is being deleted": {"", stranded, tasks.Continue, "", "a successor of m-1 could not have its data: its claim is being deleted"},
+		"a claim is being deleted": {"", stranded, tasks.Continue, "", "the replacement of m-1 could not attach its volume: its claim is being deleted"},
 		"and it does not matter": {"", func(in *Input) {
 			stranded(in)
 			in.Overridden = []v1alpha1.OverridableGuard{"VolumeReachable"}
@@ -94,7 +95,7 @@ func TestPhases(t *testing.T) {
 		"scaled by somebody": {needs, func(in *Input) { in.hold(); in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }, tasks.Continue, needs, ""},
 
 		"a pod is left":            {waiting, func(in *Input) { in.hold("m-0", "m-2") }, tasks.Continue, waiting, "m-0, m-2; if a node is gone"},
-		"somebody scaled up":       {waiting, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = in.Task }, tasks.Continue, waiting, "not scaled to zero any more"},
+		"somebody scaled up":       {waiting, func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = in.Task }, tasks.Continue, waiting, "no longer scaled to zero"},
 		"the last pod is gone":     {waiting, func(in *Input) { in.hold() }, tasks.Continue, ready, "the last pod of StatefulSet m is gone"},
 		"the hold is not let go":   {ready, func(in *Input) { in.hold() }, tasks.Continue, ready, "scaled up again"},
 		"pods are to be created":   {ready, func(in *Input) { in.pods("", v1alpha1.ClassMissing) }, tasks.Continue, ready, "m-2 is Missing"},
@@ -169,8 +170,8 @@ func TestRecordAndVerdict(t *testing.T) {
 func TestConfig(t *testing.T) {
 	g := NewWithT(t)
 	h := &Handler{}
-	g.Expect(h.Decode("")).To(Equal(Config{}))
-	g.Expect(h.Decode("targetRevision: m-1")).To(Equal(Config{TargetRevision: "m-1"}))
+	g.Expect(h.Decode("")).To(Equal(spec.Recreate{}))
+	g.Expect(h.Decode("targetRevision: m-1")).To(Equal(spec.Recreate{TargetRevision: "m-1"}))
 	_, err := h.Decode("restart: true")
 	g.Expect(err).To(MatchError(ContainSubstring(`unknown field "restart"`)))
 }
@@ -184,7 +185,7 @@ func TestProgress(t *testing.T) {
 	next := func(phase v1alpha1.RecreatePhase, participating int) int {
 		in.pods("new", v1alpha1.ClassMissing)
 		for i := range participating {
-			in.Snapshot.Ordinals[i].Class, in.Snapshot.Ordinals[i].Pod = v1alpha1.ClassParticipating, &observe.Pod{Revision: "new"}
+			in.Snapshot.Ordinals[i].Class, in.Snapshot.Ordinals[i].Pod = v1alpha1.ClassParticipating, &cluster.Pod{Revision: "new"}
 		}
 		minute++
 		in.Recorded = Record(*in, Decision{Phase: phase}, epoch.Add(time.Duration(minute)*time.Minute))

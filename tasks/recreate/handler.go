@@ -12,24 +12,17 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Config is spec.config of a RecreateRollout.
-type Config struct {
-	// TargetRevision is the revision to bring the pods to. Default: the StatefulSet's update revision when the
-	// task is admitted.
-	TargetRevision string `json:"targetRevision,omitempty"`
-}
-
 const (
-	maxRevisionLength = 253
-	// pollInterval is how often it is looked whether members participate: etcd tells of nothing by itself.
+	// pollInterval is how often the members are observed: etcd sends no events.
 	pollInterval = time.Second
 	// progressDeadline is how long there may be no progress before the task is called stalled.
 	progressDeadline = 10 * time.Minute
@@ -37,7 +30,7 @@ const (
 
 // Observer takes Snapshots of an Etcd.
 type Observer interface {
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
 }
 
 // Handler is the tasks.Handler of RecreateRollout.
@@ -50,28 +43,19 @@ type Handler struct {
 
 var _ tasks.Handler = (*Handler)(nil)
 
-// Decode is tasks.Handler's.
-func (h *Handler) Decode(config string) (any, error) {
-	var c Config
-	if err := taskconfig.Decode(config, &c); err != nil {
-		return nil, err
-	}
-	if len(c.TargetRevision) > maxRevisionLength {
-		return nil, fmt.Errorf("spec.config: targetRevision has more than %d characters", maxRevisionLength)
-	}
-	return c, nil
-}
+// Decode implements tasks.Handler.
+func (h *Handler) Decode(config string) (any, error) { return spec.DecodeRecreate(config) }
 
-// Restore is tasks.Handler's.
+// Restore implements tasks.Handler.
 func (h *Handler) Restore(normalized string) (any, error) {
-	var c Config
+	var c spec.Recreate
 	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
 		return nil, fmt.Errorf("decoding status.config: %w", err)
 	}
 	return c, nil
 }
 
-// WorkKey is tasks.Handler's. Two recreations to the same revision are the same work.
+// WorkKey implements tasks.Handler. Two recreations to the same revision are the same work.
 func (h *Handler) WorkKey(ctx context.Context, task tasks.Task) (string, error) {
 	snapshot, err := h.Observer.Observe(ctx, h.Client, task.Etcd)
 	if errors.Is(err, observe.ErrNoStatefulSet) {
@@ -82,7 +66,7 @@ func (h *Handler) WorkKey(ctx context.Context, task tasks.Task) (string, error) 
 	return input(task, snapshot).target(), nil
 }
 
-// Superseded is tasks.Handler's. A cache that lags must not end a task.
+// Superseded implements tasks.Handler. A cache that lags must not end a task.
 func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, error) {
 	for _, reader := range []client.Reader{h.Client, h.Live} {
 		snapshot, err := h.Observer.Observe(ctx, reader, task.Etcd)
@@ -96,13 +80,13 @@ func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, erro
 			return "", nil
 		}
 		if reader == h.Live {
-			return supersededBy(set.Name, in.target(), set.UpdateRevision), nil
+			return spec.Superseded(set.Name, in.target(), set.UpdateRevision), nil
 		}
 	}
 	return "", nil
 }
 
-// Admit is tasks.Handler's: there has to be a StatefulSet, and nobody else may roll its pods.
+// Admit implements tasks.Handler: there must be a StatefulSet, and nothing else may replace its pods.
 func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
 	switch {
@@ -111,13 +95,12 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	case err != nil:
 		return tasks.Verdict{}, coded(err)
 	case !snapshot.StatefulSet.OnDelete:
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStrategy, Message: fmt.Sprintf(
-			"the update strategy of StatefulSet %s is not OnDelete, so its own controller replaces pods: switch the feature gate QuorumAwareUpdatesWithOnDelete on", snapshot.StatefulSet.Name)}, nil
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStrategy, Message: spec.NotOnDelete(snapshot.StatefulSet.Name)}, nil
 	}
-	return tasks.Verdict{Outcome: tasks.Continue, Message: "the update strategy of StatefulSet " + snapshot.StatefulSet.Name + " is OnDelete"}, nil
+	return tasks.Verdict{Outcome: tasks.Continue, Message: spec.OnDelete(snapshot.StatefulSet.Name)}, nil
 }
 
-// Execute is tasks.Handler's. It waits on what the cache shows, and enters another phase only on what the API server
+// Execute implements tasks.Handler. It waits on what the cache shows, and enters another phase only on what the API server
 // and the members say now.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	for _, reader := range []client.Reader{h.Client, h.Live} {
@@ -136,8 +119,8 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	return tasks.Verdict{}, errors.New("the API server was not asked")
 }
 
-func input(task tasks.Task, snapshot *observe.Snapshot) Input {
-	in := Input{Snapshot: snapshot, Config: task.Config.(Config), Task: task.Object.UID, Overridden: task.Object.Spec.OverrideGuards}
+func input(task tasks.Task, snapshot *cluster.Snapshot) Input {
+	in := Input{Snapshot: snapshot, Config: task.Config.(spec.Recreate), Task: task.Object.UID, Overridden: task.Object.Spec.OverrideGuards}
 	_, suspended := task.Etcd.Annotations[v1alpha1.AnnotationSuspendSpecReconcile]
 	in.SpecApplied = suspended || task.Etcd.Status.ObservedGeneration == task.Etcd.Generation
 	if r := task.Object.Status.Rollout; r != nil {
@@ -146,7 +129,7 @@ func input(task tasks.Task, snapshot *observe.Snapshot) Input {
 	return in
 }
 
-// verdict puts a decision into the words of the task engine. It is pure.
+// verdict translates a decision for the task engine. It is pure.
 func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 	recorded := Record(in, d, now)
 	v := tasks.Verdict{
@@ -174,12 +157,12 @@ func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
 	return v
 }
 
-// Perform is tasks.Handler's. There are no steps: the Etcd controller goes by the phase.
+// Perform implements tasks.Handler. There are no steps: the Etcd controller goes by the phase.
 func (h *Handler) Perform(_ context.Context, _ tasks.Task, step tasks.Step) error {
 	return fmt.Errorf("performing %s: no such step", step.Operation)
 }
 
-// Cleanup is tasks.Handler's. Once the task has ended, or is gone, the Etcd controller brings the replicas back.
+// Cleanup implements tasks.Handler. Once the task has ended, or is gone, the Etcd controller brings the replicas back.
 func (h *Handler) Cleanup(context.Context, tasks.Task) error { return nil }
 
 func coded(err error) error { return &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err} }

@@ -10,7 +10,8 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -21,12 +22,12 @@ import (
 // witness is an Observer that has been told what to say, of the cache and of the API server.
 type witness struct {
 	live         client.Reader
-	cached, real *observe.Snapshot
+	cached, real *cluster.Snapshot
 }
 
 var errNoAnswer = errors.New("no answer")
 
-func (w *witness) Observe(_ context.Context, reader client.Reader, _ *v1alpha1.Etcd) (*observe.Snapshot, error) {
+func (w *witness) Observe(_ context.Context, reader client.Reader, _ *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	says := w.cached
 	if reader == w.live {
 		says = w.real
@@ -37,13 +38,13 @@ func (w *witness) Observe(_ context.Context, reader client.Reader, _ *v1alpha1.E
 	return says, nil
 }
 
-func newHandler(cached, live *observe.Snapshot) *Handler {
+func newHandler(cached, live *cluster.Snapshot) *Handler {
 	cache, server := fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build()
 	return &Handler{Client: cache, Live: server, Observer: &witness{live: server, cached: cached, real: live}, Clock: clocktesting.NewFakePassiveClock(epoch)}
 }
 
 // seen is a world as an Observer sees it, with changes.
-func seen(change ...func(*Input)) *observe.Snapshot {
+func seen(change ...func(*Input)) *cluster.Snapshot {
 	in := newWorld()
 	for _, c := range change {
 		c(in)
@@ -59,7 +60,7 @@ func recreation(phase v1alpha1.RecreatePhase) tasks.Task {
 	etcd := &v1alpha1.Etcd{}
 	object := &v1alpha1.EtcdOperatorTask{Status: v1alpha1.EtcdOperatorTaskStatus{Rollout: &v1alpha1.RolloutStatus{Phase: phase, TargetRevision: "new"}}}
 	object.UID = "task"
-	return tasks.Task{Object: object, Etcd: etcd, Config: Config{}}
+	return tasks.Task{Object: object, Etcd: etcd, Config: spec.Recreate{}}
 }
 
 // Another phase stops all members, or starts them. It is entered on what the API server says, and so does the task end.
@@ -73,7 +74,7 @@ func TestPhaseIsEnteredOnLiveReads(t *testing.T) {
 	)
 	for name, c := range map[string]struct {
 		phase        v1alpha1.RecreatePhase
-		cached, live *observe.Snapshot
+		cached, live *cluster.Snapshot
 		want         v1alpha1.RecreatePhase
 		outcome      tasks.Outcome
 	}{
@@ -110,7 +111,7 @@ func TestNothingIsEnteredWhenTheAPIServerDoesNotAnswer(t *testing.T) {
 func TestSupersededIsDecidedOnLiveReads(t *testing.T) {
 	unobserved := func(in *Input) { in.Snapshot.StatefulSet.Observed = false }
 	for name, c := range map[string]struct {
-		cached, live *observe.Snapshot
+		cached, live *cluster.Snapshot
 		superseded   bool
 	}{
 		"as it was":                    {seen(), seen(), false},

@@ -8,6 +8,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -60,11 +62,11 @@ const pollInterval = time.Second
 const handoverInterval = 25 * time.Millisecond
 
 // Decode implements tasks.Handler.
-func (h *Handler) Decode(config string) (any, error) { return rollout.DecodeConfig(config) }
+func (h *Handler) Decode(config string) (any, error) { return spec.Decode(config) }
 
 // Restore implements tasks.Handler.
 func (h *Handler) Restore(normalized string) (any, error) {
-	c := rollout.DefaultConfig()
+	c := spec.Defaults()
 	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
 		return nil, fmt.Errorf("decoding status.config: %w", err)
 	}
@@ -73,7 +75,7 @@ func (h *Handler) Restore(normalized string) (any, error) {
 
 // WorkKey implements tasks.Handler. Two rollouts to the same revision are the same work, and so are two restarts.
 func (h *Handler) WorkKey(ctx context.Context, task tasks.Task) (string, error) {
-	if task.Config.(rollout.Config).Restart {
+	if task.Config.(spec.Config).Restart {
 		return "restart", nil
 	}
 	if revision := wanted(task); revision != "" {
@@ -91,7 +93,7 @@ func (h *Handler) WorkKey(ctx context.Context, task tasks.Task) (string, error) 
 // Superseded implements tasks.Handler. A restart follows the revision. A cache that lags must not end a task.
 func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, error) {
 	revision := wanted(task)
-	if revision == "" || task.Config.(rollout.Config).Restart {
+	if revision == "" || task.Config.(spec.Config).Restart {
 		return "", nil
 	}
 	for _, reader := range []client.Reader{h.Client, h.Live} {
@@ -105,22 +107,15 @@ func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, erro
 			return "", nil
 		}
 		if reader == h.Live {
-			return supersededBy(set.Name, revision, set.Status.UpdateRevision), nil
+			return spec.Superseded(set.Name, revision, set.Status.UpdateRevision), nil
 		}
 	}
 	return "", nil
 }
 
-func supersededBy(set, revision, current string) string {
-	return fmt.Sprintf("the update revision of StatefulSet %s is %s, and not %s: pods that are outdated by now get a task of their own", set, current, revision)
-}
-
 // wanted is the revision that a task is for; empty as long as it is not fixed.
 func wanted(task tasks.Task) string {
-	if r := task.Object.Status.Rollout; r != nil && r.TargetRevision != "" {
-		return r.TargetRevision
-	}
-	return task.Config.(rollout.Config).TargetRevision
+	return cmp.Or(spec.RecordedRevision(task.Object), task.Config.(spec.Config).TargetRevision)
 }
 
 // Admit implements tasks.Handler: there must be a StatefulSet, and nothing else may delete its pods.
@@ -133,13 +128,9 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	case err != nil:
 		return tasks.Verdict{}, err
 	case set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType:
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStrategy, Message: notOnDelete(set.Name)}, nil
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStrategy, Message: spec.NotOnDelete(set.Name)}, nil
 	}
-	return tasks.Verdict{Outcome: tasks.Continue, Message: "the update strategy of StatefulSet " + set.Name + " is OnDelete"}, nil
-}
-
-func notOnDelete(set string) string {
-	return fmt.Sprintf("the update strategy of StatefulSet %s is not OnDelete, so its own controller replaces pods: switch the feature gate QuorumAwareUpdatesWithOnDelete on", set)
+	return tasks.Verdict{Outcome: tasks.Continue, Message: spec.OnDelete(set.Name)}, nil
 }
 
 func (h *Handler) statefulSet(ctx context.Context, reader client.Reader, task tasks.Task) (*appsv1.StatefulSet, error) {
@@ -183,7 +174,7 @@ func mayRestOnCache(d rollout.Decision) bool {
 
 func (h *Handler) decide(task tasks.Task, snapshot *cluster.Snapshot) (rollout.Input, rollout.Decision, time.Time) {
 	in := rollout.Input{
-		Snapshot: snapshot, Config: task.Config.(rollout.Config), Created: task.Object.CreationTimestamp.Time,
+		Snapshot: snapshot, Config: task.Config.(spec.Config), Created: task.Object.CreationTimestamp.Time,
 		Overridden: task.Object.Spec.OverrideGuards,
 		Timers:     h.tracker.observe(task.Object.UID, snapshot),
 		Refused:    h.tracker.refusals(task.Object.UID),

@@ -15,6 +15,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,7 +98,7 @@ func newTrial(t *testing.T, cached, live *cluster.Snapshot) *trial {
 	r := &trial{Gomega: NewWithT(t), witness: &witness{cached: cached, live: live}, clock: clocktesting.NewFakePassiveClock(noon)}
 	r.task = tasks.Task{
 		Object: &v1alpha1.EtcdOperatorTask{Status: v1alpha1.EtcdOperatorTaskStatus{Rollout: &v1alpha1.RolloutStatus{TargetRevision: "new"}}},
-		Etcd:   &v1alpha1.Etcd{}, Config: rollout.DefaultConfig(),
+		Etcd:   &v1alpha1.Etcd{}, Config: spec.Defaults(),
 	}
 	r.handler = &Handler{Observer: r.witness, Clock: r.clock, Client: fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Delete: func(ctx context.Context, _ client.WithWatch, pod client.Object, _ ...client.DeleteOption) error {
@@ -229,7 +231,7 @@ func TestCleanupForgets(t *testing.T) {
 
 func TestVerdictOfAStalledRollout(t *testing.T) {
 	g := NewWithT(t)
-	in := rollout.Input{Snapshot: observed(noon, updated(0), dead(0)), Config: rollout.DefaultConfig()}
+	in := rollout.Input{Snapshot: observed(noon, updated(0), dead(0)), Config: spec.Defaults()}
 	in.Recorded = v1alpha1.RolloutStatus{TargetRevision: "new", UpdatedReplicas: 1, ParticipatingReplicas: 2, LastProgressTime: &metav1.Time{Time: noon.Add(-9 * time.Minute)}}
 	g.Expect(verdict(in, rollout.Decide(in, noon), noon).Reason).To(Equal(v1alpha1.ReasonHeld))
 	in.Recorded.LastProgressTime = &metav1.Time{Time: noon.Add(-10 * time.Minute)}
@@ -242,7 +244,7 @@ func TestVerdictOfAStalledRollout(t *testing.T) {
 // After a handover the handler looks again soon, until the members know of it.
 func TestRequeueAfterAHandover(t *testing.T) {
 	g := NewWithT(t)
-	in := rollout.Input{Snapshot: observed(noon), Config: rollout.DefaultConfig()}
+	in := rollout.Input{Snapshot: observed(noon), Config: spec.Defaults()}
 	in.Recorded = v1alpha1.RolloutStatus{TargetRevision: "new", LeaderHandover: &v1alpha1.LeaderHandover{From: "m-0", To: "m-1", Attempts: 1, LastAttemptTime: metav1.Time{Time: noon}}}
 	wait := rollout.Decision{Conclusion: rollout.Wait, Hold: &rollout.Hold{}}
 	g.Expect(verdict(in, wait, noon).RequeueAfter).To(Equal(handoverInterval))
@@ -268,7 +270,7 @@ func TestEtcdReachable(t *testing.T) {
 		"none does although all are ready": {observed(noon, silent(true)), metav1.ConditionFalse},
 		"none is ready":                    {observed(noon, silent(false)), metav1.ConditionUnknown},
 	} {
-		in := rollout.Input{Snapshot: c.snapshot, Config: rollout.DefaultConfig(), Timers: rollout.Timers{}.Next(c.snapshot)}
+		in := rollout.Input{Snapshot: c.snapshot, Config: spec.Defaults(), Timers: timers.Timers{}.Next(c.snapshot)}
 		if got := reachable(in); got.Status != c.want {
 			t.Errorf("%s: %s, %s", name, got.Status, got.Message)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -21,12 +22,12 @@ type tracker struct {
 }
 
 type tracked struct {
-	timers  rollout.Timers
+	timers  timers.Timers
 	refused map[types.UID]rollout.Refusal
 }
 
 // observe adds an observation to the timers of a task, and returns them.
-func (t *tracker) observe(task types.UID, snapshot *cluster.Snapshot) rollout.Timers {
+func (t *tracker) observe(task types.UID, snapshot *cluster.Snapshot) timers.Timers {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	of := t.tasks[task]

@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -30,10 +31,10 @@ func verdict(in rollout.Input, d rollout.Decision, now time.Time) tasks.Verdict 
 		v.Message = fmt.Sprintf("every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, recorded.TargetRevision)
 	case rollout.Superseded:
 		v.Outcome, v.Code = tasks.Reject, v1alpha1.ErrSuperseded
-		v.Message = supersededBy(set.Name, recorded.TargetRevision, set.UpdateRevision)
+		v.Message = spec.Superseded(set.Name, recorded.TargetRevision, set.UpdateRevision)
 	case rollout.Disengaged:
 		v.Outcome, v.Code = tasks.Fail, v1alpha1.ErrStrategy
-		v.Message = notOnDelete(set.Name)
+		v.Message = spec.NotOnDelete(set.Name)
 	case rollout.Wait:
 		v.Reason, v.Message, v.RequeueAfter = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Hold.Guard, d.Hold.Message), pollInterval
 		if rollout.IsHandoverUnderWay(recorded.LeaderHandover, in.Snapshot, now) {

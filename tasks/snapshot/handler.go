@@ -4,7 +4,7 @@
 
 // Package snapshot is the task type OnDemandSnapshot: the leading agent of a cluster takes a snapshot now.
 //
-// The agent takes one snapshot at a time, and answers whoever asks meanwhile with that one; a request that is
+// The agent takes one snapshot at a time, and answers requests that come in while it does with that one; a request that is
 // canceled cancels nothing. So a task that asks again, also after a crash of the operator, does not pile up work.
 package snapshot
 
@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/calls"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
@@ -51,7 +52,7 @@ const (
 type Config struct {
 	// Type of the snapshot.
 	Type Type `json:"type"`
-	// IsFinal marks a full snapshot as the last one before the cluster is put to sleep or moved.
+	// IsFinal marks a full snapshot as the last one before the cluster hibernates or is moved.
 	IsFinal bool `json:"isFinal,omitempty"`
 	// Timeout after which the task has failed. Default 15m.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
@@ -59,7 +60,7 @@ type Config struct {
 
 // Observer takes Snapshots of an Etcd.
 type Observer interface {
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
 }
 
 // Handler is the tasks.Handler of OnDemandSnapshot.
@@ -77,7 +78,7 @@ type Handler struct {
 
 var _ tasks.Handler = (*Handler)(nil)
 
-// Decode is tasks.Handler's.
+// Decode implements tasks.Handler.
 func (h *Handler) Decode(config string) (any, error) {
 	c := Config{Timeout: &metav1.Duration{Duration: defaultTimeout}}
 	if err := taskconfig.Decode(config, &c); err != nil {
@@ -94,7 +95,7 @@ func (h *Handler) Decode(config string) (any, error) {
 	return c, nil
 }
 
-// Restore is tasks.Handler's.
+// Restore implements tasks.Handler.
 func (h *Handler) Restore(normalized string) (any, error) {
 	c := Config{Timeout: &metav1.Duration{Duration: defaultTimeout}}
 	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
@@ -103,16 +104,16 @@ func (h *Handler) Restore(normalized string) (any, error) {
 	return c, nil
 }
 
-// WorkKey is tasks.Handler's. Two snapshots of the same type are the same work (DEP-05).
+// WorkKey implements tasks.Handler. Two snapshots of the same type are the same work (DEP-05).
 func (h *Handler) WorkKey(_ context.Context, task tasks.Task) (string, error) {
 	c := task.Config.(Config)
 	return fmt.Sprintf("%s, final: %v", c.Type, c.IsFinal), nil
 }
 
-// Superseded is tasks.Handler's. A snapshot never is.
+// Superseded implements tasks.Handler. A snapshot never is.
 func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
 
-// Admit is tasks.Handler's: backups are configured, and there is a quorum (DEP-05).
+// Admit implements tasks.Handler: backups are configured, and there is a quorum (DEP-05).
 func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	if component.BackupStore(task.Etcd) == nil {
 		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoBackup, Message: fmt.Sprintf("Etcd %s has no spec.backup.store", task.Etcd.Name)}, nil
@@ -130,7 +131,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	return tasks.Verdict{Outcome: tasks.Continue, Message: fmt.Sprintf("backups are configured, and %d of %d voters serve", snapshot.ServingVoters(), len(snapshot.Cluster.Voters))}, nil
 }
 
-// Execute is tasks.Handler's.
+// Execute implements tasks.Handler.
 func (h *Handler) Execute(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
 	uid, config := task.Object.UID, task.Config.(Config)
 	call, known := h.calls.Of(uid)
@@ -169,7 +170,7 @@ type request struct {
 	askedBefore bool
 }
 
-// Perform is tasks.Handler's. The request is made here, and looked after by Execute.
+// Perform implements tasks.Handler. The request is made here, and looked after by Execute.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	r, config, since := step.Detail.(request), task.Config.(Config), task.Object.Status.InitiatedAt.Time
 	agent, err := h.Agent(ctx, task.Etcd)
@@ -220,7 +221,7 @@ func taken(s *backup.Snapshot, now time.Time) tasks.Verdict {
 	return v
 }
 
-// Cleanup is tasks.Handler's. A snapshot that the agent has begun it takes to its end.
+// Cleanup implements tasks.Handler. A snapshot that the agent has begun it takes to its end.
 func (h *Handler) Cleanup(_ context.Context, task tasks.Task) error {
 	h.calls.Forget(task.Object.UID)
 	return nil

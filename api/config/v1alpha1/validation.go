@@ -16,8 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Validate checks a configuration whose defaults are filled in. Its feature gates are checked by
-// NewFeatureGate.
+// Validate validates a configuration whose defaults are set. NewFeatureGate validates its feature gates.
 func Validate(c *OperatorConfiguration) field.ErrorList {
 	var errs field.ErrorList
 	if c.Images.EtcdAgent == "" {
@@ -84,13 +83,13 @@ func validateLeaderElection(c LeaderElection, path *field.Path) field.ErrorList 
 	if c.RetryPeriod.Duration <= 0 {
 		errs = append(errs, field.Invalid(path.Child("retryPeriod"), c.RetryPeriod.Duration.String(), "must be greater than 0"))
 	}
-	// A leader tries again after up to 1.2 retry periods (client-go's jitter).
+	// A leader retries after up to 1.2 retry periods (client-go's jitter).
 	if c.RenewDeadline.Duration <= c.RetryPeriod.Duration*6/5 {
 		errs = append(errs, field.Invalid(path.Child("renewDeadline"), c.RenewDeadline.Duration.String(), "must be greater than 1.2 times retryPeriod"))
 	}
 	if c.LeaseDuration.Duration < c.RenewDeadline.Duration+StepTimeout {
 		errs = append(errs, field.Invalid(path.Child("leaseDuration"), c.LeaseDuration.Duration.String(), fmt.Sprintf(
-			"must be at least renewDeadline and %s: a leader steps down, and its last step ends, before another takes over", StepTimeout)))
+			"must be at least renewDeadline plus %s: a leader must step down, and its last step must end, before another takes over", StepTimeout)))
 	}
 	return errs
 }
@@ -100,7 +99,7 @@ func validateAddress(address string, path *field.Path) field.ErrorList {
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return field.ErrorList{field.Invalid(path, address, `must be host:port, :port, or "0" for none`)}
+		return field.ErrorList{field.Invalid(path, address, `must be host:port, :port, or "0" to disable the endpoint`)}
 	}
 	return nil
 }
@@ -111,7 +110,7 @@ func validateLoopback(address string, path *field.Path) field.ErrorList {
 	}
 	host, _, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
-		return field.ErrorList{field.Invalid(path, address, `must be a loopback address with a port, such as 127.0.0.1:6060, or "0" for none`)}
+		return field.ErrorList{field.Invalid(path, address, `must be a loopback address with a port, such as 127.0.0.1:6060, or "0" to disable the endpoint`)}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -64,11 +65,11 @@ func (c *Cluster) Etcd(ctx context.Context, name string) (*v1alpha1.Etcd, error)
 // Tasks lists the tasks of an Etcd in no order; those of every Etcd if its name is empty.
 func (c *Cluster) Tasks(ctx context.Context, etcd string) ([]*v1alpha1.EtcdOperatorTask, error) {
 	list := &v1alpha1.EtcdOperatorTaskList{}
-	options := []client.ListOption{client.InNamespace(c.Namespace)}
+	options := client.ListOption(client.InNamespace(c.Namespace))
 	if etcd != "" {
-		options = append(options, client.MatchingFields{"spec.ownerEtcdReference.name": etcd})
+		options = etcdtasks.Of(client.ObjectKey{Namespace: c.Namespace, Name: etcd})
 	}
-	if err := c.List(ctx, list, options...); err != nil {
+	if err := c.List(ctx, list, options); err != nil {
 		return nil, fmt.Errorf("listing tasks: %w", err)
 	}
 	all := make([]*v1alpha1.EtcdOperatorTask, len(list.Items))

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"sigs.k8s.io/yaml"
 )
 
@@ -103,7 +103,7 @@ func (p *result) document() document {
 	return d
 }
 
-func memberOf(o observe.Ordinal) member {
+func memberOf(o cluster.Ordinal) member {
 	m := member{Pod: o.Name, Class: string(o.Class), Role: string(o.Role)}
 	if o.Pod != nil {
 		m.Revision = o.Pod.Revision

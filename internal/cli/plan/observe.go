@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,7 @@ const forwardTimeout = 10 * time.Second
 
 // observation is what can be observed of a cluster from here.
 type observation struct {
-	snapshot *observe.Snapshot
+	snapshot *cluster.Snapshot
 	// unreachable is why no member answered; empty if one did.
 	unreachable string
 	// surroundings is why nodes and volumes could not be read; empty if they were.

@@ -17,6 +17,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"github.com/spf13/cobra"
 )
 
@@ -128,10 +130,10 @@ func (p *result) input(all []*v1alpha1.EtcdOperatorTask, now time.Time) (rollout
 		}
 	}
 	var err error
-	if in.Config, err = rollout.DecodeConfig(config); err != nil {
+	if in.Config, err = spec.Decode(config); err != nil {
 		return in, kube.Failure("task %s cannot be planned: %v", p.task.Name, err)
 	}
-	in.Timers = rollout.Timers{}.Next(p.snapshot)
+	in.Timers = timers.Timers{}.Next(p.snapshot)
 	if p.unreachable != "" {
 		// As the operator decides once it could not reach etcd for long enough.
 		in.Timers.NoAnswerSince = now.Add(-in.Config.Grace())

@@ -12,7 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 )
 
@@ -44,7 +44,7 @@ func (p *result) lines(width int) []string {
 }
 
 // now returns the state that the plan starts with.
-func (p *result) now() *observe.Snapshot {
+func (p *result) now() *cluster.Snapshot {
 	switch {
 	case len(p.Entries) > 0:
 		return p.Entries[0].Before
@@ -114,14 +114,14 @@ func (p *result) replaced() map[string]bool {
 	return replaced
 }
 
-func role(o observe.Ordinal) string {
+func role(o cluster.Ordinal) string {
 	if o.Role == v1alpha1.RoleUnknown {
 		return "-"
 	}
 	return string(cmp.Or(o.Role, "-"))
 }
 
-func serving(s *observe.Snapshot) string {
+func serving(s *cluster.Snapshot) string {
 	voters := len(s.Cluster.Voters)
 	if voters == 0 {
 		return "No voter reports who the voters are: quorum is lost, or not reachable from here."
@@ -170,7 +170,7 @@ func (p *result) steps(width int) []string {
 	return lines
 }
 
-func classAndRole(s *observe.Snapshot, pod string) (string, string) {
+func classAndRole(s *cluster.Snapshot, pod string) (string, string) {
 	for _, o := range s.Ordinals {
 		if o.Name == pod {
 			return string(o.Class), role(o)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,17 +24,17 @@ const (
 )
 
 // snapshot makes a cluster whose last member leads; each member is changed by a function.
-func snapshot(n int, change ...func(i int, o *observe.Ordinal)) *observe.Snapshot {
-	s := &observe.Snapshot{
+func snapshot(n int, change ...func(i int, o *cluster.Ordinal)) *cluster.Snapshot {
+	s := &cluster.Snapshot{
 		At:          clitest.Now,
-		StatefulSet: observe.StatefulSet{Name: "etcd-main", Observed: true, OnDelete: true, UpdateRevision: newer},
-		Cluster:     observe.Cluster{Reachable: true, ID: 1, Term: 2, Leader: uint64(n), LeaderKnown: true},
+		StatefulSet: cluster.StatefulSet{Name: "etcd-main", Observed: true, OnDelete: true, UpdateRevision: newer},
+		Cluster:     cluster.Cluster{Reachable: true, ID: 1, Term: 2, Leader: uint64(n), LeaderKnown: true},
 	}
 	for i := range n {
-		o := observe.Ordinal{
+		o := cluster.Ordinal{
 			Name: fmt.Sprintf("etcd-main-%d", i), Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower, MemberID: uint64(i + 1),
 			Answers: true, Serving: true, AppliedIndex: 100, LeaseRole: v1alpha1.RoleUnknown,
-			Pod: &observe.Pod{UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1", Revision: older, Ready: true, AllContainersReady: true, BackupSidecarReady: true, EtcdVersion: "3.6.8", Probed: true},
+			Pod: &cluster.Pod{UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1", Revision: older, Ready: true, AllContainersReady: true, BackupSidecarReady: true, EtcdVersion: "3.6.8", Probed: true},
 		}
 		if i == n-1 {
 			o.Role = v1alpha1.RoleLeader
@@ -43,14 +43,14 @@ func snapshot(n int, change ...func(i int, o *observe.Ordinal)) *observe.Snapsho
 			c(i, &o)
 		}
 		s.Ordinals = append(s.Ordinals, o)
-		s.Cluster.Voters = append(s.Cluster.Voters, observe.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i, Serving: o.Serving})
+		s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i, Serving: o.Serving})
 	}
 	return s
 }
 
 // frozen is a member that does not answer.
-func frozen(which int) func(int, *observe.Ordinal) {
-	return func(i int, o *observe.Ordinal) {
+func frozen(which int) func(int, *cluster.Ordinal) {
+	return func(i int, o *cluster.Ordinal) {
 		if i == which {
 			o.Class, o.Role, o.Answers, o.Serving, o.Pod.Ready = v1alpha1.ClassUnready, v1alpha1.RoleUnknown, false, false, false
 		}
@@ -58,16 +58,16 @@ func frozen(which int) func(int, *observe.Ordinal) {
 }
 
 // badNode is the node of the first member, which is not ready.
-func badNode(i int, o *observe.Ordinal) {
+func badNode(i int, o *cluster.Ordinal) {
 	if i == 0 {
-		o.Pod.Node = observe.Node{Name: "n0", Trouble: "not ready"}
+		o.Pod.Node = cluster.Node{Name: "n0", Trouble: "not ready"}
 	}
 }
 
-func updated(_ int, o *observe.Ordinal) { o.Pod.Revision = newer }
+func updated(_ int, o *cluster.Ordinal) { o.Pod.Revision = newer }
 
 // cutOff is a member that is ready and does not answer.
-func cutOff(i int, o *observe.Ordinal) {
+func cutOff(i int, o *cluster.Ordinal) {
 	o.Class, o.LeaseRole, o.Role, o.Answers, o.Serving, o.MemberID = v1alpha1.ClassUnready, o.Role, v1alpha1.RoleUnknown, false, false, 0
 }
 
@@ -84,12 +84,12 @@ func planned(t *testing.T, p *result, tasks ...*v1alpha1.EtcdOperatorTask) *resu
 
 func TestPlan(t *testing.T) {
 	reachable := snapshot(3, cutOff)
-	reachable.Cluster = observe.Cluster{}
+	reachable.Cluster = cluster.Cluster{}
 	otherStrategy := snapshot(1)
 	otherStrategy.StatefulSet.OnDelete = false
 	suspended := clitest.Held()
 	suspended.Spec.Suspend = true
-	lost := snapshot(3, frozen(1), frozen(2), func(i int, o *observe.Ordinal) {
+	lost := snapshot(3, frozen(1), frozen(2), func(i int, o *cluster.Ordinal) {
 		o.Class, o.Role, o.Serving = v1alpha1.ClassUnready, v1alpha1.RoleUnknown, false
 	})
 	lost.Cluster.Leader, lost.Cluster.LeaderKnown = 0, false

@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"k8s.io/utils/clock"
@@ -61,7 +62,7 @@ func (t *table) lines(ctx context.Context, task *v1alpha1.EtcdOperatorTask) func
 type view struct {
 	task     *v1alpha1.EtcdOperatorTask
 	etcd     *v1alpha1.Etcd
-	snapshot *observe.Snapshot
+	snapshot *cluster.Snapshot
 	// trouble is why the members could not be read.
 	trouble string
 	now     time.Time
@@ -115,7 +116,7 @@ func (v view) members() *text.Table {
 
 // role returns the role of a member from its lease, or else from the status of the Etcd. A member that does not
 // participate has none.
-func (v view) role(o observe.Ordinal) string {
+func (v view) role(o cluster.Ordinal) string {
 	if o.Class != v1alpha1.ClassParticipating {
 		return "-"
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -22,11 +22,11 @@ import (
 )
 
 // members are those of clitest.Held.
-func members() (*v1alpha1.Etcd, *observe.Snapshot) {
+func members() (*v1alpha1.Etcd, *cluster.Snapshot) {
 	etcd := &v1alpha1.Etcd{}
-	s := &observe.Snapshot{StatefulSet: observe.StatefulSet{UpdateRevision: "etcd-main-7d9f9c7bd5"}}
+	s := &cluster.Snapshot{StatefulSet: cluster.StatefulSet{UpdateRevision: "etcd-main-7d9f9c7bd5"}}
 	for i, revision := range []string{"etcd-main-7d9f9c7bd5", "etcd-main-7d9f9c7bd5", "etcd-main-6c4b8f9d5c"} {
-		o := observe.Ordinal{Name: fmt.Sprintf("etcd-main-%d", i), Class: v1alpha1.ClassParticipating, Pod: &observe.Pod{Revision: revision}}
+		o := cluster.Ordinal{Name: fmt.Sprintf("etcd-main-%d", i), Class: v1alpha1.ClassParticipating, Pod: &cluster.Pod{Revision: revision}}
 		role := v1alpha1.RoleFollower
 		switch i {
 		case 1:

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -38,7 +38,7 @@ type absence struct {
 }
 
 // next are the absences after one more look. It is pure.
-func (a absences) next(s *observe.Snapshot) absences {
+func (a absences) next(s *cluster.Snapshot) absences {
 	n := absences{at: s.At, away: map[string]absence{}}
 	see := func(name string, pod types.UID) {
 		before, known := a.away[name]

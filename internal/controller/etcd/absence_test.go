@@ -9,20 +9,20 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // missing is a cluster of three, one of whose pods does not exist.
-func missing(ordinal int) *observe.Snapshot {
+func missing(ordinal int) *cluster.Snapshot {
 	s := snapshotOf(3)
 	away(s, ordinal, v1alpha1.ClassMissing, "")
 	return s
 }
 
 // unready is a cluster of three, one of whose pods does not participate.
-func unready(ordinal int, pod types.UID) *observe.Snapshot {
+func unready(ordinal int, pod types.UID) *cluster.Snapshot {
 	s := snapshotOf(3)
 	away(s, ordinal, v1alpha1.ClassUnready, "")
 	s.Ordinals[ordinal].Pod.UID = pod
@@ -30,19 +30,19 @@ func unready(ordinal int, pod types.UID) *observe.Snapshot {
 }
 
 // terminating is the same pod, once it is being deleted.
-func terminating(ordinal int, pod types.UID) *observe.Snapshot {
+func terminating(ordinal int, pod types.UID) *cluster.Snapshot {
 	s := unready(ordinal, pod)
 	s.Ordinals[ordinal].Class = v1alpha1.ClassTerminating
 	return s
 }
 
-func left(names ...string) *observe.Snapshot {
+func left(names ...string) *cluster.Snapshot {
 	s := snapshotOf(1)
 	s.Surplus = names
 	return s
 }
 
-func both(a, b *observe.Snapshot) *observe.Snapshot {
+func both(a, b *cluster.Snapshot) *cluster.Snapshot {
 	for i := range a.Ordinals {
 		if b.Ordinals[i].Class != v1alpha1.ClassParticipating {
 			a.Ordinals[i] = b.Ordinals[i]
@@ -54,12 +54,12 @@ func both(a, b *observe.Snapshot) *observe.Snapshot {
 func TestWhenTheStatefulSetControllerMayTakeOver(t *testing.T) {
 	// spell is what is seen every five seconds for a while, or once after a while.
 	type spell struct {
-		seen  *observe.Snapshot
+		seen  *cluster.Snapshot
 		lasts time.Duration
 		once  bool
 	}
-	lasts := func(s *observe.Snapshot, d time.Duration) spell { return spell{s, d, false} }
-	after := func(d time.Duration, s *observe.Snapshot) spell { return spell{s, d, true} }
+	lasts := func(s *cluster.Snapshot, d time.Duration) spell { return spell{s, d, false} }
+	after := func(d time.Duration, s *cluster.Snapshot) spell { return spell{s, d, true} }
 	const deadline = progressDeadline
 	for name, tc := range map[string]struct {
 		spells []spell
@@ -86,7 +86,7 @@ func TestWhenTheStatefulSetControllerMayTakeOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, a := noon.Time, absences{}
-			see := func(s *observe.Snapshot) { s.At = now; a = a.next(s) }
+			see := func(s *cluster.Snapshot) { s.At = now; a = a.next(s) }
 			for _, s := range tc.spells {
 				if s.once {
 					now = now.Add(s.lasts)

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,7 +25,7 @@ import (
 
 // dataVolumesReady tells whether a member is kept from starting by its volume: by what it found there, because there is
 // none yet, or because there is none any more.
-func dataVolumesReady(s *observe.Snapshot, claims []claim) metav1.Condition {
+func dataVolumesReady(s *cluster.Snapshot, claims []claim) metav1.Condition {
 	status, reason := metav1.ConditionTrue, ""
 	var say []string
 	trouble := func(as metav1.ConditionStatus, because, message string, args ...any) {

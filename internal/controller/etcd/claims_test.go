@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -27,7 +27,7 @@ func TestDataVolumesReady(t *testing.T) {
 	lost := func(c *claim) { c.bound, c.lost = false, true }
 	for name, tc := range map[string]struct {
 		claims  []claim
-		refusal *observe.Refusal
+		refusal *cluster.Refusal
 		status  metav1.ConditionStatus
 		reason  string
 		says    string
@@ -40,7 +40,7 @@ func TestDataVolumesReady(t *testing.T) {
 		"a volume is gone":                      {[]claim{named("0", lost)}, nil, metav1.ConditionFalse, v1alpha1.ReasonVolumeLost, "the volume of claim etcd-main-etcd-main-0 does not exist any more"},
 		"a claim that no replica uses":          {[]claim{named("0", bound), named("4", pending)}, nil, metav1.ConditionTrue, v1alpha1.ReasonDataVolumesReady, "No member"},
 		"a member does not start, and a claim waits": {
-			[]claim{named("1", pending)}, &observe.Refusal{Reason: v1alpha1.ReasonDataLost, Message: "it has no data"}, metav1.ConditionFalse, v1alpha1.ReasonDataLost, "etcd-main-0 does not start: it has no data; claim",
+			[]claim{named("1", pending)}, &cluster.Refusal{Reason: v1alpha1.ReasonDataLost, Message: "it has no data"}, metav1.ConditionFalse, v1alpha1.ReasonDataLost, "etcd-main-0 does not start: it has no data; claim",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,8 +32,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// cluster is a client of objects that are nowhere else. What is not asked of it here it cannot do.
-type cluster struct {
+// objectsByName is a client whose objects exist nowhere else. It implements only what these tests call.
+type objectsByName struct {
 	client.Client
 	scheme  *runtime.Scheme
 	objects map[string]client.Object
@@ -41,19 +41,19 @@ type cluster struct {
 	version int
 }
 
-func newCluster(g *WithT) *cluster {
-	c := &cluster{scheme: runtime.NewScheme(), objects: map[string]client.Object{}}
+func newObjects(g *WithT) *objectsByName {
+	c := &objectsByName{scheme: runtime.NewScheme(), objects: map[string]client.Object{}}
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, coordinationv1.AddToScheme, rbacv1.AddToScheme} {
 		g.Expect(add(c.scheme)).To(Succeed())
 	}
 	return c
 }
 
-func (c *cluster) Scheme() *runtime.Scheme { return c.scheme }
+func (c *objectsByName) Scheme() *runtime.Scheme { return c.scheme }
 
 func nameIn(object client.Object, name string) string { return fmt.Sprintf("%T %s", object, name) }
 
-func (c *cluster) Get(_ context.Context, key types.NamespacedName, into client.Object, _ ...client.GetOption) error {
+func (c *objectsByName) Get(_ context.Context, key types.NamespacedName, into client.Object, _ ...client.GetOption) error {
 	found, ok := c.objects[nameIn(into, key.Name)]
 	if !ok {
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
@@ -62,11 +62,11 @@ func (c *cluster) Get(_ context.Context, key types.NamespacedName, into client.O
 	return nil
 }
 
-func (c *cluster) Apply(_ context.Context, config runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+func (c *objectsByName) Apply(_ context.Context, config runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
 	return c.write(config)
 }
 
-func (c *cluster) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+func (c *objectsByName) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
 	if _, there := c.objects[nameIn(c.typed(object), object.GetName())]; there {
 		return apierrors.NewAlreadyExists(schema.GroupResource{}, object.GetName())
 	}
@@ -74,7 +74,7 @@ func (c *cluster) Create(_ context.Context, object client.Object, _ ...client.Cr
 }
 
 // typed is an empty object of the same kind.
-func (c *cluster) typed(object client.Object) client.Object {
+func (c *objectsByName) typed(object client.Object) client.Object {
 	typed, err := c.scheme.New(object.GetObjectKind().GroupVersionKind())
 	if err != nil {
 		panic(err)
@@ -82,7 +82,7 @@ func (c *cluster) typed(object client.Object) client.Object {
 	return typed.(client.Object)
 }
 
-func (c *cluster) write(config any) error {
+func (c *objectsByName) write(config any) error {
 	data, err := json.Marshal(config)
 	if err != nil {
 		return err
@@ -110,20 +110,20 @@ func (c *cluster) write(config any) error {
 }
 
 // put is a write by anybody: it moves the resourceVersion.
-func (c *cluster) put(o client.Object) {
+func (c *objectsByName) put(o client.Object) {
 	c.version++
 	o.SetResourceVersion(strconv.Itoa(c.version))
 	c.objects[nameIn(o, o.GetName())] = o
 }
 
 // take returns what was applied since it was last called.
-func (c *cluster) take() []string {
+func (c *objectsByName) take() []string {
 	applied := c.applied
 	c.applied = nil
 	return applied
 }
 
-func of[T client.Object](c *cluster, object T, name string) T {
+func of[T client.Object](c *objectsByName, object T, name string) T {
 	return c.objects[nameIn(object, name)].(T)
 }
 
@@ -137,12 +137,12 @@ func inputOfThree() component.Input {
 	}
 }
 
-func reconcilerOf(c *cluster) *Reconciler {
+func reconcilerOf(c *objectsByName) *Reconciler {
 	return &Reconciler{Client: c, APIReader: c, Clock: clock.RealClock{}}
 }
 
 // passOf is a pass that has found the StatefulSet.
-func passOf(c *cluster, in component.Input) *pass {
+func passOf(c *objectsByName, in component.Input) *pass {
 	p := &pass{etcd: in.Etcd}
 	if set, ok := c.objects[nameIn(&appsv1.StatefulSet{}, in.Etcd.Name)]; ok {
 		p.set = set.DeepCopyObject().(*appsv1.StatefulSet)
@@ -154,55 +154,55 @@ func passOf(c *cluster, in component.Input) *pass {
 // without a sign of it: only a comparison finds that.
 func TestNothingIsComparedWhenNothingHasChanged(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change   func(c *cluster, in *component.Input)
+		change   func(c *objectsByName, in *component.Input)
 		compared bool
 	}{
-		"nothing": {func(*cluster, *component.Input) {}, false},
-		"a lease is renewed": {func(c *cluster, _ *component.Input) {
+		"nothing": {func(*objectsByName, *component.Input) {}, false},
+		"a lease is renewed": {func(c *objectsByName, _ *component.Input) {
 			lease := of(c, &coordinationv1.Lease{}, "etcd-main-0")
 			lease.Spec.HolderIdentity = ptr.To("1:Leader")
 			c.put(lease)
 		}, false},
-		"the status of the StatefulSet": {func(c *cluster, _ *component.Input) {
+		"the status of the StatefulSet": {func(c *objectsByName, _ *component.Input) {
 			set := of(c, &appsv1.StatefulSet{}, "etcd-main")
 			set.Status.ReadyReplicas = 2
 			c.put(set)
 		}, false},
-		"the status of the Etcd": {func(_ *cluster, in *component.Input) { in.Etcd.Status.Ready = ptr.To(true) }, false},
-		"the spec of the StatefulSet": {func(c *cluster, _ *component.Input) {
+		"the status of the Etcd": {func(_ *objectsByName, in *component.Input) { in.Etcd.Status.Ready = ptr.To(true) }, false},
+		"the spec of the StatefulSet": {func(c *objectsByName, _ *component.Input) {
 			set := of(c, &appsv1.StatefulSet{}, "etcd-main")
 			set.Generation = 2
 			c.put(set)
 		}, true},
-		"a label of a lease": {func(c *cluster, _ *component.Input) {
+		"a label of a lease": {func(c *objectsByName, _ *component.Input) {
 			lease := of(c, &coordinationv1.Lease{}, "etcd-main-0")
 			delete(lease.Labels, v1alpha1.LabelPartOf)
 			c.put(lease)
 		}, true},
-		"an owner of the StatefulSet": {func(c *cluster, _ *component.Input) {
+		"an owner of the StatefulSet": {func(c *objectsByName, _ *component.Input) {
 			set := of(c, &appsv1.StatefulSet{}, "etcd-main")
 			set.OwnerReferences = append(set.OwnerReferences, metav1.OwnerReference{UID: "another"})
 			c.put(set)
 		}, true},
-		"the data of the ConfigMap": {func(c *cluster, _ *component.Input) {
+		"the data of the ConfigMap": {func(c *objectsByName, _ *component.Input) {
 			config := of(c, &corev1.ConfigMap{}, "etcd-main-config")
 			config.Data = nil
 			c.put(config)
 		}, true},
-		"an object is made anew": {func(c *cluster, _ *component.Input) {
+		"an object is made anew": {func(c *objectsByName, _ *component.Input) {
 			of(c, &policyv1.PodDisruptionBudget{}, "etcd-main").UID = "another"
 		}, true},
-		"an object is gone": {func(c *cluster, _ *component.Input) {
+		"an object is gone": {func(c *objectsByName, _ *component.Input) {
 			delete(c.objects, nameIn(&corev1.ServiceAccount{}, "etcd-main"))
 		}, true},
-		"the spec of the Etcd":      {func(_ *cluster, in *component.Input) { in.Etcd.Spec.Labels = map[string]string{"a": "b"} }, true},
-		"the images":                {func(_ *cluster, in *component.Input) { in.Images.EtcdAgent = "v2" }, true},
-		"the retention of claims":   {func(_ *cluster, in *component.Input) { in.Retention.WhenDeleted = v1alpha1.VolumesDeleted }, true},
-		"an annotation of the Etcd": {func(_ *cluster, in *component.Input) { in.Etcd.Annotations = map[string]string{"a": "b"} }, true},
+		"the spec of the Etcd":      {func(_ *objectsByName, in *component.Input) { in.Etcd.Spec.Labels = map[string]string{"a": "b"} }, true},
+		"the images":                {func(_ *objectsByName, in *component.Input) { in.Images.EtcdAgent = "v2" }, true},
+		"the retention of claims":   {func(_ *objectsByName, in *component.Input) { in.Retention.WhenDeleted = v1alpha1.VolumesDeleted }, true},
+		"an annotation of the Etcd": {func(_ *objectsByName, in *component.Input) { in.Etcd.Annotations = map[string]string{"a": "b"} }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			c := newCluster(g)
+			c := newObjects(g)
 			r := reconcilerOf(c)
 			in := inputOfThree()
 			look := func() bool {
@@ -232,7 +232,7 @@ func TestNothingIsComparedWhenNothingHasChanged(t *testing.T) {
 // A StatefulSet has changed since it was seen: what was rendered has the update strategy of then, and is not applied.
 func TestStatefulSetThatHasChangedIsSeenFirst(t *testing.T) {
 	g := NewWithT(t)
-	c := newCluster(g)
+	c := newObjects(g)
 	r := reconcilerOf(c)
 	in := inputOfThree()
 	_, err := r.applyObjects(t.Context(), passOf(c, in), in, true, false)
@@ -261,7 +261,7 @@ func TestNothingIsWrittenWhileAnObjectIsForeign(t *testing.T) {
 		for what, drift := range map[string]bool{"alone": false, "and another has to be written": true} {
 			t.Run(name+" "+what, func(t *testing.T) {
 				g := NewWithT(t)
-				c := newCluster(g)
+				c := newObjects(g)
 				r := reconcilerOf(c)
 				in := inputOfThree()
 				_, err := r.applyObjects(t.Context(), passOf(c, in), in, true, false)
@@ -285,7 +285,7 @@ func TestNothingIsWrittenWhileAnObjectIsForeign(t *testing.T) {
 // applied once it is due.
 func TestWhatIsNotDueIsRemembered(t *testing.T) {
 	g := NewWithT(t)
-	c := newCluster(g)
+	c := newObjects(g)
 	r := reconcilerOf(c)
 	in := inputOfThree()
 	_, err := r.applyObjects(t.Context(), passOf(c, in), in, true, false)
@@ -307,7 +307,7 @@ func TestWhatIsNotDueIsRemembered(t *testing.T) {
 // A StatefulSet whose pods could not start is not made, and nobody forgets that it is missing.
 func TestNoStatefulSetWhileBlocked(t *testing.T) {
 	g := NewWithT(t)
-	c := newCluster(g)
+	c := newObjects(g)
 	r := reconcilerOf(c)
 	in := inputOfThree()
 	set := nameIn(&appsv1.StatefulSet{}, "etcd-main")
@@ -327,7 +327,7 @@ func BenchmarkLook(b *testing.B) {
 	for name, forget := range map[string]bool{"first": true, "next": false} {
 		b.Run(name, func(b *testing.B) {
 			g := NewWithT(b)
-			c := newCluster(g)
+			c := newObjects(g)
 			r := reconcilerOf(c)
 			in := inputOfThree()
 			b.ReportAllocs()

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,7 +66,7 @@ func memberConditions(status *v1alpha1.EtcdStatus, o observation) []metav1.Condi
 }
 
 // quorate tells whether the cluster has a quorum, as etcd itself says.
-func quorate(s *observe.Snapshot) bool { return s.HasQuorum() && s.Cluster.LeaderKnown }
+func quorate(s *cluster.Snapshot) bool { return s.HasQuorum() && s.Cluster.LeaderKnown }
 
 func ready(status *v1alpha1.EtcdStatus, o observation) metav1.Condition {
 	s := o.snapshot
@@ -90,7 +90,7 @@ func ready(status *v1alpha1.EtcdStatus, o observation) metav1.Condition {
 }
 
 // allMembersReady tells whether every member participates, and which do not.
-func allMembersReady(s *observe.Snapshot) metav1.Condition {
+func allMembersReady(s *cluster.Snapshot) metav1.Condition {
 	var away []string
 	for _, o := range s.Ordinals {
 		if o.Class == v1alpha1.ClassParticipating {
@@ -105,7 +105,7 @@ func allMembersReady(s *observe.Snapshot) metav1.Condition {
 }
 
 // describe is the class of an ordinal, with the kubelet's words where it has some.
-func describe(o observe.Ordinal) string {
+func describe(o cluster.Ordinal) string {
 	if o.Pod == nil || o.Pod.Trouble == "" {
 		return string(o.Class)
 	}
@@ -116,7 +116,7 @@ func describe(o observe.Ordinal) string {
 // leaves it as it was: a revision that the StatefulSet controller has not computed, and the revision of a
 // pod that is on its way. So a rollout has not ended before its last pod is back, and a pod that somebody
 // evicts does not begin one.
-func allMembersUpdated(status *v1alpha1.EtcdStatus, s *observe.Snapshot) metav1.Condition {
+func allMembersUpdated(status *v1alpha1.EtcdStatus, s *cluster.Snapshot) metav1.Condition {
 	outdated, missing := outdatedPods(s)
 	before := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAllMembersUpdated)
 	switch {
@@ -129,7 +129,7 @@ func allMembersUpdated(status *v1alpha1.EtcdStatus, s *observe.Snapshot) metav1.
 		fmt.Sprintf("%d of %d pods are at the newest template.", s.Replicas()-outdated-missing, s.Replicas()))
 }
 
-func outdatedPods(s *observe.Snapshot) (outdated, missing int) {
+func outdatedPods(s *cluster.Snapshot) (outdated, missing int) {
 	for _, o := range s.Ordinals {
 		switch {
 		case o.Pod == nil:

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
@@ -33,7 +34,7 @@ func rolloutTask(tasks []v1alpha1.EtcdOperatorTask, revision string) *v1alpha1.E
 	var candidates []*v1alpha1.EtcdOperatorTask
 	for i := range tasks {
 		t := &tasks[i]
-		if isRollout(t) && !t.Status.State.IsFinal() && (target(t) == revision || target(t) == "") {
+		if t.Spec.Type.IsRollout() && !t.Status.State.IsFinal() && (spec.RecordedRevision(t) == revision || spec.RecordedRevision(t) == "") {
 			candidates = append(candidates, t)
 		}
 	}
@@ -41,18 +42,6 @@ func rolloutTask(tasks []v1alpha1.EtcdOperatorTask, revision string) *v1alpha1.E
 		return nil
 	}
 	return slices.MaxFunc(candidates, func(a, b *v1alpha1.EtcdOperatorTask) int {
-		return cmp.Or(cmp.Compare(target(a), target(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(spec.RecordedRevision(a), spec.RecordedRevision(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-}
-
-func isRollout(t *v1alpha1.EtcdOperatorTask) bool {
-	return t.Spec.Type == v1alpha1.QuorumAwareRollout || t.Spec.Type == v1alpha1.RecreateRollout
-}
-
-// target is the revision that a task brings the pods to; empty while it does not say.
-func target(t *v1alpha1.EtcdOperatorTask) string {
-	if t.Status.Rollout == nil {
-		return ""
-	}
-	return t.Status.Rollout.TargetRevision
 }

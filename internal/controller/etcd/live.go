@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -74,10 +74,10 @@ func (l liveReads) etcd(ctx context.Context, cached *v1alpha1.Etcd) (*v1alpha1.E
 // tasksOf are the tasks of an Etcd as a reader sees them, without those that are for an earlier Etcd of the same name.
 func tasksOf(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) ([]v1alpha1.EtcdOperatorTask, error) {
 	key, all := client.ObjectKeyFromObject(etcd), &v1alpha1.EtcdOperatorTaskList{}
-	if err := reader.List(ctx, all, task.OfEtcd(key)...); err != nil {
+	if err := reader.List(ctx, all, etcdtasks.Of(key)); err != nil {
 		return nil, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
 	}
-	return slices.DeleteFunc(all.Items, func(t v1alpha1.EtcdOperatorTask) bool { return task.Foreign(&t, etcd) != "" }), nil
+	return slices.DeleteFunc(all.Items, func(t v1alpha1.EtcdOperatorTask) bool { return etcdtasks.Foreign(&t, etcd) != "" }), nil
 }
 
 // startsOrStopsAll reports whether a StatefulSet that is to have so many replicas starts, or stops, all members. One that is

@@ -8,12 +8,12 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // members are the members of a snapshot, in the order of their ordinals.
-func members(before []v1alpha1.Member, s *observe.Snapshot, now metav1.Time) []v1alpha1.Member {
+func members(before []v1alpha1.Member, s *cluster.Snapshot, now metav1.Time) []v1alpha1.Member {
 	next := make([]v1alpha1.Member, 0, s.Replicas())
 	for _, o := range s.Ordinals {
 		m := v1alpha1.Member{Name: o.Member, Role: o.Role, Status: memberStatus(s, o), LastTransitionTime: now}
@@ -40,7 +40,7 @@ func members(before []v1alpha1.Member, s *observe.Snapshot, now metav1.Time) []v
 	return next
 }
 
-func memberStatus(s *observe.Snapshot, o observe.Ordinal) v1alpha1.MemberStatus {
+func memberStatus(s *cluster.Snapshot, o cluster.Ordinal) v1alpha1.MemberStatus {
 	switch {
 	case o.Class == v1alpha1.ClassParticipating:
 		return v1alpha1.MemberReady

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +24,7 @@ import (
 
 // nextStation is how far the members' template is to be on the way to TLS among members, when it is at a station
 // now. A snapshot is nil when there are no members.
-func nextStation(at component.PeerTLS, s *observe.Snapshot) component.PeerTLS {
+func nextStation(at component.PeerTLS, s *cluster.Snapshot) component.PeerTLS {
 	switch {
 	case at == component.PeerTLSOn || s == nil:
 		return at
@@ -40,13 +40,13 @@ func nextStation(at component.PeerTLS, s *observe.Snapshot) component.PeerTLS {
 }
 
 // alone tells whether a cluster has a single member.
-func alone(s *observe.Snapshot) bool {
+func alone(s *cluster.Snapshot) bool {
 	return s.Replicas() == 1 && len(s.Cluster.Voters) == 1 && s.Cluster.Voters[0].Ordinal == 0
 }
 
 // everyMemberAt tells whether every member that the cluster counts on is of this StatefulSet, participates, and
 // has come this far. What is not known counts as not.
-func everyMemberAt(s *observe.Snapshot, at component.PeerTLS) bool {
+func everyMemberAt(s *cluster.Snapshot, at component.PeerTLS) bool {
 	for _, o := range s.Ordinals {
 		if o.Class != v1alpha1.ClassParticipating || o.Pod.PeerTLS != string(at) {
 			return false
@@ -64,7 +64,7 @@ func everyMemberAt(s *observe.Snapshot, at component.PeerTLS) bool {
 // member can call with TLS, each is listed both with and without: others try one after the other, so that it
 // does not matter when a member changes what it listens for. Once every member listens with TLS, the URLs
 // without are removed.
-func peerURLChanges(at component.PeerTLS, s *observe.Snapshot) map[uint64][]string {
+func peerURLChanges(at component.PeerTLS, s *cluster.Snapshot) map[uint64][]string {
 	if at == component.PeerTLSOff || !everyMemberAt(s, at) {
 		return nil
 	}
@@ -99,7 +99,7 @@ func wantedURLs(at component.PeerTLS, listed []string) []string {
 const memberUpdateTimeout = 5 * time.Second
 
 // changePeerURLs changes the peer URLs that members are listed with. Each change is a consensus of the cluster.
-func (r *Reconciler) changePeerURLs(ctx context.Context, etcd *v1alpha1.Etcd, s *observe.Snapshot, changes map[uint64][]string) error {
+func (r *Reconciler) changePeerURLs(ctx context.Context, etcd *v1alpha1.Etcd, s *cluster.Snapshot, changes map[uint64][]string) error {
 	leader := s.Leader()
 	if len(changes) == 0 || leader < 0 {
 		return nil

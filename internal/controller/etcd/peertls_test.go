@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	. "github.com/onsi/gomega"
 )
 
@@ -19,7 +19,7 @@ const (
 )
 
 // peersAt is a cluster that is well, every member at a station and listed with the URLs of these schemes.
-func peersAt(replicas int, station component.PeerTLS, schemes ...string) *observe.Snapshot {
+func peersAt(replicas int, station component.PeerTLS, schemes ...string) *cluster.Snapshot {
 	s := snapshotOf(replicas)
 	for i := range s.Ordinals {
 		s.Ordinals[i].Pod.PeerTLS = string(station)
@@ -34,7 +34,7 @@ func TestNextStation(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		at   component.PeerTLS
-		s    *observe.Snapshot
+		s    *cluster.Snapshot
 		want component.PeerTLS
 		// urls that member 1 is to be listed with; nil: as it is.
 		urls []string
@@ -45,14 +45,14 @@ func TestNextStation(t *testing.T) {
 		{"asleep", prepared, snapshotOf(0), prepared, nil},
 		{"every member can call", prepared, peersAt(3, prepared, "http"), prepared, []string{"http://m-0:2380", "https://m-0:2380"}},
 		{"and is listed with both", prepared, peersAt(3, prepared, "https", "http"), on, nil},
-		{"a member cannot call yet", prepared, with(peersAt(3, prepared, "http", "https"), func(s *observe.Snapshot) { s.Ordinals[2].Pod.PeerTLS = "" }), prepared, nil},
-		{"a member is away", prepared, with(peersAt(3, prepared, "http", "https"), func(s *observe.Snapshot) { away(s, 2, v1alpha1.ClassDead, "") }), prepared, nil},
-		{"a member is missing", prepared, with(peersAt(3, prepared, "http", "https"), func(s *observe.Snapshot) { away(s, 2, v1alpha1.ClassMissing, "") }), prepared, nil},
-		{"a foreign voter", prepared, with(peersAt(3, prepared, "http", "https"), func(s *observe.Snapshot) {
-			s.Cluster.Voters = append(s.Cluster.Voters, observe.Voter{ID: 9, Ordinal: -1, Serving: true})
+		{"a member cannot call yet", prepared, with(peersAt(3, prepared, "http", "https"), func(s *cluster.Snapshot) { s.Ordinals[2].Pod.PeerTLS = "" }), prepared, nil},
+		{"a member is away", prepared, with(peersAt(3, prepared, "http", "https"), func(s *cluster.Snapshot) { away(s, 2, v1alpha1.ClassDead, "") }), prepared, nil},
+		{"a member is missing", prepared, with(peersAt(3, prepared, "http", "https"), func(s *cluster.Snapshot) { away(s, 2, v1alpha1.ClassMissing, "") }), prepared, nil},
+		{"a foreign voter", prepared, with(peersAt(3, prepared, "http", "https"), func(s *cluster.Snapshot) {
+			s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: 9, Ordinal: -1, Serving: true})
 		}), prepared, nil},
 		{"nobody answers", prepared, with(peersAt(3, prepared, "http", "https"), unreachable), prepared, nil},
-		{"the second rollout goes on", on, with(peersAt(3, on, "http", "https"), func(s *observe.Snapshot) { s.Ordinals[0].Pod.PeerTLS = string(prepared) }), on, nil},
+		{"the second rollout goes on", on, with(peersAt(3, on, "http", "https"), func(s *cluster.Snapshot) { s.Ordinals[0].Pod.PeerTLS = string(prepared) }), on, nil},
 		{"everyone listens with TLS", on, peersAt(3, on, "http", "https"), on, []string{"https://m-0:2380"}},
 		{"a single member listens with TLS", on, peersAt(1, on, "http"), on, []string{"https://m-0:2380"}},
 		{"done", on, peersAt(3, on, "https"), on, nil},
@@ -74,7 +74,7 @@ func TestNextStation(t *testing.T) {
 	}
 }
 
-func with(s *observe.Snapshot, change func(*observe.Snapshot)) *observe.Snapshot {
+func with(s *cluster.Snapshot, change func(*cluster.Snapshot)) *cluster.Snapshot {
 	change(s)
 	return s
 }

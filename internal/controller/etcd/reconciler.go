@@ -18,13 +18,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
 	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -46,13 +47,7 @@ const (
 
 // Observer takes Snapshots of an Etcd; it returns observe.ErrNoStatefulSet when there is none.
 type Observer interface {
-	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error)
-}
-
-// Locker excludes others from an Etcd.
-type Locker interface {
-	// Lock waits for the lock of an Etcd and returns the function that releases it.
-	Lock(etcd types.NamespacedName) (unlock func())
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
 }
 
 // Reconciler keeps up the objects and the status of Etcds.
@@ -64,7 +59,7 @@ type Reconciler struct {
 	Observer  Observer
 	// Locker is shared with the task engine: no task takes a step while an update strategy changes, or while members are
 	// stopped or started.
-	Locker Locker
+	Locker *lock.Locks
 	// Dialer and Credentials connect to members.
 	Dialer      etcdclient.Dialer
 	Credentials *certificates.Credentials
@@ -114,7 +109,7 @@ func namespaceGoes(err error) bool {
 }
 
 // observe takes a Snapshot; nil when there is no StatefulSet.
-func (r *Reconciler) observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*observe.Snapshot, error) {
+func (r *Reconciler) observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	snapshot, err := r.Observer.Observe(ctx, reader, etcd)
 	if errors.Is(err, observe.ErrNoStatefulSet) {
 		return nil, nil

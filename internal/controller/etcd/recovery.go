@@ -9,8 +9,8 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"k8s.io/utils/ptr"
 )
 
@@ -60,7 +60,7 @@ func clusterRecovery(etcd *v1alpha1.Etcd, recorded *v1alpha1.ClusterRecovery, cl
 }
 
 // allVote tells whether as many members as are wanted participate and vote.
-func allVote(s *observe.Snapshot, wanted int32) bool {
+func allVote(s *cluster.Snapshot, wanted int32) bool {
 	for _, o := range s.Ordinals {
 		if o.Class != v1alpha1.ClassParticipating || o.Role != v1alpha1.RoleLeader && o.Role != v1alpha1.RoleFollower {
 			return false

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -60,12 +60,12 @@ func TestMembersAreToldOfARecovery(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served(3)
 	etcd.Status.ClusterID = "cafe"
-	serving := func(clusterID uint64) *observe.Snapshot {
+	serving := func(clusterID uint64) *cluster.Snapshot {
 		s := snapshotOf(3)
 		s.Cluster.ID = clusterID
 		return s
 	}
-	step := func(s *observe.Snapshot, tasks ...v1alpha1.EtcdOperatorTask) v1alpha1.EtcdStatus {
+	step := func(s *cluster.Snapshot, tasks ...v1alpha1.EtcdOperatorTask) v1alpha1.EtcdStatus {
 		etcd.Status = nextStatus(etcd, observation{snapshot: s, tasks: tasks, wanted: 3, current: true, now: noon})
 		return etcd.Status
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -161,11 +162,11 @@ func taskChanged() predicate.Predicate {
 	return predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool {
 			t := o.(*v1alpha1.EtcdOperatorTask)
-			return isRollout(t) || t.Spec.Type == v1alpha1.QuorumLossRecovery
+			return t.Spec.Type.IsRollout() || t.Spec.Type == v1alpha1.QuorumLossRecovery
 		}),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*v1alpha1.EtcdOperatorTask), e.ObjectNew.(*v1alpha1.EtcdOperatorTask)
-			return before.Status.State != after.Status.State || target(before) != target(after) || holds(before) != holds(after) || phase(before) != phase(after)
+			return before.Status.State != after.Status.State || spec.RecordedRevision(before) != spec.RecordedRevision(after) || holds(before) != holds(after) || phase(before) != phase(after)
 		}},
 	)
 }

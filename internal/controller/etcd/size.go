@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -35,7 +35,7 @@ type sizingFacts struct {
 	// served: the ID of the cluster is recorded.
 	served bool
 	// snapshot is taken only when the cluster may grow.
-	snapshot *observe.Snapshot
+	snapshot *cluster.Snapshot
 }
 
 // decideSize decides how many replicas the StatefulSet is to have. A cluster that has served does not begin anew
@@ -109,7 +109,7 @@ func holdsGrowth(f sizingFacts) (reason, why string) {
 }
 
 // clusterSize is the size of a cluster, given that which it has been seen to have.
-func clusterSize(before int32, s *observe.Snapshot) int32 {
+func clusterSize(before int32, s *cluster.Snapshot) int32 {
 	for _, v := range s.Cluster.Voters {
 		before = max(before, int32(v.Ordinal)+1)
 	}

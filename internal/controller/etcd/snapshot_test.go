@@ -8,33 +8,33 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
 // snapshotOf is a cluster that is well: every pod at revision "new", member 0 leads.
-func snapshotOf(replicas int) *observe.Snapshot {
-	s := &observe.Snapshot{StatefulSet: observe.StatefulSet{Observed: true, UpdateRevision: "new", OnDelete: true}}
+func snapshotOf(replicas int) *cluster.Snapshot {
+	s := &cluster.Snapshot{StatefulSet: cluster.StatefulSet{Observed: true, UpdateRevision: "new", OnDelete: true}}
 	if replicas == 0 {
 		return s
 	}
-	s.Cluster = observe.Cluster{Reachable: true, ID: 0xcafe, Term: 2, Leader: 1, LeaderKnown: true}
+	s.Cluster = cluster.Cluster{Reachable: true, ID: 0xcafe, Term: 2, Leader: 1, LeaderKnown: true}
 	for i := range replicas {
-		o := observe.Ordinal{
+		o := cluster.Ordinal{
 			Name: fmt.Sprintf("etcd-main-%d", i), Member: fmt.Sprintf("etcd-main-%d", i), Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower,
 			MemberID: uint64(i + 1), Answers: true, Serving: true,
-			Pod: &observe.Pod{Revision: "new", Ready: true, AllContainersReady: true},
+			Pod: &cluster.Pod{Revision: "new", Ready: true, AllContainersReady: true},
 		}
 		if i == 0 {
 			o.Role = v1alpha1.RoleLeader
 		}
 		s.Ordinals = append(s.Ordinals, o)
-		s.Cluster.Voters = append(s.Cluster.Voters, observe.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i, Serving: true})
+		s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i, Serving: true})
 	}
 	return s
 }
 
 // away makes a member stop serving, its pod in a class.
-func away(s *observe.Snapshot, ordinal int, class v1alpha1.PodClass, trouble string) {
+func away(s *cluster.Snapshot, ordinal int, class v1alpha1.PodClass, trouble string) {
 	o := &s.Ordinals[ordinal]
 	o.Class, o.Role, o.Answers, o.Serving = class, v1alpha1.RoleUnknown, false, false
 	s.Cluster.Voters[ordinal].Serving = false
@@ -46,8 +46,8 @@ func away(s *observe.Snapshot, ordinal int, class v1alpha1.PodClass, trouble str
 }
 
 // unreachable makes no member answer, whatever the pods are like.
-func unreachable(s *observe.Snapshot) {
-	s.Cluster = observe.Cluster{}
+func unreachable(s *cluster.Snapshot) {
+	s.Cluster = cluster.Cluster{}
 	for i := range s.Ordinals {
 		o := &s.Ordinals[i]
 		o.Role, o.MemberID, o.Answers, o.Serving = v1alpha1.RoleUnknown, 0, false, false

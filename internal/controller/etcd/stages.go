@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
@@ -43,7 +44,7 @@ type pass struct {
 	// foreignClaims of members are not the Etcd's own.
 	foreignClaims []ownership.Foreign
 	// snapshot is nil when there is no StatefulSet.
-	snapshot *observe.Snapshot
+	snapshot *cluster.Snapshot
 	// tasks of the Etcd, of every type and state. They are known once the status is written.
 	tasks []v1alpha1.EtcdOperatorTask
 	// hibernation is the record of a sleep without volumes, where there is to be one.

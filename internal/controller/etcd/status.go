@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -27,7 +27,7 @@ import (
 // observation is what the status of an Etcd is made from.
 type observation struct {
 	// snapshot is nil when there is no StatefulSet.
-	snapshot *observe.Snapshot
+	snapshot *cluster.Snapshot
 	// tasks of the Etcd, of every type and state.
 	tasks []v1alpha1.EtcdOperatorTask
 	// claims of the members that exist.
@@ -208,7 +208,7 @@ func hibernation(recorded *v1alpha1.Hibernation, clusterID string, o observation
 	return recorded
 }
 
-func countReplicas(status *v1alpha1.EtcdStatus, s *observe.Snapshot) {
+func countReplicas(status *v1alpha1.EtcdStatus, s *cluster.Snapshot) {
 	status.Replicas = int32(s.Replicas())
 	status.CurrentReplicas, status.ReadyReplicas, status.UpdatedReplicas = 0, 0, 0
 	for _, o := range s.Ordinals {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -47,27 +47,27 @@ func TestConditions(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		fresh   bool // the cluster has not served yet
-		with    func() *observe.Snapshot
+		with    func() *cluster.Snapshot
 		ready   want
 		members want
 		updated want
 	}{
 		{
 			name:    "well",
-			with:    func() *observe.Snapshot { return snapshotOf(3) },
+			with:    func() *cluster.Snapshot { return snapshotOf(3) },
 			ready:   want{metav1.ConditionTrue, v1alpha1.ReasonQuorate, "3 of 3 voters serve."},
 			members: allReady, updated: allUpdated,
 		}, {
 			name:    "no StatefulSet",
 			fresh:   true,
-			with:    func() *observe.Snapshot { return nil },
+			with:    func() *cluster.Snapshot { return nil },
 			ready:   want{metav1.ConditionUnknown, v1alpha1.ReasonNoMembersInStatus, "There is no StatefulSet yet."},
 			members: want{metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "There is no StatefulSet yet."},
 			updated: want{metav1.ConditionFalse, v1alpha1.ReasonRolloutPending, "There is no StatefulSet yet."},
 		}, {
 			name:  "first start",
 			fresh: true,
-			with: func() *observe.Snapshot {
+			with: func() *cluster.Snapshot {
 				s := snapshotOf(1)
 				away(s, 0, v1alpha1.ClassStarting, "")
 				unreachable(s)
@@ -78,7 +78,7 @@ func TestConditions(t *testing.T) {
 			updated: allUpdated,
 		}, {
 			name: "one member dead",
-			with: func() *observe.Snapshot {
+			with: func() *cluster.Snapshot {
 				s := snapshotOf(3)
 				away(s, 1, v1alpha1.ClassDead, "CrashLoopBackOff")
 				return s
@@ -88,7 +88,7 @@ func TestConditions(t *testing.T) {
 			updated: allUpdated,
 		}, {
 			name: "quorum lost",
-			with: func() *observe.Snapshot {
+			with: func() *cluster.Snapshot {
 				s := snapshotOf(3)
 				away(s, 1, v1alpha1.ClassMissing, "")
 				away(s, 2, v1alpha1.ClassUnready, "")
@@ -99,7 +99,7 @@ func TestConditions(t *testing.T) {
 			updated: allUpdated,
 		}, {
 			name: "no leader",
-			with: func() *observe.Snapshot {
+			with: func() *cluster.Snapshot {
 				s := snapshotOf(3)
 				s.Cluster.LeaderKnown = false
 				return s
@@ -108,7 +108,7 @@ func TestConditions(t *testing.T) {
 			members: allReady, updated: allUpdated,
 		}, {
 			name: "ready pods, and the operator cannot reach them",
-			with: func() *observe.Snapshot {
+			with: func() *cluster.Snapshot {
 				s := snapshotOf(3)
 				unreachable(s)
 				return s
@@ -118,7 +118,7 @@ func TestConditions(t *testing.T) {
 			updated: allUpdated,
 		}, {
 			name: "nothing answers, nothing is ready",
-			with: func() *observe.Snapshot {
+			with: func() *cluster.Snapshot {
 				s := snapshotOf(1)
 				away(s, 0, v1alpha1.ClassDead, "")
 				unreachable(s)
@@ -129,7 +129,7 @@ func TestConditions(t *testing.T) {
 			updated: allUpdated,
 		}, {
 			name: "one pod outdated",
-			with: func() *observe.Snapshot {
+			with: func() *cluster.Snapshot {
 				s := snapshotOf(3)
 				s.Ordinals[2].Pod.Revision = "old"
 				return s
@@ -139,7 +139,7 @@ func TestConditions(t *testing.T) {
 			updated: want{metav1.ConditionFalse, v1alpha1.ReasonRolloutPending, "2 of 3 pods are at the newest template."},
 		}, {
 			name:    "asleep",
-			with:    func() *observe.Snapshot { return snapshotOf(0) },
+			with:    func() *cluster.Snapshot { return snapshotOf(0) },
 			ready:   want{metav1.ConditionFalse, v1alpha1.ReasonHibernated, "The Etcd has no replicas."},
 			members: want{metav1.ConditionTrue, v1alpha1.ReasonHibernated, "The Etcd has no replicas."},
 			updated: want{metav1.ConditionTrue, v1alpha1.ReasonHibernated, "The Etcd has no replicas."},
@@ -171,21 +171,21 @@ func TestAllMembersUpdatedDoesNotWobble(t *testing.T) {
 	updated := func() bool {
 		return meta.IsStatusConditionTrue(etcd.Status.Conditions, v1alpha1.ConditionAllMembersUpdated)
 	}
-	see := func(current bool, change func(*observe.Snapshot)) {
+	see := func(current bool, change func(*cluster.Snapshot)) {
 		s := snapshotOf(3)
 		change(s)
 		etcd.Status = nextStatus(etcd, observation{snapshot: s, current: current, now: later})
 	}
-	missing := func(s *observe.Snapshot) { away(s, 1, v1alpha1.ClassMissing, "") }
+	missing := func(s *cluster.Snapshot) { away(s, 1, v1alpha1.ClassMissing, "") }
 	see(true, missing)
 	g.Expect(updated()).To(BeTrue(), "evicted")
 
 	etcd.Generation = 2
-	see(false, func(s *observe.Snapshot) { s.StatefulSet.Observed = false })
+	see(false, func(s *cluster.Snapshot) { s.StatefulSet.Observed = false })
 	g.Expect(updated()).To(BeTrue(), "not seen")
 	g.Expect(etcd.Status.ObservedGeneration).To(Equal(int64(1)), "what the status says is of the spec before")
 
-	see(true, func(s *observe.Snapshot) { s.Ordinals[1].Pod.Revision = "old" })
+	see(true, func(s *cluster.Snapshot) { s.Ordinals[1].Pod.Revision = "old" })
 	g.Expect(updated()).To(BeFalse(), "outdated")
 	g.Expect(etcd.Status.ObservedGeneration).To(Equal(int64(2)))
 	g.Expect(etcd.Status.Rollout).To(Equal(&v1alpha1.CurrentRollout{TargetRevision: "new"}))
@@ -194,7 +194,7 @@ func TestAllMembersUpdatedDoesNotWobble(t *testing.T) {
 	g.Expect(updated()).To(BeFalse(), "the last pod is on its way")
 	g.Expect(etcd.Status.Rollout).NotTo(BeNil())
 
-	see(true, func(*observe.Snapshot) {})
+	see(true, func(*cluster.Snapshot) {})
 	g.Expect(updated()).To(BeTrue(), "it is back")
 	g.Expect(etcd.Status.Rollout).To(BeNil())
 }

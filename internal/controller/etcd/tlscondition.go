@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // tlsReady tells whether members and clients connect as the spec says, and otherwise where that stands.
-func tlsReady(etcd *v1alpha1.Etcd, look tlsLook, s *observe.Snapshot) metav1.Condition {
+func tlsReady(etcd *v1alpha1.Etcd, look tlsLook, s *cluster.Snapshot) metav1.Condition {
 	no := func(reason, message string, args ...any) metav1.Condition {
 		return condition(v1alpha1.ConditionTLSReady, metav1.ConditionFalse, reason, fmt.Sprintf(message, args...))
 	}
@@ -32,12 +32,12 @@ func tlsReady(etcd *v1alpha1.Etcd, look tlsLook, s *observe.Snapshot) metav1.Con
 		return condition(v1alpha1.ConditionTLSReady, metav1.ConditionTrue, v1alpha1.ReasonHibernated, "The Etcd has no replicas.")
 	case peers && look.station != component.PeerTLSOn && !everyMemberAt(s, look.station):
 		return no(v1alpha1.ReasonCertificatesRollout, "First of two rollouts: %d of %d members have the certificates for TLS among members and participate. All go on without it until then.",
-			count(s, func(p *observe.Pod) bool { return p.PeerTLS != "" }), s.Replicas())
+			count(s, func(p *cluster.Pod) bool { return p.PeerTLS != "" }), s.Replicas())
 	case peers && look.station != component.PeerTLSOn:
 		return no(v1alpha1.ReasonPeerURLsAdded, "Every member can call others with TLS: each is about to be listed with both its peer URLs. A second rollout follows.")
 	case peers && !everyMemberAt(s, component.PeerTLSOn):
 		return no(v1alpha1.ReasonPeerTLSRollout, "%d of %d members listen for others with TLS and participate.",
-			count(s, func(p *observe.Pod) bool { return p.PeerTLS == v1alpha1.TLSOn }), s.Replicas())
+			count(s, func(p *cluster.Pod) bool { return p.PeerTLS == v1alpha1.TLSOn }), s.Replicas())
 	case peers && len(peerURLChanges(component.PeerTLSOn, s)) > 0:
 		return no(v1alpha1.ReasonPeerURLsRemoved, "Every member listens with TLS: its peer URL without is about to be removed.")
 	}
@@ -48,10 +48,10 @@ func tlsReady(etcd *v1alpha1.Etcd, look tlsLook, s *observe.Snapshot) metav1.Con
 		fmt.Sprintf("The first certificate to expire is that in Secret %s, at %s.", look.facts.ExpiresIn, look.facts.Expires.UTC().Format(time.RFC3339)))
 }
 
-func overTLS(p *observe.Pod) bool { return strings.HasPrefix(p.Endpoint, "https://") }
+func overTLS(p *cluster.Pod) bool { return strings.HasPrefix(p.Endpoint, "https://") }
 
 // count counts the members that participate and have pods like this.
-func count(s *observe.Snapshot, like func(*observe.Pod) bool) int {
+func count(s *cluster.Snapshot, like func(*cluster.Pod) bool) int {
 	n := 0
 	for _, o := range s.Ordinals {
 		if o.Class == v1alpha1.ClassParticipating && like(o.Pod) {

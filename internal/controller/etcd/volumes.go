@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -126,7 +126,7 @@ func templateTooSmall(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 
 // mayReplaceSet is why a StatefulSet must not be taken away from its pods now; empty when it may. While it is away
 // nobody would bring a pod back.
-func mayReplaceSet(s *observe.Snapshot, set *appsv1.StatefulSet, claims []corev1.PersistentVolumeClaim, tasks []v1alpha1.EtcdOperatorTask) string {
+func mayReplaceSet(s *cluster.Snapshot, set *appsv1.StatefulSet, claims []corev1.PersistentVolumeClaim, tasks []v1alpha1.EtcdOperatorTask) string {
 	p := set.Spec.PersistentVolumeClaimRetentionPolicy
 	switch {
 	case !s.StatefulSet.Observed:
@@ -142,7 +142,7 @@ func mayReplaceSet(s *observe.Snapshot, set *appsv1.StatefulSet, claims []corev1
 		}
 	}
 	for i := range tasks {
-		if isRollout(&tasks[i]) && tasks[i].Status.State == v1alpha1.TaskStateInProgress {
+		if tasks[i].Spec.Type.IsRollout() && tasks[i].Status.State == v1alpha1.TaskStateInProgress {
 			return "rollout " + tasks[i].Name + " is in progress"
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -133,9 +133,9 @@ func TestKeptAwake(t *testing.T) {
 }
 
 func TestMayReplaceSet(t *testing.T) {
-	participating := observe.Ordinal{Class: v1alpha1.ClassParticipating}
-	well := func() *observe.Snapshot {
-		return &observe.Snapshot{StatefulSet: observe.StatefulSet{Observed: true}, Ordinals: []observe.Ordinal{participating, participating}}
+	participating := cluster.Ordinal{Class: v1alpha1.ClassParticipating}
+	well := func() *cluster.Snapshot {
+		return &cluster.Snapshot{StatefulSet: cluster.StatefulSet{Observed: true}, Ordinals: []cluster.Ordinal{participating, participating}}
 	}
 	rollout := func(state v1alpha1.TaskState) []v1alpha1.EtcdOperatorTask {
 		task := v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout}}
@@ -146,7 +146,7 @@ func TestMayReplaceSet(t *testing.T) {
 		return []corev1.PersistentVolumeClaim{{ObjectMeta: metav1.ObjectMeta{Name: "c", OwnerReferences: []metav1.OwnerReference{{UID: owner}}}}}
 	}
 	for name, tc := range map[string]struct {
-		change func(*observe.Snapshot, *appsv1.StatefulSet)
+		change func(*cluster.Snapshot, *appsv1.StatefulSet)
 		claims []corev1.PersistentVolumeClaim
 		tasks  []v1alpha1.EtcdOperatorTask
 		want   string // empty: it may be replaced
@@ -155,16 +155,16 @@ func TestMayReplaceSet(t *testing.T) {
 		"a rollout waits in line":     {nil, nil, rollout(v1alpha1.TaskStatePending), ""},
 		"a rollout runs":              {nil, nil, rollout(v1alpha1.TaskStateInProgress), "in progress"},
 		"a claim would go with it":    {nil, ownedBy("set"), nil, "claim c would go"},
-		"its newest spec is not seen": {func(s *observe.Snapshot, _ *appsv1.StatefulSet) { s.StatefulSet.Observed = false }, nil, nil, "has not seen"},
-		"a member is away":            {func(s *observe.Snapshot, _ *appsv1.StatefulSet) { s.Ordinals[1].Class = v1alpha1.ClassMissing }, nil, nil, "not every member"},
-		"a pod too many":              {func(s *observe.Snapshot, _ *appsv1.StatefulSet) { s.Surplus = []string{"m-2"} }, nil, nil, "not every member"},
-		"claims are deleted with it": {func(_ *observe.Snapshot, s *appsv1.StatefulSet) {
+		"its newest spec is not seen": {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.StatefulSet.Observed = false }, nil, nil, "has not seen"},
+		"a member is away":            {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.Ordinals[1].Class = v1alpha1.ClassMissing }, nil, nil, "not every member"},
+		"a pod too many":              {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.Surplus = []string{"m-2"} }, nil, nil, "not every member"},
+		"claims are deleted with it": {func(_ *cluster.Snapshot, s *appsv1.StatefulSet) {
 			s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted = "Delete"
 		}, nil, nil, "not retained"},
-		"claims are deleted by scaling": {func(_ *observe.Snapshot, s *appsv1.StatefulSet) {
+		"claims are deleted by scaling": {func(_ *cluster.Snapshot, s *appsv1.StatefulSet) {
 			s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = "Delete"
 		}, nil, nil, "not retained"},
-		"it says nothing of claims": {func(_ *observe.Snapshot, s *appsv1.StatefulSet) { s.Spec.PersistentVolumeClaimRetentionPolicy = nil }, nil, nil, "not retained"},
+		"it says nothing of claims": {func(_ *cluster.Snapshot, s *appsv1.StatefulSet) { s.Spec.PersistentVolumeClaimRetentionPolicy = nil }, nil, nil, "not retained"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, set := well(), newSet(2)

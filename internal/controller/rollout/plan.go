@@ -7,15 +7,16 @@ package rollout
 import (
 	"fmt"
 	"hash/fnv"
-	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -33,20 +34,7 @@ type pending struct {
 	tasks []v1alpha1.EtcdOperatorTask
 }
 
-// config is what the two rollout types have in common.
-type config struct {
-	TargetRevision string `json:"targetRevision,omitempty"`
-	Restart        bool   `json:"restart,omitempty"`
-}
-
-func configOf(t *v1alpha1.EtcdOperatorTask) config {
-	var c config
-	// A config that does not decode makes the engine reject the task; it covers nothing.
-	_ = yaml.Unmarshal([]byte(t.Spec.Config), &c)
-	return c
-}
-
-// covered tells whether a task that has not ended brings the pods to the revision. One that a person made
+// covered reports whether a task that has not ended brings the pods to the revision. One that a user created
 // counts.
 func (p pending) covered() bool {
 	for i := range p.tasks {
@@ -54,11 +42,7 @@ func (p pending) covered() bool {
 		if !t.Spec.Type.IsRollout() || t.Status.State.IsFinal() || t.DeletionTimestamp != nil {
 			continue
 		}
-		revision := configOf(t).TargetRevision
-		if r := t.Status.Rollout; r != nil && r.TargetRevision != "" {
-			revision = r.TargetRevision
-		}
-		if configOf(t).Restart || revision == "" || revision == p.revision {
+		if spec.TargetOf(t).Reaches(p.revision) {
 			return true
 		}
 	}
@@ -70,8 +54,9 @@ func (p pending) next(now time.Time) (*v1alpha1.EtcdOperatorTask, time.Duration)
 	attempt, wait := 1, time.Duration(0)
 	for i := range p.tasks {
 		t := &p.tasks[i]
-		var n int
-		if _, err := fmt.Sscanf(strings.TrimPrefix(t.Name, p.prefix()), "%d", &n); err != nil || !strings.HasPrefix(t.Name, p.prefix()) || n < attempt {
+		number, own := strings.CutPrefix(t.Name, p.prefix())
+		n, err := strconv.Atoi(number)
+		if !own || err != nil || n < attempt {
 			continue
 		}
 		attempt = n + 1
@@ -97,12 +82,10 @@ func (p pending) prefix() string {
 func (p pending) task(attempt int) *v1alpha1.EtcdOperatorTask {
 	return &v1alpha1.EtcdOperatorTask{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.etcd.Namespace,
-			Name:      fmt.Sprintf("%s%d", p.prefix(), attempt),
-			Labels:    map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: p.etcd.Name},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: p.etcd.Name, UID: p.etcd.UID,
-			}},
+			Namespace:       p.etcd.Namespace,
+			Name:            fmt.Sprintf("%s%d", p.prefix(), attempt),
+			Labels:          map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: p.etcd.Name},
+			OwnerReferences: []metav1.OwnerReference{etcdtasks.Owner(p.etcd)},
 		},
 		Spec: v1alpha1.EtcdOperatorTaskSpec{
 			Type:               v1alpha1.QuorumAwareRollout,
@@ -119,7 +102,7 @@ func (p pending) inheritsSuspend() bool {
 	var newest *v1alpha1.EtcdOperatorTask
 	for i := range p.tasks {
 		t := &p.tasks[i]
-		if t.Status.State == v1alpha1.TaskStateRejected && !p.owns(t) {
+		if t.Status.State == v1alpha1.TaskStateRejected && !etcdtasks.IsOwned(t, p.etcd) {
 			continue
 		}
 		// Of the same second, the one that the list shows later: it is at least not older by name.
@@ -128,10 +111,6 @@ func (p pending) inheritsSuspend() bool {
 		}
 	}
 	return newest != nil && newest.Spec.Suspend && (!newest.Status.State.IsFinal() || superseded(newest))
-}
-
-func (p pending) owns(t *v1alpha1.EtcdOperatorTask) bool {
-	return slices.ContainsFunc(t.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == p.etcd.UID })
 }
 
 func endedWell(t *v1alpha1.EtcdOperatorTask) bool {

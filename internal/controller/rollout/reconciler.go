@@ -11,7 +11,7 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -51,7 +51,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	tasks := &v1alpha1.EtcdOperatorTaskList{}
-	if err := r.Client.List(ctx, tasks, task.OfEtcd(request.NamespacedName)...); err != nil {
+	if err := r.Client.List(ctx, tasks, etcdtasks.Of(request.NamespacedName)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing the tasks of Etcd %s: %w", request, err)
 	}
 	p := pending{etcd: etcd, set: set.UID, revision: set.Status.UpdateRevision, tasks: tasks.Items}

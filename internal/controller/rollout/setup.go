@@ -24,8 +24,8 @@ import (
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 
-// Setup registers the controller with a manager whose cache has task.Index. Any StatefulSet whose strategy is
-// not OnDelete is passed over. A pod that changes shows in its StatefulSet's status.
+// Setup registers the controller with a manager whose cache has etcdtasks.Index. Any StatefulSet whose strategy is
+// not OnDelete is ignored. A pod that changes shows in its StatefulSet's status.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	onDelete := predicate.NewPredicateFuncs(func(o client.Object) bool { return concerns(o.(*appsv1.StatefulSet)) })
 	err := ctrl.NewControllerManagedBy(mgr).

@@ -10,9 +10,9 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -44,10 +44,10 @@ func (r *Reconciler) prepare(ctx context.Context, q queue.Queue, cached, t *v1al
 		return reject(v1alpha1.ErrNotAdmitted, "status.state is %s and status.initiatedAt is empty, so no operator has admitted the task: create it again, and leave its status to the operator", t.Status.State)
 	}
 	if by := r.displacedBy(q, cached); by != "" {
-		return reject(v1alpha1.ErrSuperseded, "task %s, which was created later, does the work in another way", by)
+		return reject(v1alpha1.ErrSuperseded, "task %s, which was created later, supersedes it", by)
 	}
 	if etcd == nil {
-		return reject(v1alpha1.ErrEtcdNotFound, "spec.ownerEtcdReference names Etcd %q, and there is none of that name in namespace %s", t.Spec.OwnerEtcdReference.Name, t.Namespace)
+		return reject(v1alpha1.ErrEtcdNotFound, "spec.ownerEtcdReference names Etcd %q, which does not exist in namespace %s", t.Spec.OwnerEtcdReference.Name, t.Namespace)
 	}
 	if !pending && !t.Spec.Suspend {
 		// Execute sees for itself whether the task is outdated.
@@ -111,21 +111,15 @@ func (r *Reconciler) sameWork(ctx context.Context, handler tasks.Handler, earlie
 }
 
 // adopt makes the Etcd an owner of the task, so that the task goes with it. The arrival is written first: this
-// very write moves the resourceVersion that would otherwise tell of it.
+// very write changes the resourceVersion that records it.
 func (r *Reconciler) adopt(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) error {
 	if err := r.writeNow(ctx, cached, t); err != nil {
 		return err
 	}
 	patch := client.MergeFromWithOptions(t.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	t.OwnerReferences = append(t.OwnerReferences, metav1.OwnerReference{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: etcd.Name, UID: etcd.UID,
-	})
+	t.OwnerReferences = append(t.OwnerReferences, etcdtasks.Owner(etcd))
 	if err := r.Client.Patch(ctx, t, patch); err != nil {
 		return fmt.Errorf("making Etcd %s an owner of task %s: %w", etcd.Name, t.Name, err)
 	}
 	return nil
-}
-
-func isOwned(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) bool {
-	return slices.ContainsFunc(t.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == etcd.UID })
 }

@@ -266,7 +266,7 @@ func TestCleanupThatFailsIsToldOf(t *testing.T) {
 	s.add(t, "c", pending)
 	lookInVain()
 	e.Expect(e.state("b")).To(Equal(pending))
-	e.Expect(e.progress("b")).To(Equal("CleanupFailed: no task of Etcd main runs until this succeeds, and it is retried: " + why))
+	e.Expect(e.progress("b")).To(Equal("CleanupFailed: no task of Etcd main runs until this succeeds; it is retried: " + why))
 	before := s.get(t, "b").ResourceVersion
 	lookInVain()
 	e.Expect(s.get(t, "b").ResourceVersion).To(Equal(before), "it is written once")

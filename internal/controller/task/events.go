@@ -15,8 +15,8 @@ import (
 // maxNote is what the API server takes of an event's note, in bytes.
 const maxNote = 1024
 
-// announce makes the events of a change of status that was written.
-func (r *Reconciler) announce(before, after *v1alpha1.EtcdOperatorTask) {
+// emitEvents emits the events of a change of status that was written.
+func (r *Reconciler) emitEvents(before, after *v1alpha1.EtcdOperatorTask) {
 	if was, is := progressingReason(before), progressingReason(after); was != is && is == v1alpha1.ReasonStalled {
 		r.warn(after, v1alpha1.ReasonStalled, progressing(after))
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,7 +73,7 @@ func TestForeign(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			why := Foreign(tc.task, etcdOf("new"))
+			why := etcdtasks.Foreign(tc.task, etcdOf("new"))
 			if tc.says == "" {
 				g.Expect(why).To(BeEmpty())
 				return
@@ -135,13 +137,13 @@ func (h *scribe) run(t *testing.T, cached, live *v1alpha1.Etcd, all ...*v1alpha1
 	g, scheme := NewWithT(t), runtime.NewScheme()
 	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.EtcdOperatorTask{}).WithObjects(live)
-	g.Expect(Index(t.Context(), indexer{builder})).To(Succeed())
+	g.Expect(etcdtasks.Index(t.Context(), indexer{builder})).To(Succeed())
 	for _, task := range all {
 		builder.WithObjects(task)
 	}
 	c := builder.Build()
 	r := &Reconciler{
-		Client: stale{c, cached}, Live: c, Registry: tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: h}}, Locker: NewLocker(),
+		Client: stale{c, cached}, Live: c, Registry: tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: h}}, Locker: &lock.Locks{},
 		Recorder: &events.FakeRecorder{}, Metrics: NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{},
 	}
 	for range 5 {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
@@ -130,11 +132,11 @@ func storage(t *testing.T, objects ...client.Object) client.WithWatch {
 		t.Fatal(err)
 	}
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: mainKey.Namespace, Name: mainKey.Name, UID: "etcd", CreationTimestamp: metav1.Time{Time: epoch}}}
-	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.EtcdOperatorTask{}).
-		WithIndex(&v1alpha1.EtcdOperatorTask{}, etcdField, func(o client.Object) []string {
-			return []string{o.(*v1alpha1.EtcdOperatorTask).Spec.OwnerEtcdReference.Name}
-		}).
-		WithObjects(append(objects, etcd)...).Build()
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.EtcdOperatorTask{}).WithObjects(append(objects, etcd)...)
+	if err := etcdtasks.Index(t.Context(), indexer{builder}); err != nil {
+		t.Fatal(err)
+	}
+	return builder.Build()
 }
 
 // add creates a task that has arrived, a second after the one before it.
@@ -243,7 +245,7 @@ func newEngine(t *testing.T, s *server) *engine {
 		clock: clocktesting.NewFakePassiveClock(epoch.Add(time.Minute)), events: make(chan string, 1000),
 	}
 	e.Reconciler = &Reconciler{
-		Client: s.Client, Live: s.tracker, Registry: tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: e.actor}}, Locker: NewLocker(),
+		Client: s.Client, Live: s.tracker, Registry: tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: e.actor}}, Locker: &lock.Locks{},
 		Recorder: &events.FakeRecorder{Events: e.events}, Metrics: NewMetrics(prometheus.NewRegistry()), Clock: e.clock,
 	}
 	return e

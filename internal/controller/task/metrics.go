@@ -61,7 +61,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	return m
 }
 
-// show tells of the tasks of an Etcd that have not ended.
+// show publishes the tasks of an Etcd that have not ended.
 func (m *Metrics) show(etcd types.NamespacedName, q queue.Queue) {
 	stalled := 0.0
 	if slices.ContainsFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool { return progressingReason(t) == v1alpha1.ReasonStalled }) {

@@ -16,11 +16,12 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -29,12 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Locker excludes others from an Etcd while a step is decided and carried out.
-type Locker interface {
-	// Lock waits for the lock of an Etcd and returns the function that releases it.
-	Lock(etcd types.NamespacedName) (unlock func())
-}
-
 // Reconciler is the task engine.
 type Reconciler struct {
 	// Client reads from the cache and writes to the API server.
@@ -42,18 +37,15 @@ type Reconciler struct {
 	// Live reads from the API server.
 	Live     client.Reader
 	Registry tasks.Registry
-	Locker   Locker
+	Locker   *lock.Locks
 	Recorder events.EventRecorder
 	Metrics  *Metrics
 	Clock    clock.PassiveClock
 
-	memory memory
+	books bookkeeping
 }
 
 const (
-	// etcdField is the index of tasks by the name of their Etcd. The CRD makes it a selectable field, so that
-	// the same selector works against the API server.
-	etcdField = "spec.ownerEtcdReference.name"
 	// detailsAfterUrgent and detailsAfterDetails are how long a change that is not urgent waits to be written, after a
 	// write that was urgent, and after one that was not.
 	detailsAfterUrgent  = 5 * time.Second
@@ -89,7 +81,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 	}
 	work := func(t *v1alpha1.EtcdOperatorTask, do func() (time.Duration, error)) {
-		if r.memory.lastWrite(t).isBehind(t, r.Clock.Now()) {
+		if r.books.lastWrite(t).isBehind(t, r.Clock.Now()) {
 			// Whatever is decided now is refused as a conflict.
 			again.in(retryInterval)
 			return
@@ -105,32 +97,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return again.result(), nil
 }
 
-// attempt does something about a task, unless that is left alone since something failed, and says when to look again. What
-// goes wrong with one task keeps no other from being looked at, nor is it forgotten when that one wants to be looked at:
-// the workqueue would do both.
+// attempt does something about a task, unless the task is backing off, and returns when to do so again. A failure of one task
+// delays no other, and no other resets its back-off: the workqueue would do both.
 func (r *Reconciler) attempt(ctx context.Context, t *v1alpha1.EtcdOperatorTask, do func() (time.Duration, error)) time.Duration {
-	if left := r.memory.pausedFor(t, r.Clock.Now()); left > 0 {
+	if left := r.books.pausedFor(t, r.Clock.Now()); left > 0 {
 		return left
 	}
 	wait, err := do()
 	switch {
 	case err == nil:
-		r.memory.resume(t, r.Clock.Now())
+		r.books.resume(t, r.Clock.Now())
 		return wait
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		// Somebody else has changed the task. The cache will show it, and wake us.
+		// Something else has changed the task. The cache will show it, and trigger another reconcile.
 		return retryInterval
 	}
-	wait = r.memory.backOff(t, r.Clock.Now())
-	log.FromContext(ctx).Error(err, "Task could not be carried on", "task", klog.KObj(t), "type", t.Spec.Type, "retryAfter", wait)
+	wait = r.books.backOff(t, r.Clock.Now())
+	log.FromContext(ctx).Error(err, "Task failed to proceed", "task", klog.KObj(t), "type", t.Spec.Type, "retryAfter", wait)
 	return wait
 }
 
-// carryOn looks at one task that has not ended, and says when to look again; 0 when an event will tell.
+// carryOn takes one task that has not ended a step further, and returns when to do so again; 0 where an event triggers it.
 func (r *Reconciler) carryOn(ctx context.Context, q queue.Queue, cached *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) (time.Duration, error) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("task", klog.KObj(cached), "type", cached.Spec.Type))
 	t := cached.DeepCopy()
-	arrive(t)
+	recordArrival(t)
 	task, refusal, err := r.prepare(ctx, q, cached, t, etcd)
 	if err != nil {
 		return 0, err
@@ -138,7 +129,7 @@ func (r *Reconciler) carryOn(ctx context.Context, q queue.Queue, cached *v1alpha
 	if refusal != nil {
 		return 0, r.end(ctx, cached, task, *refusal)
 	}
-	if !isOwned(t, task.Etcd) {
+	if !etcdtasks.IsOwned(t, task.Etcd) {
 		return 0, r.adopt(ctx, cached, t, task.Etcd)
 	}
 	if q.HasTurn(cached) {
@@ -149,44 +140,13 @@ func (r *Reconciler) carryOn(ctx context.Context, q queue.Queue, cached *v1alpha
 	return r.write(ctx, cached, t)
 }
 
-// waiting says why a task is not carried on.
+// waiting says why a task does not run.
 func waiting(q queue.Queue, t *v1alpha1.EtcdOperatorTask) (reason, message string) {
 	switch {
 	case t.Status.State == v1alpha1.TaskStateInProgress:
-		return v1alpha1.ReasonPassed, fmt.Sprintf("%s has passed this task between two steps: it goes on when that one has ended", q.Head().Name)
+		return v1alpha1.ReasonPreempted, fmt.Sprintf("%s has preempted this task between two steps; this task continues when that one has ended", q.Head().Name)
 	case t.Spec.Suspend:
 		return v1alpha1.ReasonSuspended, "spec.suspend is set: the task is not started"
 	}
 	return v1alpha1.ReasonQueued, fmt.Sprintf("number %d in line, behind %s", q.Behind(t)+1, q.Head().Name)
-}
-
-// list are the tasks of an Etcd that are not being deleted.
-func (r *Reconciler) list(ctx context.Context, reader client.Reader, etcd types.NamespacedName) ([]*v1alpha1.EtcdOperatorTask, error) {
-	found := &v1alpha1.EtcdOperatorTaskList{}
-	if err := reader.List(ctx, found, OfEtcd(etcd)...); err != nil {
-		return nil, fmt.Errorf("listing the tasks of Etcd %s: %w", etcd, err)
-	}
-	var all []*v1alpha1.EtcdOperatorTask
-	for i := range found.Items {
-		// A task that is being deleted, and only waits for somebody's finalizer, is as good as gone.
-		if found.Items[i].DeletionTimestamp == nil {
-			all = append(all, &found.Items[i])
-		}
-	}
-	return all, nil
-}
-
-// requeue collects when to look again.
-type requeue struct{ after time.Duration }
-
-func (q *requeue) in(d time.Duration) { q.after = sooner(q.after, d) }
-
-func (q *requeue) result() ctrl.Result { return ctrl.Result{RequeueAfter: q.after} }
-
-// sooner is the shorter of two waits; 0 is none.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b > 0 && b < a {
-		return b
-	}
-	return a
 }

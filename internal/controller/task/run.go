@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,13 +31,13 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 			return r.conclude(ctx, cached, task, verdict, err)
 		}
 	}
-	r.memory.running(task)
+	r.books.running(task)
 	left, overdue := r.overdue(task.Object)
 	if overdue != nil {
 		return r.conclude(ctx, cached, task, *overdue, nil)
 	}
 	if task.Object.Spec.Suspend {
-		setCondition(task.Object, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSuspended, "spec.suspend is set: the task is held between two steps, and keeps its place", r.Clock.Now())
+		setCondition(task.Object, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSuspended, "spec.suspend is set: the task is suspended between two steps, and keeps its place", r.Clock.Now())
 		wait, err := r.write(ctx, cached, task.Object)
 		return sooner(wait, left), err
 	}
@@ -52,7 +53,7 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task task
 		return tasks.Verdict{}, err
 	case etcd == nil:
 		return tasks.Verdict{}, errCacheBehind
-	case Foreign(task.Object, etcd) != "":
+	case etcdtasks.Foreign(task.Object, etcd) != "":
 		return replaced(task.Object, etcd), nil
 	}
 	live, err := r.list(ctx, r.Live, task.Object.EtcdKey())
@@ -70,19 +71,19 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task task
 		if encodeErr != nil {
 			return tasks.Verdict{}, fmt.Errorf("encoding the config of task %s: %w", task.Object.Name, encodeErr)
 		}
-		admit(task.Object, string(config), verdict.Message+company(q, task.Object.UID), r.Clock.Now())
+		recordAdmission(task.Object, string(config), verdict.Message+company(q, task.Object.UID), r.Clock.Now())
 	}
 	return verdict, err
 }
 
-// company says which tasks one that is admitted passes, or runs beside; empty when it is alone.
+// company says which tasks one that is admitted preempts, or runs beside; empty when it is alone.
 func company(q queue.Queue, uid types.UID) string {
 	if t := q.Find(uid); t == q.Beside() {
 		return fmt.Sprintf("; it runs beside %s, which is stalled", q.Head().Name)
 	}
 	said := ""
-	for _, t := range q.Passed() {
-		said += fmt.Sprintf("; it passes %s, which goes on afterwards", t.Name)
+	for _, t := range q.Preempted() {
+		said += fmt.Sprintf("; it preempts %s, which continues afterwards", t.Name)
 	}
 	return said
 }
@@ -99,7 +100,7 @@ func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperator
 		return 0, r.failed(ctx, cached, task.Object, err)
 	}
 	decided := r.Clock.Now()
-	apply(task.Object, verdict, decided)
+	recordVerdict(task.Object, verdict, decided)
 	switch {
 	case verdict.Outcome != tasks.Continue:
 		if err := r.end(ctx, cached, task, verdict); err != nil {
@@ -132,7 +133,7 @@ func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperator
 // lease.
 const maxIntentAge = 4 * time.Second
 
-// perform has the handler carry out a step that was announced.
+// perform has the handler carry out a step that was recorded as an intent.
 func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.Step) (time.Duration, error) {
 	logger := log.FromContext(ctx).WithValues("operation", step.Operation)
 	logger.Info("Performing step", "reason", step.Reason)
@@ -140,10 +141,10 @@ func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.St
 	if err != nil {
 		logger.Error(err, "Step failed")
 		r.warn(task.Object, step.Operation, err.Error())
-		r.memory.pause(task.Object, r.Clock.Now(), retryInterval)
-		announced := task.Object.DeepCopy()
+		r.books.pause(task.Object, r.Clock.Now(), retryInterval)
+		before := task.Object.DeepCopy()
 		addError(task.Object, codeOf(err), err.Error(), r.Clock.Now())
-		return retryInterval, r.writeNow(ctx, announced, task.Object)
+		return retryInterval, r.writeNow(ctx, before, task.Object)
 	}
 	r.event(task.Object, step.Operation, step.Reason)
 	return step.RecheckAfter, nil
@@ -167,14 +168,14 @@ func (r *Reconciler) end(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 			return r.failed(ctx, cached, task.Object, err)
 		}
 	}
-	finish(task.Object, verdict.Outcome, verdict.Code, verdict.Message, r.Clock.Now())
+	recordEnd(task.Object, verdict.Outcome, verdict.Code, verdict.Message, r.Clock.Now())
 	if verdict.EndReason != "" {
 		setCondition(task.Object, v1alpha1.ConditionProgressing, metav1.ConditionFalse, verdict.EndReason, verdict.Message, r.Clock.Now())
 	}
 	if err := r.writeNow(ctx, cached, task.Object); err != nil {
 		return err
 	}
-	r.memory.ended(task.Object)
+	r.books.ended(task.Object)
 	log.FromContext(ctx).Info("Task ended", "state", task.Object.Status.State, "code", verdict.Code, "message", verdict.Message)
 	return nil
 }
@@ -196,4 +197,20 @@ func codeOf(err error) v1alpha1.ErrorCode {
 		return coded.Code
 	}
 	return v1alpha1.ErrInternal
+}
+
+// refuse ends a task that is for an earlier Etcd. What it leaves behind is cleaned up after without an Etcd: nothing of the
+// present one is the task's.
+func (r *Reconciler) refuse(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) error {
+	t := cached.DeepCopy()
+	recordArrival(t)
+	return r.end(ctx, cached, tasks.Task{Object: t}, replaced(t, etcd))
+}
+
+// replaced is the verdict on a task that is for an earlier Etcd.
+func replaced(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) tasks.Verdict {
+	return tasks.Verdict{
+		Outcome: tasks.Reject, Code: v1alpha1.ErrEtcdReplaced,
+		Message: fmt.Sprintf("%s: if the task is meant for the present Etcd, create it again", etcdtasks.Foreign(t, etcd)),
+	}
 }

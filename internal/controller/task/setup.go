@@ -34,21 +34,6 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Index makes the index of tasks by their Etcd, which the engine and others list by.
-func Index(ctx context.Context, indexer client.FieldIndexer) error {
-	if err := indexer.IndexField(ctx, &v1alpha1.EtcdOperatorTask{}, etcdField, func(o client.Object) []string {
-		return []string{o.(*v1alpha1.EtcdOperatorTask).Spec.OwnerEtcdReference.Name}
-	}); err != nil {
-		return fmt.Errorf("indexing tasks by their Etcd: %w", err)
-	}
-	return nil
-}
-
-// OfEtcd selects the tasks of an Etcd, from a cache with the Index and from the API server alike.
-func OfEtcd(etcd types.NamespacedName) []client.ListOption {
-	return []client.ListOption{client.InNamespace(etcd.Namespace), client.MatchingFields{etcdField: etcd.Name}}
-}
-
 // Setup registers the engine with a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	enqueue := func(key func(client.Object) types.NamespacedName) handler.EventHandler {

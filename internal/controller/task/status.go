@@ -23,7 +23,7 @@ const (
 	// maxMessage bounds what goes into conditions and errors, in bytes: the API server refuses conditions
 	// with more than 32 KiB.
 	maxMessage = 4096
-	// sameErrorAgain is how often the same error is written anew.
+	// sameErrorAgain is how often the same error is written again.
 	sameErrorAgain = time.Minute
 )
 
@@ -40,8 +40,8 @@ func setConditions(t *v1alpha1.EtcdOperatorTask, now time.Time, conditions ...me
 	}
 }
 
-// arrive records that a task was seen.
-func arrive(t *v1alpha1.EtcdOperatorTask) {
+// recordArrival records that a task was seen.
+func recordArrival(t *v1alpha1.EtcdOperatorTask) {
 	t.Status.ObservedGeneration = t.Generation
 	if t.Status.State == "" {
 		t.Status.State = v1alpha1.TaskStatePending
@@ -49,16 +49,16 @@ func arrive(t *v1alpha1.EtcdOperatorTask) {
 	}
 }
 
-// admit records that a task runs.
-func admit(t *v1alpha1.EtcdOperatorTask, config, message string, now time.Time) {
+// recordAdmission records that a task runs.
+func recordAdmission(t *v1alpha1.EtcdOperatorTask, config, message string, now time.Time) {
 	t.Status.State = v1alpha1.TaskStateInProgress
 	t.Status.InitiatedAt = &metav1.Time{Time: now}
 	t.Status.Config = config
 	setCondition(t, v1alpha1.ConditionAdmitted, metav1.ConditionTrue, v1alpha1.ReasonAdmitted, message, now)
 }
 
-// apply records what a handler said of a task that runs.
-func apply(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time) {
+// recordVerdict records what a handler said of a task that runs.
+func recordVerdict(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time) {
 	s := &t.Status
 	s.Progress = cmp.Or(v.Progress, s.Progress)
 	if v.Rollout != nil {
@@ -88,8 +88,8 @@ func apply(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time) {
 	setCondition(t, v1alpha1.ConditionProgressing, progressing, cmp.Or(v.Reason, v1alpha1.ReasonRunning), v.Message, now)
 }
 
-// finish records the end of a task. A code is that of an error; it is empty for success.
-func finish(t *v1alpha1.EtcdOperatorTask, outcome tasks.Outcome, code v1alpha1.ErrorCode, message string, now time.Time) {
+// recordEnd records the end of a task. A code is that of an error; it is empty for success.
+func recordEnd(t *v1alpha1.EtcdOperatorTask, outcome tasks.Outcome, code v1alpha1.ErrorCode, message string, now time.Time) {
 	s := &t.Status
 	succeeded := metav1.ConditionFalse
 	var reason string
@@ -146,7 +146,7 @@ func shorten(s string, most int) string {
 	return strings.ToValidUTF8(s[:most-len("…")], "") + "…"
 }
 
-// isUrgent tells whether a change of status has to be written at once. What is not urgent, the wording of a
+// isUrgent reports whether a change of status has to be written at once. What is not urgent, the wording of a
 // hold and the counters, changes with every wobble of a pod, and is written only now and then.
 func isUrgent(before, after *v1alpha1.EtcdOperatorTaskStatus) bool {
 	if before.State != after.State || before.ObservedGeneration != after.ObservedGeneration ||

@@ -42,24 +42,24 @@ func TestLifeOfATask(t *testing.T) {
 	g := NewWithT(t)
 	task := newTask("7")
 	task.Status = v1alpha1.EtcdOperatorTaskStatus{}
-	arrive(task)
+	recordArrival(task)
 	g.Expect(task.Status.State).To(Equal(v1alpha1.TaskStatePending))
 	g.Expect(task.Status.ArrivalResourceVersion).To(Equal("7"))
 	task.ResourceVersion = "8"
-	arrive(task)
+	recordArrival(task)
 	g.Expect(task.Status.ArrivalResourceVersion).To(Equal("7"), "the arrival is recorded once")
 
-	admit(task, "{}", "fine", epoch)
+	recordAdmission(task, "{}", "fine", epoch)
 	g.Expect(task.Status.State).To(Equal(v1alpha1.TaskStateInProgress))
-	apply(task, tasks.Verdict{Reason: v1alpha1.ReasonRunning, Message: "going", Progress: "1/3", Step: &tasks.Step{Operation: "DeletePod", Reason: "it is sick"}}, epoch)
+	recordVerdict(task, tasks.Verdict{Reason: v1alpha1.ReasonRunning, Message: "going", Progress: "1/3", Step: &tasks.Step{Operation: "DeletePod", Reason: "it is sick"}}, epoch)
 	g.Expect(*task.Status.LastOperation).To(Equal(v1alpha1.LastOperation{Name: "DeletePod", State: v1alpha1.OperationStateInProgress, LastTransitionTime: metav1.Time{Time: epoch}, Reason: "it is sick"}))
 	g.Expect(meta.IsStatusConditionTrue(task.Status.Conditions, v1alpha1.ConditionProgressing)).To(BeTrue())
-	apply(task, tasks.Verdict{Reason: v1alpha1.ReasonStalled, Message: "stuck"}, epoch)
+	recordVerdict(task, tasks.Verdict{Reason: v1alpha1.ReasonStalled, Message: "stuck"}, epoch)
 	g.Expect(task.Status.Progress).To(Equal("1/3"), "what a verdict leaves out stays")
 	g.Expect(meta.IsStatusConditionFalse(task.Status.Conditions, v1alpha1.ConditionProgressing)).To(BeTrue())
 
 	task.Status.Rollout = &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{}}
-	finish(task, tasks.Done, "", "all is well", epoch.Add(time.Minute))
+	recordEnd(task, tasks.Done, "", "all is well", epoch.Add(time.Minute))
 	g.Expect(task.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
 	g.Expect(task.Status.CompletedAt.Time).To(Equal(epoch.Add(time.Minute)))
 	g.Expect(task.Status.InitiatedAt.Time).To(Equal(epoch))
@@ -78,7 +78,7 @@ func TestEndsOfATask(t *testing.T) {
 	} {
 		g := NewWithT(t)
 		task := newTask("1")
-		finish(task, outcome, "", "because", epoch)
+		recordEnd(task, outcome, "", "because", epoch)
 		g.Expect(task.Status.State).To(Equal(want.state))
 		g.Expect(task.Status.State.IsFinal()).To(BeTrue())
 		g.Expect(meta.IsStatusConditionTrue(task.Status.Conditions, v1alpha1.ConditionFinished)).To(BeTrue(), "kubectl wait ends, whatever the outcome")
@@ -109,8 +109,8 @@ func TestLastErrors(t *testing.T) {
 func TestUrgency(t *testing.T) {
 	base := func() *v1alpha1.EtcdOperatorTask {
 		task := newTask("1")
-		admit(task, "", "", epoch)
-		apply(task, tasks.Verdict{Reason: v1alpha1.ReasonHeld, Message: "m-0 is starting", Rollout: &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{Pod: "m-0"}}}, epoch)
+		recordAdmission(task, "", "", epoch)
+		recordVerdict(task, tasks.Verdict{Reason: v1alpha1.ReasonHeld, Message: "m-0 is starting", Rollout: &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{Pod: "m-0"}}}, epoch)
 		return task
 	}
 	for name, c := range map[string]struct {
@@ -119,11 +119,15 @@ func TestUrgency(t *testing.T) {
 	}{
 		"nothing": {func(*v1alpha1.EtcdOperatorTask) {}, false},
 		"the wording of a hold": {func(t *v1alpha1.EtcdOperatorTask) {
-			apply(t, tasks.Verdict{Reason: v1alpha1.ReasonHeld, Message: "m-0 is ready", Progress: "2/3", Rollout: &v1alpha1.RolloutStatus{UpdatedReplicas: 2}}, epoch)
+			recordVerdict(t, tasks.Verdict{Reason: v1alpha1.ReasonHeld, Message: "m-0 is ready", Progress: "2/3", Rollout: &v1alpha1.RolloutStatus{UpdatedReplicas: 2}}, epoch)
 		}, false},
-		"a step":   {func(t *v1alpha1.EtcdOperatorTask) { apply(t, tasks.Verdict{Step: &tasks.Step{Operation: "x"}}, epoch) }, true},
-		"a stall":  {func(t *v1alpha1.EtcdOperatorTask) { apply(t, tasks.Verdict{Reason: v1alpha1.ReasonStalled}, epoch) }, true},
-		"the end":  {func(t *v1alpha1.EtcdOperatorTask) { finish(t, tasks.Done, "", "", epoch) }, true},
+		"a step": {func(t *v1alpha1.EtcdOperatorTask) {
+			recordVerdict(t, tasks.Verdict{Step: &tasks.Step{Operation: "x"}}, epoch)
+		}, true},
+		"a stall": {func(t *v1alpha1.EtcdOperatorTask) {
+			recordVerdict(t, tasks.Verdict{Reason: v1alpha1.ReasonStalled}, epoch)
+		}, true},
+		"the end":  {func(t *v1alpha1.EtcdOperatorTask) { recordEnd(t, tasks.Done, "", "", epoch) }, true},
 		"an error": {func(t *v1alpha1.EtcdOperatorTask) { addError(t, v1alpha1.ErrInternal, "x", epoch) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +167,7 @@ func TestMetricsCountTheEndOfATaskOnce(t *testing.T) {
 	before := newTask("1")
 	before.Namespace, before.Spec.OwnerEtcdReference.Name = "ns", "main"
 	after := before.DeepCopy()
-	finish(after, tasks.Reject, v1alpha1.ErrInvalidConfig, "no", epoch)
+	recordEnd(after, tasks.Reject, v1alpha1.ErrInvalidConfig, "no", epoch)
 	m.observe(before, after, epoch)
 	m.observe(after, after, epoch)
 	g.Expect(testutil.ToFloat64(m.total.WithLabelValues("OnDemandSnapshot", "rejected", "main", "ns"))).To(Equal(1.0))
@@ -180,7 +184,7 @@ func TestMetricsOfTheQueue(t *testing.T) {
 	m := NewMetrics(registry)
 	etcd := types.NamespacedName{Namespace: "ns", Name: "main"}
 	task := inState(newTask("1"), v1alpha1.TaskStateInProgress)
-	apply(task, tasks.Verdict{Reason: v1alpha1.ReasonStalled}, epoch)
+	recordVerdict(task, tasks.Verdict{Reason: v1alpha1.ReasonStalled}, epoch)
 	m.show(etcd, queue.New([]*v1alpha1.EtcdOperatorTask{task}))
 	g.Expect(testutil.ToFloat64(m.length.WithLabelValues("main", "ns"))).To(Equal(1.0))
 	g.Expect(testutil.ToFloat64(m.stalled.WithLabelValues("main", "ns"))).To(Equal(1.0))
@@ -194,7 +198,7 @@ func TestMetricsOfTheQueue(t *testing.T) {
 // The record of a step that failed wakes its task, which is left alone all the same.
 func TestTaskIsLeftAloneAfterAStepThatFailed(t *testing.T) {
 	g := NewWithT(t)
-	var m memory
+	var m bookkeeping
 	task := newTask("1")
 	g.Expect(m.pausedFor(task, epoch)).To(BeNumerically("<=", 0))
 	m.pause(task, epoch, retryInterval)

@@ -20,7 +20,7 @@ func (r *Reconciler) write(ctx context.Context, cached, t *v1alpha1.EtcdOperator
 	if equality.Semantic.DeepEqual(cached.Status, t.Status) {
 		return 0, nil
 	}
-	if wait := putOff(r.memory.lastWrite(t), r.Clock.Now()); wait > 0 && !isUrgent(&cached.Status, &t.Status) {
+	if wait := putOff(r.books.lastWrite(t), r.Clock.Now()); wait > 0 && !isUrgent(&cached.Status, &t.Status) {
 		return wait, nil
 	}
 	return 0, r.writeNow(ctx, cached, t)
@@ -36,8 +36,8 @@ func putOff(last written, now time.Time) time.Duration {
 	return last.at.Add(interval).Sub(now)
 }
 
-// writeNow writes a status under the resourceVersion that it is based on: whoever worked on an older state
-// fails here, before it does anything.
+// writeNow writes a status under the resourceVersion that it is based on: an operator that worked on an older
+// state fails here, before it does anything.
 func (r *Reconciler) writeNow(ctx context.Context, before, t *v1alpha1.EtcdOperatorTask) error {
 	if equality.Semantic.DeepEqual(before.Status, t.Status) {
 		return nil
@@ -48,8 +48,8 @@ func (r *Reconciler) writeNow(ctx context.Context, before, t *v1alpha1.EtcdOpera
 	}
 	t.Status = status
 	now := r.Clock.Now()
-	r.memory.wrote(t, written{now, isUrgent(&before.Status, &status), t.ResourceVersion})
+	r.books.wrote(t, written{now, isUrgent(&before.Status, &status), t.ResourceVersion})
 	r.Metrics.observe(before, t, now)
-	r.announce(before, t)
+	r.emitEvents(before, t)
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,7 +49,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	tasks := &v1alpha1.EtcdOperatorTaskList{}
-	if err := r.Client.List(ctx, tasks, task.OfEtcd(req.NamespacedName)...); err != nil {
+	if err := r.Client.List(ctx, tasks, etcdtasks.Of(req.NamespacedName)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing the tasks of Etcd %s: %w", req, err)
 	}
 	if err := r.compact(ctx, etcd, tasks.Items); err != nil {

@@ -28,7 +28,7 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Setup registers the controller with a manager whose cache has task.Index.
+// Setup registers the controller with a manager whose cache has etcdtasks.Index.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("upkeep").

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,10 +36,8 @@ func (u due) task(etcd *v1alpha1.Etcd) *v1alpha1.EtcdOperatorTask {
 	return &v1alpha1.EtcdOperatorTask{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: etcd.Namespace, Name: u.name,
-			Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: etcd.Name},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: etcd.Name, UID: etcd.UID,
-			}},
+			Labels:          map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: etcd.Name},
+			OwnerReferences: []metav1.OwnerReference{etcdtasks.Owner(etcd)},
 		},
 		Spec: v1alpha1.EtcdOperatorTaskSpec{
 			Type: u.taskType, Config: u.config, TTLSecondsAfterFinished: ptr.To(int32(u.kept.Seconds())),

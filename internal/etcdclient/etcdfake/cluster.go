@@ -27,11 +27,11 @@ type Cluster struct {
 	Endpoints []string
 	// Names of the members.
 	Names []string
-	// Up tells whether a member is up.
+	// Up reports whether a member is up.
 	Up func(member int) bool
 
 	mu sync.Mutex
-	// begun is how often it has begun anew.
+	// begun is how often the cluster was rebuilt.
 	begun uint64
 	// leader is the member that led last, counted from one; 0 when none has.
 	leader int
@@ -42,7 +42,7 @@ type Cluster struct {
 	peerURLs map[int][]string
 }
 
-// Dial is etcdclient.Dialer's.
+// Dial implements etcdclient.Dialer.
 func (c *Cluster) Dial(endpoint string, _ *tls.Config) (etcdclient.Client, error) {
 	i := slices.Index(c.Endpoints, endpoint)
 	if i < 0 {
@@ -58,8 +58,8 @@ func (c *Cluster) Leader() int {
 	return c.elect() - 1
 }
 
-// BeginAnew gives the cluster another ID, as when it is recovered.
-func (c *Cluster) BeginAnew() {
+// Rebuild gives the cluster another ID, as when it is recovered.
+func (c *Cluster) Rebuild() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.begun++

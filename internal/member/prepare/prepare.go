@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/durable"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/datadir"
@@ -54,15 +55,7 @@ type Backups interface {
 }
 
 // Refusal is why a member does not start.
-type Refusal struct {
-	// Reason is one of the reasons of the condition DataVolumesReady.
-	Reason string
-	// Why is a sentence for people.
-	Why string
-}
-
-// Error returns reason and sentence. The operator reads it from the container's termination message.
-func (r *Refusal) Error() string { return r.Reason + ": " + r.Why }
+type Refusal = cluster.Refusal
 
 // preparation is one run.
 type preparation struct {
@@ -102,9 +95,9 @@ func Run(ctx context.Context, log logr.Logger, o Options) error {
 		if err != nil || waits == nil {
 			return err
 		}
-		if waits.Why != said {
-			log.Info("The member waits", "member", p.id.Name, "reason", waits.Reason, "why", waits.Why)
-			said = waits.Why
+		if waits.Message != said {
+			log.Info("The member waits", "member", p.id.Name, "reason", waits.Reason, "why", waits.Message)
+			said = waits.Message
 		}
 		if !o.Clock.Now().Before(deadline) {
 			return waits
@@ -127,9 +120,9 @@ func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
 	log := p.log.WithValues("member", p.id.Name, "action", decision.Action, "why", decision.Why, "clusterID", facts.ClusterID)
 	switch decision.Action {
 	case member.Refuse:
-		return nil, &Refusal{decision.Reason, decision.Why}
+		return nil, &Refusal{Reason: decision.Reason, Message: decision.Why}
 	case member.Wait:
-		return &Refusal{decision.Reason, decision.Why}, nil
+		return &Refusal{Reason: decision.Reason, Message: decision.Why}, nil
 	case member.Restore:
 		log.Info("Restoring the member from the newest backup")
 		return p.restore(ctx, facts)
@@ -139,7 +132,7 @@ func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
 	case member.Replace:
 		log.Info("Replacing the member with a learner", "oldMemberID", fmt.Sprintf("%x", known.memberID))
 		if known.members, err = p.replace(ctx, facts, known); err != nil {
-			return &Refusal{v1alpha1.ReasonNotReplaced, fmt.Sprintf("%s: %v", decision.Why, err)}, nil
+			return &Refusal{Reason: v1alpha1.ReasonNotReplaced, Message: fmt.Sprintf("%s: %v", decision.Why, err)}, nil
 		}
 	}
 	if err := p.configure(facts, decision.Action, known); err != nil {
@@ -247,7 +240,7 @@ func (p *preparation) restore(ctx context.Context, facts member.Facts) (waits *R
 	}
 	if err := p.Backups.Restore(ctx, p.shared, p.id); err != nil {
 		p.log.Error(err, "Restoring the backup failed")
-		return &Refusal{v1alpha1.ReasonRestoreFailed, fmt.Sprintf("restoring the backup of member %s failed: %v", p.id.Name, err)}, nil
+		return &Refusal{Reason: v1alpha1.ReasonRestoreFailed, Message: fmt.Sprintf("restoring the backup of member %s failed: %v", p.id.Name, err)}, nil
 	}
 	if err := p.noteRestored(); err != nil {
 		return nil, err

@@ -60,7 +60,7 @@ func (p *preparation) rebuild(ctx context.Context) (waits *Refusal, err error) {
 	})
 	if err != nil {
 		p.log.Error(err, "Rebuilding the cluster failed")
-		return &Refusal{v1alpha1.ReasonRebuildFailed, fmt.Sprintf("rebuilding the cluster from the data of member %s failed: %v", p.id.Name, err)}, nil
+		return &Refusal{Reason: v1alpha1.ReasonRebuildFailed, Message: fmt.Sprintf("rebuilding the cluster from the data of member %s failed: %v", p.id.Name, err)}, nil
 	}
 	p.log.Info("Made a cluster of one member from all data of the member", "member", p.id.Name,
 		"revision", result.Revision, "replayed", result.Replayed, "uncommitted", result.Uncommitted)

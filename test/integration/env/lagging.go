@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,7 +32,7 @@ func (e *Env) Lag(t testing.TB, namespace string, kinds ...client.ObjectList) *L
 	t.Helper()
 	l := &Lagging{Client: e.Client, lags: map[string]bool{}}
 	past := fake.NewClientBuilder().WithScheme(e.Scheme)
-	if err := task.Index(t.Context(), indexer{past}); err != nil {
+	if err := etcdtasks.Index(t.Context(), indexer{past}); err != nil {
 		t.Fatal(err)
 	}
 	for _, list := range kinds {

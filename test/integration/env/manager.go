@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/rest"
@@ -34,7 +34,7 @@ func (e *Env) StartManager(t testing.TB, as *rest.Config, namespace string, setu
 	if err != nil {
 		t.Fatalf("making a manager: %v", err)
 	}
-	if err := task.Index(t.Context(), mgr.GetFieldIndexer()); err != nil {
+	if err := etcdtasks.Index(t.Context(), mgr.GetFieldIndexer()); err != nil {
 		t.Fatal(err)
 	}
 	if err := setup(mgr); err != nil {

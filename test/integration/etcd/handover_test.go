@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +23,7 @@ type hopeful struct {
 	cache client.Reader
 }
 
-func (h hopeful) Observe(ctx context.Context, reader client.Reader, e *v1alpha1.Etcd) (*observe.Snapshot, error) {
+func (h hopeful) Observe(ctx context.Context, reader client.Reader, e *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	s, err := h.Observer.Observe(ctx, reader, e)
 	if err != nil || reader != h.cache {
 		return s, err

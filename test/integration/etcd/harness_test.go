@@ -20,10 +20,11 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
@@ -152,7 +153,7 @@ func (w *world) objects(g Gomega) map[string]client.Object {
 // operator is a running Etcd controller.
 type operator struct {
 	stop     func()
-	locker   task.Locker
+	locker   *lock.Locks
 	requests *requests
 	observer *countingObserver
 }
@@ -166,7 +167,7 @@ func (w *world) start(change ...func(*etcd.Reconciler)) *operator {
 // startWith starts an operator for the namespace that has more controllers than that of Etcds.
 func (w *world) startWith(more func(ctrl.Manager, *operator) error, change ...func(*etcd.Reconciler)) *operator {
 	w.t.Helper()
-	o := &operator{locker: task.NewLocker(), requests: &requests{}}
+	o := &operator{locker: &lock.Locks{}, requests: &requests{}}
 	restConfig := rest.CopyConfig(testEnv.Config)
 	restConfig.Wrap(o.requests.through)
 	o.stop = testEnv.StartManager(w.t, restConfig, w.namespace, func(mgr ctrl.Manager) error {
@@ -262,7 +263,7 @@ type countingObserver struct {
 	n  int
 }
 
-func (o *countingObserver) Observe(ctx context.Context, reader client.Reader, e *v1alpha1.Etcd) (*observe.Snapshot, error) {
+func (o *countingObserver) Observe(ctx context.Context, reader client.Reader, e *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	s, err := o.Observer.Observe(ctx, reader, e)
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -217,7 +217,7 @@ func TestSleepWithoutVolumes(t *testing.T) {
 	}).Should(Succeed())
 	another()
 	w.Eventually(func(g Gomega) { w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonWakingUp) }).Should(Succeed())
-	w.members.BeginAnew()
+	w.members.Rebuild()
 	w.eventuallyWell()
 	w.Eventually(func(g Gomega) {
 		status := w.status(g)

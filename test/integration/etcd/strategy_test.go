@@ -12,7 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
@@ -117,7 +117,7 @@ func (w *world) byHand(now clock.PassiveClock) *etcd.Reconciler {
 	credentials := &certificates.Credentials{Reader: testEnv.Client, Clock: now}
 	return &etcd.Reconciler{
 		Client: testEnv.Client, APIReader: testEnv.Client, Observer: observe.New(w.members, now, observe.WithCredentials(credentials)),
-		Locker: task.NewLocker(), Clock: now, Dialer: w.members, Credentials: credentials, Recorder: &events.FakeRecorder{},
+		Locker: &lock.Locks{}, Clock: now, Dialer: w.members, Credentials: credentials, Recorder: &events.FakeRecorder{},
 		Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/etcd-agent:v1"},
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/maintenance"
@@ -100,7 +101,7 @@ func (c *cluster) start() (stop func()) {
 	c.t.Helper()
 	return testEnv.StartManager(c.t, testEnv.Config, c.namespace, func(mgr ctrl.Manager) error {
 		engine := &task.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: task.NewLocker(), Clock: clock.RealClock{},
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: &lock.Locks{}, Clock: clock.RealClock{},
 			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
 			Registry: tasks.Registry{v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: &maintenance.Handler{
 				Live: mgr.GetAPIReader(), Observer: observe.New(c.members, clock.RealClock{}), Dialer: c.spy,

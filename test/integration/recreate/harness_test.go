@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/recreate"
@@ -87,7 +88,7 @@ func (c *cluster) key(name string) types.NamespacedName {
 func (c *cluster) start() {
 	c.t.Helper()
 	c.stop = testEnv.StartManager(c.t, testEnv.Config, c.namespace, func(mgr ctrl.Manager) error {
-		now, locker := clock.RealClock{}, task.NewLocker()
+		now, locker := clock.RealClock{}, &lock.Locks{}
 		observer := observe.New(c.fake, now)
 		c.Expect((&etcd.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,

@@ -13,7 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	. "github.com/onsi/gomega"
@@ -46,7 +46,7 @@ func stopped(t *testing.T) *cluster {
 // successor is the Etcd controller of an operator that has just started, with a cache of its own.
 func (c *cluster) successor(cache client.Client, change ...func(*etcd.Reconciler)) *etcd.Reconciler {
 	r := &etcd.Reconciler{
-		Client: cache, APIReader: testEnv.Client, Observer: observe.New(c.fake, clock.RealClock{}), Locker: task.NewLocker(), Clock: clock.RealClock{},
+		Client: cache, APIReader: testEnv.Client, Observer: observe.New(c.fake, clock.RealClock{}), Locker: &lock.Locks{}, Clock: clock.RealClock{},
 		Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/agent:v1"}, QuorumAwareUpdates: true,
 	}
 	for _, f := range change {

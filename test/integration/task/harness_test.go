@@ -21,6 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
@@ -193,7 +194,7 @@ func (c *cluster) startWith(restConfig *rest.Config, more tasks.Registry) *opera
 			registry[taskType] = t
 		}
 		engine := &task.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: task.NewLocker(),
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: &lock.Locks{},
 			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{},
 		}
 		return errors.Join(engine.Setup(mgr, 4), (&rollout.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}).Setup(mgr, 4))

@@ -176,13 +176,13 @@ func TestRecoveryPassesWhateverRuns(t *testing.T) {
 	c.eventually("snapshot", v1alpha1.TaskStateInProgress)
 	c.create(c.task("recovery", v1alpha1.QuorumLossRecovery, ""))
 	recovery := c.eventually("recovery", v1alpha1.TaskStateInProgress)
-	c.Expect(meta.FindStatusCondition(recovery.Status.Conditions, v1alpha1.ConditionAdmitted).Message).To(ContainSubstring("passes snapshot"))
+	c.Expect(meta.FindStatusCondition(recovery.Status.Conditions, v1alpha1.ConditionAdmitted).Message).To(ContainSubstring("preempts snapshot"))
 	// It would end if it were carried on.
 	g.letGo("snapshot")
 	c.Eventually(func(g Gomega) {
 		passed := c.get(g, "snapshot")
 		g.Expect(passed.Status.State).To(Equal(v1alpha1.TaskStateInProgress))
-		g.Expect(meta.FindStatusCondition(passed.Status.Conditions, v1alpha1.ConditionProgressing).Reason).To(Equal(v1alpha1.ReasonPassed))
+		g.Expect(meta.FindStatusCondition(passed.Status.Conditions, v1alpha1.ConditionProgressing).Reason).To(Equal(v1alpha1.ReasonPreempted))
 	}).Should(Succeed())
 	g.letGo("recovery")
 	c.eventually("recovery", v1alpha1.TaskStateSucceeded)

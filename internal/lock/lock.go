@@ -2,7 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package task
+// Package lock excludes the controllers of one process from each other, Etcd by Etcd: while a step of a task is decided and
+// carried out, nothing else stops, scales or replaces members.
+package lock
 
 import (
 	"sync"
@@ -10,10 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// NewLocker makes a Locker for one process.
-func NewLocker() Locker { return &locker{locks: map[types.NamespacedName]*lock{}} }
-
-type locker struct {
+// Locks has a lock for each Etcd. The zero value is ready for use.
+type Locks struct {
 	mu    sync.Mutex
 	locks map[types.NamespacedName]*lock
 }
@@ -24,10 +24,14 @@ type lock struct {
 	users int
 }
 
-func (l *locker) Lock(etcd types.NamespacedName) func() {
+// Lock waits for the lock of an Etcd and returns the function that releases it.
+func (l *Locks) Lock(etcd types.NamespacedName) (unlock func()) {
 	l.mu.Lock()
 	k, ok := l.locks[etcd]
 	if !ok {
+		if l.locks == nil {
+			l.locks = map[types.NamespacedName]*lock{}
+		}
 		k = &lock{}
 		l.locks[etcd] = k
 	}

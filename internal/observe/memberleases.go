@@ -5,17 +5,40 @@
 package observe
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // leaseLifetime is how long a member lease is believed after its last renewal.
 const leaseLifetime = time.Minute
+
+// readLeases adds the roles in the member leases of an Etcd to its ordinals.
+func (o *Observer) readLeases(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, ordinals []cluster.Ordinal) error {
+	leases := &coordinationv1.LeaseList{}
+	if err := reader.List(ctx, leases, client.InNamespace(etcd.Namespace), client.MatchingLabels{
+		v1alpha1.LabelPartOf: etcd.Name, v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease,
+	}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("listing the member leases of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
+	}
+	now := o.clock.Now()
+	for i := range leases.Items {
+		for n := range ordinals {
+			if ordinals[n].Member == leases.Items[i].Name {
+				ordinals[n].LeaseRole = o.renewals.leaseRole(&leases.Items[i], now)
+			}
+		}
+	}
+	return nil
+}
 
 // renewals remembers when the operator saw each member lease renewed. The time that is written in a lease
 // comes from another machine's clock; only that it changed can be relied on.
@@ -31,8 +54,8 @@ type renewal struct {
 	at        time.Time
 }
 
-// role is the role that a lease tells: RoleUnknown unless it was seen to be renewed within leaseLifetime.
-func (r *renewals) role(lease *coordinationv1.Lease, now time.Time) v1alpha1.Role {
+// leaseRole is the role in a lease: RoleUnknown unless it was seen to be renewed within leaseLifetime.
+func (r *renewals) leaseRole(lease *coordinationv1.Lease, now time.Time) v1alpha1.Role {
 	if lease == nil || lease.Spec.RenewTime == nil || lease.Spec.HolderIdentity == nil {
 		return v1alpha1.RoleUnknown
 	}

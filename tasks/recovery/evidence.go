@@ -19,7 +19,7 @@ import (
 )
 
 // liveEtcd returns the Etcd of a task as the API server has it. A size, or a recovery, that the cache does not show yet would leave
-// volumes out of the survey, or members in the dark.
+// volumes out of the survey, or members with the wrong configuration.
 func (h *Handler) liveEtcd(ctx context.Context, task tasks.Task) (*v1alpha1.Etcd, error) {
 	etcd, key := &v1alpha1.Etcd{}, client.ObjectKeyFromObject(task.Etcd)
 	if err := h.Live.Get(ctx, key, etcd); err != nil {
@@ -31,7 +31,7 @@ func (h *Handler) liveEtcd(ctx context.Context, task tasks.Task) (*v1alpha1.Etcd
 	return etcd, nil
 }
 
-// newestBackup describes the newest full snapshot, as the agents have told of it; empty when there is none.
+// newestBackup describes the newest full snapshot that the agents have recorded; empty when there is none.
 func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (string, error) {
 	if component.BackupStore(etcd) == nil {
 		return "", nil

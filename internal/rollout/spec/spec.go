@@ -2,7 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package rollout
+// Package spec is what a rollout task asks for: spec.config of the rollout types, and the revision that a task brings pods
+// to. It is pure.
+package spec
 
 import (
 	"fmt"
@@ -59,8 +61,8 @@ const (
 	maxRevisionLength = 253
 )
 
-// DefaultConfig is the config in which every field has its default.
-func DefaultConfig() Config {
+// Defaults returns the config in which every field has its default.
+func Defaults() Config {
 	return Config{
 		LeaderHandover:       ptr.To(true),
 		UnreadyGracePeriod:   &metav1.Duration{Duration: defaultUnreadyGracePeriod},
@@ -70,9 +72,9 @@ func DefaultConfig() Config {
 	}
 }
 
-// DecodeConfig decodes and validates spec.config of a task, and fills in the defaults. An error names the field.
-func DecodeConfig(config string) (Config, error) {
-	c := DefaultConfig()
+// Decode decodes and validates spec.config of a task, and fills in the defaults. An error names the field.
+func Decode(config string) (Config, error) {
+	c := Defaults()
 	if err := taskconfig.Decode(config, &c); err != nil {
 		return Config{}, err
 	}
@@ -80,9 +82,10 @@ func DecodeConfig(config string) (Config, error) {
 }
 
 func (c Config) validate() error {
+	if err := validateRevision(c.TargetRevision); err != nil {
+		return err
+	}
 	switch {
-	case len(c.TargetRevision) > maxRevisionLength:
-		return fmt.Errorf("spec.config: targetRevision has more than %d characters", maxRevisionLength)
 	case c.TargetRevision != "" && c.Restart:
 		return fmt.Errorf("spec.config: targetRevision and restart exclude each other: a restart follows the StatefulSet's revision")
 	case c.LeaderHandover == nil:

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package rollout
+package spec
 
 import (
 	"testing"
@@ -13,10 +13,10 @@ import (
 
 func TestDecodeConfig(t *testing.T) {
 	g := NewWithT(t)
-	c, err := DecodeConfig("")
+	c, err := Decode("")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(c).To(Equal(DefaultConfig()))
-	c, err = DecodeConfig(`{"unreadyGracePeriod": "1m", "podRemoval": "Evict"}`)
+	g.Expect(c).To(Equal(Defaults()))
+	c, err = Decode(`{"unreadyGracePeriod": "1m", "podRemoval": "Evict"}`)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(c.UnreadyGracePeriod.Duration).To(Equal(time.Minute))
 	for config, says := range map[string]string{
@@ -32,7 +32,7 @@ func TestDecodeConfig(t *testing.T) {
 		"restart: true\n---\nrestart: false":  "more than one document",
 		"[]":                                  "spec.config",
 	} {
-		_, err := DecodeConfig(config)
+		_, err := Decode(config)
 		g.Expect(err).To(MatchError(ContainSubstring(says)), config)
 	}
 }

@@ -29,7 +29,7 @@ func ReadSnapshotLeases(ctx context.Context, reader client.Reader, etcd *v1alpha
 		if client.IgnoreNotFound(err) != nil {
 			return SnapshotLeases{}, fmt.Errorf("reading lease %s: %w", key, err)
 		}
-		// What another's say is not of this Etcd's snapshots.
+		// A foreign lease says nothing about this Etcd's snapshots.
 		if err == nil && ownership.Of(etcd, "Lease", lease) == nil {
 			*into = lease
 		}

@@ -2,7 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package rollout
+// Package projection changes the state of a cluster as steps, replacements and elections would. Plans are made of such
+// states. It is pure.
+package projection
 
 import (
 	"slices"
@@ -14,14 +16,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// projection is a state that has not come about yet. It shares nothing with the one it was made of.
-type projection struct {
+// Projection is a possible future state of a cluster. It shares nothing with the one it was made of.
+type Projection struct {
 	*cluster.Snapshot
-	// elected: the leader was elected on the way.
-	elected bool
+	// Elected: an election on the way chose the leader.
+	Elected bool
 }
 
-func project(s *cluster.Snapshot) *projection {
+// Of returns the projection of a state, in which nothing has changed yet.
+func Of(s *cluster.Snapshot) *Projection {
 	p := *s
 	p.Ordinals, p.Surplus, p.Cluster.Voters = slices.Clone(s.Ordinals), slices.Clone(s.Surplus), slices.Clone(s.Cluster.Voters)
 	for i, o := range p.Ordinals {
@@ -30,11 +33,11 @@ func project(s *cluster.Snapshot) *projection {
 			p.Ordinals[i].Pod = &pod
 		}
 	}
-	return &projection{Snapshot: &p}
+	return &Projection{Snapshot: &p}
 }
 
-// remove takes pods away.
-func (p *projection) remove(ordinals []int) {
+// Remove takes pods away.
+func (p *Projection) Remove(ordinals []int) {
 	for _, i := range ordinals {
 		o := &p.Ordinals[i]
 		o.Pod, o.Class, o.Role, o.Answers, o.Serving = nil, v1alpha1.ClassMissing, v1alpha1.RoleUnknown, false, false
@@ -42,12 +45,12 @@ func (p *projection) remove(ordinals []int) {
 	p.elect()
 }
 
-// comeBack puts healthy pods of the newest template into ordinals.
-func (p *projection) comeBack(ordinals []int, now time.Time) {
+// Replace puts healthy pods of the newest template into ordinals.
+func (p *Projection) Replace(ordinals []int, now time.Time) {
 	for _, i := range ordinals {
 		o := &p.Ordinals[i]
 		o.Pod = &cluster.Pod{
-			UID: types.UID("successor-" + o.Name + now.Format(time.RFC3339Nano)), ResourceVersion: "1", Revision: p.StatefulSet.UpdateRevision,
+			UID: types.UID("replacement-" + o.Name + now.Format(time.RFC3339Nano)), ResourceVersion: "1", Revision: p.StatefulSet.UpdateRevision,
 			Created: now, EtcdStarted: now,
 		}
 		o.AppliedIndex = p.newestIndex()
@@ -56,8 +59,8 @@ func (p *projection) comeBack(ordinals []int, now time.Time) {
 	p.elect()
 }
 
-// recover makes a pod healthy that is waited for; one that is beyond the replicas goes.
-func (p *projection) recover(name string, now time.Time) {
+// Recover makes a pod healthy; one that is not among the replicas goes.
+func (p *Projection) Recover(name string, now time.Time) {
 	p.Surplus = slices.DeleteFunc(p.Surplus, func(s string) bool { return s == name })
 	i := slices.IndexFunc(p.Ordinals, func(o cluster.Ordinal) bool { return o.Name == name })
 	if i < 0 {
@@ -65,7 +68,7 @@ func (p *projection) recover(name string, now time.Time) {
 	}
 	o := &p.Ordinals[i]
 	if o.Class == v1alpha1.ClassMissing || o.Class == v1alpha1.ClassTerminating {
-		p.comeBack([]int{i}, now)
+		p.Replace([]int{i}, now)
 		return
 	}
 	if o.Role == v1alpha1.RoleLearner {
@@ -76,27 +79,27 @@ func (p *projection) recover(name string, now time.Time) {
 	p.elect()
 }
 
-// recoverVoters makes every voter healthy but the one of an ordinal.
-func (p *projection) recoverVoters(except int, now time.Time) {
+// RecoverVoters makes every voter healthy but the one of an ordinal.
+func (p *Projection) RecoverVoters(except int, now time.Time) {
 	for i, v := range p.Cluster.Voters {
 		switch {
 		case v.Ordinal < 0:
 			p.Cluster.Voters[i].Serving = true
 		case v.Ordinal != except && !v.Serving:
-			p.recover(v.Name, now)
+			p.Recover(v.Name, now)
 		}
 	}
 	p.elect()
 }
 
-func (p *projection) revive(o *cluster.Ordinal) {
+func (p *Projection) revive(o *cluster.Ordinal) {
 	o.Answers = true
 	o.Class = v1alpha1.ClassUnready
 	o.Pod.Ready, o.Pod.AllContainersReady, o.Pod.BackupSidecarReady, o.Pod.Trouble = true, true, true, ""
 }
 
-// settle lets every node be well, and nobody else remove a pod.
-func (p *projection) settle() {
+// SettleNodes makes every node healthy; nothing else is about to remove a pod.
+func (p *Projection) SettleNodes() {
 	for _, o := range p.Ordinals {
 		if o.Pod != nil {
 			o.Pod.Node, o.Pod.Disrupted = cluster.Node{Name: o.Pod.Node.Name}, false
@@ -104,8 +107,8 @@ func (p *projection) settle() {
 	}
 }
 
-// catchUp lets every member apply the leader's log.
-func (p *projection) catchUp() {
+// CatchUp has every member apply the leader's log.
+func (p *Projection) CatchUp() {
 	newest := p.newestIndex()
 	for i := range p.Ordinals {
 		if p.Ordinals[i].Answers {
@@ -114,7 +117,7 @@ func (p *projection) catchUp() {
 	}
 }
 
-func (p *projection) newestIndex() uint64 {
+func (p *Projection) newestIndex() uint64 {
 	newest := uint64(0)
 	for _, o := range p.Ordinals {
 		newest = max(newest, o.AppliedIndex)
@@ -122,8 +125,8 @@ func (p *projection) newestIndex() uint64 {
 	return newest
 }
 
-// lead makes the member of an ordinal the leader.
-func (p *projection) lead(ordinal int) {
+// Lead makes the member of an ordinal the leader.
+func (p *Projection) Lead(ordinal int) {
 	p.Cluster.Leader = p.Ordinals[ordinal].MemberID
 	for i := range p.Ordinals {
 		if p.Ordinals[i].Role == v1alpha1.RoleLeader {
@@ -134,9 +137,9 @@ func (p *projection) lead(ordinal int) {
 }
 
 // elect brings roles, classes and voters in line with who is alive.
-func (p *projection) elect() {
+func (p *Projection) elect() {
 	if len(p.Cluster.Voters) == 0 {
-		// No voter has told the member list: every replica is one.
+		// No voter has returned the member list: every replica is one.
 		for i, o := range p.Ordinals {
 			p.Cluster.Voters = append(p.Cluster.Voters, cluster.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i})
 		}
@@ -155,8 +158,8 @@ func (p *projection) elect() {
 		return
 	}
 	if leader := p.Leader(); !keep && (leader < 0 || !p.alive(leader)) {
-		p.elected = p.elected || p.ServingVoters() > 1
-		p.electAnew()
+		p.Elected = p.Elected || p.ServingVoters() > 1
+		p.electAny()
 	}
 	for i := range p.Ordinals {
 		p.serve(&p.Ordinals[i], i, leaderless)
@@ -165,7 +168,7 @@ func (p *projection) elect() {
 
 // serve lets a member that is alive serve, now that there is a leader. While there was none, its probe failed
 // for that reason.
-func (p *projection) serve(o *cluster.Ordinal, ordinal int, leaderless bool) {
+func (p *Projection) serve(o *cluster.Ordinal, ordinal int, leaderless bool) {
 	if !p.alive(ordinal) {
 		return
 	}
@@ -181,11 +184,11 @@ func (p *projection) serve(o *cluster.Ordinal, ordinal int, leaderless bool) {
 	}
 }
 
-// electAnew makes a voter the leader that is alive; among several it is anybody's guess.
-func (p *projection) electAnew() {
+// electAny makes a voter that is alive the leader. Which of several would win cannot be foreseen.
+func (p *Projection) electAny() {
 	for i, v := range p.Cluster.Voters {
 		if v.Serving && v.Ordinal >= 0 {
-			p.lead(v.Ordinal)
+			p.Lead(v.Ordinal)
 			p.Cluster.Leader = p.Cluster.Voters[i].ID
 			return
 		}
@@ -193,7 +196,7 @@ func (p *projection) electAnew() {
 }
 
 // disband takes the leader away, and with it everything that a quorum gives.
-func (p *projection) disband() {
+func (p *Projection) disband() {
 	p.Cluster.Leader = 0
 	for i := range p.Ordinals {
 		o := &p.Ordinals[i]
@@ -214,11 +217,11 @@ func (p *projection) disband() {
 }
 
 // alive: the member would serve if there was a quorum.
-func (p *projection) alive(ordinal int) bool {
+func (p *Projection) alive(ordinal int) bool {
 	o := p.Ordinals[ordinal]
 	return o.Class == v1alpha1.ClassParticipating || o.Class == v1alpha1.ClassUnready && (o.Answers || o.Serving)
 }
 
-func (p *projection) foreignLeads() bool {
+func (p *Projection) foreignLeads() bool {
 	return slices.ContainsFunc(p.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal < 0 && v.Serving && v.ID == p.Cluster.Leader })
 }

@@ -17,22 +17,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// memory is what the engine keeps between reconciles, by Etcd. Everything in it can be lost: then a status is
+// bookkeeping is what the engine keeps between reconciles, by Etcd. Everything in it can be lost: then a status is
 // written once more, or a task that is deleted in the very moment in which the operator restarts is not cleaned up
 // after.
-type memory struct {
+type bookkeeping struct {
 	mu    sync.Mutex
-	etcds map[types.NamespacedName]*recollection
+	etcds map[types.NamespacedName]*record
 }
 
-type recollection struct {
+type record struct {
 	// writes are the last ones of the statuses of tasks.
 	writes map[types.UID]written
-	// runs are the tasks that run: one, or another that runs beside it or has passed it.
+	// runs are the tasks that run: one, or another that runs beside it or has preempted it.
 	runs map[types.UID]tasks.Task
-	// pauses are those of tasks that something failed for: the very record of a failure would wake them.
+	// pauses are those of tasks that something failed for: the very record of a failure would trigger a reconcile.
 	pauses map[types.UID]pause
-	// troubled are the deleted tasks that could not be cleaned up after, and of which an event has told.
+	// troubled are the deleted tasks that could not be cleaned up after, and for which there was an event.
 	troubled map[types.UID]bool
 }
 
@@ -60,119 +60,119 @@ type written struct {
 // what was written to it.
 const maxCacheLag = 5 * time.Second
 
-// isBehind tells whether a task in the cache is older than what was written last. The cache will tell of it.
+// isBehind reports whether a task in the cache is older than what was written last. An event will follow.
 func (w written) isBehind(cached *v1alpha1.EtcdOperatorTask, now time.Time) bool {
 	order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, w.resourceVersion)
 	return err == nil && order < 0 && now.Sub(w.at) < maxCacheLag
 }
 
 // of is what is kept of an Etcd. The caller holds the mutex.
-func (m *memory) of(etcd types.NamespacedName) *recollection {
-	if m.etcds == nil {
-		m.etcds = map[types.NamespacedName]*recollection{}
+func (b *bookkeeping) of(etcd types.NamespacedName) *record {
+	if b.etcds == nil {
+		b.etcds = map[types.NamespacedName]*record{}
 	}
-	r, ok := m.etcds[etcd]
+	r, ok := b.etcds[etcd]
 	if !ok {
-		r = &recollection{
+		r = &record{
 			writes: map[types.UID]written{}, runs: map[types.UID]tasks.Task{}, pauses: map[types.UID]pause{}, troubled: map[types.UID]bool{},
 		}
-		m.etcds[etcd] = r
+		b.etcds[etcd] = r
 	}
 	return r
 }
 
 // keep forgets the tasks that are gone, and the Etcd when nothing is left to remember.
-func (m *memory) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.of(etcd)
+func (b *bookkeeping) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.of(etcd)
 	gone := func(uid types.UID) bool {
 		return !slices.ContainsFunc(all, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == uid })
 	}
 	maps.DeleteFunc(r.writes, func(uid types.UID, _ written) bool { return gone(uid) })
 	maps.DeleteFunc(r.pauses, func(uid types.UID, _ pause) bool { return gone(uid) })
 	if len(r.writes) == 0 && len(r.runs) == 0 && len(r.pauses) == 0 {
-		delete(m.etcds, etcd)
+		delete(b.etcds, etcd)
 	}
 }
 
-func (m *memory) lastWrite(t *v1alpha1.EtcdOperatorTask) written {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.of(t.EtcdKey()).writes[t.UID]
+func (b *bookkeeping) lastWrite(t *v1alpha1.EtcdOperatorTask) written {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.of(t.EtcdKey()).writes[t.UID]
 }
 
-func (m *memory) wrote(t *v1alpha1.EtcdOperatorTask, w written) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of(t.EtcdKey()).writes[t.UID] = w
+func (b *bookkeeping) wrote(t *v1alpha1.EtcdOperatorTask, w written) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.of(t.EtcdKey()).writes[t.UID] = w
 }
 
 // pause leaves a task alone for a while.
-func (m *memory) pause(t *v1alpha1.EtcdOperatorTask, now time.Time, wait time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of(t.EtcdKey()).pauses[t.UID] = pause{now.Add(wait), wait}
+func (b *bookkeeping) pause(t *v1alpha1.EtcdOperatorTask, now time.Time, wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.of(t.EtcdKey()).pauses[t.UID] = pause{now.Add(wait), wait}
 }
 
 // backOff leaves a task alone for twice as long as the last time, and returns for how long.
-func (m *memory) backOff(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.of(t.EtcdKey())
+func (b *bookkeeping) backOff(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.of(t.EtcdKey())
 	wait := min(max(2*r.pauses[t.UID].wait, firstPause), maxPause)
 	r.pauses[t.UID] = pause{now.Add(wait), wait}
 	return wait
 }
 
 // resume forgets the pause of a task, once it is over.
-func (m *memory) resume(t *v1alpha1.EtcdOperatorTask, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if r := m.of(t.EtcdKey()); !r.pauses[t.UID].until.After(now) {
+func (b *bookkeeping) resume(t *v1alpha1.EtcdOperatorTask, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r := b.of(t.EtcdKey()); !r.pauses[t.UID].until.After(now) {
 		delete(r.pauses, t.UID)
 	}
 }
 
 // pausedFor is how long a task is still left alone; not more than 0 when it is not.
-func (m *memory) pausedFor(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.of(t.EtcdKey()).pauses[t.UID].until.Sub(now)
+func (b *bookkeeping) pausedFor(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.of(t.EtcdKey()).pauses[t.UID].until.Sub(now)
 }
 
 // running remembers a task of an Etcd that runs. The object itself is kept, because what is recorded in it later
 // counts when the task has been deleted.
-func (m *memory) running(task tasks.Task) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.of(task.Object.EtcdKey()).runs[task.Object.UID] = task
+func (b *bookkeeping) running(task tasks.Task) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.of(task.Object.EtcdKey()).runs[task.Object.UID] = task
 }
 
-func (m *memory) ended(t *v1alpha1.EtcdOperatorTask) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.of(t.EtcdKey())
+func (b *bookkeeping) ended(t *v1alpha1.EtcdOperatorTask) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.of(t.EtcdKey())
 	delete(r.runs, t.UID)
 	delete(r.troubled, t.UID)
 }
 
 // trouble remembers that a deleted task could not be cleaned up after, and reports whether that is new.
-func (m *memory) trouble(t *v1alpha1.EtcdOperatorTask) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r := m.of(t.EtcdKey())
+func (b *bookkeeping) trouble(t *v1alpha1.EtcdOperatorTask) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.of(t.EtcdKey())
 	known := r.troubled[t.UID]
 	r.troubled[t.UID] = true
 	return !known
 }
 
 // deleted are the tasks that ran, and are not among those that there are, by name.
-func (m *memory) deleted(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) []tasks.Task {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (b *bookkeeping) deleted(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) []tasks.Task {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	var gone []tasks.Task
-	for uid, task := range m.of(etcd).runs {
+	for uid, task := range b.of(etcd).runs {
 		if !slices.ContainsFunc(all, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == uid }) {
 			gone = append(gone, task)
 		}

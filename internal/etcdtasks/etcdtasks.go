@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package etcdtasks says which tasks are those of an Etcd: how they are listed, and which belong to an earlier Etcd of the
+// same name.
+package etcdtasks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// etcdField is the field of a task that names its Etcd. The CRD makes it a selectable field, so that the same selector works
+// against a cache with the Index and against the API server.
+const etcdField = "spec.ownerEtcdReference.name"
+
+// Index makes the index of tasks by their Etcd.
+func Index(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &v1alpha1.EtcdOperatorTask{}, etcdField, func(o client.Object) []string {
+		return []string{o.(*v1alpha1.EtcdOperatorTask).Spec.OwnerEtcdReference.Name}
+	}); err != nil {
+		return fmt.Errorf("indexing tasks by their Etcd: %w", err)
+	}
+	return nil
+}
+
+// Of selects the tasks of an Etcd, from a cache with the Index and from the API server alike.
+func Of(etcd types.NamespacedName) client.ListOption {
+	return &client.ListOptions{Namespace: etcd.Namespace, FieldSelector: fields.OneTermEqualSelector(etcdField, etcd.Name)}
+}
+
+// Owner is the owner reference by which a task belongs to an Etcd, and is deleted with it.
+func Owner(etcd *v1alpha1.Etcd) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: etcd.Name, UID: etcd.UID}
+}
+
+// IsOwned reports whether an Etcd is an owner of a task.
+func IsOwned(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) bool {
+	return slices.ContainsFunc(t.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == etcd.UID })
+}
+
+// Foreign says why a task is not for the given Etcd, but for an earlier one of the same name; empty when it is for this one.
+//
+// The task engine makes the Etcd an owner of each of its tasks when they arrive. A task that has no such owner yet, and was
+// created before the Etcd, was meant for an Etcd that its author saw, or for none. Creation timestamps have steps of a second:
+// a task of the same second is taken for one of this Etcd.
+func Foreign(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) string {
+	owned := false
+	for _, o := range t.OwnerReferences {
+		if o.Name != etcd.Name || !isEtcd(o) {
+			continue
+		}
+		if o.UID != etcd.UID {
+			return fmt.Sprintf("the task belongs to an earlier Etcd %s, with UID %s, which was deleted; the present one has UID %s", etcd.Name, o.UID, etcd.UID)
+		}
+		owned = true
+	}
+	if !owned && t.CreationTimestamp.Before(&etcd.CreationTimestamp) {
+		return fmt.Sprintf("the task was created at %s, before the present Etcd %s, which was created at %s",
+			timestamp(t), etcd.Name, timestamp(etcd))
+	}
+	return ""
+}
+
+func isEtcd(o metav1.OwnerReference) bool {
+	version, err := schema.ParseGroupVersion(o.APIVersion)
+	return err == nil && version.Group == v1alpha1.GroupVersion.Group && o.Kind == v1alpha1.KindEtcd
+}
+
+func timestamp(o metav1.Object) string { return o.GetCreationTimestamp().UTC().Format(time.RFC3339) }

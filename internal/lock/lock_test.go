@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package lock
+
+import (
+	"sync"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestLocksAreByEtcdAndLeaveNothingBehind(t *testing.T) {
+	g := NewWithT(t)
+	var locks Locks
+	a, b := types.NamespacedName{Name: "a"}, types.NamespacedName{Name: "b"}
+	unlock := locks.Lock(a)
+	locks.Lock(b)() // another Etcd does not wait
+
+	var inside, most int
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			defer locks.Lock(a)()
+			inside++
+			most = max(most, inside)
+			inside--
+		})
+	}
+	unlock()
+	all.Wait()
+	g.Expect(most).To(Equal(1))
+	g.Expect(locks.locks).To(BeEmpty())
+}
