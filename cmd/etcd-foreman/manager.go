@@ -131,18 +131,18 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 }
 
 func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration, quorumAwareUpdates bool, key ed25519.PrivateKey) error {
-	now := clock.RealClock{}
+	now, rules := clock.RealClock{}, policy.New(config)
 	agents := agents{live: mgr.GetAPIReader(), key: key, clock: now, api: config.AgentAPI}
 	dialer := etcdclient.NewPool(now.Now)
 	credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: now}
 	observer := observe.New(dialer, now, observe.WithCredentials(credentials), observe.WithSurroundings(mgr.GetCache()))
 	locker := &lock.Locks{}
-	registry := newRegistry(mgr, dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images, agents: agents, rules: policy.New(config)})
+	registry := newRegistry(mgr, dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images, agents: agents, rules: rules})
 	return errors.Join(
 		(&etcd.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,
 			Dialer: dialer, Credentials: credentials, Recorder: mgr.GetEventRecorder("etcd-foreman"),
-			Images: config.Images, QuorumAwareUpdates: quorumAwareUpdates, AgentTrust: agents.trust,
+			Images: config.Images, QuorumAwareUpdates: quorumAwareUpdates, AgentTrust: agents.trust, Allowed: rules.Etcd,
 		}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
 		(&upkeep.Reconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("etcd-foreman"), Clock: now}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
 		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),

@@ -70,6 +70,8 @@ type Reconciler struct {
 	Images configv1alpha1.Images
 	// AgentTrust says whom the agents of an Etcd let in; nil to tell them nothing.
 	AgentTrust func(*v1alpha1.Etcd) agentauth.Trust
+	// Allowed returns why the operator's configuration refuses an Etcd; nil if it does not. It may be nil.
+	Allowed func(*v1alpha1.Etcd) error
 	// QuorumAwareUpdates is the feature gate QuorumAwareUpdatesWithOnDelete.
 	QuorumAwareUpdates bool
 

@@ -78,7 +78,7 @@ var errAgain = errors.New("the cache is behind: something has changed and has to
 // except where the stage itself leaves it in the pass.
 func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.Duration, error) {
 	p := &pass{etcd: etcd}
-	for _, stage := range []func(context.Context, *pass) error{
+	stages := []func(context.Context, *pass) error{
 		r.findStatefulSet,
 		r.recallObstruction,
 		r.keepStrategy,
@@ -94,13 +94,23 @@ func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.D
 		r.writeDown,
 		r.instructMembers,
 		r.removeOperation,
-	} {
+	}
+	refused := r.refuse(p)
+	if refused {
+		// Nothing of it is changed but its status.
+		stages = []func(context.Context, *pass) error{r.findStatefulSet, r.observeMembers, r.observeBackups, r.writeDown}
+	}
+	for _, stage := range stages {
 		switch err := stage(ctx, p); {
 		case errors.Is(err, errAgain):
 			return retryConflict, p.strategyErr
 		case err != nil:
 			return 0, errors.Join(p.strategyErr, p.specErr, err)
 		}
+	}
+	if refused {
+		// The status tells why, and no retry helps.
+		return p.after, nil
 	}
 	return p.after, errors.Join(p.strategyErr, p.specErr)
 }
