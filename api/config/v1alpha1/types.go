@@ -47,7 +47,7 @@ type OperatorConfiguration struct {
 // Images are the container images that the operator uses unless an Etcd specifies its own.
 type Images struct {
 	// etcd is an unmodified etcd image of version 3.5.11, 3.6.0 or newer; older versions do not serve /readyz. Default:
-	// gcr.io/etcd-development/etcd:v3.6.8.
+	// gcr.io/etcd-development/etcd:v3.6.16.
 	Etcd string `json:"etcd,omitempty"`
 	// etcdAgent is the image of the etcd-agent that was built with this operator. Required.
 	EtcdAgent string `json:"etcdAgent"`
