@@ -30,7 +30,7 @@ kind: OperatorConfiguration
 featureGates: {QuorumAwareUpdatesWithOnDelete: true}
 images: {etcdAgent: localhost/etcd-agent:fleet}
 leaderElection: {namespace: etcd-foreman-system}
-server: {metricsBindAddress: "127.0.0.1:%d", healthBindAddress: "0", pprofBindAddress: "%s"}
+server: {metricsBindAddress: "127.0.0.1:%d", insecureMetrics: true, healthBindAddress: "0", pprofBindAddress: "%s"}
 `
 
 // cores that the operator may use.
