@@ -5,12 +5,12 @@
 SHELL := /usr/bin/env bash -o pipefail
 .DEFAULT_GOAL := help
 
-# Everything that is built or run here lives in .local/, which git ignores.
+# Everything that is built or run here is in .local/, which git ignores.
 LOCAL := $(CURDIR)/.local
-# The API server and etcd for integration tests: those of KUBEBUILDER_ASSETS where it is set, else our own.
+# The API server and etcd for integration tests: from KUBEBUILDER_ASSETS if set, otherwise built here.
 ASSETS := $(or $(KUBEBUILDER_ASSETS),$(LOCAL)/bin)
-# The flags that the images are built with, for everything: what one command compiles, the next finds in the cache.
-# Without debug information the compiler takes a seventh less time. A debugger wants it: make GOFLAGS=... overrides.
+# All commands compile with the flags of the images, so that they share the build cache. Without debug information the
+# compiler needs a seventh less time; for a debugger, override with make GOFLAGS=...
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath -gcflags=all=-dwarf=false $(GOFLAGS)
 LINT := go tool -modfile=hack/lint/go.mod golangci-lint
@@ -22,29 +22,29 @@ CONTROLLER_GEN := go tool controller-gen
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*##"; printf "Usage: make \033[36mTARGET\033[0m\n"} \
 		/^##@/ {printf "\n\033[1m%s\033[0m\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*##/ {printf "  \033[36m%-10s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*##/ {printf "  \033[36m%-11s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: up ## Show a rollout of a cluster with a sick member, beside RollingUpdate. As root; boots what it needs.
+demo: up ## Roll out a cluster with a failing member, and compare with RollingUpdate. As root; boots a local Kubernetes.
 	@go run ./test/demo
 
 .PHONY: up
-up: ## Boot a local Kubernetes with the operator and a ready Etcd. CLUSTER=current uses the current kubectl context.
+up: ## Boot a local Kubernetes with the operator and an Etcd. As root. CLUSTER=current uses the current kubectl context instead.
 	@go run ./test/local up
 
 .PHONY: down
-down: ## Take the local Kubernetes down, and leave nothing behind.
+down: ## Remove the local Kubernetes. Keeps build results in .local/.
 	@go run ./test/local down
 
 .PHONY: clean
-clean: down ## Take it down, and remove what was built as well.
+clean: down ## Remove the local Kubernetes and all build results.
 	rm -rf $(LOCAL)
 
-# Where the plugin goes: kubectl finds it on PATH.
+# The directory that the plugin is installed into. kubectl finds plugins on PATH.
 PLUGIN_DIR := $(or $(GOBIN),/usr/local/bin)
 
 .PHONY: plugin
-plugin: ## Install "kubectl etcdtask", with its completion, into $GOBIN, or else /usr/local/bin.
+plugin: ## Install "kubectl etcdtask" and its completion into $GOBIN, or /usr/local/bin if GOBIN is not set.
 	@mkdir -p $(PLUGIN_DIR)
 	@go build -ldflags '-s -w' -o $(PLUGIN_DIR)/kubectl-etcdtask ./cmd/kubectl-etcdtask
 	@install -m 0755 cmd/kubectl-etcdtask/kubectl_complete-etcdtask $(PLUGIN_DIR)/kubectl_complete-etcdtask
@@ -52,19 +52,18 @@ plugin: ## Install "kubectl etcdtask", with its completion, into $GOBIN, or else
 
 ##@ Develop
 
-# Most tests wait for an API server or for etcd: twice as many at a time as there are processors, and those that wait
-# longest begin first. Garbage is collected less often, in the linker and in the servers too: here, memory is cheaper than
-# time. Vet is a part of "make verify".
+# Most tests wait for an API server or etcd, so twice as many run at a time as there are processors; the slowest packages
+# start first. GOGC trades memory for time, in the linker and the servers too. Vet is part of "make verify".
 WAITING = $$((2 * $$(nproc)))
 
 .PHONY: test
-test: assets ## Unit and integration tests. No root, no container runtime.
+test: assets ## Run unit and integration tests. Needs neither root nor a container runtime.
 	KUBEBUILDER_ASSETS=$(ASSETS) GOGC=400 go test -vet=off -p $(WAITING) -parallel $(WAITING) ./test/integration/... ./...
 
-# Each release has a module of its own.
+# Each release is pinned by its own module.
 RELEASES := $(notdir $(wildcard test/tools/kubernetes/1.*))
 .PHONY: matrix
-matrix: assets ## The controllers' integration tests on older releases of Kubernetes. The first time builds them, for minutes.
+matrix: assets ## Run the controllers' integration tests against older Kubernetes releases. The first run builds them, which takes minutes.
 	@for release in $(RELEASES); do \
 		go run ./test/local build $$release/kube-apiserver $$release/kube-controller-manager && \
 		ln -sfn ../etcd $(LOCAL)/bin/$$release/etcd && echo "Kubernetes $$release" && \
@@ -72,37 +71,37 @@ matrix: assets ## The controllers' integration tests on older releases of Kubern
 	done
 
 .PHONY: explore
-explore: ## Explore every state of the rollout's decision: minutes, where the unit tests take a second.
+explore: ## Check the rollout decision in every state. Takes minutes; the unit tests check a subset in a second.
 	go test ./internal/rollout -run 'TestExploration$$' -explore-all -timeout 30m -v
 
 .PHONY: e2e
-e2e: up ## End-to-end tests on the local Kubernetes. As root. RUN selects: make e2e RUN=TestFrozen.
+e2e: up ## Run end-to-end tests on the local Kubernetes. As root. RUN selects tests: make e2e RUN=TestFrozen.
 	go test -tags e2e ./test/e2e -count=1 -v -parallel 2 -timeout 90m $(if $(RUN),-run '$(RUN)')
 
-# One scenario of each kind, and all that concern the quorum and a crash of the operator.
+# One scenario of each kind, and every scenario about quorum and operator crashes.
 CORE := TestAllHealthy TestFrozenMember TestCrashLoopingMember TestBadImageAndItsFix TestLeaderlessSpell TestSingleMember \
 	TestOperatorKilled TestOperatorPausedInTheMiddleOfAStep TestGateSwitchedInMidRollout TestCordonedNode \
 	TestMemberThatLostItsDataIsReplaced TestRecoveryFromTheOnlySurvivor TestScaleOut TestVolumesGrow TestRecreateOfAStuckCluster \
 	TestTLSSwitchedOn TestBackupTasks TestRestoreDrill TestMaintenanceUnderWrites TestPluginWaitsInAPipe
 space := $(subst ,, )
 .PHONY: e2e-core
-e2e-core: ## The end-to-end tests that matter most, in half the time. As root.
+e2e-core: ## Run the most important end-to-end tests, in half the time. As root.
 	@$(MAKE) --no-print-directory e2e RUN='^($(subst $(space),|,$(strip $(CORE))))$$'
 
 .PHONY: smoke
-smoke: ## Test the local Kubernetes itself. As root; takes a running one down.
+smoke: ## Test the local Kubernetes itself. As root; removes a running one.
 	LOCAL_SMOKE=1 go test ./test/local/smoke -count=1 -v -timeout 20m
 
 .PHONY: bench
-bench: bench-fleet up ## Benchmarks, each against a peer in the same run.
+bench: bench-fleet up ## Run all benchmarks, each against a baseline in the same run. As root.
 	@go run ./test/bench $(BENCH)
 
 .PHONY: bench-fleet
-bench-fleet: assets ## The operator with a thousand Etcds, whose members are simulated.
+bench-fleet: assets ## Benchmark the operator with a thousand Etcds with simulated members.
 	@KUBEBUILDER_ASSETS=$(ASSETS) go run ./test/bench/fleet $(FLEET)
 
 .PHONY: generate
-generate: ## Generate deep copies, CRDs and roles.
+generate: ## Generate deepcopy functions, CRDs and roles.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=config/crd
 	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/controller/... paths=./cmd/etcd-foreman output:rbac:dir=config/rbac
@@ -112,14 +111,14 @@ fmt: ## Format the code.
 	gofmt -w $$(git ls-files '*.go')
 
 .PHONY: verify
-verify: ## Generated code is current, format, vet, lint, module tidiness.
+verify: ## Check generated code, format, license headers, module tidiness, vet and lint.
 	@hack/verify
 
 .PHONY: lint
-lint: ## Lint alone.
+lint: ## Run the linter.
 	$(LINT) run ./...
 
-# What integration tests need; nothing when it is there.
+# The binaries that integration tests need. Builds only what is missing.
 .PHONY: assets
 assets:
 	@go run ./test/local build kube-apiserver kube-controller-manager etcd versitygw fake-gcs-server

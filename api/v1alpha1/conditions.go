@@ -6,51 +6,53 @@ package v1alpha1
 
 // Condition types of an EtcdOperatorTask.
 const (
-	// ConditionAdmitted: True once the preconditions of the task held; False when it was rejected.
+	// ConditionAdmitted is True once the preconditions of the task were met, and False if it was rejected.
 	ConditionAdmitted = "Admitted"
-	// ConditionProgressing: True while the task runs. False with a reason while it waits in line, is
-	// suspended or stalled, and after its end.
+	// ConditionProgressing is True while the task runs. It is False while the task is queued, preempted, suspended or
+	// stalled, and after it has ended; the reason says which.
 	ConditionProgressing = "Progressing"
-	// ConditionFinished: True once the task has ended, however it ended.
+	// ConditionFinished is True once the task has ended, whether it succeeded, failed or was rejected.
 	ConditionFinished = "Finished"
-	// ConditionSucceeded: True once the task has succeeded; False once it has failed or was rejected.
+	// ConditionSucceeded is True once the task has succeeded, and False once it has failed or was rejected.
 	ConditionSucceeded = "Succeeded"
-	// ConditionEtcdReachable: False while no member answers the operator although pods are ready. The
-	// rollout then works from readiness probes and leases alone.
+	// ConditionEtcdReachable is False while no member answers the operator although pods are ready, and Unknown while no
+	// member answers and no pod is ready. Once it has been False for unreadyGracePeriod, the rollout uses readiness probes for
+	// health and Leases for roles.
 	ConditionEtcdReachable = "EtcdReachable"
 )
 
 // Reasons of the conditions of an EtcdOperatorTask.
 const (
-	// ReasonQueued: another task of the same Etcd comes first.
+	// ReasonQueued means that another task of the same Etcd runs first.
 	ReasonQueued = "Queued"
-	// ReasonPreempted: a recovery has preempted the task between two steps. It continues when the recovery has ended.
+	// ReasonPreempted means that a recovery has preempted the task between two steps. The task continues when the recovery has ended.
 	ReasonPreempted = "Preempted"
-	// ReasonSuspended: spec.suspend is set.
+	// ReasonSuspended means that spec.suspend is set.
 	ReasonSuspended = "Suspended"
-	// ReasonAdmitted: the preconditions held.
+	// ReasonAdmitted means that the preconditions were met.
 	ReasonAdmitted = "Admitted"
-	// ReasonRunning: a step was announced or carried out.
+	// ReasonRunning means that a step is recorded as an intent or was carried out.
 	ReasonRunning = "Running"
-	// ReasonHeld: a guard holds the task; status.rollout.heldBy says which.
+	// ReasonHeld means that a guard blocks the next step; status.rollout.heldBy names it.
 	ReasonHeld = "Held"
-	// ReasonStalled: no progress for longer than the progress deadline.
+	// ReasonStalled means that there was no progress for the progress deadline.
 	ReasonStalled = "Stalled"
-	// ReasonRetrying: a step or an observation failed and is tried again.
+	// ReasonRetrying means that an observation or a step failed and is retried.
 	ReasonRetrying = "Retrying"
-	// ReasonCleanupFailed: a task of the same Etcd was deleted while it was running, and what it left behind could not be
-	// cleaned up yet; the message names it.
+	// ReasonCleanupFailed means that a task of the same Etcd was deleted while it was running, and that cleaning up after it
+	// failed; the message names it. No task of the Etcd runs until the cleanup succeeds.
 	ReasonCleanupFailed = "CleanupFailed"
-	// ReasonRecreateInProgress and ReasonRecreateComplete are those of a RecreateRollout (KEP-3541).
+	// ReasonRecreateInProgress and ReasonRecreateComplete are the reasons of a RecreateRollout (KEP-3541).
 	ReasonRecreateInProgress = "RecreateInProgress"
 	ReasonRecreateComplete   = "RecreateComplete"
-	// ReasonRecovering is that of a QuorumLossRecovery; and of a member that waits for its turn in one.
+	// ReasonRecovering means that a QuorumLossRecovery is running. In DataVolumesReady it means that a member waits for its
+	// turn in one.
 	ReasonRecovering = "Recovering"
-	// ReasonSucceeded, ReasonFailed and ReasonRejected are the ends of a task.
+	// ReasonSucceeded, ReasonFailed and ReasonRejected are the reasons of a task that has ended.
 	ReasonSucceeded = "Succeeded"
 	ReasonFailed    = "Failed"
 	ReasonRejected  = "Rejected"
-	// ReasonMembersAnswer and ReasonNoMemberAnswers belong to EtcdReachable.
+	// ReasonMembersAnswer and ReasonNoMemberAnswers are the reasons of EtcdReachable.
 	ReasonMembersAnswer   = "MembersAnswer"
 	ReasonNoMemberAnswers = "NoMemberAnswers"
 )
@@ -61,103 +63,113 @@ type ErrorCode string
 
 // The error codes.
 const (
-	// ErrUnsupportedType: the operator has no handler for spec.type.
+	// ErrUnsupportedType means that the operator has no handler for spec.type.
 	ErrUnsupportedType ErrorCode = "ERR_UNSUPPORTED_TYPE"
-	// ErrInvalidConfig: spec.config does not decode.
+	// ErrInvalidConfig means that spec.config is invalid.
 	ErrInvalidConfig ErrorCode = "ERR_INVALID_CONFIG"
-	// ErrTooManyTasks: too many earlier tasks of the Etcd have not ended.
+	// ErrTooManyTasks means that too many earlier tasks of the Etcd have not ended.
 	ErrTooManyTasks ErrorCode = "ERR_TOO_MANY_TASKS"
-	// ErrDuplicateTask: an earlier task does the same work.
+	// ErrDuplicateTask means that an earlier task does the same work.
 	ErrDuplicateTask ErrorCode = "ERR_DUPLICATE_TASK"
-	// ErrCrossNamespace: the task refers to another namespace.
+	// ErrCrossNamespace means that the task refers to another namespace.
 	ErrCrossNamespace ErrorCode = "ERR_CROSS_NAMESPACE"
-	// ErrEtcdNotFound: there is no such Etcd.
+	// ErrEtcdNotFound means that the Etcd does not exist.
 	ErrEtcdNotFound ErrorCode = "ERR_ETCD_NOT_FOUND"
-	// ErrEtcdReplaced: the task is for an earlier Etcd of the same name, which was deleted.
+	// ErrEtcdReplaced means that the task is for an earlier Etcd of the same name, or older than the present one.
 	ErrEtcdReplaced ErrorCode = "ERR_ETCD_REPLACED"
-	// ErrStatefulSetNotFound: the Etcd has no StatefulSet.
+	// ErrStatefulSetNotFound means that the Etcd has no StatefulSet.
 	ErrStatefulSetNotFound ErrorCode = "ERR_STATEFULSET_NOT_FOUND"
-	// ErrStrategy: the StatefulSet's update strategy is not OnDelete.
+	// ErrStrategy means that the StatefulSet's update strategy is not OnDelete.
 	ErrStrategy ErrorCode = "ERR_STRATEGY"
-	// ErrSuperseded: the rollout's target revision is no longer the StatefulSet's.
+	// ErrSuperseded means that the target revision of the rollout is outdated, or that a later task of another type does its
+	// work.
 	ErrSuperseded ErrorCode = "ERR_SUPERSEDED"
-	// ErrNotAdmitted: the status says that the task runs, and no operator has admitted it.
+	// ErrNotAdmitted means that the status claims that the task runs although no operator has admitted it.
 	ErrNotAdmitted ErrorCode = "ERR_NOT_ADMITTED"
-	// ErrDeadlineExceeded: the task took longer than its type allows.
+	// ErrDeadlineExceeded means that the task took longer than its type allows.
 	ErrDeadlineExceeded ErrorCode = "ERR_DEADLINE_EXCEEDED"
-	// ErrObserve: the state of the cluster could not be read.
+	// ErrObserve means that the state of the cluster could not be read.
 	ErrObserve ErrorCode = "ERR_OBSERVE"
-	// ErrDeletePod, ErrEvictPod, ErrMoveLeader, ErrRevokeDeletion: a step of a rollout failed.
+	// ErrDeletePod, ErrEvictPod, ErrMoveLeader and ErrRevokeDeletion mean that a step of a rollout failed.
 	ErrDeletePod      ErrorCode = "ERR_DELETE_POD"
 	ErrEvictPod       ErrorCode = "ERR_EVICT_POD"
 	ErrMoveLeader     ErrorCode = "ERR_MOVE_LEADER"
 	ErrRevokeDeletion ErrorCode = "ERR_REVOKE_DELETION"
-	// ErrNoQuorum: the cluster has no quorum, and the task needs one.
+	// ErrNoQuorum means that the task needs a quorum and the cluster has none.
 	ErrNoQuorum ErrorCode = "ERR_NO_QUORUM"
-	// ErrAlarm: etcd has raised an alarm that a person has to look at.
+	// ErrAlarm means that etcd has raised an alarm that needs manual intervention.
 	ErrAlarm ErrorCode = "ERR_ALARM"
-	// ErrNoSpace: the database still takes more than its quota after its defragmentation.
+	// ErrNoSpace means that a database still exceeds its quota after defragmentation.
 	ErrNoSpace ErrorCode = "ERR_NO_SPACE"
-	// ErrMaintenance: etcd did not compact, defragment or disarm an alarm.
+	// ErrMaintenance means that etcd refused to compact, to defragment or to disarm an alarm.
 	ErrMaintenance ErrorCode = "ERR_MAINTENANCE"
-	// ErrTLSSecret: a Secret of spec.etcd.clientUrlTls or peerUrlTls cannot be used.
+	// ErrTLSSecret means that a Secret with certificates is missing or unusable.
 	ErrTLSSecret ErrorCode = "ERR_TLS_SECRET"
-	// ErrSchedule: spec.etcd.defragmentationSchedule is no schedule.
+	// ErrSchedule means that spec.etcd.defragmentationSchedule is invalid.
 	ErrSchedule ErrorCode = "ERR_SCHEDULE"
-	// ErrPeerURLs: the peer URLs of the members could not be changed.
+	// ErrPeerURLs means that the peer URLs of the members could not be changed.
 	ErrPeerURLs ErrorCode = "ERR_PEER_URLS"
-	// ErrNoBackup: the Etcd has no store for backups.
+	// ErrNoBackup means that the Etcd has no backup store.
 	ErrNoBackup ErrorCode = "ERR_NO_BACKUP"
-	// ErrSnapshot: the agent did not take the snapshot.
+	// ErrSnapshot means that the agent did not take the snapshot.
 	ErrSnapshot ErrorCode = "ERR_SNAPSHOT"
-	// ErrJob: the Job of a task could not be created or looked at.
+	// ErrJob means that the Job of a task could not be created or read.
 	ErrJob ErrorCode = "ERR_JOB"
-	// ErrJobNotStarted, ErrJobImage, ErrJobOutOfMemory, ErrJobFailed: what has become of the Job of a task.
+	// ErrJobNotStarted, ErrJobImage, ErrJobOutOfMemory and ErrJobFailed say how the Job of a task failed.
 	ErrJobNotStarted  ErrorCode = "ERR_JOB_NOT_STARTED"
 	ErrJobImage       ErrorCode = "ERR_JOB_IMAGE"
 	ErrJobOutOfMemory ErrorCode = "ERR_JOB_OUT_OF_MEMORY"
 	ErrJobFailed      ErrorCode = "ERR_JOB_FAILED"
-	// ErrHibernated: the Etcd sleeps, with zero replicas.
+	// ErrHibernated means that the Etcd is hibernated.
 	ErrHibernated ErrorCode = "ERR_HIBERNATED"
-	// ErrSingleMember: the cluster has one member, which restores itself.
+	// ErrSingleMember means that the cluster has a single member, which restores the newest backup itself.
 	ErrSingleMember ErrorCode = "ERR_SINGLE_MEMBER"
-	// ErrNeverServed: the cluster has never had a quorum, so there is nothing to recover.
+	// ErrNeverServed means that the cluster has never had a quorum, so there is nothing to recover.
 	ErrNeverServed ErrorCode = "ERR_NEVER_SERVED"
-	// ErrQuorumNotLost: the cluster has a quorum, and needs no recovery.
+	// ErrQuorumNotLost means that the cluster has a quorum and needs no recovery.
 	ErrQuorumNotLost ErrorCode = "ERR_QUORUM_NOT_LOST"
-	// ErrNothingToRecover: no member has data, and there is no backup.
+	// ErrNothingToRecover means that no member has data and there is no backup.
 	ErrNothingToRecover ErrorCode = "ERR_NOTHING_TO_RECOVER"
-	// ErrNotQuorate: the members were started again, and no quorum has formed.
+	// ErrNotQuorate means that the members were restarted with their data but did not form a quorum.
 	ErrNotQuorate ErrorCode = "ERR_NOT_QUORATE"
-	// ErrForeignObject: an object that is not the Etcd's own has a name that the Etcd needs.
+	// ErrForeignObject means that a foreign object has a name that the Etcd needs.
 	ErrForeignObject ErrorCode = "ERR_FOREIGN_OBJECT"
-	// ErrApply: an object of an Etcd could not be applied.
+	// ErrApply means that an object of an Etcd could not be applied.
 	ErrApply ErrorCode = "ERR_APPLY"
-	// ErrInternal: an error without a code of its own.
+	// ErrInternal is the code of every other error.
 	ErrInternal ErrorCode = "ERR_INTERNAL"
 )
 
 // Condition types of an Etcd.
 const (
-	// ConditionReady: the cluster has a quorum, as etcd itself says.
+	// ConditionReady is True while the cluster has a quorum, as reported by its members.
 	ConditionReady = "Ready"
-	// ConditionAllMembersReady: every member participates.
+	// ConditionAllMembersReady is True while every member participates.
 	ConditionAllMembersReady = "AllMembersReady"
-	// ConditionAllMembersUpdated: every pod is at the StatefulSet's update revision.
+	// ConditionAllMembersUpdated is True while every pod is at the StatefulSet's update revision.
 	ConditionAllMembersUpdated = "AllMembersUpdated"
-	// ConditionTLSReady: members, and clients, connect as spec.etcd.peerUrlTls and clientUrlTls say. Absent
-	// while neither is given.
+	// ConditionTLSReady is True once all connections use TLS as specified. Absent if the spec asks for no TLS.
 	ConditionTLSReady = "TLSReady"
-	// ConditionDataVolumesReady: no member is kept from starting by its volume: by what it found there, or for want of one.
+	// ConditionDataVolumesReady is True while no member is prevented from starting by its volume: by what is on it, or because
+	// there is none.
 	ConditionDataVolumesReady = "DataVolumesReady"
-	// ConditionBackupReady: snapshots are taken. Absent without a store.
+	// ConditionBackupReady is True while snapshots succeed. Absent without a backup store.
 	ConditionBackupReady = "BackupReady"
-	// ConditionScaled: the cluster has as many members as its spec says.
+	// ConditionScaled is True once the cluster has as many members as specified.
 	ConditionScaled = "Scaled"
-	// ConditionObjectsOwned: each object that exists under a name which the Etcd needs is the Etcd's own: it controls the
-	// object, or has adopted it. While one is not, the operator writes none of them; the message names it, says whose it
-	// is, and what to do.
+	// ConditionObjectsOwned is True while every existing object under a name that the Etcd needs is the Etcd's own: the Etcd
+	// controls it or has adopted it. While it is False, the operator writes none of the objects; the message names each
+	// foreign object, its owner, and what to do.
 	ConditionObjectsOwned = "ObjectsOwned"
+	// ConditionReconciled: the last reconcile found no error. Otherwise the message has those of status.lastErrors. An error
+	// that passes is reported when it occurs for the second time in a row.
+	ConditionReconciled = "Reconciled"
+)
+
+// Reasons of the condition Reconciled.
+const (
+	ReasonReconciled      = "Reconciled"
+	ReasonReconcileFailed = "ReconcileFailed"
 )
 
 // Reasons of the conditions of an Etcd.
@@ -171,63 +183,66 @@ const (
 	ReasonRolloutPending     = "RolloutPending"
 	ReasonHibernated         = "Hibernated"
 	ReasonHeldAtZero         = "HeldAtZero"
-	// ReasonTLSInUse: every connection is as the spec says.
+	// ReasonTLSInUse means that all connections use TLS as specified.
 	ReasonTLSInUse = "TLSInUse"
-	// ReasonSecretInvalid: a Secret is missing or cannot be used; the message names it.
+	// ReasonSecretInvalid means that a Secret is missing or unusable; the message names it.
 	ReasonSecretInvalid = "SecretInvalid"
-	// ReasonCertificatesRollout: the pods are being replaced by such that have the certificates. Members that
-	// are to use TLS among themselves still connect without.
+	// ReasonCertificatesRollout means that pods are being replaced by pods that have the certificates. Until all have them,
+	// peers use plaintext.
 	ReasonCertificatesRollout = "CertificatesRollout"
-	// ReasonPeerURLsAdded: every member has its certificate; each is about to be listed with both its URLs.
+	// ReasonPeerURLsAdded means that every member has its certificate, and that its https peer URL is being added to the
+	// member list.
 	ReasonPeerURLsAdded = "PeerURLsAdded"
-	// ReasonPeerTLSRollout: the pods are being replaced by such that listen for each other with TLS.
+	// ReasonPeerTLSRollout means that pods are being replaced by pods that serve peers over TLS.
 	ReasonPeerTLSRollout = "PeerTLSRollout"
-	// ReasonPeerURLsRemoved: every member listens with TLS; its URL without is about to be removed.
+	// ReasonPeerURLsRemoved means that every member serves peers over TLS, and that its http peer URL is being removed from
+	// the member list.
 	ReasonPeerURLsRemoved = "PeerURLsRemoved"
 )
 
 // Reasons of the condition ObjectsOwned.
 const (
-	// ReasonObjectsOwned: each object is the Etcd's own.
+	// ReasonObjectsOwned means that every object is the Etcd's own.
 	ReasonObjectsOwned = "ObjectsOwned"
-	// ReasonControlledByAnother: an object has another controller than the Etcd.
+	// ReasonControlledByAnother means that an object is controlled by another object than the Etcd.
 	ReasonControlledByAnother = "ControlledByAnother"
-	// ReasonNoController: an object has no controller. Either it was made by somebody else, or somebody removed its owner
-	// reference.
+	// ReasonNoController means that an object has no controller: it was not created by this operator, or its owner reference
+	// was removed.
 	ReasonNoController = "NoController"
-	// ReasonManagedByAnother: the Etcd controls an object that another operator manages, by its label.
+	// ReasonManagedByAnother means that the Etcd controls an object that another operator manages, according to its label.
 	ReasonManagedByAnother = "ManagedByAnother"
-	// ReasonClaimNotOwned: a claim has neither the labels of the Etcd's claims nor the annotation of its adoption.
+	// ReasonClaimNotOwned means that a claim belongs to another object, or has neither the labels of the Etcd's claims nor the
+	// annotation AnnotationAdoptedBy.
 	ReasonClaimNotOwned = "ClaimNotOwned"
 )
 
-// Reasons of the condition DataVolumesReady. A member that is kept from starting gives one of them.
+// Reasons of the condition DataVolumesReady. A member that does not start reports one of them.
 const (
-	// ReasonDataVolumesReady: no member is.
+	// ReasonDataVolumesReady means that no member is prevented from starting.
 	ReasonDataVolumesReady = "DataVolumesReady"
-	// ReasonDataOfAnotherCluster: a volume holds data of a cluster other than the recorded one.
+	// ReasonDataOfAnotherCluster means that a volume holds data of a cluster other than the recorded one.
 	ReasonDataOfAnotherCluster = "DataOfAnotherCluster"
-	// ReasonDataLost: a member that has run before has no data, and nobody can replace it now.
+	// ReasonDataLost means that a member that has run before has no data, and that it cannot be replaced now.
 	ReasonDataLost = "DataLost"
-	// ReasonDataDamaged: etcd could not start with the data of a member, and nobody can replace it now.
+	// ReasonDataDamaged means that etcd could not start with the data of a member, and that it cannot be replaced now.
 	ReasonDataDamaged = "DataDamaged"
-	// ReasonBackupUnreachable: the store that a member would be restored from does not answer.
+	// ReasonBackupUnreachable means that the store that a member would be restored from does not answer.
 	ReasonBackupUnreachable = "BackupUnreachable"
-	// ReasonBackupOfEarlierCluster: a new cluster of several has a store with backups of an earlier one.
+	// ReasonBackupOfEarlierCluster means that the store of a new cluster of several members holds backups of an earlier one.
 	ReasonBackupOfEarlierCluster = "BackupOfEarlierCluster"
-	// ReasonRestoreFailed: the backup could not be restored.
+	// ReasonRestoreFailed means that the backup could not be restored.
 	ReasonRestoreFailed = "RestoreFailed"
-	// ReasonVolumeMissing: a claim has no volume yet.
+	// ReasonVolumeMissing means that a claim has no volume yet.
 	ReasonVolumeMissing = "VolumeMissing"
-	// ReasonVolumeLost: the volume of a claim does not exist any more.
+	// ReasonVolumeLost means that the volume of a claim no longer exists.
 	ReasonVolumeLost = "VolumeLost"
-	// ReasonNotReplaced: the cluster did not, or not yet, take a learner in the place of a member.
+	// ReasonNotReplaced means that etcd has not yet added the learner that replaces a member.
 	ReasonNotReplaced = "NotReplaced"
-	// ReasonRebuildFailed: the data of the member from which the cluster is to be recovered could not be used.
+	// ReasonRebuildFailed means that the data from which the cluster is recovered could not be used.
 	ReasonRebuildFailed = "RebuildFailed"
 )
 
-// IsDataVolumeReason tells whether a member that is kept from starting may give this reason.
+// IsDataVolumeReason reports whether a member that does not start may give this reason.
 func IsDataVolumeReason(reason string) bool {
 	switch reason {
 	case ReasonDataOfAnotherCluster, ReasonDataLost, ReasonDataDamaged, ReasonBackupUnreachable,
@@ -239,28 +254,28 @@ func IsDataVolumeReason(reason string) bool {
 
 // Reasons of the condition BackupReady.
 const (
-	// ReasonBackupSucceeded: the last snapshot is in the store.
+	// ReasonBackupSucceeded means that the last snapshot is in the store.
 	ReasonBackupSucceeded = "BackupSucceeded"
-	// ReasonBackupFailed: the last snapshot failed; the message says why.
+	// ReasonBackupFailed means that the last snapshot failed; the message says why.
 	ReasonBackupFailed = "BackupFailed"
-	// ReasonNoFullSnapshot: there is no full snapshot yet.
+	// ReasonNoFullSnapshot means that there is no full snapshot yet.
 	ReasonNoFullSnapshot = "NoFullSnapshot"
 )
 
-// ReasonCompactingSnapshots is that of the event that tells of a task which spec.backup.snapshotCompaction has become due.
+// ReasonCompactingSnapshots is the reason of the event for a task created because of spec.backup.snapshotCompaction.
 const ReasonCompactingSnapshots = "CompactingSnapshots"
 
-// ReasonDefragmenting is that of the event that tells of a task which spec.etcd.defragmentationSchedule has become due.
+// ReasonDefragmenting is the reason of the event for a task created because of spec.etcd.defragmentationSchedule.
 const ReasonDefragmenting = "Defragmenting"
 
 // Reasons of the condition Scaled.
 const (
-	// ReasonScaled: the cluster has as many members as its spec says.
+	// ReasonScaled means that the cluster has as many members as specified.
 	ReasonScaled = "Scaled"
-	// ReasonScalingOut: a member that was added is on its way.
+	// ReasonScalingOut means that a member is being added.
 	ReasonScalingOut = "ScalingOut"
-	// ReasonScaleOutHeld: a further member is not added yet; the message says why.
+	// ReasonScaleOutHeld means that the next member cannot be added yet; the message says why.
 	ReasonScaleOutHeld = "ScaleOutHeld"
-	// ReasonScaleInRefused: the spec asks for fewer members, other than none, than the cluster has.
+	// ReasonScaleInRefused means that the spec asks for fewer members than the cluster has; scale-in is not supported.
 	ReasonScaleInRefused = "ScaleInRefused"
 )

@@ -2,10 +2,10 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 is the API of etcd-foreman: the Etcd, the EtcdOperatorTask, and the names that
-// other programs rely on (condition types and reasons, error codes, labels, annotations).
+// Package v1alpha1 is the API of etcd-foreman: the types Etcd and EtcdOperatorTask, and the names that clients rely on:
+// condition types and reasons, error codes, labels and annotations.
 //
-// It imports k8s.io/api and k8s.io/apimachinery only, so that a client can use it without the operator.
+// It imports only k8s.io/api and k8s.io/apimachinery, so clients can use it without the operator.
 //
 // +kubebuilder:object:generate=true
 // +groupName=druid.gardener.cloud

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MetricsLevel is how many metrics a member exposes.
+// MetricsLevel is the amount of metrics that a member exposes.
 // +kubebuilder:validation:Enum=basic;extensive
 type MetricsLevel string
 
@@ -20,7 +20,7 @@ const (
 	MetricsExtensive MetricsLevel = "extensive"
 )
 
-// CompactionMode is how etcd's auto-compaction counts.
+// CompactionMode is the unit in which etcd's auto-compaction counts: time or revisions.
 // +kubebuilder:validation:Enum=periodic;revision
 type CompactionMode string
 
@@ -30,110 +30,115 @@ const (
 	CompactionRevision CompactionMode = "revision"
 )
 
-// TrafficDistribution is how the Service for clients chooses among members.
+// TrafficDistribution is how the client Service chooses among members.
 // +kubebuilder:validation:Enum=PreferClose;PreferSameZone;PreferSameNode
 type TrafficDistribution string
 
-// ClientService is what a user adds to the Service for clients.
+// ClientService holds what a user adds to the client Service.
 type ClientService struct {
-	// Labels of the Service, besides the operator's own.
+	// labels are added to the Service. The operator's own labels take precedence.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// Annotations of the Service.
+	// annotations are added to the Service.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// TrafficDistribution of the Service. Default: any member that is ready.
+	// trafficDistribution of the Service. PreferSameZone and PreferSameNode require Kubernetes 1.34 or newer. Default:
+	// unset, so that traffic goes to any ready member.
 	// +optional
 	TrafficDistribution *TrafficDistribution `json:"trafficDistribution,omitempty"`
 }
 
 // EtcdConfig is the configuration of the etcd container.
 type EtcdConfig struct {
-	// Image of etcd, as its authors publish it. Default: the operator's.
+	// image is an unmodified etcd image of version 3.5.11, 3.6.0 or newer. Default: images.etcd of the operator's
+	// configuration.
 	// +optional
 	Image *string `json:"image,omitempty"`
-	// Resources of the etcd container.
+	// resources of the etcd container. Default: requests of 500m CPU and 1Gi memory, no limits.
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
-	// Quota of the database's size. Default 8Gi.
+	// quota is the maximum size of the database. Default: 8Gi.
 	// +optional
 	Quota *resource.Quantity `json:"quota,omitempty"`
-	// SnapshotCount is the number of committed transactions that trigger a snapshot to disk.
+	// snapshotCount is the number of committed transactions that trigger an etcd snapshot to disk. Default: 10000.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	SnapshotCount *int64 `json:"snapshotCount,omitempty"`
-	// Metrics level.
+	// metrics is the amount of metrics that a member exposes: basic or extensive. Default: basic.
 	// +optional
 	Metrics *MetricsLevel `json:"metrics,omitempty"`
-	// ClientPort. Default 2379.
+	// clientPort is the port that members serve clients on. Default: 2379.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	ClientPort *int32 `json:"clientPort,omitempty"`
-	// ServerPort is the peer port. Default 2380.
+	// serverPort is the port that members serve peers on. It cannot be changed. Default: 2380.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	ServerPort *int32 `json:"serverPort,omitempty"`
-	// WrapperPort is the port of metrics and readiness. Default 9095.
+	// wrapperPort is the port for metrics and readiness probes, without TLS. Default: 9095.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	WrapperPort *int32 `json:"wrapperPort,omitempty"`
-	// ClientURLTLS is the TLS between clients and members. Once given it cannot be taken away.
+	// clientUrlTls enables TLS between clients and members. It can be set at any time, but not removed. Default: plaintext.
 	// +optional
 	ClientURLTLS *ClientURLTLS `json:"clientUrlTls,omitempty"`
-	// PeerURLTLS is the TLS among members. Once given it cannot be taken away.
+	// peerUrlTls enables TLS between peers. It can be set at any time, but not removed. Default: plaintext.
 	// +optional
 	PeerURLTLS *PeerURLTLS `json:"peerUrlTls,omitempty"`
-	// ClientService is what is added to the Service for clients.
+	// clientService holds additions to the client Service.
 	// +optional
 	ClientService *ClientService `json:"clientService,omitempty"`
-	// DefragmentationSchedule is when the members are defragmented, in the five fields of cron, in UTC. An Etcd begins
-	// within ten minutes of such a time, always after the same while. Default: when somebody asks.
+	// defragmentationSchedule is when the operator defragments the members: a cron expression with five fields, in UTC. Each
+	// Etcd starts at a fixed offset of up to ten minutes after a scheduled time. Default: none; members are defragmented only
+	// on demand.
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^(\*|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]?)?(,(\*|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]?)?)* +(\*|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]?)?(,(\*|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]?)?)* +(\*|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]?)?(,(\*|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]?)?)* +(\*|(0?[1-9]|1[0-2])(-(0?[1-9]|1[0-2]))?)(/[1-9][0-9]?)?(,(\*|(0?[1-9]|1[0-2])(-(0?[1-9]|1[0-2]))?)(/[1-9][0-9]?)?)* +(\*|[0-6](-[0-6])?)(/[1-6])?(,(\*|[0-6](-[0-6])?)(/[1-6])?)*$`
 	// +kubebuilder:validation:XValidation:rule="self.findAll('[0-9]+-[0-9]+').all(r, int(r.split('-')[0]) <= int(r.split('-')[1]))",message="a range like 2-5 begins with the lower number"
 	// +optional
 	DefragmentationSchedule *string `json:"defragmentationSchedule,omitempty"`
-	// EtcdDefragTimeout is how long a member is waited for that is being defragmented, at least 1s. Default 20m.
+	// etcdDefragTimeout is how long the operator waits for the defragmentation of one member, at least 1s. Default: 20m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="etcdDefragTimeout is at least 1s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="etcdDefragTimeout must be at least 1s"
 	// +optional
 	EtcdDefragTimeout *metav1.Duration `json:"etcdDefragTimeout,omitempty"`
-	// HeartbeatDuration is how often a member's lease is renewed, at least 1s. Default 10s.
+	// heartbeatDuration is the interval at which a member's Lease is renewed, at least 1s. Default: 10s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="heartbeatDuration is at least 1s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="heartbeatDuration must be at least 1s"
 	// +optional
 	HeartbeatDuration *metav1.Duration `json:"heartbeatDuration,omitempty"`
 }
 
-// SharedConfig holds what etcd and its backups have in common.
+// SharedConfig is the configuration of auto-compaction.
 type SharedConfig struct {
-	// AutoCompactionMode. Default periodic.
+	// autoCompactionMode is periodic or revision. Default: periodic.
 	// +optional
 	AutoCompactionMode *CompactionMode `json:"autoCompactionMode,omitempty"`
-	// AutoCompactionRetention, a duration for periodic and a number of revisions for revision. Default 30m.
+	// autoCompactionRetention is how much history is kept: a duration in mode periodic, a number of revisions in mode revision.
+	// Default: 30m.
 	// +kubebuilder:validation:MaxLength=32
 	// +optional
 	AutoCompactionRetention *string `json:"autoCompactionRetention,omitempty"`
 }
 
-// SchedulingConstraints say where member pods may run.
+// SchedulingConstraints restrict where member pods may run.
 type SchedulingConstraints struct {
+	// affinity of the member pods. Default: pods prefer nodes without another member, unless topologySpreadConstraints is set.
 	// +optional
 	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+	// topologySpreadConstraints of the member pods. Default: none.
 	// +listType=atomic
 	// +optional
 	TopologySpreadConstraints []corev1.TopologySpreadConstraint `json:"topologySpreadConstraints,omitempty"`
 }
 
-// EtcdSpec is the desired state of an etcd cluster. What cannot be changed is said by rules on the whole, which
-// also hold when an optional field is added or left out later.
+// EtcdSpec is the desired state of an etcd cluster.
 // +kubebuilder:validation:XValidation:rule="quantity(has(self.storageCapacity) ? string(self.storageCapacity) : '16Gi').compareTo(quantity(has(oldSelf.storageCapacity) ? string(oldSelf.storageCapacity) : '16Gi')) >= 0",message="storageCapacity cannot shrink"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",message="storageClass cannot be changed"
 // +kubebuilder:validation:XValidation:rule="has(self.volumeClaimTemplate) == has(oldSelf.volumeClaimTemplate) && (!has(self.volumeClaimTemplate) || self.volumeClaimTemplate == oldSelf.volumeClaimTemplate)",message="volumeClaimTemplate cannot be changed"
@@ -142,118 +147,124 @@ type SchedulingConstraints struct {
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.etcd) || !has(oldSelf.etcd.clientUrlTls) || (has(self.etcd) && has(self.etcd.clientUrlTls))",message="etcd.clientUrlTls cannot be removed: the members that still use it could not be reached"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.etcd) || !has(oldSelf.etcd.peerUrlTls) || (has(self.etcd) && has(self.etcd.peerUrlTls))",message="etcd.peerUrlTls cannot be removed: the members that still use it could not be reached"
 type EtcdSpec struct {
-	// Replicas is the number of members: 1, 3, 5, or 0 for a cluster that sleeps. It may grow: members are added one
-	// by one.
+	// replicas is the number of members: 1, 3 or 5, or 0 to hibernate the cluster. It may grow; members are then added one
+	// at a time. Scale-in other than to 0 is not supported.
 	// +kubebuilder:validation:Enum=0;1;3;5
-	// +kubebuilder:validation:XValidation:rule="self >= oldSelf || self == 0",message="the number of members may grow, or become 0 for a cluster that sleeps; it cannot shrink otherwise"
+	// +kubebuilder:validation:XValidation:rule="self >= oldSelf || self == 0",message="the number of members may grow, or become 0 to hibernate the cluster; it cannot shrink otherwise"
 	Replicas int32 `json:"replicas"`
-	// Labels of the member pods, besides the operator's own.
+	// labels are added to the member pods. The operator's own labels take precedence.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
-	// Annotations of the member pods, besides the operator's own.
+	// annotations are added to the member pods. The operator's own annotations take precedence.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Etcd is the configuration of the etcd container.
+	// etcd is the configuration of the etcd container.
 	// +optional
 	Etcd EtcdConfig `json:"etcd,omitempty"`
-	// Backup is the configuration of the snapshots. Without it the cluster has no backups.
+	// backup is the configuration of backups. Default: the cluster has no backups.
 	// +optional
 	Backup *BackupSpec `json:"backup,omitempty"`
-	// SharedConfig is what etcd and its backups have in common.
+	// sharedConfig is the configuration of auto-compaction.
 	// +optional
 	SharedConfig *SharedConfig `json:"sharedConfig,omitempty"`
-	// SchedulingConstraints say where member pods may run.
+	// schedulingConstraints restrict where member pods may run.
 	// +optional
 	SchedulingConstraints SchedulingConstraints `json:"schedulingConstraints,omitempty"`
-	// PriorityClassName of the member pods.
+	// priorityClassName of the member pods. Default: the default PriorityClass of Kubernetes.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	PriorityClassName *string `json:"priorityClassName,omitempty"`
-	// StorageCapacity of a member's volume. Default 16Gi. It may grow where the StorageClass allows it.
+	// storageCapacity of each member's volume. It may grow if the StorageClass allows expansion, and cannot shrink. Default:
+	// 16Gi.
 	// +optional
 	StorageCapacity *resource.Quantity `json:"storageCapacity,omitempty"`
-	// StorageClass of a member's volume. Default: the cluster's.
+	// storageClass is the name of the StorageClass of each member's volume. It cannot be changed. Default: the default
+	// StorageClass of Kubernetes.
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	StorageClass *string `json:"storageClass,omitempty"`
-	// VolumeClaimTemplate is the name of the volume claim template. Default: the Etcd's name.
+	// volumeClaimTemplate is the name of the StatefulSet's volume claim template. It cannot be changed. Default: the name of
+	// the Etcd.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	VolumeClaimTemplate *string `json:"volumeClaimTemplate,omitempty"`
-	// MemberNamePrefix comes before the name of a pod, and a dash, in the name of its member and of the member's lease.
-	// It tells the members of clusters apart that move from one Kubernetes to another. Default: none.
+	// memberNamePrefix is prepended, with a dash, to the pod name to form the name of a member and of its Lease. It keeps the
+	// names of members distinct while a cluster moves from one Kubernetes cluster to another. It cannot be changed. Default:
+	// none.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +optional
 	MemberNamePrefix *string `json:"memberNamePrefix,omitempty"`
-	// PersistentVolumeClaimRetentionPolicy says when the members' volumes are deleted. Default: never.
+	// persistentVolumeClaimRetentionPolicy determines when the members' PersistentVolumeClaims are deleted. Default: never.
 	// +optional
 	PersistentVolumeClaimRetentionPolicy *PersistentVolumeClaimRetentionPolicy `json:"persistentVolumeClaimRetentionPolicy,omitempty"`
 }
 
-// CurrentRollout names the rollout that brings the pods to the newest template.
+// CurrentRollout names the rollout that brings the pods to the newest pod template.
 type CurrentRollout struct {
-	// Task is the name of the EtcdOperatorTask; empty while it is not created yet.
+	// task is the name of the EtcdOperatorTask; empty until it is created.
 	// +optional
 	Task string `json:"task,omitempty"`
-	// TargetRevision of the rollout.
+	// targetRevision is the StatefulSet revision that the pods are brought to.
 	TargetRevision string `json:"targetRevision"`
 }
 
-// EtcdStatus is the observed state of an etcd cluster.
+// EtcdStatus is the observed state of an etcd cluster. Only the operator writes it.
 type EtcdStatus struct {
-	// ObservedGeneration is the generation of the spec that was applied last.
+	// observedGeneration is the newest generation of the spec that is applied to the objects of the Etcd. Pods and volumes
+	// may still have to follow; see the conditions.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, DataVolumesReady, VolumesGrown, Scaled,
-	// Hibernated, BackupReady, TLSReady.
+	// conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, DataVolumesReady, VolumesGrown, Scaled,
+	// ObjectsOwned, Hibernated, BackupReady, TLSReady.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// ClusterID is etcd's cluster ID in hex, recorded once the cluster first served. From then on nothing
-	// but a recovery may bootstrap it again, under another ID.
+	// clusterID is etcd's cluster ID in hex, recorded when the cluster first has a quorum. From then on members do not
+	// bootstrap again, except in a recovery or on waking up without volumes, and then under a new ID.
 	// +optional
 	ClusterID string `json:"clusterID,omitempty"`
-	// ClusterSize is how many members the cluster has been seen to have: one more than the highest ordinal whose
-	// member is a voter. A cluster that slept wakes up with so many.
+	// clusterSize is the largest number of members observed: the highest ordinal whose member is a voter, plus one. A
+	// hibernated cluster wakes up with this many members.
 	// +optional
 	ClusterSize int32 `json:"clusterSize,omitempty"`
-	// Members of the cluster.
+	// members of the cluster.
 	// +listType=map
 	// +listMapKey=name
 	// +optional
 	Members []Member `json:"members,omitempty"`
-	// Replicas of the StatefulSet.
+	// replicas is the number of replicas of the StatefulSet.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
-	// CurrentReplicas is the number of member pods.
+	// currentReplicas is the number of member pods.
 	// +optional
 	CurrentReplicas int32 `json:"currentReplicas,omitempty"`
-	// ReadyReplicas is the number of member pods that are ready.
+	// readyReplicas is the number of member pods whose containers are all ready.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
-	// UpdatedReplicas is the number of member pods at the newest template.
+	// updatedReplicas is the number of member pods at the newest pod template.
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
-	// Ready: all pods are at the newest template and ready.
+	// ready is true if AllMembersReady and AllMembersUpdated are True and Scaled is not False.
 	// +optional
 	Ready *bool `json:"ready,omitempty"`
-	// Rollout names the current rollout; absent when no pod is outdated.
+	// rollout names the current rollout; absent when no pod is outdated.
 	// +optional
 	Rollout *CurrentRollout `json:"rollout,omitempty"`
-	// Recovery tells the members that the cluster begins anew: after the loss of its quorum, or because it wakes up without
-	// volumes.
+	// recovery tells the members how the cluster starts under a new cluster ID: after it lost its quorum, or because it wakes
+	// up without volumes. Absent otherwise.
 	// +optional
 	Recovery *ClusterRecovery `json:"recovery,omitempty"`
-	// Hibernation is the sleep of a cluster without its volumes.
+	// hibernation records a hibernation without volumes. Absent while the cluster has its volumes.
 	// +optional
 	Hibernation *Hibernation `json:"hibernation,omitempty"`
-	// LastOperation tells how far the newest spec has been carried out: Pending while it is suspended.
+	// lastOperation is the progress of applying the newest spec: Pending while spec reconciliation is suspended, InProgress,
+	// Completed or Failed.
 	// +optional
 	LastOperation *LastOperation `json:"lastOperation,omitempty"`
-	// LastErrors of the reconciliation of the spec.
+	// lastErrors are the reasons why the newest spec is not applied, at most 10.
 	// +kubebuilder:validation:MaxItems=10
 	// +listType=atomic
 	// +optional
@@ -270,8 +281,8 @@ type EtcdStatus struct {
 // +kubebuilder:printcolumn:name="Updated",type=string,JSONPath=`.status.conditions[?(@.type=="AllMembersUpdated")].status`
 // +kubebuilder:printcolumn:name="Rollout",type=string,JSONPath=`.status.rollout.task`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of an Etcd is made of lower-case letters, digits and dashes, and begins with a letter: names of Services are made from it"
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 45",message="the name of an Etcd may have at most 45 characters: names of its pods, Services and tasks are made from it"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of an Etcd consists of lower-case letters, digits and dashes, and begins with a letter: its Services are named after it"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 45",message="the name of an Etcd may have at most 45 characters: its pods, Services and tasks are named after it"
 type Etcd struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -289,7 +300,7 @@ type EtcdList struct {
 	Items           []Etcd `json:"items"`
 }
 
-// SpecSuspended reports whether the spec is not to be reconciled for now.
+// SpecSuspended reports whether reconciliation of the spec is suspended.
 func (e *Etcd) SpecSuspended() bool {
 	_, suspended := e.Annotations[AnnotationSuspendSpecReconcile]
 	return suspended

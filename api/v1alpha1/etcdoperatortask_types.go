@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TaskType says what a task does.
+// TaskType is the kind of operation that a task carries out.
 // +kubebuilder:validation:Enum=QuorumAwareRollout;RecreateRollout;OnDemandSnapshot;OnDemandCompaction;OnDemandMaintenance;CopyBackups;QuorumLossRecovery
 type TaskType string
 
@@ -24,12 +24,12 @@ const (
 	QuorumLossRecovery  TaskType = "QuorumLossRecovery"
 )
 
-// IsRollout reports whether tasks of the type bring the pods of a StatefulSet to a revision.
+// IsRollout reports whether tasks of the type bring the pods of a StatefulSet to a target revision.
 func (t TaskType) IsRollout() bool { return t == QuorumAwareRollout || t == RecreateRollout }
 
-// TaskState is the state of a task (DEP-05): Pending to InProgress to Succeeded or Failed, or Pending to
-// Rejected. A rollout whose target revision is no longer the StatefulSet's, and a task whose Etcd or type is gone, ends
-// Rejected from either.
+// TaskState is the state of a task (DEP-05). A task goes from Pending to InProgress, and then to Succeeded or Failed; or from
+// Pending to Rejected. It also goes from InProgress to Rejected if its rollout is superseded, or if its Etcd or its type is
+// gone.
 // +kubebuilder:validation:Enum=Pending;InProgress;Succeeded;Failed;Rejected
 type TaskState string
 
@@ -42,7 +42,7 @@ const (
 	TaskStateRejected   TaskState = "Rejected"
 )
 
-// IsFinal tells whether a task in this state has ended.
+// IsFinal reports whether a task in this state has ended.
 func (s TaskState) IsFinal() bool {
 	return s == TaskStateSucceeded || s == TaskStateFailed || s == TaskStateRejected
 }
@@ -59,123 +59,124 @@ const (
 	OperationStateFailed     OperationState = "Failed"
 )
 
-// DefaultTTLSecondsAfterFinished is how long a finished task is kept when its spec does not say.
+// DefaultTTLSecondsAfterFinished is the default of spec.ttlSecondsAfterFinished.
 const DefaultTTLSecondsAfterFinished int32 = 3600
 
 // EtcdReference names the Etcd that a task is for.
 type EtcdReference struct {
-	// Name of the Etcd.
+	// name of the Etcd.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Namespace of the Etcd. It may be left out; otherwise it has to be the task's own namespace.
+	// namespace of the Etcd. Only the task's own namespace is allowed. Default: the task's namespace.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// EtcdOperatorTaskSpec says what is to be done, and to which Etcd.
+// EtcdOperatorTaskSpec describes an operation and the Etcd that it is for.
 // +kubebuilder:validation:XValidation:rule="self.type == oldSelf.type",message="type is immutable: create another task"
 // +kubebuilder:validation:XValidation:rule="has(self.config) == has(oldSelf.config) && (!has(self.config) || self.config == oldSelf.config)",message="config is immutable: create another task"
 // +kubebuilder:validation:XValidation:rule="self.ownerEtcdReference == oldSelf.ownerEtcdReference",message="ownerEtcdReference is immutable: create another task"
 type EtcdOperatorTaskSpec struct {
-	// Type says what is to be done.
+	// type is the kind of operation. It is immutable.
 	Type TaskType `json:"type"`
-	// Config is the configuration of this type, as YAML or JSON. It is decoded strictly: an unknown field
-	// is an error.
+	// config is the configuration of the type, in YAML or JSON, at most 64 KiB. Unknown fields are an error. It is immutable.
+	// Default: the defaults of the type.
 	// +kubebuilder:validation:MaxLength=65536
 	// +optional
 	Config string `json:"config,omitempty"`
-	// TTLSecondsAfterFinished is how long the task is kept after it ended, in seconds.
+	// ttlSecondsAfterFinished is how long the task is kept after it has ended, in seconds.
 	// +kubebuilder:default=3600
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
-	// OwnerEtcdReference names the Etcd, which is in the task's own namespace.
+	// ownerEtcdReference names the Etcd, in the task's own namespace. It is immutable.
 	OwnerEtcdReference EtcdReference `json:"ownerEtcdReference"`
-	// Suspend keeps a pending task from starting, and holds a running one between two steps.
+	// suspend prevents a pending task from starting, and pauses a running task between two steps. Default: false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
-	// OverrideGuards names guards that this task may pass over. QuorumKept is never among them.
+	// overrideGuards names guards that do not block this task. Guards that protect the quorum cannot be overridden. Default:
+	// none.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=set
 	// +optional
 	OverrideGuards []OverridableGuard `json:"overrideGuards,omitempty"`
 }
 
-// EtcdOperatorTaskStatus says how far a task has come, and why it is not further.
+// EtcdOperatorTaskStatus is the observed state of a task. Only the operator writes it.
 type EtcdOperatorTaskStatus struct {
-	// ObservedGeneration is the generation of the spec that this status speaks of.
+	// observedGeneration is the generation of the spec that the status is based on.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// State of the task.
+	// state of the task.
 	// +optional
 	State TaskState `json:"state,omitempty"`
-	// InitiatedAt is when the task left Pending.
+	// initiatedAt is when the task left state Pending.
 	// +optional
 	InitiatedAt *metav1.Time `json:"initiatedAt,omitempty"`
-	// CompletedAt is when the task entered its final state. The TTL counts from here.
+	// completedAt is when the task ended. ttlSecondsAfterFinished counts from then.
 	// +optional
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
-	// Progress, for people, such as "2/3".
+	// progress in human-readable form, such as "2/3".
 	// +optional
 	Progress string `json:"progress,omitempty"`
-	// Config is the configuration as decoded when the task was admitted, normalized to JSON.
+	// config is spec.config as decoded when the task was admitted, with defaults, in JSON.
 	// +optional
 	Config string `json:"config,omitempty"`
-	// ArrivalResourceVersion is the task's resourceVersion when the operator first saw it. It orders tasks
-	// that were created in the same second.
+	// arrivalResourceVersion is the resourceVersion of the task when the operator first saw it. It orders tasks that were
+	// created in the same second.
 	// +optional
 	ArrivalResourceVersion string `json:"arrivalResourceVersion,omitempty"`
-	// LastOperation is the newest step of the task. InProgress means announced, and perhaps carried out.
+	// lastOperation is the newest step of the task. State InProgress means that the step is recorded as an intent and may have
+	// been carried out.
 	// +optional
 	LastOperation *LastOperation `json:"lastOperation,omitempty"`
-	// LastErrors are the newest errors, oldest first, at most 10.
+	// lastErrors are the newest errors, oldest first, at most 10.
 	// +kubebuilder:validation:MaxItems=10
 	// +listType=atomic
 	// +optional
 	LastErrors []LastError `json:"lastErrors,omitempty"`
-	// Conditions of the task: Admitted, Progressing, Finished, Succeeded, EtcdReachable.
+	// conditions of the task: Admitted, Progressing, Finished, Succeeded, EtcdReachable.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Rollout is the progress of a rollout.
+	// rollout is the progress of a QuorumAwareRollout or RecreateRollout.
 	// +optional
 	Rollout *RolloutStatus `json:"rollout,omitempty"`
-	// Recovery is the progress of a QuorumLossRecovery.
+	// recovery is the progress of a QuorumLossRecovery.
 	// +optional
 	Recovery *RecoveryStatus `json:"recovery,omitempty"`
-	// Result holds small facts that a task produced.
+	// result of the task, as key-value pairs. The keys depend on the type.
 	// +optional
 	Result map[string]string `json:"result,omitempty"`
 }
 
-// LastOperation is one step of a task.
+// LastOperation is one step of a task, or the reconciliation of an Etcd.
 type LastOperation struct {
-	// Name of the operation.
+	// name of the operation.
 	Name string `json:"name"`
-	// State of the operation.
+	// state of the operation.
 	State OperationState `json:"state"`
-	// LastTransitionTime is when State last changed.
+	// lastTransitionTime is when state last changed.
 	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
-	// Reason is a sentence for people.
+	// reason is a human-readable sentence.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 }
 
-// LastError is an error that a task met.
+// LastError is an error of a task or an Etcd.
 type LastError struct {
-	// Code of the error, ERR_UPPER_SNAKE.
+	// code of the error, such as ERR_NO_QUORUM.
 	Code ErrorCode `json:"code"`
-	// Description for people: what went wrong, with which object, and what to do.
+	// description is a human-readable explanation: what failed, for which object, and what to do.
 	Description string `json:"description"`
-	// ObservedAt is when the error was last seen; for an error of an Etcd that lasts, when it was first seen.
+	// observedAt is when the error was last observed. For an error of an Etcd, it is when it was first observed.
 	ObservedAt metav1.Time `json:"observedAt"`
 }
 
-// EtcdOperatorTask is one operation on an etcd cluster. The tasks of a cluster run one at a time, first in
-// first out.
+// EtcdOperatorTask is one operation on one Etcd. The tasks of an Etcd run one at a time, first in, first out.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=eot,categories=all
@@ -196,8 +197,8 @@ type EtcdOperatorTask struct {
 	Status EtcdOperatorTaskStatus `json:"status,omitempty"`
 }
 
-// EtcdKey is the namespace and name of the Etcd that the task is for. A reference into another namespace
-// is refused elsewhere; here it counts as one into the task's own.
+// EtcdKey returns the namespace and name of the Etcd that the task is for. It ignores the namespace of the reference: the
+// task engine rejects a task that refers to another namespace than its own.
 func (t *EtcdOperatorTask) EtcdKey() types.NamespacedName {
 	return types.NamespacedName{Namespace: t.Namespace, Name: t.Spec.OwnerEtcdReference.Name}
 }

@@ -9,20 +9,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Hibernation is the sleep of a cluster without its volumes. It is recorded before the first claim is deleted, and
-// stays until the cluster has begun anew: there is nothing but the final snapshot to wake up from.
+// Hibernation records a hibernation without volumes. It is written before the first claim is deleted and removed when the
+// cluster has woken up. In between, the cluster can only wake up from the final snapshot.
 type Hibernation struct {
-	// ID tells this sleep from others. The ID of the cluster that wakes up follows from it.
+	// id identifies this hibernation. The cluster ID after waking up is derived from it.
 	ID types.UID `json:"id"`
-	// Since is when the volumes were given up.
+	// since is when the final snapshot was recorded. From then on the claims are deleted.
 	Since metav1.Time `json:"since"`
-	// Snapshot is the final full snapshot: its name in the store, which was verified to have it.
+	// snapshot is the name of the final full snapshot in the store. The operator records it after it was verified.
 	Snapshot string `json:"snapshot"`
-	// Revision of the snapshot. Every write that the cluster had acknowledged is in it.
+	// revision of the snapshot. It contains every write that the cluster acknowledged.
 	Revision int64 `json:"revision"`
-	// ClusterID that the cluster had, in hex.
+	// clusterID is the cluster ID before the hibernation, in hex.
 	ClusterID string `json:"clusterID"`
-	// Claims that are deleted, or were. Others of the same names are not touched.
+	// claims are the PersistentVolumeClaims whose data is in the snapshot and that are therefore deleted. Other claims of the
+	// same names are kept.
 	// +kubebuilder:validation:MaxItems=5
 	// +listType=map
 	// +listMapKey=name
@@ -30,23 +31,27 @@ type Hibernation struct {
 	Claims []HibernatedClaim `json:"claims,omitempty"`
 }
 
-// HibernatedClaim is a claim whose data is in the final snapshot.
+// HibernatedClaim is a PersistentVolumeClaim whose data is in the final snapshot.
 type HibernatedClaim struct {
-	Name string    `json:"name"`
-	UID  types.UID `json:"uid"`
+	// name of the claim.
+	Name string `json:"name"`
+	// uid of the claim.
+	UID types.UID `json:"uid"`
 }
 
-// ConditionHibernated is of an Etcd that is to sleep: True once it does as its spec says, without members, and under
-// whenScaled: Delete without volumes. False, too, while a cluster wakes up that slept without volumes.
+// ConditionHibernated is a condition of an Etcd with spec.replicas 0: True once the cluster is hibernated as specified,
+// without members and, with whenScaled: Delete, without volumes. It is also False while a cluster that was hibernated without
+// volumes wakes up. Absent otherwise.
 const ConditionHibernated = "Hibernated"
 
 // Further reasons of the condition Hibernated, besides ReasonHibernated.
 const (
-	// ReasonHibernating: members are stopped, the final snapshot is taken, or volumes are deleted.
+	// ReasonHibernating means that members are being stopped, the final snapshot is being taken, or claims are being deleted.
 	ReasonHibernating = "Hibernating"
-	// ReasonNoFinalSnapshot: the volumes would be deleted, and there is no verified final full snapshot to wake up from.
-	// The message says why, and whether members run.
+	// ReasonNoFinalSnapshot means that there is no verified final full snapshot to wake up from, so no claim is deleted. The
+	// message says why, and whether members run.
 	ReasonNoFinalSnapshot = "NoFinalSnapshot"
-	// ReasonWakingUp: the cluster begins anew from the final snapshot. A member that waits for its turn says so as well.
+	// ReasonWakingUp means that the cluster wakes up from the final snapshot. In DataVolumesReady it means that a member waits
+	// for its turn.
 	ReasonWakingUp = "WakingUp"
 )

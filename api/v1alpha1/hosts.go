@@ -6,13 +6,13 @@ package v1alpha1
 
 import "fmt"
 
-// MemberHost is the host name by which clients and other members reach the member in a pod, and which its
-// certificates have to be for.
+// MemberHost returns the host name at which clients and peers reach the member in a pod. The member's certificates must be
+// valid for it.
 func (e *Etcd) MemberHost(pod string) string {
 	return fmt.Sprintf("%s.%s-peer.%s.svc", pod, e.Name, e.Namespace)
 }
 
-// MemberHosts are the host names of all members, by their ordinals.
+// MemberHosts returns the host names of all members, ordered by ordinal.
 func (e *Etcd) MemberHosts() []string {
 	hosts := make([]string, 0, e.Spec.Replicas)
 	for i := range e.Spec.Replicas {
@@ -21,10 +21,10 @@ func (e *Etcd) MemberHosts() []string {
 	return hosts
 }
 
-// ClientHost is the host name of the Service for clients, behind which is any member that participates.
+// ClientHost returns the host name of the client Service.
 func (e *Etcd) ClientHost() string { return fmt.Sprintf("%s-client.%s.svc", e.Name, e.Namespace) }
 
-// BackupTLS is spec.backup.tls, if any.
+// BackupTLS returns spec.backup.tls; nil if there is none.
 func (e *Etcd) BackupTLS() *BackupTLS {
 	if e.Spec.Backup == nil {
 		return nil

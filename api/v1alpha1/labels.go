@@ -4,21 +4,22 @@
 
 package v1alpha1
 
-// Labels of every object that belongs to an Etcd.
+// Labels of every object of an Etcd.
 const (
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	LabelPartOf    = "app.kubernetes.io/part-of"
 	LabelComponent = "app.kubernetes.io/component"
 	LabelName      = "app.kubernetes.io/name"
 
-	// ManagedBy is the value of LabelManagedBy that etcd-foreman writes.
+	// ManagedBy is the value of LabelManagedBy that etcd-foreman sets.
 	ManagedBy = "etcd-foreman"
-	// ManagedByDruid is the value that etcd-druid writes. It is accepted when objects are read.
+	// ManagedByDruid is the value of LabelManagedBy that etcd-druid sets. etcd-foreman caches such objects; they are foreign
+	// unless adopted.
 	ManagedByDruid = "etcd-druid"
 )
 
-// Values of LabelComponent. A pod of a backup job carries the same managed-by and part-of labels as a
-// member pod: only the component, and the owner, tell them apart.
+// Values of LabelComponent. The pods of a backup Job have the same managed-by and part-of labels as member pods; they differ
+// in the component and the owner.
 const (
 	ComponentConfigMap           = "etcd-config"
 	ComponentClientService       = "etcd-client-service"
@@ -36,63 +37,62 @@ const (
 	ComponentRoleBinding         = "etcd-role-binding"
 )
 
-// Annotations that a user or automation sets.
+// Annotations that users or automation set.
 const (
-	// AnnotationOperation, with the value OperationReconcile, asks for the Etcd's spec to be reconciled
-	// once more. It is removed when that is done.
+	// AnnotationOperation on an Etcd, with the value OperationReconcile, requests a reconciliation of the spec. The operator
+	// removes it when that is done.
 	AnnotationOperation = "druid.gardener.cloud/operation"
-	// AnnotationGardenerOperation is the older spelling, which Gardener sets.
+	// AnnotationGardenerOperation is the older name of AnnotationOperation, which Gardener sets.
 	AnnotationGardenerOperation = "gardener.cloud/operation"
 	// OperationReconcile is the value of both operation annotations.
 	OperationReconcile = "reconcile"
-	// AnnotationSuspendSpecReconcile, when present on an Etcd, stops the reconciliation of its spec.
-	// Its status and the update strategy of its StatefulSet are kept up all the same.
+	// AnnotationSuspendSpecReconcile on an Etcd, with any value, suspends the reconciliation of its spec. Its status and the
+	// update strategy of its StatefulSet are still reconciled.
 	AnnotationSuspendSpecReconcile = "druid.gardener.cloud/suspend-etcd-spec-reconcile"
-	// AnnotationRollout, with the value RolloutManual, makes rollout tasks start suspended.
+	// AnnotationRollout on an Etcd, with the value RolloutManual, lets its rollout tasks start suspended.
 	AnnotationRollout = "druid.gardener.cloud/rollout"
 	// RolloutManual is the value of AnnotationRollout.
 	RolloutManual = "manual"
-	// AnnotationAllowUnhealthyPodEviction sets the PodDisruptionBudget's unhealthyPodEvictionPolicy to
-	// AlwaysAllow.
+	// AnnotationAllowUnhealthyPodEviction on an Etcd sets unhealthyPodEvictionPolicy of its PodDisruptionBudget to AlwaysAllow.
 	AnnotationAllowUnhealthyPodEviction = "resources.druid.gardener.cloud/allow-unhealthy-pod-eviction"
-	// AnnotationAdoptedBy on an object that an Etcd did not make carries the UID of the Etcd that has adopted it, which
-	// from then on is treated as one of its own. Only adoption writes it; a person does so for a claim that was brought
-	// back by hand.
+	// AnnotationAdoptedBy on an object holds the UID of the Etcd that has adopted it. The operator then treats the object as
+	// the Etcd's own. Users set it on a claim that they restored by hand; the operator never sets it.
 	AnnotationAdoptedBy = "druid.gardener.cloud/adopted-by"
 )
 
 // Annotations that the operator sets.
 const (
-	// AnnotationConfigChecksum on a pod template makes a change of configuration a change of template.
+	// AnnotationConfigChecksum on a pod template is the checksum of etcd's configuration, so that a changed configuration
+	// changes the template.
 	AnnotationConfigChecksum = "checksum/etcd-config"
-	// AnnotationCAChecksum on a pod template makes a change of CAs a change of template: etcd reads them when
-	// it starts, and not again.
+	// AnnotationCAChecksum on a pod template is the checksum of the CAs, so that changed CAs change the template: etcd reads
+	// them only when it starts.
 	AnnotationCAChecksum = "checksum/etcd-ca"
-	// AnnotationClientTLS on a pod, with the value TLSOn, says that its member listens for clients with TLS.
+	// AnnotationClientTLS on a pod, with the value TLSOn, means that its member serves clients over TLS.
 	AnnotationClientTLS = "druid.gardener.cloud/client-url-tls"
-	// AnnotationPeerTLS on a pod says how far its member is on the way to TLS among members: TLSPrepared or
-	// TLSOn; absent at the beginning.
+	// AnnotationPeerTLS on a pod is the progress of its member towards TLS between peers: TLSPrepared or TLSOn; absent
+	// before.
 	AnnotationPeerTLS = "druid.gardener.cloud/peer-url-tls"
-	// TLSPrepared: the member has what it takes to connect to others with TLS, and listens without.
+	// TLSPrepared means that the member can call peers over TLS, but still serves them in plaintext.
 	TLSPrepared = "Prepared"
-	// TLSOn: the member listens with TLS.
+	// TLSOn means that the member serves over TLS.
 	TLSOn = "On"
-	// AnnotationAppliedChecksum on an object is the checksum of what was applied last, so that an object
-	// that has not changed is not written again.
+	// AnnotationAppliedChecksum on an object is the checksum of the configuration that was applied last, so that an unchanged
+	// object is not written again.
 	AnnotationAppliedChecksum = "druid.gardener.cloud/applied-checksum"
-	// AnnotationDeletionRevoked on a pod carries the UID of the task that had announced to delete it and
-	// then did not. Writing it moves the pod's resourceVersion, so that a delete which is still under way
-	// somewhere fails at its precondition.
+	// AnnotationDeletionRevoked on a pod revokes a deletion that was recorded as an intent. Its value is the name of the task
+	// and the pod's previous resourceVersion, as <task>@<resourceVersion>. Writing it changes the resourceVersion, so that a
+	// delete request that is still in flight fails at its precondition.
 	AnnotationDeletionRevoked = "druid.gardener.cloud/deletion-revoked-by"
-	// AnnotationHeldAtZeroBy on a StatefulSet carries the UID of the task that holds it at zero replicas. They
-	// come back when the task lets go, or is gone.
+	// AnnotationHeldAtZeroBy on a StatefulSet holds the UID of the task that keeps it at zero replicas. The operator restores
+	// the replicas when the task continues, ends or is deleted.
 	AnnotationHeldAtZeroBy = "druid.gardener.cloud/held-at-zero-by"
-	// AnnotationBackupError on the lease of full snapshots is why the last snapshot failed; absent or empty when
-	// it did not. The leader's agent writes it.
+	// AnnotationBackupError on the Lease of full snapshots is the error of the last snapshot; absent or empty if it succeeded.
+	// The leader's agent sets it.
 	AnnotationBackupError = "druid.gardener.cloud/backup-error"
-	// AnnotationJobSubject on a Job says what it was made for, so that a later one for the same volume is not taken for it.
+	// AnnotationJobSubject on a Job identifies what the Job was created for. It distinguishes Jobs of the same name.
 	AnnotationJobSubject = "druid.gardener.cloud/job-subject"
-	// AnnotationSafeToEvict keeps the cluster autoscaler from evicting a member.
+	// AnnotationSafeToEvict on a pod prevents the cluster autoscaler from evicting it.
 	AnnotationSafeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 )
 

@@ -6,7 +6,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// MemberStatus is the status of a member in an Etcd's status.
+// MemberStatus is the health of a member in the status of an Etcd.
 // +kubebuilder:validation:Enum=Ready;NotReady;Unknown
 type MemberStatus string
 
@@ -17,27 +17,28 @@ const (
 	MemberUnknown  MemberStatus = "Unknown"
 )
 
-// Member is what is known of one member.
+// Member is the observed state of one member.
 type Member struct {
-	// Name of the member.
+	// name of the member.
 	Name string `json:"name"`
-	// ID of the member, in hex.
+	// id of the member, in hex; empty until it is known.
 	// +optional
 	ID string `json:"id,omitempty"`
-	// Role of the member.
+	// role of the member: Leader, Follower, Learner or Unknown.
 	// +optional
 	Role Role `json:"role,omitempty"`
-	// Status of the member.
+	// status of the member: Ready if it participates, Unknown if its pod is ready but no member answers the operator, and
+	// NotReady otherwise.
 	Status MemberStatus `json:"status"`
-	// Reason of the status.
+	// reason is the class of the pod if the member is not Ready, such as Missing or Starting.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// LastTransitionTime is when Status last changed.
+	// lastTransitionTime is when status last changed.
 	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
 }
 
-// MemberName is the name of the member in a pod, and of its lease: that of the pod, after spec.memberNamePrefix and a
-// dash where there is one.
+// MemberName returns the name of the member in a pod, and of its Lease: the name of the pod, with spec.memberNamePrefix and a
+// dash in front if it is set.
 func (e *Etcd) MemberName(pod string) string {
 	if p := e.Spec.MemberNamePrefix; p != nil && *p != "" {
 		return *p + "-" + pod

@@ -9,81 +9,82 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// RecoveryPhase is how far a QuorumLossRecovery has come.
+// RecoveryPhase is the phase of a QuorumLossRecovery.
 // +kubebuilder:validation:Enum=Confirming;Stopping;Surveying;Starting;Growing
 type RecoveryPhase string
 
-// The phases of a recovery, in their order.
+// The phases of a recovery, in order.
 const (
-	// RecoveryConfirming: etcd has to be without a quorum for a grace period.
+	// RecoveryConfirming waits until the quorum has been lost for the grace period.
 	RecoveryConfirming RecoveryPhase = "Confirming"
-	// RecoveryStopping: the StatefulSet is held at zero replicas, until every pod is gone.
+	// RecoveryStopping keeps the StatefulSet at zero replicas until every pod is gone.
 	RecoveryStopping RecoveryPhase = "Stopping"
-	// RecoverySurveying: Jobs of the agent look at what is on the volumes.
+	// RecoverySurveying runs Jobs that read what is on the volumes, and chooses the data that the cluster starts from.
 	RecoverySurveying RecoveryPhase = "Surveying"
-	// RecoveryStarting: it is chosen how the cluster starts again. The members are told, and then started.
+	// RecoveryStarting configures the members with that choice and starts them.
 	RecoveryStarting RecoveryPhase = "Starting"
-	// RecoveryGrowing: the cluster serves with one member, and takes the others in, one by one.
+	// RecoveryGrowing waits until the other members have joined the new cluster as learners and all members vote.
 	RecoveryGrowing RecoveryPhase = "Growing"
 )
 
-// RecoverySource is what a recovered cluster begins with.
+// RecoverySource is what a recovered cluster starts from.
 // +kubebuilder:validation:Enum=Data;Backup
 type RecoverySource string
 
 // The sources.
 const (
-	// RecoverFromData: the data of the most advanced member.
+	// RecoverFromData is the data of the most advanced member.
 	RecoverFromData RecoverySource = "Data"
-	// RecoverFromBackup: the newest full snapshot and its deltas.
+	// RecoverFromBackup is the newest full snapshot and its deltas.
 	RecoverFromBackup RecoverySource = "Backup"
 )
 
 // RecoveryStatus is the progress of a QuorumLossRecovery.
 type RecoveryStatus struct {
+	// phase of the recovery: Confirming, Stopping, Surveying, Starting or Growing.
 	Phase RecoveryPhase `json:"phase"`
-	// PhaseSince is when the phase began.
+	// phaseSince is when the phase began.
 	PhaseSince metav1.Time `json:"phaseSince"`
-	// LostSince is since when the operator that works now has seen etcd without a quorum, in phase Confirming. It is shown to
-	// people; nothing is decided on it.
+	// lostSince is since when the current operator instance has observed, in phase Confirming, that the quorum is lost. It is
+	// informational: decisions use a timer in memory.
 	// +optional
 	LostSince *metav1.Time `json:"lostSince,omitempty"`
-	// Member that the cluster begins anew with. Empty when a quorum of the members has its data, so that all are
-	// started as they are.
+	// member that the new cluster starts with. Empty if a quorum of the members has its data, so that all members are
+	// started unchanged.
 	// +optional
 	Member string `json:"member,omitempty"`
-	// Source of its data.
+	// source of the data of that member: Data or Backup.
 	// +optional
 	Source RecoverySource `json:"source,omitempty"`
-	// PreviousClusterID is the ID that the cluster had, in hex.
+	// previousClusterID is the cluster ID before the recovery, in hex.
 	// +optional
 	PreviousClusterID string `json:"previousClusterID,omitempty"`
-	// EarlierClusterIDs are those before it, where a recovery did not come to its end.
+	// earlierClusterIDs are the cluster IDs, in hex, that earlier unfinished recoveries replaced.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional
 	EarlierClusterIDs []string `json:"earlierClusterIDs,omitempty"`
 }
 
-// ClusterRecovery tells the members of a cluster that it begins anew, and with whom. It stays until the task that
-// recovered it is gone and every member votes; until then the members keep the data that they had before.
+// ClusterRecovery tells the members how to start as a new cluster. It stays until the task that recovered the cluster is gone
+// and every member votes; until then the members keep their previous data.
 type ClusterRecovery struct {
-	// Task that recovers, or recovered, the cluster; empty when it wakes up without volumes.
+	// task is the name of the task that recovers the cluster; empty if the cluster wakes up without volumes.
 	Task string `json:"task"`
-	// TaskUID is its UID, or the ID of the hibernation that the cluster wakes up from.
+	// taskUID is the UID of that task, or the ID of the hibernation that the cluster wakes up from.
 	TaskUID types.UID `json:"taskUID"`
-	// Member that the cluster begins anew with.
+	// member that the new cluster starts with.
 	Member string `json:"member"`
-	// Source of its data.
+	// source of the data of that member: Data or Backup.
 	Source RecoverySource `json:"source"`
-	// PreviousClusterID is the ID that the cluster had, in hex.
+	// previousClusterID is the cluster ID before, in hex.
 	PreviousClusterID string `json:"previousClusterID"`
-	// EarlierClusterIDs are those before it, where a recovery did not come to its end.
+	// earlierClusterIDs are the cluster IDs, in hex, that earlier unfinished recoveries replaced.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional
 	EarlierClusterIDs []string `json:"earlierClusterIDs,omitempty"`
-	// Revision that the backup has to lead to; 0 where the newest will do.
+	// revision that the backup must reach at least; 0 if any backup is accepted.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
 }

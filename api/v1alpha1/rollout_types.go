@@ -12,49 +12,50 @@ import (
 // GuardName names a condition that must be true before a rollout carries out its next step.
 type GuardName string
 
-// The guards of a QuorumAwareRollout, in the order in which they are asked.
+// The guards of a QuorumAwareRollout, in the order in which they are checked. Each is named after the condition that must be
+// true.
 const (
-	// GuardRevisionObserved: the StatefulSet controller has seen the StatefulSet's current spec, so
-	// status.updateRevision is current.
+	// GuardRevisionObserved requires that the StatefulSet controller has observed the newest spec of the StatefulSet, so that
+	// its status.updateRevision is current.
 	GuardRevisionObserved GuardName = "RevisionObserved"
-	// GuardDeletionObserved: the pod that the rollout deleted last is gone or terminating.
+	// GuardDeletionObserved requires that the pod that the rollout removed last is gone or terminating.
 	GuardDeletionObserved GuardName = "DeletionObserved"
-	// GuardLearnerPromoted: the pod to go is not a learner that is catching up.
+	// GuardLearnerPromoted requires that the pod's member is not a learner that is catching up.
 	GuardLearnerPromoted GuardName = "LearnerPromoted"
-	// GuardVolumeReachable: the pod's replacement could have its volume: its claim and volume exist and stay, and a node
-	// that the volume is bound to takes pods.
+	// GuardVolumeReachable requires that the pod's replacement could attach its volume: the claim and the volume exist and are
+	// not being deleted, and a node that the volume can be attached to accepts pods.
 	GuardVolumeReachable GuardName = "VolumeReachable"
-	// GuardOthersParticipating: every other member participates before one that does is replaced (DEP-07, step 3).
+	// GuardOthersParticipating requires, before a participating member is removed, that every other member participates
+	// (DEP-07, step 3).
 	GuardOthersParticipating GuardName = "OthersParticipating"
-	// GuardOthersServing: every other member serves before leadership moves, and before a member is replaced that serves
-	// although its probe fails.
+	// GuardOthersServing requires that every other member serves before leadership moves, and before a member is removed that
+	// serves although its probe fails.
 	GuardOthersServing GuardName = "OthersServing"
-	// GuardNodesStable: no other member that the quorum counts on is about to be lost with its node, or to be
-	// removed by something else.
+	// GuardNodesStable requires, before a serving member is removed, that no other serving member may be lost with its node or
+	// is being evicted or preempted.
 	GuardNodesStable GuardName = "NodesStable"
-	// GuardQuorumKept: the voters that remain are still a quorum.
+	// GuardQuorumKept requires, while a leader is known, that the remaining voters are a quorum.
 	GuardQuorumKept GuardName = "QuorumKept"
-	// GuardQuorumLossConfirmed: where no leader is known, that has lasted for the grace period, members that the operator
-	// cannot reach are not a quorum, and every other member has been running for as long.
+	// GuardQuorumLossConfirmed requires, while no leader is known, that this has lasted for the grace period, that members which
+	// the operator cannot reach cannot form a quorum, and that every other member has been running for as long.
 	GuardQuorumLossConfirmed GuardName = "QuorumLossConfirmed"
-	// GuardUnreadyConfirmed: a member that does not serve the operator although its probe passes has been so for the grace
-	// period.
+	// GuardUnreadyConfirmed requires that a member whose probe passes has not served the operator for the grace period.
 	GuardUnreadyConfirmed GuardName = "UnreadyConfirmed"
-	// GuardHandoverObserved: the last attempt to move leadership has had the time to show.
+	// GuardHandoverObserved requires that the last attempt to move leadership has had time to take effect.
 	GuardHandoverObserved GuardName = "HandoverObserved"
-	// GuardSuccessorCaughtUp: the updated member that leadership goes to is not far behind the leader.
+	// GuardSuccessorCaughtUp requires that the updated member that leadership goes to is not far behind the leader.
 	GuardSuccessorCaughtUp GuardName = "SuccessorCaughtUp"
-	// GuardRemovalGranted: the API server has not refused the removal of the pod; with podRemoval: Evict, the
-	// PodDisruptionBudget allows it.
+	// GuardRemovalGranted requires that the API server has not just refused to remove the pod. With podRemoval: Evict, the
+	// PodDisruptionBudget must allow the removal.
 	GuardRemovalGranted GuardName = "RemovalGranted"
 )
 
-// OverridableGuard is a guard that a task may be told to override. Those that make sure that the rollout sees the present
-// state, and those that keep the quorum, are not among them: neither here nor in the decision itself.
+// OverridableGuard is a guard that a task may override. The guards that ensure an up-to-date view of the cluster, and those
+// that protect the quorum, cannot be overridden; the decision itself enforces this.
 // +kubebuilder:validation:Enum=LearnerPromoted;VolumeReachable;OthersParticipating;OthersServing;NodesStable;UnreadyConfirmed;SuccessorCaughtUp;RemovalGranted
 type OverridableGuard string
 
-// Role of a member in its cluster.
+// Role is the role of a member in its cluster.
 type Role string
 
 // The roles of a member.
@@ -65,70 +66,71 @@ const (
 	RoleUnknown  Role = "Unknown"
 )
 
-// PodClass is the health of one ordinal of the StatefulSet (DEP-07, "Health Assessment", made total).
+// PodClass is the health of one ordinal of the StatefulSet. It extends "Health Assessment" of DEP-07 to every state of a pod.
 type PodClass string
 
 // The classes of an ordinal.
 const (
-	// ClassMissing: there is no pod.
+	// ClassMissing means that there is no pod.
 	ClassMissing PodClass = "Missing"
-	// ClassTerminating: the pod has a deletionTimestamp.
+	// ClassTerminating means that the pod is being deleted.
 	ClassTerminating PodClass = "Terminating"
-	// ClassDead: the etcd container, or an init container, has exited or cannot be started.
+	// ClassDead means that the etcd container or an init container has exited or cannot be started.
 	ClassDead PodClass = "Dead"
-	// ClassStarting: the etcd container is still being set up.
+	// ClassStarting means that the pod is not scheduled yet, or that its etcd container is being set up.
 	ClassStarting PodClass = "Starting"
-	// ClassUnready: the etcd container runs, and the member does not participate.
+	// ClassUnready means that the etcd container is running but the member does not participate.
 	ClassUnready PodClass = "Unready"
-	// ClassParticipating: the readiness probe passes and the member knows a leader.
+	// ClassParticipating means that the readiness probe passes, and that the member is a voter and serves: it answers, knows
+	// the current leader, and is not far behind it.
 	ClassParticipating PodClass = "Participating"
 )
 
-// RecreatePhase is how far a RecreateRollout has come (KEP-3541).
+// RecreatePhase is the phase of a RecreateRollout (KEP-3541).
 // +kubebuilder:validation:Enum=NeedsDeletion;WaitingTermination;ReadyForCreation;Complete
 type RecreatePhase string
 
 // The phases of a RecreateRollout.
 const (
-	// RecreateNeedsDeletion: the StatefulSet is to be scaled to zero.
+	// RecreateNeedsDeletion means that the StatefulSet is to be scaled to zero.
 	RecreateNeedsDeletion RecreatePhase = "NeedsDeletion"
-	// RecreateWaitingTermination: it is, and pods are not gone yet.
+	// RecreateWaitingTermination means that the StatefulSet is scaled to zero and pods are terminating.
 	RecreateWaitingTermination RecreatePhase = "WaitingTermination"
-	// RecreateReadyForCreation: the last pod is gone, and all start at the target revision.
+	// RecreateReadyForCreation means that all pods are gone, and that new pods start at the target revision.
 	RecreateReadyForCreation RecreatePhase = "ReadyForCreation"
-	// RecreateComplete: every pod is at the target revision, and every member participates.
+	// RecreateComplete means that every pod is at the target revision and every member participates.
 	RecreateComplete RecreatePhase = "Complete"
 )
 
 // RolloutStatus is the progress of a rollout.
 type RolloutStatus struct {
-	// Phase of a RecreateRollout.
+	// phase of a RecreateRollout; empty for a QuorumAwareRollout.
 	// +optional
 	Phase RecreatePhase `json:"phase,omitempty"`
-	// TargetRevision is the revision of the StatefulSet that the rollout brings the pods to.
+	// targetRevision is the StatefulSet revision that the rollout brings the pods to.
 	// +optional
 	TargetRevision string `json:"targetRevision,omitempty"`
-	// Replicas of the StatefulSet.
+	// replicas is the number of replicas of the StatefulSet.
 	Replicas int32 `json:"replicas"`
-	// UpdatedReplicas are the pods that need no replacement any more.
+	// updatedReplicas is the number of pods that no longer need to be replaced.
 	UpdatedReplicas int32 `json:"updatedReplicas"`
-	// ParticipatingReplicas are the pods whose members participate.
+	// participatingReplicas is the number of pods whose members participate.
 	ParticipatingReplicas int32 `json:"participatingReplicas"`
-	// MostParticipatingReplicas are the most pods whose members have participated at once since the rollout began. Only more
-	// than these are progress: a member that comes and goes makes none.
+	// mostParticipatingReplicas is the maximum of participatingReplicas since the rollout began. Only exceeding it counts as
+	// progress; a member that flaps does not.
 	// +optional
 	MostParticipatingReplicas int32 `json:"mostParticipatingReplicas,omitempty"`
-	// HeldBy is what the rollout waits for; absent when nothing holds it.
+	// heldBy names the guard that blocks the next step; absent when none does.
 	// +optional
 	HeldBy *Hold `json:"heldBy,omitempty"`
-	// LastProgressTime is when a pod that the rollout removed last went, or its replacement began to participate, when more
-	// members participated than ever before, or when leadership was moved.
+	// lastProgressTime is when the rollout last made progress: a pod that it removed went, or its replacement participates;
+	// more members participate than ever before; or leadership was moved.
 	// +optional
 	LastProgressTime *metav1.Time `json:"lastProgressTime,omitempty"`
-	// LeaderHandover records the attempts to move leadership away from a leader that is to be replaced.
+	// leaderHandover records the attempts to move leadership away from a leader that is to be replaced.
 	// +optional
 	LeaderHandover *LeaderHandover `json:"leaderHandover,omitempty"`
-	// Pods are the pods that this rollout deleted, oldest first; the newest 50.
+	// pods that this rollout removed or is about to remove, oldest first, at most the newest 50.
 	// +kubebuilder:validation:MaxItems=50
 	// +listType=map
 	// +listMapKey=uid
@@ -136,70 +138,70 @@ type RolloutStatus struct {
 	Pods []RolloutPod `json:"pods,omitempty"`
 }
 
-// Hold says at which guard a rollout waits.
+// Hold describes what a rollout is blocked by.
 type Hold struct {
-	// Guard that holds.
+	// guard that blocks the next step.
 	Guard GuardName `json:"guard"`
-	// Pod that the guard speaks of, where it is one.
+	// pod that the guard refers to; empty if it refers to none.
 	// +optional
 	Pod string `json:"pod,omitempty"`
-	// Message says why, and what a person can do.
+	// message says why the guard blocks the step, and what to do.
 	Message string `json:"message"`
-	// Since when this guard has held for this pod.
+	// since is when this guard began to block for this pod.
 	Since metav1.Time `json:"since"`
 }
 
 // LeaderHandover records attempts to move leadership.
 type LeaderHandover struct {
-	// From is the pod of the leader.
+	// from is the pod of the leader.
 	From string `json:"from"`
-	// To is the pod that leadership was to go to in the newest attempt.
+	// to is the pod that leadership was to move to in the last attempt.
 	To string `json:"to"`
-	// Attempts so far.
+	// attempts is the number of attempts so far.
 	Attempts int32 `json:"attempts"`
-	// LastAttemptTime is when the newest attempt was announced.
+	// lastAttemptTime is when the last attempt was recorded.
 	LastAttemptTime metav1.Time `json:"lastAttemptTime"`
 }
 
-// RolloutPod is a pod that a rollout deleted.
+// RolloutPod is a pod whose removal a rollout recorded.
 type RolloutPod struct {
-	// Name of the pod.
+	// name of the pod.
 	Name string `json:"name"`
-	// UID of the pod that was deleted.
+	// uid of the removed pod.
 	UID types.UID `json:"uid"`
-	// Role of its member when the deletion was decided.
+	// role of its member when the removal was decided.
 	Role Role `json:"role"`
-	// Class of the pod when the deletion was decided.
+	// class of the pod when the removal was decided.
 	Class PodClass `json:"class"`
-	// Revision of the pod that was deleted.
+	// revision of the removed pod.
 	Revision string `json:"revision"`
-	// LastOperation is the replacement of the pod: InProgress from the announcement of the deletion until
-	// its successor participates, then Completed; Failed when the deletion was announced and revoked.
+	// lastOperation is the replacement of the pod: InProgress once the removal is recorded as an intent, Completed when the
+	// replacement participates, Failed if the removal was not carried out.
 	LastOperation LastOperation `json:"lastOperation"`
-	// Evidence is what the decision rested on.
+	// evidence that the decision is based on.
 	Evidence Evidence `json:"evidence"`
 }
 
-// Evidence is the state of the cluster in which a deletion was decided.
+// Evidence is the state of the cluster that the decision to remove a pod is based on.
 type Evidence struct {
-	// ObservedAt is when the removal was decided. What the decision rests on was confirmed before the removal was sent.
+	// observedAt is when the removal was decided.
 	ObservedAt metav1.MicroTime `json:"observedAt"`
-	// ResourceVersion of the pod, which is the precondition of its deletion.
+	// resourceVersion of the pod. It is a precondition of the removal.
 	ResourceVersion string `json:"resourceVersion"`
-	// Serving are the names of the members that knew a leader.
+	// serving are the names of the pods whose members served.
 	// +listType=atomic
 	// +optional
 	Serving []string `json:"serving,omitempty"`
-	// Leader is the name of the leading member; empty when there was none.
+	// leader is the name of the leader's pod; empty if there was no leader.
 	// +optional
 	Leader string `json:"leader,omitempty"`
-	// Term is the raft term.
+	// term is the raft term.
 	// +optional
 	Term int64 `json:"term,omitempty"`
-	// Voters is the number of voting members.
+	// voters is the number of voting members.
 	Voters int32 `json:"voters"`
-	// Quorum is the number of voters that a quorum takes.
+	// quorum is the number of voters that form a quorum.
 	Quorum int32 `json:"quorum"`
-	// ServingVoters is the number of voters that served.
+	// servingVoters is the number of voters that served.
 	ServingVoters int32 `json:"servingVoters"`
 }

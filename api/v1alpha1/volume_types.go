@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// VolumeRetention is what becomes of the volumes of members that go.
+// VolumeRetention determines whether PersistentVolumeClaims are retained or deleted.
 // +kubebuilder:validation:Enum=Retain;Delete
 type VolumeRetention string
 
@@ -20,19 +20,18 @@ const (
 	VolumesDeleted  VolumeRetention = "Delete"
 )
 
-// PersistentVolumeClaimRetentionPolicy says when the claims of the members are deleted, and their volumes with
-// them (KEP-1847).
+// PersistentVolumeClaimRetentionPolicy determines when the claims of the members are deleted (KEP-1847).
 type PersistentVolumeClaimRetentionPolicy struct {
-	// WhenDeleted: what becomes of the claims when the Etcd is deleted. Default Retain.
+	// whenDeleted determines whether the claims are retained or deleted when the Etcd is deleted. Default: Retain.
 	// +optional
 	WhenDeleted VolumeRetention `json:"whenDeleted,omitempty"`
-	// WhenScaled: what becomes of the claims when the cluster is put to sleep (replicas: 0). With Delete they go once a
-	// final full snapshot of all that is on them is verified to be in the store. Default Retain.
+	// whenScaled determines whether the claims are retained or deleted when the cluster is hibernated (replicas: 0). With
+	// Delete, the claims are deleted once a final full snapshot of their data is verified in the store. Default: Retain.
 	// +optional
 	WhenScaled VolumeRetention `json:"whenScaled,omitempty"`
 }
 
-// Retention is the policy of an Etcd with its defaults filled in.
+// Retention returns the retention policy of an Etcd, with defaults.
 func (s *EtcdSpec) Retention() PersistentVolumeClaimRetentionPolicy {
 	var p PersistentVolumeClaimRetentionPolicy
 	if s.PersistentVolumeClaimRetentionPolicy != nil {
@@ -44,11 +43,10 @@ func (s *EtcdSpec) Retention() PersistentVolumeClaimRetentionPolicy {
 	}
 }
 
-// DefaultStorageCapacity is the capacity of a member's volume where the spec does not say. A rule of EtcdSpec repeats
-// it.
+// DefaultStorageCapacity is the default of spec.storageCapacity. A validation rule of EtcdSpec repeats it.
 const DefaultStorageCapacity = "16Gi"
 
-// Capacity is the capacity of a member's volume.
+// Capacity returns the capacity of a member's volume, with its default.
 func (s *EtcdSpec) Capacity() resource.Quantity {
 	if s.StorageCapacity != nil {
 		return *s.StorageCapacity
@@ -56,16 +54,16 @@ func (s *EtcdSpec) Capacity() resource.Quantity {
 	return resource.MustParse(DefaultStorageCapacity)
 }
 
-// ConditionVolumesGrown is of an Etcd: every claim, and the StatefulSet's template of further ones, has the capacity
-// that the spec says.
+// ConditionVolumesGrown is a condition of an Etcd: True once every claim and the StatefulSet's claim template have the
+// specified capacity.
 const ConditionVolumesGrown = "VolumesGrown"
 
 // Reasons of the condition VolumesGrown.
 const (
-	// ReasonVolumesGrown: they have.
+	// ReasonVolumesGrown means that all have the specified capacity.
 	ReasonVolumesGrown = "VolumesGrown"
-	// ReasonVolumesGrowing: the claims ask for the capacity, and a volume or the template does not have it yet.
+	// ReasonVolumesGrowing means that a claim, its volume or the claim template does not have the capacity yet.
 	ReasonVolumesGrowing = "VolumesGrowing"
-	// ReasonVolumesNotExpandable: the StorageClass of a claim does not allow its volumes to grow.
+	// ReasonVolumesNotExpandable means that the StorageClass of a claim does not allow volume expansion.
 	ReasonVolumesNotExpandable = "VolumesNotExpandable"
 )

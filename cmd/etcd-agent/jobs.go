@@ -15,27 +15,28 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/copier"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/finalsnapshot"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/restore"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/datadir"
+	"github.com/etcd-foreman/etcd-foreman/internal/member/finalsnapshot"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
 )
 
-// job is a command that ends: it leaves its result, or its error, in a file.
+// job is a command that ends, and leaves its result or error in a file.
 type job struct {
 	resultFile string
-	run        func(context.Context) (any, error)
+	work       func(context.Context) (any, error)
 }
 
-func (j *job) command(use, short string) *cobra.Command {
+func (j *job) newCommand(use, short string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			result, err := j.run(cmd.Context())
+			result, err := j.work(cmd.Context())
 			if err != nil {
 				result = map[string]string{"error": err.Error()}
 			}
@@ -46,7 +47,7 @@ func (j *job) command(use, short string) *cobra.Command {
 	return cmd
 }
 
-// leave writes the result. Outside of a container there is nobody to read it.
+// leave writes the result. Outside a container there is no termination log.
 func (j *job) leave(result any) error {
 	if _, err := os.Stat(j.resultFile); errors.Is(err, os.ErrNotExist) && j.resultFile == terminationLog {
 		return nil
@@ -61,25 +62,40 @@ func (j *job) leave(result any) error {
 	return nil
 }
 
+// output is where, and how compressed, a job writes its snapshot.
+type output struct {
+	store       store.Config
+	compression backup.Compression
+}
+
+func (o *output) addFlags(flags *pflag.FlagSet) {
+	o.store.AddFlags(flags, "")
+	flags.StringVar((*string)(&o.compression), "compression", string(backup.Gzip), "gzip, lzw, zlib or none")
+}
+
+func (o *output) open(ctx context.Context) (*store.Store, error) {
+	if !o.compression.Valid() {
+		return nil, fmt.Errorf("there is no compression %q", o.compression)
+	}
+	return store.Open(ctx, o.store)
+}
+
 func compactCommand(log logr.Logger) *cobra.Command {
-	var at store.Config
+	var out output
 	config := restore.CompactConfig{Log: log}
-	j := &job{run: func(ctx context.Context) (any, error) {
-		if !config.Compression.Valid() {
-			return nil, fmt.Errorf("there is no compression %q", config.Compression)
-		}
+	j := &job{work: func(ctx context.Context) (any, error) {
 		var err error
-		if config.Store, err = store.Open(ctx, at); err != nil {
+		if config.Store, err = out.open(ctx); err != nil {
 			return nil, err
 		}
+		config.Compression = out.compression
 		done, err := restore.Compact(ctx, config)
 		facts := done.Snapshot.Facts()
 		facts["bytesBefore"], facts["bytesAfter"] = strconv.FormatInt(done.BytesBefore, 10), strconv.FormatInt(done.BytesAfter, 10)
 		return facts, err
 	}}
-	cmd := j.command("compact", "Make one full snapshot of the newest one and its deltas")
-	at.AddFlags(cmd.Flags(), "")
-	cmd.Flags().StringVar((*string)(&config.Compression), "compression", string(backup.Gzip), "gzip, lzw, zlib or none")
+	cmd := j.newCommand("compact", "Compact the newest full snapshot and its deltas into one full snapshot")
+	out.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database twice")
 	return cmd
 }
@@ -88,7 +104,7 @@ func copyCommand(log logr.Logger) *cobra.Command {
 	var from, to store.Config
 	var maxAge int
 	config := copier.Config{Log: log}
-	j := &job{run: func(ctx context.Context) (any, error) {
+	j := &job{work: func(ctx context.Context) (any, error) {
 		var err error
 		if config.Source, err = store.Open(ctx, from); err != nil {
 			return nil, fmt.Errorf("source: %w", err)
@@ -99,44 +115,41 @@ func copyCommand(log logr.Logger) *cobra.Command {
 		config.Now, config.MaxAge = time.Now(), time.Duration(maxAge)*24*time.Hour
 		return copier.Copy(ctx, config)
 	}}
-	cmd := j.command("copy", "Copy snapshots from one store to another")
+	cmd := j.newCommand("copy", "Copy snapshots from one store to another")
 	from.AddFlags(cmd.Flags(), "source-")
 	to.AddFlags(cmd.Flags(), "")
-	cmd.Flags().IntVar(&maxAge, "max-backup-age", 0, "age, in days, beyond which snapshots are not copied; 0 for any")
-	cmd.Flags().IntVar(&config.MaxBackups, "max-backups", 0, "number of full snapshots to copy, the newest ones; 0 for all")
+	cmd.Flags().IntVar(&maxAge, "max-backup-age", 0, "maximum age, in days, of snapshots to copy; 0: any")
+	cmd.Flags().IntVar(&config.MaxBackups, "max-backups", 0, "number of full snapshots to copy, newest first; 0: all")
 	return cmd
 }
 
 func surveyCommand() *cobra.Command {
 	var dataDir string
-	j := &job{run: func(context.Context) (any, error) { return datadir.Survey(dataDir) }}
-	cmd := j.command("survey", "Tell what is in the data directory of a member that does not run, and change nothing")
+	j := &job{work: func(context.Context) (any, error) { return datadir.Survey(dataDir) }}
+	cmd := j.newCommand("survey", "Report what is in the data directory of a stopped member; read-only")
 	cmd.Flags().StringVar(&dataDir, "data-dir", member.DataDir, "etcd's data directory")
 	return cmd
 }
 
 func finalSnapshotCommand(log logr.Logger) *cobra.Command {
-	var at store.Config
+	var out output
 	config := finalsnapshot.Config{Clock: clock.RealClock{}, Log: log}
-	j := &job{run: func(ctx context.Context) (any, error) {
-		if !config.Compression.Valid() {
-			return nil, fmt.Errorf("there is no compression %q", config.Compression)
-		}
+	j := &job{work: func(ctx context.Context) (any, error) {
 		var err error
-		if config.Store, err = store.Open(ctx, at); err != nil {
+		if config.Store, err = out.open(ctx); err != nil {
 			return nil, err
 		}
+		config.Compression = out.compression
 		snapshot, err := finalsnapshot.Take(ctx, config)
 		if err != nil {
 			return nil, err
 		}
 		return snapshot.Facts(), nil
 	}}
-	cmd := j.command("final-snapshot", "Make a full snapshot of the data of a member that does not run, and change nothing of that")
-	at.AddFlags(cmd.Flags(), "")
+	cmd := j.newCommand("final-snapshot", "Take a full snapshot of the data of a stopped member; the data is only read")
+	out.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&config.DataDir, "data-dir", member.DataDir, "etcd's data directory")
-	cmd.Flags().StringVar(&config.ClusterID, "cluster-id", "", "ID, in hex, of the cluster that the data has to be of")
-	cmd.Flags().StringVar((*string)(&config.Compression), "compression", string(backup.Gzip), "gzip, lzw, zlib or none")
+	cmd.Flags().StringVar(&config.ClusterID, "cluster-id", "", "ID, in hex, of the cluster that the data must belong to")
 	cmd.Flags().StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database")
 	return cmd
 }

@@ -21,14 +21,14 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// gcPercent is how much the heap may grow before it is collected, where the environment does not say (GOGC).
+// gcPercent is how much the heap may grow before it is collected, unless GOGC is set.
 const gcPercent = 30
 
 func main() { os.Exit(run()) }
 
 func run() int {
 	if os.Getenv("GOGC") == "" {
-		// Most of the heap are parts of an upload, beside an etcd that needs the memory more.
+		// Most of the heap are parts of an upload; etcd needs the memory more.
 		debug.SetGCPercent(gcPercent)
 	}
 	config := zap.NewProductionConfig()
@@ -42,14 +42,14 @@ func run() int {
 	log := zapr.NewLogger(backend)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if err := command(log).ExecuteContext(ctx); err != nil {
-		log.Error(err, "Giving up")
+	if err := rootCommand(log).ExecuteContext(ctx); err != nil {
+		log.Error(err, "Failed")
 		return 1
 	}
 	return 0
 }
 
-func command(log logr.Logger) *cobra.Command {
+func rootCommand(log logr.Logger) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "etcd-agent",
 		Short:         "Runs beside etcd in the pods of its members",

@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// terminationLog is where the kubelet looks for why a container ended.
+// terminationLog is where the kubelet reads why a container ended.
 const terminationLog = "/dev/termination-log"
 
 func prepareCommand(log logr.Logger) *cobra.Command {
@@ -42,12 +42,12 @@ func prepareCommand(log logr.Logger) *cobra.Command {
 	cmd.Flags().StringVar(&options.Name, "name", options.Name, "name of the member, by default $"+member.NameVariable)
 	cmd.Flags().StringVar(&options.SharedDir, "shared-dir", member.SharedDir, "folder with the configuration that the members share")
 	cmd.Flags().StringVar(&options.ConfigFile, "config-file", member.ConfigFile, "file to write")
-	cmd.Flags().DurationVar(&options.Patience, "patience", time.Minute, "how long to wait for what may change by itself, before the kubelet is told and tries again")
+	cmd.Flags().DurationVar(&options.Patience, "patience", time.Minute, "how long to wait for conditions that may change before failing, so that the kubelet restarts the container")
 	storeConfig.AddFlags(cmd.Flags(), "")
 	return cmd
 }
 
-// report tells the kubelet, and through it the operator, why a member does not start.
+// report writes why a member does not start to the termination log, from where the operator gets it.
 func report(log logr.Logger, refusal *prepare.Refusal) {
 	file, err := os.OpenFile(terminationLog, os.O_WRONLY|os.O_TRUNC, 0)
 	if err == nil {

@@ -28,7 +28,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// leaseLifetime is how long readers believe a member lease after a renewal.
+// leaseLifetime is how long a member lease is valid after a renewal.
 const leaseLifetime = time.Minute
 
 type serveOptions struct {
@@ -45,7 +45,7 @@ func serveCommand(log logr.Logger) *cobra.Command {
 	options := serveOptions{name: os.Getenv(member.NameVariable), namespace: os.Getenv(member.NamespaceVariable), trustFile: os.Getenv(member.TrustFileVariable)}
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Look after the member: its lease, its promotion, its backups",
+		Short: "Run beside the member: renew its lease, promote it, take its snapshots",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server, err := newServer(log, options)
@@ -60,10 +60,10 @@ func serveCommand(log logr.Logger) *cobra.Command {
 	cmd.Flags().StringVar(&options.sharedDir, "shared-dir", member.SharedDir, "folder with the configuration that the members share")
 	cmd.Flags().StringVar(&options.address, "listen", ":8080", "address of the HTTP API, the metrics and the health check")
 	options.tls.AddFlags(cmd.Flags())
-	cmd.Flags().StringVar(&options.trustFile, "api-trust-file", options.trustFile, "file that says whom the HTTP API lets in, by default $"+member.TrustFileVariable+"; empty for anybody")
+	cmd.Flags().StringVar(&options.trustFile, "api-trust-file", options.trustFile, "file with the public key of the operator, by default $"+member.TrustFileVariable+"; empty: requests are not authenticated")
 	cmd.Flags().DurationVar(&options.heartbeat, "heartbeat", 10*time.Second, "how often the member lease is renewed")
-	cmd.Flags().StringVar(&options.fullLease, "full-snapshot-lease", "", "lease that tells of the newest full snapshot")
-	cmd.Flags().StringVar(&options.deltaLease, "delta-snapshot-lease", "", "lease that tells of the newest delta snapshot")
+	cmd.Flags().StringVar(&options.fullLease, "full-snapshot-lease", "", "lease that reports the newest full snapshot")
+	cmd.Flags().StringVar(&options.deltaLease, "delta-snapshot-lease", "", "lease that reports the newest delta snapshot")
 	options.store.AddFlags(cmd.Flags(), "")
 	options.snapshots.AddFlags(cmd.Flags())
 	return cmd
@@ -72,7 +72,7 @@ func serveCommand(log logr.Logger) *cobra.Command {
 func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 	config, err := rest.InClusterConfig()
 	if err != nil {
-		return nil, fmt.Errorf("looking for the API server: %w", err)
+		return nil, fmt.Errorf("loading the in-cluster configuration: %w", err)
 	}
 	shared := serve.SharedIn(o.sharedDir)
 	etcd, local, err := serve.NewMember(o.name, shared)
@@ -109,14 +109,14 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 		if err != nil {
 			return nil, err
 		}
-		api.Snapshots, api.Health, s.Lead = b, b.Healthy, b.run
+		api.Snapshots, api.Health, s.Lead = b, b.Healthy, b.lead
 	}
 	mux.Handle("/", server.Handler(api))
 	return s, nil
 }
 
-// trustIn reads whom the API lets in, for each request: the operator may change it at any time. Without a file that is
-// anybody.
+// trustIn returns a function that reads the trust of the API for each request: the operator may change it at any time. Without
+// a file, requests are not authenticated.
 func trustIn(file string) func() (agentauth.Trust, error) {
 	if file == "" {
 		return nil
@@ -124,11 +124,22 @@ func trustIn(file string) func() (agentauth.Trust, error) {
 	return func() (agentauth.Trust, error) {
 		data, err := os.ReadFile(file)
 		if errors.Is(err, os.ErrNotExist) {
-			return agentauth.Trust{}, errors.New("the operator has not told the agents its key yet; retry in a minute")
+			return agentauth.Trust{}, errors.New("the operator has not published its key to the agents yet; retry in a minute")
 		}
 		if err != nil {
-			return agentauth.Trust{}, errors.New("the file that says whom the agent lets in cannot be read")
+			return agentauth.Trust{}, errors.New("the trust file of the agent API cannot be read")
 		}
 		return agentauth.ParseTrust(data)
+	}
+}
+
+// anybodyIn returns a function that reports whether requests are not authenticated now.
+func anybodyIn(trust func() (agentauth.Trust, error)) func() bool {
+	return func() bool {
+		if trust == nil {
+			return true
+		}
+		t, err := trust()
+		return err == nil && t.AllowUnauthenticated
 	}
 }

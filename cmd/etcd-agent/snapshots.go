@@ -26,20 +26,20 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// healthInterval is how often the operator is told whether snapshots go well, when that has changed.
+// healthInterval is how often a changed health of snapshots is reported.
 const healthInterval = 10 * time.Second
 
-// leaseTimeout bounds the renewal of a lease that tells of a snapshot.
+// leaseTimeout bounds the renewal of a snapshot lease.
 const leaseTimeout = 10 * time.Second
 
-// maxFailure bounds what the operator is told of a failure, in bytes.
+// maxFailure bounds a reported failure, in bytes.
 const maxFailure = 1 << 10
 
-// openInterval is how often a store that could not be opened is tried again.
+// openInterval is how often opening a store is retried.
 const openInterval = 30 * time.Second
 
-// snapshots are what the agent of the leader takes, and tells the operator of by leases. A store that cannot be
-// opened, because its credentials are wrong say, keeps nobody from being looked after.
+// snapshots takes snapshots while this member leads, and reports them by leases. A store that cannot be opened, because of
+// wrong credentials for example, does not stop the agent.
 type snapshots struct {
 	open        func(context.Context) (*snapshotter.Snapshotter, error)
 	opened      atomic.Pointer[snapshotter.Snapshotter]
@@ -70,7 +70,8 @@ func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *c
 		}
 		return snapshotter.New(snapshotter.Config{
 			Options: o.snapshots, Etcd: etcd, Store: to, FullFirst: restoredErr == nil, OnSnapshot: s.tell,
-			Clock: clock.RealClock{}, Log: log, Metrics: registry,
+			Anybody: anybodyIn(trustIn(o.trustFile)),
+			Clock:   clock.RealClock{}, Log: log, Metrics: registry,
 		})
 	}
 	return s, nil
@@ -98,7 +99,7 @@ func (s *snapshots) Latest(ctx context.Context) (backup.Chain, error) {
 	return taker.Latest(ctx)
 }
 
-// Healthy returns why the last snapshot failed, or why none can be taken.
+// Healthy returns why the last snapshot failed, or why none can be taken; nil otherwise.
 func (s *snapshots) Healthy() error {
 	if taker := s.opened.Load(); taker != nil {
 		return taker.Healthy()
@@ -109,7 +110,7 @@ func (s *snapshots) Healthy() error {
 	return nil
 }
 
-// taker takes the snapshots. It is made once the store opens.
+// taker returns the snapshotter, which is made once the store opens.
 func (s *snapshots) taker(ctx context.Context) (*snapshotter.Snapshotter, error) {
 	s.making.Lock()
 	defer s.making.Unlock()
@@ -125,8 +126,8 @@ func (s *snapshots) taker(ctx context.Context) (*snapshotter.Snapshotter, error)
 	return taker, nil
 }
 
-// run takes snapshots while this member leads.
-func (s *snapshots) run(ctx context.Context) {
+// lead takes snapshots while this member leads.
+func (s *snapshots) lead(ctx context.Context) {
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
@@ -138,7 +139,7 @@ func (s *snapshots) run(ctx context.Context) {
 			err = taker.Run(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.log.Error(err, "No snapshots are taken")
+			s.log.Error(err, "Taking snapshots failed")
 		}
 		select {
 		case <-ctx.Done():
@@ -157,12 +158,11 @@ func (s *snapshots) tell(snapshot backup.Snapshot) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseTimeout)
 	defer cancel()
 	if err := lease.Renew(ctx, strconv.FormatInt(snapshot.LastRevision, 10), snapshot.Created); err != nil {
-		s.log.Error(err, "Telling of a snapshot failed", "snapshot", snapshot.Name())
+		s.log.Error(err, "Renewing the lease of snapshots failed", "snapshot", snapshot.Name())
 	}
 }
 
-// tellHealth writes to the lease of full snapshots why the last snapshot failed, or that it did not, when that
-// has changed, and once at the beginning.
+// tellHealth annotates the lease of full snapshots with the failure of the last snapshot, at the start and on changes.
 func (s *snapshots) tellHealth(ctx context.Context) {
 	told, known := "", false
 	ticker := time.NewTicker(healthInterval)
@@ -176,7 +176,7 @@ func (s *snapshots) tellHealth(ctx context.Context) {
 			if err := s.full.Annotate(ctx, v1alpha1.AnnotationBackupError, failure); err == nil {
 				told, known = failure, true
 			} else if ctx.Err() == nil {
-				s.log.Error(err, "Telling how snapshots go failed")
+				s.log.Error(err, "Reporting the health of snapshots failed")
 			}
 		}
 		select {

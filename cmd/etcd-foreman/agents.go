@@ -14,39 +14,39 @@ import (
 	"strconv"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// agents are those beside the members of all Etcds.
+// agents makes clients of the agents of all Etcds.
 type agents struct {
 	live  client.Reader
 	key   ed25519.PrivateKey
 	clock clock.PassiveClock
-	// open: they let in anybody.
+	// open: agents accept unauthenticated requests.
 	open bool
 }
 
-// trust says whom the agents of an Etcd let in.
+// trust returns who may use the API of the agents of an Etcd.
 func (a agents) trust(etcd *v1alpha1.Etcd) agentauth.Trust {
 	return agentauth.Trust{Audience: string(etcd.UID), PublicKey: a.key.Public().(ed25519.PublicKey), AllowUnauthenticated: a.open}
 }
 
-// client makes a client of the agents of an Etcd: any of them asks the leading one. They recognize the operator by its
-// signature; with spec.backup.tls the operator recognizes them by the CAs that it names.
-func (a agents) client(ctx context.Context, etcd *v1alpha1.Etcd) (backup.Client, error) {
+// client makes a client of the agents of an Etcd, each of which forwards to that of the leader. Agents verify the operator's
+// signature; with spec.backup.tls, the operator verifies their certificates.
+func (a agents) client(ctx context.Context, etcd *v1alpha1.Etcd) (agentapi.Client, error) {
 	at := url.URL{Scheme: "http", Host: net.JoinHostPort(etcd.ClientHost(), strconv.Itoa(int(component.BackupPort(etcd))))}
-	c := backup.Client{Authorize: func(r *http.Request) error {
+	c := agentapi.Client{Authorize: func(r *http.Request) error {
 		return agentauth.Sign(a.key, string(etcd.UID), r, a.clock.Now())
 	}}
 	if etcd.BackupTLS() != nil {
 		roots, err := certificates.Agents(ctx, a.live, etcd)
 		if err != nil {
-			return backup.Client{}, err
+			return agentapi.Client{}, err
 		}
 		at.Scheme, c.TLS = "https", &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	}

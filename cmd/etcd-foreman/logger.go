@@ -21,7 +21,7 @@ func newLogger(config configv1alpha1.Logging) (logr.Logger, error) {
 	c := zap.NewProductionConfig()
 	c.EncoderConfig.EncodeTime = zapcore.ISO8601TimeEncoder
 	c.DisableStacktrace = true
-	// Every step of a rollout counts.
+	// No step of a rollout may be dropped.
 	c.Sampling = nil
 	if config.Format == configv1alpha1.LogFormatText {
 		c.Encoding = "console"

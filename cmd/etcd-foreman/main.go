@@ -15,7 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// gcPercent is how much the heap may grow before it is collected, where the environment does not say (GOGC).
+// gcPercent is how much the heap may grow before it is collected, unless GOGC is set.
 const gcPercent = 30
 
 func main() {
@@ -26,10 +26,10 @@ func main() {
 }
 
 func run() error {
-	file := flag.String("config", "", "the file with the OperatorConfiguration")
+	file := flag.String("config", "", "file with the OperatorConfiguration")
 	flag.Parse()
 	if *file == "" {
-		return fmt.Errorf("--config is required: the file with the OperatorConfiguration")
+		return fmt.Errorf("--config is required: file with the OperatorConfiguration")
 	}
 	config, err := configv1alpha1.Load(*file)
 	if err != nil {
@@ -41,7 +41,7 @@ func run() error {
 	}
 	ctrl.SetLogger(logger)
 	if os.Getenv("GOGC") == "" {
-		// Most of the heap are caches, which change little: to let it double before it is collected buys nothing.
+		// Most of the heap are caches, which change little: letting it double before a collection gains nothing.
 		debug.SetGCPercent(gcPercent)
 	}
 	ctx := ctrl.SetupSignalHandler()

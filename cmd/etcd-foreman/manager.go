@@ -21,6 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -43,7 +44,7 @@ import (
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=etcd-foreman-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:groups="",namespace=etcd-foreman-system,resources=events,verbs=create;patch
 
-// leaseName is the name of the Lease by which one of several operators is the one that works.
+// leaseName is the name of the leader election Lease.
 const leaseName = "etcd-foreman"
 
 func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguration) (ctrl.Manager, error) {
@@ -53,7 +54,7 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	}
 	kubeconfig, err := ctrl.GetConfig()
 	if err != nil {
-		return nil, fmt.Errorf("looking for an API server: %w", err)
+		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
 	}
 	kubeconfig.QPS, kubeconfig.Burst = config.ClientConnection.QPS, config.ClientConnection.Burst
 	options, err := managerOptions(config)
@@ -104,8 +105,8 @@ func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options,
 	}, nil
 }
 
-// cacheOptions keep in memory what belongs to an Etcd, of etcd-druid's too, what its pods rest on, and nothing else; in
-// some namespaces, or where none are given in all.
+// cacheOptions cache only the objects of Etcds, including those of etcd-druid, and the surroundings of their pods; in some
+// namespaces, or in all if none are given.
 func cacheOptions(namespaces []string) (cache.Options, error) {
 	managed, err := labels.NewRequirement(v1alpha1.LabelManagedBy, selection.In, []string{v1alpha1.ManagedBy, v1alpha1.ManagedByDruid})
 	if err != nil {
@@ -114,8 +115,8 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	ours := cache.ByObject{Label: labels.NewSelector().Add(*managed)}
 	lists := &resourceLists{}
 	objects := map[client.Object]cache.ByObject{
-		&corev1.Pod{}: {Label: ours.Label, Transform: keep(essenceOfPod)}, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours,
-		&v1alpha1.EtcdOperatorTask{}:    {Transform: keep(essenceOfTask)},
+		&corev1.Pod{}: {Label: ours.Label, Transform: keep(trimmedPod)}, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours,
+		&v1alpha1.EtcdOperatorTask{}:    {Transform: keep(trimmedTask)},
 		&appsv1.StatefulSet{}:           {Label: ours.Label, Transform: keep(lists.statefulSet)},
 		&policyv1.PodDisruptionBudget{}: ours, &coordinationv1.Lease{}: ours,
 		&corev1.ServiceAccount{}: ours, &rbacv1.Role{}: ours, &rbacv1.RoleBinding{}: ours,
@@ -138,7 +139,7 @@ func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfigurati
 	credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: now}
 	observer := observe.New(dialer, now, observe.WithCredentials(credentials), observe.WithSurroundings(mgr.GetCache()))
 	locker := &lock.Locks{}
-	registry := newRegistry(mgr, dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images, agents: agents})
+	registry := newRegistry(mgr, dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images, agents: agents, rules: policy.New(config)})
 	return errors.Join(
 		(&etcd.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,

@@ -10,6 +10,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
 	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
@@ -22,7 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// dependencies are what task types work with, besides the API server.
+// dependencies of the task types, besides the API server.
 type dependencies struct {
 	observer    *observe.Observer
 	dialer      etcdclient.Dialer
@@ -30,9 +31,10 @@ type dependencies struct {
 	clock       clock.PassiveClock
 	images      configv1alpha1.Images
 	agents      agents
+	rules       policy.Rules
 }
 
-// newRegistry lists the task types that the operator carries out.
+// newRegistry returns the task types that the operator carries out.
 func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
 	cached, live := mgr.GetClient(), mgr.GetAPIReader()
 	jobs := tasks.Jobs{Client: cached, Live: live, Clock: d.clock}
@@ -50,7 +52,7 @@ func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
 			Live: live, Observer: d.observer, Clock: d.clock, Agent: d.agents.client,
 		}},
 		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: d.images.EtcdAgent}},
-		v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: d.images.EtcdAgent}},
+		v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: d.images.EtcdAgent, Rules: d.rules}},
 		v1alpha1.QuorumLossRecovery: {Deadline: recovery.Deadline, Handler: &recovery.Handler{
 			Client: cached, Live: live, Observer: d.observer, Clock: d.clock, Image: d.images.EtcdAgent,
 		}},

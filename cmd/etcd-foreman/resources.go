@@ -14,14 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// resourceLists has objects share lists of resources that say the same: there are few, and each object has some, of
-// almost a kilobyte each. What is in a cache is only read.
+// resourceLists interns lists of resources: there are few different ones, of almost a kilobyte each, and every object has
+// some. Cached objects are read-only.
 type resourceLists struct {
-	// known are corev1.ResourceLists, by what they say.
+	// known are corev1.ResourceLists, by their content.
 	known sync.Map
 }
 
-func (r *resourceLists) shared(list corev1.ResourceList) corev1.ResourceList {
+func (r *resourceLists) interned(list corev1.ResourceList) corev1.ResourceList {
 	if len(list) == 0 {
 		return list
 	}
@@ -35,8 +35,8 @@ func (r *resourceLists) shared(list corev1.ResourceList) corev1.ResourceList {
 }
 
 func (r *resourceLists) claim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
-	kept := essenceOfClaim(c)
-	kept.Spec.Resources.Requests, kept.Status.Capacity = r.shared(kept.Spec.Resources.Requests), r.shared(kept.Status.Capacity)
+	kept := trimmedClaim(c)
+	kept.Spec.Resources.Requests, kept.Status.Capacity = r.interned(kept.Spec.Resources.Requests), r.interned(kept.Status.Capacity)
 	return kept
 }
 
@@ -44,12 +44,12 @@ func (r *resourceLists) statefulSet(s *appsv1.StatefulSet) *appsv1.StatefulSet {
 	for _, containers := range [][]corev1.Container{s.Spec.Template.Spec.InitContainers, s.Spec.Template.Spec.Containers} {
 		for i := range containers {
 			c := &containers[i].Resources
-			c.Requests, c.Limits = r.shared(c.Requests), r.shared(c.Limits)
+			c.Requests, c.Limits = r.interned(c.Requests), r.interned(c.Limits)
 		}
 	}
 	for i := range s.Spec.VolumeClaimTemplates {
 		c := &s.Spec.VolumeClaimTemplates[i].Spec.Resources
-		c.Requests = r.shared(c.Requests)
+		c.Requests = r.interned(c.Requests)
 	}
 	return s
 }

@@ -38,8 +38,8 @@ func TestSharedResources(t *testing.T) {
 	}
 	lists := &resourceLists{}
 	first, second, other := lists.claim(claim("1Gi")), lists.claim(claim("1Gi")), lists.claim(claim("2Gi"))
-	g.Expect(first).To(Equal(essenceOfClaim(claim("1Gi"))))
-	g.Expect(other).To(Equal(essenceOfClaim(claim("2Gi"))))
+	g.Expect(first).To(Equal(trimmedClaim(claim("1Gi"))))
+	g.Expect(other).To(Equal(trimmedClaim(claim("2Gi"))))
 	g.Expect(same(first.Spec.Resources.Requests, second.Status.Capacity)).To(BeTrue())
 	g.Expect(same(first.Spec.Resources.Requests, other.Spec.Resources.Requests)).To(BeFalse())
 

@@ -24,23 +24,23 @@ import (
 // +kubebuilder:rbac:groups="",namespace=etcd-foreman-system,resources=secrets,resourceNames=etcd-foreman-signing-key,verbs=get;update
 
 const (
-	// keySecret is the Secret in the operator's namespace that keeps the key by which agents recognize the operator. It is
-	// installed empty, and the operator puts the key in: so it need not be allowed to make Secrets.
+	// keySecret is the Secret in the operator's namespace with the operator's signing key. It is installed empty and filled by
+	// the operator, which therefore needs no right to create Secrets.
 	keySecret = "etcd-foreman-signing-key"
-	// keySeed is the key of the seed in it.
+	// keySeed is the key of the seed in the Secret.
 	keySeed = "ed25519.seed"
 	// namespaceFile has the namespace of a pod.
 	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
 
-// operatorNamespace is where the operator runs, or keeps its lease; empty where neither is known.
+// operatorNamespace returns the namespace of the operator, or else of its lease; empty if neither is known.
 func operatorNamespace(config *configv1alpha1.OperatorConfiguration) string {
-	// Outside of a cluster there is no such file.
+	// Outside a cluster there is no such file.
 	own, _ := os.ReadFile(namespaceFile)
 	return cmp.Or(strings.TrimSpace(string(own)), config.LeaderElection.Namespace)
 }
 
-// signingKey is the key by which agents recognize the operator.
+// signingKey returns the key that the operator signs requests to agents with.
 func signingKey(ctx context.Context, kubeconfig *rest.Config, namespace string) (ed25519.PrivateKey, error) {
 	c, err := client.New(kubeconfig, client.Options{})
 	if err != nil {
@@ -49,8 +49,8 @@ func signingKey(ctx context.Context, kubeconfig *rest.Config, namespace string) 
 	return loadKey(ctx, c, client.ObjectKey{Namespace: namespace, Name: keySecret})
 }
 
-// loadKey reads the key from the Secret, and puts one in where there is none. Where the operator may not, or there is no
-// such Secret, the key is one of this process: the agents learn it a minute after each start.
+// loadKey reads the key from the Secret, and generates it if the Secret is empty. If there is no Secret, or no right to it, the
+// key lives as long as this process, and agents get it a minute after each start.
 func loadKey(ctx context.Context, c client.Client, at client.ObjectKey) (ed25519.PrivateKey, error) {
 	_, fresh, err := ed25519.GenerateKey(nil)
 	if err != nil {
@@ -64,18 +64,18 @@ func loadKey(ctx context.Context, c client.Client, at client.ObjectKey) (ed25519
 		}
 		secret.Data[keySeed] = fresh.Seed()
 		if err = c.Update(ctx, secret); apierrors.IsConflict(err) {
-			// Another replica was faster.
+			// Another replica has just written it.
 			err = c.Get(ctx, at, secret)
 		}
 	}
 	switch {
 	case at.Namespace == "" || apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
-		ctrl.LoggerFrom(ctx).Info("The signing key is not kept: for up to two minutes after each start of the operator, agents refuse its requests. Install the Secret, and the Role for it (config/default)", "secret", at)
+		ctrl.LoggerFrom(ctx).Info("The signing key is not persisted: agents refuse requests for up to two minutes after each start of the operator. Install the Secret and its Role (config/default)", "secret", at)
 		return fresh, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading the signing key in Secret %s: %w", at, err)
 	case len(secret.Data[keySeed]) != ed25519.SeedSize:
-		return nil, errors.New("the value of " + keySeed + " in Secret " + at.String() + " is no key: remove it and restart the operator, which makes another")
+		return nil, errors.New("the value of " + keySeed + " in Secret " + at.String() + " is not a key: remove it, and restart the operator to make another")
 	}
 	return ed25519.NewKeyFromSeed(secret.Data[keySeed]), nil
 }

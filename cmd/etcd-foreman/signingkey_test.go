@@ -71,5 +71,5 @@ func TestSigningKeyIsNotThere(t *testing.T) {
 		g.Expect(key).To(HaveLen(ed25519.PrivateKeySize))
 	}
 	_, err := loadKey(t.Context(), fake.NewClientBuilder().WithObjects(secretWith("short")).Build(), keyAt)
-	g.Expect(err).To(MatchError(And(ContainSubstring("is no key"), Not(ContainSubstring("short")))))
+	g.Expect(err).To(MatchError(And(ContainSubstring("is not a key"), Not(ContainSubstring("short")))))
 }

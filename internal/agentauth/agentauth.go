@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agentauth is how an agent knows that the operator asks: the operator signs each request, and tells the agents its
-// public key by the ConfigMap of their Etcd (ADR 18). Nothing in a tenant's namespace is secret, and what is seen of one
-// request is good for no other. It imports the standard library only.
+// Package agentauth authenticates the operator to agents: the operator signs each request, and publishes its public key in
+// the ConfigMap of the Etcd (ADR 18). No secret is kept in a tenant's namespace, and a signature is valid for one request
+// only. It imports the standard library only.
 package agentauth
 
 import (
@@ -18,29 +18,29 @@ import (
 	"time"
 )
 
-// Trust says whom the agents of an Etcd let in. The operator writes it into the ConfigMap that they share.
+// Trust is who may use the API of the agents of an Etcd. The operator writes it into the ConfigMap of the members.
 type Trust struct {
-	// Audience is the UID of the Etcd: what is signed for another one is not for these agents.
+	// Audience is the UID of the Etcd: a signature for another Etcd is not valid here.
 	Audience string `json:"audience"`
 	// PublicKey of the operator.
 	PublicKey ed25519.PublicKey `json:"publicKey"`
-	// AllowUnauthenticated lets anybody in, and takes GET where POST belongs, as etcd-backup-restore does.
+	// AllowUnauthenticated accepts unsigned requests, and GET in place of POST, as etcd-backup-restore does.
 	AllowUnauthenticated bool `json:"allowUnauthenticated,omitempty"`
 }
 
-// ParseTrust reads what String has written. One without an audience or a key is an error.
+// ParseTrust parses the output of String. A Trust without an audience or a key is an error.
 func ParseTrust(data []byte) (Trust, error) {
 	var t Trust
 	if err := json.Unmarshal(data, &t); err != nil {
-		return Trust{}, fmt.Errorf("reading whom the agent lets in: %w", err)
+		return Trust{}, fmt.Errorf("reading the agent API's trust: %w", err)
 	}
 	if t.Audience == "" || len(t.PublicKey) != ed25519.PublicKeySize {
-		return Trust{}, errors.New("reading whom the agent lets in: the audience is missing, or the public key is none")
+		return Trust{}, errors.New("reading the agent API's trust: the audience or the public key is missing")
 	}
 	return t, nil
 }
 
-// String returns the JSON of a Trust: the same for the same.
+// String returns the Trust as JSON. It is deterministic.
 func (t Trust) String() string {
 	// Strings and bytes can always be encoded.
 	data, _ := json.Marshal(t)
@@ -48,17 +48,17 @@ func (t Trust) String() string {
 }
 
 const (
-	// header of every token, which is a JWT. It is compared as it is, so nobody chooses another algorithm.
+	// header of every token, which is a JWT. It is compared byte by byte, so that no other algorithm can be chosen.
 	header = `{"alg":"EdDSA","typ":"JWT"}`
 	scheme = "Bearer "
-	// maxToken bounds a token that is looked at, in bytes.
+	// maxToken bounds a token, in bytes.
 	maxToken = 4 << 10
-	// Lifetime is how far the clocks of the operator and of an agent may be apart, and so how long somebody who has seen a
-	// request can repeat it.
+	// Lifetime is the allowed difference between the clocks of operator and agent, and thus how long a request can be
+	// replayed.
 	Lifetime = 5 * time.Minute
 )
 
-// claims of a token. It is for one request: the names of method and URL are those of RFC 9449.
+// claims of a token, which is for one request. Method and URL are named as in RFC 9449.
 type claims struct {
 	Audience string `json:"aud"`
 	IssuedAt int64  `json:"iat"`
@@ -79,11 +79,11 @@ func Sign(key ed25519.PrivateKey, audience string, r *http.Request, now time.Tim
 	return nil
 }
 
-// Verify returns why a request is not one that the operator has signed for these agents, just now; nil when it is.
+// Verify returns nil if the operator has just signed the request for these agents, and otherwise why not.
 func (t Trust) Verify(r *http.Request, now time.Time) error {
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), scheme)
 	if !ok || len(token) > maxToken {
-		return errors.New("the request is not signed: ask for a snapshot by an EtcdOperatorTask of type OnDemandSnapshot")
+		return errors.New("the request is not signed: create an EtcdOperatorTask of type OnDemandSnapshot instead")
 	}
 	c, err := t.read(token)
 	if err != nil {
@@ -93,15 +93,15 @@ func (t Trust) Verify(r *http.Request, now time.Time) error {
 	case c.Audience != t.Audience:
 		return errors.New("the request is signed for the agents of another Etcd")
 	case c.Method != r.Method || c.URI != r.URL.RequestURI():
-		return errors.New("what is signed is another request")
+		return errors.New("the signature is for another request")
 	case age > Lifetime || age < -Lifetime:
-		return fmt.Errorf("the request was signed at %s, and here it is %s: if it is no old one, the clocks of the nodes differ",
+		return fmt.Errorf("the request was signed at %s, and it is now %s: it is a replay, or the clocks of the nodes differ",
 			time.Unix(c.IssuedAt, 0).UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
 
-// read returns the claims of a token that the operator has signed.
+// read verifies the signature of a token and returns its claims.
 func (t Trust) read(token string) (claims, error) {
 	errForeign := errors.New("the request is not signed with the key of this Etcd's operator")
 	end := strings.LastIndexByte(token, '.')

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// MaxDelta bounds the content of a delta snapshot, in bytes: a small object may grow to any size.
+	// MaxDelta bounds the content of a delta snapshot, in bytes: a small object may decompress to any size.
 	MaxDelta = 512 << 20
 	// maxEvent bounds the JSON of one event, in bytes: it is held in memory. etcd takes no request that would make one of
 	// this size unless it was told to take more than 10 MiB.
 	maxEvent = 16 << 20
 )
 
-// ErrDeltaTooBig says that events do not fit into a delta snapshot. A full one leads on.
-var ErrDeltaTooBig = errors.New("the events are too big for a delta snapshot")
+// ErrDeltaTooBig is returned if events do not fit into a delta snapshot. A full snapshot is needed then.
+var ErrDeltaTooBig = errors.New("the events are too large for a delta snapshot")
 
-// maxContent bounds the content of a snapshot, in bytes; 0 is no limit. That of a database is the disk that it is written
-// to.
+// maxContent bounds the content of a snapshot, in bytes; 0 is no limit. A database is limited by the disk that it is
+// written to.
 func (s Snapshot) maxContent() int64 {
 	if s.Kind == Delta {
 		return MaxDelta
@@ -30,7 +30,7 @@ func (s Snapshot) maxContent() int64 {
 	return 0
 }
 
-// allowance is a reader of what is held in memory. After so many bytes it is an error, unless it was renewed.
+// allowance is a reader that fails after a number of bytes, unless it is renewed. It bounds what is held in memory.
 type allowance struct {
 	r           io.Reader
 	limit, left int64

@@ -5,15 +5,16 @@
 package backup
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 )
 
-// ErrNoFull says that a store holds no full snapshot, so that there is nothing to restore.
+// ErrNoFull is returned if a store has no full snapshot, and so nothing to restore.
 var ErrNoFull = errors.New("there is no full snapshot")
 
-// GapError says that revisions are missing between two snapshots. What comes after them cannot be restored.
+// GapError is a gap of revisions between two snapshots. What follows the gap cannot be restored.
 type GapError struct {
 	// After is the last revision before the gap, Next the first one after it.
 	After, Next int64
@@ -23,8 +24,8 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("revisions %d to %d are missing: a delta snapshot was lost", e.After+1, e.Next-1)
 }
 
-// Chain is a full snapshot and the deltas that follow it, in order. Deltas may overlap: two members may both have
-// believed to lead. Events at revisions that are there already are passed over.
+// Chain is a full snapshot and the deltas that follow it, in order. Deltas may overlap, because two members may have taken
+// themselves for the leader. Events at revisions that are already applied are skipped.
 type Chain struct {
 	Full   *Snapshot  `json:"fullSnapshot"`
 	Deltas []Snapshot `json:"deltaSnapshots"`
@@ -41,10 +42,9 @@ func (c Chain) LastRevision() int64 {
 	return c.Full.LastRevision
 }
 
-// Newest is the chain of the newest full snapshot. Newer is what was taken later, whatever its revision: after a
-// restore of an older state revisions begin anew from there, and what lies ahead of them is another history. Of
-// a store without a full snapshot it returns ErrNoFull, and of one that misses a delta the chain up to the gap
-// together with a *GapError.
+// Newest returns the chain of the newest full snapshot. Newer means taken later, whatever the revision: after a restore of an
+// older state, revisions continue from there, and higher ones belong to another history. It returns ErrNoFull for a store
+// without a full snapshot, and for a store that lacks a delta the chain up to the gap together with a *GapError.
 func Newest(list []Snapshot) (Chain, error) {
 	chains, err := Chains(list)
 	if len(chains) == 0 {
@@ -53,14 +53,14 @@ func Newest(list []Snapshot) (Chain, error) {
 	return chains[0], err
 }
 
-// Chains are the ways to the newest state, the one from the newest full snapshot first. The others begin at an
-// older full snapshot and lead over the deltas to the same revision: they serve when a newer full snapshot turns
-// out to be corrupt.
+// Chains returns the chains that lead to the newest state, the one from the newest full snapshot first. The others start at
+// an older full snapshot and reach the same revision by deltas: they are used if a newer full snapshot is corrupt. There
+// are maxChains at most.
 func Chains(list []Snapshot) ([]Chain, error) {
 	sorted := Sorted(list)
 	var chains []Chain
 	var gap error
-	for i := len(sorted) - 1; i >= 0; i-- {
+	for i := len(sorted) - 1; i >= 0 && len(chains) < maxChains; i-- {
 		if sorted[i].Kind != Full {
 			continue
 		}
@@ -80,10 +80,13 @@ func Chains(list []Snapshot) ([]Chain, error) {
 	return chains, gap
 }
 
-// errOtherHistory says that revisions began anew after a full snapshot.
+// maxChains bounds the chains that are tried, so that finding them takes time in proportion to the number of snapshots.
+const maxChains = 16
+
+// errOtherHistory is returned if revisions restart after a full snapshot.
 var errOtherHistory = errors.New("the history before a later full snapshot is another one")
 
-// follow finds the deltas that lead on from a full snapshot, among what was taken later.
+// follow returns the chain of a full snapshot and the deltas among what was taken later.
 func follow(full Snapshot, later []Snapshot) (Chain, error) {
 	chain := Chain{Full: &full, Deltas: []Snapshot{}}
 	reached := full.LastRevision
@@ -93,29 +96,27 @@ func follow(full Snapshot, later []Snapshot) (Chain, error) {
 		}
 		reached = max(reached, s.LastRevision)
 	}
-	for {
+	// By first revision; within one, as they were taken.
+	deltas := slices.DeleteFunc(slices.Clone(later), func(s Snapshot) bool { return s.Kind == Full })
+	slices.SortStableFunc(deltas, func(a, b Snapshot) int { return cmp.Compare(a.StartRevision, b.StartRevision) })
+	var best *Snapshot
+	for i := 0; ; {
 		at := chain.LastRevision()
-		best, next := -1, int64(0)
-		for i, s := range later {
-			switch {
-			case s.Kind == Full || s.LastRevision <= at:
-			case s.StartRevision > at+1:
-				if next == 0 || s.StartRevision < next {
-					next = s.StartRevision
-				}
-			case best < 0 || s.LastRevision > later[best].LastRevision:
-				best = i
+		for ; i < len(deltas) && deltas[i].StartRevision <= at+1; i++ {
+			if best == nil || deltas[i].LastRevision > best.LastRevision || deltas[i].LastRevision == best.LastRevision && deltas[i].Created.Before(best.Created) {
+				best = &deltas[i]
 			}
 		}
-		if best < 0 {
-			if next > 0 {
-				return chain, &GapError{After: at, Next: next}
-			}
+		switch {
+		case best != nil && best.LastRevision > at:
+			chain.Deltas = append(chain.Deltas, *best)
+		case i < len(deltas):
+			return chain, &GapError{After: at, Next: deltas[i].StartRevision}
+		default:
 			return chain, nil
 		}
-		chain.Deltas = append(chain.Deltas, later[best])
 	}
 }
 
-// Sorted are the snapshots as they were taken.
+// Sorted returns the snapshots in the order in which they were taken.
 func Sorted(list []Snapshot) []Snapshot { return slices.SortedFunc(slices.Values(list), Compare) }

@@ -6,6 +6,8 @@ package backup
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -154,5 +156,109 @@ func TestRetentionUnderAClockThatJumps(t *testing.T) {
 				t.Errorf("at %s, %+v removes %v", now, r, notation(expired...))
 			}
 		}
+	}
+}
+
+// simpleFollow is follow in the obvious way, which takes the square of the number of snapshots.
+func simpleFollow(full Snapshot, later []Snapshot) (Chain, error) {
+	chain := Chain{Full: &full, Deltas: []Snapshot{}}
+	for {
+		at, best, next := chain.LastRevision(), -1, int64(0)
+		for i, s := range later {
+			switch {
+			case s.Kind == Full || s.LastRevision <= at:
+			case s.StartRevision > at+1:
+				if next == 0 || s.StartRevision < next {
+					next = s.StartRevision
+				}
+			case best < 0 || s.LastRevision > later[best].LastRevision:
+				best = i
+			}
+		}
+		if best < 0 {
+			if next > 0 {
+				return chain, &GapError{After: at, Next: next}
+			}
+			return chain, nil
+		}
+		chain.Deltas = append(chain.Deltas, later[best])
+	}
+}
+
+func TestFollowFindsTheSameChains(t *testing.T) {
+	g := NewWithT(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	gaps := 0
+	for range 20_000 {
+		var later []Snapshot
+		for i := range random.IntN(8) {
+			start := 1 + random.Int64N(12)
+			later = append(later, Snapshot{Kind: Delta, StartRevision: start, LastRevision: start + random.Int64N(6), Created: time.Unix(int64(i), 0)})
+		}
+		full := Snapshot{Kind: Full, LastRevision: random.Int64N(6)}
+		got, gotErr := follow(full, later)
+		want, wantErr := simpleFollow(full, later)
+		if wantErr == nil {
+			g.Expect(gotErr).NotTo(HaveOccurred())
+		} else {
+			gaps++
+			g.Expect(gotErr).To(Equal(wantErr))
+		}
+		g.Expect(got).To(Equal(want), "%v", later)
+	}
+	g.Expect(gaps).To(BeNumerically(">", 1000))
+}
+
+// A listing may have as many snapshots as the store lets through: what is made of it is found while a request waits.
+func TestManySnapshots(t *testing.T) {
+	g := NewWithT(t)
+	const n = 200_000
+	var deltas, fulls []Snapshot
+	deltas = append(deltas, Snapshot{Kind: Full, LastRevision: 1, Created: time.Unix(0, 0)})
+	for i := range int64(n) {
+		deltas = append(deltas, Snapshot{Kind: Delta, StartRevision: 2 + i, LastRevision: 2 + i, Created: time.Unix(1+i, 0)})
+		fulls = append(fulls, Snapshot{Kind: Full, LastRevision: 1, Created: time.Unix(i, 0)})
+	}
+	start := time.Now()
+	chain, err := Newest(deltas)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(chain.LastRevision()).To(BeEquivalentTo(n + 1))
+	chains, err := Chains(fulls)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(chains).To(HaveLen(maxChains))
+	g.Expect(time.Since(start)).To(BeNumerically("<", 20*time.Second))
+}
+
+// Somebody asks for a snapshot every minute of a week, beside the daily schedule. What the limit was for is kept, and
+// what was asked for is thinned out.
+func TestRequestsDoNotDisplaceTheSchedule(t *testing.T) {
+	g := NewWithT(t)
+	const week = 7 * 24 * time.Hour
+	start := time.Date(2026, 11, 1, 3, 0, 0, 0, time.UTC)
+	r := Retention{Limit: 7, Span: week}
+	var store []Snapshot
+	for day := range 7 {
+		store = append(store, Snapshot{Kind: Full, LastRevision: int64(day), Created: start.AddDate(0, 0, day)})
+	}
+	daily := slices.Clone(store)
+	most := 0
+	for now := start.AddDate(0, 0, 6); now.Before(start.AddDate(0, 0, 7)); now = now.Add(time.Minute) {
+		store = append(store, Snapshot{Kind: Full, LastRevision: 100, Created: now.Add(time.Second)})
+		expired := r.Expired(store, now.Add(2*time.Second))
+		store = slices.DeleteFunc(store, func(s Snapshot) bool { return slices.Contains(expired, s) })
+		most = max(most, len(store))
+	}
+	for _, s := range daily[1:6] {
+		g.Expect(store).To(ContainElement(s), "of %s", s.Created)
+	}
+	g.Expect(most).To(BeNumerically("<", 7+24+60+7))
+
+	// Without requests, the limit alone decides.
+	for _, retention := range []Retention{{Limit: 7}, r} {
+		store = nil
+		for day := range 20 {
+			store = append(store, Snapshot{Kind: Full, LastRevision: int64(day), Created: start.AddDate(0, 0, day)})
+		}
+		g.Expect(retention.Expired(store, start.AddDate(0, 0, 19).Add(time.Minute))).To(HaveLen(13))
 	}
 }

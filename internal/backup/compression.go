@@ -28,7 +28,7 @@ var suffixes = map[Compression]string{None: "", Gzip: ".gz", LZW: ".Z", Zlib: ".
 // Suffix of the names of objects with this compression.
 func (c Compression) Suffix() string { return suffixes[c] }
 
-// Valid says whether the compression is one of ours.
+// Valid reports whether the compression is supported.
 func (c Compression) Valid() bool {
 	_, ok := suffixes[c]
 	return ok
@@ -46,7 +46,7 @@ func compressionOf(suffix string) Compression {
 // lzwWidth is the width of a literal, in bits.
 const lzwWidth = 8
 
-// compressor compresses what is written into w. Closing it flushes it and leaves w open.
+// compressor compresses into w. Closing it flushes it and leaves w open.
 func (c Compression) compressor(w io.Writer) io.WriteCloser {
 	switch c {
 	case Gzip:

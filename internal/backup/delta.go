@@ -19,12 +19,12 @@ type Event struct {
 	EtcdEvent EtcdEvent `json:"EtcdEvent"`
 	// Time at which the event was seen.
 	Time time.Time `json:"Time"`
-	// LeaseTTL is what the lease of the key was granted for, in seconds; 0 when there is none, or nobody knows. It is
-	// ours: other tools pass over it.
+	// LeaseTTL is the TTL that the lease of the key was granted with, in seconds; 0 without a lease, or if it is unknown.
+	// Other tools ignore it.
 	LeaseTTL int64 `json:"LeaseTTL,omitempty"`
 }
 
-// EtcdEvent has the JSON of etcd's own event, which is not that of the type in its client: generated code changes.
+// EtcdEvent has the JSON of etcd's event. It does not use the type of etcd's client, whose generated code changes.
 type EtcdEvent struct {
 	// Type is 0 for a put and 1 for a deletion.
 	Type EventType `json:"type,omitempty"`
@@ -40,7 +40,7 @@ const (
 	DeletedKey EventType = 1
 )
 
-// KeyValue is a key after the event. Of a deletion it has the key and the revision alone.
+// KeyValue is a key after the event; for a deletion, only key and revision.
 type KeyValue struct {
 	Key            []byte `json:"key,omitempty"`
 	CreateRevision int64  `json:"create_revision,omitempty"`
@@ -56,7 +56,8 @@ type DeltaBuffer struct {
 	first, last int64
 }
 
-// Add appends an event. Events come in the order of their revisions. What could not be read again is ErrDeltaTooBig.
+// Add appends an event. Events come in the order of their revisions. It returns ErrDeltaTooBig for what could not be read
+// again.
 func (b *DeltaBuffer) Add(e Event) error {
 	data, err := json.Marshal(e)
 	switch {
@@ -79,14 +80,13 @@ func (b *DeltaBuffer) Add(e Event) error {
 // sizeOfEnds is what a list has besides its events, in bytes.
 const sizeOfEnds = 3
 
-// Len is the size of what was collected, in bytes.
+// Len returns the size of the collected events, in bytes.
 func (b *DeltaBuffer) Len() int { return b.json.Len() }
 
-// Revisions of the first and the last event.
+// Revisions returns the revisions of the first and the last event.
 func (b *DeltaBuffer) Revisions() (first, last int64) { return b.first, b.last }
 
-// Write writes a delta snapshot into its object. The buffer keeps the events, so that a write that failed can be
-// tried again.
+// Write writes a delta snapshot into its object. The buffer keeps the events, so that a failed write can be retried.
 func (b *DeltaBuffer) Write(object io.Writer, s Snapshot) error {
 	end := []byte{']'}
 	hash := sha256.New()

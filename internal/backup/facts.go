@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Facts are what the result of a task tells of a snapshot: the object, the revision up to which it holds
-// everything, when it was taken, and its size where that is known.
+// Facts returns what the result of a task has of a snapshot: the object, its last revision, when it was taken, and its size
+// if that is known.
 func (s Snapshot) Facts() map[string]string {
 	facts := map[string]string{
 		"snapshot":  path.Join(s.Prefix, s.Name()),

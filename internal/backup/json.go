@@ -24,7 +24,7 @@ type document struct {
 	IsFinal            bool      `json:"isFinal"`
 	VersionID          *string   `json:"versionID"`
 	ImmutabilityExpiry time.Time `json:"immutabilityExpriyTime"`
-	// Size is ours: no other tool reads it.
+	// Size is an extension: other tools ignore it.
 	Size int64 `json:"size,omitempty"`
 }
 

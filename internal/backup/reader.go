@@ -13,7 +13,7 @@ import (
 	"io"
 )
 
-// CorruptError says that an object is not what was written: it was truncated or altered.
+// CorruptError is an object that was truncated or altered.
 type CorruptError struct {
 	// Name of the object.
 	Name string
@@ -25,9 +25,9 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("snapshot %s is corrupt: %s", e.Name, e.Reason)
 }
 
-// NewReader reads the content of a snapshot from its object: decompressed, and without the checksum that ends
-// it. Only io.EOF says that the content is whole; until then it must not be relied on. What is not whole ends in
-// a *CorruptError; an error of the object's own reader is passed on as it is.
+// NewReader returns the content of a snapshot, decompressed and without the checksum at its end. Only io.EOF confirms that
+// the content is complete; do not rely on it before. Incomplete content ends in a *CorruptError; errors of the object's own
+// reader are returned as they are.
 func NewReader(s Snapshot, object io.Reader) (io.Reader, error) {
 	return newReader(s, object, s.maxContent())
 }
@@ -41,8 +41,8 @@ func newReader(s Snapshot, object io.Reader, limit int64) (io.Reader, error) {
 	return &contentReader{name: s.Name(), source: source, r: content, hash: sha256.New(), limit: limit, buffer: make([]byte, bufferSize)}, nil
 }
 
-// WriteFull writes a full snapshot into its object, from the stream that etcd sends, which ends in a checksum.
-// That is verified on the way: an error says that the object must not be kept.
+// WriteFull writes a full snapshot into its object, from etcd's stream, which ends in a checksum. It verifies the checksum:
+// after an error, the object must be discarded.
 func WriteFull(object io.Writer, s Snapshot, stream io.Reader) error {
 	compressor := s.Compression.compressor(object)
 	plain := s
@@ -57,7 +57,7 @@ func WriteFull(object io.Writer, s Snapshot, stream io.Reader) error {
 	return compressor.Close()
 }
 
-// Verify reads an object to its end.
+// Verify reads an object to its end and returns an error if it is corrupt.
 func Verify(s Snapshot, object io.Reader) error {
 	content, err := NewReader(s, object)
 	if err != nil {
@@ -66,7 +66,7 @@ func Verify(s Snapshot, object io.Reader) error {
 	if _, err := io.Copy(io.Discard, content); err != nil {
 		return err
 	}
-	// What follows the compressed content belongs to the object as well.
+	// Read what follows the compressed content, too: it is part of the object.
 	_, err = io.Copy(io.Discard, object)
 	return err
 }
@@ -74,20 +74,20 @@ func Verify(s Snapshot, object io.Reader) error {
 // bufferSize makes each read worth its overhead, and stays in a processor's cache.
 const bufferSize = 256 << 10
 
-// contentReader holds back the last 32 bytes that it has seen: at the end they are the checksum of the others.
+// contentReader holds back the last 32 bytes: at the end they are the checksum of the rest.
 type contentReader struct {
 	name   string
 	source *sourceReader
 	r      io.Reader
 	hash   hash.Hash
 	buffer []byte
-	rest   []byte // what was read, and not passed on yet
+	rest   []byte // read, and not returned yet
 	ended  bool
 	// limit of the content, in bytes; 0 for none. seen is how much of it, and of its checksum, was read.
 	limit, seen int64
 }
 
-// ready is the content that can be passed on.
+// ready returns the content that can be returned.
 func (c *contentReader) ready() []byte { return c.rest[:max(len(c.rest)-sha256.Size, 0)] }
 
 func (c *contentReader) Read(p []byte) (int, error) {
@@ -126,8 +126,8 @@ func (c *contentReader) WriteTo(w io.Writer) (int64, error) {
 	return total, nil
 }
 
-// pour writes the content piece by piece, and sends each piece to whoever hashes it. The channel has no room: it
-// takes a piece when the one before is hashed, and then the buffer of that one is free to be read into.
+// pour writes the content piece by piece, and sends each piece to be hashed. The channel is unbuffered: once it accepts a
+// piece, the previous one is hashed and its buffer is free.
 func (c *contentReader) pour(w io.Writer, pieces chan<- []byte) (total int64, err error) {
 	into, free := c.buffer, make([]byte, len(c.buffer))
 	for {
@@ -169,18 +169,18 @@ func (c *contentReader) fill(buffer []byte) error {
 	return nil
 }
 
-// verdict is io.EOF when the checksum is right.
+// verdict returns io.EOF if the checksum matches.
 func (c *contentReader) verdict() error {
 	switch {
 	case len(c.rest) < sha256.Size:
 		return &CorruptError{c.name, "it is shorter than its checksum"}
 	case !bytes.Equal(c.rest, c.hash.Sum(nil)):
-		return &CorruptError{c.name, "its SHA-256 is not the one that was written with it"}
+		return &CorruptError{c.name, "its SHA-256 does not match"}
 	}
 	return io.EOF
 }
 
-// sourceReader remembers whether reading itself failed, which says nothing about what is read.
+// sourceReader remembers whether reading failed, which says nothing about the content.
 type sourceReader struct {
 	r      io.Reader
 	failed bool

@@ -9,12 +9,15 @@ import (
 	"time"
 )
 
-// Retention says which snapshots are kept.
+// Retention is which snapshots are kept.
 type Retention struct {
 	// Full snapshots to keep: with a limit, so many of the newest; without one (0) the newest of each of the last
 	// 24 hours, 7 days and 4 weeks, and all of the current hour. Hours, days and weeks are those of UTC, and do
 	// not move with the time of asking: otherwise a weekly snapshot would be replaced before it is a week old.
 	Limit int
+	// Span is how long full snapshots are kept beyond the Limit, the newest of each hour; 0 for not at all. Where anybody may
+	// ask for snapshots, it keeps requests from displacing what the Limit was meant to keep.
+	Span time.Duration
 	// Deltas is how long delta snapshots are kept beyond those that restores need.
 	Deltas time.Duration
 }
@@ -43,16 +46,16 @@ func (r Retention) Expired(list []Snapshot, now time.Time) []Snapshot {
 			expired = append(expired, s)
 			continue
 		}
-		kept[periodOf(s.Created, now)] = true
+		kept[r.periodOf(s.Created, now)] = true
 	}
 	return expired
 }
 
 func (r Retention) keeps(s Snapshot, rank int, kept map[period]bool, now time.Time) bool {
+	p := r.periodOf(s.Created, now)
 	if r.Limit > 0 {
-		return rank <= r.Limit
+		return rank <= r.Limit || now.Sub(s.Created) < r.Span && !kept[p]
 	}
-	p := periodOf(s.Created, now)
 	switch p.length {
 	case moment:
 		return true
@@ -85,11 +88,13 @@ const (
 	mondays = 3
 )
 
-func periodOf(created, now time.Time) period {
+func (r Retention) periodOf(created, now time.Time) period {
 	hourOf := func(t time.Time) int64 { return t.Unix() / secondsOfHour }
 	dayOf := func(t time.Time) int64 { return t.Unix() / secondsOfDay }
 	weekOf := func(t time.Time) int64 { return (dayOf(t) + mondays) / 7 }
 	switch {
+	case r.Limit > 0:
+		return period{hour, hourOf(created)}
 	case hourOf(created) >= hourOf(now): // also what a clock that jumped put into the future
 		return period{length: moment}
 	case hourOf(now)-hourOf(created) <= 24:

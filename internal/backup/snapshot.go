@@ -2,12 +2,10 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backup knows what backups of etcd look like: the names and formats of snapshots, which of them make a
-// restore, which may be removed, and how an agent is asked for them. The names, formats and the HTTP API are
-// those of Gardener's etcd-backup-restore, so that either tool works with the other's.
+// Package backup has the names and formats of snapshots, which of them a restore needs, and which may be removed. Names and
+// formats are those of Gardener's etcd-backup-restore, so that each tool reads the backups of the other.
 //
-// It imports neither drivers of stores nor etcd's server: the operator links it. What needs those is in the
-// packages beneath.
+// The operator links it, so it imports neither drivers of stores nor etcd's server; packages below it do.
 package backup
 
 import (
@@ -42,18 +40,18 @@ type Snapshot struct {
 	Kind Kind
 	// StartRevision is 0 for a full snapshot; for a delta, the revision of its first event.
 	StartRevision int64
-	// LastRevision that the snapshot has. A full snapshot may have some more: it goes on growing between the
-	// question for the revision and the copy.
+	// LastRevision of the snapshot. A full snapshot may have a few more revisions, written between reading the revision and
+	// the copy.
 	LastRevision int64
 	// Created, in whole seconds. It orders the snapshots of a store.
 	Created time.Time
 	// Compression of the object.
 	Compression Compression
-	// Final: the last snapshot before the cluster is put to sleep or moved.
+	// Final: the last snapshot before the cluster is hibernated or moved.
 	Final bool
 	// Prefix of the object's name in the store, with the layout's version.
 	Prefix string
-	// Size of the object in bytes; 0 when it is not known.
+	// Size of the object in bytes; 0 if unknown.
 	Size int64
 }
 
@@ -77,8 +75,7 @@ const (
 
 var namePattern = regexp.MustCompile(`^(Full|Incr)-(\d{8,})-(\d{8,})-(\d+)(\.gz|\.Z|\.zlib)?(\.final)?$`)
 
-// ParseName reads a snapshot from the name of its object. Whatever is not exactly such a name is an error:
-// chunks that another tool left, and unfinished files.
+// ParseName parses the name of an object. Anything else is an error, such as chunks of another tool, or unfinished files.
 func ParseName(name string) (Snapshot, error) {
 	if len(name) > maxName {
 		return Snapshot{}, fmt.Errorf("%q ... is not the name of a snapshot: it is too long", name[:maxName])
@@ -113,16 +110,16 @@ func ParseName(name string) (Snapshot, error) {
 // maxPrefix is the longest prefix of objects, in bytes: the stores take keys of 1,024 bytes, and there is a name to come.
 const maxPrefix = 768
 
-// CheckPrefix reports what is wrong with the prefix of objects in a store, which may be empty: it has to be canonical, so
-// that it names one place in every store, and no other place than it seems to.
+// CheckPrefix returns an error if the prefix of objects in a store is not canonical: a prefix must name the same place in
+// every store, and no other place than it seems to. It may be empty.
 func CheckPrefix(prefix string) error {
 	switch {
 	case prefix == "":
 		return nil
 	case len(prefix) > maxPrefix:
-		return fmt.Errorf("the prefix has %d bytes, and %d are allowed", len(prefix), maxPrefix)
+		return fmt.Errorf("the prefix has %d bytes; %d are allowed", len(prefix), maxPrefix)
 	case !utf8.ValidString(prefix) || strings.ContainsFunc(prefix, plain.Harmful):
-		return errors.New("the prefix has characters that are not to be printed")
+		return errors.New("the prefix has unprintable characters")
 	case strings.HasPrefix(prefix, "/") || strings.Contains(prefix, `\`) || path.Clean(prefix) != prefix || prefix == "." || prefix == ".." || strings.HasPrefix(prefix, "../"):
 		return fmt.Errorf("the prefix %q is not canonical: it begins and ends without a slash, and has no empty part, no \".\", no \"..\" and no backslash", plain.Text(prefix, 100))
 	}

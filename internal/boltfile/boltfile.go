@@ -2,13 +2,12 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package boltfile checks that the pages of a database of bbolt fit together, before bbolt maps the file into memory and
-// believes it. bbolt is made for files that it has written itself: over others it panics, in goroutines where nobody can
-// recover, reads beyond the end of the file, or follows a page that leads to itself until the memory is gone.
+// Package boltfile checks that the pages of a bbolt database are consistent, before bbolt maps the file into memory and
+// trusts it. bbolt expects files that it has written itself: on others it panics in goroutines where nobody can recover,
+// reads beyond the end of the file, or follows a page that refers to itself until memory runs out.
 //
-// Here a page is read, and each of its offsets compared with its size; each page is visited once, whatever leads to it. So
-// the check takes time and memory that depend on the size of the file alone: one bit for each page. It imports the standard
-// library only.
+// The check compares every offset in a page with the size of the page, and visits each page once, so its time and memory
+// depend only on the size of the file: one bit for each page. It imports the standard library only.
 package boltfile
 
 import (
@@ -33,16 +32,16 @@ const (
 	branchPage, leafPage, freelistPage = 0x01, 0x02, 0x10
 
 	minPageSize, maxPageSize = 1 << 10, 1 << 16
-	// maxSpan bounds what one page takes in memory, with those that it goes on over.
+	// maxSpan bounds a page in memory, with its overflow pages.
 	maxSpan = 128 << 20
-	// maxBranch bounds what a branch takes, which is held while those beneath it are looked at; maxLevels is how many there
-	// may be above a leaf.
+	// maxBranch bounds a branch page, which is held while its children are checked; maxLevels is how many there may be
+	// above a leaf.
 	maxBranch, maxLevels = 4 << 20, 32
-	// maxDepth bounds how deep buckets lie in each other. etcd has one level.
+	// maxDepth bounds how deep buckets are nested. etcd has one level.
 	maxDepth = 8
 )
 
-// Check returns what is wrong with the pages of the database in a file; nil when it can be opened.
+// Check returns an error if the pages of a database are inconsistent; nil if bbolt can open it.
 func Check(path string) (err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -70,15 +69,15 @@ func check(file io.ReaderAt, size int64) error {
 	return c.tree(m.root)
 }
 
-// meta is the newest page that says where all begins.
+// meta is the newest meta page, from which everything else is found.
 type meta struct {
 	pageSize       uint64
 	root, freelist uint64
 	end, txid      uint64
 }
 
-// readMeta reads the two pages of which bbolt writes one in turn. The size of a page is in the first, or else the second
-// is where a page of some size ends.
+// readMeta reads the two meta pages, which bbolt writes in turn. If the first is invalid, the second is searched at every
+// possible page size.
 func readMeta(file io.ReaderAt, size int64) (best meta, err error) {
 	err = errors.New("invalid database: it has no valid meta page")
 	for at := int64(0); at <= maxPageSize && at+pageHeader+metaSize <= size; at = max(at*2, minPageSize) {
@@ -112,15 +111,15 @@ func parseMeta(data []byte) (meta, bool) {
 	return m, ok
 }
 
-// checker goes through the pages of a database.
+// checker checks the pages of a database.
 type checker struct {
 	meta
 	file io.ReaderAt
-	// seen has a bit for each page that was visited, or is free.
+	// seen has a bit for each page that was visited or is free.
 	seen []uint64
 }
 
-// mark reports whether a page was not seen before.
+// mark marks a page as seen, and reports whether it was not seen before.
 func (c *checker) mark(page uint64) bool {
 	bit := uint64(1) << (page % 64)
 	was := c.seen[page/64] & bit
@@ -128,7 +127,7 @@ func (c *checker) mark(page uint64) bool {
 	return was == 0
 }
 
-// page is one page, with those that it goes on over.
+// page is a page with its overflow pages.
 type page struct {
 	id           uint64
 	flags, count uint16
@@ -136,10 +135,10 @@ type page struct {
 	data []byte
 }
 
-// read reads a page that nothing else leads to.
+// read reads a page that has not been seen before.
 func (c *checker) read(id uint64) (page, error) {
 	if id < 2 || id >= c.end {
-		return page{}, fmt.Errorf("page %d is not one of its %d pages", id, c.end)
+		return page{}, fmt.Errorf("page %d is beyond its %d pages", id, c.end)
 	}
 	head := make([]byte, pageHeader)
 	at := int64(id * c.pageSize)
@@ -148,14 +147,15 @@ func (c *checker) read(id uint64) (page, error) {
 	}
 	pages := 1 + uint64(binary.LittleEndian.Uint32(head[12:]))
 	if said := binary.LittleEndian.Uint64(head); said != id {
-		return page{}, fmt.Errorf("page %d says that it is page %d", id, said)
+		return page{}, fmt.Errorf("page %d claims to be page %d", id, said)
 	}
-	if pages > c.end-id || pages*c.pageSize > maxSpan {
-		return page{}, fmt.Errorf("page %d goes on over %d pages", id, pages)
+	// A list of free pages has at most one number for each page: its size is bounded by that of the file.
+	if pages > c.end-id || pages*c.pageSize > max(maxSpan, 8*c.end+c.pageSize) {
+		return page{}, fmt.Errorf("page %d spans %d pages", id, pages)
 	}
 	for p := id; p < id+pages; p++ {
 		if !c.mark(p) {
-			return page{}, fmt.Errorf("page %d is used twice, or is free", p)
+			return page{}, fmt.Errorf("page %d is used twice or is free", p)
 		}
 	}
 	data := make([]byte, pages*c.pageSize-pageHeader)

@@ -11,7 +11,7 @@ import (
 	"fmt"
 )
 
-// freelist checks the list of free pages, where there is one, and marks them: nothing may lead there.
+// freelist checks the list of free pages, if there is one, and marks them: nothing may refer to them.
 func (c *checker) freelist() error {
 	if c.meta.freelist == noFreelist {
 		return nil
@@ -21,14 +21,14 @@ func (c *checker) freelist() error {
 		return fmt.Errorf("the free pages: %w", err)
 	}
 	count, ids := uint64(p.count), p.data
-	if p.count == 0xFFFF { // the number did not fit
+	if p.count == 0xFFFF { // the count overflowed into the data
 		if len(ids) < 8 {
-			return errors.New("the free pages: there is no number of them")
+			return errors.New("the free pages: their number is missing")
 		}
 		count, ids = binary.LittleEndian.Uint64(ids), ids[8:]
 	}
 	if p.flags != freelistPage || count > uint64(len(ids))/8 {
-		return fmt.Errorf("the free pages: page %d is no list of %d of them", p.id, count)
+		return fmt.Errorf("the free pages: page %d is not a list of %d pages", p.id, count)
 	}
 	for last := uint64(1); count > 0; count, ids = count-1, ids[8:] {
 		id := binary.LittleEndian.Uint64(ids)
@@ -40,12 +40,12 @@ func (c *checker) freelist() error {
 	return nil
 }
 
-// visit is a page that is to be looked at.
+// visit is a page to check.
 type visit struct {
 	page uint64
-	// depth is the number of buckets that it lies in, level that of the branches of its bucket that lead to it.
+	// depth is the number of enclosing buckets, level the number of branches above it in its bucket.
 	depth, level int
-	// from and to bound its keys, the one included and the other not; nil for no bound.
+	// from (inclusive) and to (exclusive) bound its keys; nil for no bound.
 	from, to []byte
 }
 
@@ -54,11 +54,11 @@ func (v visit) holds(key []byte) bool {
 	return (v.from == nil || bytes.Compare(key, v.from) >= 0) && (v.to == nil || bytes.Compare(key, v.to) < 0)
 }
 
-// errOrder says that a search would not find what is there.
+// errOrder is returned if a search would miss keys.
 var errOrder = errors.New("its keys are out of order")
 
-// tree checks all pages of a bucket and of those in it. Leaves are looked at as they come: what is to be done is kept in a
-// list, which has each page at most once, since a page that was marked is not read again.
+// tree checks all pages of a bucket and of the buckets in it. Pages to visit are kept in a list, which is bounded because a
+// page that was marked is not read again.
 func (c *checker) tree(root uint64) error {
 	next := []visit{{page: root, depth: 1}}
 	for len(next) > 0 {
@@ -80,16 +80,16 @@ func (c *checker) tree(root uint64) error {
 			return fmt.Errorf("page %d: %w", p.id, err)
 		}
 		if uint64(len(next)) > c.end {
-			return errors.New("its pages are led to more than once")
+			return errors.New("a page is referenced more than once")
 		}
 	}
 	return nil
 }
 
-// branch checks a page that leads to others.
+// branch checks a branch page, and adds its children to the list.
 func (c *checker) branch(p page, v visit, next []visit) ([]visit, error) {
 	if p.count == 0 || len(p.data) > maxBranch || v.level >= maxLevels {
-		return nil, errors.New("a branch leads nowhere, is too big, or has too many above it")
+		return nil, errors.New("a branch is empty, too large or too deep")
 	}
 	var last []byte
 	for i := range int(p.count) {
@@ -139,11 +139,11 @@ func (c *checker) leaf(data []byte, count int, v visit, next []visit) ([]visit, 
 	return next, nil
 }
 
-// bucket checks what a bucket begins with: the page of its root, or, when it is small, that page itself.
+// bucket checks the header of a bucket, which has the number of its root page or, if the bucket is small, the page itself.
 func (c *checker) bucket(value []byte, depth int, next []visit) ([]visit, error) {
 	switch {
 	case depth > maxDepth:
-		return nil, fmt.Errorf("buckets lie more than %d deep in each other", maxDepth)
+		return nil, fmt.Errorf("buckets are nested more than %d deep", maxDepth)
 	case len(value) < bucketHeader:
 		return nil, errors.New("it has no header")
 	}
@@ -152,12 +152,12 @@ func (c *checker) bucket(value []byte, depth int, next []visit) ([]visit, error)
 	}
 	inline := value[bucketHeader:]
 	if len(inline) < pageHeader || binary.LittleEndian.Uint16(inline[8:]) != leafPage {
-		return nil, errors.New("it is no page")
+		return nil, errors.New("it is not a page")
 	}
 	return c.leaf(inline[pageHeader:], int(binary.LittleEndian.Uint16(inline[10:])), visit{depth: depth}, next)
 }
 
-// element is one of the elements at the beginning of a page.
+// element returns one of the elements at the beginning of a page.
 func element(data []byte, i, count int) ([]byte, error) {
 	if count*elementSize > len(data) {
 		return nil, fmt.Errorf("%d elements do not fit", count)
@@ -165,13 +165,13 @@ func element(data []byte, i, count int) ([]byte, error) {
 	return data[i*elementSize : (i+1)*elementSize], nil
 }
 
-// slices are the key and the value of an element. Their offset counts from the element.
+// slices returns the key and the value of an element. Their offset is relative to the element.
 func slices(data []byte, i int, offset, keySize, valueSize uint32) (key, value []byte, err error) {
 	from := uint64(i*elementSize) + uint64(offset)
 	middle := from + uint64(keySize)
 	to := middle + uint64(valueSize)
 	if to > uint64(len(data)) {
-		return nil, nil, errors.New("an element leads out of it")
+		return nil, nil, errors.New("an element points outside of it")
 	}
 	return data[from:middle], data[middle:to], nil
 }

@@ -17,38 +17,39 @@ import (
 	"time"
 )
 
-// Facts are what material that passed the check has to be known for.
+// Facts are what the check finds out about valid material.
 type Facts struct {
-	// Authorities is a checksum of all CAs that members read when they start. Neither their order nor what is written between them matters.
+	// Authorities is a checksum of all CAs that members read when they start. It does not depend on their order or on text
+	// between them.
 	Authorities string
-	// Expires is when the first certificate does, and ExpiresIn the Secret that it is in.
+	// Expires is when the first certificate expires, and ExpiresIn its Secret.
 	Expires   time.Time
 	ExpiresIn string
 }
 
-// Check checks that members with these host names can serve with the material at a time. An error is a *Problem
-// for each certificate that cannot be used, joined.
+// Check checks that members with these host names can serve with the material at a time. It returns a *Problem for each
+// unusable certificate, joined.
 func (m Material) Check(hosts []string, now time.Time) (Facts, error) {
 	c := checker{now: now}
 	if s := m.Client; s != nil {
-		authorities := c.bundle(s.CA)
+		authorities := c.parseBundle(s.CA)
 		c.authorities.add(authorities)
-		c.pair(s.Server, s.CA, pool(authorities), hosts, x509.ExtKeyUsageServerAuth)
-		c.pair(s.Client, s.CA, pool(authorities), nil, x509.ExtKeyUsageClientAuth)
+		c.checkPair(s.Server, s.CA, pool(authorities), hosts, x509.ExtKeyUsageServerAuth)
+		c.checkPair(s.Client, s.CA, pool(authorities), nil, x509.ExtKeyUsageClientAuth)
 	}
 	if s := m.Peer; s != nil {
-		authorities := c.bundle(s.CA)
+		authorities := c.parseBundle(s.CA)
 		c.authorities.add(authorities)
-		c.pair(s.Server, s.CA, pool(authorities), hosts, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
+		c.checkPair(s.Server, s.CA, pool(authorities), hosts, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
 	}
 	if s := m.Backup; s != nil {
-		// Agents read these CAs when they need them, and not only when they start.
-		c.pair(s.Server, s.CA, pool(c.bundle(s.CA)), append(slices.Clone(hosts), s.Host), x509.ExtKeyUsageServerAuth)
+		// Agents read these CAs when they need them, not only when they start.
+		c.checkPair(s.Server, s.CA, pool(c.parseBundle(s.CA)), append(slices.Clone(hosts), s.Host), x509.ExtKeyUsageServerAuth)
 	}
 	return Facts{Authorities: c.authorities.sum(), Expires: c.expires, ExpiresIn: c.expiresIn}, errors.Join(c.problems...)
 }
 
-// checker collects what is found.
+// checker collects what it finds.
 type checker struct {
 	now         time.Time
 	authorities digest
@@ -61,8 +62,8 @@ func (c *checker) problem(secret, format string, args ...any) {
 	c.problems = append(c.problems, &Problem{Secret: secret, What: fmt.Sprintf(format, args...)})
 }
 
-// bundle are the CAs of a bundle, and none when it cannot be used.
-func (c *checker) bundle(b Bundle) []*x509.Certificate {
+// parseBundle returns the CAs of a bundle; none if it cannot be used.
+func (c *checker) parseBundle(b Bundle) []*x509.Certificate {
 	certificates, err := b.authorities()
 	if err != nil {
 		c.problems = append(c.problems, err)
@@ -70,7 +71,7 @@ func (c *checker) bundle(b Bundle) []*x509.Certificate {
 	return certificates
 }
 
-// pool of CAs; nil when there are none.
+// pool returns a pool of CAs; nil if there are none.
 func pool(certificates []*x509.Certificate) *x509.CertPool {
 	if len(certificates) == 0 {
 		return nil
@@ -82,7 +83,7 @@ func pool(certificates []*x509.Certificate) *x509.CertPool {
 	return all
 }
 
-// authorities are the CAs of a bundle. An error is a *Problem.
+// authorities returns the CAs of a bundle. An error is a *Problem.
 func (b Bundle) authorities() ([]*x509.Certificate, error) {
 	certificates, err := parse(b.PEM)
 	if err != nil {
@@ -91,11 +92,11 @@ func (b Bundle) authorities() ([]*x509.Certificate, error) {
 	return certificates, nil
 }
 
-// pair checks a pair against the CAs, for each of the usages.
-func (c *checker) pair(p Pair, ca Bundle, roots *x509.CertPool, hosts []string, usages ...x509.ExtKeyUsage) {
+// checkPair checks a pair against the CAs, for each of the usages.
+func (c *checker) checkPair(p Pair, ca Bundle, roots *x509.CertPool, hosts []string, usages ...x509.ExtKeyUsage) {
 	pair, err := tls.X509KeyPair(p.Certificate, p.Key)
 	if err != nil {
-		c.problem(p.Secret, "has a tls.crt and a tls.key that cannot be used: %v", err)
+		c.problem(p.Secret, "has a tls.crt or a tls.key that cannot be used: %v", err)
 		return
 	}
 	leaf, intermediates := pair.Leaf, x509.NewCertPool()
@@ -117,13 +118,13 @@ func (c *checker) pair(p Pair, ca Bundle, roots *x509.CertPool, hosts []string, 
 	for _, usage := range usages {
 		options := x509.VerifyOptions{Roots: roots, Intermediates: intermediates, CurrentTime: c.now, KeyUsages: []x509.ExtKeyUsage{usage}}
 		if _, err := leaf.Verify(options); err != nil {
-			c.problem(p.Secret, "has a certificate that the CAs in %s of Secret %s do not vouch for as one of a %s: %v", ca.Key, ca.Secret, usageName(usage), err)
+			c.problem(p.Secret, "has a certificate that is not signed by a CA in %s of Secret %s for use as a %s: %v", ca.Key, ca.Secret, usageName(usage), err)
 			return
 		}
 	}
 	for _, host := range hosts {
 		if err := leaf.VerifyHostname(host); err != nil {
-			c.problem(p.Secret, "has a certificate that is not for every member: %v", err)
+			c.problem(p.Secret, "has a certificate that is not valid for every member: %v", err)
 			return
 		}
 	}
@@ -139,7 +140,7 @@ func usageName(usage x509.ExtKeyUsage) string {
 	return "server (serverAuth)"
 }
 
-// parse parses a bundle, of which every block has to be a certificate.
+// parse parses a bundle in which every block must be a certificate.
 func parse(bundle []byte) ([]*x509.Certificate, error) {
 	var all []*x509.Certificate
 	for rest := bundle; ; {
@@ -175,7 +176,7 @@ func (d *digest) add(certificates []*x509.Certificate) {
 	*d = append(*d, sum[:]...)
 }
 
-// sum is the checksum of all that was added; empty when nothing was.
+// sum returns the checksum of all certificates; empty if there are none.
 func (d digest) sum() string {
 	if len(d) == 0 {
 		return ""

@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// trustFor is how long what was read from a Secret is used. The operator may not watch Secrets: a role that
-	// lets it would let it read all of them at once.
+	// trustFor is how long the content of a Secret is used. The operator does not watch Secrets: the right to watch
+	// includes the right to list all of them.
 	trustFor = 5 * time.Minute
-	// doubtFor is how long it is used when a member that should answer does not.
+	// doubtFor is how long it is used if a member that should answer does not.
 	doubtFor = 10 * time.Second
 )
 
-// Credentials are what the operator shows to members, and how it recognizes them. It reads Secrets when it needs
-// them, and again after a while, so that it follows one that is changed. A nil *Credentials has none.
+// Credentials are the operator's client certificates for members, and the CAs of members. They read Secrets when needed,
+// and again after trustFor, to follow changes. A nil *Credentials has none.
 type Credentials struct {
 	// Reader reads Secrets from the API server, one at a time.
 	Reader client.Reader
@@ -47,25 +47,24 @@ type credential struct {
 	mu   sync.Mutex
 	spec v1alpha1.ClientURLTLS
 	side *ClientSide
-	// read is when it was read, used when it was last asked for.
+	// read is when it was read, used when it was last used.
 	read, used time.Time
 	roots      *x509.CertPool
 	pair       tls.Certificate
-	// configs by member. A connection belongs to its configuration, so they are kept as long as they hold.
+	// configs by member. Connections are pooled by configuration, so configurations are kept while they are valid.
 	configs map[string]*tls.Config
 }
 
-// TLS is the configuration for a connection to a member of an Etcd at an endpoint; nil when the endpoint is
-// without TLS. The certificate of the member has to be for its host name, wherever it is dialed; that of a
-// foreign one, whose name is empty, for the host of the endpoint. The same configuration is returned until
-// something changes.
+// TLS returns the configuration for a connection to a member at an endpoint; nil for an endpoint without TLS. The certificate
+// of a member must be valid for its host name, whatever address is dialed; that of a foreign member, whose name is empty,
+// for the host of the endpoint. It returns the same configuration until something changes.
 func (c *Credentials) TLS(ctx context.Context, etcd *v1alpha1.Etcd, member, endpoint string) (*tls.Config, error) {
 	if !strings.HasPrefix(endpoint, "https://") {
 		return nil, nil
 	}
 	spec := etcd.Spec.Etcd.ClientURLTLS
 	if c == nil || spec == nil {
-		return nil, fmt.Errorf("connecting to %s: Etcd %s names no certificates for it", endpoint, client.ObjectKeyFromObject(etcd))
+		return nil, fmt.Errorf("connecting to %s: Etcd %s has no clientUrlTls", endpoint, client.ObjectKeyFromObject(etcd))
 	}
 	of := c.of(client.ObjectKeyFromObject(etcd))
 	of.mu.Lock()
@@ -78,7 +77,7 @@ func (c *Credentials) TLS(ctx context.Context, etcd *v1alpha1.Etcd, member, endp
 	return of.config(etcd, member), nil
 }
 
-// Dial makes a client of a member of an Etcd at an endpoint, as TLS has it.
+// Dial makes a client of a member at an endpoint, with the configuration of TLS.
 func (c *Credentials) Dial(ctx context.Context, dialer etcdclient.Dialer, etcd *v1alpha1.Etcd, member, endpoint string) (etcdclient.Client, error) {
 	config, err := c.TLS(ctx, etcd, member, endpoint)
 	if err != nil {
@@ -87,8 +86,8 @@ func (c *Credentials) Dial(ctx context.Context, dialer etcdclient.Dialer, etcd *
 	return dialer.Dial(endpoint, config)
 }
 
-// Doubt makes the next connection read the Secrets again, unless that was just done: a member that should have
-// answered did not.
+// Doubt makes the next connection read the Secrets again, unless they were just read. Call it if a member that should
+// answer does not.
 func (c *Credentials) Doubt(etcd types.NamespacedName) {
 	if c == nil {
 		return
@@ -101,7 +100,7 @@ func (c *Credentials) Doubt(etcd types.NamespacedName) {
 	}
 }
 
-// of is the credential of an Etcd. Those that nobody has asked for in a while are forgotten.
+// of returns the credential of an Etcd. It drops credentials that have not been used for a while.
 func (c *Credentials) of(etcd types.NamespacedName) *credential {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,11 +120,11 @@ func (c *Credentials) of(etcd types.NamespacedName) *credential {
 	return c.etcds[etcd]
 }
 
-// refresh reads the Secrets again. What was read before stays in use when that fails.
+// refresh reads the Secrets again. If it fails, their previous content stays in use.
 func (of *credential) refresh(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, now time.Time) error {
 	r := secrets{ctx: ctx, reader: reader, namespace: etcd.Namespace, seen: map[string]map[string][]byte{}}
 	spec := etcd.Spec.Etcd.ClientURLTLS
-	side := &ClientSide{CA: r.bundle(spec.TLSCASecretRef), Client: r.pair(spec.ClientTLSSecretRef)}
+	side := &ClientSide{CA: r.readBundle(spec.TLSCASecretRef), Client: r.readPair(spec.ClientTLSSecretRef)}
 	if r.err != nil {
 		return r.err
 	}
@@ -140,7 +139,7 @@ func (of *credential) refresh(ctx context.Context, reader client.Reader, etcd *v
 	}
 	pair, err := tls.X509KeyPair(side.Client.Certificate, side.Client.Key)
 	if err != nil {
-		return &Problem{Secret: side.Client.Secret, What: fmt.Sprintf("has a tls.crt and a tls.key that cannot be used: %v", err)}
+		return &Problem{Secret: side.Client.Secret, What: fmt.Sprintf("has a tls.crt or a tls.key that cannot be used: %v", err)}
 	}
 	of.spec, of.side, of.roots, of.pair, of.configs = *spec.DeepCopy(), side, pool(authorities), pair, map[string]*tls.Config{}
 	return nil

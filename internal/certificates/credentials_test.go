@@ -81,7 +81,7 @@ func TestRead(t *testing.T) {
 	s.putPair(t, "client", issue(t, ca, "client", nil))
 	g.Expect(read()).To(Succeed())
 	etcd.Spec.Etcd.ClientURLTLS.ServerTLSSecretRef.Namespace = "kube-system"
-	g.Expect(read()).To(MatchError(ContainSubstring("only one in the namespace of the Etcd is used")))
+	g.Expect(read()).To(MatchError(ContainSubstring("only Secrets in the namespace of the Etcd are used")))
 }
 
 func ptrTo(s string) *string { return &s }

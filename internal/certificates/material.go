@@ -2,9 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificates reads the Secrets that an Etcd names for its TLS, checks what they hold, and makes the
-// operator's own clients of it. Checking is pure. It imports the API and etcdclient, and nothing of the
-// controllers.
+// Package certificates reads the Secrets that an Etcd names for TLS, checks their content, and makes the operator's own
+// clients of it. Checking is pure. It imports the API and etcdclient, not the controllers.
 package certificates
 
 import (
@@ -20,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Material is what the Secrets of an Etcd hold, as it is written there.
+// Material is the raw content of the Secrets of an Etcd.
 type Material struct {
-	// All are nil where the spec does not ask for TLS.
+	// Each is nil if the spec does not ask for that TLS.
 	Client *ClientSide
 	Peer   *PeerSide
 	Backup *BackupSide
@@ -44,25 +43,25 @@ type PeerSide struct {
 type BackupSide struct {
 	CA     Bundle
 	Server Pair
-	// Host is a name that all agents have, besides those of their members.
+	// Host is the host name that all agents share, besides those of their members.
 	Host string
 }
 
 // Bundle is a bundle of CA certificates.
 type Bundle struct {
-	// Secret and Key say where it was read.
+	// Secret and Key are its source.
 	Secret, Key string
 	PEM         []byte
 }
 
-// Pair is a certificate, with those that lead to its CA, and its private key.
+// Pair is a certificate, with its intermediates, and its private key.
 type Pair struct {
-	// Secret says where it was read.
+	// Secret is its source.
 	Secret           string
 	Certificate, Key []byte
 }
 
-// Problem is an error that a person has to repair in a Secret, or in what the Etcd says of it.
+// Problem is an error that a person must fix in a Secret, or in the Etcd's reference to it.
 type Problem struct {
 	// Secret at fault.
 	Secret string
@@ -73,26 +72,26 @@ type Problem struct {
 // Error names the Secret.
 func (p *Problem) Error() string { return fmt.Sprintf("Secret %s %s", p.Secret, p.What) }
 
-// Read reads the Secrets of an Etcd. What a person has to repair is a *Problem.
+// Read reads the Secrets of an Etcd. It returns a *Problem for what a person must fix.
 func Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (Material, error) {
 	r := secrets{ctx: ctx, reader: reader, namespace: etcd.Namespace, seen: map[string]map[string][]byte{}}
 	var m Material
 	if tls := etcd.Spec.Etcd.ClientURLTLS; tls != nil {
-		m.Client = &ClientSide{CA: r.bundle(tls.TLSCASecretRef), Server: r.pair(tls.ServerTLSSecretRef), Client: r.pair(tls.ClientTLSSecretRef)}
+		m.Client = &ClientSide{CA: r.readBundle(tls.TLSCASecretRef), Server: r.readPair(tls.ServerTLSSecretRef), Client: r.readPair(tls.ClientTLSSecretRef)}
 	}
 	if tls := etcd.Spec.Etcd.PeerURLTLS; tls != nil {
-		m.Peer = &PeerSide{CA: r.bundle(tls.TLSCASecretRef), Server: r.pair(tls.ServerTLSSecretRef)}
+		m.Peer = &PeerSide{CA: r.readBundle(tls.TLSCASecretRef), Server: r.readPair(tls.ServerTLSSecretRef)}
 	}
 	if tls := etcd.BackupTLS(); tls != nil {
-		m.Backup = &BackupSide{CA: r.bundle(tls.TLSCASecretRef), Server: r.pair(tls.ServerTLSSecretRef), Host: etcd.ClientHost()}
+		m.Backup = &BackupSide{CA: r.readBundle(tls.TLSCASecretRef), Server: r.readPair(tls.ServerTLSSecretRef), Host: etcd.ClientHost()}
 	}
 	return m, r.err
 }
 
-// Agents returns the CAs by which to recognize the agents of an Etcd. They are read now.
+// Agents reads and returns the CAs of the agents of an Etcd.
 func Agents(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*x509.CertPool, error) {
 	r := secrets{ctx: ctx, reader: reader, namespace: etcd.Namespace, seen: map[string]map[string][]byte{}}
-	bundle := r.bundle(etcd.BackupTLS().TLSCASecretRef)
+	bundle := r.readBundle(etcd.BackupTLS().TLSCASecretRef)
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -109,12 +108,12 @@ type secrets struct {
 	err       error
 }
 
-func (r *secrets) bundle(ref v1alpha1.CASecretReference) Bundle {
+func (r *secrets) readBundle(ref v1alpha1.CASecretReference) Bundle {
 	key := ptr.Deref(ref.DataKey, v1alpha1.SecretKeyCA)
 	return Bundle{Secret: ref.Name, Key: key, PEM: r.value(ref.SecretReference, key)}
 }
 
-func (r *secrets) pair(ref v1alpha1.SecretReference) Pair {
+func (r *secrets) readPair(ref v1alpha1.SecretReference) Pair {
 	return Pair{
 		Secret:      ref.Name,
 		Certificate: r.value(ref, v1alpha1.SecretKeyCertificate),
@@ -138,7 +137,7 @@ func (r *secrets) data(ref v1alpha1.SecretReference) map[string][]byte {
 	case r.err != nil:
 		return nil
 	case ref.Namespace != "" && ref.Namespace != r.namespace:
-		r.err = &Problem{Secret: ref.Name, What: fmt.Sprintf("is to be in namespace %s: only one in the namespace of the Etcd is used", ref.Namespace)}
+		r.err = &Problem{Secret: ref.Name, What: fmt.Sprintf("is in namespace %s: only Secrets in the namespace of the Etcd are used", ref.Namespace)}
 		return nil
 	}
 	if data, ok := r.seen[ref.Name]; ok {

@@ -13,16 +13,16 @@ import (
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 )
 
-// RoleName is the name of the Role, and of its binding, that the agents beside an Etcd's members have.
+// RoleName returns the name of the agents' Role and of its binding.
 func RoleName(etcd string) string { return v1alpha1.GroupVersion.Group + ":etcd:" + etcd }
 
-// FullSnapshotLeaseName is the name of the Lease that tells of the newest full snapshot.
+// FullSnapshotLeaseName returns the name of the Lease that reports the newest full snapshot.
 func FullSnapshotLeaseName(etcd string) string { return etcd + "-full-snap" }
 
-// DeltaSnapshotLeaseName is the name of the Lease that tells of the newest delta snapshot.
+// DeltaSnapshotLeaseName returns the name of the Lease that reports the newest delta snapshot.
 func DeltaSnapshotLeaseName(etcd string) string { return etcd + "-delta-snap" }
 
-// ServiceAccount is what the agents beside the members are. Its token is mounted into their container alone.
+// ServiceAccount builds the ServiceAccount of the agents. Its token is mounted only into their container.
 func ServiceAccount(in Input) *corev1ac.ServiceAccountApplyConfiguration {
 	name := in.Etcd.Name
 	return corev1ac.ServiceAccount(name, in.Etcd.Namespace).
@@ -31,8 +31,8 @@ func ServiceAccount(in Input) *corev1ac.ServiceAccountApplyConfiguration {
 		WithAutomountServiceAccountToken(false)
 }
 
-// Role lets the agents renew the leases of this Etcd, by their names, and do nothing else. An empty list of
-// names would be all leases of the namespace; there are always those of the snapshots.
+// Role lets the agents renew the leases of this Etcd, by name, and nothing else. The list of names is never empty, which would
+// mean all leases of the namespace.
 func Role(in Input) *rbacv1ac.RoleApplyConfiguration {
 	name := in.Etcd.Name
 	leases := []string{FullSnapshotLeaseName(name), DeltaSnapshotLeaseName(name)}
@@ -49,7 +49,7 @@ func Role(in Input) *rbacv1ac.RoleApplyConfiguration {
 			WithVerbs("get", "patch"))
 }
 
-// RoleBinding gives the Role to the ServiceAccount.
+// RoleBinding binds the Role to the ServiceAccount.
 func RoleBinding(in Input) *rbacv1ac.RoleBindingApplyConfiguration {
 	name := in.Etcd.Name
 	return rbacv1ac.RoleBinding(RoleName(name), in.Etcd.Namespace).
@@ -59,7 +59,7 @@ func RoleBinding(in Input) *rbacv1ac.RoleBindingApplyConfiguration {
 		WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(in.Etcd.Namespace).WithName(name))
 }
 
-// Leases are those of the members, and of the snapshots. Their agents renew them, and may make none.
+// Leases builds the leases of members and snapshots. Agents renew them, and may not create any.
 func Leases(in Input) []*coordinationv1ac.LeaseApplyConfiguration {
 	var leases []*coordinationv1ac.LeaseApplyConfiguration
 	for i := range in.Replicas {

@@ -17,14 +17,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// accessDir is where client-go looks for the credentials of a pod.
+// accessDir is where client-go expects the credentials of a pod.
 const accessDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// tokenLifetime is that of the token that the kubelet mounts where a pod does not say otherwise.
+// tokenLifetime is the kubelet's default, in seconds.
 const tokenLifetime = 3607
 
-// agentContainer looks after the member. It has no probes: a pod is ready when its member participates, and an
-// agent that ends is started again.
+// agentContainer runs the agent. It has no probes: a pod is ready if its member participates, and the kubelet restarts an
+// agent that ends.
 func agentContainer(in Input, store *StoreAccess) (*corev1ac.ContainerApplyConfiguration, error) {
 	resources := corev1ac.ResourceRequirements()
 	if err := convert(agentResources(in.Etcd), resources); err != nil {
@@ -60,7 +60,7 @@ func agentContainer(in Input, store *StoreAccess) (*corev1ac.ContainerApplyConfi
 	return c, nil
 }
 
-// agentResources are requests alone. What a snapshot takes is streamed.
+// agentResources are requests only. Snapshots are streamed.
 func agentResources(etcd *v1alpha1.Etcd) corev1.ResourceRequirements {
 	if b := etcd.Spec.Backup; b != nil && b.Resources != nil {
 		return *b.Resources
@@ -83,8 +83,7 @@ func podField(variable, field string) *corev1ac.EnvVarApplyConfiguration {
 		WithFieldRef(corev1ac.ObjectFieldSelector().WithFieldPath(field)))
 }
 
-// access is what the kubelet mounts into every container of a pod that does not say otherwise. etcd has no use
-// for it, and so it does not get it.
+// access is what the kubelet mounts into every container by default. etcd does not need it, so only the agent gets it.
 func access() *corev1ac.VolumeApplyConfiguration {
 	return corev1ac.Volume().WithName(accessVolume).WithProjected(corev1ac.ProjectedVolumeSource().WithSources(
 		corev1ac.VolumeProjection().WithServiceAccountToken(corev1ac.ServiceAccountTokenProjection().
@@ -93,7 +92,7 @@ func access() *corev1ac.VolumeApplyConfiguration {
 			WithItems(corev1ac.KeyToPath().WithKey(corev1.ServiceAccountRootCAKey).WithPath(corev1.ServiceAccountRootCAKey)))))
 }
 
-// BackupPort is that of the agent's HTTP API.
+// BackupPort returns the port of the agent's HTTP API.
 func BackupPort(etcd *v1alpha1.Etcd) int32 {
 	if b := etcd.Spec.Backup; b != nil {
 		return ptr.Deref(b.Port, defaultBackupPort)

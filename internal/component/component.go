@@ -2,9 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package component builds the objects of an Etcd as they should be, one file for each kind. Its functions
-// are pure. What they return is an apply configuration: it has the fields that the operator decides on, and
-// no others.
+// Package component builds the objects of an Etcd, one file for each kind. Its functions are pure, and return apply
+// configurations with only the fields that the operator owns.
 package component
 
 import (
@@ -19,7 +18,7 @@ import (
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
-// Input is what the objects of an Etcd are made from.
+// Input of the objects of an Etcd.
 type Input struct {
 	Etcd *v1alpha1.Etcd
 	// Images for an Etcd that does not name its own.
@@ -30,18 +29,18 @@ type Input struct {
 	Capacity resource.Quantity
 	// Retention of the claims.
 	Retention v1alpha1.PersistentVolumeClaimRetentionPolicy
-	// Strategy by which the StatefulSet's pods are updated.
+	// Strategy is the update strategy of the StatefulSet.
 	Strategy appsv1.StatefulSetUpdateStrategyType
-	// PeerTLS is how far the members are to be on their way to TLS among themselves.
+	// PeerTLS is the stage of TLS among the members.
 	PeerTLS PeerTLS
 	// Authorities is a checksum of the CAs that the members trust; empty without TLS.
 	Authorities string
 
-	// config is what sharedConfig has rendered before; empty when it has not.
+	// config caches the result of sharedConfig.
 	config string
 }
 
-// Objects are the objects of an Etcd in the order in which they are applied: what pods need before the pods.
+// Objects returns the objects of an Etcd in the order in which they are applied: what pods need before the pods.
 func Objects(in Input) ([]runtime.ApplyConfiguration, error) {
 	var err error
 	if in.config, err = sharedConfig(in); err != nil {
@@ -62,16 +61,16 @@ func Objects(in Input) ([]runtime.ApplyConfiguration, error) {
 	return append(objects, config, ClientService(in), PeerService(in), PodDisruptionBudget(in), set), nil
 }
 
-// ConfigMapName is the name of the ConfigMap that the members of an Etcd share.
+// ConfigMapName returns the name of the ConfigMap that the members of an Etcd share.
 func ConfigMapName(etcd string) string { return etcd + "-config" }
 
-// ClientServiceName is the name of the Service for clients.
+// ClientServiceName returns the name of the Service for clients.
 func ClientServiceName(etcd string) string { return etcd + "-client" }
 
-// PeerServiceName is the name of the headless Service that gives each member its host name.
+// PeerServiceName returns the name of the headless Service that gives each member its host name.
 func PeerServiceName(etcd string) string { return etcd + "-peer" }
 
-// PodName is the name of the pod of an ordinal, and of its member.
+// PodName returns the name of the pod of an ordinal.
 func PodName(etcd string, ordinal int32) string { return fmt.Sprintf("%s-%d", etcd, ordinal) }
 
 // labels of an object of an Etcd.
@@ -90,14 +89,14 @@ func statefulSetSelector(etcd string) map[string]string {
 	}
 }
 
-// memberSelector selects the member pods and not, as the StatefulSet's selector would, those of backup jobs.
+// memberSelector selects only member pods; the StatefulSet's selector also matches pods of Jobs.
 func memberSelector(etcd string) map[string]string {
 	s := statefulSetSelector(etcd)
 	s[v1alpha1.LabelComponent] = v1alpha1.ComponentStatefulSet
 	return s
 }
 
-// owner makes the Etcd the controller of an object, so that the object goes with it.
+// owner makes the Etcd the controller of an object, so that the object is garbage collected with it.
 func owner(etcd *v1alpha1.Etcd) *metav1ac.OwnerReferenceApplyConfiguration {
 	return metav1ac.OwnerReference().
 		WithAPIVersion(v1alpha1.GroupVersion.String()).
@@ -108,7 +107,7 @@ func owner(etcd *v1alpha1.Etcd) *metav1ac.OwnerReferenceApplyConfiguration {
 		WithBlockOwnerDeletion(true)
 }
 
-// over lays ours over what the user gave.
+// over merges ours over the user's.
 func over(users, ours map[string]string) map[string]string {
 	merged := maps.Clone(users)
 	if merged == nil {

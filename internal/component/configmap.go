@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ConfigMap is what the members share. The cluster's ID is a further key, which is not among what is
-// applied: it is recorded when it is known, whatever else is suspended.
+// ConfigMap builds the configuration that the members share. The cluster ID is another key, which is not applied here: it is
+// recorded once known, even while other changes are suspended.
 func ConfigMap(in Input) (*corev1ac.ConfigMapApplyConfiguration, error) {
 	config, err := sharedConfig(in)
 	if err != nil {
@@ -40,8 +40,7 @@ func ConfigMap(in Input) (*corev1ac.ConfigMapApplyConfiguration, error) {
 	return object, nil
 }
 
-// sharedConfig is etcd's configuration as far as it is the same for all members. Nothing may be in it that
-// changes without need: a change replaces every pod.
+// sharedConfig renders the part of etcd's configuration that all members share. A change of it replaces every pod.
 func sharedConfig(in Input) (string, error) {
 	if in.config != "" {
 		return in.config, nil
@@ -72,8 +71,8 @@ func sharedConfig(in Input) (string, error) {
 	return string(config), nil
 }
 
-// bootstrapConfig is what matters only to a member without data. The token makes the members of an Etcd that
-// was deleted and made anew strangers to those of the old one.
+// bootstrapConfig renders what only a member without data uses. The token separates the members of an Etcd from those of a
+// deleted Etcd of the same name.
 func bootstrapConfig(in Input) (string, error) {
 	etcd := in.Etcd
 	members := make([]string, 0, in.Replicas)

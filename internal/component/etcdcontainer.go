@@ -13,13 +13,12 @@ import (
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// etcdContainer runs etcd as its authors publish it.
+// etcdContainer runs etcd, with its upstream image.
 //
-// It has no liveness probe. etcd ends by itself when it cannot go on; a member that merely stands still, in
-// a disk stall say, loses its leadership by itself, and restarting it would add a replay of its log to its
-// trouble, behind the back of a rollout that counts on it. It has no startup probe either, which would only
-// hold back a liveness probe: until the readiness probe passes nothing counts on the member, however long it
-// replays its log or catches up.
+// It has no liveness probe: etcd exits on its own if it cannot continue. A member that merely stalls, on a slow disk for
+// example, loses its leadership by itself; a restart would add a replay of its log, unnoticed by a rollout that counts on
+// it. Without a liveness probe there is no need for a startup probe: until the readiness probe passes, nothing counts on
+// the member.
 func etcdContainer(in Input) (*corev1ac.ContainerApplyConfiguration, error) {
 	resources := corev1ac.ResourceRequirements()
 	if err := convert(etcdResources(in.Etcd), resources); err != nil {
@@ -39,8 +38,8 @@ func etcdContainer(in Input) (*corev1ac.ContainerApplyConfiguration, error) {
 		WithVolumeMounts(mounts(etcdCertificates(in))...), nil
 }
 
-// readinessProbe asks for a linearizable read: a member that passes participates in the quorum. The values
-// are those of kubeadm's etcd, but for a shorter timeout.
+// readinessProbe requires a linearizable read: a member that passes participates in the quorum. The values are those of
+// kubeadm's etcd, except for a shorter timeout.
 func readinessProbe() *corev1ac.ProbeApplyConfiguration {
 	return corev1ac.Probe().
 		WithHTTPGet(corev1ac.HTTPGetAction().WithPath("/readyz").WithPort(intstr.FromString(metricsPortName))).
@@ -49,8 +48,8 @@ func readinessProbe() *corev1ac.ProbeApplyConfiguration {
 		WithFailureThreshold(3)
 }
 
-// etcdResources are requests that carry a small control plane, and no limits: a throttled member misses
-// heartbeats, and one that is killed for its memory is killed at its worst moment.
+// etcdResources are by default requests for a small control plane, and no limits: a throttled member misses heartbeats, and
+// an OOM kill comes at the worst moment.
 func etcdResources(etcd *v1alpha1.Etcd) corev1.ResourceRequirements {
 	if etcd.Spec.Etcd.Resources != nil {
 		return *etcd.Spec.Etcd.Resources

@@ -20,7 +20,7 @@ type Key struct {
 	Name string
 }
 
-// Keys are those of the Objects of an Etcd with a number of members, in the same order.
+// Keys returns the keys of the Objects of an Etcd with a number of members, in the same order.
 func Keys(etcd *v1alpha1.Etcd, members int32) []Key {
 	name := etcd.Name
 	keys := []Key{
@@ -39,12 +39,12 @@ func Keys(etcd *v1alpha1.Etcd, members int32) []Key {
 		StatefulSetKey(etcd))
 }
 
-// StatefulSetKey is that of the StatefulSet of an Etcd.
+// StatefulSetKey returns the key of the StatefulSet of an Etcd.
 func StatefulSetKey(etcd *v1alpha1.Etcd) Key {
 	return Key{appsv1.SchemeGroupVersion.WithKind("StatefulSet"), etcd.Name}
 }
 
-// leaseNames are those of the leases of an Etcd with a number of members.
+// leaseNames returns the names of the leases of an Etcd with a number of members.
 func leaseNames(etcd *v1alpha1.Etcd, members int32) (names []string) {
 	for i := range members {
 		names = append(names, etcd.MemberName(PodName(etcd.Name, i)))

@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Names of the volumes of a member's pod, besides that of the claim.
+// Names of the volumes of a member's pod, in addition to the claim's.
 const (
 	sharedVolume = "shared-config"
 	configVolume = "member-config"
@@ -28,7 +28,7 @@ const (
 // nonroot is the user and group of distroless images. The upstream image of etcd names no user of its own.
 const nonroot = 65532
 
-// terminationGracePeriod gives a leader time to hand over and to close its database.
+// terminationGracePeriod, in seconds, gives a leader time to hand over leadership and close its database.
 const terminationGracePeriod = 30
 
 func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) {
@@ -84,7 +84,7 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 		WithSpec(spec), nil
 }
 
-// schedule applies the user's constraints; without any, members avoid a node that has one already.
+// schedule applies the user's constraints; without any, members prefer nodes without another member.
 func schedule(spec *corev1ac.PodSpecApplyConfiguration, etcd *v1alpha1.Etcd) error {
 	constraints := etcd.Spec.SchedulingConstraints
 	if constraints.Affinity == nil && len(constraints.TopologySpreadConstraints) == 0 {
@@ -102,8 +102,8 @@ func schedule(spec *corev1ac.PodSpecApplyConfiguration, etcd *v1alpha1.Etcd) err
 	}{constraints.Affinity, constraints.TopologySpreadConstraints}, spec)
 }
 
-// prepareContainer decides whether and how the member starts, and renders its configuration. It writes to the
-// volume only where the member is replaced or restored.
+// prepareContainer decides whether and how the member starts, and renders its configuration. It writes to the volume only to
+// replace or restore the member.
 func prepareContainer(in Input, store *StoreAccess) *corev1ac.ContainerApplyConfiguration {
 	c := container(v1alpha1.InitContainerPrepare, agentImage(in)).
 		WithCommand("/etcd-agent", "prepare").
@@ -124,8 +124,8 @@ func prepareContainer(in Input, store *StoreAccess) *corev1ac.ContainerApplyConf
 	return c
 }
 
-// memberName tells the agent the name of its member where that is not the name of the pod. The kubelet fills the
-// variable in.
+// memberName returns the flag with the name of the member if that differs from the name of the pod. The kubelet expands the
+// variable.
 func memberName(etcd *v1alpha1.Etcd) []string {
 	const pod = "$(" + member.NameVariable + ")"
 	if name := etcd.MemberName(pod); name != pod {
@@ -134,7 +134,7 @@ func memberName(etcd *v1alpha1.Etcd) []string {
 	return nil
 }
 
-// container has what all containers of a member's pod have in common.
+// container returns what all containers of a member's pod have in common.
 func container(name, image string) *corev1ac.ContainerApplyConfiguration {
 	return corev1ac.Container().
 		WithName(name).
@@ -150,7 +150,7 @@ func etcdImage(in Input) string {
 	return cmp.Or(ptr.Deref(in.Etcd.Spec.Etcd.Image, ""), in.Images.Etcd)
 }
 
-// convert reads a value of the API into the apply configuration that has the same JSON.
+// convert converts a value of the API into the apply configuration with the same JSON.
 func convert(from, into any) error {
 	data, err := json.Marshal(from)
 	if err != nil {

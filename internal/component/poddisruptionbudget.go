@@ -13,8 +13,8 @@ import (
 	policyv1ac "k8s.io/client-go/applyconfigurations/policy/v1"
 )
 
-// PodDisruptionBudget keeps evictions from costing the cluster its quorum. It does not protect a single
-// member, which could then never be evicted and would keep its node from being drained.
+// PodDisruptionBudget keeps evictions from costing quorum. It does not protect a single member, whose node could then never
+// be drained.
 func PodDisruptionBudget(in Input) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
 	minAvailable := 0
 	if in.Replicas > 1 {

@@ -21,5 +21,5 @@ func clientPort(etcd *v1alpha1.Etcd) int32 { return ptr.Deref(etcd.Spec.Etcd.Cli
 
 func peerPort(etcd *v1alpha1.Etcd) int32 { return ptr.Deref(etcd.Spec.Etcd.ServerPort, 2380) }
 
-// metricsPort serves metrics and readiness without a client certificate, which no probe of a kubelet has.
+// metricsPort serves metrics and readiness without a client certificate, because the kubelet's probes have none.
 func metricsPort(etcd *v1alpha1.Etcd) int32 { return ptr.Deref(etcd.Spec.Etcd.WrapperPort, 9095) }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ClientService leads clients to the members that are ready, and to the agents beside them.
+// ClientService routes clients to ready members and their agents.
 func ClientService(in Input) *corev1ac.ServiceApplyConfiguration {
 	s := service(in.Etcd, ClientServiceName(in.Etcd.Name), v1alpha1.ComponentClientService,
 		corev1ac.ServiceSpec().
@@ -29,8 +29,8 @@ func ClientService(in Input) *corev1ac.ServiceApplyConfiguration {
 	return s
 }
 
-// PeerService gives each member its host name. It publishes members that are not ready: a member has to find
-// the others in order to become ready.
+// PeerService gives each member its host name. It publishes members that are not ready, because members must find each other
+// to become ready.
 func PeerService(in Input) *corev1ac.ServiceApplyConfiguration {
 	return service(in.Etcd, PeerServiceName(in.Etcd.Name), v1alpha1.ComponentPeerService,
 		corev1ac.ServiceSpec().

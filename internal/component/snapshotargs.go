@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// snapshotArgs are the agent's flags that say when an Etcd's snapshots are taken, and how long they are kept. All
-// are spelled out, so that another version of the agent does not have other defaults.
+// snapshotArgs returns the agent's flags for taking and keeping snapshots. All are explicit, so that they do not depend on
+// the defaults of the agent's version.
 func snapshotArgs(etcd *v1alpha1.Etcd) []string {
 	spec := ptr.Deref(etcd.Spec.Backup, v1alpha1.BackupSpec{})
 	duration := func(d *metav1.Duration, otherwise time.Duration) time.Duration {
@@ -37,7 +37,7 @@ func snapshotArgs(etcd *v1alpha1.Etcd) []string {
 	}
 }
 
-// checkSchedule returns why the schedule of full snapshots is none. Agents that have one that is go on with it.
+// checkSchedule returns an error if the schedule of full snapshots is invalid. Running agents keep their schedule.
 func checkSchedule(etcd *v1alpha1.Etcd) error {
 	text := ptr.Deref(ptr.Deref(etcd.Spec.Backup, v1alpha1.BackupSpec{}).FullSnapshotSchedule, "")
 	if text == "" {
@@ -49,7 +49,7 @@ func checkSchedule(etcd *v1alpha1.Etcd) error {
 	return nil
 }
 
-// maxBackups is 0 for the exponential policy, which keeps no fixed number.
+// maxBackups returns the limit of full snapshots; 0 for the exponential policy.
 func maxBackups(spec v1alpha1.BackupSpec) int32 {
 	if ptr.Deref(spec.GarbageCollectionPolicy, v1alpha1.GarbageCollectionExponential) != v1alpha1.GarbageCollectionLimitBased {
 		return 0
@@ -57,7 +57,7 @@ func maxBackups(spec v1alpha1.BackupSpec) int32 {
 	return ptr.Deref(spec.MaxBackupsLimitBasedGC, 7)
 }
 
-// SnapshotCompression is how an Etcd's snapshots are compressed, as a value of the agent's flag.
+// SnapshotCompression returns the value of the agent's flag --compression.
 func SnapshotCompression(etcd *v1alpha1.Etcd) string {
 	spec := ptr.Deref(ptr.Deref(etcd.Spec.Backup, v1alpha1.BackupSpec{}).SnapshotCompression, v1alpha1.CompressionSpec{})
 	if !ptr.Deref(spec.Enabled, true) {
@@ -66,11 +66,10 @@ func SnapshotCompression(etcd *v1alpha1.Etcd) string {
 	return string(ptr.Deref(spec.Policy, v1alpha1.CompressionGzip))
 }
 
-// dailySchedule is once a day, at a minute that depends on the name, so that not all clusters begin at the same
-// time, and that never changes.
+// dailySchedule is once a day, at a minute derived from the name, so that clusters do not all start at the same time.
 func dailySchedule(etcd *v1alpha1.Etcd) string {
 	hash := fnv.New32a()
-	// A hash takes whatever it is given.
+	// A hash never fails to write.
 	_, _ = hash.Write([]byte(etcd.Namespace + "/" + etcd.Name))
 	minute := hash.Sum32() % (24 * 60)
 	return fmt.Sprintf("%d %d * * *", minute%60, minute/60)

@@ -11,8 +11,8 @@ import (
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
-// StatefulSet holds the members. All of them start at the same time: none can become ready before a quorum
-// of them is there.
+// StatefulSet builds the StatefulSet of the members. It starts them in parallel, because none becomes ready before a quorum
+// is running.
 func StatefulSet(in Input) (*appsv1ac.StatefulSetApplyConfiguration, error) {
 	template, err := podTemplate(in)
 	if err != nil {
@@ -33,8 +33,8 @@ func StatefulSet(in Input) (*appsv1ac.StatefulSetApplyConfiguration, error) {
 			WithVolumeClaimTemplates(volumeClaim(in))), nil
 }
 
-// updateStrategy spells the partition out: left to its default it would be unset after a change from
-// OnDelete, and a pod that is on its way would come back at the old revision.
+// updateStrategy sets the partition explicitly: unset after a change from OnDelete, it would bring pods back at the old
+// revision.
 func updateStrategy(strategy appsv1.StatefulSetUpdateStrategyType) *appsv1ac.StatefulSetUpdateStrategyApplyConfiguration {
 	s := appsv1ac.StatefulSetUpdateStrategy().WithType(strategy)
 	if strategy == appsv1.RollingUpdateStatefulSetStrategyType {

@@ -16,18 +16,18 @@ import (
 // storeDir is where stores and their credentials are mounted.
 const storeDir = "/var/etcd/store"
 
-// StoreAccess is what a pod needs to use a store. Credentials reach it as files of a mounted Secret alone: they
-// are in no argument and no variable, and a changed Secret is read again without a new pod.
+// StoreAccess is what a pod needs to use a store. Credentials are only in files of a mounted Secret, not in arguments or
+// variables, and a changed Secret takes effect without a new pod.
 type StoreAccess struct {
 	// Volume of the pod.
 	Volume *corev1ac.VolumeApplyConfiguration
 	// Mount of the volume in the agent's container.
 	Mount *corev1ac.VolumeMountApplyConfiguration
-	// Args of the agent: flags that begin with "--", the role, and "store-".
+	// Args of the agent: flags that start with "--", the role, and "store-".
 	Args []string
 }
 
-// StoreRole tells the stores of one pod apart. It begins the names of the agent's flags.
+// StoreRole distinguishes the stores of one pod. It is the prefix of the agent's flags.
 type StoreRole string
 
 // The roles.
@@ -38,8 +38,7 @@ const (
 	StoreSource StoreRole = "source-"
 )
 
-// Store says how a pod in a namespace uses a store. It refuses what the API server may have let through: a
-// provider without a driver, and a Secret of another namespace.
+// Store returns how a pod in a namespace uses a store. It returns an error for a store that ValidateStore refuses.
 func Store(store v1alpha1.StoreSpec, namespace string, role StoreRole) (StoreAccess, error) {
 	if err := ValidateStore(store, namespace); err != nil {
 		return StoreAccess{}, err
@@ -68,12 +67,13 @@ func Store(store v1alpha1.StoreSpec, namespace string, role StoreRole) (StoreAcc
 	return access, nil
 }
 
-// ValidateStore says what is wrong with a store that is used by an object in a namespace.
+// ValidateStore returns an error if a store cannot be used by an object in a namespace. The API server may have admitted a
+// provider without a driver, or a Secret of another namespace.
 func ValidateStore(store v1alpha1.StoreSpec, namespace string) error {
 	provider := store.Provider.Canonical()
 	switch {
 	case provider == "":
-		return fmt.Errorf("store: there is no driver for provider %q; use S3, GCS, ABS or Local", store.Provider)
+		return fmt.Errorf("store: provider %q is not supported; use S3, GCS, ABS or Local", store.Provider)
 	case store.Container == "":
 		return fmt.Errorf("store: the container is missing")
 	case provider == v1alpha1.ProviderLocal && store.SecretRef != nil:
@@ -83,12 +83,12 @@ func ValidateStore(store v1alpha1.StoreSpec, namespace string) error {
 	case store.SecretRef == nil || store.SecretRef.Name == "":
 		return fmt.Errorf("store: a store of provider %s needs a secretRef", store.Provider)
 	case store.SecretRef.Namespace != "" && store.SecretRef.Namespace != namespace:
-		return fmt.Errorf("store: secretRef is in namespace %s, and only Secrets of namespace %s may be used", store.SecretRef.Namespace, namespace)
+		return fmt.Errorf("store: secretRef is in namespace %s; only Secrets of namespace %s may be used", store.SecretRef.Namespace, namespace)
 	}
 	return nil
 }
 
-// BackupStore is the store of an Etcd with its defaults, or nil.
+// BackupStore returns the store of an Etcd with its defaults; nil if it has none.
 func BackupStore(etcd *v1alpha1.Etcd) *v1alpha1.StoreSpec {
 	if etcd.Spec.Backup == nil || etcd.Spec.Backup.Store == nil {
 		return nil
@@ -98,7 +98,7 @@ func BackupStore(etcd *v1alpha1.Etcd) *v1alpha1.StoreSpec {
 	return store
 }
 
-// storeAccess is how the pods of an Etcd use its store; nil when it has none.
+// storeAccess returns how the pods of an Etcd use its store; nil if it has none.
 func storeAccess(etcd *v1alpha1.Etcd) (*StoreAccess, error) {
 	store := BackupStore(etcd)
 	if store == nil {

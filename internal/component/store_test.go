@@ -41,7 +41,7 @@ func TestStore(t *testing.T) {
 			args:  "--store-provider=Local --store-prefix=a --store-container=/var/etcd/store/main-store",
 			has:   "claimName: claim",
 		},
-		{name: "no driver", store: v1alpha1.StoreSpec{Provider: "Swift", Container: "c", SecretRef: secret}, err: `no driver for provider "Swift"`},
+		{name: "no driver", store: v1alpha1.StoreSpec{Provider: "Swift", Container: "c", SecretRef: secret}, err: `provider "Swift" is not supported`},
 		{name: "no container", store: v1alpha1.StoreSpec{Provider: "S3", SecretRef: secret}, err: "container is missing"},
 		{name: "no credentials", store: v1alpha1.StoreSpec{Provider: "S3", Container: "c"}, err: "needs a secretRef"},
 		{name: "useless credentials", store: v1alpha1.StoreSpec{Provider: "Local", Container: "c", SecretRef: secret}, err: "has no secretRef"},

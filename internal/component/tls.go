@@ -14,14 +14,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// PeerTLS is how far the members of an Etcd are on their way to TLS among themselves. It is one way.
+// PeerTLS is the stage of TLS among the members of an Etcd. Stages only advance.
 type PeerTLS string
 
-// The stations. A member may be one station away from another, and no further.
+// The stages. Members may differ by one stage at most.
 const (
-	// PeerTLSOff: members have no certificates for each other.
+	// PeerTLSOff: members have no peer certificates.
 	PeerTLSOff PeerTLS = ""
-	// PeerTLSPrepared: members have certificates, so that they can call others with TLS, and listen without.
+	// PeerTLSPrepared: members have peer certificates, so they can dial with TLS, but listen without.
 	PeerTLSPrepared PeerTLS = v1alpha1.TLSPrepared
 	// PeerTLSOn: members listen with TLS.
 	PeerTLSOn PeerTLS = v1alpha1.TLSOn
@@ -44,7 +44,7 @@ const (
 	apiServerDir = "/var/etcdbr/ssl/server"
 )
 
-// secretMode lets the group read, which is that of the containers.
+// secretMode lets the containers' group read.
 const secretMode = 0o440
 
 func clientScheme(etcd *v1alpha1.Etcd) string { return scheme(etcd.Spec.Etcd.ClientURLTLS != nil) }
@@ -56,9 +56,9 @@ func scheme(tls bool) string {
 	return "http"
 }
 
-// transportSecurity adds the TLS part of etcd's configuration. A member lets in every client and member that the
-// CAs vouch for. It does not also ask DNS whether the address of another member belongs to its certificate: the
-// pod of a member that was just replaced has an address that DNS may not tell yet.
+// transportSecurity adds the TLS part of etcd's configuration. A member accepts every client and peer with a certificate
+// signed by the CAs. It does not check the address of a peer against its certificate by DNS: DNS may not know the address
+// of a pod that was just replaced.
 func transportSecurity(config map[string]any, in Input) {
 	if in.Etcd.Spec.Etcd.ClientURLTLS != nil {
 		config["client-transport-security"] = security(member.ClientCADir, member.ServerDir)
@@ -79,7 +79,7 @@ func security(ca, certificate string) map[string]any {
 	}
 }
 
-// tlsAnnotations say what a pod has of TLS.
+// tlsAnnotations record the TLS of a pod.
 func tlsAnnotations(in Input) map[string]string {
 	annotations := map[string]string{}
 	if in.Etcd.Spec.Etcd.ClientURLTLS != nil {
@@ -100,7 +100,7 @@ type certificate struct {
 	mount  *corev1ac.VolumeMountApplyConfiguration
 }
 
-// etcdCertificates are those of the etcd container.
+// etcdCertificates returns the certificates of the etcd container.
 func etcdCertificates(in Input) []certificate {
 	var all []certificate
 	if tls := in.Etcd.Spec.Etcd.ClientURLTLS; tls != nil {
@@ -112,7 +112,7 @@ func etcdCertificates(in Input) []certificate {
 	return all
 }
 
-// agentCertificates are those of a container that is a client of etcd.
+// agentCertificates returns the certificates of a container that is a client of etcd.
 func agentCertificates(in Input) []certificate {
 	tls := in.Etcd.Spec.Etcd.ClientURLTLS
 	if tls == nil {
@@ -121,7 +121,7 @@ func agentCertificates(in Input) []certificate {
 	return []certificate{authorities(clientCAVolume, member.ClientCADir, tls.TLSCASecretRef), pair(clientVolume, member.ClientDir, tls.ClientTLSSecretRef)}
 }
 
-// apiCertificates are those of the container that serves the agent's HTTP API.
+// apiCertificates returns the certificates of the agent's HTTP API.
 func apiCertificates(etcd *v1alpha1.Etcd) []certificate {
 	tls := etcd.BackupTLS()
 	if tls == nil {
@@ -130,7 +130,7 @@ func apiCertificates(etcd *v1alpha1.Etcd) []certificate {
 	return []certificate{authorities(apiCAVolume, apiCADir, tls.TLSCASecretRef), pair(apiServerVolume, apiServerDir, tls.ServerTLSSecretRef)}
 }
 
-// apiTLSArgs tell the agent where they are.
+// apiTLSArgs returns the agent's flags for them.
 func apiTLSArgs(etcd *v1alpha1.Etcd) []string {
 	if etcd.BackupTLS() == nil {
 		return nil
@@ -169,7 +169,7 @@ func mounts(certificates []certificate) []*corev1ac.VolumeMountApplyConfiguratio
 	return all
 }
 
-// certificateVolumes are the volumes of all containers, each once.
+// certificateVolumes returns the volumes of all containers, each once.
 func certificateVolumes(in Input) []*corev1ac.VolumeApplyConfiguration {
 	var all []*corev1ac.VolumeApplyConfiguration
 	seen := map[string]bool{}

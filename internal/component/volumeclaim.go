@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ClaimName is the name of the claim of an ordinal, as the StatefulSet controller makes it.
+// ClaimName returns the name of the claim that the StatefulSet controller makes for an ordinal.
 func ClaimName(etcd *v1alpha1.Etcd, ordinal int32) string {
 	return claimName(etcd) + "-" + PodName(etcd.Name, ordinal)
 }
@@ -35,7 +35,7 @@ func claimName(etcd *v1alpha1.Etcd) string {
 	return cmp.Or(ptr.Deref(etcd.Spec.VolumeClaimTemplate, ""), etcd.Name)
 }
 
-// retention spells the policy out: who takes a part of it away would otherwise not be noticed.
+// retention sets the policy explicitly, so that removing a part of it is noticed and reverted.
 func retention(p v1alpha1.PersistentVolumeClaimRetentionPolicy) *appsv1ac.StatefulSetPersistentVolumeClaimRetentionPolicyApplyConfiguration {
 	return appsv1ac.StatefulSetPersistentVolumeClaimRetentionPolicy().
 		WithWhenDeleted(appsv1.PersistentVolumeClaimRetentionPolicyType(p.WhenDeleted)).

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package durable gives folders names that survive a crash: a folder is under its name with all its content, or it
-// is not there.
+// Package durable renames folders so that a crash loses nothing: after it, a folder is under its name with all of its
+// content, or not at all.
 package durable
 
 import (
@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 )
 
-// Publish moves a folder to its name once its content is on the disk, and then the name.
+// Publish syncs the content of a folder, renames the folder, and syncs the name.
 func Publish(from, to string) error {
 	err := filepath.WalkDir(from, func(path string, _ os.DirEntry, err error) error {
 		if err != nil {
@@ -27,7 +27,7 @@ func Publish(from, to string) error {
 	return Rename(from, to)
 }
 
-// Rename gives a folder another name, on the same volume.
+// Rename renames a folder within a volume, and syncs the name.
 func Rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err

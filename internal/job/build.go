@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package job builds the Jobs in which the agent works for a task, or for an Etcd itself, and says what has become of
-// them. It knows nothing of task types.
+// Package job builds the Jobs in which the agent works for a task or for an Etcd, and judges their state. It knows no task
+// types.
 package job
 
 import (
@@ -30,9 +30,9 @@ const (
 	containerName = "agent"
 	// nonroot is the user and group of distroless images.
 	nonroot = 65532
-	// backoffLimit is how many pods may fail before the Job has: what the agent does can be done again.
+	// backoffLimit is how many pods are retried: what the agent does is idempotent.
 	backoffLimit = 2
-	// maxNameLength leaves the Job's pods room for a suffix.
+	// maxNameLength leaves room for the suffix of the Job's pods.
 	maxNameLength = 50
 	// claimVolume is the volume of a member.
 	claimVolume = "member"
@@ -41,62 +41,57 @@ const (
 	workDir    = "/var/etcd/work"
 )
 
-// Owner is what a Job works for, and is removed with.
+// Owner is the object that a Job works for, and is garbage collected with.
 type Owner struct {
 	Object metav1.Object
 	Kind   schema.GroupVersionKind
-	// Etcd is the name of the Etcd that it is about.
+	// Etcd is the name of the Etcd.
 	Etcd string
 }
 
-// OfTask is the Owner of a Job that works for a task.
+// OfTask returns the Owner of a Job that works for a task.
 func OfTask(t *v1alpha1.EtcdOperatorTask) Owner {
 	return Owner{t, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcdOperatorTask), t.Spec.OwnerEtcdReference.Name}
 }
 
-// OfEtcd is the Owner of a Job that works for an Etcd itself.
+// OfEtcd returns the Owner of a Job that works for an Etcd.
 func OfEtcd(e *v1alpha1.Etcd) Owner {
 	return Owner{e, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd), e.Name}
 }
 
-// Spec is what a Job of the agent is made from.
+// Spec is the input of Build.
 type Spec struct {
 	Owner Owner
-	// Name of the Job; by default that of the owner.
+	// Name of the Job; by default Name of the owner.
 	Name string
-	// Subject is what an owner with several Jobs of one name over time tells them apart by; empty for none.
+	// Subject distinguishes successive Jobs of one name and owner; empty if there are none.
 	Subject string
 	// Component is the value of the label of that name.
 	Component string
 	Image     string
-	// Args of the agent: the verb first. The flags of the Stores are added.
+	// Args of the agent, starting with the verb. Build adds the flags of the Stores.
 	Args   []string
 	Stores []component.StoreAccess
-	// Claim is the name of a PersistentVolumeClaim that the agent may read in the folder ClaimDir, if any.
+	// Claim is the name of a PersistentVolumeClaim that the agent may read in the folder ClaimDir; empty for none.
 	Claim, ClaimDir string
-	// WorkDir gives the agent a folder of its own, and the flag --work-dir.
+	// WorkDir gives the agent a folder to write to, and the flag --work-dir.
 	WorkDir bool
 	// WorkLimit is how much the agent may write there before its pod is evicted; 0 for no limit. See WorkLimit.
 	WorkLimit resource.Quantity
 	// Timeout after which the Job is stopped.
 	Timeout time.Duration
-	// Resources of the agent. Default: requests that are enough for a small database.
+	// Database is the Etcd whose database the agent opens; nil if it only streams objects.
+	Database *v1alpha1.Etcd
+	// Resources of the agent, as far as they differ from the defaults: see resources.
 	Resources *corev1.ResourceRequirements
 }
 
-// defaultResources are requests alone.
-func defaultResources() corev1.ResourceRequirements {
-	return corev1.ResourceRequirements{Requests: corev1.ResourceList{
-		corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi"),
-	}}
-}
-
-// Name of the Job of an owner: the same for the same owner, and of no other.
+// Name returns the name of the Job of an owner: stable, and unique to the owner.
 func Name(owner metav1.Object) string {
 	h := fnv.New32a()
 	// A hash never fails to write.
 	_, _ = h.Write([]byte(owner.GetUID()))
-	// A part of a name between dots begins and ends with a letter or a digit.
+	// A DNS label starts and ends with a letter or a digit.
 	name := strings.TrimRight(fmt.Sprintf("%.*s", maxNameLength, owner.GetName()), ".-")
 	return fmt.Sprintf("%s-%s", name, rand.SafeEncodeString(fmt.Sprint(h.Sum32())))
 }
@@ -105,9 +100,9 @@ func Name(owner metav1.Object) string {
 func Build(s Spec) (*batchv1.Job, error) {
 	container := corev1.Container{
 		Name: containerName, Image: s.Image, Command: []string{"/etcd-agent"}, Args: s.Args,
-		// What the agent has to tell, it writes to its termination message.
+		// The agent writes its result to its termination message.
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-		Resources:                ptr.Deref(s.Resources, defaultResources()),
+		Resources:                s.resources(),
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
@@ -171,7 +166,7 @@ func (s Spec) objectMeta() metav1.ObjectMeta {
 	return o
 }
 
-// plain is the volume and the mount of a store as a Job has them.
+// plain converts the volume and the mount of a store from apply configurations.
 func plain(store component.StoreAccess) (volume corev1.Volume, mount corev1.VolumeMount, err error) {
 	for _, convert := range []struct{ from, into any }{{store.Volume, &volume}, {store.Mount, &mount}} {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(convert.from)

@@ -17,23 +17,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// startDeadline is how long the pod of a Job may be on its way before the Job is given up: what keeps it from
-// starting does not mend itself. It leaves a node time to come, and an image to be pulled again.
+// startDeadline is how long the pod of a Job may take to start before the Job counts as failed. It allows for a new node
+// and for retried image pulls.
 const startDeadline = 3 * time.Minute
 
-// State is what has become of a Job.
+// State is the state of a Job.
 type State struct {
-	// Running: it goes on, or has not started yet.
+	// Running: it is running, or has not started yet.
 	Running bool
-	// Code says why it has failed; empty when it runs or has succeeded.
+	// Code is why it failed; empty if it is running or has succeeded.
 	Code v1alpha1.ErrorCode
 	// Message for people.
 	Message string
-	// Result is what the agent told at its end: a JSON object.
+	// Result of the agent: a JSON object.
 	Result json.RawMessage
 }
 
-// Judge says what has become of a Job, by what is seen of it and of its pods. It is pure.
+// Judge returns the state of a Job, given its pods. It is pure.
 func Judge(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 	slices.SortFunc(pods, func(a, b corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -42,9 +42,9 @@ func Judge(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 		return State{Message: "Job " + job.Name + " is complete", Result: lastResult(pods)}
 	}
 	for _, p := range pods {
-		// A pod that needs more memory than it may have will need it again.
+		// A retry would run out of memory again.
 		if t := terminated(p); t != nil && t.Reason == "OOMKilled" {
-			return State{Code: v1alpha1.ErrJobOutOfMemory, Message: fmt.Sprintf("pod %s of Job %s was killed: it needs more memory than it may have, or its node had none left", p.Name, job.Name)}
+			return State{Code: v1alpha1.ErrJobOutOfMemory, Message: fmt.Sprintf("pod %s of Job %s was OOM-killed: it needs more memory than its limit, or its node has run out", p.Name, job.Name)}
 		}
 	}
 	if failed := condition(job, batchv1.JobFailed); failed != nil {
@@ -53,10 +53,10 @@ func Judge(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 	return running(job, pods, now)
 }
 
-// running is the State of a Job that has neither succeeded nor failed.
+// running returns the State of a Job that has neither succeeded nor failed.
 func running(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 	if len(pods) == 0 {
-		return onItsWay(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("Job %s has no pod yet: if this lasts, look at its events", job.Name), job.CreationTimestamp.Time, now)
+		return starting(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("Job %s has no pod yet: if this persists, check its events", job.Name), job.CreationTimestamp.Time, now)
 	}
 	newest := pods[len(pods)-1]
 	since := newest.CreationTimestamp.Time
@@ -64,27 +64,27 @@ func running(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 		w := c.State.Waiting
 		switch {
 		case c.State.Running != nil:
-			return State{Running: true, Message: fmt.Sprintf("pod %s of Job %s runs", newest.Name, job.Name)}
+			return State{Running: true, Message: fmt.Sprintf("pod %s of Job %s is running", newest.Name, job.Name)}
 		case w == nil || w.Reason == "" || w.Reason == "ContainerCreating" || w.Reason == "PodInitializing":
 		case strings.Contains(w.Reason, "Image"):
-			return onItsWay(job.Name, v1alpha1.ErrJobImage, fmt.Sprintf("pod %s cannot get image %s: %s: %s", newest.Name, c.Image, w.Reason, w.Message), since, now)
+			return starting(job.Name, v1alpha1.ErrJobImage, fmt.Sprintf("pod %s cannot get image %s: %s: %s", newest.Name, c.Image, w.Reason, w.Message), since, now)
 		default:
-			return onItsWay(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("pod %s does not start: %s: %s", newest.Name, w.Reason, w.Message), since, now)
+			return starting(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("pod %s is not starting: %s: %s", newest.Name, w.Reason, w.Message), since, now)
 		}
 	}
 	for _, c := range newest.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return onItsWay(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("pod %s finds no node: %s", newest.Name, c.Message), since, now)
+			return starting(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("pod %s cannot be scheduled: %s", newest.Name, c.Message), since, now)
 		}
 	}
 	if newest.Status.Phase == corev1.PodFailed {
-		return State{Running: true, Message: fmt.Sprintf("pod %s of Job %s has failed, and another follows: %s", newest.Name, job.Name, lastWords(pods))}
+		return State{Running: true, Message: fmt.Sprintf("pod %s of Job %s has failed; the Job retries: %s", newest.Name, job.Name, lastWords(pods))}
 	}
-	return onItsWay(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("pod %s is being set up: if this lasts, look at its events; a claim or a Secret may be missing", newest.Name), since, now)
+	return starting(job.Name, v1alpha1.ErrJobNotStarted, fmt.Sprintf("pod %s is being set up: if this persists, check its events; a claim or a Secret may be missing", newest.Name), since, now)
 }
 
-// onItsWay is the State of a Job whose pod has not started, which is a failure once it lasts.
-func onItsWay(job string, code v1alpha1.ErrorCode, message string, since, now time.Time) State {
+// starting returns the State of a Job whose pod has not started, which is a failure after startDeadline.
+func starting(job string, code v1alpha1.ErrorCode, message string, since, now time.Time) State {
 	if now.Sub(since) < startDeadline {
 		return State{Running: true, Message: message}
 	}
@@ -116,7 +116,7 @@ func terminated(p corev1.Pod) *corev1.ContainerStateTerminated {
 	return nil
 }
 
-// lastResult is the termination message of the newest pod that ended well: its last line that is a JSON object.
+// lastResult returns the result in the termination message of the newest pod that succeeded.
 func lastResult(pods []corev1.Pod) json.RawMessage {
 	for _, p := range slices.Backward(pods) {
 		if t := terminated(p); t != nil && t.ExitCode == 0 {
@@ -126,7 +126,7 @@ func lastResult(pods []corev1.Pod) json.RawMessage {
 	return nil
 }
 
-// lastWords are those of the newest pod that failed: the error that the agent told, or else all it said.
+// lastWords returns the error of the newest pod that failed: that of the agent, or else its termination message.
 func lastWords(pods []corev1.Pod) string {
 	for _, p := range slices.Backward(pods) {
 		t := terminated(p)
@@ -144,7 +144,7 @@ func lastWords(pods []corev1.Pod) string {
 	return ""
 }
 
-// object is the last line of a text that is a JSON object; nil when there is none.
+// object returns the last line of a text that is a JSON object; nil if there is none.
 func object(text string) json.RawMessage {
 	for _, line := range slices.Backward(strings.Split(strings.TrimSpace(text), "\n")) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "{") && json.Valid([]byte(line)) {
@@ -154,7 +154,7 @@ func object(text string) json.RawMessage {
 	return nil
 }
 
-// HasEnded tells whether a Job has succeeded or failed.
+// HasEnded reports whether a Job has succeeded or failed.
 func HasEnded(job *batchv1.Job) bool {
 	return condition(job, batchv1.JobComplete) != nil || condition(job, batchv1.JobFailed) != nil
 }

@@ -61,7 +61,7 @@ func TestJudge(t *testing.T) {
 		result  string
 	}{
 		"no pod yet":                  {job: jobWith(), running: true, says: "no pod yet"},
-		"no pod at all":               {job: jobWith(), after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "look at its events"},
+		"no pod at all":               {job: jobWith(), after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "check its events"},
 		"it runs":                     {job: jobWith(), pods: []corev1.Pod{podWith("p", corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})}, after: time.Hour, running: true},
 		"it is set up":                {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ContainerCreating"))}, running: true},
 		"a Secret lacks":              {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("ContainerCreating"))}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "Secret may be missing"},
@@ -70,7 +70,7 @@ func TestJudge(t *testing.T) {
 		"bad config":                  {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting("CreateContainerConfigError"))}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "because"},
 		"no node":                     {job: jobWith(), pods: []corev1.Pod{podWith("p", waiting(""), unschedulable)}, after: time.Hour, code: v1alpha1.ErrJobNotStarted, says: "0/3 nodes"},
 		"out of memory":               {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(137, "OOMKilled", ""))}, code: v1alpha1.ErrJobOutOfMemory, says: "more memory"},
-		"failed once":                 {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"error":"the store is away"}`), gone)}, after: time.Hour, running: true, says: "another follows: the store is away"},
+		"failed once":                 {job: jobWith(), pods: []corev1.Pod{podWith("p", ended(1, "Error", `{"error":"the store is away"}`), gone)}, after: time.Hour, running: true, says: "the Job retries: the store is away"},
 		"failed":                      {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(1, "Error", "log\n"+`{"error":"the store is away"}`))}, code: v1alpha1.ErrJobFailed, says: "(BackoffLimitExceeded): the store is away"},
 		"failed, silent":              {job: jobWith(failed), code: v1alpha1.ErrJobFailed, says: "too often"},
 		"crashed":                     {job: jobWith(failed), pods: []corev1.Pod{podWith("p", ended(2, "Error", "panic: x"))}, code: v1alpha1.ErrJobFailed, says: "exited with code 2: panic: x"},

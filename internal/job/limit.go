@@ -6,20 +6,77 @@ package job
 
 import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 )
 
-// WorkLimit is what a Job may write that works on the database of an Etcd: the database twice, as big as its volume or its
-// quota lets it become, and room for a delta and a log. It reserves nothing. What somebody put into a bucket, and grows
-// when it is decompressed, ends there, and not when the disk of the node is full.
+// WorkLimit returns how much a Job may write that works on the database of an Etcd: the database twice, as large as its
+// volume or quota allows, and space for a delta and a log. It reserves nothing. Hostile objects in a bucket that grow when
+// they are decompressed evict the pod of the Job, rather than fill the disk of the node.
 func WorkLimit(etcd *v1alpha1.Etcd) resource.Quantity {
 	limit := etcd.Spec.Capacity()
-	if quota := ptr.Deref(etcd.Spec.Etcd.Quota, resource.MustParse("8Gi")); quota.Cmp(limit) > 0 {
-		limit = quota
-	}
-	limit = limit.DeepCopy()
+	limit = larger(limit, quota(etcd))
 	limit.Add(limit)
 	limit.Add(resource.MustParse("2Gi"))
 	return limit
+}
+
+// resources returns the resources of the agent. Those of the Spec take precedence; every limit that they leave out is set,
+// so that hostile content of a bucket or a volume costs the Job, and not its node. Requests are small: limits reserve
+// nothing.
+func (s Spec) resources() corev1.ResourceRequirements {
+	all := corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("100Mi"),
+		},
+		Limits: corev1.ResourceList{corev1.ResourceMemory: s.memoryLimit(), corev1.ResourceEphemeralStorage: s.diskLimit()},
+	}
+	own := ptr.Deref(s.Resources, corev1.ResourceRequirements{})
+	all.Claims = own.Claims
+	for name, request := range own.Requests {
+		all.Requests[name] = request
+		if limit, ok := all.Limits[name]; ok {
+			all.Limits[name] = larger(limit, request)
+		}
+	}
+	for name, limit := range own.Limits {
+		all.Limits[name] = limit
+		if request, ok := all.Requests[name]; ok && request.Cmp(limit) > 0 {
+			all.Requests[name] = limit
+		}
+	}
+	return all
+}
+
+// memoryLimit is enough to open the database, which takes no more than a member takes for it: up to the quota, and some for
+// what is decompressed and replayed; or what the members may use. Streaming takes parts of a few MiB.
+func (s Spec) memoryLimit() resource.Quantity {
+	if s.Database == nil {
+		return resource.MustParse("512Mi")
+	}
+	limit := quota(s.Database)
+	limit.Add(resource.MustParse("2Gi"))
+	if r := s.Database.Spec.Etcd.Resources; r != nil {
+		limit = larger(limit, r.Limits[corev1.ResourceMemory])
+	}
+	return limit
+}
+
+// diskLimit has the folder that the agent works in, and some for logs. The root filesystem is read-only.
+func (s Spec) diskLimit() resource.Quantity {
+	limit := s.WorkLimit.DeepCopy()
+	limit.Add(resource.MustParse("1Gi"))
+	return limit
+}
+
+func quota(etcd *v1alpha1.Etcd) resource.Quantity {
+	return ptr.Deref(etcd.Spec.Etcd.Quota, resource.MustParse("8Gi")).DeepCopy()
+}
+
+func larger(a, b resource.Quantity) resource.Quantity {
+	if b.Cmp(a) > 0 {
+		return b.DeepCopy()
+	}
+	return a.DeepCopy()
 }

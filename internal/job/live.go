@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Pods are those that a Job controls. A label says what anybody likes.
+// Pods returns the pods that a Job controls. The label is not enough: anybody can set it.
 func Pods(ctx context.Context, live client.Reader, j *batchv1.Job) ([]corev1.Pod, error) {
 	pods := &corev1.PodList{}
 	if err := live.List(ctx, pods, client.InNamespace(j.Namespace), client.MatchingLabels{batchv1.JobNameLabel: j.Name}); err != nil {
@@ -26,7 +26,7 @@ func Pods(ctx context.Context, live client.Reader, j *batchv1.Job) ([]corev1.Pod
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, j) }), nil
 }
 
-// Find reads a Job of an owner; nil when there is none. A Job of somebody else under its name is told of as such.
+// Find returns a Job of an owner; nil if there is none. It reports a foreign Job of that name as such.
 func Find(ctx context.Context, live client.Reader, owner metav1.Object, key client.ObjectKey) (*batchv1.Job, *ownership.Foreign, error) {
 	j := &batchv1.Job{}
 	if err := live.Get(ctx, key, j); apierrors.IsNotFound(err) {
@@ -40,8 +40,8 @@ func Find(ctx context.Context, live client.Reader, owner metav1.Object, key clie
 	return j, nil, nil
 }
 
-// Remove removes a Job of an owner after its pods: as long as it is there, they may be. It leaves a Job of somebody else
-// alone, whose pods are not the owner's.
+// Remove deletes a Job of an owner in the foreground: while the Job exists, its pods may exist. It does not touch a foreign
+// Job.
 func Remove(ctx context.Context, c client.Client, live client.Reader, owner metav1.Object, key client.ObjectKey) error {
 	j, _, err := Find(ctx, live, owner, key)
 	if err != nil || j == nil || j.DeletionTimestamp != nil {

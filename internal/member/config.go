@@ -24,9 +24,9 @@ type Shared struct {
 	Config map[string]any
 	// Bootstrap is what matters only to a member without data.
 	Bootstrap map[string]any
-	// ClusterID is the recorded ID of the cluster in hex, or empty.
+	// ClusterID is the recorded ID of the cluster, in hex; empty if none is recorded.
 	ClusterID string
-	// Recovery is how the cluster begins anew after it has lost its quorum; nil when there is none.
+	// Recovery is how the cluster restarts after the loss of its quorum; nil if there is none.
 	Recovery *Recovery
 }
 
@@ -34,17 +34,17 @@ type Shared struct {
 type Identity struct {
 	// Name of the member.
 	Name string
-	// PeerURL and ClientURL are where the others, and clients, reach it.
+	// PeerURL and ClientURL are its advertised URLs.
 	PeerURL, ClientURL string
 	// PeerClientURLs are the client URLs of the other members.
 	PeerClientURLs []string
 }
 
-// InitialCluster is how etcd wants the members of a cluster told: name=URL, separated by commas.
+// InitialCluster returns the members as etcd's initial-cluster: name=URL, separated by commas.
 func (s Shared) InitialCluster() string { return text(s.Bootstrap, "initial-cluster") }
 
-// Founders are the members, told in the same way, of a cluster that begins: all of them, or in a recovery the one that
-// begins alone.
+// Founders returns, in the same format, the members that bootstrap the cluster: all of them, or in a recovery the one that
+// starts alone.
 func (s Shared) Founders() string {
 	for entry := range strings.SplitSeq(s.InitialCluster(), ",") {
 		if name, _, _ := strings.Cut(entry, "="); s.Recovery != nil && name == s.Recovery.Member {
@@ -54,8 +54,8 @@ func (s Shared) Founders() string {
 	return s.InitialCluster()
 }
 
-// Token makes the members of one cluster strangers to those of another that has the same URLs, also to those of the
-// cluster that it was before a recovery.
+// Token returns the token that separates the members from those of another cluster with the same URLs, including the same
+// cluster before a recovery.
 func (s Shared) Token() string {
 	token := text(s.Bootstrap, "initial-cluster-token")
 	if s.Recovery != nil {
@@ -64,7 +64,7 @@ func (s Shared) Token() string {
 	return token
 }
 
-// LocalClientURL is where a member listens for clients of its own pod.
+// LocalClientURL returns where a member listens for clients in its own pod.
 func (s Shared) LocalClientURL() (string, error) {
 	listen, err := url.Parse(text(s.Config, "listen-client-urls"))
 	if err != nil {
@@ -111,8 +111,8 @@ func ParseShared(data map[string]string) (Shared, error) {
 // DataDir is etcd's data directory.
 func (s Shared) DataDir() string { return text(s.Config, "data-dir") }
 
-// Identify looks a member up in the initial cluster. Its client URL has the host of its peer URL, and the
-// scheme and port that all members listen on.
+// Identify looks up a member in the initial cluster. Its client URL has the host of its peer URL, and the scheme and port on
+// which all members listen.
 func (s Shared) Identify(name string) (Identity, error) {
 	client, err := url.Parse(text(s.Config, "listen-client-urls"))
 	if err != nil {
@@ -138,12 +138,11 @@ func (s Shared) Identify(name string) (Identity, error) {
 	return id, nil
 }
 
-// Render renders the configuration file of a member that starts in the way of an action. A member that joins
-// has to know the members that there are, which need not be those that the cluster began with; the initial
-// cluster of anybody else is the shared one, given as "".
+// Render renders the configuration file of a member that starts by an action. A member that joins needs the current members
+// as its initial cluster; "" is the shared one.
 func (s Shared) Render(id Identity, action Action, initialCluster string) ([]byte, error) {
-	// Only an empty data directory makes etcd look at the state. So a member that is to start with its data,
-	// and finds none after all, fails; it does not bootstrap.
+	// etcd uses the state only with an empty data directory: a member that should have data, and has none, fails instead of
+	// bootstrapping.
 	state := "existing"
 	if action == Bootstrap {
 		state = "new"

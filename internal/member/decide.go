@@ -10,34 +10,34 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 )
 
-// DataState is what the data directory of a member holds.
+// DataState is the state of the data directory of a member.
 type DataState int
 
-// What a data directory may hold.
+// The states of a data directory.
 const (
 	// DataNone: no write-ahead log. The member never ran here, or was interrupted before its first entry.
 	DataNone DataState = iota
 	// DataPresent: a write-ahead log that etcd can read, and a database.
 	DataPresent
-	// DataDamaged: a write-ahead log, and etcd could not start with what is there.
+	// DataDamaged: a write-ahead log, but etcd could not start with the data.
 	DataDamaged
 )
 
-// Data is what is known of a data directory.
+// Data describes a data directory.
 type Data struct {
 	State DataState
-	// ClusterID of the cluster that the data belongs to, in hex; empty where it cannot be read.
+	// ClusterID of the data, in hex; empty if it cannot be read.
 	ClusterID string
 	// Damage is what is wrong with damaged data.
 	Damage string
 }
 
-// Answer is what the other members, by a linearizable read, say of a member.
+// Answer is what the other members know of a member, by a linearizable read.
 type Answer int
 
 // The answers.
 const (
-	// AnswerNone: no answer. There is no quorum, no way to it, or no other member.
+	// AnswerNone: no answer. There is no quorum, it is unreachable, or there is no other member.
 	AnswerNone Answer = iota
 	// AnswerNeverStarted: they list the member, and it has never run.
 	AnswerNeverStarted
@@ -47,16 +47,16 @@ const (
 	AnswerNotListed
 )
 
-// Backup is what is known of the backups of the cluster.
+// Backup is the state of the backups of the cluster.
 type Backup int
 
-// What may be known of backups.
+// The states of backups.
 const (
 	// BackupNotConfigured: the cluster has no store.
 	BackupNotConfigured Backup = iota
 	// BackupHolds: the store holds a full snapshot.
 	BackupHolds
-	// BackupEmpty: the store holds none.
+	// BackupEmpty: the store holds no full snapshot.
 	BackupEmpty
 	// BackupUnreachable: the store does not answer.
 	BackupUnreachable
@@ -71,64 +71,63 @@ const (
 	Start Action = "Start"
 	// Bootstrap a new cluster together with the other initial members.
 	Bootstrap Action = "Bootstrap"
-	// Join the living cluster, which lists the member and has never seen it.
+	// Join the running cluster, which lists the member and has never seen it.
 	Join Action = "Join"
-	// Replace the member by a learner of the same name: take it off the member list where it is on it, put
-	// its data aside where there is some, add a learner.
+	// Replace the member with a learner of the same name: remove it from the member list, set its data aside, and add a
+	// learner, as far as necessary.
 	Replace Action = "Replace"
-	// Restore the newest backup, and look again.
+	// Restore the newest backup, and decide again.
 	Restore Action = "Restore"
-	// Rebuild a cluster of one member from the data that is there, and look again.
+	// Rebuild a cluster of one member from the data that is there, and decide again.
 	Rebuild Action = "Rebuild"
-	// Wait, and look again.
+	// Wait, and decide again.
 	Wait Action = "Wait"
 	// Refuse to start.
 	Refuse Action = "Refuse"
 )
 
-// Facts are what the decision rests on.
+// Facts are the input of the decision.
 type Facts struct {
 	// Member is the name of the member.
 	Member string
 	// DataDir is where its data should be.
 	DataDir string
 	Data    Data
-	// Single: the cluster has no other member.
+	// Single: the cluster has one member.
 	Single bool
-	// ClusterID is the recorded ID of the cluster in hex; empty when none is recorded.
+	// ClusterID is the recorded ID of the cluster, in hex; empty if none is recorded.
 	ClusterID string
-	// Others are asked only when there is no data to start with.
+	// Others are asked only if there is no data to start with.
 	Others Answer
-	// OthersClusterID is the ID of the cluster that the others are of, in hex.
+	// OthersClusterID is the cluster ID of the others, in hex.
 	OthersClusterID string
-	// Backup is looked up only when there is neither data nor an answer.
+	// Backup is looked up only if there is neither data nor an answer.
 	Backup Backup
 
-	// Recovery is how the cluster begins anew after it has lost its quorum; nil when there is none.
+	// Recovery is how the cluster restarts after the loss of its quorum; nil if there is none.
 	Recovery *Recovery
 	// NewClusterID is the ID of the cluster that the recovery makes, in hex.
 	NewClusterID string
-	// Rebuilt: a Rebuild was interrupted when it was all but done.
+	// Rebuilt: a Rebuild was interrupted before its last renames.
 	Rebuilt bool
 }
 
-// Decision says how a member starts, and why.
+// Decision is how a member starts, and why.
 type Decision struct {
 	Action Action
-	// Reason of a Wait or Refuse, one of those of the condition DataVolumesReady.
+	// Reason of a Wait or Refuse: one of the reasons of the condition DataVolumesReady.
 	Reason string
-	// Why is a sentence for people; where the member does not start it says what to do.
+	// Why is a sentence for people; for a member that does not start, with what to do.
 	Why string
 }
 
-// Decide decides how a member starts. A member that has lost its data has also lost the votes it gave and
-// the entries it acknowledged: started again under its old identity it could elect a leader that lacks
-// committed entries. So a member without data starts only where it is certain that it never ran, or under a
-// new identity, as a learner, which only a quorum can give it.
+// Decide decides how a member starts. A member that has lost its data has also lost its votes and acknowledged entries: under
+// its old identity it could elect a leader that lacks committed entries. So a member without data starts only if it
+// certainly never ran, or under a new identity, as a learner, which only a quorum can grant.
 //
-// The recorded cluster ID may lag behind by the time that the operator takes to record it and the kubelet
-// to mount it. It is asked only when no quorum answers, and then etcd has the last word: before it
-// bootstraps it asks the peers once more, without a quorum, and refuses when one of them has seen it.
+// The recorded cluster ID may lag behind until the operator has recorded it and the kubelet has updated the mount. It is used
+// only if no quorum answers, and then etcd has a last check: before it bootstraps, it asks the peers once more, without a
+// quorum, and refuses if one of them has seen it.
 func Decide(f Facts) Decision {
 	switch {
 	case f.Recovery != nil:
@@ -144,14 +143,14 @@ func Decide(f Facts) Decision {
 	case f.Single:
 		return decideAlone(f)
 	}
-	return wait(reasonOf(f), "%s, and no quorum of cluster %s answers, which alone may replace the member: bring the other members back; if they are lost for good, the cluster has to be recovered. Starting empty, or from a backup, could make a second cluster beside a living one", loss(f), f.ClusterID)
+	return wait(reasonOf(f), "%s, and no quorum of cluster %s answers; only a quorum can replace the member. Restore the other members; if they are permanently lost, recover the cluster. Starting empty or from a backup could create a second cluster beside a living one", loss(f), f.ClusterID)
 }
 
-// decideByOthers: a quorum is there without the member.
+// decideByOthers: a quorum serves without the member.
 func decideByOthers(f Facts) Decision {
 	switch {
 	case f.ClusterID != "" && f.OthersClusterID != f.ClusterID:
-		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "the other members are of cluster %s, and this is cluster %s: bring them back with the volumes of this one", f.OthersClusterID, f.ClusterID)
+		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "the other members belong to cluster %s, but this is cluster %s: start them with the volumes of this cluster", f.OthersClusterID, f.ClusterID)
 	case f.Others == AnswerNeverStarted && f.Data.State == DataNone:
 		return Decision{Action: Join, Why: "the cluster serves, lists the member and has never seen it run"}
 	case f.Others == AnswerNotListed && f.Data.State == DataNone:
@@ -160,32 +159,32 @@ func decideByOthers(f Facts) Decision {
 	return Decision{Action: Replace, Why: loss(f) + ", and the cluster serves: the member is replaced by a learner of the same name"}
 }
 
-// decideFirstStart: there is no data and no recorded cluster, and nobody serves.
+// decideFirstStart: there is no data and no recorded cluster, and no other member serves.
 func decideFirstStart(f Facts) Decision {
 	switch {
 	case f.Backup == BackupUnreachable:
-		return wait(v1alpha1.ReasonBackupUnreachable, "there is no data, and the store of the backups does not answer, so nobody knows whether there is something to restore: look at the store and its credentials")
+		return wait(v1alpha1.ReasonBackupUnreachable, "there is no data, and the backup store does not answer, so it is unknown whether there is a backup to restore: check the store and its credentials")
 	case f.Backup == BackupHolds && f.Single:
 		return Decision{Action: Restore, Why: "there is no data and no recorded cluster, and the store holds a backup"}
 	case f.Backup == BackupHolds:
-		return wait(v1alpha1.ReasonBackupOfEarlierCluster, "this would be a new cluster, and its store holds the backups of an earlier one: to restore them make the Etcd with one replica and scale it out afterwards; to begin anew choose another prefix")
+		return wait(v1alpha1.ReasonBackupOfEarlierCluster, "this is a new cluster, but its store holds backups of an earlier one: to restore them, create the Etcd with one replica and scale it out afterwards; to start empty, choose another prefix")
 	}
 	return Decision{Action: Bootstrap, Why: "there is no data, no recorded cluster and no other member that serves"}
 }
 
-// decideAlone: the only member of a cluster that has served has no data that it could start with.
+// decideAlone: the only member of a cluster that has served has no usable data.
 func decideAlone(f Facts) Decision {
 	switch f.Backup {
 	case BackupHolds:
 		return Decision{Action: Restore, Why: loss(f) + ", it is the only member, and the store holds a backup"}
 	case BackupUnreachable:
-		return wait(v1alpha1.ReasonBackupUnreachable, "%s, and the store of the backups does not answer: look at the store and its credentials", loss(f))
+		return wait(v1alpha1.ReasonBackupUnreachable, "%s, and the backup store does not answer: check the store and its credentials", loss(f))
 	}
-	return refuse(reasonOf(f), "%s, it is the only member, and there is no backup to restore: bring the volume back; if the data is lost for good, delete the Etcd and create it anew. Starting empty would hide the loss", loss(f))
+	return refuse(reasonOf(f), "%s, it is the only member, and there is no backup to restore: restore the volume; if the data is permanently lost, delete the Etcd and create it again. Starting empty would hide the loss", loss(f))
 }
 
 func refuseForeign(f Facts, clusterID string) Decision {
-	return refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s holds data of cluster %s, and this is cluster %s: nothing was changed; mount the right volume, or move the data away", f.DataDir, f.Data.ClusterID, clusterID)
+	return refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s holds data of cluster %s, but this is cluster %s: nothing was changed; mount the right volume, or move the data away", f.DataDir, f.Data.ClusterID, clusterID)
 }
 
 func loss(f Facts) string {

@@ -10,12 +10,12 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 )
 
-// decideRecovery decides how a member starts while its cluster is recovered from the loss of its quorum, or wakes up
-// without volumes. One member begins a new cluster, under an ID of its own, and the others join that as learners. So nobody goes on with data of the
-// previous cluster, and a member that comes late with it finds nobody to form a quorum with.
+// decideRecovery decides how a member starts while its cluster is recovered from quorum loss, or wakes up without volumes. One
+// member starts a new cluster with a new ID, and the others join it as learners. No member continues with data of the
+// previous cluster, so a member that comes late with such data cannot form a quorum.
 //
-// The recorded cluster ID is that of the previous cluster until the new one has served. What has served is not begun
-// again: with the same ID, it would be taken for the one that lives.
+// The recorded cluster ID is that of the previous cluster until the new one has served. A cluster that has served is not
+// bootstrapped again: with the same ID, it would be taken for the running one.
 func decideRecovery(f Facts) Decision {
 	served := f.ClusterID == f.NewClusterID || f.Data.ClusterID == f.NewClusterID
 	switch {
@@ -28,7 +28,7 @@ func decideRecovery(f Facts) Decision {
 	case f.Others != AnswerNone:
 		return wait(f.Recovery.reason(), "cluster %s answers with a quorum, and %s", f.OthersClusterID, f.Recovery.beside())
 	case served:
-		return wait(reasonOfStanding(f), "%s, and no quorum of the recovered cluster %s answers, which alone may take the member in: bring the other members back", standing(f), f.NewClusterID)
+		return wait(reasonOfStanding(f), "%s, and no quorum of the recovered cluster %s answers; only a quorum can add the member. Restore the other members", standing(f), f.NewClusterID)
 	case f.Member != f.Recovery.Member:
 		return wait(f.Recovery.reason(), "%s from %s: %s joins it as a learner once it serves", f.Recovery.what(), f.Recovery.from(), f.Member)
 	case f.Recovery.Source == RecoverFromBackup:
@@ -45,47 +45,47 @@ func joinRecovered(f Facts) Decision {
 	return Decision{Action: Replace, Why: standing(f) + ", and the recovered cluster serves: the member joins it as a learner"}
 }
 
-// recoverFromData: the member is the one whose data the cluster begins with.
+// recoverFromData: the cluster is recovered from the data of this member.
 func recoverFromData(f Facts) Decision {
 	if f.Rebuilt || f.Data.State == DataPresent && f.Data.ClusterID == f.Recovery.PreviousClusterID {
-		return Decision{Action: Rebuild, Why: "the cluster has lost its quorum, and is recovered from the data of this member"}
+		return Decision{Action: Rebuild, Why: "the cluster has lost quorum and is recovered from the data of this member"}
 	}
 	if f.Data.State == DataPresent {
-		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s, and it is to be recovered from that of cluster %s: delete task %s, and recover the cluster once more", standing(f), f.Recovery.PreviousClusterID, f.Recovery.TaskName)
+		return refuse(v1alpha1.ReasonDataOfAnotherCluster, "%s, but it must be recovered from data of cluster %s: delete task %s, and create another recovery", standing(f), f.Recovery.PreviousClusterID, f.Recovery.TaskName)
 	}
-	return refuse(reasonOf(f), "%s, and the cluster is to be recovered from it: delete task %s, and recover the cluster once more", loss(f), f.Recovery.TaskName)
+	return refuse(reasonOf(f), "%s, but the cluster must be recovered from it: delete task %s, and create another recovery", loss(f), f.Recovery.TaskName)
 }
 
-// recoverFromBackup: the member is the one that restores what the cluster begins with.
+// recoverFromBackup: this member restores the backup that the cluster is recovered from.
 func recoverFromBackup(f Facts) Decision {
 	switch {
 	case f.Backup == BackupHolds:
 		return Decision{Action: Restore, Why: f.Recovery.what() + " from the newest backup"}
 	case f.Backup == BackupUnreachable:
-		return wait(v1alpha1.ReasonBackupUnreachable, "%s from its newest backup, and the store does not answer: look at the store and its credentials", f.Recovery.what())
+		return wait(v1alpha1.ReasonBackupUnreachable, "%s from its newest backup, and the store does not answer: check the store and its credentials", f.Recovery.what())
 	case f.Recovery.wakes():
-		return refuse(v1alpha1.ReasonRestoreFailed, "%s from its final snapshot, at revision %d, and there is none: bring it back, or the store that has it", f.Recovery.what(), f.Recovery.Revision)
+		return refuse(v1alpha1.ReasonRestoreFailed, "%s from its final snapshot, at revision %d, which is missing: restore the snapshot, or the store that holds it", f.Recovery.what(), f.Recovery.Revision)
 	}
-	return refuse(v1alpha1.ReasonRestoreFailed, "the cluster is to be recovered from its newest backup, and there is none: delete task %s", f.Recovery.TaskName)
+	return refuse(v1alpha1.ReasonRestoreFailed, "the cluster must be recovered from its newest backup, but there is none: delete task %s", f.Recovery.TaskName)
 }
 
-// what tells what becomes of the cluster.
+// what describes what happens to the cluster.
 func (r Recovery) what() string {
 	if r.wakes() {
 		return "the cluster wakes up"
 	}
-	return "the cluster has lost its quorum, and is being recovered"
+	return "the cluster has lost quorum and is being recovered"
 }
 
-// beside tells what to do about another cluster that answers with a quorum.
+// beside describes what to do about another cluster that answers with a quorum.
 func (r Recovery) beside() string {
 	if r.wakes() {
-		return fmt.Sprintf("cluster %s was put to sleep, and is to wake up: stop whoever runs with its data", r.PreviousClusterID)
+		return fmt.Sprintf("cluster %s was hibernated and is waking up: stop the members that run with its data", r.PreviousClusterID)
 	}
-	return fmt.Sprintf("cluster %s is being recovered from its loss: if it has come back, delete task %s", r.PreviousClusterID, r.TaskName)
+	return fmt.Sprintf("cluster %s is being recovered from quorum loss: if it has come back, delete task %s", r.PreviousClusterID, r.TaskName)
 }
 
-// reason of a member that waits for others.
+// reason returns the reason of a member that waits for others.
 func (r Recovery) reason() string {
 	if r.wakes() {
 		return v1alpha1.ReasonWakingUp
@@ -93,7 +93,7 @@ func (r Recovery) reason() string {
 	return v1alpha1.ReasonRecovering
 }
 
-// from tells what a recovery begins with.
+// from describes the source of a recovery.
 func (r Recovery) from() string {
 	if r.Source == RecoverFromBackup {
 		return "the newest backup, by member " + r.Member
@@ -101,7 +101,7 @@ func (r Recovery) from() string {
 	return "the data of member " + r.Member
 }
 
-// reasonOfStanding is the reason of a member that waits for the recovered cluster.
+// reasonOfStanding returns the reason of a member that waits for the recovered cluster.
 func reasonOfStanding(f Facts) string {
 	if f.Data.State == DataPresent {
 		return f.Recovery.reason()
@@ -109,10 +109,10 @@ func reasonOfStanding(f Facts) string {
 	return reasonOf(f)
 }
 
-// standing is what a member has that is not of the recovered cluster.
+// standing describes what a member has instead of data of the recovered cluster.
 func standing(f Facts) string {
 	if f.Data.State == DataPresent {
-		return fmt.Sprintf("member %s has data of cluster %s, as it was before the recovery", f.Member, f.Data.ClusterID)
+		return fmt.Sprintf("member %s has data of cluster %s from before the recovery", f.Member, f.Data.ClusterID)
 	}
 	return loss(f)
 }

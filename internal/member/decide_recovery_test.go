@@ -15,7 +15,7 @@ func TestDecideRecovery(t *testing.T) {
 	const before = "cafe"
 	old, recovered := Data{State: DataPresent, ClusterID: before}, Data{State: DataPresent, ClusterID: newID}
 	damaged := Data{State: DataDamaged, ClusterID: before, Damage: "the database: it is missing"}
-	illegible := Data{State: DataDamaged, Damage: "the write-ahead log does not say whose it is"}
+	illegible := Data{State: DataDamaged, Damage: "the write-ahead log does not name its cluster"}
 	damagedAnew := Data{State: DataDamaged, ClusterID: newID, Damage: "the database: it is missing"}
 	const chosen, other = "main-2", "main-0"
 	for _, tc := range []struct {
@@ -37,35 +37,35 @@ func TestDecideRecovery(t *testing.T) {
 		{"the chosen one has damaged data", chosen, RecoverFromData, Facts{Data: damaged, ClusterID: before}, Refuse, v1alpha1.ReasonDataDamaged, "delete task t"},
 		{"the chosen one has lost the rebuilt data, and the others live on", chosen, RecoverFromData, Facts{ClusterID: newID, Others: AnswerStarted, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
 		{"the chosen one has old data, and the others live on", chosen, RecoverFromData, Facts{Data: old, ClusterID: newID, Others: AnswerStarted, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
-		{"the chosen one has old data, and the new cluster has served", chosen, RecoverFromData, Facts{Data: old, ClusterID: newID}, Wait, v1alpha1.ReasonRecovering, "bring the other members back"},
-		{"the chosen one has lost the rebuilt data, and nobody answers", chosen, RecoverFromData, Facts{ClusterID: newID}, Wait, v1alpha1.ReasonDataLost, "bring the other members back"},
+		{"the chosen one has old data, and the new cluster has served", chosen, RecoverFromData, Facts{Data: old, ClusterID: newID}, Wait, v1alpha1.ReasonRecovering, "Restore the other members"},
+		{"the chosen one has lost the rebuilt data, and nobody answers", chosen, RecoverFromData, Facts{ClusterID: newID}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
 		{"rebuilt data is damaged", chosen, RecoverFromData, Facts{Data: damagedAnew, ClusterID: before}, Wait, v1alpha1.ReasonDataDamaged, "no quorum of the recovered cluster"},
 		{"the previous cluster answers", chosen, RecoverFromData, Facts{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "cluster cafe answers with a quorum"},
 
 		{"backup, no data", chosen, RecoverFromBackup, Facts{ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
 		{"backup, good data", chosen, RecoverFromBackup, Facts{Data: old, ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
 		{"backup, damaged data", chosen, RecoverFromBackup, Facts{Data: damaged, ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
-		{"backup, store away", chosen, RecoverFromBackup, Facts{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "look at the store"},
+		{"backup, store away", chosen, RecoverFromBackup, Facts{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
 		{"backup, none", chosen, RecoverFromBackup, Facts{ClusterID: before, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonRestoreFailed, "there is none"},
 		{"backup, no store", chosen, RecoverFromBackup, Facts{ClusterID: before}, Refuse, v1alpha1.ReasonRestoreFailed, "there is none"},
 		{"backup, restored", chosen, RecoverFromBackup, Facts{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
-		{"backup, restored and lost", chosen, RecoverFromBackup, Facts{ClusterID: newID, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "bring the other members back"},
+		{"backup, restored and lost", chosen, RecoverFromBackup, Facts{ClusterID: newID, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
 
 		{"old data waits", other, RecoverFromData, Facts{Data: old, ClusterID: before}, Wait, v1alpha1.ReasonRecovering, "is being recovered from the data of member main-2: main-0 joins it as a learner"},
 		{"old data waits for the restore", other, RecoverFromBackup, Facts{Data: old, ClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonRecovering, "the newest backup, by member main-2"},
 		{"no data waits", other, RecoverFromData, Facts{ClusterID: before}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
 		{"damaged data waits", other, RecoverFromData, Facts{Data: damaged}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
 		{"illegible data waits", other, RecoverFromData, Facts{Data: illegible}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
-		{"old data, the cluster serves", other, RecoverFromData, Facts{Data: old, ClusterID: before, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "as it was before the recovery"},
-		{"old data, replaced half", other, RecoverFromData, Facts{Data: old, ClusterID: newID, Others: AnswerNeverStarted, OthersClusterID: newID}, Replace, "", "as it was before the recovery"},
+		{"old data, the cluster serves", other, RecoverFromData, Facts{Data: old, ClusterID: before, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "from before the recovery"},
+		{"old data, replaced half", other, RecoverFromData, Facts{Data: old, ClusterID: newID, Others: AnswerNeverStarted, OthersClusterID: newID}, Replace, "", "from before the recovery"},
 		{"no data, added already", other, RecoverFromData, Facts{ClusterID: newID, Others: AnswerNeverStarted, OthersClusterID: newID}, Join, "", "never seen it run"},
 		{"no data, the cluster serves", other, RecoverFromData, Facts{ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
 		{"new data", other, RecoverFromData, Facts{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
 		{"old data, its cluster answers", other, RecoverFromData, Facts{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "delete task t"},
 		{"data of an earlier cluster waits", other, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "ace"}, ClusterID: before}, Wait, v1alpha1.ReasonRecovering, "main-0 joins it as a learner"},
-		{"data of an earlier cluster, the cluster serves", other, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "ace"}, ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "data of cluster ace, as it was before the recovery"},
-		{"the chosen one has data of an earlier cluster", chosen, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "ace"}, ClusterID: before}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "is to be recovered from that of cluster cafe"},
-		{"data of a third cluster", other, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "beef"}, ClusterID: before}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster beef, and this is cluster f00d"},
+		{"data of an earlier cluster, the cluster serves", other, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "ace"}, ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "data of cluster ace from before the recovery"},
+		{"the chosen one has data of an earlier cluster", chosen, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "ace"}, ClusterID: before}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "must be recovered from data of cluster cafe"},
+		{"data of a third cluster", other, RecoverFromData, Facts{Data: Data{State: DataPresent, ClusterID: "beef"}, ClusterID: before}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster beef, but this is cluster f00d"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -93,11 +93,11 @@ func TestDecideWakingUp(t *testing.T) {
 		{"the first one", chosen, Facts{ClusterID: before, Backup: BackupHolds}, Restore, "", "the cluster wakes up from the newest backup"},
 		{"a single one", chosen, Facts{ClusterID: before, Single: true, Backup: BackupHolds}, Restore, "", "the cluster wakes up"},
 		{"restored", chosen, Facts{Data: Data{State: DataPresent, ClusterID: newID}, ClusterID: before}, Start, "", ""},
-		{"the store is away", chosen, Facts{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "look at the store"},
-		{"the store is empty", chosen, Facts{ClusterID: before, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonRestoreFailed, "its final snapshot, at revision 42, and there is none"},
-		{"there is no store", chosen, Facts{ClusterID: before}, Refuse, v1alpha1.ReasonRestoreFailed, "there is none"},
-		{"somebody runs with the old data", chosen, Facts{ClusterID: before, Others: AnswerStarted, OthersClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonWakingUp, "was put to sleep, and is to wake up"},
-		{"it has served, and lost its data", chosen, Facts{ClusterID: newID, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "bring the other members back"},
+		{"the store is away", chosen, Facts{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
+		{"the store is empty", chosen, Facts{ClusterID: before, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonRestoreFailed, "its final snapshot, at revision 42, which is missing"},
+		{"there is no store", chosen, Facts{ClusterID: before}, Refuse, v1alpha1.ReasonRestoreFailed, "which is missing"},
+		{"somebody runs with the old data", chosen, Facts{ClusterID: before, Others: AnswerStarted, OthersClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonWakingUp, "was hibernated and is waking up"},
+		{"it has served, and lost its data", chosen, Facts{ClusterID: newID, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
 		{"another waits", other, Facts{ClusterID: before}, Wait, v1alpha1.ReasonWakingUp, "main-1 joins it as a learner once it serves"},
 		{"another joins", other, Facts{ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
 	} {

@@ -29,7 +29,7 @@ func TestDecide(t *testing.T) {
 		{"data, known cluster", Facts{Data: good, ClusterID: ours}, Start, "", "has its data"},
 		{"data, only member", Facts{Data: good, ClusterID: ours, Single: true}, Start, "", "has its data"},
 
-		{"data of another cluster", Facts{Data: foreign, ClusterID: ours}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster beef, and this is cluster cafe"},
+		{"data of another cluster", Facts{Data: foreign, ClusterID: ours}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster beef, but this is cluster cafe"},
 		{"damaged data of another cluster", Facts{Data: Data{State: DataDamaged, ClusterID: another}, ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
 		{"only member, data of another cluster", Facts{Data: foreign, ClusterID: ours, Single: true, Backup: BackupHolds}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
 
@@ -38,7 +38,7 @@ func TestDecide(t *testing.T) {
 		{"first start, empty store", Facts{Backup: BackupEmpty}, Bootstrap, "", "no recorded cluster"},
 		{"first start of the only member, backup", Facts{Single: true, Backup: BackupHolds}, Restore, "", "the store holds a backup"},
 		{"first start of several, backup", Facts{Backup: BackupHolds}, Wait, v1alpha1.ReasonBackupOfEarlierCluster, "with one replica"},
-		{"first start, store away", Facts{Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "look at the store"},
+		{"first start, store away", Facts{Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
 		{"first start, the others already serve", Facts{Others: AnswerNeverStarted, OthersClusterID: ours}, Join, "", "never seen it run"},
 		{"first start, late", Facts{ClusterID: ours, Others: AnswerNeverStarted, OthersClusterID: ours}, Join, "", "never seen it run"},
 
@@ -48,7 +48,7 @@ func TestDecide(t *testing.T) {
 		{"data damaged on the first start", Facts{Data: damaged, Others: AnswerNeverStarted, OthersClusterID: ours}, Replace, "", "damaged"},
 		{"data damaged, removed already", Facts{Data: damaged, ClusterID: ours, Others: AnswerNotListed, OthersClusterID: ours}, Replace, "", "damaged"},
 		{"added by scale-out", Facts{ClusterID: ours, Others: AnswerNotListed, OthersClusterID: ours}, Replace, "", "joins as a learner"},
-		{"others of another cluster", Facts{ClusterID: ours, Others: AnswerNotListed, OthersClusterID: another}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "the other members are of cluster beef"},
+		{"others of another cluster", Facts{ClusterID: ours, Others: AnswerNotListed, OthersClusterID: another}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "the other members belong to cluster beef"},
 
 		{"data lost, and the quorum too", Facts{ClusterID: ours}, Wait, v1alpha1.ReasonDataLost, "beside a living one"},
 		{"data lost, and the quorum too, backup", Facts{ClusterID: ours, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "beside a living one"},
@@ -57,10 +57,10 @@ func TestDecide(t *testing.T) {
 
 		{"only member, data lost, backup", Facts{ClusterID: ours, Single: true, Backup: BackupHolds}, Restore, "", "the only member"},
 		{"only member, data damaged, backup", Facts{Data: damaged, ClusterID: ours, Single: true, Backup: BackupHolds}, Restore, "", "damaged"},
-		{"only member, data lost, store away", Facts{ClusterID: ours, Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "look at the store"},
-		{"only member, data lost, no backup yet", Facts{ClusterID: ours, Single: true, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonDataLost, "create it anew"},
-		{"only member, data lost, no store", Facts{ClusterID: ours, Single: true}, Refuse, v1alpha1.ReasonDataLost, "create it anew"},
-		{"only member, data damaged, no store", Facts{Data: damaged, Single: true}, Refuse, v1alpha1.ReasonDataDamaged, "create it anew"},
+		{"only member, data lost, store away", Facts{ClusterID: ours, Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
+		{"only member, data lost, no backup yet", Facts{ClusterID: ours, Single: true, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonDataLost, "create it again"},
+		{"only member, data lost, no store", Facts{ClusterID: ours, Single: true}, Refuse, v1alpha1.ReasonDataLost, "create it again"},
+		{"only member, data damaged, no store", Facts{Data: damaged, Single: true}, Refuse, v1alpha1.ReasonDataDamaged, "create it again"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -12,48 +12,47 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// RecoverySource is what a cluster that has lost its quorum begins anew from.
+// RecoverySource is what a cluster is recovered from.
 type RecoverySource string
 
 // The sources.
 const (
-	// RecoverFromData: the data of the member that the recovery names.
+	// RecoverFromData: the data of the member that the Recovery names.
 	RecoverFromData RecoverySource = "Data"
 	// RecoverFromBackup: the newest backup, restored by that member.
 	RecoverFromBackup RecoverySource = "Backup"
 )
 
-// Recovery tells the members of a cluster that has lost its quorum, or that wakes up without volumes, how it begins
-// anew, as a cluster of one with an ID of its own. The others join it as learners.
+// Recovery tells the members how their cluster restarts after quorum loss, or wakes up without volumes: as a cluster of one
+// member with a new ID, which the others join as learners.
 type Recovery struct {
 	// Task is the UID of the task that recovers the cluster, or the ID of the hibernation that it wakes up from.
 	Task string `json:"task"`
 	// TaskName is the task's name, for people; empty for a hibernation.
 	TaskName string `json:"taskName,omitempty"`
-	// Member is the name of the one that begins.
+	// Member is the name of the member that starts first.
 	Member string `json:"member"`
-	// Source of what it begins with.
+	// Source of its data.
 	Source RecoverySource `json:"source"`
-	// PreviousClusterID is the ID, in hex, of the cluster that has lost its quorum, or that was put to sleep.
+	// PreviousClusterID is the ID, in hex, of the cluster that lost quorum or was hibernated.
 	PreviousClusterID string `json:"previousClusterID"`
-	// EarlierClusterIDs are those of clusters that lost their quorum before, where a recovery did not come to its end. A
-	// member may still have data of one.
+	// EarlierClusterIDs are those of clusters whose recovery was not completed. A member may still have their data.
 	EarlierClusterIDs []string `json:"earlierClusterIDs,omitempty"`
-	// Revision of the final snapshot that a cluster wakes up from: what leads to less is not restored. It is 0 where
-	// a cluster has lost its quorum: then the newest backup is the best that there is.
+	// Revision of the final snapshot that a cluster wakes up from: a backup with less is not restored. It is 0 after quorum
+	// loss: then the newest backup is used.
 	Revision int64 `json:"revision,omitempty"`
 }
 
-// wakes tells whether the cluster wakes up from its final snapshot.
+// wakes reports whether the cluster wakes up from its final snapshot.
 func (r Recovery) wakes() bool { return r.Revision > 0 }
 
-// leavesBehind tells whether a cluster is one that the recovery leaves behind.
+// leavesBehind reports whether a cluster is one that the recovery replaces.
 func (r Recovery) leavesBehind(clusterID string) bool {
 	return clusterID == r.PreviousClusterID || slices.Contains(r.EarlierClusterIDs, clusterID)
 }
 
-// ParseRecovery reads the value of KeyRecovery; nil when it is empty. Anything else that does not say all of it is
-// an error: a member that passed over it could go on with data that is to be left behind.
+// ParseRecovery parses the value of KeyRecovery; nil if it is empty. An incomplete value is an error: a member that ignored
+// it could continue with data of the previous cluster.
 func ParseRecovery(value []byte) (*Recovery, error) {
 	if len(bytes.TrimSpace(value)) == 0 {
 		return nil, nil
@@ -75,7 +74,7 @@ func ParseRecovery(value []byte) (*Recovery, error) {
 	return r, nil
 }
 
-// Encode is the value of KeyRecovery.
+// Encode returns the value of KeyRecovery.
 func (r Recovery) Encode() (string, error) {
 	value, err := yaml.Marshal(r)
 	if err != nil {
@@ -84,5 +83,5 @@ func (r Recovery) Encode() (string, error) {
 	return string(value), nil
 }
 
-// token of the cluster that the recovery makes: with it, it has an ID that no cluster ever had.
+// token returns the token of the recovered cluster, which gives it a new ID.
 func (r Recovery) token(previous string) string { return previous + "-" + r.Task }

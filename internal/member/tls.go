@@ -13,18 +13,17 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 )
 
-// Folders of a member's pod in which its certificates are, one for each Secret. Gardener's etcd-wrapper has
-// them at the same places.
+// Folders of a member's pod with its certificates, one for each Secret. Gardener's etcd-wrapper uses the same.
 const (
 	// ClientCADir has the CAs for the connections between clients and members.
 	ClientCADir = "/var/etcd/ssl/ca"
-	// ServerDir has the certificate that the member shows to clients.
+	// ServerDir has the member's certificate for clients.
 	ServerDir = "/var/etcd/ssl/server"
-	// ClientDir has the certificate with which an agent is a client.
+	// ClientDir has the agent's client certificate.
 	ClientDir = "/var/etcd/ssl/client"
 	// PeerCADir has the CAs for the connections among members.
 	PeerCADir = "/var/etcd/ssl/peer/ca"
-	// PeerServerDir has the certificate that the member shows to the others.
+	// PeerServerDir has the member's certificate for peers.
 	PeerServerDir = "/var/etcd/ssl/peer/server"
 )
 
@@ -35,13 +34,13 @@ const (
 	KeyFile         = "tls.key"
 )
 
-// ClientTLS is the TLS configuration of an agent's own etcd clients, with the certificate in a folder, which is
-// ClientDir in a member's pod; nil when members listen for clients without TLS. The certificate is read anew for
-// each connection. The CAs are read now: when they change, the operator replaces the pods.
+// ClientTLS returns the TLS configuration of an agent's etcd clients, with the certificate in a folder, which is ClientDir in a
+// member's pod; nil if members listen for clients without TLS. The certificate is read for each connection. The CAs are read
+// once: if they change, the operator replaces the pods.
 //
-// The certificate of a member is for its host name. A client that dials another address, that of its own pod
-// say, has to set ServerName to that of the member's client URL, and to give it to gRPC (WithAuthority), which
-// would check the certificate for the host that is dialed otherwise.
+// The certificate of a member is for its host name. A client that dials another address, such as that of its own pod, must
+// set ServerName to the host of the member's client URL, and give it to gRPC (WithAuthority), which otherwise checks the
+// certificate against the dialed host.
 func (s Shared) ClientTLS(dir string) (*tls.Config, error) {
 	listen, err := url.Parse(text(s.Config, "listen-client-urls"))
 	if err != nil {

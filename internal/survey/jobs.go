@@ -24,31 +24,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Surveyor looks at volumes.
+// Surveyor surveys volumes.
 type Surveyor struct {
-	// Client writes to the API server, and Live reads from it: what is decided by a survey does not come from a cache.
+	// Client writes to the API server, and Live reads from it: decisions on a survey do not come from a cache.
 	Client client.Client
 	Live   client.Reader
 	Clock  clock.PassiveClock
 }
 
-// Order says whose volumes are to be looked at, and for whom.
+// Order is whose volumes to survey, and for whom.
 type Order struct {
 	Etcd *v1alpha1.Etcd
 	// Owner of the Jobs.
 	Owner job.Owner
-	// Members is the number of ordinals whose volumes there may be.
+	// Members is the number of ordinals that may have volumes.
 	Members int32
-	// Round tells this look at the volumes from earlier ones for the same owner: what was seen then may have changed
-	// since. Empty where an owner has but one.
+	// Round distinguishes successive surveys for one owner, whose results may differ. Empty if an owner has only one.
 	Round string
-	// Image of the agent where the Etcd does not name its own.
+	// Image of the agent for an Etcd that does not name its own.
 	Image string
 	// Timeout after which a Job is stopped.
 	Timeout time.Duration
 }
 
-// Look looks at the claim of each ordinal, and at the Job that surveys it.
+// Look returns the volume of each ordinal, with the result of the Job that surveys it.
 func (s Surveyor) Look(ctx context.Context, o Order) ([]Volume, error) {
 	volumes := make([]Volume, 0, o.Members)
 	for i := range o.Members {
@@ -78,7 +77,7 @@ func (s Surveyor) Look(ctx context.Context, o Order) ([]Volume, error) {
 	return volumes, nil
 }
 
-// look says how far the Job is that surveys a volume.
+// look adds the state of the Job that surveys a volume.
 func (s Surveyor) look(ctx context.Context, o Order, v Volume, ordinal int32) (Volume, error) {
 	key := client.ObjectKey{Namespace: o.namespace(), Name: o.jobName(ordinal)}
 	found, foreign, err := job.Find(ctx, s.Live, o.Owner.Object, key)
@@ -86,14 +85,14 @@ func (s Surveyor) look(ctx context.Context, o Order, v Volume, ordinal int32) (V
 	case err != nil:
 		return v, err
 	case foreign != nil:
-		v.State, v.Message = Foreign, fmt.Sprintf("claim %s of %s is not looked at: %s", v.Claim, v.Member, foreign)
+		v.State, v.Message = Foreign, fmt.Sprintf("claim %s of %s is not surveyed: %s", v.Claim, v.Member, foreign)
 		return v, nil
 	case found == nil:
-		v.State, v.Message = Unseen, fmt.Sprintf("Job %s is to look at claim %s of %s", key.Name, v.Claim, v.Member)
+		v.State, v.Message = Unseen, fmt.Sprintf("Job %s is about to survey claim %s of %s", key.Name, v.Claim, v.Member)
 		return v, nil
 	}
 	if found.DeletionTimestamp != nil || found.Annotations[v1alpha1.AnnotationJobSubject] != o.subject(v) {
-		v.State, v.Message = Abandoned, fmt.Sprintf("Job %s has to go, and another is to look at claim %s of %s", key.Name, v.Claim, v.Member)
+		v.State, v.Message = Abandoned, fmt.Sprintf("Job %s is being replaced by another that surveys claim %s of %s", key.Name, v.Claim, v.Member)
 		return v, nil
 	}
 	pods, err := job.Pods(ctx, s.Live, found)
@@ -103,35 +102,35 @@ func (s Surveyor) look(ctx context.Context, o Order, v Volume, ordinal int32) (V
 	return seen(v, key.Name, job.Judge(found, pods, s.Clock.Now())), nil
 }
 
-// seen is a volume as its Job tells of it. It is pure.
+// seen returns a volume with the result of its Job. It is pure.
 func seen(v Volume, job string, s job.State) Volume {
 	switch {
 	case s.Running:
-		v.State, v.Message = Looking, fmt.Sprintf("claim %s of %s is looked at: %s", v.Claim, v.Member, s.Message)
+		v.State, v.Message = Looking, fmt.Sprintf("claim %s of %s is being surveyed: %s", v.Claim, v.Member, s.Message)
 		return v
 	case s.Code == "":
 		if err := json.Unmarshal(s.Result, &v.Survey); err == nil && v.Survey.State != "" {
 			v.State = Seen
 			return v
 		}
-		s.Message = fmt.Sprintf("Job %s told nothing that can be read", job)
+		s.Message = fmt.Sprintf("Job %s left no readable result", job)
 	}
-	// What is on it may be all that there is, so nobody but a person can say that it does not matter.
-	v.State, v.Message = Unread, fmt.Sprintf("it is not known what is on claim %s of %s: %s. Mend this, and delete Job %s to have it looked at again; "+
-		"if the volume is lost for good, delete claim %s, and nobody waits for it any more", v.Claim, v.Member, s.Message, job, v.Claim)
+	// It may hold the only copy of the data, so only a person can decide to go on without it.
+	v.State, v.Message = Unread, fmt.Sprintf("the content of claim %s of %s is unknown: %s. Fix this, and delete Job %s to survey the claim again; "+
+		"if the volume is permanently lost, delete claim %s to go on without it", v.Claim, v.Member, s.Message, job, v.Claim)
 	return v
 }
 
-// abandoned is a volume whose claim is being deleted. Whoever deletes it says that there is nothing on it to wait for.
+// abandoned returns a volume whose claim is being deleted: there is nothing on it to wait for.
 func abandoned(v Volume) Volume {
 	if v.State == Looking || v.State == Unread || v.State == Abandoned {
-		v.State, v.Message = Abandoned, fmt.Sprintf("claim %s of %s is being deleted: nobody looks at it any more", v.Claim, v.Member)
+		v.State, v.Message = Abandoned, fmt.Sprintf("claim %s of %s is being deleted and is no longer surveyed", v.Claim, v.Member)
 		return v
 	}
 	return Volume{Member: v.Member, Claim: v.Claim, State: Gone}
 }
 
-// Go creates a Job for each volume that has none, and removes those of volumes that were given up.
+// Go creates a Job for each volume that has none, and removes the Jobs of abandoned volumes.
 func (s Surveyor) Go(ctx context.Context, o Order, volumes []Volume) error {
 	for i, v := range volumes {
 		switch v.State {
@@ -140,7 +139,7 @@ func (s Surveyor) Go(ctx context.Context, o Order, volumes []Volume) error {
 			if err != nil {
 				return err
 			}
-			// One that is there by now is looked at next time, like any other.
+			// If it exists by now, the next Look judges it.
 			if err := s.Client.Create(ctx, j); err != nil && !apierrors.IsAlreadyExists(err) {
 				return fmt.Errorf("creating Job %s for claim %s: %w", client.ObjectKeyFromObject(j), v.Claim, err)
 			}
@@ -161,10 +160,10 @@ func (o Order) job(v Volume, ordinal int32) (*batchv1.Job, error) {
 	}
 	j, err := job.Build(job.Spec{
 		Owner: o.Owner, Name: o.jobName(ordinal), Subject: o.subject(v), Component: v1alpha1.ComponentSurveyJob, Image: cmp.Or(image, o.Image),
-		Args: []string{"survey", "--data-dir=" + member.DataDir}, Claim: v.Claim, ClaimDir: member.VolumeDir, Timeout: o.Timeout,
+		Args: []string{"survey", "--data-dir=" + member.DataDir}, Claim: v.Claim, ClaimDir: member.VolumeDir, Database: o.Etcd, Timeout: o.Timeout,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("building the Job that looks at claim %s: %w", v.Claim, err)
+		return nil, fmt.Errorf("building the Job that surveys claim %s: %w", v.Claim, err)
 	}
 	return j, nil
 }
@@ -173,7 +172,7 @@ func (o Order) jobName(ordinal int32) string {
 	return fmt.Sprintf("%s-%d", job.Name(o.Owner.Object), ordinal)
 }
 
-// subject is what the Job of a volume looks at: that claim, and no other of the same name.
+// subject identifies what the Job of a volume surveys: this claim, not another of its name.
 func (o Order) subject(v Volume) string {
 	if o.Round == "" {
 		return string(v.UID)
@@ -181,7 +180,7 @@ func (o Order) subject(v Volume) string {
 	return o.Round + "/" + string(v.UID)
 }
 
-// Jobs are the names of the Jobs that look at the volumes.
+// Jobs returns the names of the Jobs that survey the volumes.
 func (o Order) Jobs() []client.ObjectKey {
 	keys := make([]client.ObjectKey, o.Members)
 	for i := range o.Members {
@@ -190,7 +189,7 @@ func (o Order) Jobs() []client.ObjectKey {
 	return keys
 }
 
-// Remove removes the Jobs that look at volumes, so that their pods do not keep the volumes from anybody.
+// Remove removes the Jobs that survey volumes, so that their pods do not keep volumes attached.
 func (s Surveyor) Remove(ctx context.Context, o Order) error {
 	for _, key := range o.Jobs() {
 		if err := job.Remove(ctx, s.Client, s.Live, o.Owner.Object, key); err != nil {

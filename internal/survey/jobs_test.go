@@ -34,7 +34,7 @@ func TestWhatAJobTells(t *testing.T) {
 		unread := seen(v, "j", s)
 		g.Expect(unread.State).To(Equal(Unread))
 		g.Expect(unread.Message).To(ContainSubstring("delete claim c-0"))
-		g.Expect(unread.Message).To(ContainSubstring("delete Job j to have it looked at again"))
+		g.Expect(unread.Message).To(ContainSubstring("delete Job j to survey the claim again"))
 		g.Expect(abandoned(unread).State).To(Equal(Abandoned))
 	}
 	g.Expect(abandoned(told).State).To(Equal(Gone))

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package survey finds out what is on the volumes of members that do not run, by Jobs of the agent that only read, and
-// compares it. It knows nothing of what that is wanted for.
+// Package survey finds out what is on the volumes of stopped members, by read-only Jobs of the agent, and compares it. It
+// does not know its purpose.
 package survey
 
 import (
@@ -16,25 +16,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// State is what is known of a volume.
+// State of a volume in a survey.
 type State int
 
 // The states.
 const (
 	// Gone: there is no claim, or it is being deleted. A new one is made when the member starts.
 	Gone State = iota
-	// Unseen: there is a claim, and no Job that looks at it.
+	// Unseen: there is a claim, and no Job that surveys it.
 	Unseen
-	// Abandoned: there is a Job that nobody waits for any more: its claim is being deleted, and the Job keeps it, or it
-	// looked at something else.
+	// Abandoned: its Job must be removed: the claim is being deleted, and the Job keeps it, or the Job surveyed something
+	// else.
 	Abandoned
-	// Looking: a Job looks at it.
+	// Looking: a Job surveys it.
 	Looking
-	// Unread: the Job cannot start, or could not read it. Nobody knows what is on it.
+	// Unread: the Job cannot start, or failed. The content is unknown.
 	Unread
-	// Seen: the Survey says what is on it.
+	// Seen: the Survey has its content.
 	Seen
-	// Foreign: its claim, or the Job that would look at it, is somebody else's. It is not looked at.
+	// Foreign: its claim, or the Job of that name, is not owned by the Etcd. It is not surveyed.
 	Foreign
 )
 
@@ -46,15 +46,15 @@ type Volume struct {
 	Claim string
 	UID   types.UID
 	State State
-	// Survey of the data, when it was seen.
+	// Survey of the data, in state Seen.
 	Survey member.Survey
-	// Message says what is waited for, while it is not known.
+	// Message is what the survey waits for.
 	Message string
 }
 
-// Pending says what is waited for until every volume that there is has been seen, and whether Jobs have to be created
-// or removed for that. A volume under the name of a member that is not the Etcd's is waited for as well: it may be one
-// that a person brought back, and the member would start with it.
+// Pending returns what a survey waits for until every existing volume is seen, and reports whether Jobs must be created or
+// removed. It also waits for a foreign claim of a member's name: a person may have restored it, and the member would start
+// with it.
 func Pending(volumes []Volume) (waits []string, act bool) {
 	for _, v := range volumes {
 		switch v.State {
@@ -69,11 +69,10 @@ func Pending(volumes []Volume) (waits []string, act bool) {
 	return waits, act
 }
 
-// Sift separates the volumes with data of a cluster, the most advanced first, from the others, of which it says what
-// they have instead.
+// Sift returns the volumes with data of a cluster, the most advanced first, and a description of each other volume.
 //
-// Raft elects only a member whose log is at least as advanced, by the term and the index of its last entry, as that of
-// each of its voters; so the most advanced of a quorum has all that was acknowledged.
+// Raft elects only a member whose log is at least as advanced, by term and index of its last entry, as that of each of its
+// voters; so the most advanced of a quorum has everything that was acknowledged.
 func Sift(volumes []Volume, clusterID string) (usable []Volume, others []string) {
 	for _, v := range volumes {
 		switch {
@@ -100,8 +99,8 @@ func Sift(volumes []Volume, clusterID string) (usable []Volume, others []string)
 	return usable, others
 }
 
-// AreQuorum tells whether the members of some volumes are a quorum of the voters, as the most advanced of them, which
-// is the first, knows those; a learner does not count. Where it does not know, all of so many members vote.
+// AreQuorum reports whether the members of some volumes are a quorum of the voters as the first, most advanced, of them knows
+// them; learners do not count. If it knows no voters, all members count as voters.
 func AreQuorum(usable []Volume, members int) bool {
 	if len(usable) == 0 {
 		return false
@@ -119,7 +118,7 @@ func AreQuorum(usable []Volume, members int) bool {
 	return quorum.Exists(n, len(voters))
 }
 
-// Position says how advanced the data of a member is.
+// Position describes how advanced the data of a member is.
 func Position(s member.Survey) string {
 	return fmt.Sprintf("its log ends at index %d of term %d, and its database is at revision %d", s.LastIndex, s.LastTerm, s.Revision)
 }

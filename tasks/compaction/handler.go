@@ -115,7 +115,7 @@ func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {
 	return job.Build(job.Spec{
 		Owner: job.OfTask(task.Object), Component: v1alpha1.ComponentCompactionJob,
 		Image: cmp.Or(ptr.Deref(task.Etcd.Spec.Backup.Image, ""), h.Image), Args: []string{"compact", "--compression=" + component.SnapshotCompression(task.Etcd)},
-		Stores: []component.StoreAccess{access}, WorkDir: true, WorkLimit: job.WorkLimit(task.Etcd), Timeout: task.Config.(Config).Timeout.Duration,
+		Stores: []component.StoreAccess{access}, WorkDir: true, WorkLimit: job.WorkLimit(task.Etcd), Database: task.Etcd, Timeout: task.Config.(Config).Timeout.Duration,
 		Resources: ptr.Deref(task.Etcd.Spec.Backup.SnapshotCompaction, v1alpha1.SnapshotCompactionSpec{}).Resources,
 	})
 }

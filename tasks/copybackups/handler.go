@@ -17,9 +17,11 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	batchv1 "k8s.io/api/batch/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Deadline of a task of this type: stores may be far from each other.
@@ -41,6 +43,8 @@ type Handler struct {
 	tasks.Jobs
 	// Image of the agent for an Etcd that does not name its own.
 	Image string
+	// Rules are what the operator's configuration allows.
+	Rules policy.Rules
 }
 
 var _ tasks.Handler = (*Handler)(nil)
@@ -92,13 +96,21 @@ func (h *Handler) WorkKey(_ context.Context, task tasks.Task) (string, error) {
 // Superseded implements tasks.Handler. A copy never is.
 func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { return "", nil }
 
-// Admit implements tasks.Handler: the agent has a driver for both stores, and their Secrets are in the task's namespace.
-func (h *Handler) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
+// Admit implements tasks.Handler: the agent has a driver for both stores, their Secrets are in the task's namespace, one of
+// them is the Etcd's own, and the target overlaps no live backups.
+func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	c := task.Config.(Config)
 	for name, store := range map[string]v1alpha1.StoreSpec{"sourceStore": c.SourceStore, "targetStore": c.TargetStore} {
 		if err := component.ValidateStore(store, task.Object.Namespace); err != nil {
 			return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrInvalidConfig, Message: fmt.Sprintf("spec.config.%s: %v", name, err)}, nil
 		}
+	}
+	neighbors := &v1alpha1.EtcdList{}
+	if err := h.Live.List(ctx, neighbors, client.InNamespace(task.Object.Namespace)); err != nil {
+		return tasks.Verdict{}, fmt.Errorf("listing the Etcds of namespace %s: %w", task.Object.Namespace, err)
+	}
+	if err := h.Rules.Copy(task.Etcd, neighbors.Items, c.SourceStore, c.TargetStore); err != nil {
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrInvalidConfig, Message: "spec.config: " + err.Error()}, nil
 	}
 	return tasks.Verdict{Outcome: tasks.Continue, Message: "the agent has drivers for both stores"}, nil
 }

@@ -8,10 +8,15 @@ import (
 	"context"
 	"testing"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 const stores = `
@@ -19,12 +24,33 @@ sourceStore: {provider: aws, container: old, prefix: a/main, secretRef: {name: s
 targetStore: {provider: Local, container: claim, prefix: a/main}
 `
 
+// etcd has its own backups where the copies of these tests come from.
+func etcd() *v1alpha1.Etcd {
+	return &v1alpha1.Etcd{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"},
+		Spec: v1alpha1.EtcdSpec{Backup: &v1alpha1.BackupSpec{
+			Store: &v1alpha1.StoreSpec{Provider: "S3", Container: "old", Prefix: "a/main", SecretRef: &v1alpha1.SecretReference{Name: "s"}},
+		}},
+	}
+}
+
+// handler may copy to the claim besides.
+func handler(g *WithT, neighbors ...client.Object) *Handler {
+	scheme := runtime.NewScheme()
+	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(neighbors...).Build()
+	return &Handler{
+		Jobs: tasks.Jobs{Live: live}, Image: "x/agent",
+		Rules: policy.Rules{CopyStores: []configv1alpha1.CopyStore{{Provider: "Local", Container: "claim"}}},
+	}
+}
+
 func taskOf(g *WithT, config string) tasks.Task {
 	h := &Handler{Image: "x/agent"}
 	c, err := h.Decode(config)
 	g.Expect(err).NotTo(HaveOccurred())
 	return tasks.Task{
-		Config: c, Etcd: &v1alpha1.Etcd{},
+		Config: c, Etcd: etcd(),
 		Object: &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "copy", UID: "1"}},
 	}
 }
@@ -50,7 +76,7 @@ func TestConfig(t *testing.T) {
 
 func TestJob(t *testing.T) {
 	g := NewWithT(t)
-	h := &Handler{Image: "x/agent"}
+	h := handler(g)
 	task := taskOf(g, stores+"maxBackupAge: 7\nmaxBackups: 3")
 	admitted, err := h.Admit(context.Background(), task)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -72,4 +98,26 @@ func TestSecretOfAnotherNamespace(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(v.Outcome).To(Equal(tasks.Reject))
 	g.Expect(v.Message).To(ContainSubstring("kube-system"))
+}
+
+// A copy does not overwrite backups that are in use, and uses no store that nobody has named.
+func TestForeignStores(t *testing.T) {
+	neighbor := etcd()
+	neighbor.Name, neighbor.Spec.Backup.Store = "events", &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "claim"}
+	for config, says := range map[string]string{
+		"sourceStore: {provider: Local, container: claim, prefix: p}\ntargetStore: {provider: aws, container: old, prefix: a/main, secretRef: {name: s}}":         "live backups of Etcd main",
+		"sourceStore: {provider: aws, container: old, prefix: a/main, secretRef: {name: s}}\ntargetStore: {provider: Local, container: claim, prefix: ns/events}": "live backups of Etcd events",
+		"sourceStore: {provider: aws, container: old, prefix: a/main, secretRef: {name: s}}\ntargetStore: {provider: Local, container: other, prefix: p}":         "targetStore is named neither",
+		"sourceStore: {provider: aws, container: old, prefix: a/main, secretRef: {name: mine}}\ntargetStore: {provider: Local, container: claim, prefix: p}":      "one side of a copy",
+		"sourceStore: {provider: aws, container: theirs, prefix: a/main, secretRef: {name: mine}}\ntargetStore: {provider: Local, container: claim, prefix: p}":   "one side of a copy",
+	} {
+		t.Run(config, func(t *testing.T) {
+			g := NewWithT(t)
+			v, err := handler(g, neighbor, etcd()).Admit(t.Context(), taskOf(g, config))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Outcome).To(Equal(tasks.Reject))
+			g.Expect(v.Code).To(Equal(v1alpha1.ErrInvalidConfig))
+			g.Expect(v.Message).To(ContainSubstring(says))
+		})
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/calls"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -69,7 +70,7 @@ type Handler struct {
 	Observer Observer
 	Clock    clock.PassiveClock
 	// Agent makes a client of the agents of an Etcd, any of which asks the leading one.
-	Agent func(context.Context, *v1alpha1.Etcd) (backup.Client, error)
+	Agent func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error)
 
 	// calls return nil for a delta snapshot that nothing has happened for.
 	calls calls.Calls[*backup.Snapshot]

@@ -19,7 +19,7 @@ import (
 const operatorUser = "system:serviceaccount:etcd-foreman-system:etcd-foreman"
 
 const (
-	// quiet is how long the operator has to ask nothing until it is done.
+	// quiet is how long the operator must send no request to count as done.
 	quiet = 2 * time.Second
 	// quietTimeout is how long that may take.
 	quietTimeout = 20 * time.Second
@@ -66,9 +66,9 @@ func (b *bench) openAudit(namespace string) (*audit, error) {
 	return &audit{path: b.stage.AuditLog(), namespace: namespace, offset: info.Size()}, nil
 }
 
-// untilQuiet waits until the operator has asked for nothing for a while, and returns all it has asked for.
+// untilQuiet waits until the operator has sent no request for a while, and returns all its requests.
 func (a *audit) untilQuiet(ctx context.Context) (requests, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, quietTimeout, fmt.Errorf("the operator goes on for %s after the rollout", quietTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, quietTimeout, fmt.Errorf("the operator still sends requests %s after the rollout", quietTimeout))
 	defer cancel()
 	ticker := time.NewTicker(quiet)
 	defer ticker.Stop()
@@ -101,8 +101,8 @@ func (a *audit) read() (requests, error) {
 }
 
 // countRequests counts the operator's requests for objects in a namespace. Leases and events are left out:
-// leader election goes on anyway, and events are counted by nobody and bounded by the API server. So are
-// watches: they are renewed now and then, by the cache and not for a rollout.
+// leader election continues anyway, and events are bounded by the API server. So are watches, which the cache renews
+// regardless of a rollout.
 func countRequests(log io.Reader, namespace string) (requests, error) {
 	counted := requests{}
 	lines := bufio.NewReader(log)

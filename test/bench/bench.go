@@ -14,7 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
 )
 
-// bench is everything that is measured in one go.
+// bench is one run.
 type bench struct {
 	stage   *stage.Stage
 	console *console.Console
@@ -30,7 +30,7 @@ func (b *bench) all(ctx context.Context, c chosen) error {
 		if len(some) == 0 && !isIdle {
 			continue
 		}
-		if err := b.ofSize(ctx, members, some, isIdle); err != nil {
+		if err := b.measureSize(ctx, members, some, isIdle); err != nil {
 			return err
 		}
 	}
@@ -38,7 +38,7 @@ func (b *bench) all(ctx context.Context, c chosen) error {
 }
 
 // ofSize measures scenarios with the same number of members, in a namespace of their own.
-func (b *bench) ofSize(ctx context.Context, members int, some []scenario, isIdle bool) (err error) {
+func (b *bench) measureSize(ctx context.Context, members int, some []scenario, isIdle bool) (err error) {
 	b.console.Heading("Clusters of %d", members)
 	clusters, err := b.setUp(ctx, members)
 	defer func() { err = errors.Join(err, clusters.tearDown(ctx)) }()

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// idleTime is how long an operator with nothing to do is watched.
+// idleTime is how long the idle operator is watched.
 const idleTime = time.Minute
 
 // measureIdle counts what the operator asks for while nothing happens to its Etcd.
 func (b *bench) measureIdle(ctx context.Context, c clusters) error {
 	return b.console.Step("idle", func(note func(string)) (string, error) {
-		note("waiting until the operator has nothing to do")
+		note("waiting until the operator is idle")
 		before, err := b.openAudit(c.namespace)
 		if err != nil {
 			return "", err
@@ -37,6 +37,6 @@ func (b *bench) measureIdle(ctx context.Context, c clusters) error {
 		if b.results.idle, err = audit.read(); err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("%d requests in %s, of which %d write", b.results.idle.total(), idleTime, b.results.idle.writes().total()), nil
+		return fmt.Sprintf("%d requests in %s, %d of them writes", b.results.idle.total(), idleTime, b.results.idle.writes().total()), nil
 	})
 }

@@ -47,7 +47,7 @@ func main() {
 	names := flag.String("scenarios", strings.Join(scenarioNames(), ","), "what to measure")
 	strict := flag.Bool("strict", false, "exit with 1 when a target is missed")
 	flag.Parse()
-	// The libraries' own complaints about a cluster that is being disturbed are of no use here.
+	// The benchmark disturbs the cluster; what libraries log about that is noise.
 	klog.SetLogger(logr.Discard())
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -68,7 +68,7 @@ func run(ctx context.Context, names string, pairs int, strict bool) error {
 		return err
 	}
 	if pairs < 1 {
-		return fmt.Errorf("measuring %d pairs: there has to be one at least", pairs)
+		return fmt.Errorf("measuring %d pairs: at least one is needed", pairs)
 	}
 	s, err := stage.Open()
 	if err != nil {

@@ -41,7 +41,7 @@ func (r results) table(targets []target.Target) string {
 		fmt.Fprintf(&out, "\nAPI requests of a rollout, %s: %s\n", s.name, breakdown(r.typicalRequests(s)))
 	}
 	if r.idle != nil {
-		fmt.Fprintf(&out, "\nAPI requests in a minute with nothing to do: %s\n", breakdown(r.idle))
+		fmt.Fprintf(&out, "\nAPI requests in an idle minute: %s\n", breakdown(r.idle))
 	}
 	if len(targets) > 0 {
 		out.WriteString("\n" + target.Table(targets))
@@ -74,7 +74,7 @@ func (b *bench) write(targets []target.Target) error {
 		"targets":    targets,
 	}
 	if b.results.idle != nil {
-		document["idleRequestsPerMinute"] = b.results.idle.document()
+		document["idleRequestsPerMinute"] = b.results.idle.byKind()
 	}
 	encoded, err := json.MarshalIndent(document, "", "  ")
 	if err != nil {
@@ -100,7 +100,7 @@ func (r results) document() map[string]any {
 			}
 			entry := map[string]any{"median": mediansOf(r.of(s, way)), "runs": runs}
 			if way.managed {
-				entry["requests"] = r.typicalRequests(s).document()
+				entry["requests"] = r.typicalRequests(s).byKind()
 			}
 			of[way.key] = entry
 		}
@@ -110,7 +110,7 @@ func (r results) document() map[string]any {
 }
 
 // document is a number for each verb and resource.
-func (r requests) document() map[string]int {
+func (r requests) byKind() map[string]int {
 	document := map[string]int{"total": r.total()}
 	for kind, n := range r {
 		document[kind.Verb+" "+kind.Resource] = n

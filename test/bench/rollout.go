@@ -92,7 +92,7 @@ func (b *bench) measureRollout(ctx context.Context, c stage.Cluster, writer *mea
 		return err
 	}
 	if r.way.managed {
-		// What the operator writes last belongs to the rollout too.
+		// The operator's last writes belong to the rollout, too.
 		if r.requests, err = audit.untilQuiet(ctx); err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func chooseScenarios(names string) (chosen, error) {
 	wanted := strings.Split(names, ",")
 	for _, name := range wanted {
 		if !slices.Contains(scenarioNames(), name) {
-			return chosen{}, fmt.Errorf("choosing scenario %q: there are %s", name, strings.Join(scenarioNames(), ", "))
+			return chosen{}, fmt.Errorf("unknown scenario %q: choose from %s", name, strings.Join(scenarioNames(), ", "))
 		}
 	}
 	c := chosen{idle: slices.Contains(wanted, idle)}

@@ -53,7 +53,7 @@ func (b *bench) setUp(ctx context.Context, members int) (clusters, error) {
 		if err := c.remove(ctx); err != nil {
 			return "", err
 		}
-		return "two, one of them with nobody to manage it", c.create(ctx, note)
+		return "two, one of them unmanaged", c.create(ctx, note)
 	})
 }
 

@@ -32,18 +32,18 @@ func (r results) targets() []target.Target {
 			worst = max(worst, one.requests.total())
 		}
 		all = append(all,
-			target.New(s.name+": time without writes, no more than the better peer", "s", own.WithoutWrites, writes).Against(writes),
+			target.New(s.name+": time without writes, at most that of the better peer", "s", own.WithoutWrites, writes).Against(writes),
 			target.New(s.name+": rollout time, at most 1.2 of the better peer", "s", own.Took, maxSlowdown*took).Against(took),
 			target.New(s.name+": API requests of the worst rollout, at most 8n+12", "", float64(worst), float64(maxRequests(s.members))),
 		)
 	}
 	if own := r.overheads(ways[0]); len(own) > 0 {
 		// Deleting by hand, the bench itself notices and acts: no measure for a controller.
-		all = append(all, target.New("time from a pod being back to the next deletion, handovers included", "s", median(own).Seconds(), maxOverhead.Seconds()).
+		all = append(all, target.New("time from a pod being ready to the next deletion, with handovers", "s", median(own).Seconds(), maxOverhead.Seconds()).
 			Against(median(r.overheads(ways[1])).Seconds()))
 	}
 	if r.idle != nil {
-		all = append(all, target.New("writes in a minute with nothing to do, but leases", "", float64(r.idle.writes().total()), 0))
+		all = append(all, target.New("writes in an idle minute, except leases", "", float64(r.idle.writes().total()), 0))
 	}
 	return all
 }

@@ -31,7 +31,7 @@ type demo struct {
 	leader int
 }
 
-func (d *demo) run(ctx context.Context) (err error) {
+func (d *demo) both(ctx context.Context) (err error) {
 	d.console.Heading("A new pod template for a %d-member etcd, while one member hangs", replicas)
 	if err := d.prepare(ctx); err != nil {
 		return err

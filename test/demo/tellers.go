@@ -94,7 +94,7 @@ func podLines(before, after *corev1.Pod) []line {
 	case before.DeletionTimestamp == nil && after.DeletionTimestamp != nil:
 		return []line{{pod: after.Name, text: "the StatefulSet controller deletes " + after.Name + ": it goes by ordinal, the highest first"}}
 	case before.UID == "":
-		return []line{{text: fmt.Sprintf("%s is created anew, at revision %s", after.Name, after.Labels[appsv1.StatefulSetRevisionLabel])}}
+		return []line{{text: fmt.Sprintf("%s is re-created at revision %s", after.Name, after.Labels[appsv1.StatefulSetRevisionLabel])}}
 	case !isReady(before) && isReady(after):
 		return []line{{text: after.Name + " is ready"}}
 	case isReady(before) && !isReady(after) && after.DeletionTimestamp == nil:

@@ -83,7 +83,7 @@ func TestPodLines(t *testing.T) {
 		want          string
 	}{
 		"deleted":   {pod(true), deleted, "the StatefulSet controller deletes m-2: it goes by ordinal, the highest first"},
-		"created":   {&corev1.Pod{}, pod(false), "m-2 is created anew, at revision m-abc"},
+		"created":   {&corev1.Pod{}, pod(false), "m-2 is re-created at revision m-abc"},
 		"ready":     {pod(false), pod(true), "m-2 is ready"},
 		"not ready": {pod(true), pod(false), "m-2 is not ready any more"},
 		"the same":  {pod(true), pod(true), ""},

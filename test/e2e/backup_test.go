@@ -96,7 +96,6 @@ func TestBackupTasks(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
 	c.store("backups")
-	c.store("elsewhere")
 	c.begin(3, issue, withStore(5*time.Minute), withBackupTLS)
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 
@@ -109,7 +108,7 @@ func TestBackupTasks(t *testing.T) {
 		{"full", v1alpha1.OnDemandSnapshot, "type: full"},
 		{"delta", v1alpha1.OnDemandSnapshot, "type: delta"},
 		{"compaction", v1alpha1.OnDemandCompaction, ""},
-		{"copy", v1alpha1.CopyBackups, "{sourceStore: {provider: Local, container: backups, prefix: " + prefix + "}, targetStore: {provider: Local, container: elsewhere, prefix: " + prefix + "}}"},
+		{"copy", v1alpha1.CopyBackups, "{sourceStore: {provider: Local, container: backups, prefix: " + prefix + "}, targetStore: {provider: Local, container: backups, prefix: " + prefix + "-copy}}"},
 	} {
 		task := c.task(step.name, step.config)
 		task.Spec.Type = step.taskType

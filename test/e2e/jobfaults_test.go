@@ -38,24 +38,27 @@ func TestJobsThatCannotWork(t *testing.T) {
 		},
 		"node": {
 			func(*cluster, *v1alpha1.Etcd) string { return "no-such-claim" },
-			v1alpha1.ErrJobNotStarted, `finds no node: .*persistentvolumeclaim "no-such-claim" not found`,
+			v1alpha1.ErrJobNotStarted, `cannot be scheduled: .*persistentvolumeclaim "no-such-claim" not found`,
 		},
 		"memory": {
 			func(c *cluster, _ *v1alpha1.Etcd) string { c.limitMemory(); return "source" },
-			v1alpha1.ErrJobOutOfMemory, "it needs more memory than it may have",
+			v1alpha1.ErrJobOutOfMemory, "it needs more memory than its limit",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newEmptyCluster(t)
 			c.store("source")
-			c.store("target")
 			etcd := c.newEtcd(1)
 			// A copy needs no member, and this Etcd has none.
 			etcd.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""}
 			claim := test.prepare(c, etcd)
+			if etcd.Spec.Backup == nil {
+				etcd.Spec.Backup = &v1alpha1.BackupSpec{}
+			}
+			etcd.Spec.Backup.Store = &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: claim, Prefix: "a/main"}
 			c.create(etcd)
-			task := c.task("copy", fmt.Sprintf("{sourceStore: {provider: Local, container: %s, prefix: a/main}, targetStore: {provider: Local, container: target, prefix: a/main}}", claim))
+			task := c.task("copy", fmt.Sprintf("{sourceStore: {provider: Local, container: %[1]s, prefix: a/main}, targetStore: {provider: Local, container: %[1]s, prefix: copies}}", claim))
 			task.Spec.Type = v1alpha1.CopyBackups
 			c.create(task)
 			failed := c.untilTask("copy", inState(v1alpha1.TaskStateFailed))

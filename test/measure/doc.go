@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package measure says what a rollout costs those who write to an etcd cluster. The end-to-end tests, the
-// demo and the benchmarks use it:
+// Package measure measures what a rollout costs the clients of an etcd cluster. The end-to-end tests, the demo and the
+// benchmarks use it:
 //
 //	w, err := measure.Start(ctx, measure.Options{Config: config, Namespace: "demo", StatefulSet: "etcd-main"})
 //	...
@@ -20,7 +20,7 @@
 //     writer that waits for its last write would not notice how long others would have waited). A write that
 //     is not acknowledged within 1 s has failed. A write gap is the time between two successive
 //     acknowledgements, by whichever members: while one member takes writes, the cluster is available.
-//     "Seconds without writes" is the sum of the gaps of more than 0.3 s; shorter ones are everyday life.
+//     "Seconds without writes" is the sum of the gaps of more than 0.3 s; shorter ones are normal.
 //   - Leaders. Each member is asked for its raft term and leader every 100 ms.
 //   - Pods. Every change of a pod of the StatefulSet is recorded at the moment in which the API server's watch
 //     shows it, and so is the operator's own share of a rollout: from the moment in which the last replaced

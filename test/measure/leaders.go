@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Sighting is what one member said of its cluster, or that it said nothing: then Member, Leader and Term are 0.
-// Only what differs from the same pod's last sighting is kept.
+// Sighting is what one member reported of its cluster; if it did not answer, Member, Leader and Term are 0. Only changes
+// since the pod's last sighting are kept.
 type Sighting struct {
 	At  time.Time
 	Pod string
@@ -89,7 +89,7 @@ func Reigns(all []Sighting, end time.Time) []Reign {
 	return reigns
 }
 
-// newest is the leader in the newest term in which anybody knows one; 0 when nobody does.
+// newest returns the leader in the newest term with a known leader; 0 if there is none.
 func newest(latest map[types.UID]Sighting) (term, leader uint64) {
 	for _, s := range latest {
 		if s.Leader != 0 && s.Term > term {

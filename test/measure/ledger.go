@@ -24,7 +24,7 @@ type Write struct {
 	Sent, Acknowledged time.Time
 }
 
-// ledger is the book of the writes.
+// ledger records the writes.
 type ledger struct {
 	prefix string
 	first  chan struct{} // closed at the first acknowledgement

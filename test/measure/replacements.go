@@ -19,8 +19,8 @@ type Replacement struct {
 	Deleted time.Time
 	// Back is when the successor was both ready and serving; zero when it is not.
 	Back time.Time
-	// Overhead is the time from when the last replaced pod was back until this one was deleted, which is what
-	// whoever deletes pods takes to notice and to act. Zero for the first, and when nobody waited.
+	// Overhead is the time from when the last replaced pod was back until this one was deleted: the reaction time of the
+	// controller. Zero for the first, and if it did not wait.
 	Overhead time.Duration
 	// Led tells that this pod's member led when the last replaced pod was back: then Overhead may include a
 	// change of leadership.

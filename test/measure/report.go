@@ -42,7 +42,7 @@ func (r Report) Between(from, until time.Time) Figures {
 	if until.After(r.Stopped) {
 		until = r.Stopped
 	}
-	acknowledged := r.acknowledged(from, until)
+	acknowledged := r.acknowledgedBetween(from, until)
 	f := Figures{
 		From: from, Until: until,
 		Acknowledged:  len(acknowledged),
@@ -57,7 +57,7 @@ func (r Report) Between(from, until time.Time) Figures {
 }
 
 // acknowledged are the times of acknowledgement after from and not after until.
-func (r Report) acknowledged(from, until time.Time) []time.Time {
+func (r Report) acknowledgedBetween(from, until time.Time) []time.Time {
 	var times []time.Time
 	for _, w := range r.Writes {
 		if w.Acknowledged.After(from) && !w.Acknowledged.After(until) {

@@ -45,8 +45,8 @@ func (w *Writer) Verify(ctx context.Context) error {
 	})
 }
 
-// Lost are the acknowledged writes that are not there any more, in the order of their acknowledgement: a cluster that
-// was restored from a backup lacks what was written after it. The Writer has to be stopped.
+// Lost returns the acknowledged writes that are missing, in the order of their acknowledgement: a cluster restored from a
+// backup lacks later writes. The Writer must be stopped.
 func (w *Writer) Lost(ctx context.Context) ([]Write, error) {
 	var lost []Write
 	err := w.eachMember(ctx, func(ctx context.Context, etcd *clientv3.Client, pod string) error {

@@ -40,7 +40,7 @@ func (w *Writer) watch(ctx context.Context) error {
 	return nil
 }
 
-// isMember tells whether an object is a pod of the StatefulSet. Labels would not tell it from the pod of a
+// isMember reports whether an object is a pod of the StatefulSet. Labels would not tell it from the pod of a
 // backup job.
 func (w *Writer) isMember(object any) bool {
 	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {

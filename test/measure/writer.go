@@ -26,7 +26,7 @@ const (
 	askInterval = 100 * time.Millisecond
 	// startDeadline is how long Start waits for the first acknowledgement.
 	startDeadline = 10 * time.Second
-	// maxDuration and maxWrites bound a Writer that nobody stops.
+	// maxDuration and maxWrites bound a Writer that is not stopped.
 	maxDuration = time.Hour
 	maxWrites   = 250_000
 )
@@ -90,7 +90,7 @@ func Start(ctx context.Context, options Options) (*Writer, error) {
 	return nil, fmt.Errorf("starting to write to StatefulSet %s/%s: %w", options.Namespace, options.StatefulSet, err)
 }
 
-// Stop ends the measuring and says what was measured. It may be called more than once.
+// Stop stops measuring and returns the Report. It may be called more than once.
 func (w *Writer) Stop() Report {
 	w.stopped.Do(func() {
 		w.writes.close(time.Now())

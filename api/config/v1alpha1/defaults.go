@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SetDefaults fills in what a configuration leaves out.
+// SetDefaults sets the defaults of all fields that are not set.
 func SetDefaults(c *OperatorConfiguration) {
 	c.Images.Etcd = cmp.Or(c.Images.Etcd, "gcr.io/etcd-development/etcd:v3.6.8")
 
@@ -29,9 +29,8 @@ func SetDefaults(c *OperatorConfiguration) {
 	c.Server.HealthBindAddress = cmp.Or(c.Server.HealthBindAddress, ":8081")
 	c.Server.PprofBindAddress = cmp.Or(c.Server.PprofBindAddress, "0")
 
-	// Whoever looks at an Etcd may wait for members that hang, or for an API server that is busy, and nobody is to wait for
-	// him. A worker that does nothing costs a few kilobytes; one of etcd that looks, connections to the members. All of them
-	// look when the operator starts.
+	// A worker may wait for members that hang or for a busy API server, and must not delay other Etcds. An idle worker costs a
+	// few kilobytes; a busy one of the etcd controller also holds connections to members. All are busy when the operator starts.
 	c.Controllers.Etcd.ConcurrentSyncs = cmp.Or(c.Controllers.Etcd.ConcurrentSyncs, 80)
 	c.Controllers.Rollout.ConcurrentSyncs = cmp.Or(c.Controllers.Rollout.ConcurrentSyncs, 100)
 	c.Controllers.Task.ConcurrentSyncs = cmp.Or(c.Controllers.Task.ConcurrentSyncs, 100)

@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// What can be configured is on the page, and the other way round.
+// Every field of the configuration is documented, and nothing else is.
 func TestEveryFieldIsDocumented(t *testing.T) {
 	g := NewWithT(t)
 	page, err := os.ReadFile("../../../docs/operator.md")
@@ -28,7 +28,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 	g.Expect(documented).To(ConsistOf(fields(reflect.TypeFor[OperatorConfiguration](), "")))
 }
 
-// fields of a struct, by their paths in YAML.
+// fields returns the fields of a struct as YAML paths.
 func fields(of reflect.Type, path string) []string {
 	var all []string
 	for f := range of.Fields() {

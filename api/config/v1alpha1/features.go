@@ -10,15 +10,14 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// QuorumAwareUpdatesWithOnDelete gives every StatefulSet the update strategy OnDelete, and has the operator
-// replace outdated pods in an order that keeps the quorum (DEP-07). Without it the StatefulSet controller
-// replaces them, by RollingUpdate.
+// QuorumAwareUpdatesWithOnDelete sets the update strategy of every StatefulSet to OnDelete, and lets the operator replace
+// outdated pods in an order that keeps the quorum (DEP-07). When it is off, the strategy is RollingUpdate and the StatefulSet
+// controller replaces them.
 //
-// Alpha, off by default. It holds for every Etcd of the operator.
+// Alpha, off by default. It applies to every Etcd of the operator.
 const QuorumAwareUpdatesWithOnDelete featuregate.Feature = "QuorumAwareUpdatesWithOnDelete"
 
-// NewFeatureGate makes the operator's feature gates and sets those that a configuration names. An unknown
-// name is an error.
+// NewFeatureGate returns the operator's feature gates with the given settings. An unknown name is an error.
 func NewFeatureGate(settings map[string]bool) (featuregate.FeatureGate, error) {
 	gates := featuregate.NewFeatureGate()
 	err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Load reads a configuration from a file, fills in the defaults and validates the result.
+// Load reads a configuration from a file, sets the defaults and validates the result.
 func Load(file string) (*OperatorConfiguration, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -28,7 +28,7 @@ func Load(file string) (*OperatorConfiguration, error) {
 	return c, nil
 }
 
-// Decode decodes a configuration, YAML or JSON. A field that is unknown or given twice is an error.
+// Decode decodes a configuration in YAML or JSON. Unknown and duplicate fields are an error.
 func Decode(data []byte) (*OperatorConfiguration, error) {
 	c := &OperatorConfiguration{}
 	if err := yaml.UnmarshalStrict(data, c); err != nil {

@@ -17,103 +17,132 @@ var GroupVersion = schema.GroupVersion{Group: "operator.config.druid.gardener.cl
 // Kind is the kind of the configuration file.
 const Kind = "OperatorConfiguration"
 
-// OperatorConfiguration is the configuration of the operator. It is read once, when the operator starts.
+// OperatorConfiguration is the configuration of the operator. The operator reads it once, at startup.
 type OperatorConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// FeatureGates switches features on and off by name.
+	// featureGates enables and disables features by name.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
-	// Images of the containers that the operator starts.
+	// images are the images of the containers that the operator starts.
 	Images Images `json:"images"`
-	// Namespaces that the operator looks at. Default: all. It reads and writes nothing in others, but for its own lease;
-	// what its ServiceAccount could do there, its roles say.
+	// namespaces are the namespaces that the operator watches. It reads and writes nothing in others, except its own Lease and
+	// signing key. Its permissions are determined by its roles, not by this field. Default: all namespaces.
 	Namespaces []string `json:"namespaces,omitempty"`
-	// ClientConnection bounds what the operator asks of the API server.
+	// clientConnection limits the requests to the API server.
 	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
-	// LeaderElection makes one of several operators the one that works.
+	// leaderElection ensures that only one of several operator instances is active.
 	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
-	// Server says where the operator answers.
+	// server configures the endpoints that the operator serves.
 	Server Server `json:"server,omitempty"`
-	// AgentAPI is about the HTTP API of the agents beside the members.
+	// agentAPI configures the HTTP API of the agents.
 	AgentAPI AgentAPI `json:"agentAPI,omitempty"`
-	// Controllers holds what each controller can be told.
+	// backup restricts the stores of backups and copies.
+	Backup Backup `json:"backup,omitempty"`
+	// controllers configures the operator's controllers.
 	Controllers Controllers `json:"controllers,omitempty"`
-	// Logging says how much the operator logs, and in which format.
+	// logging configures the operator's log.
 	Logging Logging `json:"logging,omitempty"`
 }
 
-// Images are the container images that the operator uses where an Etcd does not name its own.
+// Images are the container images that the operator uses unless an Etcd specifies its own.
 type Images struct {
-	// Etcd is the image of etcd, as its authors publish it. Version 3.5.11, 3.6.0 or newer: older ones have
-	// no /readyz. Default gcr.io/etcd-development/etcd:v3.6.8.
+	// etcd is an unmodified etcd image of version 3.5.11, 3.6.0 or newer; older versions do not serve /readyz. Default:
+	// gcr.io/etcd-development/etcd:v3.6.8.
 	Etcd string `json:"etcd,omitempty"`
-	// EtcdAgent is the image of the etcd-agent of the operator's own version. It has to be given.
+	// etcdAgent is the image of the etcd-agent that was built with this operator. Required.
 	EtcdAgent string `json:"etcdAgent"`
+	// allowed lists the images that an Etcd may name in spec.etcd.image and spec.backup.image. An entry is an image with its tag
+	// or digest, a repository with any tag or digest, or, with a slash at its end, all repositories beneath it. An Etcd that
+	// names another is refused. The default, an empty list, allows every image.
+	Allowed []string `json:"allowed,omitempty"`
 }
 
-// ClientConnection bounds the requests to the API server.
+// ClientConnection limits the requests to the API server.
 type ClientConnection struct {
-	// QPS is the number of requests a second in the long run. Default 400.
+	// qps is the sustained number of requests per second. Default: 400.
 	QPS float32 `json:"qps,omitempty"`
-	// Burst is the number of requests that may be made at once. Default 800.
+	// burst is the number of requests that may be sent at once. Default: 800.
 	Burst int `json:"burst,omitempty"`
 }
 
-// StepTimeout is the longest time from the observation that a step rests on to its last request. An operator that has lost
-// its lease has none under way when another may take over.
+// StepTimeout is the maximum time from the observation that a step is based on to the last request of the step. An operator
+// that has lost its Lease therefore has no request in flight when another instance may take over.
 const StepTimeout = 4 * time.Second
 
-// LeaderElection is the configuration of the leader election.
+// LeaderElection is the configuration of leader election.
 type LeaderElection struct {
-	// Enabled may be set to false for a single operator. Default true.
+	// enabled may be set to false if only one instance runs. Default: true.
 	Enabled *bool `json:"enabled,omitempty"`
-	// Namespace of the Lease. Default: the namespace that the operator runs in.
+	// namespace of the Lease. Default: the operator's namespace.
 	Namespace string `json:"namespace,omitempty"`
-	// LeaseDuration is how long others wait before they take over from a leader that is silent. Default 15s.
+	// leaseDuration is how long other instances wait before they take over from a leader that does not renew its Lease.
+	// Default: 15s.
 	LeaseDuration metav1.Duration `json:"leaseDuration,omitempty"`
-	// RenewDeadline is how long a leader tries to renew before it steps down. Default 10s.
+	// renewDeadline is how long a leader retries to renew its Lease before it steps down. Default: 10s.
 	RenewDeadline metav1.Duration `json:"renewDeadline,omitempty"`
-	// RetryPeriod is the time between two tries. Default 2s.
+	// retryPeriod is the time between two attempts. Default: 2s.
 	RetryPeriod metav1.Duration `json:"retryPeriod,omitempty"`
 }
 
-// Server says where the operator answers, as host:port; "0" switches an endpoint off.
+// Server configures the endpoints that the operator serves. Addresses are host:port or :port; "0" disables an endpoint.
 type Server struct {
-	// MetricsBindAddress serves /metrics. Default :8080.
+	// metricsBindAddress is the address that serves /metrics. Default: ":8080".
 	MetricsBindAddress string `json:"metricsBindAddress,omitempty"`
-	// HealthBindAddress serves /healthz and /readyz. Default :8081.
+	// healthBindAddress is the address that serves /healthz and /readyz. Default: ":8081".
 	HealthBindAddress string `json:"healthBindAddress,omitempty"`
-	// PprofBindAddress serves /debug/pprof, Go's profiles. It has to be a loopback address, such as 127.0.0.1:6060: they
-	// show parts of the operator's memory. Default "0".
+	// pprofBindAddress is the address that serves Go's profiles under /debug/pprof. It must be a loopback address, such as
+	// 127.0.0.1:6060, because profiles expose parts of the operator's memory. Default: "0".
 	PprofBindAddress string `json:"pprofBindAddress,omitempty"`
 }
 
 // AgentAPI is the configuration of the agents' HTTP API.
 type AgentAPI struct {
-	// AllowUnauthenticatedSnapshots lets anybody who reaches an agent have snapshots taken and listed, by GET or POST, as
-	// etcd-backup-restore does: for automation such as Gardener's control plane migration, and before a return to an
-	// operator that signs nothing. Who may ask often enough has old snapshots removed. Default false.
+	// allowUnauthenticatedSnapshots lets any client that reaches an agent take and list snapshots, by GET or POST, as
+	// etcd-backup-restore does. It is for automation such as Gardener's control plane migration, and for a downgrade to an
+	// operator that does not sign its requests. A client that takes many snapshots causes old ones to be removed. Default:
+	// false.
 	AllowUnauthenticatedSnapshots bool `json:"allowUnauthenticatedSnapshots,omitempty"`
 }
 
-// Controllers are the operator's controllers.
+// Backup restricts the stores of backups and copies.
+type Backup struct {
+	// enforceNamespacePrefixes refuses an Etcd or a copy with a prefix in a store that does not start with its namespace and
+	// a slash. Default false.
+	EnforceNamespacePrefixes bool `json:"enforceNamespacePrefixes,omitempty"`
+	// copyStores are the stores that a CopyBackups may use besides the Etcd's own.
+	CopyStores []CopyStore `json:"copyStores,omitempty"`
+	// allowAnyCopyStore lets a CopyBackups use any store by any Secret of its namespace. Default false.
+	AllowAnyCopyStore bool `json:"allowAnyCopyStore,omitempty"`
+}
+
+// CopyStore is a store that a CopyBackups may use.
+type CopyStore struct {
+	// provider is that of an Etcd's spec.backup.store.
+	Provider string `json:"provider"`
+	// container is the bucket, or the PersistentVolumeClaim of a Local store.
+	Container string `json:"container"`
+	// secretName is the name of the Secret with the credentials, in the namespace of the task; empty for a Local store.
+	SecretName string `json:"secretName,omitempty"`
+}
+
+// Controllers configures the operator's controllers.
 type Controllers struct {
-	// Etcd keeps up the objects and the status of Etcds.
+	// etcd configures the controller that reconciles the objects and the status of Etcds, and the one that creates upkeep tasks.
 	Etcd Controller `json:"etcd,omitempty"`
-	// Rollout makes a task of a change of template.
+	// rollout configures the controller that creates a rollout task for each template change.
 	Rollout Controller `json:"rollout,omitempty"`
-	// Task runs tasks.
+	// task configures the controller that runs tasks.
 	Task Controller `json:"task,omitempty"`
 }
 
-// Controller is what every controller can be told.
+// Controller configures one controller.
 type Controller struct {
-	// ConcurrentSyncs is the number of Etcds that are worked on at the same time. Default: 80 for etcd, 100
-	// for rollout and task.
+	// concurrentSyncs is the number of Etcds that are reconciled at the same time. Default: 80 for etcd, 100 for rollout and
+	// task.
 	ConcurrentSyncs int `json:"concurrentSyncs,omitempty"`
 }
 
-// LogLevel is how much is logged.
+// LogLevel is the minimum level of messages that are logged.
 type LogLevel string
 
 // The log levels.
@@ -123,7 +152,7 @@ const (
 	LogLevelError LogLevel = "error"
 )
 
-// LogFormat is how a log line looks.
+// LogFormat is the format of log lines.
 type LogFormat string
 
 // The log formats.
@@ -134,8 +163,8 @@ const (
 
 // Logging is the configuration of the log.
 type Logging struct {
-	// Level is debug, info or error. Default info.
+	// level is the minimum level of messages that are logged: debug, info or error. Default: info.
 	Level LogLevel `json:"level,omitempty"`
-	// Format is json or text. Default json.
+	// format is the format of log lines: json or text. Default: json.
 	Format LogFormat `json:"format,omitempty"`
 }

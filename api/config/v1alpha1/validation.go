@@ -8,17 +8,27 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Validate checks a configuration whose defaults are filled in. Its feature gates are checked by
-// NewFeatureGate.
+// Validate validates a configuration whose defaults are set. NewFeatureGate validates its feature gates.
 func Validate(c *OperatorConfiguration) field.ErrorList {
 	var errs field.ErrorList
 	if c.Images.EtcdAgent == "" {
 		errs = append(errs, field.Required(field.NewPath("images", "etcdAgent"), "name the image of the etcd-agent that was built with this operator"))
+	}
+	for i, image := range c.Images.Allowed {
+		if strings.Trim(image, "/") == "" || strings.ContainsAny(image, " *") {
+			errs = append(errs, field.Invalid(field.NewPath("images", "allowed").Index(i), image, "must be an image, a repository, or the beginning of repositories with a slash at its end"))
+		}
+	}
+	for i, store := range c.Backup.CopyStores {
+		if path := field.NewPath("backup", "copyStores").Index(i); store.Provider == "" || store.Container == "" {
+			errs = append(errs, field.Required(path, "name provider and container"))
+		}
 	}
 	errs = append(errs, validateNamespaces(c.Namespaces, field.NewPath("namespaces"))...)
 	errs = append(errs, validateClientConnection(c.ClientConnection, field.NewPath("clientConnection"))...)
@@ -66,13 +76,13 @@ func validateLeaderElection(c LeaderElection, path *field.Path) field.ErrorList 
 	if c.RetryPeriod.Duration <= 0 {
 		errs = append(errs, field.Invalid(path.Child("retryPeriod"), c.RetryPeriod.Duration.String(), "must be greater than 0"))
 	}
-	// A leader tries again after up to 1.2 retry periods (client-go's jitter).
+	// A leader retries after up to 1.2 retry periods (client-go's jitter).
 	if c.RenewDeadline.Duration <= c.RetryPeriod.Duration*6/5 {
 		errs = append(errs, field.Invalid(path.Child("renewDeadline"), c.RenewDeadline.Duration.String(), "must be greater than 1.2 times retryPeriod"))
 	}
 	if c.LeaseDuration.Duration < c.RenewDeadline.Duration+StepTimeout {
 		errs = append(errs, field.Invalid(path.Child("leaseDuration"), c.LeaseDuration.Duration.String(), fmt.Sprintf(
-			"must be at least renewDeadline and %s: a leader steps down, and its last step ends, before another takes over", StepTimeout)))
+			"must be at least renewDeadline plus %s: a leader must step down, and its last step must end, before another takes over", StepTimeout)))
 	}
 	return errs
 }
@@ -82,7 +92,7 @@ func validateAddress(address string, path *field.Path) field.ErrorList {
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return field.ErrorList{field.Invalid(path, address, `must be host:port, :port, or "0" for none`)}
+		return field.ErrorList{field.Invalid(path, address, `must be host:port, :port, or "0" to disable the endpoint`)}
 	}
 	return nil
 }
@@ -93,7 +103,7 @@ func validateLoopback(address string, path *field.Path) field.ErrorList {
 	}
 	host, _, err := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
-		return field.ErrorList{field.Invalid(path, address, `must be a loopback address with a port, such as 127.0.0.1:6060, or "0" for none`)}
+		return field.ErrorList{field.Invalid(path, address, `must be a loopback address with a port, such as 127.0.0.1:6060, or "0" to disable the endpoint`)}
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
@@ -27,7 +26,7 @@ type Config struct {
 	Log logr.Logger
 }
 
-// Selection says what is copied.
+// Selection is what to copy.
 type Selection struct {
 	// MaxAge of a snapshot that is copied; 0 for any.
 	MaxAge time.Duration
@@ -38,18 +37,18 @@ type Selection struct {
 
 // Result is what a copy did.
 type Result struct {
-	// Copied and Skipped snapshots; those were in the target already.
+	// Copied snapshots, and Skipped ones that the target already has.
 	Copied  int `json:"copied"`
 	Skipped int `json:"skipped"`
 	// Bytes that were copied.
 	Bytes int64 `json:"bytes"`
-	// LastRevision that a restore from the target leads to.
+	// LastRevision that a restore from the target reaches.
 	LastRevision int64 `json:"lastRevision"`
 }
 
-// Copy copies snapshots, oldest first, so that what is in the target can be restored at any time. What is there
-// already is left alone, so a copy that was interrupted goes on where it stopped. Every snapshot is verified on the
-// way, and read back from a bucket when it was written there.
+// Copy copies snapshots, oldest first, so that the target can be restored at any time. It skips what the target already has,
+// so an interrupted copy continues where it stopped. Every snapshot is verified while it is copied, and read back from a
+// bucket after it was written.
 func Copy(ctx context.Context, config Config) (Result, error) {
 	var result Result
 	snapshots, err := config.Source.List(ctx)
@@ -60,8 +59,12 @@ func Copy(ctx context.Context, config Config) (Result, error) {
 	if err != nil {
 		return result, fmt.Errorf("target: %w", err)
 	}
+	sizes := map[string]int64{}
+	for _, p := range present {
+		sizes[p.Name()] = p.Size
+	}
 	for _, s := range config.Select(snapshots, config.Now) {
-		if slices.ContainsFunc(present, func(p backup.Snapshot) bool { return p.Name() == s.Name() && p.Size == s.Size }) {
+		if size, ok := sizes[s.Name()]; ok && size == s.Size {
 			result.Skipped++
 			continue
 		}
@@ -83,9 +86,9 @@ func Copy(ctx context.Context, config Config) (Result, error) {
 	return result, nil
 }
 
-// Select returns the snapshots to copy, in the order in which they were taken. Never left out are the newest full
-// snapshot and its deltas, however old: a copy that cannot be restored is none. Deltas before the first full
-// snapshot that is copied are of no use.
+// Select returns the snapshots to copy, in the order in which they were taken. It always includes the newest full snapshot
+// and its deltas, however old, because a copy without them cannot be restored. It omits deltas before the first full
+// snapshot, which are useless.
 func (s Selection) Select(list []backup.Snapshot, now time.Time) []backup.Snapshot {
 	sorted := backup.Sorted(list)
 	first := len(sorted)
@@ -105,20 +108,20 @@ func (s Selection) Select(list []backup.Snapshot, now time.Time) []backup.Snapsh
 	return sorted[first:]
 }
 
-// copy copies one object. It is verified on the way, so that a corrupt one never gets its name in the target.
+// copy copies one object. It is verified before it gets its name in the target.
 func (c Config) copy(ctx context.Context, s backup.Snapshot) error {
 	object, err := c.Source.Reader(ctx, s)
 	if err != nil {
 		return fmt.Errorf("source: %w", err)
 	}
-	// It was only read from.
+	// It was only read.
 	defer func() { _ = object.Close() }()
 	written, err := c.Target.Write(ctx, s, func(w io.Writer) error { return backup.Verify(s, io.TeeReader(object, w)) })
 	if err != nil {
 		return fmt.Errorf("copying to the target: %w", err)
 	}
 	if _, isFile := c.Target.File(s); isFile {
-		// The disk has confirmed what was verified. To read it back would be to read this machine's memory.
+		// It was verified and synced; reading it back would only read the page cache.
 		return nil
 	}
 	if err := c.Target.Verify(ctx, written); err != nil {

@@ -26,7 +26,7 @@ import (
 type CompactConfig struct {
 	// Store whose newest snapshots become one.
 	Store *store.Store
-	// WorkDir has room for the database twice.
+	// WorkDir has space for the database twice.
 	WorkDir string
 	// Compression of the new snapshot.
 	Compression backup.Compression
@@ -35,19 +35,19 @@ type CompactConfig struct {
 
 // CompactResult is what a compaction did.
 type CompactResult struct {
-	// Snapshot that was written; of what was compacted already, the one that is there.
+	// Snapshot that was written; if the backup was already compacted, the existing one.
 	Snapshot backup.Snapshot
 	// BytesBefore and BytesAfter are the sizes of the database.
 	BytesBefore int64
 	BytesAfter  int64
 }
 
-// Compact makes one full snapshot of the newest one and its deltas. Older revisions of keys, and free space,
-// are left out. It needs no running etcd, and may run beside one that goes on taking snapshots.
+// Compact makes one full snapshot of the newest one and its deltas, without older revisions of keys and free space. It needs
+// no etcd, and may run while snapshots are taken.
 func Compact(ctx context.Context, config CompactConfig) (CompactResult, error) {
 	work := filepath.Join(config.WorkDir, "compaction")
 	if err := os.RemoveAll(work); err != nil {
-		return CompactResult{}, fmt.Errorf("removing what an interrupted compaction left: %w", err)
+		return CompactResult{}, fmt.Errorf("removing leftovers of an interrupted compaction: %w", err)
 	}
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return CompactResult{}, fmt.Errorf("making a folder for the compaction: %w", err)
@@ -87,13 +87,13 @@ func (c CompactConfig) compact(ctx context.Context, work string) (result Compact
 	if snapshot, err = c.Store.WriteDatabase(ctx, compacted, snapshot); err != nil {
 		return CompactResult{}, err
 	}
-	c.Log.Info("Compacted", "snapshot", snapshot.Name(), "bytesBefore", before, "bytesAfter", after)
+	c.Log.Info("Compacted the backup", "snapshot", snapshot.Name(), "bytesBefore", before, "bytesAfter", after)
 	return CompactResult{Snapshot: snapshot, BytesBefore: before, BytesAfter: after}, nil
 }
 
-// compactedName dates the snapshot back to the last one that went into it. An etcd that runs meanwhile takes
-// deltas; dated later than those the compacted snapshot would seem to come after them, and they would seem to be
-// missing. At the same time a full snapshot comes before a delta.
+// compactedName dates the snapshot back to the last one that it contains: deltas that are taken during the compaction must
+// be newer than the compacted snapshot, or they would not be applied to it. At equal times, a full snapshot comes before a
+// delta.
 func compactedName(chain backup.Chain, revision int64, compression backup.Compression) backup.Snapshot {
 	s := backup.Snapshot{Kind: backup.Full, LastRevision: revision, Compression: compression, Prefix: chain.Full.Prefix}
 	if n := len(chain.Deltas); n > 0 {
@@ -108,11 +108,11 @@ func compactedName(chain backup.Chain, revision int64, compression backup.Compre
 func compactTo(ctx context.Context, path string, revision int64) error {
 	b := backend.NewDefaultBackend(quiet, path)
 	s := mvcc.NewStore(quiet, b, &lease.FakeLessor{}, mvcc.StoreConfig{
-		CompactionBatchLimit: batch, CompactionSleepInterval: time.Microsecond, // nobody waits for a turn
+		CompactionBatchLimit: batch, CompactionSleepInterval: time.Microsecond, // there is no other work to yield to
 	})
 	done, err := s.Compact(traceutil.TODO(), revision)
 	switch {
-	case errors.Is(err, mvcc.ErrCompacted): // before, at this very revision
+	case errors.Is(err, mvcc.ErrCompacted): // already compacted at this revision
 		err = nil
 	case err == nil:
 		select {
@@ -128,7 +128,7 @@ func compactTo(ctx context.Context, path string, revision int64) error {
 	return nil
 }
 
-// defragment copies a database without its free space.
+// defragment copies a database without free space.
 func defragment(from, to string) (err error) {
 	source, err := bolt.Open(from, 0o600, &bolt.Options{ReadOnly: true})
 	if err != nil {

@@ -18,28 +18,32 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// database is etcd's database while no etcd runs on it.
+// database is etcd's database while no etcd uses it.
 //
-// Events are written into it as etcd itself stores them: an event has the key, the revisions and the version of
-// what it changed. Replaying them through a server would have to make the same revisions out of them again, and
-// cannot where one revision has more changes than a transaction may have, such as the end of a lease with many
-// keys.
+// Events are written as etcd stores them, with key, revisions and version. Replaying them through a server would have to
+// reproduce the revisions, which is impossible if one revision has more changes than a transaction may have, such as the
+// end of a lease with many keys.
 type database struct {
 	bolt *bolt.DB
-	// revision up to which all changes are in the database, and the number of changes at it.
+	// revision of the last change in the database, and the number of changes at that revision.
 	revision, changes int64
-	// began: an event of revision was applied by us, so that another one at it is a further change of it.
+	// began: an event at revision was applied here, so another event at it is one more change.
 	began bool
 
-	tx      *bolt.Tx
-	pending int
+	tx *bolt.Tx
+	// pending changes of the transaction, and their size in bytes.
+	pending      int
+	pendingBytes int64
 }
 
 // batch is the number of changes in one transaction.
 const batch = 10_000
 
+// batchBytes bounds the keys and values in one transaction, whose pages are in memory until it is committed.
+const batchBytes = 64 << 20
+
 func openDatabase(path string) (*database, error) {
-	// It is synced once at the end: before that nobody uses it.
+	// It is synced once at the end; nothing uses it before.
 	b, err := bolt.Open(path, 0o600, &bolt.Options{NoSync: true, NoFreelistSync: true, FreelistType: bolt.FreelistMapType})
 	if err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
@@ -51,16 +55,16 @@ func openDatabase(path string) (*database, error) {
 	return db, nil
 }
 
-// findRevision reads the revision of the database, as etcd does when it starts: the last change, or the last
-// compaction, which may have removed it.
+// findRevision finds the revision of the database as etcd does at its start: the last change, or the last compaction, which
+// may have removed that.
 func (db *database) findRevision(tx *bolt.Tx) error {
 	keys, meta := tx.Bucket(schema.Key.Name()), tx.Bucket(schema.Meta.Name())
 	if keys == nil || meta == nil {
-		return errors.New("this is no database of etcd: it lacks a bucket")
+		return errors.New("this is not a database of etcd: a bucket is missing")
 	}
 	found := [][]byte{meta.Get(schema.FinishedCompactKeyName), meta.Get(schema.ScheduledCompactKeyName)}
 	last, _ := keys.Cursor().Last()
-	db.revision = 1 // that of a database in which nothing was ever written
+	db.revision = 1 // of an empty database
 	for _, key := range append(found, last) {
 		if len(key) > 0 {
 			db.revision = max(db.revision, mvcc.BytesToRev(key).Main)
@@ -69,7 +73,7 @@ func (db *database) findRevision(tx *bolt.Tx) error {
 	return nil
 }
 
-// apply writes an event. One at a revision that is there already is passed over.
+// apply writes an event. It skips an event at a revision that is already there.
 func (db *database) apply(e backup.Event) error {
 	kv := e.EtcdEvent.Kv
 	switch {
@@ -82,7 +86,7 @@ func (db *database) apply(e backup.Event) error {
 	default:
 		return &backup.GapError{After: db.revision, Next: kv.ModRevision}
 	}
-	tx, err := db.transaction()
+	tx, err := db.transaction(int64(len(kv.Key) + len(kv.Value)))
 	if err != nil {
 		return err
 	}
@@ -107,8 +111,8 @@ func (db *database) apply(e backup.Event) error {
 	return tx.Bucket(schema.Key.Name()).Put(key, value)
 }
 
-// grant makes the lease of a key unless it is there. Its time begins when etcd starts, as that of all leases does. Where
-// nobody knows what it was granted for there is none, and etcd keeps the key for good rather than remove it too early.
+// grant makes the lease of a key, unless it exists. Its TTL starts when etcd starts, as for all leases. Without a known TTL
+// there is no lease, and etcd keeps the key rather than remove it too early.
 func grant(tx *bolt.Tx, id, ttl int64) error {
 	if id == 0 || ttl == 0 {
 		return nil
@@ -131,9 +135,10 @@ func grant(tx *bolt.Tx, id, ttl int64) error {
 // tombstone ends the key of a deletion.
 const tombstone = 't'
 
-func (db *database) transaction() (*bolt.Tx, error) {
-	if db.tx != nil && db.pending < batch {
-		db.pending++
+// transaction returns a transaction for one more change of a size in bytes.
+func (db *database) transaction(bytes int64) (*bolt.Tx, error) {
+	if db.tx != nil && db.pending < batch && db.pendingBytes+bytes <= batchBytes {
+		db.pending, db.pendingBytes = db.pending+1, db.pendingBytes+bytes
 		return db.tx, nil
 	}
 	if err := db.commit(); err != nil {
@@ -143,8 +148,8 @@ func (db *database) transaction() (*bolt.Tx, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing into the database: %w", err)
 	}
-	tx.Bucket(schema.Key.Name()).FillPercent = 0.9 // keys only ever come at the end
-	db.tx, db.pending = tx, 1
+	tx.Bucket(schema.Key.Name()).FillPercent = 0.9 // keys are only appended
+	db.tx, db.pending, db.pendingBytes = tx, 1, bytes
 	return tx, nil
 }
 

@@ -32,7 +32,7 @@ type Config struct {
 	DataDir string
 	// Member, its peer URL, and the initial cluster with its token, as in etcd's configuration.
 	Member, PeerURL, InitialCluster, Token string
-	// AtLeast is the revision that the snapshots have to lead to; 0 for any.
+	// AtLeast is the revision that the snapshots must reach; 0 for any.
 	AtLeast int64
 	Log     logr.Logger
 }
@@ -41,23 +41,23 @@ type Config struct {
 type Result struct {
 	// Chain of the snapshots that were used.
 	Chain backup.Chain
-	// Revision of the restored state: that of the newest snapshot. Revisions are what they were.
+	// Revision of the restored state: that of the newest snapshot. Restoring keeps revisions.
 	Revision int64
 }
 
-// Restore makes a data directory from the newest full snapshot and the deltas that follow it. Every object is
-// verified before any of it is used: one that is corrupt is a *backup.CorruptError. Only when it is the newest
-// full snapshot that is corrupt, and an older one leads to the same revision, that is used in its place. A store
-// without a full snapshot is backup.ErrNoFull; one that misses a delta is a *backup.GapError.
+// Restore makes a data directory from the newest full snapshot and the deltas that follow it. Every object is verified before
+// it is used. It returns a *backup.CorruptError for a corrupt object, unless it is the newest full snapshot and an older one
+// reaches the same revision, which is used instead; backup.ErrNoFull for a store without a full snapshot; and a
+// *backup.GapError for a store that lacks a delta.
 //
-// The directory appears under its name when it is whole. Restore may be called again after it was interrupted.
+// The directory gets its name once it is complete. Restore may be called again after an interruption.
 func Restore(ctx context.Context, config Config) (Result, error) {
 	if err := os.Remove(config.DataDir); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return Result{}, fmt.Errorf("restoring into %s: it has to be empty: %w", config.DataDir, err)
+		return Result{}, fmt.Errorf("restoring into %s: it must be empty: %w", config.DataDir, err)
 	}
 	work := config.DataDir + ".restoring"
 	if err := os.RemoveAll(work); err != nil {
-		return Result{}, fmt.Errorf("removing what an interrupted restore left: %w", err)
+		return Result{}, fmt.Errorf("removing leftovers of an interrupted restore: %w", err)
 	}
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return Result{}, fmt.Errorf("making a folder for the restore: %w", err)
@@ -66,13 +66,13 @@ func Restore(ctx context.Context, config Config) (Result, error) {
 	return result, errors.Join(err, os.RemoveAll(work))
 }
 
-// quiet logs nothing. What would end the process panics, so that it becomes an error.
+// quiet logs nothing, and panics where etcd would end the process, so that it becomes an error.
 var quiet = zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
 
-// recovered makes an error of a panic of etcd or bbolt over what is in a snapshot. It is deferred.
+// recovered turns a panic of etcd or bbolt over the content of a snapshot into an error. It is deferred.
 func recovered(err *error) {
 	if r := recover(); r != nil {
-		*err = errors.Join(*err, fmt.Errorf("etcd cannot use what is in the snapshots: %s", plain.Text(fmt.Sprint(r), maxReason)))
+		*err = errors.Join(*err, fmt.Errorf("etcd cannot use the content of the snapshots: %s", plain.Text(fmt.Sprint(r), maxReason)))
 	}
 }
 
@@ -92,10 +92,10 @@ func (c Config) restore(ctx context.Context, work string) (result Result, err er
 		return Result{}, err
 	}
 	if last := chain.LastRevision(); last < c.AtLeast {
-		return Result{}, fmt.Errorf("the snapshots in %s lead to revision %d, and the final one, at revision %d, is not there: bring it back, or the store that has it", c.Store, last, c.AtLeast)
+		return Result{}, fmt.Errorf("the snapshots in %s end at revision %d, and the final one, at revision %d, is missing: restore it, or the store that holds it", c.Store, last, c.AtLeast)
 	}
 	data := filepath.Join(work, "data")
-	// The checksum was verified just now, and may not be part of the file.
+	// The checksum was just verified, and may not be part of the file.
 	err = snapshot.NewV3(quiet).Restore(snapshot.RestoreConfig{
 		SnapshotPath: file, SkipHashCheck: true, OutputDataDir: data,
 		Name: c.Member, PeerURLs: []string{c.PeerURL}, InitialCluster: c.InitialCluster, InitialClusterToken: c.Token,
@@ -103,7 +103,7 @@ func (c Config) restore(ctx context.Context, work string) (result Result, err er
 	if err != nil {
 		return Result{}, fmt.Errorf("making a data directory from %s: %w", chain.Full.Name(), err)
 	}
-	// Room for the deltas.
+	// Make space for the deltas.
 	if err := os.RemoveAll(filepath.Join(work, "snapshot.db")); err != nil {
 		return Result{}, fmt.Errorf("removing the snapshot's file: %w", err)
 	}

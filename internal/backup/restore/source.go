@@ -26,8 +26,8 @@ type source struct {
 	log   logr.Logger
 }
 
-// choose finds the newest chain whose full snapshot is whole. It calls take with each candidate until one is, which
-// take says by returning no error.
+// choose returns the newest chain whose full snapshot is intact. It calls take with each candidate until take returns no
+// error.
 func (s source) choose(ctx context.Context, take func(full backup.Snapshot) error) (backup.Chain, error) {
 	list, err := s.store.List(ctx)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s source) choose(ctx context.Context, take func(full backup.Snapshot) erro
 	return backup.Chain{}, errors.Join(failures...)
 }
 
-// fetch writes the content of a snapshot into a file. Only without an error it is verified.
+// fetch writes the verified content of a snapshot into a file.
 func (s source) fetch(ctx context.Context, snapshot backup.Snapshot, name string) (err error) {
 	file, err := os.Create(name)
 	if err != nil {
@@ -62,8 +62,8 @@ func (s source) fetch(ctx context.Context, snapshot backup.Snapshot, name string
 	return s.read(ctx, snapshot, file)
 }
 
-// file returns a file with the verified content of a full snapshot: the object itself where it is a file that is
-// not compressed, with its checksum at the end, otherwise one in the work folder.
+// file returns a file with the verified content of a full snapshot: the object itself if it is an uncompressed file, with
+// its checksum at the end; otherwise a file in the work folder.
 func (s source) file(ctx context.Context, snapshot backup.Snapshot) (string, error) {
 	name, isFile := s.store.File(snapshot)
 	if !isFile || snapshot.Compression != backup.None {
@@ -76,7 +76,7 @@ func (s source) file(ctx context.Context, snapshot backup.Snapshot) (string, err
 	return name, checkPages(snapshot, name)
 }
 
-// fetchDatabase writes the content of a full snapshot into a file. Without an error it is verified, and bbolt can open it.
+// fetchDatabase writes the verified content of a full snapshot into a file that bbolt can open.
 func (s source) fetchDatabase(ctx context.Context, snapshot backup.Snapshot, name string) error {
 	if err := s.fetch(ctx, snapshot, name); err != nil {
 		return err
@@ -84,7 +84,8 @@ func (s source) fetchDatabase(ctx context.Context, snapshot backup.Snapshot, nam
 	return checkPages(snapshot, name)
 }
 
-// checkPages checks what a checksum says nothing about: whoever writes into the bucket writes that as well.
+// checkPages checks the pages of a database. A matching checksum does not help here: whoever can write into the bucket can
+// write the checksum, too.
 func checkPages(snapshot backup.Snapshot, name string) error {
 	err := boltfile.Check(name)
 	if failed := (*fs.PathError)(nil); err == nil || errors.As(err, &failed) {
@@ -107,7 +108,7 @@ func (s source) read(ctx context.Context, snapshot backup.Snapshot, to io.Writer
 	return err
 }
 
-// applyAll applies the deltas of a chain to a database, and returns its revision then.
+// applyAll applies the deltas of a chain to a database, and returns the resulting revision.
 func (s source) applyAll(ctx context.Context, path string, chain backup.Chain) (revision int64, err error) {
 	db, err := openDatabase(path)
 	if err != nil {
@@ -115,20 +116,20 @@ func (s source) applyAll(ctx context.Context, path string, chain backup.Chain) (
 	}
 	defer func() { err = errors.Join(err, db.close()) }()
 	for _, delta := range chain.Deltas {
-		if err := s.apply(ctx, db, delta); err != nil {
+		if err := s.applyDelta(ctx, db, delta); err != nil {
 			return 0, err
 		}
 		s.log.Info("Applied a delta snapshot", "snapshot", delta.Name(), "revision", db.revision)
 	}
 	if db.revision < chain.LastRevision() {
-		return 0, fmt.Errorf("restored revision %d, and the newest snapshot ends at %d", db.revision, chain.LastRevision())
+		return 0, fmt.Errorf("restored revision %d, but the newest snapshot ends at %d", db.revision, chain.LastRevision())
 	}
 	return db.revision, nil
 }
 
-// apply applies one delta. It goes through a file, so that nothing is applied before all is verified, and memory
-// does not grow with it.
-func (s source) apply(ctx context.Context, db *database, delta backup.Snapshot) error {
+// applyDelta applies one delta. It goes through a file, so that nothing is applied before all of it is verified, and memory
+// use does not depend on its size.
+func (s source) applyDelta(ctx context.Context, db *database, delta backup.Snapshot) error {
 	name := filepath.Join(s.work, "delta.json")
 	if err := s.fetch(ctx, delta, name); err != nil {
 		return err

@@ -8,54 +8,54 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 )
 
 const (
-	// maxBody bounds the body of a request, in bytes: nothing is asked by one.
+	// maxBody bounds the body of a request, in bytes. Requests have no body.
 	maxBody = 1 << 10
-	// maxWaiting is how many requests may wait for a snapshot, or a listing, at the same time.
+	// maxWaiting is how many requests may wait for a snapshot or a listing at a time.
 	maxWaiting = 64
-	// patience is how long a request may wait for its snapshot: as long as a task does.
+	// patience is how long a request may wait for its snapshot: the longest deadline of a task.
 	patience = 4 * time.Hour
 	// writeTimeout bounds the writing of an answer.
 	writeTimeout = 30 * time.Second
 )
 
-// gate lets in those that the operator's word is for, and not too many at a time.
+// gate authenticates requests and limits how many wait at a time.
 type gate struct {
 	Config
 	waiting chan struct{}
 }
 
-// guard runs a handler for who is let in. Where that is anybody, GET and POST are the same.
+// guard runs a handler for authenticated requests. Where authentication is off, GET and POST are the same.
 func (g gate) guard(method string, handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		anybody, err := g.admit(r)
 		switch {
 		case err != nil:
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			backup.WriteError(w, http.StatusUnauthorized, backup.CodeUnauthorized, err.Error())
+			agentapi.WriteError(w, http.StatusUnauthorized, agentapi.CodeUnauthorized, err.Error())
 			return
 		case r.Method != method && (!anybody || r.Method != http.MethodGet && r.Method != http.MethodPost):
 			w.Header().Set("Allow", method)
-			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeMethodNotAllowed, "use "+method)
+			agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeMethodNotAllowed, "use "+method)
 			return
 		}
 		select {
 		case g.waiting <- struct{}{}:
 			defer func() { <-g.waiting }()
 		default:
-			backup.WriteError(w, http.StatusTooManyRequests, backup.CodeTooManyRequests, "too many requests wait for a snapshot")
+			agentapi.WriteError(w, http.StatusTooManyRequests, agentapi.CodeTooManyRequests, "too many requests are waiting for a snapshot")
 			return
 		}
-		// The server's own timeout is for what is answered at once. Every connection of a server can have another.
+		// The server's own timeout is for responses without a wait.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience))
 		handle(w, r)
 	}
 }
 
-// admit reports whether anybody is let in, or else why this request is not.
+// admit returns an error if a request is refused; anybody reports whether authentication is off.
 func (g gate) admit(r *http.Request) (anybody bool, err error) {
 	if g.Trust == nil {
 		return true, nil

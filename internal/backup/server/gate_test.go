@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/go-logr/logr"
@@ -52,26 +53,26 @@ func TestAccess(t *testing.T) {
 		path   string
 		code   int
 	}{
-		"anonymous GET":                              {trusting(false), unsigned, http.MethodGet, backup.PathFull, 401},
-		"anonymous POST":                             {trusting(false), unsigned, http.MethodPost, backup.PathFull, 401},
-		"anonymous delta":                            {trusting(false), unsigned, http.MethodPost, backup.PathDelta, 401},
-		"anonymous listing":                          {trusting(false), unsigned, http.MethodGet, backup.PathLatest, 401},
-		"anonymous, and health":                      {trusting(false), unsigned, http.MethodGet, backup.PathHealth, 200},
-		"the operator":                               {trusting(false), sign, http.MethodPost, backup.PathFull + "?final=true", 200},
-		"the operator's delta":                       {trusting(false), sign, http.MethodPost, backup.PathDelta, 200},
-		"the operator's listing":                     {trusting(false), sign, http.MethodGet, backup.PathLatest, 200},
-		"a signed GET of what changes something":     {trusting(false), sign, http.MethodGet, backup.PathFull, 405},
-		"a signed HEAD":                              {trusting(false), sign, http.MethodHead, backup.PathFull, 405},
-		"nobody is known yet":                        {unknown, sign, http.MethodPost, backup.PathFull, 401},
-		"nobody is known yet, and health":            {unknown, unsigned, http.MethodGet, backup.PathHealth, 200},
-		"anybody, as the setting has it":             {trusting(true), unsigned, http.MethodGet, backup.PathFull + "?final=true", 200},
-		"anybody posts":                              {trusting(true), unsigned, http.MethodPost, backup.PathDelta, 200},
-		"anybody, but by HEAD":                       {trusting(true), unsigned, http.MethodHead, backup.PathFull, 405},
-		"an operator that signs, and need not":       {trusting(true), sign, http.MethodPost, backup.PathFull, 200},
-		"an operator of before":                      {nil, unsigned, http.MethodPost, backup.PathFull, 200},
-		"automation beside an operator of before":    {nil, unsigned, http.MethodGet, backup.PathFull, 200},
-		"a HEAD beside an operator of before":        {nil, unsigned, http.MethodHead, backup.PathDelta, 405},
-		"an operator of now, and an agent of before": {nil, sign, http.MethodPost, backup.PathFull, 200},
+		"anonymous GET":                              {trusting(false), unsigned, http.MethodGet, agentapi.PathFull, 401},
+		"anonymous POST":                             {trusting(false), unsigned, http.MethodPost, agentapi.PathFull, 401},
+		"anonymous delta":                            {trusting(false), unsigned, http.MethodPost, agentapi.PathDelta, 401},
+		"anonymous listing":                          {trusting(false), unsigned, http.MethodGet, agentapi.PathLatest, 401},
+		"anonymous, and health":                      {trusting(false), unsigned, http.MethodGet, agentapi.PathHealth, 200},
+		"the operator":                               {trusting(false), sign, http.MethodPost, agentapi.PathFull + "?final=true", 200},
+		"the operator's delta":                       {trusting(false), sign, http.MethodPost, agentapi.PathDelta, 200},
+		"the operator's listing":                     {trusting(false), sign, http.MethodGet, agentapi.PathLatest, 200},
+		"a signed GET of what changes something":     {trusting(false), sign, http.MethodGet, agentapi.PathFull, 405},
+		"a signed HEAD":                              {trusting(false), sign, http.MethodHead, agentapi.PathFull, 405},
+		"nobody is known yet":                        {unknown, sign, http.MethodPost, agentapi.PathFull, 401},
+		"nobody is known yet, and health":            {unknown, unsigned, http.MethodGet, agentapi.PathHealth, 200},
+		"anybody, as the setting has it":             {trusting(true), unsigned, http.MethodGet, agentapi.PathFull + "?final=true", 200},
+		"anybody posts":                              {trusting(true), unsigned, http.MethodPost, agentapi.PathDelta, 200},
+		"anybody, but by HEAD":                       {trusting(true), unsigned, http.MethodHead, agentapi.PathFull, 405},
+		"an operator that signs, and need not":       {trusting(true), sign, http.MethodPost, agentapi.PathFull, 200},
+		"an operator of before":                      {nil, unsigned, http.MethodPost, agentapi.PathFull, 200},
+		"automation beside an operator of before":    {nil, unsigned, http.MethodGet, agentapi.PathFull, 200},
+		"a HEAD beside an operator of before":        {nil, unsigned, http.MethodHead, agentapi.PathDelta, 405},
+		"an operator of now, and an agent of before": {nil, sign, http.MethodPost, agentapi.PathFull, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -113,15 +114,15 @@ func TestForwardingKeepsTheSignature(t *testing.T) {
 	config := Config{Snapshots: fake{full: full}, Trust: trusting(false), Clock: testingclock.NewFakePassiveClock(noon), Leader: self}
 	leader := serve(t, config)
 	config.Snapshots, config.Leader = fake{err: errors.New("not here")}, func(context.Context) (Leader, error) { return Leader{URL: leader}, nil }
-	got, err := backup.Client{BaseURL: serve(t, config), Authorize: sign}.Full(t.Context(), true)
+	got, err := agentapi.Client{BaseURL: serve(t, config), Authorize: sign}.Full(t.Context(), true)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got.Final).To(BeTrue())
 
 	config.Trust = nil // a follower of before
-	got, err = backup.Client{BaseURL: serve(t, config), Authorize: sign}.Full(t.Context(), false)
+	got, err = agentapi.Client{BaseURL: serve(t, config), Authorize: sign}.Full(t.Context(), false)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got.Final).To(BeFalse())
-	_, err = backup.Client{BaseURL: serve(t, config)}.Full(t.Context(), false)
+	_, err = agentapi.Client{BaseURL: serve(t, config)}.Full(t.Context(), false)
 	g.Expect(err).To(MatchError(ContainSubstring("not signed")))
 }
 
@@ -155,7 +156,7 @@ func TestSnapshotsOutlastTheTimeouts(t *testing.T) {
 	leader := impatient(self)
 	follower := impatient(func(context.Context) (Leader, error) { return Leader{URL: leader}, nil })
 	time.AfterFunc(8*timeout, func() { close(taker.proceed) })
-	got, err := backup.Client{BaseURL: follower}.Full(t.Context(), false)
+	got, err := agentapi.Client{BaseURL: follower}.Full(t.Context(), false)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got).To(Equal(full))
 }
@@ -164,7 +165,7 @@ func TestSnapshotsOutlastTheTimeouts(t *testing.T) {
 func TestTooManyWait(t *testing.T) {
 	g := NewWithT(t)
 	taker := slow{proceed: make(chan struct{})}
-	client := backup.Client{BaseURL: serve(t, Config{Snapshots: taker, Leader: self})}
+	client := agentapi.Client{BaseURL: serve(t, Config{Snapshots: taker, Leader: self})}
 	var done sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	refused := make(chan error, maxWaiting+1)
@@ -177,9 +178,9 @@ func TestTooManyWait(t *testing.T) {
 	}
 	var err error
 	g.Eventually(refused).WithTimeout(10 * time.Second).Should(Receive(&err))
-	var status *backup.StatusError
+	var status *agentapi.StatusError
 	g.Expect(errors.As(err, &status)).To(BeTrue(), "%v", err)
-	g.Expect(status.Reason).To(Equal(backup.CodeTooManyRequests))
+	g.Expect(status.Reason).To(Equal(agentapi.CodeTooManyRequests))
 	cancel()
 	done.Wait()
 	close(taker.proceed)
@@ -193,7 +194,7 @@ func TestBodiesAreNotRead(t *testing.T) {
 	leader := serve(t, Config{Snapshots: fake{full: full}, Leader: self})
 	follower := serve(t, Config{Snapshots: fake{}, Leader: func(context.Context) (Leader, error) { return Leader{URL: leader}, nil }})
 	for _, url := range []string{leader, follower} {
-		response, err := http.Post(url+backup.PathFull, "text/plain", io.LimitReader(endless{}, 1<<20)) //nolint:noctx // a client like any
+		response, err := http.Post(url+agentapi.PathFull, "text/plain", io.LimitReader(endless{}, 1<<20)) //nolint:noctx // a client like any
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(response.Body.Close()).To(Succeed())
 		g.Expect(response.StatusCode).To(Equal(http.StatusOK), fmt.Sprint(url == leader))

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
@@ -30,7 +31,7 @@ type Snapshots interface {
 	Latest(ctx context.Context) (backup.Chain, error)
 }
 
-// Leader says who takes the snapshots.
+// Leader is the agent that takes the snapshots.
 type Leader struct {
 	// Self: this agent's member leads.
 	Self bool
@@ -40,55 +41,55 @@ type Leader struct {
 
 // Config of the API.
 type Config struct {
-	// Snapshots, or nil when there is no store.
+	// Snapshots, or nil without a backup store.
 	Snapshots Snapshots
-	// Leader is asked on each request. An error says that there is no healthy leader.
+	// Leader is called for each request. It returns an error if there is no healthy leader.
 	Leader func(context.Context) (Leader, error)
-	// Trust says whom the API lets in. It is asked on each request; while there is an error nobody is let in. A nil Trust
-	// lets in anybody: so it was for an operator that signs nothing.
+	// Trust is called for each request; if it returns an error, the request is refused. A nil Trust switches
+	// authentication off, for an operator that does not sign.
 	Trust func() (agentauth.Trust, error)
-	// Health is nil when all is well.
+	// Health returns nil if snapshots succeed.
 	Health func() error
-	// Clock by which a signature is judged.
+	// Clock by which a signature is verified.
 	Clock clock.PassiveClock
 	// Transport to the other agents; the default one when nil.
 	Transport http.RoundTripper
 	Log       logr.Logger
 }
 
-// forwarded marks a request that another agent passed on. It is not passed on again: while the leader changes two
-// agents may each believe that the other leads.
+// forwarded marks a request that another agent has forwarded. It is not forwarded again: during a change of leader, two
+// agents may each take the other for the leader.
 const forwarded = "X-Etcd-Agent-Forwarded"
 
 // maxReason bounds what is logged of an error, in bytes.
 const maxReason = 1 << 10
 
-// Handler serves the API. Who asks for a snapshot has to be let in; how the agent is, anybody may ask.
+// Handler serves the API. Requests for snapshots are authenticated; the health check is not.
 func Handler(config Config) http.Handler {
 	g := gate{Config: config, waiting: make(chan struct{}, maxWaiting)}
 	mux := http.NewServeMux()
-	mux.HandleFunc(backup.PathFull, g.guard(http.MethodPost, config.onLeader(config.full)))
-	mux.HandleFunc(backup.PathDelta, g.guard(http.MethodPost, config.onLeader(config.delta)))
-	mux.HandleFunc(backup.PathLatest, g.guard(http.MethodGet, config.latest))
-	mux.HandleFunc(backup.PathHealth, config.health)
+	mux.HandleFunc(agentapi.PathFull, g.guard(http.MethodPost, config.onLeader(config.full)))
+	mux.HandleFunc(agentapi.PathDelta, g.guard(http.MethodPost, config.onLeader(config.delta)))
+	mux.HandleFunc(agentapi.PathLatest, g.guard(http.MethodGet, config.latest))
+	mux.HandleFunc(agentapi.PathHealth, config.health)
 	return http.MaxBytesHandler(mux, maxBody)
 }
 
-// onLeader runs a handler on the agent of the leader, wherever that is.
+// onLeader runs a handler on the agent of the leader, forwarding the request if necessary.
 func (c Config) onLeader(handle http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if c.Snapshots == nil {
-			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoStore, "there is no store for snapshots")
+			agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoStore, "there is no backup store")
 			return
 		}
 		leader, err := c.Leader(r.Context())
 		switch {
 		case err != nil:
-			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "there is no healthy leader: "+err.Error())
+			agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, "there is no healthy leader: "+err.Error())
 		case leader.Self:
 			handle(w, r)
 		case r.Header.Get(forwarded) != "":
-			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "the leader is changing")
+			agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, "the leader is changing")
 		default:
 			c.forward(w, r, leader.URL)
 		}
@@ -98,20 +99,20 @@ func (c Config) onLeader(handle http.HandlerFunc) http.HandlerFunc {
 func (c Config) forward(w http.ResponseWriter, r *http.Request, to string) {
 	target, err := url.Parse(to)
 	if err != nil {
-		backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "the leader's address is not valid")
+		agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, "the address of the leader is not valid")
 		return
 	}
 	proxy := httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(target)
-			// Nothing is asked by a body.
+			// Requests have no body.
 			p.Out.Body, p.Out.ContentLength = http.NoBody, 0
 			p.Out.Header.Set(forwarded, "true")
 		},
 		Transport: c.Transport,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			c.Log.Info("The leader's agent does not answer", "leader", to, "reason", plain.Text(err.Error(), maxReason))
-			backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, "the leader's agent does not answer: "+backup.WhyNoAnswer(err))
+			c.Log.Info("The agent of the leader is not answering", "leader", to, "reason", plain.Text(err.Error(), maxReason))
+			agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, "the agent of the leader is not answering: "+agentapi.WhyNoAnswer(err))
 		},
 	}
 	proxy.ServeHTTP(w, r)
@@ -122,7 +123,7 @@ func (c Config) full(w http.ResponseWriter, r *http.Request) {
 	if value := r.URL.Query().Get("final"); value != "" {
 		var err error
 		if final, err = strconv.ParseBool(value); err != nil {
-			backup.WriteError(w, http.StatusBadRequest, backup.CodeBadRequest, "final has to be true or false")
+			agentapi.WriteError(w, http.StatusBadRequest, agentapi.CodeBadRequest, "final must be true or false")
 			return
 		}
 	}
@@ -135,10 +136,10 @@ func (c Config) delta(w http.ResponseWriter, r *http.Request) {
 	c.answer(w, snapshot, err)
 }
 
-// latest is answered by any agent: all see the same store.
+// latest is answered by any agent: all of them read the same store.
 func (c Config) latest(w http.ResponseWriter, r *http.Request) {
 	if c.Snapshots == nil {
-		backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoStore, "there is no store for snapshots")
+		agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoStore, "there is no backup store")
 		return
 	}
 	chain, err := c.Snapshots.Latest(r.Context())
@@ -160,10 +161,10 @@ func (c Config) health(w http.ResponseWriter, _ *http.Request) {
 func (c Config) answer(w http.ResponseWriter, body any, err error) {
 	switch {
 	case errors.Is(err, snapshotter.ErrNotRunning):
-		backup.WriteError(w, http.StatusMethodNotAllowed, backup.CodeNoLeader, err.Error())
+		agentapi.WriteError(w, http.StatusMethodNotAllowed, agentapi.CodeNoLeader, err.Error())
 	case err != nil:
-		c.Log.Error(err, "Could not answer a request")
-		backup.WriteError(w, http.StatusInternalServerError, backup.CodeSnapshotFailed, err.Error())
+		c.Log.Error(err, "Request failed")
+		agentapi.WriteError(w, http.StatusInternalServerError, agentapi.CodeSnapshotFailed, err.Error())
 	default:
 		w.Header().Set("Content-Type", "application/json")
 		c.write(w, body)
@@ -171,9 +172,9 @@ func (c Config) answer(w http.ResponseWriter, body any, err error) {
 }
 
 func (c Config) write(w http.ResponseWriter, body any) {
-	// There was time for the snapshot. The answer is short.
+	// The wait for the snapshot is over, and the response is short.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	if err := json.NewEncoder(w).Encode(body); err != nil {
-		c.Log.V(1).Info("The client did not wait for the answer", "reason", err.Error())
+		c.Log.V(1).Info("The client has gone", "reason", err.Error())
 	}
 }

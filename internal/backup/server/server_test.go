@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
 	"github.com/go-logr/logr"
@@ -65,11 +66,11 @@ func TestAnswers(t *testing.T) {
 		{"bad final", Config{Snapshots: fake{full: full}, Leader: self}, "/snapshot/full?final=maybe", 400, "true or false"},
 		{"delta of nothing", Config{Snapshots: fake{}, Leader: self}, "/snapshot/delta", 200, "null\n"},
 		{"failure", Config{Snapshots: fake{err: failed}, Leader: self}, "/snapshot/full", 500, "cannot be reached"},
-		{"no store", Config{Leader: self}, "/snapshot/delta", 405, "no store"},
-		{"no store to list", Config{Leader: self}, "/snapshot/latest", 405, "no store"},
+		{"no backup store", Config{Leader: self}, "/snapshot/delta", 405, "no backup store"},
+		{"no store to list", Config{Leader: self}, "/snapshot/latest", 405, "no backup store"},
 		{"no leader", Config{Snapshots: fake{}, Leader: func(context.Context) (Leader, error) { return Leader{}, failed }}, "/snapshot/full", 405, "no healthy leader"},
-		{"the leader is gone", Config{Snapshots: fake{err: snapshotter.ErrNotRunning}, Leader: self}, "/snapshot/full", 405, "does not lead"},
-		{"its agent does not answer", Config{Snapshots: fake{}, Leader: func(context.Context) (Leader, error) { return Leader{URL: "http://127.0.0.1:1"}, nil }}, "/snapshot/full", 405, "does not answer"},
+		{"the leader is gone", Config{Snapshots: fake{err: snapshotter.ErrNotRunning}, Leader: self}, "/snapshot/full", 405, "is not the leader"},
+		{"its agent does not answer", Config{Snapshots: fake{}, Leader: func(context.Context) (Leader, error) { return Leader{URL: "http://127.0.0.1:1"}, nil }}, "/snapshot/full", 405, "is not answering"},
 		{"latest", Config{Snapshots: fake{chain: chain}, Leader: self}, "/snapshot/latest", 200, `"deltaSnapshots":[]`},
 		{"empty store", Config{Snapshots: fake{chain: backup.Chain{Deltas: []backup.Snapshot{}}, err: backup.ErrNoFull}, Leader: self}, "/snapshot/latest", 200, `{"fullSnapshot":null,"deltaSnapshots":[]}`},
 		{"store with a gap", Config{Snapshots: fake{chain: chain, err: &backup.GapError{}}, Leader: self}, "/snapshot/latest", 200, `"lastRevision":42`},
@@ -101,15 +102,15 @@ func TestForwarding(t *testing.T) {
 	g := NewWithT(t)
 	leader := serve(t, Config{Snapshots: fake{full: full}, Leader: self})
 	follower := serve(t, Config{Snapshots: fake{err: errors.New("not here")}, Leader: func(context.Context) (Leader, error) { return Leader{URL: leader}, nil }})
-	got, err := backup.Client{BaseURL: follower}.Full(t.Context(), true)
+	got, err := agentapi.Client{BaseURL: follower}.Full(t.Context(), true)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got.Name()).To(Equal("Full-00000000-00000042-1700000000.gz.final"))
 
 	var other string
 	first := serve(t, Config{Snapshots: fake{}, Leader: func(context.Context) (Leader, error) { return Leader{URL: other}, nil }})
 	other = serve(t, Config{Snapshots: fake{}, Leader: func(context.Context) (Leader, error) { return Leader{URL: first}, nil }})
-	_, err = backup.Client{BaseURL: first + "/"}.Delta(t.Context())
-	var status *backup.StatusError
+	_, err = agentapi.Client{BaseURL: first + "/"}.Delta(t.Context())
+	var status *agentapi.StatusError
 	g.Expect(errors.As(err, &status)).To(BeTrue(), "%v", err)
 	g.Expect(status.Code).To(Equal(http.StatusMethodNotAllowed))
 	g.Expect(status.Message).To(ContainSubstring("leader is changing"))
@@ -117,13 +118,13 @@ func TestForwarding(t *testing.T) {
 
 func TestClient(t *testing.T) {
 	g := NewWithT(t)
-	client := backup.Client{BaseURL: serve(t, Config{Snapshots: fake{chain: backup.Chain{Full: &full}}, Leader: self})}
+	client := agentapi.Client{BaseURL: serve(t, Config{Snapshots: fake{chain: backup.Chain{Full: &full}}, Leader: self})}
 	nothing, err := client.Delta(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(nothing).To(BeNil())
 	chain, err := client.Latest(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(chain.Full).To(HaveValue(Equal(full)))
-	_, err = backup.Client{BaseURL: "http://127.0.0.1:1"}.Full(t.Context(), false)
+	_, err = agentapi.Client{BaseURL: "http://127.0.0.1:1"}.Full(t.Context(), false)
 	g.Expect(err).To(HaveOccurred())
 }

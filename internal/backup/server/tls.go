@@ -12,23 +12,23 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 	"github.com/spf13/pflag"
 )
 
-// TLS says where the certificates of the API are. Its zero value is plain HTTP.
+// TLS has the certificate files of the API. Its zero value is plain HTTP.
 type TLS struct {
 	// CertFile and KeyFile are the agent's own.
 	CertFile, KeyFile string
-	// CAFile has the CAs by which agents recognize each other.
+	// CAFile has the CAs that sign the certificates of agents.
 	CAFile string
 }
 
 // AddFlags adds the flags of the files.
 func (t *TLS) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&t.CertFile, "tls-cert-file", "", "certificate of the HTTP API; empty for plain HTTP")
+	flags.StringVar(&t.CertFile, "tls-cert-file", "", "certificate of the HTTP API; empty: plain HTTP")
 	flags.StringVar(&t.KeyFile, "tls-key-file", "", "private key of the HTTP API")
-	flags.StringVar(&t.CAFile, "tls-ca-file", "", "CAs by which agents recognize each other")
+	flags.StringVar(&t.CAFile, "tls-ca-file", "", "CAs that sign the certificates of agents")
 }
 
 // Scheme of the API's URLs.
@@ -39,8 +39,8 @@ func (t TLS) Scheme() string {
 	return "https"
 }
 
-// Server is the configuration to serve with; nil for plain HTTP. The certificate is read for each connection: one that
-// is renewed is used at once, and one that is broken keeps nobody from being looked after.
+// Server returns the configuration to serve with; nil for plain HTTP. The certificate is read for each connection: a
+// renewed one is used at once, and a broken one does not stop the agent.
 func (t TLS) Server() *tls.Config {
 	if t.CertFile == "" {
 		return nil
@@ -51,10 +51,10 @@ func (t TLS) Server() *tls.Config {
 	}}
 }
 
-// RoundTrip asks another agent, with the CAs as they are now. Agents seldom ask each other.
+// RoundTrip implements http.RoundTripper for requests to other agents. It reads the CAs each time; such requests are rare.
 func (t TLS) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.CertFile == "" {
-		return backup.NewTransport(nil, backup.Timeouts{}).RoundTrip(r)
+		return agentapi.NewTransport(nil, agentapi.Timeouts{}).RoundTrip(r)
 	}
 	pem, err := os.ReadFile(t.CAFile)
 	if err != nil {
@@ -64,5 +64,5 @@ func (t TLS) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !roots.AppendCertsFromPEM(pem) {
 		return nil, errors.New("reading the CAs of the agents: there is no certificate in " + t.CAFile)
 	}
-	return backup.NewTransport(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, backup.Timeouts{}).RoundTrip(r)
+	return agentapi.NewTransport(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, agentapi.Timeouts{}).RoundTrip(r)
 }

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
@@ -41,10 +41,10 @@ func serveTLS(t *testing.T, of TLS, c Config) string {
 	return strings.Replace(s.URL, "http://127.0.0.1", of.Scheme()+"://localhost", 1)
 }
 
-func clientOf(ca *certs.CA, url string) backup.Client {
+func clientOf(ca *certs.CA, url string) agentapi.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca.PEM)
-	return backup.Client{BaseURL: url, TLS: &tls.Config{RootCAs: roots}}
+	return agentapi.Client{BaseURL: url, TLS: &tls.Config{RootCAs: roots}}
 }
 
 // Clients recognize the agents by their CA, and so do the agents each other. Certificates and CAs that change are used
@@ -68,7 +68,7 @@ func TestTLS(t *testing.T) {
 
 	agent(g, leaders, other)
 	_, err = clientOf(ca, follower).Full(t.Context(), false)
-	g.Expect(err).To(MatchError(ContainSubstring("the leader's agent does not answer")), "it is somebody else")
+	g.Expect(err).To(MatchError(ContainSubstring("the agent of the leader is not answering")), "it is somebody else")
 	agent(g, followers, other)
 	_, err = clientOf(other, follower).Full(t.Context(), false)
 	g.Expect(err).NotTo(HaveOccurred())

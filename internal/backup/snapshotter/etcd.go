@@ -12,31 +12,31 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Etcd is what is asked of a member.
+// Etcd is the member whose snapshots are taken.
 type Etcd interface {
-	// Revision that the member has; it has all that was acknowledged before.
+	// Revision returns the member's revision, which includes everything acknowledged before the call.
 	Revision(ctx context.Context) (int64, error)
-	// Snapshot streams the database, and its checksum.
+	// Snapshot streams the database and its checksum.
 	Snapshot(ctx context.Context) (io.ReadCloser, error)
-	// LeaseTTL is what a lease was granted for, in seconds; 0 for one that has ended.
+	// LeaseTTL returns the TTL that a lease was granted with, in seconds; 0 if the lease has ended.
 	LeaseTTL(ctx context.Context, lease int64) (int64, error)
-	// Watch all changes from a revision on.
+	// Watch watches all changes, starting at a revision.
 	Watch(ctx context.Context, from int64) clientv3.WatchChan
 }
 
 type member struct{ client *clientv3.Client }
 
-// Member asks the member behind a client, which must have that one endpoint and no other: the revision that a
-// snapshot is named after has to be one that the member which sends it has.
+// Member returns the Etcd of a client with one endpoint: the revision in the name of a snapshot must be one of the member
+// that sends it.
 func Member(client *clientv3.Client) (Etcd, error) {
 	if n := len(client.Endpoints()); n != 1 {
-		return nil, fmt.Errorf("the client of a snapshotter has %d endpoints, and has to have one", n)
+		return nil, fmt.Errorf("the client of a snapshotter must have one endpoint, not %d", n)
 	}
 	return member{client}, nil
 }
 
 func (m member) Revision(ctx context.Context) (int64, error) {
-	// A linearizable read is answered by a member only after it has applied all that was committed before.
+	// A linearizable read is answered once the member has applied everything committed before.
 	response, err := m.client.Get(ctx, "\x00", clientv3.WithCountOnly())
 	if err != nil {
 		return 0, fmt.Errorf("asking etcd for its revision: %w", err)

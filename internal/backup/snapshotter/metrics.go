@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics have the names that etcd-backup-restore's have, so that its dashboards and alerts work.
+// metrics have the names of those of etcd-backup-restore, so that its dashboards and alerts work.
 type metrics struct {
 	duration  *prometheus.HistogramVec
 	revision  *prometheus.GaugeVec
@@ -52,7 +52,7 @@ func succeeded(err error) string {
 	return "true"
 }
 
-// taken counts a snapshot; a delta for which there was nothing has none.
+// taken counts a snapshot; s is nil for a delta without changes.
 func (m *metrics) taken(kind backup.Kind, took time.Duration, s *backup.Snapshot, err error) {
 	m.duration.WithLabelValues(string(kind), succeeded(err)).Observe(took.Seconds())
 	if err != nil || s == nil {

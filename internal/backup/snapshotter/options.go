@@ -14,41 +14,41 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Options say when snapshots are taken, and how long they are kept.
+// Options are when snapshots are taken, and how long they are kept.
 type Options struct {
 	// Schedule of full snapshots, in the five fields of cron, in UTC.
 	Schedule string
-	// DeltaPeriod is the time between two deltas; 0 for none but those on demand and by the limit.
+	// DeltaPeriod is the time between two deltas; with 0, deltas are taken only on request and at the limit.
 	DeltaPeriod time.Duration
-	// DeltaLimit is the size of collected events, in bytes, at which a delta is taken before its time.
+	// DeltaLimit is the size of collected events, in bytes, at which a delta is taken early.
 	DeltaLimit int64
 	// Compression of what is written.
 	Compression backup.Compression
 	// Timeout of one snapshot.
 	Timeout time.Duration
-	// MinInterval is the time between two snapshots of a kind that are asked for; 0 for none. Of the schedule, the period
-	// and the limit it is no part.
+	// MinInterval is the minimum time between two requested snapshots of a kind; 0 for none. It does not apply to
+	// snapshots by schedule, period or limit.
 	MinInterval time.Duration
-	// CollectionPeriod is the time between two removals of what Retention no longer keeps; 0 for never.
+	// CollectionPeriod is the time between two garbage collections by Retention; 0 for never.
 	CollectionPeriod time.Duration
-	// Retention says what is kept.
+	// Retention is what to keep.
 	Retention backup.Retention
 }
 
 // AddFlags adds the flags of the options.
 func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.Schedule, "full-snapshot-schedule", "0 0 * * *", "when full snapshots are taken, as in a crontab, in UTC")
-	flags.DurationVar(&o.DeltaPeriod, "delta-snapshot-period", 5*time.Minute, "time between two delta snapshots; 0s for none but those on demand and by the limit")
-	flags.Int64Var(&o.DeltaLimit, "delta-snapshot-memory-limit", 10<<20, "bytes of events at which a delta snapshot is taken before its time")
+	flags.StringVar(&o.Schedule, "full-snapshot-schedule", "0 0 * * *", "schedule of full snapshots, as in a crontab, in UTC")
+	flags.DurationVar(&o.DeltaPeriod, "delta-snapshot-period", 5*time.Minute, "time between two delta snapshots; 0s: only on request and at the memory limit")
+	flags.Int64Var(&o.DeltaLimit, "delta-snapshot-memory-limit", 10<<20, "bytes of events at which a delta snapshot is taken early")
 	flags.StringVar((*string)(&o.Compression), "compression", string(backup.Gzip), "gzip, lzw, zlib or none")
 	flags.DurationVar(&o.Timeout, "snapshot-timeout", 15*time.Minute, "how long a snapshot may take")
-	flags.DurationVar(&o.MinInterval, "min-snapshot-interval", time.Minute, "time between two snapshots of a kind that are asked for; who asks sooner waits")
-	flags.DurationVar(&o.CollectionPeriod, "garbage-collection-period", time.Hour, "time between two garbage collections; 0s for none")
-	flags.IntVar(&o.Retention.Limit, "max-backups", 0, "number of full snapshots to keep; 0 for those of the last hours, days and weeks")
-	flags.DurationVar(&o.Retention.Deltas, "delta-snapshot-retention-period", 0, "how long delta snapshots are kept that no restore needs")
+	flags.DurationVar(&o.MinInterval, "min-snapshot-interval", time.Minute, "minimum time between two requested snapshots of a kind; earlier requests wait")
+	flags.DurationVar(&o.CollectionPeriod, "garbage-collection-period", time.Hour, "time between two garbage collections; 0s: none")
+	flags.IntVar(&o.Retention.Limit, "max-backups", 0, "number of full snapshots to keep; 0: those of the last hours, days and weeks")
+	flags.DurationVar(&o.Retention.Deltas, "delta-snapshot-retention-period", 0, "how long to keep delta snapshots that no restore needs")
 }
 
-// lookAhead is how many years ahead cron looks for a time.
+// lookAhead is how many years ahead cron searches.
 const lookAhead = 5
 
 // schedule of full snapshots.
@@ -62,16 +62,29 @@ func parseSchedule(text string) (schedule, error) {
 	return schedule{parsed}, nil
 }
 
-// after is when the next full snapshot is due, the last one having been taken at a time, which may lie in the
-// future when the clock has jumped back since.
+// after returns when the next full snapshot is due after the last one, which may lie in the future if the clock was set
+// back.
 func (s schedule) after(last, now time.Time) time.Time {
 	if last.After(now) {
 		last = now
 	}
 	next := s.Next(last.UTC())
 	if next.IsZero() {
-		// It is further away than cron looks, as the 29th of February may be. To be due now would be to be due for ever.
+		// It is beyond cron's search, as February 29 may be. Zero would mean always due.
 		next = last.UTC().AddDate(lookAhead, 0, 0)
 	}
 	return next
+}
+
+// span returns the time between a number of full snapshots by the schedule, around now.
+func (s schedule) span(number int, now time.Time) time.Duration {
+	first := s.Next(now.UTC())
+	last := first
+	for range number {
+		if last = s.Next(last); last.IsZero() {
+			// It is beyond cron's search.
+			return lookAhead * 366 * 24 * time.Hour
+		}
+	}
+	return last.Sub(first)
 }

@@ -14,22 +14,22 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// session is what Run knows between two failures.
+// session is the state of Run between two failures.
 type session struct {
 	*Snapshotter
-	// stored is the revision up to which the store has everything, or 0 when deltas cannot lead on from there;
-	// newest is when its last snapshot was taken.
+	// stored is the revision up to which the store is complete, or 0 if deltas cannot continue from there; newest is when
+	// its last snapshot was taken.
 	stored int64
 	newest time.Time
-	// events since, which the store does not have yet, and what their leases were granted for, in seconds.
+	// events since then, which the store lacks, and the TTLs of their leases, in seconds.
 	events backup.DeltaBuffer
 	leases map[int64]int64
-	// Times at which something is due, and when they were last looked at.
+	// When something is due, and when that was last checked.
 	fullDue, deltaDue, collectionDue, checked time.Time
 }
 
-// session takes snapshots until something fails. Then what it knows is forgotten, and the next one finds out
-// anew where the store ends: etcd still has the events that were collected.
+// session takes snapshots until something fails. The next session reads again where the store ends; etcd still has the
+// events that were collected.
 func (s *Snapshotter) session(ctx context.Context) error {
 	n := &session{Snapshotter: s, leases: map[int64]int64{}}
 	if err := n.resume(ctx); err != nil {
@@ -45,8 +45,8 @@ func (s *Snapshotter) session(ctx context.Context) error {
 			err = n.perform(ctx, request)
 		}
 		if errors.Is(err, rpctypes.ErrCompacted) || errors.Is(err, backup.ErrDeltaTooBig) {
-			// Events that no snapshot has are gone, or fit into none: only a full snapshot leads on from here.
-			n.config.Log.Info("Events that are in no snapshot cannot be had: taking a full one", "stored", n.stored, "reason", err.Error())
+			// Events that no snapshot has were compacted away, or do not fit: a full snapshot is needed.
+			n.config.Log.Info("Some events are lost to delta snapshots; taking a full one", "stored", n.stored, "reason", err.Error())
 			n.forget()
 			n.stored, err = 0, nil
 		}
@@ -56,7 +56,7 @@ func (s *Snapshotter) session(ctx context.Context) error {
 	}
 }
 
-// resume finds out where the store ends, and whether deltas can lead on from there.
+// resume finds out where the store ends, and whether deltas can continue from there.
 func (n *session) resume(ctx context.Context) error {
 	list, err := n.config.Store.List(ctx)
 	if err != nil {
@@ -83,7 +83,7 @@ func (n *session) resume(ctx context.Context) error {
 	case err != nil:
 		reason = err.Error()
 	case n.stored > revision:
-		reason = fmt.Sprintf("etcd is at revision %d, and the store ends at %d: it holds another history", revision, n.stored)
+		reason = fmt.Sprintf("etcd is at revision %d, but the store ends at %d: it holds another history", revision, n.stored)
 	case n.config.FullFirst && !n.renewed:
 		reason = "the member was restored"
 	}
@@ -95,14 +95,13 @@ func (n *session) resume(ctx context.Context) error {
 	return nil
 }
 
-// tick is how often the clock is looked at. Looking rather than waiting survives a clock that jumps.
+// tick is how often due times are checked. Checking, unlike waiting, survives a clock that jumps.
 const tick = time.Second
 
-// idle gathers events until a snapshot is asked for, which it returns, or a collection is due: then it returns
-// nothing.
+// idle collects events until a snapshot is requested, and returns the request; if a garbage collection is due, it returns
+// nil.
 //
-// The watch ends with it. So while a snapshot is written no events pile up in this process, however long that
-// takes: etcd keeps them.
+// The watch ends with it: while a snapshot is written, etcd keeps the events, not this process.
 func (n *session) idle(ctx context.Context) (*request, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -135,7 +134,7 @@ func (n *session) idle(ctx context.Context) (*request, error) {
 	}
 }
 
-// look asks for the snapshots that are due, and says whether a collection is.
+// look requests the snapshots that are due, and reports whether a garbage collection is.
 func (n *session) look(now time.Time) (collect bool) {
 	if now.Before(n.checked) { // the clock has jumped back
 		n.fullDue = n.schedule.after(now, now)
@@ -159,19 +158,22 @@ func (n *session) look(now time.Time) (collect bool) {
 	return false
 }
 
-// schedules asks for a snapshot that nobody waits for. While Run runs that does not fail.
+// schedules requests a snapshot without waiting for it. It cannot fail while Run is running.
 func (n *session) schedules(w want) { _, _ = n.submit(w, true) }
 
-// removeExpired removes what retention no longer keeps. A failure leaves more than needed, and is made good the
-// next time.
+// removeExpired removes what retention no longer keeps. What a failure leaves is removed next time.
 func (n *session) removeExpired(ctx context.Context) {
 	now := n.config.Clock.Now()
 	list, err := n.config.Store.List(ctx)
 	if err != nil {
-		n.config.Log.Error(err, "Could not collect garbage")
+		n.config.Log.Error(err, "Garbage collection failed")
 		return
 	}
-	for _, snapshot := range n.config.Retention.Expired(list, now) {
+	retention := n.config.Retention
+	if n.config.Anybody != nil && n.config.Anybody() {
+		retention.Span = n.schedule.span(retention.Limit, now)
+	}
+	for _, snapshot := range retention.Expired(list, now) {
 		err := n.config.Store.Delete(ctx, snapshot)
 		n.metrics.removed(snapshot.Kind, err)
 		if err != nil {

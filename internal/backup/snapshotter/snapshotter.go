@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshotter takes snapshots of a running member: full ones by a schedule, deltas by a period and a
-// limit of memory, either on demand. One snapshot is taken at a time.
+// Package snapshotter takes snapshots of a running member: full ones by a schedule, deltas by a period and a memory limit,
+// and both on request. It takes one snapshot at a time.
 package snapshotter
 
 import (
@@ -21,8 +21,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// ErrNotRunning says that this member does not take snapshots: it does not lead, or no longer.
-var ErrNotRunning = errors.New("this member does not take snapshots: it does not lead")
+// ErrNotRunning is returned if this member takes no snapshots, because it is not the leader.
+var ErrNotRunning = errors.New("this member takes no snapshots: it is not the leader")
 
 // Config of a Snapshotter.
 type Config struct {
@@ -31,10 +31,12 @@ type Config struct {
 	Etcd Etcd
 	// Store for the snapshots.
 	Store *store.Store
-	// FullFirst: begin with a full snapshot in any case. To be set after the member was restored, or recovered
-	// from the data of another: what is in the store may be another history then.
+	// FullFirst: start with a full snapshot. Set it after the member was restored or recovered from the data of another:
+	// the store may hold another history.
 	FullFirst bool
-	// OnSnapshot is told of each snapshot that is in the store.
+	// Anybody reports whether snapshots may be requested without authentication. It may be nil.
+	Anybody func() bool
+	// OnSnapshot is called with each snapshot once it is in the store.
 	OnSnapshot func(backup.Snapshot)
 	Clock      clock.WithTicker
 	Log        logr.Logger
@@ -42,41 +44,41 @@ type Config struct {
 	Metrics prometheus.Registerer
 }
 
-// Snapshotter takes snapshots while Run runs. Its methods may be called from several goroutines.
+// Snapshotter takes snapshots while Run is running. It is safe for concurrent use.
 type Snapshotter struct {
 	config   Config
 	schedule schedule
 	metrics  *metrics
 
 	mu sync.Mutex
-	// running says that requests are taken; pending are those that are not done, at most one of each kind.
+	// running: requests are accepted; pending are those that are not done, at most one of each kind.
 	running bool
 	pending map[want]*request
-	// queue of them, in the order in which they came; wake says that it has changed.
+	// queue has them in order of arrival; wake signals a change.
 	queue []*request
 	wake  chan struct{}
-	// asked is when a snapshot of a kind was last taken for somebody who asked.
+	// asked is when a snapshot of a kind was last taken on request.
 	asked map[backup.Kind]time.Time
-	// failure of a snapshot that was not made good by a later one.
+	// failure of the last snapshot; nil if it succeeded.
 	failure error
 
-	// renewed: a full snapshot was taken since the start. Only Run's goroutine looks at it.
+	// renewed: a full snapshot was taken since the start. Only Run's goroutine uses it.
 	renewed bool
 }
 
-// want is what can be asked for.
+// want is what can be requested.
 type want struct {
 	kind  backup.Kind
 	final bool
 }
 
-// request is a snapshot that was asked for, by any number of callers, or by the schedule.
+// request is a snapshot that was requested by any number of callers, or by the schedule.
 type request struct {
 	want
-	// scheduled: it is due by the schedule, the period or the limit, whoever asks besides.
+	// scheduled: it is due by schedule, period or limit, whether or not callers wait for it.
 	scheduled bool
 	done      chan struct{}
-	snapshot  *backup.Snapshot // nil when there was nothing new for a delta
+	snapshot  *backup.Snapshot // nil for a delta without changes
 	err       error
 }
 
@@ -89,7 +91,7 @@ func New(config Config) (*Snapshotter, error) {
 	if !config.Compression.Valid() {
 		return nil, fmt.Errorf("there is no compression %q", config.Compression)
 	}
-	// A response of etcd has to fit in, besides.
+	// Leave space for one more response of etcd.
 	config.DeltaLimit = min(config.DeltaLimit, backup.MaxDelta/2)
 	return &Snapshotter{
 		config: config, schedule: s, metrics: newMetrics(config.Metrics),
@@ -97,9 +99,9 @@ func New(config Config) (*Snapshotter, error) {
 	}, nil
 }
 
-// Full takes a full snapshot. When one is being taken, or waits to be, it returns that: a caller whose patience
-// is short does not pile up work. Ending the context ends the waiting and not the snapshot. Within MinInterval of
-// one that was asked for, the next waits: together with all who ask in the meantime.
+// Full takes a full snapshot, or joins one that is in progress or queued, so that impatient callers do not pile up work.
+// Canceling the context ends the wait, not the snapshot. Within MinInterval of the last requested snapshot, the next one
+// waits, and all callers until then share it.
 func (s *Snapshotter) Full(ctx context.Context, final bool) (backup.Snapshot, error) {
 	snapshot, err := s.ask(ctx, want{backup.Full, final})
 	if err != nil {
@@ -108,8 +110,8 @@ func (s *Snapshotter) Full(ctx context.Context, final bool) (backup.Snapshot, er
 	return *snapshot, nil
 }
 
-// Delta takes a delta snapshot of everything that was written before the call, in the same way. Nil without an
-// error says that there was nothing.
+// Delta takes a delta snapshot of everything written before the call, in the same way. It returns nil without an error if
+// there are no changes.
 func (s *Snapshotter) Delta(ctx context.Context) (*backup.Snapshot, error) {
 	return s.ask(ctx, want{kind: backup.Delta})
 }
@@ -123,7 +125,7 @@ func (s *Snapshotter) Latest(ctx context.Context) (backup.Chain, error) {
 	return backup.Newest(list)
 }
 
-// Healthy returns the failure of a snapshot that was not made good by a later one.
+// Healthy returns the failure of the last snapshot; nil if it succeeded.
 func (s *Snapshotter) Healthy() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +145,7 @@ func (s *Snapshotter) ask(ctx context.Context, w want) (*backup.Snapshot, error)
 	}
 }
 
-// submit queues a request, or returns the pending one for the same.
+// submit queues a request, or returns the pending one for the same snapshot.
 func (s *Snapshotter) submit(w want, scheduled bool) (*request, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,12 +160,12 @@ func (s *Snapshotter) submit(w want, scheduled bool) (*request, error) {
 	r.scheduled = r.scheduled || scheduled
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is awake
+	default: // already signaled
 	}
 	return r, nil
 }
 
-// next takes the first request out of the queue that need not wait; nil when there is none.
+// next removes and returns the first request that is not delayed by MinInterval; nil if there is none.
 func (s *Snapshotter) next(now time.Time) *request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,14 +178,14 @@ func (s *Snapshotter) next(now time.Time) *request {
 	return r
 }
 
-// tooSoon reports whether a snapshot of a kind was taken just now because somebody had asked for one. A clock that was set
-// back makes nobody wait. The caller holds the lock.
+// tooSoon reports whether MinInterval since the last requested snapshot of a kind has not passed. A clock that was set back
+// delays nothing. The caller holds the lock.
 func (s *Snapshotter) tooSoon(kind backup.Kind, now time.Time) bool {
 	since := now.Sub(s.asked[kind])
 	return since >= 0 && since < s.config.MinInterval
 }
 
-// finish answers a request.
+// finish completes a request.
 func (s *Snapshotter) finish(r *request, snapshot *backup.Snapshot, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,14 +198,14 @@ func (s *Snapshotter) finish(r *request, snapshot *backup.Snapshot, err error) {
 	close(r.done)
 }
 
-// start begins to take requests.
+// start accepts requests from now on.
 func (s *Snapshotter) start() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running = true
 }
 
-// stop takes no more requests, and answers those that are pending.
+// stop accepts no more requests, and fails the pending ones.
 func (s *Snapshotter) stop(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +214,7 @@ func (s *Snapshotter) stop(err error) {
 	s.failure = nil
 }
 
-// fail answers everything that is pending with an error. The caller holds the lock.
+// fail fails all pending requests. The caller holds the lock.
 func (s *Snapshotter) fail(err error) {
 	for w, r := range s.pending {
 		r.err = err
@@ -223,11 +225,10 @@ func (s *Snapshotter) fail(err error) {
 	s.failure = err
 }
 
-// retryPeriod is the time before the next try after the store or etcd failed.
+// retryPeriod is the time until the next attempt after the store or etcd failed.
 const retryPeriod = 10 * time.Second
 
-// Run takes snapshots until the context ends, and returns its error. It is to be called while this member
-// leads. What fails is tried again.
+// Run takes snapshots until the context ends, and returns its error. Call it while this member leads. Failures are retried.
 func (s *Snapshotter) Run(ctx context.Context) error {
 	s.start()
 	defer s.stop(ErrNotRunning)
@@ -236,7 +237,7 @@ func (s *Snapshotter) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		s.config.Log.Error(err, "Taking snapshots failed, and is tried again", "after", retryPeriod)
+		s.config.Log.Error(err, "Taking snapshots failed; retrying", "after", retryPeriod)
 		s.mu.Lock()
 		s.fail(err)
 		s.mu.Unlock()

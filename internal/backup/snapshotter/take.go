@@ -15,7 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// perform takes the snapshot that was asked for, and answers.
+// perform takes the requested snapshot and completes the request.
 func (n *session) perform(ctx context.Context, r *request) error {
 	start := n.config.Clock.Now()
 	limited, cancel := context.WithTimeout(ctx, n.config.Timeout)
@@ -28,7 +28,7 @@ func (n *session) perform(ctx context.Context, r *request) error {
 		snapshot, err = n.delta(limited)
 	}
 	if err != nil && ctx.Err() != nil {
-		err = ErrNotRunning // who waits is to ask the next leader
+		err = ErrNotRunning // callers retry with the next leader
 	}
 	n.metrics.taken(r.kind, n.config.Clock.Since(start), snapshot, err)
 	n.finish(r, snapshot, err)
@@ -44,14 +44,14 @@ func (n *session) full(ctx context.Context, final bool) (*backup.Snapshot, error
 	if err != nil {
 		return nil, err
 	}
-	// A stream that was read to its end has nothing left to say.
+	// The stream was read to its end.
 	defer func() { _ = stream.Close() }()
 	snapshot := backup.Snapshot{Kind: backup.Full, LastRevision: revision, Final: final}
 	return n.write(ctx, snapshot, func(w io.Writer, s backup.Snapshot) error { return backup.WriteFull(w, s, stream) })
 }
 
-// delta takes deltas until the store has everything that was written before the call. It returns the last of
-// them, or nil when there was nothing. Where deltas cannot lead on, it takes a full snapshot.
+// delta takes deltas until the store has everything written before the call. It returns the last one, or nil without
+// changes. If deltas cannot continue, it takes a full snapshot.
 func (n *session) delta(ctx context.Context) (*backup.Snapshot, error) {
 	target, err := n.config.Etcd.Revision(ctx)
 	if err != nil {
@@ -74,9 +74,9 @@ func (n *session) delta(ctx context.Context) (*backup.Snapshot, error) {
 	return last, nil
 }
 
-// write writes a snapshot into the store. From then on the events up to its revision are no longer needed.
+// write writes a snapshot into the store, and drops the events up to its revision.
 func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Writer, backup.Snapshot) error) (*backup.Snapshot, error) {
-	// Snapshots are ordered by their times, so these go up whatever the clock does.
+	// Snapshots are ordered by time, so times must increase whatever the clock does.
 	s.Created = n.config.Clock.Now().UTC().Truncate(time.Second)
 	if !s.Created.After(n.newest) {
 		s.Created = n.newest.Add(time.Second)
@@ -99,19 +99,19 @@ func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Wr
 	return &s, nil
 }
 
-// forget the events that were collected.
+// forget drops the collected events.
 func (n *session) forget() {
 	n.events = backup.DeltaBuffer{}
 	clear(n.leases)
 }
 
-// collected is the last revision that is in the store or among the events.
+// collected returns the last revision in the store or among the events.
 func (n *session) collected() int64 {
 	_, last := n.events.Revisions()
 	return max(n.stored, last)
 }
 
-// watch what comes after that. Where deltas cannot lead on there is nothing to watch.
+// watch watches what follows that. It returns nil if deltas cannot continue.
 func (n *session) watch(ctx context.Context) clientv3.WatchChan {
 	if n.stored == 0 {
 		return nil
@@ -119,7 +119,7 @@ func (n *session) watch(ctx context.Context) clientv3.WatchChan {
 	return n.config.Etcd.Watch(ctx, n.collected()+1)
 }
 
-// gather collects events up to a revision, or to the limit of memory.
+// gather collects events up to a revision, or to the memory limit.
 func (n *session) gather(ctx context.Context, target int64) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -137,7 +137,7 @@ func (n *session) gather(ctx context.Context, target int64) error {
 	return nil
 }
 
-// take collects the events of a response. All events of a revision come in one.
+// take collects the events of a response, which has all events of each of its revisions.
 func (n *session) take(ctx context.Context, response clientv3.WatchResponse, open bool) error {
 	if err := response.Err(); err != nil {
 		return fmt.Errorf("watching etcd: %w", err)
@@ -165,7 +165,7 @@ func (n *session) take(ctx context.Context, response clientv3.WatchResponse, ope
 	return nil
 }
 
-// leaseTTL is what a lease was granted for; 0 for none. Each is asked for once for a delta.
+// leaseTTL returns the TTL of a lease; 0 for none. It asks etcd once per lease and delta.
 func (n *session) leaseTTL(ctx context.Context, lease int64) (int64, error) {
 	if lease == 0 {
 		return 0, nil

@@ -55,19 +55,19 @@ func (c Config) openBucket(ctx context.Context) (*blob.Bucket, error) {
 	case ABS:
 		return openABS(ctx, c.Container, keys)
 	default:
-		return nil, fmt.Errorf("there is no driver for provider %q; use S3, GCS, ABS or Local", c.Provider)
+		return nil, fmt.Errorf("provider %q is not supported; use S3, GCS, ABS or Local", c.Provider)
 	}
 }
 
 func openLocal(folder string) (*blob.Bucket, error) {
-	// Unfinished files are written beside the finished ones: a rename works within one filesystem only.
+	// Unfinished files are written beside the finished ones: a rename works only within a filesystem.
 	return fileblob.OpenBucket(folder, &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite, DirFileMode: 0o750})
 }
 
 func openS3(ctx context.Context, bucket string, keys credentials) (*blob.Bucket, error) {
 	for _, unsupported := range []string{"sseCustomerKey", "roleARN", "token"} {
 		if keys[unsupported] != "" {
-			return nil, fmt.Errorf("the credentials have a key %s, which is not supported", unsupported)
+			return nil, fmt.Errorf("key %s of the credentials is not supported", unsupported)
 		}
 	}
 	values, err := keys.need("accessKeyID", "secretAccessKey", "region")
@@ -98,7 +98,7 @@ func openS3(ctx context.Context, bucket string, keys credentials) (*blob.Bucket,
 	return s3blob.OpenBucket(ctx, s3.New(options), bucket, blobOptions)
 }
 
-// s3Transport trusts the certificate authority that the credentials name, besides the system's.
+// s3Transport trusts the CA in the credentials, in addition to those of the system.
 func s3Transport(keys credentials) (*awshttp.BuildableClient, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: keys.is("insecureSkipVerify")}
 	if pem := keys["trustedCaCert"]; pem != "" {
@@ -107,7 +107,7 @@ func s3Transport(keys credentials) (*awshttp.BuildableClient, error) {
 			pool = x509.NewCertPool()
 		}
 		if !pool.AppendCertsFromPEM([]byte(pem)) {
-			return nil, errors.New("trustedCaCert of the credentials is no certificate")
+			return nil, errors.New("trustedCaCert of the credentials is not a certificate")
 		}
 		config.RootCAs = pool
 	}

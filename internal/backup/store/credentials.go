@@ -23,7 +23,7 @@ import (
 //	GCS  serviceaccount.json; storageAPIEndpoint, emulatorEnabled
 //	ABS  storageAccount, storageKey; domain, emulatorEnabled
 //
-// Errors name a key, and never a value.
+// Errors name a key, never a value.
 type credentials map[string]string
 
 func readCredentials(folder string) (credentials, error) {
@@ -34,7 +34,7 @@ func readCredentials(folder string) (credentials, error) {
 	keys := credentials{}
 	for _, entry := range entries {
 		if strings.HasPrefix(entry.Name(), ".") {
-			continue // how the kubelet exchanges all files at once
+			continue // the kubelet's links for atomic updates
 		}
 		value, err := os.ReadFile(filepath.Join(folder, entry.Name()))
 		if err != nil {
@@ -45,7 +45,7 @@ func readCredentials(folder string) (credentials, error) {
 	return keys, nil
 }
 
-// need returns values that have to be there.
+// need returns required values.
 func (c credentials) need(names ...string) (map[string]string, error) {
 	var missing []string
 	for _, name := range names {
@@ -66,7 +66,7 @@ func (c credentials) is(name string) bool {
 	return err == nil && value
 }
 
-// withScheme completes an endpoint that is a host alone.
+// withScheme adds https:// to an endpoint that is only a host.
 func withScheme(endpoint string) string {
 	if u, err := url.Parse(endpoint); err == nil && u.Scheme != "" && u.Host != "" {
 		return endpoint
@@ -74,8 +74,7 @@ func withScheme(endpoint string) string {
 	return "https://" + endpoint
 }
 
-// state of a folder of credentials, which differs after a change. The kubelet exchanges all files at once, by a link
-// to a folder of a new name.
+// state identifies the content of a folder of credentials. The kubelet replaces all files at once, by a link to a new folder.
 func state(folder string) (string, error) {
 	if folder == "" {
 		return "", nil

@@ -28,7 +28,7 @@ func (s *Store) WriteDatabase(ctx context.Context, path string, snapshot backup.
 	return s.Write(ctx, snapshot, func(w io.Writer) error { return backup.WriteFull(w, snapshot, stream) })
 }
 
-// checksum reads the sum of what was hashed when the reading of it begins.
+// checksum reads the sum of what was hashed before the first read.
 type checksum struct {
 	hash hash.Hash
 	sum  *bytes.Reader
@@ -41,13 +41,13 @@ func (c *checksum) Read(p []byte) (int, error) {
 	return c.sum.Read(p)
 }
 
-// Verify reads a snapshot, as Write returned it, back from the store. Without an error all of it is there.
+// Verify reads a snapshot that Write returned back from the store, and returns an error unless it is complete.
 func (s *Store) Verify(ctx context.Context, snapshot backup.Snapshot) error {
 	object, err := s.Reader(ctx, snapshot)
 	if err != nil {
 		return err
 	}
-	// It was only read from.
+	// It was only read.
 	defer func() { _ = object.Close() }()
 	counted := &readCounter{r: object}
 	if err := backup.Verify(snapshot, counted); err != nil {

@@ -12,26 +12,25 @@ import (
 )
 
 const (
-	// pieceSize is how much is written to a file at once: past the page cache, a disk is the faster the more it gets. Go
-	// gives memory of this size an address that begins a page, as such writes want it, and they want whole pages.
+	// pieceSize is how much is written to a file at once: with O_DIRECT, large writes are faster. Go allocates memory of
+	// this size page-aligned, which O_DIRECT needs.
 	pieceSize = 8 << 20
 	// pieces in memory: one is filled while the other is written.
 	pieces = 2
 )
 
-// directWriter writes a big file past the page cache, in a goroutine of its own: the disk works from the beginning on,
-// while the content is read, compressed and verified, and little is left to do for Sync at the end. A database that
-// lives on the same machine keeps its pages in memory, and does not wait behind ours at its own Sync. It takes less of
-// the processor, too.
+// directWriter writes a big file with O_DIRECT, in a goroutine of its own: the disk works while the content is read,
+// compressed and verified, and little is left for Sync at the end. A database on the same machine keeps its pages in
+// memory, and its own syncs do not wait for this file. It also takes less CPU.
 type directWriter struct {
 	file  *os.File
 	piece []byte // being filled
-	// full goes to the goroutine, and written comes back from there. They are nil as long as the file is small.
+	// full goes to the goroutine, and written comes back. Both are nil while the file is small.
 	full    chan []byte
 	written chan written
 }
 
-// written is a piece that may be filled again, and the first error there was.
+// written is a piece that can be refilled, and the first error.
 type written struct {
 	piece []byte
 	err   error
@@ -57,7 +56,7 @@ func (d *directWriter) Write(p []byte) (int, error) {
 	}
 }
 
-// pass passes a full piece on, and gets one to fill.
+// pass hands over a full piece, and gets one to fill.
 func (d *directWriter) pass() error {
 	if d.full == nil {
 		d.full, d.written = make(chan []byte), make(chan written, pieces)
@@ -72,7 +71,7 @@ func (d *directWriter) pass() error {
 	return next.err
 }
 
-// Close writes what is left, and ends the goroutine. It leaves the file open, and has to be called before that is closed.
+// Close writes the rest, and ends the goroutine. It leaves the file open; call it before closing the file.
 func (d *directWriter) Close() error {
 	var failed error
 	if d.full != nil {
@@ -90,7 +89,7 @@ func (d *directWriter) Close() error {
 
 func (d *directWriter) run() {
 	defer close(d.written)
-	// What follows the last piece has any length.
+	// The rest after the last piece has any length.
 	defer d.bypass(false)
 	d.bypass(true)
 	var failed error
@@ -105,14 +104,14 @@ func (d *directWriter) run() {
 func (d *directWriter) write(piece []byte) error {
 	n, err := d.file.Write(piece)
 	if errors.Is(err, unix.EINVAL) {
-		// This filesystem cannot, or its disk wants more than whole pages.
+		// The filesystem does not support O_DIRECT, or needs another alignment.
 		d.bypass(false)
 		_, err = d.file.Write(piece[n:])
 	}
 	return err
 }
 
-// bypass has the next writes go past the page cache, or not. A filesystem that cannot do so goes on as it did.
+// bypass switches O_DIRECT on or off. Filesystems without support ignore it.
 func (d *directWriter) bypass(on bool) {
 	flags, err := unix.FcntlInt(d.file.Fd(), unix.F_GETFL, 0)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// Config says where a store is.
+// Config is the location of a store.
 type Config struct {
 	// Provider is S3, GCS, ABS or Local.
 	Provider string
@@ -38,36 +38,44 @@ type Config struct {
 // AddFlags adds the flags of the configuration. Their names begin with the role, such as "source-".
 func (c *Config) AddFlags(flags *pflag.FlagSet, role string) {
 	name := func(field string) string { return role + "store-" + field }
-	flags.StringVar(&c.Provider, name("provider"), "", "kind of the store: S3, GCS, ABS or Local; empty for none")
+	flags.StringVar(&c.Provider, name("provider"), "", "provider of the store: S3, GCS, ABS or Local; empty: none")
 	flags.StringVar(&c.Container, name("container"), "", "bucket, or folder of a Local store")
 	flags.StringVar(&c.Prefix, name("prefix"), "", "prefix of the objects")
 	flags.StringVar(&c.Credentials, name("credentials"), "", "folder with the credentials, one file for each key")
 }
 
-// Store is a place for snapshots. Its methods may be called from several goroutines.
+const (
+	// maxSnapshots is the maximum number of snapshots: a delta every second for two days, and some.
+	maxSnapshots = 250_000
+	// maxObjects is the maximum number of objects beneath a prefix, with those of other tools.
+	maxObjects = 1_000_000
+)
+
+// Store holds snapshots. It is safe for concurrent use.
 type Store struct {
 	config Config
+	// maxObjects and maxSnapshots bound a listing, which is held in memory.
+	maxObjects, maxSnapshots int
 
 	mu     sync.Mutex
 	bucket *blob.Bucket
 	read   string // state of the credentials that the bucket was opened with
 }
 
-// Open opens a store. It reads the credentials, and asks the store nothing: that it can be reached is known only
-// after a first request.
+// Open opens a store. It reads the credentials but sends no request, so it does not report an unreachable store.
 func Open(ctx context.Context, config Config) (*Store, error) {
-	// A slash at the end means the same.
+	// A trailing slash is ignored.
 	if err := backup.CheckPrefix(strings.TrimSuffix(config.Prefix, "/")); err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
-	s := &Store{config: config}
+	s := &Store{config: config, maxObjects: maxObjects, maxSnapshots: maxSnapshots}
 	if _, err := s.open(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// String names the store for people; it has no secret.
+// String names the store, without secrets.
 func (s *Store) String() string {
 	return fmt.Sprintf("%s container %s, prefix %s", s.config.Provider, s.config.Container, s.config.Prefix)
 }
@@ -79,7 +87,7 @@ func (s *Store) Close() error {
 	return s.bucket.Close()
 }
 
-// open returns the bucket, opened anew when its credentials have changed since.
+// open returns the bucket, and reopens it if its credentials have changed.
 func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +102,7 @@ func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
-	// The old bucket is not closed: a transfer may still use it, and it holds nothing but idle connections.
+	// The old bucket is not closed: a transfer may still use it, and otherwise it only has idle connections.
 	s.bucket, s.read = bucket, now
 	return bucket, nil
 }
@@ -102,7 +110,7 @@ func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
 // folder of the snapshots.
 func (s *Store) folder() string { return path.Join(s.config.Prefix, backup.LayoutVersion) }
 
-// List returns the snapshots in the order in which they were taken. It passes over whatever is none.
+// List returns the snapshots in the order in which they were taken. It ignores other objects.
 func (s *Store) List(ctx context.Context) ([]backup.Snapshot, error) {
 	var snapshots []backup.Snapshot
 	err := s.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
@@ -110,11 +118,15 @@ func (s *Store) List(ctx context.Context) ([]backup.Snapshot, error) {
 		if err != nil {
 			return
 		}
-		snapshot.Prefix, snapshot.Size = s.folder(), o.Size
-		snapshots = append(snapshots, snapshot)
+		if snapshot.Prefix, snapshot.Size = s.folder(), o.Size; len(snapshots) <= s.maxSnapshots {
+			snapshots = append(snapshots, snapshot)
+		}
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case len(snapshots) > s.maxSnapshots:
+		return nil, fmt.Errorf("%s has more than %d snapshots: check who writes to it, and remove what is not needed", s, s.maxSnapshots)
 	}
 	return backup.Sorted(snapshots), nil
 }
@@ -124,7 +136,8 @@ func (s *Store) each(ctx context.Context, prefix string, visit func(*blob.ListOb
 	if err != nil {
 		return err
 	}
-	for objects := bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
+	objects := bucket.List(&blob.ListOptions{Prefix: prefix})
+	for n := 1; ; n++ {
 		object, err := objects.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -132,11 +145,14 @@ func (s *Store) each(ctx context.Context, prefix string, visit func(*blob.ListOb
 		if err != nil {
 			return fmt.Errorf("listing the store: %w", err)
 		}
+		if n > s.maxObjects {
+			return fmt.Errorf("listing the store: %s has more than %d objects: check who writes to it, and remove what is not needed", s, s.maxObjects)
+		}
 		visit(object)
 	}
 }
 
-// Reader reads the object of a snapshot as it is. For its verified content see backup.NewReader.
+// Reader reads the object of a snapshot, unverified. See backup.NewReader.
 func (s *Store) Reader(ctx context.Context, snapshot backup.Snapshot) (io.ReadCloser, error) {
 	bucket, err := s.open(ctx)
 	if err != nil {
@@ -149,15 +165,14 @@ func (s *Store) Reader(ctx context.Context, snapshot backup.Snapshot) (io.ReadCl
 	return r, nil
 }
 
-// File is the object of a snapshot as a file, where it is one.
+// File returns the file of a snapshot; ok is false if the store is a bucket.
 func (s *Store) File(snapshot backup.Snapshot) (name string, ok bool) {
 	return filepath.Join(s.config.Container, filepath.FromSlash(s.key(snapshot))), s.config.Provider == Local
 }
 
 func (s *Store) key(snapshot backup.Snapshot) string { return path.Join(s.folder(), snapshot.Name()) }
 
-// Delete removes a snapshot, and the chunks that another tool may have left beside it. That it is gone already is
-// no error.
+// Delete removes a snapshot, and the chunks that another tool may have left beside it. A missing snapshot is not an error.
 func (s *Store) Delete(ctx context.Context, snapshot backup.Snapshot) error {
 	keys := []string{s.key(snapshot)}
 	if err := s.each(ctx, s.key(snapshot)+"/", func(o *blob.ListObject) { keys = append(keys, o.Key) }); err != nil {
@@ -166,8 +181,8 @@ func (s *Store) Delete(ctx context.Context, snapshot backup.Snapshot) error {
 	return s.remove(ctx, keys)
 }
 
-// Sweep removes what interrupted uploads to a folder left behind before a time. Buckets keep what is unfinished
-// out of sight, and remove it as their own rules say.
+// Sweep removes leftovers of interrupted uploads to a folder that are older than a time. Buckets hide unfinished uploads, and
+// remove them by their own rules.
 func (s *Store) Sweep(ctx context.Context, before time.Time) error {
 	if s.config.Provider != Local {
 		return nil

@@ -202,13 +202,13 @@ func TestCredentials(t *testing.T) {
 		{"S3 elsewhere", S3, map[string]string{"accessKeyID": "id", "secretAccessKey": secret, "region": "r", "endpoint": "s3.example.com", "s3ForcePathStyle": "true", "insecureSkipVerify": "true"}, ""},
 		{"S3 without a key", S3, map[string]string{"accessKeyID": secret}, "lack secretAccessKey, region"},
 		{"S3 with a bad certificate", S3, map[string]string{"accessKeyID": "id", "secretAccessKey": secret, "region": "r", "trustedCaCert": secret}, "trustedCaCert"},
-		{"S3 with its own encryption", S3, map[string]string{"accessKeyID": "id", "secretAccessKey": secret, "region": "r", "sseCustomerKey": secret}, "sseCustomerKey, which is not supported"},
+		{"S3 with its own encryption", S3, map[string]string{"accessKeyID": "id", "secretAccessKey": secret, "region": "r", "sseCustomerKey": secret}, "key sseCustomerKey of the credentials is not supported"},
 		{"GCS without a key", GCS, nil, "lack serviceaccount.json"},
 		{"GCS with a bad key", GCS, map[string]string{"serviceaccount.json": secret}, "not the key of a service account"},
 		{"GCS emulator", GCS, map[string]string{"emulatorEnabled": "true", "storageAPIEndpoint": "http://127.0.0.1:1/storage/v1/"}, ""},
 		{"Azure", ABS, map[string]string{"storageAccount": "account", "storageKey": "c2VjcmV0"}, ""},
 		{"Azure with a bad key", ABS, map[string]string{"storageAccount": "account", "storageKey": secret}, "not a key of Azure"},
-		{"no driver", "Swift", nil, `no driver for provider "Swift"`},
+		{"no driver", "Swift", nil, `provider "Swift" is not supported`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -239,4 +239,28 @@ func TestChangedCredentialsAreReadAgain(t *testing.T) {
 	g.Expect(again == first).To(BeFalse())
 	g.Expect(strings.Contains(s.String(), "bucket")).To(BeTrue())
 	g.Expect(bytes.Contains([]byte(s.String()), []byte(dir))).To(BeFalse())
+}
+
+// Whoever may write to a bucket may put any number of objects there. A listing ends, and says so.
+func TestListingsAreBounded(t *testing.T) {
+	g := NewWithT(t)
+	s, dir := local(t)
+	s.maxObjects, s.maxSnapshots = 10, 5
+	for i := range int64(5) {
+		_, err := s.Write(t.Context(), full(i), content)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(s.List(t.Context())).To(HaveLen(5))
+
+	_, err := s.Write(t.Context(), full(5), content)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = s.List(t.Context())
+	g.Expect(err).To(MatchError(ContainSubstring("more than 5 snapshots")))
+	g.Expect(s.Delete(t.Context(), full(5))).To(Succeed(), "what is too much can be removed")
+
+	for i := range 6 {
+		g.Expect(os.WriteFile(filepath.Join(dir, fmt.Sprintf("x%d", i)), nil, 0o600)).To(Succeed())
+	}
+	_, err = s.List(t.Context())
+	g.Expect(err).To(MatchError(ContainSubstring("more than 10 objects")))
 }

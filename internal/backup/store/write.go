@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// unfinished begins the names of files that are being written. No tool takes them for snapshots.
+	// unfinished is the prefix of files that are being written. No tool takes them for snapshots.
 	unfinished = ".unfinished-"
 	// partSize and parallelParts bound the memory that an upload to a bucket takes. A bucket of S3 takes 10,000 parts of at
 	// least 5 MiB each, which is room for a database of 48 GiB.
@@ -26,14 +26,14 @@ const (
 	parallelParts = 2
 )
 
-// Write writes the object of a snapshot, as write does it, and returns the snapshot as List shows it. The object appears under its
-// name when it is whole and not before, whatever interrupts the write; of a write that fails nothing is left.
+// Write writes the object of a snapshot by calling write, and returns the snapshot as List would. The object gets its name
+// only once it is complete; a failed write leaves nothing.
 func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(io.Writer) error) (backup.Snapshot, error) {
 	bucket, err := s.open(ctx)
 	if err != nil {
 		return backup.Snapshot{}, err
 	}
-	// Closing a writer finishes the object, unless its context has ended.
+	// Closing a writer completes the object, unless its context was canceled.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	key := s.key(snapshot)
@@ -51,7 +51,7 @@ func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(
 	counter := &counter{w: object}
 	if err := s.pour(counter, file, write); err != nil {
 		cancel()
-		// The error of a writer that was told to stop says nothing.
+		// The error of a canceled writer is meaningless.
 		_ = object.Close()
 		return backup.Snapshot{}, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
 	}
@@ -62,7 +62,7 @@ func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(
 	return snapshot, nil
 }
 
-// pour writes the content of an object, whose file is given where it is one.
+// pour writes the content of an object; file is nil for a bucket.
 func (s *Store) pour(object *counter, file *os.File, write func(io.Writer) error) error {
 	if s.config.Provider != Local {
 		return write(object)
@@ -76,7 +76,7 @@ func (s *Store) pour(object *counter, file *os.File, write func(io.Writer) error
 	return err
 }
 
-// finish gives an object its name. A file has it only after its content is on the disk.
+// finish gives an object its name. A file is synced first.
 func (s *Store) finish(object io.Closer, file *os.File, snapshot backup.Snapshot) error {
 	if s.config.Provider != Local {
 		return object.Close()
@@ -94,7 +94,7 @@ func (s *Store) finish(object io.Closer, file *os.File, snapshot backup.Snapshot
 	return syncDir(folder)
 }
 
-// syncDir puts the names in a folder on the disk.
+// syncDir syncs a folder.
 func syncDir(name string) error {
 	dir, err := os.Open(name)
 	if err != nil {

@@ -85,6 +85,6 @@ type description struct {
 	location *time.Location
 }
 
-func (d description) time(t time.Time) string { return t.In(d.location).Format("15:04:05") }
+func (d description) time(t time.Time) string { return text.TimeOfDay(t.In(d.location)) }
 
 func (d description) date(t time.Time) string { return t.In(d.location).Format("2006-01-02 MST") }

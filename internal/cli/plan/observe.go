@@ -49,7 +49,7 @@ func observeCluster(ctx context.Context, cluster *kube.Cluster, clock clock.Cloc
 	o := &observation{}
 	o.snapshot, err = observer(observe.WithSurroundings(cluster)).Observe(ctx, cluster, etcd)
 	if apierrors.IsForbidden(err) {
-		// Nodes and volumes have no namespace, and the user may not be allowed to read them.
+		// Nodes and volumes are cluster-scoped, and the user may not be allowed to read them.
 		o.surroundings = kube.Sentence(err)
 		o.snapshot, err = observer().Observe(ctx, cluster, etcd)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +33,7 @@ func Of(task *v1alpha1.EtcdOperatorTask, events []corev1.Event) []Line {
 	lines := []Line{{At: task.CreationTimestamp.Time, Text: "created"}}
 	lines = append(lines, beginning(task)...)
 	if r := task.Status.Rollout; r != nil {
-		lines = append(lines, rollout(r, hasEvent(events, "MoveLeader"))...)
+		lines = append(lines, ofRollout(r, hasEvent(events, "MoveLeader"))...)
 	} else if op := task.Status.LastOperation; op != nil {
 		lines = append(lines, Line{At: op.LastTransitionTime.Time, Text: fmt.Sprintf("%s %s", op.Name, op.State), Detail: op.Reason})
 	}
@@ -60,14 +61,11 @@ func beginning(task *v1alpha1.EtcdOperatorTask) []Line {
 	return []Line{{At: task.Status.InitiatedAt.Time, Text: "started", Detail: admitted.Message}}
 }
 
-// rollout returns lines for the pods that were removed, for the handover unless it has an event, and for the hold.
-func rollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []Line {
+// ofRollout returns lines for the pods that were removed, for the handover unless it has an event, and for the hold.
+func ofRollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []Line {
 	var lines []Line
 	for _, p := range r.Pods {
-		why, end := p.LastOperation.Reason, ""
-		if i := strings.LastIndex(why, "; "); i >= 0 && p.LastOperation.State != v1alpha1.OperationStateInProgress {
-			why, end = why[:i], why[i+2:]
-		}
+		why, end := rollout.Reasons(p.LastOperation)
 		lines = append(lines, Line{At: p.Evidence.ObservedAt.Time, Text: p.LastOperation.Name + " " + p.Name, Detail: fmt.Sprintf("%s (%s; %s)", why, classAndRole(p), evidence(p.Evidence))})
 		switch p.LastOperation.State {
 		case v1alpha1.OperationStateCompleted:

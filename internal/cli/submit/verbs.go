@@ -56,10 +56,10 @@ var verbs = []verb{
 	{
 		name: "copy-backups", taskType: v1alpha1.CopyBackups, config: copyConfig,
 		short: "Copy the backup from one store to another",
-		long:  "Creates a CopyBackups: a Job copies full and delta snapshots, and verifies the copies. Secrets with credentials must be in the namespace of the Etcd.",
-		example: "  # Copy the newest two backups to another bucket\n  kubectl etcdtask copy-backups etcd-main --max-backups 2 \\\n" +
-			"    --source-provider S3 --source-container old --source-prefix demo/etcd-main --source-secret old-credentials \\\n" +
-			"    --target-provider GCS --target-container new --target-prefix demo/etcd-main --target-secret new-credentials",
+		long:  "Creates a CopyBackups: a Job copies full and delta snapshots, and verifies the copies. One store must be that of the Etcd, and the other in the same bucket or named in the operator's configuration (backup.copyStores). The target may not overlap the live backups of an Etcd. Secrets with credentials must be in the namespace of the Etcd.",
+		example: "  # Copy the newest two backups to a bucket that the operator's configuration names\n  kubectl etcdtask copy-backups etcd-main --max-backups 2 \\\n" +
+			"    --source-provider S3 --source-container backups --source-prefix demo/etcd-main --source-secret credentials \\\n" +
+			"    --target-provider GCS --target-container archive --target-prefix demo/etcd-main --target-secret archive-credentials",
 	},
 	{
 		name: "recover", taskType: v1alpha1.QuorumLossRecovery, config: noConfig,

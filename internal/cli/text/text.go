@@ -137,8 +137,8 @@ func Print(out io.Writer, lines ...string) {
 	}
 }
 
-// Plain is text without what a terminal would take for a command, but for the ends of lines: what is written into the cluster must not
-// control the terminal of its reader.
+// Plain returns text without control characters, except line ends: what somebody wrote into the cluster must not control
+// the reader's terminal.
 func Plain(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -146,6 +146,9 @@ func Plain(text string) string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// TimeOfDay returns the time of day of what happened, in the location of t.
+func TimeOfDay(t time.Time) string { return t.Format("15:04:05") }
 
 // Since returns how long ago a time is, as kubectl prints it.
 func Since(t, now time.Time) string {

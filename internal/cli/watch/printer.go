@@ -31,7 +31,7 @@ func (p *printer) print(task *v1alpha1.EtcdOperatorTask) {
 			continue
 		}
 		p.printed[key] = true
-		line := l.At.In(p.Location).Format("15:04:05") + " " + l.Text
+		line := text.TimeOfDay(l.At.In(p.Location)) + " " + l.Text
 		if l.Detail != "" {
 			line += ": " + l.Detail
 		}
@@ -39,7 +39,7 @@ func (p *printer) print(task *v1alpha1.EtcdOperatorTask) {
 	}
 	if waiting := waitsFor(task); waiting != p.waiting {
 		if p.waiting = waiting; waiting != "" {
-			text.Print(p.Out, p.Clock.Now().In(p.Location).Format("15:04:05")+" "+waiting)
+			text.Print(p.Out, text.TimeOfDay(p.Clock.Now().In(p.Location))+" "+waiting)
 		}
 	}
 }

@@ -83,7 +83,7 @@ func backlog(leases observe.SnapshotLeases) (full, events int64) {
 	return full, max(delta-full, 0)
 }
 
-// newest is what a lease tells of the newest snapshot of its kind; false where there is none.
+// newest returns what a lease says of the newest snapshot of its kind; false where there is none.
 func newest(lease *coordinationv1.Lease) (revision int64, taken time.Time, ok bool) {
 	if lease == nil || lease.Spec.RenewTime == nil {
 		return 0, time.Time{}, false
@@ -92,7 +92,7 @@ func newest(lease *coordinationv1.Lease) (revision int64, taken time.Time, ok bo
 	return revision, lease.Spec.RenewTime.Time, err == nil
 }
 
-// shortensRestores reports whether a task makes a full snapshot, whoever has made it.
+// shortensRestores reports whether a task makes a full snapshot, whoever created it.
 func shortensRestores(t *v1alpha1.EtcdOperatorTask) bool {
 	var config snapshot.Config
 	switch t.Spec.Type {

@@ -24,7 +24,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=get;list;watch
-// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch;create;"create:OnDemandSnapshot";"create:OnDemandCompaction";"create:OnDemandMaintenance"
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
@@ -45,7 +45,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	return nil
 }
 
-// etcdOfSnapshotLease is the Etcd whose snapshots a lease tells of. Member leases, which are renewed all the time, are of no
+// etcdOfSnapshotLease returns the Etcd whose snapshots a lease is about. Member leases, which are renewed all the time, are of no
 // interest.
 func etcdOfSnapshotLease(_ context.Context, lease client.Object) []reconcile.Request {
 	etcd := lease.GetLabels()[v1alpha1.LabelPartOf]

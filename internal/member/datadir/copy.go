@@ -24,25 +24,25 @@ import (
 type CopyConfig struct {
 	// DataDir is etcd's data directory. It is only read.
 	DataDir string
-	// ClusterID is the ID, in hex, of the cluster that the data has to be of.
+	// ClusterID is the ID, in hex, of the cluster that the data must belong to.
 	ClusterID string
-	// WorkDir has room for the database, and for what the log adds to it.
+	// WorkDir has space for the database, and for what the log adds to it.
 	WorkDir string
 	Log     logr.Logger
 }
 
-// Copied is what came out of a copy.
+// Copied is the result of a copy.
 type Copied struct {
 	// File is the database.
 	File string
 	// Revision of the database.
 	Revision int64
-	// Replayed is the number of entries of the log that the member's own database did not have yet.
+	// Replayed is the number of log entries that the member's own database lacked.
 	Replayed uint64
 }
 
-// Copy makes a database, as a snapshot has it, of all that a member has that does not run: its own database, and the
-// entries of its log that are not in that yet. As in a rebuild all entries count.
+// Copy makes a database, as in a snapshot, from all data of a stopped member: its database, and the log entries that it
+// lacks. As in a rebuild, all entries count.
 func Copy(ctx context.Context, c CopyConfig) (copied Copied, err error) {
 	defer recovered(&err)
 	source, err := open(c.DataDir)
@@ -50,7 +50,7 @@ func Copy(ctx context.Context, c CopyConfig) (copied Copied, err error) {
 		return Copied{}, err
 	}
 	if id := strconv.FormatUint(source.log.clusterID, 16); id != c.ClusterID {
-		return Copied{}, fmt.Errorf("%s holds data of cluster %s, and not of cluster %s", c.DataDir, id, c.ClusterID)
+		return Copied{}, fmt.Errorf("%s holds data of cluster %s, not of cluster %s", c.DataDir, id, c.ClusterID)
 	}
 	if err := checkSpace(c.WorkDir, source.needs()); err != nil {
 		return Copied{}, err
@@ -66,7 +66,7 @@ func Copy(ctx context.Context, c CopyConfig) (copied Copied, err error) {
 	return Copied{File: file, Revision: result.Revision, Replayed: result.Replayed}, nil
 }
 
-// copyDatabase copies a database; where there is none it makes one.
+// copyDatabase copies a database; if there is none, it makes an empty one.
 func copyDatabase(log logr.Logger, from database, to string) (err error) {
 	if from.path == "" {
 		return makeDatabase(to)
@@ -88,7 +88,7 @@ func copyDatabase(log logr.Logger, from database, to string) (err error) {
 	return nil
 }
 
-// makeDatabase makes one in which nothing was ever written.
+// makeDatabase makes an empty database.
 func makeDatabase(path string) error {
 	db := backend.NewDefaultBackend(quiet, path)
 	schema.CreateMetaBucket(db.BatchTx())
@@ -99,10 +99,10 @@ func makeDatabase(path string) error {
 	return nil
 }
 
-// tellInterval is how often people are told that something still goes on.
+// tellInterval is how often progress is logged.
 const tellInterval = 5 * time.Second
 
-// tell logs how far something is until it is stopped.
+// tell logs progress until it is stopped.
 func tell(log logr.Logger, what string, progress func() []any) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -121,7 +121,7 @@ func tell(log logr.Logger, what string, progress func() []any) (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// size of a file; 0 when there is none yet.
+// size returns the size of a file; 0 if there is none.
 func size(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -130,14 +130,14 @@ func size(path string) int64 {
 	return info.Size()
 }
 
-// checkSpace returns an error when the volume of a folder has less space than is needed.
+// checkSpace returns an error if the volume of a folder has less free space than needed.
 func checkSpace(dir string, needs int64) error {
 	var volume unix.Statfs_t
 	if err := unix.Statfs(dir, &volume); err != nil {
 		return fmt.Errorf("looking up the space on the volume of %s: %w", dir, err)
 	}
 	if free := int64(volume.Bavail) * volume.Bsize; free < needs {
-		return fmt.Errorf("this takes %d bytes on the volume of %s, and %d are free", needs, dir, free)
+		return fmt.Errorf("%d bytes are needed on the volume of %s, but only %d are free", needs, dir, free)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func TestCopy(t *testing.T) {
 	g.Expect(valueIn(g, got.File, "b")).To(Equal("2"))
 
 	_, err = Copy(t.Context(), CopyConfig{DataDir: dir, ClusterID: "beef", WorkDir: t.TempDir(), Log: testr.New(t)})
-	g.Expect(err).To(MatchError(ContainSubstring("holds data of cluster cafe, and not of cluster beef")))
+	g.Expect(err).To(MatchError(ContainSubstring("holds data of cluster cafe, not of cluster beef")))
 }
 
 func TestCopyOfNothing(t *testing.T) {

@@ -26,18 +26,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// lockTimeout is how long a database may be locked by somebody else before that is an error.
+// lockTimeout is how long to wait for a locked database.
 const lockTimeout = time.Second
 
-// errNoDatabase says that there should be a database.
+// lockRetry is how often a lock is retried.
+const lockRetry = 50 * time.Millisecond
+
+// errNoDatabase is returned if there should be a database.
 var errNoDatabase = errors.New("it is missing")
 
-// database is what is known of a database.
+// database describes a database.
 type database struct {
-	// path is empty when there is none, and the log has everything.
+	// path is empty if there is no database, and the log has everything.
 	path  string
 	bytes int64
-	// applied is the last entry of the log that is in it.
+	// applied is the last log entry that it contains.
 	applied  position
 	revision int64
 	hash     uint32
@@ -45,8 +48,8 @@ type database struct {
 	voters map[uint64]bool
 }
 
-// findDatabase finds the database that goes with a log. That is not the one with the usual name where a member was
-// stopped just after it had received the snapshot of a leader, and before it had given it that name.
+// findDatabase finds the database that belongs to a log. It has another name than usual if the member was stopped between
+// receiving a leader's snapshot and renaming it.
 func findDatabase(dir string, snapshot position) (database, error) {
 	usual := filepath.Join(dir, "db")
 	db, err := describe(usual)
@@ -65,7 +68,7 @@ func findDatabase(dir string, snapshot position) (database, error) {
 	return database{}, fmt.Errorf("it ends at entry %d, and the log begins after entry %d", db.applied.index, snapshot.index)
 }
 
-// describe reads what a database says of itself. There is none where the file is missing or empty.
+// describe reads the metadata of a database. A missing or empty file is not a database.
 func describe(path string) (database, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -92,7 +95,7 @@ func describe(path string) (database, error) {
 	return db, err
 }
 
-// votersOf are the members that vote, as a database has them.
+// votersOf returns the voters recorded in a database.
 func votersOf(tx *bolt.Tx) (map[uint64]bool, error) {
 	voters := map[uint64]bool{}
 	members := tx.Bucket(schema.Members.Name())
@@ -118,17 +121,17 @@ func number(value []byte) uint64 {
 	return binary.BigEndian.Uint64(value)
 }
 
-// check reads all of the database, and has bbolt check that its pages fit together.
+// check reads the whole database, and has bbolt check its pages.
 func (d *database) check() error {
 	if d.path == "" {
 		return nil
 	}
-	// What the disk cannot read shows here as what it is. Through the memory map it would look like damage.
+	// Read errors of the disk surface here; through the memory map they would look like damage.
 	if err := read(d.path); err != nil {
 		return err
 	}
 	return view(d.path, func(tx *bolt.Tx) error {
-		// This comes first: over a page that is none, bbolt's own check would end the process.
+		// This comes first: on an invalid page, bbolt's own check would end the process.
 		if err := d.readAll(tx); err != nil {
 			return err
 		}
@@ -152,8 +155,8 @@ func read(path string) error {
 	return errors.Join(err, file.Close())
 }
 
-// readAll reads all keys and values, and sums them up as "etcdutl snapshot status" does. Pages of bbolt have no
-// checksums: a value that still is one may have been another.
+// readAll reads all keys and values, and computes the hash of "etcdutl snapshot status". Pages of bbolt have no checksums, so
+// altered values may go unnoticed.
 func (d *database) readAll(tx *bolt.Tx) error {
 	hash := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	err := tx.ForEach(func(name []byte, bucket *bolt.Bucket) error {
@@ -168,7 +171,7 @@ func (d *database) readAll(tx *bolt.Tx) error {
 			}
 			if err := proto.Unmarshal(v, &mvccpb.KeyValue{}); err != nil {
 				revision := mvcc.BytesToRev(k)
-				return fmt.Errorf("what is at revision %d_%d cannot be read: %w", revision.Main, revision.Sub, err)
+				return fmt.Errorf("revision %d_%d cannot be read: %w", revision.Main, revision.Sub, err)
 			}
 			return nil
 		})
@@ -177,10 +180,10 @@ func (d *database) readAll(tx *bolt.Tx) error {
 	return err
 }
 
-// revisionOf is the revision of a database as etcd finds it: that of the last change, or of the last compaction, which
-// may have removed that.
+// revisionOf returns the revision of a database as etcd finds it: that of the last change, or of the last compaction, which
+// may have removed the last change.
 func revisionOf(tx *bolt.Tx) int64 {
-	revision := int64(1) // that of a database in which nothing was ever written
+	revision := int64(1) // of an empty database
 	take := func(key []byte) {
 		if len(key) > 0 {
 			revision = max(revision, mvcc.BytesToRev(key).Main)
@@ -197,7 +200,7 @@ func revisionOf(tx *bolt.Tx) int64 {
 	return revision
 }
 
-// view looks into a database. One that is damaged may lead out of the file, or make bbolt panic: that is an error.
+// view reads a database. Faults and panics over a damaged one are returned as errors.
 func view(path string, look func(*bolt.Tx) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package datadir reads the data directories of members that do not run, with etcd's own code, and makes a cluster of
-// one member out of one. It links etcd's server, so only the agent imports it.
+// Package datadir reads the data directories of stopped members, with etcd's own code, and rebuilds a cluster of one member
+// from one. It links etcd's server, so only the agent imports it.
 package datadir
 
 import (
@@ -14,7 +14,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/boltfile"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
@@ -23,13 +25,13 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 )
 
-// Inspect tells what a data directory holds, by etcd's own criteria: a member has data when it has a
-// write-ahead log, and it can start when that log reads and the database opens. The directory of snapshots
-// and database is made before the log, so a log without it has lost it. What cannot be read for a reason
-// other than its content is an error, and neither empty nor damaged.
+// Inspect describes a data directory, by etcd's own criteria: a member has data if it has a write-ahead log, and it can start
+// if the log can be read, and the pages of the database are consistent. The directory of snapshots and database is made
+// before the log, so a log without it has lost it. If the content cannot be read for other reasons, Inspect returns an error.
 func Inspect(dir string) (member.Data, error) {
 	log := filepath.Join(dir, "member", "wal")
 	files, err := logFiles(log)
@@ -48,7 +50,7 @@ func Inspect(dir string) (member.Data, error) {
 	if isIOError(err) {
 		return member.Data{}, fmt.Errorf("reading the write-ahead log: %w", err)
 	} else if err != nil {
-		return damage("the write-ahead log does not say whose it is", err)
+		return damage("the write-ahead log does not name its cluster", err)
 	}
 	snapshots, err := wal.ValidSnapshotEntries(zap.NewNop(), log)
 	if isIOError(err) {
@@ -65,8 +67,7 @@ func Inspect(dir string) (member.Data, error) {
 	return data, nil
 }
 
-// clusterID reads the ID of the cluster, in hex, from the metadata that each file of a write-ahead log begins
-// with.
+// clusterID reads the ID of the cluster, in hex, from the metadata at the beginning of a file of a write-ahead log.
 func clusterID(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -80,7 +81,7 @@ func clusterID(path string) (string, error) {
 			return "", fmt.Errorf("decoding %s: %w", filepath.Base(path), err)
 		}
 		if record.GetType() == wal.CrcType {
-			// A file goes on with the checksum of the one before.
+			// The checksum continues from the previous file.
 			decoder.UpdateCRC(record.GetCrc())
 		}
 	}
@@ -107,6 +108,15 @@ func inspectDatabase(dir string, snapshots []*walpb.Snapshot) error {
 		}
 		return nil
 	}
+	unlock, err := lock(path)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// This comes first: bbolt trusts the pages, and etcd would panic over an inconsistent one, or read beyond the file.
+	if err := boltfile.Check(path); err != nil {
+		return err
+	}
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	if err != nil {
 		return err
@@ -114,7 +124,28 @@ func inspectDatabase(dir string, snapshots []*walpb.Snapshot) error {
 	return db.Close()
 }
 
-// isIOError tells whether an error says nothing of the content of a file.
+// lock takes the shared lock that bbolt takes to read: the pages of a database that is being written are inconsistent.
+func lock(path string) (unlock func(), err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(lockTimeout); ; {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			// Closing the file releases the lock.
+			return func() { _ = file.Close() }, nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return nil, errors.Join(&fs.PathError{Op: "flock", Path: path, Err: err}, file.Close())
+		case time.Now().After(deadline):
+			return nil, errors.Join(bolterrors.ErrTimeout, file.Close())
+		}
+		<-time.After(lockRetry)
+	}
+}
+
+// isIOError reports whether an error says nothing about the content of a file.
 func isIOError(err error) bool {
 	if err == nil {
 		return false

@@ -6,6 +6,8 @@ package datadir
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	. "github.com/onsi/gomega"
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
@@ -73,6 +76,38 @@ func (d dataDir) overwrite(path string, offset int64) {
 	d.Expect(file.Close()).To(Succeed())
 }
 
+// misdirect has the first leaf of the database claim more elements than fit: bbolt opens such a file, and panics or reads
+// elsewhere when it comes to that page.
+func (d dataDir) misdirect() {
+	db, err := bolt.Open(d.db(), 0o600, &bolt.Options{PageSize: 4096})
+	d.Expect(err).NotTo(HaveOccurred())
+	d.Expect(db.Update(func(tx *bolt.Tx) error {
+		keys, err := tx.CreateBucketIfNotExists([]byte("key"))
+		for i := range 1000 {
+			err = errors.Join(err, keys.Put(fmt.Appendf(nil, "%08d", i), make([]byte, 100)))
+		}
+		return err
+	})).To(Succeed())
+	var root uint64
+	d.Expect(db.View(func(tx *bolt.Tx) error { root = uint64(tx.Bucket([]byte("key")).Root()); return nil })).To(Succeed())
+	d.Expect(db.Close()).To(Succeed())
+	file, err := os.OpenFile(d.db(), os.O_RDWR, 0)
+	d.Expect(err).NotTo(HaveOccurred())
+	_, err = file.WriteAt([]byte{0xff, 0x7f}, int64(root)*4096+10)
+	d.Expect(err).NotTo(HaveOccurred())
+	d.Expect(file.Close()).To(Succeed())
+}
+
+// Another process may write to a database that is in use: its pages need not fit together, and say nothing of damage.
+func TestInspectWaitsForTheLock(t *testing.T) {
+	d := newDataDir(t)
+	db, err := bolt.Open(d.db(), 0o600, nil)
+	d.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = db.Close() }()
+	_, err = Inspect(d.path)
+	d.Expect(err).To(MatchError(bolterrors.ErrTimeout))
+}
+
 func TestInspect(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -107,11 +142,15 @@ func TestInspect(t *testing.T) {
 		},
 		{
 			"a log that begins with a flaw", func(d dataDir) { d.overwrite(d.logFile(), 0) },
-			member.Data{State: member.DataDamaged, Damage: "the write-ahead log does not say whose it is: "},
+			member.Data{State: member.DataDamaged, Damage: "the write-ahead log does not name its cluster: "},
 		},
 		{
 			"a last entry that was half written", func(d dataDir) { d.Expect(os.Truncate(d.logFile(), 100000)).To(Succeed()) },
 			member.Data{State: member.DataPresent, ClusterID: "cafe"},
+		},
+		{
+			"a database with a page that points out of itself", dataDir.misdirect,
+			member.Data{State: member.DataDamaged, ClusterID: "cafe", Damage: "the database: page "},
 		},
 		{
 			"a database of something else", func(d dataDir) { d.Expect(os.WriteFile(d.db(), make([]byte, 65536), 0o600)).To(Succeed()) },

@@ -22,34 +22,33 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// position is that of an entry. No two entries of a cluster have the same.
+// position of an entry. It is unique in a cluster.
 type position struct{ term, index uint64 }
 
-// compare tells which of two logs is more advanced by their last entries, as raft does in an election.
+// compare compares two logs by their last entries, as raft does in an election.
 func (p position) compare(q position) int {
 	return cmp.Or(cmp.Compare(p.term, q.term), cmp.Compare(p.index, q.index))
 }
 
-// writeAheadLog is what a member has written to its log, without the content of the entries: that is read again when
-// it is needed, so that memory does not grow with it.
+// writeAheadLog is the log of a member without the content of its entries, which is read again when needed, to bound memory.
 type writeAheadLog struct {
 	dir                 string
 	clusterID, memberID uint64
-	// commit is the index up to which entries were known to be committed. The member learns that with a later message,
-	// and writes it with a later entry: entries after it may be committed, and acknowledged.
+	// commit is the last commit index that was written. Entries after it may be committed and acknowledged, because the member
+	// learns and writes that later.
 	commit uint64
-	// snapshot is the position up to which the log does not matter any more: all of it is in the database.
+	// snapshot is the position up to which everything is in the database.
 	snapshot position
 	// terms of the entries after the snapshot, one by one.
 	terms []uint64
 	// bytes of data in these entries, at most.
 	bytes int64
 
-	// atSnapshot is the term of the entry that the log has at the index of the snapshot; 0 when it has none.
+	// atSnapshot is the term of the log's entry at the index of the snapshot; 0 if it has none.
 	atSnapshot uint64
 }
 
-// last is the position of the last entry.
+// last returns the position of the last entry.
 func (l *writeAheadLog) last() position {
 	if n := len(l.terms); n > 0 {
 		return position{l.terms[n-1], l.snapshot.index + uint64(n)}
@@ -57,7 +56,7 @@ func (l *writeAheadLog) last() position {
 	return l.snapshot
 }
 
-// has tells whether an entry is part of the log. One that was written may have been overwritten later.
+// has reports whether an entry is part of the log: it may have been overwritten.
 func (l *writeAheadLog) has(p position) bool {
 	return p.index > l.snapshot.index && p.index <= l.last().index && l.terms[p.index-l.snapshot.index-1] == p.term
 }
@@ -76,13 +75,13 @@ func readLog(dir string) (*writeAheadLog, error) {
 	return l, l.records(l.take)
 }
 
-// take takes a record into account.
+// take processes a record.
 func (l *writeAheadLog) take(record *walpb.Record) error {
 	switch record.GetType() {
 	case wal.MetadataType:
 		metadata := &etcdserverpb.Metadata{}
 		if err := proto.Unmarshal(record.Data, metadata); err != nil {
-			return fmt.Errorf("decoding whose log it is: %w", err)
+			return fmt.Errorf("decoding the metadata: %w", err)
 		}
 		l.clusterID, l.memberID = metadata.GetClusterID(), metadata.GetNodeID()
 	case wal.StateType:
@@ -96,7 +95,7 @@ func (l *writeAheadLog) take(record *walpb.Record) error {
 		if err := proto.Unmarshal(record.Data, snapshot); err != nil {
 			return fmt.Errorf("decoding a snapshot: %w", err)
 		}
-		// One that does not continue the log came from a leader, and took the place of all of it.
+		// A snapshot that does not continue the log came from a leader, and replaces the log.
 		if at := (position{snapshot.GetTerm(), snapshot.GetIndex()}); at.index > 0 && at == l.snapshot && l.atSnapshot != at.term {
 			l.terms = l.terms[:0]
 		}
@@ -110,7 +109,7 @@ func (l *writeAheadLog) take(record *walpb.Record) error {
 	return nil
 }
 
-// append appends an entry. It takes the place of one with the same index and of all that follow that.
+// append appends an entry. It replaces an entry with the same index, and all that follow.
 func (l *writeAheadLog) append(p position, bytes int) error {
 	if p.index <= l.snapshot.index {
 		l.terms, l.atSnapshot = l.terms[:0], 0
@@ -146,13 +145,13 @@ func (l *writeAheadLog) entries(after uint64, visit func(*raftpb.Entry) error) e
 		return visit(entry)
 	})
 	if err == nil && next <= l.last().index {
-		err = fmt.Errorf("the log has changed: entry %d was there, and is not any more", next)
+		err = fmt.Errorf("the log has changed: entry %d has disappeared", next)
 	}
 	return err
 }
 
-// records calls visit with every record, in the order in which they were written. A record at the very end that was
-// half written is none: nobody was told that it was there, and etcd cuts it off, too.
+// records calls visit with every record, in the order in which they were written. It ignores a partial record at the very end,
+// which was never acknowledged; etcd truncates it, too.
 func (l *writeAheadLog) records(visit func(*walpb.Record) error) (err error) {
 	readers, closeAll, err := openLog(l.dir)
 	if err != nil {
@@ -167,12 +166,12 @@ func (l *writeAheadLog) records(visit func(*walpb.Record) error) (err error) {
 		case ended && begun == len(readers):
 			return nil
 		case ended:
-			return fmt.Errorf("only %d of its %d files are whole", max(begun-1, 0), len(readers))
+			return fmt.Errorf("only %d of its %d files are complete", max(begun-1, 0), len(readers))
 		case err != nil:
 			return err
 		}
 		if record.GetType() == wal.CrcType {
-			// Each file begins with the checksum of what came before.
+			// Each file starts with the checksum of the previous ones.
 			if crc := decoder.LastCRC(); crc != 0 && record.Validate(crc) != nil {
 				return wal.ErrCRCMismatch
 			}
@@ -205,7 +204,7 @@ func openLog(dir string) (readers []fileutil.FileReader, closeAll func() error, 
 	return readers, closeAll, err
 }
 
-// logFiles are the names of the files of a write-ahead log, the oldest first; none when there is no log.
+// logFiles returns the names of the files of a write-ahead log, oldest first; none if there is no log.
 func logFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -220,6 +219,6 @@ func logFiles(dir string) ([]string, error) {
 			names = append(names, e.Name())
 		}
 	}
-	slices.Sort(names) // they are named so that the newest comes last
+	slices.Sort(names) // names sort by age
 	return names, nil
 }

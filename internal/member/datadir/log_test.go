@@ -155,9 +155,9 @@ func TestLogFiles(t *testing.T) {
 		harm func()
 		says string
 	}{
-		"a file in the middle ends in an entry": {func() { g.Expect(os.Truncate(path(1), size(1)-5)).To(Succeed()) }, "files are whole"},
+		"a file in the middle ends in an entry": {func() { g.Expect(os.Truncate(path(1), size(1)-5)).To(Succeed()) }, "files are complete"},
 		"a file in the middle is gone":          {func() { g.Expect(os.Remove(path(1))).To(Succeed()) }, "crc mismatch"},
-		"the last file is empty":                {func() { g.Expect(os.Truncate(path(-1), 0)).To(Succeed()) }, "files are whole"},
+		"the last file is empty":                {func() { g.Expect(os.Truncate(path(-1), 0)).To(Succeed()) }, "files are complete"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

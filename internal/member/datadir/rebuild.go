@@ -22,40 +22,39 @@ import (
 
 // RebuildConfig of a rebuild.
 type RebuildConfig struct {
-	// DataDir is etcd's data directory. What it holds is put aside as it is.
+	// DataDir is etcd's data directory. Its content is set aside unchanged.
 	DataDir string
 	// Task is the UID of the task that recovers the cluster.
 	Task string
 	// Member, its peer URL, and the token of the new cluster.
 	Member, PeerURL, Token string
-	// PreviousClusterID is the ID, in hex, of the cluster that the data has to be of.
+	// PreviousClusterID is the ID, in hex, of the cluster that the data must belong to.
 	PreviousClusterID string
 	Clock             clock.PassiveClock
 	Log               logr.Logger
 }
 
-// RebuildResult is what came out of a rebuild. Of one that only had its last renames left to do it says nothing.
+// RebuildResult is the result of a rebuild. It is empty if only the last renames were left to do.
 type RebuildResult struct {
-	// Revision of the new cluster. Revisions are what they were.
+	// Revision of the new cluster. A rebuild keeps revisions.
 	Revision int64
-	// Replayed is the number of entries of the log that were not in the database yet, and Uncommitted that of those
-	// among them that the member did not know to be committed. Any of them may have been acknowledged.
+	// Replayed is the number of log entries that the database lacked, and Uncommitted that of those among them after the
+	// known commit index. Any of them may have been acknowledged.
 	Replayed, Uncommitted uint64
 }
 
-// Suffixes of what a rebuild works on: unfinished, and finished but for its name.
+// Suffixes of an unfinished rebuild, and of one that is only to be renamed.
 const (
 	rebuildingSuffix = ".rebuilding"
 	rebuiltSuffix    = ".rebuilt-"
 )
 
-// Leftovers are patterns of what a rebuild that was given up may leave beside a data directory.
+// Leftovers returns patterns of what an abandoned rebuild may leave beside a data directory.
 func Leftovers(dataDir string) []string {
 	return []string{dataDir + rebuildingSuffix, dataDir + rebuiltSuffix + "*"}
 }
 
-// Rebuilt tells whether a rebuild for a task was interrupted when all but the last renames was done. There may be no
-// data directory then.
+// Rebuilt reports whether a rebuild for a task was interrupted before its last renames. There may be no data directory then.
 func Rebuilt(dataDir, task string) (bool, error) {
 	_, err := os.Stat(dataDir + rebuiltSuffix + task)
 	if errors.Is(err, os.ErrNotExist) {
@@ -67,30 +66,30 @@ func Rebuilt(dataDir, task string) (bool, error) {
 	return true, nil
 }
 
-// Rebuild makes a new cluster of one member from the data of a member of a cluster that has lost its quorum. All
-// entries of its log count: any of them may have been acknowledged by a leader that did not live to tell that it was
-// committed. "etcd --force-new-cluster" drops those.
+// Rebuild makes a new cluster of one member from the data of a member of a cluster that has lost quorum. All entries of its
+// log count: any of them may have been acknowledged by a leader that failed before announcing the commit. "etcd
+// --force-new-cluster" drops those.
 //
-// The data itself is only read, and in the end renamed. Rebuild may be called again after it was interrupted.
+// The data itself is only read, and finally renamed. Rebuild may be called again after an interruption.
 func Rebuild(ctx context.Context, config RebuildConfig) (RebuildResult, error) {
 	rebuilt, err := Rebuilt(config.DataDir, config.Task)
 	var result RebuildResult
 	if err == nil && !rebuilt {
 		result, err = config.rebuild(ctx)
 	}
-	// Here, and not in rebuild, which does not run again when it was killed just before this.
+	// Not in rebuild, which would not run again if it was killed just before this.
 	if err = errors.Join(err, os.RemoveAll(config.DataDir+rebuildingSuffix)); err != nil {
 		return RebuildResult{}, err
 	}
 	return result, config.swap()
 }
 
-// swap gives the new data directory the name of the old one. Between the two renames there is no data directory, and
-// Rebuilt tells why.
+// swap gives the new data directory the name of the old one. Between the two renames there is no data directory, and Rebuilt
+// reports true.
 func (c RebuildConfig) swap() error {
 	before := fmt.Sprintf("%s%s%s-%d", c.DataDir, member.BeforeSuffix, c.Task, c.Clock.Now().Unix())
 	if err := durable.Rename(c.DataDir, before); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("putting the previous data aside: %w", err)
+		return fmt.Errorf("setting the previous data aside: %w", err)
 	}
 	if err := durable.Rename(c.DataDir+rebuiltSuffix+c.Task, c.DataDir); err != nil {
 		return fmt.Errorf("giving the rebuilt data its name: %w", err)
@@ -101,17 +100,17 @@ func (c RebuildConfig) swap() error {
 func (c RebuildConfig) rebuild(ctx context.Context) (RebuildResult, error) {
 	work := c.DataDir + rebuildingSuffix
 	if err := os.RemoveAll(work); err != nil {
-		return RebuildResult{}, fmt.Errorf("removing what an interrupted rebuild left: %w", err)
+		return RebuildResult{}, fmt.Errorf("removing leftovers of an interrupted rebuild: %w", err)
 	}
 	source, err := open(c.DataDir)
 	if err != nil {
 		return RebuildResult{}, err
 	}
 	if id := strconv.FormatUint(source.log.clusterID, 16); id != c.PreviousClusterID {
-		return RebuildResult{}, fmt.Errorf("%s holds data of cluster %s, and cluster %s is to be recovered", c.DataDir, id, c.PreviousClusterID)
+		return RebuildResult{}, fmt.Errorf("%s holds data of cluster %s, but cluster %s is to be recovered", c.DataDir, id, c.PreviousClusterID)
 	}
 	if err := checkSpace(filepath.Dir(c.DataDir), source.needs()); err != nil {
-		return RebuildResult{}, fmt.Errorf("making room for a rebuild: %w: let the volume grow", err)
+		return RebuildResult{}, fmt.Errorf("checking for free space: %w: grow the volume", err)
 	}
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return RebuildResult{}, fmt.Errorf("making a folder for the rebuild: %w", err)
@@ -119,7 +118,7 @@ func (c RebuildConfig) rebuild(ctx context.Context) (RebuildResult, error) {
 	return c.build(ctx, source, work)
 }
 
-// build makes the new data directory, and gives it the name by which Rebuilt knows it.
+// build makes the new data directory, and gives it the name that Rebuilt checks.
 func (c RebuildConfig) build(ctx context.Context, source stopped, work string) (result RebuildResult, err error) {
 	defer recovered(&err)
 	from, data := source.database.path, filepath.Join(work, "data")
@@ -150,8 +149,8 @@ func (c RebuildConfig) build(ctx context.Context, source stopped, work string) (
 	return result, nil
 }
 
-// needs is the space that a rebuild takes up at most: a copy of the database, which grows by what is replayed, and the
-// files that etcd allocates for its log.
+// needs returns the maximum space of a rebuild: a copy of the database, which grows by what is replayed, and the files that
+// etcd allocates for its log.
 func (s stopped) needs() int64 {
 	return s.database.bytes + 2*s.log.bytes + 2*wal.SegmentSizeBytes
 }

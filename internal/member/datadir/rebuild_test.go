@@ -191,9 +191,9 @@ func TestRebuildRefuses(t *testing.T) {
 		change   func(*RebuildConfig)
 		says     string
 	}{
-		"data of another cluster":        {[][]byte{put("a", "1", 0)}, func(c *RebuildConfig) { c.PreviousClusterID = "beef" }, "holds data of cluster cafe, and cluster beef is to be recovered"},
+		"data of another cluster":        {[][]byte{put("a", "1", 0)}, func(c *RebuildConfig) { c.PreviousClusterID = "beef" }, "holds data of cluster cafe, but cluster beef is to be recovered"},
 		"an entry that cannot be read":   {[][]byte{put("a", "1", 0), []byte("this is no request")}, nil, "applying entry 4 of term 2"},
-		"a request that nobody knows of": {[][]byte{encode(&etcdserverpb.InternalRaftRequest{ID: 5})}, nil, "applying entry 3 of term 2: etcd cannot"},
+		"a request that nobody knows of": {[][]byte{encode(&etcdserverpb.InternalRaftRequest{ID: 5})}, nil, "applying entry 3 of term 2: etcd panicked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -214,7 +214,7 @@ func TestRebuildRefuses(t *testing.T) {
 func TestRebuildNeedsSpace(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(checkSpace(t.TempDir(), 1)).To(Succeed())
-	g.Expect(checkSpace(t.TempDir(), 1<<60)).To(MatchError(MatchRegexp(`this takes 1152921504606846976 bytes on the volume of .*, and \d+ are free`)))
+	g.Expect(checkSpace(t.TempDir(), 1<<60)).To(MatchError(MatchRegexp(`1152921504606846976 bytes are needed on the volume of .*, but only \d+ are free`)))
 	s := stopped{database: database{bytes: 100}, log: &writeAheadLog{bytes: 10}}
 	g.Expect(s.needs()).To(BeNumerically(">", 120))
 }
@@ -233,7 +233,7 @@ func TestSurvey(t *testing.T) {
 	}{
 		{"good", func(Gomega, string) {}, member.SurveyPresent, ""},
 		{"no directory", func(g Gomega, dir string) { g.Expect(os.RemoveAll(dir)).To(Succeed()) }, member.SurveyNone, ""},
-		{"the log is gone", func(g Gomega, dir string) { g.Expect(os.RemoveAll(log(dir))).To(Succeed()) }, member.SurveyDamaged, "the write-ahead log: it is missing"},
+		{"the log is gone", func(g Gomega, dir string) { g.Expect(os.RemoveAll(log(dir))).To(Succeed()) }, member.SurveyDamaged, "the write-ahead log is missing"},
 		{"the database is gone", func(g Gomega, dir string) { g.Expect(os.RemoveAll(filepath.Dir(db(dir)))).To(Succeed()) }, member.SurveyDamaged, "the database: it is missing"},
 		{
 			"the pages of the database", func(g Gomega, dir string) {
@@ -257,7 +257,7 @@ func TestSurvey(t *testing.T) {
 				})).To(Succeed())
 				g.Expect(b.Close()).To(Succeed())
 			},
-			member.SurveyDamaged, "the database: what is at revision 2_0 cannot be read: ",
+			member.SurveyDamaged, "the database: revision 2_0 cannot be read: ",
 		},
 		{
 			"a database of something else", func(g Gomega, dir string) {

@@ -30,7 +30,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// quiet is a logger for etcd's code that says nothing, and does not let it end the process.
+// quiet is a logger for etcd's code that logs nothing, and panics instead of ending the process.
 var quiet = zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
 
 // replay applies the entries of a log that a database lacks to a copy of it.
@@ -64,9 +64,8 @@ func replay(ctx context.Context, log logr.Logger, source stopped, db string) (re
 	return result, nil
 }
 
-// applier applies entries to a database, with the code by which etcd does that. No server runs: one would elect itself,
-// and then end leases and raise the version of the cluster to its own, which an older etcd refuses; and it would
-// connect to the peers that it finds in the log.
+// applier applies entries to a database, with etcd's code but without a server: a server would elect itself, end leases, raise
+// the cluster version to its own, which an older etcd refuses, and connect to the peers in the log.
 type applier struct {
 	backend backend.Backend
 	lessor  lease.Lessor
@@ -78,22 +77,22 @@ type applier struct {
 // minLeaseTTL is etcd's for its default election timeout, in seconds.
 const minLeaseTTL = 2
 
-// newApplier puts together what an etcd server does when it starts.
+// newApplier sets up the storage as an etcd server does when it starts.
 func newApplier(path string) (a *applier, err error) {
 	defer recovered(&err)
 	config := backend.DefaultBackendConfig(quiet)
 	config.Path = path
-	// It is synced once at the end: before that nobody uses it.
+	// It is synced once at the end; nothing uses it before.
 	config.UnsafeNoFsync = true
 	config.Timeout = lockTimeout
 	a = &applier{backend: backend.New(config)}
 	cluster := membership.NewCluster(quiet)
 	cluster.SetBackend(schema.NewMembershipBackend(quiet, a.backend))
 	cluster.Recover(api.UpdateCapability)
-	// Keys find their leases only when those are there before them.
+	// Leases must be loaded before the keys that are attached to them.
 	a.lessor = lease.NewLessor(quiet, a.backend, cluster, lease.LessorConfig{MinLeaseTTL: minLeaseTTL})
 	a.kv = mvcc.New(quiet, a.backend, a.lessor, mvcc.StoreConfig{})
-	// Nobody logs in: tokens are in no database.
+	// There are no logins: tokens are not in the database.
 	tokens, err := auth.NewTokenProvider(quiet, "", nil, 0)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("making a token provider: %w", err), a.close())
@@ -107,12 +106,12 @@ func newApplier(path string) (a *applier, err error) {
 		Logger: quiet, KV: a.kv, AlarmStore: alarms, AuthStore: a.auth, Lessor: a.lessor, Cluster: cluster, Backend: a.backend,
 		RaftStatus: nobody{}, SnapshotServer: nobody{}, ConsistentIndex: cindex.NewFakeConsistentIndex(0),
 		TxnModeWriteWithSharedBuffer: true,
-		QuotaBackendBytesCfg:         -1, // what was accepted is written, whatever the quota
+		QuotaBackendBytesCfg:         -1, // accepted entries are written regardless of the quota
 	})
 	return a, nil
 }
 
-// apply applies an entry. Membership is left out: the new cluster has its own.
+// apply applies an entry. It skips changes of membership: the new cluster has its own.
 func (a *applier) apply(entry *raftpb.Entry) (err error) {
 	defer func() {
 		if err != nil {
@@ -130,13 +129,13 @@ func (a *applier) apply(entry *raftpb.Entry) (err error) {
 	if request.ClusterMemberAttrSet != nil {
 		return nil
 	}
-	// That a request failed is what its client was told.
+	// A request that fails has failed for its client, too.
 	a.etcd.Apply(&apply.InternalRaftRequestWrapper{InternalRaftRequest: request, SkipRangeExecution: request.Txn != nil}, membership.ApplyBoth)
 	return nil
 }
 
-// fieldV2 is the field that only requests of API v2 have, alone as well as within another. Before 3.6 members told of
-// themselves by such requests. What they change was never in the database.
+// fieldV2 is the field of requests of API v2, by which members before 3.6 published themselves. Their changes were never in
+// the database.
 const fieldV2 = 2
 
 func isV2(data []byte) bool {
@@ -153,7 +152,7 @@ func isV2(data []byte) bool {
 	return false
 }
 
-// close closes what was opened, and writes it all into the file.
+// close flushes and closes everything.
 func (a *applier) close() (err error) {
 	defer recovered(&err)
 	if a.auth != nil {
@@ -168,14 +167,14 @@ func (a *applier) close() (err error) {
 	return errors.Join(err, a.backend.Close())
 }
 
-// recovered makes an error of a panic. etcd's code panics over what it does not expect in its data.
+// recovered turns a panic of etcd's code over unexpected data into an error.
 func recovered(err *error) {
 	if r := recover(); r != nil {
-		*err = errors.Join(*err, fmt.Errorf("etcd cannot: %v", r))
+		*err = errors.Join(*err, fmt.Errorf("etcd panicked: %v", r))
 	}
 }
 
-// nobody stands in for the server that does not run. What it says goes into answers that nobody waits for.
+// nobody stands in for the server. Its values go into responses that are discarded.
 type nobody struct{}
 
 func (nobody) MemberID() types.ID     { return 0 }

@@ -18,13 +18,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// stopped is what the data directory of a member holds that does not run.
+// stopped is the data of a stopped member.
 type stopped struct {
 	log      *writeAheadLog
 	database database
 }
 
-// last is the last entry that the member has. A database that is ahead of its log has entries that the log has lost.
+// last returns the position of the member's last entry. A database ahead of its log has entries that the log lost.
 func (s stopped) last() position {
 	if s.database.applied.compare(s.log.last()) > 0 {
 		return s.database.applied
@@ -32,7 +32,7 @@ func (s stopped) last() position {
 	return s.log.last()
 }
 
-// open reads a data directory, and does not look into the depth of the database.
+// open reads a data directory, without checking the whole database.
 func open(dir string) (stopped, error) {
 	log, err := readLog(filepath.Join(dir, "member", "wal"))
 	if err != nil {
@@ -45,7 +45,7 @@ func open(dir string) (stopped, error) {
 	return stopped{log, db}, nil
 }
 
-// voters are the IDs, in hex, of the members that vote after the last entry.
+// voters returns the IDs, in hex, of the voters after the last entry.
 func (s stopped) voters() ([]string, error) {
 	voters := map[uint64]bool{}
 	maps.Copy(voters, s.database.voters)
@@ -78,9 +78,8 @@ func (s stopped) voters() ([]string, error) {
 	return ids, nil
 }
 
-// Survey looks at what is in the data directory of a member that does not run, as thoroughly as can be done without
-// changing anything: every record of the log with its checksum, and every page of the database. What cannot be read for
-// a reason other than its content is an error.
+// Survey reads the data directory of a stopped member completely: every record of the log with its checksum, and every page of
+// the database. If the content cannot be read for other reasons, it returns an error.
 func Survey(dir string) (member.Survey, error) {
 	found, err := Inspect(dir)
 	if err != nil {
@@ -119,14 +118,14 @@ func Survey(dir string) (member.Survey, error) {
 	case found.State == member.DataDamaged:
 		return damaged(errors.New(found.Damage))
 	case data.last().index == 0:
-		// A member that was added, and has not been sent anything yet.
+		// The member was added, but has not received anything yet.
 		survey.State = member.SurveyNone
 	}
 	return survey, nil
 }
 
-// surveyWithoutLog tells a member that never ran from one that has lost its log. What is in the database alone is no
-// longer known to be all that the member has acknowledged.
+// surveyWithoutLog distinguishes a member that never ran from one that lost its log. A database without its log may lack
+// entries that the member acknowledged.
 func surveyWithoutLog(dir string) (member.Survey, error) {
 	db, err := findDatabase(filepath.Join(dir, "member", "snap"), position{})
 	switch {
@@ -135,10 +134,10 @@ func surveyWithoutLog(dir string) (member.Survey, error) {
 	case err == nil && db.applied.index == 0:
 		return member.Survey{State: member.SurveyNone}, nil
 	}
-	return member.Survey{State: member.SurveyDamaged, Damage: "the write-ahead log: it is missing", Bytes: db.bytes}, nil
+	return member.Survey{State: member.SurveyDamaged, Damage: "the write-ahead log is missing", Bytes: db.bytes}, nil
 }
 
-// maxDamage bytes leave room for the rest of a survey in the termination message of a container.
+// maxDamage, in bytes, leaves room for the rest of a survey in the termination message of a container.
 const maxDamage = 1000
 
 func shorten(s string) string {

@@ -16,14 +16,14 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// StoredBackups are the Backups in a store. The store is opened only when it is needed: a member
-// with good data starts whatever its credentials are like.
+// StoredBackups implements Backups with a store. The store is opened only when needed: a member with intact data starts even
+// with invalid credentials.
 type StoredBackups struct {
 	Config store.Config
 	Log    logr.Logger
 }
 
-// Exist tells whether there is a full snapshot. A chain that misses a delta is for the restore to tell.
+// Exist reports whether there is a full snapshot. Restore reports a missing delta.
 func (b StoredBackups) Exist(ctx context.Context) (bool, error) {
 	from, err := store.Open(ctx, b.Config)
 	if err != nil {
@@ -41,7 +41,7 @@ func (b StoredBackups) Exist(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Restore makes the data directory of the newest full snapshot and the deltas that follow it.
+// Restore makes the data directory from the newest full snapshot and the deltas that follow it.
 func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id member.Identity) error {
 	from, err := store.Open(ctx, b.Config)
 	if err != nil {
@@ -59,6 +59,6 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 	if err != nil {
 		return fmt.Errorf("restoring from %s: %w", from, err)
 	}
-	b.Log.Info("Restored the newest backup; what was written after it is not there", "revision", result.Revision, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
+	b.Log.Info("Restored the newest backup; later writes are lost", "revision", result.Revision, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
 	return nil
 }

@@ -19,14 +19,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// askTimeout is how long the other members are given to answer. Every member of a new cluster waits for so
-// long once, because then nobody can answer.
+// askTimeout is how long the other members may take to answer. Every member of a new cluster waits that long once.
 const askTimeout = 2 * time.Second
 
 // changeTimeout is how long a change of the member list may take.
 const changeTimeout = 5 * time.Second
 
-// knowledge is what the other members know of one.
+// knowledge is what the other members know of this one.
 type knowledge struct {
 	answer member.Answer
 	// clusterID of their cluster, in hex.
@@ -57,13 +56,13 @@ func dialOthers(shared member.Shared, id member.Identity) (*others, error) {
 
 func (o *others) close() {
 	if o != nil {
-		// Nothing depends on how a connection that is not needed any more ends.
+		// The connection is not needed any more.
 		_ = o.etcd.Close()
 	}
 }
 
-// ask asks what they know of the member with this peer URL. The read is linearizable: a member that lags
-// behind could say that somebody never started who has since. An error says why there was no answer.
+// ask asks what they know of the member with this peer URL. The read is linearizable: a lagging member could report a member
+// as never started that has started since.
 func (o *others) ask(ctx context.Context, id member.Identity) (knowledge, error) {
 	if o == nil {
 		return knowledge{}, nil
@@ -88,7 +87,7 @@ func (o *others) ask(ctx context.Context, id member.Identity) (knowledge, error)
 	return k, nil
 }
 
-// remove takes a member off the member list. etcd refuses where that would cost the quorum.
+// remove removes a member from the member list. etcd refuses if that would cost quorum.
 func (o *others) remove(ctx context.Context, memberID uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -98,8 +97,8 @@ func (o *others) remove(ctx context.Context, memberID uint64) error {
 	return nil
 }
 
-// addLearner adds a learner to the member list, and returns all members. etcd takes one learner at a time, and
-// only while all voters have been connected for some seconds.
+// addLearner adds a learner to the member list, and returns all members. etcd allows one learner at a time, and only if all
+// voters have been connected for some seconds.
 func (o *others) addLearner(ctx context.Context, peerURL string) ([]*etcdserverpb.Member, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -110,7 +109,7 @@ func (o *others) addLearner(ctx context.Context, peerURL string) ([]*etcdserverp
 	return added.Members, nil
 }
 
-// otherLearner names a learner other than the member with this peer URL; empty when there is none.
+// otherLearner returns the name of a learner other than the member with this peer URL; empty if there is none.
 func otherLearner(members []*etcdserverpb.Member, peerURL string) string {
 	for _, m := range members {
 		if m.IsLearner && !slices.Contains(m.PeerURLs, peerURL) {
@@ -120,8 +119,8 @@ func otherLearner(members []*etcdserverpb.Member, peerURL string) string {
 	return ""
 }
 
-// initialCluster tells the members as etcd wants them told to one that joins. It compares URLs; what another
-// member that has not started yet is called does not matter.
+// initialCluster returns the initial-cluster of a member that joins. etcd compares only URLs, so the names of other members
+// that have not started do not matter.
 func initialCluster(id member.Identity, members []*etcdserverpb.Member) string {
 	var entries []string
 	for _, m := range members {

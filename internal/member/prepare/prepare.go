@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package prepare looks at what a member finds when its pod starts, and carries out what package member
-// decides: it renders the configuration file, has the member replaced by a learner, restores a backup, or rebuilds a
-// cluster from the member's data. It links etcd's server, so only the agent imports it.
+// Package prepare observes the state of a member when its pod starts, and carries out what package member decides: it renders
+// the configuration file, replaces the member with a learner, restores a backup, or rebuilds a cluster from the member's
+// data. It links etcd's server, so only the agent imports it.
 package prepare
 
 import (
@@ -25,10 +25,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// retry is how long to wait before another look.
+// retry is how long to wait before deciding again.
 const retry = time.Second
 
-// Options say where Run finds and leaves its files.
+// Options of Run.
 type Options struct {
 	// Name of the member.
 	Name string
@@ -36,22 +36,21 @@ type Options struct {
 	SharedDir string
 	// ConfigFile is the file to write.
 	ConfigFile string
-	// RestoredFile is written when the member was restored, or its cluster recovered: what is in the store may be another
-	// history then.
+	// RestoredFile is written if the member was restored or its cluster recovered: the store may then hold another history.
 	RestoredFile string
-	// Patience is how long to wait for what may change by itself before the kubelet is told why.
+	// Patience is how long to wait for conditions that may change, before returning why.
 	Patience time.Duration
-	// Backups of the cluster; nil when it has no store.
+	// Backups of the cluster; nil without a store.
 	Backups Backups
 	Clock   clock.Clock
 }
 
-// Backups is where a member is restored from that is, or is to be, a cluster of its own.
+// Backups are what the first member of a cluster is restored from.
 type Backups interface {
-	// Exist tells whether there is a full snapshot.
+	// Exist reports whether there is a full snapshot.
 	Exist(ctx context.Context) (bool, error)
-	// Restore makes a data directory, which must not exist, of the newest full snapshot and its deltas. An
-	// interrupted restore leaves none.
+	// Restore makes a data directory, which must not exist, from the newest full snapshot and its deltas. An interrupted
+	// restore leaves none.
 	Restore(ctx context.Context, shared member.Shared, id member.Identity) error
 }
 
@@ -65,14 +64,14 @@ type preparation struct {
 	shared member.Shared
 	id     member.Identity
 	others *others
-	// newClusterID is the ID of the cluster that a recovery makes, in hex; empty without one.
+	// newClusterID is the ID of the recovered cluster, in hex; empty without a recovery.
 	newClusterID string
-	// data is what the data directory held; nil when it has to be looked at. To read a log takes time.
+	// data caches the state of the data directory, because reading a log takes time; nil if it must be read.
 	data *member.Data
 }
 
-// Run decides how a member starts and writes its configuration file. A member that must not start yet is
-// looked at again and again until the patience ends. A member that does not start is a *Refusal.
+// Run decides how a member starts and writes its configuration file. For a member that must wait, it decides again until
+// Patience has passed. For a member that does not start, it returns a *Refusal.
 func Run(ctx context.Context, log logr.Logger, o Options) error {
 	p := &preparation{Options: o, log: log}
 	var err error
@@ -111,7 +110,7 @@ func Run(ctx context.Context, log logr.Logger, o Options) error {
 	}
 }
 
-// once looks, decides and acts. It returns what the member waits for; nil when it may start.
+// once observes, decides and acts. It returns what the member waits for; nil if it may start.
 func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
 	facts, known, err := p.look(ctx)
 	if err != nil {
@@ -125,13 +124,13 @@ func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
 	case member.Wait:
 		return &Refusal{Reason: decision.Reason, Message: decision.Why}, nil
 	case member.Restore:
-		log.Info("The member is restored from the newest backup")
+		log.Info("Restoring the member from the newest backup")
 		return p.restore(ctx, facts)
 	case member.Rebuild:
-		log.Info("A new cluster is made of the data of the member")
+		log.Info("Rebuilding the cluster from the data of the member")
 		return p.rebuild(ctx)
 	case member.Replace:
-		log.Info("The member is replaced by a learner", "oldMemberID", fmt.Sprintf("%x", known.memberID))
+		log.Info("Replacing the member with a learner", "oldMemberID", fmt.Sprintf("%x", known.memberID))
 		if known.members, err = p.replace(ctx, facts, known); err != nil {
 			return &Refusal{Reason: v1alpha1.ReasonNotReplaced, Message: fmt.Sprintf("%s: %v", decision.Why, err)}, nil
 		}
@@ -143,7 +142,7 @@ func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
 	return nil, nil
 }
 
-// configure leaves all as etcd needs it to start in the way of an action.
+// configure prepares everything for etcd to start by an action.
 func (p *preparation) configure(facts member.Facts, action member.Action, known knowledge) error {
 	if action != member.Start {
 		if err := p.clear(facts, p.suffix(member.AsideSuffix)); err != nil {
@@ -151,7 +150,7 @@ func (p *preparation) configure(facts member.Facts, action member.Action, known 
 		}
 	}
 	if p.shared.Recovery != nil {
-		// Whoever leads the recovered cluster begins its backups anew.
+		// The leader of the recovered cluster starts with a full snapshot.
 		if err := p.noteRestored(); err != nil {
 			return err
 		}
@@ -170,7 +169,7 @@ func (p *preparation) configure(facts member.Facts, action member.Action, known 
 	return nil
 }
 
-// look gathers the facts, each only where it matters: a member with good data is not kept waiting.
+// look gathers the facts, each only if needed: a member with intact data does not wait.
 func (p *preparation) look(ctx context.Context) (member.Facts, knowledge, error) {
 	facts := member.Facts{
 		Member: p.id.Name, DataDir: p.shared.DataDir(), ClusterID: p.shared.ClusterID, Single: p.others == nil,
@@ -216,8 +215,8 @@ func (p *preparation) lookForBackup(ctx context.Context) member.Backup {
 	return member.BackupEmpty
 }
 
-// replace makes the member a learner. It may be interrupted anywhere: what is left is looked at anew. The old
-// member goes first, then its data, so that data is never put aside that a listed member could start with.
+// replace replaces the member with a learner. It may be interrupted anywhere and is then decided again. It removes the old
+// member before its data, so that it never sets data aside that a listed member could start with.
 func (p *preparation) replace(ctx context.Context, facts member.Facts, known knowledge) (members []*etcdserverpb.Member, err error) {
 	if known.answer != member.AnswerNotListed {
 		if err := p.others.remove(ctx, known.memberID); err != nil {
@@ -227,14 +226,14 @@ func (p *preparation) replace(ctx context.Context, facts member.Facts, known kno
 	if err := p.clear(facts, p.suffix(member.ReplacedSuffix)); err != nil {
 		return nil, err
 	}
-	// etcd would refuse, and each time through the log of the cluster.
+	// etcd would refuse it, after a write to the cluster's log each time.
 	if learner := otherLearner(known.members, p.id.PeerURL); learner != "" {
-		return nil, fmt.Errorf("member %s waits until %s votes: etcd takes one learner at a time", p.id.Name, learner)
+		return nil, fmt.Errorf("member %s waits until %s is promoted: etcd allows one learner at a time", p.id.Name, learner)
 	}
 	return p.others.addLearner(ctx, p.id.PeerURL)
 }
 
-// restore makes the data directory of a member that is, or is to be, a cluster of its own.
+// restore restores the backup into the data directory of the first member of a cluster.
 func (p *preparation) restore(ctx context.Context, facts member.Facts) (waits *Refusal, err error) {
 	if err := p.clear(facts, p.suffix(member.AsideSuffix)); err != nil {
 		return nil, err
@@ -246,11 +245,11 @@ func (p *preparation) restore(ctx context.Context, facts member.Facts) (waits *R
 	if err := p.noteRestored(); err != nil {
 		return nil, err
 	}
-	// The next look finds the data, and starts with it.
+	// The next decision finds the data, and starts with it.
 	return p.once(ctx)
 }
 
-// noteRestored tells the container beside etcd.
+// noteRestored tells the agent beside etcd.
 func (p *preparation) noteRestored() error {
 	if err := os.WriteFile(p.RestoredFile, nil, 0o644); err != nil {
 		return fmt.Errorf("noting that member %s was restored: %w", p.id.Name, err)
@@ -258,8 +257,7 @@ func (p *preparation) noteRestored() error {
 	return nil
 }
 
-// clear makes room for a new data directory. Whatever is there is put aside, also what has no log: etcd would
-// open a database that it finds.
+// clear sets the data directory aside, even without a log: etcd would open a database that it finds.
 func (p *preparation) clear(facts member.Facts, suffix string) error {
 	p.data = nil
 	entries, err := os.ReadDir(facts.DataDir)
@@ -267,12 +265,12 @@ func (p *preparation) clear(facts member.Facts, suffix string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("looking for what is to be put aside: %w", err)
+		return fmt.Errorf("reading the data directory to set aside: %w", err)
 	}
 	aside := fmt.Sprintf("%s%s%d", facts.DataDir, suffix, p.Clock.Now().Unix())
 	if err := durable.Rename(facts.DataDir, aside); err != nil {
-		return fmt.Errorf("putting the data directory aside: %w", err)
+		return fmt.Errorf("setting the data directory aside: %w", err)
 	}
-	p.log.Info("Put aside what was in the data directory", "member", p.id.Name, "to", aside, "damage", facts.Data.Damage)
+	p.log.Info("Set the data directory aside", "member", p.id.Name, "to", aside, "damage", facts.Data.Damage)
 	return nil
 }

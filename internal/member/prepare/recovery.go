@@ -16,8 +16,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// newClusterID is the ID, in hex, that etcd gives the cluster that a recovery makes; empty without a recovery. It
-// follows from the peer URL of the member that begins, and from the token.
+// newClusterID returns the ID, in hex, of the recovered cluster; empty without a recovery. etcd derives it from the peer URL
+// of the first member and from the token.
 func newClusterID(shared member.Shared) (string, error) {
 	if shared.Recovery == nil {
 		return "", nil
@@ -36,13 +36,13 @@ func newClusterID(shared member.Shared) (string, error) {
 	return cluster.ID().String(), nil
 }
 
-// mayRestore tells whether it matters what the store holds: in a recovery only to the member that restores it.
+// mayRestore reports whether this member may restore a backup: in a recovery, only the first member does.
 func (p *preparation) mayRestore() bool {
 	r := p.shared.Recovery
 	return r == nil || r.Source == member.RecoverFromBackup && r.Member == p.id.Name
 }
 
-// suffix is that of data that is put aside. What was there before a recovery is kept until the recovery is over.
+// suffix returns the suffix of data that is set aside. Data from before a recovery is kept until the recovery is over.
 func (p *preparation) suffix(usual string) string {
 	if r := p.shared.Recovery; r != nil && p.data != nil && p.data.ClusterID != p.newClusterID {
 		return member.BeforeSuffix + r.Task + "-"
@@ -50,7 +50,7 @@ func (p *preparation) suffix(usual string) string {
 	return usual
 }
 
-// rebuild makes a cluster of one member out of the member's data.
+// rebuild makes a cluster of one member from the member's data.
 func (p *preparation) rebuild(ctx context.Context) (waits *Refusal, err error) {
 	r := p.shared.Recovery
 	p.data = nil
@@ -62,8 +62,8 @@ func (p *preparation) rebuild(ctx context.Context) (waits *Refusal, err error) {
 		p.log.Error(err, "Rebuilding the cluster failed")
 		return &Refusal{Reason: v1alpha1.ReasonRebuildFailed, Message: fmt.Sprintf("rebuilding the cluster from the data of member %s failed: %v", p.id.Name, err)}, nil
 	}
-	p.log.Info("Made a cluster of one member; all that the member had is in it", "member", p.id.Name,
+	p.log.Info("Made a cluster of one member from all data of the member", "member", p.id.Name,
 		"revision", result.Revision, "replayed", result.Replayed, "uncommitted", result.Uncommitted)
-	// The next look finds the data, and starts with it.
+	// The next decision finds the data, and starts with it.
 	return p.once(ctx)
 }

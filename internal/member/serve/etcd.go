@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// etcd is a Member that is asked with etcd's own client.
+// etcd implements Member with etcd's client.
 type etcd struct {
 	name   string
 	url    string
@@ -25,8 +25,8 @@ type etcd struct {
 	local  *clientv3.Client
 }
 
-// errNobody says that a learner knows of no other member.
-var errNobody = errors.New("promoting the learner: it knows of no other member")
+// errNobody is returned for a learner that knows no other member.
+var errNobody = errors.New("promoting the learner: it knows no other member")
 
 // NewMember makes a Member of the pod's own etcd.
 func NewMember(name string, shared SharedFrom) (Member, *clientv3.Client, error) {
@@ -49,9 +49,9 @@ func NewMember(name string, shared SharedFrom) (Member, *clientv3.Client, error)
 	return &etcd{name: name, url: url, shared: shared, local: local}, local, nil
 }
 
-// dial makes a client of the pod's own etcd, or of others. A member's certificate is for its host name, and that of
-// the own one is not what is dialed: TLS has to be told so, and gRPC, which checks the host that is dialed otherwise.
-// The client's own certificate is in the folder of certificates.
+// dial makes a client of the pod's own etcd, or of others. A member's certificate is for its host name, but the own member is
+// dialed by another address, so TLS and gRPC need the host name to verify. The client's certificate is in the folder
+// certificates.
 func dial(config member.Shared, certificates string, id member.Identity, urls ...string) (*clientv3.Client, error) {
 	tls, err := config.ClientTLS(certificates)
 	if err != nil {
@@ -81,7 +81,7 @@ func (e *etcd) Status(ctx context.Context) (Status, error) {
 	return Status{ClusterID: r.Header.GetClusterId(), MemberID: r.Header.GetMemberId(), Leader: r.Leader, Learner: r.IsLearner}, nil
 }
 
-// Promote asks the others: a learner refuses all but the simplest requests.
+// Promote asks the others: a learner serves almost no requests.
 func (e *etcd) Promote(ctx context.Context, memberID uint64) error {
 	shared, err := e.shared()
 	if err != nil {
@@ -98,7 +98,7 @@ func (e *etcd) Promote(ctx context.Context, memberID uint64) error {
 	if err != nil {
 		return err
 	}
-	// Nothing depends on how a connection that is not needed any more ends.
+	// The connection is not needed any more.
 	defer func() { _ = others.Close() }()
 	if _, err := others.MemberPromote(ctx, memberID); err != nil {
 		return fmt.Errorf("promoting learner %x: %w", memberID, err)

@@ -14,7 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Leader tells where the agent of the leading member is: whether it is this one, or else its URL.
+// Leader returns the URL of the agent of the leader, or reports that it is this one.
 func Leader(ctx context.Context, m Member, local *clientv3.Client, scheme, port string) (self bool, url string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -18,11 +18,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// leases renews a Lease that the operator has made. To patch is the one thing that the agent may do.
+// leases renews a Lease that the operator has made. Agents may only patch.
 type leases struct {
 	client coordinationclient.LeaseInterface
 	name   string
-	// lifetime is for how long a renewal is to be believed.
+	// lifetime is how long a renewal is valid.
 	lifetime time.Duration
 }
 

@@ -14,16 +14,16 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// RemoveReplaced removes the data that was put aside when the member was replaced by a learner, which took a
-// quorum that has all that there ever was; and that of before a recovery, once the recovery is over. It is for when the
-// member votes, and tells whether it is done: false when it has to be called again.
+// RemoveReplaced removes the data that was set aside when the member was replaced with a learner, because a quorum has all of
+// it; and data from before a recovery, once the recovery is over. Call it when the member votes, until it reports that it is
+// done.
 func RemoveReplaced(log logr.Logger, shared SharedFrom) (done bool) {
 	removed, done, err := removeReplaced(shared)
 	if err != nil {
-		log.Error(err, "Removing data that was put aside failed")
+		log.Error(err, "Removing data that was set aside failed")
 	}
 	for _, dir := range removed {
-		log.Info("Removed data that was put aside, now that the member votes", "directory", dir)
+		log.Info("Removed data that was set aside: the member votes", "directory", dir)
 	}
 	return done
 }
@@ -42,11 +42,11 @@ func removeReplaced(shared SharedFrom) (removed []string, done bool, err error) 
 	for _, pattern := range patterns {
 		aside, err := filepath.Glob(pattern)
 		if err != nil {
-			return removed, false, fmt.Errorf("looking for data that was put aside: %w", err)
+			return removed, false, fmt.Errorf("looking for data that was set aside: %w", err)
 		}
 		for _, dir := range aside {
 			if err := os.RemoveAll(dir); err != nil {
-				return removed, false, fmt.Errorf("removing data that was put aside: %w", err)
+				return removed, false, fmt.Errorf("removing data that was set aside: %w", err)
 			}
 			removed = append(removed, dir)
 		}

@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serve looks after a member while it runs, from a container beside etcd: it renews the member lease,
-// has its learner promoted once it has caught up, and tells whoever asks how it is. It starts and stays up
-// whatever the member does, and stops at once: nothing in a rollout waits for it.
+// Package serve runs beside a member, in a container of its own: it renews the member lease, has a learner promoted once it has
+// caught up, and serves the agent's HTTP API. It runs whatever the state of the member, and stops at once: no rollout waits
+// for it.
 package serve
 
 import (
@@ -21,59 +21,59 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// look is how often the member is asked. It is what a promotion, and the work of a leader, may come late by.
+// look is how often the member is asked, and thus the delay of a promotion or of a leader's work.
 const look = time.Second
 
-// askTimeout is what a question to the member, or a request to the API server, may take.
+// askTimeout bounds a request to the member or to the API server.
 const askTimeout = 2 * time.Second
 
-// Status is what the member says of itself.
+// Status of the member.
 type Status struct {
 	ClusterID, MemberID uint64
-	// Leader is the ID of the leader; 0 when the member knows none.
+	// Leader is the ID of the leader; 0 if the member knows none.
 	Leader  uint64
 	Learner bool
 }
 
-// Leads tells whether the member is the leader.
+// Leads reports whether the member is the leader.
 func (s Status) Leads() bool { return s.Leader != 0 && s.Leader == s.MemberID }
 
 // Member is the member in this pod.
 type Member interface {
-	// Status asks it for its status.
+	// Status returns its status.
 	Status(ctx context.Context) (Status, error)
-	// Promote asks the others to make a learner a voter. They refuse one that has not caught up.
+	// Promote asks the others to promote a learner. They refuse one that has not caught up.
 	Promote(ctx context.Context, memberID uint64) error
 }
 
 // Lease is a lease that the agent renews.
 type Lease interface {
-	// Renew writes who holds it, and that it was renewed now.
+	// Renew writes holder and renew time.
 	Renew(ctx context.Context, holder string, now time.Time) error
 	// Annotate writes an annotation.
 	Annotate(ctx context.Context, key, value string) error
 }
 
-// Server looks after a member.
+// Server runs beside a member.
 type Server struct {
 	Log    logr.Logger
 	Member Member
 	Lease  Lease
 	// Heartbeat is how often the lease is renewed.
 	Heartbeat time.Duration
-	// Lead runs while the member leads, until its context ends; nil for nothing.
+	// Lead runs while the member leads, until its context ends. It may be nil.
 	Lead func(ctx context.Context)
-	// Tidy is called when the member has become, or is found to be, a voter that knows a leader, and then with each
-	// heartbeat until it says that it is done.
+	// Tidy is called once the member is a voter that knows a leader, and then with each heartbeat until it reports that it
+	// is done.
 	Tidy func() (done bool)
-	// Address to listen on, with TLS unless that is nil, and the handler of what is asked there.
+	// Address to listen on, with TLS unless that is nil, and the handler of requests.
 	Address string
 	TLS     *tls.Config
 	Handler http.Handler
 	Metrics *Metrics
 	Clock   clock.WithTicker
 
-	// What the loop remembers: the lease as it was last written, and the failure that was last logged.
+	// State of the loop: the lease as last written, and the last logged failure.
 	renewed time.Time
 	holder  string
 	tidied  bool
@@ -83,7 +83,7 @@ type Server struct {
 	resign   func()
 }
 
-// newWeb makes the server. Its timeouts are for what is answered at once; a handler that takes longer asks for longer.
+// newWeb makes the HTTP server. Handlers that take longer than its timeouts extend them.
 func newWeb(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, MaxHeaderBytes: 16 << 10,
@@ -91,7 +91,7 @@ func newWeb(handler http.Handler) *http.Server {
 	}
 }
 
-// Run runs until the context ends. An address that cannot be listened on is an error.
+// Run runs until the context ends. It returns an error if it cannot listen.
 func (s *Server) Run(ctx context.Context) error {
 	listener, err := net.Listen("tcp", s.Address)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *Server) Run(ctx context.Context) error {
 			s.Log.Error(err, "Serving ended")
 		}
 	}()
-	// Whoever waits for an answer sees the connection end, and asks another member.
+	// Clients that wait see the connection close, and ask another member.
 	defer func() { _ = web.Close() }()
 	ticker := s.Clock.NewTicker(look)
 	defer ticker.Stop()
@@ -121,16 +121,16 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// once asks the member, and does what follows.
+// once asks the member for its status, and acts on it.
 func (s *Server) once(ctx context.Context) {
 	ask, cancel := context.WithTimeout(ctx, askTimeout)
 	status, err := s.Member.Status(ask)
 	cancel()
 	s.Metrics.observe(status, err)
 	if err != nil {
-		// A leader that hangs does not lead. The lease runs out by itself.
+		// A leader that hangs does not lead. Its lease expires by itself.
 		s.lead(ctx, false)
-		s.say(ctx, err, "The member does not answer")
+		s.say(ctx, err, "The member is not answering")
 		return
 	}
 	s.lead(ctx, status.Leads())
@@ -144,7 +144,7 @@ func (s *Server) once(ctx context.Context) {
 	}
 }
 
-// tidy calls Tidy when that is due.
+// tidy calls Tidy if it is due.
 func (s *Server) tidy() {
 	now := s.Clock.Now()
 	if s.tidied || s.Tidy == nil || now.Sub(s.lastTidy) < s.Heartbeat {
@@ -153,8 +153,8 @@ func (s *Server) tidy() {
 	s.lastTidy, s.tidied = now, s.Tidy()
 }
 
-// renew renews the lease of a voter when it is due, or when what it says has changed. That of a learner is not
-// renewed: it is not a member to count on.
+// renew renews the lease of a voter if it is due or has changed. The lease of a learner is not renewed, because learners do
+// not count.
 func (s *Server) renew(ctx context.Context, status Status) {
 	holder, now := Holder(status), s.Clock.Now()
 	if holder == s.holder && now.Sub(s.renewed) < s.Heartbeat {
@@ -168,7 +168,7 @@ func (s *Server) renew(ctx context.Context, status Status) {
 		return
 	}
 	if holder != s.holder {
-		s.Log.Info("Renewed the member lease with something new", "holder", holder)
+		s.Log.Info("Member lease changed", "holder", holder)
 	}
 	s.holder, s.renewed, s.failing = holder, now, ""
 }
@@ -182,10 +182,10 @@ func (s *Server) promote(ctx context.Context, status Status) {
 	}
 	s.Metrics.promotions.Inc()
 	s.failing = ""
-	s.Log.Info("The learner was promoted to a voter", "memberID", fmt.Sprintf("%x", status.MemberID))
+	s.Log.Info("Promoted the learner to a voter", "memberID", fmt.Sprintf("%x", status.MemberID))
 }
 
-// lead starts and stops what is done by the leader.
+// lead starts and stops the work of the leader.
 func (s *Server) lead(ctx context.Context, leads bool) {
 	switch {
 	case s.Lead == nil || leads == (s.resign != nil):
@@ -203,7 +203,7 @@ func (s *Server) lead(ctx context.Context, leads bool) {
 	}
 }
 
-// say logs a failure when it is not the one that was logged last.
+// say logs a failure unless it was logged last.
 func (s *Server) say(ctx context.Context, err error, what string) {
 	if ctx.Err() == nil && err.Error() != s.failing {
 		s.failing = err.Error()
@@ -211,7 +211,7 @@ func (s *Server) say(ctx context.Context, err error, what string) {
 	}
 }
 
-// Holder is how a member lease tells of a voter: <memberID>:<clusterID>:<role>.
+// Holder returns the holder identity of a voter's lease: <memberID>:<clusterID>:<role>.
 func Holder(s Status) string {
 	role := "Member"
 	if s.Leads() {
@@ -220,6 +220,5 @@ func Holder(s Status) string {
 	return fmt.Sprintf("%x:%x:%s", s.MemberID, s.ClusterID, role)
 }
 
-// SharedFrom reads the configuration that the members share, as it is now: the operator changes the list of
-// members when the cluster grows.
+// SharedFrom reads the current shared configuration: the operator changes the list of members when the cluster grows.
 type SharedFrom func() (member.Shared, error)

@@ -19,7 +19,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// lateAfter is how long a look at an Etcd may wait for a worker before it counts as late, in seconds. It is a bound of
+// lateAfter is how long a reconcile of an Etcd may wait for a worker before it counts as late, in seconds. It is a bound of
 // the histogram's buckets.
 const lateAfter = 0.1
 
@@ -33,21 +33,21 @@ type counters struct {
 	// writes are those of the API server, by kind; requests are all of the operator's.
 	writes   map[string]float64
 	requests float64
-	// looks at Etcds, how long they waited for a worker and how long they took, in seconds, and how many waited for long.
+	// looks are reconciles of Etcds: their number, how long they waited and worked, in seconds, and how many were late.
 	looks, waited, worked, late float64
 }
 
-// Load is what was done in a while.
+// Load of a period.
 type Load struct {
 	Seconds float64 `json:"seconds"`
 	// Machine is how many processors were busy, and Programs how many each program used.
 	Machine  float64            `json:"busyCores"`
 	Programs map[string]float64 `json:"coresByProgram"`
-	// Requests of the operator to the API server, and what anybody wrote there.
+	// Requests of the operator to the API server, and all writes there.
 	Requests float64        `json:"operatorRequests"`
 	Writes   map[string]int `json:"writes"`
-	// Looks at Etcds, how long one waited for a worker and how long it took, on average, and how many waited for longer
-	// than 0.1 s. A look also waits for the last one at the same Etcd to end.
+	// Looks are reconciles of Etcds: their number, the mean wait for a worker, the mean duration, and how many waited longer
+	// than 0.1 s. A reconcile also waits for the previous one of the same Etcd.
 	Looks  float64 `json:"looks"`
 	Waited float64 `json:"meanWaitSeconds"`
 	Worked float64 `json:"meanWorkSeconds"`
@@ -56,7 +56,7 @@ type Load struct {
 	Workers map[string]Workers `json:"workers,omitempty"`
 }
 
-// count counts.
+// count takes a sample of all counters.
 func (b *bench) count(ctx context.Context) (counters, error) {
 	c := counters{at: time.Now()}
 	var err error
@@ -87,7 +87,7 @@ func (b *bench) count(ctx context.Context) (counters, error) {
 func within(h *dto.Histogram, bound float64) float64 {
 	most := uint64(0)
 	for _, b := range h.GetBucket() {
-		// The bounds are computed, and not quite what they should be.
+		// The bounds are computed, and not exact.
 		if b.GetUpperBound() < bound*1.01 {
 			most = max(most, b.GetCumulativeCount())
 		}
@@ -112,18 +112,18 @@ func (c counters) since(before counters) Load {
 	return l
 }
 
-// String is a Load for people.
+// String describes a Load.
 func (l Load) String() string {
 	var programs []string
 	byUse := func(a, b string) int { return int(1000 * (l.Programs[b] - l.Programs[a])) }
 	for _, name := range slices.SortedFunc(maps.Keys(l.Programs), byUse) {
 		programs = append(programs, fmt.Sprintf("%s %.2f", name, l.Programs[name]))
 	}
-	said := fmt.Sprintf("%.2f cores busy (%s); %.0f requests of the operator, %.0f a second, %d writes by all; %.0f looks at Etcds: each waited %.1f ms for a worker, %.0f of them more than %.0f ms, and took %.1f ms",
+	said := fmt.Sprintf("%.2f cores busy (%s); %.0f requests of the operator (%.0f/s), %d writes in total; %.0f reconciles of Etcds: mean wait %.1f ms, %.0f of them over %.0f ms; mean duration %.1f ms",
 		l.Machine, strings.Join(programs, ", "), l.Requests, l.Requests/l.Seconds, total(l.Writes),
 		l.Looks, 1000*l.Waited, l.Late, 1000*lateAfter, 1000*l.Worked)
 	for _, name := range slices.Sorted(maps.Keys(l.Workers)) {
-		said += fmt.Sprintf("; workers of controller %s: at most %.0f of %.0f busy", name, l.Workers[name].Busy, l.Workers[name].Of)
+		said += fmt.Sprintf("; controller %s: at most %.0f of %.0f workers busy", name, l.Workers[name].Busy, l.Workers[name].Of)
 	}
 	return said
 }
@@ -134,7 +134,7 @@ const operatorProgram = "etcd-foreman"
 // tick is the unit of processor times in Linux.
 const tick = 10 * time.Millisecond
 
-// processorTimes are those of this process and of those that it has started, by program, and that of the machine.
+// processorTimes returns the CPU times of this process and its children, by program, and of the machine.
 func processorTimes() (programs map[string]time.Duration, machine time.Duration, err error) {
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -162,7 +162,7 @@ func processorTimes() (programs map[string]time.Duration, machine time.Duration,
 	return programs, machine, nil
 }
 
-// process is what matters of a process.
+// process describes a process.
 type process struct {
 	pid, parent, name string
 	used              time.Duration

@@ -14,9 +14,9 @@
 // it is there; nothing runs), and the members, which answer the operator over gRPC, each at an address of its own in
 // 127.0.0.0/8. Agents are not: leases of members are not renewed.
 //
-// It makes the Etcds, restarts the operator while one of them has a change that nobody has seen, rolls one alone and
-// then many at once, beside some that a hanging member holds, and at last watches an operator with nothing to do. What
-// is known by then is in .local/bench-fleet.json after each of these.
+// It creates the Etcds, restarts the operator with one change pending, rolls one Etcd alone and then many at once, beside
+// rollouts blocked by a hanging member, and finally watches an idle operator. After each step it writes its results to
+// .local/bench-fleet.json.
 package main
 
 import (
@@ -31,6 +31,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/simulated"
 	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
@@ -39,7 +40,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// options are what a person can choose.
+// options are the flags.
 type options struct {
 	etcds, rollouts, hung int
 	idle                  time.Duration
@@ -51,13 +52,13 @@ func main() {
 	var o options
 	flag.IntVar(&o.etcds, "etcds", 1000, "how many Etcds of 3 members")
 	flag.IntVar(&o.rollouts, "rollouts", 50, "how many are rolled at the same time")
-	flag.IntVar(&o.hung, "hung", 10, "how many further rollouts are held by a member that hangs meanwhile")
-	flag.DurationVar(&o.idle, "idle", 5*time.Minute, "how long the operator is watched with nothing to do")
+	flag.IntVar(&o.hung, "hung", 10, "how many further rollouts are blocked by a hanging member")
+	flag.DurationVar(&o.idle, "idle", 5*time.Minute, "how long the idle operator is watched")
 	flag.DurationVar(&o.podStart, "pod-start", 3*time.Second, "how long a pod takes to become ready")
-	flag.BoolVar(&o.profiles, "profiles", false, "have the operator write profiles to .local/fleet/*.pprof, which costs it time and memory")
+	flag.BoolVar(&o.profiles, "profiles", false, "have the operator write profiles to .local/fleet/*.pprof, at some cost of time and memory")
 	flag.BoolVar(&o.strict, "strict", false, "exit with 1 when a target is missed")
 	flag.Parse()
-	// The libraries' own complaints about what is being disturbed are of no use here.
+	// The benchmark disturbs the cluster; what libraries log about that is noise.
 	klog.SetLogger(logr.Discard())
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -74,11 +75,11 @@ var errMissed = errors.New("a target was missed")
 
 func run(ctx context.Context, o options) (err error) {
 	if o.rollouts < 1 || o.hung < 0 || o.etcds < firstOfMany+o.rollouts+o.hung {
-		return fmt.Errorf("measuring %d rollouts while %d hang: there has to be one at least, and %d Etcds more than both", o.rollouts, o.hung, firstOfMany)
+		return fmt.Errorf("measuring %d rollouts while %d hang: at least one rollout, and %d more Etcds than both together are needed", o.rollouts, o.hung, firstOfMany)
 	}
 	dir, err := filepath.Abs(filepath.Join(".local", "fleet"))
 	if err != nil {
-		return fmt.Errorf("finding a folder: %w", err)
+		return fmt.Errorf("resolving the folder: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making a folder: %w", err)
@@ -89,7 +90,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	for _, measure := range []func(context.Context) error{b.make, b.restart, b.rollOne, b.rollMany, b.rest} {
-		// What was measured is kept, whatever comes next.
+		// Write the results after each step.
 		if err = errors.Join(measure(ctx), b.write()); err != nil {
 			break
 		}
@@ -114,9 +115,9 @@ type bench struct {
 	dir     string
 
 	env      *env.Env
-	fleet    *fleet
+	fleet    *simulated.Fleet
 	stop     context.CancelFunc
-	kubelet  *kubelet
+	kubelet  *simulated.Kubelet
 	operator *operator
 	results  results
 	// profiling are the profiles that are being made.
@@ -134,13 +135,13 @@ func (b *bench) setUp(ctx context.Context) error {
 		if err := buildOperator(ctx, b.dir); err != nil {
 			return "", err
 		}
-		if b.fleet, err = newFleet(b.etcds); err != nil {
+		if b.fleet, err = simulated.NewFleet(b.etcds); err != nil {
 			return "", err
 		}
 		// It goes on when the benchmark is interrupted, until all is taken down.
 		running, stop := context.WithCancel(context.WithoutCancel(ctx))
 		b.stop = stop
-		b.kubelet, err = startKubelet(running, b.env, b.fleet, b.podStart)
+		b.kubelet, err = simulated.StartKubelet(running, b.env, b.fleet, b.podStart)
 		return "kube-apiserver, kube-controller-manager; simulated: nodes, volumes, members", err
 	})
 }
@@ -152,7 +153,7 @@ func (b *bench) tearDown() error {
 	}
 	if b.stop != nil {
 		b.stop()
-		b.kubelet.wait()
+		b.kubelet.Wait()
 	}
 	if b.env != nil {
 		all = append(all, b.env.Stop())

@@ -24,7 +24,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// configuration of the operator: its defaults, and what the place asks for.
+// configuration of the operator: its defaults, with ports for this process.
 const configuration = `apiVersion: operator.config.druid.gardener.cloud/v1alpha1
 kind: OperatorConfiguration
 featureGates: {QuorumAwareUpdatesWithOnDelete: true}
@@ -117,7 +117,7 @@ func (o *operator) end(signal syscall.Signal) error {
 	case <-o.exited:
 		return nil
 	case <-time.After(endTimeout):
-		return fmt.Errorf("ending the operator: it goes on for %s", endTimeout)
+		return fmt.Errorf("ending the operator: it is still running after %s", endTimeout)
 	}
 }
 
@@ -127,7 +127,7 @@ func scrape(ctx context.Context, client *http.Client, url string) (map[string]*d
 	if err != nil {
 		return nil, fmt.Errorf("asking for metrics: %w", err)
 	}
-	// To compress would take the one that is measured more time than to send.
+	// Compressing would cost the measured process more than sending.
 	request.Header.Set("Accept-Encoding", "identity")
 	response, err := client.Do(request)
 	if err != nil {
@@ -162,7 +162,7 @@ func sum(family *dto.MetricFamily, labels map[string]string) float64 {
 	return total
 }
 
-// ready tells whether the operator has looked at every Etcd, and has nothing more in line.
+// ready reports whether the operator has reconciled every Etcd, and its queue is empty.
 func (o *operator) ready(ctx context.Context, etcds int) bool {
 	families, err := scrape(ctx, http.DefaultClient, o.metrics)
 	if err != nil {
@@ -172,7 +172,7 @@ func (o *operator) ready(ctx context.Context, etcds int) bool {
 	return looked >= float64(etcds) && sum(families["workqueue_depth"], nil) == 0
 }
 
-// memory is the resident memory, in MiB, as the kernel tells it: now, and the greatest that it has been.
+// memory returns the resident memory, in MiB: now, and its maximum.
 func (o *operator) memory() (now, greatest float64) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", o.cmd.Process.Pid))
 	if err != nil {
@@ -189,13 +189,13 @@ func (o *operator) memory() (now, greatest float64) {
 	return now, greatest
 }
 
-// kibibytes is a number of them in MiB.
+// kibibytes converts KiB to MiB.
 func kibibytes(number string) float64 {
 	n, _ := strconv.ParseFloat(number, 64)
 	return n / 1024
 }
 
-// cpu is the time that the operator has had a processor for.
+// cpu returns the operator's CPU time.
 func (o *operator) cpu() time.Duration {
 	p, _ := readProcess(fmt.Sprintf("/proc/%d/stat", o.cmd.Process.Pid))
 	return p.used

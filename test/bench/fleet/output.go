@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/simulated"
 	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
 )
 
@@ -22,28 +23,27 @@ import (
 const (
 	maxReady    = 10 * time.Second
 	maxResident = 200 // MiB
-	// maxBusy is how many percent of its workers a controller that carries rollouts on may have busy at the same time: one
-	// has to be left, or some rollout waits for another.
+	// maxBusy is the maximum percentage of busy workers of a controller that runs rollouts: one must be idle, or some
+	// rollout waits for another.
 	maxBusy = 99
 )
 
-// results are what was measured so far. Times are in seconds, memory in MiB. What is 0 or nil is not known yet.
+// results so far. Times are in seconds, memory in MiB; 0 or nil is unknown.
 type results struct {
 	// MadeIn is how long all Etcds took to become ready, on this machine with all else that runs on it, and WhileMade
 	// the greatest resident memory of the operator that made them.
 	MadeIn    float64 `json:"madeInSeconds,omitempty"`
 	WhileMade float64 `json:"residentWhileMadeMiB,omitempty"`
-	// Ready is the time from the start of the operator until it had looked at every Etcd and had nothing in line,
-	// ReadyCPU the time that it had a processor for until then, and Unseen the time until it deleted a pod for a change
-	// that was made while it was away.
+	// Ready is the time from the start of the operator until it had reconciled every Etcd and its queue was empty, ReadyCPU
+	// its CPU time until then, and Unseen the time until it deleted a pod for a change made while it was down.
 	Ready    float64 `json:"readySeconds,omitempty"`
 	ReadyCPU float64 `json:"readyProcessorSeconds,omitempty"`
 	Unseen   float64 `json:"firstDeletionAfterRestartSeconds,omitempty"`
-	// Resident memory of the restarted operator: when it was ready, while it had nothing to do, and the greatest so far.
+	// Resident memory of the restarted operator: when it was ready, while idle, and the maximum so far.
 	AtReady  float64 `json:"residentWhenReadyMiB,omitempty"`
 	Idle     float64 `json:"residentIdleMiB,omitempty"`
 	Resident float64 `json:"residentMaxMiB,omitempty"`
-	// IdleLoad is what an operator with nothing to do does, and what anybody writes meanwhile.
+	// IdleLoad is the load of an idle operator, with all writes.
 	IdleLoad *Load `json:"idle,omitempty"`
 
 	alone, many *rollouts
@@ -56,14 +56,14 @@ func (r results) targets() []target.Target {
 	var all []target.Target
 	if r.Ready > 0 {
 		all = append(all,
-			target.New("restart: every Etcd looked at, nothing in line", "s", r.Ready, maxReady.Seconds()),
-			target.New("resident memory, the greatest", "MiB", r.Resident, maxResident))
+			target.New("restart: every Etcd reconciled, queue empty", "s", r.Ready, maxReady.Seconds()),
+			target.New("maximum resident memory", "MiB", r.Resident, maxResident))
 	}
 	if r.many != nil {
-		all = append(all, target.New(fmt.Sprintf("%d rollouts at once: workers for them that are busy, at most", len(r.many.each)), "%", 100*r.many.load.mostBusy(), maxBusy).Against(100*r.alone.load.mostBusy()))
+		all = append(all, target.New(fmt.Sprintf("%d rollouts at once: busy workers, maximum", len(r.many.each)), "%", 100*r.many.load.mostBusy(), maxBusy).Against(100*r.alone.load.mostBusy()))
 	}
 	if r.IdleLoad != nil {
-		all = append(all, target.New("writes with nothing to do, but leases", "", float64(total(r.IdleLoad.Writes)), 0))
+		all = append(all, target.New("writes while idle, except leases", "", float64(total(r.IdleLoad.Writes)), 0))
 	}
 	return all
 }
@@ -72,26 +72,26 @@ func (r results) targets() []target.Target {
 func (r results) table(targets []target.Target) string {
 	var out strings.Builder
 	if r.Ready > 0 {
-		fmt.Fprintf(&out, "\nafter a restart: first deletion for a change that was made meanwhile after %s; %.0f MiB when ready\n", target.Seconds(r.Unseen), r.AtReady)
+		fmt.Fprintf(&out, "\nafter a restart: first deletion for a change made while the operator was down after %s; %.0f MiB when ready\n", target.Seconds(r.Unseen), r.AtReady)
 	}
 	for _, some := range []*rollouts{r.alone, r.many} {
 		if some == nil {
 			continue
 		}
 		gaps, first := some.gaps(), some.reactions()
-		fmt.Fprintf(&out, "rollouts at once: %d; first deletion after %s (slowest %s); from a pod being back to the next deletion %s (slowest %s); all in %s\n  %s\n", len(some.each),
+		fmt.Fprintf(&out, "rollouts at once: %d; first deletion after %s (slowest %s); from a pod being ready to the next deletion %s (slowest %s); total %s\n  %s\n", len(some.each),
 			target.Seconds(median(first).Seconds()), target.Seconds(first[len(first)-1].Seconds()),
 			target.Seconds(median(gaps).Seconds()), target.Seconds(gaps[len(gaps)-1].Seconds()), target.Seconds(some.slowest().Seconds()), some.load)
 	}
 	if r.many != nil {
-		// It is no target: with as few processors as this machine has, it is the API server's time more than the operator's.
-		fmt.Fprintf(&out, "the slowest of %d took %.1f times as long as one alone; the processors of the machine were %.0f %% busy\n",
+		// Not a target: on a machine with few CPUs, the API server dominates.
+		fmt.Fprintf(&out, "the slowest of %d took %.1f times as long as one alone; the machine's CPUs were %.0f %% busy\n",
 			len(r.many.each), r.many.slowest().Seconds()/r.alone.slowest().Seconds(), 100*r.many.load.Machine/float64(runtime.NumCPU()))
 	}
 	if r.IdleLoad != nil {
-		fmt.Fprintf(&out, "nothing to do: %.0f MiB; %s\n", r.Idle, r.IdleLoad)
+		fmt.Fprintf(&out, "idle: %.0f MiB; %s\n", r.Idle, r.IdleLoad)
 		for _, kind := range slices.Sorted(maps.Keys(r.IdleLoad.Writes)) {
-			fmt.Fprintf(&out, "  written: %d %s\n", r.IdleLoad.Writes[kind], strings.TrimSpace(kind))
+			fmt.Fprintf(&out, "  writes: %d %s\n", r.IdleLoad.Writes[kind], strings.TrimSpace(kind))
 		}
 	}
 	out.WriteString("\n" + target.Table(targets))
@@ -118,7 +118,7 @@ func (b *bench) write() error {
 	all := map[string]any{
 		"measuredAt": time.Now().UTC().Format(time.RFC3339),
 		"machine":    map[string]any{"cpus": runtime.NumCPU(), "os": runtime.GOOS, "arch": runtime.GOARCH},
-		"etcds":      b.etcds, "members": members, "podStartSeconds": b.podStart.Seconds(), "idleSeconds": b.idle.Seconds(),
+		"etcds":      b.etcds, "members": simulated.Members, "podStartSeconds": b.podStart.Seconds(), "idleSeconds": b.idle.Seconds(),
 		"results": b.results, "targets": b.results.targets(),
 	}
 	if b.results.alone != nil {

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// quiet is how long nobody writes until all is done. A status may be put off for ten seconds.
+	// quiet is how long there must be no write to count as done. A status may be delayed by ten seconds.
 	quiet = 12 * time.Second
 	// quietTimeout is how long that may take.
 	quietTimeout = 10 * time.Minute
 )
 
-// writes are the requests that the API server has carried out and that change something, by whomever: by verb and
-// resource. Leases are left out: leader election goes on anyway.
+// writes returns all write requests that the API server has carried out, by verb and resource, except for leases: leader
+// election continues anyway.
 func (b *bench) writes(ctx context.Context) (map[string]float64, error) {
 	httpClient, at, err := b.apiServer()
 	if err != nil {
@@ -46,7 +46,7 @@ func (b *bench) writes(ctx context.Context) (map[string]float64, error) {
 	return counted, nil
 }
 
-// apiServer is how the API server is asked for what is no object.
+// apiServer returns a client and the URL of the API server, for non-resource paths.
 func (b *bench) apiServer() (*http.Client, *url.URL, error) {
 	client, err := rest.HTTPClientFor(b.env.Config)
 	if err != nil {
@@ -67,7 +67,7 @@ func labelsOf(m *dto.Metric) map[string]string {
 	return labels
 }
 
-// newWrites are those that came between two counts.
+// newWrites returns the writes between two samples.
 func newWrites(before, after map[string]float64) map[string]int {
 	some := map[string]int{}
 	for kind, n := range after {
@@ -86,9 +86,9 @@ func total(writes map[string]int) int {
 	return n
 }
 
-// untilQuiet waits until nobody has written anything for a while.
+// untilQuiet waits until there have been no writes for a while.
 func (b *bench) untilQuiet(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, quietTimeout, fmt.Errorf("somebody goes on writing for %s", quietTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, quietTimeout, fmt.Errorf("writes have not stopped for %s", quietTimeout))
 	defer cancel()
 	before, err := b.writes(ctx)
 	since := time.Now()
@@ -107,9 +107,9 @@ func (b *bench) untilQuiet(ctx context.Context) error {
 	})
 }
 
-// rest watches an operator with nothing to do.
+// rest watches an idle operator.
 func (b *bench) rest(ctx context.Context) error {
-	return b.console.Step("nothing to do", func(note func(string)) (string, error) {
+	return b.console.Step("idle", func(note func(string)) (string, error) {
 		if err := b.untilQuiet(ctx); err != nil {
 			return "", err
 		}

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/simulated"
 )
 
 // rolloutTimeout is for all rollouts together.
@@ -58,35 +60,35 @@ func (r *rollouts) reactions() []time.Duration {
 	return some
 }
 
-// read reads a rollout in a diary; false while it goes on.
-func read(changed time.Time, diary []entry) (rolled, bool) {
+// read reads a rollout from what was recorded; it returns false until the rollout has ended.
+func read(changed time.Time, recorded []simulated.Entry) (rolled, bool) {
 	var r rolled
 	ready := 0
-	for i, e := range diary {
+	for i, e := range recorded {
 		switch {
-		case e.ready:
+		case e.Ready:
 			ready++
-			r.took = e.at.Sub(changed)
+			r.took = e.At.Sub(changed)
 		case i == 0:
-			r.reaction = e.at.Sub(changed)
+			r.reaction = e.At.Sub(changed)
 		default:
-			r.gaps = append(r.gaps, e.at.Sub(diary[i-1].at))
+			r.gaps = append(r.gaps, e.At.Sub(recorded[i-1].At))
 		}
 	}
-	return r, ready == members
+	return r, ready == simulated.Members
 }
 
 // untilRolled waits until every pod of some Etcds has been replaced.
 func (b *bench) untilRolled(ctx context.Context, from time.Time, etcds ...int) error {
 	return b.until(ctx, func(i int) bool {
-		_, ended := read(from, b.kubelet.since(i, from))
+		_, ended := read(from, b.kubelet.Since(i, from))
 		return ended
 	}, etcds)
 }
 
-// until waits until something is so of each of some Etcds.
+// until waits until a condition holds for each of some Etcds.
 func (b *bench) until(ctx context.Context, is func(etcd int) bool, etcds []int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, rolloutTimeout, fmt.Errorf("not all rollouts are there within %s", rolloutTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, rolloutTimeout, fmt.Errorf("not all rollouts have finished within %s", rolloutTimeout))
 	defer cancel()
 	return poll(ctx, 100*time.Millisecond, func() (bool, error) {
 		for _, i := range etcds {
@@ -120,7 +122,7 @@ func (b *bench) roll(ctx context.Context, etcds ...int) (*rollouts, error) {
 	all := &rollouts{load: after.since(before)}
 	all.load.Workers = seen
 	for _, i := range etcds {
-		r, _ := read(changed[i], b.kubelet.since(i, from))
+		r, _ := read(changed[i], b.kubelet.Since(i, from))
 		all.each = append(all.each, r)
 	}
 	return all, nil
@@ -164,7 +166,7 @@ func (b *bench) rollMany(ctx context.Context) error {
 		for i := range b.hung {
 			held = append(held, firstOfMany+b.rollouts+i)
 		}
-		note(fmt.Sprintf("%d further rollouts begin, and are held", b.hung))
+		note(fmt.Sprintf("%d further rollouts start and are blocked", b.hung))
 		if err := b.hold(ctx, held); err != nil {
 			return "", err
 		}
@@ -173,40 +175,40 @@ func (b *bench) rollMany(ctx context.Context) error {
 			return "", err
 		}
 		b.results.many = all
-		// Those that were held end too.
+		// The blocked rollouts finish, too.
 		from := time.Now()
-		b.fleet.hang(false, held...)
+		b.fleet.Hang(false, held...)
 		if err := b.untilServing(ctx, from, held); err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("the slowest %.1f s; %d others were held meanwhile", all.slowest().Seconds(), b.hung), nil
+		return fmt.Sprintf("slowest %.1f s; %d others were blocked", all.slowest().Seconds(), b.hung), nil
 	})
 }
 
-// hold begins rollouts that do not go on: member 0 hangs, and so does its successor.
+// hold starts rollouts that get blocked: member 0 hangs, and so does its replacement.
 func (b *bench) hold(ctx context.Context, etcds []int) error {
 	from := time.Now()
-	b.fleet.hang(true, etcds...)
+	b.fleet.Hang(true, etcds...)
 	for _, i := range etcds {
-		if err := b.kubelet.look(ctx, i, 0); err != nil {
+		if err := b.kubelet.Touch(ctx, i, 0); err != nil {
 			return fmt.Errorf("making a member of Etcd %d hang: %w", i, err)
 		}
 		if err := b.change(ctx, i); err != nil {
 			return err
 		}
 	}
-	return b.until(ctx, func(i int) bool { return len(b.kubelet.since(i, from)) > 0 }, etcds)
+	return b.until(ctx, func(i int) bool { return len(b.kubelet.Since(i, from)) > 0 }, etcds)
 }
 
 // untilServing waits until both members that were left have been replaced as well.
 func (b *bench) untilServing(ctx context.Context, from time.Time, etcds []int) error {
 	return b.until(ctx, func(i int) bool {
 		ready := 0
-		for _, e := range b.kubelet.since(i, from) {
-			if e.ready {
+		for _, e := range b.kubelet.Since(i, from) {
+			if e.Ready {
 				ready++
 			}
 		}
-		return ready == members
+		return ready == simulated.Members
 	}, etcds)
 }

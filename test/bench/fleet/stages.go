@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/simulated"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Of the Etcds, by number: one that is changed while nobody looks, one that is rolled alone, and the first of those
-// that are rolled at once.
+// Numbers of Etcds: the one changed while the operator is down, the one rolled alone, and the first of those rolled at
+// once.
 const (
 	unseen = iota
 	alone
@@ -26,7 +27,7 @@ const (
 )
 
 const (
-	// makeTimeout is for all Etcds together; a laden machine takes minutes.
+	// makeTimeout is for all Etcds together; a loaded machine takes minutes.
 	makeTimeout = 30 * time.Minute
 	// restartTimeout is how long the operator may take to be ready.
 	restartTimeout = 5 * time.Minute
@@ -37,7 +38,7 @@ const (
 // make starts the operator and creates the Etcds.
 func (b *bench) make(ctx context.Context) error {
 	return b.console.Step(fmt.Sprintf("%d Etcds", b.etcds), func(note func(string)) (string, error) {
-		if err := b.startOperator(); err != nil {
+		if err := b.restartOperator(); err != nil {
 			return "", err
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, makeTimeout, fmt.Errorf("not all are ready within %s", makeTimeout))
@@ -65,7 +66,7 @@ func (b *bench) make(ctx context.Context) error {
 		}
 		b.results.MadeIn = time.Since(from).Seconds()
 		_, b.results.WhileMade = b.operator.memory()
-		return fmt.Sprintf("all ready, with %d pods", b.etcds*members), nil
+		return fmt.Sprintf("all ready, with %d pods", b.etcds*simulated.Members), nil
 	})
 }
 
@@ -77,12 +78,12 @@ func (b *bench) create(ctx context.Context) error {
 	for range creators {
 		working.Go(func() {
 			for i := range next {
-				port := int32(b.fleet.port)
+				port := int32(b.fleet.Port)
 				for _, o := range []client.Object{
-					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(i)}},
+					&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: simulated.Namespace(i)}},
 					&v1alpha1.Etcd{
-						ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: etcdName},
-						Spec:       v1alpha1.EtcdSpec{Replicas: members, Etcd: v1alpha1.EtcdConfig{ClientPort: &port}},
+						ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Namespace(i), Name: simulated.EtcdName},
+						Spec:       v1alpha1.EtcdSpec{Replicas: simulated.Members, Etcd: v1alpha1.EtcdConfig{ClientPort: &port}},
 					},
 				} {
 					if err := b.env.Client.Create(ctx, o); err != nil {
@@ -106,11 +107,11 @@ func (b *bench) create(ctx context.Context) error {
 	return nil
 }
 
-// restart ends the operator and measures how long the next one takes until it has looked at every Etcd, and until it
-// has deleted the first pod for a change that was made while nobody looked.
+// restart restarts the operator, and measures how long it takes to reconcile every Etcd, and to delete the first pod for a
+// change made while it was down.
 func (b *bench) restart(ctx context.Context) error {
 	return b.console.Step("restart", func(note func(string)) (string, error) {
-		note("waiting until nobody writes")
+		note("waiting until writes stop")
 		if err := b.untilQuiet(ctx); err != nil {
 			return "", err
 		}
@@ -120,7 +121,7 @@ func (b *bench) restart(ctx context.Context) error {
 		if err := b.change(ctx, unseen); err != nil {
 			return "", err
 		}
-		if err := b.startOperator(); err != nil {
+		if err := b.restartOperator(); err != nil {
 			return "", err
 		}
 		started := b.operator.started
@@ -138,15 +139,15 @@ func (b *bench) restart(ctx context.Context) error {
 		if err := b.untilRolled(ctx, started, unseen); err != nil {
 			return "", err
 		}
-		b.results.Unseen = b.kubelet.since(unseen, started)[0].at.Sub(started).Seconds()
+		b.results.Unseen = b.kubelet.Since(unseen, started)[0].At.Sub(started).Seconds()
 		b.results.ReadyCPU = cpu.Seconds()
-		return fmt.Sprintf("ready after %.1f s, for which it had a processor for %.1f s; first deletion after %.1f s; %.0f MiB when ready",
+		return fmt.Sprintf("ready after %.1f s (%.1f s of CPU time); first deletion after %.1f s; %.0f MiB when ready",
 			b.results.Ready, b.results.ReadyCPU, b.results.Unseen, b.results.AtReady), nil
 	})
 }
 
-// startOperator starts an operator.
-func (b *bench) startOperator() error {
+// restartOperator starts an operator with the kubeconfig of its ServiceAccount.
+func (b *bench) restartOperator() error {
 	kubeconfig, err := b.env.OperatorKubeconfig()
 	if err != nil {
 		return err
@@ -157,7 +158,7 @@ func (b *bench) startOperator() error {
 
 // change changes the template of an Etcd.
 func (b *bench) change(ctx context.Context, etcd int) error {
-	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(etcd), Name: etcdName}}
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: simulated.Namespace(etcd), Name: simulated.EtcdName}}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"labels":{"rolled":"once"}}}`))
 	if err := b.env.Client.Patch(ctx, e, patch); err != nil {
 		return fmt.Errorf("changing Etcd %d: %w", etcd, err)
@@ -165,7 +166,7 @@ func (b *bench) change(ctx context.Context, etcd int) error {
 	return nil
 }
 
-// poll asks until the answer is yes.
+// poll calls ask until it returns true.
 func poll(ctx context.Context, every time.Duration, ask func() (bool, error)) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()

@@ -11,11 +11,10 @@ import (
 	"time"
 )
 
-// watchInterval is how often workers are counted. To tell of them takes the operator some milliseconds.
+// watchInterval is how often workers are counted, which costs the operator some milliseconds each time.
 const watchInterval = 500 * time.Millisecond
 
-// Workers of a controller: how many were busy at the same time, at most, and how many there are. As long as one is
-// left, nobody waits for another.
+// Workers of a controller: the maximum number of busy ones, and their number. While one is idle, no reconcile waits.
 type Workers struct {
 	Busy float64 `json:"busy"`
 	Of   float64 `json:"of"`
@@ -29,7 +28,7 @@ func (b *bench) watchWorkers(ctx context.Context) (stop func() map[string]Worker
 	watching.Go(func() {
 		// It ends with the context.
 		_ = poll(ctx, watchInterval, func() (bool, error) {
-			// Where it does not answer, it is asked again.
+			// Retry if it does not answer.
 			families, _ := scrape(ctx, http.DefaultClient, b.operator.metrics)
 			for _, m := range families["controller_runtime_active_workers"].GetMetric() {
 				name := labelsOf(m)["controller"]
@@ -48,9 +47,8 @@ func (b *bench) watchWorkers(ctx context.Context) (stop func() map[string]Worker
 	}
 }
 
-// mostBusy is the greatest part of its workers that a controller had busy at the same time, of those that make tasks of
-// changes and carry them on: there one rollout could wait for another. The workers of the third look at all other Etcds
-// too, after those that have changed.
+// mostBusy returns the maximum share of busy workers of the controllers that create and run tasks, in which one rollout could
+// wait for another. The etcd controller is left out: it reconciles all other Etcds, too, after those that have changed.
 func (l Load) mostBusy() float64 {
 	most := 0.0
 	for _, name := range []string{"rollout", "task"} {

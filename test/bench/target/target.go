@@ -39,7 +39,7 @@ func (t Target) Against(peer float64) Target {
 	return t
 }
 
-// Met tells whether all are.
+// Met reports whether all are.
 func Met(all []Target) bool {
 	for _, t := range all {
 		if !t.Met {

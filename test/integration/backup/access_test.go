@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	agent "github.com/etcd-foreman/etcd-foreman/internal/backup/server"
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/clock"
@@ -40,7 +40,7 @@ func TestStrangersRemoveNoBackups(t *testing.T) {
 	}))
 	t.Cleanup(api.Close)
 	for range 7 {
-		response, err := http.Get(api.URL + backup.PathFull) //nolint:noctx // a stranger
+		response, err := http.Get(api.URL + agentapi.PathFull) //nolint:noctx // a stranger
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(response.Body.Close()).To(Succeed())
 		g.Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
@@ -50,10 +50,10 @@ func TestStrangersRemoveNoBackups(t *testing.T) {
 	g.Expect(list).To(Equal(before))
 
 	sign := func(r *http.Request) error { return agentauth.Sign(key, "uid", r, time.Now()) }
-	second, err := backup.Client{BaseURL: api.URL, Authorize: sign}.Full(t.Context(), false)
+	second, err := agentapi.Client{BaseURL: api.URL, Authorize: sign}.Full(t.Context(), false)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(second.Created).To(BeTemporally(">", before[len(before)-1].Created))
-	chain, err := backup.Client{BaseURL: api.URL, Authorize: sign}.Latest(t.Context())
+	chain, err := agentapi.Client{BaseURL: api.URL, Authorize: sign}.Latest(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(chain.Full.Name()).To(Equal(second.Name()))
 }

@@ -187,7 +187,7 @@ func TestNobodyTakesSnapshotsWhoDoesNotLead(t *testing.T) {
 	r.begin(g)
 	r.stop()
 	_, err := r.Full(t.Context(), false)
-	g.Expect(err).To(MatchError(ContainSubstring("does not lead")))
+	g.Expect(err).To(MatchError(ContainSubstring("is not the leader")))
 	put(g, e, "meanwhile", 5)
 
 	// The next leader goes on where the store ends, without another full snapshot.
@@ -405,6 +405,6 @@ func TestWhatCannotBeRestored(t *testing.T) {
 	g.Expect(err).To(MatchError(backup.ErrNoFull))
 	g.Expect(os.MkdirAll(filepath.Join(dir, "member"), 0o700)).To(Succeed())
 	_, err = restoreTo(t, s, dir)
-	g.Expect(err).To(MatchError(ContainSubstring("it has to be empty")))
+	g.Expect(err).To(MatchError(ContainSubstring("it must be empty")))
 	g.Expect(filepath.Join(dir, "member")).To(BeADirectory(), "data was removed")
 }

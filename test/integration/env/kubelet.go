@@ -91,7 +91,7 @@ func (k *Kubelet) state(pod string) PodState {
 	return k.states[pod]
 }
 
-// Ready tells whether a pod is ready, and is not being deleted: whether its etcd would answer.
+// Ready reports whether a pod is ready, and is not being deleted: whether its etcd would answer.
 func (k *Kubelet) Ready(pod string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -8,9 +8,15 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
 // The operator's ServiceAccount, and the groups that Kubernetes puts it into.
@@ -32,7 +38,7 @@ func (e *Env) installRoles(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"manager/namespace.yaml", "rbac/service_account.yaml", "rbac/role.yaml", "rbac/role_bindings.yaml"} {
+	for _, name := range []string{"manager/namespace.yaml", "rbac/service_account.yaml", "rbac/role.yaml", "rbac/role_bindings.yaml", "rbac/user_roles.yaml"} {
 		objects, err := readObjects(filepath.Join(root, "config", name))
 		if err != nil {
 			return err
@@ -43,6 +49,34 @@ func (e *Env) installRoles(ctx context.Context) error {
 			}
 		}
 	}
+	return e.awaitRoles(ctx)
+}
+
+// awaitRoles waits until the API server grants what was created last: it learns of roles and their bindings by watches.
+func (e *Env) awaitRoles(ctx context.Context) error {
+	operator, err := kubernetes.NewForConfig(e.AsOperator())
+	if err != nil {
+		return fmt.Errorf("making a client of the operator: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		for _, a := range []authorizationv1.ResourceAttributes{
+			{Verb: "list", Resource: "pods"},
+			{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: operatorNamespace},
+		} {
+			review, err := operator.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &a},
+			}, metav1.CreateOptions{})
+			if err != nil || !review.Status.Allowed {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("waiting until the operator's roles are in force: %w", err)
+	}
 	return nil
 }
 
@@ -51,6 +85,15 @@ func (e *Env) AsOperator() *rest.Config {
 	c := rest.CopyConfig(e.Config)
 	c.Impersonate = operator
 	return c
+}
+
+// AsUser is a Config of a new user, who has a certificate and no rights.
+func (e *Env) AsUser(name string) (*rest.Config, error) {
+	user, err := e.server.AddUser(envtest.User{Name: name}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("making user %s: %w", name, err)
+	}
+	return user.Config(), nil
 }
 
 // OperatorKubeconfig is a kubeconfig file with the rights of the operator's ServiceAccount.

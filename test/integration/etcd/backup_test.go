@@ -35,7 +35,7 @@ func TestWhatABackupMayBe(t *testing.T) {
 		{"volume", store(func(s *v1alpha1.StoreSpec) { s.Provider, s.SecretRef = "Local", nil }), ""},
 		{"Swift", store(func(s *v1alpha1.StoreSpec) { s.Provider = "Swift" }), "there is no driver for any other"},
 		{"OSS", store(func(s *v1alpha1.StoreSpec) { s.Provider = "alicloud" }), "there is no driver for any other"},
-		{"no credentials", store(func(s *v1alpha1.StoreSpec) { s.SecretRef = nil }), "needs a secretRef"},
+		{"no credentials", store(func(s *v1alpha1.StoreSpec) { s.SecretRef = nil }), "secretRef must name a Secret"},
 		{"prefix that leads out", store(func(s *v1alpha1.StoreSpec) { s.Prefix = "../other" }), "spec.backup.store.prefix"},
 		{"own namespace", store(func(s *v1alpha1.StoreSpec) {
 			s.SecretRef = &v1alpha1.SecretReference{Name: "backup", Namespace: namespace}
@@ -48,7 +48,7 @@ func TestWhatABackupMayBe(t *testing.T) {
 		{"minute 1010", schedule("1010 0 * * *"), "spec.backup.fullSnapshotSchedule"},
 		{"no deltas", v1alpha1.BackupSpec{DeltaSnapshotPeriod: &metav1.Duration{}}, ""},
 		{"deltas without a pause", v1alpha1.BackupSpec{DeltaSnapshotPeriod: &metav1.Duration{Duration: time.Millisecond}}, "at least 1s"},
-		{"number without its policy", v1alpha1.BackupSpec{MaxBackupsLimitBasedGC: ptr.To[int32](3)}, "belongs to garbageCollectionPolicy LimitBased"},
+		{"number without its policy", v1alpha1.BackupSpec{MaxBackupsLimitBasedGC: ptr.To[int32](3)}, "may only be set with garbageCollectionPolicy LimitBased"},
 		{"compaction", v1alpha1.BackupSpec{SnapshotCompaction: &v1alpha1.SnapshotCompactionSpec{}}, ""},
 		{"compaction of nothing", v1alpha1.BackupSpec{SnapshotCompaction: &v1alpha1.SnapshotCompactionSpec{EventsThreshold: ptr.To[int64](0)}}, "spec.backup.snapshotCompaction.eventsThreshold"},
 		{"number of backups", v1alpha1.BackupSpec{

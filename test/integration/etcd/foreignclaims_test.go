@@ -310,7 +310,7 @@ func TestPodsOfAnotherSayNothingOfAJob(t *testing.T) {
 	w.Expect(testEnv.Client.Status().Update(t.Context(), &surveys[0])).To(Succeed())
 	w.Eventually(func(g Gomega) {
 		w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonNoFinalSnapshot)
-		g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Message).To(ContainSubstring("told nothing that can be read"))
+		g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Message).To(ContainSubstring("left no readable result"))
 	}).Should(Succeed())
 	w.Expect(w.jobs(w, v1alpha1.ComponentFinalSnapshotJob)).To(BeEmpty())
 }

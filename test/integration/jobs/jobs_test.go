@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
 	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
@@ -75,7 +77,9 @@ func (w *world) start() (stop func()) {
 			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
 			Registry: tasks.Registry{
 				v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: "x/agent"}},
-				v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: "x/agent"}},
+				v1alpha1.CopyBackups: {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: "x/agent", Rules: policy.Rules{
+					CopyStores: []configv1alpha1.CopyStore{{Provider: "S3", Container: "b", SecretName: "s"}},
+				}}},
 			},
 		}).Setup(mgr, 1)
 	})
@@ -253,7 +257,7 @@ func TestPodThatTheJobDoesNotControl(t *testing.T) {
 	w.start()
 	w.create("copy", v1alpha1.CopyBackups, `
 sourceStore: {provider: S3, container: b, prefix: p, secretRef: {name: s}}
-targetStore: {provider: Local, container: claim, prefix: p}`)
+targetStore: {provider: Local, container: claim, prefix: copies}`)
 	job := w.job()
 	w.pod(job, corev1.ContainerStateTerminated{Message: `{"copied": 3}`})
 	w.labeled(job, corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"})
@@ -268,19 +272,27 @@ func TestResourcesOfACompaction(t *testing.T) {
 	memory := func(s string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(s)}
 	}
+	requests := func(memory string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourceEphemeralStorage: resource.MustParse("100Mi")}
+	}
 	for _, tc := range []struct {
 		name string
 		spec *v1alpha1.SnapshotCompactionSpec
 		want corev1.ResourceList
 	}{
-		{"default", nil, corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi")}},
-		{"its own", &v1alpha1.SnapshotCompactionSpec{Resources: &corev1.ResourceRequirements{Requests: memory("1Gi")}}, memory("1Gi")},
+		{"default", nil, requests("128Mi")},
+		{"its own", &v1alpha1.SnapshotCompactionSpec{Resources: &corev1.ResourceRequirements{Requests: memory("1Gi")}}, requests("1Gi")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, func(e *v1alpha1.Etcd) { e.Spec.Backup.SnapshotCompaction = tc.spec })
 			w.start()
 			w.create("compact", v1alpha1.OnDemandCompaction, "")
-			w.Expect(w.job().Spec.Template.Spec.Containers[0].Resources.Requests).To(BeComparableTo(tc.want))
+			has := w.job().Spec.Template.Spec.Containers[0].Resources
+			w.Expect(has.Requests).To(BeComparableTo(tc.want))
+			// A quota of 8Gi, a volume of 16Gi.
+			w.Expect(has.Limits).To(BeComparableTo(corev1.ResourceList{
+				corev1.ResourceMemory: resource.MustParse("10Gi"), corev1.ResourceEphemeralStorage: resource.MustParse("35Gi"),
+			}))
 		})
 	}
 }
@@ -304,13 +316,13 @@ func TestCopyBackups(t *testing.T) {
 	w.start()
 	w.create("elsewhere", v1alpha1.CopyBackups, `
 sourceStore: {provider: S3, container: b, prefix: p, secretRef: {name: s, namespace: kube-system}}
-targetStore: {provider: Local, container: claim, prefix: p}`)
+targetStore: {provider: Local, container: claim, prefix: copies}`)
 	w.until("elsewhere", v1alpha1.TaskStateRejected)
 	w.Expect(w.jobs(w)).To(BeEmpty())
 
 	w.create("copy", v1alpha1.CopyBackups, `
 sourceStore: {provider: S3, container: b, prefix: p, secretRef: {name: s}}
-targetStore: {provider: Local, container: claim, prefix: p}`)
+targetStore: {provider: Local, container: claim, prefix: copies}`)
 	job := w.job()
 	w.pod(job, corev1.ContainerStateTerminated{Message: `{"copied": 3, "skipped": 1, "bytes": 1000, "lastRevision": 42}`})
 	w.complete(job)

@@ -145,7 +145,7 @@ func (w *writers) stop(g Gomega, began time.Time) map[string]gap {
 	return longest
 }
 
-// answered tells whether every crowd, or each of its clients where they count apart, has been answered since a time.
+// answered reports whether every crowd, or each of its clients where they count apart, has been answered since a time.
 func (w *writers) answered(since time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,10 +12,10 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/finalsnapshot"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/datadir"
+	"github.com/etcd-foreman/etcd-foreman/internal/member/finalsnapshot"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/clock"
@@ -70,7 +70,7 @@ func TestHibernation(t *testing.T) {
 
 	r := member.Recovery{Task: "9f3e", Member: "m0", Source: member.RecoverFromBackup, PreviousClusterID: id, Revision: final.LastRevision + 1}
 	c.recover(g, &r)
-	g.Expect(c.prepare(0, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRestoreFailed+": "), ContainSubstring("lead to revision %d, and the final one", final.LastRevision))))
+	g.Expect(c.prepare(0, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRestoreFailed+": "), ContainSubstring("end at revision %d, and the final one", final.LastRevision))))
 	g.Expect(c.dataDir(0)).NotTo(BeADirectory(), "less than the final snapshot is not restored")
 	r.Revision = final.LastRevision
 	c.recover(g, &r)
@@ -124,7 +124,7 @@ func TestFinalSnapshotOfTooLittle(t *testing.T) {
 	later, _ := at.File(ahead)
 	g.Expect(os.Rename(file, later)).To(Succeed())
 	_, err = c.finalSnapshot(g, 0, id)
-	g.Expect(err).To(MatchError(ContainSubstring("it is not all that the cluster had")))
+	g.Expect(err).To(MatchError(ContainSubstring("the member lacks data of the cluster")))
 
 	g.Expect(os.WriteFile(later, []byte("altered"), 0o600)).To(Succeed())
 	ahead.Size = int64(len("altered"))

@@ -2,9 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package console tells a person at a terminal what goes on: a line for each step and for each event, and
-// while nothing else is to be said, how far a step is and how long it has taken. Where the output is no
-// terminal, that is said now and then. It imports the standard library only.
+// Package console prints progress: a line for each step and event, and the progress and duration of the current step, in
+// place on a terminal and now and then elsewhere. It imports the standard library only.
 package console
 
 import (
@@ -17,9 +16,9 @@ import (
 )
 
 const (
-	// quiet is how long a step may take before it says that it runs.
+	// quiet is how long a step may take before its progress is printed.
 	quiet = 2 * time.Second
-	// onTerminal and elsewhere are how often it says so again.
+	// onTerminal and elsewhere are how often progress is printed.
 	onTerminal = 200 * time.Millisecond
 	elsewhere  = 10 * time.Second
 	// nameWidth is the width of the column of names.
@@ -28,7 +27,7 @@ const (
 	lineWidth = 110
 )
 
-// Console prints. It may be used from several goroutines.
+// Console prints progress. It is safe for concurrent use.
 type Console struct {
 	out      io.Writer
 	terminal bool
@@ -50,7 +49,7 @@ func (c *Console) Line(format string, args ...any) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.clear()
-	fmt.Fprintf(c.out, format+"\n", args...) //nolint:errcheck // there is nobody to tell
+	fmt.Fprintf(c.out, format+"\n", args...) //nolint:errcheck // there is nowhere to report it
 	c.spoken = time.Now()
 }
 
@@ -124,9 +123,9 @@ func (c *Console) say(text string) {
 	if runes := []rune(text); c.terminal && len(runes) > lineWidth {
 		text = string(runes[:lineWidth-1]) + "…"
 	}
-	fmt.Fprint(c.out, strings.TrimRight(text, " ")) //nolint:errcheck // there is nobody to tell
+	fmt.Fprint(c.out, strings.TrimRight(text, " ")) //nolint:errcheck // there is nowhere to report it
 	if c.interim = c.terminal; !c.interim {
-		fmt.Fprintln(c.out) //nolint:errcheck // there is nobody to tell
+		fmt.Fprintln(c.out) //nolint:errcheck // there is nowhere to report it
 	}
 	c.spoken = time.Now()
 }
@@ -134,7 +133,7 @@ func (c *Console) say(text string) {
 // clear removes the line that is renewed in place.
 func (c *Console) clear() {
 	if c.interim {
-		fmt.Fprint(c.out, "\r\x1b[K") //nolint:errcheck // there is nobody to tell
+		fmt.Fprint(c.out, "\r\x1b[K") //nolint:errcheck // there is nowhere to report it
 		c.interim = false
 	}
 }

@@ -82,8 +82,8 @@ func (c Cluster) WaitReady(ctx context.Context, ordinal int, note Note) error {
 // WaitHealthy waits until every pod is at the newest revision and ready, and every member knows the same
 // leader. It returns the leader's ordinal.
 func (c Cluster) WaitHealthy(ctx context.Context, note Note) (leader int, err error) {
-	err = until(ctx, waitTimeout, "all members of "+c.Key().String()+" to be well", note, func(ctx context.Context) (string, error) {
-		if lack, err := c.lacking(ctx); lack != "" || err != nil {
+	err = until(ctx, waitTimeout, "all members of "+c.Key().String()+" to be healthy", note, func(ctx context.Context) (string, error) {
+		if lack, err := c.lackingNow(ctx); lack != "" || err != nil {
 			return lack, err
 		}
 		leader, err = c.Leader(ctx)
@@ -93,13 +93,13 @@ func (c Cluster) WaitHealthy(ctx context.Context, note Note) (leader int, err er
 }
 
 // lacking says what is not as the newest template wants it; empty when all is.
-func (c Cluster) lacking(ctx context.Context) (string, error) {
+func (c Cluster) lackingNow(ctx context.Context) (string, error) {
 	set, err := c.StatefulSet(ctx)
 	if err != nil {
 		return "", err
 	}
 	if set.Status.ObservedGeneration < set.Generation {
-		return "the StatefulSet controller has not seen the newest template", nil
+		return "the StatefulSet controller has not observed the newest template", nil
 	}
 	for i := range int(*set.Spec.Replicas) {
 		pod, err := c.Pod(ctx, i)
@@ -125,7 +125,7 @@ func lacking(set *appsv1.StatefulSet, pod *corev1.Pod) string {
 	return ""
 }
 
-// isReady tells whether the etcd container is ready.
+// isReady reports whether the etcd container is ready.
 func isReady(pod *corev1.Pod) bool {
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.Name == v1alpha1.ContainerEtcd {

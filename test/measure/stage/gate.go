@@ -39,13 +39,13 @@ func (s *Stage) WaitOperator(ctx context.Context, note Note) error {
 		}
 		want := ptr.Deref(d.Spec.Replicas, 1)
 		if d.Status.ObservedGeneration < d.Generation || d.Status.Replicas != want || d.Status.UpdatedReplicas != want || d.Status.AvailableReplicas != want {
-			return fmt.Sprintf("%d of %d new operators are available, and %d old ones are there", d.Status.AvailableReplicas, want, d.Status.Replicas-d.Status.UpdatedReplicas), nil
+			return fmt.Sprintf("%d of %d new operators are available, and %d old ones are still running", d.Status.AvailableReplicas, want, d.Status.Replicas-d.Status.UpdatedReplicas), nil
 		}
 		return "", nil
 	})
 }
 
-// Gate tells whether the feature gate QuorumAwareUpdatesWithOnDelete is on.
+// Gate reports whether the feature gate QuorumAwareUpdatesWithOnDelete is on.
 func (s *Stage) Gate(ctx context.Context) (bool, error) {
 	config := &corev1.ConfigMap{}
 	if err := s.Client.Get(ctx, operatorKey, config); err != nil {

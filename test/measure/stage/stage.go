@@ -34,7 +34,7 @@ const pollInterval = 100 * time.Millisecond
 // again when its holder dies.
 const lockName = "@etcd-foreman-stage"
 
-// Stage is the local Kubernetes.
+// Stage gives access to the local Kubernetes.
 type Stage struct {
 	// Local is the folder for what is made in the checkout, .local.
 	Local  string
@@ -44,12 +44,11 @@ type Stage struct {
 	lock net.Listener
 }
 
-// Open connects to the local Kubernetes of the checkout that the current folder is in. A kubeconfig of the
-// person's own is never used. Until Close there can be no other Stage on this machine: two shows at the same
-// time would spoil each other's figures.
+// Open connects to the local Kubernetes of the current checkout, never to the user's own kubeconfig. Until Close there can be
+// no other Stage on this machine: two at a time would distort each other's figures.
 func Open() (*Stage, error) {
 	if os.Geteuid() != 0 {
-		return nil, errors.New("this freezes processes of pods, and so has to be run as root")
+		return nil, errors.New("freezing processes of pods needs root")
 	}
 	lock, err := net.Listen("unix", lockName)
 	if errors.Is(err, syscall.EADDRINUSE) {

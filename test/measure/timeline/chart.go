@@ -42,10 +42,10 @@ type Run struct {
 	Steps    []Step
 }
 
-// Step is something that somebody did to a pod.
+// Step is an action on a pod.
 type Step struct {
 	At  time.Time
 	Pod string
-	// Text says what was done and why.
+	// Text is what was done and why.
 	Text string
 }

@@ -48,7 +48,7 @@ type mark struct {
 	At, Text    string
 }
 
-func (r Run) layOut(y float64, s scale) panel {
+func (r Run) panel(y float64, s scale) panel {
 	p := panel{Run: r, HeaderY: y + 16}
 	y += headerHeight
 	p.Top = y - 6

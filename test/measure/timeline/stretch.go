@@ -45,7 +45,7 @@ func (r Run) stretches(pod string) []stretch {
 // frozen is the title of a member that hangs.
 const frozen = "frozen"
 
-// label is a word in a bar that would be a riddle without it.
+// label returns a word that explains a bar.
 func (st stretch) label() string {
 	switch {
 	case st.title == frozen:

@@ -32,19 +32,19 @@ type picture struct {
 
 // Write draws the chart.
 func (c Chart) Write(w io.Writer) error {
-	if err := parsed.Execute(w, c.layOut()); err != nil {
+	if err := parsed.Execute(w, c.picture()); err != nil {
 		return fmt.Errorf("drawing the timeline: %w", err)
 	}
 	return nil
 }
 
-func (c Chart) layOut() picture {
+func (c Chart) picture() picture {
 	seconds := c.seconds()
 	axis := scale{seconds: seconds}
 	p := picture{Chart: c, Width: width, Right: width - marginRight, Grid: ticks(axis), Zero: axis.x(time.Time{})}
 	y := float64(titleHeight)
 	for _, run := range c.Runs {
-		panel := run.layOut(y, scale{run.From, seconds})
+		panel := run.panel(y, scale{run.From, seconds})
 		p.Panels = append(p.Panels, panel)
 		y = panel.Bottom + panelGap
 	}

@@ -57,14 +57,14 @@ func (e *expander) enqueue(obj any) {
 	}
 }
 
-// wantsMore tells whether a bound claim asks for more than it has.
+// wantsMore reports whether a bound claim asks for more than it has.
 func wantsMore(claim *corev1.PersistentVolumeClaim) bool {
 	has, bound := claim.Status.Capacity[corev1.ResourceStorage]
 	wants := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	return bound && wants.Cmp(has) > 0
 }
 
-func (e *expander) run(ctx context.Context) {
+func (e *expander) watch(ctx context.Context) {
 	defer e.queue.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), e.synced) {
 		return

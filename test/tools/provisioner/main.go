@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string) error {
 		controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 10*time.Second)),
 	)
 	factory.Start(ctx.Done())
-	go expander.run(ctx)
+	go expander.watch(ctx)
 	provisioning.Run(ctx)
 	return nil
 }

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"maps"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// +kubebuilder:rbac:groups="",resources=nodes;persistentvolumes,verbs=get;list;watch
+
+// addSurroundings caches the parts of nodes, volumes and claims that decisions need. They cannot be selected by label: a claim
+// may be older than its Etcd.
+func addSurroundings(to map[client.Object]cache.ByObject, lists *resourceLists) {
+	maps.Copy(to, map[client.Object]cache.ByObject{
+		&corev1.Node{}:                  {Transform: keep(trimmedNode)},
+		&corev1.PersistentVolume{}:      {Transform: keep(trimmedVolume)},
+		&corev1.PersistentVolumeClaim{}: {Transform: keep(lists.claim)},
+	})
+}
+
+// keep makes a cache transform from a function that returns the part of an object to keep.
+func keep[T any](trim func(T) T) func(any) (any, error) {
+	return func(object any) (any, error) {
+		if o, ok := object.(T); ok {
+			return slim(trim(o))
+		}
+		return object, nil
+	}
+}
+
+// trimmedPod drops what a pod has from its template, which is most of it, and unused status.
+func trimmedPod(p *corev1.Pod) *corev1.Pod {
+	kept := &corev1.Pod{ObjectMeta: p.ObjectMeta, Spec: corev1.PodSpec{NodeName: p.Spec.NodeName}, Status: corev1.PodStatus{
+		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP, Conditions: p.Status.Conditions,
+		InitContainerStatuses: trimmedContainers(p.Status.InitContainerStatuses), ContainerStatuses: trimmedContainers(p.Status.ContainerStatuses),
+	}}
+	kept.ManagedFields = nil
+	for _, c := range p.Spec.Containers {
+		if c.Name == v1alpha1.ContainerEtcd {
+			kept.Spec.Containers = []corev1.Container{{Name: c.Name, Image: interned(c.Image), Ports: c.Ports}}
+			if c.ReadinessProbe != nil {
+				kept.Spec.Containers[0].ReadinessProbe = probed
+			}
+		}
+	}
+	for _, v := range p.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			kept.Spec.Volumes = append(kept.Spec.Volumes, v)
+		}
+	}
+	return kept
+}
+
+// probed stands for any readiness probe of a container.
+var probed = &corev1.Probe{}
+
+func trimmedContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
+	if len(all) == 0 {
+		return nil
+	}
+	kept := make([]corev1.ContainerStatus, 0, len(all))
+	for _, c := range all {
+		kept = append(kept, corev1.ContainerStatus{Name: c.Name, State: c.State, LastTerminationState: c.LastTerminationState, Ready: c.Ready})
+	}
+	return kept
+}
+
+func trimmedMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
+	m.ManagedFields, m.Annotations = nil, nil
+	return m
+}
+
+func trimmedNode(n *corev1.Node) *corev1.Node {
+	kept := &corev1.Node{ObjectMeta: trimmedMeta(n.ObjectMeta), Spec: corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable}}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			// The heartbeat is not used.
+			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return kept
+}
+
+func trimmedVolume(v *corev1.PersistentVolume) *corev1.PersistentVolume {
+	kept := &corev1.PersistentVolume{ObjectMeta: trimmedMeta(v.ObjectMeta), Spec: corev1.PersistentVolumeSpec{NodeAffinity: v.Spec.NodeAffinity}}
+	if c := v.Spec.ClaimRef; c != nil {
+		kept.Spec.ClaimRef = &corev1.ObjectReference{UID: c.UID}
+	}
+	return kept
+}
+
+func trimmedClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
+	kept := &corev1.PersistentVolumeClaim{ObjectMeta: trimmedMeta(c.ObjectMeta), Spec: c.Spec, Status: c.Status}
+	if by, adopted := c.Annotations[v1alpha1.AnnotationAdoptedBy]; adopted {
+		// It records the owner of the claim.
+		kept.Annotations = map[string]string{v1alpha1.AnnotationAdoptedBy: by}
+	}
+	return kept
+}
+
+// trimmedTask drops the configs of a task that has ended, which are most of it, and which nothing reads any more.
+func trimmedTask(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+	if !t.Status.State.IsFinal() {
+		return t
+	}
+	kept := *t
+	kept.Spec.Config, kept.Status.Config = "", ""
+	return &kept
+}

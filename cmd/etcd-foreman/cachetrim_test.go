@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What the cache leaves out, no decision can rest on.
+func TestWhatIsKeptOfTheSurroundings(t *testing.T) {
+	g := NewWithT(t)
+	fat := metav1.ObjectMeta{
+		Name: "n", UID: "u", ResourceVersion: "1", Labels: map[string]string{corev1.LabelHostname: "n"}, OwnerReferences: []metav1.OwnerReference{{UID: "o"}},
+		DeletionTimestamp: &metav1.Time{}, Annotations: map[string]string{"long": "story"}, ManagedFields: []metav1.ManagedFieldsEntry{{}},
+	}
+	lean := *fat.DeepCopy()
+	lean.Annotations, lean.ManagedFields = nil, nil
+
+	node := trimmedNode(&corev1.Node{
+		ObjectMeta: fat, Spec: corev1.NodeSpec{Unschedulable: true, ProviderID: "x"},
+		Status: corev1.NodeStatus{
+			Images: []corev1.ContainerImage{{}},
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue},
+				{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastHeartbeatTime: metav1.Now()},
+			},
+		},
+	})
+	g.Expect(node).To(Equal(&corev1.Node{
+		ObjectMeta: lean, Spec: corev1.NodeSpec{Unschedulable: true},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}},
+	}))
+	ports, claims := []corev1.ContainerPort{{Name: "client", ContainerPort: 2379}}, corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
+	containers := []corev1.ContainerStatus{{Name: "etcd", Ready: true, LastTerminationState: ended}}
+	status := corev1.PodStatus{
+		Phase: corev1.PodRunning, Reason: "r", Message: "m", PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady}},
+		ContainerStatuses: containers, InitContainerStatuses: []corev1.ContainerStatus{{Name: "prepare", State: ended}},
+	}
+	told := *status.DeepCopy()
+	told.HostIP, told.QOSClass = "10.0.0.2", corev1.PodQOSBurstable
+	told.ContainerStatuses[0].ImageID, told.ContainerStatuses[0].ContainerID, told.ContainerStatuses[0].RestartCount = "long", "longer", 7
+	pod := trimmedPod(&corev1.Pod{ObjectMeta: fat, Status: told, Spec: corev1.PodSpec{
+		NodeName: "n", ServiceAccountName: "x", Volumes: []corev1.Volume{{Name: "config"}, claims},
+		Containers: []corev1.Container{{Name: "etcd", Image: "x", Ports: ports, Env: []corev1.EnvVar{{Name: "x"}}, ReadinessProbe: &corev1.Probe{PeriodSeconds: 1}}, {Name: "backup-restore"}},
+	}})
+	annotated := *lean.DeepCopy()
+	annotated.Annotations = fat.Annotations
+	g.Expect(pod).To(Equal(&corev1.Pod{ObjectMeta: annotated, Status: status, Spec: corev1.PodSpec{
+		NodeName: "n", Volumes: []corev1.Volume{claims}, Containers: []corev1.Container{{Name: "etcd", Image: "x", Ports: ports, ReadinessProbe: &corev1.Probe{}}},
+	}}))
+
+	affinity := &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{}}
+	volume := trimmedVolume(&corev1.PersistentVolume{ObjectMeta: fat, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, StorageClassName: "x", ClaimRef: &corev1.ObjectReference{Name: "c", UID: "c"}}})
+	g.Expect(volume).To(Equal(&corev1.PersistentVolume{ObjectMeta: lean, Spec: corev1.PersistentVolumeSpec{NodeAffinity: affinity, ClaimRef: &corev1.ObjectReference{UID: "c"}}}))
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: fat, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
+	g.Expect(trimmedClaim(claim)).To(Equal(&corev1.PersistentVolumeClaim{ObjectMeta: lean, Spec: claim.Spec, Status: claim.Status}))
+	claim.Annotations = map[string]string{"long": "story", v1alpha1.AnnotationAdoptedBy: "etcd"}
+	g.Expect(trimmedClaim(claim).Annotations).To(Equal(map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}), "whose it is")
+}
+
+// What is shared is the same as before.
+func TestSlim(t *testing.T) {
+	g := NewWithT(t)
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "n", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "K", Name: "o", UID: "u"}},
+	}}
+	want := claim.DeepCopy()
+	claim.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
+	got, err := slim(claim)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got).To(Equal(want))
+	none, err := slim("no object")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(none).To(Equal("no object"))
+}
+
+// A task is kept whole for as long as it may be decoded.
+func TestWhatIsKeptOfTasks(t *testing.T) {
+	for state, dropped := range map[v1alpha1.TaskState]bool{
+		"": false, v1alpha1.TaskStatePending: false, v1alpha1.TaskStateInProgress: false,
+		v1alpha1.TaskStateSucceeded: true, v1alpha1.TaskStateFailed: true, v1alpha1.TaskStateRejected: true,
+	} {
+		g := NewWithT(t)
+		task := &v1alpha1.EtcdOperatorTask{
+			ObjectMeta: metav1.ObjectMeta{Name: "task", ResourceVersion: "7"},
+			Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.OnDemandSnapshot, Config: "type: full"},
+			Status:     v1alpha1.EtcdOperatorTaskStatus{State: state, Config: "{}", Progress: "1/1"},
+		}
+		want := task.DeepCopy()
+		if dropped {
+			want.Spec.Config, want.Status.Config = "", ""
+		}
+		g.Expect(keep(trimmedTask)(task)).To(Equal(want), string(state))
+	}
+}

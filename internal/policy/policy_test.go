@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package policy
+
+import (
+	"testing"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+func TestImages(t *testing.T) {
+	const digest = "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	rules := Rules{Images: []string{"gcr.io/etcd-development/etcd", "quay.io/x/etcd:v3.6.8", "ghcr.io/mine/", "registry:5000/etcd", "gcr.io/one" + digest}}
+	for image, allowed := range map[string]bool{
+		"":                                         true,
+		"gcr.io/etcd-development/etcd":             true,
+		"gcr.io/etcd-development/etcd:v3.6.8":      true,
+		"gcr.io/etcd-development/etcd" + digest:    true,
+		"gcr.io/etcd-development/etcd:v3" + digest: true,
+		"gcr.io/etcd-development/etcd-evil:v3.6.8": false,
+		"gcr.io/etcd-development/etcd/evil:v1":     false,
+		"gcr.io/etcd-development/etcd:v1/evil":     false,
+		"evil.io/gcr.io/etcd-development/etcd":     false,
+		"quay.io/x/etcd:v3.6.8":                    true,
+		"quay.io/x/etcd:v3.6.80":                   false,
+		"quay.io/x/etcd:v3.6.7":                    false,
+		"quay.io/x/etcd":                           false,
+		"quay.io/x/etcd:v3.6.8" + digest:           false,
+		"ghcr.io/mine/anything:v1":                 true,
+		"ghcr.io/mine":                             false,
+		"ghcr.io/mineral/anything:v1":              false,
+		"registry:5000/etcd:v1":                    true,
+		"registry:50001/etcd:v1":                   false,
+		"gcr.io/one" + digest:                      true,
+		"gcr.io/one:v1":                            false,
+	} {
+		for field, set := range map[string]func(*v1alpha1.Etcd){
+			"spec.etcd.image":   func(e *v1alpha1.Etcd) { e.Spec.Etcd.Image = ptr.To(image) },
+			"spec.backup.image": func(e *v1alpha1.Etcd) { e.Spec.Backup = &v1alpha1.BackupSpec{Image: ptr.To(image)} },
+		} {
+			t.Run(field+" "+image, func(t *testing.T) {
+				g := NewWithT(t)
+				etcd := &v1alpha1.Etcd{}
+				set(etcd)
+				g.Expect(Rules{}.Etcd(etcd)).To(Succeed(), "without a list, everything is allowed")
+				if allowed {
+					g.Expect(rules.Etcd(etcd)).To(Succeed())
+				} else {
+					g.Expect(rules.Etcd(etcd)).To(MatchError(And(ContainSubstring(field), ContainSubstring("%q is not allowed", image))))
+				}
+			})
+		}
+	}
+}
+
+// A registry alone names no repository: what follows could be another port.
+func TestARegistryIsNoRepository(t *testing.T) {
+	etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Etcd: v1alpha1.EtcdConfig{Image: ptr.To("registry:5000/evil")}}}
+	NewWithT(t).Expect(Rules{Images: []string{"registry"}}.Etcd(etcd)).NotTo(Succeed())
+}
+
+func s3(container, prefix, secret string) v1alpha1.StoreSpec {
+	return v1alpha1.StoreSpec{Provider: "S3", Container: container, Prefix: prefix, SecretRef: &v1alpha1.SecretReference{Name: secret}}
+}
+
+func etcdWith(name string, store *v1alpha1.StoreSpec) v1alpha1.Etcd {
+	return v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: v1alpha1.EtcdSpec{Backup: &v1alpha1.BackupSpec{Store: store}}}
+}
+
+func TestPrefixes(t *testing.T) {
+	for prefix, allowed := range map[string]bool{"": true, "ns/main": true, "ns/a/b": true, "ns": false, "nsx/main": false, "other/main": false} {
+		g := NewWithT(t)
+		etcd := etcdWith("main", ptr.To(s3("b", prefix, "s")))
+		g.Expect(Rules{}.Etcd(&etcd)).To(Succeed())
+		if err := (Rules{NamespacePrefixes: true}).Etcd(&etcd); allowed {
+			g.Expect(err).NotTo(HaveOccurred(), prefix)
+		} else {
+			g.Expect(err).To(MatchError(ContainSubstring(`starts with "ns/"`)), prefix)
+		}
+	}
+}
+
+func TestCopies(t *testing.T) {
+	own := s3("b", "ns/main", "s")
+	aws := own
+	aws.Provider = "aws"
+	elsewhere := configv1alpha1.CopyStore{Provider: "GCS", Container: "archive", SecretName: "archive"}
+	archive := v1alpha1.StoreSpec{Provider: "gcp", Container: "archive", Prefix: "ns/main", SecretRef: &v1alpha1.SecretReference{Name: "archive"}}
+	with := func(s v1alpha1.StoreSpec, secret string) v1alpha1.StoreSpec {
+		s.SecretRef = &v1alpha1.SecretReference{Name: secret}
+		return s
+	}
+	neighbors := []v1alpha1.Etcd{etcdWith("events", ptr.To(s3("b", "", "s"))), etcdWith("bare", nil)}
+	named := Rules{CopyStores: []configv1alpha1.CopyStore{elsewhere}}
+	for name, c := range map[string]struct {
+		rules          Rules
+		source, target v1alpha1.StoreSpec
+		says           string
+	}{
+		"within its bucket":                       {Rules{}, own, s3("b", "ns/copy", "s"), ""},
+		"within its bucket, by the other name":    {Rules{}, aws, s3("b", "ns/copy", "s"), ""},
+		"from another prefix into its own bucket": {Rules{}, s3("b", "old/main", "s"), s3("b", "ns/copy", "s"), ""},
+		"to a store of the configuration":         {named, own, archive, ""},
+		"from a store of the configuration":       {named, archive, s3("b", "ns/copy", "s"), ""},
+		"to any store":                            {Rules{AnyCopyStore: true}, own, with(archive, "mine"), ""},
+		"with the prefix of the namespace":        {Rules{NamespacePrefixes: true}, own, s3("b", "ns/copy", "s"), ""},
+
+		"over its own backups":                 {named, archive, own, "live backups of Etcd main"},
+		"over its own backups, any store":      {Rules{AnyCopyStore: true}, archive, own, "live backups of Etcd main"},
+		"over its own backups, by another key": {Rules{AnyCopyStore: true}, archive, with(own, "other"), "live backups of Etcd main"},
+		"beneath its own backups":              {Rules{}, own, s3("b", "ns/main/v2", "s"), "live backups of Etcd main"},
+		"above its own backups":                {Rules{}, own, s3("b", "ns", "s"), "live backups of Etcd"},
+		"over the backups of a neighbor":       {Rules{}, own, s3("b", "ns/events", "s"), "live backups of Etcd events"},
+		"between two others":                   {Rules{AnyCopyStore: true}, archive, with(archive, "mine"), "one side of a copy"},
+		"from another prefix of its bucket":    {named, s3("b", "other/main", "s"), archive, "one side of a copy"},
+		"to a store that nobody names":         {Rules{}, own, archive, "targetStore is named neither"},
+		"from a store that nobody names":       {Rules{}, archive, s3("b", "ns/copy", "s"), "sourceStore is named neither"},
+		"to a named store, by another Secret":  {named, own, with(archive, "mine"), `Secret "mine"`},
+		"from its bucket, by another Secret":   {named, with(own, "mine"), archive, "one side of a copy"},
+		"with the prefix of another namespace": {Rules{NamespacePrefixes: true}, own, s3("b", "other/copy", "s"), `starts with "ns/"`},
+		"from the prefix of another namespace": {Rules{NamespacePrefixes: true}, s3("b", "other/main", "s"), s3("b", "ns/copy", "s"), `starts with "ns/"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := etcdWith("main", &own)
+			err := c.rules.Copy(&etcd, neighbors, c.source, c.target)
+			if c.says == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(ContainSubstring(c.says)))
+			}
+			g.Expect(neighbors).To(HaveLen(2))
+		})
+	}
+	bare := etcdWith("bare", nil)
+	NewWithT(t).Expect(Rules{AnyCopyStore: true}.Copy(&bare, nil, own, archive)).To(MatchError(ContainSubstring("has no spec.backup.store")))
+}

@@ -1,0 +1,23 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+)
+
+func TestReasonsAreTakenApartAsTheyWerePutTogether(t *testing.T) {
+	g := NewWithT(t)
+	op := v1alpha1.LastOperation{State: v1alpha1.OperationStateInProgress, Reason: "it is outdated; it follows"}
+	why, end := Reasons(op)
+	g.Expect([]string{why, end}).To(Equal([]string{op.Reason, ""}), "in progress, nothing was appended")
+
+	ended := v1alpha1.LastOperation{State: v1alpha1.OperationStateCompleted, Reason: withEnd(op.Reason, "its successor participates")}
+	why, end = Reasons(ended)
+	g.Expect([]string{why, end}).To(Equal([]string{op.Reason, "its successor participates"}))
+}

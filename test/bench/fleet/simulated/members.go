@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simulated stands in for what the fleet benchmark does not run: the members, which answer the operator over gRPC,
+// and scheduler, kubelets and provisioner.
+package simulated
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// Members of each Etcd.
+	Members = 3
+	// slots is how many addresses an Etcd has: a power of two, so that addresses are easy to read.
+	slots = 8
+	// EtcdName is the name of each Etcd. Each has a namespace of its own.
+	EtcdName = "etcd-main"
+)
+
+// Fleet is the members of all Etcds. One server answers for all of them, and tells them apart by address.
+type Fleet struct {
+	etcdserverpb.UnimplementedMaintenanceServer
+	etcdserverpb.UnimplementedClusterServer
+
+	// Port at which every member answers.
+	Port     int
+	clusters []*etcdfake.Cluster
+
+	mu sync.Mutex
+	// up reports whether the pod at an address is ready.
+	up map[string]bool
+	// hung are the Etcds whose member 0 hangs: it accepts requests and never answers.
+	hung map[int]bool
+}
+
+// NewFleet serves the members of a number of Etcds.
+func NewFleet(etcds int) (*Fleet, error) {
+	listener, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		return nil, fmt.Errorf("listening for the operator: %w", err)
+	}
+	f := &Fleet{Port: listener.Addr().(*net.TCPAddr).Port, up: map[string]bool{}, hung: map[int]bool{}}
+	for i := range etcds {
+		c := &etcdfake.Cluster{Up: func(member int) bool { return f.isUp(address(i, member)) }}
+		for m := range Members {
+			c.Names = append(c.Names, PodName(m))
+			c.Endpoints = append(c.Endpoints, address(i, m))
+		}
+		f.clusters = append(f.clusters, c)
+	}
+	server := grpc.NewServer(grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10))
+	etcdserverpb.RegisterMaintenanceServer(server, f)
+	etcdserverpb.RegisterClusterServer(server, f)
+	// It serves until the process ends.
+	go server.Serve(listener) //nolint:errcheck // if it fails, the benchmark reports that members do not answer
+	return f, nil
+}
+
+// PodName returns the name of the pod of a member.
+func PodName(member int) string { return fmt.Sprintf("%s-%d", EtcdName, member) }
+
+// address returns the IP address of the pod of a member.
+func address(etcd, member int) string {
+	n := etcd*slots + member
+	return fmt.Sprintf("127.%d.%d.%d", 64+n>>16, n>>8&255, n&255+1)
+}
+
+func (f *Fleet) isUp(address string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.up[address]
+}
+
+func (f *Fleet) set(address string, up bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.up[address] = up
+}
+
+// Hang makes member 0 of some Etcds hang, or answer again.
+func (f *Fleet) Hang(hangs bool, etcds ...int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, i := range etcds {
+		f.hung[i] = hangs
+		if hangs {
+			f.up[address(i, 0)] = false
+		}
+	}
+}
+
+func (f *Fleet) hangs(etcd, member int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return member == 0 && f.hung[etcd]
+}
+
+// asked returns the cluster and the member that a request is for.
+func (f *Fleet) asked(ctx context.Context) (*etcdfake.Cluster, string, error) {
+	p, _ := peer.FromContext(ctx)
+	ip := p.LocalAddr.(*net.TCPAddr).IP.To4()
+	n := int(ip[1]-64)<<16 + int(ip[2])<<8 + int(ip[3]) - 1
+	if n/slots >= len(f.clusters) {
+		return nil, "", status.Errorf(codes.Unavailable, "no member has the address %s", ip)
+	}
+	if f.hangs(n/slots, n%slots) {
+		<-ctx.Done()
+		return nil, "", status.FromContextError(ctx.Err()).Err()
+	}
+	return f.clusters[n/slots], ip.String(), nil
+}
+
+// Status implements etcdserverpb.MaintenanceServer.
+func (f *Fleet) Status(ctx context.Context, _ *etcdserverpb.StatusRequest) (*etcdserverpb.StatusResponse, error) {
+	cluster, at, err := f.asked(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := cluster.Dial(at, nil)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	s, err := c.Status(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	return &etcdserverpb.StatusResponse{
+		Header: &etcdserverpb.ResponseHeader{ClusterId: s.ClusterID, MemberId: s.MemberID, RaftTerm: s.Term},
+		Leader: s.Leader, RaftTerm: s.Term, RaftIndex: s.AppliedIndex, RaftAppliedIndex: s.AppliedIndex,
+	}, nil
+}
+
+// MemberList implements etcdserverpb.ClusterServer.
+func (f *Fleet) MemberList(ctx context.Context, _ *etcdserverpb.MemberListRequest) (*etcdserverpb.MemberListResponse, error) {
+	cluster, at, err := f.asked(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := cluster.Dial(at, nil)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	list, err := c.Members(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	response := &etcdserverpb.MemberListResponse{Header: &etcdserverpb.ResponseHeader{}}
+	for _, m := range list {
+		response.Members = append(response.Members, &etcdserverpb.Member{ID: m.ID, Name: m.Name, PeerURLs: m.PeerURLs, ClientURLs: m.ClientURLs})
+	}
+	return response, nil
+}
+
+// MoveLeader implements etcdserverpb.MaintenanceServer.
+func (f *Fleet) MoveLeader(ctx context.Context, r *etcdserverpb.MoveLeaderRequest) (*etcdserverpb.MoveLeaderResponse, error) {
+	cluster, at, err := f.asked(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := cluster.Dial(at, nil)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	if err := c.MoveLeader(ctx, r.TargetID); err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return &etcdserverpb.MoveLeaderResponse{}, nil
+}

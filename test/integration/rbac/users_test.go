@@ -1,0 +1,154 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rbac
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var (
+	safeTypes      = []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout, v1alpha1.OnDemandSnapshot, v1alpha1.OnDemandCompaction, v1alpha1.OnDemandMaintenance}
+	dangerousTypes = []v1alpha1.TaskType{v1alpha1.CopyBackups, v1alpha1.QuorumLossRecovery, v1alpha1.RecreateRollout}
+)
+
+// world is a namespace with users, who have certificates and are bound to the roles that are shipped.
+type world struct {
+	*WithT
+	t         *testing.T
+	namespace string
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
+	w.SetDefaultEventuallyTimeout(30 * time.Second)
+	return w
+}
+
+// user is a client of a user with some ClusterRoles in the namespace.
+func (w *world) user(name string, roles ...string) client.Client {
+	w.t.Helper()
+	name += "-of-" + w.namespace
+	for _, role := range roles {
+		w.Expect(testEnv.Client.Create(w.t.Context(), &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-" + role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+		})).To(Succeed())
+	}
+	config, err := testEnv.AsUser(name)
+	w.Expect(err).NotTo(HaveOccurred())
+	c, err := client.New(config, client.Options{Scheme: testEnv.Scheme})
+	w.Expect(err).NotTo(HaveOccurred())
+	w.Eventually(func() error {
+		return c.List(w.t.Context(), &v1alpha1.EtcdOperatorTaskList{}, client.InNamespace(w.namespace))
+	}).Should(Succeed())
+	return c
+}
+
+func (w *world) task(taskType v1alpha1.TaskType, change ...func(*v1alpha1.EtcdOperatorTaskSpec)) *v1alpha1.EtcdOperatorTask {
+	task := &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "task-"},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: taskType, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
+	}
+	for _, c := range change {
+		c(&task.Spec)
+	}
+	return task
+}
+
+func overriding(s *v1alpha1.EtcdOperatorTaskSpec) {
+	s.OverrideGuards = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardUnreadyConfirmed)}
+}
+
+func suspended(s *v1alpha1.EtcdOperatorTaskSpec) { s.Suspend = true }
+
+// forbidden expects that it takes a verb that the user does not have.
+func (w *world) forbidden(err error, verb string, what ...any) {
+	w.t.Helper()
+	w.Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v: %v", fmt.Sprint(what...), err)
+	w.Expect(err).To(MatchError(ContainSubstring("%q", verb)), fmt.Sprint(what...))
+}
+
+func TestWhoMayRunWhichTasks(t *testing.T) {
+	w := newWorld(t)
+	viewer := w.user("viewer", "etcd-foreman-view")
+	operate := w.user("operate", "etcd-foreman-operate")
+	dangerous := w.user("dangerous", "etcd-foreman-operate", "etcd-foreman-dangerous")
+	w.Eventually(func() error { return dangerous.Create(t.Context(), w.task(v1alpha1.CopyBackups), client.DryRunAll) }).Should(Succeed(), "its second role is in force")
+
+	for _, taskType := range append(safeTypes, dangerousTypes...) {
+		w.Expect(apierrors.IsForbidden(viewer.Create(t.Context(), w.task(taskType)))).To(BeTrue(), "a viewer, %s", taskType)
+		w.Expect(dangerous.Create(t.Context(), w.task(taskType))).To(Succeed(), "%s", taskType)
+		w.Expect(testEnv.Client.Create(t.Context(), w.task(taskType))).To(Succeed(), "an administrator has every verb")
+	}
+	for _, taskType := range safeTypes {
+		w.Expect(operate.Create(t.Context(), w.task(taskType))).To(Succeed(), "%s", taskType)
+	}
+	for _, taskType := range dangerousTypes {
+		w.forbidden(operate.Create(t.Context(), w.task(taskType)), "create:"+string(taskType), taskType)
+	}
+	w.forbidden(operate.Create(t.Context(), w.task(v1alpha1.QuorumAwareRollout, overriding)), "override-guards")
+	w.Expect(dangerous.Create(t.Context(), w.task(v1alpha1.QuorumAwareRollout, overriding))).To(Succeed())
+
+	elsewhere := w.task(v1alpha1.OnDemandSnapshot)
+	elsewhere.Namespace = metav1.NamespaceDefault
+	w.Expect(apierrors.IsForbidden(dangerous.Create(t.Context(), elsewhere))).To(BeTrue(), "in another namespace")
+}
+
+// What may not be created may not be had by changing something else either.
+func TestWhoMayChangeTasks(t *testing.T) {
+	w := newWorld(t)
+	operate := w.user("operate", "etcd-foreman-operate")
+	dangerous := w.user("dangerous", "etcd-foreman-operate", "etcd-foreman-dangerous")
+	w.Eventually(func() error { return dangerous.Create(t.Context(), w.task(v1alpha1.CopyBackups), client.DryRunAll) }).Should(Succeed())
+	change := func(by client.Client, task *v1alpha1.EtcdOperatorTask, to func(*v1alpha1.EtcdOperatorTaskSpec)) error {
+		fresh := &v1alpha1.EtcdOperatorTask{}
+		w.Expect(by.Get(t.Context(), client.ObjectKeyFromObject(task), fresh)).To(Succeed())
+		before := client.MergeFrom(fresh.DeepCopy())
+		to(&fresh.Spec)
+		return by.Patch(t.Context(), fresh, before)
+	}
+	resumed := func(s *v1alpha1.EtcdOperatorTaskSpec) { s.Suspend = false }
+
+	rollout := w.task(v1alpha1.QuorumAwareRollout)
+	w.Expect(operate.Create(t.Context(), rollout)).To(Succeed())
+	w.forbidden(change(operate, rollout, overriding), "override-guards", "adding an override")
+	w.Expect(change(operate, rollout, suspended)).To(Succeed())
+	w.Expect(change(operate, rollout, resumed)).To(Succeed())
+	w.Expect(change(dangerous, rollout, overriding)).To(Succeed())
+	w.Expect(change(operate, rollout, suspended)).To(Succeed(), "an override of somebody else is no obstacle to a pause")
+	w.forbidden(change(operate, rollout, resumed), "override-guards", "resuming with an override")
+	w.Expect(change(operate, rollout, func(s *v1alpha1.EtcdOperatorTaskSpec) { s.OverrideGuards = nil })).To(Succeed(), "removing one")
+	w.Expect(change(operate, rollout, resumed)).To(Succeed())
+
+	recovery := w.task(v1alpha1.QuorumLossRecovery, suspended)
+	w.Expect(dangerous.Create(t.Context(), recovery)).To(Succeed())
+	w.forbidden(change(operate, recovery, resumed), "create:QuorumLossRecovery", "resuming")
+	w.Expect(change(dangerous, recovery, resumed)).To(Succeed())
+	w.Expect(change(operate, recovery, suspended)).To(Succeed(), "to suspend is no danger")
+	w.Expect(operate.Delete(t.Context(), recovery)).To(Succeed())
+}
+
+// The operator creates tasks of those types that an Etcd asks for, and of no others.
+func TestWhichTasksTheOperatorCreates(t *testing.T) {
+	w := newWorld(t)
+	operator, err := client.New(testEnv.AsOperator(), client.Options{Scheme: testEnv.Scheme})
+	w.Expect(err).NotTo(HaveOccurred())
+	for _, taskType := range safeTypes {
+		w.Eventually(func() error { return operator.Create(t.Context(), w.task(taskType), client.DryRunAll) }).Should(Succeed(), "%s", taskType)
+	}
+	for _, taskType := range dangerousTypes {
+		w.forbidden(operator.Create(t.Context(), w.task(taskType), client.DryRunAll), "create:"+string(taskType), taskType)
+	}
+}
