@@ -106,7 +106,7 @@ func trimmedClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim
 	return kept
 }
 
-// trimmedTask drops the configs of a task that has ended, which are most of it, and which nothing reads any more.
+// trimmedTask leaves out the configs of a task that has ended. They are most of it, and nothing reads them any more.
 func trimmedTask(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
 	if !t.Status.State.IsFinal() {
 		return t

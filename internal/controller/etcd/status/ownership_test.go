@@ -46,7 +46,7 @@ func TestObjectsOwned(t *testing.T) {
 // What nobody has checked leaves the condition as it was.
 func TestOwnershipIsKnownOnceChecked(t *testing.T) {
 	g := NewWithT(t)
-	etcd := served(3)
+	etcd := served()
 	o := observed(etcd, clustertest.Healthy(3), noon)
 	owned := func() *metav1.Condition {
 		status := Next(o)
