@@ -533,3 +533,12 @@ func TestOverridableGuards(t *testing.T) {
 		"LearnerPromoted", "VolumeReachable", "OthersParticipating", "OthersServing", "NodesStable", "UnreadyConfirmed", "SuccessorCaughtUp", "RemovalGranted",
 	}))
 }
+
+// What keeps a pod is named: a node that is gone is not the only reason why one does not terminate.
+func TestAPodThatFinalizersKeepIsSaidToBe(t *testing.T) {
+	g := NewWithT(t)
+	in := of(0, readyOld, readyOld, terminating).input(noon, spec.Defaults())
+	g.Expect(Decide(in, noon).Hold.Message).To(ContainSubstring("taint the node"))
+	in.Snapshot.Ordinals[2].Pod.Finalizers = []string{"example.com/keep"}
+	g.Expect(Decide(in, noon).Hold.Message).To(Equal("m-2 is terminating, and is kept by finalizers (example.com/keep): if this persists, check what set them, which has to remove them"))
+}

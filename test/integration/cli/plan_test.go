@@ -48,6 +48,8 @@ func (p *person) members() *appsv1.StatefulSet {
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: p.namespace, Name: fmt.Sprintf("main-%d", i),
 				Labels: map[string]string{v1alpha1.LabelPartOf: "main", v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease},
+				// As the operator makes them: another's say nothing.
+				OwnerReferences: set.OwnerReferences,
 			},
 			Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("1a:7f:" + role), RenewTime: &metav1.MicroTime{Time: time.Now()}},
 		})).To(Succeed())
