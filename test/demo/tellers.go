@@ -43,7 +43,7 @@ func taskLines(before, after *v1alpha1.EtcdOperatorTask) []line {
 		lines = append(lines, line{pod: is.LeaderHandover.From, text: "MoveLeader: " + after.Status.LastOperation.Reason})
 	}
 	if h := is.HeldBy; h != nil && (was.HeldBy == nil || was.HeldBy.Guard != h.Guard || was.HeldBy.Message != h.Message) {
-		lines = append(lines, line{text: fmt.Sprintf("held by %s: %s", h.Guard, h.Message)})
+		lines = append(lines, line{text: fmt.Sprintf("blocked by %s: %s", h.Guard, h.Message)})
 	}
 	if before.Status.State != after.Status.State && after.Status.State.IsFinal() {
 		text := string(after.Status.State)

@@ -14,7 +14,8 @@ import (
 // Trust.
 func Metrics(config Config, metrics http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if config.Trust != nil && !(r.TLS != nil && len(r.TLS.VerifiedChains) > 0) {
+		hasCertificate := r.TLS != nil && len(r.TLS.VerifiedChains) > 0
+		if config.Trust != nil && !hasCertificate {
 			trust, err := config.Trust()
 			if err == nil {
 				err = trust.VerifyScrape(r)

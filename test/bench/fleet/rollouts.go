@@ -156,7 +156,7 @@ func (b *bench) rollOne(ctx context.Context) error {
 	})
 }
 
-// rollMany rolls many at the same time, while further rollouts are held by members that hang.
+// rollMany rolls many at the same time, while further rollouts are blocked by members that hang.
 func (b *bench) rollMany(ctx context.Context) error {
 	return b.console.Step(fmt.Sprintf("%d rollouts at once", b.rollouts), func(note func(string)) (string, error) {
 		var etcds, held []int

@@ -63,7 +63,7 @@ func (c Cluster) WaitRollout(ctx context.Context, revision string, note Note) er
 
 func heldBy(task *v1alpha1.EtcdOperatorTask) string {
 	if r := task.Status.Rollout; r != nil && r.HeldBy != nil {
-		return ", held by " + string(r.HeldBy.Guard)
+		return ", blocked by " + string(r.HeldBy.Guard)
 	}
 	return ""
 }
