@@ -276,7 +276,7 @@ func TestIntendedDeletion(t *testing.T) {
 		"is repeated if still valid":                       {intended(0, 2, readyOld, readyOld, readyOld), nil, "DeletePod m-2"},
 		"is revoked if another pod goes first":             {intended(0, 2, readyOld, deadOld, readyOld), nil, "RevokeDeletion m-2"},
 		"is revoked if no pod may be removed":              {intended(0, 2, readyOld, missing, readyOld), nil, "RevokeDeletion m-2"},
-		"is revoked if nothing is to do":                   {intended(0, 2, readyNew, readyNew, readyNew), nil, "RevokeDeletion m-2"},
+		"is revoked if nothing is left to do":              {intended(0, 2, readyNew, readyNew, readyNew), nil, "RevokeDeletion m-2"},
 		"cannot happen once the pod has changed":           {changed(intended(0, 2, readyOld, deadOld, readyOld)), nil, "DeletePod m-1"},
 		"may happen though a stale cache does not show it": {recent(lagging(intended(0, 2, readyOld, readyOld, readyOld))), nil, "hold DeletionObserved m-2"},
 		"is revoked though a stale cache does not show it": {lagging(intended(0, 2, readyOld, deadOld, readyOld)), nil, "RevokeDeletion m-2"},

@@ -134,6 +134,6 @@ func TestHolding(t *testing.T) {
 		t.Errorf("%v hold, want %v", names, want)
 	}
 	if holds := Holding(of(0, readyNew, readyNew, readyNew).input(noon, spec.Defaults()), noon); len(holds) > 0 {
-		t.Errorf("%v hold, but nothing is to do", holds)
+		t.Errorf("%v hold, but nothing is left to do", holds)
 	}
 }
