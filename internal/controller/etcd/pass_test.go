@@ -33,13 +33,13 @@ func TestThrough(t *testing.T) {
 		errs        int
 		reached     bool
 	}{
-		"success":                      {nil, false, true, false, 0, true},
-		"skipped":                      {errSkipped, false, true, false, 0, true},
-		"failed":                       {errBroken, false, false, false, 1, false},
-		"failed, and the rest goes on": {errBroken, true, true, false, 1, true},
-		"behind":                       {state.ErrBehind, true, false, true, 0, false},
-		"a conflict":                   {conflict, true, false, true, 0, false},
-		"cancelled":                    {context.Canceled, true, false, true, 0, false},
+		"success":                    {nil, false, true, false, 0, true},
+		"skipped":                    {errSkipped, false, true, false, 0, true},
+		"failed":                     {errBroken, false, false, false, 1, false},
+		"failed, the rest continues": {errBroken, true, true, false, 1, true},
+		"behind":                     {state.ErrBehind, true, false, true, 0, false},
+		"a conflict":                 {conflict, true, false, true, 0, false},
+		"cancelled":                  {context.Canceled, true, false, true, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -55,7 +55,7 @@ func TestThrough(t *testing.T) {
 	}
 }
 
-// An error that passes enters the status at its second occurrence in a row, and leaves it at the first success. A stage that is
+// A transient error enters the status at its second occurrence in a row and leaves it at the first success. A stage that is
 // not reached, or is skipped, keeps its error.
 func TestWhenAFailureIsReported(t *testing.T) {
 	g := NewWithT(t)
@@ -67,9 +67,9 @@ func TestWhenAFailureIsReported(t *testing.T) {
 	g.Expect(f.reported(etcd)).To(BeEmpty(), "once")
 	f.note(etcd, spec, nil)
 	f.note(etcd, spec, errBroken)
-	g.Expect(f.reported(etcd)).To(BeEmpty(), "once again, after a success")
+	g.Expect(f.reported(etcd)).To(BeEmpty(), "the first failure after a success")
 	f.note(etcd, volumes, errBroken)
-	g.Expect(f.reported(etcd)).To(BeEmpty(), "that of another stage does not count")
+	g.Expect(f.reported(etcd)).To(BeEmpty(), "an error of another stage does not count")
 	f.note(etcd, spec, errBroken)
 	g.Expect(f.reported(etcd)).To(HaveLen(1))
 	g.Expect(f.summary(etcd, false)).To(Equal("spec"))
@@ -80,7 +80,7 @@ func TestWhenAFailureIsReported(t *testing.T) {
 	f.note(etcd, volumes, nil)
 	g.Expect(f.reported(etcd)).To(BeEmpty())
 
-	// An operator that has just started does not know how often: what the status reports stays.
+	// A new operator does not know how often the stage failed: the reported error stays.
 	etcd.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrApply, Description: "broken"}}
 	f.note(etcd, spec, errBroken)
 	g.Expect(f.reported(etcd)).To(HaveLen(1))
