@@ -24,11 +24,11 @@ func TestRefusal(t *testing.T) {
 		state, last corev1.ContainerState
 		want        *cluster.Refusal
 	}{
-		{"it has just ended", said("DataLost: member m-1 has no data: look", 1), corev1.ContainerState{}, lost},
-		{"it waits for its next try", waiting, said("DataLost: member m-1 has no data: look\n", 1), lost},
-		{"it tries again", running, said("DataLost: member m-1 has no data: look", 1), lost},
+		{"the container has just ended", said("DataLost: member m-1 has no data: look", 1), corev1.ContainerState{}, lost},
+		{"it waits for its restart", waiting, said("DataLost: member m-1 has no data: look\n", 1), lost},
+		{"it runs again", running, said("DataLost: member m-1 has no data: look", 1), lost},
 		{"it says why itself", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: lost.Error()}}, corev1.ContainerState{}, lost},
-		{"it tries for the first time", running, corev1.ContainerState{}, nil},
+		{"it runs for the first time", running, corev1.ContainerState{}, nil},
 		{"it has let the member start", said("", 0), said("DataLost: member m-1 has no data: look", 1), nil},
 		{"it failed in another way", said("{\"level\":\"error\",\"msg\":\"Giving up: no\"}", 1), corev1.ContainerState{}, nil},
 	} {
