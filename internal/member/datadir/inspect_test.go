@@ -71,7 +71,7 @@ func (d dataDir) compacted() {
 func (d dataDir) overwrite(path string, offset int64) {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	d.Expect(err).NotTo(HaveOccurred())
-	_, err = file.WriteAt([]byte("this was not written by etcd, but by another program ...."), offset)
+	_, err = file.WriteAt([]byte("this was not written by etcd, but by another program"), offset)
 	d.Expect(err).NotTo(HaveOccurred())
 	d.Expect(file.Close()).To(Succeed())
 }
