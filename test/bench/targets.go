@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// maxOverhead is what the operator may take from a pod being back until it deletes the next.
+	// maxOverhead is the time that the operator may take from a pod being ready until it deletes the next.
 	maxOverhead = 200 * time.Millisecond
-	// maxSlowdown is how many times as long as the faster peer a rollout may take.
+	// maxSlowdown is the maximum duration of a rollout relative to the faster peer.
 	maxSlowdown = 1.2
 )
 
-// maxRequests is how many requests a rollout may take.
+// maxRequests returns the maximum number of requests of a rollout.
 func maxRequests(members int) int { return 8*members + 12 }
 
-// targets are those that can be judged by the results.
+// targets returns the targets that have results.
 func (r results) targets() []target.Target {
 	var all []target.Target
 	for _, s := range r.measured() {
@@ -38,7 +38,7 @@ func (r results) targets() []target.Target {
 		)
 	}
 	if own := r.overheads(ways[0]); len(own) > 0 {
-		// Deleting by hand, the bench itself notices and acts: no measure for a controller.
+		// In the rollout by hand, the benchmark itself observes and acts: no measure for a controller.
 		all = append(all, target.New("time from a pod being ready to the next deletion, with handovers", "s", median(own).Seconds(), maxOverhead.Seconds()).
 			Against(median(r.overheads(ways[1])).Seconds()))
 	}
@@ -48,7 +48,7 @@ func (r results) targets() []target.Target {
 	return all
 }
 
-// betterPeer is the smaller one of the peers' figures.
+// betterPeer returns the smaller of the peers' figures.
 func (r results) betterPeer(s scenario, figure func(medians) float64) float64 {
 	return min(figure(mediansOf(r.of(s, ways[1]))), figure(mediansOf(r.of(s, ways[2]))))
 }
