@@ -56,7 +56,7 @@ func TestThrough(t *testing.T) {
 	}
 }
 
-// An error that passes enters the status at its second occurrence in a row, and leaves it at the first success. A stage that is
+// A transient error enters the status at its second occurrence in a row and leaves it at the first success. A stage that is
 // not reached, or is skipped, keeps its error.
 func TestWhenAFailureIsReported(t *testing.T) {
 	g := NewWithT(t)
@@ -71,9 +71,9 @@ func TestWhenAFailureIsReported(t *testing.T) {
 	g.Expect(f.reported(etcd)).To(BeEmpty(), "once")
 	f.note(etcd, spec, nil)
 	f.note(etcd, spec, errBroken)
-	g.Expect(f.reported(etcd)).To(BeEmpty(), "once again, after a success")
+	g.Expect(f.reported(etcd)).To(BeEmpty(), "the first failure after a success")
 	f.note(etcd, volumes, errBroken)
-	g.Expect(f.reported(etcd)).To(BeEmpty(), "that of another stage does not count")
+	g.Expect(f.reported(etcd)).To(BeEmpty(), "an error of another stage does not count")
 	f.note(etcd, spec, errBroken)
 	g.Expect(f.reported(etcd)).To(HaveLen(1))
 	g.Expect(f.summary(etcd, false)).To(Equal("spec"))
@@ -84,7 +84,7 @@ func TestWhenAFailureIsReported(t *testing.T) {
 	f.note(etcd, volumes, nil)
 	g.Expect(f.reported(etcd)).To(BeEmpty())
 
-	// An operator that has just started does not know how often: what the status reports stays.
+	// A new operator does not know how often the stage failed: the reported error stays.
 	etcd.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrApply, Description: "broken"}}
 	f.note(etcd, spec, errBroken)
 	g.Expect(f.reported(etcd)).To(HaveLen(1))
