@@ -114,6 +114,10 @@ fmt: ## Format the code.
 verify: ## Check generated code, format, license headers, module tidiness, vet and lint.
 	@hack/verify
 
+.PHONY: vulncheck
+vulncheck: ## Known vulnerabilities in what is linked. Needs https://vuln.go.dev.
+	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
+
 .PHONY: lint
 lint: ## Run the linter.
 	$(LINT) run ./...

@@ -54,7 +54,7 @@ const (
 // are those in the delta snapshots since the newest full snapshot, counted in revisions.
 type SnapshotCompactionSpec struct {
 	// resources of every Job that compacts snapshots of this Etcd, including on-demand compactions. Each value overrides
-	// a default: requests of 50m CPU, 128Mi memory and 100Mi ephemeral storage; limits of memory (2Gi more than spec.etcd.quota,
+	// a default: requests of 50m CPU, 128Mi memory and no ephemeral storage; limits of memory (2Gi more than spec.etcd.quota,
 	// or the memory limit of the etcd container if that is more) and of ephemeral storage (the working directory and 1Gi).
 	// +optional
 	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`

@@ -86,7 +86,6 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	s := &serve.Server{
 		Log: log, Member: etcd, Lease: lease, Heartbeat: o.heartbeat,
 		Tidy:    func() bool { return serve.RemoveReplaced(log, shared) },
@@ -111,6 +110,7 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 		}
 		api.Snapshots, api.Health, s.Lead = b, b.Healthy, b.lead
 	}
+	mux.Handle("/metrics", server.Metrics(api, promhttp.HandlerFor(registry, promhttp.HandlerOpts{})))
 	mux.Handle("/", server.Handler(api))
 	return s, nil
 }

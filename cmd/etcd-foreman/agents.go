@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
@@ -27,13 +28,14 @@ type agents struct {
 	live  client.Reader
 	key   ed25519.PrivateKey
 	clock clock.PassiveClock
-	// open: agents accept unauthenticated requests.
-	open bool
+	// api is who may use the agents' API without a signature.
+	api configv1alpha1.AgentAPI
 }
 
 // trust returns who may use the API of the agents of an Etcd.
 func (a agents) trust(etcd *v1alpha1.Etcd) agentauth.Trust {
-	return agentauth.Trust{Audience: string(etcd.UID), PublicKey: a.key.Public().(ed25519.PublicKey), AllowUnauthenticated: a.open}
+	return agentauth.Trust{Audience: string(etcd.UID), PublicKey: a.key.Public().(ed25519.PublicKey), AllowUnauthenticated: a.api.AllowUnauthenticatedSnapshots,
+		MetricsTokenHash: a.api.MetricsTokenHash, AllowUnauthenticatedMetrics: a.api.AllowUnauthenticatedMetrics}
 }
 
 // client makes a client of the agents of an Etcd, each of which forwards to that of the leader. Agents verify the operator's

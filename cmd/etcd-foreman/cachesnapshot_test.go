@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// Whatever a Snapshot says of a pod, its node and its volume, it says the same of what the cache keeps of them: otherwise
-// decisions on the cache would differ from those on the API server for ever.
-func TestTheCacheKeepsWhatSnapshotsAreMadeOf(t *testing.T) {
+// A Snapshot of a pod, its node and its volume is the same from the trimmed cache as from the API server: otherwise
+// decisions on the cache would always differ from those on live reads.
+func TestTheCacheKeepsWhatSnapshotsNeed(t *testing.T) {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "e"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}}
 	labels := map[string]string{v1alpha1.LabelPartOf: "m", appsv1.StatefulSetRevisionLabel: "new"}
 	owner := func(kind string, uid types.UID) []metav1.OwnerReference {

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What the cache leaves out, no decision can rest on.
-func TestWhatIsKeptOfTheSurroundings(t *testing.T) {
+// No decision can depend on what the cache leaves out.
+func TestTrimmedObjects(t *testing.T) {
 	g := NewWithT(t)
 	fat := metav1.ObjectMeta{
 		Name: "n", UID: "u", ResourceVersion: "1", Labels: map[string]string{corev1.LabelHostname: "n"}, OwnerReferences: []metav1.OwnerReference{{UID: "o"}},
@@ -63,10 +63,10 @@ func TestWhatIsKeptOfTheSurroundings(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: fat, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "v"}, Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
 	g.Expect(trimmedClaim(claim)).To(Equal(&corev1.PersistentVolumeClaim{ObjectMeta: lean, Spec: claim.Spec, Status: claim.Status}))
 	claim.Annotations = map[string]string{"long": "story", v1alpha1.AnnotationAdoptedBy: "etcd"}
-	g.Expect(trimmedClaim(claim).Annotations).To(Equal(map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}), "whose it is")
+	g.Expect(trimmedClaim(claim).Annotations).To(Equal(map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}), "the adoption is kept")
 }
 
-// What is shared is the same as before.
+// Shared parts of objects are unchanged.
 func TestSlim(t *testing.T) {
 	g := NewWithT(t)
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{

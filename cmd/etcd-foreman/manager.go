@@ -38,7 +38,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=etcd-foreman-system,resources=leases,verbs=get;create;update
@@ -92,7 +91,7 @@ func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options,
 	return ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions,
-		Metrics:                       metricsserver.Options{BindAddress: config.Server.MetricsBindAddress},
+		Metrics:                       metricsOptions(config.Server),
 		HealthProbeBindAddress:        config.Server.HealthBindAddress,
 		PprofBindAddress:              config.Server.PprofBindAddress,
 		LeaderElection:                *config.LeaderElection.Enabled,
@@ -133,18 +132,18 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 }
 
 func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration, quorumAwareUpdates bool, key ed25519.PrivateKey) error {
-	now := clock.RealClock{}
-	agents := agents{live: mgr.GetAPIReader(), key: key, clock: now, open: config.AgentAPI.AllowUnauthenticatedSnapshots}
+	now, rules := clock.RealClock{}, policy.New(config)
+	agents := agents{live: mgr.GetAPIReader(), key: key, clock: now, api: config.AgentAPI}
 	dialer := etcdclient.NewPool(now.Now)
 	credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: now}
 	observer := observe.New(dialer, now, observe.WithCredentials(credentials), observe.WithSurroundings(mgr.GetCache()))
 	locker := &lock.Locks{}
-	registry := newRegistry(mgr, dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images, agents: agents, rules: policy.New(config)})
+	registry := newRegistry(mgr, dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images, agents: agents, rules: rules})
 	return errors.Join(
 		(&etcd.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,
 			Dialer: dialer, Credentials: credentials, Recorder: mgr.GetEventRecorder("etcd-foreman"),
-			Images: config.Images, QuorumAwareUpdates: quorumAwareUpdates, AgentTrust: agents.trust,
+			Images: config.Images, QuorumAwareUpdates: quorumAwareUpdates, AgentTrust: agents.trust, Allowed: rules.Etcd,
 		}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
 		(&upkeep.Reconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("etcd-foreman"), Clock: now}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
 		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),

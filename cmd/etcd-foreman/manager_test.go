@@ -12,9 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What the cache holds is what the operator sees: nothing of namespaces that it does not look at, and of those that it
-// does only what belongs to an Etcd.
-func TestWhatTheCacheHolds(t *testing.T) {
+// The cache holds only objects of the watched namespaces, and of those only objects of an Etcd.
+func TestContentsOfTheCache(t *testing.T) {
 	g := NewWithT(t)
 	all, err := cacheOptions(nil)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -23,7 +22,7 @@ func TestWhatTheCacheHolds(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(some.DefaultNamespaces).To(And(HaveLen(2), HaveKey("a"), HaveKey("b")))
 	for object, by := range some.ByObject {
-		g.Expect(by.Namespaces).To(BeNil(), "%T follows the namespaces", object)
+		g.Expect(by.Namespaces).To(BeNil(), "%T is restricted to the namespaces", object)
 		switch object.(type) {
 		case *corev1.Node, *corev1.PersistentVolume, *corev1.PersistentVolumeClaim, *v1alpha1.EtcdOperatorTask:
 			g.Expect(by.Transform).NotTo(BeNil(), "%T is cut down to what matters", object)

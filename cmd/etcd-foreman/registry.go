@@ -38,7 +38,7 @@ type dependencies struct {
 func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
 	cached, live := mgr.GetClient(), mgr.GetAPIReader()
 	jobs := tasks.Jobs{Client: cached, Live: live, Clock: d.clock}
-	return tasks.Registry{
+	registry := tasks.Registry{
 		v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
 			Client: cached, Live: live, Observer: d.observer, Dialer: d.dialer, Credentials: d.credentials, Clock: d.clock,
 		}},
@@ -57,4 +57,9 @@ func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
 			Client: cached, Live: live, Observer: d.observer, Clock: d.clock, Image: d.images.EtcdAgent,
 		}},
 	}
+	for name, taskType := range registry {
+		taskType.Handler = permitted{taskType.Handler, d.rules}
+		registry[name] = taskType
+	}
+	return registry
 }

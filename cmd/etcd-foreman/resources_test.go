@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Objects say what they said before, and those that say the same share it.
+// Objects keep their values, and equal values are shared.
 func TestSharedResources(t *testing.T) {
 	g := NewWithT(t)
 	list := func(storage string) corev1.ResourceList {

@@ -31,7 +31,7 @@ func secretWith(seed string) *corev1.Secret {
 	return s
 }
 
-// The key outlives the operator, and all its replicas have the same.
+// The key survives a restart of the operator, and all replicas have the same key.
 func TestSigningKeyIsKept(t *testing.T) {
 	g := NewWithT(t)
 	c := fake.NewClientBuilder().WithObjects(secretWith("")).Build()
@@ -59,8 +59,8 @@ func TestSigningKeyOfAFasterReplica(t *testing.T) {
 	g.Expect(key).To(Equal(ed25519.NewKeyFromSeed([]byte(seed))))
 }
 
-// The operator starts without the Secret; what it may not overwrite stops it.
-func TestSigningKeyIsNotThere(t *testing.T) {
+// The operator starts without the Secret, but not with an invalid one, which it may not overwrite.
+func TestSigningKeyIsMissing(t *testing.T) {
 	g := NewWithT(t)
 	forbidden := interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, keySecret, errors.New("no"))

@@ -19,7 +19,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// secret is what a server that is no agent answers.
+// secret is the answer of a server that is no agent.
 const secret = "hunter2"
 
 // serve answers every request with a handler.
@@ -29,7 +29,7 @@ func serve(t *testing.T, handle http.HandlerFunc) Client {
 	return Client{BaseURL: s.URL}
 }
 
-// raw answers every connection with some bytes.
+// raw answers every connection with fixed bytes.
 func raw(t *testing.T, answer string) Client {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -47,7 +47,7 @@ func raw(t *testing.T, answer string) Client {
 	return Client{BaseURL: "http://" + l.Addr().String()}
 }
 
-// An agent redirects nobody. Who does would have the operator ask where only the operator can.
+// An agent never redirects. A redirect could abuse the operator's network access.
 func TestClientFollowsNoRedirect(t *testing.T) {
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		g := NewWithT(t)
@@ -63,7 +63,7 @@ func TestClientFollowsNoRedirect(t *testing.T) {
 	}
 }
 
-// What is not an error of an agent is not repeated: it would end in the status of a task, for all to read.
+// Only errors of an agent are repeated: others would end in the status of a task, for everyone to read.
 func TestClientEchoesNothing(t *testing.T) {
 	text := func(code int, body string) func(*testing.T) Client {
 		return func(t *testing.T) Client {
@@ -79,13 +79,13 @@ func TestClientEchoesNothing(t *testing.T) {
 		"an error with another code":     text(500, `{"error":{"code":"`+secret+`","message":"x"}}`),
 		"an error with more than it has": text(500, `{"error":{"code":"SnapshotFailed","message":"`+secret+`"},"data":1}`),
 		"a page":                         text(200, "<html>"+secret),
-		"a snapshot of no name":          text(200, `{"snapName":"`+secret+`"}`),
+		"an invalid snapshot name":       text(200, `{"snapName":"`+secret+`"}`),
 		"a number":                       text(200, `{"snapName":1234567890}`),
 		"a snapshot of a bad prefix":     text(200, `{"snapName":"Full-00000000-00000042-1700000000","prefix":"a/../`+secret+`"}`),
 		"a prefix that moves the cursor": text(200, `{"snapName":"Full-00000000-00000042-1700000000","prefix":"\u001b[2J`+secret+`"}`),
 		"a prefix of many bytes":         text(200, `{"snapName":"Full-00000000-00000042-1700000000","prefix":"`+strings.Repeat(secret, 1000)+`"}`),
 		"another protocol":               func(t *testing.T) Client { return raw(t, secret+"\r\n") },
-		"a header that is none":          func(t *testing.T) Client { return raw(t, "HTTP/1.1 200 OK\r\n"+secret+"\r\n\r\n") },
+		"an invalid header":              func(t *testing.T) Client { return raw(t, "HTTP/1.1 200 OK\r\n"+secret+"\r\n\r\n") },
 		"a transfer encoding of its own": func(t *testing.T) Client { return raw(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: "+secret+"\r\n\r\n") },
 		"a status line of its own":       func(t *testing.T) Client { return raw(t, "HTTP/1.1 500 "+secret+"\r\nContent-Length: 0\r\n\r\n") },
 		"a header of more than a megabyte": func(t *testing.T) Client {
@@ -102,8 +102,8 @@ func TestClientEchoesNothing(t *testing.T) {
 	}
 }
 
-// What an agent says is passed on, in one line that is not long.
-func TestClientTellsWhatTheAgentSays(t *testing.T) {
+// The error of an agent is returned in one short line.
+func TestClientReturnsTheAgentsError(t *testing.T) {
 	g := NewWithT(t)
 	client := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		WriteError(w, http.StatusInternalServerError, CodeSnapshotFailed, "writing the store:\n\x1b[2J"+strings.Repeat("no ", 1<<18))
@@ -116,19 +116,19 @@ func TestClientTellsWhatTheAgentSays(t *testing.T) {
 	g.Expect(len(err.Error())).To(BeNumerically("<", 1200))
 }
 
-// Who answers slowly, or without end, is not waited for.
-func TestClientIsPatientForSoLong(t *testing.T) {
+// The client gives up on a slow or endless answer.
+func TestClientTimesOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		handle http.HandlerFunc
 		says   string
 	}{
 		"no header": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "did not answer in time"},
-		"a body that ends never": {func(w http.ResponseWriter, r *http.Request) {
+		"an endless body": {func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "{")
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 		}, "did not end within"},
-		"a body without bounds": {func(w http.ResponseWriter, r *http.Request) {
+		"an oversized body": {func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := io.WriteString(w, strings.Repeat(" ", 1<<16)); err != nil {
 					return
@@ -148,8 +148,8 @@ func TestClientIsPatientForSoLong(t *testing.T) {
 	}
 }
 
-// Why an agent was not reached can be told, and found out by code.
-func TestClientTellsWhatFails(t *testing.T) {
+// The error says why an agent was not reached, and callers can match it.
+func TestClientReportsWhyAnAgentIsUnreachable(t *testing.T) {
 	g := NewWithT(t)
 	_, err := Client{BaseURL: "http://127.0.0.1:1"}.Delta(t.Context())
 	g.Expect(err).To(MatchError(ContainSubstring("connection refused")))

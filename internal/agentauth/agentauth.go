@@ -9,7 +9,10 @@ package agentauth
 
 import (
 	"crypto/ed25519"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +29,10 @@ type Trust struct {
 	PublicKey ed25519.PublicKey `json:"publicKey"`
 	// AllowUnauthenticated accepts unsigned requests, and GET in place of POST, as etcd-backup-restore does.
 	AllowUnauthenticated bool `json:"allowUnauthenticated,omitempty"`
+	// MetricsTokenHash is the SHA-256, in hex, of the token that reads the agents' metrics; empty for none.
+	MetricsTokenHash string `json:"metricsTokenHash,omitempty"`
+	// AllowUnauthenticatedMetrics serves the agents' metrics to anybody.
+	AllowUnauthenticatedMetrics bool `json:"allowUnauthenticatedMetrics,omitempty"`
 }
 
 // ParseTrust parses the output of String. A Trust without an audience or a key is an error.
@@ -97,6 +104,20 @@ func (t Trust) Verify(r *http.Request, now time.Time) error {
 	case age > Lifetime || age < -Lifetime:
 		return fmt.Errorf("the request was signed at %s, and it is now %s: it is a replay, or the clocks of the nodes differ",
 			time.Unix(c.IssuedAt, 0).UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// VerifyScrape returns nil if a request may read the agents' metrics, and otherwise why not.
+func (t Trust) VerifyScrape(r *http.Request) error {
+	if t.AllowUnauthenticatedMetrics {
+		return nil
+	}
+	want, err := hex.DecodeString(t.MetricsTokenHash)
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), scheme)
+	got := sha256.Sum256([]byte(token))
+	if err != nil || !ok || len(token) > maxToken || subtle.ConstantTimeCompare(got[:], want) != 1 {
+		return errors.New("metrics need a client certificate of the CA in spec.backup.tls, or the token of agentAPI.metricsTokenHash in the operator's configuration")
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func signed(t testing.TB, with ed25519.PrivateKey, audience string) *http.Reques
 	return r
 }
 
-// A request is good for what it was signed for, by whom the agent knows, and for a few minutes.
+// A request is valid for a few minutes, only as signed, and only with the key that the agent knows.
 func TestVerify(t *testing.T) {
 	as := func(change func(*http.Request)) *http.Request {
 		r := signed(t, key, "uid")
@@ -48,12 +48,12 @@ func TestVerify(t *testing.T) {
 		says    string
 	}{
 		"the operator":                {as(func(*http.Request) {}), 0, ""},
-		"a clock that is late":        {as(func(*http.Request) {}), -Lifetime, ""},
-		"a clock that is early":       {as(func(*http.Request) {}), Lifetime, ""},
-		"a repetition":                {as(func(*http.Request) {}), Lifetime + time.Second, "clocks of the nodes differ"},
-		"a request of the future":     {as(func(*http.Request) {}), -Lifetime - time.Second, "clocks of the nodes differ"},
-		"nobody":                      {as(func(r *http.Request) { r.Header.Del("Authorization") }), 0, "not signed: create"},
-		"by a password":               {as(func(r *http.Request) { r.SetBasicAuth("a", "b") }), 0, "not signed: create"},
+		"a slow clock":                {as(func(*http.Request) {}), -Lifetime, ""},
+		"a fast clock":                {as(func(*http.Request) {}), Lifetime, ""},
+		"a replay":                    {as(func(*http.Request) {}), Lifetime + time.Second, "clocks of the nodes differ"},
+		"a request from the future":   {as(func(*http.Request) {}), -Lifetime - time.Second, "clocks of the nodes differ"},
+		"no signature":                {as(func(r *http.Request) { r.Header.Del("Authorization") }), 0, "not signed: create"},
+		"a password":                  {as(func(r *http.Request) { r.SetBasicAuth("a", "b") }), 0, "not signed: create"},
 		"another key":                 {signed(t, other, "uid"), 0, "not signed with the key"},
 		"another Etcd":                {signed(t, key, "else"), 0, "another Etcd"},
 		"another method":              {as(func(r *http.Request) { r.Method = http.MethodGet }), 0, "another request"},
@@ -80,7 +80,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// signedText carries a text that the operator's key has signed, and that is no token.
+// signedText returns a request with a text that the operator's key has signed but that is no token.
 func signedText(t testing.TB, text string) *http.Request {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, full, nil)
 	r.Header.Set("Authorization", scheme+text+"."+encoding.EncodeToString(ed25519.Sign(key, []byte(text))))
@@ -102,7 +102,7 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// No token but the operator's own is good, whatever is in it.
+// Only the operator's own token is accepted.
 func FuzzVerify(f *testing.F) {
 	f.Add("")
 	f.Add("a.b.c")
@@ -112,7 +112,7 @@ func FuzzVerify(f *testing.F) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, full, nil)
 		r.Header.Set("Authorization", scheme+token)
 		if err := trust.Verify(r, noon); err == nil && token != good {
-			t.Errorf("%q was let in", token)
+			t.Errorf("%q was accepted", token)
 		}
 	})
 }

@@ -43,7 +43,7 @@ spec:
 		{"object in a list, among others", `spec: {template: {containers: [{name: etcd, image: "etcd:v1"}]}}`, true},
 		{"object in a list, changed", `spec: {template: {containers: [{name: etcd, image: "etcd:v2"}]}}`, false},
 		{"object in a list, missing", `spec: {template: {containers: [{name: etcd}, {name: backup}]}}`, false},
-		{"objects in our order", `spec: {template: {containers: [{name: etcd}, {name: other}]}}`, true},
+		{"objects in the same order", `spec: {template: {containers: [{name: etcd}, {name: other}]}}`, true},
 		{"objects in another order", `spec: {template: {containers: [{name: other}, {name: etcd}]}}`, false},
 		{"list of values", `spec: {template: {containers: [{command: [etcd, --config-file=a]}]}}`, true},
 		{"list of values, shorter", `spec: {template: {containers: [{command: [etcd]}]}}`, false},

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// inputOfThree is what the objects of an Etcd of three members are made from.
+// inputOfThree returns the input for the objects of an Etcd of three members.
 func inputOfThree() component.Input {
 	return component.Input{
 		Etcd:     &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "etcd-main", UID: "u"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}},
@@ -27,7 +27,7 @@ func inputOfThree() component.Input {
 	}
 }
 
-// What is compared and applied is what the apply configurations say in JSON, and a checksum is that of all of it but a
+// Objects are compared and applied as the JSON of their apply configurations. The checksum covers everything except a
 // StatefulSet's update strategy.
 func TestDesired(t *testing.T) {
 	g := NewWithT(t)

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// server has some objects, and notes what was asked for. It takes no write.
+// server serves some objects and records the requests. It refuses writes.
 type server struct {
 	client.Client
 	objects map[string]client.Object
@@ -49,7 +49,7 @@ func (s *server) Get(_ context.Context, key types.NamespacedName, into client.Ob
 	return nil
 }
 
-// serverWith has some objects.
+// serverWith returns a server with some objects.
 func serverWith(objects ...client.Object) *server {
 	s := &server{objects: map[string]client.Object{}}
 	for _, o := range objects {
@@ -58,7 +58,7 @@ func serverWith(objects ...client.Object) *server {
 	return s
 }
 
-// own makes an object the Etcd's.
+// own makes the Etcd the owner of an object.
 func own(etcd *v1alpha1.Etcd, o client.Object) client.Object {
 	o.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))})
 	return o
@@ -72,7 +72,7 @@ func claimOf(i int) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("etcd-main-etcd-main-%d", i)}}
 }
 
-// A proof asks for every object, and for the claims of the members that do not run: with those they would be started.
+// A proof reads every object, and the claims of stopped members: those members would be started with them.
 func TestProve(t *testing.T) {
 	for name, c := range map[string]struct {
 		replicas, size int32
@@ -81,15 +81,15 @@ func TestProve(t *testing.T) {
 		claims         []string
 		foreign        []string
 	}{
-		"nothing is there": {3, 0, func(*v1alpha1.Etcd) []client.Object { return nil }, 3, []string{"0", "1", "2"}, nil},
-		"all run":          {3, 3, func(e *v1alpha1.Etcd) []client.Object { return []client.Object{own(e, setOf(3)), claimOf(0)} }, 3, nil, nil},
+		"nothing exists": {3, 0, func(*v1alpha1.Etcd) []client.Object { return nil }, 3, []string{"0", "1", "2"}, nil},
+		"all run":        {3, 3, func(e *v1alpha1.Etcd) []client.Object { return []client.Object{own(e, setOf(3)), claimOf(0)} }, 3, nil, nil},
 		"it grows": {3, 1, func(e *v1alpha1.Etcd) []client.Object {
 			return []client.Object{own(e, setOf(1)), claimOf(0), claimOf(2)}
 		}, 3, []string{"1", "2"}, []string{"PersistentVolumeClaim shoot-a/etcd-main-etcd-main-2"}},
-		"it sleeps":                  {0, 3, func(e *v1alpha1.Etcd) []client.Object { return []client.Object{own(e, setOf(0)), claimOf(1)} }, 3, []string{"0", "1", "2"}, []string{"PersistentVolumeClaim shoot-a/etcd-main-etcd-main-1"}},
-		"it has more than it should": {1, 3, func(e *v1alpha1.Etcd) []client.Object { return []client.Object{own(e, setOf(3))} }, 3, nil, nil},
-		"another's StatefulSet runs": {1, 0, func(*v1alpha1.Etcd) []client.Object { return []client.Object{setOf(3), claimOf(0)} }, 1, []string{"0"}, []string{"StatefulSet shoot-a/etcd-main", "PersistentVolumeClaim shoot-a/etcd-main-etcd-main-0"}},
-		"several are another's": {1, 1, func(e *v1alpha1.Etcd) []client.Object {
+		"hibernated":                 {0, 3, func(e *v1alpha1.Etcd) []client.Object { return []client.Object{own(e, setOf(0)), claimOf(1)} }, 3, []string{"0", "1", "2"}, []string{"PersistentVolumeClaim shoot-a/etcd-main-etcd-main-1"}},
+		"it has too many members":    {1, 3, func(e *v1alpha1.Etcd) []client.Object { return []client.Object{own(e, setOf(3))} }, 3, nil, nil},
+		"a foreign StatefulSet runs": {1, 0, func(*v1alpha1.Etcd) []client.Object { return []client.Object{setOf(3), claimOf(0)} }, 1, []string{"0"}, []string{"StatefulSet shoot-a/etcd-main", "PersistentVolumeClaim shoot-a/etcd-main-etcd-main-0"}},
+		"several are foreign": {1, 1, func(e *v1alpha1.Etcd) []client.Object {
 			return []client.Object{own(e, setOf(1)), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "etcd-main"}}, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "etcd-main-peer"}}}
 		}, 1, nil, []string{"ServiceAccount shoot-a/etcd-main", "Service shoot-a/etcd-main-peer"}},
 	} {

@@ -30,7 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// cluster is a client of objects that are nowhere else. What is not asked of it here it cannot do.
+// cluster is a client with in-memory objects. It implements only what these tests need.
 type cluster struct {
 	client.Client
 	scheme  *runtime.Scheme
@@ -71,7 +71,7 @@ func (c *cluster) Create(_ context.Context, object client.Object, _ ...client.Cr
 	return c.write(object)
 }
 
-// typed is an empty object of the same kind.
+// typed returns an empty object of the same kind.
 func (c *cluster) typed(object client.Object) client.Object {
 	typed, err := c.scheme.New(object.GetObjectKind().GroupVersionKind())
 	if err != nil {
@@ -107,14 +107,14 @@ func (c *cluster) write(config any) error {
 	return nil
 }
 
-// put is a write by anybody: it moves the resourceVersion.
+// put is a write by any client: it changes the resourceVersion.
 func (c *cluster) put(o client.Object) {
 	c.version++
 	o.SetResourceVersion(strconv.Itoa(c.version))
 	c.objects[nameIn(o, o.GetName())] = o
 }
 
-// take returns what was applied since it was last called.
+// take returns what was applied since its last call.
 func (c *cluster) take() []string {
 	applied := c.applied
 	c.applied = nil
@@ -142,8 +142,8 @@ func (c *cluster) session(o *Objects, in component.Input) *Session {
 	return s
 }
 
-// What has not changed is not rendered and compared again, and what has is. To see which it is, a Service is broken
-// without a sign of it: only a comparison finds that.
+// Objects are rendered and compared again only after a change. The test breaks a Service without changing its
+// resourceVersion: only a comparison detects that.
 func TestNothingIsComparedWhenNothingHasChanged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change   func(c *cluster, in *component.Input)
@@ -181,10 +181,10 @@ func TestNothingIsComparedWhenNothingHasChanged(t *testing.T) {
 			config.Data = nil
 			c.put(config)
 		}, true},
-		"an object is made anew": {func(c *cluster, _ *component.Input) {
+		"an object is recreated": {func(c *cluster, _ *component.Input) {
 			of(c, &policyv1.PodDisruptionBudget{}, "etcd-main").UID = "another"
 		}, true},
-		"an object is gone": {func(c *cluster, _ *component.Input) {
+		"an object is missing": {func(c *cluster, _ *component.Input) {
 			delete(c.objects, nameIn(&corev1.ServiceAccount{}, "etcd-main"))
 		}, true},
 		"the spec of the Etcd":      {func(_ *cluster, in *component.Input) { in.Etcd.Spec.Labels = map[string]string{"a": "b"} }, true},
@@ -202,7 +202,7 @@ func TestNothingIsComparedWhenNothingHasChanged(t *testing.T) {
 				g.Expect(err).NotTo(HaveOccurred())
 				return settled
 			}
-			g.Expect(look()).To(BeFalse(), "the cache does not show what is applied just now")
+			g.Expect(look()).To(BeFalse(), "the cache does not show what was just applied")
 			g.Expect(c.take()).To(HaveLen(len(c.objects)))
 			g.Expect(look()).To(BeTrue())
 			g.Expect(c.take()).To(BeEmpty())
@@ -215,13 +215,13 @@ func TestNothingIsComparedWhenNothingHasChanged(t *testing.T) {
 				g.Expect(c.take()).To(ContainElement(peer))
 			} else {
 				g.Expect(c.take()).To(BeEmpty())
-				g.Expect(settled).To(BeTrue(), "what was found stays")
+				g.Expect(settled).To(BeTrue(), "the result is remembered")
 			}
 		})
 	}
 }
 
-// A StatefulSet has changed since it was seen: what was rendered has the update strategy of then, and is not applied.
+// If a StatefulSet has changed since it was seen, the rendered one has an outdated update strategy and is not applied.
 func TestStatefulSetThatHasChangedIsSeenFirst(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(g)
@@ -240,12 +240,12 @@ func TestStatefulSetThatHasChangedIsSeenFirst(t *testing.T) {
 	g.Expect(c.take()).NotTo(ContainElement(nameIn(set, "etcd-main")))
 }
 
-// While one of the objects is not the Etcd's own, none is written; it is found by its owner alone, whatever else it has.
+// While one object is foreign, none is written. Only its owner decides whether an object is foreign.
 func TestNothingIsWrittenWhileAnObjectIsForeign(t *testing.T) {
 	for name, change := range map[string]func(*corev1.ServiceAccount){
 		"its owner reference was removed": func(a *corev1.ServiceAccount) { a.OwnerReferences = nil },
 		"another operator manages it":     func(a *corev1.ServiceAccount) { a.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByDruid },
-		"it has never been applied to": func(a *corev1.ServiceAccount) {
+		"it was never applied": func(a *corev1.ServiceAccount) {
 			a.OwnerReferences[0].UID = "another"
 			a.Annotations = nil
 		},
@@ -273,8 +273,8 @@ func TestNothingIsWrittenWhileAnObjectIsForeign(t *testing.T) {
 	}
 }
 
-// What waits to be asked for, of a new version of the operator say, is not compared all the time either, and is
-// applied once it is due.
+// Changes that wait for the reconcile annotation, for example those of a new operator version, are not compared on every
+// reconcile either, and are applied once due.
 func TestWhatIsNotDueIsRemembered(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(g)
@@ -296,7 +296,7 @@ func TestWhatIsNotDueIsRemembered(t *testing.T) {
 	g.Expect(c.take()).To(Equal([]string{nameIn(&appsv1.StatefulSet{}, "etcd-main")}))
 }
 
-// A StatefulSet whose pods could not start is not made, and nobody forgets that it is missing.
+// A StatefulSet whose pods could not start is not created, and its absence is not forgotten.
 func TestNoStatefulSetWhileBlocked(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(g)
@@ -314,7 +314,7 @@ func TestNoStatefulSetWhileBlocked(t *testing.T) {
 	g.Expect(c.take()).To(Equal([]string{set}))
 }
 
-// BenchmarkLook is what a look at the objects of an Etcd costs: the first, which renders and compares them, and the next.
+// BenchmarkLook measures a check of an Etcd's objects: the first, which renders and compares them, and the next.
 func BenchmarkLook(b *testing.B) {
 	for name, forget := range map[string]bool{"first": true, "next": false} {
 		b.Run(name, func(b *testing.B) {

@@ -19,7 +19,7 @@ import (
 
 const pageSize = 4096
 
-// build makes a database with branches, leaves over several pages, small and big buckets, and free pages.
+// build creates a database with branches, leaves over several pages, small and big buckets, and free pages.
 func build(t testing.TB, options bolt.Options) []byte {
 	g := NewWithT(t)
 	path := filepath.Join(t.TempDir(), "db")
@@ -48,13 +48,13 @@ func checkBytes(data []byte) error { return check(bytes.NewReader(data), int64(l
 
 func TestGoodDatabases(t *testing.T) {
 	for name, options := range map[string]bolt.Options{
-		"as bbolt has it": {}, "as etcd has it": {NoFreelistSync: true, FreelistType: bolt.FreelistMapType},
+		"bbolt's defaults": {}, "etcd's options": {NoFreelistSync: true, FreelistType: bolt.FreelistMapType},
 	} {
 		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(checkBytes(build(t, options))).To(Succeed()) })
 	}
 }
 
-// pageOf is the first page of a kind that is in use.
+// pageOf returns the first used page of a kind.
 func pageOf(data []byte, flags uint16) []byte {
 	m, _ := readMeta(bytes.NewReader(data), int64(len(data)))
 	c := &checker{file: bytes.NewReader(data), meta: m, seen: make([]uint64, m.end/64+1)}
@@ -68,40 +68,40 @@ func pageOf(data []byte, flags uint16) []byte {
 	return nil
 }
 
-// What somebody made to hurt who opens it is an error, in time and memory of its size.
+// A malicious database is an error, found in time and memory proportional to its size.
 func TestHostileDatabases(t *testing.T) {
 	good := build(t, bolt.Options{})
 	put16, put32, put64 := binary.LittleEndian.PutUint16, binary.LittleEndian.PutUint32, binary.LittleEndian.PutUint64
 	for name, change := range map[string]func([]byte) []byte{
-		"nothing":                       func([]byte) []byte { return nil },
-		"zeros":                         func(d []byte) []byte { return make([]byte, len(d)) },
-		"cut":                           func(d []byte) []byte { return d[:len(d)/2] },
-		"cut in the header":             func(d []byte) []byte { return d[:40] },
-		"a branch that leads to itself": func(d []byte) []byte { p := pageOf(d, branchPage); copy(p[pageHeader+8:][:8], p[:8]); return d },
-		"a branch that leads twice to one": func(d []byte) []byte {
+		"nothing":                        func([]byte) []byte { return nil },
+		"zeros":                          func(d []byte) []byte { return make([]byte, len(d)) },
+		"cut":                            func(d []byte) []byte { return d[:len(d)/2] },
+		"cut in the header":              func(d []byte) []byte { return d[:40] },
+		"a branch that points to itself": func(d []byte) []byte { p := pageOf(d, branchPage); copy(p[pageHeader+8:][:8], p[:8]); return d },
+		"a branch that points twice to one page": func(d []byte) []byte {
 			p := pageOf(d, branchPage)
 			copy(p[pageHeader+8:][:8], p[pageHeader+elementSize+8:][:8])
 			return d
 		},
-		"a branch that leads to the wrong one": func(d []byte) []byte {
+		"a branch that points to the wrong page": func(d []byte) []byte {
 			first, second := pageOf(d, branchPage)[pageHeader+8:][:8], pageOf(d, branchPage)[pageHeader+elementSize+8:][:8]
 			was := bytes.Clone(first)
 			copy(first, second)
 			copy(second, was)
 			return d
 		},
-		"a branch that leads out":       func(d []byte) []byte { put64(pageOf(d, branchPage)[pageHeader+8:], 1<<40); return d },
-		"a branch that leads to a meta": func(d []byte) []byte { put64(pageOf(d, branchPage)[pageHeader+8:], 0); return d },
-		"a branch that leads nowhere":   func(d []byte) []byte { put16(pageOf(d, branchPage)[10:], 0); return d },
-		"more elements than fit":        func(d []byte) []byte { put16(pageOf(d, leafPage)[10:], 0xFFFF); return d },
-		"a key that leads out":          func(d []byte) []byte { put32(pageOf(d, leafPage)[pageHeader+4:], 1<<31); return d },
-		"a value that leads out":        func(d []byte) []byte { put32(pageOf(d, leafPage)[pageHeader+12:], 1<<31); return d },
-		"a page that goes on for ever":  func(d []byte) []byte { put32(pageOf(d, leafPage)[12:], 1<<31); return d },
-		"a page of no kind":             func(d []byte) []byte { put16(pageOf(d, leafPage)[8:], 0x40); return d },
-		"a page of another number":      func(d []byte) []byte { put64(pageOf(d, leafPage), 3); return d },
-		"a bucket that is a value":      func(d []byte) []byte { put32(pageOf(d, leafPage)[pageHeader:], bucketFlag); return d },
-		"too many free pages":           func(d []byte) []byte { put16(freePages(d)[10:], 0xFFFE); return d },
-		"a free page in use":            freeTheRoot,
+		"a branch that points out of the file": func(d []byte) []byte { put64(pageOf(d, branchPage)[pageHeader+8:], 1<<40); return d },
+		"a branch that points to a meta page":  func(d []byte) []byte { put64(pageOf(d, branchPage)[pageHeader+8:], 0); return d },
+		"a branch without elements":            func(d []byte) []byte { put16(pageOf(d, branchPage)[10:], 0); return d },
+		"more elements than fit":               func(d []byte) []byte { put16(pageOf(d, leafPage)[10:], 0xFFFF); return d },
+		"a key out of its page":                func(d []byte) []byte { put32(pageOf(d, leafPage)[pageHeader+4:], 1<<31); return d },
+		"a value out of its page":              func(d []byte) []byte { put32(pageOf(d, leafPage)[pageHeader+12:], 1<<31); return d },
+		"endless overflow pages":               func(d []byte) []byte { put32(pageOf(d, leafPage)[12:], 1<<31); return d },
+		"a page of unknown kind":               func(d []byte) []byte { put16(pageOf(d, leafPage)[8:], 0x40); return d },
+		"a page of another number":             func(d []byte) []byte { put64(pageOf(d, leafPage), 3); return d },
+		"a bucket that is a value":             func(d []byte) []byte { put32(pageOf(d, leafPage)[pageHeader:], bucketFlag); return d },
+		"too many free pages":                  func(d []byte) []byte { put16(freePages(d)[10:], 0xFFFE); return d },
+		"a free page in use":                   freeTheRoot,
 	} {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(checkBytes(change(bytes.Clone(good)))).NotTo(Succeed())
@@ -109,7 +109,7 @@ func TestHostileDatabases(t *testing.T) {
 	}
 }
 
-// freeTheRoot has the page where all begins be free.
+// freeTheRoot marks the root page as free.
 func freeTheRoot(data []byte) []byte {
 	m, _ := readMeta(bytes.NewReader(data), int64(len(data)))
 	binary.LittleEndian.PutUint64(freePages(data)[pageHeader:], m.root)
@@ -131,7 +131,7 @@ func freePages(data []byte) []byte {
 	return p
 }
 
-// What passes the check can be opened and read, whatever was changed.
+// A database that passes the check can be opened and read, whatever was changed.
 func TestWhatPassesCanBeRead(t *testing.T) {
 	g := NewWithT(t)
 	good, random := build(t, bolt.Options{NoFreelistSync: true}), rand.New(rand.NewPCG(1, 2))
@@ -139,7 +139,7 @@ func TestWhatPassesCanBeRead(t *testing.T) {
 	for range 150 {
 		data := bytes.Clone(good)
 		for range 1 + random.IntN(3) {
-			// Most of a page are values: its header and elements are where it hurts.
+			// Most of a page is values: changes of its header and elements do the damage.
 			data[random.IntN(len(data)/pageSize)*pageSize+random.IntN(200)] = byte(random.Uint32())
 		}
 		if checkBytes(data) != nil {
@@ -154,7 +154,7 @@ func TestWhatPassesCanBeRead(t *testing.T) {
 		})).To(Succeed())
 		g.Expect(db.Close()).To(Succeed())
 	}
-	g.Expect(passed).To(BeNumerically(">", 10), "the test can tell")
+	g.Expect(passed).To(BeNumerically(">", 10), "enough databases passed")
 }
 
 func FuzzCheck(f *testing.F) {

@@ -33,7 +33,7 @@ func TestACallOutlastsItsReconcile(t *testing.T) {
 	c.Start(t.Context(), "task", "second", time.Minute, func(context.Context) (int, error) { return 2, nil })
 	close(proceed)
 	g.Eventually(func() Call[int] { call, _ := c.Of("task"); return call }).
-		Should(Equal(Call[int]{Name: "first", Result: 1}), "one at a time, and the end of the reconcile is not that of the call")
+		Should(Equal(Call[int]{Name: "first", Result: 1}), "one call at a time, and it outlasts its reconcile")
 }
 
 func TestACallEnds(t *testing.T) {

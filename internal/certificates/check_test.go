@@ -33,7 +33,7 @@ func issue(t *testing.T, ca *certs.CA, secret string, hosts []string, changes ..
 	return Pair{Secret: secret, Certificate: pair.Certificate, Key: pair.Key}
 }
 
-// good is material that can be used.
+// good returns valid material.
 func good(t *testing.T, ca *certs.CA) Material {
 	bundle := Bundle{Secret: "ca", Key: "ca.crt", PEM: ca.PEM}
 	return Material{
@@ -48,7 +48,7 @@ func TestCheck(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*Material)
-		secret string // empty: nothing is wrong
+		secret string // empty: the material is valid
 		want   string
 	}{
 		{"good", func(*Material) {}, "", ""},
@@ -99,12 +99,12 @@ func TestFacts(t *testing.T) {
 	g.Expect(before.ExpiresIn).NotTo(BeEmpty())
 
 	m.Client.Server = issue(t, ca, "server", hosts)
-	g.Expect(check(m).Authorities).To(Equal(before.Authorities), "etcd reads a new certificate by itself")
+	g.Expect(check(m).Authorities).To(Equal(before.Authorities), "etcd reloads certificates")
 	m.Backup.CA.PEM = append(append([]byte{}, ca.PEM...), other.PEM...)
-	g.Expect(check(m).Authorities).To(Equal(before.Authorities), "and so do the agents of theirs")
+	g.Expect(check(m).Authorities).To(Equal(before.Authorities), "agents reload certificates")
 	m.Client.CA.PEM = append(append([]byte{}, ca.PEM...), other.PEM...)
 	both := check(m).Authorities
-	g.Expect(both).NotTo(Equal(before.Authorities), "and a new CA only when it starts")
+	g.Expect(both).NotTo(Equal(before.Authorities), "etcd reads a CA only at its start")
 	m.Client.CA.PEM = append(append([]byte("# sorted\n"), other.PEM...), ca.PEM...)
 	g.Expect(check(m).Authorities).To(Equal(both))
 }

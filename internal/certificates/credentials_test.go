@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// secretsIn are the Secrets of an Etcd with TLS for clients, and what reads them.
+// secretsIn has the Secrets of an Etcd with client TLS, and counts reads.
 type secretsIn struct {
 	client.Client
 	reads int
@@ -106,18 +106,18 @@ func TestCredentialsFollowTheirSecrets(t *testing.T) {
 		return config
 	}
 	g.Expect(again()).To(BeIdenticalTo(first))
-	g.Expect(s.reads).To(Equal(2), "they are not read each time")
+	g.Expect(s.reads).To(Equal(2), "Secrets are not read each time")
 	foreign, err := c.TLS(t.Context(), etcd, "", "https://elsewhere:2379")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(foreign.ServerName).To(BeEmpty())
 
 	forward(trustFor + time.Second)
-	g.Expect(again()).To(BeIdenticalTo(first), "connections outlast a look that finds the same")
+	g.Expect(again()).To(BeIdenticalTo(first), "connections outlast a read without changes")
 
 	s.putPair(t, "client", issue(t, ca, "client", nil, certs.ClientOnly))
 	g.Expect(again()).To(BeIdenticalTo(first))
 	c.Doubt(client.ObjectKeyFromObject(etcd))
-	g.Expect(again()).To(BeIdenticalTo(first), "it was just looked at")
+	g.Expect(again()).To(BeIdenticalTo(first), "the Secrets were just read")
 	forward(doubtFor + time.Second)
 	c.Doubt(client.ObjectKeyFromObject(etcd))
 	second := again()
@@ -125,5 +125,5 @@ func TestCredentialsFollowTheirSecrets(t *testing.T) {
 
 	s.put(t, "client", map[string][]byte{"tls.crt": []byte("x"), "tls.key": []byte("x")})
 	forward(trustFor + time.Second)
-	g.Expect(again()).To(BeIdenticalTo(second), "what cannot be used does not replace what can")
+	g.Expect(again()).To(BeIdenticalTo(second), "invalid credentials do not replace valid ones")
 }

@@ -100,6 +100,8 @@ type Pod struct {
 	PeerTLS string
 	// Claims are the names of the pod's PersistentVolumeClaims.
 	Claims []string
+	// Finalizers keep the pod after it has terminated.
+	Finalizers []string
 	// Disrupted: something other than the operator is about to remove the pod, or has removed it: an eviction,
 	// a preemption, a taint (condition DisruptionTarget).
 	Disrupted bool

@@ -21,20 +21,20 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// member answers status requests, unless it is told not to, and counts its connections.
+// member answers status requests, unless broken, and counts its connections.
 type member struct {
 	etcdserverpb.UnimplementedMaintenanceServer
 	net.Listener
 	broken atomic.Bool
-	// takes is how long an answer takes.
+	// takes is the duration of an answer.
 	takes       atomic.Int64
 	connections atomic.Int32
-	// open are those that have not ended.
+	// open is the number of open connections.
 	open atomic.Int32
 	all  sync.Map
 }
 
-// hangUp ends every connection.
+// hangUp closes every connection.
 func (m *member) hangUp() {
 	m.all.Range(func(c, _ any) bool {
 		_ = c.(*connection).Close()
@@ -42,7 +42,7 @@ func (m *member) hangUp() {
 	})
 }
 
-// connection tells the member when it ends.
+// connection reports its end to the member.
 type connection struct {
 	net.Conn
 	member *member
@@ -104,16 +104,16 @@ func TestPool(t *testing.T) {
 		tls         *tls.Config
 		connections int32
 	}{
-		"a connection is used again":               {connections: 2},
-		"not when it has been idle for too long":   {between: func(*member) { now = now.Add(11 * time.Second) }, connections: 3},
-		"also when the member refused a request":   {between: func(m *member) { m.broken.Store(true) }, connections: 2},
-		"not by somebody with another certificate": {tls: &tls.Config{}, connections: 3}, // the scheme http leaves it unused
+		"a connection is reused":               {connections: 2},
+		"not after being idle for too long":    {between: func(*member) { now = now.Add(11 * time.Second) }, connections: 3},
+		"even if the member refused a request": {between: func(m *member) { m.broken.Store(true) }, connections: 2},
+		"not with another certificate":         {tls: &tls.Config{}, connections: 3}, // the scheme http leaves it unused
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			m, pool := serve(t), etcdclient.NewPool(func() time.Time { return now })
 			for range 2 {
-				// The first connection is not kept: nobody knows yet whether there will be another request.
+				// The first connection is not kept: another request is not yet expected.
 				g.Expect(ask(g, pool, m, nil)).To(Succeed())
 			}
 			if test.between != nil {
@@ -129,8 +129,8 @@ func TestPool(t *testing.T) {
 	}
 }
 
-// A member that answers too late is slow, and its connection is as good as before. One that does so again and again may
-// be out of reach by this connection alone.
+// A member that answers too late is slow, but its connection stays usable. If it does so repeatedly, it may be unreachable
+// only through this connection.
 func TestPoolKeepsTheConnectionToAMemberThatIsSlow(t *testing.T) {
 	g := NewWithT(t)
 	m, pool := serve(t), etcdclient.NewPool(time.Now)
@@ -154,7 +154,7 @@ func TestPoolKeepsTheConnectionToAMemberThatIsSlow(t *testing.T) {
 		m.takes.Store(0)
 		g.Expect(ask(patience)).To(Succeed())
 	}
-	g.Expect(m.connections.Load()).To(Equal(connections), "each time by the same connection")
+	g.Expect(m.connections.Load()).To(Equal(connections), "each time over the same connection")
 
 	m.takes.Store(int64(time.Hour))
 	for range 2 {
@@ -165,8 +165,8 @@ func TestPoolKeepsTheConnectionToAMemberThatIsSlow(t *testing.T) {
 	g.Expect(m.connections.Load()).To(Equal(connections+1), "two in a row are too many")
 }
 
-// A connection is not kept for a member that is asked seldom.
-func TestPoolKeepsNothingForWhoIsAskedSeldom(t *testing.T) {
+// The pool keeps no connection to a member with infrequent requests.
+func TestPoolKeepsNoConnectionForInfrequentRequests(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Unix(0, 0)
 	m, pool := serve(t), etcdclient.NewPool(func() time.Time { return now })
@@ -181,7 +181,7 @@ func TestPoolKeepsNothingForWhoIsAskedSeldom(t *testing.T) {
 	}
 }
 
-// The next request does not fail because the connection of the last one has ended.
+// A request does not fail because the previous request's connection has ended.
 func TestPoolReplacesAConnectionThatEnded(t *testing.T) {
 	g := NewWithT(t)
 	m, pool := serve(t), etcdclient.NewPool(time.Now)
@@ -201,7 +201,7 @@ func TestPoolReplacesAConnectionThatEnded(t *testing.T) {
 	g.Expect(m.connections.Load()).To(BeNumerically(">", before))
 }
 
-// gRPC carries the requests of many over one connection.
+// gRPC carries concurrent requests over one connection.
 func TestPoolSharesAConnection(t *testing.T) {
 	g := NewWithT(t)
 	m, pool := serve(t), etcdclient.NewPool(time.Now)
@@ -217,19 +217,19 @@ func TestPoolSharesAConnection(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(c.Close()).To(Succeed())
 		if i < len(clients)-1 {
-			g.Expect(c.Close()).To(Succeed(), "closing twice takes it from nobody else")
+			g.Expect(c.Close()).To(Succeed(), "closing twice does not affect other users")
 		}
 	}
 	g.Expect(m.connections.Load()).To(Equal(int32(1)))
-	g.Consistently(m.open.Load, "100ms").Should(Equal(int32(1)), "it is kept for the next")
+	g.Consistently(m.open.Load, "100ms").Should(Equal(int32(1)), "it is kept for the next request")
 }
 
-// However many members there are, the pool keeps a bounded number of connections: those that were used last.
+// The pool keeps a bounded number of connections, however many members there are: the most recently used.
 func TestPoolIsBounded(t *testing.T) {
 	g := NewWithT(t)
 	const kept = 256 // maxIdle
 	m, pool := serve(t), etcdclient.NewPool(time.Now)
-	// Each has a TLS configuration of its own, which the scheme http leaves unused, and so a connection of its own.
+	// Each has its own TLS configuration, which the scheme http leaves unused, and so its own connection.
 	identities := make([]*tls.Config, kept+1)
 	for i := range identities {
 		identities[i] = &tls.Config{}
@@ -242,7 +242,7 @@ func TestPoolIsBounded(t *testing.T) {
 		g.Expect(c.Close()).To(Succeed())
 	}
 	for range 2 {
-		// The second time it is known that each is asked again.
+		// From the second request on, connections are kept.
 		for _, identity := range identities {
 			use(identity)
 		}
@@ -254,5 +254,5 @@ func TestPoolIsBounded(t *testing.T) {
 	}
 	g.Expect(m.connections.Load()).To(Equal(before))
 	use(identities[0])
-	g.Expect(m.connections.Load()).To(Equal(before+1), "the one that was used first was not kept")
+	g.Expect(m.connections.Load()).To(Equal(before+1), "the least recently used connection was not kept")
 }

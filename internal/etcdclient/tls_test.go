@@ -41,7 +41,7 @@ func TestTheCertificateIsCheckedForTheMembersName(t *testing.T) {
 				return
 			}
 			server := tls.Server(connection, &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}})
-			// What the client thinks of the certificate it says after the handshake.
+			// The client accepts or refuses the certificate after the handshake.
 			_, err = server.Read(make([]byte, 1))
 			handshakes <- err
 			_ = server.Close()
@@ -50,7 +50,7 @@ func TestTheCertificateIsCheckedForTheMembersName(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		_, err = c.Status(ctx)
-		g.Expect(err).To(HaveOccurred(), "nobody answers here")
+		g.Expect(err).To(HaveOccurred(), "nothing answers here")
 		cancel()
 		var refused *net.OpError
 		err = <-handshakes

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// A recreation of an earlier Etcd of the name does not stop the members of this one.
+// A recreation of an earlier Etcd of the same name does not stop the members of this one.
 func TestTasksOfAnEarlierEtcdAreLeftOut(t *testing.T) {
 	g := NewWithT(t)
 	scheme := runtime.NewScheme()

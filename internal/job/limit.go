@@ -23,12 +23,13 @@ func WorkLimit(etcd *v1alpha1.Etcd) resource.Quantity {
 }
 
 // resources returns the resources of the agent. Those of the Spec take precedence; every limit that they leave out is set,
-// so that hostile content of a bucket or a volume costs the Job, and not its node. Requests are small: limits reserve
-// nothing.
+// so that hostile content of a bucket or a volume costs the Job, and not its node. Requests are small, and of
+// ephemeral storage there is none: without a request the limit would be requested, and some nodes have none to give. A recovery
+// that waits for a node would be worse than a full one.
 func (s Spec) resources() corev1.ResourceRequirements {
 	all := corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("100Mi"),
+			corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi"), corev1.ResourceEphemeralStorage: {},
 		},
 		Limits: corev1.ResourceList{corev1.ResourceMemory: s.memoryLimit(), corev1.ResourceEphemeralStorage: s.diskLimit()},
 	}

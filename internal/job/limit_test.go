@@ -62,7 +62,7 @@ func TestEveryJobHasLimits(t *testing.T) {
 	}
 	roomy := etcd.DeepCopy()
 	roomy.Spec.Etcd.Resources = &corev1.ResourceRequirements{Limits: list("16Gi", "1Gi")}
-	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi"), corev1.ResourceEphemeralStorage: resource.MustParse("100Mi")}
+	requests := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse("128Mi"), corev1.ResourceEphemeralStorage: {}}
 	with := func(list corev1.ResourceList, name corev1.ResourceName, value string) corev1.ResourceList {
 		list = list.DeepCopy()
 		list[name] = resource.MustParse(value)

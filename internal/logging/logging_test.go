@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// An error of half a megabyte is cut, wherever in a line it is; what is short, and the level, are as they were.
+// An error of half a megabyte is truncated, wherever it is in a line. Short values and the level are unchanged.
 func TestLinesAreBounded(t *testing.T) {
 	g := NewWithT(t)
 	var out bytes.Buffer

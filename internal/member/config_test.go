@@ -48,7 +48,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-func TestIdentifyRefusesAStranger(t *testing.T) {
+func TestIdentifyRefusesAnUnknownMember(t *testing.T) {
 	g := NewWithT(t)
 	shared, err := ParseShared(map[string]string{KeyConfig: sharedConfig, KeyBootstrap: bootstrapConfig})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -63,7 +63,7 @@ source: Data
 previousClusterID: cafe
 `
 
-func TestRecoveryIsReadWholeOrNotAtAll(t *testing.T) {
+func TestRecoveryIsReadCompletelyOrNotAtAll(t *testing.T) {
 	g := NewWithT(t)
 	data := map[string]string{KeyConfig: sharedConfig, KeyBootstrap: bootstrapConfig}
 	parse := func(value string) (Shared, error) {
@@ -87,15 +87,15 @@ func TestRecoveryIsReadWholeOrNotAtAll(t *testing.T) {
 		g.Expect(shared.Founders()).To(Equal(shared.InitialCluster()))
 	}
 	for name, bad := range map[string]string{
-		"no YAML":           "task: [",
-		"an unknown field":  recovery + "force: true\n",
-		"a field twice":     recovery + "member: etcd-main-2\n",
-		"an empty object":   "{}",
-		"no member":         strings.Replace(recovery, "member: etcd-main-1\n", "", 1),
-		"no task":           strings.Replace(recovery, "task: 5b1c\n", "", 1),
-		"no cluster":        strings.Replace(recovery, "previousClusterID: cafe\n", "", 1),
-		"to wake from data": recovery + "revision: 42\n",
-		"another source":    strings.Replace(recovery, "source: Data", "source: data", 1),
+		"no YAML":              "task: [",
+		"an unknown field":     recovery + "force: true\n",
+		"a field twice":        recovery + "member: etcd-main-2\n",
+		"an empty object":      "{}",
+		"no member":            strings.Replace(recovery, "member: etcd-main-1\n", "", 1),
+		"no task":              strings.Replace(recovery, "task: 5b1c\n", "", 1),
+		"no cluster":           strings.Replace(recovery, "previousClusterID: cafe\n", "", 1),
+		"to wake up from data": recovery + "revision: 42\n",
+		"another source":       strings.Replace(recovery, "source: Data", "source: data", 1),
 	} {
 		_, err := parse(bad)
 		g.Expect(err).To(MatchError(ContainSubstring("reading "+KeyRecovery)), name)

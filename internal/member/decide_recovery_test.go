@@ -16,7 +16,7 @@ func TestDecideRecovery(t *testing.T) {
 	old, recovered := Data{State: DataPresent, ClusterID: before}, Data{State: DataPresent, ClusterID: newID}
 	damaged := Data{State: DataDamaged, ClusterID: before, Damage: "the database: it is missing"}
 	illegible := Data{State: DataDamaged, Damage: "the write-ahead log does not name its cluster"}
-	damagedAnew := Data{State: DataDamaged, ClusterID: newID, Damage: "the database: it is missing"}
+	damagedNew := Data{State: DataDamaged, ClusterID: newID, Damage: "the database: it is missing"}
 	const chosen, other = "main-2", "main-0"
 	for _, tc := range []struct {
 		name   string
@@ -35,17 +35,17 @@ func TestDecideRecovery(t *testing.T) {
 		{"the chosen one, rebuilt and recorded", chosen, RecoverFromData, Facts{Data: recovered, ClusterID: newID}, Start, "", "of the recovered cluster"},
 		{"the chosen one has lost its data", chosen, RecoverFromData, Facts{ClusterID: before}, Refuse, v1alpha1.ReasonDataLost, "delete task t"},
 		{"the chosen one has damaged data", chosen, RecoverFromData, Facts{Data: damaged, ClusterID: before}, Refuse, v1alpha1.ReasonDataDamaged, "delete task t"},
-		{"the chosen one has lost the rebuilt data, and the others live on", chosen, RecoverFromData, Facts{ClusterID: newID, Others: AnswerStarted, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
-		{"the chosen one has old data, and the others live on", chosen, RecoverFromData, Facts{Data: old, ClusterID: newID, Others: AnswerStarted, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
+		{"the chosen one has lost the rebuilt data, but the others serve", chosen, RecoverFromData, Facts{ClusterID: newID, Others: AnswerStarted, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
+		{"the chosen one has old data, but the others serve", chosen, RecoverFromData, Facts{Data: old, ClusterID: newID, Others: AnswerStarted, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
 		{"the chosen one has old data, and the new cluster has served", chosen, RecoverFromData, Facts{Data: old, ClusterID: newID}, Wait, v1alpha1.ReasonRecovering, "Restore the other members"},
-		{"the chosen one has lost the rebuilt data, and nobody answers", chosen, RecoverFromData, Facts{ClusterID: newID}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
-		{"rebuilt data is damaged", chosen, RecoverFromData, Facts{Data: damagedAnew, ClusterID: before}, Wait, v1alpha1.ReasonDataDamaged, "no quorum of the recovered cluster"},
+		{"the chosen one has lost the rebuilt data, and no other answers", chosen, RecoverFromData, Facts{ClusterID: newID}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
+		{"rebuilt data is damaged", chosen, RecoverFromData, Facts{Data: damagedNew, ClusterID: before}, Wait, v1alpha1.ReasonDataDamaged, "no quorum of the recovered cluster"},
 		{"the previous cluster answers", chosen, RecoverFromData, Facts{Data: old, ClusterID: before, Others: AnswerStarted, OthersClusterID: before}, Wait, v1alpha1.ReasonRecovering, "cluster cafe answers with a quorum"},
 
 		{"backup, no data", chosen, RecoverFromBackup, Facts{ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
 		{"backup, good data", chosen, RecoverFromBackup, Facts{Data: old, ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
 		{"backup, damaged data", chosen, RecoverFromBackup, Facts{Data: damaged, ClusterID: before, Backup: BackupHolds}, Restore, "", "from the newest backup"},
-		{"backup, store away", chosen, RecoverFromBackup, Facts{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
+		{"backup, store unreachable", chosen, RecoverFromBackup, Facts{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
 		{"backup, none", chosen, RecoverFromBackup, Facts{ClusterID: before, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonRestoreFailed, "there is none"},
 		{"backup, no store", chosen, RecoverFromBackup, Facts{ClusterID: before}, Refuse, v1alpha1.ReasonRestoreFailed, "there is none"},
 		{"backup, restored", chosen, RecoverFromBackup, Facts{Data: recovered, ClusterID: before}, Start, "", "of the recovered cluster"},
@@ -93,10 +93,10 @@ func TestDecideWakingUp(t *testing.T) {
 		{"the first one", chosen, Facts{ClusterID: before, Backup: BackupHolds}, Restore, "", "the cluster wakes up from the newest backup"},
 		{"a single one", chosen, Facts{ClusterID: before, Single: true, Backup: BackupHolds}, Restore, "", "the cluster wakes up"},
 		{"restored", chosen, Facts{Data: Data{State: DataPresent, ClusterID: newID}, ClusterID: before}, Start, "", ""},
-		{"the store is away", chosen, Facts{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
+		{"the store is unreachable", chosen, Facts{ClusterID: before, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
 		{"the store is empty", chosen, Facts{ClusterID: before, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonRestoreFailed, "its final snapshot, at revision 42, which is missing"},
 		{"there is no store", chosen, Facts{ClusterID: before}, Refuse, v1alpha1.ReasonRestoreFailed, "which is missing"},
-		{"somebody runs with the old data", chosen, Facts{ClusterID: before, Others: AnswerStarted, OthersClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonWakingUp, "was hibernated and is waking up"},
+		{"another member runs with the old data", chosen, Facts{ClusterID: before, Others: AnswerStarted, OthersClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonWakingUp, "was hibernated and is waking up"},
 		{"it has served, and lost its data", chosen, Facts{ClusterID: newID, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
 		{"another waits", other, Facts{ClusterID: before}, Wait, v1alpha1.ReasonWakingUp, "main-1 joins it as a learner once it serves"},
 		{"another joins", other, Facts{ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
@@ -111,7 +111,7 @@ func TestDecideWakingUp(t *testing.T) {
 			g.Expect(got.Reason).To(Equal(tc.reason), got.Why)
 			g.Expect(got.Why).To(ContainSubstring(tc.why))
 			g.Expect(got.Why).NotTo(ContainSubstring("task"), "there is none")
-			g.Expect(got.Why).NotTo(ContainSubstring("lost its quorum"), "it has not")
+			g.Expect(got.Why).NotTo(ContainSubstring("lost its quorum"), "the cluster hibernated")
 			if got.Reason != "" {
 				g.Expect(v1alpha1.IsDataVolumeReason(got.Reason)).To(BeTrue())
 			}

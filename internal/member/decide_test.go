@@ -21,7 +21,7 @@ func TestDecide(t *testing.T) {
 		name  string
 		facts Facts
 		want  Action
-		// reason, of those that do not start.
+		// reason if the member does not start.
 		reason string
 		why    string // part of it
 	}{
@@ -38,7 +38,7 @@ func TestDecide(t *testing.T) {
 		{"first start, empty store", Facts{Backup: BackupEmpty}, Bootstrap, "", "no recorded cluster"},
 		{"first start of the only member, backup", Facts{Single: true, Backup: BackupHolds}, Restore, "", "the store holds a backup"},
 		{"first start of several, backup", Facts{Backup: BackupHolds}, Wait, v1alpha1.ReasonBackupOfEarlierCluster, "with one replica"},
-		{"first start, store away", Facts{Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
+		{"first start, store unreachable", Facts{Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
 		{"first start, the others already serve", Facts{Others: AnswerNeverStarted, OthersClusterID: ours}, Join, "", "never seen it run"},
 		{"first start, late", Facts{ClusterID: ours, Others: AnswerNeverStarted, OthersClusterID: ours}, Join, "", "never seen it run"},
 
@@ -57,7 +57,7 @@ func TestDecide(t *testing.T) {
 
 		{"only member, data lost, backup", Facts{ClusterID: ours, Single: true, Backup: BackupHolds}, Restore, "", "the only member"},
 		{"only member, data damaged, backup", Facts{Data: damaged, ClusterID: ours, Single: true, Backup: BackupHolds}, Restore, "", "damaged"},
-		{"only member, data lost, store away", Facts{ClusterID: ours, Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
+		{"only member, data lost, store unreachable", Facts{ClusterID: ours, Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
 		{"only member, data lost, no backup yet", Facts{ClusterID: ours, Single: true, Backup: BackupEmpty}, Refuse, v1alpha1.ReasonDataLost, "create it again"},
 		{"only member, data lost, no store", Facts{ClusterID: ours, Single: true}, Refuse, v1alpha1.ReasonDataLost, "create it again"},
 		{"only member, data damaged, no store", Facts{Data: damaged, Single: true}, Refuse, v1alpha1.ReasonDataDamaged, "create it again"},
@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Whatever the facts are, these hold.
+// These promises hold for all facts.
 func TestDecidePromises(t *testing.T) {
 	for f := range everyFacts() {
 		d := Decide(f)
@@ -86,25 +86,25 @@ func TestDecidePromises(t *testing.T) {
 		foreign := ours != "" && f.Data.ClusterID != "" && f.Data.ClusterID != ours && f.Data.ClusterID != before && !earlier
 		previous := before != "" && f.Data.ClusterID == before
 		for promise, broken := range map[string]bool{
-			"nobody begins anew beside a cluster that answers":               begins && f.Others != AnswerNone,
-			"nobody bootstraps what has served":                              d.Action == Bootstrap && f.ClusterID != "",
-			"a member of several restores nothing, but to recover":           d.Action == Restore && !f.Single && !chosen,
-			"good data is neither replaced nor restored over":                f.Data.State == DataPresent && d.Action != Start && d.Action != Refuse && f.Recovery == nil,
-			"good data of the recovered cluster is started with":             f.Data.State == DataPresent && f.Recovery != nil && f.Data.ClusterID == ours && d.Action != Start,
-			"nobody starts with data of the previous cluster":                d.Action == Start && (previous || earlier),
-			"nobody refuses for data of the previous cluster":                d.Reason == v1alpha1.ReasonDataOfAnotherCluster && previous,
-			"only the chosen one begins anew":                                begins && f.Recovery != nil && !chosen,
-			"nobody bootstraps to recover":                                   d.Action == Bootstrap && f.Recovery != nil,
-			"a recovered cluster that has served is not begun again":         begins && f.Recovery != nil && (f.ClusterID == f.NewClusterID || f.Data.ClusterID == f.NewClusterID),
-			"a rebuild needs data of the previous cluster":                   d.Action == Rebuild && !f.Rebuilt && (!previous || f.Data.State != DataPresent),
-			"what a recovery begins with is what it says":                    begins && f.Recovery != nil && (d.Action == Rebuild) != (f.Recovery.Source == RecoverFromData),
-			"nobody rebuilds without a recovery":                             d.Action == Rebuild && f.Recovery == nil,
-			"data of another cluster is left alone":                          foreign && d.Action != Refuse,
-			"only good data is started with":                                 d.Action == Start && f.Data.State != DataPresent,
-			"damaged data does not join or bootstrap":                        f.Data.State == DataDamaged && (d.Action == Join || d.Action == Bootstrap),
-			"a replacement takes a quorum, and one of this cluster":          (d.Action == Replace || d.Action == Join) && (f.Others == AnswerNone || ours != "" && f.OthersClusterID != ours),
-			"who does not start says why":                                    (d.Action == Wait || d.Action == Refuse) && (d.Reason == "" || strings.TrimSpace(d.Why) == ""),
-			"nobody begins anew while the store may hold what was backed up": d.Action == Bootstrap && (f.Backup == BackupHolds || f.Backup == BackupUnreachable),
+			"no new cluster beside one that answers":                     begins && f.Others != AnswerNone,
+			"no bootstrap of a cluster that has served":                  d.Action == Bootstrap && f.ClusterID != "",
+			"a member of several restores only to recover":               d.Action == Restore && !f.Single && !chosen,
+			"good data is neither replaced nor restored over":            f.Data.State == DataPresent && d.Action != Start && d.Action != Refuse && f.Recovery == nil,
+			"a member with good data of the recovered cluster starts":    f.Data.State == DataPresent && f.Recovery != nil && f.Data.ClusterID == ours && d.Action != Start,
+			"no start with data of the previous cluster":                 d.Action == Start && (previous || earlier),
+			"no refusal because of data of the previous cluster":         d.Reason == v1alpha1.ReasonDataOfAnotherCluster && previous,
+			"only the chosen member starts the recovered cluster":        begins && f.Recovery != nil && !chosen,
+			"no bootstrap in a recovery":                                 d.Action == Bootstrap && f.Recovery != nil,
+			"a recovered cluster that has served is not recovered again": begins && f.Recovery != nil && (f.ClusterID == f.NewClusterID || f.Data.ClusterID == f.NewClusterID),
+			"a rebuild needs data of the previous cluster":               d.Action == Rebuild && !f.Rebuilt && (!previous || f.Data.State != DataPresent),
+			"a recovery uses its recorded source":                        begins && f.Recovery != nil && (d.Action == Rebuild) != (f.Recovery.Source == RecoverFromData),
+			"no rebuild without a recovery":                              d.Action == Rebuild && f.Recovery == nil,
+			"data of another cluster is not changed":                     foreign && d.Action != Refuse,
+			"a member starts only with good data":                        d.Action == Start && f.Data.State != DataPresent,
+			"damaged data does not join or bootstrap":                    f.Data.State == DataDamaged && (d.Action == Join || d.Action == Bootstrap),
+			"a replacement needs a quorum of this cluster":               (d.Action == Replace || d.Action == Join) && (f.Others == AnswerNone || ours != "" && f.OthersClusterID != ours),
+			"a member that does not start says why":                      (d.Action == Wait || d.Action == Refuse) && (d.Reason == "" || strings.TrimSpace(d.Why) == ""),
+			"no new cluster while the store may hold backups":            d.Action == Bootstrap && (f.Backup == BackupHolds || f.Backup == BackupUnreachable),
 		} {
 			if broken {
 				t.Errorf("%s: %+v decides %+v", promise, f, d)
@@ -113,10 +113,10 @@ func TestDecidePromises(t *testing.T) {
 	}
 }
 
-// newID is the ID of the cluster that a recovery makes.
+// newID is the ID of the recovered cluster.
 const newID = "f00d"
 
-// everyFacts are all combinations.
+// everyFacts iterates over all combinations of facts.
 func everyFacts() func(yield func(Facts) bool) {
 	return func(yield func(Facts) bool) {
 		for i := range 3 * 5 * 2 * 3 * 4 * 3 * 4 * 5 * 2 {

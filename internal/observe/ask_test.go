@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// slowly has a cluster whose members take a while to answer.
+// slowly dials a cluster whose members answer with a delay.
 type slowly struct {
 	etcdfake.Cluster
 	takes func(member int) time.Duration
@@ -54,8 +54,8 @@ func (s *slow) Status(ctx context.Context) (etcdclient.Status, error) {
 	return s.Client.Status(ctx)
 }
 
-// Members whose probes fail have little time to answer, since most of them hang. Where none that answers knows a leader,
-// those that run are given as much as the others: to be slow is not to be lost.
+// Members with failing probes get little time to answer, since most of them hang. If no answering member knows a leader,
+// running members get as much time as the others: a slow member is not a lost one.
 func TestSlowIsNotLost(t *testing.T) {
 	const hangs = time.Hour
 	for name, c := range map[string]struct {
@@ -65,12 +65,12 @@ func TestSlowIsNotLost(t *testing.T) {
 		asked   int32
 		within  time.Duration
 	}{
-		"all at once":                          {[3]time.Duration{0, 0, 0}, 3, 3, 3, 0},
-		"all of them slowly":                   {[3]time.Duration{400 * time.Millisecond, 400 * time.Millisecond, 400 * time.Millisecond}, 3, 3, 6, 700 * time.Millisecond},
-		"one that hangs is not waited for":     {[3]time.Duration{hangs, 0, 0}, 3, 2, 3, 300 * time.Millisecond},
-		"one that is slow is not waited for":   {[3]time.Duration{400 * time.Millisecond, 0, 0}, 3, 2, 3, 300 * time.Millisecond},
-		"what does not run is not asked twice": {[3]time.Duration{400 * time.Millisecond, 400 * time.Millisecond, hangs}, 2, 2, 5, 700 * time.Millisecond},
-		"all hang":                             {[3]time.Duration{hangs, hangs, hangs}, 3, 0, 6, 2300 * time.Millisecond},
+		"all at once":                         {[3]time.Duration{0, 0, 0}, 3, 3, 3, 0},
+		"all of them slowly":                  {[3]time.Duration{400 * time.Millisecond, 400 * time.Millisecond, 400 * time.Millisecond}, 3, 3, 6, 700 * time.Millisecond},
+		"one that hangs is not waited for":    {[3]time.Duration{hangs, 0, 0}, 3, 2, 3, 300 * time.Millisecond},
+		"one that is slow is not waited for":  {[3]time.Duration{400 * time.Millisecond, 0, 0}, 3, 2, 3, 300 * time.Millisecond},
+		"a stopped member is not asked twice": {[3]time.Duration{400 * time.Millisecond, 400 * time.Millisecond, hangs}, 2, 2, 5, 700 * time.Millisecond},
+		"all hang":                            {[3]time.Duration{hangs, hangs, hangs}, 3, 0, 6, 2300 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// answersOf makes facts of a cluster of pods m-0, m-1, … that run and are ready, with these answers. Member IDs
-// are the ordinals plus one.
+// answersOf returns the facts of a cluster of ready pods m-0, m-1, … with these answers. Member IDs are the ordinals plus
+// one.
 func answersOf(n int, answers map[int]etcdclient.Status) facts {
 	f := facts{answers: answers}
 	for i := range n {
@@ -30,7 +30,7 @@ func answersOf(n int, answers map[int]etcdclient.Status) facts {
 	return f
 }
 
-// says is the answer of the member of an ordinal.
+// says returns the answer of the member of an ordinal.
 func says(ordinal int, leader, term uint64) etcdclient.Status {
 	return etcdclient.Status{ClusterID: 7, MemberID: uint64(ordinal + 1), Leader: leader, Term: term, AppliedIndex: 10}
 }
@@ -62,7 +62,7 @@ func TestMemberThatDoesNotAnswerDoesNotParticipateThoughItsProbePasses(t *testin
 	g.Expect(s.Ordinals[0].MemberID).To(Equal(uint64(1)), "known from the member list")
 }
 
-func TestMemberThatWasCutOffTellsOfAnOldTermAndDoesNotServe(t *testing.T) {
+func TestMemberThatWasCutOffReportsAnOldTermAndDoesNotServe(t *testing.T) {
 	g := NewWithT(t)
 	s := build(answersOf(3, map[int]etcdclient.Status{0: says(0, 1, 5), 1: says(1, 2, 6), 2: says(2, 2, 6)}))
 	g.Expect(s.Cluster.Leader).To(Equal(uint64(2)))
@@ -70,7 +70,7 @@ func TestMemberThatWasCutOffTellsOfAnOldTermAndDoesNotServe(t *testing.T) {
 	g.Expect(s.ServingVoters()).To(Equal(2))
 }
 
-// A member that has to catch up knows the leader and its term, and serves nobody before it has.
+// A member that has to catch up knows the leader and its term, but does not serve until it has caught up.
 func TestVoterThatIsFarBehindDoesNotServe(t *testing.T) {
 	at := func(ordinal int, committed, applied uint64) etcdclient.Status {
 		s := says(ordinal, 1, 5)
@@ -82,18 +82,18 @@ func TestVoterThatIsFarBehindDoesNotServe(t *testing.T) {
 		lag     uint64
 		serving int
 	}{
-		"level with the leader":          {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 5_000_000, 4_999_990)}, 10, 2},
-		"as far as is permitted":         {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 4_995_000, 4_995_000)}, 5000, 2},
-		"further":                        {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 4_994_999, 4_994_999)}, 5001, 1},
-		"it has just come back":          {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 12, 12)}, 4_999_988, 1},
-		"the leader does not answer":     {map[int]etcdclient.Status{1: at(1, 5_000_000, 5_000_000), 2: at(2, 12, 12)}, 4_999_988, 1},
-		"it has not applied what it has": {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 5_000_000, 12)}, 4_999_988, 1},
-		"it is ahead of a slow leader":   {map[int]etcdclient.Status{0: at(0, 90, 90), 2: at(2, 100, 100)}, 0, 2},
+		"level with the leader":        {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 5_000_000, 4_999_990)}, 10, 2},
+		"as far behind as permitted":   {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 4_995_000, 4_995_000)}, 5000, 2},
+		"further":                      {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 4_994_999, 4_994_999)}, 5001, 1},
+		"it has just restarted":        {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 12, 12)}, 4_999_988, 1},
+		"the leader does not answer":   {map[int]etcdclient.Status{1: at(1, 5_000_000, 5_000_000), 2: at(2, 12, 12)}, 4_999_988, 1},
+		"it has not applied its log":   {map[int]etcdclient.Status{0: at(0, 5_000_000, 5_000_000), 2: at(2, 5_000_000, 12)}, 4_999_988, 1},
+		"it is ahead of a slow leader": {map[int]etcdclient.Status{0: at(0, 90, 90), 2: at(2, 100, 100)}, 0, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			s := build(answersOf(3, c.answers))
-			g.Expect(s.Cluster.LeaderKnown).To(BeTrue(), "it is evidence of a leader all the same")
+			g.Expect(s.Cluster.LeaderKnown).To(BeTrue(), "it is still evidence of a leader")
 			g.Expect(s.ServingVoters()).To(Equal(c.serving))
 			g.Expect(s.Ordinals[2].Serving).To(Equal(c.lag <= 5000))
 			g.Expect(s.Ordinals[2].Lag).To(Equal(c.lag))
@@ -101,7 +101,7 @@ func TestVoterThatIsFarBehindDoesNotServe(t *testing.T) {
 	}
 }
 
-func TestLeaderlessSpell(t *testing.T) {
+func TestNoLeader(t *testing.T) {
 	g := NewWithT(t)
 	s := build(answersOf(3, map[int]etcdclient.Status{0: says(0, 0, 5), 1: says(1, 0, 5), 2: says(2, 0, 5)}))
 	g.Expect(s.Cluster.LeaderKnown).To(BeFalse())
@@ -151,7 +151,7 @@ func TestMemberThatAnswersIsNotDead(t *testing.T) {
 	}
 }
 
-func TestAddressThatAnotherPodHasNow(t *testing.T) {
+func TestAddressReusedByAnotherPod(t *testing.T) {
 	g := NewWithT(t)
 	f := answersOf(3, map[int]etcdclient.Status{0: says(1, 2, 5), 1: says(1, 2, 5), 2: says(2, 2, 5)})
 	s := build(f)
@@ -186,10 +186,10 @@ func TestByReadiness(t *testing.T) {
 	g.Expect(v.Quorum()).To(Equal(2))
 	g.Expect(v.Leader()).To(Equal(1))
 	g.Expect(v.Cluster.LeaderKnown).To(BeTrue())
-	g.Expect(s.Participating()).To(BeZero(), "the original is left as it is")
+	g.Expect(s.Participating()).To(BeZero(), "the original is unchanged")
 }
 
-// Before etcd 3.5.19 the readiness probe of a learner passed. By readiness alone such a member may be one.
+// Before etcd 3.5.19 the readiness probe of a learner passed, so a ready member of such a version may be a learner.
 func TestByReadinessOfOldVersions(t *testing.T) {
 	for version, counts := range map[string]bool{
 		"3.5.18": false, "3.5.19": true, "3.5.25": true, "3.6.0": true, "3.7.3": true, "3.4.40": false, "": false, "latest": false, "3.6": true, "4.0.0": true, "3.6.0-without-a-probe": false,
@@ -204,7 +204,7 @@ func TestByReadinessOfOldVersions(t *testing.T) {
 		v := build(f).ByReadiness()
 		g.Expect(v.Ordinals[2].Serving).To(Equal(counts), version)
 		g.Expect(v.Ordinals[2].Class == v1alpha1.ClassParticipating).To(Equal(counts), version)
-		g.Expect(v.Cluster.Voters).To(HaveLen(3), "it is a voter for the size of a quorum")
+		g.Expect(v.Cluster.Voters).To(HaveLen(3), "it counts as a voter for the size of a quorum")
 		g.Expect(v.ServingVoters() == 3).To(Equal(counts), version)
 	}
 }
@@ -217,15 +217,15 @@ func TestLeaseIsBelievedByTheOperatorsOwnClock(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{UID: "l"},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("1a:7f:Leader"), RenewTime: &metav1.MicroTime{Time: time.Unix(9999999, 0)}},
 	}
-	g.Expect(r.leaseRole(lease, at)).To(Equal(v1alpha1.RoleUnknown), "the first sight is no renewal, whatever the lease says")
+	g.Expect(r.leaseRole(lease, at)).To(Equal(v1alpha1.RoleUnknown), "the first observation is no renewal, whatever the lease says")
 	lease.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(5, 0)}
-	g.Expect(r.leaseRole(lease, at.Add(time.Second))).To(Equal(v1alpha1.RoleLeader), "it was renewed, by a clock that is wrong")
+	g.Expect(r.leaseRole(lease, at.Add(time.Second))).To(Equal(v1alpha1.RoleLeader), "it was renewed, with a wrong clock")
 	g.Expect(r.leaseRole(lease, at.Add(61*time.Second))).To(Equal(v1alpha1.RoleLeader))
 	g.Expect(r.leaseRole(lease, at.Add(62*time.Second))).To(Equal(v1alpha1.RoleUnknown), "not renewed for a minute")
 	g.Expect(r.leaseRole(nil, at)).To(Equal(v1alpha1.RoleUnknown))
 }
 
-func TestLeaseIsBelievedAsWrittenFromAfar(t *testing.T) {
+func TestLeaseIsBelievedAsWrittenOutsideTheOperator(t *testing.T) {
 	g := NewWithT(t)
 	r := renewals{asWritten: true}
 	at := time.Unix(1000, 0)

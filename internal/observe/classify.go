@@ -139,6 +139,7 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		BackupSidecarReady: sidecar == nil || sidecar.Ready,
 		Trouble:            trouble,
 		Claims:             claims(pod),
+		Finalizers:         pod.Finalizers,
 		Disrupted:          isTrue(condition(pod, corev1.DisruptionTarget)),
 		Node:               cluster.Node{Name: pod.Spec.NodeName},
 		PeerTLS:            pod.Annotations[v1alpha1.AnnotationPeerTLS],

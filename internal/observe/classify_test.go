@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// podBuilder makes pods for tests.
+// podBuilder builds pods for tests.
 type podBuilder struct{ corev1.Pod }
 
 func newPod() *podBuilder { return &podBuilder{} }
@@ -66,21 +66,21 @@ func TestClassify(t *testing.T) {
 		class   v1alpha1.PodClass
 		trouble string
 	}{
-		"terminating, though it runs":            {newPod().etcd(running(), true).terminating(), v1alpha1.ClassTerminating, ""},
-		"exited":                                 {newPod().etcd(exited(1), false), v1alpha1.ClassDead, "container etcd: exited with code 1: Error"},
-		"crash loop":                             {newPod().etcd(waiting("CrashLoopBackOff"), false), v1alpha1.ClassDead, "container etcd: CrashLoopBackOff"},
-		"image cannot be pulled":                 {newPod().etcd(waiting("ImagePullBackOff"), false), v1alpha1.ClassDead, "container etcd: ImagePullBackOff"},
-		"a reason that nobody has heard of":      {newPod().etcd(waiting("FluxCapacitorEmpty"), false), v1alpha1.ClassDead, "container etcd: FluxCapacitorEmpty"},
-		"evicted by the kubelet":                 {newPod().phase(corev1.PodFailed, "Evicted"), v1alpha1.ClassDead, "pod Failed: Evicted"},
-		"init container fails":                   {newPod().init(waiting("CrashLoopBackOff")).etcd(waiting("PodInitializing"), false), v1alpha1.ClassDead, "init container prepare: CrashLoopBackOff"},
-		"init container has just failed":         {newPod().init(exited(1)).etcd(waiting("PodInitializing"), false), v1alpha1.ClassDead, "init container prepare: exited with code 1: Error"},
-		"init container is done":                 {newPod().init(exited(0)).etcd(waiting("PodInitializing"), false), v1alpha1.ClassStarting, ""},
-		"init container runs":                    {newPod().init(running()).etcd(waiting("PodInitializing"), false), v1alpha1.ClassStarting, ""},
-		"container is created":                   {newPod().etcd(waiting("ContainerCreating"), false), v1alpha1.ClassStarting, ""},
-		"waiting without a reason":               {newPod().etcd(waiting(""), false), v1alpha1.ClassStarting, ""},
-		"no status yet":                          {newPod(), v1alpha1.ClassStarting, ""},
-		"not scheduled":                          {newPod().is(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable"), v1alpha1.ClassStarting, "not scheduled: Unschedulable"},
-		"runs; whether it takes part, etcd says": {newPod().etcd(running(), true), v1alpha1.ClassUnready, ""},
+		"terminating, though it runs":    {newPod().etcd(running(), true).terminating(), v1alpha1.ClassTerminating, ""},
+		"exited":                         {newPod().etcd(exited(1), false), v1alpha1.ClassDead, "container etcd: exited with code 1: Error"},
+		"crash loop":                     {newPod().etcd(waiting("CrashLoopBackOff"), false), v1alpha1.ClassDead, "container etcd: CrashLoopBackOff"},
+		"image cannot be pulled":         {newPod().etcd(waiting("ImagePullBackOff"), false), v1alpha1.ClassDead, "container etcd: ImagePullBackOff"},
+		"an unknown reason":              {newPod().etcd(waiting("FluxCapacitorEmpty"), false), v1alpha1.ClassDead, "container etcd: FluxCapacitorEmpty"},
+		"evicted by the kubelet":         {newPod().phase(corev1.PodFailed, "Evicted"), v1alpha1.ClassDead, "pod Failed: Evicted"},
+		"init container fails":           {newPod().init(waiting("CrashLoopBackOff")).etcd(waiting("PodInitializing"), false), v1alpha1.ClassDead, "init container prepare: CrashLoopBackOff"},
+		"init container has just failed": {newPod().init(exited(1)).etcd(waiting("PodInitializing"), false), v1alpha1.ClassDead, "init container prepare: exited with code 1: Error"},
+		"init container is done":         {newPod().init(exited(0)).etcd(waiting("PodInitializing"), false), v1alpha1.ClassStarting, ""},
+		"init container runs":            {newPod().init(running()).etcd(waiting("PodInitializing"), false), v1alpha1.ClassStarting, ""},
+		"container is created":           {newPod().etcd(waiting("ContainerCreating"), false), v1alpha1.ClassStarting, ""},
+		"waiting without a reason":       {newPod().etcd(waiting(""), false), v1alpha1.ClassStarting, ""},
+		"no status yet":                  {newPod(), v1alpha1.ClassStarting, ""},
+		"not scheduled":                  {newPod().is(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable"), v1alpha1.ClassStarting, "not scheduled: Unschedulable"},
+		"running, participation unknown": {newPod().etcd(running(), true), v1alpha1.ClassUnready, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			class, trouble := classify(&c.pod.Pod)
@@ -102,7 +102,7 @@ func TestReadiness(t *testing.T) {
 		"ready":                          {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionTrue, ""), true},
 		"the probe fails":                {newPod().etcd(running(), false).is(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), false},
 		"only the sidecar's probe fails": {newPod().etcd(running(), true).sidecar(false).is(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), true},
-		"the node is lost: the node controller has turned the pod's condition alone": {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionFalse, ""), false},
+		"the node is lost: the node controller changed only the pod's condition": {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionFalse, ""), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := describePod(&c.pod.Pod, "").Ready; got != c.want {
@@ -112,7 +112,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-func TestEndpointIsThatOfThePod(t *testing.T) {
+func TestEndpointIsThePodsOwn(t *testing.T) {
 	pod := newPod().etcd(running(), true)
 	pod.Status.PodIP = "10.0.0.1"
 	if got := describePod(&pod.Pod, "").Endpoint; got != "http://10.0.0.1:2379" {
@@ -120,7 +120,7 @@ func TestEndpointIsThatOfThePod(t *testing.T) {
 	}
 	pod.Spec.Containers = []corev1.Container{{Name: v1alpha1.ContainerEtcd, Ports: []corev1.ContainerPort{{Name: "client", ContainerPort: 12379}}}}
 	if got := describePod(&pod.Pod, "").Endpoint; got != "http://10.0.0.1:12379" {
-		t.Errorf("endpoint %s, and the pod listens on another port", got)
+		t.Errorf("endpoint %s, but the pod listens on another port", got)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// dials counts how often a member was asked: once for each connection.
+// dials counts the connections: one for each request to a member.
 type dials struct {
 	etcdfake.Cluster
 	n int
@@ -41,19 +41,19 @@ func owned(etcd, by client.Object, kind string) metav1.ObjectMeta {
 	}
 }
 
-// Before something is done the API server confirms what the cache shows. The members were asked a moment ago, and are
-// asked again only where it does not.
+// Before a step, live reads confirm the cache. The members answered a moment ago, and are asked again only if the live
+// state differs.
 func TestConfirm(t *testing.T) {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "e"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
 	for name, c := range map[string]struct {
-		// since happened after what the cache shows.
+		// since is the change that the cache does not show yet.
 		since func(set *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod
 		down  bool // no member answers
-		asked int  // how many members are asked again
+		asked int  // number of members asked again
 	}{
 		"nothing":         {asked: 0},
 		"nobody answered": {down: true, asked: 3},
-		"status of the StatefulSet that does not matter": {since: func(set *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
+		"irrelevant status of the StatefulSet": {since: func(set *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
 			set.Status.ReadyReplicas = 2
 			return pods
 		}},
@@ -70,7 +70,7 @@ func TestConfirm(t *testing.T) {
 			return pods
 		}},
 		"a pod is gone": {asked: 2, since: func(_ *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod { return pods[:2] }},
-		"a pod too many": {asked: 3, since: func(_ *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
+		"a surplus pod": {asked: 3, since: func(_ *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
 			surplus := pods[2].DeepCopy()
 			surplus.Name = "m-3"
 			return append(pods, surplus)
@@ -116,7 +116,7 @@ func TestConfirm(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(members.n-3).To(Equal(c.asked), "members asked again")
 			if c.asked == 0 {
-				g.Expect(now).To(BeIdenticalTo(seen), "as old as what the members answered")
+				g.Expect(now).To(BeIdenticalTo(seen), "as old as the members' answers")
 				return
 			}
 			anew, err := o.Observe(t.Context(), live, etcd)

@@ -18,25 +18,25 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// told are members that answer as they are told, by endpoint.
-type told map[string]toldMember
+// scripted are members with fixed answers, by endpoint.
+type scripted map[string]scriptedMember
 
-type toldMember struct {
+type scriptedMember struct {
 	etcdclient.Client
 	status etcdclient.Status
-	// knows are the IDs on its member list; nil when it does not give one.
+	// knows are the IDs on its member list; nil if it returns none.
 	knows []uint64
 }
 
-func (t told) Dial(endpoint string, _ *tls.Config) (etcdclient.Client, error) {
+func (t scripted) Dial(endpoint string, _ *tls.Config) (etcdclient.Client, error) {
 	return t[endpoint], nil
 }
 
-func (m toldMember) Status(context.Context) (etcdclient.Status, error) { return m.status, nil }
+func (m scriptedMember) Status(context.Context) (etcdclient.Status, error) { return m.status, nil }
 
-func (m toldMember) Members(context.Context) ([]etcdclient.Member, error) {
+func (m scriptedMember) Members(context.Context) ([]etcdclient.Member, error) {
 	if m.knows == nil {
-		return nil, errors.New("it does not say")
+		return nil, errors.New("no member list")
 	}
 	var list []etcdclient.Member
 	for _, id := range m.knows {
@@ -45,35 +45,35 @@ func (m toldMember) Members(context.Context) ([]etcdclient.Member, error) {
 	return list, nil
 }
 
-func (toldMember) Close() error { return nil }
+func (scriptedMember) Close() error { return nil }
 
-// The size of the quorum is that of the member list, so the list is that of the member that knows most. One that was cut off
-// may not know of a member that was added or removed since, and one of another cluster knows of none.
+// The size of the quorum follows from the member list, so the list of the best informed member is used. One that was cut
+// off may have missed additions and removals, and one of another cluster knows none of the members.
 func TestMemberListIsThatOfTheBestInformed(t *testing.T) {
-	at := func(leader, term, applied uint64, knows ...uint64) toldMember {
-		return toldMember{status: etcdclient.Status{ClusterID: 7, Leader: leader, Term: term, AppliedIndex: applied}, knows: knows}
+	at := func(leader, term, applied uint64, knows ...uint64) scriptedMember {
+		return scriptedMember{status: etcdclient.Status{ClusterID: 7, Leader: leader, Term: term, AppliedIndex: applied}, knows: knows}
 	}
 	learner := at(1, 9, 90, 9)
 	learner.status.Learner = true
 	elsewhere := at(1, 9, 90, 9)
 	elsewhere.status.ClusterID = 8
 	for name, c := range map[string]struct {
-		members []toldMember
+		members []scriptedMember
 		want    []uint64
 	}{
-		"one that knows a leader":         {[]toldMember{at(0, 9, 90, 9), at(1, 5, 10, 1, 2, 3), at(0, 9, 90, 9)}, []uint64{1, 2, 3}},
-		"then the newest term":            {[]toldMember{at(1, 5, 90, 9), at(1, 5, 90, 9), at(1, 6, 10, 1, 2, 3)}, []uint64{1, 2, 3}},
-		"then the longest log":            {[]toldMember{at(1, 5, 10, 9), at(1, 5, 12, 1, 2, 3), at(1, 5, 11, 9)}, []uint64{1, 2, 3}},
-		"then the lowest ordinal":         {[]toldMember{at(1, 5, 10, 1, 2, 3), at(1, 5, 10, 9)}, []uint64{1, 2, 3}},
-		"also without a leader":           {[]toldMember{at(0, 5, 10, 9), at(0, 6, 10, 1, 2, 3)}, []uint64{1, 2, 3}},
-		"the next, where it is silent":    {[]toldMember{at(1, 5, 10, 9), at(1, 6, 10), at(1, 5, 11, 1, 2, 3)}, []uint64{1, 2, 3}},
-		"not a learner":                   {[]toldMember{learner, at(1, 5, 10, 1, 2, 3)}, []uint64{1, 2, 3}},
-		"nor a member of another cluster": {[]toldMember{elsewhere, at(1, 5, 10, 1, 2, 3), at(1, 5, 10, 1, 2, 3)}, []uint64{1, 2, 3}},
-		"nor where no other gives one":    {[]toldMember{elsewhere, at(1, 5, 10), at(1, 5, 10)}, nil},
+		"one that knows a leader":         {[]scriptedMember{at(0, 9, 90, 9), at(1, 5, 10, 1, 2, 3), at(0, 9, 90, 9)}, []uint64{1, 2, 3}},
+		"then the newest term":            {[]scriptedMember{at(1, 5, 90, 9), at(1, 5, 90, 9), at(1, 6, 10, 1, 2, 3)}, []uint64{1, 2, 3}},
+		"then the longest log":            {[]scriptedMember{at(1, 5, 10, 9), at(1, 5, 12, 1, 2, 3), at(1, 5, 11, 9)}, []uint64{1, 2, 3}},
+		"then the lowest ordinal":         {[]scriptedMember{at(1, 5, 10, 1, 2, 3), at(1, 5, 10, 9)}, []uint64{1, 2, 3}},
+		"even without a leader":           {[]scriptedMember{at(0, 5, 10, 9), at(0, 6, 10, 1, 2, 3)}, []uint64{1, 2, 3}},
+		"the next, if it returns no list": {[]scriptedMember{at(1, 5, 10, 9), at(1, 6, 10), at(1, 5, 11, 1, 2, 3)}, []uint64{1, 2, 3}},
+		"not a learner":                   {[]scriptedMember{learner, at(1, 5, 10, 1, 2, 3)}, []uint64{1, 2, 3}},
+		"nor a member of another cluster": {[]scriptedMember{elsewhere, at(1, 5, 10, 1, 2, 3), at(1, 5, 10, 1, 2, 3)}, []uint64{1, 2, 3}},
+		"nor if no other returns a list":  {[]scriptedMember{elsewhere, at(1, 5, 10), at(1, 5, 10)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			members := told{}
+			members := scripted{}
 			var f facts
 			for i, m := range c.members {
 				name, endpoint := fmt.Sprintf("m-%d", i), fmt.Sprintf("http://10.0.0.%d:2379", i)
@@ -90,7 +90,7 @@ func TestMemberListIsThatOfTheBestInformed(t *testing.T) {
 	}
 }
 
-// An answer from another cluster says nothing of this one, whatever it says: IDs may be the same where names and URLs are.
+// An answer from another cluster says nothing about this one: its IDs are the same if names and URLs are.
 func TestAnswersOfAnotherClusterDoNotCount(t *testing.T) {
 	elsewhere := func(s etcdclient.Status) etcdclient.Status { s.ClusterID = 8; return s }
 	const far = 5_000_000
@@ -126,8 +126,8 @@ func TestAnswersOfAnotherClusterDoNotCount(t *testing.T) {
 	}
 }
 
-// What is confirmed is all that a Snapshot says of a pod. UID and resourceVersion do not move when its node is lost, or its
-// volume.
+// Everything that a Snapshot says about a pod is confirmed. A lost node or volume does not change the pod's UID and
+// resourceVersion.
 func TestConfirmComparesAllOfAPod(t *testing.T) {
 	made := func(change func(*cluster.Pod)) facts {
 		f := answersOf(3, nil)

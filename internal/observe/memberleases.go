@@ -7,12 +7,14 @@ package observe
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,7 +34,8 @@ func (o *Observer) readLeases(ctx context.Context, reader client.Reader, etcd *v
 	now := o.clock.Now()
 	for i := range leases.Items {
 		for n := range ordinals {
-			if ordinals[n].Member == leases.Items[i].Name {
+			// A foreign lease says nothing about a member of this Etcd.
+			if ordinals[n].Member == leases.Items[i].Name && ownership.Of(etcd, "Lease", &leases.Items[i]) == nil {
 				ordinals[n].LeaseRole = o.renewals.leaseRole(&leases.Items[i], now)
 			}
 		}
@@ -45,6 +48,8 @@ func (o *Observer) readLeases(ctx context.Context, reader client.Reader, etcd *v
 type renewals struct {
 	mu   sync.Mutex
 	seen map[types.UID]renewal
+	// forgot is when those were last forgotten that are no longer read.
+	forgot time.Time
 	// asWritten: the time in a lease is believed at first sight.
 	asWritten bool
 }
@@ -52,7 +57,12 @@ type renewals struct {
 type renewal struct {
 	renewTime time.Time
 	at        time.Time
+	// read is when the lease was last read.
+	read time.Time
 }
+
+// forgetAfter is how long a lease is remembered that is no longer read: its Etcd is gone, or its members answer.
+const forgetAfter = 10 * leaseLifetime
 
 // leaseRole is the role in a lease: RoleUnknown unless it was seen to be renewed within leaseLifetime.
 func (r *renewals) leaseRole(lease *coordinationv1.Lease, now time.Time) v1alpha1.Role {
@@ -67,20 +77,30 @@ func (r *renewals) leaseRole(lease *coordinationv1.Lease, now time.Time) v1alpha
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.forget(now)
 	last, known := r.seen[lease.UID]
 	switch {
 	case !known:
 		// The first sight is no renewal: the lease may be years old.
-		r.remember(lease.UID, renewal{renewTime: lease.Spec.RenewTime.Time})
-		return v1alpha1.RoleUnknown
+		last = renewal{}
 	case !last.renewTime.Equal(lease.Spec.RenewTime.Time):
-		last = renewal{renewTime: lease.Spec.RenewTime.Time, at: now}
-		r.remember(lease.UID, last)
+		last.at = now
 	}
+	last.renewTime, last.read = lease.Spec.RenewTime.Time, now
+	r.remember(lease.UID, last)
 	if last.at.IsZero() || now.Sub(last.at) > leaseLifetime {
 		return v1alpha1.RoleUnknown
 	}
 	return holderRole(*lease.Spec.HolderIdentity)
+}
+
+// forget forgets, now and then, the leases that are no longer read. The caller holds the mutex.
+func (r *renewals) forget(now time.Time) {
+	if now.Sub(r.forgot) < leaseLifetime {
+		return
+	}
+	r.forgot = now
+	maps.DeleteFunc(r.seen, func(_ types.UID, known renewal) bool { return now.Sub(known.read) > forgetAfter })
 }
 
 func (r *renewals) remember(uid types.UID, seen renewal) {

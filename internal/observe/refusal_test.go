@@ -18,18 +18,18 @@ func TestRefusal(t *testing.T) {
 	}
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
-	lost := &cluster.Refusal{Reason: "DataLost", Message: "member m-1 has no data: look"}
+	lost := &cluster.Refusal{Reason: "DataLost", Message: "member m-1 has no data: restore it"}
 	for _, tc := range []struct {
 		name        string
 		state, last corev1.ContainerState
 		want        *cluster.Refusal
 	}{
-		{"it has just ended", said("DataLost: member m-1 has no data: look", 1), corev1.ContainerState{}, lost},
-		{"it waits for its next try", waiting, said("DataLost: member m-1 has no data: look\n", 1), lost},
-		{"it tries again", running, said("DataLost: member m-1 has no data: look", 1), lost},
+		{"the container has just ended", said("DataLost: member m-1 has no data: restore it", 1), corev1.ContainerState{}, lost},
+		{"it waits for its restart", waiting, said("DataLost: member m-1 has no data: restore it\n", 1), lost},
+		{"it runs again", running, said("DataLost: member m-1 has no data: restore it", 1), lost},
 		{"it says why itself", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: lost.Error()}}, corev1.ContainerState{}, lost},
-		{"it tries for the first time", running, corev1.ContainerState{}, nil},
-		{"it has let the member start", said("", 0), said("DataLost: member m-1 has no data: look", 1), nil},
+		{"it runs for the first time", running, corev1.ContainerState{}, nil},
+		{"it has let the member start", said("", 0), said("DataLost: member m-1 has no data: restore it", 1), nil},
 		{"it failed in another way", said("{\"level\":\"error\",\"msg\":\"Giving up: no\"}", 1), corev1.ContainerState{}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func newNode(name string, ready corev1.ConditionStatus, cordoned bool) *corev1.N
 	}
 }
 
-// newVolume makes a volume that can be used on some nodes only; on every one when none is named.
+// newVolume returns a volume that can be used on the named nodes; on every node if none is named.
 func newVolume(nodes ...string) *corev1.PersistentVolume {
 	v := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}}
 	if len(nodes) > 0 {
@@ -64,25 +64,25 @@ func TestSurroundings(t *testing.T) {
 	for name, c := range map[string]struct {
 		around []client.Object
 		node   string // the trouble of the pod's node
-		volume string // what the trouble of the volume says
+		volume string // part of the trouble of the volume
 	}{
-		"all is well":                          {[]client.Object{newNode("n1", yes, false), newVolume("n1"), newClaim()}, "", ""},
-		"the node is gone, and the volume too": {[]client.Object{newVolume("n1"), newClaim()}, "gone", "node n1 is gone"},
-		"the node is gone, the volume is not":  {[]client.Object{newNode("n2", yes, false), newVolume(), newClaim()}, "gone", ""},
-		"the node says that it is not ready":   {[]client.Object{newNode("n1", no, false), newVolume("n1"), newClaim()}, "not ready", "node n1 is not ready"},
-		"the node says nothing any more":       {[]client.Object{newNode("n1", unknown, false), newVolume("n1"), newClaim()}, "not ready", "node n1 is not ready"},
-		"the node is cordoned":                 {[]client.Object{newNode("n1", yes, true), newVolume("n1"), newClaim()}, "", "node n1 is cordoned"},
-		"cordoned, and the volume can move":    {[]client.Object{newNode("n1", yes, true), newNode("n2", yes, false), newVolume("n1", "n2"), newClaim()}, "", ""},
-		"cordoned, as where it could move":     {[]client.Object{newNode("n1", yes, true), newNode("n2", yes, true), newVolume("n1", "n2"), newClaim()}, "", "no node takes pods"},
-		"the others are of no use":             {[]client.Object{newNode("n1", yes, true), newNode("n3", yes, false), newVolume("n1", "n2"), newClaim()}, "", "no node takes pods"},
-		"the claim is being deleted":           {[]client.Object{newNode("n1", yes, false), newVolume("n1"), newClaim(beingDeleted)}, "", "is being deleted"},
-		"there is no claim":                    {[]client.Object{newNode("n1", yes, false), newVolume("n1")}, "", "empty volume"},
-		"there is no volume":                   {[]client.Object{newNode("n1", yes, true), newClaim()}, "", "volume pv of its claim data-m-0 no longer exists"},
-		"nor on a node that is well":           {[]client.Object{newNode("n1", yes, false), newClaim()}, "", "volume pv of its claim data-m-0 no longer exists"},
-		"the claim has lost its volume":        {[]client.Object{newNode("n1", yes, false), newVolume("n1"), newClaim(lost)}, "", "claim data-m-0 has lost its volume"},
-		"the volume is another claim's":        {[]client.Object{newNode("n1", yes, false), boundTo(newVolume("n1"), "another"), newClaim()}, "", "volume pv of its claim data-m-0 is bound to another claim"},
-		"the volume is the claim's own":        {[]client.Object{newNode("n1", yes, false), boundTo(newVolume("n1"), "claim"), newClaim()}, "", ""},
-		"the claim waits for a volume":         {[]client.Object{newNode("n1", yes, false), newClaim(unbound)}, "", ""},
+		"healthy":                                      {[]client.Object{newNode("n1", yes, false), newVolume("n1"), newClaim()}, "", ""},
+		"the node is gone with the volume":             {[]client.Object{newVolume("n1"), newClaim()}, "gone", "node n1 is gone"},
+		"the node is gone, the volume is not":          {[]client.Object{newNode("n2", yes, false), newVolume(), newClaim()}, "gone", ""},
+		"the node is not ready":                        {[]client.Object{newNode("n1", no, false), newVolume("n1"), newClaim()}, "not ready", "node n1 is not ready"},
+		"the node does not report any more":            {[]client.Object{newNode("n1", unknown, false), newVolume("n1"), newClaim()}, "not ready", "node n1 is not ready"},
+		"the node is cordoned":                         {[]client.Object{newNode("n1", yes, true), newVolume("n1"), newClaim()}, "", "node n1 is cordoned"},
+		"cordoned, and the volume can move":            {[]client.Object{newNode("n1", yes, true), newNode("n2", yes, false), newVolume("n1", "n2"), newClaim()}, "", ""},
+		"cordoned, like the nodes where it could move": {[]client.Object{newNode("n1", yes, true), newNode("n2", yes, true), newVolume("n1", "n2"), newClaim()}, "", "no node takes pods"},
+		"no other node fits":                           {[]client.Object{newNode("n1", yes, true), newNode("n3", yes, false), newVolume("n1", "n2"), newClaim()}, "", "no node takes pods"},
+		"the claim is being deleted":                   {[]client.Object{newNode("n1", yes, false), newVolume("n1"), newClaim(beingDeleted)}, "", "is being deleted"},
+		"there is no claim":                            {[]client.Object{newNode("n1", yes, false), newVolume("n1")}, "", "empty volume"},
+		"no volume, on a cordoned node":                {[]client.Object{newNode("n1", yes, true), newClaim()}, "", "volume pv of its claim data-m-0 no longer exists"},
+		"no volume, on a healthy node":                 {[]client.Object{newNode("n1", yes, false), newClaim()}, "", "volume pv of its claim data-m-0 no longer exists"},
+		"the claim has lost its volume":                {[]client.Object{newNode("n1", yes, false), newVolume("n1"), newClaim(lost)}, "", "claim data-m-0 has lost its volume"},
+		"the volume of another claim":                  {[]client.Object{newNode("n1", yes, false), boundTo(newVolume("n1"), "another"), newClaim()}, "", "volume pv of its claim data-m-0 is bound to another claim"},
+		"the claim's own volume":                       {[]client.Object{newNode("n1", yes, false), boundTo(newVolume("n1"), "claim"), newClaim()}, "", ""},
+		"the claim waits for a volume":                 {[]client.Object{newNode("n1", yes, false), newClaim(unbound)}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reader := fake.NewClientBuilder().WithObjects(c.around...).Build()
@@ -104,9 +104,9 @@ func TestSurroundings(t *testing.T) {
 
 var etcdKey = types.NamespacedName{Namespace: "ns", Name: "m"}
 
-// The claims are read as the pods are. A cache that lags does not show that a claim is being deleted, with all that is on it.
+// Claims are read with the same reader as pods. A stale cache does not show that a claim is being deleted, with its data.
 func TestClaimsAreReadAsThePodsAre(t *testing.T) {
-	for name, labels := range map[string]map[string]string{"made by the StatefulSet controller": {v1alpha1.LabelPartOf: "m"}, "there before": nil} {
+	for name, labels := range map[string]map[string]string{"made by the StatefulSet controller": {v1alpha1.LabelPartOf: "m"}, "pre-provisioned": nil} {
 		t.Run(name, func(t *testing.T) {
 			claim := newClaim()
 			claim.Labels = labels
@@ -136,13 +136,13 @@ func TestPodThatIsOnNoNodeHasNothingToLose(t *testing.T) {
 	}
 }
 
-func TestWhatIsAboutToRemoveAPod(t *testing.T) {
+func TestDisruptedPod(t *testing.T) {
 	pod := newPod().etcd(running(), true).is(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI")
 	if !describePod(&pod.Pod, "").Disrupted {
-		t.Error("an eviction goes unnoticed")
+		t.Error("an eviction is not detected")
 	}
 	pod = newPod().etcd(running(), true).is(corev1.DisruptionTarget, corev1.ConditionFalse, "")
 	if describePod(&pod.Pod, "").Disrupted {
-		t.Error("one that was called off")
+		t.Error("a canceled eviction counts")
 	}
 }

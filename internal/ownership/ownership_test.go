@@ -55,7 +55,7 @@ var (
 	notItsOwn = v1alpha1.ReasonControlledByAnother
 )
 
-// What is the Etcd's own says nothing; all else has a reason, and says whose it is and what to do.
+// For an own object there is nothing to report. For a foreign one there is a reason, its owner and a remedy.
 func TestOf(t *testing.T) {
 	for name, c := range map[string]struct {
 		object *metav1.ObjectMeta
@@ -71,18 +71,18 @@ func TestOf(t *testing.T) {
 		"adopted, and another controls it": {object(deploy, adoptedBy("mine")), "Service", notItsOwn, []string{"is controlled by Deployment web (UID other)"}},
 		"adopted by another Etcd":          {object(adoptedBy("other")), "Service", v1alpha1.ReasonNoController, nil},
 		"an empty annotation":              {object(adoptedBy("")), "Service", v1alpha1.ReasonNoController, nil},
-		"nobody's": {object(), "ServiceAccount", v1alpha1.ReasonNoController,
+		"without an owner": {object(), "ServiceAccount", v1alpha1.ReasonNoController,
 			[]string{"ServiceAccount shoot-a/etcd-main-client has no controller: give the Etcd another name, or delete the ServiceAccount if nobody needs it"}},
-		"the Etcd only owns it": {object(owner(v1alpha1.KindEtcd, "etcd-main", "mine", false)), "Service", v1alpha1.ReasonNoController, nil},
-		"its labels alone":      {object(managed, part), "Role", v1alpha1.ReasonNoController, []string{"has the labels of this Etcd and no controller", "put it back: kubectl -n shoot-a patch role etcd-main-client -p '{", `"uid":"mine"`, "or delete it"}},
-		"a StatefulSet let go":  {object(managed, part), "StatefulSet", v1alpha1.ReasonNoController, []string{"put it back", "do not delete it: its pods go with it", "--cascade=orphan"}},
-		"a ConfigMap let go":    {object(managed, part), "ConfigMap", v1alpha1.ReasonNoController, []string{"put it back", "do not delete it"}},
-		"another Etcd's":        {object(owner(v1alpha1.KindEtcd, "other", "other", true), managed), "Lease", notItsOwn, []string{"is controlled by Etcd other (UID other)", "another name"}},
-		"of an earlier Etcd":    {object(owner(v1alpha1.KindEtcd, "etcd-main", "old", true), managed, part), "StatefulSet", notItsOwn, []string{"an earlier Etcd of this name (UID old): wait until the garbage collector"}},
+		"the Etcd only owns it":   {object(owner(v1alpha1.KindEtcd, "etcd-main", "mine", false)), "Service", v1alpha1.ReasonNoController, nil},
+		"its labels alone":        {object(managed, part), "Role", v1alpha1.ReasonNoController, []string{"has the labels of this Etcd and no controller", "put it back: kubectl -n shoot-a patch role etcd-main-client -p '{", `"uid":"mine"`, "or delete it"}},
+		"an orphaned StatefulSet": {object(managed, part), "StatefulSet", v1alpha1.ReasonNoController, []string{"put it back", "do not delete it: its pods go with it", "--cascade=orphan"}},
+		"an orphaned ConfigMap":   {object(managed, part), "ConfigMap", v1alpha1.ReasonNoController, []string{"put it back", "do not delete it"}},
+		"another Etcd's":          {object(owner(v1alpha1.KindEtcd, "other", "other", true), managed), "Lease", notItsOwn, []string{"is controlled by Etcd other (UID other)", "another name"}},
+		"of an earlier Etcd":      {object(owner(v1alpha1.KindEtcd, "etcd-main", "old", true), managed, part), "StatefulSet", notItsOwn, []string{"an earlier Etcd of this name (UID old): wait until the garbage collector"}},
 		"an Etcd of another API": {object(func(o *metav1.ObjectMeta) {
 			o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "etcd.io/v1", Kind: "Etcd", Name: "etcd-main", UID: "other", Controller: ptr.To(true)}}
 		}), "Service", notItsOwn, []string{"is controlled by Etcd etcd-main (UID other): give"}},
-		"another's":                     {object(deploy), "Service", notItsOwn, []string{"is controlled by Deployment web (UID other): give the Etcd another name, or delete the Service if nobody needs it"}},
+		"foreign":                       {object(deploy), "Service", notItsOwn, []string{"is controlled by Deployment web (UID other): give the Etcd another name, or delete the Service if nobody needs it"}},
 		"another operator's":            {object(mine, druids), "StatefulSet", v1alpha1.ReasonManagedByAnother, []string{"managed by etcd-druid", "set the label to etcd-foreman"}},
 		"another operator's, and other": {object(deploy, druids), "StatefulSet", notItsOwn, nil},
 	} {
@@ -108,7 +108,7 @@ func expect(g *WithT, f *Foreign, reason string, says []string) {
 	}
 }
 
-// Each kind of object of an Etcd has a remedy of its own for when its owner reference was removed.
+// Each kind of object of an Etcd has its own remedy for a removed owner reference.
 func TestEachKindHasARemedy(t *testing.T) {
 	g := NewWithT(t)
 	for _, kind := range []string{"ServiceAccount", "Role", "RoleBinding", "Lease", "ConfigMap", "Service", "PodDisruptionBudget", "StatefulSet"} {
@@ -123,19 +123,19 @@ func TestOfClaim(t *testing.T) {
 		reason string
 		says   []string
 	}{
-		"made by the StatefulSet":          {object(managed, part), "", nil},
-		"to go with the StatefulSet":       {object(managed, part, owner("StatefulSet", "etcd-main", "set", true)), "", nil},
-		"to go with its pod":               {object(managed, part, owner("Pod", "etcd-main-2", "pod", false)), "", nil},
-		"adopted":                          {object(adoptedBy("mine")), "", nil},
-		"adopted by another":               {object(adoptedBy("other")), no, nil},
-		"brought back by hand":             {object(), no, []string{"has neither the labels", "kubectl -n shoot-a annotate persistentvolumeclaim etcd-main-client druid.gardener.cloud/adopted-by=mine"}},
-		"one label is not enough":          {object(part), no, nil},
-		"nor the other":                    {object(managed), no, nil},
-		"of another Etcd":                  {object(managed, others), no, []string{"is part of my-etcd-main", "another volumeClaimTemplate"}},
-		"of etcd-druid":                    {object(druids, part), no, nil},
-		"of another StatefulSet":           {object(label("app", "web"), owner("StatefulSet", "my-etcd-main", "o", true)), no, []string{"belongs to StatefulSet my-etcd-main (UID o): create the Etcd under another name"}},
-		"adopted from under its owner":     {object(adoptedBy("mine"), owner("StatefulSet", "my-etcd-main", "o", false)), no, []string{"belongs to StatefulSet my-etcd-main"}},
-		"its labels, and somebody owns it": {object(managed, part, owner("Backup", "b", "o", false)), no, []string{"belongs to Backup b"}},
+		"made by the StatefulSet":             {object(managed, part), "", nil},
+		"owned by the StatefulSet":            {object(managed, part, owner("StatefulSet", "etcd-main", "set", true)), "", nil},
+		"owned by its pod":                    {object(managed, part, owner("Pod", "etcd-main-2", "pod", false)), "", nil},
+		"adopted":                             {object(adoptedBy("mine")), "", nil},
+		"adopted by another":                  {object(adoptedBy("other")), no, nil},
+		"restored by hand":                    {object(), no, []string{"has neither the labels", "kubectl -n shoot-a annotate persistentvolumeclaim etcd-main-client druid.gardener.cloud/adopted-by=mine"}},
+		"one label is not enough":             {object(part), no, nil},
+		"nor the other":                       {object(managed), no, nil},
+		"of another Etcd":                     {object(managed, others), no, []string{"is part of my-etcd-main", "another volumeClaimTemplate"}},
+		"of etcd-druid":                       {object(druids, part), no, nil},
+		"of another StatefulSet":              {object(label("app", "web"), owner("StatefulSet", "my-etcd-main", "o", true)), no, []string{"belongs to StatefulSet my-etcd-main (UID o): create the Etcd under another name"}},
+		"adopted, but still owned by another": {object(adoptedBy("mine"), owner("StatefulSet", "my-etcd-main", "o", false)), no, []string{"belongs to StatefulSet my-etcd-main"}},
+		"its labels, but another owner":       {object(managed, part, owner("Backup", "b", "o", false)), no, []string{"belongs to Backup b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

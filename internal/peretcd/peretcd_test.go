@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// An Etcd of the same name has a value of its own: what permits something destructive is not inherited.
+// A new Etcd of the same name has its own value: a permission for something destructive is not inherited.
 func TestValueIsOfOneEtcd(t *testing.T) {
 	g := NewWithT(t)
 	var m Map[int]

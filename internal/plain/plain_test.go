@@ -27,14 +27,14 @@ func TestText(t *testing.T) {
 		"a terminal's escape":      {"a\x1b[2Jb", 100, "a [2Jb"},
 		"an escape of eight bits":  {"a\u009b2Jb", 100, "a 2Jb"},
 		"lines":                    {"a\r\nb\tc\u2028d", 100, "a  b c d"},
-		"letters that are reorder": {"a\u202eb", 100, "a b"},
+		"a bidirectional override": {"a\u202eb", 100, "a b"},
 		"not UTF-8":                {"a\xffb", 100, "a\uFFFDb"},
 	} {
 		t.Run(name, func(t *testing.T) { NewWithT(t).Expect(Text(c.in, c.limit)).To(Equal(c.want)) })
 	}
 }
 
-// Whatever comes in, what goes out fits, is UTF-8, and has nothing harmful.
+// For any input, the output fits, is UTF-8 and harmless.
 func FuzzText(f *testing.F) {
 	for _, seed := range []string{"", "a", "\x1b]0;title\x07", "\xf0\x9f", strings.Repeat("é", 40), "a\u202eb\u2066"} {
 		f.Add(seed, 10)
@@ -43,7 +43,7 @@ func FuzzText(f *testing.F) {
 		limit %= 1 << 12
 		out := Text(in, limit)
 		if limit > 0 && len(out) > limit {
-			t.Errorf("%d bytes, and %d were allowed: %q", len(out), limit, out)
+			t.Errorf("%d bytes, but only %d are allowed: %q", len(out), limit, out)
 		}
 		if !utf8.ValidString(out) || strings.ContainsFunc(out, Harmful) {
 			t.Errorf("not plain: %q", out)

@@ -53,6 +53,22 @@ func (r Rules) Etcd(etcd *v1alpha1.Etcd) error {
 	return nil
 }
 
+// WithAllowedImages returns the Etcd, or a copy of it that names no image that is not allowed. The Etcd may be nil.
+func (r Rules) WithAllowedImages(etcd *v1alpha1.Etcd) *v1alpha1.Etcd {
+	refused := func(image *string) bool { return image != nil && *image != "" && !r.allowsImage(*image) }
+	if etcd == nil || !refused(etcd.Spec.Etcd.Image) && (etcd.Spec.Backup == nil || !refused(etcd.Spec.Backup.Image)) {
+		return etcd
+	}
+	etcd = etcd.DeepCopy()
+	if refused(etcd.Spec.Etcd.Image) {
+		etcd.Spec.Etcd.Image = nil
+	}
+	if b := etcd.Spec.Backup; b != nil && refused(b.Image) {
+		b.Image = nil
+	}
+	return etcd
+}
+
 // allowsImage reports whether an entry allows an image: the image itself; a repository, with any tag or digest; or, with a
 // slash at its end, all repositories beneath it. A digest decides which image is pulled, whatever the tag beside it: an
 // entry with a tag does not allow it.

@@ -65,8 +65,8 @@ func TestARegistryIsNoRepository(t *testing.T) {
 	NewWithT(t).Expect(Rules{Images: []string{"registry"}}.Etcd(etcd)).NotTo(Succeed())
 }
 
-func s3(container, prefix, secret string) v1alpha1.StoreSpec {
-	return v1alpha1.StoreSpec{Provider: "S3", Container: container, Prefix: prefix, SecretRef: &v1alpha1.SecretReference{Name: secret}}
+func inBucket(prefix string) v1alpha1.StoreSpec {
+	return v1alpha1.StoreSpec{Provider: "S3", Container: "b", Prefix: prefix, SecretRef: &v1alpha1.SecretReference{Name: "s"}}
 }
 
 func etcdWith(name string, store *v1alpha1.StoreSpec) v1alpha1.Etcd {
@@ -76,7 +76,7 @@ func etcdWith(name string, store *v1alpha1.StoreSpec) v1alpha1.Etcd {
 func TestPrefixes(t *testing.T) {
 	for prefix, allowed := range map[string]bool{"": true, "ns/main": true, "ns/a/b": true, "ns": false, "nsx/main": false, "other/main": false} {
 		g := NewWithT(t)
-		etcd := etcdWith("main", ptr.To(s3("b", prefix, "s")))
+		etcd := etcdWith("main", ptr.To(inBucket(prefix)))
 		g.Expect(Rules{}.Etcd(&etcd)).To(Succeed())
 		if err := (Rules{NamespacePrefixes: true}).Etcd(&etcd); allowed {
 			g.Expect(err).NotTo(HaveOccurred(), prefix)
@@ -87,7 +87,7 @@ func TestPrefixes(t *testing.T) {
 }
 
 func TestCopies(t *testing.T) {
-	own := s3("b", "ns/main", "s")
+	own := inBucket("ns/main")
 	aws := own
 	aws.Provider = "aws"
 	elsewhere := configv1alpha1.CopyStore{Provider: "GCS", Container: "archive", SecretName: "archive"}
@@ -96,35 +96,35 @@ func TestCopies(t *testing.T) {
 		s.SecretRef = &v1alpha1.SecretReference{Name: secret}
 		return s
 	}
-	neighbors := []v1alpha1.Etcd{etcdWith("events", ptr.To(s3("b", "", "s"))), etcdWith("bare", nil)}
+	neighbors := []v1alpha1.Etcd{etcdWith("events", ptr.To(inBucket(""))), etcdWith("bare", nil)}
 	named := Rules{CopyStores: []configv1alpha1.CopyStore{elsewhere}}
 	for name, c := range map[string]struct {
 		rules          Rules
 		source, target v1alpha1.StoreSpec
 		says           string
 	}{
-		"within its bucket":                       {Rules{}, own, s3("b", "ns/copy", "s"), ""},
-		"within its bucket, by the other name":    {Rules{}, aws, s3("b", "ns/copy", "s"), ""},
-		"from another prefix into its own bucket": {Rules{}, s3("b", "old/main", "s"), s3("b", "ns/copy", "s"), ""},
+		"within its bucket":                       {Rules{}, own, inBucket("ns/copy"), ""},
+		"within its bucket, by the other name":    {Rules{}, aws, inBucket("ns/copy"), ""},
+		"from another prefix into its own bucket": {Rules{}, inBucket("old/main"), inBucket("ns/copy"), ""},
 		"to a store of the configuration":         {named, own, archive, ""},
-		"from a store of the configuration":       {named, archive, s3("b", "ns/copy", "s"), ""},
+		"from a store of the configuration":       {named, archive, inBucket("ns/copy"), ""},
 		"to any store":                            {Rules{AnyCopyStore: true}, own, with(archive, "mine"), ""},
-		"with the prefix of the namespace":        {Rules{NamespacePrefixes: true}, own, s3("b", "ns/copy", "s"), ""},
+		"with the prefix of the namespace":        {Rules{NamespacePrefixes: true}, own, inBucket("ns/copy"), ""},
 
 		"over its own backups":                 {named, archive, own, "live backups of Etcd main"},
 		"over its own backups, any store":      {Rules{AnyCopyStore: true}, archive, own, "live backups of Etcd main"},
 		"over its own backups, by another key": {Rules{AnyCopyStore: true}, archive, with(own, "other"), "live backups of Etcd main"},
-		"beneath its own backups":              {Rules{}, own, s3("b", "ns/main/v2", "s"), "live backups of Etcd main"},
-		"above its own backups":                {Rules{}, own, s3("b", "ns", "s"), "live backups of Etcd"},
-		"over the backups of a neighbor":       {Rules{}, own, s3("b", "ns/events", "s"), "live backups of Etcd events"},
+		"beneath its own backups":              {Rules{}, own, inBucket("ns/main/v2"), "live backups of Etcd main"},
+		"above its own backups":                {Rules{}, own, inBucket("ns"), "live backups of Etcd"},
+		"over the backups of a neighbor":       {Rules{}, own, inBucket("ns/events"), "live backups of Etcd events"},
 		"between two others":                   {Rules{AnyCopyStore: true}, archive, with(archive, "mine"), "one side of a copy"},
-		"from another prefix of its bucket":    {named, s3("b", "other/main", "s"), archive, "one side of a copy"},
+		"from another prefix of its bucket":    {named, inBucket("other/main"), archive, "one side of a copy"},
 		"to a store that nobody names":         {Rules{}, own, archive, "targetStore is named neither"},
-		"from a store that nobody names":       {Rules{}, archive, s3("b", "ns/copy", "s"), "sourceStore is named neither"},
+		"from a store that nobody names":       {Rules{}, archive, inBucket("ns/copy"), "sourceStore is named neither"},
 		"to a named store, by another Secret":  {named, own, with(archive, "mine"), `Secret "mine"`},
 		"from its bucket, by another Secret":   {named, with(own, "mine"), archive, "one side of a copy"},
-		"with the prefix of another namespace": {Rules{NamespacePrefixes: true}, own, s3("b", "other/copy", "s"), `starts with "ns/"`},
-		"from the prefix of another namespace": {Rules{NamespacePrefixes: true}, s3("b", "other/main", "s"), s3("b", "ns/copy", "s"), `starts with "ns/"`},
+		"with the prefix of another namespace": {Rules{NamespacePrefixes: true}, own, inBucket("other/copy"), `starts with "ns/"`},
+		"from the prefix of another namespace": {Rules{NamespacePrefixes: true}, inBucket("other/main"), inBucket("ns/copy"), `starts with "ns/"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -16,7 +16,7 @@ import (
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// newTask makes a pending task that was created some seconds after the epoch and is at a resourceVersion.
+// newTask returns a pending task with a creation time in seconds after the epoch and a resourceVersion.
 func newTask(name string, second int, resourceVersion string) *v1alpha1.EtcdOperatorTask {
 	return &v1alpha1.EtcdOperatorTask{
 		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: resourceVersion, CreationTimestamp: metav1.Time{Time: epoch.Add(time.Duration(second) * time.Second)}},
@@ -51,7 +51,7 @@ func names(q Queue) string {
 func TestQueueOrder(t *testing.T) {
 	tasks := []*v1alpha1.EtcdOperatorTask{
 		newTask("earlier", 0, "900"),
-		// Of one second: by the resourceVersion at which each was first seen, as a number. A task that was
+		// Within one second: by the resourceVersion at which each was first seen, as a number. A task that has
 		// changed since keeps its place.
 		arrived(newTask("first", 1, "2000"), "99"),
 		newTask("second", 1, "100"),
@@ -72,13 +72,13 @@ func TestHead(t *testing.T) {
 		tasks []*v1alpha1.EtcdOperatorTask
 		want  string
 	}{
-		"nobody":                     {nil, ""},
-		"the first":                  {[]*v1alpha1.EtcdOperatorTask{newTask("a", 0, "1"), newTask("b", 1, "2")}, "a"},
-		"suspended lets pass":        {[]*v1alpha1.EtcdOperatorTask{suspended(newTask("a", 0, "1")), newTask("b", 1, "2")}, "b"},
-		"all suspended":              {[]*v1alpha1.EtcdOperatorTask{suspended(newTask("a", 0, "1"))}, ""},
-		"who runs stays":             {[]*v1alpha1.EtcdOperatorTask{newTask("a", 0, "1"), inState(newTask("b", 1, "2"), v1alpha1.TaskStateInProgress)}, "b"},
-		"who runs stays, suspended":  {[]*v1alpha1.EtcdOperatorTask{newTask("a", 0, "1"), suspended(inState(newTask("b", 1, "2"), v1alpha1.TaskStateInProgress))}, "b"},
-		"who has ended is not there": {[]*v1alpha1.EtcdOperatorTask{inState(newTask("a", 0, "1"), v1alpha1.TaskStateFailed), newTask("b", 1, "2")}, "b"},
+		"empty":                           {nil, ""},
+		"the first":                       {[]*v1alpha1.EtcdOperatorTask{newTask("a", 0, "1"), newTask("b", 1, "2")}, "a"},
+		"a suspended task is skipped":     {[]*v1alpha1.EtcdOperatorTask{suspended(newTask("a", 0, "1")), newTask("b", 1, "2")}, "b"},
+		"all suspended":                   {[]*v1alpha1.EtcdOperatorTask{suspended(newTask("a", 0, "1"))}, ""},
+		"a running task stays":            {[]*v1alpha1.EtcdOperatorTask{newTask("a", 0, "1"), inState(newTask("b", 1, "2"), v1alpha1.TaskStateInProgress)}, "b"},
+		"a running task stays, suspended": {[]*v1alpha1.EtcdOperatorTask{newTask("a", 0, "1"), suspended(inState(newTask("b", 1, "2"), v1alpha1.TaskStateInProgress))}, "b"},
+		"a finished task is left out":     {[]*v1alpha1.EtcdOperatorTask{inState(newTask("a", 0, "1"), v1alpha1.TaskStateFailed), newTask("b", 1, "2")}, "b"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
@@ -97,14 +97,14 @@ func ofType(t *v1alpha1.EtcdOperatorTask, taskType v1alpha1.TaskType) *v1alpha1.
 	return t
 }
 
-// rollout is a rollout named r that runs; because of a reason, if any, it does not progress.
+// rollout returns a running rollout named r; it does not progress if a reason is given.
 func rollout(second int, reason string) *v1alpha1.EtcdOperatorTask {
 	t := inState(ofType(newTask("r", second, "1"), v1alpha1.QuorumAwareRollout), v1alpha1.TaskStateInProgress)
 	t.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Reason: reason}}
 	return t
 }
 
-func TestWhoPassesTheHead(t *testing.T) {
+func TestPreemption(t *testing.T) {
 	recovery := func(name string, second int) *v1alpha1.EtcdOperatorTask {
 		return ofType(newTask(name, second, "1"), v1alpha1.QuorumLossRecovery)
 	}
@@ -114,20 +114,20 @@ func TestWhoPassesTheHead(t *testing.T) {
 	snapshot, copying := newTask("snapshot", 5, "1"), ofType(newTask("copy", 6, "1"), v1alpha1.CopyBackups)
 	maintenance := ofType(newTask("maintenance", 4, "1"), v1alpha1.OnDemandMaintenance)
 	for name, c := range map[string]struct {
-		tasks                []*v1alpha1.EtcdOperatorTask
-		head, beside, passed string
+		tasks                   []*v1alpha1.EtcdOperatorTask
+		head, beside, preempted string
 	}{
-		"a recovery passes a rollout":          {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), recovery("rec", 9)}, "rec", "", "r"},
-		"and one that is suspended does not":   {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), suspended(recovery("rec", 9))}, "r", "", ""},
-		"and keeps its place once it runs":     {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), suspended(running(recovery("rec", 9)))}, "rec", "", "r"},
-		"the second recovery waits":            {[]*v1alpha1.EtcdOperatorTask{recovery("other", 1), running(recovery("rec", 9))}, "rec", "", ""},
-		"a rollout that progresses is alone":   {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonHeld), snapshot}, "r", "", ""},
-		"a stalled one lets a snapshot run":    {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), maintenance, snapshot, copying}, "r", "snapshot", ""},
-		"but nothing that stops members":       {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), maintenance}, "r", "", ""},
-		"nor what is suspended":                {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), suspended(newTask("s", 5, "1"))}, "r", "", ""},
-		"what runs beside goes on":             {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonRunning), newTask("s", 1, "1"), running(ofType(newTask("c", 6, "1"), v1alpha1.CopyBackups))}, "r", "c", ""},
-		"also when it is older than the other": {[]*v1alpha1.EtcdOperatorTask{running(newTask("s", 0, "1")), rollout(1, v1alpha1.ReasonRunning)}, "r", "s", ""},
-		"a recovery passes both":               {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), running(newTask("s", 1, "1")), recovery("rec", 9)}, "rec", "", "r s"},
+		"a recovery preempts a rollout":            {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), recovery("rec", 9)}, "rec", "", "r"},
+		"a suspended recovery does not":            {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), suspended(recovery("rec", 9))}, "r", "", ""},
+		"a running recovery stays":                 {[]*v1alpha1.EtcdOperatorTask{rollout(0, ""), suspended(running(recovery("rec", 9)))}, "rec", "", "r"},
+		"the second recovery waits":                {[]*v1alpha1.EtcdOperatorTask{recovery("other", 1), running(recovery("rec", 9))}, "rec", "", ""},
+		"a progressing rollout runs alone":         {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonHeld), snapshot}, "r", "", ""},
+		"a snapshot runs beside a stalled rollout": {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), maintenance, snapshot, copying}, "r", "snapshot", ""},
+		"but no task that stops members":           {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), maintenance}, "r", "", ""},
+		"nor a suspended task":                     {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), suspended(newTask("s", 5, "1"))}, "r", "", ""},
+		"a task beside a rollout continues":        {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonRunning), newTask("s", 1, "1"), running(ofType(newTask("c", 6, "1"), v1alpha1.CopyBackups))}, "r", "c", ""},
+		"even if it is older than the rollout":     {[]*v1alpha1.EtcdOperatorTask{running(newTask("s", 0, "1")), rollout(1, v1alpha1.ReasonRunning)}, "r", "s", ""},
+		"a recovery preempts both":                 {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), running(newTask("s", 1, "1")), recovery("rec", 9)}, "rec", "", "r s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := New(c.tasks)
@@ -135,8 +135,8 @@ func TestWhoPassesTheHead(t *testing.T) {
 			if b := q.Beside(); b != nil {
 				beside = b.Name
 			}
-			if q.Head().Name != c.head || beside != c.beside || names(q.Preempted()) != c.passed {
-				t.Errorf("the head is %s, beside it %q, and %q are passed; want %s, %q, %q", q.Head().Name, beside, names(q.Preempted()), c.head, c.beside, c.passed)
+			if q.Head().Name != c.head || beside != c.beside || names(q.Preempted()) != c.preempted {
+				t.Errorf("the head is %s, beside it %q, preempted %q; want %s, %q, %q", q.Head().Name, beside, names(q.Preempted()), c.head, c.beside, c.preempted)
 			}
 		})
 	}

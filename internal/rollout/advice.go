@@ -33,6 +33,9 @@ func advice(o cluster.Ordinal, statefulSet string) string {
 		if o.Pod.Node.Trouble != "" {
 			return fmt.Sprintf("is terminating, and its node %s is %s: %s", o.Pod.Node.Name, o.Pod.Node.Trouble, outOfService)
 		}
+		if len(o.Pod.Finalizers) > 0 {
+			return fmt.Sprintf("is terminating, and is kept by finalizers (%s): if this persists, check what set them, which has to remove them", strings.Join(o.Pod.Finalizers, ", "))
+		}
 		return "is terminating: if its node is gone, taint the node with node.kubernetes.io/out-of-service"
 	case v1alpha1.ClassDead:
 		return fmt.Sprintf("is not running (%s): fix the cause, or change the template; the next rollout first replaces the pod that failed to start", o.Pod.Trouble)
@@ -46,7 +49,7 @@ func advice(o cluster.Ordinal, statefulSet string) string {
 	case o.Pod.Node.Trouble != "":
 		return fmt.Sprintf("does not participate, and its node %s is %s: %s", o.Pod.Node.Name, o.Pod.Node.Trouble, outOfService)
 	case o.Role == v1alpha1.RoleLearner:
-		return "is a learner that is catching up with the leader"
+		return "is a learner that is catching up with the leader: if this persists, check its log, and its disk and network"
 	case o.Unproven:
 		return "may be a learner although it is ready: it has no readiness probe, or the tag of its image is not that of etcd " + cluster.FirstNonLearnerProbe + " or later"
 	case !o.Answers:

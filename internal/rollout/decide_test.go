@@ -21,12 +21,12 @@ import (
 
 var noon = epoch.Add(12 * time.Hour)
 
-// of makes a world of members in which one leads.
+// of returns a world of members in which one leads.
 func of(leader int, members ...member) *world {
 	return &world{leader: leader, members: members, intent: -1}
 }
 
-// short says a decision in one line.
+// short returns a decision in one line.
 func short(d Decision, s *cluster.Snapshot) string {
 	switch {
 	case d.Hold != nil:
@@ -47,7 +47,7 @@ type change func(*Input)
 
 func config(set func(*spec.Config)) change { return func(in *Input) { set(&in.Config) } }
 
-// pod changes the pod of an ordinal.
+// pod returns a change of the pod of an ordinal.
 func pod(ordinal int, set func(*cluster.Pod)) change {
 	return func(in *Input) { set(in.Snapshot.Ordinals[ordinal].Pod) }
 }
@@ -77,32 +77,32 @@ func TestDecide(t *testing.T) {
 		change change
 		want   string
 	}{
-		"nothing outdated":                           {of(0, readyNew, readyNew, readyNew), nil, "Finished"},
-		"a follower, from the highest ordinal":       {of(0, readyOld, readyOld, readyOld), nil, "DeletePod m-2"},
-		"a follower, not the leader":                 {of(2, readyOld, readyOld, readyOld), nil, "DeletePod m-1"},
-		"the sick one first":                         {of(2, frozenOld, readyOld, readyOld), nil, "DeletePod m-0"},
-		"dead before unready":                        {of(2, frozenOld, deadOld, readyOld, readyOld, readyOld), nil, "DeletePod m-1"},
-		"starting before unready":                    {of(2, frozenOld, startingOld, readyOld, readyOld, readyOld), nil, "DeletePod m-1"},
-		"the sick one is gone, and has to come back": {of(2, missing, readyOld, readyOld), nil, "hold OthersParticipating m-0"},
-		"it is back, and does not take part yet":     {of(2, runningNew, readyOld, readyOld), nil, "hold OthersParticipating m-0"},
-		"it takes part":                              {of(2, readyNew, readyOld, readyOld), nil, "DeletePod m-1"},
-		"the last follower waits for nobody else":    {of(2, readyNew, readyOld, readyNew), nil, "DeletePod m-1"},
-		"a new pod that fails holds the rollout":     {of(2, deadNew, readyOld, readyOld), nil, "hold OthersParticipating m-0"},
-		"all updated, one not back":                  {of(1, readyNew, readyNew, runningNew), nil, "hold OthersParticipating m-2"},
-		"leadership moves before the leader goes":    {of(0, readyOld, readyNew, readyNew), nil, "MoveLeader m-0 to m-1"},
-		"leadership moves once all serve":            {of(0, readyOld, readyNew, runningNew), nil, "MoveLeader m-0 to m-1"},
-		"and not while one is not back":              {of(0, readyOld, readyNew, startingNew), nil, "hold OthersServing m-2"},
-		"nor while one is a learner":                 {of(0, readyOld, readyNew, readyNew, readyNew, learnerNew), nil, "hold OthersServing m-4"},
-		"it goes to one that participates":           {of(0, readyOld, runningNew, runningNew), nil, "hold OthersParticipating m-1"},
-		"no handover where it is not wanted":         {of(0, readyOld, readyNew, readyNew), config(func(c *spec.Config) { no := false; c.LeaderHandover = &no }), "DeletePod m-0"},
-		"a successor has to have caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
+		"nothing outdated":                              {of(0, readyNew, readyNew, readyNew), nil, "Finished"},
+		"a follower, from the highest ordinal":          {of(0, readyOld, readyOld, readyOld), nil, "DeletePod m-2"},
+		"a follower, not the leader":                    {of(2, readyOld, readyOld, readyOld), nil, "DeletePod m-1"},
+		"the unhealthy one first":                       {of(2, frozenOld, readyOld, readyOld), nil, "DeletePod m-0"},
+		"dead before unready":                           {of(2, frozenOld, deadOld, readyOld, readyOld, readyOld), nil, "DeletePod m-1"},
+		"starting before unready":                       {of(2, frozenOld, startingOld, readyOld, readyOld, readyOld), nil, "DeletePod m-1"},
+		"the unhealthy one is gone and must return":     {of(2, missing, readyOld, readyOld), nil, "hold OthersParticipating m-0"},
+		"it is back but does not participate yet":       {of(2, runningNew, readyOld, readyOld), nil, "hold OthersParticipating m-0"},
+		"it participates":                               {of(2, readyNew, readyOld, readyOld), nil, "DeletePod m-1"},
+		"the last follower waits for no other":          {of(2, readyNew, readyOld, readyNew), nil, "DeletePod m-1"},
+		"a new pod that fails holds the rollout":        {of(2, deadNew, readyOld, readyOld), nil, "hold OthersParticipating m-0"},
+		"all updated, one not participating":            {of(1, readyNew, readyNew, runningNew), nil, "hold OthersParticipating m-2"},
+		"leadership moves before the leader is removed": {of(0, readyOld, readyNew, readyNew), nil, "MoveLeader m-0 to m-1"},
+		"leadership moves once all serve":               {of(0, readyOld, readyNew, runningNew), nil, "MoveLeader m-0 to m-1"},
+		"and not while one is starting":                 {of(0, readyOld, readyNew, startingNew), nil, "hold OthersServing m-2"},
+		"nor while one is a learner":                    {of(0, readyOld, readyNew, readyNew, readyNew, learnerNew), nil, "hold OthersServing m-4"},
+		"leadership moves to a participating member":    {of(0, readyOld, runningNew, runningNew), nil, "hold OthersParticipating m-1"},
+		"no handover if disabled":                       {of(0, readyOld, readyNew, readyNew), config(func(c *spec.Config) { no := false; c.LeaderHandover = &no }), "DeletePod m-0"},
+		"a successor must have caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
 			in.Snapshot.Ordinals[0].AppliedIndex, in.Snapshot.Ordinals[2].AppliedIndex = 5000, 4500
 		}, "MoveLeader m-0 to m-2"},
-		"nobody has caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) { in.Snapshot.Ordinals[0].AppliedIndex = 5000 }, "hold SuccessorCaughtUp m-0"},
-		"three attempts, then without": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
+		"no member has caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) { in.Snapshot.Ordinals[0].AppliedIndex = 5000 }, "hold SuccessorCaughtUp m-0"},
+		"without a handover after three attempts": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
 			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon.Add(-handoverWindow)}}
 		}, "DeletePod m-0"},
-		"once the third has had the time to show": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
+		"once the third attempt can be observed": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
 			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon}}
 		}, "hold HandoverObserved m-0"},
 		"the attempts of another leader do not count": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
@@ -113,29 +113,29 @@ func TestDecide(t *testing.T) {
 		"a single member that is frozen for long": {lasting(of(-1, frozenOld)), nil, "DeletePod m-0"},
 		"two members go one at a time":            {of(0, readyOld, readyOld), nil, "DeletePod m-1"},
 		"two members, the second":                 {of(0, readyOld, missing), nil, "hold OthersParticipating m-1"},
-		"two members that are to become three":    {of(0, readyOld, readyOld), growing, "hold QuorumKept m-1"},
-		"one that is to become three":             {of(0, readyOld), growing, "DeletePod m-0"},
-		"one of two that vote":                    {foreign(1, of(0, readyOld)), nil, "hold QuorumKept m-0"},
-		"two of three that vote, one is down":     {foreignDown(1, of(0, readyOld, readyOld)), nil, "hold QuorumKept m-1"},
-		"three pods, and two of them vote":        {of(0, readyOld, readyOld, learnerNew), override(v1alpha1.GuardOthersParticipating), "hold QuorumKept m-1"},
+		"two members, scaling out to three":       {of(0, readyOld, readyOld), growing, "hold QuorumKept m-1"},
+		"one member, scaling out to three":        {of(0, readyOld), growing, "DeletePod m-0"},
+		"one of two voters":                       {foreign(1, of(0, readyOld)), nil, "hold QuorumKept m-0"},
+		"two of three voters, one is down":        {foreignDown(1, of(0, readyOld, readyOld)), nil, "hold QuorumKept m-1"},
+		"three pods, two voters":                  {of(0, readyOld, readyOld, learnerNew), override(v1alpha1.GuardOthersParticipating), "hold QuorumKept m-1"},
 
-		"a spell without a leader deletes nobody":    {of(-1, readyOld, readyOld, readyOld), nil, "hold QuorumLossConfirmed m-2"},
-		"the leader froze a moment ago":              {of(1, frozenReadyOld, readyOld, readyOld), nil, "hold UnreadyConfirmed m-0"},
-		"it froze for good, and the kubelet says so": {of(1, frozenOld, readyOld, readyOld), nil, "DeletePod m-0"},
-		"two of three are down: the dead go":         {of(-1, deadOld, deadOld, runningOld), nil, "DeletePod m-1"},
-		"then the survivor waits":                    {of(-1, startingNew, startingNew, runningOld), nil, "hold QuorumLossConfirmed m-2"},
-		"also when the loss lasts":                   {lasting(of(-1, startingNew, startingNew, runningOld)), nil, "hold QuorumLossConfirmed m-0"},
-		"until they run":                             {lasting(of(-1, frozenNew, frozenNew, runningOld)), nil, "DeletePod m-2"},
-		"for the grace period":                       {lasting(young(1, of(-1, frozenNew, frozenNew, runningOld))), nil, "hold QuorumLossConfirmed m-1"},
-		"and it has done so itself":                  {lasting(young(2, of(-1, frozenNew, frozenNew, runningOld))), nil, "hold QuorumLossConfirmed m-2"},
-		"silent members go one at a time":            {lasting(of(-1, frozenOld, frozenOld, missing)), nil, "hold QuorumLossConfirmed m-2"},
-		"and not while one terminates":               {lasting(of(-1, frozenOld, frozenOld, terminating)), nil, "hold QuorumLossConfirmed m-2"},
-		"nor while a new one is dead":                {lasting(of(-1, frozenOld, frozenOld, deadNew)), nil, "hold QuorumLossConfirmed m-2"},
-		"unless its agent keeps it from starting": {lasting(of(-1, frozenOld, frozenOld, deadNew)), func(in *Input) {
+		"no deletion during a moment without a leader":  {of(-1, readyOld, readyOld, readyOld), nil, "hold QuorumLossConfirmed m-2"},
+		"the leader froze a moment ago":                 {of(1, frozenReadyOld, readyOld, readyOld), nil, "hold UnreadyConfirmed m-0"},
+		"it froze for good, and the kubelet reports it": {of(1, frozenOld, readyOld, readyOld), nil, "DeletePod m-0"},
+		"two of three are down: the dead are removed":   {of(-1, deadOld, deadOld, runningOld), nil, "DeletePod m-1"},
+		"then the survivor waits":                       {of(-1, startingNew, startingNew, runningOld), nil, "hold QuorumLossConfirmed m-2"},
+		"even if the loss persists":                     {lasting(of(-1, startingNew, startingNew, runningOld)), nil, "hold QuorumLossConfirmed m-0"},
+		"until they run":                                {lasting(of(-1, frozenNew, frozenNew, runningOld)), nil, "DeletePod m-2"},
+		"for the grace period":                          {lasting(young(1, of(-1, frozenNew, frozenNew, runningOld))), nil, "hold QuorumLossConfirmed m-1"},
+		"and the survivor too":                          {lasting(young(2, of(-1, frozenNew, frozenNew, runningOld))), nil, "hold QuorumLossConfirmed m-2"},
+		"unreachable members are removed one at a time": {lasting(of(-1, frozenOld, frozenOld, missing)), nil, "hold QuorumLossConfirmed m-2"},
+		"and not while one terminates":                  {lasting(of(-1, frozenOld, frozenOld, terminating)), nil, "hold QuorumLossConfirmed m-2"},
+		"nor while a new one is dead":                   {lasting(of(-1, frozenOld, frozenOld, deadNew)), nil, "hold QuorumLossConfirmed m-2"},
+		"unless its agent refuses to start it": {lasting(of(-1, frozenOld, frozenOld, deadNew)), func(in *Input) {
 			in.Snapshot.Ordinals[2].Pod.Refusal = &cluster.Refusal{Reason: v1alpha1.ReasonDataLost, Message: "it waits for a quorum"}
 		}, "DeletePod m-1"},
-		"no order shortens an election": {of(-1, missing, runningOld, runningOld), override(v1alpha1.GuardUnreadyConfirmed), "hold QuorumLossConfirmed m-2"},
-		"nor takes two at a time":       {lasting(of(-1, missing, runningOld, runningOld)), override(v1alpha1.GuardUnreadyConfirmed), "hold QuorumLossConfirmed m-0"},
+		"no override shortens an election": {of(-1, missing, runningOld, runningOld), override(v1alpha1.GuardUnreadyConfirmed), "hold QuorumLossConfirmed m-2"},
+		"nor takes two at a time":          {lasting(of(-1, missing, runningOld, runningOld)), override(v1alpha1.GuardUnreadyConfirmed), "hold QuorumLossConfirmed m-0"},
 		"nor does a short grace period": {of(-1, runningOld, runningOld, runningOld), func(in *Input) {
 			in.Config.UnreadyGracePeriod.Duration = time.Second
 			in.Snapshot.At = noon.Add(2 * time.Second)
@@ -145,47 +145,47 @@ func TestDecide(t *testing.T) {
 		"a broken probe: one by one": {of(0, runningOld, runningOld, runningOld), nil, "DeletePod m-2"},
 		"a broken probe: only when the last is back": {of(0, runningOld, runningOld, startingNew), nil, "hold OthersServing m-2"},
 		"a broken probe in a larger cluster":         {of(0, runningOld, runningOld, runningOld, runningOld, missing), nil, "hold OthersServing m-4"},
-		"a quorum that the operator cannot reach":    {hidden(of(1, frozenNew, readyOld, readyOld)), nil, "hold QuorumLossConfirmed m-2"},
-		"nor reach the nodes of":                     {nodesLost(hidden(of(1, frozenNew, readyOld, readyOld))), nil, "hold QuorumLossConfirmed m-2"},
-		"the dead go all the same":                   {hidden(of(1, frozenNew, readyOld, readyOld, readyOld, deadOld)), nil, "DeletePod m-4"},
-		"a learner is left alone":                    {of(0, readyOld, readyNew, learnerOld), nil, "hold LearnerPromoted m-2"},
-		"a learner may be disturbed by order": {of(0, readyOld, readyNew, learnerOld), func(in *Input) {
+		"a quorum unreachable from the operator":     {hidden(of(1, frozenNew, readyOld, readyOld)), nil, "hold QuorumLossConfirmed m-2"},
+		"a quorum on unreachable nodes":              {nodesLost(hidden(of(1, frozenNew, readyOld, readyOld))), nil, "hold QuorumLossConfirmed m-2"},
+		"dead members are still removed":             {hidden(of(1, frozenNew, readyOld, readyOld, readyOld, deadOld)), nil, "DeletePod m-4"},
+		"a learner is not removed":                   {of(0, readyOld, readyNew, learnerOld), nil, "hold LearnerPromoted m-2"},
+		"a learner is removed with an override": {of(0, readyOld, readyNew, learnerOld), func(in *Input) {
 			in.Overridden = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardLearnerPromoted)}
 		}, "DeletePod m-2"},
-		"no order passes over the quorum": {of(0, readyOld, readyOld, deadNew), func(in *Input) {
+		"no override of the quorum": {of(0, readyOld, readyOld, deadNew), func(in *Input) {
 			in.Overridden = []v1alpha1.OverridableGuard{"OthersParticipating", "QuorumKept"}
 		}, "hold QuorumKept m-1"},
-		"nor over what is not seen": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+		"no override of an unobserved revision": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			in.Snapshot.StatefulSet.Observed = false
 			in.Overridden = []v1alpha1.OverridableGuard{"RevisionObserved"}
 		}, "hold RevisionObserved "},
 
-		"AllAtOnce takes what does not run": {of(2, deadOld, startingOld, readyOld, readyOld, readyOld), config(func(c *spec.Config) { c.NonParticipatingPods = spec.AllAtOnce }), "DeletePod m-0 m-1"},
-		"AllAtOnce takes nothing that could not come back": {of(4, deadOld, startingOld, deadOld, readyOld, readyOld), func(in *Input) {
+		"AllAtOnce removes pods that do not run": {of(2, deadOld, startingOld, readyOld, readyOld, readyOld), config(func(c *spec.Config) { c.NonParticipatingPods = spec.AllAtOnce }), "DeletePod m-0 m-1"},
+		"AllAtOnce keeps pods that could not return": {of(4, deadOld, startingOld, deadOld, readyOld, readyOld), func(in *Input) {
 			in.Config.NonParticipatingPods = spec.AllAtOnce
 			pod(2, stranded)(in)
 			pod(1, stranded)(in)
 		}, "DeletePod m-0"},
-		"AllAtOnce takes nothing that runs": {of(2, deadOld, frozenOld, readyOld, readyOld, readyOld), config(func(c *spec.Config) { c.NonParticipatingPods = spec.AllAtOnce }), "DeletePod m-0"},
-		"Evict a healthy pod":               {of(0, readyOld, readyOld, readyOld), evict, "EvictPod m-2"},
-		"Delete a sick one":                 {of(0, readyOld, readyOld, deadOld), evict, "DeletePod m-2"},
-		"Delete in a cluster of two":        {of(0, readyOld, readyOld), evict, "DeletePod m-1"},
+		"AllAtOnce keeps running pods": {of(2, deadOld, frozenOld, readyOld, readyOld, readyOld), config(func(c *spec.Config) { c.NonParticipatingPods = spec.AllAtOnce }), "DeletePod m-0"},
+		"Evict a healthy pod":          {of(0, readyOld, readyOld, readyOld), evict, "EvictPod m-2"},
+		"Delete an unhealthy pod":      {of(0, readyOld, readyOld, deadOld), evict, "DeletePod m-2"},
+		"Delete in a cluster of two":   {of(0, readyOld, readyOld), evict, "DeletePod m-1"},
 		"Evict: an unready sidecar first, whatever the role": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			evict(in)
 			in.Snapshot.Ordinals[0].Pod.AllContainersReady = false
 		}, "DeletePod m-0"},
-		"an eviction that was refused holds": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+		"a refused eviction blocks": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			evict(in)
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
 		}, "hold RemovalGranted m-2"},
-		"and is tried again": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+		"and is retried": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			evict(in)
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon.Add(-removalRetry), ByBudget: true}}
 		}, "EvictPod m-2"},
 		"so does any other removal": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon}}
 		}, "hold RemovalGranted m-2"},
-		"but not a deletion, when a budget refused": {of(0, readyOld, readyOld, frozenOld), func(in *Input) {
+		"but a budget's refusal does not block a deletion": {of(0, readyOld, readyOld, frozenOld), func(in *Input) {
 			evict(in)
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
 		}, "DeletePod m-2"},
@@ -194,38 +194,38 @@ func TestDecide(t *testing.T) {
 			in.Snapshot.Ordinals[0].Pod.BackupSidecarReady, in.Snapshot.Ordinals[1].Pod.BackupSidecarReady = false, false
 		}, "DeletePod m-1"},
 
-		"a pod on a cordoned node goes first":          {of(0, readyOld, readyOld, readyOld), pod(1, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-1"},
-		"and yet the leader goes last":                 {of(0, readyOld, readyOld, readyOld), pod(0, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-2"},
-		"the sick one still goes before it":            {of(2, frozenOld, readyOld, readyOld), pod(1, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-0"},
-		"a pod that could not come back goes last":     {of(0, readyOld, readyOld, readyOld), pod(2, stranded), "DeletePod m-1"},
-		"and then not at all":                          {of(0, readyOld, readyNew, readyOld), pod(2, stranded), "hold VolumeReachable m-2"},
-		"nor when it is dead":                          {of(0, readyOld, readyOld, deadOld), pod(2, stranded), "hold VolumeReachable m-2"},
-		"another one is being evicted":                 {of(0, readyOld, readyOld, readyOld), pod(0, func(p *cluster.Pod) { p.Disrupted = true }), "hold NodesStable m-0"},
-		"the node of another one is not ready":         {of(0, readyOld, readyOld, readyOld), pod(1, notReady), "hold NodesStable m-1"},
-		"the member next is on a node that is not":     {of(0, readyOld, readyOld, readyOld), pod(2, notReady), "DeletePod m-2"},
-		"a dead one goes whatever becomes of others":   {of(0, readyOld, readyOld, deadOld), pod(1, notReady), "DeletePod m-2"},
-		"a frozen one goes whatever becomes of others": {of(0, readyOld, readyOld, frozenOld), pod(1, notReady), "DeletePod m-2"},
-		"nodes may be passed over by order": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+		"a pod on a cordoned node goes first":            {of(0, readyOld, readyOld, readyOld), pod(1, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-1"},
+		"but the leader still goes last":                 {of(0, readyOld, readyOld, readyOld), pod(0, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-2"},
+		"an unhealthy pod still goes before it":          {of(2, frozenOld, readyOld, readyOld), pod(1, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-0"},
+		"a pod that could not return goes last":          {of(0, readyOld, readyOld, readyOld), pod(2, stranded), "DeletePod m-1"},
+		"and then not at all":                            {of(0, readyOld, readyNew, readyOld), pod(2, stranded), "hold VolumeReachable m-2"},
+		"nor when it is dead":                            {of(0, readyOld, readyOld, deadOld), pod(2, stranded), "hold VolumeReachable m-2"},
+		"another pod is being evicted":                   {of(0, readyOld, readyOld, readyOld), pod(0, func(p *cluster.Pod) { p.Disrupted = true }), "hold NodesStable m-0"},
+		"the node of another pod is not ready":           {of(0, readyOld, readyOld, readyOld), pod(1, notReady), "hold NodesStable m-1"},
+		"the next member is on a node that is not ready": {of(0, readyOld, readyOld, readyOld), pod(2, notReady), "DeletePod m-2"},
+		"a dead member is removed regardless of nodes":   {of(0, readyOld, readyOld, deadOld), pod(1, notReady), "DeletePod m-2"},
+		"a frozen member is removed regardless of nodes": {of(0, readyOld, readyOld, frozenOld), pod(1, notReady), "DeletePod m-2"},
+		"the node guard can be overridden": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			pod(1, notReady)(in)
 			in.Overridden = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardNodesStable)}
 		}, "DeletePod m-2"},
 
-		"the template has changed again":   {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.UpdateRevision = "newer" }, "Superseded"},
-		"the strategy has changed":         {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.OnDelete = false }, "Disengaged"},
-		"not observed yet":                 {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.Observed = false }, "hold RevisionObserved "},
-		"scaled to zero":                   {of(-1), nil, "Finished"},
-		"scaled to zero, and not gone yet": {of(-1), func(in *Input) { in.Snapshot.Surplus = []string{"m-0"} }, "hold OthersParticipating m-0"},
+		"the template has changed again": {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.UpdateRevision = "newer" }, "Superseded"},
+		"the strategy has changed":       {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.OnDelete = false }, "Disengaged"},
+		"not observed yet":               {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.Observed = false }, "hold RevisionObserved "},
+		"scaled to zero":                 {of(-1), nil, "Finished"},
+		"scaled to zero, one pod left":   {of(-1), func(in *Input) { in.Snapshot.Surplus = []string{"m-0"} }, "hold OthersParticipating m-0"},
 		"a restart follows the revision": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			in.Config.Restart, in.Snapshot.StatefulSet.UpdateRevision = true, "newer"
 		}, "DeletePod m-2"},
-		"a restart takes pods that are up to date": {of(0, readyNew, readyNew, readyNew), func(in *Input) {
+		"a restart replaces up-to-date pods": {of(0, readyNew, readyNew, readyNew), func(in *Input) {
 			in.Config.Restart, in.Created = true, noon
 		}, "DeletePod m-2"},
-		"a restart leaves the successors of what it removed, also those of its own second": {of(0, readyNew, readyNew, readyNew), func(in *Input) {
+		"a restart keeps its own replacements, even those of the same second": {of(0, readyNew, readyNew, readyNew), func(in *Input) {
 			in.Config.Restart, in.Created = true, noon
 			in.Recorded.Pods = []v1alpha1.RolloutPod{{Name: "m-2", UID: "gone", LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateCompleted}}}
 		}, "DeletePod m-1"},
-		"a restart leaves pods that are younger": {of(0, readyNew, readyNew, readyNew), func(in *Input) {
+		"a restart keeps younger pods": {of(0, readyNew, readyNew, readyNew), func(in *Input) {
 			in.Config.Restart, in.Created = true, noon
 			for i := range in.Snapshot.Ordinals[1:] {
 				in.Snapshot.Ordinals[i+1].Pod.Created = noon.Add(time.Second)
@@ -242,14 +242,14 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 			if d.Hold != nil && d.Hold.Message == "" || d.Step != nil && d.Step.Reason == "" {
-				t.Error("it does not say why")
+				t.Error("the decision has no reason")
 			}
 		})
 	}
 }
 
-func TestAnnouncedDeletion(t *testing.T) {
-	announced := func(leader, pod int, members ...member) *world {
+func TestIntendedDeletion(t *testing.T) {
+	intended := func(leader, pod int, members ...member) *world {
 		w := of(leader, members...)
 		w.intent = pod
 		return w
@@ -272,21 +272,21 @@ func TestAnnouncedDeletion(t *testing.T) {
 		change change
 		want   string
 	}{
-		"may take a while to show":                            {recent(announced(0, 2, readyOld, readyOld, readyOld)), nil, "hold DeletionObserved m-2"},
-		"is repeated where it is still right":                 {announced(0, 2, readyOld, readyOld, readyOld), nil, "DeletePod m-2"},
-		"is revoked where another comes first":                {announced(0, 2, readyOld, deadOld, readyOld), nil, "RevokeDeletion m-2"},
-		"is revoked where nobody may go":                      {announced(0, 2, readyOld, missing, readyOld), nil, "RevokeDeletion m-2"},
-		"is revoked where nothing is to be done":              {announced(0, 2, readyNew, readyNew, readyNew), nil, "RevokeDeletion m-2"},
-		"cannot come once the pod has changed":                {changed(announced(0, 2, readyOld, deadOld, readyOld)), nil, "DeletePod m-1"},
-		"may come though a cache does not show it":            {recent(lagging(announced(0, 2, readyOld, readyOld, readyOld))), nil, "hold DeletionObserved m-2"},
-		"is revoked though a cache does not show it":          {lagging(announced(0, 2, readyOld, deadOld, readyOld)), nil, "RevokeDeletion m-2"},
-		"is repeated though a wrong clock says that it comes": {announced(0, 2, readyOld, readyOld, readyOld), inTheFuture, "DeletePod m-2"},
-		"cannot come once it was refused":                     {announced(0, 2, readyOld, deadOld, readyOld), refused(false), "DeletePod m-1"},
-		"may come though a second attempt was refused":        {announced(0, 2, readyOld, deadOld, readyOld), refused(true), "RevokeDeletion m-2"},
-		"of an eviction may take a while to show":             {recent(announced(0, 2, readyOld, readyOld, readyOld)), eviction, "hold DeletionObserved m-2"},
-		"of an eviction is repeated":                          {announced(0, 2, readyOld, readyOld, readyOld), eviction, "EvictPod m-2"},
-		"of an eviction is revoked":                           {announced(0, 2, readyOld, deadOld, readyOld), eviction, "RevokeDeletion m-2"},
-		"does not matter once the pod is going":               {of(0, readyOld, readyOld, terminating), nil, "hold OthersParticipating m-2"},
+		"may not be observable yet":                        {recent(intended(0, 2, readyOld, readyOld, readyOld)), nil, "hold DeletionObserved m-2"},
+		"is repeated if still valid":                       {intended(0, 2, readyOld, readyOld, readyOld), nil, "DeletePod m-2"},
+		"is revoked if another pod goes first":             {intended(0, 2, readyOld, deadOld, readyOld), nil, "RevokeDeletion m-2"},
+		"is revoked if no pod may be removed":              {intended(0, 2, readyOld, missing, readyOld), nil, "RevokeDeletion m-2"},
+		"is revoked if nothing is left to do":              {intended(0, 2, readyNew, readyNew, readyNew), nil, "RevokeDeletion m-2"},
+		"cannot happen once the pod has changed":           {changed(intended(0, 2, readyOld, deadOld, readyOld)), nil, "DeletePod m-1"},
+		"may happen though a stale cache does not show it": {recent(lagging(intended(0, 2, readyOld, readyOld, readyOld))), nil, "hold DeletionObserved m-2"},
+		"is revoked though a stale cache does not show it": {lagging(intended(0, 2, readyOld, deadOld, readyOld)), nil, "RevokeDeletion m-2"},
+		"is repeated despite a wrong clock":                {intended(0, 2, readyOld, readyOld, readyOld), inTheFuture, "DeletePod m-2"},
+		"cannot happen once it was refused":                {intended(0, 2, readyOld, deadOld, readyOld), refused(false), "DeletePod m-1"},
+		"may happen though a second attempt was refused":   {intended(0, 2, readyOld, deadOld, readyOld), refused(true), "RevokeDeletion m-2"},
+		"of an eviction may not be observable yet":         {recent(intended(0, 2, readyOld, readyOld, readyOld)), eviction, "hold DeletionObserved m-2"},
+		"of an eviction is repeated":                       {intended(0, 2, readyOld, readyOld, readyOld), eviction, "EvictPod m-2"},
+		"of an eviction is revoked":                        {intended(0, 2, readyOld, deadOld, readyOld), eviction, "RevokeDeletion m-2"},
+		"does not matter once the pod terminates":          {of(0, readyOld, readyOld, terminating), nil, "hold OthersParticipating m-2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := c.world.input(noon, spec.Defaults())
@@ -315,12 +315,12 @@ func TestTimers(t *testing.T) {
 	g.Expect(s.LeaderlessSince).To(BeZero())
 	g.Expect(s.NotServingSince).To(BeEmpty())
 	s = s.Next(at(4, leaderless)).Next(at(60, leaderless))
-	g.Expect(s.LeaderlessSince).To(Equal(noon.Add(time.Minute)), "what nobody looked at does not count")
+	g.Expect(s.LeaderlessSince).To(Equal(noon.Add(time.Minute)), "unobserved time does not count")
 
 	hidden, cutOff := of(1, frozenNew, readyOld, readyOld), of(1, readyOld, readyOld, readyOld)
 	hidden.hidden, cutOff.cutOff = true, true
 	s = timers.Timers{}.Next(at(0, hidden)).Next(at(1, hidden))
-	g.Expect(s.LeaderlessSince).To(BeZero(), "those whose probes pass may be a quorum")
+	g.Expect(s.LeaderlessSince).To(BeZero(), "members with passing probes may be a quorum")
 	g.Expect(s.NoAnswerSince).To(BeZero(), "one answers")
 	s = s.Next(at(2, cutOff)).Next(at(3, cutOff))
 	g.Expect(s.LeaderlessSince).To(BeZero())
@@ -330,11 +330,11 @@ func TestTimers(t *testing.T) {
 	restarted.Ordinals[1].Pod.EtcdStarted = noon.Add(time.Hour)
 	s = s.Next(restarted)
 	g.Expect(s.Running[restarted.Ordinals[0].Pod.UID].Since).To(Equal(noon), "by the operator's own clock")
-	g.Expect(s.Running[restarted.Ordinals[1].Pod.UID].Since).To(Equal(noon.Add(4*time.Second)), "whatever the kubelet's clock says")
+	g.Expect(s.Running[restarted.Ordinals[1].Pod.UID].Since).To(Equal(noon.Add(4*time.Second)), "regardless of the kubelet's clock")
 	foreign := of(-1, frozenReadyOld, runningOld, runningOld)
 	g.Expect(timers.Timers{}.Next(at(0, foreign)).LeaderlessSince).NotTo(BeZero(), "one of three is no quorum")
 	foreign.foreignDown = 2
-	g.Expect(timers.Timers{}.Next(at(0, foreign)).LeaderlessSince).To(BeZero(), "with two of five that are elsewhere it is")
+	g.Expect(timers.Timers{}.Next(at(0, foreign)).LeaderlessSince).To(BeZero(), "with two foreign voters of five it is")
 }
 
 func TestRecordOfARollout(t *testing.T) {
@@ -355,7 +355,7 @@ func TestRecordOfARollout(t *testing.T) {
 	g.Expect(p.Evidence.Leader).To(Equal("m-1"))
 	g.Expect(p.Evidence.Quorum).To(Equal(int32(2)))
 
-	// The pod is gone: the rollout is held, since the moment the guard began to hold.
+	// The pod is gone: the rollout is blocked since the guard first blocked it.
 	w.members[0] = missing
 	w.generation[0]++
 	later := noon.Add(10 * time.Second)
@@ -367,9 +367,9 @@ func TestRecordOfARollout(t *testing.T) {
 	w.members[0], in.Recorded = startingNew, r
 	in.Snapshot = w.snapshot(later.Add(time.Second))
 	r = Record(in, Decide(in, later.Add(time.Second)), later.Add(time.Second))
-	g.Expect(r.HeldBy.Since.Time).To(Equal(later), "the wording changed, the hold did not")
+	g.Expect(r.HeldBy.Since.Time).To(Equal(later), "only the wording changed")
 
-	// Its successor participates: the replacement is complete.
+	// The new pod participates: the replacement is complete.
 	w.members[0] = readyNew
 	in.Snapshot, in.Recorded = w.snapshot(later), r
 	r = Record(in, Decide(in, later), later)
@@ -385,10 +385,10 @@ func TestRecordOfADeletionThatDidNotHappen(t *testing.T) {
 	in.Recorded.Pods[0].LastOperation.Reason = "it was its turn"
 	r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
-	g.Expect(in.Recorded.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateInProgress), "the input is left as it is")
+	g.Expect(in.Recorded.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateInProgress), "the input is unchanged")
 }
 
-// A record says why a removal did not happen.
+// The record says why a removal did not happen.
 func TestRecordOfADeletionThatWasRefused(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
@@ -400,7 +400,7 @@ func TestRecordOfADeletionThatWasRefused(t *testing.T) {
 	g.Expect(r.Pods[0].LastOperation.Reason).To(HaveSuffix("not carried out: the policy says no"))
 }
 
-// A removal that is refused and tried again, and refused, is no progress.
+// A removal that is refused and retried is no progress.
 func TestRepeatedAttemptsAreNoProgress(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
@@ -426,19 +426,19 @@ func TestRepeatedAttemptsAreNoProgress(t *testing.T) {
 	d, again := record(later)
 	g.Expect(d.Step.Action).To(Equal(EvictPod))
 	g.Expect(again.LastProgressTime.Time).To(Equal(noon))
-	g.Expect(again.HeldBy.Since.Time).To(Equal(noon), "it has been blocked all the time")
+	g.Expect(again.HeldBy.Since.Time).To(Equal(noon), "it has been blocked since the first refusal")
 	refuse(later)
 	g.Expect(Record(in, Decide(in, later), later).LastProgressTime.Time).To(Equal(noon))
 
 	w.members[2] = terminating
 	in.Snapshot, in.Refused = w.snapshot(later), nil
 	_, goes := record(later)
-	g.Expect(goes.LastProgressTime.Time).To(Equal(later), "the pod goes")
+	g.Expect(goes.LastProgressTime.Time).To(Equal(later), "the pod is removed")
 	_, gone := record(later.Add(time.Minute))
-	g.Expect(gone.LastProgressTime.Time).To(Equal(later), "it goes once")
+	g.Expect(gone.LastProgressTime.Time).To(Equal(later), "it is removed only once")
 }
 
-// The reason of a removal says nothing of the pod, or of the others, that is not so.
+// The reason of a removal is true for the pod and the others.
 func TestReasons(t *testing.T) {
 	for name, c := range map[string]struct {
 		world  *world
@@ -463,7 +463,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// A hold names what keeps a voter from counting.
+// A hold says why a voter does not count.
 func TestDownVoters(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, runningOld, readyNew)
@@ -472,7 +472,7 @@ func TestDownVoters(t *testing.T) {
 	behind.Class, behind.Serving, behind.Lag, in.Snapshot.Cluster.Voters[2].Serving = v1alpha1.ClassUnready, false, 4_999_988, false
 	in.Snapshot.Ordinals[1].Serving, in.Snapshot.Cluster.Voters[1].Serving = false, false
 	d := Decide(in, noon)
-	g.Expect(short(d, in.Snapshot)).To(Equal("hold QuorumKept m-1"), "a member that catches up stands in for nobody")
+	g.Expect(short(d, in.Snapshot)).To(Equal("hold QuorumKept m-1"), "a member that catches up replaces no voter")
 	g.Expect(d.Hold.Message).To(ContainSubstring("m-2 (4999988 raft entries behind)"))
 	g.Expect(advice(*behind, "m")).To(ContainSubstring("4999988 raft entries behind the leader"))
 
@@ -487,8 +487,8 @@ func TestDownVoters(t *testing.T) {
 	g.Expect(d.Hold.Message).To(ContainSubstring("Possibly learners although they are ready"))
 }
 
-// A cache may show a pod as it was before its deletion was decided, which was decided by what the API server said.
-func TestRecordOfADeletionByACacheThatLags(t *testing.T) {
+// A stale cache may show a pod as it was before its deletion was decided on live reads.
+func TestRecordOfADeletionWithAStaleCache(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
 	w.intent, w.lagging = 2, true
@@ -509,21 +509,21 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 }
 
-// The members learn of their new leader a heartbeat after the handover.
+// The members know their new leader a heartbeat after the handover.
 func TestHandoverUnderWay(t *testing.T) {
 	g := NewWithT(t)
 	underWay := func(w *world, ago time.Duration) bool {
 		last := &v1alpha1.LeaderHandover{From: "m-0", To: "m-1", Attempts: 1, LastAttemptTime: metav1.Time{Time: noon.Add(-ago)}}
 		return IsHandoverUnderWay(last, w.snapshot(noon), noon)
 	}
-	g.Expect(underWay(of(0, readyOld, readyNew, runningNew), time.Second)).To(BeTrue(), "the old one leads")
-	g.Expect(underWay(of(0, readyOld, readyNew, runningNew), handoverWindow)).To(BeFalse(), "it did not work out")
-	g.Expect(underWay(of(-1, readyOld, readyNew, runningNew), time.Second)).To(BeTrue(), "nobody knows a leader")
-	g.Expect(underWay(of(1, readyOld, readyNew, runningNew), time.Second)).To(BeFalse(), "all know the new one")
-	g.Expect(underWay(of(1, readyOld, readyNew, startingNew), time.Second)).To(BeFalse(), "all that answer")
+	g.Expect(underWay(of(0, readyOld, readyNew, runningNew), time.Second)).To(BeTrue(), "the old leader still leads")
+	g.Expect(underWay(of(0, readyOld, readyNew, runningNew), handoverWindow)).To(BeFalse(), "the handover failed")
+	g.Expect(underWay(of(-1, readyOld, readyNew, runningNew), time.Second)).To(BeTrue(), "no member knows a leader")
+	g.Expect(underWay(of(1, readyOld, readyNew, runningNew), time.Second)).To(BeFalse(), "all members know the new leader")
+	g.Expect(underWay(of(1, readyOld, readyNew, startingNew), time.Second)).To(BeFalse(), "all answering members know the new leader")
 }
 
-// Each guard can be overridden just where the API says so.
+// Exactly the guards that the API lists can be overridden.
 func TestOverridableGuards(t *testing.T) {
 	g := NewWithT(t)
 	for _, guard := range slices.Concat(sightGuards, stepGuards) {
@@ -532,4 +532,13 @@ func TestOverridableGuards(t *testing.T) {
 	g.Expect(Overridable()).To(Equal([]string{
 		"LearnerPromoted", "VolumeReachable", "OthersParticipating", "OthersServing", "NodesStable", "UnreadyConfirmed", "SuccessorCaughtUp", "RemovalGranted",
 	}))
+}
+
+// What keeps a pod is named: a node that is gone is not the only reason why one does not terminate.
+func TestAPodThatFinalizersKeepIsSaidToBe(t *testing.T) {
+	g := NewWithT(t)
+	in := of(0, readyOld, readyOld, terminating).input(noon, spec.Defaults())
+	g.Expect(Decide(in, noon).Hold.Message).To(ContainSubstring("taint the node"))
+	in.Snapshot.Ordinals[2].Pod.Finalizers = []string{"example.com/keep"}
+	g.Expect(Decide(in, noon).Hold.Message).To(Equal("m-2 is terminating, and is kept by finalizers (example.com/keep): if this persists, check what set them, which has to remove them"))
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 )
 
-// enumerate calls visit with every combination of member states of n members, or only with those in
-// ascending order when sorted: Decide tells members of the same state apart by their ordinal alone.
+// enumerate calls visit with every combination of the states of n members, or if sorted, only with those in ascending
+// order: Decide distinguishes members in the same state only by their ordinal.
 func enumerate(n int, states []member, sorted bool, visit func([]member)) {
 	members := make([]member, n)
 	var fill func(i, from int)
@@ -53,11 +53,11 @@ type size struct {
 	members int
 	states  []member
 	sorted  bool
-	// memory: with every combination of what the task's status may remember, and of what may lag behind.
+	// memory: with every combination of what the task's status may record and what may be stale.
 	memory bool
 }
 
-// fewer are the states without the rarest, for sizes that would take too long with all of them.
+// fewer are the states without the rarest, for sizes that would take too long with all states.
 var fewer = []member{missing, terminating, deadOld, readyOld, frozenOld, deadNew, readyNew, frozenNew, frozenReadyNew}
 
 // quick takes less than a second.
@@ -83,7 +83,7 @@ var whole = []size{
 
 var exploreAll = flag.Bool("explore-all", false, "explore the whole state space, which takes minutes")
 
-// worlds calls visit with every world of a size. The world is reused from one call to the next.
+// worlds calls visit with every world of a size. It reuses the world between calls.
 func (z size) worlds(visit func(*world)) {
 	enumerate(z.members, z.states, z.sorted, func(members []member) {
 		w := &world{members: members}
@@ -144,7 +144,7 @@ func (z size) variants(w *world, visit func(*world)) {
 	}
 }
 
-// violations explores every world of the sizes, and stops at the first few broken promises.
+// violations explores every world of the sizes and stops at the first few broken promises.
 func (p policy) violations(sizes []size, config spec.Config) []string {
 	const enough = 3
 	var found []string
@@ -170,7 +170,7 @@ func (p policy) violations(sizes []size, config spec.Config) []string {
 	return found
 }
 
-// liveness lets a world go on in which replaced pods come back, and expects the rollout to finish.
+// liveness advances a world in which replaced pods return, and expects the rollout to finish.
 func (p policy) liveness(from *world, config spec.Config, now time.Time) string {
 	w := *from
 	w.members = slices.Clone(from.members)
@@ -210,8 +210,8 @@ func (w *world) apply(step *Step) {
 	w.elect()
 }
 
-// recover lets a while pass: pods that are gone come back at the new revision, new ones get well, the kubelet
-// notices, a leader is elected. Old pods stay as sick as they are.
+// recover advances time: removed pods return at the new revision, new pods become healthy, the kubelet updates its status,
+// a leader is elected. Old pods stay unhealthy.
 func (w *world) recover() {
 	w.surplus, w.unobserved, w.stale, w.recent, w.handoverRecent, w.foreignDown = false, false, false, false, false, 0
 	w.lasted = true
@@ -270,9 +270,9 @@ func TestExploration(t *testing.T) {
 	}
 }
 
-// Each mutant is the standard policy with one part broken. The exploration has to notice every one, or the
-// part would not be needed, or not be tested.
-func TestExplorationBites(t *testing.T) {
+// Each mutant is the standard policy with one part broken. The exploration must detect every mutant; otherwise that part
+// would be unneeded or untested.
+func TestExplorationDetectsMutants(t *testing.T) {
 	without := func(names ...v1alpha1.GuardName) policy {
 		drop := func(guards []guard) []guard {
 			return slices.DeleteFunc(slices.Clone(guards), func(g guard) bool { return slices.Contains(names, g.name) })
@@ -300,13 +300,13 @@ func TestExplorationBites(t *testing.T) {
 		"disturbs learners":                     without(v1alpha1.GuardLearnerPromoted),
 		"does not wait for updated pods":        without(v1alpha1.GuardOthersParticipating),
 		"does not count voters":                 without(v1alpha1.GuardQuorumKept),
-		"believes every unready pod to be sick": without(v1alpha1.GuardUnreadyConfirmed),
+		"treats every unready pod as unhealthy": without(v1alpha1.GuardUnreadyConfirmed),
 		"offers leadership without waiting":     without(v1alpha1.GuardHandoverObserved),
 		"does not wait for those that serve":    without(v1alpha1.GuardOthersServing),
-		"takes an election for a lost quorum":   without(v1alpha1.GuardQuorumLossConfirmed),
+		"treats an election as a lost quorum":   without(v1alpha1.GuardQuorumLossConfirmed),
 		"strands members":                       without(v1alpha1.GuardVolumeReachable),
-		"does not look at nodes":                without(v1alpha1.GuardNodesStable),
-		"does not look at evictions": with(v1alpha1.GuardNodesStable, func(s *state, step *Step) *Hold {
+		"ignores nodes":                         without(v1alpha1.GuardNodesStable),
+		"ignores evictions": with(v1alpha1.GuardNodesStable, func(s *state, step *Step) *Hold {
 			for i, o := range s.Snapshot.Ordinals {
 				if i != step.Ordinals[0] && o.Serving && o.Pod.Node.Trouble != "" {
 					return hold
@@ -314,14 +314,14 @@ func TestExplorationBites(t *testing.T) {
 			}
 			return nil
 		}),
-		"passes over cordoned nodes": ordered(func(s *state, a, b int) int {
+		"ignores cordoned nodes": ordered(func(s *state, a, b int) int {
 			x, y := *s.Snapshot.Ordinals[a].Pod, *s.Snapshot.Ordinals[b].Pod
 			if x.VolumeTrouble == "" && y.VolumeTrouble == "" && s.Snapshot.Ordinals[a].Role == s.Snapshot.Ordinals[b].Role && x.Node.Cordoned != y.Node.Cordoned {
 				return cmp.Or(cmp.Compare(classRank(s.Snapshot.Ordinals[a].Class), classRank(s.Snapshot.Ordinals[b].Class)), b-a)
 			}
 			return precedes(s, a, b)
 		}),
-		"waits for pods that exist only (DEP-07)": with(v1alpha1.GuardOthersParticipating, func(s *state, step *Step) *Hold {
+		"waits only for existing pods (DEP-07)": with(v1alpha1.GuardOthersParticipating, func(s *state, step *Step) *Hold {
 			for i, o := range s.Snapshot.Ordinals {
 				if i != step.Ordinals[0] && o.Pod != nil && o.Class != v1alpha1.ClassTerminating && o.Class != v1alpha1.ClassParticipating && s.ordinal(step.Ordinals[0]).Class == v1alpha1.ClassParticipating {
 					return hold
@@ -329,7 +329,7 @@ func TestExplorationBites(t *testing.T) {
 			}
 			return nil
 		}),
-		"waits for updated pods that exist only": with(v1alpha1.GuardOthersParticipating, func(s *state, step *Step) *Hold {
+		"waits only for existing updated pods": with(v1alpha1.GuardOthersParticipating, func(s *state, step *Step) *Hold {
 			for i, o := range s.Snapshot.Ordinals {
 				if i != step.Ordinals[0] && o.Pod != nil && !s.outdated(i) && o.Class != v1alpha1.ClassParticipating && s.ordinal(step.Ordinals[0]).Class == v1alpha1.ClassParticipating {
 					return hold
@@ -337,43 +337,43 @@ func TestExplorationBites(t *testing.T) {
 			}
 			return nil
 		}),
-		"moves leadership whoever is down": with(v1alpha1.GuardOthersServing, func(s *state, step *Step) *Hold {
+		"moves leadership while members are down": with(v1alpha1.GuardOthersServing, func(s *state, step *Step) *Hold {
 			if step.Action == MoveLeader {
 				return nil
 			}
 			return othersServing(s, step)
 		}),
-		"takes a minority for a quorum": with(v1alpha1.GuardQuorumKept, func(s *state, step *Step) *Hold {
+		"treats a minority as a quorum": with(v1alpha1.GuardQuorumKept, func(s *state, step *Step) *Hold {
 			if len(s.Snapshot.Cluster.Voters) > 2 && s.Snapshot.ServingVotersWithout(step.Ordinals[0]) < s.Snapshot.Quorum()-1 {
 				return hold
 			}
 			return nil
 		}),
-		"counts replicas for voters": with(v1alpha1.GuardQuorumKept, func(s *state, step *Step) *Hold {
+		"counts replicas as voters": with(v1alpha1.GuardQuorumKept, func(s *state, step *Step) *Hold {
 			if s.Snapshot.Replicas() > 2 && s.Snapshot.ServingVotersWithout(step.Ordinals[0]) < s.Snapshot.Replicas()/2+1 && s.Snapshot.Cluster.LeaderKnown {
 				return hold
 			}
 			return nil
 		}),
-		"judges the cluster as it is, not as it will be": with(v1alpha1.GuardQuorumKept, func(s *state, step *Step) *Hold {
+		"ignores the effect of the step": with(v1alpha1.GuardQuorumKept, func(s *state, step *Step) *Hold {
 			if s.Snapshot.Replicas() > 2 && s.Snapshot.Cluster.LeaderKnown && !s.Snapshot.HasQuorum() {
 				return hold
 			}
 			return nil
 		}),
-		"keeps a quorum even where there is none": with(v1alpha1.GuardQuorumKept, func(s *state, step *Step) *Hold {
+		"keeps a quorum even if there is none": with(v1alpha1.GuardQuorumKept, func(s *state, step *Step) *Hold {
 			if o := s.ordinal(step.Ordinals[0]); o.Class == v1alpha1.ClassUnready && s.Snapshot.ServingVotersWithout(step.Ordinals[0]) < s.Snapshot.Quorum() {
 				return hold
 			}
 			return nil
 		}),
-		"takes one member after the other from a lost quorum": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
+		"removes one member after another after quorum loss": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
 			if !s.Snapshot.Cluster.LeaderKnown && s.isRunning(step.Ordinals[0]) && !timers.Lasted(s.Timers.LeaderlessSince, s.now, s.Config.Grace()) {
 				return hold
 			}
 			return nil
 		}),
-		"takes silence for the loss of the quorum": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
+		"treats unreachable members as quorum loss": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
 			if _, quorate := s.Snapshot.Unreachable(); !s.Snapshot.Cluster.LeaderKnown && quorate {
 				return nil
 			}
@@ -385,21 +385,21 @@ func TestExplorationBites(t *testing.T) {
 			}
 			return nil
 		}),
-		"waits for ever for its own deletion": with(v1alpha1.GuardDeletionObserved, func(s *state, step *Step) *Hold {
+		"waits forever for its own deletion": with(v1alpha1.GuardDeletionObserved, func(s *state, step *Step) *Hold {
 			if len(s.Recorded.Pods) > 0 {
 				return hold
 			}
 			return nil
 		}),
 		"goes by ordinal, as RollingUpdate does": ordered(func(_ *state, a, b int) int { return b - a }),
-		"takes the leader first": ordered(func(s *state, a, b int) int {
+		"removes the leader first": ordered(func(s *state, a, b int) int {
 			if r := roleRank(s.Snapshot.Ordinals[b].Role) - roleRank(s.Snapshot.Ordinals[a].Role); r != 0 && s.Snapshot.Ordinals[a].Class == s.Snapshot.Ordinals[b].Class {
 				return r
 			}
 			return precedes(s, a, b)
 		}),
-		"takes the healthy first": ordered(func(s *state, a, b int) int { return precedes(s, b, a) }),
-		"takes unready before starting": ordered(func(s *state, a, b int) int {
+		"removes healthy members first": ordered(func(s *state, a, b int) int { return precedes(s, b, a) }),
+		"removes unready before starting members": ordered(func(s *state, a, b int) int {
 			rank := func(i int) int { return classRank(s.Snapshot.Ordinals[i].Class) ^ 3 }
 			return rank(a) - rank(b)
 		}),
@@ -410,19 +410,19 @@ func TestExplorationBites(t *testing.T) {
 			t.Parallel()
 			found := mutant.violations(sizes, spec.Defaults())
 			if len(found) == 0 {
-				// In a cluster of three QuorumKept makes up for some.
+				// In a cluster of three, QuorumKept compensates for some mutants.
 				found = mutant.violations(quick[4:], spec.Defaults())
 			}
 			if len(found) == 0 {
-				t.Fatal("the exploration does not notice")
+				t.Fatal("the exploration does not detect the mutant")
 			}
 			t.Log(found[0])
 		})
 	}
 }
 
-// The model is only as good as its likeness: what it shows to Decide has to be what an observation would say.
-func TestWorldIsLikeAnObservation(t *testing.T) {
+// The model must be realistic: it shows Decide what an observation would show.
+func TestWorldMatchesAnObservation(t *testing.T) {
 	w := &world{members: []member{readyOld, frozenOld, readyNew}, leader: 0, intent: -1}
 	s := w.snapshot(epoch)
 	if !s.HasQuorum() || s.ServingVoters() != 2 || s.Participating() != 2 || s.Leader() != 0 {

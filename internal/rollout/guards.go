@@ -94,7 +94,7 @@ func learnerPromoted(s *state, step *Step) *Hold {
 	if o.Role != v1alpha1.RoleLearner {
 		return nil
 	}
-	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s is a learner that is catching up with the leader; it is replaced once it is promoted to a voter, or if this guard is overridden", o.Name)}
+	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s is a learner that is catching up with the leader; it is replaced once it is promoted to a voter. If it never is, add %s to spec.overrideGuards of the task", o.Name, v1alpha1.GuardLearnerPromoted)}
 }
 
 // volumeReachable: a pod whose replacement could not have its data is kept, whatever state it is in; nor is leadership

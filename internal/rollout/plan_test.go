@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// told says a plan in one line. A step that leaves the cluster without a quorum is marked.
-func told(p Plan) string {
+// oneLine returns a plan in one line. It marks a step that costs quorum.
+func oneLine(p Plan) string {
 	var say []string
 	for _, e := range p.Entries {
 		line := short(e.Decision, e.Before)
@@ -31,7 +31,7 @@ func told(p Plan) string {
 func TestForesee(t *testing.T) {
 	lasting := func(w *world) *world { w.lasted = true; return w }
 	foreign := func(w *world) *world { w.foreignDown = 1; return w }
-	announced := func(w *world) *world { w.intent, w.recent = 2, true; return w }
+	intended := func(w *world) *world { w.intent, w.recent = 2, true; return w }
 	cutOff := func(w *world) *world { w.lasted, w.cutOff = true, true; return w }
 	surplus := func(w *world) *world { w.surplus = true; return w }
 	for name, c := range map[string]struct {
@@ -47,16 +47,16 @@ func TestForesee(t *testing.T) {
 		"two members":               {of(0, readyOld, readyOld), nil, "DeletePod m-1 (no quorum), MoveLeader m-0 to m-1, DeletePod m-0 (no quorum), Finished"},
 		"two of three are dead": {of(-1, deadOld, deadOld, runningOld), nil,
 			"DeletePod m-1 (no quorum), DeletePod m-0, DeletePod m-2, Finished"},
-		"a spell without a leader": {of(-1, readyOld, readyOld, readyOld), nil,
+		"a moment without a leader": {of(-1, readyOld, readyOld, readyOld), nil,
 			"hold QuorumLossConfirmed m-2, DeletePod m-2, DeletePod m-1, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
-		"a lasting loss":       {lasting(of(-1, frozenOld, frozenOld, runningOld)), nil, "DeletePod m-2 (no quorum), hold QuorumLossConfirmed m-2, DeletePod m-1 (no quorum), DeletePod m-0, Finished"},
-		"one is away":          {of(2, missing, readyOld, readyOld), nil, "hold OthersParticipating m-0, DeletePod m-1, MoveLeader m-2 to m-0, DeletePod m-2, Finished"},
-		"one fails as it is":   {of(2, deadNew, readyOld, readyOld), nil, "hold OthersParticipating m-0, DeletePod m-1, MoveLeader m-2 to m-0, DeletePod m-2, Finished"},
-		"a learner":            {of(0, readyOld, readyNew, learnerOld), nil, "hold LearnerPromoted m-2, DeletePod m-2, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
-		"a foreign voter":      {foreign(of(0, readyOld, readyOld)), nil, "hold QuorumKept m-1, DeletePod m-1, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
-		"a surplus pod":        {surplus(of(0, readyOld, readyNew, readyNew)), nil, "MoveLeader m-0 to m-1, hold OthersParticipating m-9, DeletePod m-0, Finished"},
-		"in the middle":        {announced(of(0, readyOld, readyNew, readyOld)), nil, "hold DeletionObserved m-2, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
-		"roles from readiness": {cutOff(of(0, readyOld, readyOld, readyOld)), nil, "DeletePod m-2, DeletePod m-1, DeletePod m-0, Finished"},
+		"a persistent quorum loss": {lasting(of(-1, frozenOld, frozenOld, runningOld)), nil, "DeletePod m-2 (no quorum), hold QuorumLossConfirmed m-2, DeletePod m-1 (no quorum), DeletePod m-0, Finished"},
+		"one is missing":           {of(2, missing, readyOld, readyOld), nil, "hold OthersParticipating m-0, DeletePod m-1, MoveLeader m-2 to m-0, DeletePod m-2, Finished"},
+		"one new pod is dead":      {of(2, deadNew, readyOld, readyOld), nil, "hold OthersParticipating m-0, DeletePod m-1, MoveLeader m-2 to m-0, DeletePod m-2, Finished"},
+		"a learner":                {of(0, readyOld, readyNew, learnerOld), nil, "hold LearnerPromoted m-2, DeletePod m-2, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
+		"a foreign voter":          {foreign(of(0, readyOld, readyOld)), nil, "hold QuorumKept m-1, DeletePod m-1, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
+		"a surplus pod":            {surplus(of(0, readyOld, readyNew, readyNew)), nil, "MoveLeader m-0 to m-1, hold OthersParticipating m-9, DeletePod m-0, Finished"},
+		"halfway":                  {intended(of(0, readyOld, readyNew, readyOld)), nil, "hold DeletionObserved m-2, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
+		"roles from readiness":     {cutOff(of(0, readyOld, readyOld, readyOld)), nil, "DeletePod m-2, DeletePod m-1, DeletePod m-0, Finished"},
 		"a restart": {of(0, readyNew, readyNew, readyNew), func(in *Input) { in.Config.Restart = true },
 			"DeletePod m-2, DeletePod m-1, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
 		"all followers behind": {of(0, readyOld, readyNew, readyNew), func(in *Input) { in.Snapshot.Ordinals[0].AppliedIndex = maxSuccessorLag + 1 },
@@ -68,15 +68,15 @@ func TestForesee(t *testing.T) {
 			if c.change != nil {
 				c.change(&in)
 			}
-			if got := told(Foresee(in, noon)); got != c.want {
+			if got := oneLine(Foresee(in, noon)); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
 	}
 }
 
-// Whatever the state, a plan ends, replaces each outdated pod once, costs no quorum that exists, and leaves its
-// input as it is.
+// In every state, a plan ends, replaces each outdated pod once, keeps an existing quorum, and does not change its
+// input.
 func TestEveryPlanKeepsThePromises(t *testing.T) {
 	for _, z := range []size{
 		{members: 1, states: allStates(), memory: true},
@@ -84,13 +84,13 @@ func TestEveryPlanKeepsThePromises(t *testing.T) {
 	} {
 		z.worlds(func(w *world) {
 			in := w.input(noon, spec.Defaults())
-			before := told(Plan{End: Finished}) + fmt.Sprintf("%+v %+v", in.Snapshot.Ordinals, in.Snapshot.Cluster)
+			before := oneLine(Plan{End: Finished}) + fmt.Sprintf("%+v %+v", in.Snapshot.Ordinals, in.Snapshot.Cluster)
 			plan := Foresee(in, noon)
-			if after := told(Plan{End: Finished}) + fmt.Sprintf("%+v %+v", in.Snapshot.Ordinals, in.Snapshot.Cluster); before != after {
+			if after := oneLine(Plan{End: Finished}) + fmt.Sprintf("%+v %+v", in.Snapshot.Ordinals, in.Snapshot.Cluster); before != after {
 				t.Fatalf("the input has changed:\n%s", cmp.Diff(before, after))
 			}
 			if fault := plan.fault(); fault != "" {
-				t.Errorf("%s in %+v: %s", fault, *w, told(plan))
+				t.Errorf("%s in %+v: %s", fault, *w, oneLine(plan))
 			}
 		})
 		if t.Failed() {
@@ -102,7 +102,7 @@ func TestEveryPlanKeepsThePromises(t *testing.T) {
 func (p Plan) fault() string {
 	if last := p.Entries[max(len(p.Entries)-1, 0):]; p.End != Finished && (len(last) == 0 || last[0].Hold == nil ||
 		last[0].Hold.Guard != v1alpha1.GuardQuorumKept && last[0].Hold.Guard != v1alpha1.GuardQuorumLossConfirmed) {
-		// A single replica beside a foreign voter can never go; nothing else holds for ever.
+		// A single replica beside a foreign voter can never be removed; nothing else blocks forever.
 		return "does not finish"
 	}
 	var gone []string
@@ -134,6 +134,6 @@ func TestHolding(t *testing.T) {
 		t.Errorf("%v hold, want %v", names, want)
 	}
 	if holds := Holding(of(0, readyNew, readyNew, readyNew).input(noon, spec.Defaults()), noon); len(holds) > 0 {
-		t.Errorf("%v hold, and nothing is to be done", holds)
+		t.Errorf("%v hold, but nothing is left to do", holds)
 	}
 }

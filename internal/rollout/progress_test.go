@@ -12,14 +12,14 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A member that comes and goes makes no progress, however often it comes. More members than ever do, and so does the first
-// return of one that the rollout removed.
+// A flapping member makes no progress, however often it returns. More participating members than ever before are progress,
+// and so is the first return of a member that the rollout removed.
 func TestFlappingIsNoProgress(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, startingNew, readyNew, deadNew, readyOld)
 	in := w.input(noon, spec.Defaults())
 	minute := 0
-	// next lets a minute pass, and returns at which one there was the last progress.
+	// next advances a minute and returns the minute of the last progress.
 	next := func(ordinal int, m member) int {
 		w.members[ordinal] = m
 		minute++
@@ -27,7 +27,7 @@ func TestFlappingIsNoProgress(t *testing.T) {
 		in.Snapshot = w.snapshot(now)
 		in.Timers = in.Timers.Next(in.Snapshot)
 		in.Recorded = Record(in, Decide(in, now), now)
-		// As the API server keeps it.
+		// With the precision of the API server.
 		in.Recorded.LastProgressTime.Time = in.Recorded.LastProgressTime.Truncate(time.Second)
 		return int(in.Recorded.LastProgressTime.Sub(noon) / time.Minute)
 	}
@@ -35,12 +35,12 @@ func TestFlappingIsNoProgress(t *testing.T) {
 	for range 5 {
 		g.Expect(next(2, runningNew)).To(Equal(1), "one stops")
 		g.Expect(in.Recorded.ParticipatingReplicas).To(Equal(int32(2)))
-		g.Expect(next(2, readyNew)).To(Equal(1), "and is back")
+		g.Expect(next(2, readyNew)).To(Equal(1), "the member is back")
 		g.Expect(in.Recorded.ParticipatingReplicas).To(Equal(int32(3)))
 	}
 	g.Expect(next(3, readyNew)).To(Equal(12), "four participate for the first time")
 	g.Expect(next(2, runningNew)).To(Equal(12))
-	g.Expect(next(1, readyNew)).To(Equal(12), "another one makes up for it")
+	g.Expect(next(1, readyNew)).To(Equal(12), "another member replaces it in the count")
 	g.Expect(next(2, readyNew)).To(Equal(15), "all five participate")
 	g.Expect(in.Recorded.Pods).To(HaveLen(1), "m-4 is about to be removed")
 
@@ -48,7 +48,7 @@ func TestFlappingIsNoProgress(t *testing.T) {
 	w.generation[4]++
 	g.Expect(next(4, missing)).To(Equal(16))
 	g.Expect(next(4, startingNew)).To(Equal(16))
-	g.Expect(next(2, frozenNew)).To(Equal(16), "so leadership does not move")
+	g.Expect(next(2, frozenNew)).To(Equal(16), "leadership does not move")
 	g.Expect(next(4, readyNew)).To(Equal(20), "its replacement participates, while fewer do than before")
 	for range 3 {
 		g.Expect(next(4, runningNew)).To(Equal(20))
@@ -58,7 +58,7 @@ func TestFlappingIsNoProgress(t *testing.T) {
 	g.Expect(in.Recorded.LeaderHandover.Attempts).To(Equal(int32(1)))
 }
 
-// A status that was written before the most was recorded counts from what participates.
+// A status without a recorded maximum counts from the participating members.
 func TestProgressOfARolloutOfAnEarlierOperator(t *testing.T) {
 	g := NewWithT(t)
 	in := of(0, readyOld, startingNew, readyNew).input(noon, spec.Defaults())

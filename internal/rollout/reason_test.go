@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestReasonsAreTakenApartAsTheyWerePutTogether(t *testing.T) {
+func TestReasonsAreSplitAsTheyWereJoined(t *testing.T) {
 	g := NewWithT(t)
 	op := v1alpha1.LastOperation{State: v1alpha1.OperationStateInProgress, Reason: "it is outdated; it follows"}
 	why, end := Reasons(op)

@@ -21,8 +21,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Each file in testdata tells a rollout: a cluster, what happens to it, and what is decided, with the reason. See
-// testdata/README.md for the lines that a scenario is made of. "go test -run TestScenarios -rewrite" accepts what differs.
+// Each file in testdata describes a rollout: a cluster, what happens to it, and each decision with its reason. See
+// testdata/README.md for the lines of a scenario. "go test -run TestScenarios -rewrite" accepts differences.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		s := &scenario{t: t}
@@ -30,12 +30,12 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// scenario is a cluster, and the operator that works on it.
+// scenario is a cluster and its operator.
 type scenario struct {
 	t       *testing.T
 	now     time.Time
 	pods    []*actor
-	leader  string // the pod whose member leads; empty when none does
+	leader  string // the pod of the leader; empty if there is none
 	set     cluster.StatefulSet
 	task    Input // Config, Overridden, Recorded, Timers, Refused
 	lastSay string
@@ -57,7 +57,7 @@ const (
 	stateReady       = "ready"        // answers, and its probe passes
 	stateRunning     = "running"      // answers, and its probe fails
 	stateFrozen      = "frozen"       // is running, does not answer, and its probe fails
-	stateFrozenReady = "frozen-ready" // the same, and the kubelet has not noticed
+	stateFrozenReady = "frozen-ready" // the same, but the kubelet does not report it yet
 	stateLearner     = "learner"
 	stateStarting    = "starting"
 	stateDead        = "dead"
@@ -80,7 +80,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 		return ""
 	case "decide":
 		s.lastSay = ""
-		return s.look()
+		return s.reconcile()
 	case "pass":
 		span, err := time.ParseDuration(d.CmdArgs[0].Key)
 		if err != nil {
@@ -99,7 +99,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// begin makes the cluster of a scenario, in which every pod is at the old revision unless it says otherwise.
+// begin creates the cluster of a scenario. Every pod is at the old revision unless the scenario says otherwise.
 func (s *scenario) begin(d *datadriven.TestData) {
 	*s = scenario{t: s.t, now: noon, set: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}}
 	s.task.Config, s.task.Created = spec.Defaults(), noon
@@ -138,19 +138,18 @@ func (s *scenario) begin(d *datadriven.TestData) {
 	}
 }
 
-// pass lets time pass, in which the operator looks every second. It returns what it says and does that is new.
+// pass advances time; the operator reconciles every second. It returns the operator's new messages and steps.
 func (s *scenario) pass(span time.Duration) string {
 	var out strings.Builder
 	for end := s.now.Add(span); s.now.Before(end); {
 		s.now = s.now.Add(time.Second)
-		out.WriteString(s.look())
+		out.WriteString(s.reconcile())
 	}
 	return out.String()
 }
 
-// look has the operator look once: it decides, records, and carries out what it has decided. It returns what it says, if
-// that is not what it said before.
-func (s *scenario) look() string {
+// reconcile has the operator decide, record and carry out the decision once. It returns the message if it is new.
+func (s *scenario) reconcile() string {
 	in := s.task
 	in.Snapshot = s.snapshot()
 	s.task.Timers = s.task.Timers.Next(in.Snapshot)
@@ -204,10 +203,10 @@ func (s *scenario) actor(name string) (*actor, error) {
 			return a, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no pod %q", name)
+	return nil, fmt.Errorf("no such pod: %q", name)
 }
 
-// event lets something happen.
+// event applies an event to the cluster.
 func (s *scenario) event(words []string) error {
 	switch subject := words[0]; subject {
 	case "leader":
@@ -244,7 +243,7 @@ func (s *scenario) operatorEvent(words []string) error {
 		s.now = s.now.Add(span)
 		return err
 	case "crashes":
-		// It has recorded the removal of a pod, and crashed before it sent it.
+		// It has recorded the intent to remove a pod, and crashed before the request.
 		in := s.task
 		in.Snapshot = s.snapshot()
 		in.Timers = in.Timers.Next(in.Snapshot)
@@ -288,7 +287,7 @@ func (s *scenario) podEvent(a *actor, what string, rest []string) error {
 	return nil
 }
 
-// snapshot is what an observation sees.
+// snapshot returns what an observation sees.
 func (s *scenario) snapshot() *cluster.Snapshot {
 	out := &cluster.Snapshot{At: s.now, StatefulSet: s.set}
 	for i, a := range s.pods {
@@ -342,7 +341,7 @@ func (s *scenario) class(a *actor) v1alpha1.PodClass {
 }
 
 func (s *scenario) pod(a *actor) *cluster.Pod {
-	// Without a leader no linearizable read goes through, and the probe fails.
+	// Without a leader, linearizable reads and so the probe fail.
 	ready := a.state == stateFrozenReady || a.state == stateReady && s.leader != ""
 	p := &cluster.Pod{
 		UID: a.uid(), ResourceVersion: strconv.Itoa(a.version + 1), Revision: a.revision, Ready: ready, AllContainersReady: ready, BackupSidecarReady: true,

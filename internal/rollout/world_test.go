@@ -18,45 +18,45 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A world is the true state of a cluster, in which the exploration lets Decide act. It is a model: it has just
-// what the decision can depend on, and it is small enough to be enumerated.
+// A world is the true state of a cluster, on which the exploration runs Decide. It is a model: it has exactly what the
+// decision can depend on, and it is small enough to be enumerated.
 type world struct {
 	members []member
-	// leader is the member that leads; -1 during a spell without one.
+	// leader is the leading member; -1 while there is none.
 	leader int
-	// stale: the leader is gone, and the others have not noticed yet; they name staleLeader.
+	// stale: the leader is gone, but the others still name it: staleLeader.
 	stale bool
 	// foreignUp and foreignDown are voters outside of the StatefulSet.
 	foreignUp, foreignDown int
-	// lasted: what is the matter has been so for longer than the grace period.
+	// lasted: the condition has lasted for longer than the grace period.
 	lasted bool
 	// intent is a pod whose removal was recorded and is not known to have been carried out; -1: none.
 	intent int
-	// recent: that was just now.
+	// recent: the intent was just recorded.
 	recent bool
-	// lagging: what is seen of the pod is older than what its deletion was decided on.
+	// lagging: the observed pod is older than the one that its deletion was decided on.
 	lagging bool
 	// changed: the pod has changed since.
 	changed bool
-	// surplus: a pod beyond the replicas is still there.
+	// surplus: a pod beyond the replicas still exists.
 	surplus bool
 	// cutOff: no member can be reached by the operator, for longer than the grace period.
 	cutOff bool
 	// hidden: the operator reaches only members that are cut off from the others, for longer than the grace period.
 	hidden bool
-	// nodesLost: so are their kubelets from the API server.
+	// nodesLost: their kubelets are cut off from the API server, too.
 	nodesLost bool
 	// unobserved: the StatefulSet controller has not seen the newest spec.
 	unobserved bool
-	// handovers made so far, and whether the newest was just now.
+	// handovers so far, and whether the newest was just now.
 	handovers      int32
 	handoverRecent bool
 	// cordoned: the node of an ordinal takes no new pods. unsteady: an ordinal may be lost with its node, or is
 	// being evicted. stranded: no node takes the volume of an ordinal.
 	cordoned, unsteady, stranded [7]bool
-	// young: the container of an ordinal has been started a moment ago.
+	// young: the container of an ordinal was started a moment ago.
 	young [7]bool
-	// generation tells successive pods of one ordinal apart.
+	// generation distinguishes successive pods of one ordinal.
 	generation [7]int
 }
 
@@ -68,10 +68,10 @@ const (
 	terminating
 	deadOld
 	startingOld
-	runningOld     // answers; the kubelet has not noticed yet that it is ready, or its probe is broken
+	runningOld     // answers; the kubelet does not report it as ready yet, or its probe is broken
 	readyOld       // answers, and its probe passes
-	frozenOld      // does not answer, and the kubelet has noticed
-	frozenReadyOld // does not answer, and the kubelet has not noticed
+	frozenOld      // does not answer, and the kubelet reports it
+	frozenReadyOld // does not answer, and the kubelet does not report it yet
 	learnerOld
 	deadNew
 	startingNew
@@ -86,7 +86,7 @@ const (
 func (m member) present() bool { return m != missing && m != terminating }
 func (m member) updated() bool { return m >= deadNew }
 
-// old maps the states at the new revision onto those at the old one.
+// old maps the states at the new revision to those at the old one.
 func (m member) old() member {
 	if m.updated() {
 		return m - deadNew + deadOld
@@ -94,13 +94,13 @@ func (m member) old() member {
 	return m
 }
 
-// alive: the process runs, answers, and votes.
+// alive reports whether the process runs, answers and votes.
 func (m member) alive() bool {
 	o := m.old()
 	return o == runningOld || o == readyOld || m == terminating
 }
 
-// running: the kubelet says that the container runs.
+// running reports whether the container runs according to the kubelet.
 func (m member) running() bool {
 	switch m.old() {
 	case runningOld, readyOld, frozenOld, frozenReadyOld, learnerOld:
@@ -123,7 +123,7 @@ func (w *world) voters() int {
 	return n
 }
 
-// alive is the number of voters that are alive, with or without those whose pod is on its way out.
+// alive returns the number of voters that are alive, with or without those of terminating pods.
 func (w *world) alive(withTerminating bool) int {
 	n := w.foreignUp
 	for _, m := range w.members {
@@ -136,7 +136,7 @@ func (w *world) alive(withTerminating bool) int {
 
 func (w *world) hasQuorum() bool { return quorum.Exists(w.alive(true), w.voters()) }
 
-// participating, truly.
+// participating reports whether a member really participates.
 func (w *world) participating(i int) bool {
 	return w.leader >= 0 && w.members[i].old() == readyOld
 }
@@ -153,21 +153,21 @@ func (w *world) coherent() bool {
 		return false
 	}
 	if w.cutOff {
-		return w.lasted && w.probesTellTheTruth()
+		return w.lasted && w.probesAreAccurate()
 	}
 	if w.hidden {
-		return w.leader >= 0 && w.lasted && w.probesTellTheTruth() && slices.ContainsFunc(w.members, func(m member) bool { return m.old() == frozenOld })
+		return w.leader >= 0 && w.lasted && w.probesAreAccurate() && slices.ContainsFunc(w.members, func(m member) bool { return m.old() == frozenOld })
 	}
 	if w.lasted && w.alive(true) == w.foreignUp && slices.ContainsFunc(w.members, member.ready) {
-		// A probe does not pass for longer than the grace period in front of a process that is frozen.
+		// The probe of a frozen process does not pass for longer than the grace period.
 		return false
 	}
 	return w.intent >= 0 || !w.recent && !w.changed
 }
 
-// probesTellTheTruth: a probe passes just where a member participates. A learner cannot be told from a sick
-// member without etcd.
-func (w *world) probesTellTheTruth() bool {
+// probesAreAccurate reports whether a probe passes exactly if its member participates. Without etcd, a learner cannot be
+// distinguished from an unhealthy member.
+func (w *world) probesAreAccurate() bool {
 	for i, m := range w.members {
 		if m.ready() != w.participating(i) || w.learner(i) {
 			return false
@@ -189,7 +189,7 @@ const (
 
 func (w *world) uid(i int) types.UID { return types.UID([]byte{byte('a' + i), byte(w.generation[i])}) }
 
-// snapshot is what an observation of the world at a moment sees.
+// snapshot returns what an observation of the world at a moment sees.
 func (w *world) snapshot(now time.Time) *cluster.Snapshot {
 	s := &cluster.Snapshot{At: now, StatefulSet: cluster.StatefulSet{Name: "m", UID: "set", Observed: !w.unobserved, UpdateRevision: newRevision, OnDelete: true}}
 	if w.surplus {
@@ -252,8 +252,8 @@ func (w *world) snapshot(now time.Time) *cluster.Snapshot {
 	return s
 }
 
-// answers reports whether the operator gets an answer. In a world that is hidden what is frozen everywhere else is a member
-// that runs, beside the operator and away from the others.
+// answers reports whether the operator gets an answer. In a hidden world, a frozen member is one that runs near the
+// operator, cut off from the others.
 func (w *world) answers(i int) bool {
 	switch {
 	case w.cutOff:
@@ -292,7 +292,7 @@ func (w *world) pod(i int) *cluster.Pod {
 	return p
 }
 
-// input is what Decide is given.
+// input returns the input of Decide.
 func (w *world) input(now time.Time, config spec.Config) Input {
 	in := Input{
 		Snapshot: w.snapshot(now), Config: config, Created: epoch,
@@ -329,7 +329,7 @@ func (w *world) input(now time.Time, config spec.Config) Input {
 	return in
 }
 
-// faults says which promises a decision breaks in this world.
+// faults returns the promises that a decision breaks in this world.
 func (w *world) faults(d Decision, config spec.Config) []string {
 	if d.Conclusion == Finished {
 		for i, m := range w.members {
@@ -350,7 +350,7 @@ func (w *world) faults(d Decision, config spec.Config) []string {
 	switch d.Step.Action {
 	case MoveLeader:
 		if w.handoverRecent && w.handovers > 0 {
-			say("moves leadership again before the last attempt can show")
+			say("moves leadership again before the last attempt can be observed")
 		}
 		if to := w.members[d.Step.Successor]; to != readyNew {
 			say("moves leadership to a member that is not updated, or does not participate")
@@ -368,11 +368,11 @@ func (w *world) faults(d Decision, config spec.Config) []string {
 			w.faultsOfRemoval(i, config, say)
 		}
 		if w.intent >= 0 && !w.changed && !d.Step.removes(w.intent) {
-			say("removes a pod while the announced deletion of another may still come")
+			say("removes a pod while the intended deletion of another may still happen")
 		}
 	}
 	if w.intent >= 0 && w.recent && !w.changed {
-		say("acts before an announced deletion had the time to show")
+		say("acts before an intended deletion could be observed")
 	}
 	return faults
 }
@@ -387,15 +387,15 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 		say("disturbs a learner")
 	}
 	if w.stranded[i] {
-		say("removes a pod whose volume no node takes")
+		say("removes a pod whose volume fits no node")
 	}
 	onItsOwn := w.voters() == len(w.members) && len(w.members) <= 2
 	lastingLoss := w.leader < 0 && w.lasted
 	if m.alive() && !onItsOwn && !lastingLoss && w.hasQuorum() && !quorum.Exists(w.alive(false)-1, w.voters()) {
-		say("takes the quorum: %d of %d voters are alive", w.alive(false), w.voters())
+		say("costs quorum: %d of %d voters are alive", w.alive(false), w.voters())
 	}
 	if w.leader < 0 && !w.stale && m.running() && !w.lasted {
-		say("removes a running member in a short spell without a leader")
+		say("removes a running member during a short time without a leader")
 	}
 	for j, other := range w.members {
 		if w.leader < 0 && !w.stale && m.running() && (w.young[j] || j != i && !other.running()) {
@@ -403,7 +403,7 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 		}
 	}
 	if m.old() == frozenReadyOld && !w.lasted {
-		say("removes a member whose probe passes and that does not answer, at once")
+		say("removes at once a member that does not answer but whose probe passes")
 	}
 	for j, other := range w.members {
 		if j == i {
@@ -425,7 +425,7 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 			say("removes a serving pod while %s does not serve", podName[j])
 		}
 		if worse := other.old(); other.present() && !other.updated() && (worse == deadOld && m != deadOld || worse == startingOld && m.running()) {
-			say("removes a pod that is better off than %s", podName[j])
+			say("removes a pod that is healthier than %s", podName[j])
 		}
 	}
 	if w.participating(i) && i == w.leader && len(w.members) > 1 && w.handovers < maxHandoverAttempts && *config.LeaderHandover && !w.cutOff {

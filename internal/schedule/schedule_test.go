@@ -26,7 +26,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Whatever is taken for a schedule comes.
+// Every accepted schedule has a next time.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"0 0 31 2 *", "0 0 29 2 *", "@every 1s", "TZ=UTC 0 0 * * *", "* * * * *"} {
 		f.Add(seed)

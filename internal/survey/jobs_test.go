@@ -23,13 +23,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func TestWhatAJobTells(t *testing.T) {
+func TestResultOfAJob(t *testing.T) {
 	g := NewWithT(t)
 	v := Volume{Member: "m-0", Claim: "c-0"}
 	g.Expect(seen(v, "j", job.State{Running: true, Message: "pod runs"}).State).To(Equal(Looking))
-	told := seen(v, "j", job.State{Result: []byte(`{"state":"Present","clusterID":"cafe","lastIndex":7}`)})
-	g.Expect(told.State).To(Equal(Seen))
-	g.Expect(told.Survey.LastIndex).To(Equal(uint64(7)))
+	volume := seen(v, "j", job.State{Result: []byte(`{"state":"Present","clusterID":"cafe","lastIndex":7}`)})
+	g.Expect(volume.State).To(Equal(Seen))
+	g.Expect(volume.Survey.LastIndex).To(Equal(uint64(7)))
 	for _, s := range []job.State{{}, {Result: []byte(`{}`)}, {Code: v1alpha1.ErrJobFailed, Message: "input/output error"}} {
 		unread := seen(v, "j", s)
 		g.Expect(unread.State).To(Equal(Unread))
@@ -37,11 +37,11 @@ func TestWhatAJobTells(t *testing.T) {
 		g.Expect(unread.Message).To(ContainSubstring("delete Job j to survey the claim again"))
 		g.Expect(abandoned(unread).State).To(Equal(Abandoned))
 	}
-	g.Expect(abandoned(told).State).To(Equal(Gone))
-	g.Expect(abandoned(told).Survey).To(BeZero())
+	g.Expect(abandoned(volume).State).To(Equal(Gone))
+	g.Expect(abandoned(volume).Survey).To(BeZero())
 }
 
-// server has claims and Jobs, and takes new Jobs.
+// server serves claims and Jobs, and accepts new Jobs.
 type server struct {
 	client.Client
 	claims  map[string]*corev1.PersistentVolumeClaim
@@ -70,8 +70,8 @@ func (s *server) Create(_ context.Context, object client.Object, _ ...client.Cre
 	return nil
 }
 
-// Volumes that are not shown to be the Etcd's are not looked at, and nobody goes on without them.
-func TestVolumesOfOthersAreNotLookedAt(t *testing.T) {
+// Volumes that are not known to be the Etcd's are not surveyed, and the survey does not finish without them.
+func TestForeignVolumesAreNotSurveyed(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 5}}
 	o := Order{Etcd: etcd, Owner: job.OfEtcd(etcd), Members: 5, Image: "agent", Timeout: time.Minute}
@@ -87,7 +87,7 @@ func TestVolumesOfOthersAreNotLookedAt(t *testing.T) {
 		name, c := claim(i, labels)
 		s.claims[name] = c
 	}
-	// One that is being deleted may still be in use.
+	// A claim that is being deleted may still be in use.
 	s.claims["m-m-3"].DeletionTimestamp = &metav1.Time{}
 	surveyor := Surveyor{Client: s, Live: s, Clock: clock.RealClock{}}
 	volumes, err := surveyor.Look(t.Context(), o)

@@ -51,7 +51,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// Whatever a config holds, decoding it ends, without a panic.
+// Decoding any config ends without a panic.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{"", "name: a", `{"count": 1}`, "a: &x [*x]", "!!binary x", "? - a\n: b", "<<: {name: a}", "%YAML 1.1\n---\n"} {
 		f.Add(seed)

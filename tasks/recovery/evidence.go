@@ -11,9 +11,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -36,12 +35,13 @@ func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (string
 	if component.BackupStore(etcd) == nil {
 		return "", nil
 	}
-	lease := &coordinationv1.Lease{}
-	key := client.ObjectKey{Namespace: etcd.Namespace, Name: component.FullSnapshotLeaseName(etcd.Name)}
-	if err := h.Live.Get(ctx, key, lease); apierrors.IsNotFound(err) {
+	leases, err := observe.ReadSnapshotLeases(ctx, h.Live, etcd)
+	if err != nil {
+		return "", coded(err)
+	}
+	lease := leases.Full
+	if lease == nil {
 		return "", nil
-	} else if err != nil {
-		return "", coded(fmt.Errorf("reading lease %s: %w", key, err))
 	}
 	revision := ptr.Deref(lease.Spec.HolderIdentity, "")
 	if revision == "" || lease.Spec.RenewTime == nil {

@@ -15,11 +15,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
@@ -175,4 +178,24 @@ func TestEveryVolumeOfTheLiveEtcdIsSurveyed(t *testing.T) {
 	r.restart()
 	_, err = r.handler.Execute(t.Context(), r.task)
 	r.Expect(err).To(MatchError(ContainSubstring("it is another one now")))
+}
+
+// A lease of the right name may be of somebody else, and a backup that there is not cannot be restored.
+func TestABackupIsBelievedOfTheEtcdsOwnLease(t *testing.T) {
+	for owner, known := range map[types.UID]bool{"etcd": true, "earlier": false, "": false} {
+		r := newTrial(t)
+		etcd := r.task.Etcd.DeepCopy()
+		etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
+		lease := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: component.FullSnapshotLeaseName("main")},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("42"), RenewTime: &metav1.MicroTime{Time: epoch}},
+		}
+		if owner != "" {
+			lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "main", UID: owner, Controller: ptr.To(true)}}
+		}
+		r.Expect(r.api.Create(t.Context(), lease)).To(Succeed())
+		found, err := r.handler.newestBackup(t.Context(), etcd)
+		r.Expect(err).NotTo(HaveOccurred())
+		r.Expect(found != "").To(Equal(known), "controlled by %q: %s", owner, found)
+	}
 }

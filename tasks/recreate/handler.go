@@ -82,6 +82,17 @@ func (h *Handler) rollouts() tasks.Rollouts { return tasks.Rollouts{Client: h.Cl
 // and the members say now.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	for _, reader := range []client.Reader{h.Client, h.Live} {
+		if reader == h.Live {
+			// Whether its spec is applied is not believed of the cache either.
+			etcd, key := &v1alpha1.Etcd{}, client.ObjectKeyFromObject(task.Etcd)
+			if err := h.Live.Get(ctx, key, etcd); err != nil {
+				return tasks.Verdict{}, coded(fmt.Errorf("reading Etcd %s: %w", key, err))
+			}
+			if etcd.UID != task.Etcd.UID {
+				return tasks.Verdict{}, coded(fmt.Errorf("reading Etcd %s: it is another one now, with UID %s", key, etcd.UID))
+			}
+			task.Etcd = etcd
+		}
 		snapshot, err := h.Observer.Observe(ctx, reader, task.Etcd)
 		if errors.Is(err, observe.ErrNoStatefulSet) {
 			return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil

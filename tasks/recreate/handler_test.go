@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,8 +42,22 @@ func (w *witness) Observe(_ context.Context, reader client.Reader, _ *v1alpha1.E
 	return says, nil
 }
 
-func newHandler(cached, live *cluster.Snapshot) *Handler {
-	cache, server := fake.NewClientBuilder().Build(), fake.NewClientBuilder().Build()
+// theEtcd is the Etcd of every task here, whose spec is applied.
+func theEtcd() *v1alpha1.Etcd {
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd", Generation: 1}}
+	e.Status.ObservedGeneration = 1
+	return e
+}
+
+func newHandler(cached, live *cluster.Snapshot, change ...func(*v1alpha1.Etcd)) *Handler {
+	etcd, scheme := theEtcd(), runtime.NewScheme()
+	for _, c := range change {
+		c(etcd)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		panic(err)
+	}
+	cache, server := fake.NewClientBuilder().Build(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(etcd).Build()
 	return &Handler{Client: cache, Live: server, Observer: &witness{live: server, cached: cached, real: live}, Clock: clocktesting.NewFakePassiveClock(epoch)}
 }
 
@@ -60,7 +75,7 @@ func revision(name string) func(*Input) {
 }
 
 func recreation(phase v1alpha1.RecreatePhase) tasks.Task {
-	etcd := &v1alpha1.Etcd{}
+	etcd := theEtcd()
 	object := &v1alpha1.EtcdOperatorTask{Status: v1alpha1.EtcdOperatorTaskStatus{Rollout: &v1alpha1.RolloutStatus{Phase: phase, TargetRevision: "new"}}}
 	object.UID = "task"
 	return tasks.Task{Object: object, Etcd: etcd, Config: spec.Recreate{}}
@@ -110,12 +125,35 @@ func TestNothingIsEnteredWhenTheAPIServerDoesNotAnswer(t *testing.T) {
 	g.Expect(coded.Code).To(Equal(v1alpha1.ErrObserve))
 }
 
+// The revision to come back at would be that of a spec that has been fixed since, which a cache that lags does not show.
+func TestSpecIsAppliedByLiveReads(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Etcd)
+		want   v1alpha1.RecreatePhase
+	}{
+		"it is":                 {func(*v1alpha1.Etcd) {}, v1alpha1.RecreateNeedsDeletion},
+		"there is a newer spec": {func(e *v1alpha1.Etcd) { e.Generation = 2 }, ""},
+		"its reconciliation suspended": {func(e *v1alpha1.Etcd) {
+			e.Generation, e.Annotations = 2, map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""}
+		}, v1alpha1.RecreateNeedsDeletion},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			v, err := newHandler(seen(), seen(), c.change).Execute(t.Context(), recreation(""))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Rollout.Phase).To(Equal(c.want), v.Message)
+		})
+	}
+	g := NewWithT(t)
+	_, err := newHandler(seen(), seen(), func(e *v1alpha1.Etcd) { e.UID = "another" }).Execute(t.Context(), recreation(""))
+	g.Expect(err).To(MatchError(ContainSubstring("it is another one now")))
+}
+
 // Members that hang would delay every task of the Etcd, and stop the timers of the one that runs: a recreation that waits in
 // line asks none.
 func TestARecreationThatWaitsAsksNoMember(t *testing.T) {
 	g := NewWithT(t)
 	task := recreation("")
-	task.Etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}}
 	task.Object.Namespace, task.Object.Spec.OwnerEtcdReference.Name = "ns", "m"
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "m", UID: "etcd", Controller: ptr.To(true)},

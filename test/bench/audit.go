@@ -25,7 +25,7 @@ const (
 	quietTimeout = 20 * time.Second
 )
 
-// request is what is counted as the same: a verb and a resource, with its subresource.
+// request is a kind of request: a verb and a resource with its subresource.
 type request struct{ Verb, Resource string }
 
 // requests are numbers of requests.
@@ -39,7 +39,7 @@ func (r requests) total() int {
 	return n
 }
 
-// writes are the requests that change something.
+// writes returns the requests that change something.
 func (r requests) writes() requests {
 	writes := requests{}
 	for request, n := range r {
@@ -51,7 +51,7 @@ func (r requests) writes() requests {
 	return writes
 }
 
-// audit reads the API server's audit log from where it ended when it was opened.
+// audit reads the API server's audit log from its end at the time of opening.
 type audit struct {
 	path      string
 	namespace string // of the requests that are counted

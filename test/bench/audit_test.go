@@ -31,7 +31,7 @@ func exampleLog() string {
 		entry(operatorUser, done, "patch", "bench-3", "leases", "") +
 		entry(operatorUser, done, "create", "bench-3", "events", "") +
 		entry(operatorUser, done, "delete", "another", "pods", "") +
-		entry("somebody", done, "delete", "bench-3", "pods", "") +
+		entry("another-user", done, "delete", "bench-3", "pods", "") +
 		`{"stage":"ResponseComplete","verb":"get","user":{"username":"` + operatorUser + `"},"requestURI":"/api"}` + "\n"
 }
 
@@ -48,7 +48,7 @@ func TestCountRequests(t *testing.T) {
 		t.Errorf("%d requests, %d writes", got.total(), got.writes().total())
 	}
 	if _, err := countRequests(strings.NewReader("no JSON\n"), "bench-3"); err == nil {
-		t.Error("a line that is no JSON is no error")
+		t.Error("an invalid line is no error")
 	}
 }
 

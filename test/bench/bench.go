@@ -22,7 +22,7 @@ type bench struct {
 	results results
 }
 
-// all measures what was chosen, one size of cluster after the other.
+// all measures the chosen scenarios, one cluster size after the other.
 func (b *bench) all(ctx context.Context, c chosen) error {
 	for _, members := range []int{3, 5} {
 		some := c.ofSize(members)
@@ -37,7 +37,7 @@ func (b *bench) all(ctx context.Context, c chosen) error {
 	return nil
 }
 
-// ofSize measures scenarios with the same number of members, in a namespace of their own.
+// measureSize measures scenarios with the same number of members, in their own namespace.
 func (b *bench) measureSize(ctx context.Context, members int, some []scenario, isIdle bool) (err error) {
 	b.console.Heading("Clusters of %d", members)
 	clusters, err := b.setUp(ctx, members)
@@ -61,7 +61,7 @@ func (b *bench) measureSize(ctx context.Context, members int, some []scenario, i
 	return nil
 }
 
-// pair rolls in every way once.
+// pair rolls once in every way.
 func (b *bench) pair(ctx context.Context, clusters clusters, s scenario, pair int) error {
 	order := slices.Clone(ways)
 	if pair%2 == 1 {

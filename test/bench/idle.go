@@ -13,7 +13,7 @@ import (
 // idleTime is how long the idle operator is watched.
 const idleTime = time.Minute
 
-// measureIdle counts what the operator asks for while nothing happens to its Etcd.
+// measureIdle counts the operator's requests while its Etcd does not change.
 func (b *bench) measureIdle(ctx context.Context, c clusters) error {
 	return b.console.Step("idle", func(note func(string)) (string, error) {
 		note("waiting until the operator is idle")

@@ -6,22 +6,22 @@
 //
 //	go run ./test/bench [-pairs 5] [-scenarios 3-healthy,3-frozen,5-healthy,5-frozen,idle] [-strict]
 //
-// A scenario is a cluster of 3 or 5 members, all healthy, or with member 0 frozen (SIGSTOP) before the clock
-// starts. In each pair it is rolled in three ways, whose order is reversed from pair to pair, so that a slow
-// minute of the machine does not always meet the same way; the same ordinal leads at the beginning of each:
+// A scenario is a cluster of 3 or 5 members, all healthy, or with member 0 frozen (SIGSTOP) before the clock starts. In each
+// pair it is rolled in three ways. Their order is reversed from pair to pair, so that a slow minute of the machine does not
+// always affect the same way. The same ordinal leads at the start of each:
 //
 //   - QuorumAwareRollout: etcd-foreman, after a change of the Etcd;
 //   - RollingUpdate: the StatefulSet's own controller;
-//   - OnDelete by hand, in the order of the ordinals: the highest is deleted, and once it is ready the next.
+//   - OnDelete by hand, by ordinal: the highest is deleted, and once it is ready the next.
 //
-// The peers run on a StatefulSet that etcd-foreman itself has made, and whose Etcd was then deleted with its
-// objects left behind (kubectl delete --cascade=orphan). So it is the same down to the last probe, nothing
-// manages it any more, and its strategy can be set without switching the feature gate, which would restart
-// the operator between two runs. Both clusters run all the time; they use an image, probes and settings
-// nobody tuned, only smaller requests of CPU and memory, so that ten members fit on one machine.
+// The peers run on a StatefulSet that etcd-foreman has created, and whose Etcd was then deleted with its objects left behind
+// (kubectl delete --cascade=orphan). So it is identical down to the last probe, nothing manages it, and its strategy can be
+// set without switching the feature gate, which would restart the operator between two runs. Both clusters run all the
+// time, with default image, probes and settings, but smaller requests of CPU and memory, so that ten members fit on one
+// machine.
 //
-// Besides rollouts it counts the operator's requests in the API server's audit log, and what an operator
-// with nothing to do writes. Shown are medians. The results are in .local/bench.json.
+// Besides rollouts it counts the operator's requests in the API server's audit log, and the writes of an idle operator. It
+// prints medians. The results are in .local/bench.json.
 package main
 
 import (
@@ -43,7 +43,7 @@ import (
 )
 
 func main() {
-	pairs := flag.Int("pairs", 5, "how often each scenario is rolled in each way")
+	pairs := flag.Int("pairs", 5, "the number of rollouts of each scenario in each way")
 	names := flag.String("scenarios", strings.Join(scenarioNames(), ","), "what to measure")
 	strict := flag.Bool("strict", false, "exit with 1 when a target is missed")
 	flag.Parse()

@@ -19,7 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
 )
 
-// table is everything for people.
+// table returns all results for humans.
 func (r results) table(targets []target.Target) string {
 	var out strings.Builder
 	if len(r.rollouts) > 0 {
@@ -49,7 +49,7 @@ func (r results) table(targets []target.Target) string {
 	return out.String()
 }
 
-// breakdown shows where requests go, the most frequent first.
+// breakdown returns requests by kind, the most frequent first.
 func breakdown(r requests) string {
 	kinds := slices.SortedFunc(maps.Keys(r), func(a, b request) int {
 		return cmp.Or(cmp.Compare(r[b], r[a]), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Verb, b.Verb))
@@ -88,7 +88,7 @@ func (b *bench) write(targets []target.Target) error {
 	return nil
 }
 
-// document is the part of bench.json on rollouts.
+// document returns the part of bench.json on rollouts.
 func (r results) document() map[string]any {
 	document := map[string]any{}
 	for _, s := range r.measured() {
@@ -109,7 +109,7 @@ func (r results) document() map[string]any {
 	return document
 }
 
-// document is a number for each verb and resource.
+// byKind returns a number for each verb and resource.
 func (r requests) byKind() map[string]int {
 	document := map[string]int{"total": r.total()}
 	for kind, n := range r {

@@ -11,14 +11,13 @@ import (
 	"time"
 )
 
-// results are all rollouts in the order in which they were measured, and what an idle operator asks for: nil
-// when that was not measured.
+// results has all rollouts in the order of measurement, and the requests of an idle operator: nil if not measured.
 type results struct {
 	rollouts []rollout
 	idle     requests
 }
 
-// of are the rollouts of one scenario in one way.
+// of returns the rollouts of one scenario in one way.
 func (r results) of(s scenario, w way) []rollout {
 	var some []rollout
 	for _, one := range r.rollouts {
@@ -29,7 +28,7 @@ func (r results) of(s scenario, w way) []rollout {
 	return some
 }
 
-// measured are the scenarios of which there are results.
+// measured returns the scenarios with results.
 func (r results) measured() []scenario {
 	var some []scenario
 	for _, s := range scenarios {
@@ -40,7 +39,7 @@ func (r results) measured() []scenario {
 	return some
 }
 
-// medians are what is shown of a number of rollouts.
+// medians are the printed figures of several rollouts.
 type medians struct {
 	WithoutWrites float64 `json:"secondsWithoutWrites"`
 	LongestGap    float64 `json:"longestWriteGapSeconds"`
@@ -48,8 +47,8 @@ type medians struct {
 	Took          float64 `json:"rolloutSeconds"`
 	// Reaction is the time from the change of the template until the first pod was deleted.
 	Reaction float64 `json:"firstDeletionSeconds"`
-	// Overhead is the time from a pod being back until the next was deleted, Handover the same where
-	// leadership was moved first.
+	// Overhead is the time from a pod being ready until the next was deleted, Handover the same if leadership was
+	// moved first.
 	Overhead float64 `json:"overheadPerPodSeconds"`
 	Handover float64 `json:"overheadWithHandoverSeconds"`
 }
@@ -77,7 +76,7 @@ func mediansOf(rollouts []rollout) medians {
 	}
 }
 
-// median of numbers, 0 of none; the smaller of the two in the middle. They are left in their order.
+// median returns the median, the smaller of the two middle numbers, or 0 without numbers. It does not reorder them.
 func median[N cmp.Ordered](numbers []N) N {
 	var none N
 	if len(numbers) == 0 {
@@ -87,7 +86,7 @@ func median[N cmp.Ordered](numbers []N) N {
 	return sorted[(len(sorted)-1)/2]
 }
 
-// overheads of all rollouts in one way, in order, whether or not leadership was moved.
+// overheads returns those of all rollouts in one way, in order, whether or not leadership was moved.
 func (r results) overheads(w way) []time.Duration {
 	var all []time.Duration
 	for _, one := range r.rollouts {
@@ -98,7 +97,7 @@ func (r results) overheads(w way) []time.Duration {
 	return all
 }
 
-// typicalRequests are the median numbers of requests of each kind in our rollouts of a scenario.
+// typicalRequests returns the median number of requests of each kind in our rollouts of a scenario.
 func (r results) typicalRequests(s scenario) requests {
 	rollouts := r.of(s, ways[0])
 	kinds := requests{}

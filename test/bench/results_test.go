@@ -54,7 +54,7 @@ func TestTargets(t *testing.T) {
 		t.Error("a rollout with too many requests meets its target")
 	}
 	if targets := (results{}).targets(); len(targets) != 0 {
-		t.Errorf("nothing was measured, and yet there are %d targets", len(targets))
+		t.Errorf("%d targets without measurements", len(targets))
 	}
 }
 
@@ -75,7 +75,7 @@ func TestChooseScenarios(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	if _, err := chooseScenarios("4-healthy"); err == nil {
-		t.Error("a scenario that does not exist is no error")
+		t.Error("an unknown scenario is no error")
 	}
 }
 

@@ -14,26 +14,26 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
 )
 
-// rollout is one rollout that was measured.
+// rollout is a measured rollout.
 type rollout struct {
 	scenario scenario
 	pair     int
 	way      way
-	leader   int // ordinal of the leader at the beginning
+	leader   int // ordinal of the leader at the start
 	figures  measure.Figures
 	// reaction is the time from the change of the template until the first pod was deleted.
 	reaction time.Duration
-	// overheads are the times from a pod being back until the next was deleted; handovers are those before
-	// which leadership had to move.
+	// overheads are the times from a pod being ready until the next was deleted; handovers are those with a move of
+	// leadership in between.
 	overheads, handovers []time.Duration
 	// requests of the operator; nil for a peer.
 	requests requests
 }
 
-// took is the time from the change of the template until the last pod was ready.
+// took returns the time from the template change until the last pod was ready.
 func (r rollout) took() time.Duration { return r.figures.Until.Sub(r.figures.From) }
 
-// String is the rollout in a line.
+// String returns the rollout in one line.
 func (r rollout) String() string {
 	s := fmt.Sprintf("rolled in %5.1f s, %5.2f s without writes, longest gap %5.2f s, %d leader changes",
 		r.took().Seconds(), r.figures.WithoutWrites.Seconds(), r.figures.LongestGap.Seconds(), r.figures.LeaderChanges)
@@ -43,7 +43,7 @@ func (r rollout) String() string {
 	return s
 }
 
-// roll brings a cluster to where every rollout begins, rolls it in one way, and measures that.
+// roll brings a cluster to the initial state, rolls it in one way, and measures the rollout.
 func (b *bench) roll(ctx context.Context, clusters clusters, s scenario, pair int, w way, note stage.Note) (rollout, error) {
 	c := clusters.peer
 	if w.managed {
@@ -66,7 +66,7 @@ func (b *bench) roll(ctx context.Context, clusters clusters, s scenario, pair in
 	defer writer.Stop()
 	if s.frozen {
 		thaw, err := c.Freeze(ctx, 0, note)
-		defer thaw() //nolint:errcheck // done again for all members when the clusters are removed
+		defer thaw() //nolint:errcheck // repeated for all members when the clusters are removed
 		if err != nil {
 			return r, err
 		}
@@ -108,7 +108,7 @@ func (b *bench) measureRollout(ctx context.Context, c stage.Cluster, writer *mea
 	return errors.Join(writer.Verify(ctx), writer.Clean(ctx))
 }
 
-// count takes over what whoever deleted the pods took for it.
+// count adds the overhead of each replacement.
 func (r *rollout) count(replacements []measure.Replacement) {
 	for i, p := range replacements {
 		switch {

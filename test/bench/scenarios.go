@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// scenario is a cluster to be rolled.
+// scenario is a cluster to roll.
 type scenario struct {
 	name    string
 	members int
@@ -25,7 +25,7 @@ var scenarios = []scenario{
 	{"5-frozen", 5, true},
 }
 
-// idle is the name of what is no rollout: an operator with nothing to do.
+// idle is the name of the measurement without a rollout: an idle operator.
 const idle = "idle"
 
 func scenarioNames() []string {
@@ -36,7 +36,7 @@ func scenarioNames() []string {
 	return append(names, idle)
 }
 
-// chosen is what is to be measured.
+// chosen is the selection of measurements.
 type chosen struct {
 	scenarios []scenario
 	idle      bool
@@ -58,7 +58,7 @@ func chooseScenarios(names string) (chosen, error) {
 	return c, nil
 }
 
-// ofSize are the scenarios with so many members.
+// ofSize returns the scenarios with a number of members.
 func (c chosen) ofSize(members int) []scenario {
 	var some []scenario
 	for _, s := range c.scenarios {
@@ -69,7 +69,7 @@ func (c chosen) ofSize(members int) []scenario {
 	return some
 }
 
-// leader is the ordinal that leads at the beginning of a pair: each in turn, but for one that hangs.
+// leader returns the ordinal that leads at the start of a pair: each in turn, except a hanging one.
 func (s scenario) leader(pair int) int {
 	if s.frozen {
 		return 1 + pair%(s.members-1)

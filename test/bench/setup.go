@@ -26,15 +26,15 @@ const (
 	peer = "peer"
 )
 
-// goneTimeout is how long a namespace may take to go.
+// goneTimeout is how long the deletion of a namespace may take.
 const goneTimeout = 3 * time.Minute
 
-// clusters are two clusters of the same size in a namespace of their own.
+// clusters are two clusters of the same size in their own namespace.
 type clusters struct {
 	bench     *bench
 	namespace string
 	members   int
-	// ours belongs to an Etcd; peer is the StatefulSet that an Etcd has left behind.
+	// ours belongs to an Etcd; peer is the orphaned StatefulSet of another.
 	ours, peer stage.Cluster
 }
 
@@ -49,7 +49,7 @@ func (b *bench) setUp(ctx context.Context, members int) (clusters, error) {
 		if err := b.stage.SetGate(ctx, true, note); err != nil {
 			return "", err
 		}
-		note("removing what an earlier run has left")
+		note("removing leftovers of an earlier run")
 		if err := c.remove(ctx); err != nil {
 			return "", err
 		}
@@ -75,7 +75,7 @@ func (c clusters) create(ctx context.Context, note stage.Note) error {
 	return c.peer.Orphan(ctx, note)
 }
 
-// etcd is an Etcd with the operator's defaults, but for what it asks of the machine.
+// etcd returns an Etcd with the operator's defaults, except for its resource requests.
 func (c clusters) etcd(name string) *v1alpha1.Etcd {
 	return &v1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name},
@@ -89,7 +89,7 @@ func (c clusters) etcd(name string) *v1alpha1.Etcd {
 	}
 }
 
-// tearDown removes the clusters; it works after the context has ended.
+// tearDown removes the clusters; it works even after the context has ended.
 func (c clusters) tearDown(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	return c.bench.console.Step("removing the clusters", func(func(string)) (string, error) {

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// maxOverhead is what the operator may take from a pod being back until it deletes the next.
+	// maxOverhead is the time that the operator may take from a pod being ready until it deletes the next.
 	maxOverhead = 200 * time.Millisecond
-	// maxSlowdown is how many times as long as the faster peer a rollout may take.
+	// maxSlowdown is the maximum duration of a rollout relative to the faster peer.
 	maxSlowdown = 1.2
 )
 
@@ -21,7 +21,7 @@ const (
 // the Etcd are is asked of the API server before the first of them is written (ADR 15).
 func maxRequests(members int) int { return 8*members + 16 }
 
-// targets are those that can be judged by the results.
+// targets returns the targets that have results.
 func (r results) targets() []target.Target {
 	var all []target.Target
 	for _, s := range r.measured() {
@@ -39,7 +39,7 @@ func (r results) targets() []target.Target {
 		)
 	}
 	if own := r.overheads(ways[0]); len(own) > 0 {
-		// Deleting by hand, the bench itself notices and acts: no measure for a controller.
+		// In the rollout by hand, the benchmark itself observes and acts: no measure for a controller.
 		all = append(all, target.New("time from a pod being ready to the next deletion, with handovers", "s", median(own).Seconds(), maxOverhead.Seconds()).
 			Against(median(r.overheads(ways[1])).Seconds()))
 	}
@@ -49,7 +49,7 @@ func (r results) targets() []target.Target {
 	return all
 }
 
-// betterPeer is the smaller one of the peers' figures.
+// betterPeer returns the smaller of the peers' figures.
 func (r results) betterPeer(s scenario, figure func(medians) float64) float64 {
 	return min(figure(mediansOf(r.of(s, ways[1]))), figure(mediansOf(r.of(s, ways[2]))))
 }

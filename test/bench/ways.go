@@ -11,17 +11,17 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 )
 
-// way is a way to bring the pods of a cluster to a new template.
+// way is a way to roll out a new template.
 type way struct {
-	// name for people, and key for bench.json.
+	// name for humans, and key for bench.json.
 	name, key string
-	// managed tells that it is ours.
+	// managed reports whether etcd-foreman rolls.
 	managed bool
-	// prepare sets the cluster up before anything is measured.
+	// prepare sets up the cluster before the measurement.
 	prepare func(context.Context, stage.Cluster, stage.Note) error
 	// change changes the template.
 	change func(stage.Cluster, context.Context) (stage.Change, error)
-	// replace replaces the pods, or waits until somebody has.
+	// replace replaces the pods, or waits until a controller has.
 	replace func(context.Context, stage.Cluster, stage.Change, stage.Note) error
 }
 
@@ -52,7 +52,7 @@ var ways = []way{
 	},
 }
 
-// byHand deletes the highest ordinal, waits until it is ready again, and goes on to the next.
+// byHand deletes the highest ordinal, waits until it is ready again, and continues with the next.
 func byHand(ctx context.Context, c stage.Cluster, _ stage.Change, note stage.Note) error {
 	set, err := c.StatefulSet(ctx)
 	if err != nil {

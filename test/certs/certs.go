@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certs makes certificates for tests, and for the local Kubernetes that they run on.
+// Package certs creates certificates for tests and for the local Kubernetes.
 package certs
 
 import (
@@ -33,19 +33,19 @@ type Pair struct {
 	Certificate, Key []byte
 }
 
-// Change changes what is signed.
+// Change modifies a certificate before it is signed.
 type Change func(*x509.Certificate)
 
-// Expired makes it expire a minute ago.
+// Expired makes the certificate expired for a minute.
 func Expired(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
 
-// ClientOnly takes the usage as a server away, and ServerOnly that as a client.
+// ClientOnly removes the usage as a server.
 func ClientOnly(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }
 
-// ServerOnly takes the usage as a client away.
+// ServerOnly removes the usage as a client.
 func ServerOnly(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }
 
-// NewCA makes a CA.
+// NewCA creates a CA.
 func NewCA(name string, changes ...Change) (*CA, error) {
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
@@ -67,7 +67,7 @@ func NewCA(name string, changes ...Change) (*CA, error) {
 	return ca, err
 }
 
-// Issue issues a certificate for hosts, names or addresses, as a server and as a client.
+// Issue issues a server and client certificate for hosts: names or addresses.
 func (ca *CA) Issue(hosts []string, changes ...Change) (Pair, error) {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "etcd"},
@@ -101,7 +101,7 @@ func encode(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
-// sign signs with the parent's key, or itself when there is none.
+// sign signs with the parent's key, or self-signs if there is none.
 func sign(template, parent *x509.Certificate, signer *ecdsa.PrivateKey) ([]byte, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 const (
 	// replicas of the demo's Etcd.
 	replicas = 3
-	// frozen is the ordinal of the member that hangs.
+	// frozen is the ordinal of the hanging member.
 	frozen = 0
-	// leaveTimeout bounds what is put right at the end.
+	// leaveTimeout bounds the cleanup at the end.
 	leaveTimeout = 3 * time.Minute
 )
 
-// demo is the whole show.
+// demo is one run of the demo.
 type demo struct {
 	cluster stage.Cluster
 	console *console.Console
-	// leader is the ordinal that leads when a part begins.
+	// leader is the ordinal that leads at the start of each part.
 	leader int
 }
 
@@ -53,7 +53,7 @@ func (d *demo) both(ctx context.Context) (err error) {
 	return d.write(theirs, ours)
 }
 
-// prepare waits until everything is well, and chooses who leads.
+// prepare waits until the operator and the Etcd are ready, and chooses the leader.
 func (d *demo) prepare(ctx context.Context) error {
 	if err := d.cluster.ThawAll(ctx); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (d *demo) prepare(ctx context.Context) error {
 		if err != nil {
 			return "", err
 		}
-		// A leader that hangs is a different story: the others elect one before the clock starts.
+		// A hanging leader is another scenario: the others elect a leader before the clock starts.
 		if d.leader = leader; d.leader == frozen {
 			d.leader = replicas - 1
 		}
@@ -77,8 +77,8 @@ func (d *demo) prepare(ctx context.Context) error {
 	})
 }
 
-// leave leaves the cluster as it was found: nothing frozen, the gate on, and when all went well, every member
-// ready. It works after the context has ended.
+// leave restores the cluster: nothing frozen, the gate on, and after a success, every member ready. It works even after the
+// context has ended.
 func (d *demo) leave(ctx context.Context, well bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()

@@ -2,18 +2,17 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo shows what a change of template costs a 3-member etcd cluster one member of which hangs: first
-// rolled by etcd-foreman, then, with its feature gate off, by the StatefulSet's own RollingUpdate.
+// Command demo shows what a template change costs a 3-member etcd cluster with a hanging member: first rolled by
+// etcd-foreman, then, with its feature gate off, by the StatefulSet's own RollingUpdate.
 //
 //	go run ./test/local up && go run ./test/demo
 //
-// It needs root and the local Kubernetes, because it freezes a process (SIGSTOP), and takes about four
-// minutes. It leaves .local/demo.json, .local/demo.svg and .local/demo.html, nothing frozen, and the feature
-// gate on, also when it is interrupted. While it switches the gate, that holds for every Etcd of the cluster.
+// It needs root and the local Kubernetes, because it freezes a process (SIGSTOP), and takes about four minutes. It writes
+// .local/demo.json, .local/demo.svg and .local/demo.html. Even if interrupted, it leaves nothing frozen and the feature gate
+// on. Switching the gate affects every Etcd of the cluster.
 //
-// Both parts begin alike: the same cluster, led by the same member, member 0 frozen and seen to be unready.
-// The clock starts when the template changes, which is after the freeze; what the freeze itself costs is
-// counted for neither.
+// Both parts start in the same state: the same cluster, led by the same member, member 0 frozen and unready. The clock starts
+// when the template changes, after the freeze; the cost of the freeze itself counts for neither.
 package main
 
 import (
@@ -31,7 +30,7 @@ import (
 )
 
 func main() {
-	// The benchmark disturbs the cluster; what libraries log about that is noise.
+	// The demo disturbs the cluster; what libraries log about that is noise.
 	klog.SetLogger(logr.Discard())
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -18,7 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/measure/timeline"
 )
 
-// row is one figure of both ways, for people.
+// row is one figure of both ways, for humans.
 type row struct {
 	Name, Theirs, Ours string
 }
@@ -36,7 +36,7 @@ func rows(theirs, ours result) []row {
 	}
 }
 
-// table is the comparison for a terminal.
+// table returns the comparison for a terminal.
 func table(theirs, ours result) string {
 	const format = "  %-22s %16s %20s\n"
 	out := fmt.Sprintf(format, "", "RollingUpdate", "QuorumAwareRollout")
@@ -48,7 +48,7 @@ func table(theirs, ours result) string {
 
 func (r result) took() time.Duration { return r.figures.Until.Sub(r.figures.From) }
 
-// outcome is a result for programs.
+// outcome is a machine-readable result.
 type outcome struct {
 	LongestWriteGapSeconds float64 `json:"longestWriteGapSeconds"`
 	SecondsWithoutWrites   float64 `json:"secondsWithoutWrites"`
@@ -67,7 +67,7 @@ func (r result) outcome() outcome {
 	}
 }
 
-// rounded is a duration in seconds, to the millisecond.
+// rounded returns a duration in seconds, rounded to milliseconds.
 func rounded(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
 
 //go:embed page.html.tmpl

@@ -19,25 +19,25 @@ import (
 type way struct {
 	name string
 	gate bool
-	// until waits until the rollout is over, as far as whoever rolls can tell.
+	// until waits until the rollout has ended, as far as its controller reports it.
 	until func(context.Context, stage.Cluster, stage.Change, stage.Note) error
-	// tell watches the rollout and tells of it.
-	tell func(*storyteller) teller
+	// source returns the objects whose changes show the rollout.
+	source func(*reporter) source
 }
 
 var quorumAware = way{
-	name: "etcd-foreman QuorumAwareRollout", gate: true, tell: tellTasks,
+	name: "etcd-foreman QuorumAwareRollout", gate: true, source: fromTasks,
 	until: func(ctx context.Context, c stage.Cluster, change stage.Change, note stage.Note) error {
 		return c.WaitRollout(ctx, change.Revision, note)
 	},
 }
 
 var rollingUpdate = way{
-	name: "StatefulSet RollingUpdate", gate: false, tell: tellPods,
+	name: "StatefulSet RollingUpdate", gate: false, source: fromPods,
 	until: func(context.Context, stage.Cluster, stage.Change, stage.Note) error { return nil },
 }
 
-// result is what came of one part.
+// result is the result of one part.
 type result struct {
 	way     way
 	frozen  time.Time // when member 0 began to hang
@@ -47,7 +47,7 @@ type result struct {
 	steps   []timeline.Step
 }
 
-// play shows one way, and measures it.
+// play shows and measures one way.
 func (d *demo) play(ctx context.Context, w way) (result, error) {
 	if err := d.setUp(ctx, w); err != nil {
 		return result{}, err
@@ -63,7 +63,7 @@ func (d *demo) play(ctx context.Context, w way) (result, error) {
 	defer writer.Stop()
 	r := result{way: w, frozen: time.Now()}
 	thaw, err := d.freeze(ctx)
-	defer thaw() //nolint:errcheck // checked again at the end of the demo, for all members
+	defer thaw() //nolint:errcheck // the end of the demo checks all members again
 	if err != nil {
 		return result{}, err
 	}
@@ -73,7 +73,7 @@ func (d *demo) play(ctx context.Context, w way) (result, error) {
 	return r, d.verify(ctx, writer, r.report)
 }
 
-// setUp brings the cluster to where either part begins.
+// setUp brings the cluster to the initial state of a part.
 func (d *demo) setUp(ctx context.Context, w way) error {
 	name := map[bool]string{true: "on", false: "off"}[w.gate]
 	err := d.console.Step("feature gate", func(note func(string)) (string, error) {
@@ -89,7 +89,7 @@ func (d *demo) setUp(ctx context.Context, w way) error {
 		if _, err := d.cluster.WaitHealthy(ctx, note); err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("all are well; %s leads", d.cluster.PodName(d.leader)), d.cluster.MoveLeader(ctx, d.leader, note)
+		return fmt.Sprintf("all members are healthy; %s leads", d.cluster.PodName(d.leader)), d.cluster.MoveLeader(ctx, d.leader, note)
 	})
 }
 
@@ -97,21 +97,21 @@ func (d *demo) freeze(ctx context.Context) (thaw func() error, err error) {
 	thaw = func() error { return nil }
 	err = d.console.Step("freezing "+d.cluster.PodName(frozen), func(note func(string)) (_ string, err error) {
 		thaw, err = d.cluster.Freeze(ctx, frozen, note)
-		return "SIGSTOP; its readiness probe has noticed", err
+		return "SIGSTOP; its readiness probe fails", err
 	})
 	return thaw, err
 }
 
-// roll changes the template, shows what happens, and waits until it is over.
+// roll changes the template, shows the rollout, and waits until it has ended.
 func (d *demo) roll(ctx context.Context, writer *measure.Writer, r *result) error {
 	d.console.Line("")
 	err := d.console.Step("rollout", func(note func(string)) (string, error) {
-		story, err := d.begin(ctx, writer, r.way)
+		events, err := d.begin(ctx, writer, r.way)
 		if err != nil {
 			return "", err
 		}
-		defer story.end()
-		story.say(time.Now(), "the template changes: an annotation in spec.annotations of the Etcd")
+		defer events.end()
+		events.say(time.Now(), "the template changes: an annotation in spec.annotations of the Etcd")
 		if r.change, err = d.cluster.ChangeEtcd(ctx); err != nil {
 			return "", err
 		}
@@ -119,7 +119,7 @@ func (d *demo) roll(ctx context.Context, writer *measure.Writer, r *result) erro
 			return "", err
 		}
 		_, err = d.cluster.WaitHealthy(ctx, note)
-		r.steps = story.steps()
+		r.steps = events.steps()
 		return "every pod is replaced and ready", err
 	})
 	r.report = writer.Stop()
@@ -139,6 +139,6 @@ func (d *demo) verify(ctx context.Context, writer *measure.Writer, report measur
 		if err := writer.Verify(ctx); err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("all %d since the writer began are there, read through every member", len(report.Writes)), writer.Clean(ctx)
+		return fmt.Sprintf("all %d since the writer started exist, read through every member", len(report.Writes)), writer.Clean(ctx)
 	})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/measure"
 )
 
-// summary is a result in a few words.
+// summary returns a result in a few words.
 func summary(r result) string {
 	writes := "always writable"
 	if r.figures.WithoutWrites > 0 {
@@ -23,5 +23,5 @@ func summary(r result) string {
 	return fmt.Sprintf("%s · %s · rolled out in %.0f s", writes, changes, r.took().Seconds())
 }
 
-// reigns are the leaders of the whole part.
+// reigns returns the leaders of the whole part.
 func (r result) reigns() []measure.Reign { return measure.Reigns(r.report.Sightings, r.report.Stopped) }

@@ -34,7 +34,7 @@ func TestMemberRestartsWithItsData(t *testing.T) {
 	c.deleteAndWait(1, func(*corev1.Pod) bool { return true })
 	c.ready()
 	c.Expect(c.memberID(1)).To(Equal(before))
-	c.leasesTellOfMembers()
+	c.untilLeasesShowMembers()
 	c.writesSurvive()
 }
 
@@ -44,7 +44,7 @@ func TestMemberThatLostItsDataIsReplaced(t *testing.T) {
 	leader := c.leader()
 	c.isReplaced(leader, func(volume string) { c.Expect(os.RemoveAll(filepath.Join(volume, "new.etcd"))).To(Succeed()) })
 	c.isReplaced((leader+1)%3, func(volume string) { c.Expect(os.RemoveAll(filepath.Join(volume, "new.etcd"))).To(Succeed()) })
-	c.leasesTellOfMembers()
+	c.untilLeasesShowMembers()
 	c.writesSurvive()
 }
 
@@ -54,12 +54,11 @@ func TestMemberWhoseDataIsDamagedIsReplaced(t *testing.T) {
 	c.isReplaced(1, c.damageLog)
 	c.Eventually(func() ([]string, error) {
 		return filepath.Glob(filepath.Join(c.volume(1), "new.etcd"+member.ReplacedSuffix+"*"))
-	}).Should(BeEmpty(), "what was put aside is removed once the member votes")
+	}).Should(BeEmpty(), "data put aside is removed once the member votes")
 	c.writesSurvive()
 }
 
-// A member that lost its data does not come back beside a quorum that is lost, and does by itself when that is
-// there again.
+// A member that lost its data waits while quorum is lost, and rejoins by itself once quorum is restored.
 func TestMemberThatLostItsDataWaitsForTheQuorum(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -68,32 +67,32 @@ func TestMemberThatLostItsDataWaitsForTheQuorum(t *testing.T) {
 	c.Expect(os.RemoveAll(filepath.Join(c.volume(2), "new.etcd"))).To(Succeed())
 	c.deleteAndWait(2, func(*corev1.Pod) bool { return true })
 	c.untilCondition(v1alpha1.ConditionDataVolumesReady, metav1.ConditionFalse, v1alpha1.ReasonDataLost)
-	c.Expect(filepath.Join(c.volume(2), "new.etcd")).NotTo(BeAnExistingFile(), "nothing was begun anew")
+	c.Expect(filepath.Join(c.volume(2), "new.etcd")).NotTo(BeAnExistingFile(), "no new cluster was started")
 	thaw()
 	c.ready()
 	c.untilCondition(v1alpha1.ConditionDataVolumesReady, metav1.ConditionTrue, v1alpha1.ReasonDataVolumesReady)
 	c.writesSurvive()
 }
 
-// Without a backup, the only member does not begin anew; it goes on when its data is back. Neither does it start
-// with the data of another cluster.
+// Without a backup, the only member does not start a new cluster; it starts once its data is back. It does not start with
+// the data of another cluster.
 func TestOnlyMemberWithoutItsData(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	volume := c.volume(0)
 	data, kept := filepath.Join(volume, "new.etcd"), filepath.Join(volume, "kept")
 
-	c.whileAsleep(func() { c.Expect(os.Rename(data, kept)).To(Succeed()) })
+	c.whileHibernated(func() { c.Expect(os.Rename(data, kept)).To(Succeed()) })
 	c.untilCondition(v1alpha1.ConditionDataVolumesReady, metav1.ConditionFalse, v1alpha1.ReasonDataLost)
-	c.Expect(data).NotTo(BeAnExistingFile(), "nothing was begun anew")
+	c.Expect(data).NotTo(BeAnExistingFile(), "no new cluster was started")
 
 	other := newCluster(t, 1, "other")
-	other.whileAsleep(func() { c.Expect(os.Rename(filepath.Join(other.volume(0), "new.etcd"), data)).To(Succeed()) })
+	other.whileHibernated(func() { c.Expect(os.Rename(filepath.Join(other.volume(0), "new.etcd"), data)).To(Succeed()) })
 	c.deleteAndWait(0, func(*corev1.Pod) bool { return true })
 	c.untilCondition(v1alpha1.ConditionDataVolumesReady, metav1.ConditionFalse, v1alpha1.ReasonDataOfAnotherCluster)
-	c.Expect(filepath.Join(data, "member", "wal")).To(BeADirectory(), "it was left alone")
+	c.Expect(filepath.Join(data, "member", "wal")).To(BeADirectory(), "the data is unchanged")
 
-	c.whileAsleep(func() {
+	c.whileHibernated(func() {
 		c.Expect(os.RemoveAll(data)).To(Succeed())
 		c.Expect(os.Rename(kept, data)).To(Succeed())
 	})
@@ -101,7 +100,7 @@ func TestOnlyMemberWithoutItsData(t *testing.T) {
 	c.writesSurvive()
 }
 
-// From one to three to five, the first step together with a change of template.
+// From one to three to five members, the first step together with a template change.
 func TestScaleOut(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -112,20 +111,20 @@ func TestScaleOut(t *testing.T) {
 	})
 	c.ready()
 	c.untilVoters(3)
-	c.Expect(c.rollouts(c)).To(HaveLen(1), "growing by itself replaces no pod")
+	c.Expect(c.rollouts(c)).To(HaveLen(1), "growth replaces no pod")
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5 })
 	c.ready()
 	c.untilVoters(5)
-	c.Expect(c.rollouts(c)).To(HaveLen(1), "growing by itself replaces no pod")
+	c.Expect(c.rollouts(c)).To(HaveLen(1), "growth replaces no pod")
 	c.change("2")
 	c.untilNumberSucceeded(2)
 	c.neverTookTheQuorum()
 	c.Expect(c.etcd(c).Status.ClusterID).To(Equal(id))
-	c.leasesTellOfMembers()
+	c.untilLeasesShowMembers()
 	c.writesSurvive()
 }
 
-// A cluster that lacks a member does not grow before it is back.
+// A cluster with a missing member does not grow until the member is back.
 func TestScaleOutWaits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -144,13 +143,13 @@ func TestScaleOutWaits(t *testing.T) {
 	c.writesSurvive()
 }
 
-// volume is the folder of a member's volume on this machine.
+// volume returns the folder of a member's volume on this machine.
 func (c *cluster) volume(i int) string {
 	c.t.Helper()
 	return c.volumeOf(claimName(i))
 }
 
-// volumeOf is the folder of a claim's volume on this machine.
+// volumeOf returns the folder of a claim's volume on this machine.
 func (c *cluster) volumeOf(name string) string {
 	c.t.Helper()
 	claim := &corev1.PersistentVolumeClaim{}
@@ -161,7 +160,7 @@ func (c *cluster) volumeOf(name string) string {
 	return volume.Spec.HostPath.Path
 }
 
-// memberID is the ID of a member, once it answers.
+// memberID returns the ID of a member once it answers.
 func (c *cluster) memberID(i int) uint64 {
 	c.t.Helper()
 	var id uint64
@@ -169,7 +168,7 @@ func (c *cluster) memberID(i int) uint64 {
 	return id
 }
 
-// damageLog writes something else into the log of a member.
+// damageLog overwrites a part of a member's log.
 func (c *cluster) damageLog(volume string) {
 	logs, err := filepath.Glob(filepath.Join(volume, "new.etcd", "member", "wal", "*.wal"))
 	c.Expect(err).NotTo(HaveOccurred())
@@ -181,7 +180,7 @@ func (c *cluster) damageLog(volume string) {
 	c.Expect(file.Close()).To(Succeed())
 }
 
-// isReplaced harms the data of a member, deletes its pod, and waits until it votes under a new ID.
+// isReplaced damages the data of a member, deletes its pod, and waits until it votes under a new ID.
 func (c *cluster) isReplaced(i int, harm func(volume string)) {
 	c.t.Helper()
 	before := c.memberID(i)
@@ -196,7 +195,7 @@ func (c *cluster) isReplaced(i int, harm func(volume string)) {
 	c.untilVoters(3)
 }
 
-// untilVoters waits until the member list has n voters and nobody else.
+// untilVoters waits until the member list has exactly n voters.
 func (c *cluster) untilVoters(n int) {
 	c.t.Helper()
 	c.Eventually(func(g Gomega) {
@@ -213,8 +212,8 @@ func (c *cluster) untilVoters(n int) {
 	}).Should(Succeed())
 }
 
-// leasesTellOfMembers waits until every lease tells of its member as it is now.
-func (c *cluster) leasesTellOfMembers() {
+// untilLeasesShowMembers waits until every lease shows the present state of its member.
+func (c *cluster) untilLeasesShowMembers() {
 	c.t.Helper()
 	c.Eventually(func(g Gomega) {
 		etcd := c.etcd(g)
@@ -241,8 +240,8 @@ func (c *cluster) untilCondition(conditionType string, status metav1.ConditionSt
 	}).Should(Succeed())
 }
 
-// whileAsleep does something while the cluster has no pods, and wakes it up again.
-func (c *cluster) whileAsleep(do func()) {
+// whileHibernated does something while the cluster has no pods, and wakes it up.
+func (c *cluster) whileHibernated(do func()) {
 	c.t.Helper()
 	replicas := c.etcd(c).Spec.Replicas
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
@@ -255,7 +254,7 @@ func (c *cluster) whileAsleep(do func()) {
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = replicas })
 }
 
-// revision is etcd's, as the first member knows it.
+// revision returns the revision of the first member.
 func (c *cluster) revision() int64 {
 	c.t.Helper()
 	var revision int64

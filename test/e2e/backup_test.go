@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// store makes a volume for backups.
+// store creates a volume for backups.
 func (c *cluster) store(name string) {
 	c.t.Helper()
 	c.create(&corev1.PersistentVolumeClaim{
@@ -35,7 +35,7 @@ func (c *cluster) store(name string) {
 	})
 }
 
-// withStore keeps the backups of a cluster in the claim named backups, and takes deltas that often.
+// withStore keeps the backups of a cluster in the claim named backups and takes deltas in that period.
 func withStore(deltas time.Duration) func(*cluster, *v1alpha1.Etcd) {
 	return func(_ *cluster, e *v1alpha1.Etcd) {
 		e.Spec.Backup = &v1alpha1.BackupSpec{
@@ -45,7 +45,7 @@ func withStore(deltas time.Duration) func(*cluster, *v1alpha1.Etcd) {
 	}
 }
 
-// withBackupTLS has the agents serve with TLS.
+// withBackupTLS enables TLS for the agents.
 func withBackupTLS(c *cluster, e *v1alpha1.Etcd) {
 	pair, err := c.ca.Issue([]string{fmt.Sprintf("*.%s-peer.%s.svc", etcdName, c.namespace), fmt.Sprintf("%s-client.%s.svc", etcdName, c.namespace)})
 	c.Expect(err).NotTo(HaveOccurred())
@@ -56,7 +56,7 @@ func withBackupTLS(c *cluster, e *v1alpha1.Etcd) {
 	}
 }
 
-// saved is the revision up to which the store has everything, as the leases tell.
+// saved returns the revision up to which the store is complete, according to the leases.
 func (c *cluster) saved(g Gomega) (revision int64) {
 	for _, name := range []string{etcdName + "-full-snap", etcdName + "-delta-snap"} {
 		lease := &coordinationv1.Lease{}
@@ -75,7 +75,7 @@ func (c *cluster) untilBackedUp(revision int64) {
 	c.Eventually(func(g Gomega) { g.Expect(c.saved(g)).To(BeNumerically(">=", revision)) }).Should(Succeed())
 }
 
-// do creates a task, waits until it has succeeded, and returns its result.
+// do creates a task, waits for its success and returns its result.
 func (c *cluster) do(name string, taskType v1alpha1.TaskType, config string) map[string]string {
 	c.t.Helper()
 	task := c.task(name, config)
@@ -84,14 +84,14 @@ func (c *cluster) do(name string, taskType v1alpha1.TaskType, config string) map
 	return c.untilTask(name, inState(v1alpha1.TaskStateSucceeded)).Status.Result
 }
 
-// backupsAreWhole restores them in a Job, as every object is verified then, and asserts how far they lead.
-func (c *cluster) backupsAreWhole(revision int64) {
+// backupsAreComplete restores the backups in a Job, which verifies every object, and asserts the revision they reach.
+func (c *cluster) backupsAreComplete(revision int64) {
 	c.t.Helper()
 	result := c.do("verify", v1alpha1.OnDemandCompaction, "")
 	c.Expect(strconv.ParseInt(result["revision"], 10, 64)).To(BeNumerically(">=", revision))
 }
 
-// The three tasks that concern backups, in line, against the agents of the members, with TLS, and in real Jobs.
+// The three backup tasks run one after another, against the members' agents with TLS and in real Jobs.
 func TestBackupTasks(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// smallStore makes a volume for backups with room for so many MiB. It returns its folder on this machine.
+// smallStore creates a backup volume of the given number of MiB. It returns its folder on this machine.
 func (c *cluster) smallStore(name string, mib int) string {
 	c.t.Helper()
 	dir := c.t.TempDir()
@@ -42,7 +42,7 @@ func (c *cluster) smallStore(name string, mib int) string {
 			ClaimRef:               &corev1.ObjectReference{Namespace: c.namespace, Name: name},
 		},
 	}
-	// What an earlier run that was interrupted has left.
+	// Left over by an interrupted run.
 	c.Expect(client.IgnoreNotFound(kube.Delete(c.t.Context(), volume.DeepCopy()))).To(Succeed())
 	c.Eventually(func() error { return kube.Create(context.Background(), volume.DeepCopy()) }).Should(Succeed())
 	c.t.Cleanup(func() { _ = kube.Delete(context.Background(), volume) })
@@ -53,8 +53,8 @@ func (c *cluster) smallStore(name string, mib int) string {
 	return dir
 }
 
-// The volume with the backups is full: it is said, nothing is left half written, the cluster serves on, and backups go
-// on once there is room.
+// The backup volume is full: the failure is reported, no partial snapshot is left, the cluster keeps serving, and backups
+// resume once there is space.
 func TestStoreIsFull(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
@@ -69,18 +69,18 @@ func TestStoreIsFull(t *testing.T) {
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 	written := c.revision()
 	c.untilBackedUp(written)
-	c.backupsAreWhole(written)
+	c.backupsAreComplete(written)
 	c.writesSurvive()
 }
 
-// Another member becomes the leader in the middle of a snapshot that a task has asked for: nothing is left of that one,
-// and the task gets one of the new leader.
+// The leader changes in the middle of a task's snapshot: nothing is left of that snapshot, and the task gets one from the
+// new leader.
 func TestLeaderChangesInTheMiddleOfASnapshot(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
 	c.store("backups")
 	c.begin(3, withStore(5*time.Minute), func(_ *cluster, e *v1alpha1.Etcd) {
-		// The slowest, so that there is a middle.
+		// The slowest compression, so that the leader can change during the snapshot.
 		e.Spec.Backup.SnapshotCompression = &v1alpha1.CompressionSpec{Policy: ptr.To(v1alpha1.CompressionLZW)}
 	})
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
@@ -103,6 +103,6 @@ func TestLeaderChangesInTheMiddleOfASnapshot(t *testing.T) {
 	c.Expect(unfinished()).To(BeEmpty())
 	revision, err := strconv.ParseInt(result["revision"], 10, 64)
 	c.Expect(err).NotTo(HaveOccurred())
-	c.backupsAreWhole(revision)
+	c.backupsAreComplete(revision)
 	c.writesSurvive()
 }

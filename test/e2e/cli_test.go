@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A person at a terminal of 80 columns plans a restart, asks for it, and watches it. What happens is what was
-// planned, and no write is lost.
+// A user plans, starts and watches a restart in a terminal of 80 columns. The restart follows the plan, and no write is
+// lost.
 func TestPluginPlansRestartsAndWatchesInATerminal(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -36,18 +36,18 @@ func TestPluginPlansRestartsAndWatchesInATerminal(t *testing.T) {
 	terminal.send(plugin + " plan main --restart; echo plan: $?")
 	screen := terminal.until("plan: 0")
 	c.Expect(screen).To(And(ContainSubstring("Quorum is kept throughout."), ContainSubstring("MoveLeader  "+leader)))
-	c.Expect(c.rollouts(c)).To(BeEmpty(), "a plan makes no task")
+	c.Expect(c.rollouts(c)).To(BeEmpty(), "a plan creates no task")
 
 	terminal.send(plugin + " restart main --name again; " + plugin + " watch main; echo watch: $?")
 	c.Eventually(terminal.screen).Should(MatchRegexp(`(?m)^main-\d +(Missing|Terminating|Starting|Unready) .*DeletePod InProgress`))
-	c.Expect(strings.Count(terminal.screen(), "LAST OPERATION")).To(Equal(1), "the table is renewed in place:\n%s", terminal.screen())
+	c.Expect(strings.Count(terminal.screen(), "LAST OPERATION")).To(Equal(1), "the table is redrawn in place:\n%s", terminal.screen())
 	screen = terminal.until("watch: 0")
-	c.Expect(strings.Count(screen, "LAST OPERATION")).To(Equal(1), "the table is renewed in place:\n%s", screen)
+	c.Expect(strings.Count(screen, "LAST OPERATION")).To(Equal(1), "the table is redrawn in place:\n%s", screen)
 	c.Expect(screen).To(ContainSubstring("task again succeeded"))
 
 	task := &v1alpha1.EtcdOperatorTask{}
 	c.Expect(kube.Get(t.Context(), types.NamespacedName{Namespace: c.namespace, Name: "again"}, task)).To(Succeed())
-	c.Expect(replaced(*task)).To(Equal(planned), "what was planned is what happened")
+	c.Expect(replaced(*task)).To(Equal(planned), "the restart followed the plan")
 	c.neverTookTheQuorum()
 	c.writesSurvive()
 
@@ -55,7 +55,7 @@ func TestPluginPlansRestartsAndWatchesInATerminal(t *testing.T) {
 	c.Eventually(terminal.screen).Should(And(ContainSubstring("STORY"), MatchRegexp(`again +QuorumAwareRollout +main +Succeeded`)))
 }
 
-// --wait shows one line on a terminal, and in a pipe, what happens.
+// --wait shows one updating line on a terminal, and one line per event in a pipe.
 func TestPluginWaitsInAPipe(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -65,7 +65,7 @@ func TestPluginWaitsInAPipe(t *testing.T) {
 	c.writesSurvive()
 }
 
-// plugin builds the plugin, and is the command line that it is called with for this cluster.
+// plugin builds the plugin and returns its command line for this cluster.
 func (c *cluster) plugin() string {
 	c.t.Helper()
 	path := filepath.Join(c.t.TempDir(), "kubectl-etcdtask")
@@ -77,7 +77,7 @@ func (c *cluster) plugin() string {
 	return fmt.Sprintf("%s --kubeconfig %s -n %s", path, config, c.namespace)
 }
 
-// planned are the pods that a plan replaces, in order. It has to have asked etcd.
+// planned returns the pods that a plan replaces, in order. The plan must have reached etcd.
 func (c *cluster) planned(plugin string, flags ...string) []string {
 	c.t.Helper()
 	out, err := exec.CommandContext(c.t.Context(), "sh", "-c", plugin+" plan main -o json "+strings.Join(flags, " ")).Output()
@@ -90,7 +90,7 @@ func (c *cluster) planned(plugin string, flags ...string) []string {
 		}
 	}
 	c.Expect(json.Unmarshal(out, &plan)).To(Succeed())
-	c.Expect(plan.EtcdReachable).To(BeTrue(), "members are asked through a port-forward")
+	c.Expect(plan.EtcdReachable).To(BeTrue(), "members are reached through a port-forward")
 	var pods []string
 	for _, s := range plan.Steps {
 		if s.Action == "DeletePod" {
@@ -100,7 +100,7 @@ func (c *cluster) planned(plugin string, flags ...string) []string {
 	return pods
 }
 
-// terminal is a real one, of 80 columns and 24 rows, in tmux.
+// terminal is a real terminal of 80 columns and 24 rows, in tmux.
 type terminal struct {
 	*cluster
 	socket string
@@ -109,7 +109,7 @@ type terminal struct {
 func (c *cluster) terminal() *terminal {
 	c.t.Helper()
 	c.needsTmux()
-	// Not in a folder of the test's, whose name is too long for a socket.
+	// The name of the test's own folder is too long for a socket.
 	folder, err := os.MkdirTemp("", "e2e")
 	c.Expect(err).NotTo(HaveOccurred())
 	term := &terminal{c, filepath.Join(folder, "tmux")}
@@ -121,14 +121,14 @@ func (c *cluster) terminal() *terminal {
 	return term
 }
 
-// needsTmux installs tmux where it is missing, as the local Kubernetes does with what it needs.
+// needsTmux installs tmux if it is missing, as the local Kubernetes does with its dependencies.
 func (c *cluster) needsTmux() {
 	c.t.Helper()
 	if _, err := exec.LookPath("tmux"); err == nil {
 		return
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		c.t.Skip("there is no tmux, and no apt-get to install it with")
+		c.t.Skip("tmux is not installed, and there is no apt-get to install it")
 	}
 	for _, args := range [][]string{{"update"}, {"install", "--yes", "--no-install-recommends", "tmux"}} {
 		apt := exec.CommandContext(c.t.Context(), "apt-get", args...)
@@ -150,7 +150,7 @@ func (t *terminal) send(line string) {
 	t.tmux("send-keys", "Enter")
 }
 
-// screen is what the person sees, and has seen before.
+// screen returns the screen with its history.
 func (t *terminal) screen() string { return t.tmux("capture-pane", "-p", "-S", "-") }
 
 // until waits until a line is shown, and returns the screen.

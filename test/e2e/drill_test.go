@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// drillKeys are those that are there before the disaster, besides what the writer writes all the while.
+// drillKeys is the number of keys written before the disaster, in addition to the writer's.
 const drillKeys = 100_000
 
-// The volume of the only member is deleted, under writes: the cluster comes back by itself, with all that was
-// acknowledged before the last delta.
+// The volume of the only member is deleted during writes: the cluster restores itself, with every write acknowledged
+// before the last delta.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
@@ -57,12 +57,12 @@ func TestRestoreDrill(t *testing.T) {
 	}
 	t.Logf("the cluster was back after %s; of %d writes beside the %d keys %d are lost, none acknowledged earlier than %s before the disaster",
 		back.Round(time.Millisecond), written, drillKeys, len(lost), window.Round(time.Millisecond))
-	c.keysAreThere(drillKeys)
+	c.keysExist(drillKeys)
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 	c.untilBackedUp(c.revision())
 }
 
-// etcdClient is a client of the first member.
+// etcdClient returns a client of the first member.
 func (c *cluster) etcdClient() *clientv3.Client {
 	c.t.Helper()
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{fmt.Sprintf("http://%s:2379", c.pod(c, 0).Status.PodIP)}, Logger: zap.NewNop()})
@@ -73,7 +73,7 @@ func (c *cluster) etcdClient() *clientv3.Client {
 
 func drillKey(i int) string { return fmt.Sprintf("/drill/%06d", i) }
 
-// putKeys writes so many keys, a hundred at once.
+// putKeys writes n keys, a hundred at once.
 func (c *cluster) putKeys(n int) {
 	c.t.Helper()
 	etcd := c.etcdClient()
@@ -87,8 +87,8 @@ func (c *cluster) putKeys(n int) {
 	}
 }
 
-// keysAreThere asserts that they are all there, each with its value.
-func (c *cluster) keysAreThere(n int) {
+// keysExist asserts that all n keys exist with their values.
+func (c *cluster) keysExist(n int) {
 	c.t.Helper()
 	etcd := c.etcdClient()
 	for i := 0; i < n; i += 1000 {

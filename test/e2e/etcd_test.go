@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Members that are not called as their pods are rolled as any others are; the leader goes last.
+// Members with names other than their pods' are rolled like any others; the leader goes last.
 func TestMemberNamePrefix(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)

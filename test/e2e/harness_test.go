@@ -5,7 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package e2e rolls real etcd clusters on the local Kubernetes, in every state that they can be in, and asserts
-// that every write that was acknowledged survives. It needs root, and "make up" before it; "make e2e" does both.
+// that every acknowledged write survives. It needs root, and "make up" first; "make e2e" does both.
 package e2e
 
 import (
@@ -41,9 +41,9 @@ import (
 )
 
 const (
-	// etcdName is the name of every Etcd here; each test has a namespace of its own.
+	// etcdName is the name of every Etcd; each test has its own namespace.
 	etcdName = "main"
-	// patience is for a machine of two cores that builds something at the same time.
+	// patience suits a machine of two cores with a build in the background.
 	patience = 5 * time.Minute
 	// kubeconfig is the local cluster's, from the folder of this package.
 	kubeconfig = "../../.local/kubeconfig"
@@ -80,28 +80,28 @@ func connect() error {
 	return err
 }
 
-// cluster is a real etcd cluster in a namespace of its own, with a writer.
+// cluster is a real etcd cluster in its own namespace, with a writer.
 type cluster struct {
 	*WithT
 	t         *testing.T
 	namespace string
 	writer    *measure.Writer
-	// tls is how to reach a member; nil while no member uses TLS.
+	// tls returns the TLS configuration for a member; nil while no member uses TLS.
 	tls func(*corev1.Pod) *tls.Config
 	// ca signs the certificates of the cluster.
 	ca *certs.CA
-	// killed is done when the operator has been killed.
+	// killed is done once the operator was killed.
 	killed sync.Once
 }
 
-// newCluster makes a cluster of n members, waits until it is ready, and starts to write. A test that has more
-// than one gives the others a suffix for their namespace.
+// newCluster creates a cluster of n members, waits until it is ready and starts the writer. A test with more than one
+// cluster gives the others a suffix for their namespace.
 func newCluster(t *testing.T, n int, suffix ...string) *cluster {
 	t.Helper()
 	return newEmptyCluster(t, suffix...).begin(n)
 }
 
-// begin makes a cluster of n members, changed as a test wants it, in the namespace that is there.
+// begin creates a cluster of n members, with a test's changes, in the existing namespace.
 func (c *cluster) begin(n int, changes ...func(*cluster, *v1alpha1.Etcd)) *cluster {
 	c.t.Helper()
 	etcd := c.newEtcd(n)
@@ -114,7 +114,7 @@ func (c *cluster) begin(n int, changes ...func(*cluster, *v1alpha1.Etcd)) *clust
 	return c
 }
 
-// newEmptyCluster makes the namespace of a cluster.
+// newEmptyCluster creates the namespace of a cluster.
 func newEmptyCluster(t *testing.T, suffix ...string) *cluster {
 	t.Helper()
 	c := &cluster{WithT: NewWithT(t), t: t}
@@ -125,14 +125,14 @@ func newEmptyCluster(t *testing.T, suffix ...string) *cluster {
 		c.namespace = strings.Trim(c.namespace[:50], "-")
 	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
-	// What an earlier run that was interrupted has left.
+	// Left over by an interrupted run.
 	c.remove(namespace)
 	c.create(namespace)
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.explain()
 		}
-		// Nobody has to wait for it to be gone.
+		// The test does not wait until it is gone.
 		if err := kube.Delete(context.Background(), namespace); err != nil {
 			t.Errorf("deleting namespace %s: %v", namespace.Name, err)
 		}
@@ -145,7 +145,7 @@ func (c *cluster) newEtcd(n int) *v1alpha1.Etcd {
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: etcdName},
 		Spec: v1alpha1.EtcdSpec{
 			Replicas: int32(n), StorageCapacity: ptr.To(resource.MustParse("1Gi")),
-			// So that several clusters fit into one machine of two cores.
+			// Several clusters share one machine of two cores.
 			Etcd: v1alpha1.EtcdConfig{Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
 			}}},
@@ -160,7 +160,7 @@ func (c *cluster) startWriter() {
 	c.Expect(err).NotTo(HaveOccurred())
 }
 
-// writesSurvive stops the writer, and asserts that every acknowledged write is there. It returns the report.
+// writesSurvive stops the writer and asserts that every acknowledged write survived. It returns the report.
 func (c *cluster) writesSurvive() measure.Report {
 	c.t.Helper()
 	report := c.writer.Stop()
@@ -195,7 +195,7 @@ func (c *cluster) etcd(g Gomega) *v1alpha1.Etcd {
 	return etcd
 }
 
-// ready waits until every member is ready, at the newest template, and no rollout is pending.
+// ready waits until every member is ready and at the newest template, and no rollout is pending.
 func (c *cluster) ready() {
 	c.t.Helper()
 	c.Eventually(func(g Gomega) {
@@ -207,7 +207,7 @@ func (c *cluster) ready() {
 	}).Should(Succeed())
 }
 
-// patch changes the Etcd.
+// patch updates the Etcd.
 func (c *cluster) patch(change func(*v1alpha1.Etcd)) {
 	c.t.Helper()
 	etcd := c.etcd(c)
@@ -222,7 +222,7 @@ func (c *cluster) change(value string) {
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Annotations = map[string]string{"e2e/change": value} })
 }
 
-// rollouts are the tasks of the cluster, oldest first.
+// rollouts returns the rollout tasks of the cluster, oldest first.
 func (c *cluster) rollouts(g Gomega) []v1alpha1.EtcdOperatorTask {
 	list := &v1alpha1.EtcdOperatorTaskList{}
 	g.Expect(kube.List(context.Background(), list, client.InNamespace(c.namespace))).To(Succeed())
@@ -230,7 +230,7 @@ func (c *cluster) rollouts(g Gomega) []v1alpha1.EtcdOperatorTask {
 	return list.Items
 }
 
-// until waits until the newest task is as it should be, and returns it.
+// until waits until the newest task satisfies a condition, and returns it.
 func (c *cluster) until(what string, holds func(v1alpha1.EtcdOperatorTask) bool) v1alpha1.EtcdOperatorTask {
 	c.t.Helper()
 	var newest v1alpha1.EtcdOperatorTask
@@ -243,7 +243,7 @@ func (c *cluster) until(what string, holds func(v1alpha1.EtcdOperatorTask) bool)
 	return newest
 }
 
-// untilNumberSucceeded waits until there are just n tasks, and the newest of them has succeeded.
+// untilNumberSucceeded waits until there are exactly n tasks and the newest has succeeded.
 func (c *cluster) untilNumberSucceeded(n int) v1alpha1.EtcdOperatorTask {
 	c.t.Helper()
 	var newest v1alpha1.EtcdOperatorTask
@@ -269,7 +269,7 @@ func (c *cluster) untilDeleted(n int) v1alpha1.EtcdOperatorTask {
 	})
 }
 
-// etcdStatus is the status of a pod's etcd container; that of none where the kubelet has not written one.
+// etcdStatus returns the status of a pod's etcd container; empty if the kubelet has not written one.
 func etcdStatus(pod *corev1.Pod) corev1.ContainerStatus {
 	for _, s := range pod.Status.ContainerStatuses {
 		if s.Name == v1alpha1.ContainerEtcd {
@@ -287,7 +287,7 @@ func (c *cluster) pod(g Gomega, i int) *corev1.Pod {
 	return pod
 }
 
-// process is the etcd process of a member.
+// process returns the etcd process of a member.
 func (c *cluster) process(i int) node.Process {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
@@ -297,7 +297,7 @@ func (c *cluster) process(i int) node.Process {
 	return p
 }
 
-// freeze freezes a member; the returned function lets it go on.
+// freeze freezes a member; the returned function resumes it.
 func (c *cluster) freeze(i int) (thaw func()) {
 	c.t.Helper()
 	p := c.process(i)
@@ -307,7 +307,7 @@ func (c *cluster) freeze(i int) (thaw func()) {
 	return thaw
 }
 
-// untilUnready waits until the kubelet has noticed.
+// untilUnready waits until the kubelet reports a pod unready.
 func (c *cluster) untilUnready(i int) {
 	c.t.Helper()
 	c.Eventually(func(g Gomega) {
@@ -316,7 +316,7 @@ func (c *cluster) untilUnready(i int) {
 	}).Should(Succeed())
 }
 
-// leader is the ordinal of the leader.
+// leader returns the ordinal of the leader.
 func (c *cluster) leader() int {
 	c.t.Helper()
 	leader := -1
@@ -337,7 +337,7 @@ func (c *cluster) statefulSet(g Gomega) *appsv1.StatefulSet {
 	return set
 }
 
-// replaced are the pods that a rollout deleted and that were replaced, in order.
+// replaced returns the pods that a rollout has replaced, in order.
 func replaced(t v1alpha1.EtcdOperatorTask) []string {
 	var names []string
 	for _, p := range t.Status.Rollout.Pods {
@@ -348,8 +348,8 @@ func replaced(t v1alpha1.EtcdOperatorTask) []string {
 	return names
 }
 
-// neverTookTheQuorum asserts it by the evidence of each deletion: unless there was no leader, the voters that
-// served without the pod were a quorum. Clusters of one are excepted.
+// neverTookTheQuorum asserts, by the evidence of each deletion, that the voters serving without the pod were a quorum,
+// unless there was no leader. Clusters of one are exempt.
 func (c *cluster) neverTookTheQuorum() {
 	c.t.Helper()
 	for _, t := range c.rollouts(c) {
@@ -369,7 +369,7 @@ func (c *cluster) neverTookTheQuorum() {
 	}
 }
 
-// explain logs what is needed to understand a failure.
+// explain logs the state of the cluster after a failure.
 func (c *cluster) explain() {
 	etcds := &v1alpha1.EtcdList{}
 	if err := kube.List(context.Background(), etcds, client.InNamespace(c.namespace)); err == nil {

@@ -27,13 +27,13 @@ func (c *cluster) task(name, config string) *v1alpha1.EtcdOperatorTask {
 	}
 }
 
-// after does something when a time has passed, whatever the test does meanwhile.
+// after does something after a while, in parallel to the test.
 func (c *cluster) after(d time.Duration, do func()) {
 	timer := time.AfterFunc(d, do)
 	c.t.Cleanup(func() { timer.Stop() })
 }
 
-// deleteAndWait deletes a pod and waits for its successor.
+// deleteAndWait deletes a pod and waits for its replacement.
 func (c *cluster) deleteAndWait(i int, back func(*corev1.Pod) bool) {
 	c.t.Helper()
 	old := c.pod(c, i)
@@ -45,7 +45,7 @@ func (c *cluster) deleteAndWait(i int, back func(*corev1.Pod) bool) {
 	}).Should(Succeed())
 }
 
-// member is a client of a member.
+// member returns a client of a member.
 func (c *cluster) member(g Gomega, i int) etcdclient.Client {
 	pod, scheme := c.pod(g, i), "http"
 	var config *tls.Config
@@ -60,7 +60,7 @@ func (c *cluster) member(g Gomega, i int) etcdclient.Client {
 	return m
 }
 
-// status asks a member.
+// status returns the status of a member.
 func (c *cluster) status(g Gomega, i int) etcdclient.Status {
 	m := c.member(g, i)
 	defer func() { _ = m.Close() }()
@@ -71,7 +71,7 @@ func (c *cluster) status(g Gomega, i int) etcdclient.Status {
 	return status
 }
 
-// servesAgain waits until every member knows a leader.
+// servesAgain waits until every member knows the leader.
 func (c *cluster) servesAgain() {
 	c.t.Helper()
 	c.Eventually(func(g Gomega) {
@@ -81,7 +81,7 @@ func (c *cluster) servesAgain() {
 	}).Should(Succeed())
 }
 
-// leadBy makes a member the leader.
+// leadBy moves leadership to a member.
 func (c *cluster) leadBy(i int) {
 	c.t.Helper()
 	c.Eventually(func(g Gomega) {

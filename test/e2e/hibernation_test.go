@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// withoutVolumes has the volumes deleted in sleep.
+// withoutVolumes deletes the volumes on hibernation.
 func withoutVolumes(_ *cluster, e *v1alpha1.Etcd) {
 	retain(v1alpha1.VolumesRetained, v1alpha1.VolumesDeleted)(e)
 }
@@ -35,8 +35,8 @@ func (c *cluster) replicas(n int32) {
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = n })
 }
 
-// untilAsleep waits until the condition Hibernated is so, and returns it.
-func (c *cluster) untilAsleep(status metav1.ConditionStatus, reason string) metav1.Condition {
+// untilHibernated waits until the condition Hibernated has a status and a reason, and returns it.
+func (c *cluster) untilHibernated(status metav1.ConditionStatus, reason string) metav1.Condition {
 	c.t.Helper()
 	var found metav1.Condition
 	c.Eventually(func(g Gomega) {
@@ -50,10 +50,10 @@ func (c *cluster) untilAsleep(status metav1.ConditionStatus, reason string) meta
 	return found
 }
 
-// sleepWithoutVolumes waits until the cluster sleeps, and nothing but the final snapshot is left of it.
-func (c *cluster) sleepWithoutVolumes(n int) *v1alpha1.Hibernation {
+// hibernatedWithoutVolumes waits until the cluster hibernates and only its final snapshot is left.
+func (c *cluster) hibernatedWithoutVolumes(n int) *v1alpha1.Hibernation {
 	c.t.Helper()
-	c.untilAsleep(metav1.ConditionTrue, v1alpha1.ReasonHibernated)
+	c.untilHibernated(metav1.ConditionTrue, v1alpha1.ReasonHibernated)
 	c.claimsGone(n)
 	h := c.etcd(c).Status.Hibernation
 	c.Expect(h).NotTo(BeNil())
@@ -75,8 +75,8 @@ func (c *cluster) noJobs() {
 	}).Should(Succeed())
 }
 
-// awake waits until a cluster that slept without volumes is whole again.
-func (c *cluster) awake(n int, slept *v1alpha1.Hibernation) {
+// wokenUp waits until a cluster that hibernated without volumes is complete again.
+func (c *cluster) wokenUp(n int, hibernation *v1alpha1.Hibernation) {
 	c.t.Helper()
 	c.ready()
 	c.untilVoters(n)
@@ -84,18 +84,17 @@ func (c *cluster) awake(n int, slept *v1alpha1.Hibernation) {
 		status := c.etcd(g).Status
 		g.Expect(status.Hibernation).To(BeNil())
 		g.Expect(status.Recovery).To(BeNil())
-		g.Expect(status.ClusterID).NotTo(Equal(slept.ClusterID))
+		g.Expect(status.ClusterID).NotTo(Equal(hibernation.ClusterID))
 		g.Expect(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHibernated)).To(BeNil())
 	}).Should(Succeed())
 	for i, uid := range c.claims(c, n) {
-		c.Expect(slept.Claims).NotTo(ContainElement(v1alpha1.HibernatedClaim{Name: claimName(i), UID: uid}))
+		c.Expect(hibernation.Claims).NotTo(ContainElement(v1alpha1.HibernatedClaim{Name: claimName(i), UID: uid}))
 	}
 }
 
-// KEP-1847, "deleted when scaled", for an Etcd: while it is written to a cluster is put to sleep, and loses its volumes;
-// it wakes up with every write that was acknowledged; twice. One has a claim that was there before, and the other TLS
-// everywhere.
-func TestSleepWithoutVolumes(t *testing.T) {
+// KEP-1847, "deleted when scaled", for an Etcd: a cluster hibernates during writes and loses its volumes; it wakes up with
+// every acknowledged write; twice. One cluster has a pre-provisioned claim, the other TLS everywhere.
+func TestHibernationWithoutVolumes(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -111,7 +110,7 @@ func TestSleepWithoutVolumes(t *testing.T) {
 					},
 				})
 			}
-			// What is written between two deltas is in the final snapshot alone.
+			// Writes after the last delta are only in the final snapshot.
 			changes := []func(*cluster, *v1alpha1.Etcd){withStore(5 * time.Minute), withoutVolumes}
 			if n == 3 {
 				changes = append(changes, issue, useTLS, withBackupTLS)
@@ -121,31 +120,31 @@ func TestSleepWithoutVolumes(t *testing.T) {
 			for range 2 {
 				before := c.etcd(c).Status.ClusterID
 				c.replicas(0)
-				slept := c.sleepWithoutVolumes(n)
-				c.Expect(slept.ClusterID).To(Equal(before))
-				c.Expect(slept.Snapshot).To(HaveSuffix(".final"))
+				hibernation := c.hibernatedWithoutVolumes(n)
+				c.Expect(hibernation.ClusterID).To(Equal(before))
+				c.Expect(hibernation.Snapshot).To(HaveSuffix(".final"))
 				acknowledged, _ := c.writer.Acknowledged()
-				t.Logf("%d writes were acknowledged, and snapshot %s is at revision %d", acknowledged, slept.Snapshot, slept.Revision)
+				t.Logf("%d writes were acknowledged, and snapshot %s is at revision %d", acknowledged, hibernation.Snapshot, hibernation.Revision)
 				began := time.Now()
 				c.replicas(int32(n))
-				c.awake(n, slept)
-				t.Logf("awake after %s", time.Since(began).Round(100*time.Millisecond))
+				c.wokenUp(n, hibernation)
+				t.Logf("woke up after %s", time.Since(began).Round(100*time.Millisecond))
 				c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 			}
 			c.writesSurvive()
 
-			// And asleep it is deleted like any other.
+			// A hibernated Etcd is deleted like any other.
 			c.replicas(0)
-			c.sleepWithoutVolumes(n)
+			c.hibernatedWithoutVolumes(n)
 			c.deleteEtcd(metav1.DeletePropagationBackground)
 			c.claimsGone(n)
 		})
 	}
 }
 
-// The store fails when the cluster is put to sleep: its volumes are kept, also when it is woken up, and when its policy
-// changes. Once the store is mended the volumes go.
-func TestSleepWithABrokenStore(t *testing.T) {
+// The store fails when the cluster hibernates: its volumes are kept, even after a wake-up and a change of policy. Once the
+// store is fixed, the volumes are deleted.
+func TestHibernationWithABrokenStore(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
 	c.store("backups")
@@ -156,7 +155,7 @@ func TestSleepWithABrokenStore(t *testing.T) {
 	lock := func() { c.Expect(os.Chmod(folder, 0o500)).To(Succeed()) }
 	mend := func() { c.Expect(os.Chmod(folder, 0o700)).To(Succeed()) }
 	held := func() {
-		c.Expect(c.untilAsleep(metav1.ConditionFalse, v1alpha1.ReasonNoFinalSnapshot).Message).To(And(
+		c.Expect(c.untilHibernated(metav1.ConditionFalse, v1alpha1.ReasonNoFinalSnapshot).Message).To(And(
 			ContainSubstring("the volumes are kept: the final snapshot failed"), ContainSubstring("permission denied")))
 		c.Expect(c.etcd(c).Status.Hibernation).To(BeNil())
 		c.Expect(c.claims(c, 3)).To(Equal(claims))
@@ -178,26 +177,26 @@ func TestSleepWithABrokenStore(t *testing.T) {
 	c.replicas(0)
 	held()
 	c.patch(retain(v1alpha1.VolumesRetained, v1alpha1.VolumesRetained))
-	c.untilAsleep(metav1.ConditionTrue, v1alpha1.ReasonHibernated)
+	c.untilHibernated(metav1.ConditionTrue, v1alpha1.ReasonHibernated)
 	c.noJobs()
 	c.Expect(c.claims(c, 3)).To(Equal(claims))
 	c.patch(retain(v1alpha1.VolumesRetained, v1alpha1.VolumesDeleted))
 	held()
 	mend()
-	slept := c.sleepWithoutVolumes(3)
+	hibernation := c.hibernatedWithoutVolumes(3)
 
-	// The final snapshot is away: nobody begins with less. It comes back, and so does the cluster.
-	final := filepath.Join(c.volumeOf("backups"), slept.Snapshot)
+	// The final snapshot is missing: nothing less is restored. Once it is back, the cluster wakes up.
+	final := filepath.Join(c.volumeOf("backups"), hibernation.Snapshot)
 	c.Expect(os.Rename(final, final+".away")).To(Succeed())
 	c.replicas(3)
 	c.untilCondition(v1alpha1.ConditionDataVolumesReady, metav1.ConditionFalse, v1alpha1.ReasonRestoreFailed)
 	c.Expect(os.Rename(final+".away", final)).To(Succeed())
-	c.awake(3, slept)
+	c.wokenUp(3, hibernation)
 	c.writesSurvive()
 }
 
-// The final snapshot is lost for good while the cluster sleeps: nothing less is restored by itself, and a recovery
-// restores the newest backup that there is.
+// The final snapshot is lost for good during hibernation: nothing less is restored automatically, and a recovery restores
+// the newest existing backup.
 func TestFinalSnapshotIsLostForGood(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
@@ -206,22 +205,22 @@ func TestFinalSnapshotIsLostForGood(t *testing.T) {
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 	c.writer.Stop()
 	c.do("delta", v1alpha1.OnDemandSnapshot, "type: delta")
-	// This is in the final snapshot alone.
+	// This write is only in the final snapshot.
 	c.fill(1)
 	c.replicas(0)
-	slept := c.sleepWithoutVolumes(3)
-	c.Expect(os.Remove(filepath.Join(c.volumeOf("backups"), slept.Snapshot))).To(Succeed())
+	hibernation := c.hibernatedWithoutVolumes(3)
+	c.Expect(os.Remove(filepath.Join(c.volumeOf("backups"), hibernation.Snapshot))).To(Succeed())
 	c.replicas(3)
 	c.untilCondition(v1alpha1.ConditionDataVolumesReady, metav1.ConditionFalse, v1alpha1.ReasonRestoreFailed)
 	c.recover("recover")
-	task := c.recovered(slept.ClusterID)
+	task := c.recovered(hibernation.ClusterID)
 	c.Expect(task.Status.Recovery.Source).To(Equal(v1alpha1.RecoverFromBackup))
 	c.Expect(c.etcd(c).Status.Hibernation).To(BeNil())
 	c.writesSurvive()
 }
 
-// The operator is killed at each step. It does not run beside another test.
-func TestSleepWithTheOperatorKilled(t *testing.T) {
+// The operator is killed at each step. This test does not run in parallel to others.
+func TestHibernationWithTheOperatorKilled(t *testing.T) {
 	c := newEmptyCluster(t)
 	c.store("backups")
 	c.begin(3, withStore(5*time.Minute), withoutVolumes)
@@ -241,16 +240,16 @@ func TestSleepWithTheOperatorKilled(t *testing.T) {
 		t.Logf("killing the operator: %s", what)
 		c.killOperator()
 	}
-	asleep := func(g Gomega) bool { return c.etcd(g).Status.Hibernation != nil }
+	hibernated := func(g Gomega) bool { return c.etcd(g).Status.Hibernation != nil }
 	c.replicas(0)
 	killWhen("the StatefulSet is scaled to zero", func(g Gomega) bool { return *c.statefulSet(g).Spec.Replicas == 0 })
-	killWhen("the volumes are surveyed", func(g Gomega) bool { return jobs(g, v1alpha1.ComponentSurveyJob) > 0 || asleep(g) })
-	killWhen("the final snapshot is taken", func(g Gomega) bool { return jobs(g, v1alpha1.ComponentFinalSnapshotJob) > 0 || asleep(g) })
-	killWhen("the volumes are given up", asleep)
-	slept := c.sleepWithoutVolumes(3)
+	killWhen("the volumes are surveyed", func(g Gomega) bool { return jobs(g, v1alpha1.ComponentSurveyJob) > 0 || hibernated(g) })
+	killWhen("the final snapshot is taken", func(g Gomega) bool { return jobs(g, v1alpha1.ComponentFinalSnapshotJob) > 0 || hibernated(g) })
+	killWhen("the volumes are to be deleted", hibernated)
+	hibernation := c.hibernatedWithoutVolumes(3)
 	c.replicas(3)
 	killWhen("the cluster is to wake up", func(g Gomega) bool { return c.etcd(g).Status.Recovery != nil })
 	killWhen("the members are started", func(Gomega) bool { return !gone() })
-	c.awake(3, slept)
+	c.wokenUp(3, hibernation)
 	c.writesSurvive()
 }

@@ -20,11 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Job that cannot do its work ends its task, with an error that names what is in the way: it does not go on for ever.
+// A Job that cannot do its work fails its task with an error that names the obstacle.
 func TestJobsThatCannotWork(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		// prepare puts something in the way, and returns the claim that is copied from.
+		// prepare creates the obstacle and returns the claim of the source.
 		prepare func(*cluster, *v1alpha1.Etcd) string
 		code    v1alpha1.ErrorCode
 		says    string
@@ -70,7 +70,7 @@ func TestJobsThatCannotWork(t *testing.T) {
 	}
 }
 
-// limitMemory gives the pods of the cluster's namespace less memory than an agent needs.
+// limitMemory limits the pods of the cluster's namespace to less memory than an agent needs.
 func (c *cluster) limitMemory() {
 	c.t.Helper()
 	const limit = "8Mi"
@@ -90,12 +90,12 @@ func (c *cluster) limitMemory() {
 	}}
 	binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name}}
 	for _, o := range []client.Object{policy, binding} {
-		// What an earlier run that was interrupted has left.
+		// Left over by an interrupted run.
 		c.Expect(client.IgnoreNotFound(kube.Delete(c.t.Context(), o))).To(Succeed())
 		c.create(o)
 		c.t.Cleanup(func() { _ = kube.Delete(context.Background(), o) })
 	}
-	// It is in force once a pod shows it.
+	// It is in force once it changes a pod.
 	c.Eventually(func(g Gomega) {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "probe"},

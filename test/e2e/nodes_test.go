@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// cordon changes whether the node takes pods. All clusters share it, so no other test runs beside this.
+// cordon cordons or uncordons the node. All clusters share it, so no other test runs in parallel.
 func (c *cluster) cordon(cordoned bool) {
 	node := &corev1.Node{}
 	c.Expect(kube.Get(context.Background(), types.NamespacedName{Name: c.pod(c, 0).Spec.NodeName}, node)).To(Succeed())
@@ -26,7 +26,7 @@ func (c *cluster) cordon(cordoned bool) {
 	c.Expect(kube.Patch(context.Background(), node, before)).To(Succeed())
 }
 
-// The volumes are bound to a node that takes no pods: a pod that was deleted could not come back.
+// The volumes are bound to a cordoned node: a deleted pod could not be scheduled again.
 func TestCordonedNode(t *testing.T) {
 	c := newCluster(t, 3)
 	t.Cleanup(func() { c.cordon(false) })

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The tests in this file break the operator, which all clusters share: none of them runs beside another test.
+// The tests in this file break the operator, which all clusters share: none of them runs in parallel to others.
 
 const (
 	operatorNamespace = "etcd-foreman-system"
@@ -36,7 +36,7 @@ const (
 
 var operatorKey = types.NamespacedName{Namespace: operatorNamespace, Name: operatorName}
 
-// untilOperatorReady waits until just so many operators run, and one of them leads.
+// untilOperatorReady waits until exactly this many operators run and one of them leads.
 func (c *cluster) untilOperatorReady(replicas int32) {
 	c.t.Helper()
 	c.Eventually(func(g Gomega) {
@@ -50,7 +50,7 @@ func (c *cluster) untilOperatorReady(replicas int32) {
 	}).Should(Succeed())
 }
 
-// scaleOperator sets the number of operators; the test's end sets it back to two.
+// scaleOperator sets the number of operators; it is two again after the test.
 func (c *cluster) scaleOperator(replicas int32) {
 	c.t.Helper()
 	scale := func(n int32) {
@@ -65,7 +65,7 @@ func (c *cluster) scaleOperator(replicas int32) {
 	scale(replicas)
 }
 
-// leadingOperator is the pod of the operator that leads; nil when none does.
+// leadingOperator returns the pod of the leading operator; nil if none leads.
 func (c *cluster) leadingOperator(g Gomega) *corev1.Pod {
 	lease := &coordinationv1.Lease{}
 	g.Expect(kube.Get(context.Background(), operatorKey, lease)).To(Succeed())
@@ -79,7 +79,7 @@ func (c *cluster) leadingOperator(g Gomega) *corev1.Pod {
 	return nil
 }
 
-// leadingProcess is the process of the operator that leads.
+// leadingProcess returns the process of the leading operator.
 func (c *cluster) leadingProcess() node.Process {
 	c.t.Helper()
 	var process node.Process
@@ -95,14 +95,14 @@ func (c *cluster) leadingProcess() node.Process {
 	return process
 }
 
-// killOperator kills the operator that leads.
+// killOperator kills the leading operator.
 func (c *cluster) killOperator() {
 	c.t.Helper()
 	c.kill(c.leadingProcess())
 }
 
-// kill kills an operator. When the test ends, the operators get new pods: the more often a container has ended, the longer
-// the kubelet waits before it starts it again, up to five minutes, and the next test would wait with it.
+// kill kills an operator. The operators get new pods after the test: the kubelet's restart backoff grows up to five
+// minutes, and the next test would have to wait for it.
 func (c *cluster) kill(operator node.Process) {
 	c.t.Helper()
 	c.killed.Do(func() { c.t.Cleanup(c.newOperators) })
@@ -124,7 +124,7 @@ func (c *cluster) newOperators() {
 	c.untilOperatorReady(*d.Spec.Replicas)
 }
 
-// setGate switches the feature gate as an administrator does: in the ConfigMap, and then a restart.
+// setGate switches the feature gate as an administrator does: in the ConfigMap, followed by a restart.
 func (c *cluster) setGate(on bool) {
 	c.t.Helper()
 	config := &corev1.ConfigMap{}
@@ -141,7 +141,7 @@ func (c *cluster) setGate(on bool) {
 	c.untilOperatorReady(*d.Spec.Replicas)
 }
 
-// eachReplacedOnce asserts that a rollout replaced every pod, and none of them twice.
+// eachReplacedOnce asserts that a rollout replaced every pod exactly once.
 func (c *cluster) eachReplacedOnce(t v1alpha1.EtcdOperatorTask) {
 	c.t.Helper()
 	names := replaced(t)
@@ -172,8 +172,8 @@ func TestOperatorKilled(t *testing.T) {
 	}
 }
 
-// Two operators at once: the leading one is paused right after it has announced a deletion, and wakes up when the
-// other one has taken over and gone on.
+// Two operators at once: the leading one is paused right after it has recorded the intent of a deletion, and resumes when
+// the other one has taken over and continued.
 func TestOperatorPausedInTheMiddleOfAStep(t *testing.T) {
 	c := newCluster(t, 3)
 	c.untilOperatorReady(2)
@@ -199,8 +199,8 @@ func TestOperatorPausedInTheMiddleOfAStep(t *testing.T) {
 	c.untilOperatorReady(2)
 }
 
-// DEP-07, "Transitioning Between Strategies", both ways, each in the middle of a rollout: no pod is replaced
-// twice, and none is forgotten.
+// DEP-07, "Transitioning Between Strategies", in both directions in the middle of a rollout: every pod is replaced exactly
+// once.
 func TestGateSwitchedInMidRollout(t *testing.T) {
 	c := newCluster(t, 3)
 	t.Cleanup(func() { c.setGate(true) })
@@ -239,7 +239,7 @@ func TestGateSwitchedInMidRollout(t *testing.T) {
 	c.writesSurvive()
 }
 
-// uidsAt are the UIDs of the pods at a revision, by name.
+// uidsAt returns the UIDs of the pods at a revision, by name.
 func (c *cluster) uidsAt(revision string) map[string]types.UID {
 	pods := &corev1.PodList{}
 	c.Expect(kube.List(context.Background(), pods, client.InNamespace(c.namespace))).To(Succeed())

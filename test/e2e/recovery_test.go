@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// loseVolumes deletes the claims and the pods of members, and waits until each has a new and empty volume.
+// loseVolumes deletes the claims and pods of members and waits until each has a new, empty volume.
 func (c *cluster) loseVolumes(ordinals ...int) {
 	c.t.Helper()
 	before := map[int]types.UID{}
@@ -52,7 +52,7 @@ func (c *cluster) recover(name string) {
 	c.create(task)
 }
 
-// recovered waits for the end of the task named recover, and asserts that the cluster has begun anew and is whole.
+// recovered waits for the end of the task named recover and asserts that the cluster has a new ID and all its members.
 func (c *cluster) recovered(previousID string) *v1alpha1.EtcdOperatorTask {
 	c.t.Helper()
 	task := c.untilTask("recover", func(s v1alpha1.EtcdOperatorTaskStatus) bool { return s.State.IsFinal() })
@@ -65,7 +65,7 @@ func (c *cluster) recovered(previousID string) *v1alpha1.EtcdOperatorTask {
 	return task
 }
 
-// aside are the directories in which a member keeps what it had before a recovery.
+// aside returns the directories with a member's data from before a recovery.
 func (c *cluster) aside(i int) []string {
 	c.t.Helper()
 	found, err := filepath.Glob(filepath.Join(c.volume(i), "new.etcd"+member.BeforeSuffix+"*"))
@@ -73,14 +73,13 @@ func (c *cluster) aside(i int) []string {
 	return found
 }
 
-// Two of three lose their volumes, and nobody else helps: with one task there are three voters again, with every
-// write that was acknowledged. A rollout that runs is passed, and goes on afterwards. What the survivor had stays until
-// the task is removed.
+// Two of three members lose their volumes: a single task restores three voters with every acknowledged write. A running
+// rollout is preempted and continues afterwards. The survivor's old data stays until the task is removed.
 func TestRecoveryFromTheOnlySurvivor(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	id := c.etcd(c).Status.ClusterID
-	// From now on each write takes the other two, so either has all of them.
+	// From now on each write needs both other members, so either has all writes.
 	c.freeze(0)
 	c.untilUnready(0)
 	c.loseVolumes(0, 1)
@@ -106,7 +105,7 @@ func TestRecoveryFromTheOnlySurvivor(t *testing.T) {
 	}).Should(Succeed())
 }
 
-// With TLS for clients and among members, and damaged data instead of lost volumes.
+// With client and peer TLS, and damaged data instead of lost volumes.
 func TestRecoveryFromDamagedDataWithTLS(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t).begin(3, issue, useTLS)
@@ -123,12 +122,12 @@ func TestRecoveryFromDamagedDataWithTLS(t *testing.T) {
 	c.Expect(task.Status.Recovery.Member).To(Equal(podName(2)))
 	c.Expect(task.Status.Result[podName(0)]).To(ContainSubstring("Damaged"))
 	for i := range 3 {
-		c.Expect(c.aside(i)).To(HaveLen(1), "what %s had before", podName(i))
+		c.Expect(c.aside(i)).To(HaveLen(1), "the old data of %s", podName(i))
 	}
 	c.writesSurvive()
 }
 
-// All volumes are gone: the newest backup has every write up to the last delta.
+// All volumes are lost: the newest backup has every write up to the last delta.
 func TestRecoveryFromTheBackup(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
@@ -146,7 +145,7 @@ func TestRecoveryFromTheBackup(t *testing.T) {
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 }
 
-// All volumes are gone, and there is no backup: that is said, and nothing is done.
+// All volumes are lost and there is no backup: the task reports that and changes nothing.
 func TestRecoveryOfNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -167,8 +166,8 @@ func TestRecoveryOfNothing(t *testing.T) {
 	c.Expect(*c.statefulSet(c).Spec.Replicas).To(Equal(int32(3)))
 }
 
-// The quorum comes back by itself while it is looked whether it is lost; and, another time, the data comes back while
-// the members are stopped.
+// Quorum is restored by itself while the task confirms its loss; in another case, the data is back while the members are
+// stopped.
 func TestRecoveryThatIsNotNeeded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -182,7 +181,7 @@ func TestRecoveryThatIsNotNeeded(t *testing.T) {
 	c.untilTask("first", inState(v1alpha1.TaskStateSucceeded))
 	c.ready()
 
-	// Neither serves while the other stops: the rest would be a quorum, which replaces a member that has no data.
+	// Neither serves while the other stops: the rest would be a quorum, which replaces a member without data.
 	c.freeze(0)
 	c.freeze(1)
 	kept := map[string]string{}
@@ -223,7 +222,7 @@ func TestRecoveryBeforeTheFirstQuorum(t *testing.T) {
 	c.Expect(task.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrNeverServed))
 }
 
-// The operator is killed in each phase. It does not run beside another test.
+// The operator is killed in each phase. This test does not run in parallel to others.
 func TestRecoveryWithTheOperatorKilled(t *testing.T) {
 	c := newCluster(t, 3)
 	id := c.etcd(c).Status.ClusterID

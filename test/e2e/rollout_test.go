@@ -20,9 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// gap is the longest time without an acknowledged write that a rollout may cost here when it keeps the quorum: a
-// few elections on a machine that starves. That the quorum was never taken is asserted by the evidence; what a
-// rollout costs is the benchmarks' business.
+// gap is the longest accepted time without an acknowledged write in a rollout that keeps quorum: a few elections on an
+// overloaded machine. That quorum was kept is asserted by the evidence; the benchmarks measure what a rollout costs.
 const gap = 30 * time.Second
 
 func TestAllHealthy(t *testing.T) {
@@ -96,7 +95,7 @@ func TestCrashLoopingMember(t *testing.T) {
 	c.writesSurvive()
 }
 
-// A bad image holds the rollout at the first pod, and the fix of it goes through by itself.
+// A bad image blocks the rollout at the first pod; the fixed image is rolled out without further action.
 func TestBadImageAndItsFix(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -110,7 +109,7 @@ func TestBadImageAndItsFix(t *testing.T) {
 	c.Eventually(func(g Gomega) {
 		r := c.rollouts(g)[0].Status.Rollout
 		g.Expect(r.HeldBy).NotTo(BeNil())
-		g.Expect(r.HeldBy.Message).To(ContainSubstring("localhost/etcd:missing"), "the hold says why")
+		g.Expect(r.HeldBy.Message).To(ContainSubstring("localhost/etcd:missing"), "the task says why it is held")
 		g.Expect(r.Pods).To(HaveLen(1))
 	}).Should(Succeed())
 	c.patch(func(e *v1alpha1.Etcd) {
@@ -127,7 +126,7 @@ func TestBadImageAndItsFix(t *testing.T) {
 	c.Expect(c.writesSurvive().Between(from, time.Now()).LongestGap).To(BeNumerically("<", gap))
 }
 
-// A rollout makes progress when the quorum is lost for good, and repairs it.
+// A rollout proceeds when quorum is lost for good, and restores it.
 func TestMembersDown(t *testing.T) {
 	for name, down := range map[string][]int{"two of three": {0, 1}, "all": {0, 1, 2}} {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +156,7 @@ func TestTemplateChangedTwice(t *testing.T) {
 	c.until("second succeeded", func(t v1alpha1.EtcdOperatorTask) bool {
 		return t.Name != first.Name && t.Status.State == v1alpha1.TaskStateSucceeded
 	})
-	c.Expect(c.rollouts(c)[0].Status.State).To(Equal(v1alpha1.TaskStateRejected), "the first is superseded")
+	c.Expect(c.rollouts(c)[0].Status.State).To(Equal(v1alpha1.TaskStateRejected), "the first task is superseded")
 	c.neverTookTheQuorum()
 	c.ready()
 	c.writesSurvive()
@@ -169,7 +168,7 @@ func TestTemplateRolledBack(t *testing.T) {
 	original := c.statefulSet(c).Status.UpdateRevision
 	c.change("1")
 	first := c.untilDeleted(1)
-	// A pod that comes back after the template was rolled back would not be outdated at all.
+	// A pod replaced after the template was rolled back would not be outdated.
 	c.Eventually(func(g Gomega) {
 		revision := c.statefulSet(g).Status.UpdateRevision
 		g.Expect(revision).NotTo(Equal(original))
@@ -180,7 +179,7 @@ func TestTemplateRolledBack(t *testing.T) {
 		return t.Name != first.Name && t.Status.State == v1alpha1.TaskStateSucceeded
 	})
 	c.Expect(done.Status.Rollout.TargetRevision).To(Equal(original))
-	c.Expect(len(replaced(done))).To(BeNumerically("<", 3), "pods that were not replaced yet are not replaced at all")
+	c.Expect(len(replaced(done))).To(BeNumerically("<", 3), "pods not yet replaced stay")
 	c.neverTookTheQuorum()
 	c.ready()
 	c.writesSurvive()
@@ -212,8 +211,8 @@ func TestFiveMembers(t *testing.T) {
 	c.Expect(c.writesSurvive().Between(from, time.Now()).LongestGap).To(BeNumerically("<", gap))
 }
 
-// The leader stands still for three seconds, before the rollout and between its steps. A moment without a leader
-// makes every member look sick: none of them may be taken for it.
+// The leader is frozen for three seconds, before the rollout and between its steps. Without a leader every member looks
+// unhealthy: none may be classified so.
 func TestLeaderlessSpell(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -232,7 +231,7 @@ func TestLeaderlessSpell(t *testing.T) {
 		c.after(3*time.Second, thaw)
 		done := c.untilSucceeded()
 		for _, p := range done.Status.Rollout.Pods {
-			c.Expect(p.Class).To(Equal(v1alpha1.ClassParticipating), "%s was not sick: %+v", p.Name, p)
+			c.Expect(p.Class).To(Equal(v1alpha1.ClassParticipating), "%s was healthy: %+v", p.Name, p)
 		}
 		c.ready()
 	}
@@ -240,8 +239,8 @@ func TestLeaderlessSpell(t *testing.T) {
 	c.writesSurvive()
 }
 
-// A readiness probe that is broken in the old template, while etcd serves: the rollout repairs it one by one, and
-// writes never stop.
+// The old template has a broken readiness probe, while etcd serves: the rollout fixes one pod after another, and writes
+// never stop.
 func TestBrokenProbe(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -252,7 +251,7 @@ func TestBrokenProbe(t *testing.T) {
 	before := client.MergeFrom(set.DeepCopy())
 	set.Spec.Template.Spec.Containers[0].ReadinessProbe.HTTPGet.Path = "/no-such-path"
 	c.Expect(kube.Patch(t.Context(), set, before)).To(Succeed())
-	// The rollout stops at the first pod that it breaks. A person who insists breaks the others by hand.
+	// The rollout stops at the first broken pod. A user breaks the others by hand.
 	first := c.untilDeleted(1).Status.Rollout.Pods[0].Name
 	for i := range 3 {
 		if podName(i) != first {
@@ -265,9 +264,9 @@ func TestBrokenProbe(t *testing.T) {
 	from := time.Now()
 	c.patch(func(e *v1alpha1.Etcd) {
 		e.Annotations = nil
-		e.Spec.Annotations = map[string]string{"e2e/change": "mended"}
+		e.Spec.Annotations = map[string]string{"e2e/change": "fixed"}
 	})
-	done := c.until("mended", func(t v1alpha1.EtcdOperatorTask) bool {
+	done := c.until("fixed", func(t v1alpha1.EtcdOperatorTask) bool {
 		return len(c.rollouts(c)) > 1 && t.Status.State == v1alpha1.TaskStateSucceeded
 	})
 	c.Expect(done.Status.Rollout.Pods[0].Class).To(Equal(v1alpha1.ClassUnready))
@@ -276,7 +275,7 @@ func TestBrokenProbe(t *testing.T) {
 	c.Expect(c.writesSurvive().Between(from, time.Now()).LongestGap).To(BeNumerically("<", gap))
 }
 
-func TestPodDeletedBySomebodyElse(t *testing.T) {
+func TestPodDeletedByAUser(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
 	c.change("1")
@@ -298,7 +297,7 @@ func TestTwoTasksOfTheSameSecond(t *testing.T) {
 	c := newCluster(t, 3)
 	names := []string{"zebra", "aardvark"}
 	for _, n := range names {
-		// A restart and a rollout are not the same work.
+		// A restart and a rollout do not replace each other.
 		config := map[string]string{"zebra": "restart: true"}[n]
 		c.create(c.task(n, config))
 	}

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The tests in this file kill the operator as well: none of them runs beside another test.
+// The tests in this file kill the operator: none of them runs in parallel to others.
 
 func (c *cluster) taskOf(g Gomega, name string) *v1alpha1.EtcdOperatorTask {
 	t := &v1alpha1.EtcdOperatorTask{}
@@ -34,7 +34,7 @@ func (c *cluster) taskOf(g Gomega, name string) *v1alpha1.EtcdOperatorTask {
 	return t
 }
 
-// untilTask waits until a task is as it should be.
+// untilTask waits until the status of a task satisfies a condition.
 func (c *cluster) untilTask(name string, holds func(v1alpha1.EtcdOperatorTaskStatus) bool) *v1alpha1.EtcdOperatorTask {
 	c.t.Helper()
 	var t *v1alpha1.EtcdOperatorTask
@@ -49,7 +49,7 @@ func inState(state v1alpha1.TaskState) func(v1alpha1.EtcdOperatorTaskStatus) boo
 	return func(s v1alpha1.EtcdOperatorTaskStatus) bool { return s.State == state }
 }
 
-// fill makes databases of which half is free after a compaction.
+// fill grows the databases so that half is free after a compaction.
 func (c *cluster) fill(mebibytes int) {
 	c.t.Helper()
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{fmt.Sprintf("http://%s:2379", c.pod(c, c.leader()).Status.PodIP)}, Logger: zap.NewNop()})
@@ -67,7 +67,7 @@ func (c *cluster) fill(mebibytes int) {
 	}
 }
 
-// defragmentations is how often a member was defragmented since its process started, as it itself counts.
+// defragmentations returns a member's own count of defragmentations since its process started.
 func (c *cluster) defragmentations(i int) string {
 	c.t.Helper()
 	response, err := http.Get(fmt.Sprintf("http://%s:9095/metrics", c.pod(c, i).Status.PodIP))
@@ -83,7 +83,7 @@ func (c *cluster) defragmentations(i int) string {
 	return "no such metric"
 }
 
-// The operator is killed after it has asked the first member, and again later: no member is defragmented twice.
+// The operator is killed after its request to the first member, and again later: no member is defragmented twice.
 func TestMaintenanceUnderWrites(t *testing.T) {
 	c := newCluster(t, 3)
 	c.fill(128)
@@ -117,13 +117,13 @@ func TestMaintenanceUnderWrites(t *testing.T) {
 	t.Logf("longest gap %s", report.Between(from, time.Now()).LongestGap)
 }
 
-// A template that cannot start has a rollout stuck. It is mended, and everything is stopped and started; the operator
-// is killed while the members stop and while they start.
+// A rollout is stuck on a template that cannot start. The template is fixed, and all members are stopped and started; the
+// operator is killed while they stop and while they start.
 func TestRecreateOfAStuckCluster(t *testing.T) {
 	c := newCluster(t, 3)
 	claims := c.claimUIDs()
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Etcd.Image = ptr.To("localhost/no-such-image:v1") })
-	// Its first pod does not come back, so it goes no further.
+	// The first pod does not become ready, so the rollout stops there.
 	c.untilDeleted(1)
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Etcd.Image = nil })
 	task := c.task("recreate", "")

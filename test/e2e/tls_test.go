@@ -32,7 +32,7 @@ const (
 	peerSecret   = "peer"
 )
 
-// issue makes the Secrets of a cluster, and lets writer and helpers use TLS with the members that do.
+// issue creates the Secrets of a cluster and configures the writer and helpers for members with TLS.
 func issue(c *cluster, _ *v1alpha1.Etcd) {
 	c.t.Helper()
 	ca, err := certs.NewCA(c.namespace)
@@ -57,7 +57,7 @@ func issue(c *cluster, _ *v1alpha1.Etcd) {
 	}
 }
 
-// useTLS asks for TLS for clients and among members.
+// useTLS enables client and peer TLS.
 func useTLS(_ *cluster, e *v1alpha1.Etcd) {
 	ca := v1alpha1.CASecretReference{SecretReference: v1alpha1.SecretReference{Name: caSecret}}
 	e.Spec.Etcd.ClientURLTLS = &v1alpha1.ClientURLTLS{
@@ -76,7 +76,7 @@ func (c *cluster) putPair(ca *certs.CA, name string, changes ...certs.Change) ce
 	return pair
 }
 
-// put makes a Secret, or changes it.
+// put creates or updates a Secret.
 func (c *cluster) put(name string, data map[string][]byte) {
 	c.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}, Data: data}
@@ -99,7 +99,7 @@ func (c *cluster) tlsReady(reason string) string {
 	return condition.Message
 }
 
-// peerURLs are those that the members are listed with.
+// peerURLs returns the peer URLs of the member list.
 func (c *cluster) peerURLs(g Gomega) []string {
 	m := c.member(g, 0)
 	defer func() { _ = m.Close() }()
@@ -114,7 +114,7 @@ func (c *cluster) peerURLs(g Gomega) []string {
 	return urls
 }
 
-// shown is the certificate that a member shows to somebody who connects to a port.
+// shown returns the certificate that a member presents on a port.
 func (c *cluster) shown(g Gomega, i, port int) []byte {
 	pod := c.pod(g, i)
 	dialer := &tls.Dialer{Config: c.tls(pod)}
@@ -126,14 +126,14 @@ func (c *cluster) shown(g Gomega, i, port int) []byte {
 	return connection.(*tls.Conn).ConnectionState().PeerCertificates[0].Raw
 }
 
-// A cluster with TLS from the start is rolled like any other, and takes a new certificate without a restart.
+// A cluster with TLS from the start is rolled like any other, and uses a new certificate without a restart.
 func TestTLSFromTheStart(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t).begin(3, issue, useTLS)
 	c.Expect(c.tlsReady(v1alpha1.ReasonTLSInUse)).To(ContainSubstring("The first certificate to expire is that in Secret"))
 	c.Expect(c.peerURLs(c)).To(HaveEach(HavePrefix("https://")))
 
-	// Nobody gets in without a certificate.
+	// A client without a certificate is refused.
 	stranger := c.tls(c.pod(c, 0)).Clone()
 	stranger.Certificates = nil
 	withCertificates := c.tls
@@ -146,16 +146,16 @@ func TestTLSFromTheStart(t *testing.T) {
 	_ = m.Close()
 	c.tls = withCertificates
 
-	c.leasesTellOfMembers()
+	c.untilLeasesShowMembers()
 
 	leader := c.leader()
 	planned := c.planned(c.plugin(), "--restart")
 	c.Expect(planned).To(HaveLen(3))
-	c.Expect(planned[2]).To(Equal(podName(leader)), "the plugin asks for roles over TLS")
+	c.Expect(planned[2]).To(Equal(podName(leader)), "the plugin reads roles over TLS")
 	c.change("1")
 	done := c.untilSucceeded()
 	c.Expect(done.Status.Rollout.Pods).To(HaveLen(3))
-	c.Expect(done.Status.Rollout.Pods[2].Name).To(Equal(podName(leader)), "roles are asked over TLS")
+	c.Expect(done.Status.Rollout.Pods[2].Name).To(Equal(podName(leader)), "roles are read over TLS")
 	c.ready()
 
 	uids := c.uidsAt(c.statefulSet(c).Status.UpdateRevision)
@@ -177,7 +177,7 @@ func TestTLSFromTheStart(t *testing.T) {
 	c.writesSurvive()
 }
 
-// One change of the Etcd makes a cluster that is written to use TLS, for clients and among members.
+// One change of the Etcd enables client and peer TLS in a cluster under writes.
 func TestTLSSwitchedOn(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t).begin(3, issue)
@@ -202,7 +202,7 @@ func TestTLSSwitchedOn(t *testing.T) {
 	c.Expect(report.LongestGap).To(BeNumerically("<", gap))
 }
 
-// A Secret that cannot be used changes nothing in a cluster that runs, and says so.
+// An invalid Secret changes nothing in a running cluster, and is reported.
 func TestBrokenTLSSecret(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t).begin(1, issue, useTLS)

@@ -23,12 +23,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Tasks that the operator makes by itself.
+// Tasks that the operator creates by itself.
 
-// lookedAgain is longer than an operator leaves a cluster that is well without a look.
-const lookedAgain = 40 * time.Second
+// reconciledAgain is longer than the reconcile interval of a healthy cluster.
+const reconciledAgain = 40 * time.Second
 
-// beginIdle makes a cluster that nobody writes to, in the namespace that is there.
+// beginIdle creates a cluster without writes in the existing namespace.
 func (c *cluster) beginIdle(n int, changes ...func(*cluster, *v1alpha1.Etcd)) {
 	c.t.Helper()
 	etcd := c.newEtcd(n)
@@ -39,7 +39,7 @@ func (c *cluster) beginIdle(n int, changes ...func(*cluster, *v1alpha1.Etcd)) {
 	c.ready()
 }
 
-// revisions makes so many of them.
+// revisions creates n revisions.
 func (c *cluster) revisions(n int) {
 	c.t.Helper()
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{fmt.Sprintf("http://%s:2379", c.pod(c, c.leader()).Status.PodIP)}, Logger: zap.NewNop()})
@@ -51,7 +51,7 @@ func (c *cluster) revisions(n int) {
 	}
 }
 
-// fullSnapshot is the revision of the newest full snapshot, as the lease tells; 0 where there is none.
+// fullSnapshot returns the revision of the newest full snapshot according to the lease; 0 if there is none.
 func (c *cluster) fullSnapshot(g Gomega) int64 {
 	lease := &coordinationv1.Lease{}
 	g.Expect(kube.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: etcdName + "-full-snap"}, lease)).To(Succeed())
@@ -59,7 +59,7 @@ func (c *cluster) fullSnapshot(g Gomega) int64 {
 	return revision
 }
 
-// Enough has come together in deltas: the operator has it compacted, once, and what it compacted counts no more.
+// Once the deltas have enough events, the operator has them compacted, once. Compacted events no longer count.
 func TestSnapshotCompaction(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
@@ -79,10 +79,10 @@ func TestSnapshotCompaction(t *testing.T) {
 	c.Expect(err).NotTo(HaveOccurred())
 	c.Expect(compacted).To(BeNumerically(">=", first+200))
 	c.Expect(c.fullSnapshot(c)).To(Equal(compacted))
-	c.Consistently(func(g Gomega) { g.Expect(c.rollouts(g)).To(HaveLen(1)) }, lookedAgain, time.Second).Should(Succeed())
+	c.Consistently(func(g Gomega) { g.Expect(c.rollouts(g)).To(HaveLen(1)) }, reconciledAgain, time.Second).Should(Succeed())
 }
 
-// A time of the schedule comes every minute, and each has one task, also when the operator is killed.
+// The schedule is due every minute, and each time has one task, even if the operator is killed.
 func TestDefragmentationSchedule(t *testing.T) {
 	c := newEmptyCluster(t)
 	from := time.Now()
@@ -92,7 +92,7 @@ func TestDefragmentationSchedule(t *testing.T) {
 	c.Expect(first.Name).To(HavePrefix(etcdName + "-defragmentation-"))
 	c.Expect(first.Spec.Type).To(Equal(v1alpha1.OnDemandMaintenance))
 	c.killOperator()
-	c.until("the next has succeeded", func(t v1alpha1.EtcdOperatorTask) bool {
+	c.until("the next task succeeded", func(t v1alpha1.EtcdOperatorTask) bool {
 		return t.Name != first.Name && t.Status.State == v1alpha1.TaskStateSucceeded
 	})
 	c.Expect(len(c.rollouts(c))).To(BeNumerically("<=", time.Since(from)/time.Minute+1))

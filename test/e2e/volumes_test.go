@@ -24,12 +24,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The test plan of KEP-1847, carried over to an Etcd: what scales is the whole cluster, to zero and back, and what is
-// deleted is the Etcd. "Deleted" below is the policy whenDeleted: Delete.
+// The test plan of KEP-1847 for an Etcd: the whole cluster scales, to zero and back, and the Etcd is deleted. "Deleted"
+// below is the policy whenDeleted: Delete.
 
 func claimName(i int) string { return fmt.Sprintf("%s-%s", etcdName, podName(i)) }
 
-// claimLabels are those of a claim of the Etcd.
+// claimLabels returns the labels of the Etcd's claims.
 func claimLabels() map[string]string {
 	return map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: etcdName}
 }
@@ -40,7 +40,7 @@ func (c *cluster) claim(g Gomega, i int) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// claims are the UIDs of the claims of n members: claims that were made anew have others.
+// claims returns the UIDs of the claims of n members: recreated claims have new ones.
 func (c *cluster) claims(g Gomega, n int) (uids []types.UID) {
 	for i := range n {
 		claim := c.claim(g, i)
@@ -63,7 +63,7 @@ func retain(deleted, scaled v1alpha1.VolumeRetention) func(*v1alpha1.Etcd) {
 	}
 }
 
-// policyInForce waits until the claims belong to the StatefulSet, or to nobody.
+// policyInForce waits until the claims are owned by the StatefulSet, or have no owner.
 func (c *cluster) policyInForce(n int, owned bool) {
 	c.t.Helper()
 	c.Eventually(func(g Gomega) {
@@ -73,7 +73,7 @@ func (c *cluster) policyInForce(n int, owned bool) {
 	}).Should(Succeed())
 }
 
-// deleteEtcd deletes the Etcd, and waits until no StatefulSet and no pod of it is left; with Orphan they stay.
+// deleteEtcd deletes the Etcd and waits until its StatefulSet and pods are gone; with Orphan they stay.
 func (c *cluster) deleteEtcd(propagation metav1.DeletionPropagation) {
 	c.t.Helper()
 	c.Expect(kube.Delete(c.t.Context(), c.etcd(c), client.PropagationPolicy(propagation))).To(Succeed())
@@ -94,13 +94,13 @@ func (c *cluster) claimsGone(n int) {
 	c.Eventually(func(g Gomega) {
 		for i := range n {
 			err := kube.Get(context.Background(), types.NamespacedName{Namespace: c.namespace, Name: claimName(i)}, &corev1.PersistentVolumeClaim{})
-			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s is still there: %v", claimName(i), err)
+			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%s still exists: %v", claimName(i), err)
 		}
 	}).Should(Succeed())
 }
 
-// sleepAndWake scales the cluster to zero and back.
-func (c *cluster) sleepAndWake(n int32) {
+// hibernateAndWakeUp scales the cluster to zero and back.
+func (c *cluster) hibernateAndWakeUp(n int32) {
 	c.t.Helper()
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 	c.Eventually(func(g Gomega) {
@@ -113,8 +113,8 @@ func (c *cluster) sleepAndWake(n int32) {
 	c.ready()
 }
 
-// With each policy: pods that are deleted, all at once too, rollouts, and sleep keep the claims and the data; the
-// deletion of the Etcd does as the policy says.
+// With each policy, deleted pods (even all at once), rollouts and hibernation keep the claims and the data; the deletion of
+// the Etcd follows the policy.
 func TestClaimRetention(t *testing.T) {
 	t.Parallel()
 	for name, policy := range map[string]v1alpha1.VolumeRetention{"retained": v1alpha1.VolumesRetained, "deleted": v1alpha1.VolumesDeleted} {
@@ -135,7 +135,7 @@ func TestClaimRetention(t *testing.T) {
 			c.writesSurvive()
 
 			c.startWriter()
-			c.sleepAndWake(3)
+			c.hibernateAndWakeUp(3)
 			c.Expect(c.claims(c, 3)).To(Equal(claims))
 			c.writesSurvive()
 
@@ -153,7 +153,7 @@ func isReady(pod *corev1.Pod) bool {
 	return len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].Ready
 }
 
-// Deleted without its dependents, an Etcd leaves everything as it is, whatever the policy.
+// Non-cascading deletion of an Etcd keeps everything, whatever the policy.
 func TestNonCascadingDeletionKeepsTheClaims(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -166,7 +166,7 @@ func TestNonCascadingDeletionKeepsTheClaims(t *testing.T) {
 	c.writesSurvive()
 }
 
-// The policy at the moment of the deletion counts; each way.
+// The policy at the time of the deletion counts, in both directions.
 func TestPolicyChangedInBetween(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -179,7 +179,7 @@ func TestPolicyChangedInBetween(t *testing.T) {
 	c.Expect(c.claims(c, 1)).To(Equal(claims))
 }
 
-// A claim that was there before is used, and treated like any other, once it is shown to be the Etcd's.
+// A pre-provisioned claim is used, and treated like any other once it is labeled as the Etcd's.
 func TestPreProvisionedClaim(t *testing.T) {
 	t.Parallel()
 	c := newEmptyCluster(t)
@@ -201,8 +201,8 @@ func TestPreProvisionedClaim(t *testing.T) {
 	c.claimsGone(1)
 }
 
-// Nobody loses data by sleep: without a store for a final snapshot the cluster is kept awake, and goes on serving.
-func TestSleepUnderDeleteIsHeld(t *testing.T) {
+// Hibernation loses no data: without a store for a final snapshot the cluster is kept running and serving.
+func TestHibernationUnderDeleteIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	claims, pods := c.claims(c, 1), c.uids(c, 1)
@@ -217,11 +217,11 @@ func TestSleepUnderDeleteIsHeld(t *testing.T) {
 	c.Expect(c.uids(c, 1)).To(Equal(pods))
 	c.writesSurvive()
 	c.patch(retain(v1alpha1.VolumesRetained, v1alpha1.VolumesRetained))
-	c.sleepAndWake(1)
+	c.hibernateAndWakeUp(1)
 	c.Expect(c.claims(c, 1)).To(Equal(claims))
 }
 
-// Volumes grow under a cluster that serves: no pod is deleted, no write is held up.
+// The volumes of a serving cluster grow: no pod is deleted, and no write is delayed.
 func TestVolumesGrow(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -239,7 +239,7 @@ func TestVolumesGrow(t *testing.T) {
 			g.Expect(c.claim(g, i).Status.Capacity.Storage().String()).To(Equal("2Gi"))
 		}
 	}).Should(Succeed())
-	c.Expect(c.statefulSet(c).UID).NotTo(Equal(set), "the StatefulSet has another claim template")
+	c.Expect(c.statefulSet(c).UID).NotTo(Equal(set), "the StatefulSet was replaced, with a new claim template")
 	c.policyInForce(3, true)
 	c.ready()
 	c.Expect(c.uids(c, 3)).To(Equal(pods))
@@ -248,7 +248,7 @@ func TestVolumesGrow(t *testing.T) {
 	report := c.writesSurvive()
 	c.Expect(report.Between(from, time.Now()).LeaderChanges).To(BeZero())
 
-	// And a rollout under the new StatefulSet is as before.
+	// A rollout under the new StatefulSet works as before.
 	c.change("1")
 	c.untilSucceeded()
 	c.ready()

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package golden compares what a test got with a file beside the test. UPDATE_GOLDEN=1 writes the files
-// anew; the change is then read in the diff.
+// Package golden compares the output of a test with a file beside the test. UPDATE_GOLDEN=1 rewrites the files; review the
+// diff.
 package golden
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Check fails the test when got is not the content of testdata/<name>.
+// Check fails the test if got differs from testdata/<name>.
 func Check(t testing.TB, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

@@ -17,7 +17,7 @@ import (
 )
 
 // upstreamEtcd replaces the etcd image of the local Kubernetes: any other cluster can pull it.
-const upstreamEtcd = "gcr.io/etcd-development/etcd:v3.6.8"
+const upstreamEtcd = "gcr.io/etcd-development/etcd:v3.6.16"
 
 // upCurrent is the verb up for the current kubectl context.
 func (p program) upCurrent(ctx context.Context) error {

@@ -6,17 +6,17 @@ package measure
 
 import "time"
 
-// NoticeableGap is the length from which a gap counts as time without writes. A pause of less is common in a
-// healthy cluster, and well below what clients wait.
+// NoticeableGap is the length from which a gap counts as time without writes. Shorter pauses are common in a healthy
+// cluster, and well below client timeouts.
 const NoticeableGap = 300 * time.Millisecond
 
 // Gap is a time without an acknowledged write.
 type Gap struct{ From, To time.Time }
 
-// Duration of the gap.
+// Duration returns the length of the gap.
 func (g Gap) Duration() time.Duration { return g.To.Sub(g.From) }
 
-// gaps are the gaps of more than NoticeableGap between from, the acknowledgements, and until.
+// gaps returns the gaps of more than NoticeableGap between from, the acknowledgements, and until.
 func gaps(acknowledged []time.Time, from, until time.Time) []Gap {
 	var found []Gap
 	eachGap(acknowledged, from, until, func(g Gap) {
@@ -27,7 +27,7 @@ func gaps(acknowledged []time.Time, from, until time.Time) []Gap {
 	return found
 }
 
-// longestGap is the longest time between from, the acknowledgements, and until.
+// longestGap returns the longest time between from, the acknowledgements, and until.
 func longestGap(acknowledged []time.Time, from, until time.Time) time.Duration {
 	longest := time.Duration(0)
 	eachGap(acknowledged, from, until, func(g Gap) { longest = max(longest, g.Duration()) })

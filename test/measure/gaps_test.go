@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// at is a moment so many milliseconds after the change of the template.
+// at returns the time the given number of milliseconds after the template change.
 func at(ms int) time.Time {
 	return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC).Add(time.Duration(ms) * time.Millisecond)
 }
@@ -51,7 +51,7 @@ func TestGaps(t *testing.T) {
 	}
 }
 
-func TestBetweenCountsItsPartOnly(t *testing.T) {
+func TestBetweenCountsOnlyItsPart(t *testing.T) {
 	report := Report{Started: at(-5000), Stopped: at(10000), Sightings: []Sighting{
 		{At: at(-4000), Pod: "m-0", UID: "0", Member: 1, Leader: 1, Term: 2},
 		{At: at(-3000), Pod: "m-0", UID: "0", Member: 1, Leader: 2, Term: 3},

@@ -24,7 +24,7 @@ type Sighting struct {
 	Term uint64
 }
 
-// sightings collects them.
+// sightings collects Sightings.
 type sightings struct {
 	mutex sync.Mutex
 	last  map[types.UID]Sighting
@@ -54,16 +54,16 @@ func (s *sightings) list() []Sighting {
 	return all
 }
 
-// Reign is a time in which one member led in one term.
+// Reign is a period in which one member led in one term.
 type Reign struct {
-	// Pod of the leader; empty when no sighting told.
+	// Pod of the leader; empty if no sighting shows it.
 	Pod      string
 	Term     uint64
 	From, To time.Time
 }
 
-// Reigns are the leaders that the members knew, in order. A reign ends when a member knows a leader in a newer
-// term, or when no member knows one; the last goes on until the end.
+// Reigns returns the leaders that the members knew, in order. A reign ends when a member knows a leader in a newer term, or
+// when no member knows one; the last lasts until the end.
 func Reigns(all []Sighting, end time.Time) []Reign {
 	pods := map[uint64]string{}
 	for _, s := range all {
@@ -99,8 +99,8 @@ func newest(latest map[types.UID]Sighting) (term, leader uint64) {
 	return term, leader
 }
 
-// leaderChanges is the number of terms in which a member began to lead after from and not after until. A
-// leader that is elected again counts: there was none in between.
+// leaderChanges returns the number of terms in which a member began to lead after from and not after until. A re-elected
+// leader counts: there was none in between.
 func leaderChanges(reigns []Reign, from, until time.Time) int {
 	n := 0
 	var term uint64

@@ -11,14 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// says is a sighting: the pod m-<member-1> was asked and named a leader.
+// says returns a sighting in which pod m-<member-1> named a leader.
 func says(ms int, member, leader, term uint64) Sighting {
 	pod := "m-" + string(rune('0'+member-1))
 	return Sighting{At: at(ms), Pod: pod, UID: types.UID(pod), Member: member, Leader: leader, Term: term}
 }
 
-// silent is a sighting of m-0 when it does not answer.
-func silent(ms int) Sighting {
+// unanswered returns a sighting of m-0 without an answer.
+func unanswered(ms int) Sighting {
 	s := says(ms, 1, 0, 0)
 	s.Member = 0
 	return s
@@ -30,7 +30,7 @@ func TestReigns(t *testing.T) {
 		want    []Reign
 		changes int
 	}{
-		"nobody answers": {[]Sighting{silent(0)}, nil, 0},
+		"nobody answers": {[]Sighting{unanswered(0)}, nil, 0},
 		"all agree": {
 			[]Sighting{says(0, 1, 3, 2), says(1, 2, 3, 2), says(2, 3, 3, 2)},
 			[]Reign{{"m-2", 2, at(0), at(9000)}}, 0,
@@ -40,11 +40,11 @@ func TestReigns(t *testing.T) {
 			[]Reign{{"", 2, at(0), at(1000)}, {"m-1", 3, at(1000), at(9000)}}, 1,
 		},
 		"the leader dies, and the same member is elected again": {
-			[]Sighting{says(0, 1, 1, 2), says(1, 2, 1, 2), silent(500), says(600, 2, 0, 3), says(2000, 2, 1, 4), says(2100, 1, 1, 4)},
+			[]Sighting{says(0, 1, 1, 2), says(1, 2, 1, 2), unanswered(500), says(600, 2, 0, 3), says(2000, 2, 1, 4), says(2100, 1, 1, 4)},
 			[]Reign{{"m-0", 2, at(0), at(600)}, {"m-0", 4, at(2000), at(9000)}}, 1,
 		},
-		"a spell in which nobody answers is no election": {
-			[]Sighting{says(0, 1, 1, 2), silent(500), says(700, 1, 1, 2)},
+		"a time without answers is no election": {
+			[]Sighting{says(0, 1, 1, 2), unanswered(500), says(700, 1, 1, 2)},
 			[]Reign{{"m-0", 2, at(0), at(500)}, {"m-0", 2, at(700), at(9000)}}, 0,
 		},
 	} {
@@ -60,12 +60,12 @@ func TestReigns(t *testing.T) {
 	}
 }
 
-func TestSightingsKeepsWhatDiffers(t *testing.T) {
+func TestSightingsKeepsOnlyChanges(t *testing.T) {
 	var s sightings
-	for _, seen := range []Sighting{says(100, 1, 1, 2), says(0, 2, 1, 2), says(200, 1, 1, 2), silent(300), silent(400), says(500, 1, 1, 2)} {
+	for _, seen := range []Sighting{says(100, 1, 1, 2), says(0, 2, 1, 2), says(200, 1, 1, 2), unanswered(300), unanswered(400), says(500, 1, 1, 2)} {
 		s.add(seen)
 	}
-	want := []Sighting{says(0, 2, 1, 2), says(100, 1, 1, 2), silent(300), says(500, 1, 1, 2)}
+	want := []Sighting{says(0, 2, 1, 2), says(100, 1, 1, 2), unanswered(300), says(500, 1, 1, 2)}
 	if diff := cmp.Diff(want, s.list()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

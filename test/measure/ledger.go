@@ -14,13 +14,13 @@ import (
 
 // Write is an acknowledged write.
 type Write struct {
-	// Number of the write; no two have the same.
+	// Number of the write, unique.
 	Number int
 	// Member that acknowledged it.
 	Member string
 	// Revision at which it was written.
 	Revision int64
-	// Sent and Acknowledged are when the client sent it and had the answer.
+	// Sent and Acknowledged are the times of the request and the answer.
 	Sent, Acknowledged time.Time
 }
 
@@ -39,7 +39,7 @@ func newLedger(now time.Time) *ledger {
 	return &ledger{prefix: fmt.Sprintf("/etcd-foreman/measure/%x/", now.UnixNano()), first: make(chan struct{})}
 }
 
-// begin gives out the number of the next write; false once the ledger is closed.
+// begin returns the number of the next write; false once the ledger is closed.
 func (l *ledger) begin(now time.Time) (int, bool) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -71,7 +71,7 @@ func (l *ledger) acknowledged() (number int, last time.Time) {
 	return number, last
 }
 
-// close ends the writing; what is under way may still be acknowledged.
+// close ends the writing; writes in flight may still be acknowledged.
 func (l *ledger) close(now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -92,7 +92,7 @@ func (l *ledger) list() ([]Write, int, time.Time) {
 	return done, l.begun, l.closed
 }
 
-// key and value of a write. Both can be told from the write alone, so that none has to be remembered.
+// key and value of a write follow from the write alone, so that none has to be stored.
 func (l *ledger) key(number int) string { return fmt.Sprintf("%s%08d", l.prefix, number) }
 
 func value(number int, member string) string {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestLedgerEndsAtItsBound(t *testing.T) {
+func TestLedgerEndsAtItsLimit(t *testing.T) {
 	l := newLedger(at(0))
 	l.begun = maxWrites - 1
 	if _, ok := l.begin(at(1)); !ok {
@@ -17,7 +17,7 @@ func TestLedgerEndsAtItsBound(t *testing.T) {
 	}
 	for range 2 {
 		if _, ok := l.begin(at(2)); ok {
-			t.Error("a write beyond the bound is begun")
+			t.Error("a write beyond the limit is accepted")
 		}
 	}
 	l.close(at(3))
@@ -36,7 +36,7 @@ func TestLosses(t *testing.T) {
 		stored[w.writes.key(i)] = value(i, "m-0")
 	}
 	if lost := w.losses(writes, stored); len(lost) != 0 {
-		t.Errorf("nothing is lost, and yet: %v", lost)
+		t.Errorf("losses without a lost write: %v", lost)
 	}
 	delete(stored, w.writes.key(1))
 	stored[w.writes.key(3)] = value(2, "m-0")

@@ -22,16 +22,16 @@ type State struct {
 	UID      types.UID
 }
 
-// Span is a time in which a pod name kept its state. The newest has no end.
+// Span is a period in which a pod name kept its state. The newest has no end.
 type Span struct {
 	State
 	From, To time.Time
 }
 
-// Life is the spans of each pod name, in order and without holes.
+// Life has the spans of each pod name, in order and without holes.
 type Life map[string][]Span
 
-// life collects them.
+// life collects a Life.
 type life struct {
 	mutex sync.Mutex
 	pods  Life

@@ -91,7 +91,7 @@ func TestReplacements(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if got := report.Replacements(at(200), at(2000)); len(got) != 1 || got[0].Pod != "m-1" {
-		t.Errorf("in the middle: %+v", got)
+		t.Errorf("halfway: %+v", got)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// member is one pod at one address: its successor is another.
+// member is one pod at one address: its replacement is another member.
 type member struct {
 	pod     string
 	uid     types.UID
@@ -30,7 +30,7 @@ type member struct {
 	tls *tls.Config
 }
 
-// member is what the loop of a pod needs.
+// member returns what the loop of a pod needs.
 func (w *Writer) member(pod *corev1.Pod) member {
 	m := member{pod: pod.Name, uid: pod.UID, address: pod.Status.PodIP}
 	if w.options.TLS != nil {
@@ -39,7 +39,7 @@ func (w *Writer) member(pod *corev1.Pod) member {
 	return m
 }
 
-// loops are the members that are written to.
+// loops are the write loops of the members.
 type loops struct {
 	mutex   sync.Mutex
 	running map[types.UID]loop
@@ -51,7 +51,7 @@ type loop struct {
 	cancel  context.CancelFunc
 }
 
-// follow starts the loop of a member that has an address, and ends the one at its former address.
+// follow starts the loop of a member with an address and ends the loop of its former address.
 func (l *loops) follow(ctx context.Context, m member, run func(context.Context, member)) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -70,7 +70,7 @@ func (l *loops) follow(ctx context.Context, m member, run func(context.Context, 
 	l.all.Go(func() { run(ctx, m) })
 }
 
-// leave ends the loop of a pod that is gone.
+// leave ends the loop of a deleted pod.
 func (l *loops) leave(uid types.UID) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -80,9 +80,9 @@ func (l *loops) leave(uid types.UID) {
 	}
 }
 
-// wait waits until all loops have ended. The context of follow has to have ended before.
+// wait waits until all loops have ended. The context of follow must have ended before.
 func (l *loops) wait() {
-	l.mutex.Lock()   // a follow that began before has started its loop by now
+	l.mutex.Lock()   // an earlier follow has started its loop by now
 	l.mutex.Unlock() //nolint:staticcheck // see above
 	l.all.Wait()
 }
@@ -91,17 +91,17 @@ func (l *loops) wait() {
 func (w *Writer) use(ctx context.Context, m member) {
 	etcd, err := w.dial(m)
 	if err != nil {
-		return // the address is no address: the pod will show another
+		return // invalid address: the pod will get another
 	}
 	var parts sync.WaitGroup
 	parts.Go(func() { w.write(ctx, etcd, m) })
 	parts.Go(func() { w.ask(ctx, etcd, m) })
 	parts.Wait()
-	etcd.Close() //nolint:errcheck // nothing is under way any more
+	etcd.Close() //nolint:errcheck // no request is in flight
 }
 
-// dial makes a client of one member. It tries to connect as often as it writes: gRPC's own patience of
-// seconds would look like a member that is away.
+// dial returns a client of one member. It reconnects as often as it writes: gRPC's own backoff of seconds would look like
+// a missing member.
 func (w *Writer) dial(m member) (*clientv3.Client, error) {
 	scheme := "http"
 	if m.tls != nil {
@@ -126,8 +126,8 @@ func (w *Writer) dial(m member) (*clientv3.Client, error) {
 	return etcd, nil
 }
 
-// write begins a write at every tick, whether or not the former ones were answered. Since each has a
-// deadline, no more than 20 are under way.
+// write starts a write at every tick, whether or not the previous ones were answered. Since each has a deadline, no more
+// than 20 are in flight.
 func (w *Writer) write(ctx context.Context, etcd *clientv3.Client, m member) {
 	var underWay sync.WaitGroup
 	defer underWay.Wait()
@@ -148,7 +148,7 @@ func (w *Writer) write(ctx context.Context, etcd *clientv3.Client, m member) {
 	})
 }
 
-// ask records what a member says of the leader, and at last that it says nothing any more.
+// ask records the leader that a member reports, and finally that it no longer answers.
 func (w *Writer) ask(ctx context.Context, etcd *clientv3.Client, m member) {
 	defer func() { w.leaders.add(Sighting{At: time.Now(), Pod: m.pod, UID: m.uid}) }()
 	every(ctx, askInterval, func() bool {
@@ -164,8 +164,7 @@ func (w *Writer) ask(ctx context.Context, etcd *clientv3.Client, m member) {
 	})
 }
 
-// every calls do at every tick until it returns false or the context ends. A tick that comes too early for a
-// slow do is dropped.
+// every calls do at every tick until it returns false or the context ends. Ticks during a slow do are dropped.
 func every(ctx context.Context, interval time.Duration, do func() bool) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

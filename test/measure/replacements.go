@@ -12,22 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Replacement is a pod that was deleted, and its successor.
+// Replacement is a deleted pod and its replacement.
 type Replacement struct {
 	Pod string
 	// Deleted is when the pod was seen with a deletionTimestamp, or gone at once.
 	Deleted time.Time
-	// Back is when the successor was both ready and serving; zero when it is not.
+	// Back is when the new pod was both ready and serving; zero if it is not.
 	Back time.Time
 	// Overhead is the time from when the last replaced pod was back until this one was deleted: the reaction time of the
 	// controller. Zero for the first, and if it did not wait.
 	Overhead time.Duration
-	// Led tells that this pod's member led when the last replaced pod was back: then Overhead may include a
+	// Led reports that this pod's member led when the last replaced pod was back: Overhead may then include a
 	// change of leadership.
 	Led bool
 }
 
-// Replacements are the pods that were deleted between two moments, in order.
+// Replacements returns the pods that were deleted between two moments, in order.
 func (r Report) Replacements(from, until time.Time) []Replacement {
 	serving := servingSince(r.Sightings)
 	var all []Replacement
@@ -50,7 +50,7 @@ func (r Report) Replacements(from, until time.Time) []Replacement {
 	return all
 }
 
-// leaderAt is the pod that led at a moment; empty when none did.
+// leaderAt returns the pod that led at a moment; empty if none did.
 func leaderAt(reigns []Reign, at time.Time) string {
 	for _, reign := range reigns {
 		if !at.Before(reign.From) && at.Before(reign.To) {
@@ -60,7 +60,7 @@ func leaderAt(reigns []Reign, at time.Time) string {
 	return ""
 }
 
-// Settled is when the last pod became ready at a revision; false while one is not.
+// Settled returns when the last pod became ready at a revision; false while one is not.
 func (r Report) Settled(revision string) (time.Time, bool) {
 	var settled time.Time
 	for _, spans := range r.Pods {
@@ -79,7 +79,7 @@ func isGoing(s Span) bool {
 	return s.Class == v1alpha1.ClassTerminating || s.Class == v1alpha1.ClassMissing
 }
 
-// back is when the first pod of the spans that became ready also served.
+// back returns when the first pod of the spans that became ready also served.
 func back(spans []Span, serving map[types.UID]time.Time) time.Time {
 	for _, s := range spans {
 		if s.Class != v1alpha1.ClassParticipating {
@@ -97,7 +97,7 @@ func back(spans []Span, serving map[types.UID]time.Time) time.Time {
 	return time.Time{}
 }
 
-// servingSince is when each pod first knew a leader.
+// servingSince returns when each pod first knew a leader.
 func servingSince(all []Sighting) map[types.UID]time.Time {
 	since := map[types.UID]time.Time{}
 	for _, s := range all {

@@ -6,24 +6,24 @@ package measure
 
 import "time"
 
-// Report is everything that a Writer saw. What follows from it is computed by pure functions.
+// Report is everything that a Writer observed. Pure functions derive figures from it.
 type Report struct {
-	// Started is when the Writer was started. Stopped is when it was stopped, or came to its bounds.
+	// Started is when the Writer was started. Stopped is when it was stopped or reached its limits.
 	Started, Stopped time.Time
-	// Writes that were acknowledged, in the order of their acknowledgement, of Attempted ones.
+	// Writes are the acknowledged of the Attempted writes, in the order of their acknowledgement.
 	Writes    []Write
 	Attempted int
 	// Sightings of leaders, in order.
 	Sightings []Sighting
-	// Pods and what became of them.
+	// Pods and their states.
 	Pods Life
 }
 
-// Figures sum up some part of a Report.
+// Figures summarize a part of a Report.
 type Figures struct {
 	// From and Until bound the part.
 	From, Until time.Time
-	// Acknowledged is the number of writes that were acknowledged.
+	// Acknowledged is the number of acknowledged writes.
 	Acknowledged int
 	// LongestGap is the longest time without an acknowledgement.
 	LongestGap time.Duration
@@ -31,13 +31,13 @@ type Figures struct {
 	WithoutWrites time.Duration
 	// Gaps of more than 0.3 s, in order.
 	Gaps []Gap
-	// LeaderChanges is the number of elections that were won.
+	// LeaderChanges is the number of won elections.
 	LeaderChanges int
 }
 
-// Between sums up what happened between two moments, such as the change of the template and the end of the
-// rollout. A gap that began earlier or ends later counts with the part in between. A Writer that was stopped
-// before cannot know, so the part ends there.
+// Between summarizes the time between two moments, such as the template change and the end of the rollout. A gap that
+// began earlier or ends later counts with the part in between. If the Writer was stopped before the end, the part ends
+// there.
 func (r Report) Between(from, until time.Time) Figures {
 	if until.After(r.Stopped) {
 		until = r.Stopped
@@ -56,7 +56,7 @@ func (r Report) Between(from, until time.Time) Figures {
 	return f
 }
 
-// acknowledged are the times of acknowledgement after from and not after until.
+// acknowledgedBetween returns the times of acknowledgement after from and not after until.
 func (r Report) acknowledgedBetween(from, until time.Time) []time.Time {
 	var times []time.Time
 	for _, w := range r.Writes {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// verifyDeadline bounds what Verify does with one member.
+	// verifyDeadline bounds the verification of one member.
 	verifyDeadline = 30 * time.Second
 	// pageSize is how many keys are read at once.
 	pageSize = 1000
@@ -26,10 +26,9 @@ const (
 	shownLosses = 10
 )
 
-// Verify reads every acknowledged write back, through each member: a linearizable read waits until the member
-// has applied what the cluster has committed, and is answered from the member's own data. It fails when a
-// write is missing or has another value, when a member does not answer, or when there is none. The Writer has
-// to be stopped.
+// Verify reads every acknowledged write back through each member: a linearizable read waits until the member has applied
+// what the cluster has committed, and is answered from the member's own data. It fails if a write is missing or has another
+// value, if a member does not answer, or if there is no member. The Writer must be stopped.
 func (w *Writer) Verify(ctx context.Context) error {
 	writes := w.Stop().Writes
 	return w.eachMember(ctx, func(ctx context.Context, etcd *clientv3.Client, pod string) error {
@@ -80,7 +79,7 @@ func (w *Writer) Clean(ctx context.Context) error {
 	})
 }
 
-// losses are the acknowledged writes that are not among the stored ones.
+// losses returns the acknowledged writes that are not among the stored ones.
 func (w *Writer) losses(writes []Write, stored map[string]string) []string {
 	var lost []string
 	for _, write := range writes {

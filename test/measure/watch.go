@@ -17,8 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watch follows the pods of the StatefulSet until the context ends. It returns once it has seen those that
-// are there.
+// watch follows the pods of the StatefulSet until the context ends. It returns once it has seen the existing ones.
 func (w *Writer) watch(ctx context.Context) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(w.kube, 0, informers.WithNamespace(w.options.Namespace))
 	informer := factory.Core().V1().Pods().Informer()
@@ -40,8 +39,8 @@ func (w *Writer) watch(ctx context.Context) error {
 	return nil
 }
 
-// isMember reports whether an object is a pod of the StatefulSet. Labels would not tell it from the pod of a
-// backup job.
+// isMember reports whether an object is a pod of the StatefulSet. Labels would not distinguish it from the pod of a backup
+// job.
 func (w *Writer) isMember(object any) bool {
 	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = last.Obj
@@ -70,7 +69,7 @@ func (w *Writer) miss(object any) {
 	w.members.leave(pod.UID)
 }
 
-// stateOf is what a pod shows of itself.
+// stateOf returns the state of a pod.
 func stateOf(pod *corev1.Pod) State {
 	s := State{UID: pod.UID, Revision: pod.Labels[appsv1.StatefulSetRevisionLabel], Class: v1alpha1.ClassStarting}
 	for _, c := range pod.Status.ContainerStatuses {

@@ -20,9 +20,9 @@ import (
 const (
 	// writeInterval is the time between two writes through one member.
 	writeInterval = 50 * time.Millisecond
-	// writeDeadline is when a write has failed.
+	// writeDeadline is the time after which a write has failed.
 	writeDeadline = time.Second
-	// askInterval is the time between two questions for the leader to one member.
+	// askInterval is the interval at which each member is asked for its leader.
 	askInterval = 100 * time.Millisecond
 	// startDeadline is how long Start waits for the first acknowledgement.
 	startDeadline = 10 * time.Second
@@ -39,12 +39,12 @@ type Options struct {
 	Namespace, StatefulSet string
 	// ClientPort of the members. Default 2379.
 	ClientPort int32
-	// TLS is the configuration for a member's client port, by its pod: in a cluster that changes over to TLS,
+	// TLS is the configuration for a member's client port, by its pod: in a cluster that switches to TLS,
 	// members differ. It returns nil for plain HTTP, and is nil when all members are without TLS.
 	TLS func(*corev1.Pod) *tls.Config
 }
 
-// Writer writes to every member of a cluster and watches what becomes of it. See the package's documentation.
+// Writer writes to every member of a cluster and records its state. See the package's documentation.
 type Writer struct {
 	options Options
 	kube    kubernetes.Interface
@@ -60,8 +60,8 @@ type Writer struct {
 	report  Report
 }
 
-// Start begins to measure, and returns once the first write was acknowledged. It goes on until Stop, until
-// the context ends, or for an hour at most.
+// Start starts measuring and returns once the first write was acknowledged. The Writer runs until Stop, until the context
+// ends, or for at most an hour.
 func Start(ctx context.Context, options Options) (*Writer, error) {
 	if options.ClientPort == 0 {
 		options.ClientPort = 2379
@@ -102,5 +102,5 @@ func (w *Writer) Stop() Report {
 	return w.report
 }
 
-// Acknowledged is the number of writes acknowledged so far, and when the last one was.
+// Acknowledged returns the number of writes acknowledged so far and the time of the last one.
 func (w *Writer) Acknowledged() (number int, last time.Time) { return w.writes.acknowledged() }

@@ -47,7 +47,7 @@ type OperatorConfiguration struct {
 // Images are the container images that the operator uses unless an Etcd specifies its own.
 type Images struct {
 	// etcd is an unmodified etcd image of version 3.5.11, 3.6.0 or newer; older versions do not serve /readyz. Default:
-	// gcr.io/etcd-development/etcd:v3.6.8.
+	// gcr.io/etcd-development/etcd:v3.6.16.
 	Etcd string `json:"etcd,omitempty"`
 	// etcdAgent is the image of the etcd-agent that was built with this operator. Required.
 	EtcdAgent string `json:"etcdAgent"`
@@ -86,8 +86,14 @@ type LeaderElection struct {
 
 // Server configures the endpoints that the operator serves. Addresses are host:port or :port; "0" disables an endpoint.
 type Server struct {
-	// metricsBindAddress is the address that serves /metrics. Default: ":8080".
+	// metricsBindAddress is the address that serves /metrics, over HTTPS and only to clients that may get the non-resource URL
+	// /metrics. Default: ":8080".
 	MetricsBindAddress string `json:"metricsBindAddress,omitempty"`
+	// metricsCertificateDir is a folder with tls.crt and tls.key for /metrics, which are read again when they change.
+	// Default: a self-signed certificate.
+	MetricsCertificateDir string `json:"metricsCertificateDir,omitempty"`
+	// insecureMetrics serves /metrics over HTTP and without authentication, as earlier versions did. Default: false.
+	InsecureMetrics bool `json:"insecureMetrics,omitempty"`
 	// healthBindAddress is the address that serves /healthz and /readyz. Default: ":8081".
 	HealthBindAddress string `json:"healthBindAddress,omitempty"`
 	// pprofBindAddress is the address that serves Go's profiles under /debug/pprof. It must be a loopback address, such as
@@ -102,6 +108,11 @@ type AgentAPI struct {
 	// operator that does not sign its requests. A client that takes many snapshots causes old ones to be removed. Default:
 	// false.
 	AllowUnauthenticatedSnapshots bool `json:"allowUnauthenticatedSnapshots,omitempty"`
+	// metricsTokenHash is the SHA-256, in hex, of a long random token that reads the agents' metrics. Agents only get the
+	// hash. With spec.backup.tls, a client certificate signed by its CA reads them, too. Default: no token.
+	MetricsTokenHash string `json:"metricsTokenHash,omitempty"`
+	// allowUnauthenticatedMetrics serves the agents' metrics without authentication, as earlier versions did. Default: false.
+	AllowUnauthenticatedMetrics bool `json:"allowUnauthenticatedMetrics,omitempty"`
 }
 
 // Backup restricts the stores of backups and copies.

@@ -5,6 +5,8 @@
 package v1alpha1
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net"
 	"slices"
@@ -19,6 +21,11 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 	var errs field.ErrorList
 	if c.Images.EtcdAgent == "" {
 		errs = append(errs, field.Required(field.NewPath("images", "etcdAgent"), "name the image of the etcd-agent that was built with this operator"))
+	}
+	if hash := c.AgentAPI.MetricsTokenHash; hash != "" {
+		if sum, err := hex.DecodeString(hash); err != nil || len(sum) != sha256.Size {
+			errs = append(errs, field.Invalid(field.NewPath("agentAPI", "metricsTokenHash"), hash, "must be a SHA-256 in hex: printf %s \"$TOKEN\" | sha256sum"))
+		}
 	}
 	for i, image := range c.Images.Allowed {
 		if strings.Trim(image, "/") == "" || strings.ContainsAny(image, " *") {

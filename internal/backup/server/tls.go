@@ -45,17 +45,20 @@ func (t TLS) Server() *tls.Config {
 	if t.CertFile == "" {
 		return nil
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		return &pair, err
+		config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+		// Clients need no certificate; one that they present, to read metrics, is verified. Without CAs it would be verified
+		// against those of the system.
+		if roots, caErr := t.authorities(); caErr == nil {
+			config.ClientAuth, config.ClientCAs = tls.VerifyClientCertIfGiven, roots
+		}
+		return config, err
 	}}
 }
 
-// RoundTrip implements http.RoundTripper for requests to other agents. It reads the CAs each time; such requests are rare.
-func (t TLS) RoundTrip(r *http.Request) (*http.Response, error) {
-	if t.CertFile == "" {
-		return agentapi.NewTransport(nil, agentapi.Timeouts{}).RoundTrip(r)
-	}
+// authorities reads the CAs of the agents.
+func (t TLS) authorities() (*x509.CertPool, error) {
 	pem, err := os.ReadFile(t.CAFile)
 	if err != nil {
 		return nil, fmt.Errorf("reading the CAs of the agents: %w", err)
@@ -63,6 +66,18 @@ func (t TLS) RoundTrip(r *http.Request) (*http.Response, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
 		return nil, errors.New("reading the CAs of the agents: there is no certificate in " + t.CAFile)
+	}
+	return roots, nil
+}
+
+// RoundTrip implements http.RoundTripper for requests to other agents. It reads the CAs each time; such requests are rare.
+func (t TLS) RoundTrip(r *http.Request) (*http.Response, error) {
+	if t.CertFile == "" {
+		return agentapi.NewTransport(nil, agentapi.Timeouts{}).RoundTrip(r)
+	}
+	roots, err := t.authorities()
+	if err != nil {
+		return nil, err
 	}
 	return agentapi.NewTransport(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, agentapi.Timeouts{}).RoundTrip(r)
 }

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clitest has tasks for the plugin's tests, and the time at which they are shown.
+// Package clitest has tasks for the plugin's tests, and the time at which they are printed.
 package clitest
 
 import (
@@ -107,7 +107,7 @@ func Rejected(code v1alpha1.ErrorCode, description string) *v1alpha1.EtcdOperato
 	return With(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonRejected, string(code)+": "+description)
 }
 
-// Queue returns tasks in line, and some that have ended, in no order.
+// Queue returns queued and finished tasks, unordered.
 func Queue() []*v1alpha1.EtcdOperatorTask {
 	suspended := Task("etcd-main-defrag-b2wlq", v1alpha1.OnDemandMaintenance, v1alpha1.TaskStatePending, 40)
 	suspended.Spec.Suspend = true

@@ -22,6 +22,7 @@ var adviceByError = map[v1alpha1.ErrorCode]string{
 	v1alpha1.ErrEtcdReplaced:        "If the task is meant for the present Etcd, create it again: it was for an earlier one of the same name.",
 	v1alpha1.ErrStatefulSetNotFound: "Check why the Etcd has no StatefulSet with \"kubectl describe etcd\" and in the operator's log, and create the task again once it has one.",
 	v1alpha1.ErrStrategy:            "Switch on the operator's feature gate QuorumAwareUpdatesWithOnDelete: while it is off, the StatefulSet controller replaces the pods.",
+	v1alpha1.ErrNotAllowed:          "Change the field of the Etcd that the error names, or have the operator's configuration allow it, and create the task again.",
 	v1alpha1.ErrSuperseded:          "Nothing: the newer revision has its own task. See it with \"kubectl etcdtask list\".",
 	v1alpha1.ErrNoQuorum:            "Restore quorum first: \"kubectl etcdtask plan\" shows which members serve.",
 	v1alpha1.ErrQuorumNotLost:       "Nothing: there is a quorum, and missing members come back or are replaced automatically. \"kubectl etcdtask plan\" shows each of them.",

@@ -28,7 +28,7 @@ func Command(k *kube.Kube) *cobra.Command {
 	c := &command{k}
 	return &cobra.Command{
 		Use: "describe TASK|ETCD", Short: "Show what happened to a task, and what to do next",
-		Long: "Shows a task, what happened to it, in order, from its status and its events, and what to do next if it has failed or is held. " +
+		Long: "Shows a task, what happened to it, in order, from its status and its events, and what to do next if it has failed or is blocked. " +
 			"For an Etcd, shows its running, next or latest task.",
 		Example: "  # Find out why the rollout of etcd-main is stuck\n  kubectl etcdtask describe etcd-main",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: complete.TasksAndEtcds(k),

@@ -17,7 +17,7 @@ import (
 
 // labelWidth is where values start, and storyIndent where the text of a line of the story does, beside its time.
 const (
-	labelWidth  = 10
+	labelWidth  = 12
 	storyIndent = 10
 )
 
@@ -66,7 +66,7 @@ func (d description) head(width int) []string {
 	if r := t.Status.Rollout; r != nil {
 		add("Revision", r.TargetRevision)
 		add("Pods", fmt.Sprintf("%d of %d updated, %d participating", r.UpdatedReplicas, r.Replicas, r.ParticipatingReplicas))
-		add("Held by", story.Held(t, d.now))
+		add("Blocked by", story.Held(t, d.now))
 	}
 	return lines
 }

@@ -33,7 +33,7 @@ func (f *Flags) AddTo(flags *pflag.FlagSet) {
 // AddTimeoutTo adds the timeout alone, to a verb that always waits.
 func (f *Flags) AddTimeoutTo(flags *pflag.FlagSet) {
 	f.Wait = true
-	flags.DurationVar(&f.Timeout, "timeout", 0, "How long to wait, such as 90s or 10m; exits with 3 after that. 0 is for ever.")
+	flags.DurationVar(&f.Timeout, "timeout", 0, "How long to wait, such as 90s or 10m; exits with 3 after that. 0 waits without a limit.")
 }
 
 // Validate returns what is wrong with the flags.

@@ -45,6 +45,6 @@ func TestSentenceAndCode(t *testing.T) {
 		}
 	}
 	if !IsObjectNotFound(apierrors.NewNotFound(etcds, "a")) {
-		t.Error("an object that is not there")
+		t.Error("a missing object")
 	}
 }

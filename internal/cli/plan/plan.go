@@ -34,7 +34,7 @@ func Command(k *kube.Kube) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "plan ETCD", Short: "Predict a rollout: its order, reasons and guards. Changes nothing",
 		Long: "Applies the operator's decision step by step to the state that each step leaves, and prints the order with class, role and reason for each pod, " +
-			"the guards that hold now, and when quorum would be lost. Members are asked through a port-forward; if that is not possible, roles come from their leases.\n" +
+			"the guards that block it now, and when quorum would be lost. Members are asked through a port-forward; if that is not possible, roles come from their leases.\n" +
 			"A rollout that has not ended is continued from its current state, with its own config.",
 		Example: "  # Show what a rollout of etcd-main would do now\n  kubectl etcdtask plan etcd-main\n\n" +
 			"  # Show what a restart of every member would do\n  kubectl etcdtask plan etcd-main --restart",

@@ -30,10 +30,10 @@ func (p *result) lines(width int) []string {
 	lines = append(lines, p.members().Lines(width)...)
 	lines = append(lines, wrap(serving(p.now()))...)
 	if len(p.holding) == 0 {
-		lines = append(lines, "No guard holds.")
+		lines = append(lines, "No guard blocks it.")
 	}
 	for _, h := range p.holding {
-		lines = append(lines, text.Wrap(fmt.Sprintf("Held by %s: %s", h.Guard, h.Message), 2, width)...)
+		lines = append(lines, text.Wrap(fmt.Sprintf("Blocked by %s: %s", h.Guard, h.Message), 2, width)...)
 	}
 	lines = append(lines, "", "PLAN")
 	lines = append(lines, p.steps(width)...)

@@ -23,7 +23,7 @@ const (
 	newer = "etcd-main-7d9f9c7bd5"
 )
 
-// snapshot makes a cluster whose last member leads; each member is changed by a function.
+// snapshot returns a cluster whose last member leads; functions change each member.
 func snapshot(n int, change ...func(i int, o *cluster.Ordinal)) *cluster.Snapshot {
 	s := &cluster.Snapshot{
 		At:          clitest.Now,
@@ -48,7 +48,7 @@ func snapshot(n int, change ...func(i int, o *cluster.Ordinal)) *cluster.Snapsho
 	return s
 }
 
-// frozen is a member that does not answer.
+// frozen makes a member stop answering.
 func frozen(which int) func(int, *cluster.Ordinal) {
 	return func(i int, o *cluster.Ordinal) {
 		if i == which {
@@ -57,7 +57,7 @@ func frozen(which int) func(int, *cluster.Ordinal) {
 	}
 }
 
-// badNode is the node of the first member, which is not ready.
+// badNode makes the node of the first member not ready.
 func badNode(i int, o *cluster.Ordinal) {
 	if i == 0 {
 		o.Pod.Node = cluster.Node{Name: "n0", Trouble: "not ready"}
@@ -66,7 +66,7 @@ func badNode(i int, o *cluster.Ordinal) {
 
 func updated(_ int, o *cluster.Ordinal) { o.Pod.Revision = newer }
 
-// cutOff is a member that is ready and does not answer.
+// cutOff makes a ready member stop answering.
 func cutOff(i int, o *cluster.Ordinal) {
 	o.Class, o.LeaseRole, o.Role, o.Answers, o.Serving, o.MemberID = v1alpha1.ClassUnready, o.Role, v1alpha1.RoleUnknown, false, false, 0
 }

@@ -36,10 +36,10 @@ type option interface {
 var verbs = []verb{
 	{
 		name: "suspend", done: "suspended", act: suspend(true), fits: func(t *v1alpha1.EtcdOperatorTask) bool { return !t.Spec.Suspend },
-		short: "Hold a task between two steps, or keep it from starting",
-		long: "Sets spec.suspend. A running task keeps its place in line and is held between two steps; no step is interrupted. " +
-			"A task that has not started lets the others pass.",
-		example: "  # Hold a rollout\n  kubectl etcdtask suspend etcd-main-rollout-7d9f9c7bd5-5c8fb-1",
+		short: "Pause a task between two steps, or keep it from starting",
+		long: "Sets spec.suspend. A running task keeps its place in the queue and pauses between two steps; no step is interrupted. " +
+			"Later tasks run before a task that has not started.",
+		example: "  # Pause a rollout\n  kubectl etcdtask suspend etcd-main-rollout-7d9f9c7bd5-5c8fb-1",
 	},
 	{
 		name: "resume", done: "resumed", act: suspend(false), fits: func(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Suspend },

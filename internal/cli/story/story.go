@@ -78,7 +78,7 @@ func ofRollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []Line {
 		lines = append(lines, Line{At: h.LastAttemptTime.Time, Text: "MoveLeader " + h.From, Detail: fmt.Sprintf("leadership goes to %s, attempt %d", h.To, h.Attempts)})
 	}
 	if h := r.HeldBy; h != nil {
-		lines = append(lines, Line{At: h.Since.Time, Text: "held by " + string(h.Guard), Detail: h.Message})
+		lines = append(lines, Line{At: h.Since.Time, Text: "blocked by " + string(h.Guard), Detail: h.Message})
 	}
 	slices.SortStableFunc(lines, func(a, b Line) int { return a.At.Compare(b.At) })
 	return lines
@@ -163,7 +163,7 @@ func Took(task *v1alpha1.EtcdOperatorTask) (time.Duration, bool) {
 	return s.CompletedAt.Sub(s.InitiatedAt.Time).Round(time.Second), true
 }
 
-// Held returns the guard that holds a task, since when and why; empty if none does.
+// Held returns the guard that blocks a task, since when and why; empty if none does.
 func Held(task *v1alpha1.EtcdOperatorTask, now time.Time) string {
 	r := task.Status.Rollout
 	if r == nil || r.HeldBy == nil {

@@ -13,8 +13,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// What comes from the cluster does not command the terminal.
-func TestNothingCommandsTheTerminal(t *testing.T) {
+// Text from the cluster cannot control the terminal.
+func TestNothingControlsTheTerminal(t *testing.T) {
 	g := NewWithT(t)
 	const evil = "a\x1b[2J\x1b]0;title\x07\u009b1A\u202eb\rc"
 	table := text.Table{Columns: []text.Column{{Name: "NAME"}, {Name: "MESSAGE"}}}

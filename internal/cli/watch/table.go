@@ -84,10 +84,10 @@ func (v view) format(width int) []string {
 	return append(append(lines, ""), text.Wrap(v.doing(), 0, width)...)
 }
 
-// doing returns what the task does, or what holds it and for how long.
+// doing returns what the task does, or what blocks it and for how long.
 func (v view) doing() string {
 	if held := story.Held(v.task, v.now); held != "" {
-		say := "Held by " + held
+		say := "Blocked by " + held
 		if story.Progressing(v.task).Reason == v1alpha1.ReasonStalled {
 			say = "Stalled. " + say
 		}

@@ -21,7 +21,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 )
 
-// members are those of clitest.Held.
+// members returns the members of clitest.Held.
 func members() (*v1alpha1.Etcd, *cluster.Snapshot) {
 	etcd := &v1alpha1.Etcd{}
 	s := &cluster.Snapshot{StatefulSet: cluster.StatefulSet{UpdateRevision: "etcd-main-7d9f9c7bd5"}}
@@ -61,7 +61,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestScreenRenewsInPlace(t *testing.T) {
+func TestScreenRedrawsInPlace(t *testing.T) {
 	var out bytes.Buffer
 	width, height := 10, 4
 	s := newScreen(&out, func() (int, int, bool) { return width, height, true })

@@ -12,7 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
-// Healthy returns a cluster that is healthy: every pod at revision "new", member 0 leads.
+// Healthy returns a healthy cluster: every pod at revision "new", member 0 leads.
 func Healthy(replicas int) *cluster.Snapshot {
 	s := &cluster.Snapshot{StatefulSet: cluster.StatefulSet{Observed: true, UpdateRevision: "new", OnDelete: true}}
 	if replicas == 0 {
@@ -46,7 +46,7 @@ func Away(s *cluster.Snapshot, ordinal int, class v1alpha1.PodClass, trouble str
 	o.Pod.Ready, o.Pod.AllContainersReady, o.Pod.Trouble = false, false, trouble
 }
 
-// Unreachable makes no member answer, whatever the pods are like.
+// Unreachable makes no member answer, regardless of the pods.
 func Unreachable(s *cluster.Snapshot) {
 	s.Cluster = cluster.Cluster{}
 	for i := range s.Ordinals {

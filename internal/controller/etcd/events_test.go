@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
-// An event tells when an object has got in the way, and not again as long as one is.
-func TestEventOfAnObjectInTheWay(t *testing.T) {
+// One event reports that a foreign object blocks the Etcd, and no other follows while one does.
+func TestEventOfAForeignObject(t *testing.T) {
 	reported := func(before, after *metav1.Condition) string {
 		recorder := events.NewFakeRecorder(1)
 		etcd, earlier := &v1alpha1.Etcd{}, &v1alpha1.EtcdStatus{}
@@ -46,7 +46,7 @@ func TestEventOfAnObjectInTheWay(t *testing.T) {
 	g.Expect(reported(&no, &yes)).To(BeEmpty())
 }
 
-// An event has room for a thousand bytes, and for whole characters.
+// A note is truncated to a thousand bytes, between characters.
 func TestNote(t *testing.T) {
 	g := NewWithT(t)
 	noted := func(message string) string {

@@ -60,6 +60,7 @@ var stages = []stage{
 	{name: "ownership", code: v1alpha1.ErrObserve, run: (*pass).checkOwners},
 	{name: "update strategy", code: v1alpha1.ErrApply, run: (*pass).keepStrategy, passable: true},
 	{name: "hold", code: v1alpha1.ErrApply, run: (*pass).hold},
+	{name: "policy", run: (*pass).checkPolicy},
 	{name: "TLS", code: v1alpha1.ErrApply, run: (*pass).planTLS, passable: true},
 	{name: "wake-up", code: v1alpha1.ErrApply, run: (*pass).wakeUp},
 	{name: "spec", code: v1alpha1.ErrApply, run: (*pass).applySpec, passable: true},

@@ -7,6 +7,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -55,21 +56,24 @@ func TestThrough(t *testing.T) {
 	}
 }
 
-// An error that passes enters the status at its second occurrence in a row, and leaves it at the first success. A stage that is
+// A transient error enters the status at its second occurrence in a row and leaves it at the first success. A stage that is
 // not reached, or is skipped, keeps its error.
 func TestWhenAFailureIsReported(t *testing.T) {
 	g := NewWithT(t)
 	var f failures
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "main", UID: "etcd"}}
-	spec, volumes := stages[6], stages[7]
+	named := func(name string) stage {
+		return stages[slices.IndexFunc(stages, func(s stage) bool { return s.name == name })]
+	}
+	spec, volumes := named("spec"), named("volumes")
 	g.Expect(f.reported(etcd)).To(BeEmpty())
 	f.note(etcd, spec, errBroken)
 	g.Expect(f.reported(etcd)).To(BeEmpty(), "once")
 	f.note(etcd, spec, nil)
 	f.note(etcd, spec, errBroken)
-	g.Expect(f.reported(etcd)).To(BeEmpty(), "once again, after a success")
+	g.Expect(f.reported(etcd)).To(BeEmpty(), "the first failure after a success")
 	f.note(etcd, volumes, errBroken)
-	g.Expect(f.reported(etcd)).To(BeEmpty(), "that of another stage does not count")
+	g.Expect(f.reported(etcd)).To(BeEmpty(), "an error of another stage does not count")
 	f.note(etcd, spec, errBroken)
 	g.Expect(f.reported(etcd)).To(HaveLen(1))
 	g.Expect(f.summary(etcd, false)).To(Equal("spec"))
@@ -80,7 +84,7 @@ func TestWhenAFailureIsReported(t *testing.T) {
 	f.note(etcd, volumes, nil)
 	g.Expect(f.reported(etcd)).To(BeEmpty())
 
-	// An operator that has just started does not know how often: what the status reports stays.
+	// A new operator does not know how often the stage failed: the reported error stays.
 	etcd.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrApply, Description: "broken"}}
 	f.note(etcd, spec, errBroken)
 	g.Expect(f.reported(etcd)).To(HaveLen(1))

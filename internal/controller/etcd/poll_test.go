@@ -21,15 +21,15 @@ func TestPollAfter(t *testing.T) {
 		status            metav1.ConditionStatus
 		want              time.Duration
 	}{
-		"healthy":           {v1alpha1.ConditionReady, v1alpha1.ReasonQuorate, metav1.ConditionTrue, pollHealthy},
-		"a member is away":  {v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonNotAllMembersReady, metav1.ConditionFalse, pollTroubled},
-		"hibernated":        {v1alpha1.ConditionReady, v1alpha1.ReasonHibernated, metav1.ConditionFalse, pollHealthy},
-		"hibernating":       {v1alpha1.ConditionHibernated, v1alpha1.ReasonHibernating, metav1.ConditionFalse, pollTroubled},
-		"waking up":         {v1alpha1.ConditionHibernated, v1alpha1.ReasonWakingUp, metav1.ConditionFalse, pollTroubled},
-		"scale-in refused":  {v1alpha1.ConditionScaled, v1alpha1.ReasonScaleInRefused, metav1.ConditionFalse, pollHealthy},
-		"growing":           {v1alpha1.ConditionScaled, v1alpha1.ReasonScalingOut, metav1.ConditionFalse, pollTroubled},
-		"on the way to TLS": {v1alpha1.ConditionTLSReady, v1alpha1.ReasonPeerTLSRollout, metav1.ConditionFalse, pollTroubled},
-		"TLS in use":        {v1alpha1.ConditionTLSReady, v1alpha1.ReasonTLSInUse, metav1.ConditionTrue, pollHealthy},
+		"healthy":             {v1alpha1.ConditionReady, v1alpha1.ReasonQuorate, metav1.ConditionTrue, pollHealthy},
+		"a member is missing": {v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonNotAllMembersReady, metav1.ConditionFalse, pollTroubled},
+		"hibernated":          {v1alpha1.ConditionReady, v1alpha1.ReasonHibernated, metav1.ConditionFalse, pollHealthy},
+		"hibernating":         {v1alpha1.ConditionHibernated, v1alpha1.ReasonHibernating, metav1.ConditionFalse, pollTroubled},
+		"waking up":           {v1alpha1.ConditionHibernated, v1alpha1.ReasonWakingUp, metav1.ConditionFalse, pollTroubled},
+		"scale-in refused":    {v1alpha1.ConditionScaled, v1alpha1.ReasonScaleInRefused, metav1.ConditionFalse, pollHealthy},
+		"growing":             {v1alpha1.ConditionScaled, v1alpha1.ReasonScalingOut, metav1.ConditionFalse, pollTroubled},
+		"switching to TLS":    {v1alpha1.ConditionTLSReady, v1alpha1.ReasonPeerTLSRollout, metav1.ConditionFalse, pollTroubled},
+		"TLS in use":          {v1alpha1.ConditionTLSReady, v1alpha1.ReasonTLSInUse, metav1.ConditionTrue, pollHealthy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := &v1alpha1.EtcdStatus{}

@@ -54,6 +54,8 @@ type Reconciler struct {
 	Images configv1alpha1.Images
 	// AgentTrust returns whose requests the agents of an Etcd accept; nil to tell them nothing.
 	AgentTrust func(*v1alpha1.Etcd) agentauth.Trust
+	// Allowed returns why the operator's configuration refuses an Etcd; nil if it does not. It may be nil.
+	Allowed func(*v1alpha1.Etcd) error
 	// QuorumAwareUpdates is the feature gate QuorumAwareUpdatesWithOnDelete.
 	QuorumAwareUpdates bool
 

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// An operator that starts finds many Etcds. Those that have changed while nobody looked come first.
-func TestWhatIsDueComesFirst(t *testing.T) {
+// A starting operator finds many Etcds. It first reconciles those that have changed while no operator was running.
+func TestChangedEtcdsComeFirst(t *testing.T) {
 	g := NewWithT(t)
 	queue := priorityqueue.New[reconcile.Request]("test")
 	defer queue.ShutDown()

@@ -37,6 +37,16 @@ func (p *pass) hold(ctx context.Context) (err error) {
 	return err
 }
 
+// checkPolicy keeps the spec of an Etcd that the operator's configuration refuses from being carried out. Its members are still
+// observed, and those that a task has stopped are started again as they were.
+func (p *pass) checkPolicy(context.Context) error {
+	if p.reconciler.Allowed != nil {
+		p.found.Refused = p.reconciler.Allowed(p.etcd)
+	}
+	p.specFailed = p.found.Refused != nil
+	return nil
+}
+
 func (p *pass) planTLS(ctx context.Context) error {
 	plan, err := p.tls.Plan(ctx, p.found.State)
 	if err != nil {
@@ -48,6 +58,9 @@ func (p *pass) planTLS(ctx context.Context) error {
 }
 
 func (p *pass) wakeUp(ctx context.Context) error {
+	if p.found.Refused != nil {
+		return errSkipped
+	}
 	wake, err := p.hibernator.WakeUp(ctx, p.found.State, p.held, p.session)
 	if err == nil && !p.held {
 		p.found.WakeUp = &wake
@@ -130,8 +143,8 @@ func retention(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) v1alpha1.Persistent
 }
 
 func (p *pass) growVolumes(ctx context.Context) (err error) {
-	mayCreate := p.found.TLS != nil && p.creates()
-	p.found.Volumes, err = p.volumes.Reconcile(ctx, p.found.State, p.session, mayCreate)
+	may := volumes.Permission{Grow: p.found.Refused == nil && !p.etcd.SpecSuspended(), Replace: p.found.TLS != nil && p.creates()}
+	p.found.Volumes, err = p.volumes.Reconcile(ctx, p.found.State, p.session, may)
 	p.specFailed = p.specFailed || err != nil
 	return err
 }

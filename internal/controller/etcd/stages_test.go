@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// setWith returns a StatefulSet of some replicas, whose claim template has 4Gi.
+// setWith returns a StatefulSet with some replicas and a claim template of 4Gi.
 func setWith(replicas int32) *appsv1.StatefulSet {
 	claim := corev1.PersistentVolumeClaim{}
 	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("4Gi")}
@@ -33,7 +33,7 @@ func TestRetention(t *testing.T) {
 	for name, set := range map[string]*appsv1.StatefulSet{"none yet": nil, "running": setWith(3), "hibernated": setWith(0)} {
 		p := retention(etcdWith(3, "4Gi", all), set)
 		g.Expect(p.WhenDeleted).To(Equal(v1alpha1.VolumesDeleted), name)
-		g.Expect(p.WhenScaled).To(Equal(v1alpha1.VolumesRetained), "%s: who scales to zero must not lose data by it", name)
+		g.Expect(p.WhenScaled).To(Equal(v1alpha1.VolumesRetained), "%s: scaling to zero must not lose data", name)
 	}
 	g.Expect(retention(etcdWith(3, "8Gi", all), setWith(3)).WhenDeleted).To(Equal(v1alpha1.VolumesRetained), "the StatefulSet is to be replaced")
 }

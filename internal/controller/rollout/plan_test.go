@@ -15,19 +15,19 @@ import (
 
 var now = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// change is a template change to revision main-abc, with the tasks that there are.
+// change returns a template change to revision main-abc, with the existing tasks.
 func change(tasks ...v1alpha1.EtcdOperatorTask) pending {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
 	return pending{etcd: etcd, set: "set", revision: "main-abc", tasks: tasks}
 }
 
-// owned makes the Etcd the owner of a task, as the engine does when it arrives.
+// owned makes the Etcd the owner of a task, as the engine does on arrival.
 func owned(t v1alpha1.EtcdOperatorTask) v1alpha1.EtcdOperatorTask {
 	t.OwnerReferences = []metav1.OwnerReference{{UID: "etcd"}}
 	return t
 }
 
-// rolloutTask makes a rollout task to a revision, made some minutes ago.
+// rolloutTask returns a rollout task to a revision, created some minutes ago.
 func rolloutTask(config string, state v1alpha1.TaskState, minutesAgo int) v1alpha1.EtcdOperatorTask {
 	at := metav1.Time{Time: now.Add(-time.Duration(minutesAgo) * time.Minute)}
 	t := v1alpha1.EtcdOperatorTask{
@@ -54,12 +54,12 @@ func TestCovered(t *testing.T) {
 	}{
 		"to this revision":                      {rolloutTask("targetRevision: main-abc", v1alpha1.TaskStateInProgress, 1), true},
 		"to another one":                        {rolloutTask("targetRevision: main-old", v1alpha1.TaskStateInProgress, 1), false},
-		"by hand, to whatever is current":       {rolloutTask("", v1alpha1.TaskStatePending, 1), true},
-		"by hand, and begun with an older one":  {started, false},
+		"by a user, to the current revision":    {rolloutTask("", v1alpha1.TaskStatePending, 1), true},
+		"by a user, started with an older one":  {started, false},
 		"a restart follows the revision":        {rolloutTask("restart: true", v1alpha1.TaskStateInProgress, 1), true},
 		"one that has ended":                    {rolloutTask("targetRevision: main-abc", v1alpha1.TaskStateSucceeded, 1), false},
 		"a recreation":                          {recreate, true},
-		"a task of another kind":                {snapshot, false},
+		"a task of another type":                {snapshot, false},
 		"a suspended one waits for an approval": {suspend(rolloutTask("targetRevision: main-abc", v1alpha1.TaskStatePending, 1)), true},
 	} {
 		if got := change(c.task).covered(); got != c.want {
@@ -67,7 +67,7 @@ func TestCovered(t *testing.T) {
 		}
 	}
 	if change().covered() {
-		t.Error("nothing covers")
+		t.Error("covered without a task")
 	}
 }
 
@@ -115,7 +115,7 @@ func TestNextAttempt(t *testing.T) {
 		}
 	}
 	if next, _ := change(rolloutTask("", v1alpha1.TaskStateSucceeded, 0)).next(now); next.Name != first.Name {
-		t.Error("a task with another name is no attempt of ours")
+		t.Error("a task with another name counts as an attempt")
 	}
 }
 
@@ -135,7 +135,7 @@ func TestSuspendIsInherited(t *testing.T) {
 		want   bool
 	}{
 		"manual approval":              {manual, true},
-		"from one that is not over":    {change(suspend(rolloutTask("", v1alpha1.TaskStateInProgress, 1))), true},
+		"from one that has not ended":  {change(suspend(rolloutTask("", v1alpha1.TaskStateInProgress, 1))), true},
 		"from one that was superseded": {change(suspend(supersede(owned(rolloutTask("", v1alpha1.TaskStateRejected, 1))))), true},
 		"past one that was rejected on arrival": {change(
 			suspend(supersede(owned(rolloutTask("", v1alpha1.TaskStateRejected, 9)))), supersede(rolloutTask("", v1alpha1.TaskStateRejected, 1))), true},

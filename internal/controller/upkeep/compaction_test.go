@@ -23,7 +23,7 @@ var (
 	later = metav1.NewTime(noon.Add(time.Minute))
 )
 
-// served is an Etcd whose members all participate.
+// served returns an Etcd whose members all participate.
 func served(replicas int32) *v1alpha1.Etcd {
 	etcd := &v1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-a", Name: "etcd-main", Generation: 1},
@@ -35,7 +35,7 @@ func served(replicas int32) *v1alpha1.Etcd {
 	return etcd
 }
 
-// compacted is an Etcd that serves, and whose snapshots are compacted from 100 events on, up to 300.
+// compacted returns a serving Etcd with compaction from 100 events up to 300.
 func compacted() *v1alpha1.Etcd {
 	etcd := served(3)
 	etcd.UID = "etcd"
@@ -46,8 +46,8 @@ func compacted() *v1alpha1.Etcd {
 	return etcd
 }
 
-// toldOf is the lease of a snapshot at a revision, so many minutes after noon.
-func toldOf(revision int64, minutes int) *coordinationv1.Lease {
+// leaseOf returns the lease of a snapshot at a revision, the given minutes after noon.
+func leaseOf(revision int64, minutes int) *coordinationv1.Lease {
 	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To(strconv.FormatInt(revision, 10)), RenewTime: ptr.To(metav1.NewMicroTime(noon.Add(time.Duration(minutes) * time.Minute))),
 	}}
@@ -63,7 +63,7 @@ func aTask(name string, taskType v1alpha1.TaskType, config string, state v1alpha
 func TestCompactionDue(t *testing.T) {
 	const compaction, full = "etcd-main-compaction-1000", "etcd-main-full-snapshot-1000"
 	leases := func(delta int64) observe.SnapshotLeases {
-		return observe.SnapshotLeases{Full: toldOf(1000, 0), Delta: toldOf(delta, 5)}
+		return observe.SnapshotLeases{Full: leaseOf(1000, 0), Delta: leaseOf(delta, 5)}
 	}
 	ours := func(state v1alpha1.TaskState) v1alpha1.EtcdOperatorTask {
 		return aTask(compaction, v1alpha1.OnDemandCompaction, "", state)
@@ -81,38 +81,38 @@ func TestCompactionDue(t *testing.T) {
 	}{
 		{name: "nothing was taken yet", leases: observe.SnapshotLeases{}},
 		{name: "leases, and no snapshot", leases: observe.SnapshotLeases{Full: &coordinationv1.Lease{}, Delta: &coordinationv1.Lease{}}},
-		{name: "no delta yet", leases: observe.SnapshotLeases{Full: toldOf(1000, 0), Delta: &coordinationv1.Lease{}}},
+		{name: "no delta yet", leases: observe.SnapshotLeases{Full: leaseOf(1000, 0), Delta: &coordinationv1.Lease{}}},
 		{name: "one too few", leases: leases(1099)},
 		{name: "enough", leases: leases(1100), want: compaction, because: "hold 100 events, and eventsThreshold is 100"},
-		{name: "the last that is compacted", leases: leases(1299), want: compaction},
+		{name: "the most that are compacted", leases: leases(1299), want: compaction},
 		{name: "too many", leases: leases(1300), want: full, because: "hold 300 events, and triggerFullSnapshotThreshold is 300"},
-		{name: "a newer full snapshot", leases: observe.SnapshotLeases{Full: toldOf(2000, 10), Delta: toldOf(1300, 5)}},
-		{name: "deltas from before an older state was restored", leases: observe.SnapshotLeases{Full: toldOf(1000, 10), Delta: toldOf(1300, 5)}},
-		{name: "all of it compacted", leases: observe.SnapshotLeases{Full: toldOf(1300, 5), Delta: toldOf(1300, 5)}},
-		{name: "not a number", leases: observe.SnapshotLeases{Full: toldOf(1000, 0), Delta: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("etcd-main-0"), RenewTime: ptr.To(metav1.NewMicroTime(later.Time))}}}},
+		{name: "a newer full snapshot", leases: observe.SnapshotLeases{Full: leaseOf(2000, 10), Delta: leaseOf(1300, 5)}},
+		{name: "deltas from before an older state was restored", leases: observe.SnapshotLeases{Full: leaseOf(1000, 10), Delta: leaseOf(1300, 5)}},
+		{name: "all of it compacted", leases: observe.SnapshotLeases{Full: leaseOf(1300, 5), Delta: leaseOf(1300, 5)}},
+		{name: "not a number", leases: observe.SnapshotLeases{Full: leaseOf(1000, 0), Delta: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("etcd-main-0"), RenewTime: ptr.To(metav1.NewMicroTime(later.Time))}}}},
 
 		{name: "under way", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateInProgress)}},
 		{name: "not seen by the engine yet", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours("")}},
-		{name: "a person's, under way", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{aTask("mine", v1alpha1.OnDemandCompaction, "", v1alpha1.TaskStatePending)}},
-		{name: "a person's, ended", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{aTask("mine", v1alpha1.OnDemandCompaction, "", v1alpha1.TaskStateFailed)}, want: compaction},
-		{name: "a person's full snapshot, under way", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{aTask("mine", v1alpha1.OnDemandSnapshot, "type: full", v1alpha1.TaskStateInProgress)}},
-		{name: "a delta snapshot, under way", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{aTask("mine", v1alpha1.OnDemandSnapshot, "type: delta", v1alpha1.TaskStateInProgress)}, want: compaction},
-		{name: "too many while a compaction is under way", leases: leases(1400), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateInProgress)}},
-		{name: "done, and the lease does not show it yet", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateSucceeded)}},
-		{name: "done, and there are too many since", leases: leases(1400), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateSucceeded)}},
+		{name: "a user's in progress", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{aTask("mine", v1alpha1.OnDemandCompaction, "", v1alpha1.TaskStatePending)}},
+		{name: "a user's, ended", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{aTask("mine", v1alpha1.OnDemandCompaction, "", v1alpha1.TaskStateFailed)}, want: compaction},
+		{name: "a user's full snapshot in progress", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{aTask("mine", v1alpha1.OnDemandSnapshot, "type: full", v1alpha1.TaskStateInProgress)}},
+		{name: "a delta snapshot in progress", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{aTask("mine", v1alpha1.OnDemandSnapshot, "type: delta", v1alpha1.TaskStateInProgress)}, want: compaction},
+		{name: "too many while a compaction is in progress", leases: leases(1400), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateInProgress)}},
+		{name: "done, but the lease does not show it yet", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateSucceeded)}},
+		{name: "done, but too many since", leases: leases(1400), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateSucceeded)}},
 		{name: "done for an earlier full snapshot", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{aTask("etcd-main-compaction-500", v1alpha1.OnDemandCompaction, "", v1alpha1.TaskStateSucceeded)}, want: compaction},
 
 		{name: "failed", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateFailed)}, want: full, because: "and etcd-main-compaction-1000 has failed"},
-		{name: "failed, and so a full snapshot is under way", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateFailed), oursFull(v1alpha1.TaskStateInProgress)}},
+		{name: "failed, and a full snapshot is in progress", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateFailed), oursFull(v1alpha1.TaskStateInProgress)}},
 		{name: "both failed", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateFailed), oursFull(v1alpha1.TaskStateFailed)}},
-		{name: "failed, and there is no quorum for a full snapshot", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateFailed)},
+		{name: "failed, but no quorum for a full snapshot", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateFailed)},
 			change: func(e *v1alpha1.Etcd) { e.Status.Conditions = nil }},
 		{name: "rejected", leases: leases(1200), tasks: []v1alpha1.EtcdOperatorTask{ours(v1alpha1.TaskStateRejected)}},
 		{name: "too many, and a full snapshot failed", leases: leases(1400), tasks: []v1alpha1.EtcdOperatorTask{oursFull(v1alpha1.TaskStateFailed)}},
 
 		{name: "no quorum: a compaction needs none", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Status.Conditions = nil }, want: compaction},
 		{name: "no quorum, and too many", leases: leases(1400), change: func(e *v1alpha1.Etcd) { e.Status.Conditions = nil }},
-		{name: "not asked for", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Spec.Backup.SnapshotCompaction = nil }},
+		{name: "not configured", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Spec.Backup.SnapshotCompaction = nil }},
 		{name: "no store", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Spec.Backup.Store = nil }},
 		{name: "asleep", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }},
 		{name: "suspended", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""} }},
@@ -144,7 +144,7 @@ func TestTaskOfAnUpkeep(t *testing.T) {
 	g := NewWithT(t)
 	etcd := compacted()
 	etcd.Spec.Backup.EtcdSnapshotTimeout = &metav1.Duration{Duration: 5 * time.Hour}
-	task := compactionDue(etcd, observe.SnapshotLeases{Full: toldOf(1000, 0), Delta: toldOf(1300, 5)}, nil).task(etcd)
+	task := compactionDue(etcd, observe.SnapshotLeases{Full: leaseOf(1000, 0), Delta: leaseOf(1300, 5)}, nil).task(etcd)
 	g.Expect(task.Namespace).To(Equal("shoot-a"))
 	g.Expect(task.OwnerReferences).To(HaveLen(1))
 	g.Expect(task.OwnerReferences[0].UID).To(Equal(etcd.UID))

@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// scheduled is an Etcd that serves, and is defragmented at three in the night. It was made at noon.
+// scheduled returns a serving Etcd, created at noon, that is defragmented at 3 a.m.
 func scheduled() *v1alpha1.Etcd {
 	etcd := served(3)
 	etcd.CreationTimestamp = noon
@@ -49,23 +49,23 @@ func TestDefragmentationDue(t *testing.T) {
 		{name: "long before", now: noon.Add(time.Hour)},
 		{name: "a moment before", now: begin.Add(-time.Second)},
 		{name: "in time", now: begin, want: name},
-		{name: "the operator comes a little late", now: begin.Add(latestStart), want: name},
-		{name: "the operator comes too late", now: begin.Add(latestStart + time.Second)},
-		{name: "it was away for days: the last time counts", now: begin.Add(72 * time.Hour), want: "etcd-main-defragmentation-202607050300"},
+		{name: "the operator is a little late", now: begin.Add(latestStart), want: name},
+		{name: "the operator is too late", now: begin.Add(latestStart + time.Second)},
+		{name: "the operator was stopped for days: the last time counts", now: begin.Add(72 * time.Hour), want: "etcd-main-defragmentation-202607050300"},
 		{name: "in another time zone", now: begin.In(time.FixedZone("there", 7*3600)), want: name},
 
 		{name: "made already", now: begin.Add(time.Minute), made: three},
 		{name: "made yesterday", now: begin.Add(time.Minute), made: three.Add(-24 * time.Hour), want: name},
-		{name: "made by another operator, and ended", now: begin.Add(time.Minute), tasks: []v1alpha1.EtcdOperatorTask{aTask(name, v1alpha1.OnDemandMaintenance, "", v1alpha1.TaskStateSucceeded)}},
-		{name: "the last one is still under way", now: begin, tasks: []v1alpha1.EtcdOperatorTask{aTask("etcd-main-defragmentation-202607010300", v1alpha1.OnDemandMaintenance, "", v1alpha1.TaskStateInProgress)}},
-		{name: "a person's is under way", now: begin, tasks: []v1alpha1.EtcdOperatorTask{aTask("mine", v1alpha1.OnDemandMaintenance, "", "")}},
-		{name: "a person's has ended", now: begin, tasks: []v1alpha1.EtcdOperatorTask{aTask("mine", v1alpha1.OnDemandMaintenance, "", v1alpha1.TaskStateFailed)}, want: name},
+		{name: "created by another operator, and ended", now: begin.Add(time.Minute), tasks: []v1alpha1.EtcdOperatorTask{aTask(name, v1alpha1.OnDemandMaintenance, "", v1alpha1.TaskStateSucceeded)}},
+		{name: "the last one is still in progress", now: begin, tasks: []v1alpha1.EtcdOperatorTask{aTask("etcd-main-defragmentation-202607010300", v1alpha1.OnDemandMaintenance, "", v1alpha1.TaskStateInProgress)}},
+		{name: "a user's is in progress", now: begin, tasks: []v1alpha1.EtcdOperatorTask{aTask("mine", v1alpha1.OnDemandMaintenance, "", "")}},
+		{name: "a user's has ended", now: begin, tasks: []v1alpha1.EtcdOperatorTask{aTask("mine", v1alpha1.OnDemandMaintenance, "", v1alpha1.TaskStateFailed)}, want: name},
 		{name: "it waits in line behind a rollout", now: begin, tasks: []v1alpha1.EtcdOperatorTask{aTask("roll", v1alpha1.QuorumAwareRollout, "", v1alpha1.TaskStateInProgress)}, want: name},
 
-		{name: "made after the time of the schedule", now: begin, change: func(e *v1alpha1.Etcd) { e.CreationTimestamp = metav1.NewTime(three.Add(time.Second)) }},
+		{name: "created after the scheduled time", now: begin, change: func(e *v1alpha1.Etcd) { e.CreationTimestamp = metav1.NewTime(three.Add(time.Second)) }},
 		{name: "asleep", now: begin, change: func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }},
 		{name: "suspended", now: begin, change: func(e *v1alpha1.Etcd) { e.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""} }},
-		{name: "a member is away", now: begin, change: func(e *v1alpha1.Etcd) {
+		{name: "a member is missing", now: begin, change: func(e *v1alpha1.Etcd) {
 			meta.RemoveStatusCondition(&e.Status.Conditions, v1alpha1.ConditionAllMembersReady)
 		}},
 	} {
@@ -90,8 +90,8 @@ func TestDefragmentationDue(t *testing.T) {
 	}
 }
 
-// An operator that looks every few seconds for hours makes one for each time, in order, whatever the schedule, and
-// whether or not it remembers.
+// An operator that reconciles every few seconds for hours creates one task for each time, in order, for any schedule and
+// with or without memory.
 func TestEveryTurnComesOnce(t *testing.T) {
 	for _, tc := range []struct {
 		schedule string
@@ -118,7 +118,7 @@ func TestEveryTurnComesOnce(t *testing.T) {
 					tasks = append(tasks, aTask(due.name, v1alpha1.OnDemandMaintenance, "", v1alpha1.TaskStateSucceeded))
 					continue
 				}
-				// Somebody deletes each at once.
+				// A user deletes each task at once.
 				schedule, _ := DefragmentationSchedule(etcd)
 				last, _ := turns(schedule, etcd, now)
 				g.Expect(last.at).To(BeTemporally(">", made))
@@ -129,7 +129,7 @@ func TestEveryTurnComesOnce(t *testing.T) {
 	}
 }
 
-// A thousand Etcds with the same schedule do not begin at once.
+// A thousand Etcds with the same schedule do not start at once.
 func TestSpread(t *testing.T) {
 	g := NewWithT(t)
 	at := map[time.Duration]int{}

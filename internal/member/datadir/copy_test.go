@@ -13,8 +13,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// What a member has is copied to the last entry of its log, and the member's data is not touched: a second copy, of a
-// member that has a database as well, comes to the same.
+// The data of a member is copied up to the last entry of its log, and is not changed: a second copy, of a member that also
+// has a database, has the same result.
 func TestCopy(t *testing.T) {
 	g := NewWithT(t)
 	dir := newMember(t, 3, put("a", "1", 0), put("b", "2", 0), put("a", "3", 0))

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// dataDir is a data directory as etcd makes it, of cluster cafe.
+// dataDir is a data directory of cluster cafe, as etcd creates it.
 type dataDir struct {
 	Gomega
 	path string
@@ -33,7 +33,7 @@ type dataDir struct {
 func (d dataDir) log() string { return filepath.Join(d.path, "member", "wal") }
 func (d dataDir) db() string  { return filepath.Join(d.path, "member", "snap", "db") }
 
-// logFile is the first file of the log.
+// logFile returns the first file of the log.
 func (d dataDir) logFile() string {
 	return filepath.Join(d.log(), "0000000000000000-0000000000000000.wal")
 }
@@ -57,7 +57,7 @@ func newDataDir(t *testing.T) dataDir {
 	return d
 }
 
-// compacted adds a snapshot to the log: what came before is in the database alone.
+// compacted adds a snapshot to the log: earlier entries are only in the database.
 func (d dataDir) compacted() {
 	log, err := wal.Open(zap.NewNop(), d.log(), &walpb.Snapshot{})
 	d.Expect(err).NotTo(HaveOccurred())
@@ -71,13 +71,13 @@ func (d dataDir) compacted() {
 func (d dataDir) overwrite(path string, offset int64) {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	d.Expect(err).NotTo(HaveOccurred())
-	_, err = file.WriteAt([]byte("this was not written by etcd at all, but by somebody else"), offset)
+	_, err = file.WriteAt([]byte("this was not written by etcd, but by another program"), offset)
 	d.Expect(err).NotTo(HaveOccurred())
 	d.Expect(file.Close()).To(Succeed())
 }
 
-// misdirect has the first leaf of the database claim more elements than fit: bbolt opens such a file, and panics or reads
-// elsewhere when it comes to that page.
+// misdirect makes the first leaf of the database claim more elements than fit: bbolt opens such a file, and panics or reads
+// elsewhere when it reaches that page.
 func (d dataDir) misdirect() {
 	db, err := bolt.Open(d.db(), 0o600, &bolt.Options{PageSize: 4096})
 	d.Expect(err).NotTo(HaveOccurred())
@@ -98,7 +98,7 @@ func (d dataDir) misdirect() {
 	d.Expect(file.Close()).To(Succeed())
 }
 
-// Another process may write to a database that is in use: its pages need not fit together, and say nothing of damage.
+// Another process may write to a database in use: inconsistent pages are then no sign of damage.
 func TestInspectWaitsForTheLock(t *testing.T) {
 	d := newDataDir(t)
 	db, err := bolt.Open(d.db(), 0o600, nil)
@@ -125,27 +125,27 @@ func TestInspect(t *testing.T) {
 			member.Data{State: member.DataDamaged, ClusterID: "cafe", Damage: "the database: it is missing"},
 		},
 		{
-			"no database, and all in the log", func(d dataDir) { d.Expect(os.Remove(d.db())).To(Succeed()) },
+			"no database, everything in the log", func(d dataDir) { d.Expect(os.Remove(d.db())).To(Succeed()) },
 			member.Data{State: member.DataPresent, ClusterID: "cafe"},
 		},
 		{
-			"no database, and not all in the log", func(d dataDir) { d.compacted(); d.Expect(os.Remove(d.db())).To(Succeed()) },
+			"no database, not everything in the log", func(d dataDir) { d.compacted(); d.Expect(os.Remove(d.db())).To(Succeed()) },
 			member.Data{State: member.DataDamaged, ClusterID: "cafe", Damage: "the database: it is missing"},
 		},
 		{
-			"an empty database, and not all in the log", func(d dataDir) { d.compacted(); d.Expect(os.Truncate(d.db(), 0)).To(Succeed()) },
+			"an empty database, not everything in the log", func(d dataDir) { d.compacted(); d.Expect(os.Truncate(d.db(), 0)).To(Succeed()) },
 			member.Data{State: member.DataDamaged, ClusterID: "cafe", Damage: "the database: it is missing"},
 		},
 		{
-			"a log with a flaw", func(d dataDir) { d.overwrite(d.logFile(), 20000) },
+			"a corrupt log", func(d dataDir) { d.overwrite(d.logFile(), 20000) },
 			member.Data{State: member.DataDamaged, ClusterID: "cafe", Damage: "the write-ahead log: "},
 		},
 		{
-			"a log that begins with a flaw", func(d dataDir) { d.overwrite(d.logFile(), 0) },
+			"a log with a corrupt beginning", func(d dataDir) { d.overwrite(d.logFile(), 0) },
 			member.Data{State: member.DataDamaged, Damage: "the write-ahead log does not name its cluster: "},
 		},
 		{
-			"a last entry that was half written", func(d dataDir) { d.Expect(os.Truncate(d.logFile(), 100000)).To(Succeed()) },
+			"a partially written last entry", func(d dataDir) { d.Expect(os.Truncate(d.logFile(), 100000)).To(Succeed()) },
 			member.Data{State: member.DataPresent, ClusterID: "cafe"},
 		},
 		{
@@ -153,7 +153,7 @@ func TestInspect(t *testing.T) {
 			member.Data{State: member.DataDamaged, ClusterID: "cafe", Damage: "the database: page "},
 		},
 		{
-			"a database of something else", func(d dataDir) { d.Expect(os.WriteFile(d.db(), make([]byte, 65536), 0o600)).To(Succeed()) },
+			"no bbolt database", func(d dataDir) { d.Expect(os.WriteFile(d.db(), make([]byte, 65536), 0o600)).To(Succeed()) },
 			member.Data{State: member.DataDamaged, ClusterID: "cafe", Damage: "the database: invalid database"},
 		},
 	} {
@@ -172,7 +172,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// What etcd looks at is not changed by looking.
+// An inspection does not change the data.
 func TestInspectChangesNothing(t *testing.T) {
 	d := newDataDir(t)
 	before, err := os.ReadFile(d.logFile())
@@ -184,7 +184,7 @@ func TestInspectChangesNothing(t *testing.T) {
 	d.Expect(string(after) == string(before)).To(BeTrue())
 }
 
-func TestInspectDoesNotTakeTheUnreadableForEmpty(t *testing.T) {
+func TestInspectDoesNotTreatUnreadableAsEmpty(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
 	g.Expect(os.WriteFile(filepath.Join(dir, "member"), nil, 0o600)).To(Succeed())

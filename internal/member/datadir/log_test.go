@@ -35,14 +35,14 @@ func newLog(t *testing.T, dir string) *testLog {
 	return l
 }
 
-// smallSegments makes files of a log small.
+// smallSegments makes the files of a log small.
 func smallSegments(t *testing.T) {
 	before := wal.SegmentSizeBytes
 	wal.SegmentSizeBytes = 4096
 	t.Cleanup(func() { wal.SegmentSizeBytes = before })
 }
 
-// write writes entries of a term, up to an index, and what is known to be committed.
+// write writes entries of a term up to an index, and the commit index.
 func (l *testLog) write(term, from, to, commit uint64) {
 	var entries []*raftpb.Entry
 	for i := from; i <= to; i++ {
@@ -57,7 +57,7 @@ func (l *testLog) snapshot(term, index uint64) {
 
 func (l *testLog) close() { l.Expect(l.wal.Close()).To(Succeed()) }
 
-// read reads the log, and the data of its entries after an index and the snapshot.
+// read returns the log, and the data of its entries after an index and the snapshot.
 func (l *testLog) read(after uint64) (*writeAheadLog, [][]byte) {
 	log, err := readLog(l.dir)
 	l.Expect(err).NotTo(HaveOccurred())
@@ -74,7 +74,7 @@ func TestLog(t *testing.T) {
 		name  string
 		write func(*testLog)
 		last  position
-		// entries are the data of those after the snapshot.
+		// entries are the data of the entries after the snapshot.
 		entries [][]byte
 	}{
 		{"nothing", func(*testLog) {}, position{}, nil},
@@ -100,16 +100,16 @@ func TestLog(t *testing.T) {
 			[][]byte{{3, 10}},
 		},
 		{
-			"the snapshot of a leader, before what was not committed", func(l *testLog) { l.write(1, 1, 9, 1); l.snapshot(3, 6); l.write(3, 7, 7, 6) },
+			"the snapshot of a leader, before uncommitted entries", func(l *testLog) { l.write(1, 1, 9, 1); l.snapshot(3, 6); l.write(3, 7, 7, 6) },
 			position{3, 7},
 			[][]byte{{3, 7}},
 		},
 		{
-			"the snapshot of a leader, and nothing more", func(l *testLog) { l.write(1, 1, 9, 1); l.snapshot(3, 6); l.write(3, 1, 0, 6) },
+			"the snapshot of a leader, without entries", func(l *testLog) { l.write(1, 1, 9, 1); l.snapshot(3, 6); l.write(3, 1, 0, 6) },
 			position{3, 6}, nil,
 		},
 		{
-			"a snapshot that was not known to be committed", func(l *testLog) { l.write(1, 1, 4, 1); l.snapshot(3, 9) },
+			"a snapshot beyond the commit index", func(l *testLog) { l.write(1, 1, 4, 1); l.snapshot(3, 9) },
 			position{1, 4},
 			[][]byte{{1, 1}, {1, 2}, {1, 3}, {1, 4}},
 		},
@@ -174,7 +174,7 @@ func TestLogFiles(t *testing.T) {
 	}
 }
 
-// The entry that was being written when the machine stopped is none. Those before it are.
+// The entry that was being written when the machine stopped does not count; those before it do.
 func TestLogWithATornTail(t *testing.T) {
 	smallSegments(t)
 	for cut := int64(1); cut < 40; cut++ {

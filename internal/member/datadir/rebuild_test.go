@@ -31,7 +31,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// put is the data of an entry that writes a key.
+// put returns the data of an entry that writes a key.
 func put(key, value string, leaseID int64) []byte {
 	return encode(&etcdserverpb.InternalRaftRequest{
 		Header: &etcdserverpb.RequestHeader{ID: 1},
@@ -47,8 +47,8 @@ func encode(m proto.Message) []byte {
 	return data
 }
 
-// newMember writes the data directory of a member whose log has some requests, after two entries of another kind, and
-// which knew that they are committed up to an index. All is in the log alone.
+// newMember writes the data directory of a member whose log has some requests, after two entries of another kind, with a
+// commit index. Everything is only in the log.
 func newMember(t *testing.T, commit uint64, requests ...[]byte) (dir string) {
 	t.Helper()
 	smallSegments(t)
@@ -93,7 +93,7 @@ func valueIn(g Gomega, file, key string) string {
 	return string(r.KVs[0].Value)
 }
 
-// content sums up all that is in a folder.
+// content returns a checksum of a folder.
 func content(g Gomega, dir string) string {
 	h := sha256.New()
 	g.Expect(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -120,7 +120,7 @@ func TestRebuildKeepsWhatTheMemberHas(t *testing.T) {
 		v2,
 		encode(&etcdserverpb.InternalRaftRequest{Header: &etcdserverpb.RequestHeader{ID: 2}, LeaseGrant: &etcdserverpb.LeaseGrantRequest{ID: 77, TTL: 600}}),
 		put("leased", "2", 77),
-		put("refused", "3", 78), // there is no such lease
+		put("refused", "3", 78), // no such lease
 		encode(&etcdserverpb.InternalRaftRequest{Header: &etcdserverpb.RequestHeader{ID: 3}, DeleteRange: &etcdserverpb.DeleteRangeRequest{Key: []byte("a")}}),
 		put("b", "4", 0),
 	)
@@ -141,20 +141,20 @@ func TestRebuildKeepsWhatTheMemberHas(t *testing.T) {
 	g.Expect(filepath.Glob(dir + "*")).To(ConsistOf(dir, aside))
 }
 
-// Whatever an interrupted rebuild left, another one comes to the same.
-func TestRebuildGoesOn(t *testing.T) {
+// Whatever an interrupted rebuild left, another one has the same result.
+func TestRebuildResumes(t *testing.T) {
 	for name, interrupt := range map[string]func(g Gomega, dir, rebuilt string){
-		"half a copy": func(g Gomega, dir, _ string) {
+		"a partial copy": func(g Gomega, dir, _ string) {
 			g.Expect(os.MkdirAll(dir+rebuildingSuffix+"/data/member/snap", 0o700)).To(Succeed())
 			g.Expect(os.WriteFile(dir+rebuildingSuffix+"/data/member/snap/db", []byte("half"), 0o600)).To(Succeed())
 		},
-		"whole, and not renamed": func(g Gomega, dir, rebuilt string) {
+		"complete, not renamed": func(g Gomega, dir, rebuilt string) {
 			g.Expect(os.CopyFS(dir+rebuildingSuffix+"/data", os.DirFS(rebuilt))).To(Succeed())
 		},
 		"before the renames": func(g Gomega, dir, rebuilt string) {
 			g.Expect(os.CopyFS(dir+rebuiltSuffix+"task", os.DirFS(rebuilt))).To(Succeed())
 		},
-		"finished, and its folder not removed": func(g Gomega, dir, rebuilt string) {
+		"finished, its folder not removed": func(g Gomega, dir, rebuilt string) {
 			g.Expect(os.CopyFS(dir+rebuiltSuffix+"task", os.DirFS(rebuilt))).To(Succeed())
 			g.Expect(os.Mkdir(dir+rebuildingSuffix, 0o700)).To(Succeed())
 		},
@@ -191,9 +191,9 @@ func TestRebuildRefuses(t *testing.T) {
 		change   func(*RebuildConfig)
 		says     string
 	}{
-		"data of another cluster":        {[][]byte{put("a", "1", 0)}, func(c *RebuildConfig) { c.PreviousClusterID = "beef" }, "holds data of cluster cafe, but cluster beef is to be recovered"},
-		"an entry that cannot be read":   {[][]byte{put("a", "1", 0), []byte("this is no request")}, nil, "applying entry 4 of term 2"},
-		"a request that nobody knows of": {[][]byte{encode(&etcdserverpb.InternalRaftRequest{ID: 5})}, nil, "applying entry 3 of term 2: etcd panicked"},
+		"data of another cluster":      {[][]byte{put("a", "1", 0)}, func(c *RebuildConfig) { c.PreviousClusterID = "beef" }, "holds data of cluster cafe, but cluster beef is to be recovered"},
+		"an entry that cannot be read": {[][]byte{put("a", "1", 0), []byte("this is no request")}, nil, "applying entry 4 of term 2"},
+		"an unknown request":           {[][]byte{encode(&etcdserverpb.InternalRaftRequest{ID: 5})}, nil, "applying entry 3 of term 2: etcd panicked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -247,7 +247,7 @@ func TestSurvey(t *testing.T) {
 			member.SurveyDamaged, "the database: ",
 		},
 		{
-			"what a key says", func(g Gomega, dir string) {
+			"the value of a key", func(g Gomega, dir string) {
 				b, err := bolt.Open(db(dir), 0o600, nil)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(b.Update(func(tx *bolt.Tx) error {
@@ -260,13 +260,13 @@ func TestSurvey(t *testing.T) {
 			member.SurveyDamaged, "the database: revision 2_0 cannot be read: ",
 		},
 		{
-			"a database of something else", func(g Gomega, dir string) {
+			"no bbolt database", func(g Gomega, dir string) {
 				g.Expect(os.WriteFile(db(dir), make([]byte, 65536), 0o600)).To(Succeed())
 			},
 			member.SurveyDamaged, "the database: invalid database",
 		},
 		{
-			"half a database", func(g Gomega, dir string) { g.Expect(os.Truncate(db(dir), 64<<10)).To(Succeed()) },
+			"a truncated database", func(g Gomega, dir string) { g.Expect(os.Truncate(db(dir), 64<<10)).To(Succeed()) },
 			member.SurveyDamaged, "the database: ",
 		},
 		{
@@ -292,19 +292,19 @@ func TestSurvey(t *testing.T) {
 			g.Expect(got.Damage).To(HavePrefix(tc.damage))
 			g.Expect(got.Damage == "").To(Equal(tc.damage == ""), got.Damage)
 			if tc.want == member.SurveyPresent {
-				g.Expect(got.LastIndex).To(Equal(uint64(1)), "a cluster that was made anew")
+				g.Expect(got.LastIndex).To(Equal(uint64(1)), "a recovered cluster starts a new log")
 				g.Expect(got.Revision).To(Equal(int64(3)))
 				g.Expect(got.Hash).NotTo(BeZero())
 				g.Expect(got.Voters).To(Equal([]string{got.MemberID}))
 				g.Expect(got.Bytes).To(BeNumerically(">", 500_000))
 			}
-			g.Expect(content(g, filepath.Dir(dir))).To(Equal(before), "nothing was changed")
+			g.Expect(content(g, filepath.Dir(dir))).To(Equal(before), "the survey changes nothing")
 		})
 	}
 }
 
-// A member that has been added, and has not been sent anything yet, has nothing.
-func TestSurveyOfAMemberThatWasNotSentAnything(t *testing.T) {
+// A new member that has received nothing yet has no data.
+func TestSurveyOfANewMember(t *testing.T) {
 	g := NewWithT(t)
 	dir := filepath.Join(t.TempDir(), "new.etcd")
 	g.Expect(os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700)).To(Succeed())
@@ -315,8 +315,8 @@ func TestSurveyOfAMemberThatWasNotSentAnything(t *testing.T) {
 	g.Expect(got.ClusterID).To(Equal("cafe"))
 }
 
-// Who votes follows from the database, and from what the log has after that.
-func TestSurveyTellsWhoVotes(t *testing.T) {
+// The voters follow from the database and the later entries of the log.
+func TestSurveyReportsTheVoters(t *testing.T) {
 	g := NewWithT(t)
 	dir := filepath.Join(t.TempDir(), "new.etcd")
 	g.Expect(os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700)).To(Succeed())
@@ -347,8 +347,8 @@ func TestSurveyTellsWhoVotes(t *testing.T) {
 	g.Expect(got.Voters).To(Equal([]string{"7", "a"}))
 }
 
-// A member that was stopped after it had received a snapshot, and before that was its database.
-func TestDatabaseThatWasReceived(t *testing.T) {
+// A member was stopped after it had received a snapshot, before the snapshot became its database.
+func TestReceivedDatabase(t *testing.T) {
 	g := NewWithT(t)
 	dir := newMember(t, 3, put("a", "1", 0))
 	_, err := Rebuild(t.Context(), configFor(t, dir))
@@ -365,7 +365,7 @@ func TestDatabaseThatWasReceived(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.WriteFile(received, data, 0o600)).To(Succeed())
 	_, err = findDatabase(snap, position{1, 16})
-	g.Expect(err).To(MatchError(ContainSubstring("it ends at entry 1")), "what was received is not whole")
+	g.Expect(err).To(MatchError(ContainSubstring("it ends at entry 1")), "the received database is incomplete")
 	setApplied(g, received, 16)
 	found, err := findDatabase(snap, position{1, 16})
 	g.Expect(err).NotTo(HaveOccurred())

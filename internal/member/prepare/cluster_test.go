@@ -21,7 +21,7 @@ func TestOtherLearner(t *testing.T) {
 		peerURL string
 		want    string
 	}{
-		"nobody answers":                  {nil, "http://main-2:2380", ""},
+		"no member answers":               {nil, "http://main-2:2380", ""},
 		"voters only":                     {[]*etcdserverpb.Member{voter}, "http://main-2:2380", ""},
 		"another one catches up":          {[]*etcdserverpb.Member{voter, learner("main-1")}, "http://main-2:2380", "main-1"},
 		"another one has not started yet": {[]*etcdserverpb.Member{voter, learner("")}, "http://main-2:2380", "ab"},

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// answering is a member that answers.
+// answering is a member that answers status requests.
 type answering struct {
 	etcdserverpb.UnimplementedMaintenanceServer
 }
@@ -32,7 +32,7 @@ func (answering) Status(context.Context, *etcdserverpb.StatusRequest) (*etcdserv
 	return &etcdserverpb.StatusResponse{Header: &etcdserverpb.ResponseHeader{MemberId: 7}, Leader: 7}, nil
 }
 
-// The certificate of a member is for its host name, and its agent dials the address of its own pod.
+// The certificate of a member is for its host name, while its agent dials the address of its own pod.
 func TestTheOwnMemberIsAskedOverTLS(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()

@@ -21,7 +21,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// fakeMember is a member that says what it is told to.
+// fakeMember is a member with fixed answers.
 type fakeMember struct {
 	status   Status
 	err      error
@@ -36,7 +36,7 @@ func (m *fakeMember) Promote(_ context.Context, id uint64) error {
 	return m.refusal
 }
 
-// fakeLease remembers what it was renewed with.
+// fakeLease records its renewals.
 type fakeLease struct {
 	holders []string
 	err     error
@@ -68,7 +68,7 @@ func TestLeaseIsRenewedEveryHeartbeatAndWhenTheRoleChanges(t *testing.T) {
 	g.Expect(l.holders).To(Equal([]string{"a:cafe:Member"}))
 	clock.Step(9 * time.Second)
 	s.once(ctx)
-	g.Expect(l.holders).To(HaveLen(1), "it is not due")
+	g.Expect(l.holders).To(HaveLen(1), "the renewal is not due")
 	clock.Step(time.Second)
 	s.once(ctx)
 	g.Expect(l.holders).To(HaveLen(2))
@@ -88,11 +88,11 @@ func TestLeaseIsRenewedAgainAfterAFailure(t *testing.T) {
 	g.Expect(l.holders).To(HaveLen(1))
 }
 
-func TestNobodyIsToldOfAMemberThatDoesNotParticipate(t *testing.T) {
+func TestLeaseIsNotRenewedForAMemberThatDoesNotParticipate(t *testing.T) {
 	for name, change := range map[string]func(*fakeMember){
-		"silent":     func(m *fakeMember) { m.err = errors.New("connection refused") },
-		"leaderless": func(m *fakeMember) { m.status.Leader = 0 },
-		"learner":    func(m *fakeMember) { m.status.Learner = true },
+		"unreachable": func(m *fakeMember) { m.err = errors.New("connection refused") },
+		"leaderless":  func(m *fakeMember) { m.status.Leader = 0 },
+		"learner":     func(m *fakeMember) { m.status.Learner = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, m, l, _ := newServer()
@@ -111,7 +111,7 @@ func TestLearnerIsPromotedOnceItHasCaughtUp(t *testing.T) {
 	m.status.Learner, m.refusal = true, errors.New("not in sync")
 	s.once(t.Context())
 	s.once(t.Context())
-	g.Expect(m.promotes).To(Equal([]uint64{0xa, 0xa}), "it asks again")
+	g.Expect(m.promotes).To(Equal([]uint64{0xa, 0xa}), "the promotion is retried")
 	g.Expect(tidied).To(BeZero())
 	m.status.Learner = false
 	s.once(t.Context())
@@ -138,15 +138,15 @@ func TestLeaderWorksWhileItLeads(t *testing.T) {
 	g.Expect(ended).NotTo(Receive())
 	m.err = errors.New("it hangs")
 	s.once(t.Context())
-	g.Expect(ended).To(Receive(), "who resigned has ended before anything else happens")
+	g.Expect(ended).To(Receive(), "the former leader's work ends before anything else happens")
 	m.err = nil
 	s.once(t.Context())
 	g.Eventually(started).Should(Receive())
-	g.Expect(started).NotTo(Receive(), "once for each term")
+	g.Expect(started).NotTo(Receive(), "once per term")
 	s.lead(t.Context(), false)
 }
 
-func TestItStaysUpAndStopsAtOnce(t *testing.T) {
+func TestServerStaysUpAndStopsAtOnce(t *testing.T) {
 	g := NewWithT(t)
 	s, m, _, _ := newServer()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -185,7 +185,7 @@ func TestTidyIsCalledUntilItIsDone(t *testing.T) {
 		s.once(t.Context())
 		clock.Step(look)
 	}
-	g.Expect(calls).To(Equal(2), "once with each heartbeat")
+	g.Expect(calls).To(Equal(2), "once per heartbeat")
 }
 
 func TestReplacedDataIsRemovedAndNothingElse(t *testing.T) {
@@ -203,7 +203,7 @@ func TestReplacedDataIsRemovedAndNothingElse(t *testing.T) {
 	removed, done, err := removeReplaced(from)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(removed).To(ConsistOf(in(member.ReplacedSuffix + "1")))
-	g.Expect(done).To(BeFalse(), "the recovery goes on")
+	g.Expect(done).To(BeFalse(), "the recovery is in progress")
 	for _, d := range append(kept, before...) {
 		g.Expect(filepath.Join(d, "member")).To(BeADirectory())
 	}
@@ -219,10 +219,10 @@ func TestReplacedDataIsRemovedAndNothingElse(t *testing.T) {
 
 	_, done, err = removeReplaced(func() (member.Shared, error) { return member.Shared{}, errors.New("illegible") })
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(done).To(BeFalse(), "nobody knows whether there is a recovery")
+	g.Expect(done).To(BeFalse(), "it is unknown whether there is a recovery")
 }
 
-// Nobody holds a connection for ever.
+// No client can hold a connection forever.
 func TestTimeoutsOfTheServer(t *testing.T) {
 	g := NewWithT(t)
 	web := newWeb(nil)

@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// healthy is a cluster of three, led by the first.
+// healthy returns a cluster of three members, led by the first.
 func healthy() *cluster.Snapshot {
 	s := &cluster.Snapshot{StatefulSet: cluster.StatefulSet{UpdateRevision: "new"}, Cluster: cluster.Cluster{Leader: 1, LeaderKnown: true}}
 	for i := range 3 {
@@ -32,7 +32,7 @@ func healthy() *cluster.Snapshot {
 	return s
 }
 
-func TestTheLeaderGoesAndComesBack(t *testing.T) {
+func TestTheLeaderIsReplaced(t *testing.T) {
 	g := NewWithT(t)
 	s := healthy()
 	p := Of(s)
@@ -45,10 +45,10 @@ func TestTheLeaderGoesAndComesBack(t *testing.T) {
 	g.Expect(p.Participating()).To(Equal(3))
 	g.Expect(p.Ordinals[0].Pod.Revision).To(Equal("new"))
 	g.Expect(p.Leader()).To(Equal(1), "leadership does not move back")
-	g.Expect(s).To(Equal(healthy()), "what it was made of has not changed")
+	g.Expect(s).To(Equal(healthy()), "the original snapshot is unchanged")
 }
 
-func TestWithoutAQuorumNobodyLeads(t *testing.T) {
+func TestNoLeaderWithoutAQuorum(t *testing.T) {
 	g := NewWithT(t)
 	p := Of(healthy())
 	p.Remove([]int{1, 2})
@@ -71,7 +71,7 @@ func TestALearnerThatRecoversVotes(t *testing.T) {
 	g.Expect(p.Participating()).To(Equal(3))
 }
 
-func TestSurplusPodsGoOnceTheyRecover(t *testing.T) {
+func TestRecoveredSurplusPodsAreRemoved(t *testing.T) {
 	g := NewWithT(t)
 	s := healthy()
 	s.Surplus = []string{"m-9"}

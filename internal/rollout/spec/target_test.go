@@ -26,7 +26,7 @@ func TestTargetOf(t *testing.T) {
 		"one that has fixed another":               {v1alpha1.QuorumAwareRollout, "", "old", Target{Revision: "old"}, false},
 		"a restart":                                {v1alpha1.QuorumAwareRollout, "restart: true", "old", Target{"old", true}, true},
 		"a recreation to another":                  {v1alpha1.RecreateRollout, "targetRevision: old", "", Target{Revision: "old"}, false},
-		"a recreation knows no restart":            {v1alpha1.RecreateRollout, "restart: true", "", Target{}, true},
+		"a recreation has no restart":              {v1alpha1.RecreateRollout, "restart: true", "", Target{}, true},
 		"a config that does not decode fixes none": {v1alpha1.QuorumAwareRollout, "targetRevision: old\nnonsense: 1", "", Target{}, true},
 		"nor does a revision that is too long":     {v1alpha1.RecreateRollout, "targetRevision: " + strings.Repeat("x", 254), "", Target{}, true},
 	} {

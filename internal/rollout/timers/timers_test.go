@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// seen is an observation of a member whose probe passes, whose container was started at some time, and that does not answer.
+// seen returns an observation of a member that does not answer although its probe passes, with a container start time.
 func seen(after, started time.Duration) *cluster.Snapshot {
 	return &cluster.Snapshot{At: noon.Add(after), Ordinals: []cluster.Ordinal{{
 		Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{UID: "pod", Ready: true, EtcdStarted: noon.Add(started)},
@@ -33,7 +33,7 @@ func TestConditionsLastFromOneObservationToTheNext(t *testing.T) {
 	g.Expect(timers.Running["pod"].Since).To(Equal(noon))
 	g.Expect(timers.LeaderlessSince).To(BeZero(), "a member that is ready and does not answer may be a quorum of one")
 
-	g.Expect(timers.Next(seen(19*time.Second+MaxGap, 0)).NotServingSince["pod"]).To(Equal(noon), "it just lasts")
+	g.Expect(timers.Next(seen(19*time.Second+MaxGap, 0)).NotServingSince["pod"]).To(Equal(noon), "the timer just continues")
 	late := noon.Add(20*time.Second + MaxGap)
 	timers = timers.Next(seen(20*time.Second+MaxGap, 0))
 	g.Expect(timers.NotServingSince["pod"]).To(Equal(late), "a gap resets every timer")

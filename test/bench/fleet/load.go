@@ -23,24 +23,24 @@ import (
 // the histogram's buckets.
 const lateAfter = 0.1
 
-// counters are what has been counted up to a moment.
+// counters are the counts up to a moment.
 type counters struct {
 	at time.Time
-	// programs are the processor times of the benchmark, and of the programs that it has started, by name.
+	// programs are the CPU times of the benchmark and of the programs that it started, by name.
 	programs map[string]time.Duration
-	// machine is the processor time of all programs on the machine.
+	// machine is the CPU time of all programs on the machine.
 	machine time.Duration
 	// writes are those of the API server, by kind; requests are all of the operator's.
 	writes   map[string]float64
 	requests float64
-	// looks are reconciles of Etcds: their number, how long they waited and worked, in seconds, and how many were late.
+	// looks counts reconciles of Etcds: their number, wait and work times in seconds, and how many were late.
 	looks, waited, worked, late float64
 }
 
-// Load of a period.
+// Load is the load of a period.
 type Load struct {
 	Seconds float64 `json:"seconds"`
-	// Machine is how many processors were busy, and Programs how many each program used.
+	// Machine is the number of busy cores, and Programs the cores used by each program.
 	Machine  float64            `json:"busyCores"`
 	Programs map[string]float64 `json:"coresByProgram"`
 	// Requests of the operator to the API server, and all writes there.
@@ -83,11 +83,11 @@ func (b *bench) count(ctx context.Context) (counters, error) {
 	return c, nil
 }
 
-// within is the number of samples that are not greater than one of the bounds of the buckets.
+// within returns the number of samples that do not exceed a bucket's bound.
 func within(h *dto.Histogram, bound float64) float64 {
 	most := uint64(0)
 	for _, b := range h.GetBucket() {
-		// The bounds are computed, and not exact.
+		// The bounds are computed and not exact.
 		if b.GetUpperBound() < bound*1.01 {
 			most = max(most, b.GetCumulativeCount())
 		}
@@ -95,7 +95,7 @@ func within(h *dto.Histogram, bound float64) float64 {
 	return float64(most)
 }
 
-// since is what was done since an earlier count.
+// since returns the load since an earlier count.
 func (c counters) since(before counters) Load {
 	seconds := c.at.Sub(before.at).Seconds()
 	l := Load{
@@ -131,7 +131,7 @@ func (l Load) String() string {
 // operatorProgram is the name of the operator's program.
 const operatorProgram = "etcd-foreman"
 
-// tick is the unit of processor times in Linux.
+// tick is the unit of CPU times in Linux.
 const tick = 10 * time.Millisecond
 
 // processorTimes returns the CPU times of this process and its children, by program, and of the machine.
@@ -150,11 +150,11 @@ func processorTimes() (programs map[string]time.Duration, machine time.Duration,
 	}
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return nil, 0, fmt.Errorf("reading the processor times of the machine: %w", err)
+		return nil, 0, fmt.Errorf("reading the CPU times of the machine: %w", err)
 	}
 	line, _, _ := strings.Cut(string(data), "\n")
 	for i, field := range strings.Fields(line)[1:] {
-		// The fourth and the fifth are the times of idling, and of waiting for a disk.
+		// The fourth and the fifth are the idle and I/O wait times.
 		if n, err := strconv.ParseInt(field, 10, 64); err == nil && i != 3 && i != 4 {
 			machine += time.Duration(n) * tick
 		}
@@ -168,13 +168,13 @@ type process struct {
 	used              time.Duration
 }
 
-// readProcess reads the stat of a process; false when it is gone.
+// readProcess reads the stat of a process; false if it is gone.
 func readProcess(path string) (process, bool) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return process{}, false
 	}
-	// The name of the program, in parentheses, may hold blanks.
+	// The name of the program, in parentheses, may contain spaces.
 	pid, rest, _ := strings.Cut(string(data), " (")
 	end := strings.LastIndexByte(rest, ')')
 	if end < 0 {

@@ -6,13 +6,13 @@
 //
 //	KUBEBUILDER_ASSETS=.local/bin go run ./test/bench/fleet [-etcds 1000] [-rollouts 50] [-idle 5m] [-profiles] [-strict]
 //
-// What is real: the operator's binary, in a process of its own with two cores and the rights of its ServiceAccount;
+// What is real: the operator's binary, in its own process with two cores and the permissions of its ServiceAccount;
 // kube-apiserver, its etcd, and kube-controller-manager with the controllers of StatefulSets, PodDisruptionBudgets
 // and the garbage collector. All of them share the machine with the benchmark.
 //
-// What is simulated, in the process of the benchmark: scheduler, kubelet and volumes (a pod is ready some seconds after
-// it is there; nothing runs), and the members, which answer the operator over gRPC, each at an address of its own in
-// 127.0.0.0/8. Agents are not: leases of members are not renewed.
+// What is simulated, in the process of the benchmark: scheduler, kubelet and volumes (a pod is ready some seconds after its
+// creation; nothing runs), and the members, which answer the operator over gRPC, each at its own address in 127.0.0.0/8.
+// Agents are not simulated: leases of members are not renewed.
 //
 // It creates the Etcds, restarts the operator with one change pending, rolls one Etcd alone and then many at once, beside
 // rollouts blocked by a hanging member, and finally watches an idle operator. After each step it writes its results to
@@ -120,11 +120,11 @@ type bench struct {
 	kubelet  *simulated.Kubelet
 	operator *operator
 	results  results
-	// profiling are the profiles that are being made.
+	// profiling waits for the profiles being recorded.
 	profiling sync.WaitGroup
 }
 
-// setUp starts what the operator works with.
+// setUp starts the operator's environment.
 func (b *bench) setUp(ctx context.Context) error {
 	return b.console.Step("control plane", func(note func(string)) (string, error) {
 		var err error
@@ -138,7 +138,7 @@ func (b *bench) setUp(ctx context.Context) error {
 		if b.fleet, err = simulated.NewFleet(b.etcds); err != nil {
 			return "", err
 		}
-		// It goes on when the benchmark is interrupted, until all is taken down.
+		// It continues after an interrupt, until everything is torn down.
 		running, stop := context.WithCancel(context.WithoutCancel(ctx))
 		b.stop = stop
 		b.kubelet, err = simulated.StartKubelet(running, b.env, b.fleet, b.podStart)

@@ -30,7 +30,7 @@ kind: OperatorConfiguration
 featureGates: {QuorumAwareUpdatesWithOnDelete: true}
 images: {etcdAgent: localhost/etcd-agent:fleet}
 leaderElection: {namespace: etcd-foreman-system}
-server: {metricsBindAddress: "127.0.0.1:%d", healthBindAddress: "0", pprofBindAddress: "%s"}
+server: {metricsBindAddress: "127.0.0.1:%d", insecureMetrics: true, healthBindAddress: "0", pprofBindAddress: "%s"}
 `
 
 // cores that the operator may use.
@@ -44,7 +44,7 @@ type operator struct {
 	cmd     *exec.Cmd
 	started time.Time
 	exited  chan struct{}
-	// metrics and profiles are where it answers.
+	// metrics and profiles are the URLs of its endpoints.
 	metrics, profiles string
 }
 
@@ -58,7 +58,7 @@ func buildOperator(ctx context.Context, dir string) error {
 	return nil
 }
 
-// startOperator starts an operator, whose log goes to operator.log. It serves profiles if that is asked for.
+// startOperator starts an operator that logs to operator.log and serves profiles on request.
 func startOperator(dir string, kubeconfig []byte, profiles bool) (*operator, error) {
 	port, err := freePort()
 	if err != nil {
@@ -94,7 +94,7 @@ func startOperator(dir string, kubeconfig []byte, profiles bool) (*operator, err
 	}
 	go func() {
 		defer close(o.exited)
-		// How it ended is in its log.
+		// Its log says how it ended.
 		_ = o.cmd.Wait()
 	}()
 	return o, nil
@@ -103,7 +103,7 @@ func startOperator(dir string, kubeconfig []byte, profiles bool) (*operator, err
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
+		return 0, fmt.Errorf("finding a free port: %w", err)
 	}
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
@@ -125,17 +125,17 @@ func (o *operator) end(signal syscall.Signal) error {
 func scrape(ctx context.Context, client *http.Client, url string) (map[string]*dto.MetricFamily, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, fmt.Errorf("asking for metrics: %w", err)
+		return nil, fmt.Errorf("requesting metrics: %w", err)
 	}
 	// Compressing would cost the measured process more than sending.
 	request.Header.Set("Accept-Encoding", "identity")
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("asking for metrics: %w", err)
+		return nil, fmt.Errorf("requesting metrics: %w", err)
 	}
 	defer func() { _, _ = io.Copy(io.Discard, response.Body); _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("asking for metrics: %s", response.Status)
+		return nil, fmt.Errorf("requesting metrics: %s", response.Status)
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(response.Body)

@@ -28,10 +28,10 @@ const (
 	maxBusy = 99
 )
 
-// results so far. Times are in seconds, memory in MiB; 0 or nil is unknown.
+// results are the results so far. Times are in seconds, memory in MiB; 0 or nil is unknown.
 type results struct {
-	// MadeIn is how long all Etcds took to become ready, on this machine with all else that runs on it, and WhileMade
-	// the greatest resident memory of the operator that made them.
+	// MadeIn is how long all Etcds took to become ready, with everything else running on this machine, and WhileMade
+	// the maximum resident memory of the operator in that time.
 	MadeIn    float64 `json:"madeInSeconds,omitempty"`
 	WhileMade float64 `json:"residentWhileMadeMiB,omitempty"`
 	// Ready is the time from the start of the operator until it had reconciled every Etcd and its queue was empty, ReadyCPU
@@ -51,7 +51,7 @@ type results struct {
 
 func median(sorted []time.Duration) time.Duration { return sorted[(len(sorted)-1)/2] }
 
-// targets are those that can be judged by now.
+// targets returns the targets that have results so far.
 func (r results) targets() []target.Target {
 	var all []target.Target
 	if r.Ready > 0 {
@@ -68,7 +68,7 @@ func (r results) targets() []target.Target {
 	return all
 }
 
-// table is everything for people, as far as it is known.
+// table returns the results so far for humans.
 func (r results) table(targets []target.Target) string {
 	var out strings.Builder
 	if r.Ready > 0 {
@@ -98,7 +98,7 @@ func (r results) table(targets []target.Target) string {
 	return out.String()
 }
 
-// summary of some rollouts, for a file.
+// summary returns a summary of rollouts for the file.
 func (r *rollouts) summary() map[string]any {
 	gaps, first := r.gaps(), r.reactions()
 	return map[string]any{
@@ -108,7 +108,7 @@ func (r *rollouts) summary() map[string]any {
 	}
 }
 
-// write writes what is known by now to bench-fleet.json.
+// write writes the results so far to bench-fleet.json.
 func (b *bench) write() error {
 	if b.results.Ready > 0 {
 		if _, greatest := b.operator.memory(); greatest > 0 {
@@ -137,5 +137,5 @@ func (b *bench) write() error {
 	return nil
 }
 
-// file is where the results go.
+// file returns the path of the results.
 func (b *bench) file() string { return filepath.Join(filepath.Dir(b.dir), "bench-fleet.json") }

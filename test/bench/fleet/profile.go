@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// profileTimeout is how long the operator may take to answer, and to make a profile.
+// profileTimeout is how long the operator may take to answer and to record a profile.
 const profileTimeout = time.Minute
 
 // Profiles of an operator, as net/http/pprof has them.
@@ -23,7 +23,7 @@ const (
 	cpuProfile  = "profile?seconds=8"
 )
 
-// profile has the operator make a profile, if that is asked for, while the benchmark goes on.
+// profile has the operator record a profile, if requested, while the benchmark continues.
 func (b *bench) profile(ctx context.Context, name, kind string) {
 	if !b.profiles {
 		return
@@ -36,7 +36,7 @@ func (b *bench) profile(ctx context.Context, name, kind string) {
 	})
 }
 
-// profileServer has the API server make a profile, too.
+// profileServer has the API server record a profile, too.
 func (b *bench) profileServer(ctx context.Context, name, kind string) {
 	if !b.profiles {
 		return
@@ -52,7 +52,7 @@ func (b *bench) profileServer(ctx context.Context, name, kind string) {
 	})
 }
 
-// fetch writes what is at a URL to a file, once somebody answers there.
+// fetch writes the content of a URL to a file once the server answers.
 func fetch(ctx context.Context, client *http.Client, url, file string) error {
 	ctx, cancel := context.WithTimeout(ctx, profileTimeout)
 	defer cancel()
@@ -60,7 +60,7 @@ func fetch(ctx context.Context, client *http.Client, url, file string) error {
 	err := poll(ctx, 20*time.Millisecond, func() (bool, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
-			return false, fmt.Errorf("asking for a profile: %w", err)
+			return false, fmt.Errorf("requesting a profile: %w", err)
 		}
 		response, err := client.Do(request)
 		if err != nil {

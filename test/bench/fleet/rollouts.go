@@ -16,7 +16,7 @@ import (
 // rolloutTimeout is for all rollouts together.
 const rolloutTimeout = 10 * time.Minute
 
-// rolled is a rollout that has ended.
+// rolled is a finished rollout.
 type rolled struct {
 	// reaction is the time from the change of the Etcd until its first pod was deleted.
 	reaction time.Duration
@@ -26,7 +26,7 @@ type rolled struct {
 	took time.Duration
 }
 
-// rollouts are some that were rolled at the same time, and what was done meanwhile.
+// rollouts are concurrent rollouts and the load during them.
 type rollouts struct {
 	each []rolled
 	load Load
@@ -40,7 +40,7 @@ func (r *rollouts) slowest() time.Duration {
 	return most
 }
 
-// gaps of all rollouts, the shortest first.
+// gaps returns the gaps of all rollouts, the shortest first.
 func (r *rollouts) gaps() []time.Duration {
 	var gaps []time.Duration
 	for _, one := range r.each {
@@ -50,7 +50,7 @@ func (r *rollouts) gaps() []time.Duration {
 	return gaps
 }
 
-// reactions of all rollouts, the fastest first.
+// reactions returns the reactions of all rollouts, the fastest first.
 func (r *rollouts) reactions() []time.Duration {
 	var some []time.Duration
 	for _, one := range r.each {
@@ -60,7 +60,7 @@ func (r *rollouts) reactions() []time.Duration {
 	return some
 }
 
-// read reads a rollout from what was recorded; it returns false until the rollout has ended.
+// read returns a rollout from the recorded entries; false until the rollout has ended.
 func read(changed time.Time, recorded []simulated.Entry) (rolled, bool) {
 	var r rolled
 	ready := 0
@@ -100,7 +100,7 @@ func (b *bench) until(ctx context.Context, is func(etcd int) bool, etcds []int) 
 	})
 }
 
-// roll changes some Etcds and reads their rollouts, and what was done meanwhile.
+// roll changes some Etcds and returns their rollouts and the load during them.
 func (b *bench) roll(ctx context.Context, etcds ...int) (*rollouts, error) {
 	if err := b.untilQuiet(ctx); err != nil {
 		return nil, err
@@ -128,8 +128,8 @@ func (b *bench) roll(ctx context.Context, etcds ...int) (*rollouts, error) {
 	return all, nil
 }
 
-// rollWatched changes some Etcds, and waits until they are rolled. It returns when it began and when it changed each, and
-// how many workers were busy meanwhile.
+// rollWatched changes some Etcds and waits until they are rolled. It returns when it began, when it changed each, and how
+// many workers were busy.
 func (b *bench) rollWatched(ctx context.Context, etcds []int) (from time.Time, changed map[int]time.Time, seen map[string]Workers, err error) {
 	stop := b.watchWorkers(ctx)
 	defer func() { seen = stop() }()
@@ -144,7 +144,7 @@ func (b *bench) rollWatched(ctx context.Context, etcds []int) (from time.Time, c
 	return from, changed, nil, b.untilRolled(ctx, from, etcds...)
 }
 
-// rollOne rolls one Etcd while nothing else happens: the peer of those that are rolled at once.
+// rollOne rolls one Etcd while nothing else happens: the baseline for concurrent rollouts.
 func (b *bench) rollOne(ctx context.Context) error {
 	return b.console.Step("one rollout", func(func(string)) (string, error) {
 		one, err := b.roll(ctx, alone)
@@ -156,7 +156,7 @@ func (b *bench) rollOne(ctx context.Context) error {
 	})
 }
 
-// rollMany rolls many at the same time, while further rollouts are held by members that hang.
+// rollMany rolls many at the same time, while further rollouts are blocked by members that hang.
 func (b *bench) rollMany(ctx context.Context) error {
 	return b.console.Step(fmt.Sprintf("%d rollouts at once", b.rollouts), func(note func(string)) (string, error) {
 		var etcds, held []int
@@ -200,7 +200,7 @@ func (b *bench) hold(ctx context.Context, etcds []int) error {
 	return b.until(ctx, func(i int) bool { return len(b.kubelet.Since(i, from)) > 0 }, etcds)
 }
 
-// untilServing waits until both members that were left have been replaced as well.
+// untilServing waits until the two remaining members have been replaced, too.
 func (b *bench) untilServing(ctx context.Context, from time.Time, etcds []int) error {
 	return b.until(ctx, func(i int) bool {
 		ready := 0

@@ -20,7 +20,7 @@ type Workers struct {
 	Of   float64 `json:"of"`
 }
 
-// watchWorkers counts the workers that are busy, now and then, until it is stopped.
+// watchWorkers samples the number of busy workers until it is stopped.
 func (b *bench) watchWorkers(ctx context.Context) (stop func() map[string]Workers) {
 	ctx, cancel := context.WithCancel(ctx)
 	seen := map[string]Workers{}

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package target is what benchmarks are judged by: a figure, its limit, and the same of a peer that was measured in
-// the same run. It imports the standard library only.
+// Package target has the targets of benchmarks: a figure, its limit, and the figure of a peer measured in the same run. It
+// imports only the standard library.
 package target
 
 import (
@@ -11,25 +11,25 @@ import (
 	"strings"
 )
 
-// Target is something to reach.
+// Target is a figure with a limit.
 type Target struct {
 	Name     string  `json:"name"`
 	Measured float64 `json:"measured"`
 	Limit    float64 `json:"limit"`
 	// Unit is shown after figures; "s" with two decimals.
 	Unit string `json:"unit"`
-	// Peer is the same of the better peer, Ratio our part of it; absent where there is none, or it is 0.
+	// Peer is the figure of the better peer, Ratio ours divided by it; absent if there is none, or it is 0.
 	Peer  *float64 `json:"peer,omitempty"`
 	Ratio *float64 `json:"ratio,omitempty"`
 	Met   bool     `json:"met"`
 }
 
-// New makes a Target that is met when the figure is not above its limit.
+// New returns a Target that is met if the figure does not exceed its limit.
 func New(name, unit string, measured, limit float64) Target {
 	return Target{Name: name, Unit: unit, Measured: measured, Limit: limit, Met: measured <= limit}
 }
 
-// Against adds the peer.
+// Against returns the target with a peer's figure.
 func (t Target) Against(peer float64) Target {
 	t.Peer = &peer
 	if peer > 0 {
@@ -39,7 +39,7 @@ func (t Target) Against(peer float64) Target {
 	return t
 }
 
-// Met reports whether all are.
+// Met reports whether all targets are met.
 func Met(all []Target) bool {
 	for _, t := range all {
 		if !t.Met {
@@ -49,7 +49,7 @@ func Met(all []Target) bool {
 	return true
 }
 
-// Table is all of them for people.
+// Table returns all targets for humans.
 func Table(all []Target) string {
 	const format = "%-68s %10s %10s %12s %6s  %s\n"
 	var out strings.Builder
@@ -60,7 +60,7 @@ func Table(all []Target) string {
 	return out.String()
 }
 
-// Seconds shows a number of seconds.
+// Seconds formats a number of seconds.
 func Seconds(s float64) string { return fmt.Sprintf("%.2f s", s) }
 
 func (t Target) show(value *float64) string {

@@ -21,8 +21,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Who asks for snapshots, and is not the operator, has none taken, and so none removed.
-func TestStrangersRemoveNoBackups(t *testing.T) {
+// Only the operator can request snapshots, so no other client can make the agent remove backups.
+func TestUnauthorizedClientsRemoveNoBackups(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	e, s := startEtcd(t, filepath.Join(t.TempDir(), "data")), folder(t)
@@ -40,7 +40,7 @@ func TestStrangersRemoveNoBackups(t *testing.T) {
 	}))
 	t.Cleanup(api.Close)
 	for range 7 {
-		response, err := http.Get(api.URL + agentapi.PathFull) //nolint:noctx // a stranger
+		response, err := http.Get(api.URL + agentapi.PathFull) //nolint:noctx // unauthorized
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(response.Body.Close()).To(Succeed())
 		g.Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))

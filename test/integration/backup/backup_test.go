@@ -22,7 +22,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// world is what can be read of an etcd: every key with its revisions, and the revision.
+// world returns the readable state of an etcd: the revision, and every key with its revisions.
 func world(g Gomega, e *etcd) (revision int64, keys []string) {
 	r, err := e.Get(context.Background(), "", clientv3.WithPrefix())
 	g.Expect(err).NotTo(HaveOccurred())
@@ -39,8 +39,8 @@ func put(g Gomega, e *etcd, prefix string, n int) {
 	}
 }
 
-// Everything that etcd can do to keys comes back as it was: the revisions that clients know, the history, leases.
-func TestRestoredIsWhatWasThere(t *testing.T) {
+// A restore brings back every kind of change to keys: the revisions that clients know, the history, leases.
+func TestRestoreIsComplete(t *testing.T) {
 	t.Parallel()
 	for _, compression := range []backup.Compression{backup.None, backup.Gzip, backup.LZW, backup.Zlib} {
 		t.Run(string(compression), func(t *testing.T) {
@@ -66,7 +66,7 @@ func TestRestoredIsWhatWasThere(t *testing.T) {
 			g.Expect(first.StartRevision).To(Equal(full.LastRevision + 1))
 			nothing, err := r.Delta(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(nothing).To(BeNil(), "a delta of nothing")
+			g.Expect(nothing).To(BeNil(), "no delta without events")
 			put(g, e, "later", 5)
 			expireLeaseWithManyKeys(g, e)
 			_, err = r.Delta(ctx)
@@ -80,14 +80,14 @@ func TestRestoredIsWhatWasThere(t *testing.T) {
 			g.Expect(gotRevision).To(Equal(revision))
 			old, err := again.Get(ctx, "before1", clientv3.WithRev(full.LastRevision))
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(old.Kvs).To(HaveLen(1), "the history is there")
+			g.Expect(old.Kvs).To(HaveLen(1), "the history is restored")
 			g.Expect(hashOf(g, again)).To(Equal(hashOf(g, e)), "etcd's own checksum of keys and history")
 			put(g, again, "new", 3)
 		})
 	}
 }
 
-// expireLeaseWithManyKeys makes one revision of more changes than a transaction may have.
+// expireLeaseWithManyKeys creates one revision with more changes than a transaction may have.
 func expireLeaseWithManyKeys(g Gomega, e *etcd) {
 	ctx := context.Background()
 	lease, err := e.Grant(ctx, 3600)
@@ -106,8 +106,7 @@ func hashOf(g Gomega, e *etcd) uint32 {
 	return r.Hash
 }
 
-// A lease that was granted after the full snapshot comes back with its keys: a client goes on to keep it alive, or the
-// keys go.
+// A lease granted after the full snapshot is restored with its keys: a client keeps it alive, or the keys expire.
 func TestLeasesOfDeltas(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -145,8 +144,8 @@ func TestLeasesOfDeltas(t *testing.T) {
 	}).WithTimeout(patience).Should(Succeed())
 }
 
-// Whoever asks while a snapshot is taken gets that one.
-func TestRequestsLatch(t *testing.T) {
+// A request during a snapshot returns that snapshot.
+func TestConcurrentRequestsShareASnapshot(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
@@ -177,7 +176,7 @@ func TestRequestsLatch(t *testing.T) {
 	}
 }
 
-func TestNobodyTakesSnapshotsWhoDoesNotLead(t *testing.T) {
+func TestOnlyTheLeaderTakesSnapshots(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
@@ -190,7 +189,7 @@ func TestNobodyTakesSnapshotsWhoDoesNotLead(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("is not the leader")))
 	put(g, e, "meanwhile", 5)
 
-	// The next leader goes on where the store ends, without another full snapshot.
+	// The next leader continues from the newest snapshot in the store, without another full snapshot.
 	next := run(t, e, s, options())
 	g.Eventually(func() error { _, err := next.Delta(t.Context()); return err }).WithTimeout(patience).Should(Succeed())
 	chain, err := next.Latest(t.Context())
@@ -223,12 +222,12 @@ func TestDeltasByPeriodAndByLimit(t *testing.T) {
 		chain, err := r.Latest(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(chain.LastRevision()).To(Equal(revision))
-		g.Expect(len(chain.Deltas)).To(BeNumerically(">", 1), "one for each time the limit was reached")
+		g.Expect(len(chain.Deltas)).To(BeNumerically(">", 1), "one delta each time the limit was reached")
 	}).WithTimeout(patience).Should(Succeed())
 }
 
-// What etcd has compacted away since the last snapshot no delta can bring: a full snapshot follows by itself.
-func TestCompactedEventsMakeAFullSnapshot(t *testing.T) {
+// No delta can have events that etcd compacted since the last snapshot: a full snapshot follows automatically.
+func TestCompactedEventsCauseAFullSnapshot(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
@@ -252,7 +251,7 @@ func TestCompactedEventsMakeAFullSnapshot(t *testing.T) {
 	g.Expect(got).To(Equal(keys))
 }
 
-// After a restore of an older state revisions begin anew: the store's end is another history.
+// After a restore of an older state, revisions start over: the newest snapshots in the store have another history.
 func TestAnotherHistory(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -287,7 +286,7 @@ func TestCompaction(t *testing.T) {
 	before, keys := world(g, e)
 	work := t.TempDir()
 
-	// Deltas that are taken while the compaction runs still follow it.
+	// Deltas taken during the compaction still follow it.
 	list, err := s.List(ctx)
 	g.Expect(err).NotTo(HaveOccurred())
 	put(g, e, "meanwhile", 3)
@@ -316,7 +315,7 @@ func TestCompaction(t *testing.T) {
 	g.Expect(got).To(Equal(keys))
 }
 
-// hide takes objects out of a folder, and returns a function that brings them back.
+// hide moves objects out of a folder and returns a function that moves them back.
 func hide(t *testing.T, s *store.Store, snapshots []backup.Snapshot) (back func()) {
 	t.Helper()
 	saved := t.TempDir()
@@ -332,7 +331,7 @@ func hide(t *testing.T, s *store.Store, snapshots []backup.Snapshot) (back func(
 	return func() { move(saved, dir) }
 }
 
-// dirOf is the folder with the objects of a Local store.
+// dirOf returns the folder with the objects of a Local store.
 func dirOf(s *store.Store) string {
 	var container, prefix string
 	if _, err := fmt.Sscanf(strings.ReplaceAll(s.String(), ",", ""), "Local container %s prefix %s", &container, &prefix); err != nil {
@@ -360,7 +359,7 @@ func TestCorruptBackupsAreNotRestored(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	_, keys := world(g, e)
 
-	// A corrupt full snapshot is passed over where the one before leads to the same revision.
+	// A corrupt full snapshot is skipped if the previous one leads to the same revision.
 	alter(t, filepath.Join(dirOf(s), newest.Name()))
 	again, result := restored(t, s)
 	g.Expect(result.Chain.Full.Name()).NotTo(Equal(newest.Name()))
@@ -380,10 +379,10 @@ func TestCorruptBackupsAreNotRestored(t *testing.T) {
 	g.Expect(s.Delete(ctx, *delta)).To(Succeed())
 	_, err = restoreTo(t, s, dir)
 	g.Expect(errors.As(err, &corrupt)).To(BeTrue(), "%v", err)
-	g.Expect(corrupt.Name).To(Equal(newest.Name()), "the one before does not lead there any more")
+	g.Expect(corrupt.Name).To(Equal(newest.Name()), "the previous full snapshot no longer leads to that revision")
 }
 
-// alter changes a byte in the middle.
+// alter changes a byte in the middle of a file.
 func alter(t *testing.T, file string) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -396,7 +395,7 @@ func alter(t *testing.T, file string) {
 	}
 }
 
-func TestWhatCannotBeRestored(t *testing.T) {
+func TestRestoreIsRefused(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	s := folder(t)

@@ -29,16 +29,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The benchmarks do what a peer does to the same database, in turn and in alternating order, and report the median of
-// the ratios with the lowest and the highest: "ratio" is our throughput in theirs, but "time-ratio" our time in theirs.
-// With BACKUP_BENCH_MIB the size of the database is chosen, in MiB.
+// The benchmarks run ours and another tool on the same database, in alternating order, and report the median of the ratios
+// with the lowest and the highest: "ratio" is our throughput divided by theirs, "time-ratio" our time divided by theirs.
+// BACKUP_BENCH_MIB sets the size of the database in MiB.
 //
 //	go test ./test/integration/backup -run xxx -bench . -benchtime 5x
 
-// pairs are what two contenders took, one after the other.
+// pairs has the measurements of two contenders that ran one after the other.
 type pairs struct{ ours, theirs, cpuOurs, cpuTheirs []float64 }
 
-// run has both work, the one that was second last time first.
+// run runs both contenders; the one that was second last time goes first.
 func (p *pairs) run(b *testing.B, ours, theirs func()) {
 	run := func(work func(), seconds, cpu *[]float64) func() {
 		return func() {
@@ -55,7 +55,7 @@ func (p *pairs) run(b *testing.B, ours, theirs func()) {
 	second()
 }
 
-// report reports how many times of the one the other took, under a name, and the seconds of each.
+// report reports the ratio of the contenders under a name, and the seconds of each.
 func (p *pairs) report(b *testing.B, name string, ratio func(ours, theirs float64) float64) {
 	var ratios []float64
 	for i := range p.ours {
@@ -71,8 +71,8 @@ func (p *pairs) report(b *testing.B, name string, ratio func(ours, theirs float6
 	b.ReportMetric(median(p.cpuTheirs), "cpu-s-theirs")
 }
 
-// cpuSeconds are those of this process, and of those that it has waited for. What the kernel writes by itself later is
-// nobody's, and neither is what etcd does.
+// cpuSeconds returns the CPU time of this process and of the processes that it has waited for. Later writes by the kernel
+// and the work of etcd do not count.
 func cpuSeconds(b *testing.B) (seconds float64) {
 	b.Helper()
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
@@ -130,7 +130,7 @@ func tool(b *testing.B, name string, args ...string) {
 	}
 }
 
-// flushed gives each contender a machine that has nothing left to write, and returns the seconds that it took.
+// flushed runs a contender after all pending writes were flushed, and returns its seconds.
 func flushed(b *testing.B, work func()) float64 {
 	b.Helper()
 	tool(b, "/usr/bin/sync")
@@ -139,8 +139,8 @@ func flushed(b *testing.B, work func()) float64 {
 	return time.Since(start).Seconds()
 }
 
-// peak of the memory in use while work runs, above what was in use before. It is what the operating system sees,
-// without the pages of files.
+// peak returns the peak of resident memory during work, above that before, as the operating system sees it, without file
+// pages.
 func peak(work func()) uint64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(30)) // as the agent does
 	debug.FreeOSMemory()
@@ -178,7 +178,7 @@ func uncompressed() snapshotter.Options {
 	return o
 }
 
-// BenchmarkFullSnapshot: beside "etcdctl snapshot save".
+// BenchmarkFullSnapshot compares with "etcdctl snapshot save".
 func BenchmarkFullSnapshot(b *testing.B) {
 	g := NewWithT(b)
 	e := filledEtcd(b)
@@ -204,7 +204,7 @@ func BenchmarkFullSnapshot(b *testing.B) {
 	b.ReportMetric(float64(memory)/(1<<20), "MiB-above-idle")
 }
 
-// BenchmarkRestore: beside "etcdutl snapshot restore" of the same snapshot.
+// BenchmarkRestore compares with "etcdutl snapshot restore" of the same snapshot.
 func BenchmarkRestore(b *testing.B) {
 	g := NewWithT(b)
 	e := filledEtcd(b)
@@ -232,7 +232,7 @@ func BenchmarkRestore(b *testing.B) {
 	p.report(b, "time-ratio", duration)
 }
 
-// BenchmarkCopy: beside "cp" and "sync" of the same object.
+// BenchmarkCopy compares with "cp" and "sync" of the same object.
 func BenchmarkCopy(b *testing.B) {
 	g := NewWithT(b)
 	s := folder(b)
@@ -256,12 +256,12 @@ func BenchmarkCopy(b *testing.B) {
 			tool(b, "/bin/cp", file, copied)
 			tool(b, "/usr/bin/sync", copied)
 		})
-		// Nothing is removed before the end: the disk would do that while the next one works.
+		// Nothing is removed before the end: the disk would be busy with that while the next contender works.
 	}
 	p.report(b, "ratio", throughput)
 }
 
-// BenchmarkMemory is what snapshots of each compression take of it, in a folder and in a bucket.
+// BenchmarkMemory measures the memory of snapshots with each compression, in a folder and in a bucket.
 func BenchmarkMemory(b *testing.B) {
 	g := NewWithT(b)
 	e := filledEtcd(b)

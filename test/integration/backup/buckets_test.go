@@ -18,7 +18,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// buckets are stores on real servers of their kind.
+// buckets returns stores on real servers of their kind.
 var buckets = map[string]func(testing.TB) *store.Store{
 	store.S3:  func(t testing.TB) *store.Store { return startS3(t).store() },
 	store.GCS: startGCS,
@@ -44,7 +44,7 @@ func objectsIn(t *testing.T, s *store.Store) {
 	failed := errors.New("etcd went away")
 	_, err := s.Write(ctx, snapshot, func(w io.Writer) error { return errors.Join(write(w), failed) })
 	g.Expect(err).To(MatchError(failed))
-	g.Expect(s.List(ctx)).To(BeEmpty(), "half an object")
+	g.Expect(s.List(ctx)).To(BeEmpty(), "no partial object")
 
 	snapshot.Size = int64(len(content))
 	g.Expect(s.Write(ctx, snapshot, write)).To(Equal(snapshot))

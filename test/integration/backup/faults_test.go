@@ -24,7 +24,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 )
 
-// uploaderVariable has the configuration of the store to which a process of this test uploads without an end.
+// uploaderVariable has the configuration of the store to which a process of this test uploads without end.
 const uploaderVariable = "TEST_UPLOAD_TO"
 
 func TestMain(m *testing.M) {
@@ -35,10 +35,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// uploaded is what an upload has sent when it waits for its end: several parts.
+// uploaded is the number of bytes that an upload sends before it stalls: several parts.
 const uploaded = 40 << 20
 
-// upload writes a snapshot that does not end before standard input does.
+// upload writes a snapshot that does not end before standard input.
 func upload(to string) error {
 	var config store.Config
 	if err := json.Unmarshal([]byte(to), &config); err != nil {
@@ -58,8 +58,8 @@ func upload(to string) error {
 	return err
 }
 
-// The agent is killed in the middle of an upload: nothing has the name of a snapshot, and the next agent begins
-// with a whole one.
+// The agent is killed in the middle of an upload: no object has the name of a snapshot, and the next agent takes a full
+// snapshot.
 func TestKilledInTheMiddleOfAnUpload(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(*testing.T) (store.Config, string){
@@ -85,7 +85,7 @@ func TestKilledInTheMiddleOfAnUpload(t *testing.T) {
 			g.Expect(agent.Start()).To(Succeed())
 			g.Eventually(func() int64 { return bytesIn(g, dir) }).WithTimeout(patience).Should(BeNumerically(">=", uploaded/2))
 			g.Expect(agent.Process.Kill()).To(Succeed())
-			_ = agent.Wait() // it says that it was killed
+			_ = agent.Wait() // the error is the kill signal
 
 			s := openStore(t, config)
 			g.Expect(s.List(t.Context())).To(BeEmpty())
@@ -98,13 +98,13 @@ func TestKilledInTheMiddleOfAnUpload(t *testing.T) {
 	}
 }
 
-// bytesIn is the size of all files in a folder, at whatever depth.
+// bytesIn returns the size of all files in a folder, recursively.
 func bytesIn(g Gomega, dir string) (total int64) {
 	walk(g, dir, func(_ string, info fs.FileInfo) { total += info.Size() })
 	return total
 }
 
-// nameOf are the files in a folder that have the name of a snapshot.
+// nameOf returns the files in a folder that are named like a snapshot.
 func nameOf(g Gomega, dir string) (names []string) {
 	walk(g, dir, func(name string, _ fs.FileInfo) {
 		if _, err := backup.ParseName(name); err == nil {
@@ -134,7 +134,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// restoresTo asserts that what a store holds is what an etcd holds.
+// restoresTo asserts that a store restores to the state of an etcd.
 func restoresTo(t *testing.T, g *WithT, e *etcd, s *store.Store) {
 	t.Helper()
 	_, want := world(g, e)
@@ -143,7 +143,7 @@ func restoresTo(t *testing.T, g *WithT, e *etcd, s *store.Store) {
 	g.Expect(got).To(Equal(want))
 }
 
-// half is an Etcd whose snapshots stop in the middle, until nobody wants them any more.
+// half is an Etcd whose snapshots stall in the middle until they are canceled.
 type half struct{ snapshotter.Etcd }
 
 func (h half) Snapshot(ctx context.Context) (io.ReadCloser, error) {
@@ -164,8 +164,8 @@ func (u untilDone) Read([]byte) (int, error) {
 	return 0, u.ctx.Err()
 }
 
-// The leader changes in the middle of a snapshot: of that one nothing is left, who waits for it hears that this
-// member does not lead, and the next leader takes a whole one.
+// The leader changes in the middle of a snapshot: nothing is left of that snapshot, requests that wait for it fail because
+// this member no longer leads, and the next leader takes a full one.
 func TestLeaderChangesInTheMiddleOfASnapshot(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -178,13 +178,13 @@ func TestLeaderChangesInTheMiddleOfASnapshot(t *testing.T) {
 	g.Eventually(func() []string {
 		begun, _ := filepath.Glob(filepath.Join(dirOf(s), ".unfinished-Full-*"))
 		return begun
-	}).WithTimeout(patience).ShouldNot(BeEmpty(), "there is none, so one is taken")
+	}).WithTimeout(patience).ShouldNot(BeEmpty(), "the store is empty, so a full snapshot is taken")
 	answer := make(chan error, 1)
 	go func() {
 		_, err := r.Full(context.Background(), false)
 		answer <- err
 	}()
-	g.Consistently(answer).Should(BeEmpty(), "it waits for that one")
+	g.Consistently(answer).Should(BeEmpty(), "the request waits for that snapshot")
 	r.stop()
 	g.Eventually(answer).Should(Receive(MatchError(snapshotter.ErrNotRunning)))
 	g.Expect(os.ReadDir(dirOf(s))).To(BeEmpty())
@@ -193,18 +193,19 @@ func TestLeaderChangesInTheMiddleOfASnapshot(t *testing.T) {
 	restoresTo(t, g, e, s)
 }
 
-// The store is full: no snapshot is lost or half written, it is said, and backups go on when there is room again.
+// The store is full: no snapshot is lost or partially written, the failure is reported, and backups resume once there is
+// space again.
 func TestStoreIsFull(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	if err := exec.Command("/usr/bin/unshare", "--map-root-user", "--mount", "/bin/true").Run(); err != nil {
-		t.Skipf("this machine lets nobody make a filesystem of a size: %v", err)
+		t.Skipf("this machine does not allow a filesystem of limited size: %v", err)
 	}
 	s := startSmallS3(t, 60).store()
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
 	noise(g, e, 4)
 	o := options()
-	o.DeltaLimit = 1 << 30 // no delta comes between
+	o.DeltaLimit = 1 << 30 // no delta is taken in between
 	r := run(t, e, s, o)
 	r.begin(g)
 	var fillers []backup.Snapshot
@@ -220,9 +221,9 @@ func TestStoreIsFull(t *testing.T) {
 	noise(g, e, 8)
 	_, err = r.Full(t.Context(), false)
 	g.Expect(err).To(HaveOccurred())
-	t.Logf("it says: %v", err)
-	g.Expect(r.Healthy()).NotTo(Succeed(), "it says so")
-	g.Expect(s.List(t.Context())).To(Equal(before), "what was there, and nothing else")
+	t.Logf("reported: %v", err)
+	g.Expect(r.Healthy()).NotTo(Succeed(), "the failure is reported")
+	g.Expect(s.List(t.Context())).To(Equal(before), "the store is unchanged")
 
 	for _, filler := range fillers {
 		g.Expect(s.Delete(t.Context(), filler)).To(Succeed())
@@ -232,7 +233,7 @@ func TestStoreIsFull(t *testing.T) {
 	restoresTo(t, g, e, s)
 }
 
-// noise puts so many MiB that cannot be compressed.
+// noise puts the given number of MiB of incompressible data.
 func noise(g Gomega, e *etcd, mib int) {
 	value := make([]byte, 1<<20)
 	for i := range mib {
@@ -242,7 +243,7 @@ func noise(g Gomega, e *etcd, mib int) {
 	}
 }
 
-// Credentials are wrong: it is said, without the secret. They are mended, and snapshots are taken without a new start.
+// Wrong credentials are reported without the secret. Once they are fixed, snapshots are taken without a restart.
 func TestWrongCredentials(t *testing.T) {
 	t.Parallel()
 	const wrong = "not-the-secret"
@@ -262,8 +263,8 @@ func TestWrongCredentials(t *testing.T) {
 	restoresTo(t, g, e, s)
 }
 
-// The store is away for a while. What was written meanwhile is in the first snapshot after it, and nothing is lost.
-func TestStoreAwayForAWhile(t *testing.T) {
+// The store is unavailable for a while. The first snapshot afterwards has everything written since.
+func TestStoreUnavailableForAWhile(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	server := startS3(t)
@@ -279,7 +280,7 @@ func TestStoreAwayForAWhile(t *testing.T) {
 	defer cancel()
 	_, err := r.Delta(ctx)
 	g.Expect(err).To(HaveOccurred())
-	g.Expect(r.Healthy()).NotTo(Succeed(), "it says so")
+	g.Expect(r.Healthy()).NotTo(Succeed(), "the failure is reported")
 	server.start()
 	g.Eventually(func() error { _, err := r.Delta(t.Context()); return err }).WithTimeout(patience).Should(Succeed())
 	g.Expect(r.Healthy()).To(Succeed())
@@ -289,8 +290,8 @@ func TestStoreAwayForAWhile(t *testing.T) {
 	g.Expect(got).To(Equal(keys))
 }
 
-// The clock jumps back, ahead, and back again. Snapshots are ordered as they were taken all the same, and lead to
-// what there is.
+// The clock jumps back, ahead, and back again. Snapshots are still ordered as they were taken and restore to the present
+// state.
 func TestClockThatJumps(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

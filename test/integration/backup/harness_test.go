@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package backup_test takes snapshots of a real etcd, and restores them.
+// Package backup_test takes snapshots of a real etcd and restores them.
 package backup_test
 
 import (
@@ -32,16 +32,16 @@ import (
 const (
 	patience   = 30 * time.Second
 	memberName = "m"
-	peerURL    = "http://127.0.0.1:2380" // nobody listens there: a single member has no peers
+	peerURL    = "http://127.0.0.1:2380" // nothing listens there: a single member has no peers
 )
 
-// etcd is a member of a cluster of one.
+// etcd is the member of a cluster of one.
 type etcd struct {
 	*clientv3.Client
 	process *exec.Cmd
 }
 
-// startEtcd starts a member with a data directory, as its authors publish it, and waits until it serves.
+// startEtcd starts a released etcd with a data directory and waits until it serves.
 func startEtcd(t testing.TB, dataDir string) *etcd {
 	t.Helper()
 	g := NewWithT(t)
@@ -75,7 +75,7 @@ func (e *etcd) stop() {
 	_ = e.process.Wait()
 }
 
-// addresses that were given out. Each member has one of its own, so that nobody else takes its port.
+// addresses is the number of addresses handed out. Each member has its own, so that nothing else takes its port.
 var addresses atomic.Int64
 
 func freeAddress(t testing.TB) string {
@@ -132,7 +132,7 @@ func run(t testing.TB, e *etcd, s *store.Store, o snapshotter.Options, changes .
 	return &snapshots{r, stop}
 }
 
-// begin takes the first snapshot, as soon as requests are taken.
+// begin takes the first snapshot as soon as requests are accepted.
 func (s *snapshots) begin(g Gomega) (full backup.Snapshot) {
 	g.Eventually(func() (err error) { full, err = s.Full(context.Background(), false); return err }).WithTimeout(patience).Should(Succeed())
 	return full
@@ -145,7 +145,7 @@ func logOf(t testing.TB) logr.Logger {
 	return logr.Discard()
 }
 
-// restored restores a store into a new data directory, and starts an etcd with it.
+// restored restores a store into a new data directory and starts an etcd with it.
 func restored(t testing.TB, s *store.Store) (*etcd, restore.Result) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "new.etcd")

@@ -16,8 +16,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// A database that was made to hurt who opens it, with the checksum that it has to have, is refused: by a restore, and by a
-// compaction.
+// A malicious database with a valid checksum is refused by a restore and by a compaction.
 func TestHostileDatabases(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -40,9 +39,9 @@ func TestHostileDatabases(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func([]byte){
-		"it is none":          func(d []byte) { clear(d) },
-		"pages that are none": each(func(p []byte, _ uint64) { clear(p[16:]); p[10], p[11] = 0xFF, 0xFF }),
-		"pages that lead to themselves": each(func(p []byte, id uint64) {
+		"no database":   func(d []byte) { clear(d) },
+		"invalid pages": each(func(p []byte, _ uint64) { clear(p[16:]); p[10], p[11] = 0xFF, 0xFF }),
+		"pages that point to themselves": each(func(p []byte, id uint64) {
 			put64(p, id)
 			binary.LittleEndian.PutUint16(p[8:], branch)
 			binary.LittleEndian.PutUint16(p[10:], 1)
@@ -51,7 +50,7 @@ func TestHostileDatabases(t *testing.T) {
 			binary.LittleEndian.PutUint32(p[20:], 0)
 			put64(p[24:], id)
 		}),
-		"pages that go on for ever": each(func(p []byte, _ uint64) { binary.LittleEndian.PutUint32(p[12:], 1<<31) }),
+		"endless overflow pages": each(func(p []byte, _ uint64) { binary.LittleEndian.PutUint32(p[12:], 1<<31) }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, s := NewWithT(t), folder(t)

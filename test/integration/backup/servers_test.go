@@ -24,7 +24,7 @@ const (
 	secret = "a-secret-access-key"
 )
 
-// server is a program that serves at an address.
+// server is a program that listens on an address.
 type server struct {
 	t       testing.TB
 	address string
@@ -32,7 +32,7 @@ type server struct {
 	process *exec.Cmd
 }
 
-// serve starts a program of the tests' own, and waits until it serves.
+// serve starts a test program and waits until it serves.
 func serve(t testing.TB, address string, command ...string) *server {
 	t.Helper()
 	s := &server{t: t, address: address, command: command}
@@ -62,7 +62,7 @@ func (s *server) stop() {
 	_ = s.process.Wait()
 }
 
-// program is the path of a program that "make test" builds.
+// program returns the path of a program that "make test" builds.
 func program(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), name)
@@ -72,7 +72,7 @@ func program(t testing.TB, name string) string {
 	return path
 }
 
-// credentials makes a folder of them.
+// credentials creates a folder with credentials.
 func credentials(t testing.TB, keys map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func credentials(t testing.TB, keys map[string]string) string {
 	return dir
 }
 
-// s3 is a server of S3, in front of a folder.
+// s3 is an S3 server in front of a folder.
 type s3 struct {
 	*server
 	dir string
@@ -98,14 +98,14 @@ func startS3(t testing.TB) *s3 {
 	return newS3(t, dir)
 }
 
-// startSmallS3 starts a server on a filesystem of so many MiB, which nobody else sees.
+// startSmallS3 starts a server on a private filesystem of the given number of MiB.
 func startSmallS3(t testing.TB, mib int) *s3 {
 	dir := t.TempDir()
 	return newS3(t, dir, "/usr/bin/unshare", "--map-root-user", "--mount", "/bin/sh", "-ec",
 		fmt.Sprintf(`mount -t tmpfs -o size=%dm tmpfs "$0"; mkdir "$0/%s"; exec "$@"`, mib, bucket), dir)
 }
 
-// newS3 runs the server by another command, if any.
+// newS3 runs the server, within another command if one is given.
 func newS3(t testing.TB, dir string, within ...string) *s3 {
 	address := freeAddress(t)
 	// Without metadata: not every filesystem has extended attributes.
@@ -113,7 +113,7 @@ func newS3(t testing.TB, dir string, within ...string) *s3 {
 		"--access="+access, "--secret="+secret, "--region=here", "--quiet", "posix", "--sidecar="+t.TempDir(), dir)...), dir}
 }
 
-// config of a store in the bucket, with a folder of credentials of its own.
+// config returns the configuration of a store in the bucket, with its own folder of credentials.
 func (s *s3) config(password string) store.Config {
 	return store.Config{Provider: store.S3, Container: bucket, Prefix: prefix, Credentials: credentials(s.t, map[string]string{
 		"accessKeyID": access, "secretAccessKey": password, "region": "here", "endpoint": "http://" + s.address, "s3ForcePathStyle": "true",
@@ -122,7 +122,7 @@ func (s *s3) config(password string) store.Config {
 
 func (s *s3) store() *store.Store { return openStore(s.t, s.config(secret)) }
 
-// startGCS starts a server of Google Cloud Storage, and returns a store in its bucket.
+// startGCS starts a Google Cloud Storage server and returns a store in its bucket.
 func startGCS(t testing.TB) *store.Store {
 	dir, address := t.TempDir(), freeAddress(t)
 	if err := os.Mkdir(filepath.Join(dir, bucket), 0o755); err != nil {
@@ -139,14 +139,14 @@ func startGCS(t testing.TB) *store.Store {
 	})})
 }
 
-// azuriteKey is the key of the account that Azurite has, as its authors publish it.
+// azuriteKey is the published key of Azurite's account.
 const azuriteKey = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
-// startABS starts Azurite, where it is installed (npm install -g azurite), and returns a store in its container.
+// startABS starts Azurite, if installed (npm install -g azurite), and returns a store in its container.
 func startABS(t testing.TB) *store.Store {
 	azurite, err := exec.LookPath("azurite-blob")
 	if err != nil {
-		t.Skipf("there is no server of Azure: %v", err)
+		t.Skipf("Azurite is not installed: %v", err)
 	}
 	address, account := freeAddress(t), "devstoreaccount1"
 	host, port, err := net.SplitHostPort(address)

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// Each verb makes a task that the API server accepts.
-func TestEveryVerbMakesItsTask(t *testing.T) {
+// Each verb creates a task that the API server accepts.
+func TestEveryVerbCreatesItsTask(t *testing.T) {
 	p := newPerson(t)
 	for _, c := range []struct {
 		args     string
@@ -61,8 +61,8 @@ func TestOutputAndDryRun(t *testing.T) {
 	}
 	p.Expect(p.run("restart", "main", "--dry-run=server").out).To(Equal("etcdoperatortask.druid.gardener.cloud/main-restart-x7k2p created (server dry run)\n"))
 	got = p.run("restart", "main", "--dry-run=server", "--override-guards", "QuorumKept")
-	p.Expect(got.code).To(Equal(1), "the API server does not let this guard be overridden: %s", got)
-	p.Expect(p.tasks()).To(BeEmpty(), "a dry run makes nothing")
+	p.Expect(got.code).To(Equal(1), "the API server refuses to override this guard: %s", got)
+	p.Expect(p.tasks()).To(BeEmpty(), "a dry run creates no task")
 
 	p.Expect(p.run("restart", "main", "-o", "name").out).To(Equal("etcdoperatortask.druid.gardener.cloud/main-restart-x7k2p\n"))
 	p.Expect(p.run("restart", "main", "-o", "jsonpath={.metadata.name}", "--name", "b").out).To(Equal("b"))
@@ -113,7 +113,7 @@ func TestWaitEndsBeforeTheTask(t *testing.T) {
 	p.Expect(got.err).To(Or(ContainSubstring("was deleted"), ContainSubstring("has no task")))
 }
 
-func TestWatchTellsLinesUntilTheEnd(t *testing.T) {
+func TestWatchPrintsLinesUntilTheEnd(t *testing.T) {
 	p := newPerson(t)
 	task := p.make("a", v1alpha1.TaskStateInProgress)
 	end := p.start(t.Context(), "watch", "main")
@@ -156,16 +156,16 @@ func TestSteer(t *testing.T) {
 	p.make("b", v1alpha1.TaskStateSucceeded)
 	got := p.run("abort", "b")
 	p.Expect(got.code).To(Equal(1))
-	p.Expect(got.err).To(ContainSubstring("task b succeeded"), "what has ended is not aborted")
+	p.Expect(got.err).To(ContainSubstring("task b succeeded"), "a finished task is not aborted")
 	p.Expect(p.run("abort", "main").err).To(ContainSubstring(`there is no task "main"`), "an Etcd is not aborted")
 }
 
-// What can go wrong is said in one sentence, with the right exit code.
-func TestOneSentence(t *testing.T) {
+// Every error is one sentence, with the right exit code.
+func TestErrorIsOneSentence(t *testing.T) {
 	p := newPerson(t)
-	silent, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	unresponsive, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	p.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = silent.Close() }()
+	defer func() { _ = unresponsive.Close() }()
 	p.allow("reader", "get", "list", "watch")
 	reader, nobody, undecided := p.impersonating("reader"), p.impersonating("nobody"), p.writeKubeconfig(testEnv.Config, "")
 	closed := "http://127.0.0.1:1"
@@ -188,7 +188,7 @@ func TestOneSentence(t *testing.T) {
 		{"list --context third", 2, `no context "third": it has "other", "test"`},
 		{"list --context test --context other", 2, "it is already set to test"},
 		{"list -s " + closed, 1, "the API server at " + closed + " does not answer: "},
-		{"list -s http://" + silent.Addr().String() + " --request-timeout 200ms", 1, "does not answer"},
+		{"list -s http://" + unresponsive.Addr().String() + " --request-timeout 200ms", 1, "does not answer"},
 		{"list -o nonsense", 2, `"nonsense"`},
 		{"plan main -o wide", 2, "json or yaml"},
 		{"plan", 2, `kubectl etcdtask plan ETCD`},
@@ -220,7 +220,7 @@ func TestOneSentence(t *testing.T) {
 	p.Expect(p.tasks()).To(BeEmpty())
 }
 
-// allow allows somebody some verbs on what is the project's.
+// allow allows a user some verbs on the project's resources.
 func (p *person) allow(user string, verbs ...string) {
 	p.t.Helper()
 	p.allowRules(user, user, []string{v1alpha1.GroupVersion.Group}, verbs...)
@@ -239,8 +239,8 @@ func (p *person) allowRules(role, user string, groups []string, verbs ...string)
 	})).To(Succeed())
 }
 
-// Who may make tasks and not read Etcds can do just that.
-func TestMakingTasksNeedsNoOtherPermission(t *testing.T) {
+// A user who may create tasks but not read Etcds can create tasks.
+func TestCreatingTasksNeedsNoOtherPermission(t *testing.T) {
 	p := newPerson(t)
 	p.allow("maker", "create", "create:QuorumAwareRollout")
 	p.kubeconfig = p.impersonating("maker")

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 const patience = 30 * time.Second
 
-// person is somebody at a prompt, in a namespace with an Etcd.
+// person is a user at a prompt, in a namespace with an Etcd.
 type person struct {
 	*WithT
 	t          *testing.T
@@ -76,7 +76,7 @@ func (p *person) writeKubeconfig(config *rest.Config, current string) string {
 	return path
 }
 
-// outcome is what a command line came to.
+// outcome is the result of a command line.
 type outcome struct {
 	code     int
 	out, err string
@@ -88,14 +88,14 @@ func (p *person) run(args ...string) outcome {
 	return p.start(p.t.Context(), args...)()
 }
 
-// start starts a command line, and returns what waits for its end.
+// start starts a command line and returns a function that waits for its end.
 func (p *person) start(ctx context.Context, args ...string) func() outcome {
 	p.t.Helper()
 	var out, errOut bytes.Buffer
 	k := kube.New(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
 	k.Location, k.Suffix = time.UTC, func() string { return "x7k2p" }
 	if p.kubeconfig != "" {
-		// At the end, where cobra looks for the verb first; completion has none.
+		// At the end, because cobra expects the verb first; completion has none.
 		args = append(slices.Clone(args), "--kubeconfig", p.kubeconfig)
 	}
 	code := make(chan int, 1)
@@ -112,7 +112,7 @@ func (p *person) start(ctx context.Context, args ...string) func() outcome {
 	}
 }
 
-// task reads a task, once it is there.
+// task returns a task once it exists.
 func (p *person) task(name string) *v1alpha1.EtcdOperatorTask {
 	p.t.Helper()
 	t := &v1alpha1.EtcdOperatorTask{}
@@ -122,7 +122,7 @@ func (p *person) task(name string) *v1alpha1.EtcdOperatorTask {
 	return t
 }
 
-// make makes a task in a state.
+// make creates a task in a state.
 func (p *person) make(name string, state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
 	p.t.Helper()
 	t := &v1alpha1.EtcdOperatorTask{
@@ -136,7 +136,7 @@ func (p *person) make(name string, state v1alpha1.TaskState) *v1alpha1.EtcdOpera
 	return t
 }
 
-// operate writes what an operator would.
+// operate writes the status of a task, as an operator does.
 func (p *person) operate(t *v1alpha1.EtcdOperatorTask, state v1alpha1.TaskState, message string) {
 	p.t.Helper()
 	now := metav1.Now()
@@ -151,7 +151,7 @@ func (p *person) operate(t *v1alpha1.EtcdOperatorTask, state v1alpha1.TaskState,
 	p.Expect(testEnv.Client.Status().Update(p.t.Context(), t)).To(Succeed())
 }
 
-// impersonating is a kubeconfig of somebody with few permissions.
+// impersonating returns a kubeconfig that impersonates a user with few permissions.
 func (p *person) impersonating(user string) string {
 	config := rest.CopyConfig(testEnv.Config)
 	config.Impersonate.UserName = user

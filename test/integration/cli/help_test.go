@@ -36,7 +36,7 @@ func TestCompletion(t *testing.T) {
 	p.Expect(p.complete("__complete", "list", "-n", "")).To(ContainSubstring(p.namespace))
 }
 
-// complete asks as a shell does, for a person whose kubeconfig is in the environment.
+// complete requests completions as a shell does, with the kubeconfig in the environment.
 func (p *person) complete(args ...string) string {
 	p.t.Helper()
 	p.t.Setenv("KUBECONFIG", p.kubeconfig)

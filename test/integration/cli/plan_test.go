@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// members gives the Etcd a StatefulSet of three ready pods, and leases by which the first leads.
+// members creates a StatefulSet with three ready pods, and leases that name the first as the leader.
 func (p *person) members() *appsv1.StatefulSet {
 	p.t.Helper()
 	testEnv.StartKubelet(p.t, p.namespace)
@@ -48,6 +48,8 @@ func (p *person) members() *appsv1.StatefulSet {
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: p.namespace, Name: fmt.Sprintf("main-%d", i),
 				Labels: map[string]string{v1alpha1.LabelPartOf: "main", v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease},
+				// As the operator makes them: another's say nothing.
+				OwnerReferences: set.OwnerReferences,
 			},
 			Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("1a:7f:" + role), RenewTime: &metav1.MicroTime{Time: time.Now()}},
 		})).To(Succeed())
@@ -59,11 +61,11 @@ func (p *person) members() *appsv1.StatefulSet {
 	return set
 }
 
-// There is no node to forward a port from, and no operator: roles come from leases, and the leader goes last.
+// There is no node for a port-forward, and no operator: roles come from leases, and the leader goes last.
 func TestPlanFromLeases(t *testing.T) {
 	p := newPerson(t)
 	set := p.members()
-	// The simulated node is no object, which counts as one that is gone.
+	// The simulated node is no object, so it would count as gone.
 	p.Expect(testEnv.Client.Create(t.Context(), readyNode(t))).To(Or(Succeed(), MatchError(ContainSubstring("already exists"))))
 
 	got := p.run("plan", "main")
@@ -86,7 +88,7 @@ func TestPlanFromLeases(t *testing.T) {
 	p.Expect(p.run("plan", "main").out).To(ContainSubstring("Task a does this: InProgress."))
 	p.operate(task, v1alpha1.TaskStateSucceeded, "done")
 	p.Expect(p.run("plan", "main", "--restart").out).To(ContainSubstring("Restart of Etcd"))
-	p.Expect(p.tasks()).To(HaveLen(1), "a plan makes no task")
+	p.Expect(p.tasks()).To(HaveLen(1), "a plan creates no task")
 	pods := &corev1.PodList{}
 	p.Expect(testEnv.Client.List(t.Context(), pods, client.InNamespace(p.namespace))).To(Succeed())
 	for _, pod := range pods.Items {
@@ -94,7 +96,7 @@ func TestPlanFromLeases(t *testing.T) {
 	}
 }
 
-// Who may read what is in a namespace, and no nodes, gets a plan that says what it leaves out.
+// A user who may read a namespace but no nodes gets a plan that says what it leaves out.
 func TestPlanWithFewPermissions(t *testing.T) {
 	p := newPerson(t)
 	p.members()
@@ -113,7 +115,7 @@ func TestPlanWithoutStatefulSet(t *testing.T) {
 	p.Expect(got.err).To(MatchRegexp(`^error: [^\n]*the Etcd has no StatefulSet\n$`))
 }
 
-// readyNode is the node that the simulated kubelet binds pods to.
+// readyNode returns the node that the simulated kubelet binds pods to.
 func readyNode(t *testing.T) *corev1.Node {
 	t.Helper()
 	return &corev1.Node{

@@ -18,13 +18,13 @@ type controllerManager struct {
 	process *os.Process
 	dir     string
 	log     bytes.Buffer
-	// exited is closed when it has ended, with err.
+	// exited is closed once the process has exited with err.
 	exited chan struct{}
 	err    error
 }
 
-// StartControllerManager starts a kube-controller-manager with the controllers that act on what the
-// operator makes: those of StatefulSets and PodDisruptionBudgets, and the garbage collector.
+// StartControllerManager starts a kube-controller-manager with the controllers for the operator's objects: StatefulSet,
+// disruption and garbage collector.
 func (e *Env) StartControllerManager() error {
 	dir, err := os.MkdirTemp("", "kube-controller-manager-")
 	if err != nil {
@@ -56,7 +56,7 @@ func (e *Env) StartControllerManager() error {
 	return nil
 }
 
-// stop kills it: it keeps no state of its own. One that had ended by itself is an error, told with its log.
+// stop kills the process, which keeps no state. If it had exited by itself, stop returns an error with its log.
 func (m *controllerManager) stop() error {
 	if m == nil {
 		return nil

@@ -3,11 +3,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package env gives integration tests a real API server: kube-apiserver and its etcd, with the project's
-// CRDs and admission policies, and where a test wants it a real kube-controller-manager that runs the
+// CRDs and admission policies, and optionally a real kube-controller-manager that runs the
 // StatefulSet, disruption and garbage-collector controllers. There is no kubelet and no node: Kubelet
-// pretends to be both.
+// simulates both.
 //
-// The binaries are looked up in the folder that KUBEBUILDER_ASSETS names; "make test" sets it.
+// KUBEBUILDER_ASSETS names the folder of the binaries; "make test" sets it.
 package env
 
 import (
@@ -36,14 +36,14 @@ import (
 // assetsVariable names the environment variable with the folder of the binaries.
 const assetsVariable = "KUBEBUILDER_ASSETS"
 
-// startTimeout is for a laden machine; an idle one takes about five seconds.
+// startTimeout suits a loaded machine; an idle one takes about five seconds.
 const startTimeout = 2 * time.Minute
 
 // Env is a running API server.
 type Env struct {
 	// Config is that of an administrator.
 	Config *rest.Config
-	// Scheme has the types of Kubernetes and of this project.
+	// Scheme has the types of Kubernetes and this project.
 	Scheme *runtime.Scheme
 	// Client reads from the API server, not from a cache.
 	Client client.WithWatch
@@ -55,12 +55,12 @@ type Env struct {
 
 // Option changes what Main starts.
 type Option struct {
-	// configure changes the API server before it starts, and started adds to what runs then.
+	// configure changes the API server before it starts; started runs after its start.
 	configure func(*envtest.APIServer)
 	started   func(*Env) error
 }
 
-// WithControllerManager starts a kube-controller-manager as well.
+// WithControllerManager also starts a kube-controller-manager.
 func WithControllerManager() Option { return Option{started: (*Env).StartControllerManager} }
 
 // WithAdmissionPlugins enables admission plugins of the API server that are off by default.
@@ -71,7 +71,7 @@ func WithAdmissionPlugins(names ...string) Option {
 // Main is the body of a TestMain: it starts an Env, hands it to the tests through into, runs them, and
 // stops everything. It returns the exit code.
 func Main(m *testing.M, into **Env, options ...Option) int {
-	// What belongs to a test is in the Log of the test.
+	// Log has the output of each test.
 	log.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	e, err := Start(options...)
@@ -88,7 +88,7 @@ func Main(m *testing.M, into **Env, options ...Option) int {
 	return code
 }
 
-// Start starts an Env. It has to be stopped.
+// Start starts an Env. The caller must stop it.
 func Start(options ...Option) (*Env, error) {
 	assets := os.Getenv(assetsVariable)
 	if assets == "" {
@@ -146,7 +146,7 @@ func (e *Env) complete(policies string, options []Option) error {
 	return nil
 }
 
-// Assets is the folder of the binaries.
+// Assets returns the folder of the binaries.
 func (e *Env) Assets() string { return e.assets }
 
 // Stop stops everything that was started.
@@ -154,8 +154,8 @@ func (e *Env) Stop() error {
 	return errors.Join(e.controllerManager.stop(), e.server.Stop())
 }
 
-// Namespace makes a namespace for one test. It is not removed: no controller here would empty it, and the
-// API server goes when the tests end.
+// Namespace creates a namespace for one test. It is not removed: no controller here would empty it, and the API server
+// ends with the tests.
 func (e *Env) Namespace(t testing.TB) string {
 	t.Helper()
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
@@ -177,11 +177,11 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// moduleRoot is the nearest folder above with a go.mod.
+// moduleRoot returns the nearest parent folder with a go.mod.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		return "", fmt.Errorf("looking up the working directory: %w", err)
+		return "", fmt.Errorf("reading the working directory: %w", err)
 	}
 	for {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {

@@ -23,8 +23,8 @@ var testEnv *env.Env
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m, &testEnv, env.WithControllerManager())) }
 
-// The simulation has to carry what the project's tests rest on: a StatefulSet whose pods come, become
-// unready, are replaced when they are deleted, and stay when nobody looks after them.
+// The simulation must support what the project's tests rely on: a StatefulSet whose pods start, become unready, are
+// replaced when deleted, and stay terminating while their node is lost.
 func TestKubeletWithStatefulSetController(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(30 * time.Second)

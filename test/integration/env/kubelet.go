@@ -18,28 +18,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PodState is what a Kubelet makes of a pod.
+// PodState is the state in which a Kubelet keeps a pod.
 type PodState int
 
-// The states of a pod. A pod that is deleted goes at once, except in state Lost.
+// The states of a pod. A deleted pod is removed at once, except in state Lost.
 const (
-	// Ready: every container runs and is ready. The state of a pod of which nothing else was said.
+	// Ready: every container runs and is ready. This is the default.
 	Ready PodState = iota
 	// NotReady: every container runs, and none is ready.
 	NotReady
 	// Crashing: every container is in CrashLoopBackOff.
 	Crashing
-	// Lost: nobody looks after the pod. A new one stays unscheduled, a running one keeps the status it had,
+	// Lost: the node of the pod is lost. A new pod stays unscheduled, a running one keeps its last status,
 	// a deleted one stays terminating.
 	Lost
 )
 
-// Node is the one that all pods are bound to. There is no such Node object unless a test makes it.
+// Node is the node that all pods are bound to. There is no such Node object unless a test creates it.
 const Node = "simulated"
 
-// Kubelet simulates scheduler and kubelet for the pods of one namespace: it binds each to a node that does
-// not exist, writes the status that a kubelet would write, and removes it when it is deleted. Nothing runs.
-// No probe is made, no image pulled, no volume bound, no grace period waited.
+// Kubelet simulates scheduler and kubelet for the pods of one namespace: it binds each to a nonexistent node, writes the
+// status that a kubelet would write, and removes it when it is deleted. Nothing runs: there are no probes, image pulls,
+// volume bindings or grace periods.
 type Kubelet struct {
 	client    client.WithWatch
 	namespace string
@@ -47,7 +47,7 @@ type Kubelet struct {
 
 	mu     sync.Mutex
 	states map[string]PodState
-	// ready are the pods that are ready and stay, by name.
+	// ready are the names of the ready pods that are not being deleted.
 	ready map[string]bool
 }
 
@@ -74,7 +74,7 @@ func (e *Env) StartKubelet(t testing.TB, namespace string) *Kubelet {
 	return k
 }
 
-// Set says what becomes of the pods of a name, the present one and its successors.
+// Set sets the state of the pods of a name: the present one and its replacements.
 func (k *Kubelet) Set(pod string, state PodState) {
 	k.mu.Lock()
 	k.states[pod] = state
@@ -91,14 +91,14 @@ func (k *Kubelet) state(pod string) PodState {
 	return k.states[pod]
 }
 
-// Ready reports whether a pod is ready, and is not being deleted: whether its etcd would answer.
+// Ready reports whether a pod is ready and not being deleted: whether its etcd would answer.
 func (k *Kubelet) Ready(pod string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.ready[pod]
 }
 
-// see notes which pods are ready, at once, and passes them on to be worked on.
+// see records at once which pods are ready, and passes them on to sync.
 func (k *Kubelet) see(ctx context.Context, pods watch.Interface) <-chan *corev1.Pod {
 	seen := make(chan *corev1.Pod, 100)
 	go func() {
@@ -158,8 +158,8 @@ func (k *Kubelet) syncAll(ctx context.Context) error {
 	return nil
 }
 
-// sync takes a pod one step further; the event of that step brings the next. A pod that has changed in the
-// meantime, or is gone, has an event of its own under way.
+// sync takes a pod one step further; the event of that step triggers the next. If the pod has changed or is gone, another
+// event follows.
 func (k *Kubelet) sync(ctx context.Context, pod *corev1.Pod) error {
 	state := k.state(pod.Name)
 	var err error

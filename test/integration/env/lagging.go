@@ -18,16 +18,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// Lagging is the client of an operator whose cache is behind: of some kinds it shows what existed when it was made. Every
-// other kind it reads from the API server, to which it writes.
+// Lagging is the client of an operator with a stale cache: it shows some kinds as they were when it was created. It reads
+// every other kind from the API server, to which it also writes.
 type Lagging struct {
 	client.Client
 	past client.Reader
-	// lags are the kinds of which the past is shown.
+	// lags are the kinds that the client shows from the past.
 	lags map[string]bool
 }
 
-// Lag makes a client that stays behind, from now on, with the kinds of the given lists.
+// Lag returns a client that from now on does not see changes of the kinds of the given lists.
 func (e *Env) Lag(t testing.TB, namespace string, kinds ...client.ObjectList) *Lagging {
 	t.Helper()
 	l := &Lagging{Client: e.Client, lags: map[string]bool{}}
@@ -37,7 +37,7 @@ func (e *Env) Lag(t testing.TB, namespace string, kinds ...client.ObjectList) *L
 	}
 	for _, list := range kinds {
 		if err := e.Client.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
-			t.Fatalf("listing what a lagging cache shows: %v", err)
+			t.Fatalf("listing the contents of a stale cache: %v", err)
 		}
 		objects, err := meta.ExtractList(list)
 		if err != nil {
@@ -50,7 +50,7 @@ func (e *Env) Lag(t testing.TB, namespace string, kinds ...client.ObjectList) *L
 	return l
 }
 
-// Get reads from the past what lags.
+// Get reads lagging kinds from the past.
 func (l *Lagging) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 	if l.lags[l.kind(into)] {
 		return l.past.Get(ctx, key, into, options...)
@@ -58,7 +58,7 @@ func (l *Lagging) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 	return l.Client.Get(ctx, key, into, options...)
 }
 
-// List lists from the past what lags.
+// List lists lagging kinds from the past.
 func (l *Lagging) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	if l.lags[l.kind(into)] {
 		return l.past.List(ctx, into, options...)
@@ -66,11 +66,11 @@ func (l *Lagging) List(ctx context.Context, into client.ObjectList, options ...c
 	return l.Client.List(ctx, into, options...)
 }
 
-// kind of an object, or of those in a list.
+// kind returns the kind of an object, or of the items of a list.
 func (l *Lagging) kind(object runtime.Object) string {
 	kind, err := apiutil.GVKForObject(object, l.Scheme())
 	if err != nil {
-		panic(fmt.Sprintf("a kind that the scheme does not have: %v", err))
+		panic(fmt.Sprintf("the scheme does not have the kind: %v", err))
 	}
 	return strings.TrimSuffix(kind.Kind, "List")
 }

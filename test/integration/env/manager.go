@@ -20,8 +20,8 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// StartManager starts a manager for one namespace with the controllers that setup adds to it. It runs until stop is
-// called, or else until the test ends, and its log is the test's.
+// StartManager starts a manager for one namespace with the controllers that setup adds. It runs until stop is called, or
+// until the test ends, and writes to the test's log.
 func (e *Env) StartManager(t testing.TB, as *rest.Config, namespace string, setup func(ctrl.Manager) error) (stop func()) {
 	t.Helper()
 	mgr, err := ctrl.NewManager(as, ctrl.Options{
@@ -53,7 +53,7 @@ func (e *Env) StartManager(t testing.TB, as *rest.Config, namespace string, setu
 	return stop
 }
 
-// Log is a log that belongs to a test: it is shown when the test fails. What is logged after its end is dropped.
+// Log returns a logger that writes to a test's log, which is shown if the test fails. It drops lines after the test's end.
 func Log(t testing.TB) logr.Logger {
 	var mu sync.Mutex
 	ended := false

@@ -21,15 +21,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// Members is a real etcd cluster: processes on loopback addresses, which stand for the members in the pods that a
-// Kubelet pretends to run. Its Dial takes the addresses of those pods.
+// Members is a real etcd cluster: processes on loopback addresses, which represent the members in the pods that a Kubelet
+// simulates. Its Dial accepts the addresses of those pods.
 type Members struct {
-	// Endpoints that the members really listen on.
+	// Endpoints are the addresses on which the members listen.
 	Endpoints []string
 }
 
-// StartMembers starts a cluster with a member for each of the folders, named name-0 and so on, with further arguments of
-// etcd. They run until the test ends.
+// StartMembers starts a cluster with a member for each folder, named name-0 and so on, with additional arguments of etcd.
+// The members run until the test ends.
 func (e *Env) StartMembers(t testing.TB, name string, folders []string, args ...string) *Members {
 	t.Helper()
 	client, peer := freePort(t), freePort(t)
@@ -58,7 +58,7 @@ func (e *Env) StartMembers(t testing.TB, name string, folders []string, args ...
 	return m
 }
 
-// Client is a client that knows the given members; all when none is given.
+// Client returns a client of the given members; of all if none is given.
 func (m *Members) Client(t testing.TB, members ...int) *clientv3.Client {
 	t.Helper()
 	endpoints := m.Endpoints
@@ -76,14 +76,14 @@ func (m *Members) Client(t testing.TB, members ...int) *clientv3.Client {
 	return c
 }
 
-// Dial is etcdclient.Dialer's, for the simulated address of a member's pod.
+// Dial implements etcdclient.Dialer for the simulated address of a member's pod.
 func (m *Members) Dial(endpoint string, tls *tls.Config) (etcdclient.Client, error) {
 	for i, real := range m.Endpoints {
 		if endpoint == fmt.Sprintf("http://%s:2379", PodIP(i)) {
 			return etcdclient.NewDialer().Dial(real, tls)
 		}
 	}
-	return nil, fmt.Errorf("dialing %s: no member is there", endpoint)
+	return nil, fmt.Errorf("dialing %s: no member has this address", endpoint)
 }
 
 func (m *Members) awaitLeader(t testing.TB) {
@@ -108,14 +108,14 @@ func (m *Members) awaitLeader(t testing.TB) {
 	}
 }
 
-// loopback gives each member an address of its own, so that one port is enough.
+// loopback gives each member its own address, so that one port is enough.
 func loopback(i, port int) string { return fmt.Sprintf("http://127.0.0.%d:%d", i+1, port) }
 
 func freePort(t testing.TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatalf("looking for a free port: %v", err)
+		t.Fatalf("finding a free port: %v", err)
 	}
 	defer func() { _ = l.Close() }()
 	return l.Addr().(*net.TCPAddr).Port

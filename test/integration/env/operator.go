@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// The operator's ServiceAccount, and the groups that Kubernetes puts it into.
+// The operator's ServiceAccount, and the groups that Kubernetes assigns to it.
 const operatorNamespace = "etcd-foreman-system"
 
 var operator = rest.ImpersonationConfig{
@@ -27,12 +27,12 @@ var operator = rest.ImpersonationConfig{
 	Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + operatorNamespace, "system:authenticated"},
 }
 
-// WithRoles creates the operator's namespace, ServiceAccount and roles as well.
+// WithRoles also creates the operator's namespace, ServiceAccount and roles.
 func WithRoles() Option {
 	return Option{started: func(e *Env) error { return e.installRoles(context.Background()) }}
 }
 
-// installRoles creates them as they are deployed.
+// installRoles creates the roles as they are deployed.
 func (e *Env) installRoles(ctx context.Context) error {
 	root, err := moduleRoot()
 	if err != nil {
@@ -52,7 +52,7 @@ func (e *Env) installRoles(ctx context.Context) error {
 	return e.awaitRoles(ctx)
 }
 
-// awaitRoles waits until the API server grants what was created last: it learns of roles and their bindings by watches.
+// awaitRoles waits until the API server grants the last created role: it watches roles and their bindings.
 func (e *Env) awaitRoles(ctx context.Context) error {
 	operator, err := kubernetes.NewForConfig(e.AsOperator())
 	if err != nil {
@@ -80,14 +80,14 @@ func (e *Env) awaitRoles(ctx context.Context) error {
 	return nil
 }
 
-// AsOperator is a Config with the rights of the operator's ServiceAccount.
+// AsOperator returns a Config with the permissions of the operator's ServiceAccount.
 func (e *Env) AsOperator() *rest.Config {
 	c := rest.CopyConfig(e.Config)
 	c.Impersonate = operator
 	return c
 }
 
-// AsUser is a Config of a new user, who has a certificate and no rights.
+// AsUser returns a Config of a new user with a certificate and no permissions.
 func (e *Env) AsUser(name string) (*rest.Config, error) {
 	user, err := e.server.AddUser(envtest.User{Name: name}, nil)
 	if err != nil {
@@ -96,7 +96,7 @@ func (e *Env) AsUser(name string) (*rest.Config, error) {
 	return user.Config(), nil
 }
 
-// OperatorKubeconfig is a kubeconfig file with the rights of the operator's ServiceAccount.
+// OperatorKubeconfig returns a kubeconfig file with the permissions of the operator's ServiceAccount.
 func (e *Env) OperatorKubeconfig() ([]byte, error) {
 	c, err := clientcmd.Load(e.server.KubeConfig)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PodIP is the address of the pod of an ordinal. It is from TEST-NET-1: nothing answers there.
+// PodIP returns the address of the pod of an ordinal. It is in TEST-NET-1: nothing answers there.
 func PodIP(ordinal int) string { return fmt.Sprintf("192.0.2.%d", ordinal+1) }
 
-// ordinalOf is the ordinal of a pod of a StatefulSet; 0 for any other pod.
+// ordinalOf returns the ordinal of a StatefulSet's pod; 0 for any other pod.
 func ordinalOf(pod *corev1.Pod) int {
 	n, err := strconv.Atoi(pod.Name[strings.LastIndex(pod.Name, "-")+1:])
 	if err != nil {
@@ -25,13 +25,13 @@ func ordinalOf(pod *corev1.Pod) int {
 	return n
 }
 
-// podStatus is PodStatus at the address of the pod's ordinal.
+// podStatus returns PodStatus with the address of the pod's ordinal.
 func podStatus(pod *corev1.Pod, state PodState) corev1.PodStatus {
 	return PodStatus(pod, state, PodIP(ordinalOf(pod)))
 }
 
-// PodStatus is the status that a kubelet writes for a pod in a state, at an address. It is the present one where that
-// fits already, times included.
+// PodStatus returns the status that a kubelet writes for a pod in a state, with an address. It keeps parts of the present
+// status that already match, including times.
 func PodStatus(pod *corev1.Pod, state PodState, podIP string) corev1.PodStatus {
 	now := metav1.Now()
 	status := *pod.Status.DeepCopy()
@@ -81,7 +81,7 @@ func containerStatus(before *corev1.PodStatus, c corev1.Container, state PodStat
 	return status
 }
 
-// setCondition leaves a condition that has the status already as it is.
+// setCondition sets a condition, unless it already has the status.
 func setCondition(status *corev1.PodStatus, conditionType corev1.PodConditionType, value corev1.ConditionStatus, now metav1.Time) {
 	for i := range status.Conditions {
 		c := &status.Conditions[i]

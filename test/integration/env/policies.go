@@ -50,7 +50,7 @@ func (e *Env) installPolicies(dir string) error {
 	return e.awaitPolicies(ctx)
 }
 
-// awaitPolicies tries a task that they have to refuse: the API server compiles policies in the background.
+// awaitPolicies tries to create a task that the policies must refuse: the API server compiles policies in the background.
 func (e *Env) awaitPolicies(ctx context.Context) error {
 	err := wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		task := &v1alpha1.EtcdOperatorTask{

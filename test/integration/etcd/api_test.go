@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func TestWhatCannotBeChanged(t *testing.T) {
+func TestImmutableFields(t *testing.T) {
 	bare := v1alpha1.EtcdSpec{Replicas: 3}
 	full := v1alpha1.EtcdSpec{
 		Replicas:            3,
@@ -28,21 +28,21 @@ func TestWhatCannotBeChanged(t *testing.T) {
 		name   string
 		spec   v1alpha1.EtcdSpec
 		change func(*v1alpha1.EtcdSpec)
-		want   string // empty: it can be changed
+		want   string // empty: the change is accepted
 	}{
-		{"capacity spelled out", bare, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = ptr.To(resource.MustParse("16384Mi")) }, ""},
+		{"capacity set to the default", bare, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = ptr.To(resource.MustParse("16384Mi")) }, ""},
 		{"capacity less than the default", bare, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = ptr.To(resource.MustParse("8Gi")) }, "storageCapacity cannot shrink"},
 		{"capacity shrunk", full, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = ptr.To(resource.MustParse("8191Mi")) }, "storageCapacity cannot shrink"},
 		{"capacity grown", full, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = ptr.To(resource.MustParse("9Gi")) }, ""},
-		{"capacity left to the default, which is more", full, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = nil }, ""},
+		{"capacity unset: the default is larger", full, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = nil }, ""},
 		{"class removed", full, func(s *v1alpha1.EtcdSpec) { s.StorageClass = nil }, "storageClass cannot be changed"},
 		{"claim renamed", full, func(s *v1alpha1.EtcdSpec) { s.VolumeClaimTemplate = ptr.To("other") }, "volumeClaimTemplate cannot be changed"},
 		{"peer port added", bare, func(s *v1alpha1.EtcdSpec) { s.Etcd.ServerPort = ptr.To[int32](2381) }, "etcd.serverPort cannot be changed"},
-		{"peer port spelled out", bare, func(s *v1alpha1.EtcdSpec) { s.Etcd.ServerPort = ptr.To[int32](2380) }, ""},
+		{"peer port set to the default", bare, func(s *v1alpha1.EtcdSpec) { s.Etcd.ServerPort = ptr.To[int32](2380) }, ""},
 		{"peer port changed", full, func(s *v1alpha1.EtcdSpec) { s.Etcd.ServerPort = ptr.To[int32](2381) }, "etcd.serverPort cannot be changed"},
 		{"fewer members", bare, func(s *v1alpha1.EtcdSpec) { s.Replicas = 1 }, "the number of members may grow"},
 		{"more members", bare, func(s *v1alpha1.EtcdSpec) { s.Replicas = 5 }, ""},
-		{"asleep", full, func(s *v1alpha1.EtcdSpec) { s.Replicas = 0 }, ""},
+		{"hibernated", full, func(s *v1alpha1.EtcdSpec) { s.Replicas = 0 }, ""},
 		{"quota", full, func(s *v1alpha1.EtcdSpec) { s.Etcd.Quota = ptr.To(resource.MustParse("2Gi")) }, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

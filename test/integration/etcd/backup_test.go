@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func TestWhatABackupMayBe(t *testing.T) {
+func TestBackupValidation(t *testing.T) {
 	namespace := testEnv.Namespace(t)
 	secret := &v1alpha1.SecretReference{Name: "backup"}
 	store := func(change func(*v1alpha1.StoreSpec)) v1alpha1.BackupSpec {
@@ -27,16 +27,16 @@ func TestWhatABackupMayBe(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		backup v1alpha1.BackupSpec
-		want   string // empty: it is taken
+		want   string // empty: it is accepted
 	}{
 		{"nothing", v1alpha1.BackupSpec{}, ""},
 		{"bucket", store(func(*v1alpha1.StoreSpec) {}), ""},
-		{"infrastructure's name", store(func(s *v1alpha1.StoreSpec) { s.Provider = "azure" }), ""},
+		{"provider by infrastructure name", store(func(s *v1alpha1.StoreSpec) { s.Provider = "azure" }), ""},
 		{"volume", store(func(s *v1alpha1.StoreSpec) { s.Provider, s.SecretRef = "Local", nil }), ""},
 		{"Swift", store(func(s *v1alpha1.StoreSpec) { s.Provider = "Swift" }), "there is no driver for any other"},
 		{"OSS", store(func(s *v1alpha1.StoreSpec) { s.Provider = "alicloud" }), "there is no driver for any other"},
 		{"no credentials", store(func(s *v1alpha1.StoreSpec) { s.SecretRef = nil }), "secretRef must name a Secret"},
-		{"prefix that leads out", store(func(s *v1alpha1.StoreSpec) { s.Prefix = "../other" }), "spec.backup.store.prefix"},
+		{"prefix that escapes the container", store(func(s *v1alpha1.StoreSpec) { s.Prefix = "../other" }), "spec.backup.store.prefix"},
 		{"own namespace", store(func(s *v1alpha1.StoreSpec) {
 			s.SecretRef = &v1alpha1.SecretReference{Name: "backup", Namespace: namespace}
 		}), ""},
@@ -47,11 +47,11 @@ func TestWhatABackupMayBe(t *testing.T) {
 		{"schedule of four fields", schedule("0 0 * *"), "spec.backup.fullSnapshotSchedule"},
 		{"minute 1010", schedule("1010 0 * * *"), "spec.backup.fullSnapshotSchedule"},
 		{"no deltas", v1alpha1.BackupSpec{DeltaSnapshotPeriod: &metav1.Duration{}}, ""},
-		{"deltas without a pause", v1alpha1.BackupSpec{DeltaSnapshotPeriod: &metav1.Duration{Duration: time.Millisecond}}, "at least 1s"},
-		{"number without its policy", v1alpha1.BackupSpec{MaxBackupsLimitBasedGC: ptr.To[int32](3)}, "may only be set with garbageCollectionPolicy LimitBased"},
+		{"delta period too short", v1alpha1.BackupSpec{DeltaSnapshotPeriod: &metav1.Duration{Duration: time.Millisecond}}, "at least 1s"},
+		{"backup limit without its policy", v1alpha1.BackupSpec{MaxBackupsLimitBasedGC: ptr.To[int32](3)}, "may only be set with garbageCollectionPolicy LimitBased"},
 		{"compaction", v1alpha1.BackupSpec{SnapshotCompaction: &v1alpha1.SnapshotCompactionSpec{}}, ""},
-		{"compaction of nothing", v1alpha1.BackupSpec{SnapshotCompaction: &v1alpha1.SnapshotCompactionSpec{EventsThreshold: ptr.To[int64](0)}}, "spec.backup.snapshotCompaction.eventsThreshold"},
-		{"number of backups", v1alpha1.BackupSpec{
+		{"compaction threshold of zero", v1alpha1.BackupSpec{SnapshotCompaction: &v1alpha1.SnapshotCompactionSpec{EventsThreshold: ptr.To[int64](0)}}, "spec.backup.snapshotCompaction.eventsThreshold"},
+		{"backup limit", v1alpha1.BackupSpec{
 			GarbageCollectionPolicy: ptr.To(v1alpha1.GarbageCollectionLimitBased), MaxBackupsLimitBasedGC: ptr.To[int32](3),
 		}, ""},
 	} {

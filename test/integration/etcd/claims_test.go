@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A claim that does not get its volume is told of in the words of who should provide it; so is one that lost it.
-func TestTroubleWithVolumesIsTold(t *testing.T) {
+// The status reports a claim without a volume with the provisioner's message, and a claim that lost its volume.
+func TestVolumeProblemsAreReported(t *testing.T) {
 	w := newWorld(t, 1)
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-" + pod(0), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: name}},
@@ -32,7 +32,7 @@ func TestTroubleWithVolumesIsTold(t *testing.T) {
 		Type:           corev1.EventTypeWarning, Reason: "ProvisioningFailed", Message: "the pool is full", LastTimestamp: metav1.Now(),
 	})).To(Succeed())
 	w.start()
-	told := func(status metav1.ConditionStatus, reason, message string) {
+	expectReported := func(status metav1.ConditionStatus, reason, message string) {
 		t.Helper()
 		w.Eventually(func(g Gomega) {
 			c := meta.FindStatusCondition(w.status(g).Conditions, v1alpha1.ConditionDataVolumesReady)
@@ -42,15 +42,15 @@ func TestTroubleWithVolumesIsTold(t *testing.T) {
 			g.Expect(c.Message).To(ContainSubstring(message))
 		}).Should(Succeed())
 	}
-	told(metav1.ConditionFalse, v1alpha1.ReasonVolumeMissing, "claim "+claim.Name+" has no volume: ProvisioningFailed: the pool is full.")
+	expectReported(metav1.ConditionFalse, v1alpha1.ReasonVolumeMissing, "claim "+claim.Name+" has no volume: ProvisioningFailed: the pool is full.")
 	for _, phase := range []corev1.PersistentVolumeClaimPhase{corev1.ClaimBound, corev1.ClaimLost} {
 		w.get(w, claim.Name, claim)
 		claim.Status.Phase = phase
 		w.Expect(testEnv.Client.Status().Update(t.Context(), claim)).To(Succeed())
 		if phase == corev1.ClaimBound {
-			told(metav1.ConditionTrue, v1alpha1.ReasonDataVolumesReady, "No member is kept")
+			expectReported(metav1.ConditionTrue, v1alpha1.ReasonDataVolumesReady, "No member is kept")
 		} else {
-			told(metav1.ConditionFalse, v1alpha1.ReasonVolumeLost, "no longer exists")
+			expectReported(metav1.ConditionFalse, v1alpha1.ReasonVolumeLost, "no longer exists")
 		}
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// compacted keeps backups, and has them compacted from 100 events on, up to 300.
+// compacted enables backups, with compaction from 100 events up to 300.
 func compacted(e *v1alpha1.Etcd) {
 	e.Spec.Backup = &v1alpha1.BackupSpec{
 		Store:              &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"},
@@ -28,7 +28,7 @@ func compacted(e *v1alpha1.Etcd) {
 	}
 }
 
-// taken has a lease tell of a snapshot, as an agent does.
+// taken records a snapshot in a lease, as an agent does.
 func (w *world) taken(lease string, revision int64, at time.Time) {
 	w.t.Helper()
 	l := &coordinationv1.Lease{}
@@ -38,7 +38,7 @@ func (w *world) taken(lease string, revision int64, at time.Time) {
 	w.Expect(testEnv.Client.Patch(w.t.Context(), l, client.MergeFrom(before))).To(Succeed())
 }
 
-// tasks of the namespace, by name.
+// tasks returns the tasks of the namespace by name.
 func (w *world) tasks(g Gomega) map[string]v1alpha1.EtcdOperatorTask {
 	all := &v1alpha1.EtcdOperatorTaskList{}
 	g.Expect(testEnv.Client.List(context.Background(), all, client.InNamespace(w.namespace))).To(Succeed())
@@ -49,7 +49,7 @@ func (w *world) tasks(g Gomega) map[string]v1alpha1.EtcdOperatorTask {
 	return byName
 }
 
-// eventuallyTask nudges the operator until there is a task.
+// eventuallyTask nudges the operator until the task exists.
 func (w *world) eventuallyTask(o *operator, task string) v1alpha1.EtcdOperatorTask {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
@@ -59,7 +59,7 @@ func (w *world) eventuallyTask(o *operator, task string) v1alpha1.EtcdOperatorTa
 	return w.tasks(w)[task]
 }
 
-// settled has the operator look several times, and returns the names of the tasks that there are then.
+// settled has the operator reconcile several times and returns the names of the tasks that then exist.
 func (w *world) settled(o *operator) []string {
 	w.t.Helper()
 	for range 4 {
@@ -72,15 +72,15 @@ func (w *world) settled(o *operator) []string {
 	return names
 }
 
-// ends has a task end, as the task engine does.
+// ends completes a task, as the task engine does.
 func (w *world) ends(task v1alpha1.EtcdOperatorTask, state v1alpha1.TaskState) {
 	w.t.Helper()
 	task.Status.State, task.Status.CompletedAt = state, ptr.To(metav1.Now())
 	w.Expect(testEnv.Client.Status().Update(w.t.Context(), &task)).To(Succeed())
 }
 
-// One task for what has come together since a full snapshot, whoever looks how often; and after it nothing, until as
-// much has come together again.
+// The operator creates one task for the events since a full snapshot, however often it reconciles, and the next one
+// only after as many new events.
 func TestSnapshotCompaction(t *testing.T) {
 	t.Parallel()
 	const compaction, full = name + "-compaction-1000", name + "-full-snapshot-1000"
@@ -93,12 +93,12 @@ func TestSnapshotCompaction(t *testing.T) {
 	w.Eventually(func(g Gomega) {
 		w.nudge(o)
 		ready := meta.FindStatusCondition(w.status(g).Conditions, v1alpha1.ConditionBackupReady)
-		g.Expect(ready).To(HaveField("Message", ContainSubstring("revision 1099")), "the status has to tell before nothing is left to write")
+		g.Expect(ready).To(HaveField("Message", ContainSubstring("revision 1099")), "the status reports the revision before writes stop")
 	}).WithPolling(time.Second).Should(Succeed())
 	w.Expect(w.settled(o)).To(BeEmpty(), "one event too few")
 	o.requests.take()
 	w.Expect(w.settled(o)).To(BeEmpty())
-	w.Expect(o.requests.take()).To(BeEmpty(), "looking writes nothing")
+	w.Expect(o.requests.take()).To(BeEmpty(), "a reconcile without changes writes nothing")
 
 	w.taken("-delta-snap", 1150, now.Add(2*time.Minute))
 	made := w.eventuallyTask(o, compaction)
@@ -126,13 +126,13 @@ func TestSnapshotCompaction(t *testing.T) {
 	w.taken("-full-snap", 1150, now.Add(2*time.Minute))
 	w.taken("-delta-snap", 1200, now.Add(4*time.Minute))
 	w.ends(made, v1alpha1.TaskStateSucceeded)
-	w.Expect(w.settled(o)).To(ConsistOf(compaction), "there are few deltas again")
+	w.Expect(w.settled(o)).To(ConsistOf(compaction), "few events since the last compaction")
 	w.taken("-delta-snap", 1250, now.Add(5*time.Minute))
 	w.eventuallyTask(o, name+"-compaction-1150")
 	w.Expect(w.tasks(w)).NotTo(HaveKey(full))
 }
 
-// What a compaction could not do is done by a full snapshot, and when that fails as well nothing is tried for a while.
+// A full snapshot replaces a failed compaction; if it fails too, the operator backs off.
 func TestSnapshotCompactionFails(t *testing.T) {
 	const compaction, full = name + "-compaction-1000", name + "-full-snapshot-1000"
 	w := newWorld(t, 1, compacted)

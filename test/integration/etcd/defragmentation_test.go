@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// aheadClock goes ahead of the real one.
+// aheadClock is ahead of the real clock.
 type aheadClock struct {
 	clock.RealClock
 	by atomic.Int64
@@ -25,16 +25,16 @@ type aheadClock struct {
 func (c *aheadClock) Now() time.Time                  { return time.Now().Add(time.Duration(c.by.Load())) }
 func (c *aheadClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// set sets what the clock shows.
+// set sets the time of the clock.
 func (c *aheadClock) set(to time.Time) { c.by.Store(int64(time.Until(to))) }
 
-// One task for each time of the schedule, whoever looks how often, and none for a time that nobody was there for.
+// The operator creates one task for each scheduled time, however often it reconciles, and none for a missed one.
 func TestDefragmentationSchedule(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, func(e *v1alpha1.Etcd) { e.Spec.Etcd.DefragmentationSchedule = ptr.To("0 3 * * *") })
 	ahead := &aheadClock{}
 	byThatClock := func(r *etcd.Reconciler) { r.Clock = ahead }
-	// The next night, more than a day off.
+	// The next night, more than a day away.
 	night := time.Now().UTC().Truncate(24 * time.Hour).Add(2*24*time.Hour + 3*time.Hour)
 	nameOf := func(at time.Time) string { return name + "-defragmentation-" + at.Format("200601021504") }
 
@@ -44,9 +44,9 @@ func TestDefragmentationSchedule(t *testing.T) {
 	w.Expect(w.settled(o)).To(BeEmpty())
 	o.requests.take()
 	w.Expect(w.settled(o)).To(BeEmpty())
-	w.Expect(o.requests.take()).To(BeEmpty(), "looking writes nothing")
+	w.Expect(o.requests.take()).To(BeEmpty(), "a reconcile without changes writes nothing")
 
-	// By now each Etcd's turn has come.
+	// By now the delay of every Etcd has passed.
 	ahead.set(night.Add(12 * time.Minute))
 	made := w.eventuallyTask(o, nameOf(night))
 	w.Expect(made.Spec.Type).To(Equal(v1alpha1.OnDemandMaintenance))
@@ -54,17 +54,17 @@ func TestDefragmentationSchedule(t *testing.T) {
 	o.stop()
 	o = w.start(byThatClock)
 	w.Expect(w.settled(o)).To(ConsistOf(nameOf(night)))
-	w.Expect(w.tasks(w)[made.Name].UID).To(Equal(made.UID), "another operator makes no second one")
+	w.Expect(w.tasks(w)[made.Name].UID).To(Equal(made.UID), "another operator creates no second task")
 	w.ends(w.tasks(w)[made.Name], v1alpha1.TaskStateSucceeded)
 	w.Expect(w.settled(o)).To(ConsistOf(nameOf(night)))
 
-	// The next night no operator is there.
+	// The next night no operator is running.
 	o.stop()
 	ahead.set(night.Add(24*time.Hour + 2*time.Hour))
 	o = w.start(byThatClock)
 	w.Expect(w.settled(o)).To(ConsistOf(nameOf(night)))
 
-	// In the night after that a person deletes the task: it does not come again.
+	// The night after, a user deletes the task: the operator does not create it again.
 	third := night.Add(2 * 24 * time.Hour)
 	ahead.set(third.Add(12 * time.Minute))
 	again := w.eventuallyTask(o, nameOf(third))
@@ -72,8 +72,8 @@ func TestDefragmentationSchedule(t *testing.T) {
 	w.Expect(w.settled(o)).To(ConsistOf(nameOf(night)))
 }
 
-// What is no schedule is refused.
-func TestWhatAScheduleMayBe(t *testing.T) {
+// The API server refuses an invalid schedule.
+func TestScheduleValidation(t *testing.T) {
 	w := newWorld(t, 1)
 	schedule := func(s string) error {
 		w.get(w, name, w.etcd)

@@ -26,7 +26,7 @@ import (
 
 var errNetwork = errors.New("the network is down")
 
-// faults has a part of a controller fail while it is switched on.
+// faults makes one part of a controller fail while it is switched on.
 type faults struct {
 	client.Client
 	state.Observer
@@ -59,7 +59,7 @@ func (f *faults) Patch(ctx context.Context, object client.Object, patch client.P
 	return f.Client.Patch(ctx, object, patch, options...)
 }
 
-// eventuallyReports waits until the status reports an error, or none where the code is empty.
+// eventuallyReports waits until the status reports an error, or none if the code is empty.
 func (w *world) eventuallyReports(code v1alpha1.ErrorCode, more ...func(Gomega, v1alpha1.EtcdStatus)) {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
@@ -81,7 +81,7 @@ func (w *world) eventuallyReports(code v1alpha1.ErrorCode, more ...func(Gomega, 
 	}).Should(Succeed())
 }
 
-// Whichever stage of a reconcile fails, the status says so, and no longer than it lasts.
+// The status reports a failure of any stage of a reconcile, and only while it lasts.
 func TestErrorOfAnyStageIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
@@ -90,7 +90,7 @@ func TestErrorOfAnyStageIsReported(t *testing.T) {
 	w.eventuallyWell()
 	w.eventuallyReports("")
 
-	// Before anything is known: what the status said of the members stays.
+	// Before the observation: the status of the members stays.
 	f.observing.Store(true)
 	w.change(annotate("test/nudge", "observe"))
 	w.eventuallyReports(v1alpha1.ErrObserve, func(g Gomega, status v1alpha1.EtcdStatus) {
@@ -100,7 +100,7 @@ func TestErrorOfAnyStageIsReported(t *testing.T) {
 	f.observing.Store(false)
 	w.eventuallyReports("")
 
-	// After the status was written, and for as long as it lasts: the rest of the status is up to date.
+	// After the status was written: the rest of the status stays up to date.
 	f.instructing.Store(true)
 	config := &corev1.ConfigMap{}
 	w.get(w, name+"-config", config)
@@ -117,7 +117,7 @@ func TestErrorOfAnyStageIsReported(t *testing.T) {
 	w.eventuallyReports("")
 	w.eventuallyWell()
 
-	// Beside a stage that does not rest on it.
+	// A stage that does not depend on the failed one runs.
 	f.strategy.Store(true)
 	set := w.statefulSet(w)
 	before = client.MergeFrom(set.DeepCopy())

@@ -20,13 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// annotated gives the Service for clients, and the pods, an annotation each.
+// annotated gives the client Service and the pods an annotation each.
 func annotated(e *v1alpha1.Etcd) {
 	e.Spec.Etcd.ClientService = &v1alpha1.ClientService{Annotations: map[string]string{"example.com/a": "b"}, TrafficDistribution: ptr.To[v1alpha1.TrafficDistribution]("PreferClose")}
 	e.Spec.Annotations = map[string]string{"example.com/a": "b"}
 }
 
-// plainAgain takes from the spec what annotated has given, and waits until it is gone from the objects.
+// plainAgain removes from the spec what annotated set, and waits until it is gone from the objects.
 func (w *world) plainAgain() {
 	w.t.Helper()
 	w.change(func(e *v1alpha1.Etcd) { e.Spec.Etcd.ClientService, e.Spec.Annotations = nil, nil })
@@ -39,7 +39,7 @@ func (w *world) plainAgain() {
 	}).Should(Succeed())
 }
 
-// managers are those that own fields of an object, by operation.
+// managers returns the field managers of an object, with their operations.
 func managers(o client.Object) (all []string) {
 	for _, f := range o.GetManagedFields() {
 		if f.Subresource == "" {
@@ -49,9 +49,9 @@ func managers(o client.Object) (all []string) {
 	return all
 }
 
-// What is rendered no longer goes from an object that was created, and what was not rendered stays: what others have set,
-// what the API server has defaulted, and what the operator itself has patched.
-func TestFieldsGoFromCreatedObjects(t *testing.T) {
+// Fields that are no longer rendered are removed from a created object. Fields that never were stay: those set by
+// others, defaulted by the API server, or patched by the operator itself.
+func TestFieldsAreRemovedFromCreatedObjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, annotated)
 	o := w.start()
@@ -62,7 +62,7 @@ func TestFieldsGoFromCreatedObjects(t *testing.T) {
 	metav1.SetMetaDataAnnotation(&set.ObjectMeta, "team", "storage")
 	set.Spec.RevisionHistoryLimit = ptr.To[int32](3)
 	w.Expect(testEnv.Client.Patch(t.Context(), set, client.MergeFrom(before), client.FieldOwner("somebody"))).To(Succeed())
-	// As a hold or a change of strategy does.
+	// A hold or a change of strategy patches the StatefulSet like this.
 	before = set.DeepCopy()
 	metav1.SetMetaDataAnnotation(&set.ObjectMeta, "druid.gardener.cloud/patched", "by the operator")
 	w.Expect(testEnv.Client.Patch(t.Context(), set, client.MergeFrom(before), apply.Manager)).To(Succeed())
@@ -77,7 +77,7 @@ func TestFieldsGoFromCreatedObjects(t *testing.T) {
 	w.Expect(now.Annotations).To(HaveKeyWithValue("druid.gardener.cloud/patched", "by the operator"))
 	w.Expect(now.Spec.RevisionHistoryLimit).To(HaveValue(Equal(int32(3))))
 	delete(set.Spec.Template.Annotations, "example.com/a")
-	w.Expect(apiequality.Semantic.DeepEqual(now.Spec, set.Spec)).To(BeTrue(), "what was defaulted is defaulted again")
+	w.Expect(apiequality.Semantic.DeepEqual(now.Spec, set.Spec)).To(BeTrue(), "defaulted fields keep their defaults")
 	after := &corev1.Service{}
 	w.get(w, service.Name, after)
 	w.Expect(after.Spec.ClusterIP).To(Equal(service.Spec.ClusterIP))
@@ -90,8 +90,8 @@ func TestFieldsGoFromCreatedObjects(t *testing.T) {
 	w.Expect(o.requests.take()).To(BeEmpty())
 }
 
-// What an older version has applied is the Etcd's own, and what is rendered no longer goes from it.
-func TestFieldsGoFromAppliedObjects(t *testing.T) {
+// The operator adopts the fields that an older version applied, and removes those that are no longer rendered.
+func TestFieldsAreRemovedFromAppliedObjects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, annotated)
 	w.get(w, name, w.etcd)
@@ -108,7 +108,7 @@ func TestFieldsGoFromAppliedObjects(t *testing.T) {
 	set := w.statefulSet(w)
 	w.start()
 	w.eventuallyWell()
-	w.Expect(w.statefulSet(w).Generation).To(Equal(set.Generation), "it is as it should be")
+	w.Expect(w.statefulSet(w).Generation).To(Equal(set.Generation), "the StatefulSet needs no change")
 	w.plainAgain()
 	w.Expect(w.statefulSet(w).UID).To(Equal(set.UID))
 	w.Expect(managers(w.statefulSet(w))).To(ConsistOf("Apply etcd-foreman"))

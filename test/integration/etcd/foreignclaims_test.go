@@ -28,14 +28,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// claimNamed is a claim of the namespace.
+// claimNamed returns a claim of the namespace.
 func (w *world) claimNamed(g Gomega, name string) *corev1.PersistentVolumeClaim {
 	claim := &corev1.PersistentVolumeClaim{}
 	w.get(g, name, claim)
 	return claim
 }
 
-// bound binds a claim to a volume of the capacity that it asks for.
+// bound binds a claim to a volume of the requested capacity.
 func (w *world) bound(claim *corev1.PersistentVolumeClaim) {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
@@ -47,20 +47,20 @@ func (w *world) bound(claim *corev1.PersistentVolumeClaim) {
 	}).Should(Succeed())
 }
 
-// A StatefulSet my-etcd-main with the claim template "data" has a claim of a name that an Etcd etcd-main with the template
-// "data-my" would give to the claim of its second member. It has one member.
+// The claim of a StatefulSet my-etcd-main with the claim template "data" has the name that the claim of the second member
+// of an Etcd etcd-main with the template "data-my" would have. This Etcd has one member.
 const templateOfAnother = "data-my"
 
 func namedLikeAnother(e *v1alpha1.Etcd) { e.Spec.VolumeClaimTemplate = ptr.To(templateOfAnother) }
 
-// ofAnother are the labels of that claim. leftOver are those of one that an earlier Etcd of the name has left, which had
-// more members.
+// ofAnother are the labels of that claim. leftOver are those of a claim that an earlier Etcd of the same name, with more
+// members, left behind.
 var (
 	ofAnother = map[string]string{"app": "my-etcd-main"}
 	leftOver  = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: name}
 )
 
-// anothers makes that claim, bound and of a class that lets it grow.
+// anothers creates that claim, bound and of an expandable class.
 func (w *world) anothers(class string, labels map[string]string) *corev1.PersistentVolumeClaim {
 	w.t.Helper()
 	claim := foreignClaim(fmt.Sprintf("%s-%s", templateOfAnother, pod(1)), labels)
@@ -70,7 +70,7 @@ func (w *world) anothers(class string, labels map[string]string) *corev1.Persist
 	return claim
 }
 
-// Growth asks for more by the claims of the members alone.
+// Only the claims of the members grow.
 func TestClaimsOfAnotherDoNotGrow(t *testing.T) {
 	for what, labels := range map[string]map[string]string{"of another": ofAnother, "left over": leftOver} {
 		t.Run(what, func(t *testing.T) {
@@ -92,26 +92,26 @@ func claimsOfAnotherDoNotGrow(t *testing.T, labels map[string]string) {
 	w.Eventually(func(g Gomega) { g.Expect(storage(w.claimNamed(g, own.Name))).To(Equal("8Gi")) }).Should(Succeed())
 	w.bound(own)
 	w.Eventually(func(g Gomega) {
-		g.Expect(w.condition(g, v1alpha1.ConditionVolumesGrown).Status).To(Equal(metav1.ConditionTrue), "nobody waits for it")
+		g.Expect(w.condition(g, v1alpha1.ConditionVolumesGrown).Status).To(Equal(metav1.ConditionTrue), "growth does not wait for the foreign claim")
 		g.Expect(w.statefulSet(g).Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage().String()).To(Equal("8Gi"))
 	}).Should(Succeed())
 	w.nudge(o)
 	w.untouched(w, others)
-	w.Expect(w.condition(w, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionTrue), "it is in nobody's way")
+	w.Expect(w.condition(w, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionTrue), "the foreign claim blocks nothing")
 }
 
-// A cluster that sleeps without its volumes reads, records and deletes the claims of its members alone.
-func TestClaimsOfAnotherOutlastSleep(t *testing.T) {
+// A cluster that hibernates without volumes reads, records and deletes only the claims of its members.
+func TestClaimsOfAnotherOutlastHibernation(t *testing.T) {
 	for what, labels := range map[string]map[string]string{"of another": ofAnother, "left over": leftOver} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			claimsOfAnotherOutlastSleep(t, labels)
+			claimsOfAnotherOutlastHibernation(t, labels)
 		})
 	}
 }
 
-func claimsOfAnotherOutlastSleep(t *testing.T, labels map[string]string) {
-	w := newWorld(t, 1, sleepsWithoutVolumes, namedLikeAnother)
+func claimsOfAnotherOutlastHibernation(t *testing.T, labels map[string]string) {
+	w := newWorld(t, 1, hibernatesWithoutVolumes, namedLikeAnother)
 	others := w.anothers("", labels)
 	w.start()
 	w.eventuallyWell()
@@ -138,7 +138,7 @@ func claimsOfAnotherOutlastSleep(t *testing.T, labels map[string]string) {
 	w.untouched(w, others)
 }
 
-// remove does what the controller does that keeps claims that are in use.
+// remove removes the finalizer of a claim, as the PVC protection controller does.
 func (w *world) remove(g Gomega, name string) {
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := testEnv.Client.Get(context.Background(), w.key(name), claim); apierrors.IsNotFound(err) {
@@ -149,7 +149,7 @@ func (w *world) remove(g Gomega, name string) {
 	g.Expect(testEnv.Client.Update(context.Background(), claim)).To(Succeed())
 }
 
-// Two Etcds whose claims would have the same names: the second does not start its member on the volume of the first's.
+// Two Etcds whose claims would have the same names: the second does not start its member on a volume of the first.
 func TestClaimsOfTwoEtcdsCollide(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, namedLikeAnother)
@@ -168,16 +168,16 @@ func TestClaimsOfTwoEtcdsCollide(t *testing.T) {
 	}).Should(Succeed())
 	w.Expect(apierrors.IsNotFound(testEnv.Client.Get(t.Context(), w.key(second.Name), &appsv1.StatefulSet{}))).To(BeTrue())
 	w.untouched(w, own)
-	w.Expect(w.condition(w, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionTrue), "nothing is in the way of the first")
+	w.Expect(w.condition(w, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionTrue), "nothing blocks the first Etcd")
 }
 
-// A claim that a person brought back by hand has no labels. Its member uses it; the operator counts it as a claim of the
-// Etcd once it was adopted, and not before.
-func TestClaimBroughtBackByHand(t *testing.T) {
+// A claim that a user restored by hand has no labels. Its member uses it, but the operator treats it as a claim of the
+// Etcd only after it was adopted.
+func TestClaimRestoredByHand(t *testing.T) {
 	t.Parallel()
 	class := storageClass(t, true)
 	w := newWorld(t, 1, onClass(class), func(e *v1alpha1.Etcd) {
-		sleepsWithoutVolumes(e)
+		hibernatesWithoutVolumes(e)
 		onClass(class)(e)
 	})
 	o := w.start()
@@ -194,7 +194,7 @@ func TestClaimBroughtBackByHand(t *testing.T) {
 		g.Expect(c.Message).To(ContainSubstring("annotate persistentvolumeclaim %s druid.gardener.cloud/adopted-by=%s", claim.Name, w.etcd.UID))
 		owned := w.condition(g, v1alpha1.ConditionObjectsOwned)
 		g.Expect(owned.Reason).To(Equal(v1alpha1.ReasonClaimNotOwned))
-		g.Expect(w.etcd.Status.LastErrors).To(BeEmpty(), "all else is carried out")
+		g.Expect(w.etcd.Status.LastErrors).To(BeEmpty(), "the rest of the spec is carried out")
 		g.Expect(w.etcd.Status.ObservedGeneration).To(Equal(w.etcd.Generation))
 	}).Should(Succeed())
 	w.nudge(o)
@@ -223,10 +223,10 @@ func TestClaimBroughtBackByHand(t *testing.T) {
 	}).Should(Succeed())
 }
 
-// A claim that was recorded, and is not the Etcd's own any more when it is to be deleted, stays.
-func TestClaimIsGivenAwayBeforeItIsDeleted(t *testing.T) {
+// A recorded claim that has become foreign before its deletion stays.
+func TestClaimBecomesForeignBeforeItsDeletion(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1, sleepsWithoutVolumes)
+	w := newWorld(t, 1, hibernatesWithoutVolumes)
 	first := w.start()
 	w.eventuallyWell()
 	claim := w.claim(w, 0)
@@ -241,18 +241,18 @@ func TestClaimIsGivenAwayBeforeItIsDeleted(t *testing.T) {
 		Claims: []v1alpha1.HibernatedClaim{{Name: claim.Name, UID: claim.UID}},
 	}
 	w.Expect(testEnv.Client.Status().Update(t.Context(), w.etcd)).To(Succeed())
-	// The cache is late, and shows it as it was.
+	// The cache is stale and shows the claim as it was.
 	w.start(func(r *etcd.Reconciler) { r.Client = reader{r.Client, seeing(claim, claim, -1)} })
 	w.Consistently(func(g Gomega) { g.Expect(w.claim(g, 0).DeletionTimestamp).To(BeNil()) }).WithTimeout(3 * time.Second).Should(Succeed())
 }
 
-// A Job of somebody else has the name of one by which the cluster is put to sleep. It is not removed, the volumes are kept,
-// and nobody waits for its end to wake the cluster up.
+// A foreign Job has the name of a Job of the hibernation. It is not removed, the volumes are kept, and a wake-up does
+// not wait for its end.
 func TestJobsOfAnother(t *testing.T) {
 	for _, which := range []string{"final", "0"} {
 		t.Run(which, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, 1, sleepsWithoutVolumes)
+			w := newWorld(t, 1, hibernatesWithoutVolumes)
 			w.start()
 			w.eventuallyWell()
 			w.bind(1)
@@ -286,18 +286,18 @@ func TestJobsOfAnother(t *testing.T) {
 	}
 }
 
-// A pod that only has the label of a Job says nothing of what the Job has found.
-func TestPodsOfAnotherSayNothingOfAJob(t *testing.T) {
+// A pod that only has the label of a Job does not provide its result.
+func TestForeignPodsProvideNoJobResult(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1, sleepsWithoutVolumes)
+	w := newWorld(t, 1, hibernatesWithoutVolumes)
 	w.start()
 	w.eventuallyWell()
 	w.bind(1)
-	told := surveyed(w.etcd.Status.ClusterID, 0)
-	told.Voters = []string{"0"}
+	survey := surveyed(w.etcd.Status.ClusterID, 0)
+	survey.Voters = []string{"0"}
 	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 	surveys := w.untilJobs(v1alpha1.ComponentSurveyJob, 1)
-	message, err := json.Marshal(told)
+	message, err := json.Marshal(survey)
 	w.Expect(err).NotTo(HaveOccurred())
 	w.kubelet.Set("impostor", env.Lost)
 	impostor := w.foreign(&corev1.Pod{

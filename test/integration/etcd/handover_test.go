@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// hopeful is an Observer whose cache shows that every member participates, whatever has happened since.
+// hopeful is an Observer with a stale cache, in which every member participates.
 type hopeful struct {
 	state.Observer
 	cache client.Reader
@@ -37,8 +37,8 @@ func (h hopeful) Observe(ctx context.Context, reader client.Reader, e *v1alpha1.
 	return &past, nil
 }
 
-// The StatefulSet controller takes over when the API server shows that every member participates. A cache that lags would
-// have it take the next pod while one is away.
+// The StatefulSet controller takes over when every member participates according to the API server. With a stale cache
+// it would delete the next pod while one is missing.
 func TestHandOverIsDecidedOnLiveReads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)

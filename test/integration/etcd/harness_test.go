@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 
 const name = "etcd-main"
 
-// world is a namespace with an Etcd in it, a simulated kubelet and simulated members.
+// world is a namespace with an Etcd, a simulated kubelet and simulated members.
 type world struct {
 	*WithT
 	t         *testing.T
@@ -55,11 +55,11 @@ type world struct {
 	members   *etcdfake.Cluster
 	etcd      *v1alpha1.Etcd
 	nudges    int
-	// ended are the names of the pods of Jobs that have ended.
+	// ended are the names of the pods of finished Jobs.
 	ended []string
 }
 
-// newWorld makes an Etcd of n members. Nobody looks after it yet.
+// newWorld creates an Etcd of n members. No operator is running yet.
 func newWorld(t *testing.T, n int32, change ...func(*v1alpha1.Etcd)) *world {
 	t.Helper()
 	w := &world{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
@@ -79,7 +79,7 @@ func newWorld(t *testing.T, n int32, change ...func(*v1alpha1.Etcd)) *world {
 	return w
 }
 
-// up: a member is up while its pod is ready.
+// up reports whether a member is up: it is while its pod is ready.
 func (w *world) up(i int) bool { return w.kubelet.Ready(pod(i)) }
 
 func pod(ordinal int) string { return fmt.Sprintf("%s-%d", name, ordinal) }
@@ -103,7 +103,7 @@ func (w *world) status(g Gomega) v1alpha1.EtcdStatus {
 	return w.etcd.Status
 }
 
-// change changes the Etcd.
+// change updates the Etcd.
 func (w *world) change(change func(*v1alpha1.Etcd)) {
 	w.t.Helper()
 	w.get(w, name, w.etcd)
@@ -116,7 +116,7 @@ func annotate(key, value string) func(*v1alpha1.Etcd) {
 	return func(e *v1alpha1.Etcd) { metav1.SetMetaDataAnnotation(&e.ObjectMeta, key, value) }
 }
 
-// eventuallyWell waits until the status says that the newest spec has been carried out and all is well.
+// eventuallyWell waits until the status reports that the newest spec was carried out and the cluster is healthy.
 func (w *world) eventuallyWell() {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
@@ -130,7 +130,7 @@ func (w *world) eventuallyWell() {
 	}).Should(Succeed())
 }
 
-// objects are the objects of the Etcd, and it itself, by kind and name.
+// objects returns the Etcd and its objects by kind and name.
 func (w *world) objects(g Gomega) map[string]client.Object {
 	objects := map[string]client.Object{}
 	for key, object := range map[string]client.Object{
@@ -164,7 +164,7 @@ func (w *world) start(change ...func(*etcd.Reconciler)) *operator {
 	return w.startWith(func(ctrl.Manager, *operator) error { return nil }, change...)
 }
 
-// startWith starts an operator for the namespace that has more controllers than that of Etcds.
+// startWith starts an operator for the namespace with more controllers than the Etcd controller.
 func (w *world) startWith(more func(ctrl.Manager, *operator) error, change ...func(*etcd.Reconciler)) *operator {
 	w.t.Helper()
 	o := &operator{locker: &lock.Locks{}, requests: &requests{}}
@@ -191,7 +191,7 @@ func (w *world) startWith(more func(ctrl.Manager, *operator) error, change ...fu
 
 func gateOff(r *etcd.Reconciler) { r.QuorumAwareUpdates = false }
 
-// nudge has the operator reconcile the Etcd, and waits for the end of it: a second reconcile of it begins after the first.
+// nudge has the operator reconcile the Etcd and waits for the end of the reconcile: a second one begins after the first.
 func (w *world) nudge(o *operator) {
 	w.t.Helper()
 	for range 2 {
@@ -202,14 +202,14 @@ func (w *world) nudge(o *operator) {
 	}
 }
 
-// requests counts the requests that write, by method and resource, and those that read.
+// requests counts write requests by method and resource, and records reads.
 type requests struct {
 	mu    sync.Mutex
 	n     map[string]int
 	reads []string
 }
 
-// through counts what goes through it.
+// through counts the requests of a transport.
 func (r *requests) through(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		if request.Method == http.MethodGet && !request.URL.Query().Has("watch") {
@@ -231,7 +231,7 @@ func (r *requests) through(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// take returns what was counted since it was last called.
+// take returns the writes counted since its last call.
 func (r *requests) take() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,7 +240,7 @@ func (r *requests) take() map[string]int {
 	return n
 }
 
-// takeReads returns the paths that were read since it was last called.
+// takeReads returns the paths read since its last call.
 func (r *requests) takeReads() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -259,7 +259,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// countingClient counts the reconciles that have begun: each reads its Etcd first.
+// countingClient counts started reconciles: each reads its Etcd first.
 type countingClient struct {
 	client.Client
 	mu sync.Mutex

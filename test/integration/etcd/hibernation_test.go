@@ -25,19 +25,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func sleepsWithoutVolumes(e *v1alpha1.Etcd) {
+func hibernatesWithoutVolumes(e *v1alpha1.Etcd) {
 	e.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
 	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
 }
 
-// jobs are those of a component.
+// jobs returns the Jobs of a component.
 func (w *world) jobs(g Gomega, component string) []batchv1.Job {
 	list := &batchv1.JobList{}
 	g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.namespace), client.MatchingLabels{v1alpha1.LabelComponent: component})).To(Succeed())
 	return list.Items
 }
 
-// untilJobs waits until there are so many of a component, and returns them by their names.
+// untilJobs waits for n Jobs of a component and returns them sorted by name.
 func (w *world) untilJobs(component string, n int) (jobs []batchv1.Job) {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
@@ -47,10 +47,10 @@ func (w *world) untilJobs(component string, n int) (jobs []batchv1.Job) {
 	return jobs
 }
 
-// end ends a Job as its controller and the agent do.
-func (w *world) end(j *batchv1.Job, succeeds bool, tells any) {
+// end finishes a Job as the Job controller and the agent do.
+func (w *world) end(j *batchv1.Job, succeeds bool, result any) {
 	w.t.Helper()
-	message, err := json.Marshal(tells)
+	message, err := json.Marshal(result)
 	w.Expect(err).NotTo(HaveOccurred())
 	ended := corev1.ContainerStateTerminated{Message: string(message)}
 	if succeeds {
@@ -74,7 +74,7 @@ func (w *world) end(j *batchv1.Job, succeeds bool, tells any) {
 	}
 	p.Labels[batchv1.JobNameLabel] = j.Name
 	p.Finalizers = []string{"test.etcd-foreman/kubelet"}
-	// The StatefulSet would adopt one that is nobody's.
+	// The StatefulSet would adopt a pod without a controller.
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))}
 	w.Expect(testEnv.Client.Create(w.t.Context(), p)).To(Succeed())
 	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Terminated: &ended}}}
@@ -83,7 +83,7 @@ func (w *world) end(j *batchv1.Job, succeeds bool, tells any) {
 	w.ended = append(w.ended, name)
 }
 
-// succeed gives a Job the status of one that has succeeded.
+// succeed gives a Job the status of a successful one.
 func succeed(j *batchv1.Job) {
 	now := metav1.Now()
 	j.Status.StartTime, j.Status.CompletionTime, j.Status.Succeeded = &now, &now, 1
@@ -93,7 +93,7 @@ func succeed(j *batchv1.Job) {
 	}
 }
 
-// letGo lets the pods of ended Jobs go that are deleted.
+// letGo releases the deleted pods of finished Jobs.
 func (w *world) letGo() {
 	for _, name := range w.ended {
 		p := &corev1.Pod{}
@@ -103,14 +103,14 @@ func (w *world) letGo() {
 	}
 }
 
-// release has nobody keep a pod any more.
+// release removes the finalizers of a pod.
 func (w *world) release(name string) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
-	// One that is gone needs no release.
+	// The pod may be gone already.
 	_ = testEnv.Client.Patch(context.Background(), p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 }
 
-// surveyed is what the agent tells of the volume of a member.
+// surveyed returns the survey that the agent reports for the volume of a member.
 func surveyed(clusterID string, i int) member.Survey {
 	return member.Survey{State: member.SurveyPresent, ClusterID: clusterID, MemberID: fmt.Sprint(i), Voters: []string{"0", "1", "2"}, LastTerm: 2, LastIndex: uint64(100 + i), Revision: 40}
 }
@@ -121,7 +121,7 @@ func (w *world) hibernated(g Gomega, status metav1.ConditionStatus, reason strin
 	g.Expect(c.Status).To(Equal(status), c.Message)
 }
 
-// finish does what the controller does that keeps claims that are in use.
+// finish removes the finalizers of deleted claims, as the PVC protection controller does.
 func (w *world) finish(g Gomega) {
 	for i := range 3 {
 		claim := &corev1.PersistentVolumeClaim{}
@@ -136,10 +136,10 @@ func (w *world) finish(g Gomega) {
 	}
 }
 
-// To sleep without volumes, and back. At every step there is another operator, which knows nothing of the one before.
-func TestSleepWithoutVolumes(t *testing.T) {
+// The cluster hibernates without volumes and wakes up. A new operator, without memory of the previous one, takes every step.
+func TestHibernationWithoutVolumes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 3, sleepsWithoutVolumes)
+	w := newWorld(t, 3, hibernatesWithoutVolumes)
 	o := w.start()
 	another := func() { o.stop(); o = w.start() }
 	w.eventuallyWell()
@@ -152,7 +152,7 @@ func TestSleepWithoutVolumes(t *testing.T) {
 	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 
 	surveys := w.untilJobs(v1alpha1.ComponentSurveyJob, 3)
-	w.Expect(w.statefulSet(w).Status.Replicas).To(BeZero(), "nothing is looked at before all have stopped")
+	w.Expect(w.statefulSet(w).Status.Replicas).To(BeZero(), "no volume is surveyed before all members have stopped")
 	w.Expect(w.jobs(w, v1alpha1.ComponentFinalSnapshotJob)).To(BeEmpty())
 	another()
 	for i := range surveys {
@@ -165,7 +165,7 @@ func TestSleepWithoutVolumes(t *testing.T) {
 	another()
 	agent := final[0].Spec.Template.Spec.Containers[0]
 	w.Expect(agent.Args).To(ContainElements("final-snapshot", "--cluster-id="+id, "--store-prefix="+w.namespace+"/"+name, "--work-dir=/var/etcd/work"))
-	w.Expect(final[0].Spec.Template.Spec.Volumes).To(ContainElement(HaveField("PersistentVolumeClaim", HaveField("ClaimName", fmt.Sprintf("%s-%s", name, pod(2))))), "it is taken of the most advanced")
+	w.Expect(final[0].Spec.Template.Spec.Volumes).To(ContainElement(HaveField("PersistentVolumeClaim", HaveField("ClaimName", fmt.Sprintf("%s-%s", name, pod(2))))), "the final snapshot is taken of the most advanced member")
 	for i := range 3 {
 		w.Expect(w.claim(w, i).DeletionTimestamp).To(BeNil())
 	}
@@ -182,7 +182,7 @@ func TestSleepWithoutVolumes(t *testing.T) {
 	for i := range 3 {
 		w.Expect(record.Claims[i].UID).To(Equal(claims[pod(i)].UID))
 	}
-	// Who wakes it up now waits until the last claim is gone.
+	// A wake-up now waits until the last claim is gone.
 	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
 	w.nudge(o)
 	w.Eventually(func(g Gomega) { w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonWakingUp) }).Should(Succeed())
@@ -199,7 +199,7 @@ func TestSleepWithoutVolumes(t *testing.T) {
 		// The generation counts as observed once the StatefulSet controller has seen its part.
 		g.Expect(w.status(g).ObservedGeneration).To(Equal(w.etcd.Generation))
 	}).Should(Succeed())
-	w.Expect(w.status(w).Hibernation).To(Equal(record), "it does not change")
+	w.Expect(w.status(w).Hibernation).To(Equal(record), "the record does not change")
 	w.nudge(o)
 	o.requests.take()
 	w.nudge(o)
@@ -211,9 +211,9 @@ func TestSleepWithoutVolumes(t *testing.T) {
 		g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
 		config := &corev1.ConfigMap{}
 		w.get(g, name+"-config", config)
-		told, err := member.ParseRecovery([]byte(config.Data[member.KeyRecovery]))
+		recovery, err := member.ParseRecovery([]byte(config.Data[member.KeyRecovery]))
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(told).To(Equal(&member.Recovery{Task: string(record.ID), Member: pod(0), Source: member.RecoverFromBackup, PreviousClusterID: id, Revision: 42}))
+		g.Expect(recovery).To(Equal(&member.Recovery{Task: string(record.ID), Member: pod(0), Source: member.RecoverFromBackup, PreviousClusterID: id, Revision: 42}))
 	}).Should(Succeed())
 	another()
 	w.Eventually(func(g Gomega) { w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonWakingUp) }).Should(Succeed())
@@ -232,11 +232,11 @@ func TestSleepWithoutVolumes(t *testing.T) {
 	}
 }
 
-// The final snapshot fails: nothing goes, and whoever wakes the cluster up, or has it keep its volumes, gets it as it
-// was, once no Job is left that could still write a snapshot.
-func TestSleepWithAStoreThatFails(t *testing.T) {
+// The final snapshot fails: no volume is deleted. Waking up, or keeping the volumes, brings the cluster back as it was
+// once no Job is left that could still write a snapshot.
+func TestHibernationWithAFailingStore(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 3, sleepsWithoutVolumes)
+	w := newWorld(t, 3, hibernatesWithoutVolumes)
 	w.start()
 	w.eventuallyWell()
 	w.bind(3)
@@ -267,7 +267,7 @@ func TestSleepWithAStoreThatFails(t *testing.T) {
 		g.Expect(w.jobs(g, v1alpha1.ComponentFinalSnapshotJob)).To(HaveEach(HaveField("DeletionTimestamp", Not(BeNil()))))
 		g.Expect(w.jobs(g, v1alpha1.ComponentFinalSnapshotJob)).NotTo(BeEmpty())
 	}).Should(Succeed())
-	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()), "a pod of a Job is left")
+	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()), "a pod of a Job still exists")
 	w.Eventually(func(g Gomega) {
 		w.letGo()
 		g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(Equal(int32(3))))
@@ -289,10 +289,10 @@ func TestSleepWithAStoreThatFails(t *testing.T) {
 	w.eventuallyWell()
 }
 
-// While snapshots fail it is plain that the final one would: the cluster stays awake, and falls asleep once they do not.
-func TestSleepWhileBackupsFail(t *testing.T) {
+// While snapshots fail, the final one would fail too: the cluster is kept running, and hibernates once they succeed.
+func TestHibernationWhileBackupsFail(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1, sleepsWithoutVolumes)
+	w := newWorld(t, 1, hibernatesWithoutVolumes)
 	w.start()
 	w.eventuallyWell()
 	w.bind(1)
@@ -314,7 +314,7 @@ func TestSleepWhileBackupsFail(t *testing.T) {
 		g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Message).To(And(ContainSubstring("is kept running"), ContainSubstring("no space left")))
 	}).Should(Succeed())
 	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(1))))
-	w.Expect(w.status(w).ObservedGeneration).To(BeNumerically("<", w.etcd.Generation), "it is not carried out")
+	w.Expect(w.status(w).ObservedGeneration).To(BeNumerically("<", w.etcd.Generation), "the hibernation is not carried out")
 	backups("")
 	w.untilJobs(v1alpha1.ComponentSurveyJob, 1)
 	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()))

@@ -41,8 +41,8 @@ func (w *world) startAll(change ...func(*etcd.Reconciler)) *operator {
 	}, change...)
 }
 
-// stuck changes the template while a member is unwell, and waits until its pod, and no other, was replaced: it is the
-// one that either strategy takes first, and neither goes on before it is well.
+// stuck changes the template while a member is unhealthy, and waits until only its pod was replaced: both strategies
+// replace it first, and neither continues before it is healthy.
 func (w *world) stuck(before []types.UID) (replaced types.UID) {
 	w.t.Helper()
 	w.kubelet.Set(pod(2), env.NotReady)
@@ -59,8 +59,8 @@ func (w *world) stuck(before []types.UID) (replaced types.UID) {
 	return replaced
 }
 
-// DEP-07, "Transitioning Between Strategies": each way in the middle of a rollout. No pod is replaced twice, and none is
-// forgotten.
+// DEP-07, "Transitioning Between Strategies": in both directions in the middle of a rollout. Every pod is replaced exactly
+// once.
 func TestGateSwitchedInMidRollout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
@@ -73,7 +73,7 @@ func TestGateSwitchedInMidRollout(t *testing.T) {
 	off := w.startAll(gateOff)
 	w.Eventually(off.begun.count).Should(BeNumerically(">", 0))
 	w.nudge(off)
-	w.Expect(w.strategy()).To(Satisfy(onDelete), "a member is away")
+	w.Expect(w.strategy()).To(Satisfy(onDelete), "a member is missing")
 	w.kubelet.Set(pod(2), env.Ready)
 	w.Eventually(w.strategy).Should(Satisfy(rolling))
 	second := w.eventuallyReplaced(first, replaced)
@@ -89,12 +89,12 @@ func TestGateSwitchedInMidRollout(t *testing.T) {
 	w.eventuallyReplaced(second, replaced)
 
 	set := w.statefulSet(w)
-	w.Expect(set.Status.CurrentRevision).NotTo(Equal(set.Status.UpdateRevision), "under OnDelete, Kubernetes does not promote it before 1.37")
-	w.Expect(meta.IsStatusConditionTrue(w.status(w).Conditions, v1alpha1.ConditionAllMembersUpdated)).To(BeTrue(), "so it is asked of the pods")
+	w.Expect(set.Status.CurrentRevision).NotTo(Equal(set.Status.UpdateRevision), "Kubernetes before 1.37 does not promote the revision under OnDelete")
+	w.Expect(meta.IsStatusConditionTrue(w.status(w).Conditions, v1alpha1.ConditionAllMembersUpdated)).To(BeTrue(), "so the condition is computed from the pods")
 }
 
-// eventuallyReplaced waits until every pod is at the newest template, each replaced once, the last one by a pod that was
-// there already.
+// eventuallyReplaced waits until every pod has the newest template, each replaced once. The last one was replaced before:
+// it keeps its UID.
 func (w *world) eventuallyReplaced(before []types.UID, last types.UID) (now []types.UID) {
 	w.t.Helper()
 	w.eventuallyWell()

@@ -45,7 +45,7 @@ func TestObjectsAppear(t *testing.T) {
 	w.Expect(set.Spec.PodManagementPolicy).To(Equal(appsv1.ParallelPodManagement))
 }
 
-// An operator that looks at an Etcd that is well writes nothing, reads its cache alone, and neither does the next one.
+// For a healthy Etcd, neither a running operator nor a new one writes anything, and they read only their cache.
 func TestNothingIsWrittenWhenNothingDiffers(t *testing.T) {
 	w := newWorld(t, 3)
 	first := w.start()
@@ -106,7 +106,7 @@ func TestDriftIsRepaired(t *testing.T) {
 		w.get(g, name, budget)
 		g.Expect(budget.Spec.MinAvailable.IntValue()).To(Equal(2))
 	}).Should(Succeed())
-	w.eventuallyWell() // the ConfigMap is there again, and knows the cluster's ID
+	w.eventuallyWell() // the ConfigMap exists again and has the cluster's ID
 
 	w.change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
 	w.nudge(o)
@@ -116,7 +116,7 @@ func TestDriftIsRepaired(t *testing.T) {
 	w.Expect(o.requests.take()).To(BeEmpty(), "suspended")
 }
 
-// What the API server or somebody else adds is not drift.
+// Fields added by the API server or other clients are not drift.
 func TestAdditionsAreLeftAlone(t *testing.T) {
 	w := newWorld(t, 1)
 	o := w.start()
@@ -136,8 +136,8 @@ func TestAdditionsAreLeftAlone(t *testing.T) {
 	w.Expect(set.Spec.RevisionHistoryLimit).To(HaveValue(Equal(int32(3))))
 }
 
-// The agents learn whom to let in, and a new key at once, also while the spec is suspended; no pod is replaced for it.
-func TestAgentsAreToldWhomToLetIn(t *testing.T) {
+// The agents receive the operator's key, and a new key at once, even while the spec is suspended. No pod is replaced for it.
+func TestAgentsReceiveTheOperatorsKey(t *testing.T) {
 	w := newWorld(t, 1)
 	trusting := func(key string) func(*etcd.Reconciler) {
 		return func(r *etcd.Reconciler) {
@@ -146,7 +146,7 @@ func TestAgentsAreToldWhomToLetIn(t *testing.T) {
 			}
 		}
 	}
-	told := func(g Gomega) string {
+	key := func(g Gomega) string {
 		config := &corev1.ConfigMap{}
 		w.get(g, name+"-config", config)
 		trust, err := agentauth.ParseTrust([]byte(config.Data[member.KeyAgentAPI]))
@@ -157,22 +157,22 @@ func TestAgentsAreToldWhomToLetIn(t *testing.T) {
 	first, second := strings.Repeat("1", ed25519.PublicKeySize), strings.Repeat("2", ed25519.PublicKeySize)
 	o := w.start(trusting(first))
 	w.eventuallyWell()
-	w.Eventually(told).Should(Equal(first))
+	w.Eventually(key).Should(Equal(first))
 	w.nudge(o)
 	o.requests.take()
 	w.nudge(o)
-	w.Expect(o.requests.take()).To(BeEmpty(), "it is told once")
+	w.Expect(o.requests.take()).To(BeEmpty(), "the key is written once")
 	template := w.statefulSet(w).Generation
 	o.stop()
 
 	w.change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
 	w.start(trusting(second))
-	w.Eventually(told).Should(Equal(second))
+	w.Eventually(key).Should(Equal(second))
 	w.Expect(w.statefulSet(w).Generation).To(Equal(template))
 }
 
-// A new version of the operator would make other objects. It waits until it is asked to.
-func TestNewOperatorWaitsToBeAsked(t *testing.T) {
+// A new version of the operator renders different objects. It waits for the reconcile annotation.
+func TestNewOperatorWaitsForTheAnnotation(t *testing.T) {
 	w := newWorld(t, 1)
 	old := w.start()
 	w.eventuallyWell()
@@ -193,7 +193,7 @@ func TestNewOperatorWaitsToBeAsked(t *testing.T) {
 			w.Eventually(func(g Gomega) {
 				status := w.status(g)
 				g.Expect(w.etcd.Annotations).NotTo(HaveKey(annotation))
-				g.Expect(status.Ready).To(HaveValue(BeFalse()), "when the annotation is gone the status speaks of the new template")
+				g.Expect(status.Ready).To(HaveValue(BeFalse()), "once the annotation is gone, the status reflects the new template")
 			}).Should(Succeed())
 			w.Expect(testEnv.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod(0)}})).To(Succeed())
 			w.eventuallyWell()
@@ -218,7 +218,7 @@ func TestSuspendedSpecIsLeftAlone(t *testing.T) {
 	w.Expect(w.status(w).ObservedGeneration).To(BeNumerically("<", w.etcd.Generation))
 }
 
-func TestFailureIsTold(t *testing.T) {
+func TestFailureIsReported(t *testing.T) {
 	w := newWorld(t, 1, func(e *v1alpha1.Etcd) { e.Spec.Labels = map[string]string{"not a label": ""} })
 	w.start()
 	w.Eventually(func(g Gomega) {
@@ -245,8 +245,8 @@ func TestObjectsGoWithTheirEtcd(t *testing.T) {
 	}).WithTimeout(time.Minute).Should(Succeed())
 }
 
-// In a namespace that is being deleted the objects go one by one, and the Etcd need not be the first.
-func TestNamespaceGoes(t *testing.T) {
+// In a terminating namespace the objects are deleted one by one, and the Etcd need not be the first.
+func TestNamespaceTerminates(t *testing.T) {
 	w := newWorld(t, 1)
 	o := w.start()
 	w.eventuallyWell()
@@ -256,7 +256,7 @@ func TestNamespaceGoes(t *testing.T) {
 	w.Expect(testEnv.Client.Delete(t.Context(), &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}})).To(Succeed())
 	refused := func() int { return o.requests.count("POST poddisruptionbudgets") }
 	w.Eventually(refused).Should(BeNumerically(">", 0))
-	// An event that was under way may bring a second; again and again would be eight in this time.
-	w.Consistently(refused).WithTimeout(time.Second).Should(BeNumerically("<=", 2), "it is not tried again")
+	// A late event may cause a second attempt; a retry loop would make eight in this time.
+	w.Consistently(refused).WithTimeout(time.Second).Should(BeNumerically("<=", 2), "the operator does not retry")
 	w.Expect(w.status(w).LastErrors).To(BeEmpty())
 }

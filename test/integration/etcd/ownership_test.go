@@ -34,15 +34,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// withBackups gives an Etcd the leases of snapshots too.
+// withBackups enables backups, which adds the snapshot leases.
 func withBackups(e *v1alpha1.Etcd) {
 	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
 }
 
-// roleName is that of the Role and the RoleBinding of the Etcd.
+// roleName is the name of the Role and the RoleBinding of the Etcd.
 const roleName = "druid.gardener.cloud:etcd:" + name
 
-// foreigners are objects of somebody else under each of the names that the Etcd needs.
+// foreigners returns a foreign object for each name that the Etcd needs.
 func foreigners() map[string]client.Object {
 	web := map[string]string{"app": "web"}
 	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: web}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "web"}}}}
@@ -86,7 +86,7 @@ func foreignClaim(name string, labels map[string]string) *corev1.PersistentVolum
 	}
 }
 
-// put creates an object of somebody else in the namespace of the Etcd.
+// foreign creates a foreign object in the namespace of the Etcd.
 func (w *world) foreign(object client.Object) client.Object {
 	w.t.Helper()
 	object.SetNamespace(w.namespace)
@@ -94,7 +94,7 @@ func (w *world) foreign(object client.Object) client.Object {
 	return object
 }
 
-// essentials are what of an object its owner decides on. Others may write a status.
+// essentials returns the part of an object that its owner controls. Others may write its status.
 func essentials(g Gomega, object client.Object) map[string]any {
 	data, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -105,7 +105,7 @@ func essentials(g Gomega, object client.Object) map[string]any {
 	return data
 }
 
-// untouched expects that nobody has written to an object, and that no other object of the Etcd was made.
+// untouched expects that an object was not written, and that no other object of the Etcd was created.
 func (w *world) untouched(g Gomega, object client.Object) {
 	now := object.DeepCopyObject().(client.Object)
 	g.Expect(testEnv.Client.Get(context.Background(), client.ObjectKeyFromObject(object), now)).To(Succeed())
@@ -115,7 +115,7 @@ func (w *world) untouched(g Gomega, object client.Object) {
 	}
 }
 
-// made are the objects that were made for the Etcd, but for one.
+// made returns the objects created for the Etcd, except for one.
 func (w *world) made(g Gomega, but client.Object) (made []string) {
 	for _, list := range []client.ObjectList{
 		&corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &coordinationv1.LeaseList{}, &corev1.ConfigMapList{},
@@ -133,7 +133,7 @@ func (w *world) made(g Gomega, but client.Object) (made []string) {
 	return made
 }
 
-// obstructed waits until the status says that an object is in the way, and whose it is.
+// obstructed waits until the status reports a foreign object, and what it says about its owner.
 func (w *world) obstructed(reason string, says ...string) {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
@@ -145,11 +145,11 @@ func (w *world) obstructed(reason string, says ...string) {
 		}
 		g.Expect(w.etcd.Status.LastErrors).To(HaveLen(1))
 		g.Expect(w.etcd.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrForeignObject))
-		g.Expect(w.etcd.Status.ObservedGeneration).To(BeNumerically("<", w.etcd.Generation), "it is not carried out")
+		g.Expect(w.etcd.Status.ObservedGeneration).To(BeNumerically("<", w.etcd.Generation), "the spec is not carried out")
 	}).Should(Succeed())
 }
 
-// warnings are the events that tell of an object in the way.
+// warnings returns the events about foreign objects.
 func (w *world) warnings(g Gomega) (notes []string) {
 	list := &eventsv1.EventList{}
 	g.Expect(testEnv.Client.List(context.Background(), list, client.InNamespace(w.namespace))).To(Succeed())
@@ -161,8 +161,8 @@ func (w *world) warnings(g Gomega) (notes []string) {
 	return notes
 }
 
-// An Etcd touches no object of somebody else that has one of its names, makes none of its own beside it, and says whose
-// it is. When it is deleted, the object stays.
+// The operator does not touch a foreign object with a name of the Etcd, creates no other object of the Etcd, and reports
+// the object's owner. When the Etcd is deleted, the object stays.
 func TestForeignObjects(t *testing.T) {
 	for what := range foreigners() {
 		t.Run(strings.ReplaceAll(what, " ", "-"), func(t *testing.T) {
@@ -187,14 +187,14 @@ func TestForeignObjects(t *testing.T) {
 			w.Eventually(func(g Gomega) {
 				g.Expect(apierrors.IsNotFound(testEnv.Client.Get(context.Background(), w.key(name), &v1alpha1.Etcd{}))).To(BeTrue())
 			}).Should(Succeed())
-			// The garbage collector takes what belongs to an Etcd that is gone.
+			// The garbage collector removes the objects of a deleted Etcd.
 			w.goesWith(w.etcd)
 			w.untouched(w, object)
 		})
 	}
 }
 
-// goesWith waits until the garbage collector has removed a ConfigMap that belongs to an object that is gone.
+// goesWith waits until the garbage collector has removed a ConfigMap owned by a deleted Etcd.
 func (w *world) goesWith(etcd *v1alpha1.Etcd) {
 	w.t.Helper()
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
@@ -206,8 +206,8 @@ func (w *world) goesWith(etcd *v1alpha1.Etcd) {
 	}).WithTimeout(time.Minute).Should(Succeed())
 }
 
-// A StatefulSet of another operator beside this one, which has the same Etcds, is not touched: neither is its update
-// strategy changed, nor is it held for a task. Once it is adopted it is one of the Etcd's own.
+// A StatefulSet of another operator for the same Etcds is not touched: its update strategy is not changed, and no task
+// holds it. Once adopted, it belongs to the Etcd.
 func TestObjectsOfAnotherOperator(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -227,10 +227,10 @@ func TestObjectsOfAnotherOperator(t *testing.T) {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAdoptedBy, w.etcd.UID)
 	w.Expect(testEnv.Client.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
 	w.Eventually(w.strategy).WithTimeout(time.Minute).Should(Satisfy(onDelete))
-	w.Eventually(func(g Gomega) { g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed(), "a task holds it")
+	w.Eventually(func(g Gomega) { g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed(), "a task holds the StatefulSet")
 }
 
-// recreate makes a task that has the members stopped.
+// recreate creates a task that stops the members.
 func (w *world) recreate() *v1alpha1.EtcdOperatorTask {
 	w.t.Helper()
 	task := &v1alpha1.EtcdOperatorTask{
@@ -244,13 +244,13 @@ func (w *world) recreate() *v1alpha1.EtcdOperatorTask {
 	return task
 }
 
-// replace puts an object of somebody else in the place of one of the Etcd's own, and returns both.
+// replace replaces an object of the Etcd with a foreign one and returns both.
 func (w *world) replace(what string) (own, others client.Object) {
 	w.t.Helper()
 	own = foreigners()[what]
 	w.get(w, own.GetName(), own)
 	w.Eventually(func(g Gomega) {
-		// An operator that runs may be faster.
+		// A running operator may recreate its own object first.
 		others = foreigners()[what]
 		others.SetNamespace(w.namespace)
 		g.Expect(client.IgnoreNotFound(testEnv.Client.Delete(w.t.Context(), own))).To(Succeed())
@@ -259,8 +259,7 @@ func (w *world) replace(what string) (own, others client.Object) {
 	return own, others
 }
 
-// A task holds the members only as long as they could be started again, and they are not started beside an object of
-// somebody else.
+// A task stops the members only while they could be started again, and they are not started while an object is foreign.
 func TestHoldWhileAnObjectIsForeign(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -271,7 +270,7 @@ func TestHoldWhileAnObjectIsForeign(t *testing.T) {
 	task := w.recreate()
 	w.nudge(o)
 	w.nudge(o)
-	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(1))), "it is not stopped")
+	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(1))), "the members are not stopped")
 
 	w.Expect(testEnv.Client.Delete(t.Context(), others)).To(Succeed())
 	w.Eventually(func(g Gomega) { g.Expect(w.statefulSet(g).Spec.Replicas).To(HaveValue(BeZero())) }).Should(Succeed())
@@ -279,13 +278,13 @@ func TestHoldWhileAnObjectIsForeign(t *testing.T) {
 	w.Expect(testEnv.Client.Delete(t.Context(), task)).To(Succeed())
 	w.obstructedAfter("ServiceAccount")
 	w.nudge(o)
-	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()), "it is not started")
+	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()), "the members are not started")
 	w.untouched(w, others)
 	w.Expect(testEnv.Client.Delete(t.Context(), others)).To(Succeed())
 	w.eventuallyWell()
 }
 
-// obstructedAfter waits until the status of an Etcd that was well says that an object is in the way.
+// obstructedAfter waits until the status of a formerly healthy Etcd reports a foreign object.
 func (w *world) obstructedAfter(kind string) {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
@@ -295,7 +294,7 @@ func (w *world) obstructedAfter(kind string) {
 	}).Should(Succeed())
 }
 
-// reader is a client that sees some objects differently from what they are.
+// reader is a client that returns altered versions of some objects.
 type reader struct {
 	client.Client
 	sees func(object client.Object) (seen client.Object, differently bool)
@@ -314,7 +313,7 @@ func (r reader) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 	return nil
 }
 
-// seeing is an operator whose client, or API reader, sees an object as it was, as often as it is to.
+// seeing returns, for a number of reads, an earlier version of an object.
 func seeing(old client.Object, as client.Object, times int) func(client.Object) (client.Object, bool) {
 	var mu sync.Mutex
 	return func(object client.Object) (client.Object, bool) {
@@ -328,7 +327,7 @@ func seeing(old client.Object, as client.Object, times int) func(client.Object) 
 	}
 }
 
-// The cache still shows the Etcd's own Service, and the one that there is now is somebody else's.
+// The cache still shows the Etcd's own Service; the live one is foreign.
 func TestForeignObjectBehindAStaleCache(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -344,13 +343,12 @@ func TestForeignObjectBehindAStaleCache(t *testing.T) {
 	w.untouched(w, others)
 }
 
-// The API server said that there was no such ServiceAccount, or that it was the Etcd's own, and by the time it is written
-// it is somebody else's.
+// The ServiceAccount did not exist, or was the Etcd's own, when it was read; when it is written, it is foreign.
 func TestForeignObjectAppears(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		there bool
-	}{{"where there was none", false}, {"in the place of the Etcd's own", true}} {
+	}{{"where none existed", false}, {"replacing the Etcd's own", true}} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
@@ -368,10 +366,10 @@ func TestForeignObjectAppears(t *testing.T) {
 			}
 			w.start(func(r *etcd.Reconciler) {
 				if tc.there {
-					// What would be applied to the one that was is not what it has.
+					// The former ServiceAccount differs from what would be applied.
 					without := seen.DeepCopyObject().(client.Object)
 					without.SetAnnotations(nil)
-					// It has been applied before, and not only created.
+					// The former ServiceAccount was applied, not only created.
 					without.SetManagedFields(nil)
 					seen = without
 				}
@@ -380,13 +378,13 @@ func TestForeignObjectAppears(t *testing.T) {
 			w.obstructedAfter("ServiceAccount")
 			w.untouched(w, others)
 			if !tc.there {
-				w.Expect(w.made(w, nil)).To(BeEmpty(), "a ServiceAccount is what comes first")
+				w.Expect(w.made(w, nil)).To(BeEmpty(), "the ServiceAccount is created first")
 			}
 		})
 	}
 }
 
-// Somebody removes the owner reference of an object: the status says how to put it back, and nothing is written before.
+// A user removes the owner reference of an object: the status says how to restore it, and the operator writes nothing until then.
 func TestOwnerReferenceIsRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
@@ -398,11 +396,11 @@ func TestOwnerReferenceIsRemoved(t *testing.T) {
 	w.Expect(testEnv.Client.Patch(t.Context(), budget, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null},"spec":{"minAvailable":0}}`)))).To(Succeed())
 	started := time.Now()
 	w.obstructedAfter("PodDisruptionBudget")
-	w.Expect(time.Since(started)).To(BeNumerically("<", 10*time.Second), "it is an event")
+	w.Expect(time.Since(started)).To(BeNumerically("<", 10*time.Second), "an event triggers the reconcile")
 	message := w.condition(w, v1alpha1.ConditionObjectsOwned).Message
 	w.Expect(message).To(ContainSubstring("put it back: kubectl -n %s patch poddisruptionbudget %s -p '", w.namespace, name))
 	w.get(w, name, budget)
-	w.Expect(budget.Spec.MinAvailable.IntValue()).To(BeZero(), "it is not written")
+	w.Expect(budget.Spec.MinAvailable.IntValue()).To(BeZero(), "the object is not written")
 
 	_, patch, _ := strings.Cut(message, " -p '")
 	patch, _, _ = strings.Cut(patch, "'")
@@ -417,8 +415,8 @@ func TestOwnerReferenceIsRemoved(t *testing.T) {
 	w.Expect(w.warnings(w)).To(HaveLen(1))
 }
 
-// In the place of the StatefulSet, or the ConfigMap, of a cluster that serves there is one of somebody else: the status says
-// so, and what the members are to be told is not written into it.
+// A foreign StatefulSet or ConfigMap replaces that of a serving cluster: the status reports it, and the operator does not
+// write member instructions into it.
 func TestForeignObjectInACluster(t *testing.T) {
 	for what, suspended := range map[string]bool{"StatefulSet": false, "ConfigMap": true} {
 		t.Run(what, func(t *testing.T) {
@@ -429,7 +427,7 @@ func TestForeignObjectInACluster(t *testing.T) {
 			first.stop()
 			_, others := w.replace(what)
 			if suspended {
-				// It is told whatever else is suspended.
+				// It is reported even while the spec is suspended.
 				w.change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
 			}
 			w.start()
@@ -440,8 +438,8 @@ func TestForeignObjectInACluster(t *testing.T) {
 	}
 }
 
-// An Etcd is deleted and created again: what the earlier one has left is in the way until the garbage collector has removed
-// it, and the claims that were kept are used.
+// An Etcd is deleted and created again: the objects of the earlier one block it until the garbage collector has removed
+// them; the retained claims are used.
 func TestEtcdIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -464,7 +462,8 @@ func TestEtcdIsCreatedAgain(t *testing.T) {
 	}
 }
 
-// As long as the same object is in the way, nothing is written, not even a status, and the API server is asked seldom.
+// While the same foreign object blocks the Etcd, the operator writes nothing, not even a status, and rarely reads from the
+// API server.
 func TestObstructionThatLasts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

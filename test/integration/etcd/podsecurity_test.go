@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The API server lets the pods of members, with everything that they may have, into a namespace that enforces the
-// Pod Security Standard "restricted".
+// The API server admits member pods with all optional features into a namespace that enforces the Pod Security Standard
+// "restricted".
 func TestPodsAreRestricted(t *testing.T) {
 	w := newWorld(t, 1, clientTLS, peerTLS)
 	w.members.Endpoints[0] = "https://" + env.PodIP(0) + ":2379"

@@ -45,8 +45,8 @@ func TestReadyFollowsTheQuorum(t *testing.T) {
 	w.eventuallyWell()
 }
 
-// Pods are replaced one by one; the operator's whole budget for that is eight requests a pod, of which the
-// status of the Etcd may take about two.
+// Pods are replaced one by one with a budget of eight requests per pod, of which the status of the Etcd may take about
+// two.
 func TestStatusOfARolloutIsCheap(t *testing.T) {
 	w := newWorld(t, 3)
 	o := w.start()
@@ -99,7 +99,7 @@ func TestStatusNamesTheRolloutTask(t *testing.T) {
 	w.Expect(w.status(w).Rollout).To(BeNil())
 }
 
-func TestAsleep(t *testing.T) {
+func TestStatusWhileHibernated(t *testing.T) {
 	w := newWorld(t, 3)
 	o := w.start()
 	w.eventuallyWell()
@@ -114,7 +114,7 @@ func TestAsleep(t *testing.T) {
 	}).Should(Succeed())
 	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(BeZero()))
 
-	// Somebody wakes it behind the operator's back.
+	// A user scales the StatefulSet behind the operator's back.
 	set := w.statefulSet(w)
 	set.Spec.Replicas = ptr.To[int32](3)
 	w.Expect(testEnv.Client.Update(t.Context(), set)).To(Succeed())

@@ -27,13 +27,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// rolling is the strategy with the gate off: the partition is spelled out.
+// rolling reports whether a strategy is that of the disabled gate, with an explicit partition.
 func rolling(strategy appsv1.StatefulSetUpdateStrategy) bool {
 	return strategy.Type == appsv1.RollingUpdateStatefulSetStrategyType &&
 		strategy.RollingUpdate != nil && ptr.Deref(strategy.RollingUpdate.Partition, -1) == 0
 }
 
-// onDelete is the strategy with the gate on: nothing is left of the other.
+// onDelete reports whether a strategy is that of the enabled gate, with nothing left of the other.
 func onDelete(strategy appsv1.StatefulSetUpdateStrategy) bool {
 	return strategy.Type == appsv1.OnDeleteStatefulSetStrategyType && strategy.RollingUpdate == nil
 }
@@ -52,7 +52,7 @@ func TestStrategyFollowsTheGate(t *testing.T) {
 
 	w.change(annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
 	on := w.start()
-	w.Eventually(w.strategy).Should(Satisfy(onDelete), "whatever else is suspended")
+	w.Eventually(w.strategy).Should(Satisfy(onDelete), "even while the spec is suspended")
 	w.nudge(on)
 	on.requests.take()
 	w.nudge(on)
@@ -78,7 +78,7 @@ func TestPartitionIsRepaired(t *testing.T) {
 	w.start(gateOff)
 	w.eventuallyWell()
 	w.Eventually(func(g Gomega) {
-		// Its controller may write the status meanwhile.
+		// The StatefulSet controller may write the status concurrently.
 		set := w.statefulSet(g)
 		set.Spec.UpdateStrategy.RollingUpdate.Partition = ptr.To[int32](1)
 		g.Expect(testEnv.Client.Update(t.Context(), set)).To(Succeed())
@@ -86,7 +86,7 @@ func TestPartitionIsRepaired(t *testing.T) {
 	w.Eventually(w.strategy).Should(Satisfy(rolling))
 }
 
-// While a pod is away, a set that turned to RollingUpdate would lose its next pod at once.
+// While a pod is missing, a switch to RollingUpdate would delete the next pod at once.
 func TestHandOverWaitsForEveryMember(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
@@ -108,11 +108,12 @@ func TestHandOverWaitsForEveryMember(t *testing.T) {
 
 	w.kubelet.Set(pod(1), env.Ready)
 	w.Eventually(w.strategy).Should(Satisfy(rolling))
-	w.eventuallyWell() // the StatefulSet controller has replaced the others
+	w.eventuallyWell() // the StatefulSet controller has replaced the other pods
 	w.Expect(w.status(w).UpdatedReplicas).To(Equal(int32(3)))
 }
 
-// byHand is a controller with the gate off whose looks, and whose clock, are the test's. It reads from the API server.
+// byHand returns a controller with the gate disabled. The test drives its reconciles and its clock. It reads from the API
+// server.
 func (w *world) byHand(now clock.PassiveClock) *etcd.Reconciler {
 	credentials := &certificates.Credentials{Reader: testEnv.Client, Clock: now}
 	return &etcd.Reconciler{
@@ -122,7 +123,7 @@ func (w *world) byHand(now clock.PassiveClock) *etcd.Reconciler {
 	}
 }
 
-// pass has the controller look every five seconds until a while has passed.
+// pass has the controller reconcile every five seconds of a period.
 func (w *world) pass(r *etcd.Reconciler, now *clocktesting.FakePassiveClock, while time.Duration) {
 	w.t.Helper()
 	const interval = 5 * time.Second
@@ -130,11 +131,11 @@ func (w *world) pass(r *etcd.Reconciler, now *clocktesting.FakePassiveClock, whi
 		now.SetTime(now.Now().Add(interval))
 		result, err := r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: w.key(name)})
 		w.Expect(err).NotTo(HaveOccurred())
-		w.Expect(result.RequeueAfter).To(BeNumerically("<=", 2*time.Second), "it is known only to who looks")
+		w.Expect(result.RequeueAfter).To(BeNumerically("<=", 2*time.Second), "the controller has to poll")
 	}
 }
 
-// replacePod deletes a pod, and waits for its successor, which does not become ready.
+// replacePod deletes a pod and waits for its replacement, which does not become ready.
 func (w *world) replacePod(ordinal int) {
 	w.t.Helper()
 	before := w.podUIDs(w)[ordinal]
@@ -146,9 +147,9 @@ func (w *world) replacePod(ordinal int) {
 	}).Should(Succeed())
 }
 
-// A rollout takes longer than the StatefulSet controller is kept from taking over, but no single member is away for so
-// long: it would take the next pod while one has been away for a moment.
-func TestHandOverWaitsForARolloutThatGoesOn(t *testing.T) {
+// A rollout takes longer than the limit of the handover to the StatefulSet controller, but no single member is missing for
+// that long: a handover would delete the next pod just after the previous one.
+func TestHandOverWaitsForAProgressingRollout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)
 	on := w.start()
@@ -160,7 +161,7 @@ func TestHandOverWaitsForARolloutThatGoesOn(t *testing.T) {
 		w.replacePod(2 - i%3)
 		w.pass(off, now, time.Minute)
 		w.Expect(w.strategy()).To(Satisfy(onDelete), "after %d minutes", i+1)
-		// It is back, and the next one goes, before anybody looks.
+		// The pod is ready, and the next one is deleted, before the next reconcile.
 		w.kubelet.Set(pod(2-i%3), env.Ready)
 		w.Eventually(func() bool { return w.up(2 - i%3) }).Should(BeTrue())
 	}
@@ -177,7 +178,7 @@ func TestHandOverDoesNotWaitForEver(t *testing.T) {
 	w.replacePod(1)
 	w.pass(off, now, 9*time.Minute)
 	w.Expect(w.strategy()).To(Satisfy(onDelete))
-	// Nobody knows what happened while nobody looked.
+	// After a gap between reconciles the wait starts over: the state in between is unknown.
 	now.SetTime(now.Now().Add(20 * time.Second))
 	w.pass(off, now, 9*time.Minute)
 	w.Expect(w.strategy()).To(Satisfy(onDelete))
@@ -185,8 +186,8 @@ func TestHandOverDoesNotWaitForEver(t *testing.T) {
 	w.Expect(w.strategy()).To(Satisfy(rolling))
 }
 
-// A pod that is still to go counts as a member that is away, although every member participates.
-func TestHandOverWaitsForAPodThatIsStillToGo(t *testing.T) {
+// A terminating surplus pod counts as a missing member, although every member participates.
+func TestHandOverWaitsForATerminatingPod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	on := w.start()
@@ -230,7 +231,7 @@ func TestHandOverExcludesDeletions(t *testing.T) {
 	done := <-deleting
 	w.Eventually(off.begun.count).Should(BeNumerically(">", 0))
 	w.Consistently(w.strategy).WithTimeout(time.Second).Should(Satisfy(onDelete))
-	// The deletion happens while the other waits: it must see it.
+	// The deletion happens while the handover waits for the lock: the handover must see it.
 	w.kubelet.Set(pod(0), env.NotReady)
 	w.Expect(testEnv.Client.Delete(t.Context(), w.pod(0))).To(Succeed())
 	w.Eventually(func() bool { return w.up(0) }).Should(BeFalse())

@@ -37,7 +37,7 @@ func peerTLS(e *v1alpha1.Etcd) {
 	e.Spec.Etcd.PeerURLTLS = &v1alpha1.PeerURLTLS{TLSCASecretRef: caRef("ca"), ServerTLSSecretRef: v1alpha1.SecretReference{Name: "server"}}
 }
 
-// issue makes Secrets that can be used, and returns the CA.
+// issue creates valid Secrets and returns the CA.
 func (w *world) issue() *certs.CA {
 	w.t.Helper()
 	ca, err := certs.NewCA("ca")
@@ -55,7 +55,7 @@ func (w *world) putPair(ca *certs.CA, secret string, changes ...certs.Change) {
 	w.put(secret, map[string][]byte{"tls.crt": pair.Certificate, "tls.key": pair.Key})
 }
 
-// put makes a Secret, or changes it.
+// put creates or updates a Secret.
 func (w *world) put(name string, data map[string][]byte) {
 	w.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Data: data}
@@ -74,7 +74,7 @@ func (w *world) tlsReason(g Gomega) string {
 	return c.Reason
 }
 
-// replaceOutdated does what a rollout does, without its care.
+// replaceOutdated replaces outdated pods like a rollout, but without its guards.
 func (w *world) replaceOutdated() {
 	w.t.Helper()
 	for i := range w.members.Names {
@@ -147,7 +147,7 @@ func TestPeerTLSIsSwitchedOn(t *testing.T) {
 		To(MatchError(ContainSubstring("etcd.peerUrlTls cannot be removed")))
 }
 
-// A cluster that runs is left as it is, one that is new does not get a StatefulSet, and both are told why.
+// A running cluster is not changed, a new one gets no StatefulSet, and both report why.
 func TestBrokenSecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, clientTLS)
@@ -172,7 +172,7 @@ func TestBrokenSecret(t *testing.T) {
 		}
 	}
 	w.Expect(w.condition(w, v1alpha1.ConditionReady).Status).To(Equal(metav1.ConditionTrue))
-	// What somebody removes is put back all the same.
+	// Drift is still repaired.
 	w.Expect(testEnv.Client.Delete(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name + "-client"}})).To(Succeed())
 	w.Eventually(func(g Gomega) { w.get(g, name+"-client", &corev1.Service{}) }).Should(Succeed())
 
@@ -207,7 +207,7 @@ func (w *world) untilInvalid(message string) {
 	}).Should(Succeed())
 }
 
-// A CA is read when etcd starts: another one is a change of template, at any time.
+// etcd reads its CA at the start: a new CA changes the template.
 func TestChangedCA(t *testing.T) {
 	w := newWorld(t, 1, clientTLS)
 	w.members.Endpoints[0] = fmt.Sprintf("https://%s:2379", env.PodIP(0))

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// onClass makes the volumes of an Etcd 4Gi of a StorageClass.
+// onClass gives an Etcd volumes of 4Gi of a StorageClass.
 func onClass(class string) func(*v1alpha1.Etcd) {
 	return func(e *v1alpha1.Etcd) {
 		e.Spec.StorageClass, e.Spec.StorageCapacity = ptr.To(class), ptr.To(resource.MustParse("4Gi"))
@@ -46,7 +46,7 @@ func (w *world) claim(g Gomega, i int) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// bind binds the claims of n members, or gives them what they ask for, as a provisioner does.
+// bind binds the claims of n members, or grows their volumes to the requested size, as a provisioner does.
 func (w *world) bind(n int) {
 	w.t.Helper()
 	for i := range n {
@@ -75,7 +75,7 @@ func storage(c *corev1.PersistentVolumeClaim) string {
 	return c.Spec.Resources.Requests.Storage().String()
 }
 
-// The claims grow, then the StatefulSet makes room for one with another claim template; no pod notices.
+// The claims grow, then a StatefulSet with a new claim template replaces the old one. The pods stay.
 func TestVolumesGrow(t *testing.T) {
 	t.Parallel()
 	for what, policy := range map[string]*v1alpha1.PersistentVolumeClaimRetentionPolicy{
@@ -124,7 +124,7 @@ func TestVolumesGrow(t *testing.T) {
 	}
 }
 
-func TestVolumesOfAClassThatDoesNotLetThemGrow(t *testing.T) {
+func TestVolumesOfAClassWithoutExpansion(t *testing.T) {
 	w := newWorld(t, 1, onClass(storageClass(t, false)))
 	o := w.start()
 	w.eventuallyWell()
@@ -135,7 +135,7 @@ func TestVolumesOfAClassThatDoesNotLetThemGrow(t *testing.T) {
 		c := w.condition(g, v1alpha1.ConditionVolumesGrown)
 		g.Expect(c.Reason).To(Equal(v1alpha1.ReasonVolumesNotExpandable))
 		g.Expect(c.Message).To(ContainSubstring("allowVolumeExpansion"))
-		g.Expect(w.etcd.Status.ObservedGeneration).To(Equal(w.etcd.Generation), "nothing else is held up by it")
+		g.Expect(w.etcd.Status.ObservedGeneration).To(Equal(w.etcd.Generation), "the rest of the spec is carried out")
 	}).Should(Succeed())
 	w.Expect(storage(w.claim(w, 0))).To(Equal("4Gi"))
 	w.Expect(w.statefulSet(w).UID).To(Equal(before.UID))
@@ -145,8 +145,8 @@ func TestVolumesOfAClassThatDoesNotLetThemGrow(t *testing.T) {
 	w.Expect(o.requests.take()).To(BeEmpty())
 }
 
-// While a member is away nobody else could bring it back, so its StatefulSet stays.
-func TestStatefulSetIsReplacedOnlyWhileAllIsWell(t *testing.T) {
+// While a member is missing, only its StatefulSet can restore it, so the StatefulSet stays.
+func TestStatefulSetIsReplacedOnlyWhileHealthy(t *testing.T) {
 	w := newWorld(t, 3, onClass(storageClass(t, true)))
 	o := w.start()
 	w.eventuallyWell()
@@ -165,8 +165,8 @@ func TestStatefulSetIsReplacedOnlyWhileAllIsWell(t *testing.T) {
 	}).Should(Succeed())
 }
 
-// A StatefulSet whose pods could not start is not made, so none is taken away.
-func TestStatefulSetIsReplacedOnlyWhereOneWouldBeMade(t *testing.T) {
+// A StatefulSet whose pods could not start is not created, so the old one is not deleted.
+func TestStatefulSetIsReplacedOnlyIfItCanBeCreated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, onClass(storageClass(t, true)))
 	o := w.start()
@@ -175,7 +175,7 @@ func TestStatefulSetIsReplacedOnlyWhereOneWouldBeMade(t *testing.T) {
 	before := w.statefulSet(w)
 	w.change(func(e *v1alpha1.Etcd) {
 		e.Spec.StorageCapacity = ptr.To(resource.MustParse("8Gi"))
-		clientTLS(e) // its Secrets are not there
+		clientTLS(e) // its Secrets do not exist
 	})
 	w.Eventually(func(g Gomega) { g.Expect(storage(w.claim(g, 0))).To(Equal("8Gi")) }).Should(Succeed())
 	w.bind(1)
@@ -185,7 +185,7 @@ func TestStatefulSetIsReplacedOnlyWhereOneWouldBeMade(t *testing.T) {
 	w.Eventually(func(g Gomega) { g.Expect(w.statefulSet(g).UID).NotTo(Equal(before.UID)) }).Should(Succeed())
 }
 
-func TestSleep(t *testing.T) {
+func TestHibernationNeedsABackupOrItsVolumes(t *testing.T) {
 	w := newWorld(t, 3, func(e *v1alpha1.Etcd) {
 		e.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
 	})
@@ -198,7 +198,7 @@ func TestSleep(t *testing.T) {
 		g.Expect(c.Message).To(ContainSubstring("there is no backup to wake up from"))
 	}).Should(Succeed())
 	w.nudge(o)
-	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(3))), "it is kept running")
+	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(3))), "the cluster is kept running")
 
 	w.change(func(e *v1alpha1.Etcd) {
 		e.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = v1alpha1.VolumesRetained
@@ -208,7 +208,7 @@ func TestSleep(t *testing.T) {
 		g.Expect(w.statefulSet(g).Status.Replicas).To(BeZero())
 	}).Should(Succeed())
 
-	// Who changes his mind while it sleeps loses nothing.
+	// A change of the policy during hibernation deletes no volumes.
 	w.change(func(e *v1alpha1.Etcd) {
 		e.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = v1alpha1.VolumesDeleted
 	})
@@ -221,7 +221,7 @@ func TestSleep(t *testing.T) {
 	w.Expect(meta.FindStatusCondition(w.etcd.Status.Conditions, v1alpha1.ConditionHibernated)).To(BeNil())
 }
 
-// Nobody loses volumes by scaling the StatefulSet, whatever its Etcd says, nor by changing its policy.
+// Neither scaling the StatefulSet nor changing its policy deletes volumes, whatever the Etcd says.
 func TestPolicyOfTheStatefulSetIsTheOperators(t *testing.T) {
 	w := newWorld(t, 1, func(e *v1alpha1.Etcd) {
 		e.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.VolumesDeleted, WhenScaled: v1alpha1.VolumesDeleted}

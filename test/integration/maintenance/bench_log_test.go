@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// entry is a line of etcd's log, of which the benchmark reads little.
+// entry is a line of etcd's log, with the fields that the benchmark reads.
 type entry struct {
 	Time  time.Time `json:"ts"`
 	Msg   string    `json:"msg"`
@@ -25,7 +25,7 @@ type entry struct {
 	Took  string    `json:"took"`
 }
 
-// timeline is what the members themselves say has happened since the beginning.
+// timeline returns what the members have logged since the beginning.
 func timeline(t *testing.T, log string, began time.Time) []string {
 	t.Helper()
 	file, err := os.Open(log)
@@ -46,10 +46,10 @@ func timeline(t *testing.T, log string, began time.Time) []string {
 	return lines
 }
 
-// String is empty for what does not matter here.
+// String returns the entry in one line; empty if the benchmark ignores it.
 func (e entry) String() string {
 	const mebi = 1 << 20
-	// The path is that of member/snap/db, in the data directory of the member.
+	// Path is that of member/snap/db in the data directory of the member.
 	member := filepath.Base(filepath.Dir(filepath.Dir(filepath.Dir(e.Path))))
 	switch {
 	case e.Msg == "defragmenting":

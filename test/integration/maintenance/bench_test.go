@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	// benchVariable holds the MiB that stay in the database of the benchmark; as many are freed.
+	// benchVariable is the number of MiB that stay in the database of the benchmark; as many are freed.
 	benchVariable = "BENCH_DEFRAG_MIB"
-	// pairsVariable holds how often each of the two defragments; once where it is not set.
+	// pairsVariable is the number of defragmentations by each contender; 1 by default.
 	pairsVariable = "BENCH_DEFRAG_PAIRS"
-	// disksVariable holds three folders, separated by colons, for the members' data. Members in production have disks
-	// of their own; where it is not set, they share one.
+	// disksVariable is three folders, separated by colons, for the members' data. Members in production have disks
+	// of their own; by default they share one.
 	disksVariable = "BENCH_DEFRAG_DISKS"
 )
 
@@ -36,9 +36,8 @@ const (
 	ourWay     = "OnDemandMaintenance"
 )
 
-// What a defragmentation costs those who write, beside "etcdctl defrag --cluster" on a cluster of the same size in
-// the same run, in turn. Members flush their writes to the disk as they do in production. Who writes is in
-// bench_writers_test.go.
+// Compares what a defragmentation costs writers with "etcdctl defrag --cluster" on a cluster of the same size, in turn in
+// the same run. Members flush their writes to the disk as in production. bench_writers_test.go has the writers.
 func TestBenchDefragmentation(t *testing.T) {
 	mebibytes, err := strconv.Atoi(os.Getenv(benchVariable))
 	if err != nil {
@@ -65,7 +64,7 @@ func TestBenchDefragmentation(t *testing.T) {
 	t.Logf("%d MiB of %d; longest time without an acknowledged write, median of %d:\n%s", mebibytes, 2*mebibytes, pairs, table(gaps))
 }
 
-// defragment has the members of a new cluster defragmented, and returns the longest gap of each who writes.
+// defragment defragments the members of a new cluster and returns the longest gap of each crowd of writers.
 func defragment(t *testing.T, way string, mebibytes int) map[string]gap {
 	log := filepath.Join(t.TempDir(), "etcd.log")
 	c := newClusterIn(t, disks(t), fmt.Sprintf("--quota-backend-bytes=%d", 8<<30), "--unsafe-no-fsync=false",
@@ -82,14 +81,14 @@ func defragment(t *testing.T, way string, mebibytes int) map[string]gap {
 	}
 	t.Logf("took %s", time.Since(began).Round(time.Millisecond))
 	gaps := w.stop(c, began)
-	t.Logf("what the members say:\n%s", strings.Join(timeline(t, log, began), "\n"))
+	t.Logf("logged by the members:\n%s", strings.Join(timeline(t, log, began), "\n"))
 	for _, who := range crowds {
 		t.Logf("longest gap, %s: %s", who.name, gaps[who.name])
 	}
 	return gaps
 }
 
-// disks are new folders for the data of three members.
+// disks returns new folders for the data of three members.
 func disks(t *testing.T) []string {
 	roots := filepath.SplitList(os.Getenv(disksVariable))
 	if len(roots) == 0 {
@@ -107,7 +106,7 @@ func disks(t *testing.T) []string {
 	return folders
 }
 
-// fillPages writes so many MiB twice, in values of 16 KiB, and compacts, so that half of the database is free.
+// fillPages writes the given number of MiB twice, in values of 16 KiB, and compacts, so that half of the database is free.
 func (c *cluster) fillPages(mebibytes int) {
 	c.t.Helper()
 	etcd := c.members.Client(c.t)
@@ -126,12 +125,12 @@ func (c *cluster) fillPages(mebibytes int) {
 		}
 	}
 	for i := range c.members.Endpoints {
-		// The first compacts the key space; the others answer, with an error, once they have removed what was.
+		// The first request compacts the key space; the others return, with an error, once the old revisions are removed.
 		_ = c.etcdctl(i, "compact", "--physical", fmt.Sprint(revision))
 	}
 	for _, endpoint := range c.members.Endpoints {
 		c.Eventually(func(g Gomega) {
-			// A member counts what is free when it commits.
+			// A member updates its free size on commit.
 			_, err := etcd.Put(c.t.Context(), "count", "")
 			g.Expect(err).NotTo(HaveOccurred())
 			status, err := etcd.Status(c.t.Context(), endpoint)
@@ -148,10 +147,10 @@ func (c *cluster) etcdctl(member int, args ...string) error {
 	return cmd.Run()
 }
 
-// table shows medians, with the lowest and the highest, and ours in theirs.
+// table returns medians with the lowest and the highest value, and the ratio of ours to theirs.
 func table(gaps map[string]map[string][]time.Duration) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-45s %-22s %-22s %s\n", "", etcdctlWay, ourWay, "ours in theirs")
+	fmt.Fprintf(&b, "%-45s %-22s %-22s %s\n", "", etcdctlWay, ourWay, "ours/theirs")
 	for _, who := range crowds {
 		theirs, ours := gaps[etcdctlWay][who.name], gaps[ourWay][who.name]
 		if len(theirs) == 0 || len(ours) == 0 {

@@ -15,22 +15,22 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// crowd is a way to write.
+// crowd is a group of writers that write in the same way.
 type crowd struct {
 	name string
-	// writers for each client.
+	// writers per client.
 	writers int
-	// pinned: there is a client for each member, which knows no other, as one that connects through a Service.
-	// Otherwise there is one client, which knows all members, and sends each request to the next of them.
+	// pinned: each member has its own client, which knows no other member, like one that connects through a Service.
+	// Otherwise one client knows all members and sends its requests to them in turn.
 	pinned bool
-	// patient writers wait for the answer before they write again, as whoever needs it does. The others write whether or
-	// not the former writes were answered.
+	// patient writers wait for the answer before they write again. The others write whether or
+	// not the previous writes were answered.
 	patient bool
-	// apart: the longest gap is that of the client that fares worst. Otherwise an acknowledgement to anybody counts.
+	// apart: the longest gap is that of the worst client. Otherwise an acknowledgement to any client counts.
 	apart bool
 }
 
-// crowds all write at the same time.
+// crowds write concurrently.
 var crowds = []crowd{
 	{name: "any member takes writes", writers: 1, pinned: true},
 	{name: "a client that does not wait for answers", writers: 1},
@@ -39,7 +39,7 @@ var crowds = []crowd{
 	{name: "a client of one member, the worst of three", writers: 1, pinned: true, patient: true, apart: true},
 }
 
-// counted is under what the acknowledgements to a client are counted.
+// counted returns the key under which the acknowledgements to a client are counted.
 func (c crowd) counted(client int) int {
 	if c.apart {
 		return client
@@ -47,7 +47,7 @@ func (c crowd) counted(client int) int {
 	return 0
 }
 
-// interval of all writers: two cores have three members to run as well.
+// interval between writes: two cores also run three members.
 const interval = 50 * time.Millisecond
 
 // writers write until they are stopped.
@@ -56,17 +56,17 @@ type writers struct {
 	all    sync.WaitGroup
 
 	mu sync.Mutex
-	// acks of a crowd, or of each of its clients where they count apart.
+	// acks by crowd, or by client where clients count apart.
 	acks map[crowd]map[int][]time.Time
 }
 
-// write starts the writers, and returns when all have been answered.
+// write starts the writers and returns once all have been answered.
 func (c *cluster) write() *writers {
 	started := time.Now()
 	ctx, cancel := context.WithCancel(context.Background())
 	c.t.Cleanup(cancel)
 	w := &writers{cancel: cancel, acks: map[crowd]map[int][]time.Time{}}
-	// Who writes already waits here before its first answer counts.
+	// Writers wait here before their first answer counts.
 	w.mu.Lock()
 	for _, who := range crowds {
 		clients := []*clientv3.Client{c.members.Client(c.t)}
@@ -113,7 +113,7 @@ func (w *writers) put(ctx context.Context, who crowd, i int, etcd *clientv3.Clie
 	w.acks[who][i] = append(w.acks[who][i], time.Now())
 }
 
-// gap is a time without an acknowledged write, since a beginning.
+// gap is a time without an acknowledged write; from is relative to a beginning.
 type gap struct{ from, length time.Duration }
 
 func (g gap) String() string {
@@ -145,7 +145,7 @@ func (w *writers) stop(g Gomega, began time.Time) map[string]gap {
 	return longest
 }
 
-// answered reports whether every crowd, or each of its clients where they count apart, has been answered since a time.
+// answered reports whether every crowd, or each of its clients if they count apart, has been answered since a time.
 func (w *writers) answered(since time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -61,7 +61,7 @@ func newCluster(t *testing.T, n int, args ...string) *cluster {
 	return newClusterIn(t, slices.Repeat([]string{t.TempDir()}, n), args...)
 }
 
-// newClusterIn makes a cluster with a member for each of the folders.
+// newClusterIn creates a cluster with a member for each folder.
 func newClusterIn(t *testing.T, folders []string, args ...string) *cluster {
 	t.Helper()
 	n := len(folders)
@@ -96,7 +96,7 @@ func newClusterIn(t *testing.T, folders []string, args ...string) *cluster {
 	return c
 }
 
-// start starts an operator that knows nothing but maintenance; stop stops it.
+// start starts an operator with only the maintenance handler; stop stops it.
 func (c *cluster) start() (stop func()) {
 	c.t.Helper()
 	return testEnv.StartManager(c.t, testEnv.Config, c.namespace, func(mgr ctrl.Manager) error {
@@ -130,7 +130,7 @@ func (c *cluster) until(name string, state v1alpha1.TaskState) *v1alpha1.EtcdOpe
 	return t
 }
 
-// fill writes so many MiB twice, so that half of them are garbage after a compaction.
+// fill writes the given number of MiB twice, so that half of them are garbage after a compaction.
 func (c *cluster) fill(etcd *clientv3.Client, mebibytes int) {
 	c.t.Helper()
 	value := make([]byte, 1<<20)
@@ -143,7 +143,7 @@ func (c *cluster) fill(etcd *clientv3.Client, mebibytes int) {
 	}
 }
 
-// keepWriting writes a little until the test ends, as clients do: a member counts what is free when it commits.
+// keepWriting writes a little until the test ends, as clients do: a member updates its free size on commit.
 func (c *cluster) keepWriting(etcd *clientv3.Client) {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -152,7 +152,7 @@ func (c *cluster) keepWriting(etcd *clientv3.Client) {
 		case <-c.t.Context().Done():
 			return
 		case <-ticker.C:
-			// One that fails is followed by another.
+			// A failed write is followed by another.
 			_, _ = etcd.Put(c.t.Context(), "count", "")
 		}
 	}
@@ -174,12 +174,12 @@ func (c *cluster) leader() int {
 	return leader
 }
 
-// spy is a Dialer that writes down what is asked of the members, and can hold a defragmentation back.
+// spy is a Dialer that records the requests to the members and can delay a defragmentation.
 type spy struct {
 	etcdclient.Dialer
 	mu    sync.Mutex
 	asked bytes.Buffer
-	// hold is called with the address before a defragmentation is passed on, where set.
+	// hold, if set, is called with the address before a defragmentation is forwarded.
 	hold func(ctx context.Context) error
 }
 

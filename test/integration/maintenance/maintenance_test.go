@@ -52,18 +52,18 @@ func TestMaintenance(t *testing.T) {
 	c.Expect(bytesOf(c, done.Status.Result, "bytesFreed")).To(BeNumerically(">", 3*14<<20))
 	c.Expect(done.Status.Progress).To(Equal("3/3"))
 
-	// A second time, nothing is to be gained.
+	// A second maintenance has nothing to gain.
 	c.run("again", both)
 	again := c.until("again", v1alpha1.TaskStateSucceeded)
 	c.Expect(again.Status.Result["main-0.skipped"]).To(ContainSubstring("nothing to gain"))
 	c.Expect(strings.Count(c.spy.said(), "Defragment")).To(Equal(3))
 }
 
-// The cluster has outgrown its quota and takes no writes; afterwards it does.
-func TestNoSpaceIsCured(t *testing.T) {
+// The cluster has exceeded its quota and refuses writes; after maintenance it accepts them.
+func TestNoSpaceIsResolved(t *testing.T) {
 	c := newCluster(t, 1, fmt.Sprintf("--quota-backend-bytes=%d", 16<<20))
 	etcd := c.members.Client(t)
-	// A member counts its size when it commits, every 100 ms: on a fast disk, many more than 16 values fit.
+	// A member updates its size on commit, every 100 ms: on a fast disk, many more than 16 values fit.
 	c.Eventually(func() error {
 		_, err := etcd.Put(t.Context(), "key", strings.Repeat("x", 1<<20))
 		return err
@@ -76,13 +76,13 @@ func TestNoSpaceIsCured(t *testing.T) {
 	c.Expect(err).NotTo(HaveOccurred())
 }
 
-// The operator goes away in the middle of a defragmentation, before the request is passed on and after.
-func TestOperatorGoesAway(t *testing.T) {
-	for name, passOn := range map[string]bool{"before the member heard of it": false, "and the member goes on": true} {
+// The operator stops in the middle of a defragmentation, before or after the request was forwarded.
+func TestOperatorStopsDuringDefragmentation(t *testing.T) {
+	for name, passOn := range map[string]bool{"before the request reached the member": false, "while the member defragments": true} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, 3)
 			c.fill(c.members.Client(t), 8)
-			// Who is passed over, since nothing seems to be free, is not asked at all.
+			// A member that seems to have nothing to gain is skipped and gets no request.
 			go c.keepWriting(c.members.Client(t))
 			held := make(chan struct{})
 			var holds atomic.Bool
@@ -110,9 +110,9 @@ func TestOperatorGoesAway(t *testing.T) {
 			c.Expect(done.Status.Result).To(HaveKey("main-2.bytesAfter"))
 			asked := strings.Count(c.spy.said(), "Defragment")
 			if passOn {
-				c.Expect(asked).To(Equal(3), "no member twice: %s", c.spy.said())
+				c.Expect(asked).To(Equal(3), "no member gets the request twice: %s", c.spy.said())
 			} else {
-				c.Expect(asked).To(Equal(4), "the one that never heard of it, again: %s", c.spy.said())
+				c.Expect(asked).To(Equal(4), "the member that never got the request, again: %s", c.spy.said())
 			}
 		})
 	}
@@ -127,7 +127,7 @@ func TestNoQuorumNoMaintenance(t *testing.T) {
 	c.Expect(rejected.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrNoQuorum))
 }
 
-func TestDeletedInTheMiddle(t *testing.T) {
+func TestDeletionDuringMaintenance(t *testing.T) {
 	c := newCluster(t, 3)
 	c.fill(c.members.Client(t), 4)
 	held, proceed := make(chan struct{}, 9), make(chan struct{})
@@ -151,8 +151,8 @@ func TestDeletedInTheMiddle(t *testing.T) {
 	c.until("second", v1alpha1.TaskStateSucceeded)
 }
 
-// A member that takes longer than spec.etcd.etcdDefragTimeout is not waited for in that request: the task tells so, and
-// asks again what has become of it.
+// The request to a member that takes longer than spec.etcd.etcdDefragTimeout is given up: the task reports that and checks
+// the outcome later.
 func TestDefragmentationTakesTooLong(t *testing.T) {
 	c := newCluster(t, 1)
 	before := c.etcd.DeepCopy()

@@ -16,7 +16,7 @@ func (s *spy) Dial(endpoint string, config *tls.Config) (etcdclient.Client, erro
 	return &watched{Client: c, spy: s, endpoint: endpoint}, err
 }
 
-// watched is a client of which the spy knows.
+// watched is a client that reports its requests to the spy.
 type watched struct {
 	etcdclient.Client
 	spy      *spy

@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// finalSnapshot takes it of a member.
+// finalSnapshot takes the final snapshot of a member.
 func (c *cluster) finalSnapshot(g Gomega, i int, clusterID string) (backup.Snapshot, error) {
 	to, err := store.Open(c.t.Context(), c.store)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -31,8 +31,8 @@ func (c *cluster) finalSnapshot(g Gomega, i int, clusterID string) (backup.Snaps
 	})
 }
 
-// Three members are killed while they are written to, and lose their volumes once the final snapshot was taken of the
-// most advanced of them: the cluster that wakes up has everything that a writer was told is there, and takes no less.
+// Three members are killed during writes, and lose their volumes once the final snapshot was taken of the most advanced
+// one: the cluster that wakes up has every acknowledged write, and refuses to restore less.
 func TestHibernation(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -92,9 +92,8 @@ func TestHibernation(t *testing.T) {
 	}
 }
 
-// A member that lags behind what is in the store is not what a final snapshot is taken of, and a store that fails keeps
-// nothing that is half.
-func TestFinalSnapshotOfTooLittle(t *testing.T) {
+// No final snapshot is taken of a member that is behind the store, and a failing store keeps no partial snapshot.
+func TestFinalSnapshotOfALaggingMember(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(t, 1)
 	c.store = store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "here"}
@@ -112,7 +111,7 @@ func TestFinalSnapshotOfTooLittle(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(at.Verify(t.Context(), first)).To(Succeed())
 	second, err := c.finalSnapshot(g, 0, id)
-	g.Expect(err).NotTo(HaveOccurred(), "another one is taken when the first was interrupted")
+	g.Expect(err).NotTo(HaveOccurred(), "after an interruption, another snapshot is taken")
 	g.Expect(second.LastRevision).To(Equal(first.LastRevision))
 	g.Expect(second.Created.After(first.Created)).To(BeTrue())
 

@@ -35,8 +35,8 @@ import (
 
 const patience = 30 * time.Second
 
-// A member that comes late joins; one that lost its data, or has it damaged, comes back as a learner and is
-// promoted; a fourth joins a cluster of three; and nobody begins anew while nobody can tell.
+// A late member joins; one with lost or damaged data rejoins as a learner and is promoted; a fourth joins a cluster of
+// three; and no member starts a new cluster while its past is unknown.
 func TestLifeOfAMember(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -73,7 +73,7 @@ func TestLifeOfAMember(t *testing.T) {
 	g.Expect(c.get(g, 3)).To(Equal("before the loss"))
 }
 
-// Without a quorum nobody can tell whether the member ever ran.
+// Without a quorum it is unknown whether the member ever ran.
 func TestMemberThatLostItsDataWaitsForAQuorum(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -95,9 +95,9 @@ func TestMemberThatLostItsDataWaitsForAQuorum(t *testing.T) {
 
 	waited := make(chan error, 1)
 	go func() { waited <- c.prepare(2, patience) }()
-	c.mend(g, 1)
+	c.repair(g, 1)
 	c.start(g, 1, "existing")
-	g.Eventually(waited).WithTimeout(patience).Should(Receive(BeNil()), "it goes on as soon as there is a quorum")
+	g.Eventually(waited).WithTimeout(patience).Should(Receive(BeNil()), "it proceeds once quorum is restored")
 }
 
 func TestDataOfAnotherClusterIsLeftAlone(t *testing.T) {
@@ -113,7 +113,7 @@ func TestDataOfAnotherClusterIsLeftAlone(t *testing.T) {
 	g.Expect(filepath.Join(c.dataDir(0), "member", "wal")).To(BeADirectory())
 }
 
-// The only member does not begin anew without a backup, and nothing is put aside for it.
+// Without a backup, the only member does not start a new cluster, and its data stays in place.
 func TestOnlyMemberThatLostItsData(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -130,7 +130,7 @@ func TestOnlyMemberThatLostItsData(t *testing.T) {
 	g.Expect(c.prepare(0, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonDataLost+": "), ContainSubstring("there is no backup"))))
 }
 
-// With a backup, the only member comes back with everything up to the newest snapshot.
+// With a backup, the only member is restored up to the newest snapshot.
 func TestOnlyMemberIsRestored(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -160,10 +160,10 @@ func TestOnlyMemberIsRestored(t *testing.T) {
 		g.Expect(c.get(g, 0)).To(Equal("in the delta"))
 		g.Expect(c.id(g)).To(Equal(id), "it is the same cluster")
 	}
-	g.Expect(filepath.Glob(c.dataDir(0)+member.AsideSuffix+"*")).To(HaveLen(1), "damaged data of which nobody has another copy is kept")
+	g.Expect(filepath.Glob(c.dataDir(0)+member.AsideSuffix+"*")).To(HaveLen(1), "the only copy of damaged data is kept")
 }
 
-// takeSnapshots takes them, as the agent beside the leader does, until the test ends.
+// takeSnapshots takes snapshots until the test ends, as the leader's agent does.
 func (c *cluster) takeSnapshots(g Gomega) *snapshotter.Snapshotter {
 	to, err := store.Open(c.t.Context(), c.store)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -187,7 +187,7 @@ func (c *cluster) takeSnapshots(g Gomega) *snapshotter.Snapshotter {
 	return taker
 }
 
-// cluster is some members, each with a loopback address of its own.
+// cluster is a set of members, each with its own loopback address.
 type cluster struct {
 	t         testing.TB
 	dir       string
@@ -196,7 +196,7 @@ type cluster struct {
 	client    int
 	peer      int
 	processes map[int]*exec.Cmd
-	// store of the backups; none without a provider.
+	// store of the backups; without a provider there is none.
 	store store.Config
 	// options of etcd.
 	options map[string]any
@@ -220,7 +220,7 @@ func newCluster(t testing.TB, members int) *cluster {
 	return c
 }
 
-// share gives every member the configuration of a cluster of n.
+// share writes the configuration of a cluster of n for every member.
 func (c *cluster) share(g Gomega, n int) {
 	var initial []string
 	for i := range n {
@@ -242,7 +242,7 @@ func (c *cluster) share(g Gomega, n int) {
 	}
 }
 
-// prepare decides how a member starts and renders its file.
+// prepare decides how a member starts and renders its configuration.
 func (c *cluster) prepare(i int, patience time.Duration) error {
 	o := prepare.Options{
 		Name: fmt.Sprintf("m%d", i), SharedDir: c.memberDir(i), ConfigFile: c.configFile(i), Patience: patience, Clock: clock.RealClock{},
@@ -254,8 +254,8 @@ func (c *cluster) prepare(i int, patience time.Duration) error {
 	return prepare.Run(context.Background(), logr.Discard(), o)
 }
 
-// start prepares and starts a member, which is to have an initial-cluster-state. etcd takes a change of members
-// only when the others have been connected for five seconds.
+// start prepares and starts a member, and expects its initial-cluster-state. etcd accepts a membership change only after
+// the other members have been connected for five seconds.
 func (c *cluster) start(g Gomega, i int, state string) {
 	c.t.Helper()
 	g.Expect(c.prepare(i, patience)).To(Succeed())
@@ -267,7 +267,7 @@ func (c *cluster) start(g Gomega, i int, state string) {
 	c.run(g, i)
 }
 
-// run runs a member with the configuration file that it has.
+// run runs a member with its present configuration file.
 func (c *cluster) run(g Gomega, i int) {
 	cmd := exec.Command(c.etcd, "--config-file="+c.configFile(i))
 	cmd.Stderr = os.Stderr
@@ -281,7 +281,7 @@ func (c *cluster) stop(i int) {
 	delete(c.processes, i)
 }
 
-// awaitVoters waits until n voters, and nobody else, are listed and have started.
+// awaitVoters waits until exactly n voters are listed and have started.
 func (c *cluster) awaitVoters(g Gomega, n int) {
 	c.t.Helper()
 	g.Eventually(func(g Gomega) {
@@ -302,7 +302,7 @@ func (c *cluster) awaitVoters(g Gomega, n int) {
 	}).WithTimeout(patience).Should(Succeed())
 }
 
-// promote does what the agent beside a learner does.
+// promote promotes a learner, as its agent does.
 func (c *cluster) promote(g Gomega, i int) {
 	c.t.Helper()
 	m, _, err := serve.NewMember(fmt.Sprintf("m%d", i), serve.SharedIn(c.memberDir(i)))
@@ -317,7 +317,7 @@ func (c *cluster) promote(g Gomega, i int) {
 	}).WithTimeout(patience).Should(Succeed())
 }
 
-// id is the cluster's.
+// id returns the ID of the cluster.
 func (c *cluster) id(g Gomega) uint64 {
 	var id uint64
 	c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
@@ -330,7 +330,7 @@ func (c *cluster) id(g Gomega) uint64 {
 	return id
 }
 
-// record does what the operator does once the cluster serves.
+// record records the cluster's ID, as the operator does once the cluster serves.
 func (c *cluster) record(id uint64) {
 	c.t.Helper()
 	for i := range c.members {
@@ -341,7 +341,7 @@ func (c *cluster) record(id uint64) {
 	}
 }
 
-// logFile is the newest file of a member's write-ahead log.
+// logFile returns the newest file of a member's write-ahead log.
 func (c *cluster) logFile(g Gomega, i int) string {
 	files, err := filepath.Glob(filepath.Join(c.dataDir(i), "member", "wal", "*.wal"))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -349,7 +349,7 @@ func (c *cluster) logFile(g Gomega, i int) string {
 	return files[len(files)-1]
 }
 
-// damage writes something else over the beginning of a member's log; mend puts it right.
+// damage overwrites the beginning of a member's log; repair restores it.
 func (c *cluster) damage(g Gomega, i int) {
 	path := c.logFile(g, i)
 	content, err := os.ReadFile(path)
@@ -359,7 +359,7 @@ func (c *cluster) damage(g Gomega, i int) {
 	g.Expect(os.WriteFile(path, content, 0o600)).To(Succeed())
 }
 
-func (c *cluster) mend(g Gomega, i int) {
+func (c *cluster) repair(g Gomega, i int) {
 	content, err := os.ReadFile(filepath.Join(c.memberDir(i), "good"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.WriteFile(c.logFile(g, i), content, 0o600)).To(Succeed())
@@ -374,7 +374,7 @@ func (c *cluster) put(g Gomega, value string) {
 	})
 }
 
-// get reads what a member has itself.
+// get reads the value from a member's own data.
 func (c *cluster) get(g Gomega, i int) string {
 	var value string
 	c.ask(g, i, func(ctx context.Context, etcd *clientv3.Client) error {
@@ -387,7 +387,7 @@ func (c *cluster) get(g Gomega, i int) string {
 	return value
 }
 
-// ask asks a member.
+// ask sends a request to a member.
 func (c *cluster) ask(g Gomega, i int, question func(context.Context, *clientv3.Client) error) {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.url(i, c.client)}, Logger: zap.NewNop()})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -409,7 +409,7 @@ func (c *cluster) dataDir(i int) string    { return filepath.Join(c.memberDir(i)
 func (c *cluster) configFile(i int) string { return filepath.Join(c.memberDir(i), "rendered.yaml") }
 func (c *cluster) url(i, port int) string  { return fmt.Sprintf("http://127.0.0.%d:%d", i+1, port) }
 
-// freePort is a port that is free on the first address; the others have no listeners of their own.
+// freePort returns a port that is free on the first address; nothing else listens on the others.
 func freePort(t testing.TB) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -26,9 +26,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Three members are killed while they are written to. One has lost its volume; the cluster begins anew with the most
-// advanced of the other two, and has everything that a writer was told is there. The third comes late, with data as it
-// was, and joins like the one without.
+// Three members are killed during writes. One has lost its volume; the cluster is recovered from the more advanced of the
+// other two and has every acknowledged write. The third comes late with its old data and joins like the one without.
 func TestRecoveryFromTheDataOfAMember(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -84,8 +83,8 @@ func TestRecoveryFromTheDataOfAMember(t *testing.T) {
 	c.awaitVoters(g, 3)
 }
 
-// A member of the previous cluster that is started beside the recovered one, with its data, by somebody who does not
-// know of the recovery, finds nobody to elect it and is no part of the cluster.
+// A member of the previous cluster that is started with its old data beside the recovered cluster finds no quorum and does
+// not join it.
 func TestOldMemberBesideTheRecoveredCluster(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -98,7 +97,7 @@ func TestOldMemberBesideTheRecoveredCluster(t *testing.T) {
 	c.start(g, 0, "existing")
 	c.put(g, "after the recovery")
 
-	c.run(g, 1) // with the configuration that it had
+	c.run(g, 1) // with its old configuration
 	g.Consistently(func(g Gomega) {
 		c.put(g, "again")
 		c.ask(g, 0, func(ctx context.Context, etcd *clientv3.Client) error {
@@ -117,7 +116,7 @@ func TestOldMemberBesideTheRecoveredCluster(t *testing.T) {
 	g.Expect(c.get(g, 1)).To(Equal("again"))
 }
 
-// With no data left the newest backup serves, whatever is on the volume.
+// If no data is left, the newest backup is restored, whatever is on the volume.
 func TestRecoveryFromABackup(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -145,7 +144,7 @@ func TestRecoveryFromABackup(t *testing.T) {
 	c.recover(g, r)
 	g.Expect(c.prepare(2, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRecovering+": "), ContainSubstring("the newest backup, by member m1"))))
 	c.start(g, 1, "existing")
-	g.Expect(filepath.Join(c.memberDir(1), "restored")).To(BeARegularFile(), "the backups begin anew")
+	g.Expect(filepath.Join(c.memberDir(1), "restored")).To(BeARegularFile(), "backups start with a new full snapshot")
 	g.Expect(filepath.Glob(c.dataDir(1) + member.BeforeSuffix + "5b1c-*")).To(HaveLen(1))
 	g.Eventually(func() string { return c.get(g, 1) }).WithTimeout(patience).Should(Equal("in the delta"))
 	for _, i := range []int{0, 2} {
@@ -153,11 +152,11 @@ func TestRecoveryFromABackup(t *testing.T) {
 		c.promote(g, i)
 	}
 	c.awaitVoters(g, 3)
-	g.Expect(c.get(g, 2)).To(Equal("in the delta"), "its own data, in which there was more, was put aside")
+	g.Expect(c.get(g, 2)).To(Equal("in the delta"), "its own data, which had more, was put aside")
 	g.Expect(filepath.Glob(c.dataDir(2) + member.BeforeSuffix + "5b1c-*")).To(HaveLen(1))
 }
 
-// However often a rebuild is killed, the next one comes to the same, and the data is as it was until it is put aside.
+// However often a rebuild is killed, the next one has the same result, and the data is unchanged until it is put aside.
 func TestRebuildThatIsKilled(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -201,7 +200,7 @@ func TestRebuildThatIsKilled(t *testing.T) {
 	g.Eventually(func() int64 { return c.revision(g) }).WithTimeout(patience).Should(Equal(n))
 }
 
-// prepareKilled runs prepare in a process that is killed after some time, and tells whether that was too late.
+// prepareKilled runs prepare in a process that is killed after a while, and reports whether prepare had ended before.
 func (c *cluster) prepareKilled(g Gomega, after time.Duration) (ended bool) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), prepareVariable+"="+c.memberDir(0))
@@ -219,7 +218,7 @@ func (c *cluster) prepareKilled(g Gomega, after time.Duration) (ended bool) {
 	}
 }
 
-// startThree starts a cluster of three, and returns its ID once that is recorded.
+// startThree starts a cluster of three and returns its ID once it is recorded.
 func (c *cluster) startThree(g Gomega) (id string) {
 	c.share(g, 3)
 	c.start(g, 0, "new")
@@ -232,7 +231,7 @@ func (c *cluster) startThree(g Gomega) (id string) {
 	return id
 }
 
-// recover tells the members how the cluster is recovered; nil that it is no more.
+// recover instructs the members how to recover the cluster; nil ends the recovery.
 func (c *cluster) recover(g Gomega, r *member.Recovery) {
 	value := ""
 	if r != nil {
@@ -245,7 +244,7 @@ func (c *cluster) recover(g Gomega, r *member.Recovery) {
 	}
 }
 
-// idOf is the ID, in hex, of the cluster of a member that serves.
+// idOf returns the cluster ID of a serving member, in hex.
 func (c *cluster) idOf(g Gomega, i int) (id string) {
 	g.Eventually(func(g Gomega) {
 		c.ask(g, i, func(ctx context.Context, etcd *clientv3.Client) error {
@@ -268,7 +267,7 @@ func (c *cluster) recordID(id string) {
 	c.record(n)
 }
 
-// leaderOf is the leader that a member knows; 0 when it knows none, or does not answer.
+// leaderOf returns the leader that a member knows; 0 if it knows none or does not answer.
 func (c *cluster) leaderOf(i int) (leader uint64) {
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{c.url(i, c.client)}, Logger: zap.NewNop()})
 	if err != nil {
@@ -283,17 +282,17 @@ func (c *cluster) leaderOf(i int) (leader uint64) {
 	return leader
 }
 
-// writers write keys of their own, and remember those that they were told are there.
+// writers write keys of their own and remember the acknowledged ones.
 type writers struct {
 	c     *cluster
 	mu    sync.Mutex
-	there map[string]bool
+	acked map[string]bool
 }
 
-// writeUntilKilled writes for some time, and kills all members in the middle of it.
-func (c *cluster) writeUntilKilled(g Gomega, spell time.Duration) *writers {
+// writeUntilKilled writes for a while, and kills all members in the middle of it.
+func (c *cluster) writeUntilKilled(g Gomega, duration time.Duration) *writers {
 	const parallel = 8
-	w := &writers{c: c, there: map[string]bool{}}
+	w := &writers{c: c, acked: map[string]bool{}}
 	ctx, cancel := context.WithCancel(c.t.Context())
 	var done sync.WaitGroup
 	for i := range parallel {
@@ -305,13 +304,13 @@ func (c *cluster) writeUntilKilled(g Gomega, spell time.Duration) *writers {
 				key := fmt.Sprintf("%d-%d", i, n)
 				if _, err := etcd.Put(ctx, key, key); err == nil {
 					w.mu.Lock()
-					w.there[key] = true
+					w.acked[key] = true
 					w.mu.Unlock()
 				}
 			}
 		})
 	}
-	<-time.After(spell)
+	<-time.After(duration)
 	for i := range c.members {
 		g.Expect(c.processes[i].Process.Kill()).To(Succeed())
 	}
@@ -320,8 +319,8 @@ func (c *cluster) writeUntilKilled(g Gomega, spell time.Duration) *writers {
 	}
 	cancel()
 	done.Wait()
-	g.Expect(len(w.there)).To(BeNumerically(">", 100))
-	c.t.Logf("%d writes were acknowledged", len(w.there))
+	g.Expect(len(w.acked)).To(BeNumerically(">", 100))
+	c.t.Logf("%d writes were acknowledged", len(w.acked))
 	return w
 }
 
@@ -339,12 +338,12 @@ func (w *writers) expectAll(g Gomega, i int) {
 				found[string(kv.Key)] = true
 			}
 			var missing []string
-			for key := range w.there {
+			for key := range w.acked {
 				if !found[key] {
 					missing = append(missing, key)
 				}
 			}
-			g.Expect(missing).To(BeEmpty(), "of %d", len(w.there))
+			g.Expect(missing).To(BeEmpty(), "of %d", len(w.acked))
 			return nil
 		})
 	}).WithTimeout(patience).Should(Succeed())

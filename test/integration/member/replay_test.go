@@ -31,7 +31,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// prepareVariable makes the test a process that prepares the member in a folder, to be killed.
+// prepareVariable makes the test binary a process that prepares the member in a folder, to be killed.
 const prepareVariable = "PREPARE_MEMBER_IN"
 
 func TestMain(m *testing.M) {
@@ -48,10 +48,10 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// Everything that etcd acknowledged is recovered, also when it is in the log alone and the member had not noted that it
-// was committed: keys, deletions, transactions, leases, users, alarms. The state is the same to the last bit, and the
-// etcd of the cluster starts with it. What is left out are the other members.
-func TestAllThatIsInTheLogIsRecovered(t *testing.T) {
+// Everything that etcd acknowledged is recovered, even if it is only in the log and not yet marked committed: keys,
+// deletions, transactions, leases, users, alarms. The state is identical, except for the other members, and etcd starts
+// with it.
+func TestEverythingInTheLogIsRecovered(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	c := newCluster(t, 1)
@@ -69,10 +69,10 @@ func TestAllThatIsInTheLogIsRecovered(t *testing.T) {
 	c.stop(0)
 	c.rewind(g, early)
 
-	// etcd itself takes for lost what it does not know to be committed.
+	// etcd itself drops entries that it does not know to be committed.
 	lossy := filepath.Join(t.TempDir(), "lossy")
 	g.Expect(os.CopyFS(lossy, os.DirFS(c.dataDir(0)))).To(Succeed())
-	g.Expect(c.forceNewCluster(g, lossy)).To(BeNumerically("<", want), "if etcd keeps everything now, a rebuild is not needed any more")
+	g.Expect(c.forceNewCluster(g, lossy)).To(BeNumerically("<", want), "if etcd keeps everything now, the rebuild is no longer needed")
 
 	survey, err := datadir.Survey(c.dataDir(0))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -90,7 +90,7 @@ func TestAllThatIsInTheLogIsRecovered(t *testing.T) {
 	})
 }
 
-// changeEverything changes something of each kind.
+// changeEverything makes a change of each kind.
 func changeEverything(ctx context.Context, etcd *clientv3.Client) error {
 	lease, err := etcd.Grant(ctx, 600)
 	if err != nil {
@@ -120,7 +120,7 @@ func changeEverything(ctx context.Context, etcd *clientv3.Client) error {
 		},
 		func() error {
 			if _, err := etcd.Put(ctx, "refused", "x"); err == nil {
-				return fmt.Errorf("a write in spite of the alarm")
+				return fmt.Errorf("etcd accepted a write despite the alarm")
 			}
 			return nil
 		},
@@ -160,7 +160,7 @@ func expectEverything(ctx context.Context, g Gomega, etcd *clientv3.Client) erro
 	g.Expect(alarms.Alarms).To(HaveLen(1))
 	list, err := etcd.MemberList(ctx)
 	if err == nil {
-		g.Expect(list.Members).To(HaveLen(1), "the learner was of the previous cluster")
+		g.Expect(list.Members).To(HaveLen(1), "the learner belonged to the previous cluster")
 		g.Expect(list.Members[0].Name).To(Equal("m0"))
 	}
 	return err
@@ -201,7 +201,7 @@ func TestLargeLogIsRecovered(t *testing.T) {
 	g.Expect(c.hash(g, want, nil)).To(Equal(hash))
 }
 
-// The database of a member that runs is copied, as it was at some moment.
+// copyDatabase copies the database of a running member, as of some moment.
 func (c *cluster) copyDatabase(g Gomega) (path string) {
 	c.stop(0)
 	path = filepath.Join(c.memberDir(0), "early.db")
@@ -211,8 +211,8 @@ func (c *cluster) copyDatabase(g Gomega) (path string) {
 	return path
 }
 
-// rewind gives a member that was stopped an earlier database, and has its log say no more of what is committed than is
-// in that. So is a member whose machine stops at the worst of moments.
+// rewind gives a stopped member an earlier database, and a log that marks no more committed than that database has. This
+// is a member whose machine crashed at the worst moment.
 func (c *cluster) rewind(g Gomega, database string) {
 	copyFile(g, database, filepath.Join(c.dataDir(0), "member", "snap", "db"))
 	log, err := wal.Open(zap.NewNop(), filepath.Join(c.dataDir(0), "member", "wal"), &walpb.Snapshot{})
@@ -225,7 +225,7 @@ func (c *cluster) rewind(g Gomega, database string) {
 	g.Expect(log.Close()).To(Succeed())
 }
 
-// applied is the index of the last entry that is in a database.
+// applied returns the index of the last entry in a database.
 func applied(g Gomega, path string) (index uint64) {
 	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -239,7 +239,7 @@ func applied(g Gomega, path string) (index uint64) {
 	return index
 }
 
-// forceNewCluster starts etcd on a data directory in its own way to recover, and returns the revision that is left.
+// forceNewCluster starts etcd on a data directory with its own recovery and returns the remaining revision.
 func (c *cluster) forceNewCluster(g Gomega, dir string) (revision int64) {
 	cmd := exec.Command(c.etcd, "--name=m0", "--data-dir="+dir, "--force-new-cluster", "--log-level=error", "--unsafe-no-fsync",
 		"--listen-client-urls="+c.url(0, c.client), "--advertise-client-urls="+c.url(0, c.client), "--listen-peer-urls="+c.url(0, c.peer))
@@ -250,7 +250,7 @@ func (c *cluster) forceNewCluster(g Gomega, dir string) (revision int64) {
 	return revision
 }
 
-// putMany puts keys with values of a size, and returns the revision of the last one.
+// putMany puts keys with values of a size and returns the revision of the last one.
 func (c *cluster) putMany(g Gomega, n, size int) (revision int64) {
 	const batch = 100
 	value := strings.Repeat("v", size)
@@ -288,7 +288,7 @@ func (c *cluster) revision(g Gomega) (revision int64) {
 	return revision
 }
 
-// hash is etcd's own checksum over all keys, with their history, up to a revision.
+// hash returns etcd's own checksum over all keys and their history up to a revision.
 func (c *cluster) hash(g Gomega, revision int64, as *clientv3.Config) (hash uint32) {
 	g.Eventually(func(g Gomega) {
 		c.askAs(g, as, func(ctx context.Context, etcd *clientv3.Client) error {
@@ -302,7 +302,7 @@ func (c *cluster) hash(g Gomega, revision int64, as *clientv3.Config) (hash uint
 	return hash
 }
 
-// askAs asks the first member, as somebody.
+// askAs sends a request to the first member as a user.
 func (c *cluster) askAs(g Gomega, as *clientv3.Config, question func(context.Context, *clientv3.Client) error) {
 	config := clientv3.Config{}
 	if as != nil {

@@ -165,6 +165,8 @@ func bindIn(t *testing.T, g *WithT, namespaces []string) {
 	outOfNamespaces := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: operator + "-cluster"}, Rules: []rbacv1.PolicyRule{
 		{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"nodes", "persistentvolumes"}},
 		{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}},
+		{Verbs: []string{"create"}, APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}},
+		{Verbs: []string{"create"}, APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}},
 	}}
 	g.Expect(testEnv.Client.Create(t.Context(), outOfNamespaces)).To(Succeed())
 	g.Expect(testEnv.Client.Create(t.Context(), &rbacv1.ClusterRoleBinding{
@@ -190,8 +192,15 @@ func bindIn(t *testing.T, g *WithT, namespaces []string) {
 	}).Should(Succeed())
 }
 
-// start starts the operator for some namespaces. It runs until the test ends, and its log is shown when that fails.
+// start starts the operator for some namespaces.
 func start(t *testing.T, g *WithT, binary string, namespaces []string) {
+	t.Helper()
+	startWith(t, g, binary, namespaces, `metricsBindAddress: "0"`)
+}
+
+// startWith starts the operator, with something to say of its server. It runs until the test ends, and its log is shown when
+// that fails.
+func startWith(t *testing.T, g *WithT, binary string, namespaces []string, server string) {
 	t.Helper()
 	dir := t.TempDir()
 	kubeconfig, err := testEnv.OperatorKubeconfig()
@@ -200,9 +209,9 @@ func start(t *testing.T, g *WithT, binary string, namespaces []string) {
 kind: OperatorConfiguration
 images: {etcdAgent: localhost/etcd-agent:v1}
 leaderElection: {namespace: etcd-foreman-system}
-server: {metricsBindAddress: "0", healthBindAddress: "0"}
+server: {%s, healthBindAddress: "0"}
 namespaces: [%s]
-`, strings.Join(namespaces, ", "))
+`, server, strings.Join(namespaces, ", "))
 	files := map[string][]byte{"kubeconfig": kubeconfig, "config.yaml": []byte(configuration)}
 	for file, data := range files {
 		g.Expect(os.WriteFile(filepath.Join(dir, file), data, 0o600)).To(Succeed())

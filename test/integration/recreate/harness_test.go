@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 
 const name = "main"
 
-// cluster is an Etcd of three members, all of which are ready, under a running operator.
+// cluster is an Etcd with three ready members under a running operator.
 type cluster struct {
 	*WithT
 	t         *testing.T
@@ -115,7 +115,7 @@ func (c *cluster) set(g Gomega) *appsv1.StatefulSet {
 	return s
 }
 
-// change changes the pod template.
+// change updates the pod template.
 func (c *cluster) change() {
 	c.t.Helper()
 	e := &v1alpha1.Etcd{}
@@ -133,7 +133,7 @@ func (c *cluster) recreate() {
 	})).To(Succeed())
 }
 
-// until waits until the task is as it should be.
+// until waits until the status of the task satisfies a condition.
 func (c *cluster) until(holds func(v1alpha1.EtcdOperatorTaskStatus) bool) *v1alpha1.EtcdOperatorTask {
 	c.t.Helper()
 	t := &v1alpha1.EtcdOperatorTask{}
@@ -154,7 +154,7 @@ func (c *cluster) untilState(state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTas
 	return c.until(func(s v1alpha1.EtcdOperatorTaskStatus) bool { return s.State == state })
 }
 
-// rollouts are the tasks that the operator made.
+// rollouts returns the tasks created by the operator.
 func (c *cluster) rollouts(g Gomega) []v1alpha1.EtcdOperatorTask {
 	all := &v1alpha1.EtcdOperatorTaskList{}
 	g.Expect(testEnv.Client.List(context.Background(), all, client.InNamespace(c.namespace))).To(Succeed())
@@ -167,7 +167,7 @@ func (c *cluster) rollouts(g Gomega) []v1alpha1.EtcdOperatorTask {
 	return rollouts
 }
 
-// claims are the UIDs of the claims of the pods.
+// claims returns the UIDs of the pods' claims.
 func (c *cluster) claims() map[string]types.UID {
 	all := &corev1.PersistentVolumeClaimList{}
 	c.Expect(testEnv.Client.List(c.t.Context(), all, client.InNamespace(c.namespace))).To(Succeed())
@@ -179,7 +179,7 @@ func (c *cluster) claims() map[string]types.UID {
 	return uids
 }
 
-// mixture watches whether a pod of one revision ever exists beside one of another.
+// mixture records whether pods of different revisions ever exist at the same time.
 type mixture struct {
 	mu     sync.Mutex
 	pods   map[types.UID]string

@@ -30,7 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// stopped is a cluster whose operator was stopped: from now on the test itself looks after it.
+// stopped returns a cluster whose operator was stopped: from now on the test drives the reconciles.
 func stopped(t *testing.T) *cluster {
 	t.Helper()
 	c := newCluster(t, true)
@@ -43,7 +43,7 @@ func stopped(t *testing.T) *cluster {
 	return c
 }
 
-// successor is the Etcd controller of an operator that has just started, with a cache of its own.
+// successor returns the Etcd controller of a newly started operator, with a cache of its own.
 func (c *cluster) successor(cache client.Client, change ...func(*etcd.Reconciler)) *etcd.Reconciler {
 	r := &etcd.Reconciler{
 		Client: cache, APIReader: testEnv.Client, Observer: observe.New(c.fake, clock.RealClock{}), Locker: &lock.Locks{}, Clock: clock.RealClock{},
@@ -55,8 +55,8 @@ func (c *cluster) successor(cache client.Client, change ...func(*etcd.Reconciler
 	return r
 }
 
-// look has a controller look at the Etcd some times. What it answers does not matter, but what it did.
-func (c *cluster) look(r *etcd.Reconciler) {
+// reconcile has a controller reconcile the Etcd several times. Only the effects matter, not the results.
+func (c *cluster) reconcile(r *etcd.Reconciler) {
 	c.t.Helper()
 	for range 3 {
 		if _, err := r.Reconcile(c.t.Context(), ctrl.Request{NamespacedName: c.key(name)}); err != nil {
@@ -65,13 +65,13 @@ func (c *cluster) look(r *etcd.Reconciler) {
 	}
 }
 
-// scales has a controller look until the StatefulSet has so many replicas: a write may conflict with one of somebody else.
+// scales has a controller reconcile until the StatefulSet has the replicas: a write may conflict with another one.
 func (c *cluster) scales(r *etcd.Reconciler, replicas int32, why ...any) {
 	c.t.Helper()
-	c.Eventually(func() int32 { c.look(r); return c.replicas() }).Should(Equal(replicas), why...)
+	c.Eventually(func() int32 { c.reconcile(r); return c.replicas() }).Should(Equal(replicas), why...)
 }
 
-// runs creates a task that runs already.
+// runs creates a task that is already in progress.
 func (c *cluster) runs(taskType v1alpha1.TaskType, status v1alpha1.EtcdOperatorTaskStatus) *v1alpha1.EtcdOperatorTask {
 	c.t.Helper()
 	t := &v1alpha1.EtcdOperatorTask{
@@ -101,7 +101,7 @@ func surveying() v1alpha1.EtcdOperatorTaskStatus {
 
 func (c *cluster) replicas() int32 { return *c.set(c).Spec.Replicas }
 
-// scale scales the StatefulSet, and says who holds it at zero, if anybody does.
+// scale scales the StatefulSet and records which task, if any, holds it at zero.
 func (c *cluster) scale(replicas int32, heldBy types.UID) {
 	c.t.Helper()
 	set := c.set(c)
@@ -113,7 +113,7 @@ func (c *cluster) scale(replicas int32, heldBy types.UID) {
 	c.Expect(testEnv.Client.Patch(c.t.Context(), set, before)).To(Succeed())
 }
 
-// hibernate changes the replicas of the Etcd.
+// hibernate sets the replicas of the Etcd.
 func (c *cluster) hibernate(replicas int32) {
 	c.t.Helper()
 	e := &v1alpha1.Etcd{}
@@ -123,34 +123,34 @@ func (c *cluster) hibernate(replicas int32) {
 	c.Expect(testEnv.Client.Patch(c.t.Context(), e, before)).To(Succeed())
 }
 
-// told is what the members are told of a recovery.
-func (c *cluster) told() string {
+// instructions returns the recovery instructions of the members.
+func (c *cluster) instructions() string {
 	c.t.Helper()
 	config := &corev1.ConfigMap{}
 	c.Expect(testEnv.Client.Get(c.t.Context(), c.key(component.ConfigMapName(name)), config)).To(Succeed())
 	return config.Data[member.KeyRecovery]
 }
 
-// A cache shows a task that stops all members, and the task has ended.
+// The cache shows a task that stops all members, but the task has ended.
 func TestHealthyMembersAreNotStoppedForATaskThatHasEnded(t *testing.T) {
 	c := stopped(t)
 	recreation := c.runs(v1alpha1.RecreateRollout, recreating(v1alpha1.TaskStateInProgress, v1alpha1.RecreateWaitingTermination))
 	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdOperatorTaskList{})
 	c.become(recreation, recreating(v1alpha1.TaskStateSucceeded, v1alpha1.RecreateComplete))
-	c.look(c.successor(behind))
+	c.reconcile(c.successor(behind))
 	c.Expect(c.replicas()).To(Equal(int32(3)))
 
 	c.become(recreation, recreating(v1alpha1.TaskStateInProgress, v1alpha1.RecreateWaitingTermination))
-	c.scales(c.successor(behind), 0, "the task holds it")
+	c.scales(c.successor(behind), 0, "the task holds the StatefulSet")
 }
 
-// A cache does not show the recovery yet for which all members are stopped.
+// The cache does not show the recovery yet for which all members are stopped.
 func TestMembersAreNotStartedWhileTheirVolumesAreSurveyed(t *testing.T) {
 	c := stopped(t)
 	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdOperatorTaskList{})
 	recovery := c.runs(v1alpha1.QuorumLossRecovery, surveying())
 	c.scale(0, recovery.UID)
-	c.look(c.successor(behind))
+	c.reconcile(c.successor(behind))
 	c.Expect(c.replicas()).To(Equal(int32(0)))
 
 	c.Expect(testEnv.Client.Delete(t.Context(), c.set(c))).To(Succeed())
@@ -158,38 +158,38 @@ func TestMembersAreNotStartedWhileTheirVolumesAreSurveyed(t *testing.T) {
 		return apierrors.IsNotFound(testEnv.Client.Get(t.Context(), c.key(name), &appsv1.StatefulSet{}))
 	}
 	c.Eventually(gone).Should(BeTrue())
-	c.look(c.successor(behind))
-	c.Expect(gone()).To(BeTrue(), "a new StatefulSet would start them as well")
-	c.look(c.successor(testEnv.Client))
+	c.reconcile(c.successor(behind))
+	c.Expect(gone()).To(BeTrue(), "a new StatefulSet would also start the members")
+	c.reconcile(c.successor(testEnv.Client))
 	c.Expect(gone()).To(BeTrue())
 	e := &v1alpha1.Etcd{}
 	c.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
-	c.Expect(meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionAllMembersReady).Message).To(ContainSubstring("no StatefulSet"), "people are told")
+	c.Expect(meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionAllMembersReady).Message).To(ContainSubstring("no StatefulSet"), "the status reports it")
 }
 
-// A cache shows an Etcd that hibernates, or wakes up, and the live one does not any more.
+// The cache shows an Etcd that hibernates or wakes up, but the live Etcd no longer does.
 func TestMembersFollowTheLiveEtcd(t *testing.T) {
 	c := stopped(t)
 	c.hibernate(0)
 	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdList{})
 	c.hibernate(3)
-	c.look(c.successor(behind))
+	c.reconcile(c.successor(behind))
 	c.Expect(c.replicas()).To(Equal(int32(3)))
 
 	behind = testEnv.Lag(t, c.namespace, &v1alpha1.EtcdList{})
 	c.hibernate(0)
 	c.scale(0, "")
-	c.look(c.successor(behind))
+	c.reconcile(c.successor(behind))
 	c.Expect(c.replicas()).To(Equal(int32(0)))
 
-	c.look(c.successor(testEnv.Client))
+	c.reconcile(c.successor(testEnv.Client))
 	c.Expect(c.replicas()).To(Equal(int32(0)))
 	c.hibernate(3)
-	c.scales(c.successor(testEnv.Client), 3, "an operator that sees all of it starts them")
+	c.scales(c.successor(testEnv.Client), 3, "an operator with an up-to-date cache starts them")
 }
 
-// Orphaned pods are adopted by the StatefulSet that is made in place of theirs: with zero replicas it would stop all.
-func TestStatefulSetIsMadeAsTheLiveEtcdSays(t *testing.T) {
+// The StatefulSet created in place of a deleted one adopts its orphaned pods: with zero replicas it would stop all.
+func TestStatefulSetIsCreatedFromTheLiveEtcd(t *testing.T) {
 	c := stopped(t)
 	c.hibernate(0)
 	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdList{})
@@ -199,26 +199,26 @@ func TestStatefulSetIsMadeAsTheLiveEtcdSays(t *testing.T) {
 		return apierrors.IsNotFound(testEnv.Client.Get(t.Context(), c.key(name), &appsv1.StatefulSet{}))
 	}
 	c.Eventually(gone).Should(BeTrue())
-	c.look(c.successor(behind))
+	c.reconcile(c.successor(behind))
 	c.Expect(gone()).To(BeTrue())
-	c.Eventually(func() bool { c.look(c.successor(testEnv.Client)); return gone() }).Should(BeFalse())
+	c.Eventually(func() bool { c.reconcile(c.successor(testEnv.Client)); return gone() }).Should(BeFalse())
 	c.Expect(c.replicas()).To(Equal(int32(3)))
 }
 
-// What the members are told of a recovery is what the live Etcd records.
-func TestMembersAreToldWhatTheLiveEtcdRecords(t *testing.T) {
+// The members' recovery instructions are those that the live Etcd records.
+func TestMembersAreInstructedFromTheLiveEtcd(t *testing.T) {
 	c := stopped(t)
 	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdList{})
 	e := &v1alpha1.Etcd{}
 	c.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
 	e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "task", TaskUID: "uid", Member: pod(1), Source: v1alpha1.RecoverFromData, PreviousClusterID: e.Status.ClusterID}
 	c.Expect(testEnv.Client.Status().Update(t.Context(), e)).To(Succeed())
-	c.Eventually(func() string { c.look(c.successor(testEnv.Client)); return c.told() }).Should(ContainSubstring("task: uid"))
-	c.look(c.successor(behind))
-	c.Expect(c.told()).To(ContainSubstring("task: uid"))
+	c.Eventually(func() string { c.reconcile(c.successor(testEnv.Client)); return c.instructions() }).Should(ContainSubstring("task: uid"))
+	c.reconcile(c.successor(behind))
+	c.Expect(c.instructions()).To(ContainSubstring("task: uid"))
 }
 
-// Members keep what they had before a recovery as long as its task is there.
+// Members keep the instructions of a recovery, and so their data from before it, while its task exists.
 func TestRecoveryIsRememberedWhileItsTaskExists(t *testing.T) {
 	c := stopped(t)
 	behind := testEnv.Lag(t, c.namespace, &v1alpha1.EtcdOperatorTaskList{})
@@ -231,15 +231,15 @@ func TestRecoveryIsRememberedWhileItsTaskExists(t *testing.T) {
 		c.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
 		return e.Status.Recovery
 	}
-	c.Eventually(func() string { c.look(c.successor(behind)); return c.told() }).Should(ContainSubstring(string(recovery.UID)))
+	c.Eventually(func() string { c.reconcile(c.successor(behind)); return c.instructions() }).Should(ContainSubstring(string(recovery.UID)))
 	c.Expect(recorded()).NotTo(BeNil())
 
 	c.Expect(testEnv.Client.Delete(t.Context(), recovery)).To(Succeed())
-	c.Eventually(func() string { c.look(c.successor(behind)); return c.told() }).Should(BeEmpty())
+	c.Eventually(func() string { c.reconcile(c.successor(behind)); return c.instructions() }).Should(BeEmpty())
 	c.Expect(recorded()).To(BeNil())
 }
 
-// While an operator is paused between what it reads and what it writes, another one may end what it was about to do.
+// While an operator is paused between a read and a write, another operator may finish what the first was about to do.
 func TestPausedOperatorStopsNobody(t *testing.T) {
 	c := stopped(t)
 	c.runs(v1alpha1.RecreateRollout, recreating(v1alpha1.TaskStateInProgress, v1alpha1.RecreateNeedsDeletion))
@@ -247,7 +247,7 @@ func TestPausedOperatorStopsNobody(t *testing.T) {
 		now := clocktesting.NewFakePassiveClock(time.Now())
 		return func(r *etcd.Reconciler) { r.Clock, r.APIReader = now, pausing{testEnv.Client, now, pause} }
 	}
-	c.look(c.successor(testEnv.Client, paused(5*time.Second)))
+	c.reconcile(c.successor(testEnv.Client, paused(5*time.Second)))
 	c.Expect(c.replicas()).To(Equal(int32(3)))
 	c.scales(c.successor(testEnv.Client, paused(time.Second)), 0)
 }
@@ -259,12 +259,12 @@ func TestPausedOperatorHibernatesNobody(t *testing.T) {
 		now := clocktesting.NewFakePassiveClock(time.Now())
 		return func(r *etcd.Reconciler) { r.Clock, r.APIReader = now, pausing{testEnv.Client, now, pause} }
 	}
-	c.look(c.successor(testEnv.Client, paused(5*time.Second)))
+	c.reconcile(c.successor(testEnv.Client, paused(5*time.Second)))
 	c.Expect(c.replicas()).To(Equal(int32(3)))
 	c.scales(c.successor(testEnv.Client, paused(time.Second)), 0)
 }
 
-// pausing is an API server after each of whose answers the operator is paused.
+// pausing is a client that pauses the operator after each answer of the API server.
 type pausing struct {
 	client.Reader
 	clock *clocktesting.FakePassiveClock

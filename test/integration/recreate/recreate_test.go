@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Pods that hang in whatever state are replaced, none of the new ones runs beside an old one, and the claims stay.
+// Pods stuck in any state are replaced, no new pod runs beside an old one, and the claims stay.
 func TestRecreateOfAClusterThatIsStuck(t *testing.T) {
 	for name, state := range map[string]env.PodState{"not ready": env.NotReady, "crashing": env.Crashing} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestRecreateOfAClusterThatIsStuck(t *testing.T) {
 	}
 }
 
-// heldByALostPod is a cluster that is being recreated, one of whose pods does not go: its node is lost.
+// heldByALostPod returns a cluster that is being recreated, with one pod stuck terminating: its node is lost.
 func heldByALostPod(t *testing.T) (*cluster, *mixture) {
 	c := newCluster(t, true)
 	c.kubelet.Set(pod(1), env.Lost)
@@ -80,7 +80,7 @@ func heldByALostPod(t *testing.T) (*cluster, *mixture) {
 	return c, m
 }
 
-// recreateWithChange changes the template in a way that no rollout deletes a pod before the recreation begins.
+// recreateWithChange changes the template so that no rollout deletes a pod before the recreation begins.
 func (c *cluster) recreateWithChange() {
 	c.stop()
 	c.recreate()
@@ -91,9 +91,9 @@ func (c *cluster) recreateWithChange() {
 	c.start()
 }
 
-func TestOldAndNewNeverRunTogetherAndTheOperatorGoesAway(t *testing.T) {
+func TestOldAndNewNeverRunTogetherThoughTheOperatorRestarts(t *testing.T) {
 	c, m := heldByALostPod(t)
-	// A crash in the middle, and somebody who means well.
+	// The operator crashes halfway, and a user intervenes.
 	c.stop()
 	set := c.set(c)
 	before := client.MergeFrom(set.DeepCopy())
@@ -113,8 +113,8 @@ func TestOldAndNewNeverRunTogetherAndTheOperatorGoesAway(t *testing.T) {
 	c.Expect(*c.set(c).Spec.Replicas).To(Equal(int32(3)))
 }
 
-func TestTheReplicasComeBackWhenTheTaskIsDeleted(t *testing.T) {
-	for name, away := range map[string]bool{"while the operator runs": false, "while the operator is away": true} {
+func TestReplicasAreRestoredWhenTheTaskIsDeleted(t *testing.T) {
+	for name, away := range map[string]bool{"while the operator runs": false, "while the operator is stopped": true} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := heldByALostPod(t)
 			etcd := &v1alpha1.Etcd{}

@@ -18,12 +18,12 @@ import (
 const (
 	// quiet is how long a step may take before its progress is printed.
 	quiet = 2 * time.Second
-	// onTerminal and elsewhere are how often progress is printed.
+	// onTerminal and elsewhere are the intervals of progress output.
 	onTerminal = 200 * time.Millisecond
 	elsewhere  = 10 * time.Second
 	// nameWidth is the width of the column of names.
 	nameWidth = 24
-	// lineWidth is how much of a line that is renewed in place a narrow terminal shows.
+	// lineWidth is the length of a line redrawn in place that fits a narrow terminal.
 	lineWidth = 110
 )
 
@@ -33,11 +33,11 @@ type Console struct {
 	terminal bool
 
 	mutex   sync.Mutex
-	interim bool      // the last line is one that is renewed in place
+	interim bool      // the last line is redrawn in place
 	spoken  time.Time // when something was last printed
 }
 
-// New makes a Console that prints to a file, most likely os.Stdout.
+// New returns a Console that prints to a file, usually os.Stdout.
 func New(out *os.File) *Console {
 	info, err := out.Stat()
 	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
@@ -62,8 +62,8 @@ func (c *Console) Heading(format string, args ...any) {
 	c.Line("\n%s", text)
 }
 
-// Step runs do and prints its name, what it came to, and how long it took. While it runs it may call note to
-// say how far it is, and print lines.
+// Step runs do and prints its name, result and duration. While do runs, it may call note to report progress, and print
+// lines.
 func (c *Console) Step(name string, do func(note func(string)) (result string, err error)) error {
 	start := time.Now()
 	var mutex sync.Mutex
@@ -93,7 +93,7 @@ func (c *Console) Step(name string, do func(note func(string)) (result string, e
 	return err
 }
 
-// wait waits until a step that began at start has to say that it runs; false when it has ended.
+// wait waits until the progress of a step that began at start is due; it returns false once the step has ended.
 func (c *Console) wait(start time.Time, ended <-chan struct{}) bool {
 	ticker := time.NewTicker(onTerminal)
 	defer ticker.Stop()
@@ -130,7 +130,7 @@ func (c *Console) say(text string) {
 	c.spoken = time.Now()
 }
 
-// clear removes the line that is renewed in place.
+// clear removes the line that is redrawn in place.
 func (c *Console) clear() {
 	if c.interim {
 		fmt.Fprint(c.out, "\r\x1b[K") //nolint:errcheck // there is nowhere to report it
@@ -138,7 +138,7 @@ func (c *Console) clear() {
 	}
 }
 
-// took rounds a duration for people.
+// took formats a duration for people.
 func took(d time.Duration) string {
 	if d < 10*time.Second {
 		return fmt.Sprintf("%.1fs", d.Seconds())

@@ -34,7 +34,7 @@ func TestStepsAndLines(t *testing.T) {
 	}
 }
 
-func TestALineReplacesWhatIsRenewedInPlace(t *testing.T) {
+func TestALineReplacesTheLineRedrawnInPlace(t *testing.T) {
 	var out bytes.Buffer
 	c := &Console{out: &out, terminal: true}
 	c.say(strings.Repeat("x", 200))

@@ -16,21 +16,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// waitTimeout bounds each wait for a cluster. It is many times of what is needed.
+// waitTimeout bounds each wait for a cluster. It is many times longer than needed.
 const waitTimeout = 5 * time.Minute
 
-// Cluster is a StatefulSet of etcd members. There may be an Etcd of the same name that it belongs to.
+// Cluster is a StatefulSet of etcd members. It may belong to an Etcd of the same name.
 type Cluster struct {
 	*Stage
 	Namespace, Name string
 }
 
-// Key of the StatefulSet, and of the Etcd.
+// Key returns the key of the StatefulSet and of the Etcd.
 func (c Cluster) Key() types.NamespacedName {
 	return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
 }
 
-// PodName is the name of the pod of an ordinal.
+// PodName returns the name of the pod of an ordinal.
 func (c Cluster) PodName(ordinal int) string { return fmt.Sprintf("%s-%d", c.Name, ordinal) }
 
 // StatefulSet reads the StatefulSet.
@@ -92,7 +92,7 @@ func (c Cluster) WaitHealthy(ctx context.Context, note Note) (leader int, err er
 	return leader, err
 }
 
-// lacking says what is not as the newest template wants it; empty when all is.
+// lackingNow returns what differs from the newest template; empty if nothing does.
 func (c Cluster) lackingNow(ctx context.Context) (string, error) {
 	set, err := c.StatefulSet(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// WaitEtcd waits until the operator says that the Etcd is as it should be.
+// WaitEtcd waits until the status of the Etcd reports that it is up to date and ready.
 func (c Cluster) WaitEtcd(ctx context.Context, note Note) error {
 	return until(ctx, waitTimeout, "Etcd "+c.Key().String(), note, func(ctx context.Context) (string, error) {
 		etcd := &v1alpha1.Etcd{}
@@ -39,7 +39,7 @@ func (c Cluster) WaitEtcd(ctx context.Context, note Note) error {
 	})
 }
 
-// errEnded is about a task that ended badly.
+// errEnded is the error of a task that did not succeed.
 var errEnded = errors.New("the rollout did not succeed")
 
 // WaitRollout waits until the task of the rollout to a revision has succeeded.
@@ -63,12 +63,12 @@ func (c Cluster) WaitRollout(ctx context.Context, revision string, note Note) er
 
 func heldBy(task *v1alpha1.EtcdOperatorTask) string {
 	if r := task.Status.Rollout; r != nil && r.HeldBy != nil {
-		return ", held by " + string(r.HeldBy.Guard)
+		return ", blocked by " + string(r.HeldBy.Guard)
 	}
 	return ""
 }
 
-// rollout is the task that brings the pods to a revision; nil when there is none yet.
+// rollout returns the task that brings the pods to a revision; nil if there is none yet.
 func (c Cluster) rollout(ctx context.Context, revision string) (*v1alpha1.EtcdOperatorTask, error) {
 	tasks := &v1alpha1.EtcdOperatorTaskList{}
 	if err := c.Client.List(ctx, tasks, client.InNamespace(c.Namespace)); err != nil {
@@ -82,7 +82,7 @@ func (c Cluster) rollout(ctx context.Context, revision string) (*v1alpha1.EtcdOp
 	return nil, nil
 }
 
-// Orphan deletes the Etcd and leaves its objects behind, and waits until nothing owns the StatefulSet.
+// Orphan deletes the Etcd without its objects and waits until the StatefulSet has no owner.
 func (c Cluster) Orphan(ctx context.Context, note Note) error {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
 	if err := c.Client.Delete(ctx, etcd, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// nodeTimeout bounds what is done to a process of this machine.
+	// nodeTimeout bounds an action on a process of this machine.
 	nodeTimeout = 5 * time.Second
 	// unreadyTimeout is how long a readiness probe may take to notice that a member is frozen.
 	unreadyTimeout = time.Minute
 )
 
-// Freeze stops the etcd process of a member without ending it, as if its machine hung, and waits until its
-// readiness probe has noticed. thaw lets the process go on; it works after the context has ended too, and is
-// no error when the process has ended: Kubernetes kills a frozen one when it deletes its pod. It is never nil.
+// Freeze stops the etcd process of a member without ending it, as if its machine hung, and waits until its readiness probe
+// fails. thaw resumes the process; it works even after the context has ended, and returns no error if the process has
+// ended: Kubernetes kills a frozen one when it deletes its pod. It is never nil.
 func (c Cluster) Freeze(ctx context.Context, ordinal int, note Note) (thaw func() error, err error) {
 	thaw = func() error { return nil }
 	pod, err := c.Pod(ctx, ordinal)
@@ -48,7 +48,7 @@ func (c Cluster) Freeze(ctx context.Context, ordinal int, note Note) (thaw func(
 	return thaw, err
 }
 
-// ThawAll lets every member go on that is frozen, because an earlier run was killed.
+// ThawAll resumes every member that a killed run left frozen.
 func (c Cluster) ThawAll(ctx context.Context) error {
 	set, err := c.StatefulSet(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (c Cluster) ThawAll(ctx context.Context) error {
 	for i := range int(*set.Spec.Replicas) {
 		pod, err := c.Pod(ctx, i)
 		if err != nil {
-			continue // one that is not there is not frozen
+			continue // a missing member is not frozen
 		}
 		if process, err := find(ctx, string(pod.UID)); err == nil {
 			failures = append(failures, thawProcess(ctx, process))

@@ -30,7 +30,7 @@ const gate = string(configv1alpha1.QuorumAwareUpdatesWithOnDelete)
 
 var operatorKey = types.NamespacedName{Namespace: operatorNamespace, Name: operatorName}
 
-// WaitOperator waits until the operator runs, and no pod of an older one does.
+// WaitOperator waits until the operator runs and no pod of an older one does.
 func (s *Stage) WaitOperator(ctx context.Context, note Note) error {
 	return until(ctx, waitTimeout, "the operator", note, func(ctx context.Context) (string, error) {
 		d := &appsv1.Deployment{}
@@ -58,8 +58,8 @@ func (s *Stage) Gate(ctx context.Context) (bool, error) {
 	return c.FeatureGates[gate], nil
 }
 
-// SetGate switches the feature gate as an administrator does: it edits the configuration, restarts the
-// operator, and waits until it runs.
+// SetGate switches the feature gate as an administrator does: it edits the configuration, restarts the operator, and waits
+// until it runs.
 func (s *Stage) SetGate(ctx context.Context, on bool, note Note) error {
 	before, err := s.Gate(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Stage) writeGate(ctx context.Context, on bool) error {
 	return nil
 }
 
-// withGate sets the gate in an OperatorConfiguration and leaves everything else as it is.
+// withGate sets the gate in an OperatorConfiguration and keeps everything else.
 func withGate(config string, on bool) (string, error) {
 	fields := map[string]any{}
 	if err := yaml.Unmarshal([]byte(config), &fields); err != nil {

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// clientPort is etcd's; no Etcd of the demo or the benchmarks has another.
+	// clientPort is etcd's default, which every Etcd of the demo and the benchmarks uses.
 	clientPort = "2379"
-	// askTimeout bounds a question to a member.
+	// askTimeout bounds a request to a member.
 	askTimeout = time.Second
 	// moveTimeout bounds a change of leadership.
 	moveTimeout = 30 * time.Second
 )
 
-// Leader is the ordinal of the leader that every member knows.
+// Leader returns the ordinal of the leader that every member knows.
 func (c Cluster) Leader(ctx context.Context) (int, error) {
 	set, err := c.StatefulSet(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (c Cluster) ask(ctx context.Context, ordinal int, do func(context.Context, 
 	if err != nil {
 		return err
 	}
-	defer member.Close() //nolint:errcheck // the question was answered or not
+	defer member.Close() //nolint:errcheck // the request has ended
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	return do(ctx, member)

@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stage does to an etcd cluster on the local Kubernetes what the demo and the benchmarks need: it
-// breaks members, changes templates, moves leadership, switches the operator's feature gate, and waits. It
-// needs root on the machine that the pods run on.
+// Package stage controls an etcd cluster on the local Kubernetes for the demo and the benchmarks: it breaks members, changes
+// templates, moves leadership, switches the operator's feature gate, and waits. It needs root on the machine that the pods
+// run on.
 //
 // It imports the API, etcdclient, test/local/node, and clients of Kubernetes.
 package stage
@@ -27,16 +27,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// pollInterval is the period of all waiting in this package.
+// pollInterval is the poll interval of this package.
 const pollInterval = 100 * time.Millisecond
 
-// lockName is a name in the kernel's table of abstract sockets: one for the whole machine, no file, and free
-// again when its holder dies.
+// lockName is a name in the kernel's table of abstract sockets: unique on the machine, without a file, and released when
+// its holder dies.
 const lockName = "@etcd-foreman-stage"
 
 // Stage gives access to the local Kubernetes.
 type Stage struct {
-	// Local is the folder for what is made in the checkout, .local.
+	// Local is the folder of generated files in the checkout, .local.
 	Local  string
 	Config *rest.Config
 	Client client.Client
@@ -65,7 +65,7 @@ func Open() (*Stage, error) {
 	return s, nil
 }
 
-// Close lets others have the local Kubernetes.
+// Close releases the local Kubernetes.
 func (s *Stage) Close() { s.lock.Close() } //nolint:errcheck // the kernel frees it at the latest
 
 func (s *Stage) connect() error {
@@ -88,10 +88,10 @@ func (s *Stage) connect() error {
 	return nil
 }
 
-// AuditLog is the API server's log of the operator's requests.
+// AuditLog returns the path of the API server's log of the operator's requests.
 func (s *Stage) AuditLog() string { return filepath.Join(s.Local, "run", "audit.log") }
 
-// findLocal finds the folder .local beside the next go.mod above.
+// findLocal returns the folder .local beside the nearest go.mod in a parent folder.
 func findLocal() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -107,11 +107,11 @@ func findLocal() (string, error) {
 	}
 }
 
-// Note is told how far something is, or what it waits for.
+// Note receives the progress of something, or what it waits for.
 type Note func(string)
 
-// until polls until nothing is missing any more. missing says what is; an error of it counts as missing too,
-// because the API server or a member may be away for a moment.
+// until polls until nothing is missing. missing returns what is; its errors count as missing too, because the API server or
+// a member may be unavailable for a moment.
 func until(ctx context.Context, timeout time.Duration, what string, note Note, missing func(context.Context) (string, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not within %s", timeout))
 	defer cancel()

@@ -19,14 +19,14 @@ import (
 // restartedAt is the annotation of the pod template that `kubectl rollout restart` writes too.
 const restartedAt = "kubectl.kubernetes.io/restartedAt"
 
-// observeTimeout is how long the controllers may take to make a new revision of a new template.
+// observeTimeout is how long the controllers may take to create a revision for a new template.
 const observeTimeout = 30 * time.Second
 
 // Change is a change of a pod template.
 type Change struct {
 	// At is the moment before the request was sent.
 	At time.Time
-	// Revision that it led to.
+	// Revision that resulted.
 	Revision string
 }
 

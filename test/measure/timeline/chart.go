@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package timeline draws rollouts: one panel each, one above the other on the same time scale, with a lane for
-// every member and one for the writes. The picture is an SVG that stands on its own, on a light and on a dark
-// page. It imports the standard library and package measure only.
+// Package timeline draws rollouts: a panel for each, stacked on the same time scale, with a lane for every member and one
+// for the writes. The picture is a self-contained SVG for light and dark pages. It imports only the standard library and
+// package measure.
 package timeline
 
 import (
@@ -27,7 +27,7 @@ type Run struct {
 	// Summary is what the rollout cost, in a few words. Good chooses its color.
 	Summary string
 	Good    bool
-	// From is where the axis has its zero. Until is the end of the rollout.
+	// From is the zero of the axis. Until is the end of the rollout.
 	From, Until time.Time
 	// Members are the lanes from top to bottom: names of pods.
 	Members []string
@@ -46,6 +46,6 @@ type Run struct {
 type Step struct {
 	At  time.Time
 	Pod string
-	// Text is what was done and why.
+	// Text is the action and its reason.
 	Text string
 }

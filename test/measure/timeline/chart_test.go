@@ -26,7 +26,7 @@ func at(seconds float64) time.Time {
 	return zero.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// life is that of a pod that is deleted, gone, back and ready at these seconds.
+// life returns the spans of a pod that is deleted, gone, back and ready at these seconds.
 func life(deleted, gone, back, ready float64) []measure.Span {
 	state := func(class v1alpha1.PodClass, revision string) measure.State {
 		return measure.State{Class: class, Revision: revision, UID: types.UID(revision)}
@@ -40,7 +40,7 @@ func life(deleted, gone, back, ready float64) []measure.Span {
 	}
 }
 
-// example is a rollout in either way, with member 0 frozen.
+// example returns a rollout in both ways, with member 0 frozen.
 func example() Chart {
 	members := []string{"etcd-main-0", "etcd-main-1", "etcd-main-2"}
 	return Chart{

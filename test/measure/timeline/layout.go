@@ -29,7 +29,7 @@ const (
 	markSpacing  = 18
 )
 
-// scale puts moments of one run on the picture.
+// scale maps times of one run to the picture.
 type scale struct {
 	from    time.Time
 	seconds float64 // shown after the zero
@@ -41,7 +41,7 @@ func (s scale) x(t time.Time) float64 {
 	return round(marginLeft + (seconds+lead)/(s.seconds+lead)*(width-marginLeft-marginRight))
 }
 
-// seconds is how much time all runs need after their zero, and a little more.
+// seconds returns the time that all runs need after their zero, and a little more.
 func (c Chart) seconds() float64 {
 	longest := 1.0
 	for _, r := range c.Runs {
@@ -56,7 +56,7 @@ type tick struct {
 	Text string
 }
 
-// ticks are some eight marks at round numbers of seconds.
+// ticks returns about eight marks at round numbers of seconds.
 func ticks(s scale) []tick {
 	step := 1.0
 	for _, candidate := range []float64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600} {
@@ -73,5 +73,5 @@ func ticks(s scale) []tick {
 
 func round(x float64) float64 { return math.Round(x*10) / 10 }
 
-// textWidth is about how wide a text of 12 pixels in height is.
+// textWidth returns the approximate width of a text of 12 pixels in height.
 func textWidth(s string) float64 { return 6.4 * float64(len([]rune(s))) }

@@ -33,12 +33,12 @@ type lane struct {
 	Reigns  []bar
 }
 
-// bar is a time in a lane.
+// bar is a period in a lane.
 type bar struct {
 	X, Y, Width float64
 	Class       string // of the style sheet
 	Title       string // shown when the mouse is over it
-	Label       string // inside the bar, where there is room
+	Label       string // inside the bar, if there is room
 }
 
 // mark is a numbered step: X and Y are in the lane, TextY is in the list below.
@@ -83,7 +83,7 @@ func (r Run) panel(y float64, s scale) panel {
 	return p
 }
 
-// add appends a bar, unless it is not to be seen.
+// add appends a bar unless it is invisible.
 func (l *lane) add(b bar) {
 	if b.Width > 0 {
 		l.Bars = append(l.Bars, b)
@@ -99,7 +99,7 @@ func (r Run) bar(st stretch, s scale, y float64) bar {
 	return b
 }
 
-// between is a bar that lies within the panel; one without an end goes on to the end of the rollout.
+// between returns a bar clipped to the panel; one without an end lasts until the end of the rollout.
 func (r Run) between(from, to time.Time, s scale, y float64) bar {
 	end := s.from.Add(time.Duration(s.seconds * float64(time.Second)))
 	if r.Until.Before(end) {
@@ -111,8 +111,8 @@ func (r Run) between(from, to time.Time, s scale, y float64) bar {
 	return bar{X: s.x(from), Y: y, Width: round(s.x(to) - s.x(from))}
 }
 
-// reigns are the times in which a member led. A leader whose pod is gone does not lead, though it takes the
-// others a moment to notice.
+// reigns returns the periods in which a member led. A leader without a pod does not lead, though the other members take a
+// moment to notice.
 func (r Run) reigns(name string, s scale, y float64) []bar {
 	var all []bar
 	for _, reign := range r.Reigns {
@@ -134,7 +134,7 @@ func (r Run) reigns(name string, s scale, y float64) []bar {
 	return all
 }
 
-// writes is the lane of the writes: a gap is where there were none.
+// writes returns the lane of the writes, with gaps where there were none.
 func (r Run) writes(s scale, y float64) lane {
 	l := lane{Name: "writes", Y: y, Text: y + 15}
 	last := r.From.Add(-leadIn)

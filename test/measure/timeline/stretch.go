@@ -10,14 +10,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 )
 
-// stretch is a time in which a lane looks the same.
+// stretch is a period in which a lane has the same appearance.
 type stretch struct {
 	from, to     time.Time
 	class, title string
 }
 
-// stretches are the spans of a pod, put together where they look the same. A member that hangs is unready
-// from that moment on, and not only when its readiness probe notices.
+// stretches returns the spans of a pod, merged where they look the same. A hanging member counts as unready from the
+// moment that it hangs, not only when its readiness probe fails.
 func (r Run) stretches(pod string) []stretch {
 	var all []stretch
 	add := func(from, to time.Time, class, title string) {
@@ -42,7 +42,7 @@ func (r Run) stretches(pod string) []stretch {
 	return all
 }
 
-// frozen is the title of a member that hangs.
+// frozen is the title of a hanging member.
 const frozen = "frozen"
 
 // label returns a word that explains a bar.

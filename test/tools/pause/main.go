@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command pause is the first process of every pod: it keeps the pod's
-// namespaces alive and does nothing until it is told to stop.
+// namespaces alive and does nothing until it is terminated.
 package main
 
 import (

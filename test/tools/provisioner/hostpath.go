@@ -43,7 +43,7 @@ func (p hostPath) Provision(_ context.Context, options controller.ProvisionOptio
 // Delete removes the folder of a volume with all that is in it.
 func (p hostPath) Delete(_ context.Context, volume *corev1.PersistentVolume) error {
 	path := filepath.Join(p.dir, volume.Name)
-	// Whoever may edit a volume must not be able to choose what root deletes.
+	// A user who may edit a volume must not be able to choose what root deletes.
 	if volume.Spec.HostPath == nil || volume.Spec.HostPath.Path != path {
 		return &controller.IgnoredError{Reason: fmt.Sprintf("volume %s is not at %s", volume.Name, path)}
 	}

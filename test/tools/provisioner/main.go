@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	provisioning := controller.NewProvisionController(ctx, client, *name, hostPath{dir: *dir},
 		controller.ClaimsInformer(claims.Informer()),
-		// One instance by construction, so there is nobody to elect.
+		// There is exactly one instance, so leader election is not needed.
 		controller.LeaderElection(false),
 		// The library's own limiter waits 15 s after the first failure.
 		controller.RateLimiter(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 10*time.Second)),

@@ -45,15 +45,15 @@ func TestBlocked(t *testing.T) {
 		set  *appsv1.StatefulSet
 		want string // empty: it may hibernate
 	}{
-		"volumes are kept":             {etcdOf(0, v1alpha1.PersistentVolumeClaimRetentionPolicy{}), setOf(3), ""},
-		"volumes go, without a backup": {etcdOf(0, onScaling), setOf(3), "there is no backup to wake up from"},
-		"volumes go, and no driver":    {unusable, setOf(3), "is not supported"},
-		"volumes go, and backups fail": {failing, setOf(3), "snapshots fail: The last snapshot failed: no space left; to hibernate it"},
-		"volumes go, and backups are":  {backedUp, setOf(3), ""},
-		"backups fail, and it sleeps":  {failing, setOf(0), ""},
-		"it sleeps already":            {etcdOf(0, onScaling), setOf(0), ""},
-		"it was never awake":           {etcdOf(0, onScaling), nil, ""},
-		"it is not to sleep":           {etcdOf(3, onScaling), setOf(3), ""},
+		"volumes are kept":                  {etcdOf(0, v1alpha1.PersistentVolumeClaimRetentionPolicy{}), setOf(3), ""},
+		"volumes deleted, without a backup": {etcdOf(0, onScaling), setOf(3), "there is no backup to wake up from"},
+		"volumes deleted, without a driver": {unusable, setOf(3), "is not supported"},
+		"volumes deleted, backups fail":     {failing, setOf(3), "snapshots fail: The last snapshot failed: no space left; to hibernate it"},
+		"volumes deleted, with backups":     {backedUp, setOf(3), ""},
+		"backups fail, hibernated":          {failing, setOf(0), ""},
+		"already hibernated":                {etcdOf(0, onScaling), setOf(0), ""},
+		"never started":                     {etcdOf(0, onScaling), nil, ""},
+		"not to hibernate":                  {etcdOf(3, onScaling), setOf(3), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			why := Blocked(tc.etcd, tc.set)
@@ -64,7 +64,7 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// apiServer is one that has some objects.
+// apiServer returns a fake API server with some objects.
 func apiServer(g Gomega, objects ...client.Object) *fake.ClientBuilder {
 	scheme := runtime.NewScheme()
 	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
@@ -72,7 +72,7 @@ func apiServer(g Gomega, objects ...client.Object) *fake.ClientBuilder {
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
 }
 
-// slow is an API server whose answers take a while.
+// slow is an API server with delayed answers.
 type slow struct {
 	client.Reader
 	clock *clocktesting.FakePassiveClock
@@ -84,8 +84,8 @@ func (s slow) Get(ctx context.Context, key client.ObjectKey, into client.Object,
 	return s.Reader.Get(ctx, key, into, options...)
 }
 
-// Claims are deleted by the record of the live Etcd alone, and not by an operator that was paused.
-func TestClaimsThatAreGivenUp(t *testing.T) {
+// Claims are deleted only by the record of the live Etcd, and not by an operator that was paused.
+func TestRecordedClaimsAreDeleted(t *testing.T) {
 	record := &v1alpha1.Hibernation{ID: "job", Claims: []v1alpha1.HibernatedClaim{{Name: "claim", UID: "uid"}}}
 	for name, tc := range map[string]struct {
 		live    *v1alpha1.Hibernation

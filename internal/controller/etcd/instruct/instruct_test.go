@@ -21,10 +21,10 @@ func TestMissing(t *testing.T) {
 		told   map[string]string
 		want   map[string]any
 	}{
-		"nothing is known":   {v1alpha1.EtcdStatus{}, nil, map[string]any{}},
+		"nothing recorded":   {v1alpha1.EtcdStatus{}, nil, map[string]any{}},
 		"the ID":             {v1alpha1.EtcdStatus{ClusterID: "cafe"}, nil, map[string]any{member.KeyClusterID: "cafe"}},
 		"another ID":         {v1alpha1.EtcdStatus{ClusterID: "beef"}, map[string]string{member.KeyClusterID: "cafe"}, map[string]any{member.KeyClusterID: "beef"}},
-		"told":               {v1alpha1.EtcdStatus{ClusterID: "cafe", Recovery: recovery}, map[string]string{member.KeyClusterID: "cafe", member.KeyRecovery: text}, map[string]any{}},
+		"up to date":         {v1alpha1.EtcdStatus{ClusterID: "cafe", Recovery: recovery}, map[string]string{member.KeyClusterID: "cafe", member.KeyRecovery: text}, map[string]any{}},
 		"a recovery":         {v1alpha1.EtcdStatus{Recovery: recovery}, nil, map[string]any{member.KeyRecovery: text}},
 		"a recovery is over": {v1alpha1.EtcdStatus{}, map[string]string{member.KeyRecovery: text}, map[string]any{member.KeyRecovery: nil}},
 	} {

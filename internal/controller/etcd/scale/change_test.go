@@ -23,20 +23,20 @@ func setOf(replicas int32) *appsv1.StatefulSet {
 	return &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(replicas)}}
 }
 
-func TestWhatStartsOrStopsAll(t *testing.T) {
+func TestStartsOrStopsAll(t *testing.T) {
 	for name, tc := range map[string]struct {
 		set      *appsv1.StatefulSet
 		replicas int32
 		want     bool
 	}{
-		"stops all":                     {setOf(3), 0, true},
-		"starts all":                    {setOf(0), 3, true},
-		"stays":                         {setOf(3), 3, false},
-		"stays at zero":                 {setOf(0), 0, false},
-		"grows":                         {setOf(1), 2, false},
-		"is made":                       {nil, 3, true},
-		"is made, and adopts what runs": {nil, 0, true},
-		"defaulted replicas":            {&appsv1.StatefulSet{}, 0, true},
+		"stops all":                           {setOf(3), 0, true},
+		"starts all":                          {setOf(0), 3, true},
+		"stays":                               {setOf(3), 3, false},
+		"stays at zero":                       {setOf(0), 0, false},
+		"grows":                               {setOf(1), 2, false},
+		"is made":                             {nil, 3, true},
+		"is created, and adopts running pods": {nil, 0, true},
+		"defaulted replicas":                  {&appsv1.StatefulSet{}, 0, true},
 	} {
 		if got := startsOrStopsAll(tc.set, tc.replicas); got != tc.want {
 			t.Errorf("%s: %v", name, got)
@@ -44,8 +44,8 @@ func TestWhatStartsOrStopsAll(t *testing.T) {
 	}
 }
 
-// The lock of an Etcd is taken by one that grows, and by one whose members all start or stop: never by both.
-func TestNobodyGrowsAndStartsAtTheSameTime(t *testing.T) {
+// A change either grows the cluster or starts or stops all members, never both: each needs the lock of the Etcd.
+func TestNoChangeGrowsAndStartsAtOnce(t *testing.T) {
 	sets := []*appsv1.StatefulSet{nil, setOf(0), setOf(1), setOf(3), setOf(5)}
 	for _, set := range sets {
 		for _, wanted := range []int32{0, 1, 3, 5} {
@@ -71,20 +71,20 @@ func TestOutdated(t *testing.T) {
 		cached, live func(*v1alpha1.Etcd)
 		says         string
 	}{
-		"nothing":    {nil, nil, ""},
-		"replicas":   {nil, func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }, "spec has changed"},
-		"a label":    {nil, func(e *v1alpha1.Etcd) { e.Spec.Labels = map[string]string{"a": "b"} }, "spec has changed"},
-		"suspension": {nil, func(e *v1alpha1.Etcd) { annotateEtcd(e, v1alpha1.AnnotationSuspendSpecReconcile) }, "suspended"},
-		"its ID":     {nil, func(e *v1alpha1.Etcd) { e.Status.ClusterID = "beef" }, "another one"},
-		"its size":   {nil, func(e *v1alpha1.Etcd) { e.Status.ClusterSize = 5 }, "another size"},
-		"a recovery": {nil, func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "task"} }, "recovered"},
-		"a sleep":    {nil, func(e *v1alpha1.Etcd) { e.Status.Hibernation = &v1alpha1.Hibernation{ID: "job"} }, "hibernated"},
-		"a wake-up":  {func(e *v1alpha1.Etcd) { e.Status.Hibernation = &v1alpha1.Hibernation{ID: "job"} }, nil, "woken up"},
+		"nothing":       {nil, nil, ""},
+		"replicas":      {nil, func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }, "spec has changed"},
+		"a label":       {nil, func(e *v1alpha1.Etcd) { e.Spec.Labels = map[string]string{"a": "b"} }, "spec has changed"},
+		"suspension":    {nil, func(e *v1alpha1.Etcd) { annotateEtcd(e, v1alpha1.AnnotationSuspendSpecReconcile) }, "suspended"},
+		"its ID":        {nil, func(e *v1alpha1.Etcd) { e.Status.ClusterID = "beef" }, "another one"},
+		"its size":      {nil, func(e *v1alpha1.Etcd) { e.Status.ClusterSize = 5 }, "another size"},
+		"a recovery":    {nil, func(e *v1alpha1.Etcd) { e.Status.Recovery = &v1alpha1.ClusterRecovery{TaskUID: "task"} }, "recovered"},
+		"a hibernation": {nil, func(e *v1alpha1.Etcd) { e.Status.Hibernation = &v1alpha1.Hibernation{ID: "job"} }, "hibernated"},
+		"a wake-up":     {func(e *v1alpha1.Etcd) { e.Status.Hibernation = &v1alpha1.Hibernation{ID: "job"} }, nil, "woken up"},
 		"its backup": {sleepy, func(e *v1alpha1.Etcd) {
 			sleepy(e)
 			e.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionBackupReady, Status: metav1.ConditionFalse}}
 		}, "backups"},
-		"what does not matter": {nil, func(e *v1alpha1.Etcd) { e.Status.ReadyReplicas, e.Generation = 2, 7 }, ""},
+		"irrelevant fields": {nil, func(e *v1alpha1.Etcd) { e.Status.ReadyReplicas, e.Generation = 2, 7 }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -107,7 +107,7 @@ func TestOutdated(t *testing.T) {
 
 func annotateEtcd(e *v1alpha1.Etcd, key string) { metav1.SetMetaDataAnnotation(&e.ObjectMeta, key, "") }
 
-// Right before a StatefulSet is written it is what the decision rests on, and that is not too old.
+// A write is permitted if the StatefulSet is still the one that the decision was based on, and the decision is recent.
 func TestPermit(t *testing.T) {
 	ago := func(d time.Duration) *state.Live {
 		now := clocktesting.NewFakePassiveClock(noon.Add(-d))
@@ -120,14 +120,14 @@ func TestPermit(t *testing.T) {
 		base *appsv1.StatefulSet
 		want bool
 	}{
-		"nothing starts or stops":     {Change{set: setOf(3)}, setOf(3), true},
-		"somebody has scaled it":      {Change{set: setOf(0)}, setOf(3), false},
-		"somebody has scaled it down": {Change{set: setOf(3), reads: ago(0)}, setOf(0), false},
-		"somebody has made it":        {Change{reads: ago(0)}, setOf(3), false},
-		"somebody has deleted it":     {Change{set: setOf(3)}, nil, false},
-		"confirmed":                   {Change{set: setOf(3), reads: ago(4 * time.Second)}, setOf(3), true},
-		"confirmed, and made":         {Change{reads: ago(time.Second)}, nil, true},
-		"confirmed too long ago":      {Change{set: setOf(3), reads: ago(5 * time.Second)}, setOf(3), false},
+		"nothing starts or stops":          {Change{set: setOf(3)}, setOf(3), true},
+		"another client scaled it up":      {Change{set: setOf(0)}, setOf(3), false},
+		"another client scaled it to zero": {Change{set: setOf(3), reads: ago(0)}, setOf(0), false},
+		"another client created it":        {Change{reads: ago(0)}, setOf(3), false},
+		"another client deleted it":        {Change{set: setOf(3)}, nil, false},
+		"confirmed":                        {Change{set: setOf(3), reads: ago(4 * time.Second)}, setOf(3), true},
+		"confirmed, and created":           {Change{reads: ago(time.Second)}, nil, true},
+		"confirmed too long ago":           {Change{set: setOf(3), reads: ago(5 * time.Second)}, setOf(3), false},
 	} {
 		tc.s.etcd = &v1alpha1.Etcd{}
 		if err := tc.s.Permit(t.Context(), tc.base); (err == nil) != tc.want {

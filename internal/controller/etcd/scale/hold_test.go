@@ -23,7 +23,7 @@ func recreation(state v1alpha1.TaskState, phase v1alpha1.RecreatePhase) v1alpha1
 	}
 }
 
-func TestWhoHoldsAtZero(t *testing.T) {
+func TestHoldsAtZero(t *testing.T) {
 	const running = v1alpha1.TaskStateInProgress
 	deleted := recreation(running, v1alpha1.RecreateNeedsDeletion)
 	deleted.DeletionTimestamp = &metav1.Time{}
@@ -33,14 +33,14 @@ func TestWhoHoldsAtZero(t *testing.T) {
 		task v1alpha1.EtcdOperatorTask
 		want bool
 	}{
-		"stopping":              {recreation(running, v1alpha1.RecreateNeedsDeletion), true},
-		"waiting":               {recreation(running, v1alpha1.RecreateWaitingTermination), true},
-		"starting":              {recreation(running, v1alpha1.RecreateReadyForCreation), false},
-		"not begun":             {recreation(running, ""), false},
-		"ended in the middle":   {recreation(v1alpha1.TaskStateRejected, v1alpha1.RecreateWaitingTermination), false},
-		"deleted in the middle": {deleted, false},
-		"of another type":       {other, false},
-		"without a status":      {v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.RecreateRollout}, Status: v1alpha1.EtcdOperatorTaskStatus{State: running}}, false},
+		"stopping":         {recreation(running, v1alpha1.RecreateNeedsDeletion), true},
+		"waiting":          {recreation(running, v1alpha1.RecreateWaitingTermination), true},
+		"starting":         {recreation(running, v1alpha1.RecreateReadyForCreation), false},
+		"not started":      {recreation(running, ""), false},
+		"ended halfway":    {recreation(v1alpha1.TaskStateRejected, v1alpha1.RecreateWaitingTermination), false},
+		"deleted halfway":  {deleted, false},
+		"of another type":  {other, false},
+		"without a status": {v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.RecreateRollout}, Status: v1alpha1.EtcdOperatorTaskStatus{State: running}}, false},
 	} {
 		if got := holder([]v1alpha1.EtcdOperatorTask{c.task}, nil) != nil; got != c.want {
 			t.Errorf("%s: %v", name, got)
@@ -62,13 +62,13 @@ func TestHoldPatch(t *testing.T) {
 		holder   *v1alpha1.EtcdOperatorTask
 		replicas any
 	}{
-		"nobody holds":             {set(3, ""), nil, nil},
-		"to be held":               {set(3, ""), &holder, 0},
-		"held":                     {set(0, "task"), &holder, nil},
-		"somebody scaled it up":    {set(3, "task"), &holder, 0},
-		"held by one that is gone": {set(0, "gone"), &holder, 0},
-		"let go":                   {set(0, "task"), nil, int32(3)},
-		"hibernated":               {set(0, ""), nil, nil},
+		"no task holds it":       {set(3, ""), nil, nil},
+		"to be held":             {set(3, ""), &holder, 0},
+		"held":                   {set(0, "task"), &holder, nil},
+		"a user scaled it up":    {set(3, "task"), &holder, 0},
+		"held by a deleted task": {set(0, "gone"), &holder, 0},
+		"released":               {set(0, "task"), nil, int32(3)},
+		"hibernated":             {set(0, ""), nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

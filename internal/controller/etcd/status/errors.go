@@ -51,6 +51,9 @@ func findings(o Observation) []v1alpha1.LastError {
 	if len(o.Foreign) > 0 {
 		add(v1alpha1.ErrForeignObject, strings.TrimSuffix(sentences(o.Foreign), "."))
 	}
+	if o.Refused != nil {
+		add(v1alpha1.ErrNotAllowed, o.Refused.Error())
+	}
 	for _, f := range o.Failures {
 		found = append(found, f.lastError(o.Now))
 	}

@@ -22,7 +22,7 @@ func TestLastOperation(t *testing.T) {
 	g.Expect(etcd.Status.LastOperation.LastTransitionTime).To(Equal(noon))
 
 	again := Next(observed(etcd, clustertest.Healthy(3), later))
-	g.Expect(again.LastOperation).To(Equal(etcd.Status.LastOperation), "what has not changed keeps its time")
+	g.Expect(again.LastOperation).To(Equal(etcd.Status.LastOperation), "an unchanged operation keeps its time")
 
 	etcd.Generation = 2
 	etcd.Status = Next(unsettled(etcd, clustertest.Healthy(3), later))

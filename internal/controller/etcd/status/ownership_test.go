@@ -28,7 +28,7 @@ func TestObjectsOwned(t *testing.T) {
 		says            string
 	}{
 		"all":                      {nil, nil, v1alpha1.ReasonObjectsOwned, "Each object of the Etcd is its own."},
-		"one is in the way":        {all{account}, nil, v1alpha1.ReasonNoController, "The operator writes no object of this Etcd until each of them is its own. ServiceAccount ns/e has no controller: delete it."},
+		"one is foreign":           {all{account}, nil, v1alpha1.ReasonNoController, "The operator writes no object of this Etcd until each of them is its own. ServiceAccount ns/e has no controller: delete it."},
 		"a member uses a claim":    {nil, all{volume1}, v1alpha1.ReasonClaimNotOwned, "neither grows, records nor deletes them. PersistentVolumeClaim ns/e-1 has no labels: adopt it."},
 		"both":                     {all{account}, all{volume1}, v1alpha1.ReasonNoController, "delete it. PersistentVolumeClaim ns/e-1 has no labels: adopt it."},
 		"a claim is in both: once": {all{volume1}, all{volume1}, v1alpha1.ReasonClaimNotOwned, "until each of them is its own. PersistentVolumeClaim ns/e-1 has no labels: adopt it."},
@@ -43,7 +43,7 @@ func TestObjectsOwned(t *testing.T) {
 	}
 }
 
-// What nobody has checked leaves the condition as it was.
+// Without a check, the condition stays unchanged.
 func TestOwnershipIsKnownOnceChecked(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()

@@ -44,11 +44,11 @@ func TestRecoveryInTheStatus(t *testing.T) {
 	chosen := step(nil, recoveryTask(v1alpha1.RecoveryStarting, v1alpha1.RecoverFromData)).Recovery
 	g.Expect(chosen).To(Equal(&v1alpha1.ClusterRecovery{Task: "recover", TaskUID: "recovery", Member: "etcd-main-2", Source: v1alpha1.RecoverFromData, PreviousClusterID: "cafe"}))
 
-	// The task is gone before the recovered cluster serves: what was chosen stays.
+	// The task is deleted before the recovered cluster serves: the choice stays.
 	g.Expect(step(nil).Recovery).To(Equal(chosen))
 	g.Expect(step(serving(0xcafe)).Recovery).To(Equal(chosen))
 
-	// It serves: the ID is the new one. The task still exists.
+	// The cluster serves: the ID is the new one. The task still exists.
 	growing := recoveryTask(v1alpha1.RecoveryGrowing, v1alpha1.RecoverFromData)
 	one := serving(0xbeef)
 	one.Ordinals[0].Role = v1alpha1.RoleLearner
@@ -56,11 +56,11 @@ func TestRecoveryInTheStatus(t *testing.T) {
 	growing.Status.State = v1alpha1.TaskStateSucceeded
 	g.Expect(step(serving(0xbeef), growing).Recovery).To(Equal(chosen))
 
-	// The task is gone: not before every member votes.
+	// The task is deleted: the record stays until every member votes.
 	g.Expect(step(one).Recovery).To(Equal(chosen))
 	g.Expect(step(nil).Recovery).To(Equal(chosen))
 	g.Expect(step(serving(0xbeef)).Recovery).To(BeNil())
 
-	// Another ID is recorded by a recovery only.
+	// Only a recovery records another ID.
 	g.Expect(step(serving(0xdead)).ClusterID).To(Equal("beef"))
 }

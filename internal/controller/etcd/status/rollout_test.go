@@ -36,9 +36,9 @@ func TestRolloutTask(t *testing.T) {
 		{"none", nil, ""},
 		{"finished, and of another type", []v1alpha1.EtcdOperatorTask{task("a", done, "new", 1), task("b", pending, "", 1, snapshot)}, ""},
 		{"to another revision", []v1alpha1.EtcdOperatorTask{task("a", running, "old", 1)}, ""},
-		{"says so", []v1alpha1.EtcdOperatorTask{task("a", running, "new", 2), task("b", pending, "", 1)}, "a"},
+		{"shows the revision", []v1alpha1.EtcdOperatorTask{task("a", running, "new", 2), task("b", pending, "", 1)}, "a"},
 		{"new, while the old one ends", []v1alpha1.EtcdOperatorTask{task("a", running, "old", 2), task("b", "", "", 1)}, "b"},
-		{"the newest that does not say", []v1alpha1.EtcdOperatorTask{task("a", pending, "", 1), task("b", pending, "", 2)}, "a"},
+		{"none shows a revision", []v1alpha1.EtcdOperatorTask{task("a", pending, "", 1), task("b", pending, "", 2)}, "a"},
 		{"of the other type", []v1alpha1.EtcdOperatorTask{task("a", running, "new", 1, recreate)}, "a"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -35,6 +35,8 @@ type Observation struct {
 	// WakeUp is nil while a task holds the StatefulSet at zero.
 	WakeUp      *hibernation.WakeUp
 	Hibernation *hibernation.View
+	// Refused is why the operator's configuration refuses the Etcd.
+	Refused error
 	// Foreign objects keep those of the Etcd from being written; OwnersChecked: it is known which do.
 	Foreign       []ownership.Foreign
 	OwnersChecked bool

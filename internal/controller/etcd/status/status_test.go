@@ -41,12 +41,12 @@ func served() *v1alpha1.Etcd {
 	return etcd
 }
 
-// observed is an observation of an Etcd whose newest spec is applied.
+// observed returns an observation of an Etcd whose newest spec is applied.
 func observed(etcd *v1alpha1.Etcd, s *cluster.Snapshot, now metav1.Time) Observation {
 	return Observation{State: &state.State{Etcd: etcd, Snapshot: s}, TLS: &tls.Plan{}, Size: &scale.Size{}, Settled: true, Now: now}
 }
 
-// unsettled is an observation of an Etcd whose newest spec is not applied yet.
+// unsettled returns an observation of an Etcd whose newest spec is not applied yet.
 func unsettled(etcd *v1alpha1.Etcd, s *cluster.Snapshot, now metav1.Time) Observation {
 	o := observed(etcd, s, now)
 	o.Settled = false
@@ -124,7 +124,7 @@ func TestConditions(t *testing.T) {
 			ready:   want{metav1.ConditionFalse, v1alpha1.ReasonQuorumLost, "3 of 3 voters serve; quorum is 2."},
 			members: allReady, updated: allUpdated,
 		}, {
-			name: "ready pods, and the operator cannot reach them",
+			name: "ready pods, unreachable from the operator",
 			with: func() *cluster.Snapshot {
 				s := clustertest.Healthy(3)
 				clustertest.Unreachable(s)
@@ -185,9 +185,9 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// A rollout has not ended before its last pod is back; a pod that is evicted does not begin one; and a
-// template that the StatefulSet controller has not seen changes nothing yet.
-func TestAllMembersUpdatedDoesNotWobble(t *testing.T) {
+// A rollout has not ended before its last pod is ready; an evicted pod does not start one; and a template that the
+// StatefulSet controller has not observed changes nothing yet.
+func TestAllMembersUpdatedDoesNotFlap(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
 	updated := func() bool {
@@ -207,7 +207,7 @@ func TestAllMembersUpdatedDoesNotWobble(t *testing.T) {
 	etcd.Generation = 2
 	see(false, func(s *cluster.Snapshot) { s.StatefulSet.Observed = false })
 	g.Expect(updated()).To(BeTrue(), "not seen")
-	g.Expect(etcd.Status.ObservedGeneration).To(Equal(int64(1)), "what the status says is of the spec before")
+	g.Expect(etcd.Status.ObservedGeneration).To(Equal(int64(1)), "the status still reflects the previous spec")
 
 	see(true, func(s *cluster.Snapshot) { s.Ordinals[1].Pod.Revision = "old" })
 	g.Expect(updated()).To(BeFalse(), "outdated")
@@ -215,16 +215,16 @@ func TestAllMembersUpdatedDoesNotWobble(t *testing.T) {
 	g.Expect(etcd.Status.Rollout).To(Equal(&v1alpha1.CurrentRollout{TargetRevision: "new"}))
 
 	see(true, missing)
-	g.Expect(updated()).To(BeFalse(), "the last pod is on its way")
+	g.Expect(updated()).To(BeFalse(), "the last pod is starting")
 	g.Expect(etcd.Status.Rollout).NotTo(BeNil())
 
 	see(true, func(*cluster.Snapshot) {})
-	g.Expect(updated()).To(BeTrue(), "it is back")
+	g.Expect(updated()).To(BeTrue(), "the last pod is ready")
 	g.Expect(etcd.Status.Rollout).To(BeNil())
 }
 
-// While leadership passes from one member to another nobody should be woken up.
-func TestReadyDoesNotWobble(t *testing.T) {
+// A change of leadership must not trigger an alert.
+func TestReadyDoesNotFlap(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
 	s := clustertest.Healthy(3)
@@ -238,7 +238,7 @@ func TestReadyDoesNotWobble(t *testing.T) {
 	g.Expect(ready(confirmLoss - 1)).To(BeTrue())
 	g.Expect(ready(confirmLoss)).To(BeFalse())
 	etcd.Status.Conditions = nil
-	g.Expect(ready(0)).To(BeFalse(), "it has never been ready")
+	g.Expect(ready(0)).To(BeFalse(), "the cluster has never been ready")
 }
 
 func TestClusterIDIsRecordedOnce(t *testing.T) {
@@ -247,7 +247,7 @@ func TestClusterIDIsRecordedOnce(t *testing.T) {
 	s := clustertest.Healthy(3)
 	s.Cluster.LeaderKnown = false
 	etcd.Status = Next(unsettled(etcd, s, noon))
-	g.Expect(etcd.Status.ClusterID).To(BeEmpty(), "it has not served")
+	g.Expect(etcd.Status.ClusterID).To(BeEmpty(), "the cluster has not served")
 
 	etcd.Status = Next(unsettled(etcd, clustertest.Healthy(3), noon))
 	g.Expect(etcd.Status.ClusterID).To(Equal("cafe"))
@@ -268,7 +268,7 @@ func TestMembers(t *testing.T) {
 	next := Next(observed(etcd, s, later))
 	g.Expect(next.Members[1]).To(Equal(v1alpha1.Member{
 		Name: "etcd-main-1", ID: "2", Role: v1alpha1.RoleUnknown, Status: v1alpha1.MemberNotReady, Reason: "Missing", LastTransitionTime: later,
-	}), "it keeps its ID")
+	}), "the member keeps its ID")
 	g.Expect(next.Members[2].LastTransitionTime).To(Equal(noon))
 	g.Expect([]int32{next.Replicas, next.CurrentReplicas, next.ReadyReplicas, next.UpdatedReplicas}).To(Equal([]int32{3, 2, 2, 2}))
 
@@ -289,7 +289,7 @@ func TestLastErrors(t *testing.T) {
 	g.Expect(etcd.Status.LastErrors).To(BeEmpty())
 }
 
-// Only what somebody may wait for is worth a write at once.
+// Only changes that a client may wait for are written at once.
 func TestSaysMore(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -317,7 +317,7 @@ func TestSaysMore(t *testing.T) {
 	}
 }
 
-// An error that lasts keeps its time, so that a status that tells the same is not written again.
+// A persistent error keeps its time, so that an unchanged status is not written again.
 func TestErrorsThatLast(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
@@ -336,7 +336,7 @@ func TestErrorsThatLast(t *testing.T) {
 	g.Expect(meta.IsStatusConditionTrue(etcd.Status.Conditions, v1alpha1.ConditionReconciled)).To(BeTrue())
 }
 
-// A schedule that is none is reported in the status, and the rest of the spec is carried out.
+// An invalid schedule is reported in the status, and the rest of the spec is carried out.
 func TestBadSchedule(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
@@ -352,7 +352,7 @@ func TestBadSchedule(t *testing.T) {
 	g.Expect(status.ObservedGeneration).To(Equal(etcd.Generation))
 }
 
-// An error of any stage is reported beside what is known of the members; what the reconcile did not get to stays as it was.
+// An error of any stage is reported along with the observed members; the status of stages not reached stays unchanged.
 func TestPartOfAnObservation(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
@@ -377,7 +377,7 @@ func TestPartOfAnObservation(t *testing.T) {
 	}
 }
 
-// A reconcile that ended before anything was known adds its errors, and leaves the rest as it was.
+// A reconcile that ended before its observation adds its errors and leaves the rest unchanged.
 func TestInterrupted(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
@@ -394,7 +394,7 @@ func TestInterrupted(t *testing.T) {
 	g.Expect(etcd.Status.Members).To(Equal(members))
 	g.Expect(meta.IsStatusConditionTrue(etcd.Status.Conditions, v1alpha1.ConditionReady)).To(BeTrue())
 	again := Interrupted(etcd, []Failure{{v1alpha1.ErrObserve, errors.New("listing pods: timeout")}}, metav1.NewTime(later.Add(time.Minute)))
-	g.Expect(again).To(Equal(etcd.Status), "a status that says the same is not written again")
+	g.Expect(again).To(Equal(etcd.Status), "an unchanged status is not written again")
 }
 
 // From the record to the restored cluster.
@@ -420,17 +420,17 @@ func TestHibernationInTheStatus(t *testing.T) {
 	g.Expect(step(recording(record)).Hibernation).To(Equal(record))
 	other := record.DeepCopy()
 	other.ID = "other"
-	g.Expect(step(recording(other)).Hibernation).To(Equal(record), "it does not change")
-	g.Expect(step(nothing).Hibernation).To(Equal(record), "it is not forgotten")
+	g.Expect(step(recording(other)).Hibernation).To(Equal(record), "the record does not change")
+	g.Expect(step(nothing).Hibernation).To(Equal(record), "the record stays")
 	g.Expect(etcd.Status.Recovery).To(BeNil())
 
 	etcd.Spec.Replicas = 3
-	g.Expect(step(nothing).Recovery).To(BeNil(), "the claims go first")
+	g.Expect(step(nothing).Recovery).To(BeNil(), "the claims are deleted first")
 	g.Expect(step(restoring).Recovery).To(Equal(&v1alpha1.ClusterRecovery{
 		TaskUID: "job", Member: "etcd-main-0", Source: v1alpha1.RecoverFromBackup, PreviousClusterID: "cafe", Revision: 42,
 	}))
 
-	// One serves, and the others are learners.
+	// One member serves, and the others are learners.
 	one := clustertest.Healthy(3)
 	one.Cluster.ID = 0xbeef
 	one.Ordinals[1].Role = v1alpha1.RoleLearner

@@ -19,7 +19,7 @@ const (
 	off, prepared, on = component.PeerTLSOff, component.PeerTLSPrepared, component.PeerTLSOn
 )
 
-// peersAt is a cluster that is well, every member at a station and listed with the URLs of these schemes.
+// peersAt returns a healthy cluster with every member at a station and listed with the URLs of these schemes.
 func peersAt(replicas int, station component.PeerTLS, schemes ...string) *cluster.Snapshot {
 	s := clustertest.Healthy(replicas)
 	for i := range s.Ordinals {
@@ -37,24 +37,24 @@ func TestNextStation(t *testing.T) {
 		at   component.PeerTLS
 		s    *cluster.Snapshot
 		want component.PeerTLS
-		// urls that member 1 is to be listed with; nil: as it is.
+		// urls that member 1 is to be listed with; nil: unchanged.
 		urls []string
 	}{
 		{"no members", off, nil, off, nil},
-		{"begin", off, peersAt(3, off, "http"), prepared, nil},
-		{"a single member has nobody to talk to", off, peersAt(1, off, "http"), on, nil},
+		{"start", off, peersAt(3, off, "http"), prepared, nil},
+		{"a single member has no peers", off, peersAt(1, off, "http"), on, nil},
 		{"asleep", prepared, clustertest.Healthy(0), prepared, nil},
-		{"every member can call", prepared, peersAt(3, prepared, "http"), prepared, []string{"http://m-0:2380", "https://m-0:2380"}},
-		{"and is listed with both", prepared, peersAt(3, prepared, "https", "http"), on, nil},
-		{"a member cannot call yet", prepared, with(peersAt(3, prepared, "http", "https"), func(s *cluster.Snapshot) { s.Ordinals[2].Pod.PeerTLS = "" }), prepared, nil},
-		{"a member is away", prepared, with(peersAt(3, prepared, "http", "https"), func(s *cluster.Snapshot) { clustertest.Away(s, 2, v1alpha1.ClassDead, "") }), prepared, nil},
+		{"every member can dial TLS", prepared, peersAt(3, prepared, "http"), prepared, []string{"http://m-0:2380", "https://m-0:2380"}},
+		{"every member is listed with both URLs", prepared, peersAt(3, prepared, "https", "http"), on, nil},
+		{"a member cannot dial TLS yet", prepared, with(peersAt(3, prepared, "http", "https"), func(s *cluster.Snapshot) { s.Ordinals[2].Pod.PeerTLS = "" }), prepared, nil},
+		{"a member is dead", prepared, with(peersAt(3, prepared, "http", "https"), func(s *cluster.Snapshot) { clustertest.Away(s, 2, v1alpha1.ClassDead, "") }), prepared, nil},
 		{"a member is missing", prepared, with(peersAt(3, prepared, "http", "https"), func(s *cluster.Snapshot) { clustertest.Away(s, 2, v1alpha1.ClassMissing, "") }), prepared, nil},
 		{"a foreign voter", prepared, with(peersAt(3, prepared, "http", "https"), func(s *cluster.Snapshot) {
 			s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: 9, Ordinal: -1, Serving: true})
 		}), prepared, nil},
-		{"nobody answers", prepared, with(peersAt(3, prepared, "http", "https"), clustertest.Unreachable), prepared, nil},
-		{"the second rollout goes on", on, with(peersAt(3, on, "http", "https"), func(s *cluster.Snapshot) { s.Ordinals[0].Pod.PeerTLS = string(prepared) }), on, nil},
-		{"everyone listens with TLS", on, peersAt(3, on, "http", "https"), on, []string{"https://m-0:2380"}},
+		{"no member answers", prepared, with(peersAt(3, prepared, "http", "https"), clustertest.Unreachable), prepared, nil},
+		{"the second rollout is in progress", on, with(peersAt(3, on, "http", "https"), func(s *cluster.Snapshot) { s.Ordinals[0].Pod.PeerTLS = string(prepared) }), on, nil},
+		{"every member listens with TLS", on, peersAt(3, on, "http", "https"), on, []string{"https://m-0:2380"}},
 		{"a single member listens with TLS", on, peersAt(1, on, "http"), on, []string{"https://m-0:2380"}},
 		{"done", on, peersAt(3, on, "https"), on, nil},
 	} {
@@ -80,13 +80,13 @@ func with(s *cluster.Snapshot, change func(*cluster.Snapshot)) *cluster.Snapshot
 	return s
 }
 
-// Whatever happens in between, a member that runs can be reached by every other: by a URL that it listens on and
-// that the others can call.
+// At every step, each running member can be reached by every other: by a URL that it listens on and that the others can
+// dial.
 func TestMembersCanAlwaysReachEachOther(t *testing.T) {
 	g := NewWithT(t)
 	at, schemes, pods := off, []string{"http"}, []component.PeerTLS{off, off, off}
 	for step := 0; ; step++ {
-		g.Expect(step).To(BeNumerically("<", 20), "it comes to an end")
+		g.Expect(step).To(BeNumerically("<", 20), "the switch ends")
 		s := peersAt(3, off, schemes...)
 		for i, p := range pods {
 			s.Ordinals[i].Pod.PeerTLS = string(p)
@@ -97,7 +97,7 @@ func TestMembersCanAlwaysReachEachOther(t *testing.T) {
 			}
 			if p == on {
 				g.Expect(schemes).To(ContainElement("https"))
-				g.Expect(pods).NotTo(ContainElement(off), "nobody is left who cannot call with TLS")
+				g.Expect(pods).NotTo(ContainElement(off), "every member can dial TLS")
 			} else {
 				g.Expect(schemes).To(ContainElement("http"))
 			}

@@ -41,22 +41,22 @@ func TestDecideGrowth(t *testing.T) {
 		reason   string
 		says     string
 	}{
-		"as it should be":                 {"8", []claim{of("8", "8"), of("8", "8")}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
-		"larger than it should be":        {"9", []claim{of("9", "9")}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
-		"no claims":                       {"8", nil, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
-		"no claims, and a small template": {"4", nil, 0, true, v1alpha1.ReasonVolumesGrowing, "template"},
-		"the claims come first":           {"4", []claim{of("4", "4"), of("4", "4")}, 2, false, v1alpha1.ReasonVolumesGrowing, "requests more"},
-		"only one is left":                {"4", []claim{of("8", "8"), of("4", "4")}, 1, false, v1alpha1.ReasonVolumesGrowing, "requests more"},
-		"then the template":               {"4", []claim{of("8", "4"), of("8", "8")}, 0, true, v1alpha1.ReasonVolumesGrowing, "c has 4Gi of 8Gi"},
-		"a volume takes its time":         {"8", []claim{of("8", "4")}, 0, false, v1alpha1.ReasonVolumesGrowing, "c has 4Gi of 8Gi"},
-		"a file system waits for its pod": {"8", []claim{of("8", "4", func(c *claim) { c.waitsForRestart = true })}, 0, false, v1alpha1.ReasonVolumesGrowing, "restart: true"},
-		"the class does not allow it":     {"4", []claim{of("4", "4", stiff)}, 0, false, v1alpha1.ReasonVolumesNotExpandable, `StorageClass "local"`},
-		"nor for one of them: none grows": {"4", []claim{of("4", "4"), of("4", "4", stiff)}, 0, false, v1alpha1.ReasonVolumesNotExpandable, "c (StorageClass"},
-		"it need not, if it is enough":    {"8", []claim{of("8", "8", stiff)}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
-		"one is somebody else's: none":    {"4", []claim{of("4", "4"), of("4", "4", foreign)}, 0, false, v1alpha1.ReasonClaimNotOwned, "PersistentVolumeClaim ns/c is web's"},
-		"and it is left, if it is enough": {"8", []claim{of("8", "8"), of("8", "8", foreign)}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
-		"a claim that has no volume":      {"4", []claim{of("4", "0", unbound), of("8", "8")}, 0, false, v1alpha1.ReasonVolumesGrowing, "not bound"},
-		"a new claim that has no volume":  {"8", []claim{of("8", "0", unbound)}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
+		"already grown":                         {"8", []claim{of("8", "8"), of("8", "8")}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
+		"larger than the spec":                  {"9", []claim{of("9", "9")}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
+		"no claims":                             {"8", nil, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
+		"no claims, and a small template":       {"4", nil, 0, true, v1alpha1.ReasonVolumesGrowing, "template"},
+		"the claims come first":                 {"4", []claim{of("4", "4"), of("4", "4")}, 2, false, v1alpha1.ReasonVolumesGrowing, "requests more"},
+		"only one is left":                      {"4", []claim{of("8", "8"), of("4", "4")}, 1, false, v1alpha1.ReasonVolumesGrowing, "requests more"},
+		"then the template":                     {"4", []claim{of("8", "4"), of("8", "8")}, 0, true, v1alpha1.ReasonVolumesGrowing, "c has 4Gi of 8Gi"},
+		"a volume takes its time":               {"8", []claim{of("8", "4")}, 0, false, v1alpha1.ReasonVolumesGrowing, "c has 4Gi of 8Gi"},
+		"a file system waits for its pod":       {"8", []claim{of("8", "4", func(c *claim) { c.waitsForRestart = true })}, 0, false, v1alpha1.ReasonVolumesGrowing, "restart: true"},
+		"the class does not allow it":           {"4", []claim{of("4", "4", stiff)}, 0, false, v1alpha1.ReasonVolumesNotExpandable, `StorageClass "local"`},
+		"the class of one does not: none grows": {"4", []claim{of("4", "4"), of("4", "4", stiff)}, 0, false, v1alpha1.ReasonVolumesNotExpandable, "c (StorageClass"},
+		"not expandable, but large enough":      {"8", []claim{of("8", "8", stiff)}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
+		"one is foreign: none grows":            {"4", []claim{of("4", "4"), of("4", "4", foreign)}, 0, false, v1alpha1.ReasonClaimNotOwned, "PersistentVolumeClaim ns/c is web's"},
+		"one is foreign, but large enough":      {"8", []claim{of("8", "8"), of("8", "8", foreign)}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
+		"a claim that has no volume":            {"4", []claim{of("4", "0", unbound), of("8", "8")}, 0, false, v1alpha1.ReasonVolumesGrowing, "not bound"},
+		"a new claim that has no volume":        {"8", []claim{of("8", "0", unbound)}, 0, false, v1alpha1.ReasonVolumesGrown, "8Gi"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := decide(volumes{wanted: gi("8"), template: gi(tc.template), claims: tc.claims})
@@ -67,7 +67,7 @@ func TestDecideGrowth(t *testing.T) {
 	}
 }
 
-// newSet makes a StatefulSet of some replicas, whose claim template has 4Gi.
+// newSet returns a StatefulSet with some replicas and a claim template of 4Gi.
 func newSet(replicas int32) *appsv1.StatefulSet {
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{UID: "set"}}
 	set.Spec.Replicas = ptr.To(replicas)
@@ -97,7 +97,7 @@ func TestMayReplace(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{Kind: "StatefulSet", Name: "main", UID: owner}},
 		}}}
 	}
-	foreign := ownedBy("somebody")
+	foreign := ownedBy("another")
 	foreign[0].Labels[v1alpha1.LabelPartOf] = "web"
 	for name, tc := range map[string]struct {
 		change func(*cluster.Snapshot, *appsv1.StatefulSet)
@@ -105,21 +105,21 @@ func TestMayReplace(t *testing.T) {
 		tasks  []v1alpha1.EtcdOperatorTask
 		want   string // empty: it may be replaced
 	}{
-		"all is well":                 {nil, ownedBy("somebody"), rollout(v1alpha1.TaskStateSucceeded), ""},
-		"a rollout waits in line":     {nil, nil, rollout(v1alpha1.TaskStatePending), ""},
-		"a rollout runs":              {nil, nil, rollout(v1alpha1.TaskStateInProgress), "in progress"},
-		"a claim would go with it":    {nil, ownedBy("set"), nil, "claim c would be deleted"},
-		"a claim is not the Etcd's":   {nil, foreign, nil, "claim c, which is not the Etcd's own"},
-		"its newest spec is not seen": {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.StatefulSet.Observed = false }, nil, nil, "has not seen"},
-		"a member is away":            {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.Ordinals[1].Class = v1alpha1.ClassMissing }, nil, nil, "not every member"},
-		"a pod too many":              {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.Surplus = []string{"m-2"} }, nil, nil, "not every member"},
+		"healthy":                          {nil, ownedBy("another"), rollout(v1alpha1.TaskStateSucceeded), ""},
+		"a rollout waits in line":          {nil, nil, rollout(v1alpha1.TaskStatePending), ""},
+		"a rollout runs":                   {nil, nil, rollout(v1alpha1.TaskStateInProgress), "in progress"},
+		"a claim would be deleted with it": {nil, ownedBy("set"), nil, "claim c would be deleted"},
+		"a claim is not the Etcd's":        {nil, foreign, nil, "claim c, which is not the Etcd's own"},
+		"its newest spec is not observed":  {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.StatefulSet.Observed = false }, nil, nil, "has not seen"},
+		"a member is missing":              {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.Ordinals[1].Class = v1alpha1.ClassMissing }, nil, nil, "not every member"},
+		"a surplus pod":                    {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.Surplus = []string{"m-2"} }, nil, nil, "not every member"},
 		"claims are deleted with it": {func(_ *cluster.Snapshot, s *appsv1.StatefulSet) {
 			s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted = "Delete"
 		}, nil, nil, "not retained"},
 		"claims are deleted by scaling": {func(_ *cluster.Snapshot, s *appsv1.StatefulSet) {
 			s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = "Delete"
 		}, nil, nil, "not retained"},
-		"it says nothing of claims": {func(_ *cluster.Snapshot, s *appsv1.StatefulSet) { s.Spec.PersistentVolumeClaimRetentionPolicy = nil }, nil, nil, "not retained"},
+		"it has no policy for claims": {func(_ *cluster.Snapshot, s *appsv1.StatefulSet) { s.Spec.PersistentVolumeClaimRetentionPolicy = nil }, nil, nil, "not retained"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, set := well(), newSet(2)

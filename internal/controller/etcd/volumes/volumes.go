@@ -66,10 +66,17 @@ func (v *View) Foreign() (foreign []ownership.Foreign) {
 // Grown returns the condition VolumesGrown.
 func (v *View) Grown() metav1.Condition { return v.growth.condition }
 
-// Reconcile grows volumes, and then replaces the StatefulSet by one whose claim template has the new size, if one may be
-// created. It returns state.ErrBehind when it has begun to replace it. The View is nil when there is no StatefulSet, or when
+// Permission is what a Grower may do.
+type Permission struct {
+	// Grow claims.
+	Grow bool
+	// Replace the StatefulSet: another one may be created.
+	Replace bool
+}
+
+// Reconcile grows volumes, and then replaces the StatefulSet by one whose claim template has the new size. It returns state.ErrBehind when it has begun to replace it. The View is nil when there is no StatefulSet, or when
 // the claims could not be read.
-func (g *Grower) Reconcile(ctx context.Context, s *state.State, objects *apply.Session, mayCreate bool) (*View, error) {
+func (g *Grower) Reconcile(ctx context.Context, s *state.State, objects *apply.Session, may Permission) (*View, error) {
 	if s.StatefulSet == nil {
 		return nil, nil
 	}
@@ -82,11 +89,10 @@ func (g *Grower) Reconcile(ctx context.Context, s *state.State, objects *apply.S
 		v.claims = append(v.claims, c)
 	}
 	view := &View{claims: v.claims, growth: decide(v)}
-	acts := len(view.growth.grow) > 0 || view.growth.replaceSet && mayCreate
-	if s.Etcd.SpecSuspended() || !acts {
-		return view, nil
+	if len(view.growth.grow) > 0 && may.Grow || view.growth.replaceSet && may.Replace {
+		return view, g.grow(ctx, s, objects, view.growth)
 	}
-	return view, g.grow(ctx, s, objects, view.growth)
+	return view, nil
 }
 
 // grow carries out what was decided.

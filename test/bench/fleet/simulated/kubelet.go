@@ -40,7 +40,7 @@ type Kubelet struct {
 	entries map[int][]Entry
 }
 
-// Entry of the record: a pod was deleted, or became ready.
+// Entry is an entry of the record: a pod was deleted or became ready.
 type Entry struct {
 	At    time.Time
 	Pod   string
@@ -55,7 +55,7 @@ func etcdOf(namespace string) (int, bool) {
 	return n, err == nil && strings.HasPrefix(namespace, "fleet-")
 }
 
-// StartKubelet makes the nodes and starts to look after pods and claims, until the context ends.
+// StartKubelet creates the nodes and simulates pods and claims until the context ends.
 func StartKubelet(ctx context.Context, e *env.Env, f *Fleet, podStart time.Duration) (*Kubelet, error) {
 	config := rest.CopyConfig(e.Config)
 	config.QPS = -1
@@ -98,7 +98,7 @@ func (k *Kubelet) Wait() { <-k.done }
 
 func nodeName(i int) string { return fmt.Sprintf("node-%02d", i%nodes) }
 
-// pod moves a pod one step on: to a node, to readiness, or away.
+// pod advances a pod by one step: to a node, to readiness, or to its removal.
 func (k *Kubelet) pod(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	etcd, ok := etcdOf(request.Namespace)
 	pod := &corev1.Pod{}
@@ -137,7 +137,7 @@ func (k *Kubelet) pod(ctx context.Context, request reconcile.Request) (reconcile
 		}
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		// An event for the change is on its way.
+		// An event for the change follows.
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, err
@@ -185,14 +185,14 @@ func (k *Kubelet) record(etcd int, e Entry) {
 	k.entries[etcd] = append(k.entries[etcd], e)
 }
 
-// Touch has a pod reconciled again, by an annotation without a meaning.
+// Touch triggers another reconcile of a pod with a meaningless annotation.
 func (k *Kubelet) Touch(ctx context.Context, etcd, member int) error {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace(etcd), Name: PodName(member)}}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"simulated":"hangs"}}}`))
 	return k.client.Patch(ctx, pod, patch)
 }
 
-// Since returns what was recorded of an Etcd after a time.
+// Since returns the entries of an Etcd after a time.
 func (k *Kubelet) Since(etcd int, from time.Time) []Entry {
 	k.mu.Lock()
 	defer k.mu.Unlock()

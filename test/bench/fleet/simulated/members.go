@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package simulated stands in for what the fleet benchmark does not run: the members, which answer the operator over gRPC,
-// and scheduler, kubelets and provisioner.
+// Package simulated replaces what the fleet benchmark does not run: the members, which answer the operator over gRPC, and
+// scheduler, kubelets and provisioner.
 package simulated
 
 import (
@@ -23,18 +23,18 @@ import (
 const (
 	// Members of each Etcd.
 	Members = 3
-	// slots is how many addresses an Etcd has: a power of two, so that addresses are easy to read.
+	// slots is the number of addresses of an Etcd: a power of two, so that addresses are easy to read.
 	slots = 8
-	// EtcdName is the name of each Etcd. Each has a namespace of its own.
+	// EtcdName is the name of each Etcd. Each has its own namespace.
 	EtcdName = "etcd-main"
 )
 
-// Fleet is the members of all Etcds. One server answers for all of them, and tells them apart by address.
+// Fleet has the members of all Etcds. One server answers for all of them and distinguishes them by address.
 type Fleet struct {
 	etcdserverpb.UnimplementedMaintenanceServer
 	etcdserverpb.UnimplementedClusterServer
 
-	// Port at which every member answers.
+	// Port on which every member answers.
 	Port     int
 	clusters []*etcdfake.Cluster
 
@@ -89,7 +89,7 @@ func (f *Fleet) set(address string, up bool) {
 	f.up[address] = up
 }
 
-// Hang makes member 0 of some Etcds hang, or answer again.
+// Hang makes member 0 of some Etcds hang or answer again.
 func (f *Fleet) Hang(hangs bool, etcds ...int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -107,7 +107,7 @@ func (f *Fleet) hangs(etcd, member int) bool {
 	return member == 0 && f.hung[etcd]
 }
 
-// asked returns the cluster and the member that a request is for.
+// asked returns the cluster and the member that a request is addressed to.
 func (f *Fleet) asked(ctx context.Context) (*etcdfake.Cluster, string, error) {
 	p, _ := peer.FromContext(ctx)
 	ip := p.LocalAddr.(*net.TCPAddr).IP.To4()

@@ -27,7 +27,7 @@ func unmountAll(ctx context.Context) error {
 			return true, err
 		}
 		// Lazy, so that it succeeds even if a foreign process (a shell, a backup) is inside: the mount is gone for all
-		// others. Whether it did is checked by the next look.
+		// others. The next listing checks the result.
 		failed = command.Run(ctx, "umount", append([]string{"--lazy", "--no-mtab"}, points...)...)
 		return false, nil
 	})

@@ -48,7 +48,7 @@ var (
 	}
 	// Etcd has the layout of etcd's own image, with its command, and runs as root unless the pod says otherwise.
 	Etcd = Image{
-		Name: "localhost/etcd:v3.6.8",
+		Name: "localhost/etcd:v3.6.16",
 		Files: []File{
 			{"etcd", "/usr/local/bin/etcd"}, {"etcdctl", "/usr/local/bin/etcdctl"}, {"etcdutl", "/usr/local/bin/etcdutl"},
 		},

@@ -43,7 +43,7 @@ func TestTaskLines(t *testing.T) {
 		want          []line
 	}{
 		"starts with a step": {pending, started, []line{{text: "the task starts"}, {pod: "m-0", text: "DeletePod: m-0 runs and does not participate"}}},
-		"is held":            {started, held, []line{{text: "held by OthersParticipating: m-0 is terminating"}}},
+		"is held":            {started, held, []line{{text: "blocked by OthersParticipating: m-0 is terminating"}}},
 		"is held still":      {held, held, nil},
 		"goes on": {held, back, []line{
 			{text: "m-0 is back: its new pod participates (1/3)"}, {pod: "m-1", text: "MoveLeader: m-1 leads and is next"},
@@ -58,13 +58,13 @@ func TestTaskLines(t *testing.T) {
 	}
 }
 
-func TestTellersHearOnlyOfTheirCluster(t *testing.T) {
-	s := &storyteller{cluster: "m"}
+func TestSourcesReportOnlyTheirCluster(t *testing.T) {
+	s := &reporter{cluster: "m"}
 	other := &v1alpha1.EtcdOperatorTask{Spec: v1alpha1.EtcdOperatorTaskSpec{OwnerEtcdReference: v1alpha1.EtcdReference{Name: "other"}}}
-	if lines := tellTasks(s).lines(nil, other); lines != nil {
+	if lines := fromTasks(s).lines(nil, other); lines != nil {
 		t.Errorf("of a task of another Etcd: %v", lines)
 	}
-	if lines := tellPods(s).lines(nil, &corev1.Pod{}); lines != nil {
+	if lines := fromPods(s).lines(nil, &corev1.Pod{}); lines != nil {
 		t.Errorf("of any pod: %v", lines)
 	}
 }
@@ -85,7 +85,7 @@ func TestPodLines(t *testing.T) {
 		"deleted":   {pod(true), deleted, "the StatefulSet controller deletes m-2: it goes by ordinal, the highest first"},
 		"created":   {&corev1.Pod{}, pod(false), "m-2 is re-created at revision m-abc"},
 		"ready":     {pod(false), pod(true), "m-2 is ready"},
-		"not ready": {pod(true), pod(false), "m-2 is not ready any more"},
+		"not ready": {pod(true), pod(false), "m-2 is no longer ready"},
 		"the same":  {pod(true), pod(true), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

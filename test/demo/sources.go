@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tellTasks tells of a rollout from the status of its task alone, as anybody sees it with kubectl.
-func tellTasks(s *storyteller) teller {
-	return teller{&v1alpha1.EtcdOperatorTask{}, func(before, after client.Object) []line {
+// fromTasks reports a rollout from the status of its task alone, as kubectl shows it.
+func fromTasks(s *reporter) source {
+	return source{&v1alpha1.EtcdOperatorTask{}, func(before, after client.Object) []line {
 		task := after.(*v1alpha1.EtcdOperatorTask)
 		if task.Spec.OwnerEtcdReference.Name != s.cluster {
 			return nil
@@ -31,7 +31,7 @@ func tellTasks(s *storyteller) teller {
 	}}
 }
 
-// taskLines say what is new in the status of a task.
+// taskLines returns the changes in the status of a task.
 func taskLines(before, after *v1alpha1.EtcdOperatorTask) []line {
 	var lines []line
 	was, is := cmp.Or(before.Status.Rollout, &v1alpha1.RolloutStatus{}), cmp.Or(after.Status.Rollout, &v1alpha1.RolloutStatus{})
@@ -43,7 +43,7 @@ func taskLines(before, after *v1alpha1.EtcdOperatorTask) []line {
 		lines = append(lines, line{pod: is.LeaderHandover.From, text: "MoveLeader: " + after.Status.LastOperation.Reason})
 	}
 	if h := is.HeldBy; h != nil && (was.HeldBy == nil || was.HeldBy.Guard != h.Guard || was.HeldBy.Message != h.Message) {
-		lines = append(lines, line{text: fmt.Sprintf("held by %s: %s", h.Guard, h.Message)})
+		lines = append(lines, line{text: fmt.Sprintf("blocked by %s: %s", h.Guard, h.Message)})
 	}
 	if before.Status.State != after.Status.State && after.Status.State.IsFinal() {
 		text := string(after.Status.State)
@@ -55,7 +55,7 @@ func taskLines(before, after *v1alpha1.EtcdOperatorTask) []line {
 	return lines
 }
 
-// replacementLines say which pods are deleted, and which have ended.
+// replacementLines returns which pods are deleted and which are replaced.
 func replacementLines(was, is *v1alpha1.RolloutStatus) []line {
 	states := map[string]v1alpha1.OperationState{}
 	for _, p := range was.Pods {
@@ -76,9 +76,9 @@ func replacementLines(was, is *v1alpha1.RolloutStatus) []line {
 	return append(back, gone...)
 }
 
-// tellPods tells of a rollout from the pods, since the StatefulSet controller gives no reasons.
-func tellPods(s *storyteller) teller {
-	return teller{&corev1.Pod{}, func(before, after client.Object) []line {
+// fromPods reports a rollout from the pods, since the StatefulSet controller gives no reasons.
+func fromPods(s *reporter) source {
+	return source{&corev1.Pod{}, func(before, after client.Object) []line {
 		pod := after.(*corev1.Pod)
 		if owner := metav1.GetControllerOf(pod); owner == nil || owner.Kind != "StatefulSet" || owner.Name != s.cluster {
 			return nil
@@ -88,7 +88,7 @@ func tellPods(s *storyteller) teller {
 	}}
 }
 
-// podLines say what is new with a pod.
+// podLines returns the changes of a pod.
 func podLines(before, after *corev1.Pod) []line {
 	switch {
 	case before.DeletionTimestamp == nil && after.DeletionTimestamp != nil:
@@ -98,7 +98,7 @@ func podLines(before, after *corev1.Pod) []line {
 	case !isReady(before) && isReady(after):
 		return []line{{text: after.Name + " is ready"}}
 	case isReady(before) && !isReady(after) && after.DeletionTimestamp == nil:
-		return []line{{text: after.Name + " is not ready any more"}}
+		return []line{{text: after.Name + " is no longer ready"}}
 	}
 	return nil
 }

@@ -19,23 +19,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// silence is how long the writers may be without an answer before it is told.
-const silence = time.Second
+// maxSilence is how long the writers may go without an answer before the demo reports it.
+const maxSilence = time.Second
 
-// line is something to tell. A line with the name of a pod is a step that somebody took.
+// line is a line of output. A line with the name of a pod is a step of the rollout.
 type line struct {
 	text string
 	pod  string
 }
 
-// teller watches one kind of object, and makes lines of how one changes: before is nil for a new one.
-type teller struct {
+// source is a kind of object to watch. lines describes a change; before is nil for a new object.
+type source struct {
 	object client.Object
 	lines  func(before, after client.Object) []line
 }
 
-// storyteller tells live of a rollout.
-type storyteller struct {
+// reporter prints the events of a rollout as they happen.
+type reporter struct {
 	console *console.Console
 	cluster string // name of the StatefulSet and the Etcd
 	started time.Time
@@ -46,11 +46,11 @@ type storyteller struct {
 	taken []timeline.Step
 }
 
-// begin starts to tell of what happens from now on.
-func (d *demo) begin(ctx context.Context, writer *measure.Writer, w way) (*storyteller, error) {
+// begin starts to report events.
+func (d *demo) begin(ctx context.Context, writer *measure.Writer, w way) (*reporter, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	s := &storyteller{console: d.console, cluster: d.cluster.Name, started: time.Now(), stop: cancel}
-	if err := s.watch(ctx, d, w.tell(s)); err != nil {
+	s := &reporter{console: d.console, cluster: d.cluster.Name, started: time.Now(), stop: cancel}
+	if err := s.watch(ctx, d, w.source(s)); err != nil {
 		s.end()
 		return nil, fmt.Errorf("watching the rollout: %w", err)
 	}
@@ -59,8 +59,8 @@ func (d *demo) begin(ctx context.Context, writer *measure.Writer, w way) (*story
 	return s, nil
 }
 
-// watch tells of every change that the API server shows. What is there already is no change.
-func (s *storyteller) watch(ctx context.Context, d *demo, t teller) error {
+// watch reports every change that the API server shows. Existing objects are no change.
+func (s *reporter) watch(ctx context.Context, d *demo, t source) error {
 	all, err := cache.New(d.cluster.Config, cache.Options{
 		Scheme: d.cluster.Client.Scheme(), DefaultNamespaces: map[string]cache.Config{d.cluster.Namespace: {}},
 	})
@@ -74,10 +74,10 @@ func (s *storyteller) watch(ctx context.Context, d *demo, t teller) error {
 	handler, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, initial bool) {
 			if !initial {
-				s.tell(t.lines(nil, object.(client.Object)))
+				s.report(t.lines(nil, object.(client.Object)))
 			}
 		},
-		UpdateFunc: func(before, after any) { s.tell(t.lines(before.(client.Object), after.(client.Object))) },
+		UpdateFunc: func(before, after any) { s.report(t.lines(before.(client.Object), after.(client.Object))) },
 	})
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (s *storyteller) watch(ctx context.Context, d *demo, t teller) error {
 	return nil
 }
 
-func (s *storyteller) tell(lines []line) {
+func (s *reporter) report(lines []line) {
 	now := time.Now()
 	for _, l := range lines {
 		if l.pod != "" {
@@ -102,13 +102,13 @@ func (s *storyteller) tell(lines []line) {
 }
 
 // say prints a line with its time.
-func (s *storyteller) say(now time.Time, text string) {
+func (s *reporter) say(now time.Time, text string) {
 	s.console.Line("  %6.1f s  %s", now.Sub(s.started).Seconds(), text)
 }
 
-// listen tells when the writers have no answer for long, and when they have one again.
-func (s *storyteller) listen(ctx context.Context, writer *measure.Writer) {
-	ticker := time.NewTicker(silence / 10)
+// listen reports when the writers get no answer for long, and when they get one again.
+func (s *reporter) listen(ctx context.Context, writer *measure.Writer) {
+	ticker := time.NewTicker(maxSilence / 10)
 	defer ticker.Stop()
 	for deaf := (time.Time{}); ; {
 		select {
@@ -116,7 +116,7 @@ func (s *storyteller) listen(ctx context.Context, writer *measure.Writer) {
 			return
 		case now := <-ticker.C:
 			switch _, last := writer.Acknowledged(); {
-			case deaf.IsZero() && now.Sub(last) > silence:
+			case deaf.IsZero() && now.Sub(last) > maxSilence:
 				deaf = last
 				s.say(now, "NO WRITES: no member has acknowledged one for a second")
 			case !deaf.IsZero() && last.After(deaf):
@@ -127,15 +127,15 @@ func (s *storyteller) listen(ctx context.Context, writer *measure.Writer) {
 	}
 }
 
-// steps are the steps so far.
-func (s *storyteller) steps() []timeline.Step {
+// steps returns the steps so far.
+func (s *reporter) steps() []timeline.Step {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return slices.Clone(s.taken)
 }
 
-// end stops telling.
-func (s *storyteller) end() {
+// end stops reporting.
+func (s *reporter) end() {
 	s.stop()
 	s.running.Wait()
 }

@@ -1,0 +1,27 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"crypto/tls"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// metricsOptions serve metrics over TLS to those who may get /metrics: they name the Etcds of all tenants.
+func metricsOptions(server configv1alpha1.Server) metricsserver.Options {
+	o := metricsserver.Options{BindAddress: server.MetricsBindAddress}
+	if server.InsecureMetrics {
+		return o
+	}
+	o.SecureServing, o.CertDir, o.FilterProvider = true, server.MetricsCertificateDir, filters.WithAuthenticationAndAuthorization
+	o.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.MinVersion = tls.VersionTLS12 }}
+	return o
+}

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// Leases of Etcds that are gone are not remembered for ever; one that is read again counts from then.
+func TestLeasesAreForgotten(t *testing.T) {
+	g := NewWithT(t)
+	var r renewals
+	at := time.Unix(1000, 0)
+	lease := func(uid string, renewed time.Time) *coordinationv1.Lease {
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("1:Leader"), RenewTime: &metav1.MicroTime{Time: renewed},
+		}}
+	}
+	for i := range 1000 {
+		r.leaseRole(lease(fmt.Sprint(i), at), at)
+	}
+	later := at.Add(time.Hour)
+	g.Expect(r.leaseRole(lease("0", later), later)).To(Equal(v1alpha1.RoleUnknown), "nobody has read it for an hour")
+	g.Expect(r.seen).To(HaveLen(1))
+	for second := range 1000 {
+		later = later.Add(time.Second)
+		g.Expect(r.leaseRole(lease("0", later), later)).To(Equal(v1alpha1.RoleLeader), "after %ds", second)
+	}
+}
+
+// A lease of the right name and with the right labels may be of somebody else.
+func TestForeignLeasesSayNothing(t *testing.T) {
+	for owner, want := range map[types.UID]v1alpha1.Role{"etcd": v1alpha1.RoleLeader, "earlier": v1alpha1.RoleUnknown, "": v1alpha1.RoleUnknown} {
+		g := NewWithT(t)
+		now := time.Unix(1000, 0)
+		etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}}
+		lease := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m-0", Labels: map[string]string{v1alpha1.LabelPartOf: "m", v1alpha1.LabelComponent: v1alpha1.ComponentMemberLease}},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("1:Leader"), RenewTime: &metav1.MicroTime{Time: now}},
+		}
+		if owner != "" {
+			lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "m", UID: owner, Controller: ptr.To(true)}}
+		}
+		ordinals := []cluster.Ordinal{{Name: "m-0", Member: "m-0", LeaseRole: v1alpha1.RoleUnknown}}
+		o := New(nil, clocktesting.NewFakePassiveClock(now), FromAfar())
+		g.Expect(o.readLeases(t.Context(), fake.NewClientBuilder().WithObjects(lease).Build(), etcd, ordinals)).To(Succeed())
+		g.Expect(ordinals[0].LeaseRole).To(Equal(want), "controlled by %q", owner)
+	}
+}
