@@ -67,6 +67,8 @@ const (
 	ErrUnsupportedType ErrorCode = "ERR_UNSUPPORTED_TYPE"
 	// ErrInvalidConfig means that spec.config is invalid.
 	ErrInvalidConfig ErrorCode = "ERR_INVALID_CONFIG"
+	// ErrTooManyTasks means that too many earlier tasks of the Etcd have not ended.
+	ErrTooManyTasks ErrorCode = "ERR_TOO_MANY_TASKS"
 	// ErrDuplicateTask means that an earlier task does the same work.
 	ErrDuplicateTask ErrorCode = "ERR_DUPLICATE_TASK"
 	// ErrCrossNamespace means that the task refers to another namespace.
@@ -161,6 +163,15 @@ const (
 	// controls it or has adopted it. While it is False, the operator writes none of the objects; the message names each
 	// foreign object, its owner, and what to do.
 	ConditionObjectsOwned = "ObjectsOwned"
+	// ConditionReconciled: the last reconcile found no error. Otherwise the message has those of status.lastErrors. An error
+	// that passes is reported when it occurs for the second time in a row.
+	ConditionReconciled = "Reconciled"
+)
+
+// Reasons of the condition Reconciled.
+const (
+	ReasonReconciled      = "Reconciled"
+	ReasonReconcileFailed = "ReconcileFailed"
 )
 
 // Reasons of the conditions of an Etcd.

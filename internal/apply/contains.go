@@ -6,7 +6,7 @@ package apply
 
 import "k8s.io/apimachinery/pkg/api/equality"
 
-// contains tells whether a live JSON value has everything that a desired one says. What the API server, or
+// contains reports whether a live JSON value has everything that a desired one says. What the API server, or
 // somebody else, has added does not matter: neither fields of an object, nor objects in a list of objects,
 // as long as ours come in our order. Unlike equality.DeepDerivative it takes a desired false or 0 at its
 // word.

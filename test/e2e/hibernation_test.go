@@ -157,7 +157,7 @@ func TestSleepWithABrokenStore(t *testing.T) {
 	mend := func() { c.Expect(os.Chmod(folder, 0o700)).To(Succeed()) }
 	held := func() {
 		c.Expect(c.untilAsleep(metav1.ConditionFalse, v1alpha1.ReasonNoFinalSnapshot).Message).To(And(
-			ContainSubstring("the volumes are kept: the final snapshot could not be taken"), ContainSubstring("permission denied")))
+			ContainSubstring("the volumes are kept: the final snapshot failed"), ContainSubstring("permission denied")))
 		c.Expect(c.etcd(c).Status.Hibernation).To(BeNil())
 		c.Expect(c.claims(c, 3)).To(Equal(claims))
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/scale"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -76,7 +78,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	return nil
 }
 
-// notItsStatus passes what changes more of an object than its status: its spec, or whose it is.
+// notItsStatus selects what changes more of an object than its status: its spec, or whose it is.
 func notItsStatus() predicate.Predicate {
 	owners := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !slices.EqualFunc(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences(), func(a, b metav1.OwnerReference) bool {
@@ -90,18 +92,10 @@ func notItsStatus() predicate.Predicate {
 // nobody looked.
 func dueFirst() handler.EventHandler {
 	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok && specDue(e.Object.(*v1alpha1.Etcd)) {
+		if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok && state.Due(e.Object.(*v1alpha1.Etcd)) {
 			queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(0)}, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
 		}
 	}}
-}
-
-// priorityOf a further look after a while: one at a cluster that is well gives way to all others.
-func priorityOf(after time.Duration) *int {
-	if after >= pollWell {
-		return ptr.To(handler.LowPriority)
-	}
-	return ptr.To(0)
 }
 
 func etcdOfPod(_ context.Context, pod client.Object) []reconcile.Request {
@@ -120,8 +114,7 @@ func etcdOfStatefulSet(_ context.Context, set client.Object) []reconcile.Request
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: set.GetNamespace(), Name: owner.Name}}}
 }
 
-// etcdOfClaim is the Etcd that a claim was made for. One that was there before has no labels; it is looked at with the
-// rest.
+// etcdOfClaim returns the Etcd that a claim was created for. One that existed before has no labels; it is read with the rest.
 func etcdOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
 	name := claim.GetLabels()[v1alpha1.LabelPartOf]
 	if name == "" {
@@ -135,7 +128,7 @@ func etcdOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
 // and need not share the processors, nor the API server, with a status that is about to change again.
 const settle = time.Second
 
-// afterwards looks at an Etcd a little after an object of it has changed.
+// afterwards reconciles an Etcd a little after an object of it has changed.
 func afterwards(etcdOf handler.MapFunc) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	later := func(ctx context.Context, o client.Object, q queue) {
@@ -154,7 +147,7 @@ func etcdOfTask(_ context.Context, task client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: task.(*v1alpha1.EtcdOperatorTask).EtcdKey()}}
 }
 
-// taskChanged passes what may change status.rollout or status.recovery of an Etcd, or who holds it at zero.
+// taskChanged selects what may change status.rollout or status.recovery of an Etcd, or who holds it at zero.
 func taskChanged() predicate.Predicate {
 	phase := func(t *v1alpha1.EtcdOperatorTask) v1alpha1.RecoveryPhase {
 		return ptr.Deref(t.Status.Recovery, v1alpha1.RecoveryStatus{}).Phase
@@ -166,7 +159,7 @@ func taskChanged() predicate.Predicate {
 		}),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*v1alpha1.EtcdOperatorTask), e.ObjectNew.(*v1alpha1.EtcdOperatorTask)
-			return before.Status.State != after.Status.State || spec.RecordedRevision(before) != spec.RecordedRevision(after) || holds(before) != holds(after) || phase(before) != phase(after)
+			return before.Status.State != after.Status.State || spec.RecordedRevision(before) != spec.RecordedRevision(after) || scale.Holds(before) != scale.Holds(after) || phase(before) != phase(after)
 		}},
 	)
 }

@@ -38,6 +38,6 @@ func TestWhatIsDueComesFirst(t *testing.T) {
 		queue.Done(request)
 	}
 	g.Expect(order).To(Equal([]string{"changed", "a", "b"}))
-	g.Expect(priorityOf(pollWell)).To(HaveValue(Equal(handler.LowPriority)))
+	g.Expect(priorityOf(pollHealthy)).To(HaveValue(Equal(handler.LowPriority)))
 	g.Expect(priorityOf(pollTroubled)).To(HaveValue(BeZero()))
 }

@@ -6,246 +6,174 @@ package etcd
 
 import (
 	"context"
-	"errors"
-	"time"
+	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/apply"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/volumes"
 	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// pass is one reconcile of one Etcd: what its stages have found so far.
-type pass struct {
-	etcd *v1alpha1.Etcd
-	// set is nil when there is no StatefulSet.
-	set *appsv1.StatefulSet
-	// held: a task holds the StatefulSet at zero replicas, or would if there were one.
-	held bool
-	tls  tlsLook
-	// asleep is why a cluster that is to wake up is not started yet; empty when it may be. begins: one that slept without
-	// volumes begins anew.
-	asleep string
-	begins bool
-	size   sizing
-	// scale is asked before the StatefulSet is written.
-	scale *scaling
-	// proof is what the API server said of all objects; nil as long as no stage was about to write.
-	proof *apply.Proof
-	// settled: each object is as it was applied for the present spec. compared: they were compared with those in the cache.
-	settled, compared bool
-	claims            []claim
-	// foreignClaims of members are not the Etcd's own.
-	foreignClaims []ownership.Foreign
-	// snapshot is nil when there is no StatefulSet.
-	snapshot *cluster.Snapshot
-	// tasks of the Etcd, of every type and state. They are known once the status is written.
-	tasks []v1alpha1.EtcdOperatorTask
-	// hibernation is the record of a sleep without volumes, where there is to be one.
-	hibernation *v1alpha1.Hibernation
-	// further conditions.
-	further []metav1.Condition
-	// specErr is why the spec could not be carried out: the status tells it.
-	specErr error
-	// strategyErr is told by the log alone: the strategy is no part of the spec.
-	strategyErr error
-	// rollWaits: the update strategy is to change once every member participates.
-	rollWaits bool
-	// after is after how long to look again; 0 when an event will tell.
-	after time.Duration
+func (p *pass) read(ctx context.Context) (err error) {
+	p.found.State, err = p.Read(ctx, p.etcd)
+	return err
 }
 
-// current: the spec was applied, and the StatefulSet controller has seen it.
-func (p *pass) current() bool {
-	return p.settled && p.snapshot != nil && p.snapshot.StatefulSet.Observed && p.tls.arrived(p.etcd)
+// permit ends the reconcile of an Etcd that the operator's configuration refuses: nothing of it is changed but its status.
+func (p *pass) permit(context.Context) error {
+	if p.reconciler.Allowed == nil {
+		return nil
+	}
+	return p.reconciler.Allowed(p.etcd)
 }
 
-// makes tells whether a StatefulSet that is missing is made.
-func (p *pass) makes() bool {
-	return p.specErr == nil && p.tls.problem == nil && !specSuspended(p.etcd)
+func (p *pass) checkOwners(ctx context.Context) (err error) {
+	p.session, err = p.objects.Begin(ctx, p.etcd, p.found.StatefulSet)
+	return err
 }
 
-// errAgain ends a pass: something was changed just now, or the cache is behind the API server, and what follows has to see it.
-var errAgain = errors.New("the cache is behind: something has changed and has to be seen first")
-
-// reconcile goes through the stages, and returns after how long to look again. An error of a stage ends the pass,
-// except where the stage itself leaves it in the pass.
-func (r *Reconciler) reconcile(ctx context.Context, etcd *v1alpha1.Etcd) (time.Duration, error) {
-	p := &pass{etcd: etcd}
-	stages := []func(context.Context, *pass) error{
-		r.findStatefulSet,
-		r.recallObstruction,
-		r.keepStrategy,
-		r.keepHold,
-		r.checkTLS,
-		r.wake,
-		r.applySpec,
-		r.growVolumes,
-		r.observeMembers,
-		r.hibernate,
-		r.observeBackups,
-		r.listPeerURLs,
-		r.writeDown,
-		r.instructMembers,
-		r.removeOperation,
-	}
-	refused := r.refuse(p)
-	if refused {
-		// Nothing of it is changed but its status.
-		stages = []func(context.Context, *pass) error{r.findStatefulSet, r.observeMembers, r.observeBackups, r.writeDown}
-	}
-	for _, stage := range stages {
-		switch err := stage(ctx, p); {
-		case errors.Is(err, errAgain):
-			return retryConflict, p.strategyErr
-		case err != nil:
-			return 0, errors.Join(p.strategyErr, p.specErr, err)
-		}
-	}
-	if refused {
-		// The status tells why, and no retry helps.
-		return p.after, nil
-	}
-	return p.after, errors.Join(p.strategyErr, p.specErr)
+func (p *pass) keepStrategy(ctx context.Context) (err error) {
+	p.rollWaits, err = p.strategy.Reconcile(ctx, p.found.State, p.session)
+	return err
 }
 
-func (r *Reconciler) findStatefulSet(ctx context.Context, p *pass) (err error) {
-	p.set, err = statefulSet(ctx, r.Client, p.etcd)
-	if err == nil && p.set == nil {
-		// The cache may be late, and has none without the operator's labels.
-		p.set, err = statefulSet(ctx, r.APIReader, p.etcd)
+func (p *pass) hold(ctx context.Context) (err error) {
+	p.held, err = p.scaler.Hold(ctx, p.found.State, p.session)
+	return err
+}
+
+func (p *pass) planTLS(ctx context.Context) error {
+	plan, err := p.tls.Plan(ctx, p.found.State)
+	if err != nil {
+		p.specFailed = true
+		return err
 	}
-	if err == nil && beingReplaced(p.set) {
-		// Its end is an event, and what is said of the members before is still true.
-		return errAgain
+	p.found.TLS = &plan
+	return nil
+}
+
+func (p *pass) wakeUp(ctx context.Context) error {
+	wake, err := p.hibernator.WakeUp(ctx, p.found.State, p.held, p.session)
+	if err == nil && !p.held {
+		p.found.WakeUp = &wake
 	}
 	return err
 }
 
-func (r *Reconciler) keepStrategy(ctx context.Context, p *pass) error {
-	changed, waits, err := r.reconcileStrategy(ctx, p)
-	if changed {
-		return errAgain
+// applySpec applies the objects, unless the spec is suspended, or a task keeps all members stopped: what the spec asks of them
+// waits until they are started again.
+//
+// What should be different is applied when the spec has changed or an annotation asks for it, so that a new version of the
+// operator does not by itself replace the pods of every cluster. What somebody removed, or changed in what would be applied
+// again, is corrected at any time. While a Secret cannot be used nothing is made different, and no StatefulSet is created.
+func (p *pass) applySpec(ctx context.Context) error {
+	if p.specFailed || p.held {
+		return errSkipped
 	}
-	p.rollWaits, p.strategyErr = waits, err
+	if err := p.apply(ctx); err != nil {
+		p.specFailed = !interrupts(err)
+		return err
+	}
+	if p.creates() && len(p.session.Foreign()) == 0 && unadopted(p.etcd, p.found.StatefulSet) {
+		return state.ErrBehind
+	}
 	return nil
 }
 
-func (r *Reconciler) keepHold(ctx context.Context, p *pass) error {
-	by, patch, err := lookAtHold(ctx, r.Client, p.etcd, p.set)
+func (p *pass) apply(ctx context.Context) error {
+	if p.etcd.SpecSuspended() {
+		return nil
+	}
+	set, plan := p.found.StatefulSet, p.found.TLS
+	ctx, change, err := p.scaler.Begin(ctx, p.found.State, *p.found.WakeUp)
+	defer change.End()
 	if err != nil {
 		return err
 	}
-	if patch == nil {
-		p.held = by != nil
-		if p.held && p.set == nil {
-			// There is nothing to hold, or the StatefulSet of that name is somebody else's: the status tells of that one.
-			_, err = r.owns(ctx, p)
+	p.found.Size = &change.Size
+	in := component.Input{
+		Etcd: p.etcd, Images: p.reconciler.Images, Replicas: change.Replicas, Strategy: p.strategy.Wanted(),
+		Capacity: p.etcd.Spec.Capacity(), Retention: retention(p.etcd, set),
+		PeerTLS: plan.Station, Authorities: plan.Facts.Authorities,
+	}
+	if set != nil {
+		// They are changed by their own stages alone.
+		in.Strategy, in.Capacity = set.Spec.UpdateStrategy.Type, volumes.TemplateCapacity(set)
+	}
+	settled, err := p.session.Apply(ctx, apply.Request{
+		Input: in, Due: plan.Problem == nil && (plan.Due || state.Due(p.etcd)),
+		// Without usable Secrets, pods could not start.
+		NoStatefulSet: plan.Problem != nil, Permit: change.Permit,
+	})
+	// While the cluster grows to its size the spec is not settled, so that each further member is due.
+	p.found.Settled = err == nil && settled && change.Why == "" && len(p.session.Foreign()) == 0
+	return err
+}
+
+// creates reports whether a StatefulSet that is missing is created.
+func (p *pass) creates() bool {
+	return !p.specFailed && p.found.TLS.Problem == nil && !p.etcd.SpecSuspended()
+}
+
+// unadopted reports whether the StatefulSet of a cluster that has served is missing, or so new that its controller has not seen
+// it: its pods may be there without an owner.
+func unadopted(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
+	return etcd.Status.ClusterID != "" && (set == nil || set.Status.ObservedGeneration == 0)
+}
+
+// retention returns what becomes of the claims when the StatefulSet is deleted or scaled in.
+//
+// It is Retain for scaling in, whatever the Etcd says: the operator scales to zero for other reasons than hibernation, others
+// that do so must not lose data by it, and in hibernation the claims are deleted by a record of their own. And it is Retain
+// altogether as long as the StatefulSet is to be replaced for its claim template.
+func retention(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) v1alpha1.PersistentVolumeClaimRetentionPolicy {
+	p := v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: etcd.Spec.Retention().WhenDeleted, WhenScaled: v1alpha1.VolumesRetained}
+	if volumes.TemplateTooSmall(etcd, set) {
+		p.WhenDeleted = v1alpha1.VolumesRetained
+	}
+	return p
+}
+
+func (p *pass) growVolumes(ctx context.Context) (err error) {
+	mayCreate := p.found.TLS != nil && p.creates()
+	p.found.Volumes, err = p.volumes.Reconcile(ctx, p.found.State, p.session, mayCreate)
+	p.specFailed = p.specFailed || err != nil
+	return err
+}
+
+func (p *pass) hibernate(ctx context.Context) (err error) {
+	p.found.Hibernation, err = p.hibernator.Hibernate(ctx, p.found.State, p.held, p.found.Settled, p.session)
+	return err
+}
+
+func (p *pass) listPeerURLs(ctx context.Context) error {
+	if p.specFailed {
+		return errSkipped
+	}
+	return p.tls.ListPeerURLs(ctx, p.found.State, *p.found.TLS)
+}
+
+// instructMembers writes for the members what the status says of their cluster.
+func (p *pass) instructMembers(ctx context.Context) error {
+	return p.instructor.Instruct(ctx, p.Client, p.etcd, p.session)
+}
+
+// removeOperation removes the annotations that asked for a reconcile once it is done.
+func (p *pass) removeOperation(ctx context.Context) error {
+	if !p.found.Current() || !state.OperationRequested(p.etcd) {
+		return nil
+	}
+	before := p.etcd.DeepCopy()
+	for _, key := range []string{v1alpha1.AnnotationOperation, v1alpha1.AnnotationGardenerOperation} {
+		if p.etcd.Annotations[key] == v1alpha1.OperationReconcile {
+			delete(p.etcd.Annotations, key)
 		}
-		return err
 	}
-	// What could not be started again is not stopped either.
-	if owned, err := r.owns(ctx, p); err != nil || !owned {
-		p.held = by != nil
-		return err
-	}
-	if err := r.reconcileHold(ctx, p); err != nil {
-		return err
-	}
-	return errAgain
-}
-
-func (r *Reconciler) checkTLS(ctx context.Context, p *pass) error {
-	p.tls, p.specErr = r.lookAtTLS(ctx, p.etcd, p.set)
-	return nil
-}
-
-// applySpec applies the objects. What is asked of members that are all stopped waits until they are started again.
-func (r *Reconciler) applySpec(ctx context.Context, p *pass) error {
-	if p.specErr == nil && !p.held {
-		p.size, p.settled, p.specErr = r.reconcileSpec(ctx, p)
-	}
-	if errors.Is(p.specErr, errAgain) || apierrors.IsConflict(p.specErr) || namespaceGoes(p.specErr) {
-		err := p.specErr
-		p.specErr = nil
-		return err
-	}
-	if !p.held && p.makes() && len(p.obstructedBy()) == 0 && replacement(p.etcd, p.set) {
-		// It was made just now, or has not adopted its pods yet.
-		return errAgain
+	if err := p.Client.Patch(ctx, p.etcd, client.MergeFrom(before), apply.Manager); err != nil {
+		return fmt.Errorf("removing the operation annotation of Etcd %s: %w", client.ObjectKeyFromObject(p.etcd), err)
 	}
 	return nil
-}
-
-func (r *Reconciler) growVolumes(ctx context.Context, p *pass) error {
-	replaced, err := r.reconcileVolumes(ctx, p)
-	if replaced {
-		return errAgain
-	}
-	p.specErr = errors.Join(p.specErr, err)
-	return nil
-}
-
-// observeMembers comes after the objects were compared, so that the snapshot is not older than they.
-func (r *Reconciler) observeMembers(ctx context.Context, p *pass) (err error) {
-	if p.set == nil && len(p.obstructedBy()) > 0 {
-		// One that there is belongs to somebody else.
-		return nil
-	}
-	p.snapshot, err = r.observe(ctx, r.Client, p.etcd)
-	return err
-}
-
-func (r *Reconciler) observeBackups(ctx context.Context, p *pass) error {
-	if component.BackupStore(p.etcd) == nil {
-		return nil
-	}
-	leases, err := observe.ReadSnapshotLeases(ctx, r.Client, p.etcd)
-	if err != nil {
-		return err
-	}
-	before := meta.FindStatusCondition(p.etcd.Status.Conditions, v1alpha1.ConditionBackupReady)
-	p.further = append(p.further, backupReady(before, leases, r.Clock.Now()))
-	return nil
-}
-
-func (r *Reconciler) listPeerURLs(ctx context.Context, p *pass) error {
-	if p.specErr == nil && p.tls.problem == nil && p.snapshot != nil {
-		p.specErr = r.changePeerURLs(ctx, p.etcd, p.snapshot, peerURLChanges(p.tls.station, p.snapshot))
-	}
-	return nil
-}
-
-// writeDown writes the status.
-func (r *Reconciler) writeDown(ctx context.Context, p *pass) (err error) {
-	c, known := p.ownership()
-	if known {
-		p.further = append(p.further, c)
-	}
-	p.after, err = r.reconcileStatus(ctx, p)
-	if p.rollWaits {
-		// For how long a member has been away is known only to who looks.
-		p.after = min(p.after, pollTroubled)
-	}
-	if known && c.Status == metav1.ConditionFalse {
-		p.after = min(p.after, recheckObstruction)
-	}
-	return err
-}
-
-// instructMembers tells the members what the status now says of their cluster.
-func (r *Reconciler) instructMembers(ctx context.Context, p *pass) error {
-	known := p.proof != nil
-	err := r.tellMembers(ctx, p, r.Client, p.etcd)
-	if !known && len(p.obstructedBy()) > 0 {
-		// The status has been written, and does not tell of it yet.
-		p.after = retryConflict
-	}
-	return err
 }

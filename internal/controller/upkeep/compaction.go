@@ -39,7 +39,7 @@ func compactionDue(etcd *v1alpha1.Etcd, leases observe.SnapshotLeases, tasks []v
 	compaction, fullSnapshot := compactionOf(etcd, full), fullSnapshotAfter(etcd, full)
 	tried := map[string]v1alpha1.TaskState{}
 	for i := range tasks {
-		if shortensRestores(&tasks[i]) && !tasks[i].Status.State.IsFinal() {
+		if !tasks[i].Status.State.IsFinal() && shortensRestores(&tasks[i]) {
 			return nil
 		}
 		tried[tasks[i].Name] = tasks[i].Status.State
@@ -83,7 +83,7 @@ func backlog(leases observe.SnapshotLeases) (full, events int64) {
 	return full, max(delta-full, 0)
 }
 
-// newest is what a lease tells of the newest snapshot of its kind; false where there is none.
+// newest returns what a lease says of the newest snapshot of its kind; false where there is none.
 func newest(lease *coordinationv1.Lease) (revision int64, taken time.Time, ok bool) {
 	if lease == nil || lease.Spec.RenewTime == nil {
 		return 0, time.Time{}, false
@@ -92,7 +92,7 @@ func newest(lease *coordinationv1.Lease) (revision int64, taken time.Time, ok bo
 	return revision, lease.Spec.RenewTime.Time, err == nil
 }
 
-// shortensRestores reports whether a task makes a full snapshot, whoever has made it.
+// shortensRestores reports whether a task makes a full snapshot, whoever created it.
 func shortensRestores(t *v1alpha1.EtcdOperatorTask) bool {
 	var config snapshot.Config
 	switch t.Spec.Type {

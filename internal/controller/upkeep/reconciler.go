@@ -9,21 +9,20 @@ package upkeep
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/peretcd"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// pollInterval is how soon a task that could not be created yet is considered again, where no event tells.
+// pollInterval is how soon a task that could not be created yet is considered again, where there is no event.
 const pollInterval = 30 * time.Second
 
 // Reconciler creates the tasks that are due.
@@ -33,14 +32,16 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 
-	turns createdTurns
+	// turns are the newest turns of schedules for which this operator has created a task. Without them, a task of the last half
+	// hour that somebody deleted would be created again.
+	turns peretcd.Map[time.Time]
 }
 
 // Reconcile creates the tasks of one Etcd that are due.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	etcd := &v1alpha1.Etcd{}
 	if err := r.Client.Get(ctx, req.NamespacedName, etcd); apierrors.IsNotFound(err) {
-		r.turns.forget(req.NamespacedName)
+		r.turns.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", req, err)
@@ -48,14 +49,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if etcd.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
-	tasks := &v1alpha1.EtcdOperatorTaskList{}
-	if err := r.Client.List(ctx, tasks, etcdtasks.Of(req.NamespacedName)); err != nil {
-		return ctrl.Result{}, fmt.Errorf("listing the tasks of Etcd %s: %w", req, err)
-	}
-	if err := r.compact(ctx, etcd, tasks.Items); err != nil {
+	tasks, err := etcdtasks.List(ctx, r.Client, etcd)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	after, err := r.defragment(ctx, etcd, tasks.Items)
+	if err := r.compact(ctx, etcd, tasks); err != nil {
+		return ctrl.Result{}, err
+	}
+	after, err := r.defragment(ctx, etcd, tasks)
 	return ctrl.Result{RequeueAfter: after}, err
 }
 
@@ -75,23 +76,23 @@ func (r *Reconciler) compact(ctx context.Context, etcd *v1alpha1.Etcd, tasks []v
 	return nil
 }
 
-// defragment creates the task that spec.etcd.defragmentationSchedule asks for now, if any. It returns after how long to look
-// again; 0 when only an event can change anything.
+// defragment creates the task that spec.etcd.defragmentationSchedule asks for now, if any. It returns after how long to
+// reconcile again; 0 when only an event can change anything.
 func (r *Reconciler) defragment(ctx context.Context, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) (time.Duration, error) {
 	schedule, err := DefragmentationSchedule(etcd)
 	if schedule == nil || err != nil {
 		// The status of the Etcd shows the error.
 		return 0, nil
 	}
-	key, now := client.ObjectKeyFromObject(etcd), r.Clock.Now()
+	now := r.Clock.Now()
 	last, next := turns(schedule, etcd, now)
 	after := time.Duration(0)
 	if !next.begin.IsZero() {
 		after = next.begin.Sub(now)
 	}
-	found := defragmentationDue(etcd, last, r.turns.last(key), tasks, now)
+	found := defragmentationDue(etcd, last, r.turns.Of(etcd), tasks, now)
 	if found == nil {
-		if last.at.After(r.turns.last(key)) {
+		if last.at.After(r.turns.Of(etcd)) {
 			// A member may be away.
 			after = pollInterval
 		}
@@ -100,34 +101,6 @@ func (r *Reconciler) defragment(ctx context.Context, etcd *v1alpha1.Etcd, tasks 
 	if err := r.create(ctx, etcd, *found); err != nil {
 		return 0, err
 	}
-	r.turns.created(key, last.at)
+	r.turns.Set(etcd, last.at)
 	return after, nil
-}
-
-// createdTurns are the newest turns of schedules for which this operator has created a task. Without it, a task of the last
-// half hour that somebody deleted would be created again.
-type createdTurns struct {
-	mu sync.Mutex
-	at map[types.NamespacedName]time.Time
-}
-
-func (c *createdTurns) last(etcd types.NamespacedName) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at[etcd]
-}
-
-func (c *createdTurns) created(etcd types.NamespacedName, turn time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.at == nil {
-		c.at = map[types.NamespacedName]time.Time{}
-	}
-	c.at[etcd] = turn
-}
-
-func (c *createdTurns) forget(etcd types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.at, etcd)
 }

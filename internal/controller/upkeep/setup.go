@@ -45,7 +45,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	return nil
 }
 
-// etcdOfSnapshotLease is the Etcd whose snapshots a lease tells of. Member leases, which are renewed all the time, are of no
+// etcdOfSnapshotLease returns the Etcd whose snapshots a lease is about. Member leases, which are renewed all the time, are of no
 // interest.
 func etcdOfSnapshotLease(_ context.Context, lease client.Object) []reconcile.Request {
 	etcd := lease.GetLabels()[v1alpha1.LabelPartOf]

@@ -27,7 +27,7 @@ type due struct {
 	config   string
 	// kept is how long the task is kept once it has ended: for as long it is not created again.
 	kept time.Duration
-	// reason of the event that tells of it, and why it is due.
+	// reason of its event, and why it is due.
 	reason, message string
 }
 

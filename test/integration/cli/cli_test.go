@@ -242,9 +242,12 @@ func (p *person) allowRules(role, user string, groups []string, verbs ...string)
 // Who may make tasks and not read Etcds can do just that.
 func TestMakingTasksNeedsNoOtherPermission(t *testing.T) {
 	p := newPerson(t)
-	p.allow("maker", "create")
+	p.allow("maker", "create", "create:QuorumAwareRollout")
 	p.kubeconfig = p.impersonating("maker")
-	p.Eventually(func() int { return p.run("restart", "main").code }).Should(BeZero())
+	p.Eventually(func(g Gomega) {
+		got := p.run("restart", "main")
+		g.Expect(got.code).To(BeZero(), got.String())
+	}).Should(Succeed())
 }
 
 // A cluster without the CRDs says so.

@@ -50,7 +50,7 @@ func TestTroubleWithVolumesIsTold(t *testing.T) {
 		if phase == corev1.ClaimBound {
 			told(metav1.ConditionTrue, v1alpha1.ReasonDataVolumesReady, "No member is kept")
 		} else {
-			told(metav1.ConditionFalse, v1alpha1.ReasonVolumeLost, "does not exist any more")
+			told(metav1.ConditionFalse, v1alpha1.ReasonVolumeLost, "no longer exists")
 		}
 	}
 }

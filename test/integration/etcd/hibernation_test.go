@@ -311,7 +311,7 @@ func TestSleepWhileBackupsFail(t *testing.T) {
 	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 	w.Eventually(func(g Gomega) {
 		w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonNoFinalSnapshot)
-		g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Message).To(And(ContainSubstring("is kept awake"), ContainSubstring("no space left")))
+		g.Expect(w.condition(g, v1alpha1.ConditionHibernated).Message).To(And(ContainSubstring("is kept running"), ContainSubstring("no space left")))
 	}).Should(Succeed())
 	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(1))))
 	w.Expect(w.status(w).ObservedGeneration).To(BeNumerically("<", w.etcd.Generation), "it is not carried out")

@@ -71,7 +71,7 @@ func TestGateSwitchedInMidRollout(t *testing.T) {
 	on.stop()
 
 	off := w.startAll(gateOff)
-	w.Eventually(off.observer.count).Should(BeNumerically(">", 0))
+	w.Eventually(off.begun.count).Should(BeNumerically(">", 0))
 	w.nudge(off)
 	w.Expect(w.strategy()).To(Satisfy(onDelete), "a member is away")
 	w.kubelet.Set(pod(2), env.Ready)

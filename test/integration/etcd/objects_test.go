@@ -67,7 +67,7 @@ func TestNothingIsWrittenWhenNothingDiffers(t *testing.T) {
 	first.stop()
 
 	second := w.start()
-	w.Eventually(second.observer.count).Should(BeNumerically(">", 0))
+	w.Eventually(second.begun.count).Should(BeNumerically(">", 0))
 	w.nudge(second)
 	w.Expect(second.requests.take()).To(BeEmpty())
 	for key, object := range w.objects(w) {
@@ -184,7 +184,7 @@ func TestNewOperatorWaitsToBeAsked(t *testing.T) {
 			next := before + "1"
 			o := w.start(func(r *etcd.Reconciler) { r.Images.Etcd = next })
 			defer o.stop()
-			w.Eventually(o.observer.count).Should(BeNumerically(">", 0))
+			w.Eventually(o.begun.count).Should(BeNumerically(">", 0))
 			w.nudge(o)
 			w.Expect(image()).To(Equal(before))
 
@@ -204,7 +204,7 @@ func TestNewOperatorWaitsToBeAsked(t *testing.T) {
 func TestSuspendedSpecIsLeftAlone(t *testing.T) {
 	w := newWorld(t, 1, annotate(v1alpha1.AnnotationSuspendSpecReconcile, ""))
 	o := w.start()
-	w.Eventually(o.observer.count).Should(BeNumerically(">", 0))
+	w.Eventually(o.begun.count).Should(BeNumerically(">", 0))
 	w.nudge(o)
 	err := testEnv.Client.Get(context.Background(), w.key(name), &appsv1.StatefulSet{})
 	w.Expect(apierrors.IsNotFound(err)).To(BeTrue())

@@ -102,7 +102,7 @@ func TestHandOverWaitsForEveryMember(t *testing.T) {
 	on.stop()
 
 	off := w.start(gateOff)
-	w.Eventually(off.observer.count).Should(BeNumerically(">", 0))
+	w.Eventually(off.begun.count).Should(BeNumerically(">", 0))
 	w.nudge(off)
 	w.Expect(w.strategy()).To(Satisfy(onDelete))
 
@@ -228,7 +228,7 @@ func TestHandOverExcludesDeletions(t *testing.T) {
 		deleting <- r.Locker.Lock(w.key(name))
 	})
 	done := <-deleting
-	w.Eventually(off.observer.count).Should(BeNumerically(">", 0))
+	w.Eventually(off.begun.count).Should(BeNumerically(">", 0))
 	w.Consistently(w.strategy).WithTimeout(time.Second).Should(Satisfy(onDelete))
 	// The deletion happens while the other waits: it must see it.
 	w.kubelet.Set(pod(0), env.NotReady)

@@ -198,7 +198,7 @@ func TestSleep(t *testing.T) {
 		g.Expect(c.Message).To(ContainSubstring("there is no backup to wake up from"))
 	}).Should(Succeed())
 	w.nudge(o)
-	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(3))), "it is kept awake")
+	w.Expect(w.statefulSet(w).Spec.Replicas).To(HaveValue(Equal(int32(3))), "it is kept running")
 
 	w.change(func(e *v1alpha1.Etcd) {
 		e.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = v1alpha1.VolumesRetained

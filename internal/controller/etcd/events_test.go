@@ -1,0 +1,60 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/conditions"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+)
+
+// An event tells when an object has got in the way, and not again as long as one is.
+func TestEventOfAnObjectInTheWay(t *testing.T) {
+	reported := func(before, after *metav1.Condition) string {
+		recorder := events.NewFakeRecorder(1)
+		etcd, earlier := &v1alpha1.Etcd{}, &v1alpha1.EtcdStatus{}
+		if before != nil {
+			earlier.Conditions = []metav1.Condition{*before}
+		}
+		if after != nil {
+			etcd.Status.Conditions = []metav1.Condition{*after}
+		}
+		(&statusWriter{recorder: recorder}).report(etcd, earlier)
+		select {
+		case e := <-recorder.Events:
+			return e
+		default:
+			return ""
+		}
+	}
+	g := NewWithT(t)
+	yes := conditions.True(v1alpha1.ConditionObjectsOwned, v1alpha1.ReasonObjectsOwned, "Each object of the Etcd is its own.")
+	no := conditions.False(v1alpha1.ConditionObjectsOwned, v1alpha1.ReasonNoController, "ServiceAccount ns/e has no controller: delete it.")
+	other := conditions.False(v1alpha1.ConditionObjectsOwned, v1alpha1.ReasonClaimNotOwned, "PersistentVolumeClaim ns/e-1 has no labels: adopt it.")
+	g.Expect(reported(nil, &yes)).To(BeEmpty())
+	g.Expect(reported(nil, &no)).To(And(HavePrefix("Warning NoController"), ContainSubstring("ServiceAccount ns/e has no controller")))
+	g.Expect(reported(&yes, &no)).NotTo(BeEmpty())
+	g.Expect(reported(&no, &no)).To(BeEmpty())
+	g.Expect(reported(&no, &other)).To(BeEmpty())
+	g.Expect(reported(&no, &yes)).To(BeEmpty())
+}
+
+// An event has room for a thousand bytes, and for whole characters.
+func TestNote(t *testing.T) {
+	g := NewWithT(t)
+	noted := func(message string) string {
+		return note(&metav1.Condition{Type: v1alpha1.ConditionObjectsOwned, Message: message})
+	}
+	g.Expect(noted("short.")).To(Equal("short."))
+	long := noted(strings.Repeat("ä", 900))
+	g.Expect(len(long)).To(BeNumerically("<=", maxNote))
+	g.Expect(long).To(HaveSuffix("ä … The condition ObjectsOwned has the rest."))
+	g.Expect(strings.ToValidUTF8(long, "?")).To(Equal(long))
+}

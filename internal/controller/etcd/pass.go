@@ -1,0 +1,204 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/status"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// pass is one reconcile of one Etcd: what it has found, and how it ends.
+type pass struct {
+	*parts
+	reconciler *Reconciler
+	etcd       *v1alpha1.Etcd
+	// found becomes the status.
+	found   status.Observation
+	session *apply.Session
+	// held: a task holds the StatefulSet at zero replicas, or would if there were one.
+	held bool
+	// specFailed: the spec could not be carried out, or not entirely.
+	specFailed bool
+	// rollWaits: the update strategy changes once every member participates.
+	rollWaits bool
+	// errs are the errors of the stages.
+	errs []error
+}
+
+func (r *Reconciler) newPass(etcd *v1alpha1.Etcd) *pass {
+	return &pass{parts: r.parts, reconciler: r, etcd: etcd}
+}
+
+// stage is a part of a reconcile.
+type stage struct {
+	name string
+	// code of its errors where they have none of their own.
+	code v1alpha1.ErrorCode
+	run  func(*pass, context.Context) error
+	// passable: what follows does not rest on it, so that an error does not end the reconcile.
+	passable bool
+}
+
+// The stages of a reconcile, in their order. Each decides on what was read first, and those that stop or start members read
+// again from the API server, under the lock of the Etcd.
+var stages = []stage{
+	{name: "read", code: v1alpha1.ErrObserve, run: (*pass).read},
+	{name: "permission", code: v1alpha1.ErrNotAllowed, run: (*pass).permit},
+	{name: "ownership", code: v1alpha1.ErrObserve, run: (*pass).checkOwners},
+	{name: "update strategy", code: v1alpha1.ErrApply, run: (*pass).keepStrategy, passable: true},
+	{name: "hold", code: v1alpha1.ErrApply, run: (*pass).hold},
+	{name: "TLS", code: v1alpha1.ErrApply, run: (*pass).planTLS, passable: true},
+	{name: "wake-up", code: v1alpha1.ErrApply, run: (*pass).wakeUp},
+	{name: "spec", code: v1alpha1.ErrApply, run: (*pass).applySpec, passable: true},
+	{name: "volumes", code: v1alpha1.ErrApply, run: (*pass).growVolumes, passable: true},
+	{name: "hibernation", code: v1alpha1.ErrApply, run: (*pass).hibernate, passable: true},
+	{name: "peer URLs", code: v1alpha1.ErrPeerURLs, run: (*pass).listPeerURLs, passable: true},
+}
+
+// followUps are the stages after the status was written: they rest on what it says.
+var followUps = []stage{
+	{name: "instructions", code: v1alpha1.ErrApply, run: (*pass).instructMembers},
+	{name: "operation", code: v1alpha1.ErrApply, run: (*pass).removeOperation},
+}
+
+// errSkipped is the end of a stage that had nothing to rest on: it has neither failed nor succeeded.
+var errSkipped = errors.New("skipped")
+
+// run goes through the stages, and writes the status whatever their end.
+func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
+	complete, interrupted := p.through(ctx, stages)
+	after, err := p.writeStatus(ctx, interrupted)
+	if complete && err == nil {
+		before := p.reported()
+		_, interrupted = p.through(ctx, followUps)
+		if p.reported() != before {
+			after, err = p.writeStatus(ctx, nil)
+		}
+	}
+	return result(ctx, after, interrupted, errors.Join(append(p.errs, err)...))
+}
+
+// through goes through stages until one fails and is not passable, or interrupts the reconcile: something has to be seen first,
+// which is no failure.
+func (p *pass) through(ctx context.Context, stages []stage) (complete bool, interrupted error) {
+	for _, s := range stages {
+		err := s.run(p, ctx)
+		switch {
+		case interrupts(err):
+			return false, err
+		case ctx.Err() != nil:
+			// The operator ends.
+			return false, ctx.Err()
+		case errors.Is(err, errSkipped):
+			continue
+		}
+		p.failures.note(p.etcd, s, err)
+		if err == nil {
+			continue
+		}
+		p.errs = append(p.errs, err)
+		if !s.passable {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// interrupts reports whether an error of a stage only says that something has to be seen first, or that the namespace is being
+// deleted.
+func interrupts(err error) bool {
+	return errors.Is(err, state.ErrBehind) || errors.Is(err, context.Canceled) || apierrors.IsConflict(err) || namespaceTerminates(err)
+}
+
+// namespaceTerminates reports whether something was rejected because the namespace is being deleted. Its objects are deleted one
+// by one, and the Etcd need not be the first.
+func namespaceTerminates(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// result is the end of a reconcile.
+func result(ctx context.Context, after time.Duration, interrupted, err error) (ctrl.Result, error) {
+	switch {
+	case namespaceTerminates(err) || namespaceTerminates(interrupted):
+		return ctrl.Result{}, nil
+	case apierrors.IsConflict(err):
+		interrupted, err = err, nil
+	}
+	switch {
+	case err != nil:
+		return ctrl.Result{}, err
+	case interrupted != nil:
+		ctrl.LoggerFrom(ctx).V(1).Info("Retrying, because something has changed", "reason", interrupted.Error())
+		return ctrl.Result{RequeueAfter: retryConflict}, nil
+	}
+	return ctrl.Result{RequeueAfter: after, Priority: priorityOf(after)}, nil
+}
+
+// reported is what the status says of the reconcile itself, in a form that can be compared.
+func (p *pass) reported() string {
+	foreign := p.session != nil && len(p.session.Foreign()) > 0
+	return p.failures.summary(p.etcd, foreign)
+}
+
+// writeStatus writes the status that follows from what was found, and returns after how long to reconcile again.
+func (p *pass) writeStatus(ctx context.Context, interrupted error) (time.Duration, error) {
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	now := p.Clock.Now()
+	reported := p.failures.reported(p.etcd)
+	if interrupted != nil || p.found.State == nil {
+		_, err := p.status.write(ctx, p.etcd, status.Interrupted(p.etcd, reported, metav1.NewTime(now)))
+		return 0, err
+	}
+	p.found.Failures, p.found.Now = reported, metav1.NewTime(now)
+	p.found.LostFor = p.status.lostFor(p.etcd, p.found.Snapshot == nil || p.found.Snapshot.Quorate(), now)
+	_, p.found.ScheduleErr = upkeep.DefragmentationSchedule(p.etcd)
+	if p.session != nil {
+		p.found.Foreign, p.found.OwnersChecked = p.session.Foreign(), p.session.Checked()
+	}
+	next, err := p.next(ctx)
+	after := pollAfter(&next)
+	pending, writeErr := p.status.write(ctx, p.etcd, next)
+	if pending > 0 {
+		after = min(after, pending)
+	}
+	if p.rollWaits {
+		// For how long a member has been away is known only if it is observed.
+		after = min(after, pollTroubled)
+	}
+	if len(p.found.Foreign)+len(p.found.Volumes.Foreign()) > 0 {
+		after = min(after, apply.RecheckForeign)
+	}
+	return after, errors.Join(err, writeErr)
+}
+
+// next returns the status that follows from what was found. Where it no longer has a recovery, members remove the data that they
+// had before; so the tasks are read from the API server first: the cache may not show the one yet that keeps it.
+func (p *pass) next(ctx context.Context) (v1alpha1.EtcdStatus, error) {
+	next := status.Next(p.found)
+	if p.etcd.Status.Recovery == nil || next.Recovery != nil {
+		return next, nil
+	}
+	tasks, err := etcdtasks.List(ctx, p.API, p.etcd)
+	if err != nil {
+		next.Recovery = p.etcd.Status.Recovery
+		return next, err
+	}
+	p.found.Tasks = tasks
+	return status.Next(p.found), nil
+}

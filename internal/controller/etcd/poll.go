@@ -1,0 +1,51 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+)
+
+// How long to wait before the next reconcile where there is no event.
+const (
+	// retryConflict is for the cache to catch up.
+	retryConflict = time.Second
+	// pollTroubled is for a cluster that is not healthy: etcd has no events.
+	pollTroubled = 2 * time.Second
+	// pollHealthy is for one that is.
+	pollHealthy = 30 * time.Second
+)
+
+// pollAfter returns after how long to reconcile again where there is no event.
+func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHibernated); c != nil && (c.Reason == v1alpha1.ReasonHibernating || c.Reason == v1alpha1.ReasonWakingUp) {
+		return pollTroubled
+	}
+	for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionScaled} {
+		c := meta.FindStatusCondition(status.Conditions, condition)
+		if c == nil || c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonHibernated || c.Reason == v1alpha1.ReasonScaleInRefused {
+			continue
+		}
+		return pollTroubled
+	}
+	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionTLSReady); c != nil && c.Status != metav1.ConditionTrue {
+		return pollTroubled
+	}
+	return pollHealthy
+}
+
+// priorityOf returns the priority of a reconcile after a while: that of a healthy cluster gives way to all others.
+func priorityOf(after time.Duration) *int {
+	if after >= pollHealthy {
+		return ptr.To(handler.LowPriority)
+	}
+	return ptr.To(0)
+}

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// MaxReadAge is how old a live read may be when all members are stopped, or started, on it. It is well below the duration of
+// the leader-election lease: after a longer pause another operator may have taken over.
+const MaxReadAge = 4 * time.Second
+
+// ErrBehind ends a reconcile: something was changed just now, or the cache is behind the API server, and what follows has to
+// see it. It is no failure.
+var ErrBehind = errors.New("the cache is behind: something has changed and has to be seen first")
+
+// Behind logs why the cache is behind, and returns ErrBehind.
+func Behind(ctx context.Context, format string, args ...any) error {
+	ctrl.LoggerFrom(ctx).Info("Doing nothing, because the cache is behind the API server", "reason", fmt.Sprintf(format, args...))
+	return ErrBehind
+}
+
+// Live are reads from the API server on which members are stopped, started, or instructed. They are good for MaxReadAge.
+type Live struct {
+	client.Reader
+	clock clock.PassiveClock
+	since time.Time
+}
+
+// Live begins to read from the API server.
+func (a Access) Live() Live { return Live{a.API, a.Clock, a.Clock.Now()} }
+
+// Fresh returns ErrBehind when what was read is too old to act on: the operator was paused, or its requests took too long.
+func (l Live) Fresh(ctx context.Context) error {
+	if age := l.clock.Since(l.since); age > MaxReadAge {
+		ctrl.LoggerFrom(ctx).Info("Doing nothing, because the decision rests on reads that are too old", "age", age)
+		return ErrBehind
+	}
+	return nil
+}
+
+// Etcd returns the Etcd as the API server has it, or ErrBehind when it is gone, is being deleted, or is another one.
+func (l Live) Etcd(ctx context.Context, cached *v1alpha1.Etcd) (*v1alpha1.Etcd, error) {
+	live, key := &v1alpha1.Etcd{}, client.ObjectKeyFromObject(cached)
+	if err := l.Get(ctx, key, live); apierrors.IsNotFound(err) {
+		return nil, Behind(ctx, "Etcd %s is gone", key)
+	} else if err != nil {
+		return nil, fmt.Errorf("reading Etcd %s: %w", key, err)
+	}
+	switch {
+	case live.UID != cached.UID:
+		return nil, Behind(ctx, "Etcd %s is another one now, with UID %s", key, live.UID)
+	case live.DeletionTimestamp != nil:
+		return nil, Behind(ctx, "Etcd %s is being deleted", key)
+	}
+	return live, nil
+}

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"errors"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+)
+
+var errBroken = errors.New("broken")
+
+func TestLastOperation(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served()
+	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationStateCompleted))
+	g.Expect(etcd.Status.LastOperation.LastTransitionTime).To(Equal(noon))
+
+	again := Next(observed(etcd, clustertest.Healthy(3), later))
+	g.Expect(again.LastOperation).To(Equal(etcd.Status.LastOperation), "what has not changed keeps its time")
+
+	etcd.Generation = 2
+	etcd.Status = Next(unsettled(etcd, clustertest.Healthy(3), later))
+	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationStateInProgress))
+	g.Expect(etcd.Status.LastOperation.LastTransitionTime).To(Equal(later))
+
+	o := unsettled(etcd, clustertest.Healthy(3), later)
+	o.Failures = []Failure{{v1alpha1.ErrApply, errBroken}}
+	etcd.Status = Next(o)
+	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
+	g.Expect(etcd.Status.LastOperation.Reason).To(ContainSubstring("broken"))
+
+	etcd.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""}
+	etcd.Status = Next(unsettled(etcd, clustertest.Healthy(3), later))
+	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationStatePending))
+}

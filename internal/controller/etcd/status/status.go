@@ -1,0 +1,143 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status makes the status of an Etcd of what a reconcile has found. It is pure.
+package status
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/hibernation"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/scale"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/tls"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/volumes"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Observation is what a reconcile has found. What it did not get to is nil: the status keeps what it said of that.
+type Observation struct {
+	*state.State
+	// TLS of the members.
+	TLS *tls.Plan
+	// Size of the StatefulSet now.
+	Size *scale.Size
+	// Settled: the cache shows each object as it was applied for the present spec.
+	Settled bool
+	Volumes *volumes.View
+	// WakeUp is nil while a task holds the StatefulSet at zero.
+	WakeUp      *hibernation.WakeUp
+	Hibernation *hibernation.View
+	// Foreign objects keep those of the Etcd from being written; OwnersChecked: it is known which do.
+	Foreign       []ownership.Foreign
+	OwnersChecked bool
+	// ScheduleErr is what is wrong with spec.etcd.defragmentationSchedule.
+	ScheduleErr error
+	// Failures of the reconcile that are to be reported.
+	Failures []Failure
+	// LostFor is for how long the quorum has been lost.
+	LostFor time.Duration
+	Now     metav1.Time
+}
+
+// Current reports whether the spec was applied, and the StatefulSet controller has seen it.
+func (o Observation) Current() bool {
+	return o.Settled && o.Snapshot != nil && o.Snapshot.StatefulSet.Observed && o.TLS != nil && o.TLS.Arrived(o.Etcd)
+}
+
+// Next returns the status that follows from an observation and the present status.
+func Next(o Observation) v1alpha1.EtcdStatus {
+	etcd := o.Etcd
+	next := *etcd.Status.DeepCopy()
+	if o.Current() {
+		next.ObservedGeneration = etcd.Generation
+	}
+	if s := o.Snapshot; s != nil {
+		next.Members = members(next.Members, s, o.Now)
+		countReplicas(&next, s)
+		// The ID changes only with a recovery, and with a hibernation without volumes.
+		unset := next.ClusterID == "" || next.Recovery != nil && next.ClusterID == next.Recovery.PreviousClusterID
+		if unset && s.Quorate() && s.Cluster.ID != 0 {
+			next.ClusterID = fmt.Sprintf("%x", s.Cluster.ID)
+		}
+		if s.Quorate() {
+			next.ClusterSize = scale.Seen(next.ClusterSize, s)
+		}
+	}
+	next.Hibernation = recordOf(next.Hibernation, next.ClusterID, o)
+	next.Recovery = recovery(next.Recovery, next.ClusterID, o)
+	for _, c := range conditionsOf(&next, o) {
+		set(&next, c, o.Now)
+	}
+	removeStale(&next, o)
+	ready := meta.IsStatusConditionTrue(next.Conditions, v1alpha1.ConditionAllMembersReady) &&
+		!meta.IsStatusConditionFalse(next.Conditions, v1alpha1.ConditionScaled) &&
+		meta.IsStatusConditionTrue(next.Conditions, v1alpha1.ConditionAllMembersUpdated)
+	next.Ready = &ready
+	next.Rollout = currentRollout(&next, o)
+	report(etcd, &next, findings(o), o.Now)
+	return next
+}
+
+// Interrupted returns the status of an Etcd whose reconcile ended before anything was known: it adds the failures to what the
+// status says.
+func Interrupted(etcd *v1alpha1.Etcd, failures []Failure, now metav1.Time) v1alpha1.EtcdStatus {
+	next := *etcd.Status.DeepCopy()
+	if len(failures) > 0 {
+		report(etcd, &next, keep(next.LastErrors, failures, now), now)
+	}
+	return next
+}
+
+func set(status *v1alpha1.EtcdStatus, c metav1.Condition, now metav1.Time) {
+	c.ObservedGeneration, c.LastTransitionTime = status.ObservedGeneration, now
+	meta.SetStatusCondition(&status.Conditions, c)
+}
+
+// removeStale removes the conditions of what the Etcd does not have.
+func removeStale(next *v1alpha1.EtcdStatus, o Observation) {
+	if o.Etcd.Spec.Replicas > 0 && next.Hibernation == nil {
+		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionHibernated)
+	}
+	if !tls.Wanted(o.Etcd) {
+		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionTLSReady)
+	}
+	if component.BackupStore(o.Etcd) == nil {
+		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionBackupReady)
+	}
+}
+
+// recordOf returns the record of a hibernation without volumes. It does not change before the restored cluster serves.
+func recordOf(recorded *v1alpha1.Hibernation, clusterID string, o Observation) *v1alpha1.Hibernation {
+	switch {
+	case recorded == nil && o.Hibernation != nil:
+		return o.Hibernation.Record
+	case recorded != nil && recorded.ClusterID != clusterID:
+		return nil
+	}
+	return recorded
+}
+
+func countReplicas(status *v1alpha1.EtcdStatus, s *cluster.Snapshot) {
+	status.Replicas = int32(s.Replicas())
+	status.CurrentReplicas, status.ReadyReplicas, status.UpdatedReplicas = 0, 0, 0
+	for _, o := range s.Ordinals {
+		if o.Pod == nil {
+			continue
+		}
+		status.CurrentReplicas++
+		if o.Pod.AllContainersReady {
+			status.ReadyReplicas++
+		}
+		if o.Pod.Revision == s.StatefulSet.UpdateRevision {
+			status.UpdatedReplicas++
+		}
+	}
+}

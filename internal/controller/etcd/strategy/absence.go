@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package strategy
+
+import (
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// progressDeadline is how long the change to RollingUpdate waits for a member that does not participate. It is that of a
+	// rollout.
+	progressDeadline = 10 * time.Minute
+	// maxUnobserved is the longest gap between two observations of an absence that counts as uninterrupted. An Etcd that waits for a
+	// member is observed every two seconds; with members that hang it takes some seconds more. It is shorter than it takes a pod to
+	// be created, to participate and to be gone again, so none of these goes unnoticed.
+	maxUnobserved = 10 * time.Second
+)
+
+// absences are since when the members that do not participate have been away, by the names of their pods. They permit the
+// StatefulSet controller to take pods, so they live in memory alone.
+type absences struct {
+	// at is when this operator last looked.
+	at   time.Time
+	away map[string]absence
+}
+
+// absence of a member. Another pod of the same name begins another.
+type absence struct {
+	// pod is empty while there is none, and for a pod that is not among the replicas.
+	pod   types.UID
+	since time.Time
+}
+
+// next are the absences after one more look. It is pure.
+func (a absences) next(s *cluster.Snapshot) absences {
+	n := absences{at: s.At, away: map[string]absence{}}
+	see := func(name string, pod types.UID) {
+		before, known := a.away[name]
+		if !known || before.pod != pod || s.At.Sub(a.at) > maxUnobserved {
+			before = absence{pod, s.At}
+		}
+		n.away[name] = before
+	}
+	for _, o := range s.Ordinals {
+		switch {
+		case o.Class == v1alpha1.ClassParticipating:
+		case o.Pod == nil:
+			see(o.Name, "")
+		default:
+			see(o.Name, o.Pod.UID)
+		}
+	}
+	for _, name := range s.Surplus {
+		see(name, "")
+	}
+	return n
+}
+
+// mayRoll reports whether the StatefulSet controller may take over: every member participates, and no other pod is left, or
+// each that is away has been for so long that nobody waits for it any longer. It is pure.
+func (a absences) mayRoll() bool {
+	for _, absent := range a.away {
+		if a.at.Sub(absent.since) < progressDeadline {
+			return false
+		}
+	}
+	return true
+}

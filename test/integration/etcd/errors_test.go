@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var errNetwork = errors.New("the network is down")
+
+// faults has a part of a controller fail while it is switched on.
+type faults struct {
+	client.Client
+	state.Observer
+	observing, instructing, strategy atomic.Bool
+}
+
+func (f *faults) into(r *etcd.Reconciler) {
+	f.Client, f.Observer = r.Client, r.Observer
+	r.Client, r.Observer = f, f
+}
+
+func (f *faults) Observe(ctx context.Context, reader client.Reader, e *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+	if f.observing.Load() {
+		return nil, errNetwork
+	}
+	return f.Observer.Observe(ctx, reader, e)
+}
+
+func (f *faults) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+	switch object.(type) {
+	case *corev1.ConfigMap:
+		if f.instructing.Load() {
+			return errNetwork
+		}
+	case *appsv1.StatefulSet:
+		if data, err := patch.Data(object); err == nil && f.strategy.Load() && bytes.HasPrefix(data, []byte(`{"metadata":{"uid"`)) {
+			return errNetwork
+		}
+	}
+	return f.Client.Patch(ctx, object, patch, options...)
+}
+
+// eventuallyReports waits until the status reports an error, or none where the code is empty.
+func (w *world) eventuallyReports(code v1alpha1.ErrorCode, more ...func(Gomega, v1alpha1.EtcdStatus)) {
+	w.t.Helper()
+	w.Eventually(func(g Gomega) {
+		status := w.status(g)
+		reconciled := w.condition(g, v1alpha1.ConditionReconciled)
+		if code == "" {
+			g.Expect(status.LastErrors).To(BeEmpty())
+			g.Expect(reconciled.Status).To(Equal(metav1.ConditionTrue))
+			g.Expect(status.LastOperation.State).To(Equal(v1alpha1.OperationStateCompleted))
+		} else {
+			g.Expect(status.LastErrors).To(ContainElement(And(HaveField("Code", code), HaveField("Description", ContainSubstring(errNetwork.Error())))))
+			g.Expect(reconciled.Status).To(Equal(metav1.ConditionFalse))
+			g.Expect(reconciled.Message).To(ContainSubstring(errNetwork.Error()))
+			g.Expect(status.LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
+		}
+		for _, m := range more {
+			m(g, status)
+		}
+	}).Should(Succeed())
+}
+
+// Whichever stage of a reconcile fails, the status says so, and no longer than it lasts.
+func TestErrorOfAnyStageIsReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	f := &faults{}
+	w.start(f.into)
+	w.eventuallyWell()
+	w.eventuallyReports("")
+
+	// Before anything is known: what the status said of the members stays.
+	f.observing.Store(true)
+	w.change(annotate("test/nudge", "observe"))
+	w.eventuallyReports(v1alpha1.ErrObserve, func(g Gomega, status v1alpha1.EtcdStatus) {
+		g.Expect(status.Members).To(HaveLen(3))
+		g.Expect(status.Ready).To(HaveValue(BeTrue()))
+	})
+	f.observing.Store(false)
+	w.eventuallyReports("")
+
+	// After the status was written, and for as long as it lasts: the rest of the status is up to date.
+	f.instructing.Store(true)
+	config := &corev1.ConfigMap{}
+	w.get(w, name+"-config", config)
+	before := client.MergeFrom(config.DeepCopy())
+	config.Data[member.KeyClusterID] = "beef"
+	w.Expect(testEnv.Client.Patch(t.Context(), config, before)).To(Succeed())
+	w.eventuallyReports(v1alpha1.ErrApply)
+	w.kubelet.Set(pod(1), env.NotReady)
+	w.eventuallyReports(v1alpha1.ErrApply, func(g Gomega, status v1alpha1.EtcdStatus) {
+		g.Expect(status.Members[1].Status).To(Equal(v1alpha1.MemberNotReady))
+	})
+	w.kubelet.Set(pod(1), env.Ready)
+	f.instructing.Store(false)
+	w.eventuallyReports("")
+	w.eventuallyWell()
+
+	// Beside a stage that does not rest on it.
+	f.strategy.Store(true)
+	set := w.statefulSet(w)
+	before = client.MergeFrom(set.DeepCopy())
+	set.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType}
+	w.Expect(testEnv.Client.Patch(t.Context(), set, before)).To(Succeed())
+	w.eventuallyReports(v1alpha1.ErrApply, func(g Gomega, status v1alpha1.EtcdStatus) {
+		g.Expect(status.LastErrors).To(ContainElement(HaveField("Description", ContainSubstring("changing the update strategy"))))
+	})
+	f.strategy.Store(false)
+	w.eventuallyReports("")
+	w.Expect(w.strategy()).To(Satisfy(onDelete))
+}
