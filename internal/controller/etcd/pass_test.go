@@ -7,6 +7,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -61,7 +62,10 @@ func TestWhenAFailureIsReported(t *testing.T) {
 	g := NewWithT(t)
 	var f failures
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "main", UID: "etcd"}}
-	spec, volumes := stages[6], stages[7]
+	named := func(name string) stage {
+		return stages[slices.IndexFunc(stages, func(s stage) bool { return s.name == name })]
+	}
+	spec, volumes := named("spec"), named("volumes")
 	g.Expect(f.reported(etcd)).To(BeEmpty())
 	f.note(etcd, spec, errBroken)
 	g.Expect(f.reported(etcd)).To(BeEmpty(), "once")
