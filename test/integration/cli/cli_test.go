@@ -137,8 +137,8 @@ func TestListAndDescribe(t *testing.T) {
 	p.Expect(json.Unmarshal([]byte(p.run("list", "-o", "json").out), &list)).To(Succeed())
 	p.Expect(list.Items).To(HaveLen(2))
 
-	p.Expect(p.run("describe", "main").out).To(ContainSubstring("Task:     " + p.namespace + "/a\n"))
-	p.Expect(p.run("describe", "b").out).To(And(ContainSubstring("Queue:    2 of 2"), ContainSubstring("created")))
+	p.Expect(p.run("describe", "main").out).To(ContainSubstring("Task:       " + p.namespace + "/a\n"))
+	p.Expect(p.run("describe", "b").out).To(And(ContainSubstring("Queue:      2 of 2"), ContainSubstring("created")))
 }
 
 func TestSteer(t *testing.T) {

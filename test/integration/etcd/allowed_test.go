@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
@@ -53,6 +54,11 @@ func TestChangeToAnImageThatIsNotAllowed(t *testing.T) {
 	w := newWorld(t, 1)
 	o := w.start(allowing("quay.io/etcd/etcd"))
 	w.untilReady()
+	w.Eventually(func(g Gomega) {
+		config := &corev1.ConfigMap{}
+		w.get(g, name+"-config", config)
+		g.Expect(config.Data).To(HaveKey(member.KeyClusterID))
+	}).Should(Succeed(), "the operator has written everything")
 	before := w.versions(w)
 	w.Expect(before).NotTo(BeEmpty())
 	w.change(func(e *v1alpha1.Etcd) {
