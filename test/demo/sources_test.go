@@ -45,7 +45,7 @@ func TestTaskLines(t *testing.T) {
 		"starts with a step": {pending, started, []line{{text: "the task starts"}, {pod: "m-0", text: "DeletePod: m-0 runs and does not participate"}}},
 		"is held":            {started, held, []line{{text: "held by OthersParticipating: m-0 is terminating"}}},
 		"is still held":      {held, held, nil},
-		"goes on": {held, back, []line{
+		"continues": {held, back, []line{
 			{text: "m-0 is back: its new pod participates (1/3)"}, {pod: "m-1", text: "MoveLeader: m-1 leads and is next"},
 		}},
 		"ends": {back, ended, []line{{text: "Succeeded: every member participates"}}},
