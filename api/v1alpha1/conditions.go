@@ -67,6 +67,8 @@ const (
 	ErrUnsupportedType ErrorCode = "ERR_UNSUPPORTED_TYPE"
 	// ErrInvalidConfig means that spec.config is invalid.
 	ErrInvalidConfig ErrorCode = "ERR_INVALID_CONFIG"
+	// ErrTooManyTasks means that too many earlier tasks of the Etcd have not ended.
+	ErrTooManyTasks ErrorCode = "ERR_TOO_MANY_TASKS"
 	// ErrDuplicateTask means that an earlier task does the same work.
 	ErrDuplicateTask ErrorCode = "ERR_DUPLICATE_TASK"
 	// ErrCrossNamespace means that the task refers to another namespace.

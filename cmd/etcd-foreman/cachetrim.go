@@ -105,3 +105,13 @@ func trimmedClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim
 	}
 	return kept
 }
+
+// trimmedTask leaves out the configs of a task that has ended. They are most of it, and nothing reads them any more.
+func trimmedTask(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+	if !t.Status.State.IsFinal() {
+		return t
+	}
+	kept := *t
+	kept.Spec.Config, kept.Status.Config = "", ""
+	return &kept
+}

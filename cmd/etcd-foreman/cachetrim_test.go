@@ -82,3 +82,23 @@ func TestSlim(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(none).To(Equal("no object"))
 }
+
+// A task is kept whole for as long as it may be decoded.
+func TestWhatIsKeptOfTasks(t *testing.T) {
+	for state, dropped := range map[v1alpha1.TaskState]bool{
+		"": false, v1alpha1.TaskStatePending: false, v1alpha1.TaskStateInProgress: false,
+		v1alpha1.TaskStateSucceeded: true, v1alpha1.TaskStateFailed: true, v1alpha1.TaskStateRejected: true,
+	} {
+		g := NewWithT(t)
+		task := &v1alpha1.EtcdOperatorTask{
+			ObjectMeta: metav1.ObjectMeta{Name: "task", ResourceVersion: "7"},
+			Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.OnDemandSnapshot, Config: "type: full"},
+			Status:     v1alpha1.EtcdOperatorTaskStatus{State: state, Config: "{}", Progress: "1/1"},
+		}
+		want := task.DeepCopy()
+		if dropped {
+			want.Spec.Config, want.Status.Config = "", ""
+		}
+		g.Expect(keep(trimmedTask)(task)).To(Equal(want), string(state))
+	}
+}

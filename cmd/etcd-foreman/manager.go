@@ -116,6 +116,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	lists := &resourceLists{}
 	objects := map[client.Object]cache.ByObject{
 		&corev1.Pod{}: {Label: ours.Label, Transform: keep(trimmedPod)}, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours,
+		&v1alpha1.EtcdOperatorTask{}:    {Transform: keep(trimmedTask)},
 		&appsv1.StatefulSet{}:           {Label: ours.Label, Transform: keep(lists.statefulSet)},
 		&policyv1.PodDisruptionBudget{}: ours, &coordinationv1.Lease{}: ours,
 		&corev1.ServiceAccount{}: ours, &rbacv1.Role{}: ours, &rbacv1.RoleBinding{}: ours,

@@ -4,7 +4,13 @@
 
 package cluster
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // Quorate reports whether the cluster has a quorum, by what etcd itself says.
 func (s *Snapshot) Quorate() bool { return s.HasQuorum() && s.Cluster.LeaderKnown }
@@ -28,4 +34,33 @@ func (o Ordinal) Describe() string {
 		return string(o.Class)
 	}
 	return fmt.Sprintf("%s (%s)", o.Class, o.Pod.Trouble)
+}
+
+// OrdinalOf returns the ordinal of the pod with this UID; -1 when it is gone.
+func (s *Snapshot) OrdinalOf(uid types.UID) int {
+	return slices.IndexFunc(s.Ordinals, func(o Ordinal) bool { return o.Pod != nil && o.Pod.UID == uid })
+}
+
+// NotParticipating names a pod, other than that of one ordinal, that does not exist or does not participate; empty when
+// there is none.
+func (s *Snapshot) NotParticipating(except int) string {
+	for i, o := range s.Ordinals {
+		if i != except && o.Class != v1alpha1.ClassParticipating {
+			return o.Name
+		}
+	}
+	if len(s.Surplus) > 0 {
+		return s.Surplus[0]
+	}
+	return ""
+}
+
+// NotServing names a pod, other than that of one ordinal, that does not exist or does not serve; empty when there is none.
+func (s *Snapshot) NotServing(except int) string {
+	for i, o := range s.Ordinals {
+		if i != except && (!o.Serving || o.Role == v1alpha1.RoleLearner || o.Class == v1alpha1.ClassTerminating) {
+			return o.Name
+		}
+	}
+	return ""
 }

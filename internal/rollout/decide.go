@@ -97,7 +97,7 @@ func (p policy) proceed(s *state) Decision {
 
 // finish is the decision once no pod is outdated.
 func (s *state) finish() Decision {
-	if laggard := s.notParticipating(-1); laggard != "" {
+	if laggard := s.Snapshot.NotParticipating(-1); laggard != "" {
 		hold := s.waitFor(laggard)
 		hold.Guard = v1alpha1.GuardOthersParticipating
 		return Decision{Conclusion: Wait, Hold: hold}

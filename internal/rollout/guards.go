@@ -113,7 +113,7 @@ func othersParticipating(s *state, step *Step) *Hold {
 	if !step.IsRemoval() || s.ordinal(next).Class != v1alpha1.ClassParticipating {
 		return nil
 	}
-	if laggard := s.notParticipating(next); laggard != "" {
+	if laggard := s.Snapshot.NotParticipating(next); laggard != "" {
 		return s.waitFor(laggard)
 	}
 	return nil
@@ -126,7 +126,7 @@ func othersServing(s *state, step *Step) *Hold {
 	if o := s.ordinal(next); !o.Serving || step.IsRemoval() && o.Class == v1alpha1.ClassParticipating {
 		return nil
 	}
-	if laggard := s.notServing(next); laggard != "" {
+	if laggard := s.Snapshot.NotServing(next); laggard != "" {
 		return s.waitFor(laggard)
 	}
 	return nil

@@ -24,46 +24,60 @@ const (
 	maxSuccessorLag = 1000
 )
 
-// wantsHandover reports whether leadership is to be moved before the pod of an ordinal goes: it leads, attempts are left,
-// and an updated follower participates.
-func (s *state) wantsHandover(next int) bool {
-	o := s.ordinal(next)
-	return *s.Config.LeaderHandover && o.Class == v1alpha1.ClassParticipating && o.Role == v1alpha1.RoleLeader &&
-		o.MemberID != 0 && s.handoverAttempts(next) < maxHandoverAttempts
+// handover is the question whether, and to whom, leadership moves before the pod of an ordinal is removed.
+type handover struct {
+	state  *state
+	leader int
 }
 
-// handoverAttempts is how often leadership was moved away from the pod of an ordinal.
-func (s *state) handoverAttempts(ordinal int) int32 {
-	if h := s.Recorded.LeaderHandover; h != nil && h.From == s.ordinal(ordinal).Name {
-		return h.Attempts
+// isWanted reports whether leadership is to be moved: the member leads, attempts are left, and it can be asked.
+func (h handover) isWanted() bool {
+	o := h.state.ordinal(h.leader)
+	return *h.state.Config.LeaderHandover && o.Class == v1alpha1.ClassParticipating && o.Role == v1alpha1.RoleLeader &&
+		o.MemberID != 0 && h.attempts() < maxHandoverAttempts
+}
+
+// attempts returns how often leadership was moved away from this pod.
+func (h handover) attempts() int32 {
+	if last := h.state.Recorded.LeaderHandover; last != nil && last.From == h.state.ordinal(h.leader).Name {
+		return last.Attempts
 	}
 	return 0
 }
 
-// heir is the updated, participating follower that has applied most of the leader's log; found is false when there is none,
-// or when all are too far behind and the task does not wait for them.
-func (s *state) heir(leader int) (ordinal int, found bool) {
+// successor returns the updated, participating follower that has applied most of the leader's log; found is false when there
+// is none, or when all are too far behind and the task does not wait for them.
+func (h handover) successor() (ordinal int, found bool) {
+	s := h.state
 	for i, o := range s.Snapshot.Ordinals {
 		if o.Class == v1alpha1.ClassParticipating && o.Role == v1alpha1.RoleFollower && !s.outdated(i) &&
 			(!found || o.AppliedIndex > s.ordinal(ordinal).AppliedIndex) {
 			ordinal, found = i, true
 		}
 	}
-	if found && !s.hasCaughtUp(ordinal, leader) && s.overrides(v1alpha1.GuardSuccessorCaughtUp) {
+	if found && !h.hasCaughtUp(ordinal) && s.overrides(v1alpha1.GuardSuccessorCaughtUp) {
 		return 0, false
 	}
 	return ordinal, found
 }
 
-func (s *state) hasCaughtUp(heir, leader int) bool {
-	return s.ordinal(heir).AppliedIndex+maxSuccessorLag >= s.ordinal(leader).AppliedIndex
+func (h handover) hasCaughtUp(successor int) bool {
+	return h.state.ordinal(successor).AppliedIndex+maxSuccessorLag >= h.state.ordinal(h.leader).AppliedIndex
+}
+
+// failed returns, as the end of a sentence, that leadership could not be moved; empty when it was not tried often enough.
+func (h handover) failed() string {
+	if n := h.attempts(); n >= maxHandoverAttempts && *h.state.Config.LeaderHandover {
+		return fmt.Sprintf("; leadership could not be moved in %d attempts, so the rollout proceeds without a handover", n)
+	}
+	return ""
 }
 
 // handoverObserved: the last attempt to move leadership away from this leader has had the time to show, the last of all
 // included.
 func handoverObserved(s *state, step *Step) *Hold {
 	last, next := s.Recorded.LeaderHandover, step.Ordinals[0]
-	if s.ordinal(next).Role != v1alpha1.RoleLeader || s.handoverAttempts(next) == 0 || !timers.Within(last.LastAttemptTime.Time, s.now, handoverWindow) {
+	if s.ordinal(next).Role != v1alpha1.RoleLeader || (handover{s, next}).attempts() == 0 || !timers.Within(last.LastAttemptTime.Time, s.now, handoverWindow) {
 		return nil
 	}
 	return &Hold{Pod: last.From, Message: fmt.Sprintf("leadership is moving from %s to %s, attempt %d of %d", last.From, last.To, last.Attempts, maxHandoverAttempts)}
@@ -71,7 +85,7 @@ func handoverObserved(s *state, step *Step) *Hold {
 
 // successorCaughtUp: without the leader, the cluster would wait for the successor to catch up.
 func successorCaughtUp(s *state, step *Step) *Hold {
-	if step.Action != MoveLeader || s.hasCaughtUp(step.Successor, step.Ordinals[0]) {
+	if step.Action != MoveLeader || (handover{s, step.Ordinals[0]}).hasCaughtUp(step.Successor) {
 		return nil
 	}
 	leader := s.ordinal(step.Ordinals[0]).Name

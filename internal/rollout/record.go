@@ -20,31 +20,38 @@ const maxRecordedPods = 50
 // Record is the status of the rollout after a decision. It is pure; the input is left as it is.
 func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	s := newState(in, now)
+	w := recorder{s}
 	r := *in.Recorded.DeepCopy()
 	if s.Snapshot.StatefulSet.Observed {
 		r.TargetRevision = s.target
 	}
-	if s.progresses(d) {
+	if w.progresses(d) {
 		r.LastProgressTime = &metav1.Time{Time: now}
 	}
 	r.MostParticipatingReplicas = max(mostParticipating(r), int32(s.Snapshot.Participating()))
-	r.Replicas, r.UpdatedReplicas, r.ParticipatingReplicas = int32(s.Snapshot.Replicas()), s.updated(), int32(s.Snapshot.Participating())
+	r.Replicas, r.UpdatedReplicas, r.ParticipatingReplicas = int32(s.Snapshot.Replicas()), w.updated(), int32(s.Snapshot.Participating())
 	for i := range r.Pods {
-		s.settle(&r.Pods[i])
+		w.settle(&r.Pods[i])
 	}
-	if d.Step == nil || !s.repeats(d.Step) || !s.concerns(in.Recorded.HeldBy, d.Step) {
+	if d.Step == nil || !w.repeats(d.Step) || !concerns(s, in.Recorded.HeldBy, d.Step) {
 		r.HeldBy = held(in.Recorded.HeldBy, d.Hold, now)
 	}
 	if d.Step != nil {
-		s.recordIntent(&r, d.Step)
+		w.recordIntent(&r, d.Step)
 	}
 	return r
+}
+
+// recorder writes the status of a rollout.
+type recorder struct {
+	state *state
 }
 
 // progresses reports whether the rollout makes progress: leadership moves, a pod goes whose removal was recorded since the last
 // progress, its replacement participates, or more members participate than ever before. A member that comes and goes is no
 // progress, nor is an attempt that is refused, again and again.
-func (s *state) progresses(d Decision) bool {
+func (w recorder) progresses(d Decision) bool {
+	s := w.state
 	r := s.Recorded
 	switch {
 	case r.LastProgressTime == nil || r.LastProgressTime.After(s.now):
@@ -55,10 +62,10 @@ func (s *state) progresses(d Decision) bool {
 		return true
 	}
 	return slices.ContainsFunc(r.Pods, func(p v1alpha1.RolloutPod) bool {
-		i := s.ordinalOf(p.UID)
+		i := s.Snapshot.OrdinalOf(p.UID)
 		goes := i < 0 || s.ordinal(i).Class == v1alpha1.ClassTerminating
 		return p.LastOperation.State == v1alpha1.OperationStateInProgress &&
-			(goes && p.Evidence.ObservedAt.After(r.LastProgressTime.Time) || s.replacement(p) != nil)
+			(goes && p.Evidence.ObservedAt.After(r.LastProgressTime.Time) || w.replacement(p) != nil)
 	})
 }
 
@@ -69,12 +76,14 @@ func mostParticipating(r v1alpha1.RolloutStatus) int32 {
 }
 
 // repeats reports whether a step was tried before.
-func (s *state) repeats(step *Step) bool {
+func (w recorder) repeats(step *Step) bool {
+	s := w.state
 	return !slices.ContainsFunc(step.Ordinals, func(i int) bool { return s.recordOf(s.ordinal(i).Pod.UID).UID == "" })
 }
 
 // updated is the number of pods that need no replacement.
-func (s *state) updated() int32 {
+func (w recorder) updated() int32 {
+	s := w.state
 	n := int32(0)
 	for i, o := range s.Snapshot.Ordinals {
 		if o.Pod != nil && o.Class != v1alpha1.ClassTerminating && !s.outdated(i) {
@@ -86,27 +95,29 @@ func (s *state) updated() int32 {
 
 // settle ends the operation of a pod that was removed, once its replacement participates or the removal has become
 // impossible.
-func (s *state) settle(p *v1alpha1.RolloutPod) {
+func (w recorder) settle(p *v1alpha1.RolloutPod) {
+	s := w.state
 	if p.LastOperation.State != v1alpha1.OperationStateInProgress {
 		return
 	}
-	if i := s.ordinalOf(p.UID); i >= 0 {
+	if i := s.Snapshot.OrdinalOf(p.UID); i >= 0 {
 		if s.ordinal(i).Class != v1alpha1.ClassTerminating && !s.mayStillBeRemoved(*p) {
 			why := "the pod has changed since"
 			if refusal, refused := s.Refused[p.UID]; refused && !refusal.At.Before(p.Evidence.ObservedAt.Time) {
 				why = refusal.Message
 			}
-			s.transition(p, v1alpha1.OperationStateFailed, "not carried out: "+why)
+			w.transition(p, v1alpha1.OperationStateFailed, "not carried out: "+why)
 		}
 		return
 	}
-	if o := s.replacement(*p); o != nil {
-		s.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("its replacement at revision %s participates", o.Pod.Revision))
+	if o := w.replacement(*p); o != nil {
+		w.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("its replacement at revision %s participates", o.Pod.Revision))
 	}
 }
 
 // replacement is the ordinal of a pod that is gone, once its replacement participates; nil before.
-func (s *state) replacement(p v1alpha1.RolloutPod) *cluster.Ordinal {
+func (w recorder) replacement(p v1alpha1.RolloutPod) *cluster.Ordinal {
+	s := w.state
 	for i := range s.Snapshot.Ordinals {
 		if o := s.ordinal(i); o.Name == p.Name && o.Class == v1alpha1.ClassParticipating && o.Pod.UID != p.UID {
 			return o
@@ -115,14 +126,15 @@ func (s *state) replacement(p v1alpha1.RolloutPod) *cluster.Ordinal {
 	return nil
 }
 
-func (s *state) transition(p *v1alpha1.RolloutPod, state v1alpha1.OperationState, why string) {
+func (w recorder) transition(p *v1alpha1.RolloutPod, state v1alpha1.OperationState, why string) {
+	s := w.state
 	p.LastOperation.State = state
 	p.LastOperation.LastTransitionTime = metav1.Time{Time: s.now}
 	p.LastOperation.Reason = withEnd(p.LastOperation.Reason, why)
 }
 
 // concerns reports whether a step is about the pod of a hold: what blocked its removal most likely blocks it again.
-func (s *state) concerns(hold *v1alpha1.Hold, step *Step) bool {
+func concerns(s *state, hold *v1alpha1.Hold, step *Step) bool {
 	return hold != nil && slices.ContainsFunc(step.Ordinals, func(i int) bool { return s.Snapshot.Ordinals[i].Name == hold.Pod })
 }
 
@@ -139,11 +151,12 @@ func held(before *v1alpha1.Hold, hold *Hold, now time.Time) *v1alpha1.Hold {
 }
 
 // recordIntent records what a step is about to do.
-func (s *state) recordIntent(r *v1alpha1.RolloutStatus, step *Step) {
+func (w recorder) recordIntent(r *v1alpha1.RolloutStatus, step *Step) {
+	s := w.state
 	switch step.Action {
 	case DeletePod, EvictPod:
 		for _, i := range step.Ordinals {
-			s.recordRemoval(r, step, s.Snapshot.Ordinals[i])
+			w.recordRemoval(r, step, s.Snapshot.Ordinals[i])
 		}
 	case MoveLeader:
 		r.LeaderHandover = &v1alpha1.LeaderHandover{
@@ -156,14 +169,15 @@ func (s *state) recordIntent(r *v1alpha1.RolloutStatus, step *Step) {
 	}
 }
 
-func (s *state) recordRemoval(r *v1alpha1.RolloutStatus, step *Step, o cluster.Ordinal) {
+func (w recorder) recordRemoval(r *v1alpha1.RolloutStatus, step *Step, o cluster.Ordinal) {
+	s := w.state
 	pod := v1alpha1.RolloutPod{
 		Name: o.Name, UID: o.Pod.UID, Role: o.Role, Class: o.Class, Revision: o.Pod.Revision,
 		LastOperation: v1alpha1.LastOperation{
 			Name: string(step.Action), State: v1alpha1.OperationStateInProgress,
 			LastTransitionTime: metav1.Time{Time: s.now}, Reason: step.Reason,
 		},
-		Evidence: s.evidence(o),
+		Evidence: w.evidence(o),
 	}
 	r.Pods = slices.DeleteFunc(r.Pods, func(p v1alpha1.RolloutPod) bool { return p.UID == pod.UID })
 	r.Pods = append(r.Pods, pod)
@@ -173,7 +187,8 @@ func (s *state) recordRemoval(r *v1alpha1.RolloutStatus, step *Step, o cluster.O
 }
 
 // evidence is what the decision to remove a pod rests on.
-func (s *state) evidence(o cluster.Ordinal) v1alpha1.Evidence {
+func (w recorder) evidence(o cluster.Ordinal) v1alpha1.Evidence {
+	s := w.state
 	e := v1alpha1.Evidence{
 		ObservedAt:      metav1.MicroTime{Time: s.now},
 		ResourceVersion: o.Pod.ResourceVersion,

@@ -34,7 +34,7 @@ func newState(in Input, now time.Time) *state {
 		s.Snapshot = s.Snapshot.Vouch(vouched)
 	}
 	for _, pod := range s.Recorded.Pods {
-		if i := s.ordinalOf(pod.UID); i >= 0 && s.mayStillBeRemoved(pod) {
+		if i := s.Snapshot.OrdinalOf(pod.UID); i >= 0 && s.mayStillBeRemoved(pod) {
 			s.intents = append(s.intents, i)
 		}
 	}
@@ -80,7 +80,7 @@ func (s *state) mayStillBeRemoved(pod v1alpha1.RolloutPod) bool {
 	if pod.LastOperation.State != v1alpha1.OperationStateInProgress {
 		return false
 	}
-	o := s.ordinal(s.ordinalOf(pod.UID))
+	o := s.ordinal(s.Snapshot.OrdinalOf(pod.UID))
 	if o.Class == v1alpha1.ClassTerminating || changedSince(pod.Evidence.ResourceVersion, o.Pod.ResourceVersion) {
 		return false
 	}
@@ -92,7 +92,7 @@ func (s *state) mayStillBeRemoved(pod v1alpha1.RolloutPod) bool {
 // recorded it.
 func IsIntent(in Input, pod types.UID, now time.Time) bool {
 	s := newState(in, now)
-	return slices.Contains(s.intents, s.ordinalOf(pod))
+	return slices.Contains(s.intents, s.Snapshot.OrdinalOf(pod))
 }
 
 // changedSince reports whether a resourceVersion is newer than that of a decision. An older one is that of a cache, which
@@ -106,11 +106,6 @@ func changedSince(decided, seen string) bool {
 }
 
 func (s *state) ordinal(i int) *cluster.Ordinal { return &s.Snapshot.Ordinals[i] }
-
-// ordinalOf is the ordinal of the pod with this UID; -1 when it is gone.
-func (s *state) ordinalOf(uid types.UID) int {
-	return slices.IndexFunc(s.Snapshot.Ordinals, func(o cluster.Ordinal) bool { return o.Pod != nil && o.Pod.UID == uid })
-}
 
 // recordOf is the record of the pod with this UID; the zero value when there is none.
 func (s *state) recordOf(uid types.UID) v1alpha1.RolloutPod {
@@ -138,30 +133,6 @@ func (s *state) isReplacement(ordinal int) bool {
 	return slices.ContainsFunc(s.Recorded.Pods, func(p v1alpha1.RolloutPod) bool {
 		return p.Name == o.Name && p.UID != o.Pod.UID && p.LastOperation.State != v1alpha1.OperationStateFailed
 	})
-}
-
-// notParticipating names a pod, other than that of one ordinal, that does not exist or does not participate; empty when
-// there is none.
-func (s *state) notParticipating(except int) string {
-	for i, o := range s.Snapshot.Ordinals {
-		if i != except && o.Class != v1alpha1.ClassParticipating {
-			return o.Name
-		}
-	}
-	if len(s.Snapshot.Surplus) > 0 {
-		return s.Snapshot.Surplus[0]
-	}
-	return ""
-}
-
-// notServing names a pod, other than that of one ordinal, that does not exist or does not serve; empty when there is none.
-func (s *state) notServing(except int) string {
-	for i, o := range s.Snapshot.Ordinals {
-		if i != except && (!o.Serving || o.Role == v1alpha1.RoleLearner || o.Class == v1alpha1.ClassTerminating) {
-			return o.Name
-		}
-	}
-	return ""
 }
 
 // cannotSpareOne reports whether the cluster has one or two replicas, and just as many voters: no member can go without

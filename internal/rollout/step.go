@@ -51,10 +51,10 @@ const intentWindow = configv1alpha1.StepTimeout + time.Second
 
 // candidate is the step for the pod that goes first, if every guard allows it.
 func (s *state) candidate(next int) *Step {
-	if s.wantsHandover(next) {
-		if heir, found := s.heir(next); found {
-			return &Step{Action: MoveLeader, Ordinals: []int{next}, Successor: heir, Reason: fmt.Sprintf(
-				"%s leads and is next: leadership goes to %s, which is updated and has caught up", s.ordinal(next).Name, s.ordinal(heir).Name)}
+	if h := (handover{s, next}); h.isWanted() {
+		if successor, found := h.successor(); found {
+			return &Step{Action: MoveLeader, Ordinals: []int{next}, Successor: successor, Reason: fmt.Sprintf(
+				"%s leads and is next: leadership goes to %s, which is updated and has caught up", s.ordinal(next).Name, s.ordinal(successor).Name)}
 		}
 	}
 	step := &Step{Action: s.removal(next), Ordinals: s.alongWith(next)}
@@ -127,10 +127,10 @@ func (s *state) reason(next int) string {
 func (s *state) roleInWords(next int) string {
 	switch role := s.ordinal(next).Role; {
 	case role == v1alpha1.RoleLeader && s.isLastOutdated(next):
-		return " leads and is the last one" + s.withoutHandover(next)
+		return " leads and is the last one" + (handover{s, next}).failed()
 	case role == v1alpha1.RoleLeader:
-		return " leads" + s.withoutHandover(next)
-	case s.notParticipating(next) != "":
+		return " leads" + (handover{s, next}).failed()
+	case s.Snapshot.NotParticipating(next) != "":
 		return " is next, although not all others participate"
 	case role == v1alpha1.RoleFollower:
 		return " is a follower, and all others participate"
@@ -145,11 +145,4 @@ func (s *state) isLastOutdated(next int) bool {
 		}
 	}
 	return true
-}
-
-func (s *state) withoutHandover(next int) string {
-	if n := s.handoverAttempts(next); n >= maxHandoverAttempts && *s.Config.LeaderHandover {
-		return fmt.Sprintf("; leadership could not be moved in %d attempts, so the rollout proceeds without a handover", n)
-	}
-	return ""
 }

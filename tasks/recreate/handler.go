@@ -5,6 +5,7 @@
 package recreate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,48 +58,25 @@ func (h *Handler) Restore(normalized string) (any, error) {
 
 // WorkKey implements tasks.Handler. Two recreations to the same revision are the same work.
 func (h *Handler) WorkKey(ctx context.Context, task tasks.Task) (string, error) {
-	snapshot, err := h.Observer.Observe(ctx, h.Client, task.Etcd)
-	if errors.Is(err, observe.ErrNoStatefulSet) {
-		return "", nil
-	} else if err != nil {
-		return "", coded(err)
-	}
-	return input(task, snapshot).target(), nil
+	return h.rollouts().WorkKey(ctx, task, wanted(task))
 }
 
-// Superseded implements tasks.Handler. A cache that lags must not end a task.
+// Superseded implements tasks.Handler.
 func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, error) {
-	for _, reader := range []client.Reader{h.Client, h.Live} {
-		snapshot, err := h.Observer.Observe(ctx, reader, task.Etcd)
-		if errors.Is(err, observe.ErrNoStatefulSet) {
-			return "", nil
-		} else if err != nil {
-			return "", coded(err)
-		}
-		in, set := input(task, snapshot), snapshot.StatefulSet
-		if !set.Observed || set.UpdateRevision == in.target() {
-			return "", nil
-		}
-		if reader == h.Live {
-			return spec.Superseded(set.Name, in.target(), set.UpdateRevision), nil
-		}
-	}
-	return "", nil
+	return h.rollouts().Superseded(ctx, task, wanted(task))
 }
 
-// Admit implements tasks.Handler: there must be a StatefulSet, and nothing else may replace its pods.
-func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	snapshot, err := h.Observer.Observe(ctx, h.Live, task.Etcd)
-	switch {
-	case errors.Is(err, observe.ErrNoStatefulSet):
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
-	case err != nil:
-		return tasks.Verdict{}, coded(err)
-	case !snapshot.StatefulSet.OnDelete:
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStrategy, Message: spec.NotOnDelete(snapshot.StatefulSet.Name)}, nil
-	}
-	return tasks.Verdict{Outcome: tasks.Continue, Message: spec.OnDelete(snapshot.StatefulSet.Name)}, nil
+// wanted is the revision that a task is for; empty as long as it is not fixed.
+func wanted(task tasks.Task) string {
+	return cmp.Or(spec.RecordedRevision(task.Object), task.Config.(spec.Recreate).TargetRevision)
 }
+
+// Admit implements tasks.Handler.
+func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
+	return h.rollouts().Admit(ctx, task)
+}
+
+func (h *Handler) rollouts() tasks.Rollouts { return tasks.Rollouts{Client: h.Client, Live: h.Live} }
 
 // Execute implements tasks.Handler. It waits on what the cache shows, and enters another phase only on what the API server
 // and the members say now.

@@ -14,7 +14,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
@@ -107,24 +110,24 @@ func TestNothingIsEnteredWhenTheAPIServerDoesNotAnswer(t *testing.T) {
 	g.Expect(coded.Code).To(Equal(v1alpha1.ErrObserve))
 }
 
-// A cache that lags ends no task.
-func TestSupersededIsDecidedOnLiveReads(t *testing.T) {
-	unobserved := func(in *Input) { in.Snapshot.StatefulSet.Observed = false }
-	for name, c := range map[string]struct {
-		cached, live *cluster.Snapshot
-		superseded   bool
-	}{
-		"as it was":                    {seen(), seen(), false},
-		"another template":             {seen(revision("newer")), seen(revision("newer")), true},
-		"the cache lags":               {seen(revision("older")), seen(), false},
-		"the cache has yet to show it": {seen(), nil, false},
-		"nobody has seen the template": {seen(revision("newer")), seen(revision("newer"), unobserved), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			by, err := newHandler(c.cached, c.live).Superseded(t.Context(), recreation(v1alpha1.RecreateWaitingTermination))
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(by != "").To(Equal(c.superseded), by)
-		})
-	}
+// Members that hang would delay every task of the Etcd, and stop the timers of the one that runs: a recreation that waits in
+// line asks none.
+func TestARecreationThatWaitsAsksNoMember(t *testing.T) {
+	g := NewWithT(t)
+	task := recreation("")
+	task.Etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}}
+	task.Object.Namespace, task.Object.Spec.OwnerEtcdReference.Name = "ns", "m"
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "m", UID: "etcd", Controller: ptr.To(true)},
+	}}}
+	set.Status.UpdateRevision = "newer"
+	cluster := fake.NewClientBuilder().WithObjects(set).Build()
+	h := &Handler{Client: cluster, Live: cluster, Observer: &witness{}}
+	by, err := h.Superseded(t.Context(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(by).To(ContainSubstring("is newer, not new"))
+	task.Object.Status.Rollout = nil
+	key, err := h.WorkKey(t.Context(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(key).To(Equal("newer"))
 }

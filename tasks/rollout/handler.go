@@ -23,8 +23,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
-	appsv1 "k8s.io/api/apps/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -78,39 +76,15 @@ func (h *Handler) WorkKey(ctx context.Context, task tasks.Task) (string, error) 
 	if task.Config.(spec.Config).Restart {
 		return "restart", nil
 	}
-	if revision := wanted(task); revision != "" {
-		return revision, nil
-	}
-	set, err := h.statefulSet(ctx, h.Client, task)
-	if apierrors.IsNotFound(err) {
-		return "", nil
-	} else if err != nil {
-		return "", err
-	}
-	return set.Status.UpdateRevision, nil
+	return h.rollouts().WorkKey(ctx, task, wanted(task))
 }
 
-// Superseded implements tasks.Handler. A restart follows the revision. A cache that lags must not end a task.
+// Superseded implements tasks.Handler. A restart follows the revision.
 func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, error) {
-	revision := wanted(task)
-	if revision == "" || task.Config.(spec.Config).Restart {
+	if task.Config.(spec.Config).Restart {
 		return "", nil
 	}
-	for _, reader := range []client.Reader{h.Client, h.Live} {
-		set, err := h.statefulSet(ctx, reader, task)
-		if apierrors.IsNotFound(err) {
-			return "", nil
-		} else if err != nil {
-			return "", err
-		}
-		if set.Status.ObservedGeneration < set.Generation || set.Status.UpdateRevision == revision {
-			return "", nil
-		}
-		if reader == h.Live {
-			return spec.Superseded(set.Name, revision, set.Status.UpdateRevision), nil
-		}
-	}
-	return "", nil
+	return h.rollouts().Superseded(ctx, task, wanted(task))
 }
 
 // wanted is the revision that a task is for; empty as long as it is not fixed.
@@ -118,29 +92,12 @@ func wanted(task tasks.Task) string {
 	return cmp.Or(spec.RecordedRevision(task.Object), task.Config.(spec.Config).TargetRevision)
 }
 
-// Admit implements tasks.Handler: there must be a StatefulSet, and nothing else may delete its pods.
+// Admit implements tasks.Handler.
 func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	set, err := h.statefulSet(ctx, h.Live, task)
-	switch {
-	case apierrors.IsNotFound(err):
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStatefulSetNotFound, Message: fmt.Sprintf(
-			"Etcd %s has no StatefulSet yet: create the task again once it is there", task.Etcd.Name)}, nil
-	case err != nil:
-		return tasks.Verdict{}, err
-	case set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType:
-		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStrategy, Message: spec.NotOnDelete(set.Name)}, nil
-	}
-	return tasks.Verdict{Outcome: tasks.Continue, Message: spec.OnDelete(set.Name)}, nil
+	return h.rollouts().Admit(ctx, task)
 }
 
-func (h *Handler) statefulSet(ctx context.Context, reader client.Reader, task tasks.Task) (*appsv1.StatefulSet, error) {
-	set := &appsv1.StatefulSet{}
-	key := task.Object.EtcdKey()
-	if err := reader.Get(ctx, key, set); err != nil {
-		return nil, fmt.Errorf("reading StatefulSet %s: %w", key, err)
-	}
-	return set, nil
-}
+func (h *Handler) rollouts() tasks.Rollouts { return tasks.Rollouts{Client: h.Client, Live: h.Live} }
 
 // Execute implements tasks.Handler. It waits on what the cache shows, and moves leadership on it, which costs no member.
 // Everything else is decided again on what the API server says now.

@@ -157,7 +157,7 @@ func TestSupersededIsDecidedOnLiveReads(t *testing.T) {
 		b := fake.NewClientBuilder()
 		if revision != "" {
 			b.WithObjects(&appsv1.StatefulSet{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", Generation: 2},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", Generation: 2, OwnerReferences: []metav1.OwnerReference{{UID: "etcd", Controller: ptr.To(true)}}},
 				Status:     appsv1.StatefulSetStatus{UpdateRevision: revision, ObservedGeneration: observed},
 			})
 		}
@@ -180,6 +180,7 @@ func TestSupersededIsDecidedOnLiveReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, nil, nil)
+			r.task.Etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{UID: "etcd"}}
 			r.task.Object.Namespace, r.task.Object.Spec.OwnerEtcdReference.Name = "ns", "m"
 			config := spec.Defaults()
 			config.Restart = c.restart

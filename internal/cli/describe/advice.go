@@ -15,6 +15,7 @@ import (
 var adviceByError = map[v1alpha1.ErrorCode]string{
 	v1alpha1.ErrUnsupportedType:     "Install a version of the operator that has this task type.",
 	v1alpha1.ErrInvalidConfig:       "Fix the field of the config that the error names, and create another task: the config of a task cannot be changed.",
+	v1alpha1.ErrTooManyTasks:        "Delete tasks of the Etcd that are not needed, or wait until some have ended, and create the task again.",
 	v1alpha1.ErrDuplicateTask:       "Wait for the task that the error names: it does the same work.",
 	v1alpha1.ErrCrossNamespace:      "Create the task in the namespace of its Etcd.",
 	v1alpha1.ErrEtcdNotFound:        "List the Etcds with \"kubectl get etcds\", and create the task again for one of them.",

@@ -39,7 +39,7 @@ func TestThrough(t *testing.T) {
 		"failed, the rest continues": {errBroken, true, true, false, 1, true},
 		"behind":                     {state.ErrBehind, true, false, true, 0, false},
 		"a conflict":                 {conflict, true, false, true, 0, false},
-		"cancelled":                  {context.Canceled, true, false, true, 0, false},
+		"canceled":                   {context.Canceled, true, false, true, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

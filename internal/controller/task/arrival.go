@@ -18,8 +18,8 @@ import (
 
 // prepare makes a tasks.Task of a task, wherever in line it is, or says why it is not to be carried out. What
 // can be known on arrival is said on arrival, so that a hopeless task does not wait in line.
-func (r *Reconciler) prepare(ctx context.Context, q queue.Queue, cached, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) (tasks.Task, *tasks.Verdict, error) {
-	task := tasks.Task{Object: t, Etcd: etcd}
+func (r *Reconciler) prepare(ctx context.Context, line *line, cached, t *v1alpha1.EtcdOperatorTask) (tasks.Task, *tasks.Verdict, error) {
+	task := tasks.Task{Object: t, Etcd: line.etcd}
 	reject := func(code v1alpha1.ErrorCode, format string, args ...any) (tasks.Task, *tasks.Verdict, error) {
 		return task, &tasks.Verdict{Outcome: tasks.Reject, Code: code, Message: fmt.Sprintf(format, args...)}, nil
 	}
@@ -33,7 +33,7 @@ func (r *Reconciler) prepare(ctx context.Context, q queue.Queue, cached, t *v1al
 	pending := t.Status.State == v1alpha1.TaskStatePending
 	var err error
 	if pending {
-		task.Config, err = registered.Handler.Decode(t.Spec.Config)
+		task.Config, err = r.books.decode(t, registered.Handler)
 	} else {
 		task.Config, err = registered.Handler.Restore(t.Status.Config)
 	}
@@ -43,10 +43,10 @@ func (r *Reconciler) prepare(ctx context.Context, q queue.Queue, cached, t *v1al
 	if !pending && t.Status.InitiatedAt == nil {
 		return reject(v1alpha1.ErrNotAdmitted, "status.state is %s and status.initiatedAt is empty, so no operator has admitted the task: create it again, and leave its status to the operator", t.Status.State)
 	}
-	if by := r.displacedBy(q, cached); by != "" {
+	if by := r.displacedBy(line.Queue, cached); by != "" {
 		return reject(v1alpha1.ErrSuperseded, "task %s, which was created later, supersedes it", by)
 	}
-	if etcd == nil {
+	if line.etcd == nil {
 		return reject(v1alpha1.ErrEtcdNotFound, "spec.ownerEtcdReference names Etcd %q, which does not exist in namespace %s", t.Spec.OwnerEtcdReference.Name, t.Namespace)
 	}
 	if !pending && !t.Spec.Suspend {
@@ -61,7 +61,7 @@ func (r *Reconciler) prepare(ctx context.Context, q queue.Queue, cached, t *v1al
 	if !pending {
 		return task, nil, nil
 	}
-	same, err := r.sameWork(ctx, registered.Handler, q.Earlier(cached), task)
+	same, err := r.sameWork(ctx, registered.Handler, line, cached, task)
 	if err != nil || same == "" {
 		return task, nil, err
 	}
@@ -77,7 +77,7 @@ func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) st
 		if !ok || later.Spec.Suspend || later.Status.State == "" || !slices.Contains(registered.Supersedes, t.Spec.Type) {
 			continue
 		}
-		if _, err := registered.Handler.Decode(later.Spec.Config); err == nil {
+		if _, err := r.books.decode(later, registered.Handler); err == nil {
 			return later.Name
 		}
 	}
@@ -85,21 +85,22 @@ func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) st
 }
 
 // sameWork names an earlier task that does the same work; empty when there is none.
-func (r *Reconciler) sameWork(ctx context.Context, handler tasks.Handler, earlier queue.Queue, task tasks.Task) (string, error) {
+func (r *Reconciler) sameWork(ctx context.Context, handler tasks.Handler, line *line, cached *v1alpha1.EtcdOperatorTask, task tasks.Task) (string, error) {
+	earlier := line.Earlier(cached)
 	if len(earlier) == 0 {
 		return "", nil
 	}
-	key, err := handler.WorkKey(ctx, task)
+	key, err := line.workKey(ctx, handler, task)
 	if err != nil {
 		return "", err
 	}
 	for _, t := range earlier {
-		config, err := handler.Decode(t.Spec.Config)
+		config, err := r.books.decode(t, handler)
 		if err != nil {
 			// It is rejected in this same pass.
 			continue
 		}
-		other, err := handler.WorkKey(ctx, tasks.Task{Object: t, Etcd: task.Etcd, Config: config})
+		other, err := line.workKey(ctx, handler, tasks.Task{Object: t, Etcd: line.etcd, Config: config})
 		if err != nil {
 			return "", err
 		}

@@ -32,8 +32,17 @@ type record struct {
 	runs map[types.UID]tasks.Task
 	// pauses are those of tasks that something failed for: the very record of a failure would trigger a reconcile.
 	pauses map[types.UID]pause
+	// configs are the decoded configs of tasks that have not ended. A config is immutable.
+	configs map[types.UID]decoded
 	// troubled are the deleted tasks that could not be cleaned up after, and for which there was an event.
 	troubled map[types.UID]bool
+}
+
+// decoded is what a handler made of spec.config.
+type decoded struct {
+	raw    string
+	config any
+	err    error
 }
 
 // pause is until when a task is left alone, and for how long it was.
@@ -74,7 +83,7 @@ func (b *bookkeeping) of(etcd types.NamespacedName) *record {
 	r, ok := b.etcds[etcd]
 	if !ok {
 		r = &record{
-			writes: map[types.UID]written{}, runs: map[types.UID]tasks.Task{}, pauses: map[types.UID]pause{}, troubled: map[types.UID]bool{},
+			writes: map[types.UID]written{}, runs: map[types.UID]tasks.Task{}, pauses: map[types.UID]pause{}, configs: map[types.UID]decoded{}, troubled: map[types.UID]bool{},
 		}
 		b.etcds[etcd] = r
 	}
@@ -86,14 +95,37 @@ func (b *bookkeeping) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperat
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r := b.of(etcd)
-	gone := func(uid types.UID) bool {
-		return !slices.ContainsFunc(all, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == uid })
+	there, unfinished := map[types.UID]bool{}, map[types.UID]bool{}
+	for _, t := range all {
+		there[t.UID] = true
+		unfinished[t.UID] = !t.Status.State.IsFinal()
 	}
-	maps.DeleteFunc(r.writes, func(uid types.UID, _ written) bool { return gone(uid) })
-	maps.DeleteFunc(r.pauses, func(uid types.UID, _ pause) bool { return gone(uid) })
-	if len(r.writes) == 0 && len(r.runs) == 0 && len(r.pauses) == 0 {
+	maps.DeleteFunc(r.writes, func(uid types.UID, _ written) bool { return !there[uid] })
+	maps.DeleteFunc(r.pauses, func(uid types.UID, _ pause) bool { return !there[uid] })
+	maps.DeleteFunc(r.configs, func(uid types.UID, _ decoded) bool { return !unfinished[uid] })
+	if len(r.writes) == 0 && len(r.runs) == 0 && len(r.pauses) == 0 && len(r.configs) == 0 {
 		delete(b.etcds, etcd)
 	}
+}
+
+// decode returns what a handler makes of the config of a task, and has it do so once. Others do not wait for it.
+func (b *bookkeeping) decode(t *v1alpha1.EtcdOperatorTask, handler tasks.Handler) (any, error) {
+	known, ok := b.decoded(t)
+	if !ok || known.raw != t.Spec.Config {
+		known = decoded{raw: t.Spec.Config}
+		known.config, known.err = handler.Decode(t.Spec.Config)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.of(t.EtcdKey()).configs[t.UID] = known
+	}
+	return known.config, known.err
+}
+
+func (b *bookkeeping) decoded(t *v1alpha1.EtcdOperatorTask) (known decoded, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	known, ok = b.of(t.EtcdKey()).configs[t.UID]
+	return known, ok
 }
 
 func (b *bookkeeping) lastWrite(t *v1alpha1.EtcdOperatorTask) written {

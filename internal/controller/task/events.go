@@ -10,13 +10,21 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/tools/events"
 )
 
 // maxNote is what the API server takes of an event's note, in bytes.
 const maxNote = 1024
 
-// emitEvents emits the events of a change of status that was written.
-func (r *Reconciler) emitEvents(before, after *v1alpha1.EtcdOperatorTask) {
+// reporter emits the events of tasks.
+type reporter struct {
+	recorder events.EventRecorder
+}
+
+func (r *Reconciler) report() reporter { return reporter{r.Recorder} }
+
+// transition emits the events of a change of status that was written.
+func (r reporter) transition(before, after *v1alpha1.EtcdOperatorTask) {
 	if was, is := progressingReason(before), progressingReason(after); was != is && is == v1alpha1.ReasonStalled {
 		r.warn(after, v1alpha1.ReasonStalled, progressing(after))
 	}
@@ -33,16 +41,16 @@ func (r *Reconciler) emitEvents(before, after *v1alpha1.EtcdOperatorTask) {
 	}
 }
 
-func (r *Reconciler) event(t *v1alpha1.EtcdOperatorTask, reason, note string) {
+func (r reporter) event(t *v1alpha1.EtcdOperatorTask, reason, note string) {
 	r.emit(t, corev1.EventTypeNormal, reason, note)
 }
 
-func (r *Reconciler) warn(t *v1alpha1.EtcdOperatorTask, reason, note string) {
+func (r reporter) warn(t *v1alpha1.EtcdOperatorTask, reason, note string) {
 	r.emit(t, corev1.EventTypeWarning, reason, note)
 }
 
-func (r *Reconciler) emit(t *v1alpha1.EtcdOperatorTask, eventType, reason, note string) {
-	r.Recorder.Eventf(t, nil, eventType, reason, reason, "%s", shorten(note, maxNote))
+func (r reporter) emit(t *v1alpha1.EtcdOperatorTask, eventType, reason, note string) {
+	r.recorder.Eventf(t, nil, eventType, reason, reason, "%s", shorten(note, maxNote))
 }
 
 func progressingReason(t *v1alpha1.EtcdOperatorTask) string {

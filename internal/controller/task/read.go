@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// list are the tasks of an Etcd that are not being deleted.
+// list are the tasks of an Etcd that are not being deleted. They may be those of the cache, and are not changed.
 func (r *Reconciler) list(ctx context.Context, reader client.Reader, etcd types.NamespacedName) ([]*v1alpha1.EtcdOperatorTask, error) {
 	found := &v1alpha1.EtcdOperatorTaskList{}
-	if err := reader.List(ctx, found, etcdtasks.Of(etcd)); err != nil {
+	if err := reader.List(ctx, found, etcdtasks.Of(etcd), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the tasks of Etcd %s: %w", etcd, err)
 	}
 	var all []*v1alpha1.EtcdOperatorTask

@@ -91,8 +91,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	for _, t := range foreign {
 		work(t, func() (time.Duration, error) { return 0, r.refuse(ctx, t, etcd) })
 	}
-	for _, t := range q {
-		work(t, func() (time.Duration, error) { return r.carryOn(ctx, q, t, etcd) })
+	line := newLine(q, etcd)
+	for i, t := range q {
+		switch {
+		case !tooMany(i, t):
+			work(t, func() (time.Duration, error) { return r.carryOn(ctx, line, t) })
+		case line.turnedAway < maxTurnedAway:
+			line.turnedAway++
+			work(t, func() (time.Duration, error) { return 0, r.turnAway(ctx, t) })
+		default:
+			again.in(retryInterval)
+		}
 	}
 	return again.result(), nil
 }
@@ -118,11 +127,11 @@ func (r *Reconciler) attempt(ctx context.Context, t *v1alpha1.EtcdOperatorTask, 
 }
 
 // carryOn takes one task that has not ended a step further, and returns when to do so again; 0 where an event triggers it.
-func (r *Reconciler) carryOn(ctx context.Context, q queue.Queue, cached *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) (time.Duration, error) {
+func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.EtcdOperatorTask) (time.Duration, error) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("task", klog.KObj(cached), "type", cached.Spec.Type))
 	t := cached.DeepCopy()
 	recordArrival(t)
-	task, refusal, err := r.prepare(ctx, q, cached, t, etcd)
+	task, refusal, err := r.prepare(ctx, line, cached, t)
 	if err != nil {
 		return 0, err
 	}
@@ -132,10 +141,10 @@ func (r *Reconciler) carryOn(ctx context.Context, q queue.Queue, cached *v1alpha
 	if !etcdtasks.IsOwned(t, task.Etcd) {
 		return 0, r.adopt(ctx, cached, t, task.Etcd)
 	}
-	if q.HasTurn(cached) {
+	if line.HasTurn(cached) {
 		return r.run(ctx, cached, task)
 	}
-	reason, message := waiting(q, cached)
+	reason, message := waiting(line.Queue, cached)
 	setCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, r.Clock.Now())
 	return r.write(ctx, cached, t)
 }

@@ -107,7 +107,7 @@ func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperator
 			return 0, err
 		}
 		if verdict.Event != "" {
-			r.event(task.Object, verdict.Event, verdict.Message)
+			r.report().event(task.Object, verdict.Event, verdict.Message)
 		}
 		return 0, nil
 	case verdict.Step == nil && verdict.Event == "":
@@ -118,7 +118,7 @@ func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperator
 		return 0, err
 	}
 	if verdict.Step == nil {
-		r.event(task.Object, verdict.Event, verdict.Message)
+		r.report().event(task.Object, verdict.Event, verdict.Message)
 		return verdict.RequeueAfter, nil
 	}
 	if age := r.Clock.Now().Sub(decided); age > maxIntentAge {
@@ -140,13 +140,13 @@ func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.St
 	err := r.Registry[task.Object.Spec.Type].Handler.Perform(ctx, task, step)
 	if err != nil {
 		logger.Error(err, "Step failed")
-		r.warn(task.Object, step.Operation, err.Error())
+		r.report().warn(task.Object, step.Operation, err.Error())
 		r.books.pause(task.Object, r.Clock.Now(), retryInterval)
 		before := task.Object.DeepCopy()
 		addError(task.Object, codeOf(err), err.Error(), r.Clock.Now())
 		return retryInterval, r.writeNow(ctx, before, task.Object)
 	}
-	r.event(task.Object, step.Operation, step.Reason)
+	r.report().event(task.Object, step.Operation, step.Reason)
 	return step.RecheckAfter, nil
 }
 

@@ -50,6 +50,6 @@ func (r *Reconciler) writeNow(ctx context.Context, before, t *v1alpha1.EtcdOpera
 	now := r.Clock.Now()
 	r.books.wrote(t, written{now, isUrgent(&before.Status, &status), t.ResourceVersion})
 	r.Metrics.observe(before, t, now)
-	r.emitEvents(before, t)
+	r.report().transition(before, t)
 	return nil
 }

@@ -39,7 +39,7 @@ func compactionDue(etcd *v1alpha1.Etcd, leases observe.SnapshotLeases, tasks []v
 	compaction, fullSnapshot := compactionOf(etcd, full), fullSnapshotAfter(etcd, full)
 	tried := map[string]v1alpha1.TaskState{}
 	for i := range tasks {
-		if shortensRestores(&tasks[i]) && !tasks[i].Status.State.IsFinal() {
+		if !tasks[i].Status.State.IsFinal() && shortensRestores(&tasks[i]) {
 			return nil
 		}
 		tried[tasks[i].Name] = tasks[i].Status.State

@@ -17,7 +17,7 @@ var errBroken = errors.New("broken")
 
 func TestLastOperation(t *testing.T) {
 	g := NewWithT(t)
-	etcd := served(3)
+	etcd := served()
 	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationStateCompleted))
 	g.Expect(etcd.Status.LastOperation.LastTransitionTime).To(Equal(noon))
 

@@ -46,7 +46,7 @@ func TestObjectsOwned(t *testing.T) {
 // Without a check, the condition stays unchanged.
 func TestOwnershipIsKnownOnceChecked(t *testing.T) {
 	g := NewWithT(t)
-	etcd := served(3)
+	etcd := served()
 	o := observed(etcd, clustertest.Healthy(3), noon)
 	owned := func() *metav1.Condition {
 		status := Next(o)

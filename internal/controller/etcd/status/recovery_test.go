@@ -26,7 +26,7 @@ func recoveryTask(phase v1alpha1.RecoveryPhase, source v1alpha1.RecoverySource) 
 
 func TestRecoveryInTheStatus(t *testing.T) {
 	g := NewWithT(t)
-	etcd := served(3)
+	etcd := served()
 	etcd.Status.ClusterID = "cafe"
 	serving := func(clusterID uint64) *cluster.Snapshot {
 		s := clustertest.Healthy(3)

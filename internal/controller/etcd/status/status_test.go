@@ -31,13 +31,13 @@ var (
 	later = metav1.NewTime(noon.Add(time.Minute))
 )
 
-// served returns an Etcd with a healthy cluster that has served.
-func served(replicas int32) *v1alpha1.Etcd {
+// served returns an Etcd with a healthy cluster of three that has served.
+func served() *v1alpha1.Etcd {
 	etcd := &v1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-a", Name: "etcd-main", Generation: 1},
-		Spec:       v1alpha1.EtcdSpec{Replicas: replicas},
+		Spec:       v1alpha1.EtcdSpec{Replicas: 3},
 	}
-	etcd.Status = Next(observed(etcd, clustertest.Healthy(int(replicas)), noon))
+	etcd.Status = Next(observed(etcd, clustertest.Healthy(3), noon))
 	return etcd
 }
 
@@ -164,7 +164,7 @@ func TestConditions(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			etcd := served(3)
+			etcd := served()
 			if tc.fresh {
 				etcd.Status = v1alpha1.EtcdStatus{}
 			}
@@ -189,7 +189,7 @@ func TestConditions(t *testing.T) {
 // StatefulSet controller has not observed changes nothing yet.
 func TestAllMembersUpdatedDoesNotFlap(t *testing.T) {
 	g := NewWithT(t)
-	etcd := served(3)
+	etcd := served()
 	updated := func() bool {
 		return meta.IsStatusConditionTrue(etcd.Status.Conditions, v1alpha1.ConditionAllMembersUpdated)
 	}
@@ -226,7 +226,7 @@ func TestAllMembersUpdatedDoesNotFlap(t *testing.T) {
 // A change of leadership must not trigger an alert.
 func TestReadyDoesNotFlap(t *testing.T) {
 	g := NewWithT(t)
-	etcd := served(3)
+	etcd := served()
 	s := clustertest.Healthy(3)
 	s.Cluster.LeaderKnown = false
 	ready := func(lostFor time.Duration) bool {
@@ -259,7 +259,7 @@ func TestClusterIDIsRecordedOnce(t *testing.T) {
 
 func TestMembers(t *testing.T) {
 	g := NewWithT(t)
-	etcd := served(3)
+	etcd := served()
 	g.Expect(etcd.Status.Members[0]).To(Equal(v1alpha1.Member{
 		Name: "etcd-main-0", ID: "1", Role: v1alpha1.RoleLeader, Status: v1alpha1.MemberReady, LastTransitionTime: noon,
 	}))
@@ -280,7 +280,7 @@ func TestMembers(t *testing.T) {
 
 func TestLastErrors(t *testing.T) {
 	g := NewWithT(t)
-	etcd := served(3)
+	etcd := served()
 	o := unsettled(etcd, clustertest.Healthy(3), later)
 	o.Failures = []Failure{{v1alpha1.ErrApply, errors.New("applying Service a: no")}}
 	etcd.Status = Next(o)
@@ -309,7 +309,7 @@ func TestSaysMore(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			before := served(3).Status
+			before := served().Status
 			after := *before.DeepCopy()
 			tc.change(&after)
 			g.Expect(SaysMore(&before, &after)).To(Equal(tc.want))
@@ -320,7 +320,7 @@ func TestSaysMore(t *testing.T) {
 // A persistent error keeps its time, so that an unchanged status is not written again.
 func TestErrorsThatLast(t *testing.T) {
 	g := NewWithT(t)
-	etcd := served(3)
+	etcd := served()
 	failing := unsettled(etcd, clustertest.Healthy(3), noon)
 	failing.Failures = []Failure{{v1alpha1.ErrApply, errors.New("no")}}
 	etcd.Status = Next(failing)
@@ -339,7 +339,7 @@ func TestErrorsThatLast(t *testing.T) {
 // An invalid schedule is reported in the status, and the rest of the spec is carried out.
 func TestBadSchedule(t *testing.T) {
 	g := NewWithT(t)
-	etcd := served(3)
+	etcd := served()
 	etcd.Spec.Etcd.DefragmentationSchedule = ptr.To("5-2 * * * *")
 	_, err := upkeep.DefragmentationSchedule(etcd)
 	g.Expect(err).To(HaveOccurred())
@@ -355,7 +355,7 @@ func TestBadSchedule(t *testing.T) {
 // An error of any stage is reported along with the observed members; the status of stages not reached stays unchanged.
 func TestPartOfAnObservation(t *testing.T) {
 	g := NewWithT(t)
-	etcd := served(3)
+	etcd := served()
 	etcd.Spec.Etcd.ClientURLTLS = &v1alpha1.ClientURLTLS{}
 	o := observed(etcd, clustertest.Healthy(3), noon)
 	o.Size = &scale.Size{Reason: v1alpha1.ReasonScalingOut, Why: "3 of 5 members: the next one is added"}
@@ -380,7 +380,7 @@ func TestPartOfAnObservation(t *testing.T) {
 // A reconcile that ended before its observation adds its errors and leaves the rest unchanged.
 func TestInterrupted(t *testing.T) {
 	g := NewWithT(t)
-	etcd := served(3)
+	etcd := served()
 	g.Expect(Interrupted(etcd, nil, later)).To(Equal(etcd.Status))
 	o := observed(etcd, clustertest.Healthy(3), noon)
 	o.ScheduleErr = errors.New("no such month")
@@ -400,7 +400,7 @@ func TestInterrupted(t *testing.T) {
 // From the record to the restored cluster.
 func TestHibernationInTheStatus(t *testing.T) {
 	g := NewWithT(t)
-	etcd := served(3)
+	etcd := served()
 	etcd.Status.ClusterID, etcd.Spec.Replicas = "cafe", 0
 	step := func(change func(*Observation)) v1alpha1.EtcdStatus {
 		o := observed(etcd, nil, noon)

@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package state
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// indexer registers the index of tasks with a fake client.
+type indexer struct{ *fake.ClientBuilder }
+
+func (i indexer) IndexField(_ context.Context, object client.Object, field string, extract client.IndexerFunc) error {
+	i.WithIndex(object, field, extract)
+	return nil
+}
+
+func clientOf(g *WithT, objects ...client.Object) client.Client {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, appsv1.AddToScheme, corev1.AddToScheme, coordinationv1.AddToScheme} {
+		g.Expect(add(scheme)).To(Succeed())
+	}
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
+	g.Expect(etcdtasks.Index(context.Background(), indexer{builder})).To(Succeed())
+	return builder.Build()
+}
+
+// observing returns a Snapshot, or an error.
+type observing struct{ err error }
+
+func (o observing) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+	return &cluster.Snapshot{}, o.err
+}
+
+func TestRead(t *testing.T) {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd)),
+		}},
+		Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](3)},
+	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-main-1"}}
+	foreign := set.DeepCopy()
+	foreign.OwnerReferences[0].UID = "another"
+	orphaned := set.DeepCopy()
+	orphaned.DeletionTimestamp, orphaned.Finalizers = &metav1.Time{Time: time.Now()}, []string{metav1.FinalizerOrphanDependents}
+	broken := errors.New("broken")
+	for name, tc := range map[string]struct {
+		cached, live []client.Object
+		observe      error
+		err          error
+		set          bool
+	}{
+		"no StatefulSet":                       {},
+		"a StatefulSet":                        {cached: []client.Object{set, claim}, set: true},
+		"the cache is late":                    {cached: []client.Object{claim}, live: []client.Object{set}, set: true},
+		"a StatefulSet that is not the Etcd's": {cached: []client.Object{foreign, claim}, live: []client.Object{foreign}},
+		"a StatefulSet that is being replaced": {cached: []client.Object{orphaned}, err: ErrBehind},
+		"the members could not be observed":    {cached: []client.Object{set}, observe: broken, err: broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			a := Access{Client: clientOf(g, tc.cached...), API: clientOf(g, tc.live...), Observer: observing{tc.observe}}
+			s, err := a.Read(t.Context(), etcd)
+			if tc.err != nil {
+				g.Expect(err).To(MatchError(tc.err))
+				g.Expect(s).To(BeNil(), "what is known in part is not passed on")
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(s.StatefulSet != nil).To(Equal(tc.set))
+			g.Expect(s.Snapshot != nil).To(Equal(tc.set))
+			g.Expect(len(s.Claims) > 0).To(Equal(tc.set))
+		})
+	}
+}
+
+func TestLiveReads(t *testing.T) {
+	g := NewWithT(t)
+	now := clocktesting.NewFakePassiveClock(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC))
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
+	reads := Access{API: clientOf(g, etcd), Clock: now}.Live()
+	_, err := reads.Etcd(t.Context(), etcd)
+	g.Expect(err).NotTo(HaveOccurred())
+	earlier := etcd.DeepCopy()
+	earlier.UID = "earlier"
+	_, err = reads.Etcd(t.Context(), earlier)
+	g.Expect(err).To(MatchError(ErrBehind))
+	gone := etcd.DeepCopy()
+	gone.Name = "gone"
+	_, err = reads.Etcd(t.Context(), gone)
+	g.Expect(err).To(MatchError(ErrBehind))
+
+	now.SetTime(now.Now().Add(MaxReadAge))
+	g.Expect(reads.Fresh(t.Context())).To(Succeed())
+	now.SetTime(now.Now().Add(time.Millisecond))
+	g.Expect(reads.Fresh(t.Context())).To(MatchError(ErrBehind))
+}

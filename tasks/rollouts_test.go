@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package tasks
+
+import (
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// set is the StatefulSet m of an owner at a revision.
+func set(owner types.UID, revision string, change ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", Generation: 2}}
+	if owner != "" {
+		s.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "m", UID: owner, Controller: ptr.To(true)}}
+	}
+	s.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+	s.Status.UpdateRevision, s.Status.ObservedGeneration = revision, 2
+	for _, c := range change {
+		c(s)
+	}
+	return s
+}
+
+func reader(s *appsv1.StatefulSet) client.Reader {
+	b := fake.NewClientBuilder()
+	if s != nil {
+		b.WithObjects(s)
+	}
+	return b.Build()
+}
+
+func rolloutTask() Task {
+	t := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
+	t.Spec.OwnerEtcdReference.Name = "m"
+	return Task{Object: t, Etcd: &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}}}
+}
+
+// A rollout is for the StatefulSet of its Etcd, whatever else has that name.
+func TestRolloutsAreAdmittedForTheEtcdsOwnStatefulSet(t *testing.T) {
+	rolling := func(s *appsv1.StatefulSet) {
+		s.Spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
+	}
+	for name, c := range map[string]struct {
+		live *appsv1.StatefulSet
+		want v1alpha1.ErrorCode
+	}{
+		"its own":                      {set("etcd", "new"), ""},
+		"none":                         {nil, v1alpha1.ErrStatefulSetNotFound},
+		"without an owner":             {set("", "new"), v1alpha1.ErrForeignObject},
+		"that of an earlier Etcd":      {set("earlier", "new"), v1alpha1.ErrForeignObject},
+		"another controller rolls it":  {set("etcd", "new", rolling), v1alpha1.ErrStrategy},
+		"a foreign one with RollingUp": {set("earlier", "new", rolling), v1alpha1.ErrForeignObject},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			v, err := Rollouts{Client: reader(set("etcd", "new")), Live: reader(c.live)}.Admit(t.Context(), rolloutTask())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(v.Code).To(Equal(c.want), v.Message)
+			g.Expect(v.Outcome == Continue).To(Equal(c.want == ""))
+		})
+	}
+}
+
+// A cache that lags ends no task.
+func TestRolloutsAreSupersededOnLiveReads(t *testing.T) {
+	unobserved := func(s *appsv1.StatefulSet) { s.Status.ObservedGeneration = 1 }
+	for name, c := range map[string]struct {
+		cached, live *appsv1.StatefulSet
+		superseded   bool
+	}{
+		"as it was":                    {set("etcd", "new"), set("etcd", "new"), false},
+		"another template":             {set("etcd", "newer"), set("etcd", "newer"), true},
+		"the cache lags":               {set("etcd", "older"), set("etcd", "new"), false},
+		"the cache has yet to show it": {set("etcd", "new"), set("etcd", "newer"), false},
+		"nobody has seen the template": {set("etcd", "newer"), set("etcd", "newer", unobserved), false},
+		"that of an earlier Etcd":      {set("earlier", "newer"), set("earlier", "newer"), false},
+		"it is gone":                   {set("etcd", "newer"), nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			by, err := Rollouts{Client: reader(c.cached), Live: reader(c.live)}.Superseded(t.Context(), rolloutTask(), "new")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(by != "").To(Equal(c.superseded), by)
+		})
+	}
+}
+
+func TestWorkOfRollouts(t *testing.T) {
+	g := NewWithT(t)
+	r := Rollouts{Client: reader(set("etcd", "current"))}
+	g.Expect(r.WorkKey(t.Context(), rolloutTask(), "fixed")).To(Equal("fixed"))
+	g.Expect(r.WorkKey(t.Context(), rolloutTask(), "")).To(Equal("current"))
+	g.Expect(Rollouts{Client: reader(set("earlier", "current"))}.WorkKey(t.Context(), rolloutTask(), "")).To(BeEmpty())
+}
