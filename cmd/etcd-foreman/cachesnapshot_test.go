@@ -62,14 +62,14 @@ func TestTheCacheKeepsWhatSnapshotsNeed(t *testing.T) {
 			volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv"}, Spec: corev1.PersistentVolumeSpec{ClaimRef: claimRef}}
 			whole := []client.Object{set.DeepCopy(), pod.DeepCopy(), node.DeepCopy(), claim.DeepCopy(), volume.DeepCopy()}
 			kept := []client.Object{set.DeepCopy(), trimmedPod(pod.DeepCopy()), trimmedNode(node.DeepCopy()), trimmedClaim(claim.DeepCopy()), trimmedVolume(volume.DeepCopy())}
-			look := func(objects []client.Object) *cluster.Snapshot {
+			snapshot := func(objects []client.Object) *cluster.Snapshot {
 				reader := fake.NewClientBuilder().WithObjects(objects...).Build()
 				members := &etcdfake.Cluster{Names: []string{"m-0"}, Endpoints: []string{"https://10.0.0.1:2479"}, Up: func(int) bool { return true }}
 				s, err := observe.New(members, clocktesting.NewFakePassiveClock(time.Unix(0, 0)), observe.WithSurroundings(reader)).Observe(t.Context(), reader, etcd)
 				g.Expect(err).NotTo(HaveOccurred())
 				return s
 			}
-			g.Expect(look(kept)).To(Equal(look(whole)))
+			g.Expect(snapshot(kept)).To(Equal(snapshot(whole)))
 		})
 	}
 }

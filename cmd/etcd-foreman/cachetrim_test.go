@@ -44,10 +44,10 @@ func TestTrimmedObjects(t *testing.T) {
 		Phase: corev1.PodRunning, Reason: "r", Message: "m", PodIP: "10.0.0.1", Conditions: []corev1.PodCondition{{Type: corev1.PodReady}},
 		ContainerStatuses: containers, InitContainerStatuses: []corev1.ContainerStatus{{Name: "prepare", State: ended}},
 	}
-	told := *status.DeepCopy()
-	told.HostIP, told.QOSClass = "10.0.0.2", corev1.PodQOSBurstable
-	told.ContainerStatuses[0].ImageID, told.ContainerStatuses[0].ContainerID, told.ContainerStatuses[0].RestartCount = "long", "longer", 7
-	pod := trimmedPod(&corev1.Pod{ObjectMeta: fat, Status: told, Spec: corev1.PodSpec{
+	slim := *status.DeepCopy()
+	slim.HostIP, slim.QOSClass = "10.0.0.2", corev1.PodQOSBurstable
+	slim.ContainerStatuses[0].ImageID, slim.ContainerStatuses[0].ContainerID, slim.ContainerStatuses[0].RestartCount = "long", "longer", 7
+	pod := trimmedPod(&corev1.Pod{ObjectMeta: fat, Status: slim, Spec: corev1.PodSpec{
 		NodeName: "n", ServiceAccountName: "x", Volumes: []corev1.Volume{{Name: "config"}, claims},
 		Containers: []corev1.Container{{Name: "etcd", Image: "x", Ports: ports, Env: []corev1.EnvVar{{Name: "x"}}, ReadinessProbe: &corev1.Probe{PeriodSeconds: 1}}, {Name: "backup-restore"}},
 	}})

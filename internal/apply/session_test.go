@@ -197,19 +197,19 @@ func TestNothingIsComparedWhenNothingHasChanged(t *testing.T) {
 			c := newCluster(g)
 			o := objectsOf(c)
 			in := inputOfThree()
-			look := func() bool {
+			settle := func() bool {
 				settled, err := c.session(o, in).Apply(t.Context(), Request{Input: in, Due: false, NoStatefulSet: false})
 				g.Expect(err).NotTo(HaveOccurred())
 				return settled
 			}
-			g.Expect(look()).To(BeFalse(), "the cache does not show what was just applied")
+			g.Expect(settle()).To(BeFalse(), "the cache does not show what was just applied")
 			g.Expect(c.take()).To(HaveLen(len(c.objects)))
-			g.Expect(look()).To(BeTrue())
+			g.Expect(settle()).To(BeTrue())
 			g.Expect(c.take()).To(BeEmpty())
 
 			of(c, &corev1.Service{}, "etcd-main-peer").Spec.PublishNotReadyAddresses = false
 			tc.change(c, &in)
-			settled := look()
+			settled := settle()
 			peer := nameIn(&corev1.Service{}, "etcd-main-peer")
 			if tc.compared {
 				g.Expect(c.take()).To(ContainElement(peer))

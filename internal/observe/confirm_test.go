@@ -51,8 +51,8 @@ func TestConfirm(t *testing.T) {
 		down  bool // no member answers
 		asked int  // number of members asked again
 	}{
-		"nothing":         {asked: 0},
-		"nobody answered": {down: true, asked: 3},
+		"nothing":            {asked: 0},
+		"no member answered": {down: true, asked: 3},
 		"irrelevant status of the StatefulSet": {since: func(set *appsv1.StatefulSet, pods []*corev1.Pod) []*corev1.Pod {
 			set.Status.ReadyReplicas = 2
 			return pods
@@ -119,9 +119,9 @@ func TestConfirm(t *testing.T) {
 				g.Expect(now).To(BeIdenticalTo(seen), "as old as the members' answers")
 				return
 			}
-			anew, err := o.Observe(t.Context(), live, etcd)
+			want, err := o.Observe(t.Context(), live, etcd)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(now).To(Equal(anew))
+			g.Expect(now).To(Equal(want))
 		})
 	}
 }

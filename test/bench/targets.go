@@ -17,8 +17,8 @@ const (
 	maxSlowdown = 1.2
 )
 
-// maxRequests is how many requests a rollout may take. Of these, ten are once for each change of template: whose the objects of
-// the Etcd are is asked of the API server before the first of them is written (ADR 15).
+// maxRequests returns the maximum number of requests of a rollout. Ten of these occur once for each template change: live
+// reads confirm the ownership of the Etcd's objects before the first of them is written (ADR 15).
 func maxRequests(members int) int { return 8*members + 16 }
 
 // targets returns the targets that have results.

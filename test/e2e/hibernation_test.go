@@ -153,7 +153,7 @@ func TestHibernationWithABrokenStore(t *testing.T) {
 	claims := c.claims(c, 3)
 	folder := filepath.Join(c.volumeOf("backups"), c.namespace, etcdName, "v2")
 	lock := func() { c.Expect(os.Chmod(folder, 0o500)).To(Succeed()) }
-	mend := func() { c.Expect(os.Chmod(folder, 0o700)).To(Succeed()) }
+	fix := func() { c.Expect(os.Chmod(folder, 0o700)).To(Succeed()) }
 	held := func() {
 		c.Expect(c.untilHibernated(metav1.ConditionFalse, v1alpha1.ReasonNoFinalSnapshot).Message).To(And(
 			ContainSubstring("the volumes are kept: the final snapshot failed"), ContainSubstring("permission denied")))
@@ -169,7 +169,7 @@ func TestHibernationWithABrokenStore(t *testing.T) {
 	c.noJobs()
 	c.Expect(c.claims(c, 3)).To(Equal(claims))
 	c.writesSurvive()
-	mend()
+	fix()
 	c.startWriter()
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 
@@ -182,7 +182,7 @@ func TestHibernationWithABrokenStore(t *testing.T) {
 	c.Expect(c.claims(c, 3)).To(Equal(claims))
 	c.patch(retain(v1alpha1.VolumesRetained, v1alpha1.VolumesDeleted))
 	held()
-	mend()
+	fix()
 	hibernation := c.hibernatedWithoutVolumes(3)
 
 	// The final snapshot is missing: nothing less is restored. Once it is back, the cluster wakes up.

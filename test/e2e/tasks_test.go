@@ -91,7 +91,7 @@ func TestMaintenanceUnderWrites(t *testing.T) {
 	task.Spec.Type = v1alpha1.OnDemandMaintenance
 	from := time.Now()
 	c.create(task)
-	announced := func(n int) func(v1alpha1.EtcdOperatorTaskStatus) bool {
+	intended := func(n int) func(v1alpha1.EtcdOperatorTaskStatus) bool {
 		return func(s v1alpha1.EtcdOperatorTaskStatus) bool {
 			members := 0
 			for key := range s.Result {
@@ -103,7 +103,7 @@ func TestMaintenanceUnderWrites(t *testing.T) {
 		}
 	}
 	for n := range 2 {
-		c.untilTask("maintenance", announced(n+1))
+		c.untilTask("maintenance", intended(n+1))
 		c.killOperator()
 	}
 	done := c.untilTask("maintenance", inState(v1alpha1.TaskStateSucceeded))

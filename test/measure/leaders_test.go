@@ -30,7 +30,7 @@ func TestReigns(t *testing.T) {
 		want    []Reign
 		changes int
 	}{
-		"nobody answers": {[]Sighting{unanswered(0)}, nil, 0},
+		"no member answers": {[]Sighting{unanswered(0)}, nil, 0},
 		"all agree": {
 			[]Sighting{says(0, 1, 3, 2), says(1, 2, 3, 2), says(2, 3, 3, 2)},
 			[]Reign{{"m-2", 2, at(0), at(9000)}}, 0,

@@ -32,9 +32,9 @@ func TestAnswerTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = watch.Body.Close() }()
-	if silent, err := client.Get(server.URL + "/silent"); !errors.Is(err, errNoAnswer) {
+	if answer, err := client.Get(server.URL + "/silent"); !errors.Is(err, errNoAnswer) {
 		if err == nil {
-			_ = silent.Body.Close()
+			_ = answer.Body.Close()
 		}
 		t.Errorf("a server that does not answer: %v", err)
 	}

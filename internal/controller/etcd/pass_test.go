@@ -34,13 +34,13 @@ func TestThrough(t *testing.T) {
 		errs        int
 		reached     bool
 	}{
-		"success":                      {nil, false, true, false, 0, true},
-		"skipped":                      {errSkipped, false, true, false, 0, true},
-		"failed":                       {errBroken, false, false, false, 1, false},
-		"failed, and the rest goes on": {errBroken, true, true, false, 1, true},
-		"behind":                       {state.ErrBehind, true, false, true, 0, false},
-		"a conflict":                   {conflict, true, false, true, 0, false},
-		"canceled":                     {context.Canceled, true, false, true, 0, false},
+		"success":                    {nil, false, true, false, 0, true},
+		"skipped":                    {errSkipped, false, true, false, 0, true},
+		"failed":                     {errBroken, false, false, false, 1, false},
+		"failed, the rest continues": {errBroken, true, true, false, 1, true},
+		"behind":                     {state.ErrBehind, true, false, true, 0, false},
+		"a conflict":                 {conflict, true, false, true, 0, false},
+		"canceled":                   {context.Canceled, true, false, true, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

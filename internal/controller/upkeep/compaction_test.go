@@ -114,7 +114,7 @@ func TestCompactionDue(t *testing.T) {
 		{name: "no quorum, and too many", leases: leases(1400), change: func(e *v1alpha1.Etcd) { e.Status.Conditions = nil }},
 		{name: "not configured", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Spec.Backup.SnapshotCompaction = nil }},
 		{name: "no store", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Spec.Backup.Store = nil }},
-		{name: "asleep", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }},
+		{name: "hibernated", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }},
 		{name: "suspended", leases: leases(1200), change: func(e *v1alpha1.Etcd) { e.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""} }},
 		{name: "defaults, one too few", leases: leases(1_000_999), change: func(e *v1alpha1.Etcd) { *e.Spec.Backup.SnapshotCompaction = v1alpha1.SnapshotCompactionSpec{} }},
 		{name: "defaults", leases: leases(1_001_000), change: func(e *v1alpha1.Etcd) { *e.Spec.Backup.SnapshotCompaction = v1alpha1.SnapshotCompactionSpec{} }, want: compaction},

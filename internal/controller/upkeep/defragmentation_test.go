@@ -63,7 +63,7 @@ func TestDefragmentationDue(t *testing.T) {
 		{name: "it waits in line behind a rollout", now: begin, tasks: []v1alpha1.EtcdOperatorTask{aTask("roll", v1alpha1.QuorumAwareRollout, "", v1alpha1.TaskStateInProgress)}, want: name},
 
 		{name: "created after the scheduled time", now: begin, change: func(e *v1alpha1.Etcd) { e.CreationTimestamp = metav1.NewTime(three.Add(time.Second)) }},
-		{name: "asleep", now: begin, change: func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }},
+		{name: "hibernated", now: begin, change: func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }},
 		{name: "suspended", now: begin, change: func(e *v1alpha1.Etcd) { e.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""} }},
 		{name: "a member is missing", now: begin, change: func(e *v1alpha1.Etcd) {
 			meta.RemoveStatusCondition(&e.Status.Conditions, v1alpha1.ConditionAllMembersReady)

@@ -255,9 +255,9 @@ func TestWrongCredentials(t *testing.T) {
 	r := run(t, e, s, options())
 	g.Eventually(r.Healthy).WithTimeout(patience).Should(MatchError(And(ContainSubstring("SignatureDoesNotMatch"), Not(ContainSubstring(wrong)))))
 
-	mended := filepath.Join(t.TempDir(), "mended")
-	g.Expect(os.WriteFile(mended, []byte(secret), 0o600)).To(Succeed())
-	g.Expect(os.Rename(mended, filepath.Join(config.Credentials, "secretAccessKey"))).To(Succeed())
+	fixed := filepath.Join(t.TempDir(), "fixed")
+	g.Expect(os.WriteFile(fixed, []byte(secret), 0o600)).To(Succeed())
+	g.Expect(os.Rename(fixed, filepath.Join(config.Credentials, "secretAccessKey"))).To(Succeed())
 	r.begin(g)
 	g.Expect(r.Healthy()).To(Succeed())
 	restoresTo(t, g, e, s)

@@ -167,7 +167,7 @@ func TestErrorIsOneSentence(t *testing.T) {
 	p.Expect(err).NotTo(HaveOccurred())
 	defer func() { _ = unresponsive.Close() }()
 	p.allow("reader", "get", "list", "watch")
-	reader, nobody, undecided := p.impersonating("reader"), p.impersonating("nobody"), p.writeKubeconfig(testEnv.Config, "")
+	reader, unprivileged, undecided := p.impersonating("reader"), p.impersonating("unprivileged"), p.writeKubeconfig(testEnv.Config, "")
 	closed := "http://127.0.0.1:1"
 	for _, c := range []struct {
 		args string
@@ -180,9 +180,9 @@ func TestErrorIsOneSentence(t *testing.T) {
 		{"describe other", 1, `there is no task and no Etcd "other"`},
 		{"watch main", 1, `Etcd "main" in namespace ` + p.namespace + ` has no task`},
 		{"suspend other", 1, `there is no task and no Etcd "other"`},
-		{"restart main --kubeconfig " + nobody, 1, "not permitted: "},
+		{"restart main --kubeconfig " + unprivileged, 1, "not permitted: "},
 		{"restart main --kubeconfig " + reader, 1, "not permitted: "},
-		{"list --kubeconfig " + nobody, 1, "not permitted: "},
+		{"list --kubeconfig " + unprivileged, 1, "not permitted: "},
 		{"list --kubeconfig /nowhere", 2, "/nowhere"},
 		{"list --kubeconfig " + undecided, 2, `choose one of "other", "test" with --context`},
 		{"list --context third", 2, `no context "third": it has "other", "test"`},

@@ -61,7 +61,7 @@ func TestFieldsAreRemovedFromCreatedObjects(t *testing.T) {
 	before := set.DeepCopy()
 	metav1.SetMetaDataAnnotation(&set.ObjectMeta, "team", "storage")
 	set.Spec.RevisionHistoryLimit = ptr.To[int32](3)
-	w.Expect(testEnv.Client.Patch(t.Context(), set, client.MergeFrom(before), client.FieldOwner("somebody"))).To(Succeed())
+	w.Expect(testEnv.Client.Patch(t.Context(), set, client.MergeFrom(before), client.FieldOwner("another-client"))).To(Succeed())
 	// A hold or a change of strategy patches the StatefulSet like this.
 	before = set.DeepCopy()
 	metav1.SetMetaDataAnnotation(&set.ObjectMeta, "druid.gardener.cloud/patched", "by the operator")
@@ -72,7 +72,7 @@ func TestFieldsAreRemovedFromCreatedObjects(t *testing.T) {
 	w.plainAgain()
 	now := w.statefulSet(w)
 	w.Expect(now.UID).To(Equal(set.UID))
-	w.Expect(managers(now)).To(ConsistOf("Apply etcd-foreman", "Update etcd-foreman", "Update somebody"))
+	w.Expect(managers(now)).To(ConsistOf("Apply etcd-foreman", "Update etcd-foreman", "Update another-client"))
 	w.Expect(now.Annotations).To(HaveKeyWithValue("team", "storage"))
 	w.Expect(now.Annotations).To(HaveKeyWithValue("druid.gardener.cloud/patched", "by the operator"))
 	w.Expect(now.Spec.RevisionHistoryLimit).To(HaveValue(Equal(int32(3))))

@@ -304,7 +304,7 @@ func TestHibernationWhileBackupsFail(t *testing.T) {
 		w.Expect(testEnv.Client.Update(t.Context(), lease)).To(Succeed())
 	}
 	backups("no space left")
-	w.change(annotate("test/look", "1"))
+	w.change(annotate("test/reconcile", "1"))
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionBackupReady).Reason).To(Equal(v1alpha1.ReasonBackupFailed))
 	}).Should(Succeed())

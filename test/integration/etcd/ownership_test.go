@@ -176,7 +176,7 @@ func TestForeignObjects(t *testing.T) {
 				reason, whose = v1alpha1.ReasonClaimNotOwned, v1alpha1.AnnotationAdoptedBy+"="+string(w.etcd.UID)
 			}
 			w.obstructed(reason, fmt.Sprintf("%s %s/%s", kind, w.namespace, object.GetName()), whose)
-			w.change(annotate("test/look", "again"))
+			w.change(annotate("test/reconcile", "again"))
 			w.Consistently(func(g Gomega) {
 				w.untouched(g, object)
 				g.Expect(w.made(g, object)).To(BeEmpty())
@@ -474,7 +474,7 @@ func TestObstructionThatLasts(t *testing.T) {
 	o.requests.take()
 	o.requests.takeReads()
 	for i := range 5 {
-		w.change(annotate("test/look", fmt.Sprint(i)))
+		w.change(annotate("test/reconcile", fmt.Sprint(i)))
 	}
 	var reads []string
 	w.Consistently(func(g Gomega) {

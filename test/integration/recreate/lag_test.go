@@ -240,7 +240,7 @@ func TestRecoveryIsRememberedWhileItsTaskExists(t *testing.T) {
 }
 
 // While an operator is paused between a read and a write, another operator may finish what the first was about to do.
-func TestPausedOperatorStopsNobody(t *testing.T) {
+func TestPausedOperatorStopsNoMember(t *testing.T) {
 	c := stopped(t)
 	c.runs(v1alpha1.RecreateRollout, recreating(v1alpha1.TaskStateInProgress, v1alpha1.RecreateNeedsDeletion))
 	paused := func(pause time.Duration) func(*etcd.Reconciler) {
@@ -252,7 +252,7 @@ func TestPausedOperatorStopsNobody(t *testing.T) {
 	c.scales(c.successor(testEnv.Client, paused(time.Second)), 0)
 }
 
-func TestPausedOperatorHibernatesNobody(t *testing.T) {
+func TestPausedOperatorHibernatesNoCluster(t *testing.T) {
 	c := stopped(t)
 	c.hibernate(0)
 	paused := func(pause time.Duration) func(*etcd.Reconciler) {

@@ -16,8 +16,8 @@ import (
 // machine is the state of the machine that a local Kubernetes could change: a list of lines for each kind of state.
 type machine map[string][]string
 
-// look reads the state of the machine. A kind of state is empty if its program is not installed.
-func look(t *testing.T) machine {
+// inspect reads the state of the machine. A kind of state is empty if its program is not installed.
+func inspect(t *testing.T) machine {
 	t.Helper()
 	m := machine{}
 	for kind, command := range map[string]string{
@@ -53,7 +53,7 @@ func look(t *testing.T) machine {
 // compare reports every line that is new since before.
 func compare(t *testing.T, before machine) {
 	t.Helper()
-	for kind, now := range look(t) {
+	for kind, now := range inspect(t) {
 		for _, line := range now {
 			if !slices.Contains(before[kind], line) {
 				t.Errorf("left behind, %s: %s", kind, line)

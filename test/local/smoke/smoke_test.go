@@ -34,7 +34,7 @@ func start(t *testing.T) machine {
 		t.Skip("this takes the local Kubernetes down: set LOCAL_SMOKE=1 to run it")
 	}
 	local(t, "down")
-	return look(t)
+	return inspect(t)
 }
 
 // local runs a verb of test/local.

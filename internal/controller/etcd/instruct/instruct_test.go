@@ -18,7 +18,7 @@ func TestMissing(t *testing.T) {
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	for name, tc := range map[string]struct {
 		status v1alpha1.EtcdStatus
-		told   map[string]string
+		data   map[string]string
 		want   map[string]any
 	}{
 		"nothing recorded":   {v1alpha1.EtcdStatus{}, nil, map[string]any{}},
@@ -30,7 +30,7 @@ func TestMissing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			data, err := missing(&tc.status, "", tc.told)
+			data, err := missing(&tc.status, "", tc.data)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(data).To(Equal(tc.want))
 		})

@@ -31,7 +31,7 @@ var (
 	later = metav1.NewTime(noon.Add(time.Minute))
 )
 
-// served is an Etcd whose cluster of three has served and is healthy.
+// served returns an Etcd with a healthy cluster of three that has served.
 func served() *v1alpha1.Etcd {
 	etcd := &v1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shoot-a", Name: "etcd-main", Generation: 1},

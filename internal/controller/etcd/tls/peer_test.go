@@ -43,7 +43,7 @@ func TestNextStation(t *testing.T) {
 		{"no members", off, nil, off, nil},
 		{"start", off, peersAt(3, off, "http"), prepared, nil},
 		{"a single member has no peers", off, peersAt(1, off, "http"), on, nil},
-		{"asleep", prepared, clustertest.Healthy(0), prepared, nil},
+		{"hibernated", prepared, clustertest.Healthy(0), prepared, nil},
 		{"every member can dial TLS", prepared, peersAt(3, prepared, "http"), prepared, []string{"http://m-0:2380", "https://m-0:2380"}},
 		{"every member is listed with both URLs", prepared, peersAt(3, prepared, "https", "http"), on, nil},
 		{"a member cannot dial TLS yet", prepared, with(peersAt(3, prepared, "http", "https"), func(s *cluster.Snapshot) { s.Ordinals[2].Pod.PeerTLS = "" }), prepared, nil},

@@ -130,7 +130,7 @@ func (d Deployment) render(ctx context.Context, folder string) (string, error) {
 	return manifest, nil
 }
 
-// explain returns what to look at first when something in a namespace does not become ready: its pods, warnings and log.
+// explain returns what to check first when something in a namespace does not become ready: its pods, warnings and log.
 // It is the end of an error, so what cannot be read is left out.
 func (d Deployment) explain(ctx context.Context, namespace, logsOf string) string {
 	var explanation strings.Builder
