@@ -34,7 +34,7 @@ func TestImmutableFields(t *testing.T) {
 		{"capacity less than the default", bare, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = ptr.To(resource.MustParse("8Gi")) }, "storageCapacity cannot shrink"},
 		{"capacity shrunk", full, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = ptr.To(resource.MustParse("8191Mi")) }, "storageCapacity cannot shrink"},
 		{"capacity grown", full, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = ptr.To(resource.MustParse("9Gi")) }, ""},
-		{"capacity unset: the default is larger", full, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = nil }, ""},
+		{"capacity unset with a larger default", full, func(s *v1alpha1.EtcdSpec) { s.StorageCapacity = nil }, ""},
 		{"class removed", full, func(s *v1alpha1.EtcdSpec) { s.StorageClass = nil }, "storageClass cannot be changed"},
 		{"claim renamed", full, func(s *v1alpha1.EtcdSpec) { s.VolumeClaimTemplate = ptr.To("other") }, "volumeClaimTemplate cannot be changed"},
 		{"peer port added", bare, func(s *v1alpha1.EtcdSpec) { s.Etcd.ServerPort = ptr.To[int32](2381) }, "etcd.serverPort cannot be changed"},

@@ -273,7 +273,7 @@ func TestResourcesOfACompaction(t *testing.T) {
 		return corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(s)}
 	}
 	requests := func(memory string) corev1.ResourceList {
-		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourceEphemeralStorage: resource.MustParse("100Mi")}
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m"), corev1.ResourceMemory: resource.MustParse(memory), corev1.ResourceEphemeralStorage: resource.MustParse("0")}
 	}
 	for _, tc := range []struct {
 		name string
