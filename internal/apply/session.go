@@ -193,7 +193,7 @@ func (s *Session) permit(ctx context.Context, d Desired, live client.Object, q R
 		return nil
 	}
 	set, _ := live.(*appsv1.StatefulSet)
-	if set != nil && (s.seen == nil || s.seen.UID != set.UID || s.seen.ResourceVersion != set.ResourceVersion) {
+	if set != nil && (s.seen == nil || s.seen.UID != set.UID || s.seen.Generation != set.Generation) {
 		return conflict(d.Key(), "it has changed since it was read")
 	}
 	if q.Permit == nil {

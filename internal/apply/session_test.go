@@ -233,6 +233,7 @@ func TestStatefulSetThatHasChangedIsSeenFirst(t *testing.T) {
 	p := c.session(o, in)
 	set := of(c, &appsv1.StatefulSet{}, "etcd-main")
 	set.Spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
+	set.Generation++
 	c.put(set)
 	in.Images.Etcd = "v2"
 	_, err = p.Apply(t.Context(), Request{Input: in, Due: true, NoStatefulSet: false})

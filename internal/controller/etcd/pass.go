@@ -35,8 +35,9 @@ type pass struct {
 	specFailed bool
 	// rollWaits: the update strategy changes once every member participates.
 	rollWaits bool
-	// errs are the errors of the stages.
+	// errs are the errors of the stages; open are the codes of stages that were skipped, or have failed.
 	errs []error
+	open []v1alpha1.ErrorCode
 }
 
 func (r *Reconciler) newPass(etcd *v1alpha1.Etcd) *pass {
@@ -51,22 +52,24 @@ type stage struct {
 	run  func(*pass, context.Context) error
 	// passable: what follows does not rest on it, so that an error does not end the reconcile.
 	passable bool
+	// alone: nothing that follows is decided on what it writes, so that a conflict does not end the reconcile either.
+	alone bool
 }
 
-// The stages of a reconcile, in their order. Each decides on what was read first, and those that stop or start members read
-// again from the API server, under the lock of the Etcd.
+// The stages of a reconcile, in their order. Each decides on what was read first; those that stop or start members, and those
+// that delete something, read again from the API server.
 var stages = []stage{
 	{name: "read", code: v1alpha1.ErrObserve, run: (*pass).read},
 	{name: "ownership", code: v1alpha1.ErrObserve, run: (*pass).checkOwners},
-	{name: "update strategy", code: v1alpha1.ErrApply, run: (*pass).keepStrategy, passable: true},
+	{name: "update strategy", code: v1alpha1.ErrApply, run: (*pass).keepStrategy, passable: true, alone: true},
 	{name: "hold", code: v1alpha1.ErrApply, run: (*pass).hold},
 	{name: "policy", run: (*pass).checkPolicy},
 	{name: "TLS", code: v1alpha1.ErrApply, run: (*pass).planTLS, passable: true},
 	{name: "wake-up", code: v1alpha1.ErrApply, run: (*pass).wakeUp},
 	{name: "spec", code: v1alpha1.ErrApply, run: (*pass).applySpec, passable: true},
-	{name: "volumes", code: v1alpha1.ErrApply, run: (*pass).growVolumes, passable: true},
-	{name: "hibernation", code: v1alpha1.ErrApply, run: (*pass).hibernate, passable: true},
-	{name: "peer URLs", code: v1alpha1.ErrPeerURLs, run: (*pass).listPeerURLs, passable: true},
+	{name: "volumes", code: v1alpha1.ErrApply, run: (*pass).growVolumes, passable: true, alone: true},
+	{name: "hibernation", code: v1alpha1.ErrApply, run: (*pass).hibernate, passable: true, alone: true},
+	{name: "peer URLs", code: v1alpha1.ErrPeerURLs, run: (*pass).listPeerURLs, passable: true, alone: true},
 }
 
 // followUps are the stages after the status was written: they rest on what it says.
@@ -81,12 +84,21 @@ var errSkipped = errors.New("skipped")
 // run goes through the stages, and writes the status whatever their end.
 func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
 	complete, interrupted := p.through(ctx, stages)
-	after, err := p.writeStatus(ctx, interrupted)
+	open, first := p.open, !p.followed.Of(p.etcd)
+	if first {
+		p.leaveOpen(followUps)
+	}
+	after, err := p.writeStatus(ctx, complete)
 	if complete && err == nil {
+		p.open = open
 		before := p.reported()
-		_, interrupted = p.through(ctx, followUps)
-		if p.reported() != before {
-			after, err = p.writeStatus(ctx, nil)
+		var again error
+		if complete, again = p.through(ctx, followUps); again != nil {
+			interrupted = again
+		}
+		p.followed.Set(p.etcd, complete || !first)
+		if first || p.reported() != before {
+			after, err = p.writeStatus(ctx, true)
 		}
 	}
 	return result(ctx, after, interrupted, errors.Join(append(p.errs, err)...))
@@ -98,24 +110,36 @@ func (p *pass) through(ctx context.Context, stages []stage) (complete bool, inte
 	for _, s := range stages {
 		err := s.run(p, ctx)
 		switch {
-		case interrupts(err):
-			return false, err
-		case ctx.Err() != nil:
+		case err != nil && ctx.Err() != nil:
 			// The operator ends.
 			return false, ctx.Err()
+		case s.alone && apierrors.IsConflict(err):
+			interrupted = err
+			continue
+		case interrupts(err):
+			return false, err
 		case errors.Is(err, errSkipped):
+			p.leaveOpen([]stage{s})
 			continue
 		}
-		p.failures.note(p.etcd, s, err)
+		p.failures.note(p.etcd, s, err, p.Clock.Now())
 		if err == nil {
 			continue
 		}
 		p.errs = append(p.errs, err)
+		p.leaveOpen([]stage{s})
 		if !s.passable {
 			return false, nil
 		}
 	}
-	return true, nil
+	return true, interrupted
+}
+
+// leaveOpen notes stages of which this pass does not know whether their errors are over.
+func (p *pass) leaveOpen(stages []stage) {
+	for _, s := range stages {
+		p.open = append(p.open, s.code)
+	}
 }
 
 // interrupts reports whether an error of a stage only says that something has to be seen first, or that the namespace is being
@@ -151,26 +175,27 @@ func result(ctx context.Context, after time.Duration, interrupted, err error) (c
 // reported is what the status says of the reconcile itself, in a form that can be compared.
 func (p *pass) reported() string {
 	foreign := p.session != nil && len(p.session.Foreign()) > 0
-	return p.failures.summary(p.etcd, foreign)
+	return p.failures.summary(p.etcd, p.Clock.Now(), foreign)
 }
 
-// writeStatus writes the status that follows from what was found, and returns after how long to reconcile again.
-func (p *pass) writeStatus(ctx context.Context, interrupted error) (time.Duration, error) {
+// writeStatus writes the status that follows from what was found, and returns after how long to reconcile again. A reconcile that
+// is not complete adds its errors to the status as it was: what the status says decides what members are instructed, so none of it
+// changes on half of the evidence.
+func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, error) {
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
 	now := p.Clock.Now()
-	reported := p.failures.reported(p.etcd)
-	if interrupted != nil || p.found.State == nil {
+	reported := p.failures.reported(p.etcd, now)
+	if !complete {
 		_, err := p.status.write(ctx, p.etcd, status.Interrupted(p.etcd, reported, metav1.NewTime(now)))
 		return 0, err
 	}
+	p.found.Open = p.open
 	p.found.Failures, p.found.Now = reported, metav1.NewTime(now)
 	p.found.LostFor = p.status.lostFor(p.etcd, p.found.Snapshot == nil || p.found.Snapshot.Quorate(), now)
 	_, p.found.ScheduleErr = upkeep.DefragmentationSchedule(p.etcd)
-	if p.session != nil {
-		p.found.Foreign, p.found.OwnersChecked = p.session.Foreign(), p.session.Checked()
-	}
+	p.found.Foreign, p.found.OwnersChecked = p.session.Foreign(), p.session.Checked()
 	next, err := p.next(ctx)
 	after := pollAfter(&next)
 	pending, writeErr := p.status.write(ctx, p.etcd, next)

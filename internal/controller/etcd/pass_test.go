@@ -9,6 +9,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 )
 
 var errBroken = errors.New("broken")
@@ -44,7 +46,7 @@ func TestThrough(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			p := &pass{parts: &parts{}, etcd: &v1alpha1.Etcd{}}
+			p := &pass{parts: &parts{Access: state.Access{Clock: clock.RealClock{}}}, etcd: &v1alpha1.Etcd{}}
 			reached := false
 			last := stage{name: "last", run: func(*pass, context.Context) error { reached = true; return nil }}
 			complete, interrupted := p.through(t.Context(), []stage{failing("first", tc.err, tc.passable), last})
@@ -56,36 +58,53 @@ func TestThrough(t *testing.T) {
 	}
 }
 
-// A transient error enters the status at its second occurrence in a row and leaves it at the first success. A stage that is
-// not reached, or is skipped, keeps its error.
+// A transient error enters the status when it occurs for the second time in a row and has lasted for two seconds, and leaves it
+// at the first success. A stage that is not reached, or is skipped, keeps its error.
 func TestWhenAFailureIsReported(t *testing.T) {
 	g := NewWithT(t)
 	var f failures
+	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	soon, later := noon.Add(reportAfter-1), noon.Add(reportAfter)
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "main", UID: "etcd"}}
 	named := func(name string) stage {
 		return stages[slices.IndexFunc(stages, func(s stage) bool { return s.name == name })]
 	}
 	spec, volumes := named("spec"), named("volumes")
-	g.Expect(f.reported(etcd)).To(BeEmpty())
-	f.note(etcd, spec, errBroken)
-	g.Expect(f.reported(etcd)).To(BeEmpty(), "once")
-	f.note(etcd, spec, nil)
-	f.note(etcd, spec, errBroken)
-	g.Expect(f.reported(etcd)).To(BeEmpty(), "the first failure after a success")
-	f.note(etcd, volumes, errBroken)
-	g.Expect(f.reported(etcd)).To(BeEmpty(), "an error of another stage does not count")
-	f.note(etcd, spec, errBroken)
-	g.Expect(f.reported(etcd)).To(HaveLen(1))
-	g.Expect(f.summary(etcd, false)).To(Equal("spec"))
-	f.note(etcd, volumes, errBroken)
-	g.Expect(f.reported(etcd)).To(HaveLen(2))
-	f.note(etcd, spec, nil)
-	g.Expect(f.reported(etcd)).To(HaveLen(1))
-	f.note(etcd, volumes, nil)
-	g.Expect(f.reported(etcd)).To(BeEmpty())
+	g.Expect(f.reported(etcd, noon)).To(BeEmpty())
+	f.note(etcd, spec, errBroken, noon.Add(-time.Hour))
+	g.Expect(f.reported(etcd, noon)).To(BeEmpty(), "once")
+	f.note(etcd, spec, nil, noon)
+	f.note(etcd, spec, errBroken, noon)
+	g.Expect(f.reported(etcd, later)).To(BeEmpty(), "the first failure after a success")
+	f.note(etcd, volumes, errBroken, noon)
+	g.Expect(f.reported(etcd, later)).To(BeEmpty(), "an error of another stage does not count")
+	f.note(etcd, spec, errBroken, soon)
+	g.Expect(f.reported(etcd, soon)).To(BeEmpty(), "twice within milliseconds")
+	g.Expect(f.reported(etcd, later)).To(HaveLen(1))
+	g.Expect(f.summary(etcd, later, false)).To(Equal("spec"))
+	f.note(etcd, volumes, errBroken, later)
+	g.Expect(f.reported(etcd, later)).To(HaveLen(2))
+	f.note(etcd, spec, nil, later)
+	g.Expect(f.reported(etcd, later)).To(HaveLen(1))
+	f.note(etcd, volumes, nil, later)
+	g.Expect(f.reported(etcd, later)).To(BeEmpty())
 
-	// A new operator does not know how often the stage failed: the reported error stays.
-	etcd.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrApply, Description: "broken"}}
-	f.note(etcd, spec, errBroken)
-	g.Expect(f.reported(etcd)).To(HaveLen(1))
+	// A new operator does not know how long the stage has failed: the reported error stays.
+	etcd.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrApply, Description: "another"}}
+	f.note(etcd, spec, errBroken, later)
+	g.Expect(f.reported(etcd, later)).To(BeEmpty(), "an error of the same code")
+	etcd.Status.LastErrors[0].Description = errBroken.Error()
+	g.Expect(f.reported(etcd, later)).To(HaveLen(1))
+}
+
+// A conflict of a stage that nothing rests on does not keep the others from their work.
+func TestConflictOfAStageThatStandsAlone(t *testing.T) {
+	g := NewWithT(t)
+	p := &pass{parts: &parts{Access: state.Access{Clock: clock.RealClock{}}}, etcd: &v1alpha1.Etcd{}}
+	alone := failing("first", apierrors.NewConflict(schema.GroupResource{}, "x", errBroken), true)
+	alone.alone = true
+	complete, interrupted := p.through(t.Context(), []stage{alone, failing("last", nil, false)})
+	g.Expect(complete).To(BeTrue())
+	g.Expect(interrupted).To(Satisfy(apierrors.IsConflict))
+	g.Expect(p.errs).To(BeEmpty())
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/volumes"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/peretcd"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -74,7 +75,9 @@ type parts struct {
 	scaler     scale.Scaler
 	volumes    *volumes.Grower
 	failures   failures
-	status     statusWriter
+	// followed: the stages after the status have succeeded once, in this process.
+	followed peretcd.Map[bool]
+	status   statusWriter
 }
 
 func (r *Reconciler) build() *parts {
@@ -99,6 +102,7 @@ func (p *parts) forget(etcd types.NamespacedName) {
 	p.tls.Forget(etcd)
 	p.volumes.Forget(etcd)
 	p.failures.forget(etcd)
+	p.followed.Forget(etcd)
 	p.status.forget(etcd)
 }
 

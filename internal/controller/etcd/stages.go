@@ -11,6 +11,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/scale"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/volumes"
 	appsv1 "k8s.io/api/apps/v1"
@@ -90,6 +91,7 @@ func (p *pass) applySpec(ctx context.Context) error {
 
 func (p *pass) apply(ctx context.Context) error {
 	if p.etcd.SpecSuspended() {
+		p.found.Size = &scale.Size{}
 		return nil
 	}
 	set, plan := p.found.StatefulSet, p.found.TLS

@@ -7,6 +7,7 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -38,8 +39,9 @@ type statusWriter struct {
 // writtenStatus is the last write of a status.
 type writtenStatus struct {
 	at time.Time
-	// over is the resourceVersion that the Etcd had before. A cache that still shows it is late, and a write would be refused.
-	over string
+	// over are the resourceVersions that the Etcd had before this write and the last one. A cache that still shows one of them
+	// is late, and a write would be refused.
+	over [2]string
 }
 
 func (w *statusWriter) forget(etcd types.NamespacedName) {
@@ -53,7 +55,7 @@ func (w *statusWriter) write(ctx context.Context, etcd *v1alpha1.Etcd, next v1al
 		return 0, nil
 	}
 	now, last := w.clock.Now(), w.written.Of(etcd)
-	if last.over == etcd.ResourceVersion {
+	if slices.Contains(last.over[:], etcd.ResourceVersion) && etcd.ResourceVersion != "" {
 		return retryConflict, nil
 	}
 	if !status.SaysMore(&etcd.Status, &next) {
@@ -70,7 +72,7 @@ func (w *statusWriter) write(ctx context.Context, etcd *v1alpha1.Etcd, next v1al
 	}
 	written := writtenStatus{at: now, over: last.over}
 	if etcd.ResourceVersion != before.ResourceVersion {
-		written.over = before.ResourceVersion
+		written.over = [2]string{before.ResourceVersion, last.over[0]}
 	}
 	w.written.Set(etcd, written)
 	w.report(etcd, &before.Status)

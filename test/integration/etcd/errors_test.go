@@ -30,7 +30,9 @@ var errNetwork = errors.New("the network is down")
 type faults struct {
 	client.Client
 	state.Observer
-	observing, instructing, strategy atomic.Bool
+	observing, instructing, strategy, holding atomic.Bool
+	// held: the StatefulSet was scaled to zero for a task.
+	held atomic.Bool
 }
 
 func (f *faults) into(r *etcd.Reconciler) {
@@ -52,6 +54,12 @@ func (f *faults) Patch(ctx context.Context, object client.Object, patch client.P
 			return errNetwork
 		}
 	case *appsv1.StatefulSet:
+		if data, err := patch.Data(object); err == nil && bytes.Contains(data, []byte(v1alpha1.AnnotationHeldAtZeroBy)) {
+			if f.holding.Load() {
+				return errNetwork
+			}
+			f.held.Store(f.held.Load() || bytes.Contains(data, []byte(`"replicas":0`)))
+		}
 		if data, err := patch.Data(object); err == nil && f.strategy.Load() && bytes.HasPrefix(data, []byte(`{"metadata":{"uid"`)) {
 			return errNetwork
 		}
@@ -129,4 +137,50 @@ func TestErrorOfAnyStageIsReported(t *testing.T) {
 	f.strategy.Store(false)
 	w.eventuallyReports("")
 	w.Expect(w.strategy()).To(Satisfy(onDelete))
+}
+
+// A recovery has chosen its data while members run that somebody has started, and they cannot be stopped at first. Until they
+// are, the status does not record what was chosen: members that run would be instructed to rebuild their data.
+func TestRecoveryIsRecordedOnceMembersAreStopped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 3)
+	f := &faults{}
+	f.holding.Store(true)
+	o := w.start(f.into)
+	w.eventuallyWell()
+	task := &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "recover"},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumLossRecovery, OwnerEtcdReference: v1alpha1.EtcdReference{Name: name}},
+	}
+	w.Expect(testEnv.Client.Create(t.Context(), task)).To(Succeed())
+	before := client.MergeFrom(task.DeepCopy())
+	task.Status.State = v1alpha1.TaskStateInProgress
+	task.Status.Recovery = &v1alpha1.RecoveryStatus{
+		Phase: v1alpha1.RecoveryStarting, PhaseSince: metav1.Now(), Member: pod(0), Source: v1alpha1.RecoverFromData, PreviousClusterID: w.status(w).ClusterID,
+	}
+	w.Expect(testEnv.Client.Status().Patch(t.Context(), task, before)).To(Succeed())
+	w.eventuallyReports(v1alpha1.ErrApply)
+	w.nudge(o)
+	w.Expect(w.status(w).Recovery).To(BeNil())
+	w.Expect(f.held.Load()).To(BeFalse())
+
+	f.holding.Store(false)
+	w.Eventually(f.held.Load).Should(BeTrue())
+	w.Eventually(func(g Gomega) { g.Expect(w.status(g).Recovery).NotTo(BeNil()) }).Should(Succeed())
+}
+
+// A suspended spec does not hide that the cluster has another size.
+func TestSizeWhileTheSpecIsSuspended(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1)
+	w.start()
+	w.eventuallyWell()
+	w.change(func(e *v1alpha1.Etcd) {
+		metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationSuspendSpecReconcile, "")
+		e.Spec.Replicas = 3
+	})
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.condition(g, v1alpha1.ConditionScaled).Message).To(Equal("1 of 3 members have joined."))
+		g.Expect(w.status(g).Ready).To(HaveValue(BeFalse()))
+	}).Should(Succeed())
 }

@@ -41,7 +41,7 @@ func conditionsOf(next *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
 	if o.Leases != nil {
 		all = append(all, backupReady(meta.FindStatusCondition(next.Conditions, v1alpha1.ConditionBackupReady), *o.Leases, o.Now.Time))
 	}
-	if o.OwnersChecked {
+	if o.OwnersChecked && (o.Volumes != nil || o.StatefulSet == nil || len(o.Foreign) > 0) {
 		inUse := o.Volumes.Foreign()
 		all = append(all, objectsOwned(o.Foreign, inUse))
 	}

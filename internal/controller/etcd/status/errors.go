@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -35,10 +36,11 @@ func (f Failure) lastError(now metav1.Time) v1alpha1.LastError {
 	return e
 }
 
-// In reports whether a status reports a failure of this code already.
+// In reports whether a status reports this failure already.
 func (f Failure) In(reported []v1alpha1.LastError) bool {
-	code := f.lastError(metav1.Time{}).Code
-	return slices.ContainsFunc(reported, func(e v1alpha1.LastError) bool { return e.Code == code })
+	this := f.lastError(metav1.Time{})
+	this.Description = plain.Text(this.Description, conditions.MaxMessage)
+	return slices.ContainsFunc(reported, func(e v1alpha1.LastError) bool { return SameError(e, this) })
 }
 
 // findings returns all that keeps the spec from being carried out. What lasts keeps the time at which it was first seen, so
@@ -63,7 +65,23 @@ func findings(o Observation) []v1alpha1.LastError {
 	if o.ScheduleErr != nil {
 		add(v1alpha1.ErrSchedule, o.ScheduleErr.Error())
 	}
+	for _, b := range o.Etcd.Status.LastErrors {
+		if isOpen(b.Code, o) && !slices.ContainsFunc(found, func(e v1alpha1.LastError) bool { return e.Code == b.Code }) {
+			found = append(found, b)
+		}
+	}
 	return found
+}
+
+// isOpen reports whether it is not known if the errors of a code are over.
+func isOpen(code v1alpha1.ErrorCode, o Observation) bool {
+	switch code {
+	case v1alpha1.ErrTLSSecret:
+		return o.TLS == nil
+	case v1alpha1.ErrForeignObject:
+		return !o.OwnersChecked
+	}
+	return slices.Contains(o.Open, code)
 }
 
 // keep returns the errors that a status has, with some failures in place of earlier ones of the same code.
@@ -80,9 +98,12 @@ func keep(before []v1alpha1.LastError, failures []Failure, now metav1.Time) []v1
 	return all
 }
 
+// maxErrors is what the API server accepts of lastErrors.
+const maxErrors = 10
+
 // report writes errors into a status: into lastErrors, the condition Reconciled, and lastOperation.
 func report(etcd *v1alpha1.Etcd, next *v1alpha1.EtcdStatus, found []v1alpha1.LastError, now metav1.Time) {
-	c := conditions.True(v1alpha1.ConditionReconciled, v1alpha1.ReasonReconciled, "The last reconcile found no error.")
+	c := conditions.True(v1alpha1.ConditionReconciled, v1alpha1.ReasonReconciled, "No stage of the reconcile keeps failing.")
 	for i := range found {
 		found[i].Description = plain.Text(found[i].Description, conditions.MaxMessage)
 	}
@@ -90,6 +111,7 @@ func report(etcd *v1alpha1.Etcd, next *v1alpha1.EtcdStatus, found []v1alpha1.Las
 	slices.SortFunc(found, func(a, b v1alpha1.LastError) int {
 		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(a.Description, b.Description))
 	})
+	found = found[:min(len(found), maxErrors)]
 	descriptions := make([]string, 0, len(found))
 	for i := range found {
 		for _, b := range next.LastErrors {
@@ -117,7 +139,7 @@ func lastOperation(etcd *v1alpha1.Etcd, status *v1alpha1.EtcdStatus, now metav1.
 	next := v1alpha1.LastOperation{Name: operationReconcile, LastTransitionTime: now}
 	switch {
 	case len(status.LastErrors) > 0:
-		next.State, next.Reason = v1alpha1.OperationStateFailed, status.LastErrors[0].Description
+		next.State, next.Reason = v1alpha1.OperationStateFailed, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReconciled).Message
 	case status.ObservedGeneration == etcd.Generation:
 		next.State, next.Reason = v1alpha1.OperationStateCompleted, "The newest spec is applied."
 	case etcd.SpecSuspended():

@@ -42,8 +42,10 @@ type Observation struct {
 	OwnersChecked bool
 	// ScheduleErr is what is wrong with spec.etcd.defragmentationSchedule.
 	ScheduleErr error
-	// Failures of the reconcile that are to be reported.
+	// Failures of the reconcile that are to be reported. Open are the codes of stages that were skipped or have failed: whether
+	// their errors are over is not known.
 	Failures []Failure
+	Open     []v1alpha1.ErrorCode
 	// LostFor is for how long the quorum has been lost.
 	LostFor time.Duration
 	Now     metav1.Time
@@ -88,8 +90,7 @@ func Next(o Observation) v1alpha1.EtcdStatus {
 	return next
 }
 
-// Interrupted returns the status of an Etcd whose reconcile ended before anything was known: it adds the failures to what the
-// status says.
+// Interrupted returns the status of an Etcd whose reconcile was not completed: it adds the failures to what the status says.
 func Interrupted(etcd *v1alpha1.Etcd, failures []Failure, now metav1.Time) v1alpha1.EtcdStatus {
 	next := *etcd.Status.DeepCopy()
 	if len(failures) > 0 {

@@ -445,3 +445,21 @@ func TestHibernationInTheStatus(t *testing.T) {
 	all.Cluster.ID = 0xbeef
 	g.Expect(step(func(o *Observation) { o.Snapshot = all }).Recovery).To(BeNil())
 }
+
+// What a reconcile did not find out keeps its error: a Secret that could not be read, owners that nobody has checked, and a
+// stage that was skipped.
+func TestErrorsOfWhatIsNotKnown(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served()
+	etcd.Status.LastErrors = []v1alpha1.LastError{
+		{Code: v1alpha1.ErrApply, Description: "a", ObservedAt: noon}, {Code: v1alpha1.ErrForeignObject, Description: "f", ObservedAt: noon},
+		{Code: v1alpha1.ErrTLSSecret, Description: "t", ObservedAt: noon},
+	}
+	o := observed(etcd, clustertest.Healthy(3), later)
+	o.TLS, o.Open = nil, []v1alpha1.ErrorCode{v1alpha1.ErrApply}
+	next := Next(o)
+	g.Expect(next.LastErrors).To(Equal(etcd.Status.LastErrors))
+	g.Expect(next.LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
+	o.TLS, o.Open, o.OwnersChecked = &tls.Plan{}, nil, true
+	g.Expect(Next(o).LastErrors).To(BeEmpty())
+}

@@ -134,6 +134,10 @@ func (m *Mover) checkSecrets(ctx context.Context, etcd *v1alpha1.Etcd) (certific
 	if err == nil {
 		next.facts, err = material.Check(etcd.MemberHosts(), now)
 	}
+	if problem := (*certificates.Problem)(nil); err != nil && !errors.As(err, &problem) {
+		// Nothing is known of the Secrets.
+		return next.facts, err
+	}
 	next.err = err
 	m.checked.Set(etcd, next)
 	return next.facts, next.err

@@ -133,6 +133,8 @@ func mayReplace(s *cluster.Snapshot, set *appsv1.StatefulSet, etcd *v1alpha1.Etc
 	switch {
 	case s == nil || !s.StatefulSet.Observed:
 		return "the StatefulSet controller has not seen its newest spec"
+	case s.StatefulSet.HeldAtZeroBy != "":
+		return "a task keeps all members stopped"
 	case p == nil || p.WhenDeleted != appsv1.RetainPersistentVolumeClaimRetentionPolicyType || p.WhenScaled != appsv1.RetainPersistentVolumeClaimRetentionPolicyType:
 		return "its claims are not retained"
 	case s.Participating() < s.Replicas() || len(s.Surplus) > 0:

@@ -111,6 +111,7 @@ func TestMayReplace(t *testing.T) {
 		"a claim would be deleted with it": {nil, ownedBy("set"), nil, "claim c would be deleted"},
 		"a claim is not the Etcd's":        {nil, foreign, nil, "claim c, which is not the Etcd's own"},
 		"its newest spec is not observed":  {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.StatefulSet.Observed = false }, nil, nil, "has not seen"},
+		"a task stops all members":         {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.StatefulSet.HeldAtZeroBy = "task" }, nil, nil, "keeps all members stopped"},
 		"a member is missing":              {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.Ordinals[1].Class = v1alpha1.ClassMissing }, nil, nil, "not every member"},
 		"a surplus pod":                    {func(s *cluster.Snapshot, _ *appsv1.StatefulSet) { s.Surplus = []string{"m-2"} }, nil, nil, "not every member"},
 		"claims are deleted with it": {func(_ *cluster.Snapshot, s *appsv1.StatefulSet) {
