@@ -163,8 +163,8 @@ const (
 	// controls it or has adopted it. While it is False, the operator writes none of the objects; the message names each
 	// foreign object, its owner, and what to do.
 	ConditionObjectsOwned = "ObjectsOwned"
-	// ConditionReconciled: the last reconcile found no error. Otherwise the message has those of status.lastErrors. An error
-	// that passes is reported when it occurs for the second time in a row.
+	// ConditionReconciled means that no stage of the reconcile keeps failing. If False, the message has the errors of
+	// status.lastErrors.
 	ConditionReconciled = "Reconciled"
 )
 

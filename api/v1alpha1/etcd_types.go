@@ -264,7 +264,8 @@ type EtcdStatus struct {
 	// Completed or Failed.
 	// +optional
 	LastOperation *LastOperation `json:"lastOperation,omitempty"`
-	// lastErrors are the reasons why the newest spec is not applied, at most 10.
+	// lastErrors are what the operator could not do, at most 10. An error enters when it has occurred twice in a row and for two
+	// seconds, and leaves with the first success.
 	// +kubebuilder:validation:MaxItems=10
 	// +listType=atomic
 	// +optional

@@ -58,7 +58,8 @@ type State struct {
 	Claims []corev1.PersistentVolumeClaim
 	// Leases of the snapshots; nil where there is no backup store.
 	Leases *observe.SnapshotLeases
-	// Snapshot of the cluster; nil without a StatefulSet. It is not older than the StatefulSet.
+	// Snapshot of the cluster, by what the cache has; nil without a StatefulSet in the cache. It is not older than a StatefulSet
+	// of the cache.
 	Snapshot *cluster.Snapshot
 }
 
