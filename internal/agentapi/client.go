@@ -30,7 +30,7 @@ const (
 // Client asks an agent for snapshots. Requests that change something are POSTs. Canceling a request does not cancel the
 // snapshot: the agent answers the next request with the snapshot in progress.
 //
-// The client trusts no answer: whoever can change a Service or its endpoints, or sits in between, can answer in place of an
+// The client trusts no answer: anyone who can change a Service or its endpoints, or sits in between, can answer in place of an
 // agent.
 type Client struct {
 	// BaseURL of the agent, such as http://etcd-main-client.shoot-a.svc:8080.

@@ -60,8 +60,8 @@ func TestChains(t *testing.T) {
 		{"the same full twice", []string{"F50", "F50"}, [][]string{{"F50"}, {"F50"}}, nil},
 		{"a delta was lost", []string{"F50", "51-60", "71-80"}, [][]string{{"F50", "51-60"}}, &GapError{60, 71}},
 		{"a delta was lost before the newest full", []string{"F50", "61-70", "F70"}, [][]string{{"F70"}}, nil},
-		{"revisions began anew", []string{"F50", "51-90", "F60", "61-62"}, [][]string{{"F60", "61-62"}}, nil},
-		{"revisions began anew and went beyond", []string{"F50", "51-90", "F60", "61-95"}, [][]string{{"F60", "61-95"}}, nil},
+		{"revisions restarted", []string{"F50", "51-90", "F60", "61-62"}, [][]string{{"F60", "61-62"}}, nil},
+		{"revisions restarted and went beyond", []string{"F50", "51-90", "F60", "61-95"}, [][]string{{"F60", "61-95"}}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -134,7 +134,7 @@ func connect(endpoint string, tls *tls.Config, options ...grpc.DialOption) (*con
 		DialOptions:        options,
 		MaxCallSendMsgSize: maxMessage,
 		MaxCallRecvMsgSize: maxMessage,
-		// Each request carries a deadline of its own, and its error is reported by whoever asked.
+		// Each request carries a deadline of its own, and its error is reported by the caller.
 		Logger: zap.NewNop(),
 	})
 	if err != nil {

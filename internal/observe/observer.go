@@ -40,7 +40,7 @@ const askUnreadyTimeout = 300 * time.Millisecond
 // have taken over, so some time has to be left.
 const observeTimeout = 3 * time.Second
 
-// maxReplicas is how many replicas a StatefulSet may have to be observed. Whoever may scale it can choose any number.
+// maxReplicas is how many replicas a StatefulSet may have to be observed. A user who may scale it can choose any number.
 const maxReplicas = etcdclient.MaxMembers
 
 // etcd's client port: that of the container port of this name, or else the default.

@@ -155,7 +155,7 @@ func TestTheAgentRefuses(t *testing.T) {
 	f.Expect(end.Outcome).To(Equal(tasks.Done), "it is asked again")
 }
 
-// Whoever answers in place of an agent does not write the status of a task.
+// An impostor of an agent does not write the status of a task.
 func TestAnotherServerAnswers(t *testing.T) {
 	f := newFixture(t, "type: full")
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "password: hunter2", http.StatusForbidden) }))

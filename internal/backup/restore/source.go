@@ -84,7 +84,7 @@ func (s source) fetchDatabase(ctx context.Context, snapshot backup.Snapshot, nam
 	return checkPages(snapshot, name)
 }
 
-// checkPages checks the pages of a database. A matching checksum does not help here: whoever can write into the bucket can
+// checkPages checks the pages of a database. A matching checksum does not help here: a writer of the bucket can
 // write the checksum, too.
 func checkPages(snapshot backup.Snapshot, name string) error {
 	err := boltfile.Check(name)

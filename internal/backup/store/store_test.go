@@ -241,7 +241,7 @@ func TestChangedCredentialsAreReadAgain(t *testing.T) {
 	g.Expect(bytes.Contains([]byte(s.String()), []byte(dir))).To(BeFalse())
 }
 
-// Whoever may write to a bucket may put any number of objects there. A listing ends, and says so.
+// A writer of a bucket may put any number of objects there. A listing ends, and says so.
 func TestListingsAreBounded(t *testing.T) {
 	g := NewWithT(t)
 	s, dir := local(t)

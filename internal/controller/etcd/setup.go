@@ -34,7 +34,7 @@ import (
 )
 
 // An apply takes the verb patch. The owner references block the Etcd's deletion,
-// which takes the right to its finalizers. Whoever gives a right to the agents has to have it: to get and to
+// which takes the right to its finalizers. The operator has to have each right that it gives to the agents: to get and to
 // patch leases.
 //
 // +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=get;list;watch;patch
@@ -124,7 +124,7 @@ func etcdOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
 }
 
 // settle is how long a change of a pod waits for those that come with it: a pod that starts or goes changes
-// several times at once, and the status of its StatefulSet with it. Whoever acts on pods does so at the same moment,
+// several times at once, and the status of its StatefulSet with it. A controller that acts on pods does so at the same moment,
 // and need not share the processors, nor the API server, with a status that is about to change again.
 const settle = time.Second
 

@@ -195,7 +195,7 @@ func TestMetricsOfTheQueue(t *testing.T) {
 	g.Expect(registry.Gather()).To(BeEmpty())
 }
 
-// The record of a step that failed wakes its task, which is left alone all the same.
+// The record of a step that failed wakes its task, which still waits.
 func TestTaskIsLeftAloneAfterAStepThatFailed(t *testing.T) {
 	g := NewWithT(t)
 	var m bookkeeping

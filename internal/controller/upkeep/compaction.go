@@ -92,7 +92,7 @@ func newest(lease *coordinationv1.Lease) (revision int64, taken time.Time, ok bo
 	return revision, lease.Spec.RenewTime.Time, err == nil
 }
 
-// shortensRestores reports whether a task makes a full snapshot, whoever created it.
+// shortensRestores reports whether a task makes a full snapshot, a user's task included.
 func shortensRestores(t *v1alpha1.EtcdOperatorTask) bool {
 	var config snapshot.Config
 	switch t.Spec.Type {
