@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
@@ -65,8 +66,8 @@ func TestStaleIntentIsNotCarriedOut(t *testing.T) {
 		performed int
 	}{
 		"not paused":      {0, 1},
-		"just in time":    {maxIntentAge, 1},
-		"paused too long": {maxIntentAge + time.Nanosecond, 0},
+		"just in time":    {configv1alpha1.StepTimeout, 1},
+		"paused too long": {configv1alpha1.StepTimeout + time.Nanosecond, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
@@ -121,17 +122,13 @@ func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperator
 		r.report().event(task.Object, verdict.Event, verdict.Message)
 		return verdict.RequeueAfter, nil
 	}
-	if age := r.Clock.Now().Sub(decided); age > maxIntentAge {
+	if age := r.Clock.Now().Sub(decided); age > configv1alpha1.StepTimeout {
 		// Another operator may have taken over in the meantime.
 		log.FromContext(ctx).Info("Step not carried out", "operation", verdict.Step.Operation, "reason", "it was decided too long ago", "age", age)
 		return retryInterval, nil
 	}
 	return r.perform(ctx, task, *verdict.Step)
 }
-
-// maxIntentAge is how old the decision may be that a step rests on. It is well below the duration of the leader-election
-// lease.
-const maxIntentAge = 4 * time.Second
 
 // perform has the handler carry out a step that was recorded as an intent.
 func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.Step) (time.Duration, error) {
