@@ -179,6 +179,25 @@ func TestNothingRunsBeforeADeletedTaskIsCleanedUpAfter(t *testing.T) {
 	e.Expect(e.cleaned).To(HaveLen(4), "once is enough")
 }
 
+// A task does not end before what it has recorded has become impossible: whatever comes next would run beside it.
+func TestTaskDoesNotEndBeforeItIsCleanedUpAfter(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running)
+	s.add(t, "b", pending)
+	e := newEngine(t, s)
+	e.execute = func() tasks.Verdict { return tasks.Verdict{Outcome: tasks.Done, Message: "all is done"} }
+	e.cleanUp = func() error { return errors.New("the API server is away") }
+	wait := e.look()
+	e.Expect(e.state("a")).To(Equal(running))
+	e.Expect(e.progress("a")).To(Equal("Retrying: the API server is away"))
+	e.Expect(e.state("b")).To(Equal(pending))
+	e.cleanUp = nil
+	e.pass(wait)
+	e.look()
+	e.Expect(e.state("a")).To(Equal(v1alpha1.TaskStateSucceeded))
+	e.Expect(e.cleaned).To(Equal([]string{"a", "a"}))
+}
+
 // A task that is suspended before it starts may never run: nobody is a duplicate of it, and it supersedes nobody.
 func TestSuspendedTaskTakesNobodysPlace(t *testing.T) {
 	same := func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Config = "the same" }
