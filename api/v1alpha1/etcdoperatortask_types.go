@@ -153,7 +153,7 @@ type EtcdOperatorTaskStatus struct {
 	Result map[string]string `json:"result,omitempty"`
 }
 
-// LastOperation is one step of a task, or the reconciliation of an Etcd.
+// LastOperation is one step of a task.
 type LastOperation struct {
 	// name of the operation.
 	Name string `json:"name"`
