@@ -70,7 +70,7 @@ type SnapshotCompactionSpec struct {
 }
 
 // BackupSpec is the configuration of the agent (container backup-restore) and of the snapshots that it takes.
-// +kubebuilder:validation:XValidation:rule="!has(self.maxBackupsLimitBasedGC) || (has(self.garbageCollectionPolicy) && self.garbageCollectionPolicy == 'LimitBased')",message="maxBackupsLimitBasedGC may only be set with garbageCollectionPolicy LimitBased"
+// +kubebuilder:validation:XValidation:rule="!has(self.enableProfiling) || !self.enableProfiling",message="enableProfiling is not supported: the agent serves no profiles"
 type BackupSpec struct {
 	// image of the agent, in each of its containers. Default: images.etcdAgent of the operator's configuration.
 	// +optional
@@ -92,7 +92,7 @@ type BackupSpec struct {
 	// fullSnapshotSchedule is when full snapshots are taken: a cron expression with five fields, in UTC. Default: once a day,
 	// at a time that differs between Etcds.
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:Pattern=`^(\*|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]?)?(,(\*|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]?)?)* +(\*|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]?)?(,(\*|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]?)?)* +(\*|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]?)?(,(\*|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]?)?)* +(\*|(0?[1-9]|1[0-2])(-(0?[1-9]|1[0-2]))?)(/[1-9][0-9]?)?(,(\*|(0?[1-9]|1[0-2])(-(0?[1-9]|1[0-2]))?)(/[1-9][0-9]?)?)* +(\*|[0-6](-[0-6])?)(/[1-6])?(,(\*|[0-6](-[0-6])?)(/[1-6])?)*$`
+	// +kubebuilder:validation:Pattern=`^(\*|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]?)?(,(\*|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]?)?)*\s+(\*|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]?)?(,(\*|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]?)?)*\s+(\*|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]?)?(,(\*|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]?)?)*\s+(\*|(0?[1-9]|1[0-2])(-(0?[1-9]|1[0-2]))?)(/[1-9][0-9]?)?(,(\*|(0?[1-9]|1[0-2])(-(0?[1-9]|1[0-2]))?)(/[1-9][0-9]?)?)*\s+(\*|[0-7](-[0-7])?)(/[1-7])?(,(\*|[0-7](-[0-7])?)(/[1-7])?)*$`
 	// +kubebuilder:validation:XValidation:rule="self.findAll('[0-9]+-[0-9]+').all(r, int(r.split('-')[0]) <= int(r.split('-')[1]))",message="a range like 2-5 begins with the lower number"
 	// +optional
 	FullSnapshotSchedule *string `json:"fullSnapshotSchedule,omitempty"`
@@ -100,7 +100,7 @@ type BackupSpec struct {
 	// then taken only at deltaSnapshotMemoryLimit and on demand. Default: 5m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || duration(self) >= duration('1s')",message="deltaSnapshotPeriod must be at least 1s, or 0s to disable periodic delta snapshots"
 	// +optional
 	DeltaSnapshotPeriod *metav1.Duration `json:"deltaSnapshotPeriod,omitempty"`
@@ -112,22 +112,23 @@ type BackupSpec struct {
 	// Default: 0s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	// +optional
 	DeltaSnapshotRetentionPeriod *metav1.Duration `json:"deltaSnapshotRetentionPeriod,omitempty"`
-	// garbageCollectionPolicy determines which full snapshots are kept: Exponential or LimitBased. Default: Exponential.
+	// garbageCollectionPolicy determines which full snapshots are kept: Exponential or LimitBased. Default: LimitBased if
+	// maxBackupsLimitBasedGC is set, otherwise Exponential.
 	// +optional
 	GarbageCollectionPolicy *GarbageCollectionPolicy `json:"garbageCollectionPolicy,omitempty"`
 	// garbageCollectionPeriod is the time between two garbage collections, at least 1s. 0s disables garbage collection.
 	// Default: 1h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || duration(self) >= duration('1s')",message="garbageCollectionPeriod must be at least 1s, or 0s to disable garbage collection"
 	// +optional
 	GarbageCollectionPeriod *metav1.Duration `json:"garbageCollectionPeriod,omitempty"`
-	// maxBackupsLimitBasedGC is the number of full snapshots that garbageCollectionPolicy LimitBased keeps. It may only be set
-	// with that policy. Default: 7.
+	// maxBackupsLimitBasedGC is the number of full snapshots that garbageCollectionPolicy LimitBased keeps. It has no effect
+	// with policy Exponential. Default: 7.
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	MaxBackupsLimitBasedGC *int32 `json:"maxBackupsLimitBasedGC,omitempty"`
@@ -137,10 +138,16 @@ type BackupSpec struct {
 	// etcdSnapshotTimeout is how long one snapshot, full or delta, may take, at least 1s. Default: 15m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="etcdSnapshotTimeout must be at least 1s"
 	// +optional
 	EtcdSnapshotTimeout *metav1.Duration `json:"etcdSnapshotTimeout,omitempty"`
+	// leaderElection has no effect: the agent of etcd's leader takes the snapshots.
+	// +optional
+	LeaderElection *LeaderElectionSpec `json:"leaderElection,omitempty"`
+	// enableProfiling must not be true; the agent serves no profiles.
+	// +optional
+	EnableProfiling *bool `json:"enableProfiling,omitempty"`
 	// snapshotCompaction lets the operator compact snapshots automatically. Default: snapshots are compacted only on demand.
 	// +optional
 	SnapshotCompaction *SnapshotCompactionSpec `json:"snapshotCompaction,omitempty"`

@@ -262,6 +262,8 @@ const (
 	ReasonBackupFailed = "BackupFailed"
 	// ReasonNoFullSnapshot means that there is no full snapshot yet.
 	ReasonNoFullSnapshot = "NoFullSnapshot"
+	// ReasonBackupsStale means that no agent has reported for twice the delta period that the store is up to date.
+	ReasonBackupsStale = "BackupsStale"
 )
 
 // ReasonCompactingSnapshots is the reason of the event for a task created because of spec.backup.snapshotCompaction.

@@ -48,7 +48,13 @@ type ClientService struct {
 	TrafficDistribution *TrafficDistribution `json:"trafficDistribution,omitempty"`
 }
 
+// FreelistType is how the database keeps its free pages.
+// +kubebuilder:validation:Enum=array;map
+type FreelistType string
+
 // EtcdConfig is the configuration of the etcd container.
+// +kubebuilder:validation:XValidation:rule="!has(self.additionalAdvertisePeerURLs) || size(self.additionalAdvertisePeerURLs) == 0",message="additionalAdvertisePeerURLs is not supported: members have the peer URLs of their Services"
+// +kubebuilder:validation:XValidation:rule="!has(self.bootstrapWithExistingCluster)",message="bootstrapWithExistingCluster is not supported: a cluster starts new or from its backup"
 type EtcdConfig struct {
 	// image is an unmodified etcd image of version 3.5.11, 3.6.0 or newer. Default: images.etcd of the operator's
 	// configuration.
@@ -95,21 +101,38 @@ type EtcdConfig struct {
 	// Etcd starts at a fixed offset of up to ten minutes after a scheduled time. Default: none; members are defragmented only
 	// on demand.
 	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:Pattern=`^(\*|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]?)?(,(\*|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]?)?)* +(\*|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]?)?(,(\*|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]?)?)* +(\*|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]?)?(,(\*|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]?)?)* +(\*|(0?[1-9]|1[0-2])(-(0?[1-9]|1[0-2]))?)(/[1-9][0-9]?)?(,(\*|(0?[1-9]|1[0-2])(-(0?[1-9]|1[0-2]))?)(/[1-9][0-9]?)?)* +(\*|[0-6](-[0-6])?)(/[1-6])?(,(\*|[0-6](-[0-6])?)(/[1-6])?)*$`
+	// +kubebuilder:validation:Pattern=`^(\*|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]?)?(,(\*|[0-5]?[0-9](-[0-5]?[0-9])?)(/[1-9][0-9]?)?)*\s+(\*|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]?)?(,(\*|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?)(/[1-9][0-9]?)?)*\s+(\*|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]?)?(,(\*|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?)(/[1-9][0-9]?)?)*\s+(\*|(0?[1-9]|1[0-2])(-(0?[1-9]|1[0-2]))?)(/[1-9][0-9]?)?(,(\*|(0?[1-9]|1[0-2])(-(0?[1-9]|1[0-2]))?)(/[1-9][0-9]?)?)*\s+(\*|[0-7](-[0-7])?)(/[1-7])?(,(\*|[0-7](-[0-7])?)(/[1-7])?)*$`
 	// +kubebuilder:validation:XValidation:rule="self.findAll('[0-9]+-[0-9]+').all(r, int(r.split('-')[0]) <= int(r.split('-')[1]))",message="a range like 2-5 begins with the lower number"
 	// +optional
 	DefragmentationSchedule *string `json:"defragmentationSchedule,omitempty"`
+	// backendBboltFreelistType is how the database keeps its free pages: array or map. Default: that of etcd, which is map.
+	// +optional
+	BackendBboltFreelistType *FreelistType `json:"backendBboltFreelistType,omitempty"`
+	// enableGRPCGateway enables etcd's HTTP/JSON gateway. Default: that of etcd, which is true.
+	// +optional
+	EnableGRPCGateway *bool `json:"enableGRPCGateway,omitempty"`
+	// authSecretRef has no effect.
+	// +optional
+	AuthSecretRef *OptionalSecretReference `json:"authSecretRef,omitempty"`
+	// additionalAdvertisePeerURLs must be empty; it is not supported.
+	// +kubebuilder:validation:MaxItems=10
+	// +listType=atomic
+	// +optional
+	AdditionalAdvertisePeerURLs []MemberPeerURLs `json:"additionalAdvertisePeerURLs,omitempty"`
+	// bootstrapWithExistingCluster must not be set; it is not supported.
+	// +optional
+	BootstrapWithExistingCluster *BootstrapWithExistingCluster `json:"bootstrapWithExistingCluster,omitempty"`
 	// etcdDefragTimeout is how long the operator waits for the defragmentation of one member, at least 1s. Default: 20m.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="etcdDefragTimeout must be at least 1s"
 	// +optional
 	EtcdDefragTimeout *metav1.Duration `json:"etcdDefragTimeout,omitempty"`
 	// heartbeatDuration is the interval at which a member's Lease is renewed, at least 1s. Default: 10s.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s')",message="heartbeatDuration must be at least 1s"
 	// +optional
 	HeartbeatDuration *metav1.Duration `json:"heartbeatDuration,omitempty"`
@@ -139,6 +162,8 @@ type SchedulingConstraints struct {
 }
 
 // EtcdSpec is the desired state of an etcd cluster.
+// +kubebuilder:validation:XValidation:rule="!has(self.externallyManagedMemberAddresses) || size(self.externallyManagedMemberAddresses) == 0",message="externallyManagedMemberAddresses is not supported: the operator runs every member"
+// +kubebuilder:validation:XValidation:rule="!has(self.runAsRoot) || !self.runAsRoot",message="runAsRoot is not supported: members run as user 65532"
 // +kubebuilder:validation:XValidation:rule="quantity(has(self.storageCapacity) ? string(self.storageCapacity) : '16Gi').compareTo(quantity(has(oldSelf.storageCapacity) ? string(oldSelf.storageCapacity) : '16Gi')) >= 0",message="storageCapacity cannot shrink"
 // +kubebuilder:validation:XValidation:rule="has(self.storageClass) == has(oldSelf.storageClass) && (!has(self.storageClass) || self.storageClass == oldSelf.storageClass)",message="storageClass cannot be changed"
 // +kubebuilder:validation:XValidation:rule="has(self.volumeClaimTemplate) == has(oldSelf.volumeClaimTemplate) && (!has(self.volumeClaimTemplate) || self.volumeClaimTemplate == oldSelf.volumeClaimTemplate)",message="volumeClaimTemplate cannot be changed"
@@ -152,6 +177,17 @@ type EtcdSpec struct {
 	// +kubebuilder:validation:Enum=0;1;3;5
 	// +kubebuilder:validation:XValidation:rule="self >= oldSelf || self == 0",message="the number of members may grow, or become 0 to hibernate the cluster; it cannot shrink otherwise"
 	Replicas int32 `json:"replicas"`
+	// selector has no effect: the operator selects the member pods by its own labels.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
+	// externallyManagedMemberAddresses must be empty; it is not supported.
+	// +kubebuilder:validation:MaxItems=100
+	// +listType=atomic
+	// +optional
+	ExternallyManagedMemberAddresses []string `json:"externallyManagedMemberAddresses,omitempty"`
+	// runAsRoot must not be true; members run as user 65532.
+	// +optional
+	RunAsRoot *bool `json:"runAsRoot,omitempty"`
 	// labels are added to the member pods. The operator's own labels take precedence.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
@@ -191,7 +227,6 @@ type EtcdSpec struct {
 	// memberNamePrefix is prepended, with a dash, to the pod name to form the name of a member and of its Lease. It keeps the
 	// names of members distinct while a cluster moves from one Kubernetes cluster to another. It cannot be changed. Default:
 	// none.
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +optional
@@ -210,6 +245,45 @@ type CurrentRollout struct {
 	TargetRevision string `json:"targetRevision"`
 }
 
+// Types of an EtcdOperation.
+const (
+	// OperationTypeCreate is the operation of an Etcd whose spec has not been applied before.
+	OperationTypeCreate = "Create"
+	// OperationTypeReconcile applies a changed spec.
+	OperationTypeReconcile = "Reconcile"
+)
+
+// States of an EtcdOperation.
+const (
+	// OperationProcessing means that the newest spec is being applied.
+	OperationProcessing = "Processing"
+	// OperationSucceeded means that the newest spec is applied.
+	OperationSucceeded = "Succeeded"
+	// OperationError means that something could not be done, and is retried; see lastErrors.
+	OperationError = "Error"
+	// OperationRequeue means that reconciliation of the spec is suspended.
+	OperationRequeue = "Requeue"
+)
+
+// EtcdOperation is the progress of applying the spec of an Etcd.
+type EtcdOperation struct {
+	// type of the operation: Create or Reconcile.
+	// +optional
+	Type string `json:"type,omitempty"`
+	// state of the operation: Processing, Succeeded, Error, or Requeue while reconciliation of the spec is suspended.
+	// +optional
+	State string `json:"state,omitempty"`
+	// runID identifies the operation. It has the generation of the spec.
+	// +optional
+	RunID string `json:"runID,omitempty"`
+	// description is a human-readable sentence.
+	// +optional
+	Description string `json:"description,omitempty"`
+	// lastUpdateTime is when state or description last changed.
+	// +optional
+	LastUpdateTime metav1.Time `json:"lastUpdateTime,omitzero"`
+}
+
 // EtcdStatus is the observed state of an etcd cluster. Only the operator writes it.
 type EtcdStatus struct {
 	// observedGeneration is the newest generation of the spec that is applied to the objects of the Etcd. Pods and volumes
@@ -221,7 +295,22 @@ type EtcdStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	// +optional
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	Conditions Conditions `json:"conditions,omitempty"`
+	// etcd refers to the StatefulSet.
+	// +optional
+	Etcd *CrossVersionObjectReference `json:"etcd,omitempty"`
+	// selector selects the member pods. It is that of the scale subresource.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+	// labelSelector is selector in its structured form.
+	// +optional
+	LabelSelector *metav1.LabelSelector `json:"labelSelector,omitempty"`
+	// peerUrlTLSEnabled is true once every member serves its peers over TLS.
+	// +optional
+	PeerURLTLSEnabled *bool `json:"peerUrlTLSEnabled,omitempty"`
+	// bootstrapWithExistingCluster is never written by this operator.
+	// +optional
+	BootstrapWithExistingCluster *BootstrapWithExistingClusterStatus `json:"bootstrapWithExistingCluster,omitempty"`
 	// clusterID is etcd's cluster ID in hex, recorded when the cluster first has a quorum. From then on members do not
 	// bootstrap again, except in a recovery or on waking up without volumes, and then under a new ID.
 	// +optional
@@ -260,10 +349,9 @@ type EtcdStatus struct {
 	// hibernation records a hibernation without volumes. Absent while the cluster has its volumes.
 	// +optional
 	Hibernation *Hibernation `json:"hibernation,omitempty"`
-	// lastOperation is the progress of applying the newest spec: Pending while spec reconciliation is suspended, InProgress,
-	// Completed or Failed.
+	// lastOperation is the progress of applying the newest spec.
 	// +optional
-	LastOperation *LastOperation `json:"lastOperation,omitempty"`
+	LastOperation *EtcdOperation `json:"lastOperation,omitempty"`
 	// lastErrors are what the operator could not do, at most 10. An error enters when it has occurred twice in a row and for two
 	// seconds, and leaves with the first success.
 	// +kubebuilder:validation:MaxItems=10
@@ -275,6 +363,7 @@ type EtcdStatus struct {
 // Etcd is an etcd cluster.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:categories=all
 // +kubebuilder:printcolumn:name="Ready",type=boolean,JSONPath=`.status.ready`
 // +kubebuilder:printcolumn:name="Quorate",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`

@@ -92,8 +92,24 @@ const (
 	AnnotationBackupError = "druid.gardener.cloud/backup-error"
 	// AnnotationJobSubject on a Job identifies what the Job was created for. It distinguishes Jobs of the same name.
 	AnnotationJobSubject = "druid.gardener.cloud/job-subject"
-	// AnnotationSafeToEvict on a pod prevents the cluster autoscaler from evicting it.
+	// AnnotationBackupsCurrent on the Lease of full snapshots is when the leader's agent last found that the store has
+	// everything that was written until then.
+	AnnotationBackupsCurrent = "druid.gardener.cloud/backups-current-at"
+	// AnnotationSafeToEvict on a pod of a Job prevents the cluster autoscaler from evicting it. Whether it may evict members is
+	// decided by spec.annotations of the Etcd.
 	AnnotationSafeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+	// AnnotationSafeToEvictVolumes on a pod names its emptyDir volumes that do not prevent the cluster autoscaler from
+	// evicting it.
+	AnnotationSafeToEvictVolumes = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+)
+
+// Labels that let a pod reach DNS and buckets where network policies deny everything else, as in Gardener's seeds.
+const (
+	LabelNetworkDNS     = "networking.gardener.cloud/to-dns"
+	LabelNetworkPublic  = "networking.gardener.cloud/to-public-networks"
+	LabelNetworkPrivate = "networking.gardener.cloud/to-private-networks"
+	// NetworkAllowed is their value.
+	NetworkAllowed = "allowed"
 )
 
 // Names of the containers of a member pod.

@@ -17,6 +17,16 @@ const (
 	MemberUnknown  MemberStatus = "Unknown"
 )
 
+// MemberRole is the role of a member in the status of an Etcd.
+type MemberRole string
+
+// The roles in the status of an Etcd.
+const (
+	MemberRoleLeader  MemberRole = "Leader"
+	MemberRoleMember  MemberRole = "Member"
+	MemberRoleLearner MemberRole = "Learner"
+)
+
 // Member is the observed state of one member.
 type Member struct {
 	// name of the member.
@@ -24,13 +34,13 @@ type Member struct {
 	// id of the member, in hex; empty until it is known.
 	// +optional
 	ID string `json:"id,omitempty"`
-	// role of the member: Leader, Follower, Learner or Unknown.
+	// role of the member: Leader, Member, or Learner while it does not vote; empty if it is not known.
 	// +optional
-	Role Role `json:"role,omitempty"`
+	Role MemberRole `json:"role,omitempty"`
 	// status of the member: Ready if it participates, Unknown if its pod is ready but no member answers the operator, and
 	// NotReady otherwise.
 	Status MemberStatus `json:"status"`
-	// reason is the class of the pod if the member is not Ready, such as Missing or Starting.
+	// reason is the class of the pod, such as Participating, Missing or Starting.
 	// +optional
 	Reason string `json:"reason,omitempty"`
 	// lastTransitionTime is when status last changed.

@@ -4,9 +4,9 @@
 
 package v1alpha1
 
-// StorageProvider is the kind of a store. Each has two names: that of the infrastructure and that of the service.
+// StorageProvider is the kind of a store. Each has the name of the infrastructure and that of the service.
 // +kubebuilder:validation:MaxLength=32
-// +kubebuilder:validation:XValidation:rule="self in ['aws', 'S3', 'gcp', 'GCS', 'azure', 'ABS', 'Local', 'local']",message="provider must be aws or S3 (also for S3-compatible services), gcp or GCS, azure or ABS, or Local; there is no driver for any other, such as openstack (Swift) or alicloud (OSS): use their S3-compatible endpoints"
+// +kubebuilder:validation:XValidation:rule="self in ['aws', 'S3', 's3', 'stackit', 'dell', 'ECS', 'ecs', 'openshift', 'OCS', 'ocs', 'openstack', 'Swift', 'swift', 'alicloud', 'OSS', 'oss', 'gcp', 'GCS', 'gcs', 'azure', 'ABS', 'abs', 'Local', 'local']",message="provider must be aws or S3, one of the S3-compatible stackit, dell (ECS), openshift (OCS), openstack (Swift) and alicloud (OSS), gcp or GCS, azure or ABS, or Local"
 type StorageProvider string
 
 // The providers, named after their services.
@@ -20,11 +20,12 @@ const (
 // Canonical returns the provider, named after its service; empty if there is no driver for it.
 func (p StorageProvider) Canonical() StorageProvider {
 	switch p {
-	case "aws", ProviderS3:
+	// All but the first are used by their S3-compatible endpoints.
+	case "aws", "s3", ProviderS3, "stackit", "dell", "ECS", "ecs", "openshift", "OCS", "ocs", "openstack", "Swift", "swift", "alicloud", "OSS", "oss":
 		return ProviderS3
-	case "gcp", ProviderGCS:
+	case "gcp", "gcs", ProviderGCS:
 		return ProviderGCS
-	case "azure", ProviderABS:
+	case "azure", "abs", ProviderABS:
 		return ProviderABS
 	case "local", ProviderLocal:
 		return ProviderLocal
@@ -45,9 +46,11 @@ type SecretReference struct {
 }
 
 // StoreSpec is the store that backups are kept in.
-// +kubebuilder:validation:XValidation:rule="self.provider in ['Local', 'local'] ? !has(self.secretRef) : has(self.secretRef)",message="secretRef must name a Secret with the credentials of the store; with provider Local it must not be set"
+// +kubebuilder:validation:XValidation:rule="!(self.provider in ['azure', 'ABS', 'abs']) || has(self.secretRef)",message="with provider azure or ABS, secretRef must be set: the Secret names the storage account"
+// +kubebuilder:validation:XValidation:rule="!(self.provider in ['Local', 'local']) || !has(self.secretRef)",message="with provider Local, container is the name of a PersistentVolumeClaim, and secretRef must not be set: a host path is not supported"
 type StoreSpec struct {
-	// provider of the store: S3 (or aws), GCS (or gcp), ABS (or azure), or Local.
+	// provider of the store: S3 (or aws), GCS (or gcp), ABS (or azure), Local, or one that is used by its S3-compatible
+	// endpoint: stackit, ECS (or dell), OCS (or openshift), Swift (or openstack), OSS (or alicloud).
 	Provider StorageProvider `json:"provider"`
 	// container is the name of the bucket. With provider Local, it is the name of a PersistentVolumeClaim in the namespace.
 	// +kubebuilder:validation:MinLength=1
@@ -59,8 +62,14 @@ type StoreSpec struct {
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9_-][A-Za-z0-9._-]*)(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`
 	// +optional
 	Prefix string `json:"prefix,omitempty"`
-	// secretRef names the Secret with the credentials. Its keys are those of Gardener's backup secrets. Required, except with
-	// provider Local.
+	// endpointOverride is the URL of the service, in place of the provider's default and of the one in the Secret. It has no
+	// effect with provider Local.
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="isURL(self)",message="endpointOverride must be a URL"
+	// +optional
+	EndpointOverride *string `json:"endpointOverride,omitempty"`
+	// secretRef names the Secret with the credentials. Its keys are those of Gardener's backup secrets. Without it, the pods
+	// use the identity that the cloud gives them.
 	// +optional
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
 }

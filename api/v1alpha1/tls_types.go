@@ -34,12 +34,19 @@ type ClientURLTLS struct {
 }
 
 // PeerURLTLS is the configuration of TLS between peers.
+// +kubebuilder:validation:XValidation:rule="!has(self.skipClientSANVerification) || !self.skipClientSANVerification",message="skipClientSANVerification is not supported: etcd 3.5 does not read it from its configuration file"
 type PeerURLTLS struct {
 	// tlsCASecretRef names the Secret with the CAs that sign the certificate of the members.
 	TLSCASecretRef CASecretReference `json:"tlsCASecretRef"`
 	// serverTLSSecretRef names the Secret with the certificate of the members, valid for the host name of each member. Members
 	// use it both as server and as client certificate.
 	ServerTLSSecretRef SecretReference `json:"serverTLSSecretRef"`
+	// clientTLSSecretRef has no effect: members use serverTLSSecretRef as client certificate, too.
+	// +optional
+	ClientTLSSecretRef *OptionalSecretReference `json:"clientTLSSecretRef,omitempty"`
+	// skipClientSANVerification must not be true; it is not supported.
+	// +optional
+	SkipClientSANVerification *bool `json:"skipClientSANVerification,omitempty"`
 }
 
 // BackupTLS is the configuration of TLS for the HTTP API of the agents. Agents request no client certificate.
@@ -49,4 +56,7 @@ type BackupTLS struct {
 	// serverTLSSecretRef names the Secret with the server certificate of the agents, valid for the host name of each member
 	// and of the client Service.
 	ServerTLSSecretRef SecretReference `json:"serverTLSSecretRef"`
+	// clientTLSSecretRef has no effect: agents request no client certificate.
+	// +optional
+	ClientTLSSecretRef *OptionalSecretReference `json:"clientTLSSecretRef,omitempty"`
 }

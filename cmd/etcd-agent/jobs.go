@@ -120,6 +120,7 @@ func copyCommand(log logr.Logger) *cobra.Command {
 	to.AddFlags(cmd.Flags(), "")
 	cmd.Flags().IntVar(&maxAge, "max-backup-age", 0, "maximum age, in days, of snapshots to copy; 0: any")
 	cmd.Flags().IntVar(&config.MaxBackups, "max-backups", 0, "number of full snapshots to copy, newest first; 0: all")
+	cmd.Flags().DurationVar(&config.WaitForFinal, "wait-for-final-snapshot", 0, "how long to wait for a final snapshot in the source; 0s: not at all")
 	return cmd
 }
 

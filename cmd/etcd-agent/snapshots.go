@@ -162,9 +162,19 @@ func (s *snapshots) tell(snapshot backup.Snapshot) {
 	}
 }
 
-// tellHealth annotates the lease of full snapshots with the failure of the last snapshot, at the start and on changes.
+// current returns when the store was last found to be up to date; zero if that is not known.
+func (s *snapshots) current() time.Time {
+	if taker := s.opened.Load(); taker != nil {
+		return taker.Current()
+	}
+	return time.Time{}
+}
+
+// tellHealth annotates the lease of full snapshots with the failure of the last snapshot, at the start and on changes, and with
+// when the store was last found to be up to date.
 func (s *snapshots) tellHealth(ctx context.Context) {
 	told, known := "", false
+	var current time.Time
 	ticker := time.NewTicker(healthInterval)
 	defer ticker.Stop()
 	for {
@@ -177,6 +187,13 @@ func (s *snapshots) tellHealth(ctx context.Context) {
 				told, known = failure, true
 			} else if ctx.Err() == nil {
 				s.log.Error(err, "Reporting the health of snapshots failed")
+			}
+		}
+		if now := s.current(); now.After(current) {
+			if err := s.full.Annotate(ctx, v1alpha1.AnnotationBackupsCurrent, now.UTC().Format(time.RFC3339)); err == nil {
+				current = now
+			} else if ctx.Err() == nil {
+				s.log.Error(err, "Reporting that backups are up to date failed")
 			}
 		}
 		select {

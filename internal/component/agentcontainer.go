@@ -55,7 +55,7 @@ func agentContainer(in Input, store *StoreAccess) (*corev1ac.ContainerApplyConfi
 		}
 		c.WithCommand(store.Args...).WithCommand(snapshotArgs(in.Etcd)...).
 			WithCommand("--full-snapshot-lease="+FullSnapshotLeaseName(in.Etcd.Name), "--delta-snapshot-lease="+DeltaSnapshotLeaseName(in.Etcd.Name)).
-			WithVolumeMounts(store.Mount)
+			WithVolumeMounts(store.mounts()...)
 	}
 	return c, nil
 }

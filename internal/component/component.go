@@ -89,8 +89,8 @@ func statefulSetSelector(etcd string) map[string]string {
 	}
 }
 
-// memberSelector selects only member pods; the StatefulSet's selector also matches pods of Jobs.
-func memberSelector(etcd string) map[string]string {
+// MemberSelector selects only member pods; the StatefulSet's selector also matches pods of Jobs.
+func MemberSelector(etcd string) map[string]string {
 	s := statefulSetSelector(etcd)
 	s[v1alpha1.LabelComponent] = v1alpha1.ComponentStatefulSet
 	return s

@@ -48,7 +48,11 @@ func everything() Input {
 	in.Etcd.Annotations = map[string]string{v1alpha1.AnnotationAllowUnhealthyPodEviction: "true"}
 	in.Etcd.Spec = v1alpha1.EtcdSpec{
 		Replicas: 5,
-		Labels:   map[string]string{"team": "storage", v1alpha1.LabelPartOf: "mine"},
+		// These have no effect, or are refused by the API server.
+		Selector:                         &metav1.LabelSelector{MatchLabels: map[string]string{"team": "storage"}},
+		ExternallyManagedMemberAddresses: []string{"10.0.0.1"},
+		RunAsRoot:                        ptr.To(true),
+		Labels:                           map[string]string{"team": "storage", v1alpha1.LabelPartOf: "mine"},
 		Annotations: map[string]string{
 			"example.com/note":             "kept",
 			v1alpha1.AnnotationSafeToEvict: "true",
@@ -67,9 +71,14 @@ func everything() Input {
 				Annotations:         map[string]string{"service.kubernetes.io/topology-mode": "auto"},
 				TrafficDistribution: ptr.To(v1alpha1.TrafficDistribution("PreferClose")),
 			},
-			HeartbeatDuration:       &metav1.Duration{Duration: 5 * time.Second},
-			DefragmentationSchedule: ptr.To("0 3 * * *"),
-			EtcdDefragTimeout:       &metav1.Duration{Duration: 10 * time.Minute},
+			BackendBboltFreelistType:     ptr.To(v1alpha1.FreelistType("array")),
+			EnableGRPCGateway:            ptr.To(true),
+			AuthSecretRef:                &v1alpha1.OptionalSecretReference{Name: "auth", Namespace: "shoot-a"},
+			AdditionalAdvertisePeerURLs:  []v1alpha1.MemberPeerURLs{{MemberName: "etcd-main-0", URLs: []string{"http://10.0.0.1:2380"}}},
+			BootstrapWithExistingCluster: &v1alpha1.BootstrapWithExistingCluster{Members: []v1alpha1.BootstrapExistingMember{{Name: "other", PeerURLs: []string{"http://10.0.0.1:2380"}}}, ClientEndpoints: []string{"http://10.0.0.1:2379"}},
+			HeartbeatDuration:            &metav1.Duration{Duration: 5 * time.Second},
+			DefragmentationSchedule:      ptr.To("0 3 * * *"),
+			EtcdDefragTimeout:            &metav1.Duration{Duration: 10 * time.Minute},
 		},
 		SharedConfig: &v1alpha1.SharedConfig{
 			AutoCompactionMode:      ptr.To(v1alpha1.CompactionRevision),
@@ -99,7 +108,7 @@ func withTLS(station PeerTLS) Input {
 	in.Etcd.Spec.Etcd.ClientURLTLS = &v1alpha1.ClientURLTLS{
 		TLSCASecretRef: ca, ServerTLSSecretRef: v1alpha1.SecretReference{Name: "server"}, ClientTLSSecretRef: v1alpha1.SecretReference{Name: "client"},
 	}
-	in.Etcd.Spec.Etcd.PeerURLTLS = &v1alpha1.PeerURLTLS{TLSCASecretRef: ca, ServerTLSSecretRef: v1alpha1.SecretReference{Name: "peer"}}
+	in.Etcd.Spec.Etcd.PeerURLTLS = &v1alpha1.PeerURLTLS{TLSCASecretRef: ca, ServerTLSSecretRef: v1alpha1.SecretReference{Name: "peer"}, ClientTLSSecretRef: &v1alpha1.OptionalSecretReference{Name: "unused", Namespace: "shoot-a"}, SkipClientSANVerification: ptr.To(true)}
 	return in
 }
 
@@ -113,10 +122,14 @@ func withBackup() Input {
 		TLS: &v1alpha1.BackupTLS{
 			TLSCASecretRef:     v1alpha1.CASecretReference{SecretReference: v1alpha1.SecretReference{Name: "agent-ca"}, DataKey: ptr.To("bundle.crt")},
 			ServerTLSSecretRef: v1alpha1.SecretReference{Name: "agent"},
+			ClientTLSSecretRef: &v1alpha1.OptionalSecretReference{Name: "unused", Namespace: "shoot-a"},
 		},
 		Store: &v1alpha1.StoreSpec{
 			Provider: v1alpha1.ProviderS3, Container: "bucket", Prefix: "clusters/main", SecretRef: &v1alpha1.SecretReference{Name: "bucket-credentials"},
+			EndpointOverride: ptr.To("https://s3.example.com"),
 		},
+		LeaderElection:               &v1alpha1.LeaderElectionSpec{ReelectionPeriod: &metav1.Duration{Duration: time.Second}, EtcdConnectionTimeout: &metav1.Duration{Duration: time.Minute}},
+		EnableProfiling:              ptr.To(true),
 		FullSnapshotSchedule:         ptr.To("0 1 * * *"),
 		DeltaSnapshotPeriod:          &metav1.Duration{Duration: time.Minute},
 		DeltaSnapshotMemoryLimit:     ptr.To(resource.MustParse("1Mi")),

@@ -63,6 +63,12 @@ func sharedConfig(in Input) (string, error) {
 		"logger":                    "zap",
 		"log-level":                 "info",
 	}
+	if t := spec.BackendBboltFreelistType; t != nil {
+		values["backend-bbolt-freelist-type"] = *t
+	}
+	if enabled := spec.EnableGRPCGateway; enabled != nil {
+		values["enable-grpc-gateway"] = *enabled
+	}
 	transportSecurity(values, in)
 	config, err := yaml.Marshal(values)
 	if err != nil {

@@ -65,7 +65,7 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 			WithRunAsNonRoot(true).WithRunAsUser(nonroot).WithRunAsGroup(nonroot).
 			WithFSGroup(nonroot).WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
 			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault)))
-	if store != nil {
+	if store != nil && store.Volume != nil {
 		spec.WithVolumes(store.Volume)
 	}
 	if class := ptr.Deref(etcd.Spec.PriorityClassName, ""); class != "" {
@@ -78,7 +78,8 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 		WithLabels(over(etcd.Spec.Labels, labels(etcd.Name, v1alpha1.ComponentStatefulSet, etcd.Name))).
 		WithAnnotations(over(etcd.Spec.Annotations, map[string]string{
 			v1alpha1.AnnotationConfigChecksum: checksum(config),
-			v1alpha1.AnnotationSafeToEvict:    "false",
+			// The volume holds what the init container renders; losing it costs nothing.
+			v1alpha1.AnnotationSafeToEvictVolumes: configVolume,
 		})).
 		WithAnnotations(tlsAnnotations(in)).
 		WithSpec(spec), nil
@@ -93,7 +94,7 @@ func schedule(spec *corev1ac.PodSpecApplyConfiguration, etcd *v1alpha1.Etcd) err
 				WithWeight(100).
 				WithPodAffinityTerm(corev1ac.PodAffinityTerm().
 					WithTopologyKey(corev1.LabelHostname).
-					WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(memberSelector(etcd.Name)))))))
+					WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(MemberSelector(etcd.Name)))))))
 		return nil
 	}
 	return convert(struct {
@@ -119,7 +120,7 @@ func prepareContainer(in Input, store *StoreAccess) *corev1ac.ContainerApplyConf
 			corev1ac.VolumeMount().WithName(claimName(in.Etcd)).WithMountPath(member.VolumeDir)).
 		WithVolumeMounts(mounts(agentCertificates(in))...)
 	if store != nil {
-		c.WithCommand(store.Args...).WithVolumeMounts(store.Mount)
+		c.WithCommand(store.Args...).WithVolumeMounts(store.mounts()...)
 	}
 	return c
 }

@@ -9,12 +9,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Names of the ports of a member's pod.
+// Names of the ports of a member's pod, and of the Services.
 const (
 	clientPortName  = "client"
 	peerPortName    = "peer"
+	serverPortName  = "server"
 	metricsPortName = "metrics"
-	backupPortName  = "backup-restore"
+	backupPortName  = "backuprestore"
 )
 
 func clientPort(etcd *v1alpha1.Etcd) int32 { return ptr.Deref(etcd.Spec.Etcd.ClientPort, 2379) }

@@ -12,13 +12,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ClientService routes clients to ready members and their agents.
+// ClientService routes clients to ready members and their agents. It has the port for peers too, although no member uses it
+// here: network policies are made from the ports of a Service, and allow the traffic to all pods that it selects.
 func ClientService(in Input) *corev1ac.ServiceApplyConfiguration {
 	s := service(in.Etcd, ClientServiceName(in.Etcd.Name), v1alpha1.ComponentClientService,
 		corev1ac.ServiceSpec().
 			WithType(corev1.ServiceTypeClusterIP).
 			WithPorts(
 				servicePort(clientPortName, clientPort(in.Etcd)),
+				servicePort(serverPortName, peerPort(in.Etcd)),
 				servicePort(backupPortName, BackupPort(in.Etcd))))
 	users := ptr.Deref(in.Etcd.Spec.Etcd.ClientService, v1alpha1.ClientService{})
 	s.Labels = over(users.Labels, s.Labels)
@@ -44,13 +46,14 @@ func service(etcd *v1alpha1.Etcd, name, component string, spec *corev1ac.Service
 	return corev1ac.Service(name, etcd.Namespace).
 		WithLabels(labels(etcd.Name, component, name)).
 		WithOwnerReferences(owner(etcd)).
-		WithSpec(spec.WithSelector(memberSelector(etcd.Name)))
+		WithSpec(spec.WithSelector(MemberSelector(etcd.Name)))
 }
 
+// servicePort is a port of a Service and of its pods. Its target is a number, because network policies are named after it.
 func servicePort(name string, port int32) *corev1ac.ServicePortApplyConfiguration {
 	return corev1ac.ServicePort().
 		WithName(name).
 		WithProtocol(corev1.ProtocolTCP).
 		WithPort(port).
-		WithTargetPort(intstr.FromString(name))
+		WithTargetPort(intstr.FromInt32(port))
 }

@@ -27,7 +27,7 @@ func snapshotArgs(etcd *v1alpha1.Etcd) []string {
 	limit := ptr.Deref(spec.DeltaSnapshotMemoryLimit, resource.MustParse("10Mi"))
 	return []string{
 		"--full-snapshot-schedule=" + cmp.Or(ptr.Deref(spec.FullSnapshotSchedule, ""), dailySchedule(etcd)),
-		fmt.Sprintf("--delta-snapshot-period=%s", duration(spec.DeltaSnapshotPeriod, 5*time.Minute)),
+		fmt.Sprintf("--delta-snapshot-period=%s", DeltaSnapshotPeriod(etcd)),
 		fmt.Sprintf("--delta-snapshot-memory-limit=%d", limit.Value()),
 		fmt.Sprintf("--delta-snapshot-retention-period=%s", duration(spec.DeltaSnapshotRetentionPeriod, 0)),
 		fmt.Sprintf("--garbage-collection-period=%s", duration(spec.GarbageCollectionPeriod, time.Hour)),
@@ -35,6 +35,12 @@ func snapshotArgs(etcd *v1alpha1.Etcd) []string {
 		"--compression=" + SnapshotCompression(etcd),
 		fmt.Sprintf("--snapshot-timeout=%s", duration(spec.EtcdSnapshotTimeout, 15*time.Minute)),
 	}
+}
+
+// DeltaSnapshotPeriod returns the time between two delta snapshots of an Etcd; 0 if they are not taken periodically.
+func DeltaSnapshotPeriod(etcd *v1alpha1.Etcd) time.Duration {
+	spec := ptr.Deref(etcd.Spec.Backup, v1alpha1.BackupSpec{})
+	return ptr.Deref(spec.DeltaSnapshotPeriod, metav1.Duration{Duration: 5 * time.Minute}).Duration
 }
 
 // checkSchedule returns an error if the schedule of full snapshots is invalid. Running agents keep their schedule.
@@ -51,7 +57,11 @@ func checkSchedule(etcd *v1alpha1.Etcd) error {
 
 // maxBackups returns the limit of full snapshots; 0 for the exponential policy.
 func maxBackups(spec v1alpha1.BackupSpec) int32 {
-	if ptr.Deref(spec.GarbageCollectionPolicy, v1alpha1.GarbageCollectionExponential) != v1alpha1.GarbageCollectionLimitBased {
+	policy := v1alpha1.GarbageCollectionExponential
+	if spec.MaxBackupsLimitBasedGC != nil {
+		policy = v1alpha1.GarbageCollectionLimitBased
+	}
+	if ptr.Deref(spec.GarbageCollectionPolicy, policy) != v1alpha1.GarbageCollectionLimitBased {
 		return 0
 	}
 	return ptr.Deref(spec.MaxBackupsLimitBasedGC, 7)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // storeDir is where stores and their credentials are mounted.
@@ -19,12 +20,19 @@ const storeDir = "/var/etcd/store"
 // StoreAccess is what a pod needs to use a store. Credentials are only in files of a mounted Secret, not in arguments or
 // variables, and a changed Secret takes effect without a new pod.
 type StoreAccess struct {
-	// Volume of the pod.
+	// Volume of the pod; nil if the pod uses the identity that the cloud gives it.
 	Volume *corev1ac.VolumeApplyConfiguration
-	// Mount of the volume in the agent's container.
+	// Mount of the volume in the agent's container; nil without a volume.
 	Mount *corev1ac.VolumeMountApplyConfiguration
 	// Args of the agent: flags that start with "--", the role, and "store-".
 	Args []string
+}
+
+func (a StoreAccess) mounts() []*corev1ac.VolumeMountApplyConfiguration {
+	if a.Mount == nil {
+		return nil
+	}
+	return []*corev1ac.VolumeMountApplyConfiguration{a.Mount}
 }
 
 // StoreRole distinguishes the stores of one pod. It is the prefix of the agent's flags.
@@ -47,23 +55,27 @@ func Store(store v1alpha1.StoreSpec, namespace string, role StoreRole) (StoreAcc
 	dir := path.Join(storeDir, cmp.Or(string(role), "main-")+"store")
 	provider := store.Provider.Canonical()
 	access := StoreAccess{
-		Mount: corev1ac.VolumeMount().WithName(name).WithMountPath(dir),
 		Args: []string{
 			fmt.Sprintf("--%s-provider=%s", name, provider),
 			fmt.Sprintf("--%s-prefix=%s", name, store.Prefix),
 		},
 	}
 	if provider == v1alpha1.ProviderLocal {
+		access.Mount = corev1ac.VolumeMount().WithName(name).WithMountPath(dir)
 		access.Volume = corev1ac.Volume().WithName(name).WithPersistentVolumeClaim(
 			corev1ac.PersistentVolumeClaimVolumeSource().WithClaimName(store.Container))
 		access.Args = append(access.Args, fmt.Sprintf("--%s-container=%s", name, dir))
 		return access, nil
 	}
-	access.Volume = corev1ac.Volume().WithName(name).WithSecret(corev1ac.SecretVolumeSource().WithSecretName(store.SecretRef.Name))
-	access.Mount.WithReadOnly(true)
-	access.Args = append(access.Args,
-		fmt.Sprintf("--%s-container=%s", name, store.Container),
-		fmt.Sprintf("--%s-credentials=%s", name, dir))
+	access.Args = append(access.Args, fmt.Sprintf("--%s-container=%s", name, store.Container))
+	if endpoint := ptr.Deref(store.EndpointOverride, ""); endpoint != "" {
+		access.Args = append(access.Args, fmt.Sprintf("--%s-endpoint=%s", name, endpoint))
+	}
+	if store.SecretRef != nil {
+		access.Volume = corev1ac.Volume().WithName(name).WithSecret(corev1ac.SecretVolumeSource().WithSecretName(store.SecretRef.Name))
+		access.Mount = corev1ac.VolumeMount().WithName(name).WithMountPath(dir).WithReadOnly(true)
+		access.Args = append(access.Args, fmt.Sprintf("--%s-credentials=%s", name, dir))
+	}
 	return access, nil
 }
 
@@ -73,15 +85,19 @@ func ValidateStore(store v1alpha1.StoreSpec, namespace string) error {
 	provider := store.Provider.Canonical()
 	switch {
 	case provider == "":
-		return fmt.Errorf("store: provider %q is not supported; use S3, GCS, ABS or Local", store.Provider)
+		return fmt.Errorf("store: provider %q is not supported; use S3 or an S3-compatible service, GCS, ABS or Local", store.Provider)
 	case store.Container == "":
 		return fmt.Errorf("store: the container is missing")
 	case provider == v1alpha1.ProviderLocal && store.SecretRef != nil:
 		return fmt.Errorf("store: a store of provider %s has no secretRef", store.Provider)
 	case provider == v1alpha1.ProviderLocal:
 		return nil
-	case store.SecretRef == nil || store.SecretRef.Name == "":
-		return fmt.Errorf("store: a store of provider %s needs a secretRef", store.Provider)
+	case store.SecretRef == nil && provider == v1alpha1.ProviderABS:
+		return fmt.Errorf("store: a store of provider %s needs a secretRef, which names the storage account", store.Provider)
+	case store.SecretRef == nil:
+		return nil
+	case store.SecretRef.Name == "":
+		return fmt.Errorf("store: secretRef has no name")
 	case store.SecretRef.Namespace != "" && store.SecretRef.Namespace != namespace:
 		return fmt.Errorf("store: secretRef is in namespace %s; only Secrets of namespace %s may be used", store.SecretRef.Namespace, namespace)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -41,9 +42,21 @@ func TestStore(t *testing.T) {
 			args:  "--store-provider=Local --store-prefix=a --store-container=/var/etcd/store/main-store",
 			has:   "claimName: claim",
 		},
-		{name: "no driver", store: v1alpha1.StoreSpec{Provider: "Swift", Container: "c", SecretRef: secret}, err: `provider "Swift" is not supported`},
+		{
+			name:  "S3-compatible, at an endpoint",
+			store: v1alpha1.StoreSpec{Provider: "stackit", Container: "bucket", SecretRef: secret, EndpointOverride: ptr.To("https://storage.example.com")},
+			args:  "--store-provider=S3 --store-prefix= --store-container=bucket --store-endpoint=https://storage.example.com --store-credentials=/var/etcd/store/main-store",
+			has:   "secretName: backup",
+		},
+		{
+			name:  "the identity of the pod",
+			store: v1alpha1.StoreSpec{Provider: "S3", Container: "bucket"},
+			args:  "--store-provider=S3 --store-prefix= --store-container=bucket",
+		},
+		{name: "no driver", store: v1alpha1.StoreSpec{Provider: "tape", Container: "c", SecretRef: secret}, err: `provider "tape" is not supported`},
 		{name: "no container", store: v1alpha1.StoreSpec{Provider: "S3", SecretRef: secret}, err: "container is missing"},
-		{name: "no credentials", store: v1alpha1.StoreSpec{Provider: "S3", Container: "c"}, err: "needs a secretRef"},
+		{name: "no storage account", store: v1alpha1.StoreSpec{Provider: "ABS", Container: "c"}, err: "names the storage account"},
+		{name: "a nameless Secret", store: v1alpha1.StoreSpec{Provider: "S3", Container: "c", SecretRef: &v1alpha1.SecretReference{}}, err: "secretRef has no name"},
 		{name: "useless credentials", store: v1alpha1.StoreSpec{Provider: "Local", Container: "c", SecretRef: secret}, err: "has no secretRef"},
 		{
 			name:  "own namespace",
@@ -65,6 +78,11 @@ func TestStore(t *testing.T) {
 			}
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(strings.Join(access.Args, " ")).To(Equal(tc.args))
+			if tc.store.SecretRef == nil && tc.store.Provider != v1alpha1.ProviderLocal {
+				g.Expect(access.Volume).To(BeNil())
+				g.Expect(access.Mount).To(BeNil())
+				return
+			}
 			volume, err := yaml.Marshal(access.Volume)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(string(volume)).To(ContainSubstring(tc.has))

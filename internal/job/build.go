@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"strings"
 	"time"
 
@@ -115,8 +116,10 @@ func Build(s Spec) (*batchv1.Job, error) {
 			return nil, err
 		}
 		container.Args = append(container.Args, store.Args...)
-		container.VolumeMounts = append(container.VolumeMounts, mount)
-		volumes = append(volumes, volume)
+		if store.Volume != nil {
+			container.VolumeMounts = append(container.VolumeMounts, mount)
+			volumes = append(volumes, volume)
+		}
 	}
 	if s.Claim != "" {
 		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: claimVolume, MountPath: s.ClaimDir, ReadOnly: true})
@@ -137,7 +140,7 @@ func Build(s Spec) (*batchv1.Job, error) {
 		Spec: batchv1.JobSpec{
 			BackoffLimit: ptr.To(int32(backoffLimit)), ActiveDeadlineSeconds: ptr.To(int64(s.Timeout.Seconds())),
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: object.Labels, Annotations: map[string]string{v1alpha1.AnnotationSafeToEvict: "false"}},
+				ObjectMeta: metav1.ObjectMeta{Labels: s.podLabels(object.Labels), Annotations: map[string]string{v1alpha1.AnnotationSafeToEvict: "false"}},
 				Spec: corev1.PodSpec{
 					RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{container}, Volumes: volumes,
 					AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
@@ -150,6 +153,17 @@ func Build(s Spec) (*batchv1.Job, error) {
 			},
 		},
 	}, nil
+}
+
+// podLabels returns the labels of the pod: those of the Job, and those that let it reach its stores.
+func (s Spec) podLabels(of map[string]string) map[string]string {
+	labels := maps.Clone(of)
+	if len(s.Stores) > 0 {
+		for _, network := range []string{v1alpha1.LabelNetworkDNS, v1alpha1.LabelNetworkPublic, v1alpha1.LabelNetworkPrivate} {
+			labels[network] = v1alpha1.NetworkAllowed
+		}
+	}
+	return labels
 }
 
 func (s Spec) objectMeta() metav1.ObjectMeta {
@@ -168,6 +182,9 @@ func (s Spec) objectMeta() metav1.ObjectMeta {
 
 // plain converts the volume and the mount of a store from apply configurations.
 func plain(store component.StoreAccess) (volume corev1.Volume, mount corev1.VolumeMount, err error) {
+	if store.Volume == nil {
+		return volume, mount, nil
+	}
 	for _, convert := range []struct{ from, into any }{{store.Volume, &volume}, {store.Mount, &mount}} {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(convert.from)
 		if err == nil {

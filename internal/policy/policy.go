@@ -23,6 +23,8 @@ type Rules struct {
 	Images []string
 	// NamespacePrefixes: the prefix of a store starts with the namespace of the Etcd.
 	NamespacePrefixes bool
+	// CloudIdentity: a store may have no Secret.
+	CloudIdentity bool
 	// CopyStores that a copy may use besides the Etcd's own, and AnyCopyStore for any.
 	CopyStores   []configv1alpha1.CopyStore
 	AnyCopyStore bool
@@ -31,7 +33,7 @@ type Rules struct {
 // New returns the Rules of a configuration.
 func New(c *configv1alpha1.OperatorConfiguration) Rules {
 	return Rules{
-		Images: c.Images.Allowed, NamespacePrefixes: c.Backup.EnforceNamespacePrefixes,
+		Images: c.Images.Allowed, NamespacePrefixes: c.Backup.EnforceNamespacePrefixes, CloudIdentity: c.Backup.AllowCloudIdentity,
 		CopyStores: c.Backup.CopyStores, AnyCopyStore: c.Backup.AllowAnyCopyStore,
 	}
 }
@@ -48,7 +50,7 @@ func (r Rules) Etcd(etcd *v1alpha1.Etcd) error {
 		}
 	}
 	if store := component.BackupStore(etcd); store != nil {
-		return r.prefix("spec.backup.store", *store, etcd.Namespace)
+		return r.store("spec.backup.store", *store, etcd.Namespace)
 	}
 	return nil
 }
@@ -101,8 +103,12 @@ func (r Rules) allowsImage(image string) bool {
 // last returns the last part of the path of a repository.
 func last(image string) string { return image[strings.LastIndexByte(image, '/')+1:] }
 
-// prefix returns an error if the prefix of a store is not one of the namespace, where that is enforced.
-func (r Rules) prefix(field string, store v1alpha1.StoreSpec, namespace string) error {
+// store returns an error if a store has no Secret, unless that is allowed, or if its prefix is not one of the namespace, where
+// that is enforced.
+func (r Rules) store(field string, store v1alpha1.StoreSpec, namespace string) error {
+	if store.SecretRef == nil && store.Provider.Canonical() != v1alpha1.ProviderLocal && !r.CloudIdentity {
+		return fmt.Errorf("%s has no secretRef, and the operator's configuration (backup.allowCloudIdentity) does not allow the identity of the pods or their nodes: name a Secret with credentials", field)
+	}
 	if r.NamespacePrefixes && !strings.HasPrefix(store.Prefix, namespace+"/") {
 		return fmt.Errorf("the prefix of %s is %q; the operator's configuration (backup.enforceNamespacePrefixes) requires that it starts with %q", field, store.Prefix, namespace+"/")
 	}
@@ -132,7 +138,7 @@ func (r Rules) Copy(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, source, targ
 		if !sameStore(side.store, *own) && !r.names(side.store) {
 			return fmt.Errorf("%s is named neither by the Etcd nor by the operator's configuration (backup.copyStores): %s container %s with Secret %q", side.field, side.store.Provider, side.store.Container, secret(side.store))
 		}
-		if err := r.prefix(side.field, side.store, etcd.Namespace); err != nil {
+		if err := r.store(side.field, side.store, etcd.Namespace); err != nil {
 			return err
 		}
 	}
@@ -142,7 +148,7 @@ func (r Rules) Copy(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, source, targ
 // names reports whether the configuration names a store.
 func (r Rules) names(store v1alpha1.StoreSpec) bool {
 	for _, c := range r.CopyStores {
-		if v1alpha1.StorageProvider(c.Provider).Canonical() == store.Provider.Canonical() && c.Container == store.Container && c.SecretName == secret(store) {
+		if v1alpha1.StorageProvider(c.Provider).Canonical() == store.Provider.Canonical() && c.Container == store.Container && c.SecretName == secret(store) && ptr.Deref(store.EndpointOverride, "") == "" {
 			return true
 		}
 	}
@@ -155,7 +161,9 @@ func sameBucket(a, b v1alpha1.StoreSpec) bool {
 }
 
 // sameStore reports whether two stores are the same bucket by the same Secret.
-func sameStore(a, b v1alpha1.StoreSpec) bool { return sameBucket(a, b) && secret(a) == secret(b) }
+func sameStore(a, b v1alpha1.StoreSpec) bool {
+	return sameBucket(a, b) && secret(a) == secret(b) && ptr.Deref(a.EndpointOverride, "") == ptr.Deref(b.EndpointOverride, "")
+}
 
 func secret(store v1alpha1.StoreSpec) string {
 	return cmp.Or(ptr.Deref(store.SecretRef, v1alpha1.SecretReference{}).Name, "")

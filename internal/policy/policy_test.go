@@ -86,6 +86,18 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
+// Without a Secret the pods of a store use an identity that may be that of their node: whoever may create an Etcd may not, unless
+// that is allowed. A volume needs no Secret.
+func TestTheIdentityOfANode(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
+	etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: "aws", Container: "bucket"}}
+	g.Expect(Rules{}.Etcd(etcd)).To(MatchError(ContainSubstring("spec.backup.store has no secretRef")))
+	g.Expect(Rules{CloudIdentity: true}.Etcd(etcd)).To(Succeed())
+	etcd.Spec.Backup.Store.Provider = v1alpha1.ProviderLocal
+	g.Expect(Rules{}.Etcd(etcd)).To(Succeed())
+}
+
 func TestCopies(t *testing.T) {
 	own := inBucket("ns/main")
 	aws := own

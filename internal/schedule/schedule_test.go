@@ -5,7 +5,9 @@
 package schedule
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 )
@@ -26,9 +28,34 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// Weekday 7 is Sunday, alone, at the end of a range, and with steps.
+func TestSundayIsSeven(t *testing.T) {
+	monday := time.Date(2026, 11, 23, 0, 0, 0, 0, time.UTC)
+	for days, want := range map[string]string{
+		"7": "Sun", "0": "Sun", "1-7": "Tue Wed Thu Fri Sat Sun Mon", "5-7": "Fri Sat Sun", "6,7": "Sat Sun", "1-7/3": "Thu Sun Mon",
+		"4-7/3": "Thu Sun", "*/7": "Sun", "1/7": "Mon", "7-7": "Sun", "0-7": "Tue Wed Thu Fri Sat Sun Mon",
+	} {
+		t.Run(days, func(t *testing.T) {
+			g := NewWithT(t)
+			schedule, err := Parse("0 0 * * " + days)
+			g.Expect(err).NotTo(HaveOccurred())
+			var got []string
+			for at := schedule.Next(monday); !at.After(monday.AddDate(0, 0, 7)); at = schedule.Next(at) {
+				got = append(got, at.Format("Mon"))
+			}
+			g.Expect(strings.Join(got, " ")).To(Equal(want))
+		})
+	}
+	g := NewWithT(t)
+	for _, days := range []string{"8", "5-8", "x-7", "9-7", "1-7/0", "1-7/x"} {
+		_, err := Parse("0 0 * * " + days)
+		g.Expect(err).To(HaveOccurred(), days)
+	}
+}
+
 // Every accepted schedule has a next time.
 func FuzzParse(f *testing.F) {
-	for _, seed := range []string{"0 0 31 2 *", "0 0 29 2 *", "@every 1s", "TZ=UTC 0 0 * * *", "* * * * *"} {
+	for _, seed := range []string{"0 0 31 2 *", "0 0 29 2 *", "@every 1s", "TZ=UTC 0 0 * * *", "* * * * *", "0 0 * * 1-7/9223372036854775807"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(_ *testing.T, text string) { _, _ = Parse(text) })

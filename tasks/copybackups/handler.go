@@ -21,6 +21,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -36,6 +38,29 @@ type Config struct {
 	MaxBackupAge *uint32 `json:"maxBackupAge,omitempty"`
 	// MaxBackups is how many backups are copied, the newest first. Default: all are.
 	MaxBackups *uint32 `json:"maxBackups,omitempty"`
+	// WaitForFinalSnapshot lets the copy wait for a final snapshot in the source. Default: it does not.
+	WaitForFinalSnapshot *WaitForFinalSnapshot `json:"waitForFinalSnapshot,omitempty"`
+}
+
+// WaitForFinalSnapshot is how a copy waits for the last snapshot of a cluster that moves.
+type WaitForFinalSnapshot struct {
+	Enabled bool `json:"enabled"`
+	// Timeout after which the copy begins without one. Default: 5m.
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+}
+
+// defaultFinalTimeout is the default of WaitForFinalSnapshot.Timeout, and maxFinalTimeout leaves time for the copy.
+const (
+	defaultFinalTimeout = 5 * time.Minute
+	maxFinalTimeout     = Deadline / 2
+)
+
+// wait returns how long to wait for a final snapshot; 0 for not at all.
+func (c Config) wait() time.Duration {
+	if c.WaitForFinalSnapshot == nil || !c.WaitForFinalSnapshot.Enabled {
+		return 0
+	}
+	return ptr.Deref(c.WaitForFinalSnapshot.Timeout, metav1.Duration{Duration: defaultFinalTimeout}).Duration
 }
 
 // Handler is the tasks.Handler of CopyBackups.
@@ -71,6 +96,9 @@ func (h *Handler) Decode(config string) (any, error) {
 	}
 	if c.MaxBackups != nil && *c.MaxBackups == 0 {
 		return nil, fmt.Errorf("spec.config: maxBackups is 0: leave it out to copy all")
+	}
+	if w := c.WaitForFinalSnapshot; w != nil && w.Timeout != nil && (w.Timeout.Duration < time.Second || w.Timeout.Duration > maxFinalTimeout) {
+		return nil, fmt.Errorf("spec.config: waitForFinalSnapshot.timeout is %s: it has to be between 1s and %s", w.Timeout.Duration, maxFinalTimeout)
 	}
 	return c, nil
 }
@@ -136,6 +164,9 @@ func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {
 	}
 	if c.MaxBackups != nil {
 		args = append(args, fmt.Sprintf("--max-backups=%d", *c.MaxBackups))
+	}
+	if wait := c.wait(); wait > 0 {
+		args = append(args, "--wait-for-final-snapshot="+wait.String())
 	}
 	image := ""
 	if b := task.Etcd.Spec.Backup; b != nil && b.Image != nil {

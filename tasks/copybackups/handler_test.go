@@ -63,6 +63,9 @@ func TestConfig(t *testing.T) {
 		"sourceStore: {provider: aws, container: a, prefix: p}\ntargetStore: {provider: S3, container: a, prefix: p}": "the same place",
 		"sourceStore: {provider: aws, container: a, prefix: p}\ntargetStore: {provider: S3, container: b}":            "the prefix of targetStore",
 		"sourceStore: {provider: aws, container: a, prefix: p/../q}\ntargetStore: {provider: S3, prefix: p}":          "the prefix of sourceStore",
+		stores + "waitForFinalSnapshot: {enabled: true, timeout: 7h}":                                                 "waitForFinalSnapshot.timeout is 7h0m0s",
+		stores + "waitForFinalSnapshot: {enabled: true, timeout: 0s}":                                                 "waitForFinalSnapshot.timeout is 0s",
+		stores + "waitForFinalSnapshot: {enabled: true, timeout: -1s}":                                                "waitForFinalSnapshot.timeout is -1s",
 		stores + "maxBackups: 0":    "maxBackups is 0",
 		stores + "maxBackups: -1":   "maxBackups",
 		stores + "maxBackupsAge: 1": `unknown field "maxBackupsAge"`,
@@ -88,6 +91,28 @@ func TestJob(t *testing.T) {
 	g.Expect(c.Args).To(HaveExactElements("copy", "--max-backup-age=7", "--max-backups=3",
 		"--store-provider=Local", "--store-prefix=a/main", HavePrefix("--store-container=/"),
 		"--source-store-provider=S3", "--source-store-prefix=a/main", "--source-store-container=old", HavePrefix("--source-store-credentials=/")))
+}
+
+func TestTheFinalSnapshot(t *testing.T) {
+	for config, want := range map[string]string{
+		"": "", "waitForFinalSnapshot: {enabled: false, timeout: 1m}": "",
+		"waitForFinalSnapshot: {enabled: true}":              "--wait-for-final-snapshot=5m0s",
+		"waitForFinalSnapshot: {enabled: true, timeout: 1m}": "--wait-for-final-snapshot=1m0s",
+	} {
+		t.Run(config, func(t *testing.T) {
+			g := NewWithT(t)
+			j, err := handler(g).job(taskOf(g, stores+config))
+			g.Expect(err).NotTo(HaveOccurred())
+			pod := j.Spec.Template
+			if want == "" {
+				g.Expect(pod.Spec.Containers[0].Args).NotTo(ContainElement(HavePrefix("--wait-for-final-snapshot")))
+			} else {
+				g.Expect(pod.Spec.Containers[0].Args).To(ContainElement(want))
+			}
+			g.Expect(pod.Labels).To(And(HaveKeyWithValue(v1alpha1.LabelNetworkDNS, "allowed"), HaveKeyWithValue(v1alpha1.LabelNetworkPublic, "allowed"), HaveKeyWithValue(v1alpha1.LabelNetworkPrivate, "allowed")))
+			g.Expect(j.Labels).NotTo(HaveKey(v1alpha1.LabelNetworkDNS), "only pods send requests")
+		})
+	}
 }
 
 func TestSecretOfAnotherNamespace(t *testing.T) {

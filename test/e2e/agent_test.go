@@ -21,7 +21,6 @@ import (
 	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -132,7 +131,7 @@ func TestScaleOutWaits(t *testing.T) {
 	c.untilUnready(2)
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5 })
 	c.Eventually(func(g Gomega) {
-		condition := meta.FindStatusCondition(c.etcd(g).Status.Conditions, v1alpha1.ConditionScaled)
+		condition := c.etcd(g).Status.Conditions.Find(v1alpha1.ConditionScaled)
 		g.Expect(condition).NotTo(BeNil())
 		g.Expect(condition.Message).To(ContainSubstring("3 of 5 members: " + podName(2) + " is Unready"))
 	}).Should(Succeed())
@@ -233,7 +232,7 @@ func (c *cluster) untilLeasesShowMembers() {
 func (c *cluster) untilCondition(conditionType string, status metav1.ConditionStatus, reason string) {
 	c.t.Helper()
 	c.Eventually(func(g Gomega) {
-		condition := meta.FindStatusCondition(c.etcd(g).Status.Conditions, conditionType)
+		condition := c.etcd(g).Status.Conditions.Find(conditionType)
 		g.Expect(condition).NotTo(BeNil())
 		g.Expect(condition.Status).To(Equal(status), condition.Message)
 		g.Expect(condition.Reason).To(Equal(reason), condition.Message)

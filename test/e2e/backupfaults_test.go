@@ -19,7 +19,6 @@ import (
 	. "github.com/onsi/gomega"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -63,7 +62,7 @@ func TestStoreIsFull(t *testing.T) {
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)
 	c.fill(8)
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed)
-	c.Expect(meta.FindStatusCondition(c.etcd(c).Status.Conditions, v1alpha1.ConditionBackupReady).Message).To(ContainSubstring("no space left on device"))
+	c.Expect(c.etcd(c).Status.Conditions.Find(v1alpha1.ConditionBackupReady).Message).To(ContainSubstring("no space left on device"))
 
 	c.Expect(unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, "size=128m")).To(Succeed())
 	c.untilCondition(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded)

@@ -27,7 +27,6 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -202,7 +201,7 @@ func (c *cluster) ready() {
 		etcd := c.etcd(g)
 		g.Expect(etcd.Status.ObservedGeneration).To(Equal(etcd.Generation))
 		for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated} {
-			g.Expect(meta.IsStatusConditionTrue(etcd.Status.Conditions, condition)).To(BeTrue(), "%s: %+v", condition, etcd.Status.Conditions)
+			g.Expect(etcd.Status.Conditions.IsTrue(condition)).To(BeTrue(), "%s: %+v", condition, etcd.Status.Conditions)
 		}
 	}).Should(Succeed())
 }
@@ -322,7 +321,7 @@ func (c *cluster) leader() int {
 	leader := -1
 	c.Eventually(func(g Gomega) {
 		for i, m := range c.etcd(g).Status.Members {
-			if m.Role == v1alpha1.RoleLeader {
+			if m.Role == v1alpha1.MemberRoleLeader {
 				leader = i
 			}
 		}

@@ -18,7 +18,6 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,7 +39,7 @@ func (c *cluster) untilHibernated(status metav1.ConditionStatus, reason string) 
 	c.t.Helper()
 	var found metav1.Condition
 	c.Eventually(func(g Gomega) {
-		condition := meta.FindStatusCondition(c.etcd(g).Status.Conditions, v1alpha1.ConditionHibernated)
+		condition := c.etcd(g).Status.Conditions.Find(v1alpha1.ConditionHibernated)
 		g.Expect(condition).NotTo(BeNil())
 		g.Expect(condition.Reason).To(Equal(reason), condition.Message)
 		g.Expect(condition.Status).To(Equal(status), condition.Message)
@@ -85,7 +84,7 @@ func (c *cluster) wokenUp(n int, hibernation *v1alpha1.Hibernation) {
 		g.Expect(status.Hibernation).To(BeNil())
 		g.Expect(status.Recovery).To(BeNil())
 		g.Expect(status.ClusterID).NotTo(Equal(hibernation.ClusterID))
-		g.Expect(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHibernated)).To(BeNil())
+		g.Expect(status.Conditions.Find(v1alpha1.ConditionHibernated)).To(BeNil())
 	}).Should(Succeed())
 	for i, uid := range c.claims(c, n) {
 		c.Expect(hibernation.Claims).NotTo(ContainElement(v1alpha1.HibernatedClaim{Name: claimName(i), UID: uid}))

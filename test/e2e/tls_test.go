@@ -20,7 +20,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -92,7 +91,7 @@ func (c *cluster) tlsReady(reason string) string {
 	c.t.Helper()
 	var condition *metav1.Condition
 	c.Eventually(func(g Gomega) {
-		condition = meta.FindStatusCondition(c.etcd(g).Status.Conditions, v1alpha1.ConditionTLSReady)
+		condition = c.etcd(g).Status.Conditions.Find(v1alpha1.ConditionTLSReady)
 		g.Expect(condition).NotTo(BeNil())
 		g.Expect(condition.Reason).To(Equal(reason), condition.Message)
 	}).Should(Succeed())

@@ -16,7 +16,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -104,7 +103,7 @@ func (c *cluster) hibernateAndWakeUp(n int32) {
 	c.t.Helper()
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 	c.Eventually(func(g Gomega) {
-		g.Expect(meta.IsStatusConditionTrue(c.etcd(g).Status.Conditions, v1alpha1.ConditionHibernated)).To(BeTrue())
+		g.Expect(c.etcd(g).Status.Conditions.IsTrue(v1alpha1.ConditionHibernated)).To(BeTrue())
 		pods := &corev1.PodList{}
 		g.Expect(kube.List(context.Background(), pods, client.InNamespace(c.namespace))).To(Succeed())
 		g.Expect(pods.Items).To(BeEmpty())
@@ -209,7 +208,7 @@ func TestHibernationUnderDeleteIsRefused(t *testing.T) {
 	c.patch(retain(v1alpha1.VolumesRetained, v1alpha1.VolumesDeleted))
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 	c.Eventually(func(g Gomega) {
-		held := meta.FindStatusCondition(c.etcd(g).Status.Conditions, v1alpha1.ConditionHibernated)
+		held := c.etcd(g).Status.Conditions.Find(v1alpha1.ConditionHibernated)
 		g.Expect(held).NotTo(BeNil())
 		g.Expect(held.Reason).To(Equal(v1alpha1.ReasonNoFinalSnapshot))
 		g.Expect(c.etcd(g).Status.ObservedGeneration).To(Equal(c.etcd(g).Generation))
@@ -231,7 +230,7 @@ func TestVolumesGrow(t *testing.T) {
 	from := time.Now()
 	c.patch(func(e *v1alpha1.Etcd) { e.Spec.StorageCapacity = ptr.To(resource.MustParse("2Gi")) })
 	c.Eventually(func(g Gomega) {
-		grown := meta.FindStatusCondition(c.etcd(g).Status.Conditions, v1alpha1.ConditionVolumesGrown)
+		grown := c.etcd(g).Status.Conditions.Find(v1alpha1.ConditionVolumesGrown)
 		g.Expect(grown).NotTo(BeNil())
 		g.Expect(grown.Status).To(Equal(metav1.ConditionTrue), grown.Message)
 		g.Expect(grown.Message).To(ContainSubstring("2Gi"))

@@ -122,6 +122,9 @@ type Backup struct {
 	EnforceNamespacePrefixes bool `json:"enforceNamespacePrefixes,omitempty"`
 	// copyStores are the stores that a CopyBackups may use besides the Etcd's own.
 	CopyStores []CopyStore `json:"copyStores,omitempty"`
+	// allowCloudIdentity lets an Etcd or a copy name a store without a Secret. Its pods then use the identity that the cloud gives
+	// them, which may be that of their node, so whoever may create an Etcd may use what the node may. Default: false.
+	AllowCloudIdentity bool `json:"allowCloudIdentity,omitempty"`
 	// allowAnyCopyStore lets a CopyBackups use any store by any Secret of its namespace. Default false.
 	AllowAnyCopyStore bool `json:"allowAnyCopyStore,omitempty"`
 }

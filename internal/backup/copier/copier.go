@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
@@ -21,6 +22,9 @@ import (
 type Config struct {
 	Source, Target *store.Store
 	Selection
+	// WaitForFinal is for how long the copy waits for a final snapshot in the source; 0: it does not. The copy begins without one
+	// when that is over.
+	WaitForFinal time.Duration
 	// Now is when the copy begins; ages count from there.
 	Now time.Time
 	Log logr.Logger
@@ -44,6 +48,8 @@ type Result struct {
 	Bytes int64 `json:"bytes"`
 	// LastRevision that a restore from the target reaches.
 	LastRevision int64 `json:"lastRevision"`
+	// FinalSnapshot reports whether the source had a final snapshot, if the copy was to wait for one.
+	FinalSnapshot *bool `json:"finalSnapshot,omitempty"`
 }
 
 // Copy copies snapshots, oldest first, so that the target can be restored at any time. It skips what the target already has,
@@ -51,6 +57,13 @@ type Result struct {
 // bucket after it was written.
 func Copy(ctx context.Context, config Config) (Result, error) {
 	var result Result
+	if config.WaitForFinal > 0 {
+		final, err := config.awaitFinal(ctx)
+		if err != nil {
+			return result, err
+		}
+		result.FinalSnapshot = &final
+	}
 	snapshots, err := config.Source.List(ctx)
 	if err != nil {
 		return result, fmt.Errorf("source: %w", err)
@@ -64,7 +77,12 @@ func Copy(ctx context.Context, config Config) (Result, error) {
 		sizes[p.Name()] = p.Size
 	}
 	for _, s := range config.Select(snapshots, config.Now) {
-		if size, ok := sizes[s.Name()]; ok && size == s.Size {
+		// An earlier version copied final snapshots under their own names.
+		size, ok := sizes[inTarget(s).Name()]
+		if own, present := sizes[s.Name()]; !ok && present {
+			size, ok = own, true
+		}
+		if ok && size == s.Size {
 			result.Skipped++
 			continue
 		}
@@ -84,6 +102,54 @@ func Copy(ctx context.Context, config Config) (Result, error) {
 		return result, fmt.Errorf("target: %w", err)
 	}
 	return result, nil
+}
+
+const (
+	// finalInterval is how often the source is looked at for a final snapshot.
+	finalInterval = 5 * time.Second
+	// finalAmong is among how many of the newest full snapshots a final one is looked for: after it was requested, the agent may
+	// have taken others by its schedule, and when it stopped.
+	finalAmong = 4
+)
+
+// awaitFinal waits for a final snapshot in the source, and reports whether there is one. A source that cannot be read is tried
+// again until the time is over.
+func (c Config) awaitFinal(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.WaitForFinal)
+	defer cancel()
+	c.Log.Info("Waiting for a final snapshot in the source", "timeout", c.WaitForFinal)
+	for {
+		snapshots, err := c.Source.List(ctx)
+		if err == nil && hasFinal(snapshots) {
+			return true, nil
+		}
+		select {
+		case <-time.After(finalInterval):
+		case <-ctx.Done():
+			if err != nil {
+				return false, fmt.Errorf("source: %w", err)
+			}
+			c.Log.Info("There is no final snapshot in the source; copying what there is")
+			return false, nil
+		}
+	}
+}
+
+// hasFinal reports whether one of the newest full snapshots is final.
+func hasFinal(list []backup.Snapshot) bool {
+	fulls := 0
+	for _, s := range slices.Backward(backup.Sorted(list)) {
+		if s.Kind != backup.Full {
+			continue
+		}
+		if s.Final {
+			return true
+		}
+		if fulls++; fulls == finalAmong {
+			return false
+		}
+	}
+	return false
 }
 
 // Select returns the snapshots to copy, in the order in which they were taken. It always includes the newest full snapshot
@@ -108,6 +174,13 @@ func (s Selection) Select(list []backup.Snapshot, now time.Time) []backup.Snapsh
 	return sorted[first:]
 }
 
+// inTarget returns a snapshot as it is in the target, where none is final: that a cluster moved here says nothing of when it moves
+// on, and the next copy would not wait for that.
+func inTarget(s backup.Snapshot) backup.Snapshot {
+	s.Final = false
+	return s
+}
+
 // copy copies one object. It is verified before it gets its name in the target.
 func (c Config) copy(ctx context.Context, s backup.Snapshot) error {
 	object, err := c.Source.Reader(ctx, s)
@@ -116,16 +189,16 @@ func (c Config) copy(ctx context.Context, s backup.Snapshot) error {
 	}
 	// It was only read.
 	defer func() { _ = object.Close() }()
-	written, err := c.Target.Write(ctx, s, func(w io.Writer) error { return backup.Verify(s, io.TeeReader(object, w)) })
+	written, err := c.Target.Write(ctx, inTarget(s), func(w io.Writer) error { return backup.Verify(s, io.TeeReader(object, w)) })
 	if err != nil {
 		return fmt.Errorf("copying to the target: %w", err)
 	}
-	if _, isFile := c.Target.File(s); isFile {
+	if _, isFile := c.Target.File(written); isFile {
 		// It was verified and synced; reading it back would only read the page cache.
 		return nil
 	}
 	if err := c.Target.Verify(ctx, written); err != nil {
-		return errors.Join(fmt.Errorf("reading back what was written to the target: %w", err), c.Target.Delete(ctx, s))
+		return errors.Join(fmt.Errorf("reading back what was written to the target: %w", err), c.Target.Delete(ctx, inTarget(s)))
 	}
 	return nil
 }

@@ -41,6 +41,46 @@ func history() []backup.Snapshot {
 	}
 }
 
+// One of the newest full snapshots is final, but not necessarily the newest.
+func TestHasFinal(t *testing.T) {
+	g := NewWithT(t)
+	final := snapshot(backup.Full, 0, 30, day(0))
+	final.Final = true
+	list := append(history(), final)
+	g.Expect(hasFinal(history())).To(BeFalse())
+	g.Expect(hasFinal(list)).To(BeTrue())
+	for i := range finalAmong - 1 {
+		list = append(list, snapshot(backup.Full, 0, 31, day(1+i)), snapshot(backup.Delta, 32, 33, day(1+i)))
+	}
+	g.Expect(hasFinal(list)).To(BeTrue())
+	g.Expect(hasFinal(append(list, snapshot(backup.Full, 0, 40, day(9))))).To(BeFalse(), "it belongs to an earlier move")
+}
+
+// A copy waits for a final snapshot, but not for ever.
+func TestWaitingForTheFinalSnapshot(t *testing.T) {
+	for name, final := range map[string]bool{"there is one": true, "there is none": false} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			source, _ := filled(t)
+			s := snapshot(backup.Full, 0, 40, day(0))
+			s.Final = final
+			write(t, source, s)
+			target, _ := open(t)
+			config := Config{Source: source, Target: target, WaitForFinal: 10 * time.Millisecond, Now: now, Log: logr.Discard()}
+			result, err := Copy(t.Context(), config)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(result.FinalSnapshot).To(HaveValue(Equal(final)))
+			g.Expect(result.LastRevision).To(BeEquivalentTo(40))
+			copied, err := target.List(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(hasFinal(copied)).To(BeFalse(), "the next move has a final snapshot of its own")
+			again, err := Copy(t.Context(), config)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(again.Copied).To(BeZero())
+		})
+	}
+}
+
 func TestSelect(t *testing.T) {
 	h := history()
 	for _, tc := range []struct {
@@ -77,16 +117,22 @@ func open(t *testing.T) (*store.Store, string) {
 func filled(t *testing.T) (*store.Store, string) {
 	s, dir := open(t)
 	for _, snapshot := range history() {
-		content := bytes.Repeat([]byte(snapshot.Name()), 1000)
-		sum := sha256.Sum256(content)
-		_, err := s.Write(t.Context(), snapshot, func(w io.Writer) error {
-			return backup.WriteFull(w, snapshot, bytes.NewReader(append(content, sum[:]...)))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		write(t, s, snapshot)
 	}
 	return s, dir
+}
+
+// write writes a snapshot with some content.
+func write(t *testing.T, to *store.Store, snapshot backup.Snapshot) {
+	t.Helper()
+	content := bytes.Repeat([]byte(snapshot.Name()), 1000)
+	sum := sha256.Sum256(content)
+	_, err := to.Write(t.Context(), snapshot, func(w io.Writer) error {
+		return backup.WriteFull(w, snapshot, bytes.NewReader(append(content, sum[:]...)))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestCopy(t *testing.T) {

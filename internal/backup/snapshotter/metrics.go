@@ -17,7 +17,9 @@ type metrics struct {
 	revision  *prometheus.GaugeVec
 	timestamp *prometheus.GaugeVec
 	size      *prometheus.GaugeVec
+	required  *prometheus.GaugeVec
 	collected *prometheus.CounterVec
+	failures  *prometheus.CounterVec
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -38,11 +40,35 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		collected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "etcdbr_snapshot_gc_total", Help: "Snapshots that were removed.",
 		}, []string{"kind", "succeeded"}),
+		required: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "etcdbr_snapshot_required", Help: "1 while a snapshot is due that is not in the store, or changes are that no snapshot has.",
+		}, []string{"kind"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "etcdbr_snapshotter_failure", Help: "Failures after which taking snapshots began again.",
+		}, []string{"error"}),
 	}
+	// Rates of what has never failed are zero, not absent.
+	m.failures.WithLabelValues(failureSession)
+	m.require(backup.Full, false)
+	m.require(backup.Delta, false)
 	if registry != nil {
-		registry.MustRegister(m.duration, m.revision, m.timestamp, m.size, m.collected)
+		registry.MustRegister(m.duration, m.revision, m.timestamp, m.size, m.required, m.collected, m.failures)
 	}
 	return m
+}
+
+// failureSession is the label of a failure: what failed is in the log.
+const failureSession = "ERR_SNAPSHOT"
+
+func (m *metrics) failed() { m.failures.WithLabelValues(failureSession).Inc() }
+
+// require says whether a snapshot of a kind is required.
+func (m *metrics) require(kind backup.Kind, required bool) {
+	value := 0.0
+	if required {
+		value = 1
+	}
+	m.required.WithLabelValues(string(kind)).Set(value)
 }
 
 func succeeded(err error) string {

@@ -147,9 +147,8 @@ func (n *session) look(now time.Time) (collect bool) {
 	}
 	if n.config.DeltaPeriod > 0 && !now.Before(n.deltaDue) {
 		n.deltaDue = now.Add(n.config.DeltaPeriod)
-		if n.events.Len() > 0 {
-			n.schedules(want{kind: backup.Delta})
-		}
+		// Without changes nothing is written, but etcd is asked whether there are none.
+		n.schedules(want{kind: backup.Delta})
 	}
 	if n.config.CollectionPeriod > 0 && !now.Before(n.collectionDue) {
 		n.collectionDue = now.Add(n.config.CollectionPeriod)
@@ -159,7 +158,10 @@ func (n *session) look(now time.Time) (collect bool) {
 }
 
 // schedules requests a snapshot without waiting for it. It cannot fail while Run is running.
-func (n *session) schedules(w want) { _, _ = n.submit(w, true) }
+func (n *session) schedules(w want) {
+	n.metrics.require(w.kind, w.kind == backup.Full || n.events.Len() > 0)
+	_, _ = n.submit(w, true)
+}
 
 // removeExpired removes what retention no longer keeps. What a failure leaves is removed next time.
 func (n *session) removeExpired(ctx context.Context) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -50,7 +51,7 @@ func TestLook(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	start := time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC)
 	s := &Snapshotter{
-		schedule: hourly, running: true, pending: map[want]*request{}, wake: make(chan struct{}, 1),
+		schedule: hourly, metrics: newMetrics(nil), running: true, pending: map[want]*request{}, wake: make(chan struct{}, 1),
 		config: Config{Clock: testingclock.NewFakeClock(start), Options: Options{DeltaPeriod: 10 * time.Minute, CollectionPeriod: 20 * time.Minute}},
 	}
 	n := &session{Snapshotter: s, checked: start, fullDue: hourly.after(start, start), deltaDue: start.Add(10 * time.Minute), collectionDue: start.Add(20 * time.Minute)}
@@ -64,11 +65,18 @@ func TestLook(t *testing.T) {
 		}
 		return kinds
 	}
+	required := func(kind backup.Kind) float64 {
+		return testutil.ToFloat64(s.metrics.required.WithLabelValues(string(kind)))
+	}
 	g.Expect(asked(start.Add(time.Second))).To(BeEmpty())
-	g.Expect(asked(start.Add(10*time.Minute))).To(BeEmpty(), "a delta of nothing")
+	g.Expect(s.Current().IsZero()).To(BeTrue())
+	g.Expect(asked(start.Add(10*time.Minute))).To(Equal([]string{"Incr"}), "etcd is asked whether nothing has changed")
+	g.Expect(s.Current()).To(Equal(start), "the store was found to be up to date")
+	g.Expect(required(backup.Delta)).To(BeZero(), "a delta of nothing is not required")
 	g.Expect(n.events.Add(event(5))).To(Succeed())
 	g.Expect(asked(start.Add(19 * time.Minute))).To(BeEmpty())
 	g.Expect(asked(start.Add(21 * time.Minute))).To(Equal([]string{"collection", "Incr"}))
+	g.Expect(required(backup.Delta)).To(Equal(1.0), "nothing was written yet")
 	g.Expect(asked(start.Add(30 * time.Minute))).To(Equal([]string{"Full"}))
 	g.Expect(asked(start.Add(30*time.Minute + time.Second))).To(BeEmpty())
 

@@ -61,6 +61,8 @@ type Snapshotter struct {
 	asked map[backup.Kind]time.Time
 	// failure of the last snapshot; nil if it succeeded.
 	failure error
+	// current is when the store was last found to have everything that was written until then.
+	current time.Time
 
 	// renewed: a full snapshot was taken since the start. Only Run's goroutine uses it.
 	renewed bool
@@ -132,6 +134,13 @@ func (s *Snapshotter) Healthy() error {
 	return s.failure
 }
 
+// Current returns when the store was last found to have everything that was written until then; zero if that is not known.
+func (s *Snapshotter) Current() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
+}
+
 func (s *Snapshotter) ask(ctx context.Context, w want) (*backup.Snapshot, error) {
 	r, err := s.submit(w, false)
 	if err != nil {
@@ -195,6 +204,9 @@ func (s *Snapshotter) finish(r *request, snapshot *backup.Snapshot, err error) {
 	}
 	delete(s.pending, r.want)
 	s.failure = err
+	if err == nil {
+		s.current = s.config.Clock.Now()
+	}
 	close(r.done)
 }
 
@@ -237,6 +249,7 @@ func (s *Snapshotter) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		s.metrics.failed()
 		s.config.Log.Error(err, "Taking snapshots failed; retrying", "after", retryPeriod)
 		s.mu.Lock()
 		s.fail(err)

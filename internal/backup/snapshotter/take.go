@@ -31,6 +31,10 @@ func (n *session) perform(ctx context.Context, r *request) error {
 		err = ErrNotRunning // callers retry with the next leader
 	}
 	n.metrics.taken(r.kind, n.config.Clock.Since(start), snapshot, err)
+	if err == nil {
+		n.metrics.require(backup.Delta, n.events.Len() > 0)
+		n.metrics.require(backup.Full, false)
+	}
 	n.finish(r, snapshot, err)
 	return err
 }
@@ -162,6 +166,7 @@ func (n *session) take(ctx context.Context, response clientv3.WatchResponse, ope
 			return err
 		}
 	}
+	n.metrics.require(backup.Delta, n.events.Len() > 0)
 	return nil
 }
 

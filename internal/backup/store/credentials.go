@@ -18,9 +18,9 @@ import (
 
 // credentials are the files of a mounted Secret. Their names are those of Gardener's backup secrets:
 //
-//	S3   accessKeyID, secretAccessKey, region; endpoint, s3ForcePathStyle, trustedCaCert, insecureSkipVerify,
-//	     requestChecksumCalculation and responseChecksumValidation (when_required)
-//	GCS  serviceaccount.json; storageAPIEndpoint, emulatorEnabled
+//	S3   accessKeyID, secretAccessKey, region, or roleARN, token, region; endpoint, disableSSL, s3ForcePathStyle,
+//	     trustedCaCert, insecureSkipVerify, requestChecksumCalculation and responseChecksumValidation (when_required)
+//	GCS  serviceaccount.json, and token if that is a workload identity; storageAPIEndpoint, emulatorEnabled
 //	ABS  storageAccount, storageKey; domain, emulatorEnabled
 //
 // Errors name a key, never a value.
@@ -66,10 +66,13 @@ func (c credentials) is(name string) bool {
 	return err == nil && value
 }
 
-// withScheme adds https:// to an endpoint that is only a host.
-func withScheme(endpoint string) string {
+// withScheme adds https:// to an endpoint that is only a host, or http:// if it is plain.
+func withScheme(endpoint string, plain bool) string {
 	if u, err := url.Parse(endpoint); err == nil && u.Scheme != "" && u.Host != "" {
 		return endpoint
+	}
+	if plain {
+		return "http://" + endpoint
 	}
 	return "https://" + endpoint
 }

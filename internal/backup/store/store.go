@@ -31,7 +31,10 @@ type Config struct {
 	Container string
 	// Prefix of the objects.
 	Prefix string
-	// Credentials is a folder with one file for each key of Gardener's backup secrets. See credentials.go.
+	// Endpoint is the URL of the service; empty for that of the credentials or the provider.
+	Endpoint string
+	// Credentials is a folder with one file for each key of Gardener's backup secrets. See credentials.go. Empty for the identity
+	// that the cloud gives the process.
 	Credentials string
 }
 
@@ -41,7 +44,8 @@ func (c *Config) AddFlags(flags *pflag.FlagSet, role string) {
 	flags.StringVar(&c.Provider, name("provider"), "", "provider of the store: S3, GCS, ABS or Local; empty: none")
 	flags.StringVar(&c.Container, name("container"), "", "bucket, or folder of a Local store")
 	flags.StringVar(&c.Prefix, name("prefix"), "", "prefix of the objects")
-	flags.StringVar(&c.Credentials, name("credentials"), "", "folder with the credentials, one file for each key")
+	flags.StringVar(&c.Endpoint, name("endpoint"), "", "URL of the service, in place of the one in the credentials")
+	flags.StringVar(&c.Credentials, name("credentials"), "", "folder with the credentials, one file for each key; empty: the identity that the cloud gives the pod")
 }
 
 const (

@@ -204,7 +204,7 @@ func TestCredentials(t *testing.T) {
 		{"S3 with a bad certificate", S3, map[string]string{"accessKeyID": "id", "secretAccessKey": secret, "region": "r", "trustedCaCert": secret}, "trustedCaCert"},
 		{"S3 with its own encryption", S3, map[string]string{"accessKeyID": "id", "secretAccessKey": secret, "region": "r", "sseCustomerKey": secret}, "key sseCustomerKey of the credentials is not supported"},
 		{"GCS without a key", GCS, nil, "lack serviceaccount.json"},
-		{"GCS with a bad key", GCS, map[string]string{"serviceaccount.json": secret}, "not the key of a service account"},
+		{"GCS with a bad key", GCS, map[string]string{"serviceaccount.json": secret}, "neither the key of a service account"},
 		{"GCS emulator", GCS, map[string]string{"emulatorEnabled": "true", "storageAPIEndpoint": "http://127.0.0.1:1/storage/v1/"}, ""},
 		{"Azure", ABS, map[string]string{"storageAccount": "account", "storageKey": "c2VjcmV0"}, ""},
 		{"Azure with a bad key", ABS, map[string]string{"storageAccount": "account", "storageKey": secret}, "not a key of Azure"},

@@ -124,7 +124,10 @@ func (v view) role(o cluster.Ordinal) string {
 		return string(o.Role)
 	}
 	for _, m := range v.etcd.Status.Members {
-		if m.Name == v.etcd.MemberName(o.Name) && m.Role != v1alpha1.RoleUnknown && m.Role != "" {
+		if m.Name == v.etcd.MemberName(o.Name) && m.Role != "" {
+			if m.Role == v1alpha1.MemberRoleMember {
+				return string(v1alpha1.RoleFollower)
+			}
 			return string(m.Role)
 		}
 	}

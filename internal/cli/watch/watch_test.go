@@ -27,12 +27,12 @@ func members() (*v1alpha1.Etcd, *cluster.Snapshot) {
 	s := &cluster.Snapshot{StatefulSet: cluster.StatefulSet{UpdateRevision: "etcd-main-7d9f9c7bd5"}}
 	for i, revision := range []string{"etcd-main-7d9f9c7bd5", "etcd-main-7d9f9c7bd5", "etcd-main-6c4b8f9d5c"} {
 		o := cluster.Ordinal{Name: fmt.Sprintf("etcd-main-%d", i), Class: v1alpha1.ClassParticipating, Pod: &cluster.Pod{Revision: revision}}
-		role := v1alpha1.RoleFollower
+		role := v1alpha1.MemberRoleMember
 		switch i {
 		case 1:
 			o.Class = v1alpha1.ClassStarting
 		case 2:
-			role = v1alpha1.RoleLeader
+			role = v1alpha1.MemberRoleLeader
 		}
 		etcd.Status.Members = append(etcd.Status.Members, v1alpha1.Member{Name: o.Name, Role: role})
 		s.Ordinals = append(s.Ordinals, o)

@@ -10,14 +10,13 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // report makes events of what has changed in a status.
 func (w *statusWriter) report(etcd *v1alpha1.Etcd, before *v1alpha1.EtcdStatus) {
 	changed := func(conditionType string) (after, earlier *metav1.Condition) {
-		return meta.FindStatusCondition(etcd.Status.Conditions, conditionType), meta.FindStatusCondition(before.Conditions, conditionType)
+		return etcd.Status.Conditions.Find(conditionType), before.Conditions.Find(conditionType)
 	}
 	w.reportTLS(etcd, changed)
 	w.reportHibernation(etcd, before, changed)

@@ -21,10 +21,11 @@ func TestEventOfAForeignObject(t *testing.T) {
 		recorder := events.NewFakeRecorder(1)
 		etcd, earlier := &v1alpha1.Etcd{}, &v1alpha1.EtcdStatus{}
 		if before != nil {
-			earlier.Conditions = []metav1.Condition{*before}
+			earlier.Conditions.Set(*before)
 		}
 		if after != nil {
-			etcd.Status.Conditions = []metav1.Condition{*after}
+			etcd.Status.Conditions = nil
+			etcd.Status.Conditions.Set(*after)
 		}
 		(&statusWriter{recorder: recorder}).report(etcd, earlier)
 		select {

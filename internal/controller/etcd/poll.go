@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -26,17 +25,17 @@ const (
 
 // pollAfter returns after how long to reconcile again where there is no event.
 func pollAfter(status *v1alpha1.EtcdStatus) time.Duration {
-	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHibernated); c != nil && (c.Reason == v1alpha1.ReasonHibernating || c.Reason == v1alpha1.ReasonWakingUp) {
+	if c := status.Conditions.Find(v1alpha1.ConditionHibernated); c != nil && (c.Reason == v1alpha1.ReasonHibernating || c.Reason == v1alpha1.ReasonWakingUp) {
 		return pollTroubled
 	}
 	for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionScaled} {
-		c := meta.FindStatusCondition(status.Conditions, condition)
+		c := status.Conditions.Find(condition)
 		if c == nil || c.Status == metav1.ConditionTrue || c.Reason == v1alpha1.ReasonHibernated || c.Reason == v1alpha1.ReasonScaleInRefused {
 			continue
 		}
 		return pollTroubled
 	}
-	if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionTLSReady); c != nil && c.Status != metav1.ConditionTrue {
+	if c := status.Conditions.Find(v1alpha1.ConditionTLSReady); c != nil && c.Status != metav1.ConditionTrue {
 		return pollTroubled
 	}
 	return pollHealthy

@@ -35,10 +35,10 @@ func TestPollAfter(t *testing.T) {
 			status := &v1alpha1.EtcdStatus{}
 			for conditionType, s := range healthy {
 				if conditionType != tc.condition {
-					status.Conditions = append(status.Conditions, metav1.Condition{Type: conditionType, Status: s})
+					status.Conditions.Set(metav1.Condition{Type: conditionType, Status: s})
 				}
 			}
-			status.Conditions = append(status.Conditions, metav1.Condition{Type: tc.condition, Status: tc.status, Reason: tc.reason})
+			status.Conditions.Set(metav1.Condition{Type: tc.condition, Status: tc.status, Reason: tc.reason})
 			NewWithT(t).Expect(pollAfter(status)).To(Equal(tc.want))
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/compactionmetrics"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +25,7 @@ type Metrics struct {
 	replacement *prometheus.HistogramVec
 	held        *prometheus.CounterVec
 	stalled     *prometheus.GaugeVec
+	compactions *compactionmetrics.Metrics
 }
 
 const (
@@ -56,6 +58,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		replacement: histogram("etcddruid_rollout_pod_replacement_seconds", "Time from the deletion of a pod until its successor participates."),
 		held:        counter("etcddruid_rollout_held_seconds_total", "Time that rollouts were held, by the guard that held them.", labelGuard),
 		stalled:     gauge("etcddruid_rollout_stalled", "1 while a rollout of an Etcd is stalled."),
+		compactions: compactionmetrics.New(registerer),
 	}
 	registerer.MustRegister(m.duration, m.total, m.length, m.queued, m.replacement, m.held, m.stalled)
 	return m
@@ -67,6 +70,7 @@ func (m *Metrics) show(etcd types.NamespacedName, q queue.Queue) {
 	if slices.ContainsFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool { return progressingReason(t) == v1alpha1.ReasonStalled }) {
 		stalled = 1
 	}
+	m.compactions.Show(etcd, q)
 	m.length.With(labelsOf(etcd)).Set(float64(len(q)))
 	m.stalled.With(labelsOf(etcd)).Set(stalled)
 }
@@ -74,6 +78,7 @@ func (m *Metrics) show(etcd types.NamespacedName, q queue.Queue) {
 // observe counts a change of status that was written. The write is under optimistic locking, so a change is
 // never counted twice; a crash in between loses it.
 func (m *Metrics) observe(before, after *v1alpha1.EtcdOperatorTask, now time.Time) {
+	m.compactions.Observe(before, after, now)
 	etcd := labelsOf(after.EtcdKey())
 	if was, is := before.Status.State, after.Status.State; was != is {
 		if is == v1alpha1.TaskStateInProgress {

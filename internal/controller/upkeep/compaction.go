@@ -14,7 +14,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 )
@@ -59,7 +58,7 @@ func compactionDue(etcd *v1alpha1.Etcd, leases observe.SnapshotLeases, tasks []v
 	default:
 		return nil
 	}
-	if tried[fullSnapshot.name] != "" || !meta.IsStatusConditionTrue(etcd.Status.Conditions, v1alpha1.ConditionReady) {
+	if tried[fullSnapshot.name] != "" || !etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady) {
 		return nil
 	}
 	return &fullSnapshot

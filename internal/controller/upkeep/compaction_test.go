@@ -13,7 +13,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -30,7 +29,7 @@ func served(replicas int32) *v1alpha1.Etcd {
 		Spec:       v1alpha1.EtcdSpec{Replicas: replicas},
 	}
 	for _, c := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady} {
-		meta.SetStatusCondition(&etcd.Status.Conditions, metav1.Condition{Type: c, Status: metav1.ConditionTrue, Reason: "x"})
+		etcd.Status.Conditions.Set(metav1.Condition{Type: c, Status: metav1.ConditionTrue, Reason: "x"})
 	}
 	return etcd
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/schedule"
 	"github.com/robfig/cron/v3"
-	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 const (
@@ -82,7 +81,7 @@ func offset(etcd *v1alpha1.Etcd, gap time.Duration) time.Duration {
 // one that this operator knows to have been made. A turn lapses while a member is away: the task would have to wait for
 // it, and all others behind it. It is pure.
 func defragmentationDue(etcd *v1alpha1.Etcd, last turn, made time.Time, tasks []v1alpha1.EtcdOperatorTask, now time.Time) *due {
-	if etcd.Spec.Replicas == 0 || etcd.SpecSuspended() || !meta.IsStatusConditionTrue(etcd.Status.Conditions, v1alpha1.ConditionAllMembersReady) {
+	if etcd.Spec.Replicas == 0 || etcd.SpecSuspended() || !etcd.Status.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady) {
 		return nil
 	}
 	if !last.at.After(made) || last.at.Before(etcd.CreationTimestamp.Time) || now.Sub(last.begin) > latestStart {

@@ -13,7 +13,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
 	"github.com/robfig/cron/v3"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
@@ -66,7 +65,7 @@ func TestDefragmentationDue(t *testing.T) {
 		{name: "hibernated", now: begin, change: func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }},
 		{name: "suspended", now: begin, change: func(e *v1alpha1.Etcd) { e.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""} }},
 		{name: "a member is missing", now: begin, change: func(e *v1alpha1.Etcd) {
-			meta.RemoveStatusCondition(&e.Status.Conditions, v1alpha1.ConditionAllMembersReady)
+			e.Status.Conditions.Remove(v1alpha1.ConditionAllMembersReady)
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

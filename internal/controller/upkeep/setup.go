@@ -12,7 +12,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -58,7 +57,7 @@ func etcdOfSnapshotLease(_ context.Context, lease client.Object) []reconcile.Req
 // readinessChanged passes changes of the conditions that a task waits for.
 func readinessChanged() predicate.Predicate {
 	ready := func(o client.Object, condition string) bool {
-		return meta.IsStatusConditionTrue(o.(*v1alpha1.Etcd).Status.Conditions, condition)
+		return o.(*v1alpha1.Etcd).Status.Conditions.IsTrue(condition)
 	}
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		for _, c := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady} {

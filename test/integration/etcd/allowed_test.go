@@ -40,7 +40,7 @@ func TestImageThatIsNotAllowed(t *testing.T) {
 	w.start(allowing("quay.io/etcd/etcd"))
 	w.Eventually(func(g Gomega) {
 		w.refused(g)
-		g.Expect(w.status(g).LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
+		g.Expect(w.status(g).LastOperation.State).To(Equal(v1alpha1.OperationError))
 	}).Should(Succeed())
 	w.Consistently(func(g Gomega) { g.Expect(w.versions(g)).To(BeEmpty()) }, time.Second).Should(Succeed())
 

@@ -10,7 +10,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -35,7 +34,7 @@ func TestVolumeProblemsAreReported(t *testing.T) {
 	expectReported := func(status metav1.ConditionStatus, reason, message string) {
 		t.Helper()
 		w.Eventually(func(g Gomega) {
-			c := meta.FindStatusCondition(w.status(g).Conditions, v1alpha1.ConditionDataVolumesReady)
+			c := w.status(g).Conditions.Find(v1alpha1.ConditionDataVolumesReady)
 			g.Expect(c).NotTo(BeNil())
 			g.Expect(c.Status).To(Equal(status))
 			g.Expect(c.Reason).To(Equal(reason))

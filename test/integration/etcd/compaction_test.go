@@ -14,7 +14,6 @@ import (
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -92,7 +91,7 @@ func TestSnapshotCompaction(t *testing.T) {
 	w.taken("-delta-snap", 1099, now.Add(time.Minute))
 	w.Eventually(func(g Gomega) {
 		w.nudge(o)
-		ready := meta.FindStatusCondition(w.status(g).Conditions, v1alpha1.ConditionBackupReady)
+		ready := w.status(g).Conditions.Find(v1alpha1.ConditionBackupReady)
 		g.Expect(ready).To(HaveField("Message", ContainSubstring("revision 1099")), "the status reports the revision before writes stop")
 	}).WithPolling(time.Second).Should(Succeed())
 	w.Expect(w.settled(o)).To(BeEmpty(), "one event too few")

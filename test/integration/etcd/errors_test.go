@@ -76,12 +76,12 @@ func (w *world) eventuallyReports(code v1alpha1.ErrorCode, more ...func(Gomega, 
 		if code == "" {
 			g.Expect(status.LastErrors).To(BeEmpty())
 			g.Expect(reconciled.Status).To(Equal(metav1.ConditionTrue))
-			g.Expect(status.LastOperation.State).To(Equal(v1alpha1.OperationStateCompleted))
+			g.Expect(status.LastOperation.State).To(Equal(v1alpha1.OperationSucceeded))
 		} else {
 			g.Expect(status.LastErrors).To(ContainElement(And(HaveField("Code", code), HaveField("Description", ContainSubstring(errNetwork.Error())))))
 			g.Expect(reconciled.Status).To(Equal(metav1.ConditionFalse))
 			g.Expect(reconciled.Message).To(ContainSubstring(errNetwork.Error()))
-			g.Expect(status.LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
+			g.Expect(status.LastOperation.State).To(Equal(v1alpha1.OperationError))
 		}
 		for _, m := range more {
 			m(g, status)

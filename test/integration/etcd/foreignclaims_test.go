@@ -20,7 +20,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -161,7 +160,7 @@ func TestClaimsOfTwoEtcdsCollide(t *testing.T) {
 	w.Expect(testEnv.Client.Create(t.Context(), second)).To(Succeed())
 	w.Eventually(func(g Gomega) {
 		w.get(g, second.Name, second)
-		c := meta.FindStatusCondition(second.Status.Conditions, v1alpha1.ConditionObjectsOwned)
+		c := second.Status.Conditions.Find(v1alpha1.ConditionObjectsOwned)
 		g.Expect(c).NotTo(BeNil())
 		g.Expect(c.Reason).To(Equal(v1alpha1.ReasonClaimNotOwned))
 		g.Expect(c.Message).To(ContainSubstring("PersistentVolumeClaim %s/%s is part of %s", w.namespace, claim, name))

@@ -18,7 +18,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -224,7 +223,7 @@ func TestHibernationWithoutVolumes(t *testing.T) {
 		g.Expect(status.ClusterID).NotTo(Equal(id))
 		g.Expect(status.Hibernation).To(BeNil())
 		g.Expect(status.Recovery).To(BeNil())
-		g.Expect(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHibernated)).To(BeNil())
+		g.Expect(status.Conditions.Find(v1alpha1.ConditionHibernated)).To(BeNil())
 	}).Should(Succeed())
 	for i := range 3 {
 		w.Expect(w.claim(w, i).UID).NotTo(Equal(claims[pod(i)].UID))

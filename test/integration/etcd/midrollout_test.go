@@ -16,7 +16,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -90,7 +89,7 @@ func TestGateSwitchedInMidRollout(t *testing.T) {
 
 	set := w.statefulSet(w)
 	w.Expect(set.Status.CurrentRevision).NotTo(Equal(set.Status.UpdateRevision), "Kubernetes before 1.37 does not promote the revision under OnDelete")
-	w.Expect(meta.IsStatusConditionTrue(w.status(w).Conditions, v1alpha1.ConditionAllMembersUpdated)).To(BeTrue(), "so the condition is computed from the pods")
+	w.Expect(w.status(w).Conditions.IsTrue(v1alpha1.ConditionAllMembersUpdated)).To(BeTrue(), "so the condition is computed from the pods")
 }
 
 // eventuallyReplaced waits until every pod has the newest template, each replaced once. The last one was replaced before:

@@ -38,7 +38,7 @@ func TestObjectsAppear(t *testing.T) {
 	status := w.status(w)
 	w.Expect(status.ClusterID).To(Equal("1"))
 	w.Expect(status.Members).To(HaveLen(3))
-	w.Expect(status.Members[0].Role).To(Equal(v1alpha1.RoleLeader))
+	w.Expect(status.Members[0].Role).To(Equal(v1alpha1.MemberRoleLeader))
 	w.Expect(status.Rollout).To(BeNil())
 	set := w.statefulSet(w)
 	w.Expect(set.Spec.UpdateStrategy.Type).To(Equal(appsv1.OnDeleteStatefulSetStrategyType))

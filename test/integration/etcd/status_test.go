@@ -11,14 +11,13 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
 func (w *world) condition(g Gomega, conditionType string) *metav1.Condition {
 	status := w.status(g)
-	c := meta.FindStatusCondition(status.Conditions, conditionType)
+	c := status.Conditions.Find(conditionType)
 	g.Expect(c).NotTo(BeNil())
 	return c
 }

@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,7 +66,7 @@ func (w *world) put(name string, data map[string][]byte) {
 }
 
 func (w *world) tlsReason(g Gomega) string {
-	c := meta.FindStatusCondition(w.status(g).Conditions, v1alpha1.ConditionTLSReady)
+	c := w.status(g).Conditions.Find(v1alpha1.ConditionTLSReady)
 	if c == nil {
 		return ""
 	}
@@ -187,7 +186,7 @@ func (w *world) untilInvalid(message string) {
 	w.t.Helper()
 	w.Eventually(func(g Gomega) {
 		status := w.status(g)
-		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionTLSReady)
+		c := status.Conditions.Find(v1alpha1.ConditionTLSReady)
 		g.Expect(c).NotTo(BeNil())
 		g.Expect(c.Reason).To(Equal(v1alpha1.ReasonSecretInvalid))
 		g.Expect(c.Message).To(ContainSubstring(message))

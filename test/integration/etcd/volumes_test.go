@@ -14,7 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -218,7 +217,7 @@ func TestHibernationNeedsABackupOrItsVolumes(t *testing.T) {
 	}
 	w.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
 	w.eventuallyWell()
-	w.Expect(meta.FindStatusCondition(w.etcd.Status.Conditions, v1alpha1.ConditionHibernated)).To(BeNil())
+	w.Expect(w.etcd.Status.Conditions.Find(v1alpha1.ConditionHibernated)).To(BeNil())
 }
 
 // Neither scaling the StatefulSet nor changing its policy deletes volumes, whatever the Etcd says.

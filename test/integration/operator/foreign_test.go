@@ -93,7 +93,7 @@ func TestForeignObjects(t *testing.T) {
 		g.Eventually(func(g Gomega) {
 			etcd := &v1alpha1.Etcd{}
 			g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, etcd)).To(Succeed())
-			c := meta.FindStatusCondition(etcd.Status.Conditions, v1alpha1.ConditionObjectsOwned)
+			c := etcd.Status.Conditions.Find(v1alpha1.ConditionObjectsOwned)
 			g.Expect(c).NotTo(BeNil())
 			g.Expect(c.Status).To(Equal(metav1.ConditionFalse))
 			g.Expect(c.Message).To(ContainSubstring("%s %s/%s ", kindOf(object), namespace, object.GetName()))

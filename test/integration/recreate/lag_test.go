@@ -20,7 +20,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -164,7 +163,7 @@ func TestMembersAreNotStartedWhileTheirVolumesAreSurveyed(t *testing.T) {
 	c.Expect(gone()).To(BeTrue())
 	e := &v1alpha1.Etcd{}
 	c.Expect(testEnv.Client.Get(t.Context(), c.key(name), e)).To(Succeed())
-	c.Expect(meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionAllMembersReady).Message).To(ContainSubstring("no StatefulSet"), "the status reports it")
+	c.Expect(e.Status.Conditions.Find(v1alpha1.ConditionAllMembersReady).Message).To(ContainSubstring("no StatefulSet"), "the status reports it")
 }
 
 // The cache shows an Etcd that hibernates or wakes up, but the live Etcd no longer does.

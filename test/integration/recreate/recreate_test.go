@@ -120,7 +120,7 @@ func TestReplicasAreRestoredWhenTheTaskIsDeleted(t *testing.T) {
 			etcd := &v1alpha1.Etcd{}
 			c.Eventually(func(g Gomega) {
 				g.Expect(testEnv.Client.Get(t.Context(), c.key("main"), etcd)).To(Succeed())
-				ready := meta.FindStatusCondition(etcd.Status.Conditions, v1alpha1.ConditionReady)
+				ready := etcd.Status.Conditions.Find(v1alpha1.ConditionReady)
 				g.Expect(ready.Reason).To(Equal(v1alpha1.ReasonHeldAtZero))
 			}).Should(Succeed())
 			if away {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -27,7 +26,7 @@ func (c Cluster) WaitEtcd(ctx context.Context, note Note) error {
 			return "the operator has not applied the newest spec", nil
 		}
 		for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated} {
-			condition := meta.FindStatusCondition(etcd.Status.Conditions, name)
+			condition := etcd.Status.Conditions.Find(name)
 			if condition == nil {
 				return "there is no condition " + name, nil
 			}

@@ -12,7 +12,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -50,7 +49,7 @@ func storeMissing(etcd *v1alpha1.Etcd) string {
 
 // backupsFail returns why a final snapshot would probably fail; empty when nothing suggests that.
 func backupsFail(etcd *v1alpha1.Etcd) string {
-	c := meta.FindStatusCondition(etcd.Status.Conditions, v1alpha1.ConditionBackupReady)
+	c := etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady)
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return ""
 	}

@@ -25,7 +25,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -81,7 +80,7 @@ func (h Hibernator) find(ctx context.Context, etcd *v1alpha1.Etcd, settled bool,
 		return nil
 	case f.record == nil && !f.deletes:
 		// Only one that was to hibernate without its volumes until now may have Jobs.
-		if meta.IsStatusConditionFalse(etcd.Status.Conditions, v1alpha1.ConditionHibernated) {
+		if etcd.Status.Conditions.IsFalse(v1alpha1.ConditionHibernated) {
 			f.jobs, err = h.jobsLeft(ctx, etcd)
 		}
 		return err

@@ -38,8 +38,8 @@ func TestBlocked(t *testing.T) {
 	backedUp := etcdOf(0, onScaling)
 	backedUp.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
 	unusable, failing := backedUp.DeepCopy(), backedUp.DeepCopy()
-	unusable.Spec.Backup.Store.Provider = "Swift"
-	failing.Status.Conditions = []metav1.Condition{conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupFailed, "The last snapshot failed: no space left.")}
+	unusable.Spec.Backup.Store.Provider = "tape"
+	failing.Status.Conditions.Set(conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupFailed, "The last snapshot failed: no space left."))
 	for name, tc := range map[string]struct {
 		etcd *v1alpha1.Etcd
 		set  *appsv1.StatefulSet

@@ -82,7 +82,7 @@ func TestOutdated(t *testing.T) {
 		"a wake-up":     {func(e *v1alpha1.Etcd) { e.Status.Hibernation = &v1alpha1.Hibernation{ID: "job"} }, nil, "woken up"},
 		"its backup": {sleepy, func(e *v1alpha1.Etcd) {
 			sleepy(e)
-			e.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionBackupReady, Status: metav1.ConditionFalse}}
+			e.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionBackupReady, Status: metav1.ConditionFalse})
 		}, "backups"},
 		"irrelevant fields": {nil, func(e *v1alpha1.Etcd) { e.Status.ReadyReplicas, e.Generation = 2, 7 }, ""},
 	} {

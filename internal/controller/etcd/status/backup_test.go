@@ -26,6 +26,13 @@ func TestBackupReady(t *testing.T) {
 		}
 		return l
 	}
+	reporting := func(l *coordinationv1.Lease, at string) *coordinationv1.Lease {
+		l.Annotations[v1alpha1.AnnotationBackupsCurrent] = at
+		return l
+	}
+	current := func(l *coordinationv1.Lease, after time.Duration) *coordinationv1.Lease {
+		return reporting(l, noon.Add(after).Format(time.RFC3339))
+	}
 	waiting := &metav1.Condition{Type: v1alpha1.ConditionBackupReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoFullSnapshot, LastTransitionTime: noon}
 	for _, tc := range []struct {
 		name    string
@@ -41,13 +48,17 @@ func TestBackupReady(t *testing.T) {
 		{"no snapshot for too long", waiting, observe.SnapshotLeases{Full: lease("", ""), Delta: nil}, noon.Add(firstSnapshotTimeout), metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "No full snapshot was taken within"},
 		{"full", nil, observe.SnapshotLeases{Full: lease("100", ""), Delta: lease("", "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "Newest full snapshot: revision 100, 2"},
 		{"full and delta", nil, observe.SnapshotLeases{Full: lease("100", ""), Delta: lease("120", "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, ", delta snapshot: revision 120, 2"},
+		{"up to date, and idle for long", nil, observe.SnapshotLeases{Full: current(lease("100", ""), time.Hour), Delta: lease("120", "")}, noon.Add(time.Hour), metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 120"},
+		{"almost twice the period", nil, observe.SnapshotLeases{Full: current(lease("100", ""), 0)}, noon.Add(10*time.Minute + staleAllowance), metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 100"},
+		{"stale", nil, observe.SnapshotLeases{Full: current(lease("100", ""), 0)}, noon.Add(10*time.Minute + staleAllowance + time.Second), metav1.ConditionUnknown, v1alpha1.ReasonBackupsStale, "every 5m0s"},
+		{"an agent that reports nonsense", nil, observe.SnapshotLeases{Full: reporting(lease("100", ""), "long ago")}, noon.Add(time.Hour), metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 100"},
 		{"failure", nil, observe.SnapshotLeases{Full: lease("100", "the store is full"), Delta: lease("120", "")}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: the store is full."},
 		{"a failure of any length", nil, observe.SnapshotLeases{Full: lease("100", strings.Repeat("no\x1b[2J\n", 1<<15))}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: no [2J"},
 		{"a revision of any length", nil, observe.SnapshotLeases{Full: lease(strings.Repeat("1", 1<<18), "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 111"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := NewWithT(t)
-			got := backupReady(tc.before, tc.leases, tc.now)
+			got := backupReady(tc.before, tc.leases, 5*time.Minute, tc.now)
 			g.Expect(got.Status).To(Equal(tc.want))
 			g.Expect(got.Reason).To(Equal(tc.reason))
 			g.Expect(got.Message).To(ContainSubstring(tc.message))

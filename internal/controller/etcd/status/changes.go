@@ -9,14 +9,13 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // SaysMore reports whether a status differs in more than details, which are the members, the numbers, wordings and times: in
 // something that a client may wait for.
 func SaysMore(before, after *v1alpha1.EtcdStatus) bool {
 	for _, c := range after.Conditions {
-		if b := meta.FindStatusCondition(before.Conditions, c.Type); b == nil || b.Status != c.Status {
+		if b := before.Conditions.Find(c.Type); b == nil || b.Status != c.Status {
 			return true
 		}
 	}

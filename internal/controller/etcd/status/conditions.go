@@ -13,7 +13,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/tls"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -39,7 +38,7 @@ func conditionsOf(next *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
 		all = append(all, o.Hibernation.Condition)
 	}
 	if o.Leases != nil {
-		all = append(all, backupReady(meta.FindStatusCondition(next.Conditions, v1alpha1.ConditionBackupReady), *o.Leases, o.Now.Time))
+		all = append(all, backupReady(next.Conditions.Find(v1alpha1.ConditionBackupReady), *o.Leases, stalePeriod(o), o.Now.Time))
 	}
 	if o.OwnersChecked && (o.Volumes != nil || o.StatefulSet == nil || len(o.Foreign) > 0) {
 		inUse := o.Volumes.Foreign()
@@ -94,7 +93,7 @@ func memberConditions(status *v1alpha1.EtcdStatus, o Observation) []metav1.Condi
 
 func ready(status *v1alpha1.EtcdStatus, o Observation) metav1.Condition {
 	s := o.Snapshot
-	before := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	before := status.Conditions.Find(v1alpha1.ConditionReady)
 	voters := fmt.Sprintf("%d of %d voters serve", s.ServingVoters(), len(s.Cluster.Voters))
 	switch {
 	case s.Quorate():
@@ -132,7 +131,7 @@ func allMembersReady(s *cluster.Snapshot) metav1.Condition {
 // does not end before its last pod is back, and a pod that is evicted by somebody does not begin one.
 func allMembersUpdated(status *v1alpha1.EtcdStatus, s *cluster.Snapshot) metav1.Condition {
 	outdated, missing := s.PodsBehind()
-	before := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAllMembersUpdated)
+	before := status.Conditions.Find(v1alpha1.ConditionAllMembersUpdated)
 	switch {
 	case before != nil && !s.StatefulSet.Observed:
 		return *before

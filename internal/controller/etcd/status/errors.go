@@ -7,6 +7,7 @@ package status
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,12 +15,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
-
-// operationReconcile is the name of the only operation on an Etcd that is not a task.
-const operationReconcile = "Reconcile"
 
 // Failure is an error of a stage of a reconcile.
 type Failure struct {
@@ -135,20 +133,25 @@ func SameError(a, b v1alpha1.LastError) bool {
 }
 
 // lastOperation returns how far the newest spec has been carried out.
-func lastOperation(etcd *v1alpha1.Etcd, status *v1alpha1.EtcdStatus, now metav1.Time) *v1alpha1.LastOperation {
-	next := v1alpha1.LastOperation{Name: operationReconcile, LastTransitionTime: now}
+func lastOperation(etcd *v1alpha1.Etcd, status *v1alpha1.EtcdStatus, now metav1.Time) *v1alpha1.EtcdOperation {
+	before := ptr.Deref(status.LastOperation, v1alpha1.EtcdOperation{})
+	next := v1alpha1.EtcdOperation{Type: v1alpha1.OperationTypeReconcile, RunID: fmt.Sprintf("generation-%d", etcd.Generation), LastUpdateTime: now}
+	// The first generation that is applied creates the cluster, from its first attempt to its success.
+	if etcd.Status.ObservedGeneration == 0 || before.Type == v1alpha1.OperationTypeCreate && before.RunID == next.RunID {
+		next.Type = v1alpha1.OperationTypeCreate
+	}
 	switch {
 	case len(status.LastErrors) > 0:
-		next.State, next.Reason = v1alpha1.OperationStateFailed, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReconciled).Message
+		next.State, next.Description = v1alpha1.OperationError, status.Conditions.Find(v1alpha1.ConditionReconciled).Message
 	case status.ObservedGeneration == etcd.Generation:
-		next.State, next.Reason = v1alpha1.OperationStateCompleted, "The newest spec is applied."
+		next.State, next.Description = v1alpha1.OperationSucceeded, "The newest spec is applied."
 	case etcd.SpecSuspended():
-		next.State, next.Reason = v1alpha1.OperationStatePending, "The annotation "+v1alpha1.AnnotationSuspendSpecReconcile+" suspends the spec."
+		next.State, next.Description = v1alpha1.OperationRequeue, "The annotation "+v1alpha1.AnnotationSuspendSpecReconcile+" suspends the spec."
 	default:
-		next.State, next.Reason = v1alpha1.OperationStateInProgress, "The newest spec is being applied."
+		next.State, next.Description = v1alpha1.OperationProcessing, "The newest spec is being applied."
 	}
-	if b := status.LastOperation; b != nil && b.State == next.State {
-		next.LastTransitionTime = b.LastTransitionTime
+	if before.State == next.State && before.Description == next.Description && before.RunID == next.RunID {
+		next.LastUpdateTime = before.LastUpdateTime
 	}
 	return &next
 }

@@ -18,24 +18,24 @@ var errBroken = errors.New("broken")
 func TestLastOperation(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
-	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationStateCompleted))
-	g.Expect(etcd.Status.LastOperation.LastTransitionTime).To(Equal(noon))
+	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationSucceeded))
+	g.Expect(etcd.Status.LastOperation.LastUpdateTime).To(Equal(noon))
 
 	again := Next(observed(etcd, clustertest.Healthy(3), later))
 	g.Expect(again.LastOperation).To(Equal(etcd.Status.LastOperation), "an unchanged operation keeps its time")
 
 	etcd.Generation = 2
 	etcd.Status = Next(unsettled(etcd, clustertest.Healthy(3), later))
-	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationStateInProgress))
-	g.Expect(etcd.Status.LastOperation.LastTransitionTime).To(Equal(later))
+	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationProcessing))
+	g.Expect(etcd.Status.LastOperation.LastUpdateTime).To(Equal(later))
 
 	o := unsettled(etcd, clustertest.Healthy(3), later)
 	o.Failures = []Failure{{v1alpha1.ErrApply, errBroken}}
 	etcd.Status = Next(o)
-	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
-	g.Expect(etcd.Status.LastOperation.Reason).To(ContainSubstring("broken"))
+	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationError))
+	g.Expect(etcd.Status.LastOperation.Description).To(ContainSubstring("broken"))
 
 	etcd.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""}
 	etcd.Status = Next(unsettled(etcd, clustertest.Healthy(3), later))
-	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationStatePending))
+	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationRequeue))
 }

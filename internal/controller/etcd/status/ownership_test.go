@@ -6,7 +6,6 @@ package status
 
 import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -50,7 +49,7 @@ func TestOwnershipIsKnownOnceChecked(t *testing.T) {
 	o := observed(etcd, clustertest.Healthy(3), noon)
 	owned := func() *metav1.Condition {
 		status := Next(o)
-		return meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionObjectsOwned)
+		return status.Conditions.Find(v1alpha1.ConditionObjectsOwned)
 	}
 	g.Expect(owned()).To(BeNil())
 	o.OwnersChecked = true

@@ -10,12 +10,11 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
-	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // currentRollout returns the rollout to the newest template: nil when every pod is there.
 func currentRollout(status *v1alpha1.EtcdStatus, o Observation) *v1alpha1.CurrentRollout {
-	if o.Snapshot == nil || meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionAllMembersUpdated) {
+	if o.Snapshot == nil || status.Conditions.IsTrue(v1alpha1.ConditionAllMembersUpdated) {
 		return nil
 	}
 	if !o.Snapshot.StatefulSet.Observed {

@@ -7,6 +7,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -18,8 +19,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/tls"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/volumes"
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
-	"k8s.io/apimachinery/pkg/api/meta"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Observation is what a reconcile has found. What it did not get to is nil: the status keeps what it said of that.
@@ -63,6 +65,7 @@ func Next(o Observation) v1alpha1.EtcdStatus {
 	if o.Current() {
 		next.ObservedGeneration = etcd.Generation
 	}
+	refer(&next, o)
 	if s := o.Snapshot; s != nil {
 		next.Members = members(next.Members, s, o.Now)
 		countReplicas(&next, s)
@@ -80,10 +83,11 @@ func Next(o Observation) v1alpha1.EtcdStatus {
 	for _, c := range conditionsOf(&next, o) {
 		set(&next, c, o.Now)
 	}
+	next.Conditions.Complete()
 	removeStale(&next, o)
-	ready := meta.IsStatusConditionTrue(next.Conditions, v1alpha1.ConditionAllMembersReady) &&
-		!meta.IsStatusConditionFalse(next.Conditions, v1alpha1.ConditionScaled) &&
-		meta.IsStatusConditionTrue(next.Conditions, v1alpha1.ConditionAllMembersUpdated)
+	ready := next.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady) &&
+		!next.Conditions.IsFalse(v1alpha1.ConditionScaled) &&
+		next.Conditions.IsTrue(v1alpha1.ConditionAllMembersUpdated)
 	next.Ready = &ready
 	next.Rollout = currentRollout(&next, o)
 	report(etcd, &next, findings(o), o.Now)
@@ -99,21 +103,36 @@ func Interrupted(etcd *v1alpha1.Etcd, failures []Failure, now metav1.Time) v1alp
 	return next
 }
 
+// refer writes what other controllers find the members by.
+func refer(next *v1alpha1.EtcdStatus, o Observation) {
+	next.LabelSelector = &metav1.LabelSelector{MatchLabels: component.MemberSelector(o.Etcd.Name)}
+	next.Selector = metav1.FormatLabelSelector(next.LabelSelector)
+	next.Etcd = nil
+	if o.StatefulSet != nil {
+		next.Etcd = &v1alpha1.CrossVersionObjectReference{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "StatefulSet", Name: o.StatefulSet.Name}
+	}
+	if o.Snapshot != nil && o.Snapshot.Replicas() > 0 {
+		next.PeerURLTLSEnabled = ptr.To(!slices.ContainsFunc(o.Snapshot.Ordinals, func(ordinal cluster.Ordinal) bool {
+			return ordinal.Pod == nil || ordinal.Pod.PeerTLS != v1alpha1.TLSOn
+		}))
+	}
+}
+
 func set(status *v1alpha1.EtcdStatus, c metav1.Condition, now metav1.Time) {
 	c.ObservedGeneration, c.LastTransitionTime = status.ObservedGeneration, now
-	meta.SetStatusCondition(&status.Conditions, c)
+	status.Conditions.Set(c)
 }
 
 // removeStale removes the conditions of what the Etcd does not have.
 func removeStale(next *v1alpha1.EtcdStatus, o Observation) {
 	if o.Etcd.Spec.Replicas > 0 && next.Hibernation == nil {
-		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionHibernated)
+		next.Conditions.Remove(v1alpha1.ConditionHibernated)
 	}
 	if !tls.Wanted(o.Etcd) {
-		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionTLSReady)
+		next.Conditions.Remove(v1alpha1.ConditionTLSReady)
 	}
 	if component.BackupStore(o.Etcd) == nil {
-		meta.RemoveStatusCondition(&next.Conditions, v1alpha1.ConditionBackupReady)
+		next.Conditions.Remove(v1alpha1.ConditionBackupReady)
 	}
 }
 

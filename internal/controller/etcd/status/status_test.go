@@ -21,7 +21,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -177,7 +176,7 @@ func TestConditions(t *testing.T) {
 			for conditionType, w := range map[string]want{
 				v1alpha1.ConditionReady: tc.ready, v1alpha1.ConditionAllMembersReady: tc.members, v1alpha1.ConditionAllMembersUpdated: tc.updated,
 			} {
-				c := meta.FindStatusCondition(status.Conditions, conditionType)
+				c := status.Conditions.Find(conditionType)
 				g.Expect(want{c.Status, c.Reason, c.Message}).To(Equal(w), conditionType)
 			}
 			g.Expect(*status.Ready).To(Equal(tc.members.status == metav1.ConditionTrue && tc.updated.status == metav1.ConditionTrue))
@@ -191,7 +190,7 @@ func TestAllMembersUpdatedDoesNotFlap(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
 	updated := func() bool {
-		return meta.IsStatusConditionTrue(etcd.Status.Conditions, v1alpha1.ConditionAllMembersUpdated)
+		return etcd.Status.Conditions.IsTrue(v1alpha1.ConditionAllMembersUpdated)
 	}
 	see := func(current bool, change func(*cluster.Snapshot)) {
 		s := clustertest.Healthy(3)
@@ -233,7 +232,7 @@ func TestReadyDoesNotFlap(t *testing.T) {
 		o := unsettled(etcd, s, later)
 		o.LostFor = lostFor
 		status := Next(o)
-		return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
+		return status.Conditions.IsTrue(v1alpha1.ConditionReady)
 	}
 	g.Expect(ready(confirmLoss - 1)).To(BeTrue())
 	g.Expect(ready(confirmLoss)).To(BeFalse())
@@ -261,13 +260,13 @@ func TestMembers(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
 	g.Expect(etcd.Status.Members[0]).To(Equal(v1alpha1.Member{
-		Name: "etcd-main-0", ID: "1", Role: v1alpha1.RoleLeader, Status: v1alpha1.MemberReady, LastTransitionTime: noon,
+		Name: "etcd-main-0", ID: "1", Role: v1alpha1.MemberRoleLeader, Status: v1alpha1.MemberReady, Reason: "Participating", LastTransitionTime: noon,
 	}))
 	s := clustertest.Healthy(3)
 	clustertest.Away(s, 1, v1alpha1.ClassMissing, "")
 	next := Next(observed(etcd, s, later))
 	g.Expect(next.Members[1]).To(Equal(v1alpha1.Member{
-		Name: "etcd-main-1", ID: "2", Role: v1alpha1.RoleUnknown, Status: v1alpha1.MemberNotReady, Reason: "Missing", LastTransitionTime: later,
+		Name: "etcd-main-1", ID: "2", Status: v1alpha1.MemberNotReady, Reason: "Missing", LastTransitionTime: later,
 	}), "the member keeps its ID")
 	g.Expect(next.Members[2].LastTransitionTime).To(Equal(noon))
 	g.Expect([]int32{next.Replicas, next.CurrentReplicas, next.ReadyReplicas, next.UpdatedReplicas}).To(Equal([]int32{3, 2, 2, 2}))
@@ -298,10 +297,12 @@ func TestSaysMore(t *testing.T) {
 	}{
 		{"nothing", func(*v1alpha1.EtcdStatus) {}, false},
 		{"numbers", func(s *v1alpha1.EtcdStatus) { s.ReadyReplicas, s.UpdatedReplicas = 1, 1 }, false},
-		{"members", func(s *v1alpha1.EtcdStatus) { s.Members[0].Role = v1alpha1.RoleFollower }, false},
+		{"members", func(s *v1alpha1.EtcdStatus) { s.Members[0].Role = v1alpha1.MemberRoleMember }, false},
 		{"wording", func(s *v1alpha1.EtcdStatus) { s.Conditions[0].Message = "other" }, false},
 		{"condition", func(s *v1alpha1.EtcdStatus) { s.Conditions[0].Status = metav1.ConditionUnknown }, true},
-		{"another condition", func(s *v1alpha1.EtcdStatus) { s.Conditions = append(s.Conditions, metav1.Condition{Type: "New"}) }, true},
+		{"another condition", func(s *v1alpha1.EtcdStatus) {
+			s.Conditions = append(s.Conditions, v1alpha1.Condition{Condition: metav1.Condition{Type: "New"}})
+		}, true},
 		{"generation", func(s *v1alpha1.EtcdStatus) { s.ObservedGeneration++ }, true},
 		{"cluster ID", func(s *v1alpha1.EtcdStatus) { s.ClusterID = "beef" }, true},
 		{"rollout", func(s *v1alpha1.EtcdStatus) { s.Rollout = &v1alpha1.CurrentRollout{TargetRevision: "newer"} }, true},
@@ -325,7 +326,7 @@ func TestErrorsThatLast(t *testing.T) {
 	failing.Failures = []Failure{{v1alpha1.ErrApply, errors.New("no")}}
 	etcd.Status = Next(failing)
 	g.Expect(etcd.Status.LastErrors).To(ConsistOf(v1alpha1.LastError{Code: v1alpha1.ErrApply, Description: "no", ObservedAt: noon}))
-	g.Expect(meta.FindStatusCondition(etcd.Status.Conditions, v1alpha1.ConditionReconciled)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", "no.")))
+	g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionReconciled)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", "no.")))
 	failing.Now = later
 	g.Expect(Next(failing)).To(Equal(etcd.Status))
 	failing.Failures[0].Err = fmt.Errorf("applying: %w", &tasks.CodedError{Code: v1alpha1.ErrPeerURLs, Err: errors.New("refused")})
@@ -333,7 +334,7 @@ func TestErrorsThatLast(t *testing.T) {
 	failing.Failures = nil
 	etcd.Status = Next(failing)
 	g.Expect(etcd.Status.LastErrors).To(BeEmpty())
-	g.Expect(meta.IsStatusConditionTrue(etcd.Status.Conditions, v1alpha1.ConditionReconciled)).To(BeTrue())
+	g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReconciled)).To(BeTrue())
 }
 
 // An invalid schedule is reported in the status, and the rest of the spec is carried out.
@@ -362,7 +363,7 @@ func TestPartOfAnObservation(t *testing.T) {
 	etcd.Status = Next(o)
 	before := map[string]metav1.Condition{}
 	for _, c := range etcd.Status.Conditions {
-		before[c.Type] = c
+		before[c.Type] = c.Condition
 	}
 	s := clustertest.Healthy(3)
 	clustertest.Away(s, 1, v1alpha1.ClassMissing, "")
@@ -371,9 +372,9 @@ func TestPartOfAnObservation(t *testing.T) {
 	})
 	g.Expect(etcd.Status.Members[1].Status).To(Equal(v1alpha1.MemberNotReady))
 	g.Expect(etcd.Status.LastErrors).To(ConsistOf(HaveField("Description", "scaling: no")))
-	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
+	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationError))
 	for _, kept := range []string{v1alpha1.ConditionScaled, v1alpha1.ConditionTLSReady} {
-		g.Expect(*meta.FindStatusCondition(etcd.Status.Conditions, kept)).To(Equal(before[kept]))
+		g.Expect(*etcd.Status.Conditions.Find(kept)).To(Equal(before[kept]))
 	}
 }
 
@@ -392,7 +393,7 @@ func TestInterrupted(t *testing.T) {
 		{Code: v1alpha1.ErrSchedule, Description: "no such month", ObservedAt: noon},
 	}))
 	g.Expect(etcd.Status.Members).To(Equal(members))
-	g.Expect(meta.IsStatusConditionTrue(etcd.Status.Conditions, v1alpha1.ConditionReady)).To(BeTrue())
+	g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue())
 	again := Interrupted(etcd, []Failure{{v1alpha1.ErrObserve, errors.New("listing pods: timeout")}}, metav1.NewTime(later.Add(time.Minute)))
 	g.Expect(again).To(Equal(etcd.Status), "an unchanged status is not written again")
 }
@@ -459,7 +460,7 @@ func TestErrorsOfWhatIsNotKnown(t *testing.T) {
 	o.TLS, o.Open = nil, []v1alpha1.ErrorCode{v1alpha1.ErrApply}
 	next := Next(o)
 	g.Expect(next.LastErrors).To(Equal(etcd.Status.LastErrors))
-	g.Expect(next.LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
+	g.Expect(next.LastOperation.State).To(Equal(v1alpha1.OperationError))
 	o.TLS, o.Open, o.OwnersChecked = &tls.Plan{}, nil, true
 	g.Expect(Next(o).LastErrors).To(BeEmpty())
 }
