@@ -9,6 +9,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
@@ -25,6 +26,8 @@ type Rules struct {
 	NamespacePrefixes bool
 	// CloudIdentity: a store may have no Secret.
 	CloudIdentity bool
+	// Endpoints that a store may name in place of its own.
+	Endpoints []string
 	// CopyStores that a copy may use besides the Etcd's own, and AnyCopyStore for any.
 	CopyStores   []configv1alpha1.CopyStore
 	AnyCopyStore bool
@@ -33,7 +36,7 @@ type Rules struct {
 // New returns the Rules of a configuration.
 func New(c *configv1alpha1.OperatorConfiguration) Rules {
 	return Rules{
-		Images: c.Images.Allowed, NamespacePrefixes: c.Backup.EnforceNamespacePrefixes, CloudIdentity: c.Backup.AllowCloudIdentity,
+		Images: c.Images.Allowed, NamespacePrefixes: c.Backup.EnforceNamespacePrefixes, CloudIdentity: c.Backup.AllowCloudIdentity, Endpoints: c.Backup.AllowedEndpoints,
 		CopyStores: c.Backup.CopyStores, AnyCopyStore: c.Backup.AllowAnyCopyStore,
 	}
 }
@@ -103,11 +106,14 @@ func (r Rules) allowsImage(image string) bool {
 // last returns the last part of the path of a repository.
 func last(image string) string { return image[strings.LastIndexByte(image, '/')+1:] }
 
-// store returns an error if a store has no Secret, unless that is allowed, or if its prefix is not one of the namespace, where
+// store returns an error if a store has no Secret or another endpoint, unless that is allowed, or if its prefix is not one of the namespace, where
 // that is enforced.
 func (r Rules) store(field string, store v1alpha1.StoreSpec, namespace string) error {
 	if store.SecretRef == nil && store.Provider.Canonical() != v1alpha1.ProviderLocal && !r.CloudIdentity {
 		return fmt.Errorf("%s has no secretRef, and the operator's configuration (backup.allowCloudIdentity) does not allow the identity of the pods or their nodes: name a Secret with credentials", field)
+	}
+	if endpoint := ptr.Deref(store.EndpointOverride, ""); endpoint != "" && !slices.Contains(r.Endpoints, endpoint) {
+		return fmt.Errorf("endpointOverride of %s is %q, which the operator's configuration (backup.allowedEndpoints) does not have: requests to it would be authorized with the credentials of the store", field, endpoint)
 	}
 	if r.NamespacePrefixes && !strings.HasPrefix(store.Prefix, namespace+"/") {
 		return fmt.Errorf("the prefix of %s is %q; the operator's configuration (backup.enforceNamespacePrefixes) requires that it starts with %q", field, store.Prefix, namespace+"/")

@@ -98,6 +98,20 @@ func TestTheIdentityOfANode(t *testing.T) {
 	g.Expect(Rules{}.Etcd(etcd)).To(Succeed())
 }
 
+// Who may create an Etcd, but not read the Secret of its store, must not have what its credentials authorize sent elsewhere.
+func TestOtherEndpoints(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
+	etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{
+		Provider: "gcp", Container: "bucket", SecretRef: &v1alpha1.SecretReference{Name: "s"}, EndpointOverride: ptr.To("https://storage.example.com"),
+	}}
+	g.Expect(Rules{}.Etcd(etcd)).To(MatchError(ContainSubstring("backup.allowedEndpoints")))
+	g.Expect(Rules{Endpoints: []string{"https://storage.example.com.evil.org"}}.Etcd(etcd)).NotTo(Succeed())
+	g.Expect(Rules{Endpoints: []string{"https://storage.example.com"}}.Etcd(etcd)).To(Succeed())
+	etcd.Spec.Backup.Store.EndpointOverride = ptr.To("")
+	g.Expect(Rules{}.Etcd(etcd)).To(Succeed())
+}
+
 func TestCopies(t *testing.T) {
 	own := inBucket("ns/main")
 	aws := own

@@ -84,9 +84,14 @@ func (m *metrics) taken(kind backup.Kind, took time.Duration, s *backup.Snapshot
 	if err != nil || s == nil {
 		return
 	}
-	m.revision.WithLabelValues(string(kind)).Set(float64(s.LastRevision))
-	m.timestamp.WithLabelValues(string(kind)).Set(float64(s.Created.Unix()))
-	m.size.WithLabelValues(string(kind)).Set(float64(s.Size))
+	m.stored(*s)
+}
+
+// stored publishes the newest snapshot of a kind, which may have been taken by another member.
+func (m *metrics) stored(s backup.Snapshot) {
+	m.revision.WithLabelValues(string(s.Kind)).Set(float64(s.LastRevision))
+	m.timestamp.WithLabelValues(string(s.Kind)).Set(float64(s.Created.Unix()))
+	m.size.WithLabelValues(string(s.Kind)).Set(float64(s.Size))
 }
 
 func (m *metrics) removed(kind backup.Kind, err error) {

@@ -69,6 +69,7 @@ func (n *session) resume(ctx context.Context) error {
 	var lastFull time.Time
 	for _, snapshot := range list {
 		n.newest = snapshot.Created
+		n.metrics.stored(snapshot)
 		if snapshot.Kind == backup.Full {
 			lastFull = snapshot.Created
 		}
@@ -88,6 +89,9 @@ func (n *session) resume(ctx context.Context) error {
 		reason = "the member was restored"
 	}
 	n.config.Log.Info("Taking snapshots", "revision", revision, "stored", n.stored, "nextFull", n.fullDue)
+	if reason == "" && n.stored == revision {
+		n.foundCurrent()
+	}
 	if reason != "" {
 		n.config.Log.Info("Taking a full snapshot first", "reason", reason)
 		n.stored = 0

@@ -141,6 +141,13 @@ func (s *Snapshotter) Current() time.Time {
 	return s.current
 }
 
+// foundCurrent notes that the store has everything that was written until now.
+func (s *Snapshotter) foundCurrent() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = s.config.Clock.Now()
+}
+
 func (s *Snapshotter) ask(ctx context.Context, w want) (*backup.Snapshot, error) {
 	r, err := s.submit(w, false)
 	if err != nil {

@@ -33,6 +33,8 @@ func (n *session) perform(ctx context.Context, r *request) error {
 	n.metrics.taken(r.kind, n.config.Clock.Since(start), snapshot, err)
 	if err == nil {
 		n.metrics.require(backup.Delta, n.events.Len() > 0)
+	}
+	if err == nil && snapshot != nil && snapshot.Kind == backup.Full {
 		n.metrics.require(backup.Full, false)
 	}
 	n.finish(r, snapshot, err)

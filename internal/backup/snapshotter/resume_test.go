@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshotter
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// at is an Etcd at a revision, whose database is its content.
+type at struct{ revision int64 }
+
+func (e at) Revision(context.Context) (int64, error) { return e.revision, nil }
+func (e at) Snapshot(context.Context) (io.ReadCloser, error) {
+	content := bytes.Repeat([]byte("database"), 64)
+	sum := sha256.Sum256(content)
+	return io.NopCloser(bytes.NewReader(append(content, sum[:]...))), nil
+}
+func (e at) LeaseTTL(context.Context, int64) (int64, error)  { return 0, nil }
+func (e at) Watch(context.Context, int64) clientv3.WatchChan { return nil }
+
+// A member that begins to lead tells at once whether the store is up to date, and what is in it, whoever took it. A full snapshot
+// that is due stays required until it is taken.
+func TestWhatANewLeaderFinds(t *testing.T) {
+	g := NewWithT(t)
+	now := testingclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	to, err := store.Open(t.Context(), store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"})
+	g.Expect(err).NotTo(HaveOccurred())
+	lead := func(revision int64) *session {
+		s, err := New(Config{Options: Options{Schedule: "0 0 * * *", Compression: backup.None, Timeout: time.Minute}, Etcd: at{revision}, Store: to, Clock: now, Log: logr.Discard()})
+		g.Expect(err).NotTo(HaveOccurred())
+		s.start()
+		n := &session{Snapshotter: s, leases: map[int64]int64{}}
+		g.Expect(n.resume(t.Context())).To(Succeed())
+		return n
+	}
+	required := func(n *session, kind backup.Kind) float64 {
+		return testutil.ToFloat64(n.metrics.required.WithLabelValues(string(kind)))
+	}
+	first := lead(10)
+	g.Expect(first.Current().IsZero()).To(BeTrue(), "the store is empty")
+	first.schedules(want{kind: backup.Full})
+	g.Expect(required(first, backup.Full)).To(Equal(1.0))
+	_, err = first.submit(want{kind: backup.Delta}, true)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(first.perform(t.Context(), first.next(now.Now()))).To(Succeed())
+	g.Expect(required(first, backup.Full)).To(BeZero())
+	g.Expect(first.Current()).To(Equal(now.Now()))
+
+	now.Step(time.Hour)
+	second := lead(10)
+	g.Expect(second.Current()).To(Equal(now.Now()), "nothing was written since")
+	g.Expect(testutil.ToFloat64(second.metrics.revision.WithLabelValues(string(backup.Full)))).To(Equal(10.0))
+	second.schedules(want{kind: backup.Full})
+	_, err = second.submit(want{kind: backup.Delta}, true)
+	g.Expect(err).NotTo(HaveOccurred())
+	second.queue[0], second.queue[1] = second.queue[1], second.queue[0]
+	g.Expect(second.perform(t.Context(), second.next(now.Now()))).To(Succeed())
+	g.Expect(required(second, backup.Full)).To(Equal(1.0), "a delta is no full snapshot")
+
+	now.Step(time.Hour)
+	g.Expect(lead(11).Current().IsZero()).To(BeTrue(), "the store lacks a revision")
+}
