@@ -23,7 +23,10 @@ type Config struct {
 	Selection
 	// Now is when the copy begins; ages count from there.
 	Now time.Time
-	Log logr.Logger
+	// Record is the newest snapshot that was recorded outside of the source. Where snapshots are signed, a source that ends before
+	// it is refused.
+	Record backup.Record
+	Log    logr.Logger
 }
 
 // Selection is what to copy.
@@ -42,29 +45,44 @@ type Result struct {
 	Skipped int `json:"skipped"`
 	// Bytes that were copied.
 	Bytes int64 `json:"bytes"`
+	// Unsigned snapshots of the source, which are not copied where snapshots are signed.
+	Unsigned int `json:"unsigned,omitempty"`
 	// LastRevision that a restore from the target reaches.
 	LastRevision int64 `json:"lastRevision"`
 }
 
 // Copy copies snapshots, oldest first, so that the target can be restored at any time. It skips what the target already has,
 // so an interrupted copy continues where it stopped. Every snapshot is verified while it is copied, and read back from a
-// bucket after it was written.
+// bucket after it was written. Where snapshots are signed, only those with a valid signature are copied, and signed for the target.
 func Copy(ctx context.Context, config Config) (Result, error) {
 	var result Result
-	snapshots, err := config.Source.List(ctx)
+	if config.Target.Signed() && !config.Source.Signed() {
+		return result, errors.New("copies cannot be signed without keys to verify the source with")
+	}
+	all, err := config.Source.List(ctx)
 	if err != nil {
 		return result, fmt.Errorf("source: %w", err)
 	}
+	snapshots, err := config.Source.Trusted(ctx, time.Time{})
+	if err != nil {
+		return result, fmt.Errorf("source: %w", err)
+	}
+	if config.Source.Signed() {
+		if err := config.check(snapshots); err != nil {
+			return result, fmt.Errorf("source: %w", err)
+		}
+	}
+	result.Unsigned = max(len(all)-len(snapshots), 0)
 	present, err := config.Target.List(ctx)
 	if err != nil {
 		return result, fmt.Errorf("target: %w", err)
 	}
-	sizes := map[string]int64{}
+	copies := map[string]backup.Snapshot{}
 	for _, p := range present {
-		sizes[p.Name()] = p.Size
+		copies[p.Name()] = p
 	}
 	for _, s := range config.Select(snapshots, config.Now) {
-		if size, ok := sizes[s.Name()]; ok && size == s.Size {
+		if copy, ok := copies[s.Name()]; ok && config.same(s, copy) {
 			result.Skipped++
 			continue
 		}
@@ -75,7 +93,7 @@ func Copy(ctx context.Context, config Config) (Result, error) {
 		result.Bytes += s.Size
 		config.Log.Info("Copied a snapshot", "snapshot", s.Name(), "bytes", s.Size)
 	}
-	if present, err = config.Target.List(ctx); err != nil {
+	if present, err = config.Target.Trusted(ctx, time.Time{}); err != nil {
 		return result, fmt.Errorf("target: %w", err)
 	}
 	chain, err := backup.Newest(present)
@@ -84,6 +102,20 @@ func Copy(ctx context.Context, config Config) (Result, error) {
 		return result, fmt.Errorf("target: %w", err)
 	}
 	return result, nil
+}
+
+// check returns an error if the newest snapshots cannot be restored, or end before the record: a copy would vouch for them.
+func (c Config) check(snapshots []backup.Snapshot) error {
+	chain, err := backup.Newest(snapshots)
+	if err != nil {
+		return err
+	}
+	return c.Record.Check(chain)
+}
+
+// same reports whether a snapshot was copied before. A copy that must be signed has the signature of the same content.
+func (c Config) same(s, copy backup.Snapshot) bool {
+	return copy.Size == s.Size && (!c.Target.Signed() || copy.Proof != nil && s.Proof != nil && *copy.Proof == *s.Proof)
 }
 
 // Select returns the snapshots to copy, in the order in which they were taken. It always includes the newest full snapshot
