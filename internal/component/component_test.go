@@ -117,6 +117,11 @@ func withBackup() Input {
 		Store: &v1alpha1.StoreSpec{
 			Provider: v1alpha1.ProviderS3, Container: "bucket", Prefix: "clusters/main", SecretRef: &v1alpha1.SecretReference{Name: "bucket-credentials"},
 		},
+		Signing: &v1alpha1.SigningSpec{
+			SecretRef:           v1alpha1.SecretReference{Name: "snapshot-signing"},
+			AcceptUnsignedUntil: &metav1.Time{Time: time.Date(2026, 7, 1, 14, 0, 0, 0, time.FixedZone("", 7200))},
+			AcceptRevision:      ptr.To[int64](1234),
+		},
 		FullSnapshotSchedule:         ptr.To("0 1 * * *"),
 		DeltaSnapshotPeriod:          &metav1.Duration{Duration: time.Minute},
 		DeltaSnapshotMemoryLimit:     ptr.To(resource.MustParse("1Mi")),

@@ -36,6 +36,9 @@ type Config struct {
 	MaxBackupAge *uint32 `json:"maxBackupAge,omitempty"`
 	// MaxBackups is how many backups are copied, the newest first. Default: all are.
 	MaxBackups *uint32 `json:"maxBackups,omitempty"`
+	// AllowUnsigned copies snapshots as they are, without their signatures, for an Etcd whose snapshots are signed. Default: only
+	// those with a valid signature are copied, and signed for the target.
+	AllowUnsigned bool `json:"allowUnsigned,omitempty"`
 }
 
 // Handler is the tasks.Handler of CopyBackups.
@@ -117,10 +120,10 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 
 // Execute implements tasks.Handler.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	return h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(task) })
+	return h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(ctx, task) })
 }
 
-func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {
+func (h *Handler) job(ctx context.Context, task tasks.Task) (*batchv1.Job, error) {
 	c := task.Config.(Config)
 	target, err := component.Store(c.TargetStore, task.Object.Namespace, component.StoreMain)
 	if err != nil {
@@ -137,12 +140,35 @@ func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {
 	if c.MaxBackups != nil {
 		args = append(args, fmt.Sprintf("--max-backups=%d", *c.MaxBackups))
 	}
+	stores := []component.StoreAccess{target, source}
+	if !c.AllowUnsigned {
+		signed, recorded, err := h.signing(ctx, task.Etcd, c)
+		if err != nil {
+			return nil, err
+		}
+		args, stores = append(args, recorded...), append(stores, signed...)
+	}
 	image := ""
 	if b := task.Etcd.Spec.Backup; b != nil && b.Image != nil {
 		image = *b.Image
 	}
 	return job.Build(job.Spec{
 		Owner: job.OfTask(task.Object), Component: v1alpha1.ComponentCopyJob, Image: cmp.Or(image, h.Image), Args: args,
-		Stores: []component.StoreAccess{target, source}, Timeout: Deadline,
+		Stores: stores, Timeout: Deadline,
 	})
+}
+
+// signing returns what the Job needs to verify and sign snapshots, and its flags for what is recorded of the source; nothing if
+// snapshots of the Etcd are not signed.
+func (h *Handler) signing(ctx context.Context, etcd *v1alpha1.Etcd, c Config) (access []component.StoreAccess, args []string, err error) {
+	keys, err := component.SigningKeys(etcd, component.StoreMain, component.StoreSource)
+	if err != nil || keys == nil {
+		return nil, nil, err
+	}
+	if own := component.BackupStore(etcd); own.Provider.Canonical() == c.SourceStore.Provider.Canonical() && own.Container == c.SourceStore.Container && own.Prefix == c.SourceStore.Prefix {
+		if args, err = job.RecordArgs(ctx, h.Live, etcd); err != nil {
+			return nil, nil, err
+		}
+	}
+	return []component.StoreAccess{*keys}, args, nil
 }
