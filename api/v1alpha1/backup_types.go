@@ -69,6 +69,23 @@ type SnapshotCompactionSpec struct {
 	TriggerFullSnapshotThreshold *int64 `json:"triggerFullSnapshotThreshold,omitempty"`
 }
 
+// SigningSpec makes the agents sign snapshots, and use only signed ones.
+type SigningSpec struct {
+	// secretRef names a Secret with the keys: signing.key is the private Ed25519 key that signs, in PEM (PKCS #8); all other keys
+	// whose names end with .pub are public Ed25519 keys that are trusted as well, in PEM. A change of the Secret takes effect
+	// without new pods.
+	SecretRef SecretReference `json:"secretRef"`
+	// acceptUnsignedUntil lets a restore use snapshots without a signature that were taken until this time, by their names.
+	// Dangerous: whoever can write to the bucket then decides what is restored. Remove it after the restore. Default: none.
+	// +optional
+	AcceptUnsignedUntil *metav1.Time `json:"acceptUnsignedUntil,omitempty"`
+	// acceptRevision lets a restore end at exactly this revision, although a later snapshot is recorded. Dangerous: what was
+	// written since is lost. Remove it after the restore. Default: none.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	AcceptRevision *int64 `json:"acceptRevision,omitempty"`
+}
+
 // BackupSpec is the configuration of the agent (container backup-restore) and of the snapshots that it takes.
 // +kubebuilder:validation:XValidation:rule="!has(self.enableProfiling) || !self.enableProfiling",message="enableProfiling is not supported: the agent serves no profiles"
 type BackupSpec struct {
@@ -89,6 +106,10 @@ type BackupSpec struct {
 	// store is where snapshots are kept. Default: none; no snapshots are taken.
 	// +optional
 	Store *StoreSpec `json:"store,omitempty"`
+	// signing makes the agents sign snapshots, and use only signed ones. Default: snapshots are not signed, and signatures are
+	// ignored.
+	// +optional
+	Signing *SigningSpec `json:"signing,omitempty"`
 	// fullSnapshotSchedule is when full snapshots are taken: a cron expression with five fields, in UTC. Default: once a day,
 	// at a time that differs between Etcds.
 	// +kubebuilder:validation:MaxLength=128

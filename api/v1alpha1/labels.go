@@ -87,7 +87,8 @@ const (
 	// AnnotationHeldAtZeroBy on a StatefulSet holds the UID of the task that keeps it at zero replicas. The operator restores
 	// the replicas when the task continues, ends or is deleted.
 	AnnotationHeldAtZeroBy = "druid.gardener.cloud/held-at-zero-by"
-	// AnnotationBackupError on the Lease of full snapshots is the error of the last snapshot; absent or empty if it succeeded.
+	// AnnotationBackupError on the Lease of full snapshots is the error of the last snapshot, or what is wrong with a store
+	// of signed snapshots; absent or empty if there is none.
 	// The leader's agent sets it.
 	AnnotationBackupError = "druid.gardener.cloud/backup-error"
 	// AnnotationJobSubject on a Job identifies what the Job was created for. It distinguishes Jobs of the same name.

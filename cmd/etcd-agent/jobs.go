@@ -80,12 +80,38 @@ func (o *output) open(ctx context.Context) (*store.Store, error) {
 	return store.Open(ctx, o.store)
 }
 
+// record is the newest snapshot that is recorded outside of the store.
+type record struct {
+	revision int64
+	created  string
+}
+
+func (r *record) addFlags(flags *pflag.FlagSet) {
+	flags.Int64Var(&r.revision, "recorded-revision", 0, "revision of the newest recorded snapshot: where snapshots are signed, a store that ends before it is refused")
+	flags.StringVar(&r.created, "recorded-created", "", "time of the newest recorded snapshot, in RFC 3339")
+}
+
+func (r *record) parse() (backup.Record, error) {
+	if r.created == "" {
+		return backup.Record{Revision: r.revision}, nil
+	}
+	created, err := time.Parse(time.RFC3339, r.created)
+	if err != nil {
+		return backup.Record{}, fmt.Errorf("reading the time of the recorded snapshot: %w", err)
+	}
+	return backup.Record{Revision: r.revision, Created: created}, nil
+}
+
 func compactCommand(log logr.Logger) *cobra.Command {
 	var out output
+	var recorded record
 	config := restore.CompactConfig{Log: log}
 	j := &job{work: func(ctx context.Context) (any, error) {
 		var err error
 		if config.Store, err = out.open(ctx); err != nil {
+			return nil, err
+		}
+		if config.Record, err = recorded.parse(); err != nil {
 			return nil, err
 		}
 		config.Compression = out.compression
@@ -96,6 +122,7 @@ func compactCommand(log logr.Logger) *cobra.Command {
 	}}
 	cmd := j.newCommand("compact", "Compact the newest full snapshot and its deltas into one full snapshot")
 	out.addFlags(cmd.Flags())
+	recorded.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&config.WorkDir, "work-dir", "/var/etcd/work", "folder with room for the database twice")
 	return cmd
 }
@@ -103,6 +130,7 @@ func compactCommand(log logr.Logger) *cobra.Command {
 func copyCommand(log logr.Logger) *cobra.Command {
 	var from, to store.Config
 	var maxAge int
+	var recorded record
 	config := copier.Config{Log: log}
 	j := &job{work: func(ctx context.Context) (any, error) {
 		var err error
@@ -112,12 +140,16 @@ func copyCommand(log logr.Logger) *cobra.Command {
 		if config.Target, err = store.Open(ctx, to); err != nil {
 			return nil, fmt.Errorf("target: %w", err)
 		}
+		if config.Record, err = recorded.parse(); err != nil {
+			return nil, err
+		}
 		config.Now, config.MaxAge = time.Now(), time.Duration(maxAge)*24*time.Hour
 		return copier.Copy(ctx, config)
 	}}
 	cmd := j.newCommand("copy", "Copy snapshots from one store to another")
 	from.AddFlags(cmd.Flags(), "source-")
 	to.AddFlags(cmd.Flags(), "")
+	recorded.addFlags(cmd.Flags())
 	cmd.Flags().IntVar(&maxAge, "max-backup-age", 0, "maximum age, in days, of snapshots to copy; 0: any")
 	cmd.Flags().IntVar(&config.MaxBackups, "max-backups", 0, "number of full snapshots to copy, newest first; 0: all")
 	cmd.Flags().DurationVar(&config.WaitForFinal, "wait-for-final-snapshot", 0, "how long to wait for a final snapshot in the source; 0s: not at all")

@@ -5,16 +5,21 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/prepare"
+	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
 
@@ -23,6 +28,7 @@ const terminationLog = "/dev/termination-log"
 
 func prepareCommand(log logr.Logger) *cobra.Command {
 	var storeConfig store.Config
+	var leases leaseNames
 	options := prepare.Options{Name: os.Getenv(member.NameVariable), RestoredFile: member.RestoredFile, Clock: clock.RealClock{}}
 	cmd := &cobra.Command{
 		Use:   "prepare",
@@ -30,7 +36,11 @@ func prepareCommand(log logr.Logger) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if storeConfig.Provider != "" {
-				options.Backups = prepare.StoredBackups{Config: storeConfig, Log: log}
+				recorded, err := leases.recorded()
+				if err != nil {
+					return err
+				}
+				options.Backups = prepare.StoredBackups{Config: storeConfig, Recorded: recorded, Log: log}
 			}
 			err := prepare.Run(cmd.Context(), log, options)
 			if refusal, ok := errors.AsType[*prepare.Refusal](err); ok {
@@ -44,7 +54,29 @@ func prepareCommand(log logr.Logger) *cobra.Command {
 	cmd.Flags().StringVar(&options.ConfigFile, "config-file", member.ConfigFile, "file to write")
 	cmd.Flags().DurationVar(&options.Patience, "patience", time.Minute, "how long to wait for conditions that may change before failing, so that the kubelet restarts the container")
 	storeConfig.AddFlags(cmd.Flags(), "")
+	leases.addFlags(cmd.Flags())
 	return cmd
+}
+
+// leaseNames names the leases that record the newest snapshots.
+type leaseNames struct{ namespace, full, delta string }
+
+func (l *leaseNames) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&l.namespace, "namespace", os.Getenv(member.NamespaceVariable), "namespace of the leases, by default $"+member.NamespaceVariable)
+	flags.StringVar(&l.full, "full-snapshot-lease", "", "lease that reports the newest full snapshot")
+	flags.StringVar(&l.delta, "delta-snapshot-lease", "", "lease that reports the newest delta snapshot")
+}
+
+// recorded returns a function that reads what the leases record; nil without leases.
+func (l *leaseNames) recorded() (func(context.Context) (backup.Record, error), error) {
+	if l.full == "" {
+		return nil, nil
+	}
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return nil, fmt.Errorf("loading the in-cluster configuration: %w", err)
+	}
+	return serve.Recorded(config, l.namespace, l.full, l.delta)
 }
 
 // report writes why a member does not start to the termination log, from where the operator gets it.

@@ -58,6 +58,10 @@ func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *c
 	if s.delta, err = serve.NewLease(config, o.namespace, o.deltaLease, 0); err != nil {
 		return nil, err
 	}
+	recorded, err := serve.Recorded(config, o.namespace, o.fullLease, o.deltaLease)
+	if err != nil {
+		return nil, err
+	}
 	etcd, err := snapshotter.Member(local)
 	if err != nil {
 		return nil, err
@@ -70,8 +74,9 @@ func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *c
 		}
 		return snapshotter.New(snapshotter.Config{
 			Options: o.snapshots, Etcd: etcd, Store: to, FullFirst: restoredErr == nil, OnSnapshot: s.tell,
-			Anybody: anybodyIn(trustIn(o.trustFile)),
-			Clock:   clock.RealClock{}, Log: log, Metrics: registry,
+			Recorded: recorded,
+			Anybody:  anybodyIn(trustIn(o.trustFile)),
+			Clock:    clock.RealClock{}, Log: log, Metrics: registry,
 		})
 	}
 	return s, nil

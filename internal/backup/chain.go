@@ -24,6 +24,16 @@ func (e *GapError) Error() string {
 	return fmt.Sprintf("revisions %d to %d are missing: a delta snapshot was lost", e.After+1, e.Next-1)
 }
 
+// LostError is a signed delta whose predecessor is missing or another one.
+type LostError struct {
+	// Name of the delta, and of its predecessor.
+	Name, Predecessor string
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("delta snapshot %s was taken after %s, which is missing from the store or was replaced", e.Name, e.Predecessor)
+}
+
 // Chain is a full snapshot and the deltas that follow it, in order. Deltas may overlap, because two members may have taken
 // themselves for the leader. Events at revisions that are already applied are skipped.
 type Chain struct {
@@ -32,14 +42,17 @@ type Chain struct {
 }
 
 // LastRevision that the chain leads to.
-func (c Chain) LastRevision() int64 {
+func (c Chain) LastRevision() int64 { return c.Last().LastRevision }
+
+// Last returns the newest snapshot of the chain; the zero value for an empty one.
+func (c Chain) Last() Snapshot {
 	if n := len(c.Deltas); n > 0 {
-		return c.Deltas[n-1].LastRevision
+		return c.Deltas[n-1]
 	}
 	if c.Full == nil {
-		return 0
+		return Snapshot{}
 	}
-	return c.Full.LastRevision
+	return *c.Full
 }
 
 // Newest returns the chain of the newest full snapshot. Newer means taken later, whatever the revision: after a restore of an
@@ -68,7 +81,7 @@ func Chains(list []Snapshot) ([]Chain, error) {
 		switch {
 		case len(chains) == 0:
 			chains, gap = append(chains, chain), err
-		case err != nil || chain.LastRevision() != chains[0].LastRevision():
+		case err != nil || chain.LastRevision() != chains[0].LastRevision() || chain.Full.history() != chains[0].Full.history():
 			return chains, gap // from here on, back in time, some revisions are gone or of another history
 		default:
 			chains = append(chains, chain)
@@ -96,8 +109,8 @@ func follow(full Snapshot, later []Snapshot) (Chain, error) {
 		}
 		reached = max(reached, s.LastRevision)
 	}
-	// By first revision; within one, as they were taken.
-	deltas := slices.DeleteFunc(slices.Clone(later), func(s Snapshot) bool { return s.Kind == Full })
+	// By first revision; within one, as they were taken. Deltas of another history do not follow this snapshot.
+	deltas := slices.DeleteFunc(slices.Clone(later), func(s Snapshot) bool { return s.Kind == Full || s.history() != full.history() })
 	slices.SortStableFunc(deltas, func(a, b Snapshot) int { return cmp.Compare(a.StartRevision, b.StartRevision) })
 	var best *Snapshot
 	for i := 0; ; {
@@ -109,6 +122,9 @@ func follow(full Snapshot, later []Snapshot) (Chain, error) {
 		}
 		switch {
 		case best != nil && best.LastRevision > at:
+			if !continues(*best, full, deltas) {
+				return chain, &LostError{Name: best.Name(), Predecessor: best.Proof.Predecessor.Name}
+			}
 			chain.Deltas = append(chain.Deltas, *best)
 		case i < len(deltas):
 			return chain, &GapError{After: at, Next: deltas[i].StartRevision}
@@ -116,6 +132,21 @@ func follow(full Snapshot, later []Snapshot) (Chain, error) {
 			return chain, nil
 		}
 	}
+}
+
+// continues reports whether the predecessor of a delta is known: the deltas have it, or the full snapshot contains it. Retention
+// removes full snapshots from between deltas, so one of them need not be there.
+func continues(delta, full Snapshot, deltas []Snapshot) bool {
+	if delta.Proof == nil {
+		return true
+	}
+	before := delta.Proof.Predecessor
+	p, err := ParseName(before.Name)
+	if err != nil {
+		return false
+	}
+	return p.Kind == Full || p.LastRevision <= full.LastRevision ||
+		slices.ContainsFunc(deltas, func(s Snapshot) bool { return s.Reference() == before })
 }
 
 // Sorted returns the snapshots in the order in which they were taken.

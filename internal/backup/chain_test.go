@@ -262,3 +262,130 @@ func TestRequestsDoNotDisplaceTheSchedule(t *testing.T) {
 		g.Expect(retention.Expired(store, start.AddDate(0, 0, 19).Add(time.Minute))).To(HaveLen(13))
 	}
 }
+
+// Signed deltas follow only a snapshot of their history, and only if what they continue is there.
+func TestSignedChains(t *testing.T) {
+	at := func(minute int64) time.Time { return time.Unix(1_700_000_000+60*minute, 0).UTC() }
+	digest := func(n int64) string { return fmt.Sprintf("%064x", n) }
+	full := func(minute, last int64, history string) Snapshot {
+		return Snapshot{Kind: Full, LastRevision: last, Created: at(minute), Compression: Gzip, Proof: &Proof{SHA256: digest(minute), History: history}}
+	}
+	delta := func(minute, first, last int64, before Snapshot) Snapshot {
+		return Snapshot{
+			Kind: Delta, StartRevision: first, LastRevision: last, Created: at(minute), Compression: Gzip,
+			Proof: &Proof{SHA256: digest(minute), History: before.Proof.History, Predecessor: before.Reference()},
+		}
+	}
+	f := full(1, 10, "a")
+	d1 := delta(2, 11, 20, f)
+	d2 := delta(3, 21, 30, d1)
+	twin := delta(4, 21, 35, d1) // of an agent that was paused
+	d3 := delta(5, 31, 40, d2)
+	compacted := full(3, 30, "a")
+	between := full(6, 40, "a")
+	d4 := delta(7, 41, 50, between)
+	other := full(8, 20, "b")
+	o1 := delta(9, 21, 60, other)
+	replaced := d2
+	replaced.Proof = &Proof{SHA256: digest(99), History: "a", Predecessor: d1.Reference()}
+	for _, tc := range []struct {
+		name    string
+		list    []Snapshot
+		reaches int64
+		says    string
+	}{
+		{"all", []Snapshot{f, d1, d2, d3}, 40, ""},
+		{"an overlapping one", []Snapshot{f, d1, d2, twin, d3}, 40, ""},
+		{"an overlapped one is missing", []Snapshot{f, d1, twin, d3}, 35, "was taken after " + d2.Name()},
+		{"one was replaced by another of its name", []Snapshot{f, d1, replaced, d3}, 30, "was taken after " + d2.Name()},
+		{"compacted", []Snapshot{compacted, d3}, 40, ""},
+		{"a full one between was removed", []Snapshot{f, d1, d2, d3, d4}, 50, ""},
+		{"another history", []Snapshot{f, d1, d2, d3, other, o1}, 60, ""},
+		{"another history whose beginning is missing", []Snapshot{f, d1, d2, d3, o1}, 40, ""},
+		{"a delta of the earlier history comes late", []Snapshot{f, d1, other, delta(10, 21, 70, d1)}, 20, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			chain, err := Newest(tc.list)
+			g.Expect(chain.LastRevision()).To(Equal(tc.reaches))
+			if tc.says == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(ContainSubstring(tc.says)))
+			}
+		})
+	}
+	g := NewWithT(t)
+	chains, err := Chains([]Snapshot{full(0, 20, "a"), full(8, 20, "b")})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(chains).To(HaveLen(1), "the same revision of another history is another state")
+}
+
+func TestTrusted(t *testing.T) {
+	at := func(minute int64) time.Time { return time.Unix(1_700_000_000+60*minute, 0).UTC() }
+	signed := &Proof{History: "a"}
+	snapshot := func(kind Kind, minute int64, proof *Proof) Snapshot {
+		return Snapshot{Kind: kind, StartRevision: min(minute, 1), LastRevision: minute, Created: at(minute), Proof: proof}
+	}
+	old, first, plain, next := snapshot(Full, 1, nil), snapshot(Full, 2, signed), snapshot(Delta, 3, nil), snapshot(Full, 4, signed)
+	for _, tc := range []struct {
+		name    string
+		list    []Snapshot
+		until   time.Time
+		trusted int
+		refused string
+	}{
+		{"nothing", nil, time.Time{}, 0, ""},
+		{"unsigned", []Snapshot{old}, time.Time{}, 0, old.Name()},
+		{"unsigned before the first signed one", []Snapshot{first, old}, time.Time{}, 1, ""},
+		{"unsigned after it", []Snapshot{old, first, plain}, time.Time{}, 1, plain.Name()},
+		{"superseded", []Snapshot{old, first, plain, next}, time.Time{}, 2, ""},
+		{"accepted", []Snapshot{old, first, plain}, at(3), 3, ""},
+		{"accepted up to an earlier one", []Snapshot{old, first, plain}, at(1), 2, plain.Name()},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			trusted, refused := Trusted(tc.list, tc.until)
+			g.Expect(trusted).To(HaveLen(tc.trusted))
+			g.Expect(refused).To(Equal(tc.refused))
+		})
+	}
+}
+
+// Snapshots of a writer of the bucket displace no signed ones, and leave time for new ones.
+func TestUnsignedSnapshotsDisplaceNone(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Unix(1_700_000_000, 0).UTC()
+	snapshot := func(age time.Duration, proof *Proof) Snapshot {
+		return Snapshot{Kind: Full, LastRevision: 1, Created: now.Add(-age), Proof: proof}
+	}
+	signed := snapshot(time.Hour, &Proof{})
+	list := []Snapshot{signed, snapshot(-time.Hour, nil), snapshot(-2*time.Hour, nil), snapshot(-48*time.Hour, nil), snapshot(2*time.Hour, nil)}
+	retention := Retention{Limit: 1}
+	g.Expect(retention.Expired(list, now)).To(ContainElement(signed))
+	g.Expect(retention.ExpiredSigned(list, now)).NotTo(ContainElement(signed))
+	g.Expect(retention.ExpiredSigned(list, now)).To(ContainElement(list[4]), "those from before signing expire")
+	g.Expect(LastTaken(list, true, now)).To(Equal(now.Add(2 * time.Hour)))
+	g.Expect(LastTaken(list, false, now)).To(Equal(now.Add(48 * time.Hour)))
+}
+
+func TestRecords(t *testing.T) {
+	g := NewWithT(t)
+	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	g.Expect(ParseRecord("", noon)).To(BeZero())
+	g.Expect(ParseRecord("7", time.Time{})).To(BeZero())
+	r, err := ParseRecord("7", noon)
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = ParseRecord("x", noon)
+	g.Expect(err).To(HaveOccurred())
+	restored := Record{Revision: 5, Created: noon.Add(time.Hour)}
+	g.Expect(r.Newer(restored)).To(Equal(restored), "later, whatever the revision")
+	g.Expect(restored.Newer(r)).To(Equal(restored))
+	chain := func(revision int64, created time.Time) Chain {
+		return Chain{Full: &Snapshot{Kind: Full, LastRevision: revision, Created: created}}
+	}
+	g.Expect(r.Check(chain(7, noon))).To(Succeed())
+	g.Expect(r.Check(chain(6, noon.Add(time.Hour)))).NotTo(Succeed())
+	g.Expect(r.Check(chain(8, noon.Add(-time.Second)))).To(MatchError(ContainSubstring("end at revision 8")), "another history")
+	g.Expect(Record{}.Check(Chain{})).To(Succeed())
+}

@@ -51,6 +51,13 @@ func (r Retention) Expired(list []Snapshot, now time.Time) []Snapshot {
 	return expired
 }
 
+// ExpiredSigned are the snapshots to remove where snapshots must be signed. Unsigned ones displace no signed ones.
+func (r Retention) ExpiredSigned(list []Snapshot, now time.Time) []Snapshot {
+	isSigned := func(s Snapshot) bool { return s.Proof != nil }
+	signed := slices.DeleteFunc(slices.Clone(list), func(s Snapshot) bool { return !isSigned(s) })
+	return append(slices.DeleteFunc(r.Expired(list, now), isSigned), r.Expired(signed, now)...)
+}
+
 func (r Retention) keeps(s Snapshot, rank int, kept map[period]bool, now time.Time) bool {
 	p := r.periodOf(s.Created, now)
 	if r.Limit > 0 {

@@ -53,6 +53,8 @@ type Snapshot struct {
 	Prefix string
 	// Size of the object in bytes; 0 if unknown.
 	Size int64
+	// Proof is what the snapshot's valid signature says; nil for an unsigned snapshot.
+	Proof *Proof
 }
 
 // Name of the object, beneath its prefix.

@@ -25,7 +25,7 @@ const tokenLifetime = 3607
 
 // agentContainer runs the agent. It has no probes: a pod is ready if its member participates, and the kubelet restarts an
 // agent that ends.
-func agentContainer(in Input, store *StoreAccess) (*corev1ac.ContainerApplyConfiguration, error) {
+func agentContainer(in Input, store, keys *StoreAccess) (*corev1ac.ContainerApplyConfiguration, error) {
 	resources := corev1ac.ResourceRequirements()
 	if err := convert(agentResources(in.Etcd), resources); err != nil {
 		return nil, err
@@ -54,10 +54,18 @@ func agentContainer(in Input, store *StoreAccess) (*corev1ac.ContainerApplyConfi
 			return nil, err
 		}
 		c.WithCommand(store.Args...).WithCommand(snapshotArgs(in.Etcd)...).
-			WithCommand("--full-snapshot-lease="+FullSnapshotLeaseName(in.Etcd.Name), "--delta-snapshot-lease="+DeltaSnapshotLeaseName(in.Etcd.Name)).
+			WithCommand(snapshotLeases(in.Etcd)...).
 			WithVolumeMounts(store.mounts()...)
 	}
+	if keys != nil {
+		c.WithCommand(keys.Args...).WithVolumeMounts(keys.Mount)
+	}
 	return c, nil
+}
+
+// snapshotLeases returns the agent's flags for the leases that record the newest snapshots.
+func snapshotLeases(etcd *v1alpha1.Etcd) []string {
+	return []string{"--full-snapshot-lease=" + FullSnapshotLeaseName(etcd.Name), "--delta-snapshot-lease=" + DeltaSnapshotLeaseName(etcd.Name)}
 }
 
 // agentResources are requests only. Snapshots are streamed.

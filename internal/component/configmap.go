@@ -29,11 +29,18 @@ func ConfigMap(in Input) (*corev1ac.ConfigMapApplyConfiguration, error) {
 	if err != nil {
 		return nil, err
 	}
+	accept, err := acceptance(in.Etcd)
+	if err != nil {
+		return nil, err
+	}
 	name := ConfigMapName(in.Etcd.Name)
 	object := corev1ac.ConfigMap(name, in.Etcd.Namespace).
 		WithLabels(labels(in.Etcd.Name, v1alpha1.ComponentConfigMap, name)).
 		WithOwnerReferences(owner(in.Etcd)).
 		WithData(map[string]string{member.KeyConfig: config, member.KeyBootstrap: bootstrap})
+	if accept != "" {
+		object.WithData(map[string]string{member.KeyAccept: accept})
+	}
 	if in.PeerTLS != PeerTLSOff {
 		object.WithAnnotations(map[string]string{v1alpha1.AnnotationPeerTLS: string(in.PeerTLS)})
 	}

@@ -45,12 +45,16 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 	if err != nil {
 		return nil, err
 	}
-	agent, err := agentContainer(in, store)
+	keys, err := SigningKeys(in.Etcd, StoreMain)
+	if err != nil {
+		return nil, err
+	}
+	agent, err := agentContainer(in, store, keys)
 	if err != nil {
 		return nil, err
 	}
 	spec := corev1ac.PodSpec().
-		WithInitContainers(prepareContainer(in, store)).
+		WithInitContainers(prepareContainer(in, store, keys)).
 		WithContainers(container, agent).
 		WithVolumes(
 			corev1ac.Volume().WithName(sharedVolume).WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(ConfigMapName(etcd.Name))),
@@ -67,6 +71,9 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault)))
 	if store != nil && store.Volume != nil {
 		spec.WithVolumes(store.Volume)
+	}
+	if keys != nil {
+		spec.WithVolumes(keys.Volume)
 	}
 	if class := ptr.Deref(etcd.Spec.PriorityClassName, ""); class != "" {
 		spec.WithPriorityClassName(class)
@@ -105,7 +112,7 @@ func schedule(spec *corev1ac.PodSpecApplyConfiguration, etcd *v1alpha1.Etcd) err
 
 // prepareContainer decides whether and how the member starts, and renders its configuration. It writes to the volume only to
 // replace or restore the member.
-func prepareContainer(in Input, store *StoreAccess) *corev1ac.ContainerApplyConfiguration {
+func prepareContainer(in Input, store, keys *StoreAccess) *corev1ac.ContainerApplyConfiguration {
 	c := container(v1alpha1.InitContainerPrepare, agentImage(in)).
 		WithCommand("/etcd-agent", "prepare").
 		WithCommand(memberName(in.Etcd)...).
@@ -121,6 +128,12 @@ func prepareContainer(in Input, store *StoreAccess) *corev1ac.ContainerApplyConf
 		WithVolumeMounts(mounts(agentCertificates(in))...)
 	if store != nil {
 		c.WithCommand(store.Args...).WithVolumeMounts(store.mounts()...)
+	}
+	if keys != nil {
+		// A restore compares the store with the leases, which record the newest snapshots.
+		c.WithCommand(keys.Args...).WithCommand(snapshotLeases(in.Etcd)...).
+			WithEnv(podField(member.NamespaceVariable, "metadata.namespace")).
+			WithVolumeMounts(keys.Mount, corev1ac.VolumeMount().WithName(accessVolume).WithMountPath(accessDir).WithReadOnly(true))
 	}
 	return c
 }

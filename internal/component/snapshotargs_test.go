@@ -56,7 +56,7 @@ func TestScheduleThatNeverComes(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	etcd.Spec.Backup.Store = &v1alpha1.StoreSpec{Provider: "Local", Container: "claim"}
-	if _, err := agentContainer(Input{Etcd: etcd}, &StoreAccess{}); err == nil {
+	if _, err := agentContainer(Input{Etcd: etcd}, &StoreAccess{}, nil); err == nil {
 		t.Error("it was taken")
 	}
 }

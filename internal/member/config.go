@@ -28,6 +28,8 @@ type Shared struct {
 	ClusterID string
 	// Recovery is how the cluster restarts after the loss of its quorum; nil if there is none.
 	Recovery *Recovery
+	// Accept is what a restore may use although it is not verified; nil for nothing.
+	Accept *Acceptance
 }
 
 // Identity is what distinguishes a member from the others.
@@ -79,9 +81,9 @@ func (s Shared) LocalClientURL() (string, error) {
 // ReadShared reads the shared ConfigMap from where it is mounted.
 func ReadShared(dir string) (Shared, error) {
 	values := map[string]string{}
-	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery} {
+	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyAccept} {
 		value, err := os.ReadFile(filepath.Join(dir, key))
-		if errors.Is(err, fs.ErrNotExist) && (key == KeyClusterID || key == KeyRecovery) {
+		if errors.Is(err, fs.ErrNotExist) && (key == KeyClusterID || key == KeyRecovery || key == KeyAccept) {
 			continue
 		}
 		if err != nil {
@@ -103,6 +105,9 @@ func ParseShared(data map[string]string) (Shared, error) {
 	}
 	var err error
 	if s.Recovery, err = ParseRecovery([]byte(data[KeyRecovery])); err != nil {
+		return Shared{}, err
+	}
+	if s.Accept, err = parseAcceptance([]byte(data[KeyAccept])); err != nil {
 		return Shared{}, err
 	}
 	return s, nil

@@ -21,6 +21,9 @@ const (
 	// KeyRecovery is how a cluster restarts after the loss of its quorum: a Recovery as YAML. It is absent or empty if there
 	// is none.
 	KeyRecovery = "recovery.yaml"
+	// KeyAccept is what a restore may use although it is not signed or older than recorded: an Acceptance as YAML. It is absent or
+	// empty if that is nothing. A change of it replaces no pod.
+	KeyAccept = "accept-backup.yaml"
 	// KeyAgentAPI is who may use the agents' HTTP API: an agentauth.Trust as JSON.
 	KeyAgentAPI = "agent-api.json"
 )

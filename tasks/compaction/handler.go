@@ -88,7 +88,7 @@ func (h *Handler) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, erro
 
 // Execute implements tasks.Handler.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	v, err := h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(task) })
+	v, err := h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(ctx, task) })
 	if err != nil || v.Outcome != tasks.Done {
 		return v, err
 	}
@@ -103,7 +103,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	return h.Jobs.Perform(ctx, task, step)
 }
 
-func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {
+func (h *Handler) job(ctx context.Context, task tasks.Task) (*batchv1.Job, error) {
 	store := component.BackupStore(task.Etcd)
 	if store == nil {
 		return nil, fmt.Errorf("reading the store of Etcd %s: it has no spec.backup.store any more", task.Etcd.Name)
@@ -112,10 +112,22 @@ func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	args, stores := []string{"compact", "--compression=" + component.SnapshotCompression(task.Etcd)}, []component.StoreAccess{access}
+	keys, err := component.SigningKeys(task.Etcd, component.StoreMain)
+	if err != nil {
+		return nil, err
+	}
+	if keys != nil {
+		recorded, err := job.RecordArgs(ctx, h.Live, task.Etcd)
+		if err != nil {
+			return nil, err
+		}
+		args, stores = append(args, recorded...), append(stores, *keys)
+	}
 	return job.Build(job.Spec{
 		Owner: job.OfTask(task.Object), Component: v1alpha1.ComponentCompactionJob,
-		Image: cmp.Or(ptr.Deref(task.Etcd.Spec.Backup.Image, ""), h.Image), Args: []string{"compact", "--compression=" + component.SnapshotCompression(task.Etcd)},
-		Stores: []component.StoreAccess{access}, WorkDir: true, WorkLimit: job.WorkLimit(task.Etcd), Database: task.Etcd, Timeout: task.Config.(Config).Timeout.Duration,
+		Image: cmp.Or(ptr.Deref(task.Etcd.Spec.Backup.Image, ""), h.Image), Args: args,
+		Stores: stores, WorkDir: true, WorkLimit: job.WorkLimit(task.Etcd), Database: task.Etcd, Timeout: task.Config.(Config).Timeout.Duration,
 		Resources: ptr.Deref(task.Etcd.Spec.Backup.SnapshotCompaction, v1alpha1.SnapshotCompactionSpec{}).Resources,
 	})
 }

@@ -40,6 +40,9 @@ type Config struct {
 	MaxBackups *uint32 `json:"maxBackups,omitempty"`
 	// WaitForFinalSnapshot lets the copy wait for a final snapshot in the source. Default: it does not.
 	WaitForFinalSnapshot *WaitForFinalSnapshot `json:"waitForFinalSnapshot,omitempty"`
+	// AllowUnsigned copies snapshots as they are, without their signatures, for an Etcd whose snapshots are signed. Default: only
+	// those with a valid signature are copied, and signed for the target.
+	AllowUnsigned bool `json:"allowUnsigned,omitempty"`
 }
 
 // WaitForFinalSnapshot is how a copy waits for the last snapshot of a cluster that moves.
@@ -145,10 +148,10 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 
 // Execute implements tasks.Handler.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
-	return h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(task) })
+	return h.Jobs.Execute(ctx, task, func() (*batchv1.Job, error) { return h.job(ctx, task) })
 }
 
-func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {
+func (h *Handler) job(ctx context.Context, task tasks.Task) (*batchv1.Job, error) {
 	c := task.Config.(Config)
 	target, err := component.Store(c.TargetStore, task.Object.Namespace, component.StoreMain)
 	if err != nil {
@@ -168,12 +171,35 @@ func (h *Handler) job(task tasks.Task) (*batchv1.Job, error) {
 	if wait := c.wait(); wait > 0 {
 		args = append(args, "--wait-for-final-snapshot="+wait.String())
 	}
+	stores := []component.StoreAccess{target, source}
+	if !c.AllowUnsigned {
+		signed, recorded, err := h.signing(ctx, task.Etcd, c)
+		if err != nil {
+			return nil, err
+		}
+		args, stores = append(args, recorded...), append(stores, signed...)
+	}
 	image := ""
 	if b := task.Etcd.Spec.Backup; b != nil && b.Image != nil {
 		image = *b.Image
 	}
 	return job.Build(job.Spec{
 		Owner: job.OfTask(task.Object), Component: v1alpha1.ComponentCopyJob, Image: cmp.Or(image, h.Image), Args: args,
-		Stores: []component.StoreAccess{target, source}, Timeout: Deadline,
+		Stores: stores, Timeout: Deadline,
 	})
+}
+
+// signing returns what the Job needs to verify and sign snapshots, and its flags for what is recorded of the source; nothing if
+// snapshots of the Etcd are not signed.
+func (h *Handler) signing(ctx context.Context, etcd *v1alpha1.Etcd, c Config) (access []component.StoreAccess, args []string, err error) {
+	keys, err := component.SigningKeys(etcd, component.StoreMain, component.StoreSource)
+	if err != nil || keys == nil {
+		return nil, nil, err
+	}
+	if own := component.BackupStore(etcd); own.Provider.Canonical() == c.SourceStore.Provider.Canonical() && own.Container == c.SourceStore.Container && own.Prefix == c.SourceStore.Prefix {
+		if args, err = job.RecordArgs(ctx, h.Live, etcd); err != nil {
+			return nil, nil, err
+		}
+	}
+	return []component.StoreAccess{*keys}, args, nil
 }

@@ -7,14 +7,17 @@ package copybackups
 import (
 	"context"
 	"testing"
+	"time"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
@@ -38,6 +41,7 @@ func etcd() *v1alpha1.Etcd {
 func handler(g *WithT, neighbors ...client.Object) *Handler {
 	scheme := runtime.NewScheme()
 	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	g.Expect(coordinationv1.AddToScheme(scheme)).To(Succeed())
 	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(neighbors...).Build()
 	return &Handler{
 		Jobs: tasks.Jobs{Live: live}, Image: "x/agent",
@@ -84,7 +88,7 @@ func TestJob(t *testing.T) {
 	admitted, err := h.Admit(context.Background(), task)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(admitted.Outcome).To(Equal(tasks.Continue))
-	j, err := h.job(task)
+	j, err := h.job(t.Context(), task)
 	g.Expect(err).NotTo(HaveOccurred())
 	c := j.Spec.Template.Spec.Containers[0]
 	g.Expect(c.Image).To(Equal("x/agent"))
@@ -101,7 +105,7 @@ func TestTheFinalSnapshot(t *testing.T) {
 	} {
 		t.Run(config, func(t *testing.T) {
 			g := NewWithT(t)
-			j, err := handler(g).job(taskOf(g, stores+config))
+			j, err := handler(g).job(t.Context(), taskOf(g, stores+config))
 			g.Expect(err).NotTo(HaveOccurred())
 			pod := j.Spec.Template
 			if want == "" {
@@ -113,6 +117,31 @@ func TestTheFinalSnapshot(t *testing.T) {
 			g.Expect(j.Labels).NotTo(HaveKey(v1alpha1.LabelNetworkDNS), "only pods send requests")
 		})
 	}
+}
+
+// Where snapshots are signed, a copy verifies the source and signs for the target, and a copy of the Etcd's own store knows what is
+// recorded of it.
+func TestJobOfSignedSnapshots(t *testing.T) {
+	g := NewWithT(t)
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-full-snap"},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("7"), RenewTime: ptr.To(metav1.NewMicroTime(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)))},
+	}
+	args := func(config string) []string {
+		task := taskOf(g, config)
+		task.Etcd.Namespace = "ns"
+		task.Etcd.Spec.Backup.Signing = &v1alpha1.SigningSpec{SecretRef: v1alpha1.SecretReference{Name: "keys"}}
+		h := handler(g, lease)
+		j, err := h.job(t.Context(), task)
+		g.Expect(err).NotTo(HaveOccurred())
+		return j.Spec.Template.Spec.Containers[0].Args
+	}
+	signed := args(stores)
+	g.Expect(signed).To(ContainElements(HavePrefix("--store-signing-keys=/"), HavePrefix("--source-store-signing-keys=/"), "--recorded-revision=7", "--recorded-created=2026-07-01T12:00:00Z"))
+	elsewhere := args("sourceStore: {provider: Local, container: claim, prefix: p}\ntargetStore: {provider: aws, container: old, prefix: q, secretRef: {name: s}}")
+	g.Expect(elsewhere).To(ContainElement(HavePrefix("--source-store-signing-keys=/")))
+	g.Expect(elsewhere).NotTo(ContainElement(HavePrefix("--recorded-")), "nothing is recorded of another store")
+	g.Expect(args(stores + "allowUnsigned: true")).NotTo(ContainElement(ContainSubstring("signing-keys")))
 }
 
 func TestSecretOfAnotherNamespace(t *testing.T) {

@@ -27,7 +27,10 @@ type Config struct {
 	WaitForFinal time.Duration
 	// Now is when the copy begins; ages count from there.
 	Now time.Time
-	Log logr.Logger
+	// Record is the newest snapshot that was recorded outside of the source. Where snapshots are signed, a source that ends before
+	// it is refused.
+	Record backup.Record
+	Log    logr.Logger
 }
 
 // Selection is what to copy.
@@ -46,6 +49,8 @@ type Result struct {
 	Skipped int `json:"skipped"`
 	// Bytes that were copied.
 	Bytes int64 `json:"bytes"`
+	// Unsigned snapshots of the source, which are not copied where snapshots are signed.
+	Unsigned int `json:"unsigned,omitempty"`
 	// LastRevision that a restore from the target reaches.
 	LastRevision int64 `json:"lastRevision"`
 	// FinalSnapshot reports whether the source had a final snapshot, if the copy was to wait for one.
@@ -54,9 +59,12 @@ type Result struct {
 
 // Copy copies snapshots, oldest first, so that the target can be restored at any time. It skips what the target already has,
 // so an interrupted copy continues where it stopped. Every snapshot is verified while it is copied, and read back from a
-// bucket after it was written.
+// bucket after it was written. Where snapshots are signed, only those with a valid signature are copied, and signed for the target.
 func Copy(ctx context.Context, config Config) (Result, error) {
 	var result Result
+	if config.Target.Signed() && !config.Source.Signed() {
+		return result, errors.New("copies cannot be signed without keys to verify the source with")
+	}
 	if config.WaitForFinal > 0 {
 		final, err := config.awaitFinal(ctx)
 		if err != nil {
@@ -64,25 +72,30 @@ func Copy(ctx context.Context, config Config) (Result, error) {
 		}
 		result.FinalSnapshot = &final
 	}
-	snapshots, err := config.Source.List(ctx)
+	all, err := config.Source.List(ctx)
 	if err != nil {
 		return result, fmt.Errorf("source: %w", err)
 	}
+	snapshots, err := config.Source.Trusted(ctx, time.Time{})
+	if err != nil {
+		return result, fmt.Errorf("source: %w", err)
+	}
+	if config.Source.Signed() {
+		if err := config.check(snapshots); err != nil {
+			return result, fmt.Errorf("source: %w", err)
+		}
+	}
+	result.Unsigned = max(len(all)-len(snapshots), 0)
 	present, err := config.Target.List(ctx)
 	if err != nil {
 		return result, fmt.Errorf("target: %w", err)
 	}
-	sizes := map[string]int64{}
+	copies := map[string]backup.Snapshot{}
 	for _, p := range present {
-		sizes[p.Name()] = p.Size
+		copies[p.Name()] = p
 	}
 	for _, s := range config.Select(snapshots, config.Now) {
-		// An earlier version copied final snapshots under their own names.
-		size, ok := sizes[inTarget(s).Name()]
-		if own, present := sizes[s.Name()]; !ok && present {
-			size, ok = own, true
-		}
-		if ok && size == s.Size {
+		if config.isIn(copies, s) {
 			result.Skipped++
 			continue
 		}
@@ -93,7 +106,7 @@ func Copy(ctx context.Context, config Config) (Result, error) {
 		result.Bytes += s.Size
 		config.Log.Info("Copied a snapshot", "snapshot", s.Name(), "bytes", s.Size)
 	}
-	if present, err = config.Target.List(ctx); err != nil {
+	if present, err = config.Target.Trusted(ctx, time.Time{}); err != nil {
 		return result, fmt.Errorf("target: %w", err)
 	}
 	chain, err := backup.Newest(present)
@@ -119,7 +132,7 @@ func (c Config) awaitFinal(ctx context.Context) (bool, error) {
 	defer cancel()
 	c.Log.Info("Waiting for a final snapshot in the source", "timeout", c.WaitForFinal)
 	for {
-		snapshots, err := c.Source.List(ctx)
+		snapshots, err := c.Source.Trusted(ctx, time.Time{})
 		if err == nil && hasFinal(snapshots) {
 			return true, nil
 		}
@@ -152,6 +165,22 @@ func hasFinal(list []backup.Snapshot) bool {
 	return false
 }
 
+// check returns an error if the newest snapshots cannot be restored, or end before the record: a copy would vouch for them.
+func (c Config) check(snapshots []backup.Snapshot) error {
+	chain, err := backup.Newest(snapshots)
+	if err != nil {
+		return err
+	}
+	return c.Record.Check(chain)
+}
+
+// isIn reports whether a snapshot was copied before. A copy that must be signed has the signature of the same content.
+func (c Config) isIn(copies map[string]backup.Snapshot, s backup.Snapshot) bool {
+	s = inTarget(s)
+	copy, ok := copies[s.Name()]
+	return ok && copy.Size == s.Size && (!c.Target.Signed() || copy.Proof != nil && s.Proof != nil && *copy.Proof == *s.Proof)
+}
+
 // Select returns the snapshots to copy, in the order in which they were taken. It always includes the newest full snapshot
 // and its deltas, however old, because a copy without them cannot be restored. It omits deltas before the first full
 // snapshot, which are useless.
@@ -178,6 +207,16 @@ func (s Selection) Select(list []backup.Snapshot, now time.Time) []backup.Snapsh
 // on, and the next copy would not wait for that.
 func inTarget(s backup.Snapshot) backup.Snapshot {
 	s.Final = false
+	if s.Proof == nil {
+		return s
+	}
+	proof := *s.Proof
+	// Of a valid signature, so its name is one of a snapshot, or empty.
+	if before, err := backup.ParseName(proof.Predecessor.Name); err == nil {
+		before.Final = false
+		proof.Predecessor.Name = before.Name()
+	}
+	s.Proof = &proof
 	return s
 }
 

@@ -30,7 +30,9 @@ type CompactConfig struct {
 	WorkDir string
 	// Compression of the new snapshot.
 	Compression backup.Compression
-	Log         logr.Logger
+	// Record is the newest snapshot that was recorded outside of the store. See Config.
+	Record backup.Record
+	Log    logr.Logger
 }
 
 // CompactResult is what a compaction did.
@@ -58,7 +60,7 @@ func Compact(ctx context.Context, config CompactConfig) (CompactResult, error) {
 
 func (c CompactConfig) compact(ctx context.Context, work string) (result CompactResult, err error) {
 	defer recovered(&err)
-	source := source{c.Store, work, c.Log}
+	source := source{store: c.Store, work: work, log: c.Log, record: c.Record}
 	path := filepath.Join(work, "snapshot.db")
 	chain, err := source.choose(ctx, func(full backup.Snapshot) error { return source.fetchDatabase(ctx, full, path) })
 	if err != nil {
@@ -96,6 +98,9 @@ func (c CompactConfig) compact(ctx context.Context, work string) (result Compact
 // delta.
 func compactedName(chain backup.Chain, revision int64, compression backup.Compression) backup.Snapshot {
 	s := backup.Snapshot{Kind: backup.Full, LastRevision: revision, Compression: compression, Prefix: chain.Full.Prefix}
+	if p := chain.Full.Proof; p != nil {
+		s.Proof = &backup.Proof{History: p.History}
+	}
 	if n := len(chain.Deltas); n > 0 {
 		s.Created = chain.Deltas[n-1].Created
 	} else {

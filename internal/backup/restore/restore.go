@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
@@ -34,7 +35,20 @@ type Config struct {
 	Member, PeerURL, InitialCluster, Token string
 	// AtLeast is the revision that the snapshots must reach; 0 for any.
 	AtLeast int64
-	Log     logr.Logger
+	// Record is the newest snapshot that was recorded outside of the store. Where snapshots are signed, a store that ends before
+	// it is refused.
+	Record backup.Record
+	// Accept is what may be used nevertheless.
+	Accept Acceptance
+	Log    logr.Logger
+}
+
+// Acceptance is what a user has accepted where snapshots are signed. Its zero value is nothing.
+type Acceptance struct {
+	// UnsignedUntil is the time until which snapshots need no signature.
+	UnsignedUntil time.Time
+	// Revision at which the snapshots may end although a later one is recorded; 0 for none.
+	Revision int64
 }
 
 // Result of a restore.
@@ -46,7 +60,7 @@ type Result struct {
 }
 
 // Restore makes a data directory from the newest full snapshot and the deltas that follow it. Every object is verified before
-// it is used. It returns a *backup.CorruptError for a corrupt object, unless it is the newest full snapshot and an older one
+// it is used; where snapshots are signed, only signed ones are. It returns a *backup.CorruptError for a corrupt object, unless it is the newest full snapshot and an older one
 // reaches the same revision, which is used instead; backup.ErrNoFull for a store without a full snapshot; and a
 // *backup.GapError for a store that lacks a delta.
 //
@@ -82,7 +96,7 @@ const maxReason = 1 << 10
 func (c Config) restore(ctx context.Context, work string) (result Result, err error) {
 	defer recovered(&err)
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	source := source{c.Store, work, c.Log}
+	source := source{store: c.Store, work: work, log: c.Log, accept: c.Accept, record: c.Record}
 	var file string
 	chain, err := source.choose(ctx, func(full backup.Snapshot) (err error) {
 		file, err = source.file(ctx, full)

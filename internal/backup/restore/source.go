@@ -24,18 +24,26 @@ type source struct {
 	store *store.Store
 	work  string
 	log   logr.Logger
+	// accept is what a restore may use although it is not signed, or older than recorded.
+	accept Acceptance
+	record backup.Record
 }
 
 // choose returns the newest chain whose full snapshot is intact. It calls take with each candidate until take returns no
 // error.
 func (s source) choose(ctx context.Context, take func(full backup.Snapshot) error) (backup.Chain, error) {
-	list, err := s.store.List(ctx)
+	list, err := s.store.Trusted(ctx, s.accept.UnsignedUntil)
 	if err != nil {
 		return backup.Chain{}, err
 	}
 	chains, err := backup.Chains(list)
 	if err != nil {
 		return backup.Chain{}, fmt.Errorf("looking for a backup in %s: %w", s.store, err)
+	}
+	if s.store.Signed() && (s.accept.Revision == 0 || s.accept.Revision != chains[0].LastRevision()) {
+		if err := s.record.Check(chains[0]); err != nil {
+			return backup.Chain{}, fmt.Errorf("looking for a backup in %s: %w", s.store, err)
+		}
 	}
 	var failures []error
 	for _, chain := range chains {
@@ -63,10 +71,11 @@ func (s source) fetch(ctx context.Context, snapshot backup.Snapshot, name string
 }
 
 // file returns a file with the verified content of a full snapshot: the object itself if it is an uncompressed file, with
-// its checksum at the end; otherwise a file in the work folder.
+// its checksum at the end; otherwise, and if it is signed, a file in the work folder: a writer of the store could alter the object
+// after it was verified.
 func (s source) file(ctx context.Context, snapshot backup.Snapshot) (string, error) {
 	name, isFile := s.store.File(snapshot)
-	if !isFile || snapshot.Compression != backup.None {
+	if !isFile || snapshot.Compression != backup.None || snapshot.Proof != nil {
 		name = filepath.Join(s.work, "snapshot.db")
 		return name, s.fetchDatabase(ctx, snapshot, name)
 	}
@@ -104,7 +113,11 @@ func (s source) read(ctx context.Context, snapshot backup.Snapshot, to io.Writer
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(to, content)
+	if _, err := io.Copy(to, content); err != nil {
+		return err
+	}
+	// Only the end of the object confirms what was signed.
+	_, err = io.Copy(io.Discard, object)
 	return err
 }
 

@@ -21,6 +21,10 @@ type session struct {
 	// its last snapshot was taken.
 	stored int64
 	newest time.Time
+	// history and last are what the proof of the next snapshot has: the history that it continues, empty for a new one, and the
+	// snapshot that is complete up to stored.
+	history string
+	last    backup.Reference
 	// events since then, which the store lacks, and the TTLs of their leases, in seconds.
 	events backup.DeltaBuffer
 	leases map[int64]int64
@@ -66,17 +70,24 @@ func (n *session) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	now := n.config.Clock.Now()
+	n.newest = backup.LastTaken(list, n.config.Store.Signed(), now)
+	usable, err := n.usable(list)
 	var lastFull time.Time
 	for _, snapshot := range list {
-		n.newest = snapshot.Created
 		n.metrics.stored(snapshot)
+	}
+	for _, snapshot := range usable {
 		if snapshot.Kind == backup.Full {
 			lastFull = snapshot.Created
 		}
 	}
-	chain, err := backup.Newest(list)
+	chain, broken := backup.Newest(usable)
+	err = errors.Join(err, broken)
+	if err == nil {
+		err = n.checkRecord(ctx, chain)
+	}
 	n.stored = chain.LastRevision()
-	now := n.config.Clock.Now()
 	n.checked, n.fullDue = now, n.schedule.after(lastFull, now)
 	n.deltaDue, n.collectionDue = now.Add(n.config.DeltaPeriod), now.Add(n.config.CollectionPeriod)
 	reason := ""
@@ -95,6 +106,11 @@ func (n *session) resume(ctx context.Context) error {
 	if reason != "" {
 		n.config.Log.Info("Taking a full snapshot first", "reason", reason)
 		n.stored = 0
+		return nil
+	}
+	n.last = chain.Last().Reference()
+	if chain.Full.Proof != nil {
+		n.history = chain.Full.Proof.History
 	}
 	return nil
 }
@@ -179,7 +195,12 @@ func (n *session) removeExpired(ctx context.Context) {
 	if n.config.Anybody != nil && n.config.Anybody() {
 		retention.Span = n.schedule.span(retention.Limit, now)
 	}
-	for _, snapshot := range retention.Expired(list, now) {
+	expired := retention.Expired
+	if n.config.Store.Signed() {
+		expired = retention.ExpiredSigned
+		n.supersede(list, now)
+	}
+	for _, snapshot := range expired(list, now) {
 		err := n.config.Store.Delete(ctx, snapshot)
 		n.metrics.removed(snapshot.Kind, err)
 		if err != nil {

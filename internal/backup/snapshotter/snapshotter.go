@@ -38,8 +38,10 @@ type Config struct {
 	Anybody func() bool
 	// OnSnapshot is called with each snapshot once it is in the store.
 	OnSnapshot func(backup.Snapshot)
-	Clock      clock.WithTicker
-	Log        logr.Logger
+	// Recorded returns what OnSnapshot recorded outside of the store. It is used where snapshots are signed, and may be nil.
+	Recorded func(context.Context) (backup.Record, error)
+	Clock    clock.WithTicker
+	Log      logr.Logger
 	// Metrics are registered here, unless it is nil.
 	Metrics prometheus.Registerer
 }
@@ -63,6 +65,8 @@ type Snapshotter struct {
 	failure error
 	// current is when the store was last found to have everything that was written until then.
 	current time.Time
+	// distrusted is what is wrong with the store where snapshots are signed; nil for nothing.
+	distrusted error
 
 	// renewed: a full snapshot was taken since the start. Only Run's goroutine uses it.
 	renewed bool
@@ -120,18 +124,18 @@ func (s *Snapshotter) Delta(ctx context.Context) (*backup.Snapshot, error) {
 
 // Latest returns the snapshots that a restore would use.
 func (s *Snapshotter) Latest(ctx context.Context) (backup.Chain, error) {
-	list, err := s.config.Store.List(ctx)
+	list, err := s.config.Store.Trusted(ctx, time.Time{})
 	if err != nil {
 		return backup.Chain{}, err
 	}
 	return backup.Newest(list)
 }
 
-// Healthy returns the failure of the last snapshot; nil if it succeeded.
+// Healthy returns the failure of the last snapshot, and what is wrong with the store; nil for neither.
 func (s *Snapshotter) Healthy() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failure
+	return errors.Join(s.failure, s.distrusted)
 }
 
 // Current returns when the store was last found to have everything that was written until then; zero if that is not known.
@@ -230,7 +234,7 @@ func (s *Snapshotter) stop(err error) {
 	defer s.mu.Unlock()
 	s.running = false
 	s.fail(err)
-	s.failure = nil
+	s.failure, s.distrusted = nil, nil
 }
 
 // fail fails all pending requests. The caller holds the lock.

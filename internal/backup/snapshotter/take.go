@@ -87,13 +87,13 @@ func (n *session) write(ctx context.Context, s backup.Snapshot, write func(io.Wr
 	if !s.Created.After(n.newest) {
 		s.Created = n.newest.Add(time.Second)
 	}
-	s.Compression = n.config.Compression
+	s.Compression, s.Proof = n.config.Compression, n.proof(s.Kind)
 	s, err := n.config.Store.Write(ctx, s, func(w io.Writer) error { return write(w, s) })
 	if err != nil {
 		return nil, err
 	}
 	n.forget()
-	n.newest, n.stored = s.Created, s.LastRevision
+	n.continueWith(s)
 	n.deltaDue = n.config.Clock.Now().Add(n.config.DeltaPeriod)
 	if s.Kind == backup.Full {
 		n.fullDue, n.renewed = n.schedule.after(s.Created, n.config.Clock.Now()), true

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/signature"
 	"github.com/spf13/pflag"
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
@@ -36,6 +37,9 @@ type Config struct {
 	// Credentials is a folder with one file for each key of Gardener's backup secrets. See credentials.go. Empty for the identity
 	// that the cloud gives the process.
 	Credentials string
+	// SigningKeys is a folder with the keys that sign snapshots; empty: snapshots are neither signed nor need to be. See package
+	// signature.
+	SigningKeys string
 }
 
 // AddFlags adds the flags of the configuration. Their names begin with the role, such as "source-".
@@ -46,6 +50,7 @@ func (c *Config) AddFlags(flags *pflag.FlagSet, role string) {
 	flags.StringVar(&c.Prefix, name("prefix"), "", "prefix of the objects")
 	flags.StringVar(&c.Endpoint, name("endpoint"), "", "URL of the service, in place of the one in the credentials")
 	flags.StringVar(&c.Credentials, name("credentials"), "", "folder with the credentials, one file for each key; empty: the identity that the cloud gives the pod")
+	flags.StringVar(&c.SigningKeys, name("signing-keys"), "", "folder with the keys that sign snapshots; empty: snapshots are not signed")
 }
 
 const (
@@ -64,6 +69,8 @@ type Store struct {
 	mu     sync.Mutex
 	bucket *blob.Bucket
 	read   string // state of the credentials that the bucket was opened with
+
+	signatures signatures
 }
 
 // Open opens a store. It reads the credentials but sends no request, so it does not report an unreachable store.
@@ -75,6 +82,11 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	s := &Store{config: config, maxObjects: maxObjects, maxSnapshots: maxSnapshots}
 	if _, err := s.open(ctx); err != nil {
 		return nil, err
+	}
+	if s.Signed() {
+		if _, err := s.keys(); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
 }
@@ -114,10 +126,15 @@ func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
 // folder of the snapshots.
 func (s *Store) folder() string { return path.Join(s.config.Prefix, backup.LayoutVersion) }
 
-// List returns the snapshots in the order in which they were taken. It ignores other objects.
+// List returns all snapshots in the order in which they were taken, with the proofs of the signed ones. It ignores other objects.
 func (s *Store) List(ctx context.Context) ([]backup.Snapshot, error) {
-	var snapshots []backup.Snapshot
-	err := s.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
+	list, _, err := s.list(ctx)
+	return list, err
+}
+
+// list returns also why snapshots have no proof, by name.
+func (s *Store) list(ctx context.Context) (snapshots []backup.Snapshot, reasons map[string]string, err error) {
+	err = s.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
 		snapshot, err := backup.ParseName(strings.TrimPrefix(o.Key, s.folder()+"/"))
 		if err != nil {
 			return
@@ -128,11 +145,15 @@ func (s *Store) List(ctx context.Context) ([]backup.Snapshot, error) {
 	})
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case len(snapshots) > s.maxSnapshots:
-		return nil, fmt.Errorf("%s has more than %d snapshots: check who writes to it, and remove what is not needed", s, s.maxSnapshots)
+		return nil, nil, fmt.Errorf("%s has more than %d snapshots: check who writes to it, and remove what is not needed", s, s.maxSnapshots)
+	case s.Signed():
+		if reasons, err = s.prove(ctx, snapshots); err != nil {
+			return nil, nil, err
+		}
 	}
-	return backup.Sorted(snapshots), nil
+	return backup.Sorted(snapshots), reasons, nil
 }
 
 func (s *Store) each(ctx context.Context, prefix string, visit func(*blob.ListObject)) error {
@@ -156,7 +177,8 @@ func (s *Store) each(ctx context.Context, prefix string, visit func(*blob.ListOb
 	}
 }
 
-// Reader reads the object of a snapshot, unverified. See backup.NewReader.
+// Reader reads the object of a snapshot. Only its io.EOF confirms that a signed one is what was signed; the content is verified
+// by backup.NewReader.
 func (s *Store) Reader(ctx context.Context, snapshot backup.Snapshot) (io.ReadCloser, error) {
 	bucket, err := s.open(ctx)
 	if err != nil {
@@ -166,7 +188,7 @@ func (s *Store) Reader(ctx context.Context, snapshot backup.Snapshot) (io.ReadCl
 	if err != nil {
 		return nil, fmt.Errorf("reading snapshot %s: %w", snapshot.Name(), err)
 	}
-	return r, nil
+	return newVerified(r, snapshot), nil
 }
 
 // File returns the file of a snapshot; ok is false if the store is a bucket.
@@ -176,18 +198,26 @@ func (s *Store) File(snapshot backup.Snapshot) (name string, ok bool) {
 
 func (s *Store) key(snapshot backup.Snapshot) string { return path.Join(s.folder(), snapshot.Name()) }
 
-// Delete removes a snapshot, and the chunks that another tool may have left beside it. A missing snapshot is not an error.
+// Delete removes a snapshot, the chunks that another tool may have left beside it, and then its signatures: a snapshot that loses
+// its signature first would be refused after a crash. A missing snapshot is not an error.
 func (s *Store) Delete(ctx context.Context, snapshot backup.Snapshot) error {
 	keys := []string{s.key(snapshot)}
-	if err := s.each(ctx, s.key(snapshot)+"/", func(o *blob.ListObject) { keys = append(keys, o.Key) }); err != nil {
+	add := func(o *blob.ListObject) { keys = append(keys, o.Key) }
+	if err := s.each(ctx, s.key(snapshot)+"/", add); err != nil {
+		return err
+	}
+	if err := s.each(ctx, path.Join(s.signatureFolder(), signature.NamesOf(snapshot.Name())), add); err != nil {
 		return err
 	}
 	return s.remove(ctx, keys)
 }
 
-// Sweep removes leftovers of interrupted uploads to a folder that are older than a time. Buckets hide unfinished uploads, and
-// remove them by their own rules.
+// Sweep removes leftovers of interrupted uploads that are older than a time: signatures, and unfinished files in a folder. Buckets
+// hide unfinished uploads, and remove them by their own rules.
 func (s *Store) Sweep(ctx context.Context, before time.Time) error {
+	if err := s.sweepSignatures(ctx, before); err != nil {
+		return err
+	}
 	if s.config.Provider != Local {
 		return nil
 	}

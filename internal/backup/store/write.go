@@ -6,8 +6,10 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"path"
@@ -27,7 +29,8 @@ const (
 )
 
 // Write writes the object of a snapshot by calling write, and returns the snapshot as List would. The object gets its name
-// only once it is complete; a failed write leaves nothing.
+// only once it is complete and signed; a failed write leaves nothing but a signature. The snapshot's proof has the history and the
+// predecessor to sign; without it, a full snapshot begins a new history.
 func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(io.Writer) error) (backup.Snapshot, error) {
 	bucket, err := s.open(ctx)
 	if err != nil {
@@ -49,7 +52,14 @@ func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(
 		return backup.Snapshot{}, fmt.Errorf("writing snapshot %s: %w", snapshot.Name(), err)
 	}
 	counter := &counter{w: object}
-	if err := s.pour(counter, file, write); err != nil {
+	if s.Signed() {
+		counter.hash = sha256.New()
+	}
+	err = s.pour(counter, file, write)
+	if err == nil {
+		snapshot.Proof, err = s.prepared(ctx, snapshot, counter)
+	}
+	if err != nil {
 		cancel()
 		// The error of a canceled writer is meaningless.
 		_ = object.Close()
@@ -60,6 +70,14 @@ func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(
 	}
 	snapshot.Prefix, snapshot.Size = s.folder(), counter.n
 	return snapshot, nil
+}
+
+// prepared signs an object whose content is complete; its proof is nil where snapshots are not signed.
+func (s *Store) prepared(ctx context.Context, snapshot backup.Snapshot, content *counter) (*backup.Proof, error) {
+	if content.hash == nil {
+		return nil, nil
+	}
+	return s.sign(ctx, snapshot, content.n, content.hash)
 }
 
 // pour writes the content of an object; file is nil for a bucket.
@@ -103,14 +121,18 @@ func syncDir(name string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// counter counts what is written.
+// counter counts what is written, and hashes it where snapshots are signed.
 type counter struct {
-	w io.Writer
-	n int64
+	w    io.Writer
+	n    int64
+	hash hash.Hash // nil where they are not
 }
 
 func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
+	if c.hash != nil {
+		c.hash.Write(p[:n])
+	}
 	return n, err
 }

@@ -82,12 +82,20 @@ func (c Config) newest(ctx context.Context) (revision int64, created time.Time, 
 	if err != nil {
 		return 0, time.Time{}, err
 	}
-	created = c.Clock.Now().UTC().Truncate(time.Second)
-	if n := len(list); n > 0 && !created.After(list[n-1].Created) {
-		created = list[n-1].Created.Add(time.Second)
+	now := c.Clock.Now()
+	created = now.UTC().Truncate(time.Second)
+	if last := backup.LastTaken(list, c.Store.Signed(), now); !created.After(last) {
+		created = last.Add(time.Second)
+	}
+	if c.Store.Signed() {
+		// This snapshot is newer than an unsigned one, so that no restore needs that.
+		list, _ = backup.Trusted(list, time.Time{})
 	}
 	// This snapshot makes up for a gap, or for a missing full snapshot.
 	chain, err := backup.Newest(list)
+	if lost := (*backup.LostError)(nil); errors.As(err, &lost) {
+		err = nil
+	}
 	if gap := (*backup.GapError)(nil); err != nil && !errors.Is(err, backup.ErrNoFull) && !errors.As(err, &gap) {
 		return 0, time.Time{}, fmt.Errorf("reading the snapshots in %s: %w", c.Store, err)
 	}
@@ -99,7 +107,7 @@ func (c Config) verify(ctx context.Context, snapshot backup.Snapshot) error {
 	if err := c.Store.Verify(ctx, snapshot); err != nil {
 		return err
 	}
-	list, err := c.Store.List(ctx)
+	list, err := c.Store.Trusted(ctx, time.Time{})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/restore"
@@ -20,10 +21,13 @@ import (
 // with invalid credentials.
 type StoredBackups struct {
 	Config store.Config
-	Log    logr.Logger
+	// Recorded returns the newest snapshot that is recorded outside of the store. It is used where snapshots are signed, and may
+	// be nil.
+	Recorded func(context.Context) (backup.Record, error)
+	Log      logr.Logger
 }
 
-// Exist reports whether there is a full snapshot. Restore reports a missing delta.
+// Exist reports whether there is a full snapshot, signed or not. Restore reports a missing delta, and a missing signature.
 func (b StoredBackups) Exist(ctx context.Context) (bool, error) {
 	from, err := store.Open(ctx, b.Config)
 	if err != nil {
@@ -52,13 +56,55 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 		Store: from, DataDir: shared.DataDir(), Member: id.Name, PeerURL: id.PeerURL,
 		InitialCluster: shared.Founders(), Token: shared.Token(), Log: b.Log,
 	}
+	if from.Signed() {
+		if config.Accept, err = acceptance(shared.Accept); err != nil {
+			return err
+		}
+		if b.Recorded != nil {
+			if config.Record, err = b.Recorded(ctx); err != nil {
+				return fmt.Errorf("reading which snapshot must be restored at least: %w", err)
+			}
+		}
+		if config.Accept != (restore.Acceptance{}) {
+			b.Log.Info("The restore may use what is not verified", "unsignedUntil", config.Accept.UnsignedUntil, "revision", config.Accept.Revision)
+		}
+	}
 	if shared.Recovery != nil {
 		config.AtLeast = shared.Recovery.Revision
 	}
 	result, err := restore.Restore(ctx, config)
 	if err != nil {
-		return fmt.Errorf("restoring from %s: %w", from, err)
+		return fmt.Errorf("restoring from %s: %w%s", from, err, remedy(err))
 	}
 	b.Log.Info("Restored the newest backup; later writes are lost", "revision", result.Revision, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
 	return nil
+}
+
+func acceptance(a *member.Acceptance) (restore.Acceptance, error) {
+	if a == nil {
+		return restore.Acceptance{}, nil
+	}
+	accept := restore.Acceptance{Revision: a.Revision}
+	if a.UnsignedUntil != "" {
+		var err error
+		if accept.UnsignedUntil, err = time.Parse(time.RFC3339, a.UnsignedUntil); err != nil {
+			return restore.Acceptance{}, fmt.Errorf("reading what the restore may use without a signature: %w", err)
+		}
+	}
+	return accept, nil
+}
+
+// remedy returns what a user can do about a restore that was refused for what is not signed, or older than recorded.
+func remedy(err error) string {
+	if refused, ok := errors.AsType[*backup.UnsignedError](err); ok {
+		at := ""
+		if s, err := backup.ParseName(refused.Name); err == nil {
+			at = s.Created.UTC().Format(time.RFC3339)
+		}
+		return fmt.Sprintf(". To restore unsigned snapshots that you trust, set spec.backup.signing.acceptUnsignedUntil of the Etcd to the time of the last one (this one: %s)", at)
+	}
+	if older, ok := errors.AsType[*backup.OlderError](err); ok {
+		return fmt.Sprintf(". Put the missing snapshots back. To restore the older state and lose what was written since, set spec.backup.signing.acceptRevision of the Etcd to %d", older.Reached.Revision)
+	}
+	return ""
 }

@@ -43,6 +43,9 @@ func TestBackupValidation(t *testing.T) {
 		{"another namespace", store(func(s *v1alpha1.StoreSpec) {
 			s.SecretRef = &v1alpha1.SecretReference{Name: "backup", Namespace: "kube-system"}
 		}), "create the Secret in the namespace of the Etcd"},
+		{"signing", v1alpha1.BackupSpec{Signing: &v1alpha1.SigningSpec{SecretRef: v1alpha1.SecretReference{Name: "keys", Namespace: namespace}}}, ""},
+		{"signing keys of another namespace", v1alpha1.BackupSpec{Signing: &v1alpha1.SigningSpec{SecretRef: v1alpha1.SecretReference{Name: "keys", Namespace: "kube-system"}}}, "create the Secret in the namespace of the Etcd"},
+		{"signing without a Secret", v1alpha1.BackupSpec{Signing: &v1alpha1.SigningSpec{}}, "spec.backup.signing.secretRef.name"},
 		{"schedule", schedule("*/30 1-5,12 * * 1-5"), ""},
 		{"schedule of four fields", schedule("0 0 * *"), "spec.backup.fullSnapshotSchedule"},
 		{"minute 1010", schedule("1010 0 * * *"), "spec.backup.fullSnapshotSchedule"},

@@ -202,6 +202,14 @@ func (h Hibernator) takeFinal(ctx context.Context, etcd *v1alpha1.Etcd, f facts,
 	if err != nil {
 		return err
 	}
+	stores := []component.StoreAccess{access}
+	keys, err := component.SigningKeys(etcd, component.StoreMain)
+	if err != nil {
+		return err
+	}
+	if keys != nil {
+		stores = append(stores, *keys)
+	}
 	key := finalKey(etcd)
 	j, err := job.Build(job.Spec{
 		Owner: job.OfEtcd(etcd), Name: key.Name, Subject: f.subject(source), Component: v1alpha1.ComponentFinalSnapshotJob,
@@ -209,7 +217,7 @@ func (h Hibernator) takeFinal(ctx context.Context, etcd *v1alpha1.Etcd, f facts,
 		Args: []string{
 			"final-snapshot", "--data-dir=" + member.DataDir, "--cluster-id=" + f.clusterID, "--compression=" + component.SnapshotCompression(etcd),
 		},
-		Stores: []component.StoreAccess{access}, Claim: source.Claim, ClaimDir: member.VolumeDir, WorkDir: true, WorkLimit: job.WorkLimit(etcd), Database: etcd, Timeout: jobTimeout,
+		Stores: stores, Claim: source.Claim, ClaimDir: member.VolumeDir, WorkDir: true, WorkLimit: job.WorkLimit(etcd), Database: etcd, Timeout: jobTimeout,
 	})
 	if err != nil {
 		return fmt.Errorf("building the Job that takes the final snapshot of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
