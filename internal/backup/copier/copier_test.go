@@ -7,7 +7,11 @@ package copier
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/sha256"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"io"
 	"os"
@@ -16,6 +20,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/signature"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
@@ -123,16 +128,17 @@ func filled(t *testing.T) (*store.Store, string) {
 }
 
 // write writes a snapshot with some content.
-func write(t *testing.T, to *store.Store, snapshot backup.Snapshot) {
+func write(t *testing.T, to *store.Store, snapshot backup.Snapshot) backup.Snapshot {
 	t.Helper()
 	content := bytes.Repeat([]byte(snapshot.Name()), 1000)
 	sum := sha256.Sum256(content)
-	_, err := to.Write(t.Context(), snapshot, func(w io.Writer) error {
+	written, err := to.Write(t.Context(), snapshot, func(w io.Writer) error {
 		return backup.WriteFull(w, snapshot, bytes.NewReader(append(content, sum[:]...)))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return written
 }
 
 func TestCopy(t *testing.T) {
@@ -152,6 +158,52 @@ func TestCopy(t *testing.T) {
 	again, err := Copy(t.Context(), config)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(again).To(Equal(Result{Skipped: 5, LastRevision: 30}), "nothing is copied twice")
+}
+
+// No copy is final, and a delta that continues a final snapshot continues its copy: the signatures in the target say so.
+func TestSignedCopyOfAFinalSnapshot(t *testing.T) {
+	g := NewWithT(t)
+	keys := signingKeys(t)
+	signed := func() *store.Store {
+		s, err := store.Open(t.Context(), store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "p", SigningKeys: keys})
+		g.Expect(err).NotTo(HaveOccurred())
+		return s
+	}
+	source, target := signed(), signed()
+	full := snapshot(backup.Full, 0, 10, day(-2))
+	full.Final = true
+	full = write(t, source, full)
+	delta := snapshot(backup.Delta, 11, 20, day(-1))
+	delta.Proof = &backup.Proof{History: full.Proof.History, Predecessor: full.Reference()}
+	write(t, source, delta)
+	config := Config{Source: source, Target: target, WaitForFinal: time.Second, Now: now, Log: logr.Discard()}
+	result, err := Copy(t.Context(), config)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(result).To(And(HaveField("Copied", 2), HaveField("LastRevision", int64(20)), HaveField("FinalSnapshot", HaveValue(BeTrue()))))
+	list, err := target.Trusted(t.Context(), time.Time{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(list).To(HaveEach(HaveField("Final", false)))
+	again, err := Copy(t.Context(), config)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(again.Skipped).To(Equal(2))
+}
+
+// signingKeys is a folder with a new key.
+func signingKeys(t *testing.T) string {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, signature.SigningKey), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // A copy that is killed goes on where it was, and what it had begun is no snapshot.
