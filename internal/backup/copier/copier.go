@@ -207,16 +207,6 @@ func (s Selection) Select(list []backup.Snapshot, now time.Time) []backup.Snapsh
 // on, and the next copy would not wait for that.
 func inTarget(s backup.Snapshot) backup.Snapshot {
 	s.Final = false
-	if s.Proof == nil {
-		return s
-	}
-	proof := *s.Proof
-	// Of a valid signature, so its name is one of a snapshot, or empty.
-	if before, err := backup.ParseName(proof.Predecessor.Name); err == nil {
-		before.Final = false
-		proof.Predecessor.Name = before.Name()
-	}
-	s.Proof = &proof
 	return s
 }
 
