@@ -11,8 +11,8 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
-	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +28,8 @@ import (
 type Reconciler struct {
 	Client client.Client
 	Clock  clock.PassiveClock
+	// Rule says whose pods the operator replaces.
+	Rule deleter.Rule
 }
 
 // Reconcile makes sure that a task covers the update revision of a StatefulSet as long as a pod is outdated.
@@ -43,7 +45,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Get(ctx, request.NamespacedName, etcd); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if ownership.Of(etcd, "StatefulSet", set) != nil || etcd.DeletionTimestamp != nil {
+	if r.Rule.Objection(etcd, set) != "" || etcd.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
 	outdated, err := r.hasOutdatedPod(ctx, set)
