@@ -60,21 +60,31 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	if err != nil {
 		return nil, err
 	}
+	namespace := operatorNamespace(config)
+	executor := config.Mode == configv1alpha1.ModeExecutor
+	if executor {
+		restrict(kubeconfig, &options, namespace)
+	}
 	mgr, err := ctrl.NewManager(kubeconfig, options)
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
-	}
-	key, err := signingKey(ctx, kubeconfig, operatorNamespace(config))
-	if err != nil {
-		return nil, err
 	}
 	err = errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("ping", healthz.Ping),
 		etcdtasks.Index(ctx, mgr.GetFieldIndexer()),
-		addControllers(mgr, config, gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), key),
 	)
-	return mgr, err
+	if err != nil {
+		return nil, err
+	}
+	if executor {
+		return mgr, addExecutor(mgr, config)
+	}
+	key, err := signingKey(ctx, kubeconfig, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return mgr, addControllers(mgr, config, gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), key)
 }
 
 func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options, error) {
@@ -138,7 +148,7 @@ func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfigurati
 	credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: now}
 	observer := observe.New(dialer, now, observe.WithCredentials(credentials), observe.WithSurroundings(mgr.GetCache()))
 	locker := &lock.Locks{}
-	registry := newRegistry(mgr, dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images, agents: agents, rules: rules})
+	registry := newRegistry(mgr.GetClient(), mgr.GetAPIReader(), dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images, agents: agents, rules: rules})
 	return errors.Join(
 		(&etcd.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,

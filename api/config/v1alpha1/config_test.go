@@ -54,6 +54,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"negative qps", minimal + "clientConnection: {qps: -1}", "clientConnection.qps"},
 		{"negative burst", minimal + "clientConnection: {burst: -1}", "clientConnection.burst"},
 		{"negative concurrency", minimal + "controllers: {task: {concurrentSyncs: -1}}", "controllers.task.concurrentSyncs"},
+		{"mode", minimal + "mode: Druid", `mode: Unsupported value: "Druid": supported values: "Operator", "Executor"`},
 		{"log level", minimal + "logging: {level: loud}", `logging.level: Unsupported value: "loud": supported values: "debug", "info", "error"`},
 		{"log format", minimal + "logging: {format: xml}", "logging.format: Unsupported value"},
 	} {

@@ -48,6 +48,7 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 	errs = append(errs, validateController(c.Controllers.Etcd, controllers.Child("etcd"))...)
 	errs = append(errs, validateController(c.Controllers.Rollout, controllers.Child("rollout"))...)
 	errs = append(errs, validateController(c.Controllers.Task, controllers.Child("task"))...)
+	errs = append(errs, validateEnum(c.Mode, field.NewPath("mode"), ModeOperator, ModeExecutor)...)
 	logging := field.NewPath("logging")
 	errs = append(errs, validateEnum(c.Logging.Level, logging.Child("level"), LogLevelDebug, LogLevelInfo, LogLevelError)...)
 	errs = append(errs, validateEnum(c.Logging.Format, logging.Child("format"), LogFormatJSON, LogFormatText)...)
