@@ -34,7 +34,9 @@ var written = map[string][]string{
 
 // writtenAt are the methods of writes to objects of the operator itself, by group, resource and name.
 var writtenAt = map[string][]string{
-	"coordination.k8s.io/leases/" + leaseName: {http.MethodPut},
+	"coordination.k8s.io/leases/" + leaseName:                                   {http.MethodPut},
+	"/secrets/" + webhookSecret:                                                 {http.MethodPut},
+	"admissionregistration.k8s.io/mutatingwebhookconfigurations/" + webhookName: {http.MethodPut},
 }
 
 // RoundTrip implements http.RoundTripper.

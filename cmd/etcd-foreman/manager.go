@@ -22,6 +22,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/policy"
+	"github.com/etcd-foreman/etcd-foreman/internal/webhookcert"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -62,8 +63,14 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	}
 	namespace := operatorNamespace(config)
 	executor := config.Mode == configv1alpha1.ModeExecutor
+	var keeper *webhookcert.Keeper
 	if executor {
 		restrict(kubeconfig, &options, namespace)
+	}
+	if config.Server.WebhookBindAddress != "0" {
+		if keeper, options.WebhookServer, err = newKeeper(kubeconfig, config.Server.WebhookBindAddress, namespace); err != nil {
+			return nil, err
+		}
 	}
 	mgr, err := ctrl.NewManager(kubeconfig, options)
 	if err != nil {
@@ -76,6 +83,11 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	)
 	if err != nil {
 		return nil, err
+	}
+	if keeper != nil {
+		if err := addWebhook(mgr, keeper); err != nil {
+			return nil, err
+		}
 	}
 	if executor {
 		return mgr, addExecutor(mgr, config)

@@ -28,6 +28,7 @@ func SetDefaults(c *OperatorConfiguration) {
 
 	c.Server.MetricsBindAddress = cmp.Or(c.Server.MetricsBindAddress, ":8080")
 	c.Server.HealthBindAddress = cmp.Or(c.Server.HealthBindAddress, ":8081")
+	c.Server.WebhookBindAddress = cmp.Or(c.Server.WebhookBindAddress, "0")
 	c.Server.PprofBindAddress = cmp.Or(c.Server.PprofBindAddress, "0")
 
 	// A worker may wait for members that hang or for a busy API server, and must not delay other Etcds. An idle worker costs a

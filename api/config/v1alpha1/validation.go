@@ -43,6 +43,10 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 	server := field.NewPath("server")
 	errs = append(errs, validateAddress(c.Server.MetricsBindAddress, server.Child("metricsBindAddress"))...)
 	errs = append(errs, validateAddress(c.Server.HealthBindAddress, server.Child("healthBindAddress"))...)
+	errs = append(errs, validateAddress(c.Server.WebhookBindAddress, server.Child("webhookBindAddress"))...)
+	if c.Mode != ModeExecutor && c.Server.WebhookBindAddress != "0" {
+		errs = append(errs, field.Invalid(server.Child("webhookBindAddress"), c.Server.WebhookBindAddress, "only mode Executor has a webhook"))
+	}
 	errs = append(errs, validateLoopback(c.Server.PprofBindAddress, server.Child("pprofBindAddress"))...)
 	controllers := field.NewPath("controllers")
 	errs = append(errs, validateController(c.Controllers.Etcd, controllers.Child("etcd"))...)
