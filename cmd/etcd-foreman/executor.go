@@ -12,6 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/settle"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
@@ -50,7 +51,8 @@ func addExecutor(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration)
 	})
 	makeUnavailable(registry)
 	return errors.Join(
-		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now, Rule: deleter.Executor}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
+		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now, Rule: deleter.Executor, Metrics: rollout.NewMetrics(metrics.Registry)}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
+		(&settle.Reconciler{Client: mgr.GetClient(), Live: live, Locker: locker, Clock: now, Rule: deleter.Executor}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
 		(&task.Reconciler{
 			Client: mgr.GetClient(), Live: live, Registry: registry, Locker: locker,
 			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(metrics.Registry), Clock: now,

@@ -168,7 +168,7 @@ func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfigurati
 			Images: config.Images, QuorumAwareUpdates: quorumAwareUpdates, AgentTrust: agents.trust, Allowed: rules.Etcd,
 		}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
 		(&upkeep.Reconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("etcd-foreman"), Clock: now}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
-		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
+		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now, Metrics: rollout.NewMetrics(metrics.Registry)}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
 		(&task.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: locker,
 			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(metrics.Registry), Clock: now,
