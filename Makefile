@@ -103,7 +103,8 @@ bench-fleet: assets ## Benchmark the operator with a thousand Etcds with simulat
 .PHONY: generate
 generate: ## Generate deepcopy functions, CRDs and roles.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
-	$(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=config/crd
+	$(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=config/crd/etcd
+	mv config/crd/etcd/druid.gardener.cloud_etcdoperatortasks.yaml config/crd/task/
 	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/controller/... paths=./cmd/etcd-foreman output:rbac:dir=config/rbac
 
 .PHONY: fmt

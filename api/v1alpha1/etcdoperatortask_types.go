@@ -179,7 +179,7 @@ type LastError struct {
 // EtcdOperatorTask is one operation on one Etcd. The tasks of an Etcd run one at a time, first in, first out.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:shortName=eot,categories=all
+// +kubebuilder:resource:shortName=etcdtask,categories=all
 // +kubebuilder:selectablefield:JSONPath=`.spec.ownerEtcdReference.name`
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
 // +kubebuilder:printcolumn:name="Etcd",type=string,JSONPath=`.spec.ownerEtcdReference.name`

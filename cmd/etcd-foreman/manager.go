@@ -23,6 +23,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	"github.com/etcd-foreman/etcd-foreman/internal/webhookcert"
+	"github.com/etcd-foreman/etcd-foreman/internal/servedcrd"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -33,6 +34,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -66,6 +69,8 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	var keeper *webhookcert.Keeper
 	if executor {
 		restrict(kubeconfig, &options, namespace)
+	} else if err := checkEtcds(ctx, kubeconfig); err != nil {
+		return nil, err
 	}
 	if config.Server.WebhookBindAddress != "0" {
 		if keeper, options.WebhookServer, err = newKeeper(kubeconfig, config.Server.WebhookBindAddress, namespace); err != nil {
@@ -97,6 +102,15 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 		return nil, err
 	}
 	return mgr, addControllers(mgr, config, gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), key)
+}
+
+// checkEtcds returns an error if the served Etcd cannot hold the status that the operator writes.
+func checkEtcds(ctx context.Context, kubeconfig *rest.Config) error {
+	api, err := discovery.NewDiscoveryClientForConfig(kubeconfig)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	return servedcrd.CheckEtcdStatus(ctx, api.OpenAPIV3())
 }
 
 func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options, error) {

@@ -5,7 +5,7 @@
 // Package admission is the webhook by which an operator in executor mode takes over the rollouts of etcd-druid: it changes
 // RollingUpdate into OnDelete in the requests of etcd-druid, and marks the StatefulSet in the same request. It denies nothing:
 // whatever fails, the request of etcd-druid goes through as it is, and the StatefulSet controller rolls the pods as ever.
-// config/executor-policy has the same rules as a policy; a test holds one against the other.
+// config/executor/policy has the same rules as a policy; a test holds one against the other.
 package admission
 
 import (

@@ -34,7 +34,7 @@ func documented(t *testing.T) map[string]string {
 
 // What is in the schema is on the page, and the other way round.
 func TestEveryFieldIsDocumented(t *testing.T) {
-	data, err := os.ReadFile("../../config/crd/druid.gardener.cloud_etcds.yaml")
+	data, err := os.ReadFile("../../config/crd/etcd/druid.gardener.cloud_etcds.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ type Server struct {
 	// healthBindAddress is the address that serves /healthz and /readyz. Default: ":8081".
 	HealthBindAddress string `json:"healthBindAddress,omitempty"`
 	// webhookBindAddress is the address that serves the admission webhook of mode Executor. Default: "0", none, for clusters with
-	// the MutatingAdmissionPolicy of config/executor-policy.
+	// the MutatingAdmissionPolicy of config/executor/policy.
 	WebhookBindAddress string `json:"webhookBindAddress,omitempty"`
 	// pprofBindAddress is the address that serves Go's profiles under /debug/pprof. It must be a loopback address, such as
 	// 127.0.0.1:6060, because profiles expose parts of the operator's memory. Default: "0".

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -58,7 +59,12 @@ type Option struct {
 	// configure changes the API server before it starts; started runs after its start.
 	configure func(*envtest.APIServer)
 	started   func(*Env) error
+	// withoutCRDs leaves the installation of CRDs to the tests.
+	withoutCRDs bool
 }
+
+// WithoutCRDs leaves the installation of CRDs to the tests, and installs no admission policies.
+func WithoutCRDs() Option { return Option{withoutCRDs: true} }
 
 // WithControllerManager also starts a kube-controller-manager.
 func WithControllerManager() Option { return Option{started: (*Env).StartControllerManager} }
@@ -105,13 +111,16 @@ func Start(options ...Option) (*Env, error) {
 	server := &envtest.Environment{
 		Scheme:                   scheme,
 		BinaryAssetsDirectory:    assets,
-		CRDDirectoryPaths:        []string{filepath.Join(root, "config", "crd")},
+		CRDDirectoryPaths:        []string{filepath.Join(root, "config", "crd", "etcd"), filepath.Join(root, "config", "crd", "task")},
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: startTimeout,
 	}
 	// The default has room for 254 Services.
 	server.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.96.0.0/16")
 	for _, option := range options {
+		if option.withoutCRDs {
+			server.CRDDirectoryPaths = nil
+		}
 		if option.configure != nil {
 			option.configure(server.ControlPlane.GetAPIServer())
 		}
@@ -132,8 +141,11 @@ func (e *Env) complete(policies string, options []Option) error {
 	if e.Client, err = client.NewWithWatch(e.Config, client.Options{Scheme: e.Scheme}); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	if err := e.installPolicies(policies); err != nil {
-		return err
+	// Policies are about the types of the CRDs.
+	if !slices.ContainsFunc(options, func(o Option) bool { return o.withoutCRDs }) {
+		if err := e.installPolicies(policies); err != nil {
+			return err
+		}
 	}
 	for _, option := range options {
 		if option.started == nil {

@@ -1,0 +1,218 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package crd tests the project's CustomResourceDefinitions beside, and against, those of etcd-druid, which serves the same API
+// group. Facts about the latter are in testdata.
+package crd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+var testEnv *env.Env
+
+func TestMain(m *testing.M) {
+	os.Exit(env.Main(m, &testEnv, env.WithoutCRDs()))
+}
+
+const (
+	group = "druid.gardener.cloud"
+	root  = "../../.."
+	// timeout suits a laden machine.
+	timeout = time.Minute
+)
+
+// stock are the CustomResourceDefinitions of etcd-druid.
+func stock(t testing.TB) []*unstructured.Unstructured {
+	var crds []*unstructured.Unstructured
+	for _, plural := range []string{"etcds", "etcdcopybackupstasks", "etcdopstasks"} {
+		crds = append(crds, upstream(t, plural).crd())
+	}
+	return crds
+}
+
+// own are the project's CustomResourceDefinitions in a component of config/crd.
+func own(t testing.TB, component string) []*unstructured.Unstructured {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "config/crd", component, group+"_*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no CustomResourceDefinition in config/crd/%s: %v", component, err)
+	}
+	var crds []*unstructured.Unstructured
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(data, &crd.Object); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		crds = append(crds, crd)
+	}
+	return crds
+}
+
+// install installs CustomResourceDefinitions one after the other, waits until all are served under all their names, and removes
+// them when the test ends.
+func install(t *testing.T, g *WithT, crds ...*unstructured.Unstructured) {
+	t.Helper()
+	t.Cleanup(func() {
+		for _, crd := range crds {
+			_ = testEnv.Client.Delete(context.Background(), crd)
+		}
+		for _, crd := range crds {
+			g.Eventually(func() bool {
+				return apierrors.IsNotFound(testEnv.Client.Get(context.Background(), client.ObjectKeyFromObject(crd), crd.DeepCopy()))
+			}).WithTimeout(timeout).Should(BeTrue(), "%s is gone", crd.GetName())
+		}
+	})
+	for _, crd := range crds {
+		g.Expect(testEnv.Client.Create(t.Context(), crd)).To(Succeed(), crd.GetName())
+		g.Eventually(func(g Gomega) {
+			now := crd.DeepCopy()
+			g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(crd), now)).To(Succeed())
+			g.Expect(conditionsOf(now)).To(And(HaveKeyWithValue("NamesAccepted", "True"), HaveKeyWithValue("Established", "True")), crd.GetName())
+		}).WithTimeout(timeout).Should(Succeed())
+	}
+}
+
+// conditionsOf are the conditions of a CustomResourceDefinition, with the message of those that are not True.
+func conditionsOf(crd *unstructured.Unstructured) map[string]string {
+	list, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	conditions := map[string]string{}
+	for _, c := range list {
+		c, _ := c.(map[string]any)
+		conditions[fmt.Sprint(c["type"])] = fmt.Sprint(c["status"])
+		if c["status"] != "True" {
+			conditions[fmt.Sprint(c["type"])] += fmt.Sprint(": ", c["message"])
+		}
+	}
+	return conditions
+}
+
+// Tasks are served beside a stock etcd-druid, whichever was installed first.
+func TestBothAreEstablished(t *testing.T) {
+	for name, crds := range map[string][]*unstructured.Unstructured{
+		"etcd-druid first":   append(stock(t), own(t, "task")...),
+		"etcd-foreman first": append(own(t, "task"), stock(t)...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			install(t, g, crds...)
+			discovered := discovery.NewDiscoveryClientForConfigOrDie(testEnv.Config)
+			g.Eventually(func(g Gomega) {
+				resources, err := discovered.ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
+				g.Expect(err).NotTo(HaveOccurred())
+				short := map[string]string{}
+				for _, r := range resources.APIResources {
+					for _, name := range r.ShortNames {
+						short[name] = r.Name
+					}
+				}
+				g.Expect(short).To(Equal(map[string]string{"eot": "etcdopstasks", "etcdtask": "etcdoperatortasks"}))
+			}).WithTimeout(timeout).Should(Succeed())
+		})
+	}
+}
+
+// The task engine runs tasks beside the Etcds of a stock etcd-druid: it needs no field of the project's own Etcd.
+func TestTheEngineUnderTheStockEtcd(t *testing.T) {
+	g := NewWithT(t)
+	install(t, g, append(stock(t), own(t, "task")...)...)
+	namespace := testEnv.Namespace(t)
+	etcd := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": v1alpha1.KindEtcd,
+		"metadata": map[string]any{"namespace": namespace, "name": "etcd-main"},
+		"spec": map[string]any{
+			"replicas": int64(1), "labels": map[string]any{"app": "etcd"}, "selector": map[string]any{"matchLabels": map[string]any{"app": "etcd"}},
+			"etcd": map[string]any{}, "backup": map[string]any{}, "runAsRoot": true,
+		},
+	}}
+	g.Expect(testEnv.Client.Create(t.Context(), etcd)).To(Succeed())
+	testEnv.StartManager(t, testEnv.Config, namespace, func(mgr ctrl.Manager) error {
+		now := clock.RealClock{}
+		handler := &snapshot.Handler{
+			Live: mgr.GetAPIReader(), Observer: observe.New(&etcdfake.Cluster{}, now), Clock: now,
+			Agent: func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error) { return agentapi.Client{}, nil },
+		}
+		return (&task.Reconciler{
+			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: handler, Deadline: snapshot.Deadline}},
+			Locker: &lock.Locks{}, Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()), Clock: now,
+		}).Setup(mgr, 1)
+	})
+	wanted := &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "snapshot"},
+		Spec: v1alpha1.EtcdOperatorTaskSpec{
+			Type: v1alpha1.OnDemandSnapshot, Config: "type: full", OwnerEtcdReference: v1alpha1.EtcdReference{Name: etcd.GetName()},
+		},
+	}
+	g.Expect(testEnv.Client.Create(t.Context(), wanted)).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(wanted), wanted)).To(Succeed())
+		g.Expect(wanted.Status.State).To(Equal(v1alpha1.TaskStateRejected))
+		g.Expect(wanted.Status.LastErrors).To(ConsistOf(HaveField("Code", v1alpha1.ErrNoBackup)))
+	}).WithTimeout(timeout).Should(Succeed())
+}
+
+// The operator does not start under a CustomResourceDefinition that cannot hold its status, says why in one line, and leaves the
+// definition as it is.
+func TestTheOperatorRefusesTheStockEtcd(t *testing.T) {
+	g := NewWithT(t)
+	install(t, g, append(stock(t), own(t, "task")...)...)
+	before := &unstructured.Unstructured{}
+	before.SetGroupVersionKind(stock(t)[0].GroupVersionKind())
+	g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKey{Name: "etcds." + group}, before)).To(Succeed())
+	binary := filepath.Join(t.TempDir(), "etcd-foreman")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "github.com/etcd-foreman/etcd-foreman/cmd/etcd-foreman").CombinedOutput()
+	g.Expect(err).NotTo(HaveOccurred(), "%s", out)
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	g.Expect(os.WriteFile(config, []byte(`apiVersion: operator.config.druid.gardener.cloud/v1alpha1
+kind: OperatorConfiguration
+images: {etcdAgent: localhost/etcd-agent:v1}
+leaderElection: {namespace: default}
+server: {metricsBindAddress: "0", healthBindAddress: "0"}
+`), 0o600)).To(Succeed())
+	kubeconfig, err := testEnv.OperatorKubeconfig()
+	g.Expect(err).NotTo(HaveOccurred())
+	kubeconfigFile := filepath.Join(t.TempDir(), "kubeconfig")
+	g.Expect(os.WriteFile(kubeconfigFile, kubeconfig, 0o600)).To(Succeed())
+	cmd := exec.CommandContext(t.Context(), binary, "--config="+config)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfigFile)
+	log := &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = log, log
+	g.Expect(cmd.Run()).NotTo(Succeed(), "%s", log)
+	g.Expect(log.String()).To(And(HavePrefix("etcd-foreman: the CustomResourceDefinition etcds."+group+" cannot hold the status of an Etcd: it lacks "),
+		ContainSubstring("status.clusterID"), ContainSubstring("status.recovery"), HaveSuffix("install config/crd/etcd, or remove this operator\n")))
+	after := before.DeepCopy()
+	g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(before), after)).To(Succeed())
+	g.Expect(after).To(Equal(before))
+}
