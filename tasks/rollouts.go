@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,6 +22,7 @@ import (
 type Rollouts struct {
 	// Client reads from the cache, and Live from the API server.
 	Client, Live client.Reader
+	Rule         deleter.Rule
 }
 
 // WorkKey returns what identifies the work of a task that is for a revision: that revision, or the current one where the task
@@ -29,7 +31,7 @@ func (r Rollouts) WorkKey(ctx context.Context, task Task, revision string) (stri
 	if revision != "" {
 		return revision, nil
 	}
-	set, foreign, err := statefulSet(ctx, r.Client, task)
+	set, foreign, err := r.statefulSet(ctx, r.Client, task)
 	if set == nil || foreign != nil || err != nil {
 		return "", err
 	}
@@ -42,7 +44,7 @@ func (r Rollouts) Superseded(ctx context.Context, task Task, revision string) (s
 		return "", nil
 	}
 	for _, reader := range []client.Reader{r.Client, r.Live} {
-		set, foreign, err := statefulSet(ctx, reader, task)
+		set, foreign, err := r.statefulSet(ctx, reader, task)
 		if set == nil || foreign != nil || err != nil {
 			return "", err
 		}
@@ -58,7 +60,7 @@ func (r Rollouts) Superseded(ctx context.Context, task Task, revision string) (s
 
 // Admit implements Handler: there must be a StatefulSet of the Etcd, and nothing else may replace its pods.
 func (r Rollouts) Admit(ctx context.Context, task Task) (Verdict, error) {
-	set, foreign, err := statefulSet(ctx, r.Live, task)
+	set, foreign, err := r.statefulSet(ctx, r.Live, task)
 	switch {
 	case err != nil:
 		return Verdict{}, err
@@ -67,20 +69,25 @@ func (r Rollouts) Admit(ctx context.Context, task Task) (Verdict, error) {
 			"Etcd %s has no StatefulSet yet: create the task again once it exists", task.Etcd.Name)}, nil
 	case foreign != nil:
 		return Verdict{Outcome: Reject, Code: v1alpha1.ErrForeignObject, Message: foreign.String()}, nil
-	case set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType:
-		return Verdict{Outcome: Reject, Code: v1alpha1.ErrStrategy, Message: spec.NotOnDelete(set.Name)}, nil
+	}
+	if objection := r.Rule.Objection(task.Etcd, set); objection != "" {
+		code := v1alpha1.ErrForeignObject
+		if set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType {
+			code = v1alpha1.ErrStrategy
+		}
+		return Verdict{Outcome: Reject, Code: code, Message: objection}, nil
 	}
 	return Verdict{Outcome: Continue, Message: spec.OnDelete(set.Name)}, nil
 }
 
 // statefulSet reads the StatefulSet with the name of the Etcd; nil when there is none. Foreign says whose it is, where it is not
 // the Etcd's own.
-func statefulSet(ctx context.Context, reader client.Reader, task Task) (set *appsv1.StatefulSet, foreign *ownership.Foreign, err error) {
+func (r Rollouts) statefulSet(ctx context.Context, reader client.Reader, task Task) (set *appsv1.StatefulSet, foreign *ownership.Foreign, err error) {
 	set, key := &appsv1.StatefulSet{}, task.Object.EtcdKey()
 	if err := reader.Get(ctx, key, set); apierrors.IsNotFound(err) {
 		return nil, nil, nil
 	} else if err != nil {
 		return nil, nil, &CodedError{Code: v1alpha1.ErrObserve, Err: fmt.Errorf("reading StatefulSet %s: %w", key, err)}
 	}
-	return set, ownership.Of(task.Etcd, "StatefulSet", set), nil
+	return set, r.Rule.Foreign(task.Etcd, "StatefulSet", set), nil
 }

@@ -57,6 +57,8 @@ type Type struct {
 	Deadline time.Duration
 	// Supersedes are the types whose tasks end, running or not, when one of this type comes after them.
 	Supersedes []v1alpha1.TaskType
+	// Unavailable is the verdict on tasks of a type that the operator knows and, in its mode, does not carry out; nil otherwise.
+	Unavailable *Verdict
 }
 
 // Registry holds the types that the operator carries out.

@@ -65,6 +65,8 @@ type ErrorCode string
 const (
 	// ErrUnsupportedType means that the operator has no handler for spec.type.
 	ErrUnsupportedType ErrorCode = "ERR_UNSUPPORTED_TYPE"
+	// ErrNotInExecutorMode: an operator in executor mode does not carry out tasks of this type.
+	ErrNotInExecutorMode ErrorCode = "ERR_NOT_IN_EXECUTOR_MODE"
 	// ErrInvalidConfig means that spec.config is invalid.
 	ErrInvalidConfig ErrorCode = "ERR_INVALID_CONFIG"
 	// ErrTooManyTasks means that too many earlier tasks of the Etcd have not ended.

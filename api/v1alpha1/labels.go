@@ -55,6 +55,12 @@ const (
 	RolloutManual = "manual"
 	// AnnotationAllowUnhealthyPodEviction on an Etcd sets unhealthyPodEvictionPolicy of its PodDisruptionBudget to AlwaysAllow.
 	AnnotationAllowUnhealthyPodEviction = "resources.druid.gardener.cloud/allow-unhealthy-pod-eviction"
+	// LabelRolloutBy on a namespace, with the value ManagedBy, lets admission change the StatefulSets of etcd-druid in it to
+	// OnDelete, for an operator in executor mode.
+	LabelRolloutBy = "druid.gardener.cloud/rollout-by"
+	// RolloutsConfigMap is the name of the ConfigMap in the namespace of an operator in executor mode without which admission
+	// changes no StatefulSet: the off switch.
+	RolloutsConfigMap = "etcd-foreman-rollouts"
 	// AnnotationAdoptedBy on an object holds the UID of the Etcd that has adopted it. The operator then treats the object as
 	// the Etcd's own. Users set it on a claim that they restored by hand; the operator never sets it.
 	AnnotationAdoptedBy = "druid.gardener.cloud/adopted-by"
@@ -80,6 +86,10 @@ const (
 	// AnnotationAppliedChecksum on an object is the checksum of the configuration that was applied last, so that an unchanged
 	// object is not written again.
 	AnnotationAppliedChecksum = "druid.gardener.cloud/applied-checksum"
+	// AnnotationRolloutBy on a StatefulSet of etcd-druid, with the value ManagedBy, means that admission has changed its update
+	// strategy from RollingUpdate to OnDelete for an operator in executor mode, which replaces its pods. Only admission writes it,
+	// in the same request as the strategy.
+	AnnotationRolloutBy = "druid.gardener.cloud/rollout-by"
 	// AnnotationDeletionRevoked on a pod revokes a deletion that was recorded as an intent. Its value is the name of the task
 	// and the pod's previous resourceVersion, as <task>@<resourceVersion>. Writing it changes the resourceVersion, so that a
 	// delete request that is still in flight fails at its precondition.

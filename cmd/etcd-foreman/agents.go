@@ -25,7 +25,8 @@ import (
 
 // agents makes clients of the agents of all Etcds.
 type agents struct {
-	live  client.Reader
+	live client.Reader
+	// key signs requests; nil for agents of another operator, which know no signature.
 	key   ed25519.PrivateKey
 	clock clock.PassiveClock
 	// api is who may use the agents' API without a signature.
@@ -42,9 +43,10 @@ func (a agents) trust(etcd *v1alpha1.Etcd) agentauth.Trust {
 // signature; with spec.backup.tls, the operator verifies their certificates.
 func (a agents) client(ctx context.Context, etcd *v1alpha1.Etcd) (agentapi.Client, error) {
 	at := url.URL{Scheme: "http", Host: net.JoinHostPort(etcd.ClientHost(), strconv.Itoa(int(component.BackupPort(etcd))))}
-	c := agentapi.Client{Authorize: func(r *http.Request) error {
-		return agentauth.Sign(a.key, string(etcd.UID), r, a.clock.Now())
-	}}
+	c := agentapi.Client{}
+	if a.key != nil {
+		c.Authorize = func(r *http.Request) error { return agentauth.Sign(a.key, string(etcd.UID), r, a.clock.Now()) }
+	}
 	if etcd.BackupTLS() != nil {
 		roots, err := certificates.Agents(ctx, a.live, etcd)
 		if err != nil {

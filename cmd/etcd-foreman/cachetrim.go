@@ -8,6 +8,7 @@ import (
 	"maps"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -52,8 +53,12 @@ func trimmedPod(p *corev1.Pod) *corev1.Pod {
 		}
 	}
 	for _, v := range p.Spec.Volumes {
-		if v.PersistentVolumeClaim != nil {
+		switch {
+		case v.PersistentVolumeClaim != nil:
 			kept.Spec.Volumes = append(kept.Spec.Volumes, v)
+		case observe.IsServerTLSVolume(v.Name):
+			// Its name tells how to reach a member of etcd-druid.
+			kept.Spec.Volumes = append(kept.Spec.Volumes, corev1.Volume{Name: v.Name})
 		}
 	}
 	return kept

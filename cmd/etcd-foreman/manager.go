@@ -23,6 +23,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	"github.com/etcd-foreman/etcd-foreman/internal/servedcrd"
+	"github.com/etcd-foreman/etcd-foreman/internal/webhookcert"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -34,6 +35,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -62,28 +64,53 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	if err != nil {
 		return nil, err
 	}
-	api, err := discovery.NewDiscoveryClientForConfig(kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	if err := servedcrd.CheckEtcdStatus(ctx, api.OpenAPIV3()); err != nil {
+	namespace := operatorNamespace(config)
+	executor := config.Mode == configv1alpha1.ModeExecutor
+	var keeper *webhookcert.Keeper
+	if executor {
+		restrict(kubeconfig, &options, namespace)
+	} else if err := checkEtcds(ctx, kubeconfig); err != nil {
 		return nil, err
+	}
+	if config.Server.WebhookBindAddress != "0" {
+		if keeper, options.WebhookServer, err = newKeeper(kubeconfig, config.Server.WebhookBindAddress, namespace); err != nil {
+			return nil, err
+		}
 	}
 	mgr, err := ctrl.NewManager(kubeconfig, options)
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
-	key, err := signingKey(ctx, kubeconfig, operatorNamespace(config))
-	if err != nil {
-		return nil, err
-	}
 	err = errors.Join(
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("ping", healthz.Ping),
 		etcdtasks.Index(ctx, mgr.GetFieldIndexer()),
-		addControllers(mgr, config, gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), key),
 	)
-	return mgr, err
+	if err != nil {
+		return nil, err
+	}
+	if keeper != nil {
+		if err := addWebhook(mgr, keeper); err != nil {
+			return nil, err
+		}
+	}
+	if executor {
+		return mgr, addExecutor(mgr, config)
+	}
+	key, err := signingKey(ctx, kubeconfig, namespace)
+	if err != nil {
+		return nil, err
+	}
+	return mgr, addControllers(mgr, config, gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), key)
+}
+
+// checkEtcds returns an error if the served Etcd cannot hold the status that the operator writes.
+func checkEtcds(ctx context.Context, kubeconfig *rest.Config) error {
+	api, err := discovery.NewDiscoveryClientForConfig(kubeconfig)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	return servedcrd.CheckEtcdStatus(ctx, api.OpenAPIV3())
 }
 
 func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options, error) {
@@ -147,7 +174,7 @@ func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfigurati
 	credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: now}
 	observer := observe.New(dialer, now, observe.WithCredentials(credentials), observe.WithSurroundings(mgr.GetCache()))
 	locker := &lock.Locks{}
-	registry := newRegistry(mgr, dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images, agents: agents, rules: rules})
+	registry := newRegistry(mgr.GetClient(), mgr.GetAPIReader(), dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images, agents: agents, rules: rules})
 	return errors.Join(
 		(&etcd.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,
@@ -155,7 +182,7 @@ func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfigurati
 			Images: config.Images, QuorumAwareUpdates: quorumAwareUpdates, AgentTrust: agents.trust, Allowed: rules.Etcd,
 		}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
 		(&upkeep.Reconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("etcd-foreman"), Clock: now}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
-		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
+		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now, Metrics: rollout.NewMetrics(metrics.Registry)}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
 		(&task.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: locker,
 			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(metrics.Registry), Clock: now,

@@ -8,6 +8,7 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/policy"
@@ -20,7 +21,7 @@ import (
 	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // dependencies of the task types, besides the API server.
@@ -32,15 +33,15 @@ type dependencies struct {
 	images      configv1alpha1.Images
 	agents      agents
 	rules       policy.Rules
+	rule        deleter.Rule
 }
 
 // newRegistry returns the task types that the operator carries out.
-func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
-	cached, live := mgr.GetClient(), mgr.GetAPIReader()
+func newRegistry(cached client.Client, live client.Reader, d dependencies) tasks.Registry {
 	jobs := tasks.Jobs{Client: cached, Live: live, Clock: d.clock}
 	registry := tasks.Registry{
 		v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
-			Client: cached, Live: live, Observer: d.observer, Dialer: d.dialer, Credentials: d.credentials, Clock: d.clock,
+			Client: cached, Live: live, Observer: d.observer, Dialer: d.dialer, Credentials: d.credentials, Clock: d.clock, Rule: d.rule,
 		}},
 		v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{
 			Client: cached, Live: live, Observer: d.observer, Clock: d.clock,
@@ -51,7 +52,7 @@ func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
 		v1alpha1.OnDemandSnapshot: {Deadline: snapshot.Deadline, Handler: &snapshot.Handler{
 			Live: live, Observer: d.observer, Clock: d.clock, Agent: d.agents.client,
 		}},
-		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: d.images.EtcdAgent}},
+		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: d.images.EtcdAgent, SkipLease: d.rule == deleter.Executor}},
 		v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: d.images.EtcdAgent, Rules: d.rules}},
 		v1alpha1.QuorumLossRecovery: {Deadline: recovery.Deadline, Handler: &recovery.Handler{
 			Client: cached, Live: live, Observer: d.observer, Clock: d.clock, Image: d.images.EtcdAgent,

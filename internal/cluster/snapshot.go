@@ -40,6 +40,8 @@ type StatefulSet struct {
 	Observed       bool
 	UpdateRevision string
 	OnDelete       bool
+	// Objection is why this operator must not replace the pods, another strategy among other reasons; empty if it may.
+	Objection string
 	// HeldAtZeroBy is the UID of the task that holds it at zero replicas; empty when none does.
 	HeldAtZeroBy types.UID
 }

@@ -156,8 +156,12 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 	return p
 }
 
-// etcdVersion is that of the tag of the etcd container's image, without its v; empty when there is none.
+// etcdVersion is that of the tag of the etcd container's image, without its v; empty when there is none. That of etcd-druid is
+// the version of a wrapper.
 func etcdVersion(pod *corev1.Pod) string {
+	if ofDruid(pod) {
+		return ""
+	}
 	for _, c := range pod.Spec.Containers {
 		if c.Name != v1alpha1.ContainerEtcd {
 			continue
@@ -194,7 +198,20 @@ func clientScheme(pod *corev1.Pod) string {
 	if pod.Annotations[v1alpha1.AnnotationClientTLS] == v1alpha1.TLSOn {
 		return "https"
 	}
+	if ofDruid(pod) && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return IsServerTLSVolume(v.Name) }) {
+		return "https"
+	}
 	return "http"
+}
+
+// IsServerTLSVolume reports whether a volume of a pod of etcd-druid with this name holds the certificate that its member serves
+// clients with. The second is the name in earlier versions.
+func IsServerTLSVolume(name string) bool {
+	return name == "etcd-server-tls" || name == "client-url-etcd-server-tls"
+}
+
+func ofDruid(pod *corev1.Pod) bool {
+	return pod.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByDruid
 }
 
 // ClientAddress is the address of the member of a pod, host and port; empty while the pod has none.

@@ -124,6 +124,36 @@ func TestEndpointIsThePodsOwn(t *testing.T) {
 	}
 }
 
+// The members of etcd-druid are asked over the scheme that their own pods are made for.
+func TestSchemeOfThePodsOfDruid(t *testing.T) {
+	for name, c := range map[string]struct {
+		manager, volume, want string
+	}{
+		"plaintext":                     {v1alpha1.ManagedByDruid, "etcd-config-file", "http://10.0.0.1:2379"},
+		"TLS":                           {v1alpha1.ManagedByDruid, "etcd-server-tls", "https://10.0.0.1:2379"},
+		"TLS, of an earlier version":    {v1alpha1.ManagedByDruid, "client-url-etcd-server-tls", "https://10.0.0.1:2379"},
+		"TLS among peers only":          {v1alpha1.ManagedByDruid, "etcd-peer-server-tls", "http://10.0.0.1:2379"},
+		"our own have their annotation": {v1alpha1.ManagedBy, "etcd-server-tls", "http://10.0.0.1:2379"},
+	} {
+		pod := newPod().etcd(running(), true)
+		pod.Status.PodIP, pod.Labels = "10.0.0.1", map[string]string{v1alpha1.LabelManagedBy: c.manager}
+		pod.Spec.Volumes = []corev1.Volume{{Name: c.volume}}
+		if got := describePod(&pod.Pod, "").Endpoint; got != c.want {
+			t.Errorf("%s: endpoint %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// The tag of etcd-druid's image is the version of a wrapper, and says nothing of the probes of etcd.
+func TestVersionOfAWrapperIsNotThatOfEtcd(t *testing.T) {
+	pod := newPod().etcd(running(), true)
+	pod.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid}
+	pod.Spec.Containers = []corev1.Container{{Name: v1alpha1.ContainerEtcd, Image: "example.com/etcd-wrapper:v4.0.0"}}
+	if got := describePod(&pod.Pod, "").EtcdVersion; got != "" {
+		t.Errorf("version %s", got)
+	}
+}
+
 func TestEtcdVersion(t *testing.T) {
 	for image, want := range map[string]string{
 		"registry.k8s.io/etcd:3.5.21-0":                      "3.5.21-0",

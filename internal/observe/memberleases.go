@@ -14,7 +14,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,7 +34,7 @@ func (o *Observer) readLeases(ctx context.Context, reader client.Reader, etcd *v
 	for i := range leases.Items {
 		for n := range ordinals {
 			// A foreign lease says nothing about a member of this Etcd.
-			if ordinals[n].Member == leases.Items[i].Name && ownership.Of(etcd, "Lease", &leases.Items[i]) == nil {
+			if ordinals[n].Member == leases.Items[i].Name && o.rule.Foreign(etcd, "Lease", &leases.Items[i]) == nil {
 				ordinals[n].LeaseRole = o.renewals.leaseRole(&leases.Items[i], now)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -59,6 +60,7 @@ type Observer struct {
 	surroundings client.Reader
 	// afar: see FromAfar.
 	afar bool
+	rule deleter.Rule
 }
 
 // Option changes an Observer.
@@ -75,10 +77,15 @@ func WithCredentials(credentials *certificates.Credentials) Option {
 	return func(o *Observer) { o.credentials = credentials }
 }
 
+// WithRule has an Observer say of a StatefulSet whether an operator with this rule may replace its pods.
+func WithRule(rule deleter.Rule) Option {
+	return func(o *Observer) { o.rule = rule }
+}
+
 // FromAfar is for a user who observes once, from elsewhere: members that are not ready get as much time as the others, and the
-// times in leases are believed, since no renewal is waited for.
+// times in leases are believed, since no renewal is waited for. The mode of the operator is not known.
 func FromAfar() Option {
-	return func(o *Observer) { o.afar, o.renewals.asWritten = true, true }
+	return func(o *Observer) { o.afar, o.renewals.asWritten, o.rule = true, true, deleter.Either }
 }
 
 // New makes an Observer.
@@ -139,6 +146,7 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 		return facts{}, fmt.Errorf("reading StatefulSet %s: it has %d replicas, more than %d", key, n, maxReplicas)
 	}
 	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet)}
+	f.statefulSet.Objection = o.rule.Objection(etcd, statefulSet)
 	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
 	f.growing = len(f.ordinals) > 0 && len(f.ordinals) < int(etcd.Spec.Replicas)
 	return f, o.readSurroundings(ctx, reader, key, f.ordinals)

@@ -24,7 +24,8 @@ const (
 	Finished Conclusion = "Finished"
 	// Superseded: the target revision is no longer the StatefulSet's.
 	Superseded Conclusion = "Superseded"
-	// Disengaged: the StatefulSet's update strategy is no longer OnDelete; its own controller replaces pods.
+	// Disengaged: the StatefulSet's update strategy is no longer OnDelete, so its own controller replaces pods; or another
+	// operator does.
 	Disengaged Conclusion = "Disengaged"
 )
 
@@ -79,7 +80,7 @@ func (p policy) decide(s *state) Decision {
 
 func (p policy) proceed(s *state) Decision {
 	switch set := s.Snapshot.StatefulSet; {
-	case !set.OnDelete:
+	case !set.OnDelete || set.Objection != "":
 		return Decision{Conclusion: Disengaged}
 	case set.UpdateRevision != s.target:
 		return Decision{Conclusion: Superseded}

@@ -212,6 +212,7 @@ func TestDecide(t *testing.T) {
 
 		"the template has changed again": {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.UpdateRevision = "newer" }, "Superseded"},
 		"the strategy has changed":       {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.OnDelete = false }, "Disengaged"},
+		"another operator replaces pods": {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.Objection = "it is not marked" }, "Disengaged"},
 		"not observed yet":               {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.Observed = false }, "hold RevisionObserved "},
 		"scaled to zero":                 {of(-1), nil, "Finished"},
 		"scaled to zero, one pod left":   {of(-1), func(in *Input) { in.Snapshot.Surplus = []string{"m-0"} }, "hold OthersParticipating m-0"},

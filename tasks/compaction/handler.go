@@ -43,6 +43,8 @@ type Handler struct {
 	tasks.Jobs
 	// Image of the agent for an Etcd that does not name its own.
 	Image string
+	// SkipLease: the agents of another operator own the lease of full snapshots, and it is not written.
+	SkipLease bool
 }
 
 var _ tasks.Handler = (*Handler)(nil)

@@ -5,9 +5,11 @@
 package compaction
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/tasks"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -34,5 +36,16 @@ func TestWhatTheLeaseIsToTell(t *testing.T) {
 		if got != tc.want {
 			t.Errorf("%s: to be recorded: %v", tc.name, got)
 		}
+	}
+}
+
+// Beside an operator whose agents own the lease, it is neither read nor written.
+func TestLeaseOfOtherAgentsIsNotWritten(t *testing.T) {
+	h := &Handler{SkipLease: true}
+	v, err := h.record(t.Context(), tasks.Task{}, tasks.Verdict{
+		Outcome: tasks.Done, Message: "compacted", Result: map[string]string{"revision": "7", "createdOn": "2026-07-01T12:00:00Z"},
+	})
+	if err != nil || v.Outcome != tasks.Done || v.Step != nil || !strings.Contains(v.Message, "the agents of the Etcd write it") {
+		t.Errorf("verdict %+v, error %v", v, err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
@@ -46,6 +47,8 @@ type Handler struct {
 	// Credentials for members that listen for clients with TLS.
 	Credentials *certificates.Credentials
 	Clock       clock.PassiveClock
+	// Rule says whose pods the operator replaces.
+	Rule deleter.Rule
 
 	tracker tracker
 }
@@ -97,7 +100,9 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	return h.rollouts().Admit(ctx, task)
 }
 
-func (h *Handler) rollouts() tasks.Rollouts { return tasks.Rollouts{Client: h.Client, Live: h.Live} }
+func (h *Handler) rollouts() tasks.Rollouts {
+	return tasks.Rollouts{Client: h.Client, Live: h.Live, Rule: h.Rule}
+}
 
 // Execute implements tasks.Handler. It waits on what the cache shows, and moves leadership on it, which costs no member.
 // Everything else is decided again on what the API server says now.

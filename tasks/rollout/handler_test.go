@@ -14,14 +14,17 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -98,9 +101,10 @@ func newTrial(t *testing.T, cached, live *cluster.Snapshot) *trial {
 	r := &trial{Gomega: NewWithT(t), witness: &witness{cached: cached, live: live}, clock: clocktesting.NewFakePassiveClock(noon)}
 	r.task = tasks.Task{
 		Object: &v1alpha1.EtcdOperatorTask{Status: v1alpha1.EtcdOperatorTaskStatus{Rollout: &v1alpha1.RolloutStatus{TargetRevision: "new"}}},
-		Etcd:   &v1alpha1.Etcd{}, Config: spec.Defaults(),
+		Etcd:   &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}}, Config: spec.Defaults(),
 	}
-	r.handler = &Handler{Observer: r.witness, Clock: r.clock, Client: fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+	r.task.Object.Namespace, r.task.Object.Spec.OwnerEtcdReference.Name = "ns", "m"
+	r.handler = &Handler{Observer: r.witness, Clock: r.clock, Live: fake.NewClientBuilder().WithObjects(statefulSet()).Build(), Client: fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Delete: func(ctx context.Context, _ client.WithWatch, pod client.Object, _ ...client.DeleteOption) error {
 			if ctx.Err() == nil {
 				r.deleted = append(r.deleted, pod.GetName())
@@ -109,6 +113,72 @@ func newTrial(t *testing.T, cached, live *cluster.Snapshot) *trial {
 		},
 	}).Build()}
 	return r
+}
+
+// statefulSet is that of the task's Etcd on the API server, with changes.
+func statefulSet(changes ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
+	s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}}}
+	s.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "m", UID: "etcd", Controller: ptr.To(true)}}
+	s.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+	for _, c := range changes {
+		c(s)
+	}
+	return s
+}
+
+// Another writer of the StatefulSet takes no lock of this operator: it is read once more right before a removal.
+func TestNothingIsRemovedOnceAnotherReplacesPods(t *testing.T) {
+	rolling := func(s *appsv1.StatefulSet) {
+		s.Spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
+	}
+	ofDruid := func(s *appsv1.StatefulSet) { s.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByDruid }
+	marked := func(s *appsv1.StatefulSet) {
+		s.Annotations = map[string]string{v1alpha1.AnnotationRolloutBy: v1alpha1.ManagedBy}
+	}
+	for name, c := range map[string]struct {
+		rule    deleter.Rule
+		live    []func(*appsv1.StatefulSet)
+		removed []string
+	}{
+		"nothing has changed":                     {deleter.Operator, nil, []string{"m-2"}},
+		"the strategy has":                        {deleter.Operator, []func(*appsv1.StatefulSet){rolling}, nil},
+		"etcd-druid manages it":                   {deleter.Operator, []func(*appsv1.StatefulSet){ofDruid, marked}, nil},
+		"beside etcd-druid":                       {deleter.Executor, []func(*appsv1.StatefulSet){ofDruid, marked}, []string{"m-2"}},
+		"etcd-druid has written its strategy":     {deleter.Executor, []func(*appsv1.StatefulSet){ofDruid, rolling}, nil},
+		"etcd-druid has an OnDelete of its own":   {deleter.Executor, []func(*appsv1.StatefulSet){ofDruid}, nil},
+		"it is no longer etcd-druid's, or marked": {deleter.Executor, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, observed(noon), observed(noon))
+			v, err := r.handler.Execute(t.Context(), r.task)
+			r.Expect(err).NotTo(HaveOccurred())
+			r.handler.Rule, r.handler.Live = c.rule, fake.NewClientBuilder().WithObjects(statefulSet(c.live...)).Build()
+			err = r.handler.Perform(t.Context(), r.task, *v.Step)
+			r.Expect(r.deleted).To(Equal(c.removed))
+			if c.removed == nil {
+				coded, ok := errors.AsType[*tasks.CodedError](err)
+				r.Expect(ok).To(BeTrue())
+				r.Expect(coded.Code).To(Equal(v1alpha1.ErrStrategy))
+			}
+		})
+	}
+}
+
+// What ends a task says whose the pods are now.
+func TestEndOfATaskWhosePodsAnotherReplaces(t *testing.T) {
+	objected := func(onDelete bool) *cluster.Snapshot {
+		return observed(noon, func(s *cluster.Snapshot) {
+			s.StatefulSet.OnDelete, s.StatefulSet.Objection = onDelete, "etcd-druid wrote it"
+		})
+	}
+	for code, onDelete := range map[v1alpha1.ErrorCode]bool{v1alpha1.ErrStrategy: false, v1alpha1.ErrForeignObject: true} {
+		r := newTrial(t, objected(onDelete), objected(onDelete))
+		v, err := r.handler.Execute(t.Context(), r.task)
+		r.Expect(err).NotTo(HaveOccurred())
+		r.Expect(v.Outcome).To(Equal(tasks.Fail))
+		r.Expect(v.Code).To(Equal(code))
+		r.Expect(v.Message).To(Equal("etcd-druid wrote it"))
+	}
 }
 
 // Nothing is removed on what a cache says: the API server has the last word.

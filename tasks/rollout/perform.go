@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,11 +44,29 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	if d.step.Action == rollout.MoveLeader {
 		return coded(v1alpha1.ErrMoveLeader, h.moveLeader(ctx, task.Etcd, d))
 	}
+	if d.step.IsRemoval() {
+		if err := h.confirmDeleter(ctx, task); err != nil {
+			return err
+		}
+	}
 	var failed error
 	for _, i := range d.step.Ordinals {
 		failed = errors.Join(failed, h.performOn(ctx, task, d, i))
 	}
 	return failed
+}
+
+// confirmDeleter reads the StatefulSet right before a removal: whoever changes its strategy takes no lock of this operator, and
+// its controller may remove a pod at once.
+func (h *Handler) confirmDeleter(ctx context.Context, task tasks.Task) error {
+	set, key := &appsv1.StatefulSet{}, task.Object.EtcdKey()
+	if err := h.Live.Get(ctx, key, set); err != nil {
+		return coded(v1alpha1.ErrObserve, fmt.Errorf("reading StatefulSet %s: %w", key, err))
+	}
+	if objection := h.Rule.Objection(task.Etcd, set); objection != "" {
+		return coded(v1alpha1.ErrStrategy, errors.New(objection))
+	}
+	return nil
 }
 
 func earlier(a, b time.Time) time.Time {

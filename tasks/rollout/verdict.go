@@ -5,10 +5,12 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -33,8 +35,10 @@ func verdict(in rollout.Input, d rollout.Decision, now time.Time) tasks.Verdict 
 		v.Outcome, v.Code = tasks.Reject, v1alpha1.ErrSuperseded
 		v.Message = spec.Superseded(set.Name, recorded.TargetRevision, set.UpdateRevision)
 	case rollout.Disengaged:
-		v.Outcome, v.Code = tasks.Fail, v1alpha1.ErrStrategy
-		v.Message = spec.NotOnDelete(set.Name)
+		v.Outcome, v.Code, v.Message = tasks.Fail, v1alpha1.ErrStrategy, cmp.Or(set.Objection, deleter.NotOnDelete(set.Name))
+		if set.OnDelete {
+			v.Code = v1alpha1.ErrForeignObject
+		}
 	case rollout.Wait:
 		v.Reason, v.Message, v.RequeueAfter = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Hold.Guard, d.Hold.Message), pollInterval
 		if rollout.IsHandoverUnderWay(recorded.LeaderHandover, in.Snapshot, now) {

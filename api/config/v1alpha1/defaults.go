@@ -13,6 +13,7 @@ import (
 
 // SetDefaults sets the defaults of all fields that are not set.
 func SetDefaults(c *OperatorConfiguration) {
+	c.Mode = cmp.Or(c.Mode, ModeOperator)
 	c.Images.Etcd = cmp.Or(c.Images.Etcd, "gcr.io/etcd-development/etcd:v3.6.16")
 
 	c.ClientConnection.QPS = cmp.Or(c.ClientConnection.QPS, 400)
@@ -27,6 +28,7 @@ func SetDefaults(c *OperatorConfiguration) {
 
 	c.Server.MetricsBindAddress = cmp.Or(c.Server.MetricsBindAddress, ":8080")
 	c.Server.HealthBindAddress = cmp.Or(c.Server.HealthBindAddress, ":8081")
+	c.Server.WebhookBindAddress = cmp.Or(c.Server.WebhookBindAddress, "0")
 	c.Server.PprofBindAddress = cmp.Or(c.Server.PprofBindAddress, "0")
 
 	// A worker may wait for members that hang or for a busy API server, and must not delay other Etcds. An idle worker costs a

@@ -21,6 +21,9 @@ const Kind = "OperatorConfiguration"
 type OperatorConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
+	// mode is what the operator does: Operator manages Etcds and runs tasks. Executor only runs tasks, beside an etcd-druid that
+	// manages the Etcds. Default: Operator.
+	Mode Mode `json:"mode,omitempty"`
 	// featureGates enables and disables features by name.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// images are the images of the containers that the operator starts.
@@ -43,6 +46,15 @@ type OperatorConfiguration struct {
 	// logging configures the operator's log.
 	Logging Logging `json:"logging,omitempty"`
 }
+
+// Mode is what the operator does.
+type Mode string
+
+// The modes.
+const (
+	ModeOperator Mode = "Operator"
+	ModeExecutor Mode = "Executor"
+)
 
 // Images are the container images that the operator uses unless an Etcd specifies its own.
 type Images struct {
@@ -96,6 +108,9 @@ type Server struct {
 	InsecureMetrics bool `json:"insecureMetrics,omitempty"`
 	// healthBindAddress is the address that serves /healthz and /readyz. Default: ":8081".
 	HealthBindAddress string `json:"healthBindAddress,omitempty"`
+	// webhookBindAddress is the address that serves the admission webhook of mode Executor. Default: "0", none, for clusters with
+	// the MutatingAdmissionPolicy of config/executor/policy.
+	WebhookBindAddress string `json:"webhookBindAddress,omitempty"`
 	// pprofBindAddress is the address that serves Go's profiles under /debug/pprof. It must be a loopback address, such as
 	// 127.0.0.1:6060, because profiles expose parts of the operator's memory. Default: "0".
 	PprofBindAddress string `json:"pprofBindAddress,omitempty"`

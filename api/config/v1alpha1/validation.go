@@ -43,11 +43,16 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 	server := field.NewPath("server")
 	errs = append(errs, validateAddress(c.Server.MetricsBindAddress, server.Child("metricsBindAddress"))...)
 	errs = append(errs, validateAddress(c.Server.HealthBindAddress, server.Child("healthBindAddress"))...)
+	errs = append(errs, validateAddress(c.Server.WebhookBindAddress, server.Child("webhookBindAddress"))...)
+	if c.Mode != ModeExecutor && c.Server.WebhookBindAddress != "0" {
+		errs = append(errs, field.Invalid(server.Child("webhookBindAddress"), c.Server.WebhookBindAddress, "only mode Executor has a webhook"))
+	}
 	errs = append(errs, validateLoopback(c.Server.PprofBindAddress, server.Child("pprofBindAddress"))...)
 	controllers := field.NewPath("controllers")
 	errs = append(errs, validateController(c.Controllers.Etcd, controllers.Child("etcd"))...)
 	errs = append(errs, validateController(c.Controllers.Rollout, controllers.Child("rollout"))...)
 	errs = append(errs, validateController(c.Controllers.Task, controllers.Child("task"))...)
+	errs = append(errs, validateEnum(c.Mode, field.NewPath("mode"), ModeOperator, ModeExecutor)...)
 	logging := field.NewPath("logging")
 	errs = append(errs, validateEnum(c.Logging.Level, logging.Child("level"), LogLevelDebug, LogLevelInfo, LogLevelError)...)
 	errs = append(errs, validateEnum(c.Logging.Format, logging.Child("format"), LogFormatJSON, LogFormatText)...)

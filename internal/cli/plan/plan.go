@@ -78,7 +78,7 @@ type result struct {
 	task    *v1alpha1.EtcdOperatorTask
 	restart bool
 	observation
-	// otherStrategy: the update strategy of the StatefulSet is not OnDelete.
+	// otherStrategy: the operator does not replace the pods of the StatefulSet.
 	otherStrategy bool
 	holding       []rollout.Hold
 	rollout.Plan
@@ -102,11 +102,12 @@ func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha
 	return p, nil
 }
 
-// foresee fills in the plan. For another update strategy, it plans as if the operator replaced the pods.
+// foresee fills in the plan. If the operator does not replace the pods, it plans as if the operator replaced the pods.
 func (p *result) foresee(in rollout.Input, now time.Time) {
-	if p.otherStrategy = !in.Snapshot.StatefulSet.OnDelete; p.otherStrategy {
+	set := in.Snapshot.StatefulSet
+	if p.otherStrategy = !set.OnDelete || set.Objection != ""; p.otherStrategy {
 		snapshot := *in.Snapshot
-		snapshot.StatefulSet.OnDelete = true
+		snapshot.StatefulSet.OnDelete, snapshot.StatefulSet.Objection = true, ""
 		in.Snapshot = &snapshot
 	}
 	p.holding = rollout.Holding(in, now)

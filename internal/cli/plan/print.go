@@ -7,6 +7,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -81,9 +82,13 @@ func (p *result) heading() []string {
 	if p.etcd.Generation != p.etcd.Status.ObservedGeneration {
 		say = append(say, "The newest spec of the Etcd has not been applied to its StatefulSet yet: the plan is for the current StatefulSet.")
 	}
-	if p.otherStrategy {
+	set := p.snapshot.StatefulSet
+	switch {
+	case p.otherStrategy && set.Objection != "" && set.Objection != deleter.NotOnDelete(set.Name):
+		say = append(say, fmt.Sprintf("A task would be rejected: %s. The plan assumes that the operator replaces the pods.", set.Objection))
+	case p.otherStrategy:
 		say = append(say, fmt.Sprintf("The update strategy of StatefulSet %s is not OnDelete: the StatefulSet controller replaces pods, and a task would be rejected with %s. "+
-			"The plan assumes that the feature gate QuorumAwareUpdatesWithOnDelete is on.", p.snapshot.StatefulSet.Name, v1alpha1.ErrStrategy))
+			"The plan assumes that the feature gate QuorumAwareUpdatesWithOnDelete is on.", set.Name, v1alpha1.ErrStrategy))
 	}
 	return say
 }

@@ -11,12 +11,13 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
-	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,45 +29,70 @@ import (
 type Reconciler struct {
 	Client client.Client
 	Clock  clock.PassiveClock
+	// Rule says whose pods the operator replaces.
+	Rule    deleter.Rule
+	Metrics *Metrics
 }
 
 // Reconcile makes sure that a task covers the update revision of a StatefulSet as long as a pod is outdated.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	set := &appsv1.StatefulSet{}
-	if err := r.Client.Get(ctx, request.NamespacedName, set); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if !concerns(set) || set.Status.ObservedGeneration < set.Generation || set.DeletionTimestamp != nil {
-		return ctrl.Result{}, nil
-	}
-	etcd := &v1alpha1.Etcd{}
-	if err := r.Client.Get(ctx, request.NamespacedName, etcd); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
-	if ownership.Of(etcd, "StatefulSet", set) != nil || etcd.DeletionTimestamp != nil {
-		return ctrl.Result{}, nil
-	}
-	outdated, err := r.hasOutdatedPod(ctx, set)
-	if err != nil || !outdated {
+	key := request.NamespacedName
+	p, err := r.outdated(ctx, key)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	tasks := &v1alpha1.EtcdOperatorTaskList{}
-	if err := r.Client.List(ctx, tasks, etcdtasks.Of(request.NamespacedName)); err != nil {
-		return ctrl.Result{}, fmt.Errorf("listing the tasks of Etcd %s: %w", request, err)
-	}
-	p := pending{etcd: etcd, set: set.UID, revision: set.Status.UpdateRevision, tasks: tasks.Items}
-	if p.covered() {
+	if p == nil || p.covered() {
+		if p != nil {
+			r.Metrics.show(key, false)
+		}
 		return ctrl.Result{}, nil
 	}
 	created, wait := p.next(r.Clock.Now())
 	if wait > 0 {
+		r.Metrics.show(key, true)
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	if err := r.Client.Create(ctx, created); err != nil && !apierrors.IsAlreadyExists(err) {
+		r.Metrics.show(key, true)
 		return ctrl.Result{}, fmt.Errorf("creating task %s: %w", klog.KObj(created), err)
 	}
+	r.Metrics.show(key, false)
 	log.FromContext(ctx).Info("Created rollout task", "task", klog.KObj(created), "targetRevision", p.revision, "suspend", created.Spec.Suspend)
 	return ctrl.Result{}, nil
+}
+
+// outdated is the template change that pods of an Etcd still have to follow; nil when there is none, or when the operator does not
+// replace its pods.
+func (r *Reconciler) outdated(ctx context.Context, key types.NamespacedName) (*pending, error) {
+	set, etcd := &appsv1.StatefulSet{}, &v1alpha1.Etcd{}
+	for _, object := range []client.Object{set, etcd} {
+		if err := r.Client.Get(ctx, key, object); apierrors.IsNotFound(err) {
+			r.Metrics.forget(key)
+			return nil, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("reading %T %s: %w", object, key, err)
+		}
+	}
+	if r.Rule.Objection(etcd, set) != "" || set.DeletionTimestamp != nil || etcd.DeletionTimestamp != nil {
+		r.Metrics.forget(key)
+		return nil, nil
+	}
+	if set.Status.ObservedGeneration < set.Generation {
+		return nil, nil
+	}
+	outdated, err := r.hasOutdatedPod(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	if !outdated {
+		r.Metrics.show(key, false)
+		return nil, nil
+	}
+	tasks := &v1alpha1.EtcdOperatorTaskList{}
+	if err := r.Client.List(ctx, tasks, etcdtasks.Of(key)); err != nil {
+		return nil, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
+	}
+	return &pending{etcd: etcd, set: set.UID, revision: set.Status.UpdateRevision, tasks: tasks.Items}, nil
 }
 
 func concerns(set *appsv1.StatefulSet) bool {

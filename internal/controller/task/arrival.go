@@ -30,6 +30,9 @@ func (r *Reconciler) prepare(ctx context.Context, line *line, cached, t *v1alpha
 	if !ok {
 		return reject(v1alpha1.ErrUnsupportedType, "spec.type %s is not supported by this version of the operator", t.Spec.Type)
 	}
+	if registered.Unavailable != nil {
+		return task, registered.Unavailable, nil
+	}
 	pending := t.Status.State == v1alpha1.TaskStatePending
 	var err error
 	if pending {

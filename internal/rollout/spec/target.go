@@ -76,11 +76,6 @@ func Superseded(set, revision, current string) string {
 	return fmt.Sprintf("the update revision of StatefulSet %s is %s, not %s: a task of its own replaces the pods that are outdated now", set, current, revision)
 }
 
-// NotOnDelete says that the controller of a StatefulSet replaces pods itself.
-func NotOnDelete(set string) string {
-	return fmt.Sprintf("the update strategy of StatefulSet %s is not OnDelete, so its own controller replaces pods: switch the feature gate QuorumAwareUpdatesWithOnDelete on", set)
-}
-
 // OnDelete says that a rollout task may replace the pods of a StatefulSet.
 func OnDelete(set string) string {
 	return fmt.Sprintf("the update strategy of StatefulSet %s is OnDelete", set)

@@ -66,6 +66,13 @@ type Option struct {
 // WithoutCRDs leaves the installation of CRDs to the tests, and installs no admission policies.
 func WithoutCRDs() Option { return Option{withoutCRDs: true} }
 
+// WithAudit has the API server write the metadata of each request to a file.
+func WithAudit(policy, log string) Option {
+	return Option{configure: func(server *envtest.APIServer) {
+		server.Configure().Set("audit-policy-file", policy).Set("audit-log-path", log).Set("audit-log-mode", "blocking-strict")
+	}}
+}
+
 // WithControllerManager also starts a kube-controller-manager.
 func WithControllerManager() Option { return Option{started: (*Env).StartControllerManager} }
 

@@ -44,6 +44,8 @@ type Kubelet struct {
 	client    client.WithWatch
 	namespace string
 	changed   chan struct{}
+	// address is that of the pod of an ordinal.
+	address func(ordinal int) string
 
 	mu     sync.Mutex
 	states map[string]PodState
@@ -54,7 +56,13 @@ type Kubelet struct {
 // StartKubelet starts a Kubelet, which works until the test ends.
 func (e *Env) StartKubelet(t testing.TB, namespace string) *Kubelet {
 	t.Helper()
-	k := &Kubelet{client: e.Client, namespace: namespace, changed: make(chan struct{}, 1), states: map[string]PodState{}, ready: map[string]bool{}}
+	return e.StartKubeletAt(t, namespace, PodIP)
+}
+
+// StartKubeletAt starts a Kubelet whose pods have other addresses, by ordinal.
+func (e *Env) StartKubeletAt(t testing.TB, namespace string, address func(int) string) *Kubelet {
+	t.Helper()
+	k := &Kubelet{client: e.Client, namespace: namespace, address: address, changed: make(chan struct{}, 1), states: map[string]PodState{}, ready: map[string]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	pods, err := e.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(namespace))
 	if err != nil {
@@ -174,7 +182,7 @@ func (k *Kubelet) sync(ctx context.Context, pod *corev1.Pod) error {
 			Target:     corev1.ObjectReference{Kind: "Node", Name: Node},
 		})
 	default:
-		want := podStatus(pod, state)
+		want := PodStatus(pod, state, k.address(ordinalOf(pod)))
 		if equality.Semantic.DeepEqual(pod.Status, want) {
 			return nil
 		}

@@ -34,11 +34,24 @@ func WithRoles() Option {
 
 // installRoles creates the roles as they are deployed.
 func (e *Env) installRoles(ctx context.Context) error {
+	if err := e.Install(ctx, "manager/namespace.yaml", "rbac/service_account.yaml", "rbac/role.yaml", "rbac/role_bindings.yaml", "rbac/user_roles.yaml"); err != nil {
+		return err
+	}
+	return e.awaitRoles(ctx)
+}
+
+// WithManifests creates the objects in files of config/ at the start.
+func WithManifests(files ...string) Option {
+	return Option{started: func(e *Env) error { return e.Install(context.Background(), files...) }}
+}
+
+// Install creates the objects in files of config/.
+func (e *Env) Install(ctx context.Context, files ...string) error {
 	root, err := moduleRoot()
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"manager/namespace.yaml", "rbac/service_account.yaml", "rbac/role.yaml", "rbac/role_bindings.yaml", "rbac/user_roles.yaml"} {
+	for _, name := range files {
 		objects, err := readObjects(filepath.Join(root, "config", name))
 		if err != nil {
 			return err
@@ -49,7 +62,7 @@ func (e *Env) installRoles(ctx context.Context) error {
 			}
 		}
 	}
-	return e.awaitRoles(ctx)
+	return nil
 }
 
 // awaitRoles waits until the API server grants the last created role: it watches roles and their bindings.

@@ -25,11 +25,6 @@ func ordinalOf(pod *corev1.Pod) int {
 	return n
 }
 
-// podStatus returns PodStatus with the address of the pod's ordinal.
-func podStatus(pod *corev1.Pod, state PodState) corev1.PodStatus {
-	return PodStatus(pod, state, PodIP(ordinalOf(pod)))
-}
-
 // PodStatus returns the status that a kubelet writes for a pod in a state, with an address. It keeps parts of the present
 // status that already match, including times.
 func PodStatus(pod *corev1.Pod, state PodState, podIP string) corev1.PodStatus {

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package webhookcert
+
+import (
+	"crypto/x509"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+const host = "etcd-foreman-webhook.own.svc"
+
+// world is a Secret and a configuration, with replicas that share them.
+type world struct {
+	*WithT
+	t      *testing.T
+	client client.Client
+	clock  *clocktesting.FakeClock
+}
+
+func newWorld(t *testing.T, data map[string][]byte) *world {
+	return &world{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakeClock(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)), client: fake.NewClientBuilder().WithObjects(
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: "ca"}, Data: data},
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "webhook"}, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "a"}}},
+	).Build()}
+}
+
+func (w *world) replica() *Keeper {
+	return &Keeper{Client: w.client, Secret: client.ObjectKey{Namespace: "own", Name: "ca"}, Configuration: "webhook", Host: host, Clock: w.clock}
+}
+
+// trusted reports whether the API server trusts a replica now.
+func (w *world) trusted(k *Keeper) bool {
+	w.t.Helper()
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	w.Expect(w.client.Get(w.t.Context(), client.ObjectKey{Name: "webhook"}, configuration)).To(Succeed())
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(configuration.Webhooks[0].ClientConfig.CABundle)
+	served, err := k.GetCertificate(nil)
+	if err != nil {
+		return false
+	}
+	_, err = served.Leaf.Verify(x509.VerifyOptions{DNSName: host, Roots: roots, CurrentTime: w.clock.Now()})
+	return err == nil
+}
+
+func (w *world) sync(k *Keeper) {
+	w.t.Helper()
+	w.Expect(k.sync(w.t.Context())).To(Succeed())
+}
+
+func TestReplicasShareACA(t *testing.T) {
+	w := newWorld(t, nil)
+	first, second := w.replica(), w.replica()
+	w.Expect(first.Ready(nil)).NotTo(Succeed())
+	w.Expect(w.trusted(first)).To(BeFalse())
+	w.sync(first)
+	w.sync(second)
+	w.sync(first)
+	for _, k := range []*Keeper{first, second} {
+		w.Expect(k.Ready(nil)).To(Succeed())
+		w.Expect(w.trusted(k)).To(BeTrue())
+	}
+}
+
+// Over ten years of renewals, with a replica that is always the last to look, there is no moment in which a replica is not
+// trusted.
+func TestRotationWithoutAGap(t *testing.T) {
+	w := newWorld(t, nil)
+	first, second := w.replica(), w.replica()
+	w.sync(first)
+	w.sync(second)
+	leaves, authorities := map[string]bool{}, map[string]bool{}
+	for range 10 * 365 / 10 {
+		w.clock.Step(10 * 24 * time.Hour)
+		w.sync(first)
+		w.Expect(w.trusted(first)).To(BeTrue(), "first at %s", w.clock.Now())
+		w.Expect(w.trusted(second)).To(BeTrue(), "second at %s", w.clock.Now())
+		w.sync(second)
+		w.Expect(w.trusted(first)).To(BeTrue(), "first at %s", w.clock.Now())
+		w.Expect(w.trusted(second)).To(BeTrue(), "second at %s", w.clock.Now())
+		leaves[string(first.leaf.certificate.Certificate[0])], authorities[string(first.leaf.by)] = true, true
+	}
+	w.Expect(len(leaves)).To(BeNumerically(">", 50))
+	w.Expect(len(authorities)).To(BeNumerically(">", 2))
+}
+
+// A configuration that was applied again has no CA until the next look.
+func TestConfigurationIsFilledAgain(t *testing.T) {
+	w := newWorld(t, nil)
+	k := w.replica()
+	w.sync(k)
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	w.Expect(w.client.Get(t.Context(), client.ObjectKey{Name: "webhook"}, configuration)).To(Succeed())
+	configuration.Webhooks[0].ClientConfig.CABundle = nil
+	w.Expect(w.client.Update(t.Context(), configuration)).To(Succeed())
+	w.Expect(w.trusted(k)).To(BeFalse())
+	w.sync(k)
+	w.Expect(w.trusted(k)).To(BeTrue())
+}
+
+func TestCAThatCannotBeUsedIsReplaced(t *testing.T) {
+	w := newWorld(t, map[string][]byte{keyCA: []byte("x"), keyCAKey: []byte("y")})
+	k := w.replica()
+	w.sync(k)
+	w.Expect(w.trusted(k)).To(BeTrue())
+}
+
+// A Secret of this name with something else in it is somebody else's.
+func TestForeignSecretIsNotOverwritten(t *testing.T) {
+	w := newWorld(t, map[string][]byte{"password": []byte("x")})
+	k := w.replica()
+	w.Expect(k.sync(t.Context())).To(MatchError(ContainSubstring("is not the operator's")))
+	secret := &corev1.Secret{}
+	w.Expect(w.client.Get(t.Context(), k.Secret, secret)).To(Succeed())
+	w.Expect(secret.Data).To(HaveLen(1))
+	w.Expect(k.Ready(nil)).To(MatchError(ContainSubstring("is not the operator's")))
+}

@@ -1,0 +1,359 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package executor tests the operator's program in executor mode, with its roles, beside a simulation of etcd-druid: its writes of
+// StatefulSets and the rules of its webhook. API server, StatefulSet controller and etcd with TLS are real. The kubelet is
+// simulated, and the members are processes that keep running while their pods are replaced.
+package executor
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/certs"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	name     = "etcd-main"
+	own      = "etcd-foreman-system"
+	druidSA  = "system:serviceaccount:garden:etcd-druid"
+	executor = "system:serviceaccount:etcd-foreman-system:etcd-foreman"
+	members  = 3
+	// timeout suits a laden machine.
+	timeout = 2 * time.Minute
+)
+
+var (
+	testEnv  *env.Env
+	auditLog string
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "executor-audit-")
+	if err != nil {
+		panic(err)
+	}
+	auditLog = filepath.Join(dir, "audit.log")
+	policy := filepath.Join(dir, "policy.yaml")
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+		panic(err)
+	}
+	code := env.Main(m, &testEnv, env.WithoutCRDs(), env.WithControllerManager(), env.WithAudit(policy, auditLog), env.WithManifests(
+		"crd/task/druid.gardener.cloud_etcdoperatortasks.yaml", "executor/base/namespace.yaml", "executor/base/role.yaml", "executor/webhook/role.yaml", "executor/webhook/webhook.yaml",
+		"../test/integration/executor/testdata/druid.yaml",
+	))
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// request is one of the executor, from the audit log.
+type request struct {
+	Verb      string `json:"verb"`
+	ObjectRef struct {
+		Resource, Subresource, Namespace, Name string
+	} `json:"objectRef"`
+	ResponseStatus   struct{ Code int }         `json:"responseStatus"`
+	ImpersonatedUser *struct{ Username string } `json:"impersonatedUser"`
+}
+
+func (r request) String() string {
+	resource := strings.TrimSuffix(r.ObjectRef.Resource+"/"+r.ObjectRef.Subresource, "/")
+	if r.ObjectRef.Namespace == own {
+		resource += " in its own namespace"
+	}
+	return r.Verb + " " + resource
+}
+
+// requests are the kinds of requests of the executor in a namespace, in its own, and to objects in none, with one example of each.
+func requests(g Gomega, namespace string) map[string]request {
+	file, err := os.Open(auditLog)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = file.Close() }()
+	all := map[string]request{}
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var r request
+		g.Expect(json.Unmarshal(lines.Bytes(), &r)).To(Succeed())
+		if r.ImpersonatedUser == nil || r.ImpersonatedUser.Username != executor || r.ObjectRef.Resource == "" {
+			continue
+		}
+		if at := r.ObjectRef.Namespace; at == "" || at == own || at == namespace {
+			all[r.String()] = r
+		}
+	}
+	g.Expect(lines.Err()).NotTo(HaveOccurred())
+	return all
+}
+
+// cluster is an Etcd of etcd-druid in a namespace that has opted in.
+type cluster struct {
+	*WithT
+	t         *testing.T
+	namespace string
+	kubelet   *env.Kubelet
+	druid     client.Client
+	etcd      *unstructured.Unstructured
+	port      int
+	webhook   int
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t), port: freePort(t), webhook: freePort(t)}
+	c.SetDefaultEventuallyTimeout(timeout)
+	c.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
+	c.kubelet = testEnv.StartKubeletAt(t, c.namespace, address)
+	as := rest.CopyConfig(testEnv.Config)
+	as.Impersonate = rest.ImpersonationConfig{UserName: druidSA, Groups: []string{"system:masters"}}
+	var err error
+	c.druid, err = client.New(as, client.Options{Scheme: testEnv.Scheme})
+	c.Expect(err).NotTo(HaveOccurred())
+	c.label(v1alpha1.ManagedBy)
+	c.switchOn()
+	c.makeNode()
+	c.startMembers()
+	c.etcd = c.newEtcd()
+	// The API server serves a new type a moment later.
+	c.Eventually(func() error { return c.druid.Create(t.Context(), c.etcd) }).Should(Succeed())
+	return c
+}
+
+// label lets admission change StatefulSets of the namespace, or not.
+func (c *cluster) label(value string) {
+	c.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, v1alpha1.LabelRolloutBy, value)
+	c.Expect(testEnv.Client.Patch(c.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
+}
+
+// makeNode makes the node of all pods, which is ready.
+func (c *cluster) makeNode() {
+	c.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: env.Node}}
+	c.Expect(client.IgnoreAlreadyExists(testEnv.Client.Create(c.t.Context(), node))).To(Succeed())
+	patch := []byte(`{"status":{"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":null,"lastTransitionTime":null}]}}`)
+	c.Expect(testEnv.Client.Status().Patch(c.t.Context(), node, client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
+}
+
+func (c *cluster) theSwitch() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.RolloutsConfigMap}}
+}
+
+func (c *cluster) switchOn() {
+	c.t.Helper()
+	c.Expect(testEnv.Client.Create(c.t.Context(), c.theSwitch())).To(Succeed())
+	c.t.Cleanup(func() { _ = client.IgnoreNotFound(testEnv.Client.Delete(context.Background(), c.theSwitch())) })
+}
+
+// newEtcd is an Etcd with fields of etcd-druid that this project does not have.
+func (c *cluster) newEtcd() *unstructured.Unstructured {
+	data, err := os.ReadFile("testdata/etcd.yaml")
+	c.Expect(err).NotTo(HaveOccurred())
+	u := &unstructured.Unstructured{}
+	c.Expect(yaml.Unmarshal(data, &u.Object)).To(Succeed())
+	u.SetNamespace(c.namespace)
+	return u
+}
+
+// startMembers starts an etcd cluster whose members serve clients with TLS, and creates the Secrets of it.
+func (c *cluster) startMembers() {
+	c.t.Helper()
+	ca, err := certs.NewCA("etcd")
+	c.Expect(err).NotTo(HaveOccurred())
+	pair, err := ca.Issue([]string{fmt.Sprintf("*.%s-peer.%s.svc", name, c.namespace)})
+	c.Expect(err).NotTo(HaveOccurred())
+	for secret, data := range map[string]map[string][]byte{
+		"ca-etcd-bundle": {"bundle.crt": ca.PEM}, "etcd-server": {"tls.crt": pair.Certificate, "tls.key": pair.Key}, "etcd-client": {"tls.crt": pair.Certificate, "tls.key": pair.Key},
+	} {
+		c.Expect(testEnv.Client.Create(c.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: secret}, Data: data})).To(Succeed())
+	}
+	dir, peer := c.t.TempDir(), freePort(c.t)
+	for file, data := range map[string][]byte{"ca.crt": ca.PEM, "tls.crt": pair.Certificate, "tls.key": pair.Key} {
+		c.Expect(os.WriteFile(filepath.Join(dir, file), data, 0o600)).To(Succeed())
+	}
+	var initial []string
+	for i := range members {
+		initial = append(initial, fmt.Sprintf("%s-%d=http://%s:%d", name, i, address(i), peer))
+	}
+	for i := range members {
+		clients, peers := fmt.Sprintf("https://%s:%d", address(i), c.port), fmt.Sprintf("http://%s:%d", address(i), peer)
+		cmd := exec.Command(filepath.Join(testEnv.Assets(), "etcd"),
+			fmt.Sprintf("--name=%s-%d", name, i), "--data-dir="+filepath.Join(dir, fmt.Sprint(i)), "--log-level=error", "--unsafe-no-fsync",
+			"--listen-client-urls="+clients, "--advertise-client-urls="+clients, "--listen-peer-urls="+peers, "--initial-advertise-peer-urls="+peers,
+			"--initial-cluster="+strings.Join(initial, ","), "--initial-cluster-token="+c.namespace,
+			"--client-cert-auth", "--trusted-ca-file="+filepath.Join(dir, "ca.crt"), "--cert-file="+filepath.Join(dir, "tls.crt"), "--key-file="+filepath.Join(dir, "tls.key"))
+		c.Expect(cmd.Start()).To(Succeed())
+		c.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	}
+}
+
+// address of the pod of an ordinal, at which its member listens.
+func address(ordinal int) string { return fmt.Sprintf("127.0.0.%d", ordinal+1) }
+
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// reconcile writes the StatefulSet as etcd-druid does in each reconciliation: with its whole metadata, its whole template, and
+// RollingUpdate.
+func (c *cluster) reconcile(template string) {
+	c.t.Helper()
+	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}}
+	_, err := controllerutil.CreateOrPatch(c.t.Context(), c.druid, set, func() error {
+		c.build(set, template)
+		return nil
+	})
+	c.Expect(err).NotTo(HaveOccurred())
+}
+
+func (c *cluster) build(set *appsv1.StatefulSet, template string) {
+	selector := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: name}
+	labels := map[string]string{
+		v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: name, v1alpha1.LabelComponent: v1alpha1.ComponentStatefulSet, v1alpha1.LabelName: name,
+	}
+	set.ObjectMeta = metav1.ObjectMeta{Namespace: c.namespace, Name: name, Labels: maps.Clone(labels), OwnerReferences: []metav1.OwnerReference{{
+		APIVersion: "druid.gardener.cloud/v1alpha1", Kind: "Etcd", Name: name, UID: c.etcd.GetUID(), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+	}}}
+	secret := func(volume, of string) corev1.Volume {
+		return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: of}}}
+	}
+	set.Spec.Template = corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"checksum/etcd-configmap": template}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name: "etcd", Image: "localhost/etcd-wrapper:v0.6.2", Args: []string{"start-etcd"},
+				Ports:          []corev1.ContainerPort{{Name: "server", ContainerPort: 2380}, {Name: "client", ContainerPort: int32(c.port)}},
+				ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(9095)}}},
+			}, {Name: "backup-restore", Image: "localhost/etcdbrctl:v0.40.0"}},
+			Volumes: []corev1.Volume{secret("etcd-ca", "ca-etcd-bundle"), secret("etcd-server-tls", "etcd-server"), secret("etcd-client-tls", "etcd-client")},
+		},
+	}
+	set.Spec.Replicas = ptr.To(int32(members))
+	set.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: selector}
+	set.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
+	set.Spec.ServiceName = name + "-peer"
+}
+
+// set reads the StatefulSet.
+func (c *cluster) set(g Gomega) *appsv1.StatefulSet {
+	set := &appsv1.StatefulSet{}
+	g.Expect(testEnv.Client.Get(context.Background(), client.ObjectKey{Namespace: c.namespace, Name: name}, set)).To(Succeed())
+	return set
+}
+
+// allUpdated is how etcd-druid computes whether all members are updated.
+func allUpdated(g Gomega, set *appsv1.StatefulSet) {
+	s := set.Status
+	g.Expect(s.ObservedGeneration).To(Equal(set.Generation))
+	g.Expect(s.ReadyReplicas).To(Equal(int32(members)))
+	g.Expect(s.CurrentRevision).To(Equal(s.UpdateRevision), "AllMembersUpdated")
+	g.Expect(s.CurrentReplicas).To(Equal(s.UpdatedReplicas), "AllMembersUpdated")
+	g.Expect(s.UpdatedReplicas).To(Equal(int32(members)))
+}
+
+func marked(g Gomega, set *appsv1.StatefulSet) {
+	g.Expect(set.Spec.UpdateStrategy).To(Equal(appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType}))
+	g.Expect(set.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationRolloutBy, v1alpha1.ManagedBy))
+}
+
+// tasks are the tasks of the namespace.
+func (c *cluster) tasks(g Gomega) []v1alpha1.EtcdOperatorTask {
+	all := &v1alpha1.EtcdOperatorTaskList{}
+	g.Expect(testEnv.Client.List(context.Background(), all, client.InNamespace(c.namespace))).To(Succeed())
+	return all.Items
+}
+
+// start starts the operator with its roles and the webhook, and waits until the API server reaches that.
+func (c *cluster) start() (stop func()) {
+	c.t.Helper()
+	dir := c.t.TempDir()
+	binary := filepath.Join(dir, "etcd-foreman")
+	out, err := exec.Command("go", "build", "-o", binary, "github.com/etcd-foreman/etcd-foreman/cmd/etcd-foreman").CombinedOutput()
+	c.Expect(err).NotTo(HaveOccurred(), string(out))
+	kubeconfig, err := testEnv.OperatorKubeconfig()
+	c.Expect(err).NotTo(HaveOccurred())
+	configuration := fmt.Sprintf(`apiVersion: operator.config.druid.gardener.cloud/v1alpha1
+kind: OperatorConfiguration
+mode: Executor
+images: {etcdAgent: localhost/etcd-agent:v1}
+leaderElection: {namespace: %s}
+server: {metricsBindAddress: "0", healthBindAddress: "0", webhookBindAddress: "127.0.0.1:%d"}
+`, own, c.webhook)
+	c.Expect(os.WriteFile(filepath.Join(dir, "kubeconfig"), kubeconfig, 0o600)).To(Succeed())
+	c.Expect(os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(configuration), 0o600)).To(Succeed())
+	c.reach()
+	log := &bytes.Buffer{}
+	cmd := exec.Command(binary, "--config="+filepath.Join(dir, "config.yaml"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(dir, "kubeconfig"))
+	cmd.Stdout, cmd.Stderr = log, log
+	c.Expect(cmd.Start()).To(Succeed())
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait())
+		if c.t.Failed() || err != nil {
+			c.t.Errorf("the operator ended: %v\n%s", err, log)
+		}
+	}
+	c.t.Cleanup(stop)
+	return stop
+}
+
+// reach has the API server call the webhook at its port: there is no Service network.
+func (c *cluster) reach() {
+	c.t.Helper()
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	c.Expect(testEnv.Client.Get(c.t.Context(), client.ObjectKey{Name: "etcd-foreman-rollouts"}, configuration)).To(Succeed())
+	configuration.Webhooks[0].ClientConfig = admissionregistrationv1.WebhookClientConfig{URL: ptr.To(fmt.Sprintf("https://127.0.0.1:%d/mutate-statefulsets", c.webhook))}
+	configuration.Webhooks[0].TimeoutSeconds = ptr.To(int32(10))
+	c.Expect(testEnv.Client.Update(c.t.Context(), configuration)).To(Succeed())
+}
+
+// removePolicy removes the policy, so that other tests have the webhook alone.
+func (c *cluster) removePolicy() {
+	for _, kind := range []string{"MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"} {
+		u := &unstructured.Unstructured{}
+		u.SetAPIVersion("admissionregistration.k8s.io/v1")
+		u.SetKind(kind)
+		u.SetName("etcd-foreman-rollouts")
+		c.Expect(testEnv.Client.Delete(context.Background(), u)).To(Succeed())
+	}
+}

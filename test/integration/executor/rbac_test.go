@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package executor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// The files list what the ServiceAccount may do with resources: a line that is new is a right that somebody has to want.
+func TestWhatTheExecutorMayDo(t *testing.T) {
+	g := NewWithT(t)
+	as := kubernetes.NewForConfigOrDie(testEnv.AsOperator())
+	for file, namespace := range map[string]string{"own.txt": own, "elsewhere.txt": "default"} {
+		review, err := as.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), &authorizationv1.SelfSubjectRulesReview{
+			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
+		}, metav1.CreateOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		verbs := map[string][]string{}
+		for _, rule := range review.Status.ResourceRules {
+			for _, group := range rule.APIGroups {
+				for _, resource := range rule.Resources {
+					key := fmt.Sprintf("%-60s %-26s", strings.TrimSuffix(resource+"."+group, "."), fmt.Sprint(rule.ResourceNames))
+					verbs[key] = append(verbs[key], rule.Verbs...)
+				}
+			}
+		}
+		var lines []string
+		for key, some := range verbs {
+			slices.Sort(some)
+			lines = append(lines, fmt.Sprintf("%s %v\n", key, slices.Compact(some)))
+		}
+		slices.Sort(lines)
+		golden.Check(t, file, []byte(strings.Join(lines, "")))
+	}
+}
