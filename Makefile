@@ -41,10 +41,10 @@ clean: down ## Remove the local Kubernetes and all build results.
 	rm -rf $(LOCAL)
 
 # The directory that the plugin is installed into. kubectl finds plugins on PATH.
-PLUGIN_DIR := $(or $(GOBIN),/usr/local/bin)
+PLUGIN_DIR ?= $(or $(GOBIN),/usr/local/bin)
 
 .PHONY: plugin
-plugin: ## Install "kubectl etcdtask" and its completion into $GOBIN, or /usr/local/bin if GOBIN is not set.
+plugin: ## Install "kubectl etcdtask" and its completion into PLUGIN_DIR, by default $GOBIN or /usr/local/bin.
 	@mkdir -p $(PLUGIN_DIR)
 	@go build -ldflags '-s -w' -o $(PLUGIN_DIR)/kubectl-etcdtask ./cmd/kubectl-etcdtask
 	@install -m 0755 cmd/kubectl-etcdtask/kubectl_complete-etcdtask $(PLUGIN_DIR)/kubectl_complete-etcdtask

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
@@ -22,6 +21,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/submit"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
@@ -39,8 +39,7 @@ const (
 // Run runs a command line, without the program's name, and returns the exit code.
 func Run(ctx context.Context, k *kube.Kube, args []string) int {
 	// Libraries log; a command prints one sentence.
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard())
 	root := newRoot(k)
 	root.SetArgs(args)
 	root.SetIn(k.In)

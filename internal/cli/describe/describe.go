@@ -36,8 +36,12 @@ func Command(k *kube.Kube) *cobra.Command {
 	}
 }
 
-func (c *command) run(ctx context.Context, cluster *kube.Cluster, name string) error {
-	task, err := cluster.CurrentTask(ctx, name)
+func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
+	ref, err := kube.ParseRef(arg)
+	if err != nil {
+		return err
+	}
+	task, err := cluster.CurrentTask(ctx, ref)
 	if err != nil {
 		return err
 	}
@@ -48,6 +52,13 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, name string) e
 		d.noEvents = kube.Sentence(err)
 	}
 	d.events = events.Items
+	if r := task.Status.Rollout; r != nil && r.HeldBy != nil && r.HeldBy.Pod != "" {
+		pod := &corev1.Pod{}
+		// The user may be allowed to read tasks but not pods.
+		if err := cluster.Get(ctx, client.ObjectKey{Namespace: task.Namespace, Name: r.HeldBy.Pod}, pod); err == nil {
+			d.pod = pod
+		}
+	}
 	if d.place, err = place(ctx, cluster, task); err != nil {
 		return err
 	}
@@ -80,6 +91,8 @@ type description struct {
 	task     *v1alpha1.EtcdOperatorTask
 	events   []corev1.Event
 	noEvents string
+	// pod that a guard waits for; nil if there is none, or if it could not be read.
+	pod      *corev1.Pod
 	place    string
 	now      time.Time
 	location *time.Location

@@ -59,7 +59,14 @@ func (c *command) validate() error {
 	return err
 }
 
-func (c *command) run(ctx context.Context, cluster *kube.Cluster, etcd string) error {
+func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
+	etcd := ""
+	if arg != "" {
+		var err error
+		if etcd, err = kube.EtcdName(arg); err != nil {
+			return err
+		}
+	}
 	if etcd != "" && !c.AllNamespaces {
 		if _, err := cluster.Etcd(ctx, etcd); err != nil {
 			return err

@@ -55,7 +55,11 @@ func (c *command) validate() error {
 	return nil
 }
 
-func (c *command) run(ctx context.Context, cluster *kube.Cluster, name string) error {
+func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
+	name, err := kube.EtcdName(arg)
+	if err != nil {
+		return err
+	}
 	etcd, err := cluster.Etcd(ctx, name)
 	if err != nil {
 		return err

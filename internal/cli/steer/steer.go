@@ -94,7 +94,11 @@ func (c *command) validate() error {
 	return c.wait.Validate()
 }
 
-func (c *command) run(ctx context.Context, cluster *kube.Cluster, name string) error {
+func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
+	name, err := kube.TaskName(arg)
+	if err != nil {
+		return err
+	}
 	task, err := cluster.Task(ctx, name)
 	if err != nil {
 		return err
