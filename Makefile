@@ -59,6 +59,7 @@ WAITING = $$((2 * $$(nproc)))
 .PHONY: test
 test: assets ## Run unit and integration tests. Needs neither root nor a container runtime.
 	KUBEBUILDER_ASSETS=$(ASSETS) GOGC=400 go test -vet=off -p $(WAITING) -parallel $(WAITING) ./test/integration/... ./...
+	go -C test/tools/lua test ./...
 
 # Each release is pinned by its own module.
 RELEASES := $(notdir $(wildcard test/tools/kubernetes/1.*))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/kstatus"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,6 +62,18 @@ func TestWatchOfAnEtcdWaitsForTheTaskOfTheNewestSpec(t *testing.T) {
 		p.Expect(got.code).To(Equal(code), got.String())
 		p.Expect(got.out).To(ContainSubstring("as the test says"))
 		p.Expect(testEnv.Client.Delete(t.Context(), task)).To(Succeed())
+	}
+}
+
+// An object that the operator has not seen yet is in progress, not current.
+func TestAnObjectThatTheOperatorHasNotSeen(t *testing.T) {
+	p := newPerson(t)
+	task := p.make("new", "")
+	p.Expect(p.etcd.Status.ObservedGeneration).To(Equal(int64(-1)))
+	for _, object := range []any{p.etcd, task} {
+		got, why, err := kstatus.Compute(object)
+		p.Expect(err).NotTo(HaveOccurred())
+		p.Expect(got).To(Equal(kstatus.InProgress), why)
 	}
 }
 
