@@ -61,6 +61,10 @@ test: assets ## Run unit and integration tests. Needs neither root nor a contain
 	KUBEBUILDER_ASSETS=$(ASSETS) GOGC=400 go test -vet=off -p $(WAITING) -parallel $(WAITING) ./test/integration/... ./...
 	go -C test/tools/lua test ./...
 
+.PHONY: alerts
+alerts: ## Test the alerts with promtool, and the dashboard with Prometheus' parser. The first run builds them, which takes minutes.
+	go -C test/tools/prometheus test -count=1 -timeout 20m ./...
+
 # Each release is pinned by its own module.
 RELEASES := $(notdir $(wildcard test/tools/kubernetes/1.*))
 .PHONY: matrix
@@ -102,10 +106,11 @@ bench-fleet: assets ## Benchmark the operator with a thousand Etcds with simulat
 	@KUBEBUILDER_ASSETS=$(ASSETS) go run ./test/bench/fleet $(FLEET)
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs and roles.
+generate: ## Generate deepcopy functions, CRDs, roles, docs/metrics.md and the dashboard.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=config/crd
 	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/controller/... paths=./cmd/etcd-foreman output:rbac:dir=config/rbac
+	go run ./hack/monitoring
 
 .PHONY: fmt
 fmt: ## Format the code.

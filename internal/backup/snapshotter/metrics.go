@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics have the names of those of etcd-backup-restore, so that its dashboards and alerts work.
-type metrics struct {
+// Metrics have the names of those of etcd-backup-restore, so that its dashboards and alerts work.
+type Metrics struct {
 	duration  *prometheus.HistogramVec
 	revision  *prometheus.GaugeVec
 	timestamp *prometheus.GaugeVec
@@ -20,8 +20,9 @@ type metrics struct {
 	collected *prometheus.CounterVec
 }
 
-func newMetrics(registry prometheus.Registerer) *metrics {
-	m := &metrics{
+// NewMetrics registers the metrics, unless the registry is nil.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "etcdbr_snapshot_duration_seconds", Help: "Time that snapshots took.",
 			Buckets: prometheus.ExponentialBuckets(0.1, 2, 14),
@@ -53,7 +54,7 @@ func succeeded(err error) string {
 }
 
 // taken counts a snapshot; s is nil for a delta without changes.
-func (m *metrics) taken(kind backup.Kind, took time.Duration, s *backup.Snapshot, err error) {
+func (m *Metrics) taken(kind backup.Kind, took time.Duration, s *backup.Snapshot, err error) {
 	m.duration.WithLabelValues(string(kind), succeeded(err)).Observe(took.Seconds())
 	if err != nil || s == nil {
 		return
@@ -63,6 +64,6 @@ func (m *metrics) taken(kind backup.Kind, took time.Duration, s *backup.Snapshot
 	m.size.WithLabelValues(string(kind)).Set(float64(s.Size))
 }
 
-func (m *metrics) removed(kind backup.Kind, err error) {
+func (m *Metrics) removed(kind backup.Kind, err error) {
 	m.collected.WithLabelValues(string(kind), succeeded(err)).Inc()
 }

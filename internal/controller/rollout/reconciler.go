@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/logging"
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -65,7 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.Client.Create(ctx, created); err != nil && !apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{}, fmt.Errorf("creating task %s: %w", klog.KObj(created), err)
 	}
-	log.FromContext(ctx).Info("Created rollout task", "task", klog.KObj(created), "targetRevision", p.revision, "suspend", created.Spec.Suspend)
+	log.FromContext(ctx).Info("Created rollout task", logging.KeyTask, klog.KObj(created), "targetRevision", p.revision, "suspend", created.Spec.Suspend)
 	return ctrl.Result{}, nil
 }
 

@@ -118,4 +118,3 @@ func TestInterruptedReconcileIsStalled(t *testing.T) {
 	}
 	g.Expect(order).To(HaveExactElements(v1alpha1.ConditionReconciled, v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling))
 }
-
