@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/list"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/plan"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/steer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/submit"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
@@ -74,7 +75,7 @@ func newRoot(k *kube.Kube) *cobra.Command {
 		}
 	}
 	add(groupRun, submit.Commands(k)...)
-	add(groupSee, plan.Command(k), list.Command(k), describe.Command(k), watch.Command(k))
+	add(groupSee, status.Command(k), plan.Command(k), list.Command(k), describe.Command(k), watch.Command(k))
 	add(groupSee, steer.Commands(k)...)
 	root.Args = usage(root.Args)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

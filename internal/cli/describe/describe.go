@@ -18,22 +18,36 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-type command struct{ *kube.Kube }
+type command struct {
+	*kube.Kube
+	print *genericclioptions.PrintFlags
+}
 
 // Command is the verb.
 func Command(k *kube.Kube) *cobra.Command {
-	c := &command{k}
-	return &cobra.Command{
+	c := &command{k, kube.PrintFlags("")}
+	cmd := &cobra.Command{
 		Use: "describe TASK|ETCD", Short: "Show what happened to a task, and what to do next",
 		Long: "Shows a task, what happened to it, in order, from its status and its events, and what to do next if it has failed or is blocked. " +
 			"For an Etcd, shows its running, next or latest task.",
 		Example: "  # Find out why the rollout of etcd-main is stuck\n  kubectl etcdtask describe etcd-main",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: complete.TasksAndEtcds(k),
-		RunE: k.Run(c.run),
+		PreRunE: func(*cobra.Command, []string) error { return c.validate() },
+		RunE:    k.Run(c.run),
 	}
+	c.print.AddFlags(cmd)
+	cmd.Flags().Lookup("output").Usage = "Print the task itself in one of kubectl's formats (json, yaml, name, jsonpath=, ...) instead."
+	complete.Values(cmd, "output", "json", "yaml", "name")
+	return cmd
+}
+
+func (c *command) validate() error {
+	_, err := kube.Printer(c.print)
+	return err
 }
 
 func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
@@ -44,6 +58,13 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 	task, err := cluster.CurrentTask(ctx, ref)
 	if err != nil {
 		return err
+	}
+	if *c.print.OutputFormat != "" {
+		printer, err := kube.Printer(c.print)
+		if err != nil {
+			return err
+		}
+		return printer.PrintObj(task, c.Out)
 	}
 	d := description{task: task, now: c.Clock.Now(), location: c.Location}
 	events := &corev1.EventList{}

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package steer has the verbs that change an existing task: suspend, resume, abort.
+// Package steer has the verbs that change an existing task: suspend, resume, abort, override.
 package steer
 
 import (
@@ -69,7 +69,7 @@ func Commands(k *kube.Kube) []*cobra.Command {
 	for _, v := range verbs {
 		all = append(all, newCommand(k, v))
 	}
-	return all
+	return append(all, newOverride(k))
 }
 
 func newCommand(k *kube.Kube, v verb) *cobra.Command {

@@ -147,6 +147,32 @@ func TestListAndDescribe(t *testing.T) {
 	p.Expect(p.run("describe", "b").out).To(And(ContainSubstring("Queue:      2 of 2"), ContainSubstring("created")))
 }
 
+func TestOverride(t *testing.T) {
+	p := newPerson(t)
+	p.make("a", v1alpha1.TaskStateInProgress)
+	for range 2 {
+		got := p.run("override", "etcdoperatortask/a", "NodesStable", "--dry-run=server")
+		p.Expect(got.code).To(BeZero(), got.String())
+		p.Expect(got.out).To(ContainSubstring("overrides NodesStable (server dry run)"))
+	}
+	p.Expect(p.task("a").Spec.OverrideGuards).To(BeEmpty())
+	for range 2 {
+		p.Expect(p.run("override", "a", "NodesStable").code).To(BeZero())
+	}
+	p.Expect(p.run("override", "a", "UnreadyConfirmed").code).To(BeZero())
+	p.Expect(p.task("a").Spec.OverrideGuards).To(ConsistOf(v1alpha1.OverridableGuard("NodesStable"), v1alpha1.OverridableGuard("UnreadyConfirmed")))
+	got := p.run("override", "a", "QuorumKept")
+	p.Expect(got.code).To(Equal(2), got.String())
+	p.Expect(p.run("describe", "a", "-o", "jsonpath={.spec.type}").out).To(Equal("QuorumAwareRollout"))
+	p.observed(metav1.ConditionTrue)
+	got = p.run("status")
+	p.Expect(got.out).To(MatchRegexp(`(?m)^main +`), got.String())
+	got = p.run("status", "main")
+	p.Expect(got.out).To(ContainSubstring("a (QuorumAwareRollout): InProgress"), got.String())
+	got = p.run("list", "--held")
+	p.Expect(got.err).To(ContainSubstring("No tasks"), got.String())
+}
+
 func TestSteer(t *testing.T) {
 	p := newPerson(t)
 	p.make("a", v1alpha1.TaskStateInProgress)
