@@ -41,10 +41,10 @@ clean: down ## Remove the local Kubernetes and all build results.
 	rm -rf $(LOCAL)
 
 # The directory that the plugin is installed into. kubectl finds plugins on PATH.
-PLUGIN_DIR := $(or $(GOBIN),/usr/local/bin)
+PLUGIN_DIR ?= $(or $(GOBIN),/usr/local/bin)
 
 .PHONY: plugin
-plugin: ## Install "kubectl etcdtask" and its completion into $GOBIN, or /usr/local/bin if GOBIN is not set.
+plugin: ## Install "kubectl etcdtask" and its completion into PLUGIN_DIR, by default $GOBIN or /usr/local/bin.
 	@mkdir -p $(PLUGIN_DIR)
 	@go build -ldflags '-s -w' -o $(PLUGIN_DIR)/kubectl-etcdtask ./cmd/kubectl-etcdtask
 	@install -m 0755 cmd/kubectl-etcdtask/kubectl_complete-etcdtask $(PLUGIN_DIR)/kubectl_complete-etcdtask
@@ -59,6 +59,11 @@ WAITING = $$((2 * $$(nproc)))
 .PHONY: test
 test: assets ## Run unit and integration tests. Needs neither root nor a container runtime.
 	KUBEBUILDER_ASSETS=$(ASSETS) GOGC=400 go test -vet=off -p $(WAITING) -parallel $(WAITING) ./test/integration/... ./...
+	go -C test/tools/lua test ./...
+
+.PHONY: alerts
+alerts: ## Test the alerts with promtool, and the dashboard with Prometheus' parser. The first run builds them, which takes minutes.
+	go -C test/tools/prometheus test -count=1 -timeout 20m ./...
 
 # Each release is pinned by its own module.
 RELEASES := $(notdir $(wildcard test/tools/kubernetes/1.*))
@@ -101,11 +106,12 @@ bench-fleet: assets ## Benchmark the operator with a thousand Etcds with simulat
 	@KUBEBUILDER_ASSETS=$(ASSETS) go run ./test/bench/fleet $(FLEET)
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs and roles.
+generate: ## Generate deepcopy functions, CRDs, roles, docs/metrics.md and the dashboard.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=config/crd/etcd
 	mv config/crd/etcd/druid.gardener.cloud_etcdoperatortasks.yaml config/crd/task/
 	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/controller/... paths=./cmd/etcd-foreman output:rbac:dir=config/rbac
+	go run ./hack/monitoring
 
 .PHONY: fmt
 fmt: ## Format the code.

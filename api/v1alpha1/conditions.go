@@ -4,6 +4,27 @@
 
 package v1alpha1
 
+// Condition types of both kinds, which tools such as Flux and Argo CD understand (kstatus). If both are True, Stalled comes
+// first.
+const (
+	// ConditionReconciling is True while something is still to be done: of an Etcd, while its newest spec is not carried out;
+	// of a task, until it has ended.
+	ConditionReconciling = "Reconciling"
+	// ConditionStalled is True while a person has to act: of an Etcd, while a rollout is stalled or a stage of the reconcile
+	// keeps failing; of a task, while it is stalled, and if it has failed or was rejected.
+	ConditionStalled = "Stalled"
+)
+
+// Reasons of the conditions Reconciling and Stalled of an Etcd. The others are those of the condition that they follow from.
+const (
+	// ReasonSpecPending means that the newest spec is not applied yet.
+	ReasonSpecPending = "SpecPending"
+	// ReasonRolloutStalled means that a rollout is stalled; the message names the task.
+	ReasonRolloutStalled = "RolloutStalled"
+	// ReasonNotStalled is the reason of Stalled while it is False.
+	ReasonNotStalled = "NotStalled"
+)
+
 // Condition types of an EtcdOperatorTask.
 const (
 	// ConditionAdmitted is True once the preconditions of the task were met, and False if it was rejected.

@@ -291,7 +291,7 @@ type EtcdStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// conditions of the cluster: Ready, AllMembersReady, AllMembersUpdated, DataVolumesReady, VolumesGrown, Scaled,
-	// ObjectsOwned, Hibernated, BackupReady, TLSReady.
+	// ObjectsOwned, Hibernated, BackupReady, TLSReady, Reconciled, Stalled, Reconciling.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -378,6 +378,8 @@ type Etcd struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec EtcdSpec `json:"spec"`
+	// The default tells tools that the operator has not seen the Etcd yet.
+	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status EtcdStatus `json:"status,omitempty"`
 }

@@ -137,7 +137,7 @@ type EtcdOperatorTaskStatus struct {
 	// +listType=atomic
 	// +optional
 	LastErrors []LastError `json:"lastErrors,omitempty"`
-	// conditions of the task: Admitted, Progressing, Finished, Succeeded, EtcdReachable.
+	// conditions of the task: Admitted, Progressing, Finished, Succeeded, EtcdReachable, Stalled, Reconciling.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -193,6 +193,8 @@ type EtcdOperatorTask struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec EtcdOperatorTaskSpec `json:"spec"`
+	// The default tells tools that the operator has not seen the task yet.
+	// +kubebuilder:default={"observedGeneration":-1}
 	// +optional
 	Status EtcdOperatorTaskStatus `json:"status,omitempty"`
 }

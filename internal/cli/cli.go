@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
@@ -18,10 +17,12 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/list"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/plan"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/steer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/submit"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
@@ -39,8 +40,7 @@ const (
 // Run runs a command line, without the program's name, and returns the exit code.
 func Run(ctx context.Context, k *kube.Kube, args []string) int {
 	// Libraries log; a command prints one sentence.
-	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard())
 	root := newRoot(k)
 	root.SetArgs(args)
 	root.SetIn(k.In)
@@ -75,7 +75,7 @@ func newRoot(k *kube.Kube) *cobra.Command {
 		}
 	}
 	add(groupRun, submit.Commands(k)...)
-	add(groupSee, plan.Command(k), list.Command(k), describe.Command(k), watch.Command(k))
+	add(groupSee, status.Command(k), plan.Command(k), list.Command(k), describe.Command(k), watch.Command(k))
 	add(groupSee, steer.Commands(k)...)
 	root.Args = usage(root.Args)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

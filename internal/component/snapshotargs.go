@@ -26,7 +26,7 @@ func snapshotArgs(etcd *v1alpha1.Etcd) []string {
 	}
 	limit := ptr.Deref(spec.DeltaSnapshotMemoryLimit, resource.MustParse("10Mi"))
 	return []string{
-		"--full-snapshot-schedule=" + cmp.Or(ptr.Deref(spec.FullSnapshotSchedule, ""), dailySchedule(etcd)),
+		"--full-snapshot-schedule=" + FullSnapshotSchedule(etcd),
 		fmt.Sprintf("--delta-snapshot-period=%s", DeltaSnapshotPeriod(etcd)),
 		fmt.Sprintf("--delta-snapshot-memory-limit=%d", limit.Value()),
 		fmt.Sprintf("--delta-snapshot-retention-period=%s", duration(spec.DeltaSnapshotRetentionPeriod, 0)),
@@ -74,6 +74,11 @@ func SnapshotCompression(etcd *v1alpha1.Etcd) string {
 		return "none"
 	}
 	return string(ptr.Deref(spec.Policy, v1alpha1.CompressionGzip))
+}
+
+// FullSnapshotSchedule returns when full snapshots of an Etcd are taken.
+func FullSnapshotSchedule(etcd *v1alpha1.Etcd) string {
+	return cmp.Or(ptr.Deref(ptr.Deref(etcd.Spec.Backup, v1alpha1.BackupSpec{}).FullSnapshotSchedule, ""), dailySchedule(etcd))
 }
 
 // dailySchedule is once a day, at a minute derived from the name, so that clusters do not all start at the same time.

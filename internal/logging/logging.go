@@ -14,6 +14,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
+// KeyTask is the key of a task in a line, by which all that is logged of it can be found, whichever part of the operator logs it.
+const KeyTask = "task"
+
 // maxText bounds each text of a line, in bytes.
 const maxText = 4 << 10
 

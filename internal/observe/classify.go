@@ -145,7 +145,7 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		PeerTLS:            pod.Annotations[v1alpha1.AnnotationPeerTLS],
 		EtcdVersion:        etcdVersion(pod),
 		Probed:             isProbed(pod),
-		Refusal:            refusal(pod),
+		Refusal:            Refusal(pod),
 	}
 	if pod.Status.PodIP != "" {
 		p.Endpoint = endpoint(clientScheme(pod), pod.Status.PodIP, clientPort(pod))

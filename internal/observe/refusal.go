@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// refusal is why the init container that prepares the member refused; nil when it has not, or has let
+// Refusal is why the init container that prepares the member refused; nil when it has not, or has let
 // the member start since. While it retries, its last message counts.
-func refusal(pod *corev1.Pod) *cluster.Refusal {
+func Refusal(pod *corev1.Pod) *cluster.Refusal {
 	for _, c := range pod.Status.InitContainerStatuses {
 		if c.Name != v1alpha1.InitContainerPrepare || completed(c) {
 			continue

@@ -36,7 +36,7 @@ func TestRefusal(t *testing.T) {
 			pod := &corev1.Pod{Status: corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{
 				{Name: "prepare", State: tc.state, LastTerminationState: tc.last},
 			}}}
-			NewWithT(t).Expect(refusal(pod)).To(Equal(tc.want))
+			NewWithT(t).Expect(Refusal(pod)).To(Equal(tc.want))
 		})
 	}
 }

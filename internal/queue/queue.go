@@ -23,14 +23,17 @@ type Queue []*v1alpha1.EtcdOperatorTask
 // the resourceVersion decides that a task had when it was first seen.
 func New(tasks []*v1alpha1.EtcdOperatorTask) Queue {
 	q := slices.DeleteFunc(slices.Clone(tasks), func(t *v1alpha1.EtcdOperatorTask) bool { return t.Status.State.IsFinal() })
-	slices.SortStableFunc(q, func(a, b *v1alpha1.EtcdOperatorTask) int {
-		return cmp.Or(
-			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-			compareArrival(arrival(a), arrival(b)),
-			cmp.Compare(a.Name, b.Name),
-		)
-	})
+	slices.SortStableFunc(q, Compare)
 	return q
+}
+
+// Compare orders tasks by their arrival.
+func Compare(a, b *v1alpha1.EtcdOperatorTask) int {
+	return cmp.Or(
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		compareArrival(arrival(a), arrival(b)),
+		cmp.Compare(a.Name, b.Name),
+	)
 }
 
 // arrival is the resourceVersion at which a task was first seen.

@@ -25,7 +25,7 @@ func (s *state) waitFor(pod string) *Hold {
 
 // advice says what the pod of an ordinal lacks to participate, and what a person can do.
 func advice(o cluster.Ordinal, statefulSet string) string {
-	const outOfService = "if the node does not come back, taint it with node.kubernetes.io/out-of-service"
+	const outOfService = "if the node does not come back, power off its machine, and only then taint it with node.kubernetes.io/out-of-service"
 	switch o.Class {
 	case v1alpha1.ClassMissing:
 		return fmt.Sprintf("does not exist yet: if this persists, check the events of StatefulSet %s", statefulSet)
@@ -36,7 +36,7 @@ func advice(o cluster.Ordinal, statefulSet string) string {
 		if len(o.Pod.Finalizers) > 0 {
 			return fmt.Sprintf("is terminating, and is kept by finalizers (%s): if this persists, check what set them, which has to remove them", strings.Join(o.Pod.Finalizers, ", "))
 		}
-		return "is terminating: if its node is gone, taint the node with node.kubernetes.io/out-of-service"
+		return "is terminating: if its node is gone, power off its machine, and only then taint the node with node.kubernetes.io/out-of-service"
 	case v1alpha1.ClassDead:
 		return fmt.Sprintf("is not running (%s): fix the cause, or change the template; the next rollout first replaces the pod that failed to start", o.Pod.Trouble)
 	case v1alpha1.ClassStarting:

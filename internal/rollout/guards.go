@@ -145,7 +145,7 @@ func nodesStable(s *state, step *Step) *Hold {
 		case o.Pod.Disrupted:
 			return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s is being evicted or preempted, not by this rollout, which continues when its replacement participates", o.Name)}
 		case o.Pod.Node.Trouble != "":
-			return &Hold{Pod: o.Name, Message: fmt.Sprintf("node %s of %s is %s, so %s may be lost at any moment: if the node does not come back, taint it with node.kubernetes.io/out-of-service", o.Pod.Node.Name, o.Name, o.Pod.Node.Trouble, o.Name)}
+			return &Hold{Pod: o.Name, Message: fmt.Sprintf("node %s of %s is %s, so %s may be lost at any moment: if the node does not come back, power off its machine, and only then taint it with node.kubernetes.io/out-of-service", o.Pod.Node.Name, o.Name, o.Pod.Node.Trouble, o.Name)}
 		}
 	}
 	return nil

@@ -67,7 +67,7 @@ func (s *state) mayBeCutOff(names []string) string {
 	if !s.Snapshot.Cluster.Reachable {
 		seen, then = "no member answers the operator", fmt.Sprintf(". If this persists for %s, the rollout goes by readiness probes", s.Config.Grace())
 	}
-	return fmt.Sprintf("%s, but %s may still have a leader that the operator cannot reach: their readiness probes pass, or their nodes are lost. Check NetworkPolicies and the network between the operator and them; taint a node that is gone for good with node.kubernetes.io/out-of-service%s", seen, strings.Join(names, ", "), then)
+	return fmt.Sprintf("%s, but %s may still have a leader that the operator cannot reach: their readiness probes pass, or their nodes are lost. Check NetworkPolicies and the network between the operator and them; if a node is gone for good, power off its machine, and only then taint it with node.kubernetes.io/out-of-service%s", seen, strings.Join(names, ", "), then)
 }
 
 // hasRun reports whether the etcd container of an ordinal has been running for the grace period, without a restart. The

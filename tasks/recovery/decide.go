@@ -128,7 +128,7 @@ func (in Input) stopping(now time.Time) Decision {
 	case !in.held():
 		return in.stay("waiting until StatefulSet %s is scaled to zero", in.Snapshot.StatefulSet.Name)
 	case len(in.Snapshot.Surplus) > 0:
-		return in.stay("waiting until these are gone: %s; if a node is gone, taint it with node.kubernetes.io/out-of-service", strings.Join(in.Snapshot.Surplus, ", "))
+		return in.stay("waiting until these are gone: %s; if a node is gone, power off its machine, and only then taint it with node.kubernetes.io/out-of-service", strings.Join(in.Snapshot.Surplus, ", "))
 	}
 	return in.enter(v1alpha1.RecoverySurveying, now, "no member is running: the agent surveys each volume")
 }

@@ -42,7 +42,7 @@ func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
 	}
 	if quorum.Exists(len(unreachable), voters) {
 		return false, fmt.Sprintf("whether the quorum is lost is unknown: %s do not answer, may be running, and would be a quorum. "+
-			"Restore them, or make sure that they are stopped; taint a node that is gone with node.kubernetes.io/out-of-service", strings.Join(unreachable, ", "))
+			"Restore them, or make sure that they are stopped; if a node is gone, power off its machine, and only then taint it with node.kubernetes.io/out-of-service", strings.Join(unreachable, ", "))
 	}
 	if len(answering) == 0 {
 		return true, "no member serves"

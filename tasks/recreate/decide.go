@@ -150,7 +150,7 @@ func left(s *cluster.Snapshot) string {
 	if len(s.Surplus) == 0 {
 		return ""
 	}
-	return ": waiting until these are gone: " + strings.Join(s.Surplus, ", ") + "; if a node is gone, taint it with node.kubernetes.io/out-of-service; if a pod has finalizers, check what set them"
+	return ": waiting until these are gone: " + strings.Join(s.Surplus, ", ") + "; if a node is gone, power off its machine, and only then taint it with node.kubernetes.io/out-of-service; if a pod has finalizers, check what set them"
 }
 
 // Record is the status of the rollout after a decision. It is pure; the input is left as it is.

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics have the names of those of etcd-backup-restore, so that its dashboards and alerts work.
-type metrics struct {
+// Metrics have the names of those of etcd-backup-restore, so that its dashboards and alerts work.
+type Metrics struct {
 	duration  *prometheus.HistogramVec
 	revision  *prometheus.GaugeVec
 	timestamp *prometheus.GaugeVec
@@ -22,8 +22,9 @@ type metrics struct {
 	failures  *prometheus.CounterVec
 }
 
-func newMetrics(registry prometheus.Registerer) *metrics {
-	m := &metrics{
+// NewMetrics registers the metrics, unless the registry is nil.
+func NewMetrics(registry prometheus.Registerer) *Metrics {
+	m := &Metrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "etcdbr_snapshot_duration_seconds", Help: "Time that snapshots took.",
 			Buckets: prometheus.ExponentialBuckets(0.1, 2, 14),
@@ -60,10 +61,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 // failureSession is the label of a failure: what failed is in the log.
 const failureSession = "ERR_SNAPSHOT"
 
-func (m *metrics) failed() { m.failures.WithLabelValues(failureSession).Inc() }
+func (m *Metrics) failed() { m.failures.WithLabelValues(failureSession).Inc() }
 
 // require says whether a snapshot of a kind is required.
-func (m *metrics) require(kind backup.Kind, required bool) {
+func (m *Metrics) require(kind backup.Kind, required bool) {
 	value := 0.0
 	if required {
 		value = 1
@@ -79,7 +80,7 @@ func succeeded(err error) string {
 }
 
 // taken counts a snapshot; s is nil for a delta without changes.
-func (m *metrics) taken(kind backup.Kind, took time.Duration, s *backup.Snapshot, err error) {
+func (m *Metrics) taken(kind backup.Kind, took time.Duration, s *backup.Snapshot, err error) {
 	m.duration.WithLabelValues(string(kind), succeeded(err)).Observe(took.Seconds())
 	if err != nil || s == nil {
 		return
@@ -88,12 +89,12 @@ func (m *metrics) taken(kind backup.Kind, took time.Duration, s *backup.Snapshot
 }
 
 // stored publishes the newest snapshot of a kind, which may have been taken by another member.
-func (m *metrics) stored(s backup.Snapshot) {
+func (m *Metrics) stored(s backup.Snapshot) {
 	m.revision.WithLabelValues(string(s.Kind)).Set(float64(s.LastRevision))
 	m.timestamp.WithLabelValues(string(s.Kind)).Set(float64(s.Created.Unix()))
 	m.size.WithLabelValues(string(s.Kind)).Set(float64(s.Size))
 }
 
-func (m *metrics) removed(kind backup.Kind, err error) {
+func (m *Metrics) removed(kind backup.Kind, err error) {
 	m.collected.WithLabelValues(string(kind), succeeded(err)).Inc()
 }

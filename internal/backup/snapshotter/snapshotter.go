@@ -50,7 +50,7 @@ type Config struct {
 type Snapshotter struct {
 	config   Config
 	schedule schedule
-	metrics  *metrics
+	metrics  *Metrics
 
 	mu sync.Mutex
 	// running: requests are accepted; pending are those that are not done, at most one of each kind.
@@ -100,7 +100,7 @@ func New(config Config) (*Snapshotter, error) {
 	// Leave space for one more response of etcd.
 	config.DeltaLimit = min(config.DeltaLimit, backup.MaxDelta/2)
 	return &Snapshotter{
-		config: config, schedule: s, metrics: newMetrics(config.Metrics),
+		config: config, schedule: s, metrics: NewMetrics(config.Metrics),
 		pending: map[want]*request{}, wake: make(chan struct{}, 1), asked: map[backup.Kind]time.Time{},
 	}, nil
 }

@@ -38,7 +38,8 @@ var adviceByError = map[v1alpha1.ErrorCode]string{
 }
 
 // advice returns what to do about a task that failed, or is stuck.
-func advice(t *v1alpha1.EtcdOperatorTask) []string {
+func (d description) advice() []string {
+	t := d.task
 	state, n := t.Status.State, len(t.Status.LastErrors)
 	switch {
 	case state == v1alpha1.TaskStateSucceeded:
@@ -54,7 +55,7 @@ func advice(t *v1alpha1.EtcdOperatorTask) []string {
 	case t.Status.State == "":
 		return []string{"The operator has not seen the task yet. If this persists, check that it is running: \"kubectl get pods -A -l app.kubernetes.io/name=etcd-foreman\"."}
 	}
-	return whileHeld(t)
+	return d.whileHeld()
 }
 
 func afterFailure(t *v1alpha1.EtcdOperatorTask, errors int) []string {
@@ -70,8 +71,8 @@ func afterFailure(t *v1alpha1.EtcdOperatorTask, errors int) []string {
 }
 
 // whileHeld returns what to do beyond the message of a hold.
-func whileHeld(t *v1alpha1.EtcdOperatorTask) []string {
-	r := t.Status.Rollout
+func (d description) whileHeld() []string {
+	t, r := d.task, d.task.Status.Rollout
 	if r == nil || r.HeldBy == nil {
 		return nil
 	}
@@ -80,7 +81,7 @@ func whileHeld(t *v1alpha1.EtcdOperatorTask) []string {
 		say = append(say, "It is stalled, and continues automatically once the cause is fixed.")
 	}
 	if pod := r.HeldBy.Pod; pod != "" {
-		say = append(say, fmt.Sprintf("Check the pod: \"kubectl -n %s describe pod %s\", and its log: \"kubectl -n %s logs %s -c etcd\".", t.Namespace, pod, t.Namespace, pod))
+		say = append(say, podAdvice(t.Namespace, pod, d.pod)...)
 	}
 	switch guard := r.HeldBy.Guard; guard {
 	case v1alpha1.GuardOthersParticipating, v1alpha1.GuardOthersServing:

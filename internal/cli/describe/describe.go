@@ -18,28 +18,53 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-type command struct{ *kube.Kube }
+type command struct {
+	*kube.Kube
+	print *genericclioptions.PrintFlags
+}
 
 // Command is the verb.
 func Command(k *kube.Kube) *cobra.Command {
-	c := &command{k}
-	return &cobra.Command{
+	c := &command{k, kube.PrintFlags("")}
+	cmd := &cobra.Command{
 		Use: "describe TASK|ETCD", Short: "Show what happened to a task, and what to do next",
 		Long: "Shows a task, what happened to it, in order, from its status and its events, and what to do next if it has failed or is blocked. " +
 			"For an Etcd, shows its running, next or latest task.",
 		Example: "  # Find out why the rollout of etcd-main is stuck\n  kubectl etcdtask describe etcd-main",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: complete.TasksAndEtcds(k),
-		RunE: k.Run(c.run),
+		PreRunE: func(*cobra.Command, []string) error { return c.validate() },
+		RunE:    k.Run(c.run),
 	}
+	c.print.AddFlags(cmd)
+	cmd.Flags().Lookup("output").Usage = "Print the task itself in one of kubectl's formats (json, yaml, name, jsonpath=, ...) instead."
+	complete.Values(cmd, "output", "json", "yaml", "name")
+	return cmd
 }
 
-func (c *command) run(ctx context.Context, cluster *kube.Cluster, name string) error {
-	task, err := cluster.CurrentTask(ctx, name)
+func (c *command) validate() error {
+	_, err := kube.Printer(c.print)
+	return err
+}
+
+func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
+	ref, err := kube.ParseRef(arg)
 	if err != nil {
 		return err
+	}
+	task, err := cluster.CurrentTask(ctx, ref)
+	if err != nil {
+		return err
+	}
+	if *c.print.OutputFormat != "" {
+		printer, err := kube.Printer(c.print)
+		if err != nil {
+			return err
+		}
+		return printer.PrintObj(task, c.Out)
 	}
 	d := description{task: task, now: c.Clock.Now(), location: c.Location}
 	events := &corev1.EventList{}
@@ -48,6 +73,13 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, name string) e
 		d.noEvents = kube.Sentence(err)
 	}
 	d.events = events.Items
+	if r := task.Status.Rollout; r != nil && r.HeldBy != nil && r.HeldBy.Pod != "" {
+		pod := &corev1.Pod{}
+		// The user may be allowed to read tasks but not pods.
+		if err := cluster.Get(ctx, client.ObjectKey{Namespace: task.Namespace, Name: r.HeldBy.Pod}, pod); err == nil {
+			d.pod = pod
+		}
+	}
 	if d.place, err = place(ctx, cluster, task); err != nil {
 		return err
 	}
@@ -80,6 +112,8 @@ type description struct {
 	task     *v1alpha1.EtcdOperatorTask
 	events   []corev1.Event
 	noEvents string
+	// pod that a guard waits for; nil if there is none, or if it could not be read.
+	pod      *corev1.Pod
 	place    string
 	now      time.Time
 	location *time.Location

@@ -12,9 +12,26 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	corev1 "k8s.io/api/core/v1"
 )
 
+// pod returns the pod that the guard of clitest.Held waits for. Its container prepare has the state given, and etcd has
+// crashed or has not run.
+func pod(prepare corev1.ContainerState, crashed bool) *corev1.Pod {
+	p := &corev1.Pod{}
+	p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: v1alpha1.InitContainerPrepare, State: prepare}}
+	etcd := corev1.ContainerStatus{Name: v1alpha1.ContainerEtcd, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}
+	if crashed {
+		etcd.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1}
+	}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{etcd}
+	return p
+}
+
 func TestDescribe(t *testing.T) {
+	imagePullFails := pod(corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}, false)
+	refuses := pod(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "DataLost: the volume of etcd-main-1 is empty\x1b[2J, and the cluster has no quorum to replace it"}}, false)
+	crashes := pod(corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}, true)
 	ended, events := clitest.Ended()
 	suspended := clitest.Task("etcd-main-defrag-b2wlq", v1alpha1.OnDemandMaintenance, v1alpha1.TaskStatePending, 40)
 	suspended.Spec.Suspend = true
@@ -22,7 +39,10 @@ func TestDescribe(t *testing.T) {
 	snapshot.Status.Result = map[string]string{"snapshot": "Full-00000000-00004711-1767312000.gz", "revision": "4711"}
 	snapshot.Status.LastOperation = &v1alpha1.LastOperation{Name: "TakeSnapshot", State: v1alpha1.OperationStateCompleted, LastTransitionTime: clitest.Ago(20), Reason: "etcd-main-2 leads, and has taken it"}
 	for name, d := range map[string]description{
-		"held":      {task: clitest.Held(), place: "1 of 3"},
+		"held":      {task: clitest.Held(), place: "1 of 3", pod: imagePullFails},
+		"refuses":   {task: clitest.Held(), place: "1 of 3", pod: refuses},
+		"crashes":   {task: clitest.Held(), place: "1 of 3", pod: crashes},
+		"no-pod":    {task: clitest.Held(), place: "1 of 3"},
 		"ended":     {task: ended, events: events},
 		"rejected":  {task: clitest.Rejected(v1alpha1.ErrStrategy, "the update strategy of StatefulSet etcd-main is not OnDelete"), noEvents: "not permitted: events is forbidden"},
 		"unseen":    {task: clitest.Task("etcd-main-restart-x7k2p", v1alpha1.QuorumAwareRollout, "", 3), place: "1 of 1"},
@@ -38,14 +58,14 @@ func TestDescribe(t *testing.T) {
 
 func TestEveryEndHasAdvice(t *testing.T) {
 	for code := range adviceByError {
-		if len(advice(clitest.Rejected(code, "because"))) == 0 {
+		if len((description{task: clitest.Rejected(code, "because")}).advice()) == 0 {
 			t.Errorf("%s: no advice", code)
 		}
 	}
-	if got := strings.Join(advice(clitest.Rejected("ERR_NEW", "because")), ""); !strings.Contains(got, "ERR_NEW: because") {
+	if got := strings.Join(description{task: clitest.Rejected("ERR_NEW", "because")}.advice(), ""); !strings.Contains(got, "ERR_NEW: because") {
 		t.Errorf("an error that is not known: %q", got)
 	}
-	if got := advice(clitest.Task("a", v1alpha1.CopyBackups, v1alpha1.TaskStateSucceeded, 1)); len(got) > 0 {
+	if got := (description{task: clitest.Task("a", v1alpha1.CopyBackups, v1alpha1.TaskStateSucceeded, 1)}).advice(); len(got) > 0 {
 		t.Errorf("a success: %q", got)
 	}
 }

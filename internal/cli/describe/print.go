@@ -35,7 +35,7 @@ func (d description) lines(width int) []string {
 			lines = append(lines, fmt.Sprintf("%s: %s", key, result[key]))
 		}
 	}
-	if advice := advice(d.task); len(advice) > 0 {
+	if advice := d.advice(); len(advice) > 0 {
 		lines = append(lines, "", "WHAT TO DO NEXT")
 		for _, s := range advice {
 			lines = append(lines, text.Wrap("- "+s, 2, width)...)

@@ -88,26 +88,43 @@ func (c *Cluster) Task(ctx context.Context, name string) (*v1alpha1.EtcdOperator
 	if current, err := c.current(ctx, name); err == nil && current != nil {
 		return nil, Failure("there is no task %q in namespace %s; the task of the Etcd of that name is %s", name, c.Namespace, current.Name)
 	}
-	return nil, c.noTask(name)
+	return nil, c.noneOf(Ref{Name: name})
+}
+
+// FindTask reads a task; nil if there is none of that name, or if the argument names an Etcd.
+func (c *Cluster) FindTask(ctx context.Context, ref Ref) (*v1alpha1.EtcdOperatorTask, error) {
+	if ref.Kind == v1alpha1.KindEtcd {
+		return nil, nil
+	}
+	task, err := c.find(ctx, ref.Name)
+	if err == nil && task == nil && ref.Kind == kindTask {
+		err = c.noneOf(ref)
+	}
+	return task, err
 }
 
 // CurrentTask reads a task, or else the running, next or latest task of the Etcd of that name.
-func (c *Cluster) CurrentTask(ctx context.Context, name string) (*v1alpha1.EtcdOperatorTask, error) {
-	task, err := c.find(ctx, name)
+func (c *Cluster) CurrentTask(ctx context.Context, ref Ref) (*v1alpha1.EtcdOperatorTask, error) {
+	task, err := c.FindTask(ctx, ref)
 	if err == nil && task == nil {
-		task, err = c.current(ctx, name)
+		task, err = c.current(ctx, ref.Name)
 	}
 	if err != nil || task != nil {
 		return task, err
 	}
-	if _, err := c.Etcd(ctx, name); err == nil {
-		return nil, Failure("Etcd %q in namespace %s has no task", name, c.Namespace)
+	if _, err := c.Etcd(ctx, ref.Name); err == nil {
+		return nil, c.HasNoTask(ref.Name)
 	}
-	return nil, c.noTask(name)
+	return nil, c.noneOf(ref)
 }
 
-func (c *Cluster) noTask(name string) error {
-	return Failure("there is no task and no Etcd %q in namespace %s", name, c.Namespace)
+// HasNoTask returns the error of an Etcd that has no task.
+func (c *Cluster) HasNoTask(etcd string) error {
+	return Failure("Etcd %q in namespace %s has no task", etcd, c.Namespace)
+}
+
+func (c *Cluster) noneOf(ref Ref) error {
+	return Failure("there is no %s in namespace %s", ref, c.Namespace)
 }
 
 // find returns the task of a name; nil if there is none.
@@ -126,13 +143,19 @@ func (c *Cluster) find(ctx context.Context, name string) (*v1alpha1.EtcdOperator
 // current returns the running, next or latest task of an Etcd; nil if it has none.
 func (c *Cluster) current(ctx context.Context, etcd string) (*v1alpha1.EtcdOperatorTask, error) {
 	all, err := c.Tasks(ctx, etcd)
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	if head := queue.New(all).Head(); head != nil {
-		return head, nil
+	return Current(all), nil
+}
+
+// Current returns the running, next or latest of the tasks of an Etcd; nil if there are none.
+func Current(all []*v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+	if len(all) == 0 {
+		return nil
 	}
-	return slices.MaxFunc(all, func(a, b *v1alpha1.EtcdOperatorTask) int {
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	}), nil
+	if head := queue.New(all).Head(); head != nil {
+		return head
+	}
+	return slices.MaxFunc(all, queue.Compare)
 }

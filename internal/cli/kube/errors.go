@@ -6,10 +6,13 @@ package kube
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -84,12 +87,26 @@ func Sentence(err error) string {
 		return "not permitted: " + text.OneLine(status.Status().Message)
 	case errors.Is(err, context.Canceled):
 		return "interrupted"
+	case errors.As(err, &failed) && isTLS(failed.Err):
+		return fmt.Sprintf("the TLS connection to the API server at %s failed: %s; check the address and the certificates in your kubeconfig", server(failed.URL), text.OneLine(cause(failed.Err)))
 	case errors.As(err, &failed):
 		return fmt.Sprintf("the API server at %s does not answer: %s", server(failed.URL), text.OneLine(cause(failed.Err)))
 	case errors.As(err, &status):
 		return text.OneLine(status.Status().Message)
 	}
 	return text.OneLine(err.Error())
+}
+
+// isTLS reports whether a server answered, and one side did not accept the other's certificate or protocol.
+func isTLS(err error) bool {
+	var untrusted *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var record tls.RecordHeaderError
+	var alert tls.AlertError
+	return errors.As(err, &untrusted) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid) ||
+		errors.As(err, &record) || errors.As(err, &alert) || errors.Is(err, http.ErrSchemeMismatch)
 }
 
 // cause returns the innermost error of a failed connection.

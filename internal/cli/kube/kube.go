@@ -75,7 +75,7 @@ func Scheme() *runtime.Scheme {
 func mapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	m.Add(v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd), meta.RESTScopeNamespace)
-	m.Add(v1alpha1.GroupVersion.WithKind("EtcdOperatorTask"), meta.RESTScopeNamespace)
+	m.Add(v1alpha1.GroupVersion.WithKind(kindTask), meta.RESTScopeNamespace)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("StatefulSet"), meta.RESTScopeNamespace)
 	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	for _, kind := range []string{"Pod", "Event", "Secret", "PersistentVolumeClaim"} {

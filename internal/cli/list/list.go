@@ -19,13 +19,16 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 )
 
 type command struct {
 	*kube.Kube
-	print *genericclioptions.PrintFlags
+	print    *genericclioptions.PrintFlags
+	selector string
+	held     bool
 }
 
 // Command is the verb.
@@ -41,6 +44,8 @@ func Command(k *kube.Kube) *cobra.Command {
 		RunE:    k.Run(c.run),
 	}
 	cmd.Flags().BoolVarP(&k.AllNamespaces, "all-namespaces", "A", false, "List the tasks of all namespaces.")
+	cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "List only tasks with these labels, such as a=b,c!=d.")
+	cmd.Flags().BoolVar(&c.held, "held", false, "List only tasks that a guard blocks.")
 	c.print.AddFlags(cmd)
 	cmd.Flags().Lookup("output").Usage = "Output format: wide, or one of kubectl's (json, yaml, name, jsonpath=, go-template=, ...)."
 	complete.Values(cmd, "output", "wide", "json", "yaml", "name")
@@ -52,6 +57,9 @@ func (c *command) wide() bool    { return *c.print.OutputFormat == "wide" }
 func (c *command) isTable() bool { return *c.print.OutputFormat == "" || c.wide() }
 
 func (c *command) validate() error {
+	if _, err := labels.Parse(c.selector); err != nil {
+		return kube.Usage("--selector: %v", err)
+	}
 	if c.isTable() {
 		return nil
 	}
@@ -59,7 +67,14 @@ func (c *command) validate() error {
 	return err
 }
 
-func (c *command) run(ctx context.Context, cluster *kube.Cluster, etcd string) error {
+func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
+	etcd := ""
+	if arg != "" {
+		var err error
+		if etcd, err = kube.EtcdName(arg); err != nil {
+			return err
+		}
+	}
 	if etcd != "" && !c.AllNamespaces {
 		if _, err := cluster.Etcd(ctx, etcd); err != nil {
 			return err
@@ -71,7 +86,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, etcd string) e
 		return err
 	case !c.isTable():
 		return c.printObjects(all)
-	case len(all) == 0:
+	case !slices.ContainsFunc(all, c.selects):
 		text.Print(c.ErrOut, none(cluster.Namespace, etcd))
 		return nil
 	}
@@ -79,8 +94,16 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, etcd string) e
 	if c.wide() {
 		width = 0
 	}
-	text.Print(c.Out, table(all, c.AllNamespaces, c.wide(), c.Clock.Now()).Lines(width)...)
+	text.Print(c.Out, table(all, c.selects, c.AllNamespaces, c.wide(), c.Clock.Now()).Lines(width)...)
 	return nil
+}
+
+// selects reports whether a task is listed. Places in line are those among all tasks.
+func (c *command) selects(t *v1alpha1.EtcdOperatorTask) bool {
+	// It was parsed before.
+	selector, _ := labels.Parse(c.selector)
+	isHeld := t.Status.Rollout != nil && t.Status.Rollout.HeldBy != nil
+	return selector.Matches(labels.Set(t.Labels)) && (isHeld || !c.held)
 }
 
 func none(namespace, etcd string) string {
@@ -101,6 +124,9 @@ func (c *command) printObjects(all []*v1alpha1.EtcdOperatorTask) error {
 	}
 	list := &v1alpha1.EtcdOperatorTaskList{Items: []v1alpha1.EtcdOperatorTask{}}
 	for _, t := range sorted(all, places(all)) {
+		if !c.selects(t) {
+			continue
+		}
 		item := *t
 		item.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EtcdOperatorTask"))
 		list.Items = append(list.Items, item)
@@ -118,7 +144,7 @@ func (c *command) printObjects(all []*v1alpha1.EtcdOperatorTask) error {
 }
 
 // table returns the tasks of each Etcd: those that have not ended in the order of the line, then the others, newest first.
-func table(all []*v1alpha1.EtcdOperatorTask, namespaces, wide bool, now time.Time) *text.Table {
+func table(all []*v1alpha1.EtcdOperatorTask, selects func(*v1alpha1.EtcdOperatorTask) bool, namespaces, wide bool, now time.Time) *text.Table {
 	t := &text.Table{Columns: []text.Column{
 		{Name: "NAMESPACE"}, {Name: "NAME"}, {Name: "TYPE", Rank: 2}, {Name: "ETCD", Rank: 3}, {Name: "STATE"}, {Name: "PROGRESS", Rank: 4},
 		{Name: "HELD BY", Rank: 1}, {Name: "QUEUE"}, {Name: "AGE"}, {Name: "MESSAGE"},
@@ -133,6 +159,9 @@ func table(all []*v1alpha1.EtcdOperatorTask, namespaces, wide bool, now time.Tim
 	t.Columns = t.Columns[first:last]
 	places := places(all)
 	for _, task := range sorted(all, places) {
+		if !selects(task) {
+			continue
+		}
 		heldBy := ""
 		if r := task.Status.Rollout; r != nil && r.HeldBy != nil {
 			heldBy = string(r.HeldBy.Guard)

@@ -8,23 +8,27 @@ package plan
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/rolloutflags"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 )
 
 type command struct {
 	*kube.Kube
 	restart bool
+	options func(*spec.Config)
 	output  string
 }
 
@@ -35,13 +39,14 @@ func Command(k *kube.Kube) *cobra.Command {
 		Use: "plan ETCD", Short: "Predict a rollout: its order, reasons and guards. Changes nothing",
 		Long: "Applies the operator's decision step by step to the state that each step leaves, and prints the order with class, role and reason for each pod, " +
 			"the guards that block it now, and when quorum would be lost. Members are asked through a port-forward; if that is not possible, roles come from their leases.\n" +
-			"A rollout that has not ended is continued from its current state, with its own config.",
+			"A rollout that has not ended is continued from its current state, with its own config. With --restart or an option of a rollout, a new one is planned instead.",
 		Example: "  # Show what a rollout of etcd-main would do now\n  kubectl etcdtask plan etcd-main\n\n" +
 			"  # Show what a restart of every member would do\n  kubectl etcdtask plan etcd-main --restart",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: complete.Etcds(k),
 		PreRunE: func(*cobra.Command, []string) error { return c.validate() },
 		RunE:    k.Run(c.run),
 	}
+	c.options = rolloutflags.AddTo(cmd)
 	cmd.Flags().BoolVar(&c.restart, "restart", false, "Plan the replacement of every pod, outdated or not.")
 	cmd.Flags().StringVarP(&c.output, "output", "o", "", "json or yaml (default: text).")
 	complete.Values(cmd, "output", "json", "yaml")
@@ -55,7 +60,11 @@ func (c *command) validate() error {
 	return nil
 }
 
-func (c *command) run(ctx context.Context, cluster *kube.Cluster, name string) error {
+func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
+	name, err := kube.EtcdName(arg)
+	if err != nil {
+		return err
+	}
 	etcd, err := cluster.Etcd(ctx, name)
 	if err != nil {
 		return err
@@ -94,7 +103,7 @@ func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha
 	if err != nil {
 		return nil, err
 	}
-	in, err := p.input(all, c.Clock.Now())
+	in, err := p.input(all, c.config(), c.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -114,15 +123,23 @@ func (p *result) foresee(in rollout.Input, now time.Time) {
 	p.Plan = rollout.Foresee(in, now)
 }
 
-// input returns the input of the decision: for the rollout that has not ended, or else for one with the default config.
-func (p *result) input(all []*v1alpha1.EtcdOperatorTask, now time.Time) (rollout.Input, error) {
+// config returns the config that the flags ask for; the zero value without flags.
+func (c *command) config() spec.Config {
+	config := spec.Config{Restart: c.restart}
+	c.options(&config)
+	return config
+}
+
+// input returns the input of the decision: for the rollout that has not ended, unless another config is asked for.
+func (p *result) input(all []*v1alpha1.EtcdOperatorTask, wanted spec.Config, now time.Time) (rollout.Input, error) {
 	in := rollout.Input{Snapshot: p.snapshot, Created: now}
-	config := ""
-	if p.restart {
-		config = "restart: true"
+	raw, err := yaml.Marshal(wanted)
+	if err != nil {
+		return in, fmt.Errorf("encoding the config: %w", err)
 	}
+	config := string(raw)
 	i := slices.IndexFunc(queue.New(all), func(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.QuorumAwareRollout })
-	if i >= 0 && !p.restart {
+	if i >= 0 && wanted == (spec.Config{}) {
 		p.task = queue.New(all)[i]
 		config = p.task.Spec.Config
 		in.Created, in.Overridden = p.task.CreationTimestamp.Time, p.task.Spec.OverrideGuards
@@ -130,8 +147,9 @@ func (p *result) input(all []*v1alpha1.EtcdOperatorTask, now time.Time) (rollout
 			in.Recorded = *r
 		}
 	}
-	var err error
-	if in.Config, err = spec.Decode(config); err != nil {
+	if in.Config, err = spec.Decode(config); err != nil && p.task == nil {
+		return in, kube.Usage("%v", err)
+	} else if err != nil {
 		return in, kube.Failure("task %s cannot be planned: %v", p.task.Name, err)
 	}
 	in.Timers = timers.Timers{}.Next(p.snapshot)

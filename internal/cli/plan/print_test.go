@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,7 +75,7 @@ func cutOff(i int, o *cluster.Ordinal) {
 func planned(t *testing.T, p *result, tasks ...*v1alpha1.EtcdOperatorTask) *result {
 	t.Helper()
 	p.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "etcd-main"}}
-	in, err := p.input(tasks, clitest.Now)
+	in, err := p.input(tasks, spec.Config{Restart: p.restart}, clitest.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

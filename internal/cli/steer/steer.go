@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package steer has the verbs that change an existing task: suspend, resume, abort.
+// Package steer has the verbs that change an existing task: suspend, resume, abort, override.
 package steer
 
 import (
@@ -69,7 +69,7 @@ func Commands(k *kube.Kube) []*cobra.Command {
 	for _, v := range verbs {
 		all = append(all, newCommand(k, v))
 	}
-	return all
+	return append(all, newOverride(k))
 }
 
 func newCommand(k *kube.Kube, v verb) *cobra.Command {
@@ -94,7 +94,11 @@ func (c *command) validate() error {
 	return c.wait.Validate()
 }
 
-func (c *command) run(ctx context.Context, cluster *kube.Cluster, name string) error {
+func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
+	name, err := kube.TaskName(arg)
+	if err != nil {
+		return err
+	}
 	task, err := cluster.Task(ctx, name)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/rolloutflags"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -35,24 +36,6 @@ func noConfig(flagSet) func() (any, error) {
 	return func() (any, error) { return nil, nil }
 }
 
-// rolloutOptions adds the options that a rollout and a restart share.
-func rolloutOptions(flags flagSet) func(*spec.Config) {
-	handover := flags.Bool("leader-handover", true, "Move leadership to an updated member before the leader is replaced.")
-	grace := flags.Duration("unready-grace-period", 0, "How long quorum must be lost before a running member is replaced (default 30s).")
-	deadline := flags.Duration("progress-deadline", 0, "How long a rollout may make no progress before it counts as stalled (default 10m).")
-	removal := flags.choice("pod-removal", "", "How healthy pods are removed: Delete (default) or Evict.", string(spec.Delete), string(spec.Evict))
-	down := flags.choice("non-participating-pods", "", "How pods that are not running are removed: OneByOne (default) or AllAtOnce.", string(spec.OneByOne), string(spec.AllAtOnce))
-	sidecar := flags.Bool("unhealthy-backup-sidecar-first", false, "Within a role, replace pods first whose agent (container backup-restore) is not ready.")
-	return func(c *spec.Config) {
-		if !*handover {
-			c.LeaderHandover = handover
-		}
-		c.UnreadyGracePeriod, c.ProgressDeadline = duration(*grace), duration(*deadline)
-		c.PodRemoval, c.NonParticipatingPods = spec.PodRemoval(*removal), spec.NonParticipatingPods(*down)
-		c.UnhealthyBackupSidecarFirst = *sidecar
-	}
-}
-
 // duration returns a duration of a config; nil for the default.
 func duration(d time.Duration) *metav1.Duration {
 	if d == 0 {
@@ -63,7 +46,7 @@ func duration(d time.Duration) *metav1.Duration {
 
 func rolloutConfig(flags flagSet) func() (any, error) {
 	revision := flags.String("target-revision", "", targetRevisionUsage)
-	options := rolloutOptions(flags)
+	options := rolloutflags.AddTo(flags.cmd)
 	return func() (any, error) {
 		c := spec.Config{TargetRevision: *revision}
 		options(&c)
@@ -72,7 +55,7 @@ func rolloutConfig(flags flagSet) func() (any, error) {
 }
 
 func restartConfig(flags flagSet) func() (any, error) {
-	options := rolloutOptions(flags)
+	options := rolloutflags.AddTo(flags.cmd)
 	return func() (any, error) {
 		c := spec.Config{Restart: true}
 		options(&c)

@@ -10,6 +10,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
@@ -21,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,7 +41,7 @@ type command struct {
 
 	name      string
 	suspend   bool
-	ttl       int32
+	ttl       seconds
 	overrides []string
 }
 
@@ -65,7 +68,8 @@ func newCommand(k *kube.Kube, v verb) *cobra.Command {
 	c.print.AddFlags(cmd)
 	flags.StringVar(&c.name, "name", "", "Name of the task (default: those of the Etcd and the verb, with a suffix).")
 	flags.BoolVar(&c.suspend, "suspend", false, "Create the task suspended; start it with \"kubectl etcdtask resume\".")
-	flags.Int32Var(&c.ttl, "ttl", v1alpha1.DefaultTTLSecondsAfterFinished, "How many seconds the task is kept after it ends.")
+	c.ttl = seconds(v1alpha1.DefaultTTLSecondsAfterFinished)
+	flags.Var(&c.ttl, "ttl", "How long the task is kept after it ends: a duration such as 24h, or a number of seconds.")
 	c.dryRun.AddTo(cmd, "only print the task", "have the API server check it, but not keep it")
 	if v.guards {
 		flags.StringSliceVar(&c.overrides, "override-guards", nil, "Guards that the task overrides, separated by commas.")
@@ -81,8 +85,13 @@ func (c *command) validate() error {
 	switch {
 	case c.wait.Wait && c.suspend:
 		return kube.Usage("--wait and --suspend exclude each other: a suspended task does not start")
-	case c.ttl < 0:
-		return kube.Usage("--ttl may not be negative")
+	case c.name != "" && len(validation.IsDNS1123Subdomain(c.name)) > 0:
+		return kube.Usage("--name is %q: %s", c.name, validation.IsDNS1123Subdomain(c.name)[0])
+	}
+	for _, guard := range c.overrides {
+		if !slices.Contains(rollout.Overridable(), guard) {
+			return kube.Usage("guard %q cannot be overridden: only %s can", guard, strings.Join(rollout.Overridable(), ", "))
+		}
 	}
 	if _, err := kube.Printer(c.print); err != nil {
 		return err
@@ -90,12 +99,16 @@ func (c *command) validate() error {
 	return c.wait.Validate()
 }
 
-func (c *command) run(ctx context.Context, etcd string) error {
+func (c *command) run(ctx context.Context, arg string) error {
 	namespace, err := c.Namespace()
 	if err != nil {
 		return err
 	}
-	task, err := c.task(namespace, etcd)
+	name, err := kube.EtcdName(arg)
+	if err != nil {
+		return err
+	}
+	task, err := c.task(namespace, name)
 	if err != nil {
 		return err
 	}
@@ -137,7 +150,7 @@ func (c *command) task(namespace, etcd string) (*v1alpha1.EtcdOperatorTask, erro
 	task := &v1alpha1.EtcdOperatorTask{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{v1alpha1.LabelPartOf: etcd}},
 		Spec: v1alpha1.EtcdOperatorTaskSpec{
-			Type: c.verb.taskType, Config: text, TTLSecondsAfterFinished: ptr.To(c.ttl), Suspend: c.suspend,
+			Type: c.verb.taskType, Config: text, TTLSecondsAfterFinished: ptr.To(int32(c.ttl)), Suspend: c.suspend,
 			OwnerEtcdReference: v1alpha1.EtcdReference{Name: etcd},
 		},
 	}

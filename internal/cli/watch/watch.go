@@ -33,7 +33,8 @@ func Command(k *kube.Kube) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "watch TASK|ETCD", Short: "Watch a task until it ends",
 		Long: "Shows a task and the members of its cluster in a table that is renewed in place; if the output is no terminal, prints a line for each thing that happens. " +
-			"Ends with the task: the exit code is 0 if it succeeded. For an Etcd, shows its running, next or latest task.",
+			"Ends with the task: the exit code is 0 if it succeeded. For an Etcd, shows its running and next task until its newest spec is applied and every member is at the newest template; " +
+			"if that is so already, shows its latest task.",
 		Example: "  # Watch the rollout of etcd-main\n  kubectl etcdtask watch etcd-main\n\n  # In a script, at most ten minutes\n  kubectl etcdtask watch etcd-main --timeout 10m | tee rollout.log",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: complete.TasksAndEtcds(k),
 		PreRunE: func(*cobra.Command, []string) error { return c.wait.Validate() },
@@ -43,26 +44,43 @@ func Command(k *kube.Kube) *cobra.Command {
 	return cmd
 }
 
-func (c *command) run(ctx context.Context, cluster *kube.Cluster, name string) error {
-	task, err := cluster.CurrentTask(ctx, name)
+func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
+	ref, err := kube.ParseRef(arg)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := c.wait.Context(ctx)
 	defer cancel()
+	task, err := cluster.FindTask(ctx, ref)
+	switch {
+	case ctx.Err() != nil:
+		return stopped(ctx, arg+" has not been read.")
+	case err != nil:
+		return err
+	}
+	if task != nil {
+		_, err := c.follow(ctx, cluster, task)
+		return err
+	}
+	return c.followEtcd(ctx, cluster, ref)
+}
+
+// follow shows a task until it ends, and returns it as it ended, with the error of one that did not succeed.
+func (c *command) follow(ctx context.Context, cluster *kube.Cluster, task *v1alpha1.EtcdOperatorTask) (*v1alpha1.EtcdOperatorTask, error) {
 	var last *v1alpha1.EtcdOperatorTask
+	var err error
 	if c.Width() > 0 {
 		last, err = c.showTable(ctx, cluster, task)
 	} else {
 		last, err = follow.Task(ctx, c.Kube, cluster, task, newPrinter(c.Kube).print)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if c.Width() > 0 {
 		text.Print(c.Out, follow.Ended(last))
 	}
-	return follow.Outcome(last)
+	return last, follow.Outcome(last)
 }
 
 // showTable renews the table when the task changes, and every second.

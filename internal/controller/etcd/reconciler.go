@@ -26,10 +26,12 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/volumes"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/logging"
 	"github.com/etcd-foreman/etcd-foreman/internal/peretcd"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -119,6 +121,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if etcd.DeletionTimestamp != nil {
 		// The garbage collector removes its objects.
 		return ctrl.Result{}, nil
+	}
+	if rollout := etcd.Status.Rollout; rollout != nil && rollout.Task != "" {
+		// All that is logged of a rollout has its task in the same key, whichever controller logs it.
+		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(logging.KeyTask, klog.KRef(etcd.Namespace, rollout.Task)))
 	}
 	return r.newPass(etcd).run(ctx)
 }

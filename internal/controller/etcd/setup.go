@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -147,10 +148,13 @@ func etcdOfTask(_ context.Context, task client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: task.(*v1alpha1.EtcdOperatorTask).EtcdKey()}}
 }
 
-// taskChanged selects what may change status.rollout or status.recovery of an Etcd, or who holds it at zero.
+// taskChanged selects what may change status.rollout, status.recovery or the condition Stalled of an Etcd, or who holds it at zero.
 func taskChanged() predicate.Predicate {
 	phase := func(t *v1alpha1.EtcdOperatorTask) v1alpha1.RecoveryPhase {
 		return ptr.Deref(t.Status.Recovery, v1alpha1.RecoveryStatus{}).Phase
+	}
+	isStalled := func(t *v1alpha1.EtcdOperatorTask) bool {
+		return meta.IsStatusConditionTrue(t.Status.Conditions, v1alpha1.ConditionStalled)
 	}
 	return predicate.And(
 		predicate.NewPredicateFuncs(func(o client.Object) bool {
@@ -159,7 +163,7 @@ func taskChanged() predicate.Predicate {
 		}),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*v1alpha1.EtcdOperatorTask), e.ObjectNew.(*v1alpha1.EtcdOperatorTask)
-			return before.Status.State != after.Status.State || spec.RecordedRevision(before) != spec.RecordedRevision(after) || scale.Holds(before) != scale.Holds(after) || phase(before) != phase(after)
+			return before.Status.State != after.Status.State || spec.RecordedRevision(before) != spec.RecordedRevision(after) || scale.Holds(before) != scale.Holds(after) || phase(before) != phase(after) || isStalled(before) != isStalled(after)
 		}},
 	)
 }

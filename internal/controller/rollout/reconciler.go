@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/logging"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,7 +58,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("creating task %s: %w", klog.KObj(created), err)
 	}
 	r.Metrics.show(key, false)
-	log.FromContext(ctx).Info("Created rollout task", "task", klog.KObj(created), "targetRevision", p.revision, "suspend", created.Spec.Suspend)
+	log.FromContext(ctx).Info("Created rollout task", logging.KeyTask, klog.KObj(created), "targetRevision", p.revision, "suspend", created.Spec.Suspend)
 	return ctrl.Result{}, nil
 }
 

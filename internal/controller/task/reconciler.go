@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/logging"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -122,13 +123,13 @@ func (r *Reconciler) attempt(ctx context.Context, t *v1alpha1.EtcdOperatorTask, 
 		return retryInterval
 	}
 	wait = r.books.backOff(t, r.Clock.Now())
-	log.FromContext(ctx).Error(err, "Task failed to proceed", "task", klog.KObj(t), "type", t.Spec.Type, "retryAfter", wait)
+	log.FromContext(ctx).Error(err, "Task failed to proceed", logging.KeyTask, klog.KObj(t), "type", t.Spec.Type, "retryAfter", wait)
 	return wait
 }
 
 // carryOn takes one task that has not ended a step further, and returns when to do so again; 0 where an event triggers it.
 func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.EtcdOperatorTask) (time.Duration, error) {
-	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues("task", klog.KObj(cached), "type", cached.Spec.Type))
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues(logging.KeyTask, klog.KObj(cached), "type", cached.Spec.Type))
 	t := cached.DeepCopy()
 	recordArrival(t)
 	task, refusal, err := r.prepare(ctx, line, cached, t)

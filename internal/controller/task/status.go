@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/conditions"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,9 +34,18 @@ func setCondition(t *v1alpha1.EtcdOperatorTask, conditionType string, status met
 	setConditions(t, now, metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message})
 }
 
-func setConditions(t *v1alpha1.EtcdOperatorTask, now time.Time, conditions ...metav1.Condition) {
-	for _, c := range conditions {
+func setConditions(t *v1alpha1.EtcdOperatorTask, now time.Time, all ...metav1.Condition) {
+	for _, c := range all {
 		c.ObservedGeneration, c.LastTransitionTime, c.Message = t.Generation, metav1.Time{Time: now}, shorten(c.Message, maxMessage)
+		meta.SetStatusCondition(&t.Status.Conditions, c)
+	}
+	setProgress(t, now)
+}
+
+// setProgress sets the conditions that follow from the state of a task and how it progresses.
+func setProgress(t *v1alpha1.EtcdOperatorTask, now time.Time) {
+	for _, c := range conditions.OfTask(&t.Status) {
+		c.ObservedGeneration, c.LastTransitionTime = t.Generation, metav1.Time{Time: now}
 		meta.SetStatusCondition(&t.Status.Conditions, c)
 	}
 }

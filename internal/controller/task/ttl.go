@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/logging"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,6 +44,6 @@ func (r *Reconciler) expire(ctx context.Context, cached *v1alpha1.EtcdOperatorTa
 	if err != nil {
 		return 0, fmt.Errorf("deleting task %s, which has expired: %w", client.ObjectKeyFromObject(cached), err)
 	}
-	log.FromContext(ctx).Info("Deleted expired task", "task", klog.KObj(cached))
+	log.FromContext(ctx).Info("Deleted expired task", logging.KeyTask, klog.KObj(cached))
 	return 0, nil
 }

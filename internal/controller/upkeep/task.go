@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/logging"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,7 +55,7 @@ func (r *Reconciler) create(ctx context.Context, etcd *v1alpha1.Etcd, u due) err
 	} else if err != nil {
 		return fmt.Errorf("creating task %s: %w", klog.KObj(task), err)
 	}
-	ctrl.LoggerFrom(ctx).Info("Created a task", "task", klog.KObj(task), "type", u.taskType, "reason", u.message)
+	ctrl.LoggerFrom(ctx).Info("Created a task", logging.KeyTask, klog.KObj(task), "type", u.taskType, "reason", u.message)
 	r.Recorder.Eventf(etcd, nil, corev1.EventTypeNormal, u.reason, "CreateTask", "Created task %s: %s", u.name, u.message)
 	return nil
 }

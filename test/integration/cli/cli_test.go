@@ -7,7 +7,11 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"log"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -60,8 +64,8 @@ func TestOutputAndDryRun(t *testing.T) {
 		p.Expect(got.out).To(ContainSubstring(want))
 	}
 	p.Expect(p.run("restart", "main", "--dry-run=server").out).To(Equal("etcdoperatortask.druid.gardener.cloud/main-restart-x7k2p created (server dry run)\n"))
-	got = p.run("restart", "main", "--dry-run=server", "--override-guards", "QuorumKept")
-	p.Expect(got.code).To(Equal(1), "the API server refuses to override this guard: %s", got)
+	p.Expect(p.run("restart", "etcd/main", "--dry-run=client", "-o", "name").out).To(Equal("etcdoperatortask.druid.gardener.cloud/main-restart-x7k2p\n"))
+	p.Expect(p.run("restart", "main", "--dry-run=client", "--ttl", "24h", "-o", "yaml").out).To(ContainSubstring("ttlSecondsAfterFinished: 86400\n"))
 	p.Expect(p.tasks()).To(BeEmpty(), "a dry run creates no task")
 
 	p.Expect(p.run("restart", "main", "-o", "name").out).To(Equal("etcdoperatortask.druid.gardener.cloud/main-restart-x7k2p\n"))
@@ -94,6 +98,7 @@ func TestWaitPrintsTheTaskAsItEnded(t *testing.T) {
 
 func TestWaitEndsBeforeTheTask(t *testing.T) {
 	p := newPerson(t)
+	p.observed(metav1.ConditionTrue)
 	got := p.run("restart", "main", "--wait", "--timeout", "100ms")
 	p.Expect(got.code).To(Equal(3), got.String())
 	p.Expect(got.err).To(ContainSubstring("continues"))
@@ -115,6 +120,7 @@ func TestWaitEndsBeforeTheTask(t *testing.T) {
 
 func TestWatchPrintsLinesUntilTheEnd(t *testing.T) {
 	p := newPerson(t)
+	p.observed(metav1.ConditionTrue)
 	task := p.make("a", v1alpha1.TaskStateInProgress)
 	end := p.start(t.Context(), "watch", "main")
 	p.operate(task, v1alpha1.TaskStateSucceeded, "all is well")
@@ -139,6 +145,32 @@ func TestListAndDescribe(t *testing.T) {
 
 	p.Expect(p.run("describe", "main").out).To(ContainSubstring("Task:       " + p.namespace + "/a\n"))
 	p.Expect(p.run("describe", "b").out).To(And(ContainSubstring("Queue:      2 of 2"), ContainSubstring("created")))
+}
+
+func TestOverride(t *testing.T) {
+	p := newPerson(t)
+	p.make("a", v1alpha1.TaskStateInProgress)
+	for range 2 {
+		got := p.run("override", "etcdoperatortask/a", "NodesStable", "--dry-run=server")
+		p.Expect(got.code).To(BeZero(), got.String())
+		p.Expect(got.out).To(ContainSubstring("overrides NodesStable (server dry run)"))
+	}
+	p.Expect(p.task("a").Spec.OverrideGuards).To(BeEmpty())
+	for range 2 {
+		p.Expect(p.run("override", "a", "NodesStable").code).To(BeZero())
+	}
+	p.Expect(p.run("override", "a", "UnreadyConfirmed").code).To(BeZero())
+	p.Expect(p.task("a").Spec.OverrideGuards).To(ConsistOf(v1alpha1.OverridableGuard("NodesStable"), v1alpha1.OverridableGuard("UnreadyConfirmed")))
+	got := p.run("override", "a", "QuorumKept")
+	p.Expect(got.code).To(Equal(2), got.String())
+	p.Expect(p.run("describe", "a", "-o", "jsonpath={.spec.type}").out).To(Equal("QuorumAwareRollout"))
+	p.observed(metav1.ConditionTrue)
+	got = p.run("status")
+	p.Expect(got.out).To(MatchRegexp(`(?m)^main +`), got.String())
+	got = p.run("status", "main")
+	p.Expect(got.out).To(ContainSubstring("a (QuorumAwareRollout): InProgress"), got.String())
+	got = p.run("list", "--held")
+	p.Expect(got.err).To(ContainSubstring("No tasks"), got.String())
 }
 
 func TestSteer(t *testing.T) {
@@ -169,6 +201,12 @@ func TestErrorIsOneSentence(t *testing.T) {
 	p.allow("reader", "get", "list", "watch")
 	reader, unprivileged, undecided := p.impersonating("reader"), p.impersonating("unprivileged"), p.writeKubeconfig(testEnv.Config, "")
 	closed := "http://127.0.0.1:1"
+	foreign := httptest.NewUnstartedServer(http.NotFoundHandler())
+	foreign.Config.ErrorLog = log.New(io.Discard, "", 0)
+	foreign.StartTLS()
+	defer foreign.Close()
+	plaintext := httptest.NewServer(http.NotFoundHandler())
+	defer plaintext.Close()
 	for _, c := range []struct {
 		args string
 		code int
@@ -178,7 +216,10 @@ func TestErrorIsOneSentence(t *testing.T) {
 		{"restart other", 1, `there is no Etcd "other"`},
 		{"list other", 1, `there is no Etcd "other"`},
 		{"describe other", 1, `there is no task and no Etcd "other"`},
-		{"watch main", 1, `Etcd "main" in namespace ` + p.namespace + ` has no task`},
+		{"watch etcdoperatortask/main", 1, `there is no task "main"`},
+		{"watch pod/main", 2, "neither an Etcd nor a task"},
+		{"suspend etcd/main", 2, "is not a task"},
+		{"plan task/main", 2, "neither an Etcd nor a task"},
 		{"suspend other", 1, `there is no task and no Etcd "other"`},
 		{"restart main --kubeconfig " + unprivileged, 1, "not permitted: "},
 		{"restart main --kubeconfig " + reader, 1, "not permitted: "},
@@ -189,6 +230,9 @@ func TestErrorIsOneSentence(t *testing.T) {
 		{"list --context test --context other", 2, "it is already set to test"},
 		{"list -s " + closed, 1, "the API server at " + closed + " does not answer: "},
 		{"list -s http://" + unresponsive.Addr().String() + " --request-timeout 200ms", 1, "does not answer"},
+		{"list -s " + foreign.URL, 1, "the TLS connection to the API server at " + foreign.URL + " failed: "},
+		{"list -s " + strings.Replace(foreign.URL, "127.0.0.1", "localhost", 1), 1, "the TLS connection to the API server at "},
+		{"list -s " + strings.Replace(plaintext.URL, "http", "https", 1), 1, "the TLS connection to the API server at "},
 		{"list -o nonsense", 2, `"nonsense"`},
 		{"plan main -o wide", 2, "json or yaml"},
 		{"plan", 2, `kubectl etcdtask plan ETCD`},
@@ -200,7 +244,11 @@ func TestErrorIsOneSentence(t *testing.T) {
 		{"restart main --wait --dry-run=client", 2, "exclude each other"},
 		{"restart main --dry-run", 2, "client or server"},
 		{"restart main --wait --timeout soon", 2, "--timeout"},
-		{"restart main --name Not_A_Name", 1, "metadata.name"},
+		{"restart main --name Not_A_Name", 2, `--name is "Not_A_Name"`},
+		{"restart etcd/a/b --dry-run=client", 2, `"a/b" is not a name`},
+		{"restart pod/main --dry-run=client", 2, "neither an Etcd nor a task"},
+		{"restart main --dry-run=client --override-guards QuorumKept", 2, `guard "QuorumKept" cannot be overridden`},
+		{"restart main --dry-run=client --ttl soon", 2, "it must be a duration such as 24h, or a number of seconds"},
 		{"snapshot main --type half", 2, "full or delta"},
 		{"copy-backups main", 2, "--source-provider and --source-container are required"},
 	} {

@@ -91,6 +91,7 @@ func Next(o Observation) v1alpha1.EtcdStatus {
 	next.Ready = &ready
 	next.Rollout = currentRollout(&next, o)
 	report(etcd, &next, findings(o), o.Now)
+	setProgress(etcd, &next, o.Tasks, o.Now)
 	return next
 }
 
@@ -99,6 +100,8 @@ func Interrupted(etcd *v1alpha1.Etcd, failures []Failure, now metav1.Time) v1alp
 	next := *etcd.Status.DeepCopy()
 	if len(failures) > 0 {
 		report(etcd, &next, keep(next.LastErrors, failures, now), now)
+		// There is a failure, so whether a rollout is stalled as well does not matter.
+		setProgress(etcd, &next, nil, now)
 	}
 	return next
 }

@@ -1,0 +1,57 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
+	"github.com/etcd-foreman/etcd-foreman/internal/queue"
+	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func etcd(name string, conditions ...metav1.Condition) *v1alpha1.Etcd {
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: name, Generation: 1, CreationTimestamp: clitest.Ago(3600)}}
+	e.Spec.Replicas = 3
+	e.Status.ObservedGeneration, e.Status.ReadyReplicas, e.Status.UpdatedReplicas = 1, 3, 3
+	for i := range conditions {
+		conditions[i].LastTransitionTime = clitest.Ago(120)
+	}
+	e.Status.Conditions = conditions
+	return e
+}
+
+func is(condition string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: condition, Status: status, Reason: reason, Message: message}
+}
+
+func TestStatus(t *testing.T) {
+	quorate := is(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonQuorate, "3 of 3 voters serve.")
+	healthy := etcd("etcd-main", quorate, is(v1alpha1.ConditionStalled, metav1.ConditionFalse, v1alpha1.ReasonNotStalled, ""),
+		is(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "Newest full snapshot: revision 4711, 2026-01-01T23:00:00Z."))
+	healthy.Status.Members = []v1alpha1.Member{{Name: "etcd-main-0", Role: v1alpha1.RoleLeader}, {Name: "etcd-main-1", Role: v1alpha1.RoleFollower}}
+	stuck := etcd("etcd-stuck", quorate, is(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRolloutStalled, "Task x: no progress\x1b[2J for 10m."),
+		is(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-1 is Dead (OOMKilled)."))
+	stuck.Generation, stuck.Status.Rollout, stuck.Status.ReadyReplicas = 2, &v1alpha1.CurrentRollout{Task: "x"}, 2
+	asleep := etcd("etcd-idle", is(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonHibernated, "The Etcd has no replicas."))
+	broken := clustertest.Healthy(3)
+	clustertest.Away(broken, 1, v1alpha1.ClassDead, "OOMKilled")
+	for name, v := range map[string]view{
+		"healthy": {etcd: healthy, snapshot: clustertest.Healthy(3)},
+		"stuck":   {etcd: stuck, snapshot: broken, queue: queue.New(clitest.Queue())},
+		"blind":   {etcd: asleep, trouble: "not permitted: pods is forbidden"},
+	} {
+		v.now = clitest.Now
+		for suffix, width := range map[string]int{"": 0, "-80": 80} {
+			golden.Check(t, "status-"+name+suffix+".txt", []byte(strings.Join(v.lines(width), "\n")+"\n"))
+		}
+	}
+	all := []v1alpha1.Etcd{*healthy, *asleep, *stuck}
+	golden.Check(t, "status-all.txt", []byte(strings.Join(table(all, true, clitest.Now).Lines(0), "\n")+"\n"))
+}

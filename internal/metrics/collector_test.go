@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package metrics
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+func task(name string, state v1alpha1.TaskState, created int64) *v1alpha1.EtcdOperatorTask {
+	t := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, CreationTimestamp: metav1.Unix(created, 0)}}
+	t.Spec.Type, t.Spec.OwnerEtcdReference.Name, t.Status.State = v1alpha1.QuorumAwareRollout, "main", state
+	return t
+}
+
+func lease(name string, at time.Time) *coordinationv1.Lease {
+	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name}, Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: at}}}
+}
+
+func reader(t *testing.T, objects ...client.Object) client.Reader {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, coordinationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+}
+
+func TestCollector(t *testing.T) {
+	g := NewWithT(t)
+	schedule, store := "0 0 * * *", v1alpha1.StoreSpec{Container: "b", Provider: "S3", Prefix: "p"}
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "main"}}
+	etcd.Spec.Replicas = 3
+	etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &store, FullSnapshotSchedule: &schedule}
+	etcd.Status.Conditions = []metav1.Condition{
+		{Type: "Ready", Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonHeldAtZero},
+		{Type: "AllMembersReady", Status: metav1.ConditionUnknown, Reason: "Why"},
+		{Type: "Scaled", Status: metav1.ConditionTrue, Reason: "Scaled"},
+	}
+	running := task("running", v1alpha1.TaskStateInProgress, 10)
+	running.Status.Rollout = &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{Guard: v1alpha1.GuardQuorumKept}}
+	suspended := task("suspended", v1alpha1.TaskStatePending, 15)
+	suspended.Spec.Suspend = true
+	ended := task("ended", v1alpha1.TaskStateFailed, 5)
+	ended.Status.Rollout = &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{Guard: v1alpha1.GuardNodesStable}}
+	noon := time.Unix(86400/2, 0)
+	elected := make(chan struct{})
+	c := &Collector{Active: elected, Cache: reader(t, etcd, running, suspended, ended, task("unseen", "", 30), task("queued", v1alpha1.TaskStatePending, 20),
+		lease("main-full-snap", noon), lease("main-delta-snap", noon.Add(time.Hour)))}
+
+	g.Expect(testutil.CollectAndCompare(c, strings.NewReader(`
+# HELP etcd_foreman_active 1 if this instance is the active one. The others do not report Etcds and tasks.
+# TYPE etcd_foreman_active gauge
+etcd_foreman_active 0
+`))).To(Succeed(), "an instance that is not active reports nothing else")
+
+	close(elected)
+	for name, want := range map[string]string{
+		"etcd_foreman_active":                                     `{} 1`,
+		"etcd_foreman_etcd_condition":                             `{condition="AllMembersReady",etcd="main",etcd_namespace="a",reason="Why"} -1|{condition="Ready",etcd="main",etcd_namespace="a",reason="HeldAtZero"} 0|{condition="Scaled",etcd="main",etcd_namespace="a",reason="Scaled"} 1`,
+		"etcd_foreman_etcd_held_at_zero":                          `{etcd="main",etcd_namespace="a"} 1`,
+		"etcd_foreman_backup_snapshot_timestamp_seconds":          `{etcd="main",etcd_namespace="a",kind="delta"} 46800|{etcd="main",etcd_namespace="a",kind="full"} 43200`,
+		"etcd_foreman_backup_full_snapshot_due_timestamp_seconds": `{etcd="main",etcd_namespace="a"} 86400`,
+		"etcd_foreman_rollout_held":                               `{etcd="main",etcd_namespace="a",guard="QuorumKept"} 1`,
+		"etcd_foreman_tasks":                                      `{etcd="main",etcd_namespace="a",state="Failed",type="QuorumAwareRollout"} 1|{etcd="main",etcd_namespace="a",state="InProgress",type="QuorumAwareRollout"} 1|{etcd="main",etcd_namespace="a",state="Pending",type="QuorumAwareRollout"} 3`,
+		"etcd_foreman_task_oldest_waiting_timestamp_seconds":      `{etcd="main",etcd_namespace="a"} 20`,
+	} {
+		out, err := testutil.CollectAndFormat(c, expfmt.TypeTextPlain, name)
+		g.Expect(err).NotTo(HaveOccurred())
+		var lines []string
+		for line := range strings.Lines(string(out)) {
+			if !strings.HasPrefix(line, "#") {
+				line = strings.TrimPrefix(strings.TrimSpace(line), name)
+				if !strings.HasPrefix(line, "{") {
+					line = "{}" + line
+				}
+				lines = append(lines, line)
+			}
+		}
+		g.Expect(strings.Join(lines, "|")).To(Equal(want), name)
+	}
+
+	etcd.Spec.Replicas = 0
+	c.Cache = reader(t, etcd, lease("main-full-snap", noon))
+	g.Expect(testutil.CollectAndCount(c, "etcd_foreman_backup_full_snapshot_due_timestamp_seconds")).To(BeZero(), "no snapshot is due of a hibernated cluster")
+	problems, err := testutil.CollectAndLint(c)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(problems).To(BeEmpty())
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/kstatus"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// observed writes the status of the Etcd, as an operator does that has applied its newest spec.
+func (p *person) observed(updated metav1.ConditionStatus) {
+	p.t.Helper()
+	ctx := p.t.Context()
+	p.Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(p.etcd), p.etcd)).To(Succeed())
+	p.etcd.Status.ObservedGeneration = p.etcd.Generation
+	p.etcd.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionAllMembersUpdated, Status: updated, Reason: "Test", Message: "As the test says.",
+		ObservedGeneration: p.etcd.Generation, LastTransitionTime: metav1.Now(),
+	}}
+	p.Expect(testEnv.Client.Status().Update(ctx, p.etcd)).To(Succeed())
+}
+
+// patch changes the pod template of the Etcd.
+func (p *person) patch(note string) {
+	p.t.Helper()
+	before := p.etcd.DeepCopy()
+	p.etcd.Spec.Annotations = map[string]string{"example.com/note": note}
+	p.Expect(testEnv.Client.Patch(p.t.Context(), p.etcd, client.MergeFrom(before))).To(Succeed())
+}
+
+// Right after a change of the spec, the task of the change before has succeeded and the next one does not exist yet. The
+// watch is about the change that was made.
+func TestWatchOfAnEtcdWaitsForTheTaskOfTheNewestSpec(t *testing.T) {
+	p := newPerson(t)
+	p.make("earlier", v1alpha1.TaskStateSucceeded)
+	p.observed(metav1.ConditionTrue)
+	got := p.run("watch", "main")
+	p.Expect(got.code).To(BeZero(), "nothing is pending: %s", got)
+	p.Expect(got.out).To(ContainSubstring("succeeded"))
+
+	p.patch("1")
+	got = p.run("watch", "main", "--timeout", "1s")
+	p.Expect(got.code).To(Equal(3), got.String())
+	p.Expect(got.err).To(ContainSubstring("the operator has not applied the newest spec yet"))
+	p.Expect(got.out).To(BeEmpty(), "the task of the change before is not shown")
+
+	for state, code := range map[v1alpha1.TaskState]int{v1alpha1.TaskStateSucceeded: 0, v1alpha1.TaskStateFailed: 1} {
+		p.patch(string(state))
+		end := p.start(t.Context(), "watch", "etcd/main")
+		p.observed(metav1.ConditionFalse)
+		task := p.make("next", v1alpha1.TaskStateInProgress)
+		p.operate(task, state, "as the test says")
+		p.observed(metav1.ConditionTrue)
+		got = end()
+		p.Expect(got.code).To(Equal(code), got.String())
+		p.Expect(got.out).To(ContainSubstring("as the test says"))
+		p.Expect(testEnv.Client.Delete(t.Context(), task)).To(Succeed())
+	}
+}
+
+// An object that the operator has not seen yet is in progress, not current.
+func TestAnObjectThatTheOperatorHasNotSeen(t *testing.T) {
+	p := newPerson(t)
+	task := p.make("new", "")
+	p.Expect(p.etcd.Status.ObservedGeneration).To(Equal(int64(-1)))
+	for _, object := range []any{p.etcd, task} {
+		got, why, err := kstatus.Compute(object)
+		p.Expect(err).NotTo(HaveOccurred())
+		p.Expect(got).To(Equal(kstatus.InProgress), why)
+	}
+}
+
+// A task that is superseded by that of a later change is not the end.
+func TestWatchOfAnEtcdGoesOnAfterASupersededTask(t *testing.T) {
+	p := newPerson(t)
+	p.observed(metav1.ConditionFalse)
+	first := p.make("first", v1alpha1.TaskStateInProgress)
+	end := p.start(t.Context(), "watch", "main")
+	p.patch("2")
+	first.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrSuperseded, Description: "there is a newer revision", ObservedAt: metav1.Now()}}
+	p.operate(first, v1alpha1.TaskStateRejected, "superseded by the test")
+	second := p.make("second", v1alpha1.TaskStateInProgress)
+	p.operate(second, v1alpha1.TaskStateSucceeded, "the end of the second")
+	p.observed(metav1.ConditionTrue)
+	got := end()
+	p.Expect(got.code).To(BeZero(), got.String())
+}
+
+// A spec that is suspended is not waited for.
+func TestWatchOfAnEtcdWhoseSpecIsSuspended(t *testing.T) {
+	p := newPerson(t)
+	before := p.etcd.DeepCopy()
+	p.etcd.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""}
+	p.Expect(testEnv.Client.Patch(t.Context(), p.etcd, client.MergeFrom(before))).To(Succeed())
+	got := p.run("watch", "main")
+	p.Expect(got.code).To(Equal(1), got.String())
+	p.Expect(got.err).To(ContainSubstring("suspends it"))
+}
