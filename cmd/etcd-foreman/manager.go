@@ -69,6 +69,7 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 		return nil, err
 	}
 	err = errors.Join(
+		metrics.Registry.Register(buildInfo()),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("ping", healthz.Ping),
 		etcdtasks.Index(ctx, mgr.GetFieldIndexer()),

@@ -8,6 +8,8 @@ import (
 	"crypto/tls"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/version"
+	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
@@ -24,4 +26,10 @@ func metricsOptions(server configv1alpha1.Server) metricsserver.Options {
 	o.SecureServing, o.CertDir, o.FilterProvider = true, server.MetricsCertificateDir, filters.WithAuthenticationAndAuthorization
 	o.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.MinVersion = tls.VersionTLS12 }}
 	return o
+}
+
+// buildInfo is a metric that says which build this is.
+func buildInfo() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: version.MetricName, Help: version.MetricHelp, ConstLabels: version.Get().Labels()},
+		func() float64 { return 1 })
 }

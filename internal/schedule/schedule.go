@@ -8,6 +8,8 @@ package schedule
 import (
 	"fmt"
 	"time"
+	// A schedule may name its time zone (CRON_TZ=Europe/Berlin), and the images contain no time zones.
+	_ "time/tzdata"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"github.com/robfig/cron/v3"
