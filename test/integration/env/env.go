@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,8 @@ type Env struct {
 
 // Option changes what Main starts.
 type Option struct {
+	// bare leaves out the CRDs and the admission policies.
+	bare bool
 	// configure changes the API server before it starts; started runs after its start.
 	configure func(*envtest.APIServer)
 	started   func(*Env) error
@@ -62,6 +65,9 @@ type Option struct {
 
 // WithControllerManager also starts a kube-controller-manager.
 func WithControllerManager() Option { return Option{started: (*Env).StartControllerManager} }
+
+// Bare leaves out the project's CRDs and admission policies.
+func Bare() Option { return Option{bare: true} }
 
 // WithAdmissionPlugins enables admission plugins of the API server that are off by default.
 func WithAdmissionPlugins(names ...string) Option {
@@ -111,6 +117,10 @@ func Start(options ...Option) (*Env, error) {
 	}
 	// The default has room for 254 Services.
 	server.ControlPlane.GetAPIServer().Configure().Set("service-cluster-ip-range", "10.96.0.0/16")
+	bare := slices.ContainsFunc(options, func(o Option) bool { return o.bare })
+	if bare {
+		server.CRDDirectoryPaths = nil
+	}
 	for _, option := range options {
 		if option.configure != nil {
 			option.configure(server.ControlPlane.GetAPIServer())
@@ -121,7 +131,11 @@ func Start(options ...Option) (*Env, error) {
 		return nil, errors.Join(fmt.Errorf("starting the API server: %w", err), server.Stop())
 	}
 	e := &Env{Config: config, Scheme: scheme, assets: assets, server: server}
-	if err := e.complete(filepath.Join(root, "config", "admission"), options); err != nil {
+	policies := filepath.Join(root, "config", "admission")
+	if bare {
+		policies = ""
+	}
+	if err := e.complete(policies, options); err != nil {
 		return nil, errors.Join(err, e.Stop())
 	}
 	return e, nil
@@ -132,8 +146,10 @@ func (e *Env) complete(policies string, options []Option) error {
 	if e.Client, err = client.NewWithWatch(e.Config, client.Options{Scheme: e.Scheme}); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	if err := e.installPolicies(policies); err != nil {
-		return err
+	if policies != "" {
+		if err := e.installPolicies(policies); err != nil {
+			return err
+		}
 	}
 	for _, option := range options {
 		if option.started == nil {
@@ -148,6 +164,9 @@ func (e *Env) complete(policies string, options []Option) error {
 
 // Assets returns the folder of the binaries.
 func (e *Env) Assets() string { return e.assets }
+
+// Kubeconfig returns the kubeconfig of an administrator.
+func (e *Env) Kubeconfig() []byte { return e.server.KubeConfig }
 
 // Stop stops everything that was started.
 func (e *Env) Stop() error {

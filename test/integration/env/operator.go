@@ -32,7 +32,7 @@ func WithRoles() Option {
 	return Option{started: func(e *Env) error { return e.installRoles(context.Background()) }}
 }
 
-// installRoles creates the roles as they are deployed.
+// installRoles creates the roles as they are deployed. Those for tasks are installed with the admission policies.
 func (e *Env) installRoles(ctx context.Context) error {
 	root, err := moduleRoot()
 	if err != nil {
