@@ -57,9 +57,8 @@ VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknow
 IMAGES := $(LOCAL)/images
 
 .PHONY: images
-images: ## Build the images for amd64 and arm64, with SBOMs, in .local/images. PUSH=registry/prefix pushes them; VERSION sets the tag.
-	@mkdir -p $(IMAGES)
-	@go -C hack/images run . -version '$(VERSION)' -push '$(PUSH)' -out $(IMAGES) -cache $(LOCAL)/downloads
+images: ## Build the images for amd64 and arm64 (PLATFORMS=linux/amd64: only that), with SBOMs, in .local/images. PUSH=registry/prefix pushes them.
+	@go -C hack/images run . -version '$(VERSION)' -push '$(PUSH)' $(if $(PLATFORMS),-platforms '$(PLATFORMS)') -out $(IMAGES) -cache $(LOCAL)/downloads
 
 .PHONY: test-images
 test-images: ## Build the images twice, push them to a registry, and check what arrives there. Minutes.

@@ -152,7 +152,7 @@ func TestPushToARegistry(t *testing.T) {
 	server := httptest.NewServer(registry.New())
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
-	o := options{root: "../..", version: "v0.0.1", push: host + "/a/b", out: t.TempDir(), cache: "../../.local/downloads"}
+	o := options{root: "../..", version: "v0.0.1", push: host + "/a/b", platforms: allPlatforms(), out: t.TempDir(), cache: "../../.local/downloads"}
 	first := must(run(context.Background(), o))(t)
 	o.push, o.out = "", t.TempDir()
 	again := must(run(context.Background(), o))(t)

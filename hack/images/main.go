@@ -17,6 +17,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -38,6 +39,8 @@ type options struct {
 	version string
 	// push is the registry, with a prefix of repositories. Empty: the images are only written to out.
 	push string
+	// platforms to build for.
+	platforms []string
 	// out is a folder for the OCI layout and the SBOMs; cache is one for downloads.
 	out, cache string
 }
@@ -47,9 +50,11 @@ func main() {
 	flag.StringVar(&o.root, "root", "../..", "folder of the module "+module)
 	flag.StringVar(&o.version, "version", "", "tag of the images, and version of the programs")
 	flag.StringVar(&o.push, "push", "", "registry and prefix to push to, such as ghcr.io/etcd-foreman; empty: write an OCI layout")
+	only := flag.String("platforms", strings.Join(allPlatforms(), ","), "platforms to build for")
 	flag.StringVar(&o.out, "out", "../../.local/images", "folder for the OCI layout and the SBOMs")
 	flag.StringVar(&o.cache, "cache", "../../.local/downloads", "folder for downloads")
 	flag.Parse()
+	o.platforms = strings.Split(*only, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	names, err := run(ctx, o)
 	stop()
@@ -105,13 +110,9 @@ func buildImage(ctx context.Context, o options, program string, roots []byte, sb
 	if err != nil {
 		return nil, err
 	}
-	wanted := make([]string, 0, len(platforms))
-	for _, p := range platforms {
-		wanted = append(wanted, p.String())
-	}
 	builder, err := build.NewGo(ctx, o.root,
 		build.WithBaseImages(func(context.Context, string) (name.Reference, build.Result, error) { return baseName, base, nil }),
-		build.WithPlatforms(wanted...),
+		build.WithPlatforms(o.platforms...),
 		build.WithTrimpath(true),
 		build.WithLdflags([]string{"-s", "-w", "-X", module + "/internal/version.release=" + o.version}),
 		build.WithCreationTime(v1.Time{Time: epoch}),
@@ -128,6 +129,14 @@ func buildImage(ctx context.Context, o options, program string, roots []byte, sb
 		return nil, err
 	}
 	return builder.Build(ctx, build.StrictScheme+path.Join(module, "cmd", program))
+}
+
+func allPlatforms() []string {
+	all := make([]string, 0, len(platforms))
+	for _, p := range platforms {
+		all = append(all, p.String())
+	}
+	return all
 }
 
 // koVersion is the version of ko, which an SBOM names as its creator.

@@ -73,14 +73,14 @@ func TestInstallUpgradeRollbackUninstall(t *testing.T) {
 	secret.Data = map[string][]byte{"ed25519.seed": []byte("seed")}
 	g.Expect(c.Update(t.Context(), secret)).To(Succeed())
 
-	for range 2 {
-		h.run("upgrade", "etcd-foreman", path, "--namespace="+system)
-		g.Expect(categories()).To(ConsistOf("all"), "CRDs are upgraded")
-		g.Expect(c.Get(t.Context(), keyOf, secret)).To(Succeed())
-		g.Expect(secret.Data).To(HaveKeyWithValue("ed25519.seed", []byte("seed")), "the key of the operator is kept")
-	}
-	g.Expect(uids(t, g, kept)).To(Equal(before))
+	h.run("upgrade", "etcd-foreman", path, "--namespace="+system, "--reset-then-reuse-values")
+	g.Expect(categories()).To(ConsistOf("all"), "CRDs are upgraded")
+	g.Expect(c.Get(t.Context(), keyOf, secret)).To(Succeed())
+	g.Expect(secret.Data).To(HaveKeyWithValue("ed25519.seed", []byte("seed")), "the key of the operator is kept")
+	h.run("upgrade", "etcd-foreman", previous(t), "--namespace="+system, "--set=crds.install=false")
+	g.Expect(categories()).To(ConsistOf("all"), "CRDs are kept where the chart no longer has them")
 	h.run("rollback", "etcd-foreman", "1", "--namespace="+system)
+	g.Expect(categories()).To(BeEmpty(), "CRDs are rolled back")
 	g.Expect(uids(t, g, kept)).To(Equal(before))
 
 	h.run("uninstall", "etcd-foreman", "--namespace="+system)
