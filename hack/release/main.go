@@ -30,6 +30,8 @@ type release struct {
 	registry string
 	// images is the folder that hack/images has written; out is the folder for the release.
 	images, out string
+	// platforms that the plugin is built for, as GOOS/GOARCH.
+	platforms []string
 	// digests are those of the images, by name.
 	digests map[string]string
 }
@@ -40,7 +42,9 @@ func main() {
 	flag.StringVar(&r.registry, "registry", developers, "registry and prefix that the images are pulled from")
 	flag.StringVar(&r.images, "images", ".local/images", "folder that hack/images has written")
 	flag.StringVar(&r.out, "out", "dist", "folder for the release; it is emptied first")
+	only := flag.String("platforms", strings.Join(platforms, ","), "platforms that the plugin is built for")
 	flag.Parse()
+	r.platforms = strings.Split(*only, ",")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	err := r.write(ctx)
 	stop()
@@ -92,8 +96,11 @@ func (r *release) file(name string, content []byte) error {
 	return nil
 }
 
+// operator is the program that every installation has.
+const operator = "etcd-foreman"
+
 // programs have images.
-var programs = []string{"etcd-foreman", "etcd-agent"}
+var programs = []string{operator, "etcd-agent"}
 
 // digests reads the list that hack/images prints: a line REPOSITORY:TAG@DIGEST for each image.
 func digests(list, version string) (map[string]string, error) {

@@ -58,7 +58,7 @@ var floating = regexp.MustCompile(`:latest\b|:dev\b`)
 func (r *release) pinned(manifest string) (string, error) {
 	for _, program := range programs {
 		from := developers + "/" + program + ":" + tag
-		if !strings.Contains(manifest, from) {
+		if program == operator && !strings.Contains(manifest, from) {
 			return "", fmt.Errorf("image %s is not named", from)
 		}
 		manifest = strings.ReplaceAll(manifest, from, r.registry+"/"+program+":"+r.version+"@"+r.digests[program])

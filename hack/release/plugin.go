@@ -34,7 +34,7 @@ func (r *release) plugin(ctx context.Context) error {
 		return fmt.Errorf("reading the manifest for Krew: %w", err)
 	}
 	krew := strings.Replace(string(manifest), "VERSION", r.version, 1)
-	for _, platform := range platforms {
+	for _, platform := range r.platforms {
 		binary, err := r.build(ctx, platform)
 		if err != nil {
 			return err

@@ -79,8 +79,8 @@ func TestManifestsNameTheImagesOfTheRelease(t *testing.T) {
 	g.Expect(install).NotTo(Or(ContainSubstring(":latest"), ContainSubstring(developers)))
 	_, err := r.pinned("image: " + developers + "/etcd-foreman:dev, " + developers + "/etcd-agent:dev, other:latest")
 	g.Expect(err).To(MatchError(ContainSubstring(":latest")))
-	_, err = r.pinned("image: " + developers + "/etcd-foreman:dev")
-	g.Expect(err).To(MatchError(ContainSubstring("etcd-agent:dev is not named")))
+	_, err = r.pinned("image: " + developers + "/etcd-agent:dev")
+	g.Expect(err).To(MatchError(ContainSubstring("etcd-foreman:dev is not named")))
 }
 
 func TestChartNamesTheImagesOfTheRelease(t *testing.T) {
