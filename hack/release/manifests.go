@@ -95,23 +95,21 @@ func (r *release) chart() error {
 	if err != nil {
 		return fmt.Errorf("packaging the chart: %w", err)
 	}
-	archive, err := tarball(entries)
+	archive, err := tarball(append(entries, r.digestFile()))
 	if err != nil {
 		return fmt.Errorf("packaging the chart: %w", err)
 	}
 	return r.file("etcd-foreman-"+strings.TrimPrefix(r.version, "v")+".tgz", archive)
 }
 
-// chartFile returns a file of the chart as it is in the release: with its version, registry and digests.
+// chartFile returns a file of the chart as it is in the release: with its version and registry.
 func (r *release) chartFile(name string, content []byte) ([]byte, error) {
 	var changes [][2]string
 	switch name {
 	case "Chart.yaml":
 		changes = [][2]string{{"\nversion: 0.0.0-dev\n", "\nversion: " + strings.TrimPrefix(r.version, "v") + "\n"}, {"\nappVersion: " + tag + "\n", "\nappVersion: " + r.version + "\n"}}
 	case "values.yaml":
-		for _, program := range programs {
-			changes = append(changes, [2]string{"repository: " + developers + "/" + program + "\n", "repository: " + r.registry + "/" + program + "\n"})
-		}
+		changes = [][2]string{{"\n  registry: " + developers + "\n", "\n  registry: " + r.registry + "\n"}}
 	}
 	for _, change := range changes {
 		if bytes.Count(content, []byte(change[0])) != 1 {
@@ -119,18 +117,14 @@ func (r *release) chartFile(name string, content []byte) ([]byte, error) {
 		}
 		content = bytes.Replace(content, []byte(change[0]), []byte(change[1]), 1)
 	}
-	if name != "values.yaml" {
-		return content, nil
-	}
-	// The digests follow their repositories.
-	for _, program := range programs {
-		before, after, _ := strings.Cut(string(content), "repository: "+r.registry+"/"+program+"\n")
-		const none = `digest: ""`
-		if !strings.Contains(after, none) {
-			return nil, fmt.Errorf("image %s has no digest that is empty", program)
-		}
-		after = strings.Replace(after, none, "digest: "+r.digests[program], 1)
-		content = []byte(before + "repository: " + r.registry + "/" + program + "\n" + after)
-	}
 	return content, nil
+}
+
+// digestFile has the digests of the images, for the chart.
+func (r *release) digestFile() entry {
+	var content strings.Builder
+	for _, program := range programs {
+		fmt.Fprintf(&content, "%s: %s\n", program, r.digests[program])
+	}
+	return entry{name: "etcd-foreman/files/digests.yaml", content: []byte(content.String()), mode: 0o644}
 }

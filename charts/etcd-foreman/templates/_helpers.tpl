@@ -1,13 +1,19 @@
-{{/* The name of an image, with tag and digest: (list . "agent"). */}}
+{{/* The name of an image: (list . "agent" "etcd-agent"). A release has digests of its images, which are those of its own tag. */}}
 {{- define "etcd-foreman.image" -}}
 {{- $root := index . 0 -}}
-{{- $image := index $root.Values.images (index . 1) -}}
-{{ $image.repository }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ with $image.digest }}@{{ . }}{{ end }}
+{{- $images := $root.Values.images -}}
+{{- $image := index $images (index . 1) -}}
+{{- $tag := $image.tag | default $images.tag -}}
+{{- $digest := $image.digest -}}
+{{- if not (or $tag $digest) -}}
+{{- $digest = get ($root.Files.Get "files/digests.yaml" | fromYaml) (index . 2) -}}
+{{- end -}}
+{{ $image.repository | default (printf "%s/%s" $images.registry (index . 2)) }}:{{ $tag | default $root.Chart.AppVersion }}{{ with $digest }}@{{ . }}{{ end }}
 {{- end -}}
 
 {{/* The OperatorConfiguration. */}}
 {{- define "etcd-foreman.config" -}}
-{{- $images := dict "etcdAgent" (include "etcd-foreman.image" (list . "agent")) -}}
+{{- $images := dict "etcdAgent" (include "etcd-foreman.image" (list . "agent" "etcd-agent")) -}}
 {{- with .Values.images.etcd }}{{ $_ := set $images "etcd" . }}{{ end -}}
 {{- $config := dict "apiVersion" "operator.config.druid.gardener.cloud/v1alpha1" "kind" "OperatorConfiguration" "featureGates" .Values.featureGates "images" $images -}}
 {{- with .Values.namespaces }}{{ $_ := set $config "namespaces" . }}{{ end -}}

@@ -22,6 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// digest is one that is well-formed.
+var digest = "sha256:" + strings.Repeat("0", 64)
+
 // installations are ways to install the operator: values of the chart, and the same by kustomize where that exists.
 var installations = map[string]struct {
 	values    []string
@@ -33,7 +36,7 @@ var installations = map[string]struct {
 	"in two namespaces": {[]string{`namespaces=["one","two"]`, `networkPolicy.enabled=true`}, ""},
 	"everything set": {[]string{
 		`replicas=3`, `config={"images":{"allowed":["gcr.io/etcd-development/etcd"]},"logging":{"level":"debug"}}`,
-		`images.etcd="registry.example.com/etcd:v3.6.16"`, `images.operator={"repository":"registry.example.com:5000/a/etcd-foreman","tag":"v1","digest":"sha256:` + strings.Repeat("0", 64) + `"}`,
+		`images={"registry":"registry.example.com:5000/a","tag":"v1","etcd":"registry.example.com/etcd:v3.6.16","operator":{"repository":"b/c","digest":"` + digest + `"}}`,
 		`imagePullSecrets=[{"name":"registry"}]`, `priorityClassName="system-cluster-critical"`, `nodeSelector={"a":"b"}`,
 		`tolerations=[{"key":"a","operator":"Exists"}]`, `affinity={"nodeAffinity":{}}`, `podAnnotations={"a":"b"}`, `podLabels={"a":"b"}`,
 		`networkPolicy={"enabled":true,"memberNamespaces":["one"],"clients":[{"podSelector":{}}],"metricsClients":[{"namespaceSelector":{}}]}`,
@@ -170,6 +173,23 @@ func TestRolloutsAreOnByDefault(t *testing.T) {
 	g := NewWithT(t)
 	config := normalized(render(t))["ConfigMap "+system+"/etcd-foreman"]["data"].(map[string]any)["config.yaml"].(configv1alpha1.OperatorConfiguration)
 	g.Expect(config.FeatureGates).To(HaveKeyWithValue("QuorumAwareUpdatesWithOnDelete", true))
+}
+
+// A release names its images by digest. With another tag, its digests would be those of other images.
+func TestNamesOfImages(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	g.Expect(os.CopyFS(dir, os.DirFS(path))).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(dir, "files/digests.yaml"), []byte("etcd-foreman: sha256:aa\netcd-agent: sha256:bb\n"), 0o600)).To(Succeed())
+	for values, want := range map[string][2]string{
+		`images.registry="ghcr.io/etcd-foreman"`:                                                  {"ghcr.io/etcd-foreman/etcd-foreman:dev@sha256:aa", "ghcr.io/etcd-foreman/etcd-agent:dev@sha256:bb"},
+		`images={"registry":"r:5000/a"}`:                                                          {"r:5000/a/etcd-foreman:dev@sha256:aa", "r:5000/a/etcd-agent:dev@sha256:bb"},
+		`images={"registry":"r/a","tag":"v2"}`:                                                    {"r/a/etcd-foreman:v2", "r/a/etcd-agent:v2"},
+		`images={"agent":{"tag":"v2"},"operator":{"repository":"r/b","digest":"` + digest + `"}}`: {"r/b:dev@" + digest, "ghcr.io/etcd-foreman/etcd-agent:v2"},
+	} {
+		rendered := newHelm(t).run("template", dir, "--set-json="+values)
+		g.Expect(rendered).To(And(ContainSubstring("image: "+want[0]+"\n"), ContainSubstring("etcdAgent: "+want[1]+"\n")), values)
+	}
 }
 
 // Without the policy that tells task types apart, nobody gets the right to create tasks.
