@@ -50,6 +50,25 @@ plugin: ## Install "kubectl etcdtask" and its completion into PLUGIN_DIR, by def
 	@install -m 0755 cmd/kubectl-etcdtask/kubectl_complete-etcdtask $(PLUGIN_DIR)/kubectl_complete-etcdtask
 	@echo "installed kubectl-etcdtask and kubectl_complete-etcdtask in $(PLUGIN_DIR)"
 
+##@ Release
+
+# The tag of the images, and what the programs call themselves.
+VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),unknown)
+IMAGES := $(LOCAL)/images
+
+.PHONY: images
+images: ## Build the images for amd64 and arm64 (PLATFORMS=linux/amd64: only that), with SBOMs, in .local/images. PUSH=registry/prefix pushes them.
+	@go -C hack/images run . -version '$(VERSION)' -push '$(PUSH)' $(if $(PLATFORMS),-platforms '$(PLATFORMS)') -out $(IMAGES) -cache $(LOCAL)/downloads
+
+.PHONY: test-images
+test-images: ## Build the images twice, push them to a registry, and check what arrives there. Minutes.
+	go -C hack/images test ./...
+
+.PHONY: release
+release: images ## Write a release into dist/: make release VERSION=v0.1.0. PUSH=registry/prefix pushes its images as well.
+	@go run ./hack/release -version '$(VERSION)' -images $(IMAGES) $(if $(PUSH),-registry '$(PUSH)') -out dist
+	@ls dist
+
 ##@ Develop
 
 # Most tests wait for an API server or etcd, so twice as many run at a time as there are processors; the slowest packages
@@ -81,6 +100,7 @@ explore: ## Check the rollout decision in every state. Takes minutes; the unit t
 
 .PHONY: e2e
 e2e: up ## Run end-to-end tests on the local Kubernetes. As root. RUN selects tests: make e2e RUN=TestFrozen.
+	@go run ./test/local build helm
 	go test -tags e2e ./test/e2e -count=1 -v -parallel 2 -timeout 90m $(if $(RUN),-run '$(RUN)')
 
 # One scenario of each kind, and every scenario about quorum and operator crashes.
@@ -106,12 +126,13 @@ bench-fleet: assets ## Benchmark the operator with a thousand Etcds with simulat
 	@KUBEBUILDER_ASSETS=$(ASSETS) go run ./test/bench/fleet $(FLEET)
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs, roles, docs/metrics.md and the dashboard.
+generate: ## Generate deepcopy functions, CRDs, roles, docs/metrics.md and the dashboard, and copy what the chart shares with config/.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=config/crd/etcd
 	mv config/crd/etcd/druid.gardener.cloud_etcdoperatortasks.yaml config/crd/task/
 	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/controller/... paths=./cmd/etcd-foreman output:rbac:dir=config/rbac
 	go run ./hack/monitoring
+	@hack/chart-files
 
 .PHONY: fmt
 fmt: ## Format the code.
@@ -132,4 +153,4 @@ lint: ## Run the linter.
 # The binaries that integration tests need. Builds only what is missing.
 .PHONY: assets
 assets:
-	@go run ./test/local build kube-apiserver kube-controller-manager etcd versitygw fake-gcs-server
+	@go run ./test/local build kube-apiserver kube-controller-manager etcd versitygw fake-gcs-server helm

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/logging"
+	"github.com/etcd-foreman/etcd-foreman/internal/version"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
 	"github.com/spf13/cobra"
@@ -50,12 +51,18 @@ func run() int {
 }
 
 func rootCommand(log logr.Logger) *cobra.Command {
+	build := version.Get()
 	cmd := &cobra.Command{
 		Use:           "etcd-agent",
 		Short:         "Runs beside etcd in the pods of its members",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       build.Text("etcd-agent"),
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			log.Info("Starting", append(build.KeysAndValues(), "command", cmd.Name())...)
+		},
 	}
+	cmd.SetVersionTemplate("{{.Version}}")
 	cmd.AddCommand(prepareCommand(log), serveCommand(log), compactCommand(log), copyCommand(log), surveyCommand(), finalSnapshotCommand(log))
 	return cmd
 }

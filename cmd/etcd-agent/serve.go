@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
+	"github.com/etcd-foreman/etcd-foreman/internal/version/buildinfo"
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -84,7 +85,8 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		buildinfo.New())
 	mux := http.NewServeMux()
 	s := &serve.Server{
 		Log: log, Member: etcd, Lease: lease, Heartbeat: o.heartbeat,

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/version"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -27,7 +28,13 @@ func main() {
 
 func run() error {
 	file := flag.String("config", "", "file with the OperatorConfiguration")
+	showVersion := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
+	build := version.Get()
+	if *showVersion {
+		fmt.Print(build.Text("etcd-foreman"))
+		return nil
+	}
 	if *file == "" {
 		return fmt.Errorf("--config is required: file with the OperatorConfiguration")
 	}
@@ -49,7 +56,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	logger.Info("Starting", "featureGates", config.FeatureGates)
+	logger.Info("Starting", append(build.KeysAndValues(), "featureGates", config.FeatureGates)...)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running: %w", err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	"github.com/etcd-foreman/etcd-foreman/internal/servedcrd"
+	"github.com/etcd-foreman/etcd-foreman/internal/version/buildinfo"
 	"github.com/etcd-foreman/etcd-foreman/internal/webhookcert"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -83,6 +84,7 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
 	err = errors.Join(
+		crmetrics.Registry.Register(buildinfo.New()),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("ping", healthz.Ping),
 		etcdtasks.Index(ctx, mgr.GetFieldIndexer()),

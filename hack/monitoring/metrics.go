@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
 	"github.com/etcd-foreman/etcd-foreman/internal/metrics"
+	"github.com/etcd-foreman/etcd-foreman/internal/version/buildinfo"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -34,7 +35,7 @@ var sections = []section{
 		"The operator", "Served at `/metrics` of the operator ([configuration](operator.md)). `etcd_foreman_*` say how things are now; only the active instance reports them, except `etcd_foreman_active`. " +
 			"The names `etcddruid_*` are those of etcd-druid's proposal DEP-05, and continue them.",
 		func(r prometheus.Registerer) {
-			r.MustRegister(&metrics.Collector{})
+			r.MustRegister(&metrics.Collector{}, buildinfo.New())
 			task.NewMetrics(r)
 			rollout.NewMetrics(r)
 		},
@@ -43,6 +44,7 @@ var sections = []section{
 		"The agent", "Served at `/metrics` of the container `backup-restore`, to clients with the token of `agentAPI.metricsTokenHash` ([configuration](operator.md)). " +
 			"The names `etcdbr_*` are those of etcd-backup-restore, so its dashboards and alerts work.",
 		func(r prometheus.Registerer) {
+			r.MustRegister(buildinfo.New())
 			serve.NewMetrics(r)
 			snapshotter.NewMetrics(r)
 		},

@@ -22,6 +22,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/submit"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
+	"github.com/etcd-foreman/etcd-foreman/internal/version"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -63,9 +64,11 @@ func newRoot(k *kube.Kube) *cobra.Command {
 		Example:       "  kubectl etcdtask plan etcd-main\n  kubectl etcdtask restart etcd-main --wait\n  kubectl etcdtask watch etcd-main",
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
 		SilenceErrors: true, SilenceUsage: true,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version: version.Get().Text(name),
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("{{.Version}}")
 	root.AddGroup(&cobra.Group{ID: groupRun, Title: "Run a task:"}, &cobra.Group{ID: groupSee, Title: "Show and change tasks:"})
 	add := func(group string, all ...*cobra.Command) {
 		for _, cmd := range all {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	// A schedule may name its time zone (CRON_TZ=Europe/Berlin), and the images contain no time zones.
+	_ "time/tzdata"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"github.com/robfig/cron/v3"

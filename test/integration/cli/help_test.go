@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/version"
 	. "github.com/onsi/gomega"
 )
 
@@ -57,4 +58,11 @@ func TestEveryVerbHasAnExample(t *testing.T) {
 		p.Expect(got.out).To(ContainSubstring("Examples:\n  # "), verb)
 		p.Expect(got.out).To(ContainSubstring("  kubectl etcdtask "+verb+" "), verb)
 	}
+}
+
+func TestVersion(t *testing.T) {
+	p := newPerson(t)
+	got := p.run("--version")
+	p.Expect(got.code).To(BeZero())
+	p.Expect(got.out).To(Equal(version.Get().Text("kubectl etcdtask")))
 }

@@ -20,10 +20,10 @@ func (p *person) observed(updated metav1.ConditionStatus) {
 	ctx := p.t.Context()
 	p.Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(p.etcd), p.etcd)).To(Succeed())
 	p.etcd.Status.ObservedGeneration = p.etcd.Generation
-	p.etcd.Status.Conditions = []metav1.Condition{{
+	p.etcd.Status.Conditions.Set(metav1.Condition{
 		Type: v1alpha1.ConditionAllMembersUpdated, Status: updated, Reason: "Test", Message: "As the test says.",
 		ObservedGeneration: p.etcd.Generation, LastTransitionTime: metav1.Now(),
-	}}
+	})
 	p.Expect(testEnv.Client.Status().Update(ctx, p.etcd)).To(Succeed())
 }
 

@@ -24,7 +24,7 @@ type controllerManager struct {
 }
 
 // StartControllerManager starts a kube-controller-manager with the controllers for the operator's objects: StatefulSet,
-// disruption and garbage collector.
+// disruption and garbage collector; and the one that aggregates ClusterRoles.
 func (e *Env) StartControllerManager() error {
 	dir, err := os.MkdirTemp("", "kube-controller-manager-")
 	if err != nil {
@@ -37,7 +37,7 @@ func (e *Env) StartControllerManager() error {
 	m := &controllerManager{dir: dir, exited: make(chan struct{})}
 	cmd := exec.Command(filepath.Join(e.assets, "kube-controller-manager"),
 		"--kubeconfig="+kubeconfig,
-		"--controllers=statefulset-controller,disruption-controller,garbage-collector-controller",
+		"--controllers=statefulset-controller,disruption-controller,garbage-collector-controller,clusterrole-aggregation-controller",
 		"--leader-elect=false",
 		"--secure-port=0",
 		"--kube-api-qps=500",

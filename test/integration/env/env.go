@@ -168,6 +168,9 @@ func (e *Env) complete(policies string, options []Option) error {
 // Assets returns the folder of the binaries.
 func (e *Env) Assets() string { return e.assets }
 
+// Kubeconfig returns the kubeconfig of an administrator.
+func (e *Env) Kubeconfig() []byte { return e.server.KubeConfig }
+
 // Stop stops everything that was started.
 func (e *Env) Stop() error {
 	return errors.Join(e.controllerManager.stop(), e.server.Stop())

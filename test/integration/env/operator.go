@@ -32,7 +32,7 @@ func WithRoles() Option {
 	return Option{started: func(e *Env) error { return e.installRoles(context.Background()) }}
 }
 
-// installRoles creates the roles as they are deployed.
+// installRoles creates the roles as they are deployed. Those for tasks are installed with the admission policies.
 func (e *Env) installRoles(ctx context.Context) error {
 	if err := e.Install(ctx, "manager/namespace.yaml", "rbac/service_account.yaml", "rbac/role.yaml", "rbac/role_bindings.yaml", "rbac/user_roles.yaml"); err != nil {
 		return err

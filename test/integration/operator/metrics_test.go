@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os/exec"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -78,6 +79,7 @@ func TestMetricsAreProtected(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(code).To(Equal(http.StatusOK))
 		g.Expect(body).To(ContainSubstring("controller_runtime_active_workers"))
+		g.Expect(body).To(MatchRegexp(`(?m)^etcd_foreman_build_info\{commit="[^"]+",etcd="[^"]+",go_version="go[^"]+",kubernetes="[^"]+",version="[^"]+"\} 1$`))
 	}).Should(Succeed())
 	for name, c := range map[string]struct {
 		bearer string
@@ -110,4 +112,11 @@ func TestInsecureMetrics(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(code).To(Equal(http.StatusOK))
 	}).Should(Succeed())
+}
+
+func TestVersion(t *testing.T) {
+	g := NewWithT(t)
+	out, err := exec.CommandContext(t.Context(), build(t), "--version").Output()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(out)).To(MatchRegexp(`^etcd-foreman \S+\ncommit: +\S+\ngo: +go1\S+\netcd: .*\nKubernetes: .*\n$`))
 }

@@ -22,7 +22,9 @@ import (
 
 var testEnv *env.Env
 
-func TestMain(m *testing.M) { os.Exit(env.Main(m, &testEnv, env.WithRoles())) }
+func TestMain(m *testing.M) {
+	os.Exit(env.Main(m, &testEnv, env.WithControllerManager(), env.WithRoles()))
+}
 
 // Where the rights are listed: the operator's own namespace, and any other.
 var namespaces = map[string]string{"own.txt": "etcd-foreman-system", "elsewhere.txt": "default"}

@@ -152,3 +152,28 @@ func TestWhichTasksTheOperatorCreates(t *testing.T) {
 		w.forbidden(operator.Create(t.Context(), w.task(taskType), client.DryRunAll), "create:"+string(taskType), taskType)
 	}
 }
+
+// Kubernetes adds the roles to its own: whoever may view, edit or administer a namespace may do so with its Etcds and tasks.
+func TestRolesAreAggregated(t *testing.T) {
+	w := newWorld(t)
+	viewer, editor, admin := w.user("viewer", "view"), w.user("editor", "edit"), w.user("admin", "admin")
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "main"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}}
+	overrides := func() *v1alpha1.EtcdOperatorTask { return w.task(v1alpha1.QuorumAwareRollout, overriding) }
+	w.Eventually(func() error { return editor.Create(t.Context(), etcd.DeepCopy(), client.DryRunAll) }).Should(Succeed())
+	w.Eventually(func() error { return editor.Create(t.Context(), w.task(v1alpha1.OnDemandSnapshot), client.DryRunAll) }).Should(Succeed())
+	w.Eventually(func() error { return admin.Create(t.Context(), overrides(), client.DryRunAll) }).Should(Succeed())
+
+	w.Expect(apierrors.IsForbidden(viewer.Create(t.Context(), etcd.DeepCopy()))).To(BeTrue())
+	w.Expect(admin.Create(t.Context(), etcd.DeepCopy(), client.DryRunAll)).To(Succeed())
+	for _, taskType := range append(safeTypes, dangerousTypes...) {
+		w.Expect(apierrors.IsForbidden(viewer.Create(t.Context(), w.task(taskType)))).To(BeTrue(), "%s", taskType)
+		w.Expect(admin.Create(t.Context(), w.task(taskType))).To(Succeed(), "%s", taskType)
+	}
+	for _, taskType := range safeTypes {
+		w.Expect(editor.Create(t.Context(), w.task(taskType))).To(Succeed(), "%s", taskType)
+	}
+	for _, taskType := range dangerousTypes {
+		w.forbidden(editor.Create(t.Context(), w.task(taskType)), "create:"+string(taskType), taskType)
+	}
+	w.forbidden(editor.Create(t.Context(), overrides()), "override-guards")
+}

@@ -40,6 +40,7 @@ const (
 	olderReleases = "test/tools/kubernetes"
 	s3Module      = "test/tools/s3"
 	gcsModule     = "test/tools/gcs"
+	helmModule    = "hack/helm"
 	mainModule    = "."
 )
 
@@ -50,6 +51,7 @@ var Binaries = []Binary{
 	tool("etcdutl", "go.etcd.io/etcd/etcdutl/v3"),
 	{Name: "versitygw", Module: s3Module, Package: "github.com/versity/versitygw/cmd/versitygw", Pinned: true, ForTests: true},
 	{Name: "fake-gcs-server", Module: gcsModule, Package: "github.com/fsouza/fake-gcs-server", Pinned: true, ForTests: true},
+	{Name: "helm", Module: helmModule, Package: "helm.sh/helm/v4/cmd/helm", Pinned: true, ForTests: true},
 	kubernetes("kube-apiserver"),
 	kubernetes("kube-controller-manager"),
 	kubernetes("kubectl"),

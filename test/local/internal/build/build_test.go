@@ -172,7 +172,7 @@ func TestWhatIsBuiltAtOnce(t *testing.T) {
 	b := Builder{Layout: layout.Layout{Root: root}, Console: console.New(os.Stderr)}
 	// As if nothing had been built.
 	b.Layout.Root = t.TempDir()
-	for _, module := range []string{toolsModule, s3Module, gcsModule} {
+	for _, module := range []string{toolsModule, s3Module, gcsModule, helmModule} {
 		for _, file := range []string{"go.mod", "go.sum"} {
 			content, err := os.ReadFile(filepath.Join(root, module, file))
 			if err != nil {
@@ -192,7 +192,7 @@ func TestWhatIsBuiltAtOnce(t *testing.T) {
 	for _, batch := range batches {
 		labels = append(labels, batch.label())
 	}
-	if got := strings.Join(labels, "; "); got != "etcd and 11 more; versitygw; fake-gcs-server; etcd-foreman, etcd-agent" {
+	if got := strings.Join(labels, "; "); got != "etcd and 11 more; versitygw; fake-gcs-server; helm; etcd-foreman, etcd-agent" {
 		t.Errorf("batches: %s", got)
 	}
 	for name, want := range map[string]string{"etcd": "server", "etcdctl": "etcdctl", "kubectl": "kubectl", "coredns": "coredns", "etcd-agent": "etcd-agent"} {

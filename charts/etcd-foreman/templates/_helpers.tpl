@@ -1,0 +1,43 @@
+{{/* The name of an image: (list . "agent" "etcd-agent"). A release has digests of its images, which are those of its own tag. */}}
+{{- define "etcd-foreman.image" -}}
+{{- $root := index . 0 -}}
+{{- $images := $root.Values.images -}}
+{{- $image := index $images (index . 1) -}}
+{{- $tag := $image.tag | default $images.tag -}}
+{{- $digest := $image.digest -}}
+{{- if not (or $tag $digest) -}}
+{{- $digest = get ($root.Files.Get "files/digests.yaml" | fromYaml) (index . 2) -}}
+{{- end -}}
+{{ $image.repository | default (printf "%s/%s" $images.registry (index . 2)) }}:{{ $tag | default $root.Chart.AppVersion }}{{ with $digest }}@{{ . }}{{ end }}
+{{- end -}}
+
+{{/* The OperatorConfiguration. */}}
+{{- define "etcd-foreman.config" -}}
+{{- $images := dict "etcdAgent" (include "etcd-foreman.image" (list . "agent" "etcd-agent")) -}}
+{{- with .Values.images.etcd }}{{ $_ := set $images "etcd" . }}{{ end -}}
+{{- $config := dict "apiVersion" "operator.config.druid.gardener.cloud/v1alpha1" "kind" "OperatorConfiguration" "featureGates" .Values.featureGates "images" $images -}}
+{{- with .Values.namespaces }}{{ $_ := set $config "namespaces" . }}{{ end -}}
+{{- mergeOverwrite $config .Values.config | toYaml -}}
+{{- end -}}
+
+{{/* The labels of objects that kustomize installs without any. */}}
+{{- define "etcd-foreman.labels" -}}
+app.kubernetes.io/name: etcd-foreman
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end -}}
+
+{{/* The rules of a ClusterRole about what is in namespaces (list rules true) or in none (list rules false). */}}
+{{- define "etcd-foreman.rules" -}}
+{{- $namespaced := index . 1 -}}
+{{- $clusterScoped := list "nodes" "persistentvolumes" "storageclasses" "tokenreviews" "subjectaccessreviews" -}}
+{{- $kept := list -}}
+{{- range $rule := index . 0 -}}
+{{- $resources := list -}}
+{{- range $rule.resources -}}
+{{- if ne (has . $clusterScoped) $namespaced }}{{ $resources = append $resources . }}{{ end -}}
+{{- end -}}
+{{- if $resources }}{{ $kept = append $kept (set (deepCopy $rule) "resources" $resources) }}{{ end -}}
+{{- end -}}
+{{- toYaml $kept -}}
+{{- end -}}

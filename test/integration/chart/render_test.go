@@ -1,0 +1,256 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package chart
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// digest is one that is well-formed.
+var digest = "sha256:" + strings.Repeat("0", 64)
+
+// installations are ways to install the operator: values of the chart, and the same by kustomize where that exists.
+var installations = map[string]struct {
+	values    []string
+	kustomize string
+}{
+	"defaults":          {nil, "resources: [../default]"},
+	"network policies":  {[]string{`networkPolicy.enabled=true`}, "resources: [../default]\ncomponents: [../network-policy]"},
+	"without policies":  {[]string{`admissionPolicies.install=false`}, "resources: [../crd, ../rbac, ../manager]"},
+	"in two namespaces": {[]string{`namespaces=["one","two"]`, `networkPolicy.enabled=true`}, ""},
+	"everything set": {[]string{
+		`replicas=3`, `config={"images":{"allowed":["gcr.io/etcd-development/etcd"]},"logging":{"level":"debug"}}`,
+		`images={"registry":"registry.example.com:5000/a","tag":"v1","etcd":"registry.example.com/etcd:v3.6.16","operator":{"repository":"b/c","digest":"` + digest + `"}}`,
+		`imagePullSecrets=[{"name":"registry"}]`, `priorityClassName="system-cluster-critical"`, `nodeSelector={"a":"b"}`,
+		`tolerations=[{"key":"a","operator":"Exists"}]`, `affinity={"nodeAffinity":{}}`, `podAnnotations={"a":"b"}`, `podLabels={"a":"b"}`,
+		`networkPolicy={"enabled":true,"memberNamespaces":["one"],"clients":[{"podSelector":{}}],"metricsClients":[{"namespaceSelector":{}}]}`,
+	}, ""},
+}
+
+// The chart and config/ have most files in common. What they do not have in common is the same as well.
+func TestChartAndKustomizeInstallTheSame(t *testing.T) {
+	for name, i := range installations {
+		if i.kustomize == "" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			same(t, normalized(render(t, i.values...)), normalized(kustomize(t, i.kustomize)))
+		})
+	}
+	t.Run("network policies of members", func(t *testing.T) {
+		g := NewWithT(t)
+		of := func(all map[string]map[string]any) map[string]map[string]any {
+			maps.DeleteFunc(all, func(key string, _ map[string]any) bool { return !strings.HasPrefix(key, "NetworkPolicy demo/") })
+			return all
+		}
+		members := of(normalized(kustomize(t, "namespace: demo\nresources: [../network-policy/members]")))
+		g.Expect(members).To(HaveLen(2))
+		same(t, of(normalized(render(t, `networkPolicy={"enabled":true,"memberNamespaces":["demo"]}`))), members)
+	})
+}
+
+func same(t *testing.T, byHelm, byKustomize map[string]map[string]any) {
+	t.Helper()
+	if diff := cmp.Diff(byKustomize, byHelm); diff != "" {
+		t.Errorf("config/ (-) and the chart (+) differ:\n%s", diff)
+	}
+}
+
+// normalized returns objects by their names, without what Helm and the chart add: labels of the chart, what keeps CRDs, and the
+// checksum of the configuration. Helm creates the namespace itself. The ConfigMap is compared as what it means.
+func normalized(objects []*unstructured.Unstructured) map[string]map[string]any {
+	all := map[string]map[string]any{}
+	for _, o := range objects {
+		if o.GetKind() == "Namespace" {
+			continue
+		}
+		labels := o.GetLabels()
+		maps.DeleteFunc(labels, func(key, _ string) bool {
+			return strings.HasPrefix(key, "helm.sh/") || strings.HasPrefix(key, "app.kubernetes.io/")
+		})
+		o.SetLabels(orNone(labels))
+		annotations := o.GetAnnotations()
+		delete(annotations, "helm.sh/resource-policy")
+		o.SetAnnotations(orNone(annotations))
+		unstructured.RemoveNestedField(o.Object, "spec", "template", "metadata", "annotations", "checksum/config")
+		if file, found, _ := unstructured.NestedString(o.Object, "data", "config.yaml"); found {
+			config := decodeConfig(file)
+			o.Object["data"] = map[string]any{"config.yaml": config}
+		}
+		all[key(o)] = o.Object
+	}
+	return all
+}
+
+// orNone returns no map instead of an empty one.
+func orNone(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+func decodeConfig(file string) any {
+	dir, err := os.MkdirTemp("", "config-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	at := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(at, []byte(file), 0o600); err != nil {
+		return err
+	}
+	config, err := configv1alpha1.Load(at)
+	if err != nil {
+		return err
+	}
+	return *config
+}
+
+// What is rendered is what an API server accepts, field by field, and what the operator accepts as its configuration.
+func TestRenderedObjectsAreValid(t *testing.T) {
+	for _, name := range []string{system, "one", "two"} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := testEnv.Client.Create(t.Context(), ns); err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+	}
+	for name, i := range installations {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			objects := render(t, i.values...)
+			g.Expect(len(objects)).To(BeNumerically(">", 10))
+			for _, object := range objects {
+				if file, found, _ := unstructured.NestedString(object.Object, "data", "config.yaml"); found {
+					g.Expect(decodeConfig(file)).To(BeAssignableToTypeOf(configv1alpha1.OperatorConfiguration{}))
+				}
+				manifest, err := object.MarshalJSON()
+				g.Expect(err).NotTo(HaveOccurred())
+				err = testEnv.Client.Patch(t.Context(), object, client.RawPatch(types.ApplyPatchType, manifest),
+					client.DryRunAll, client.ForceOwnership, client.FieldOwner("test"), client.FieldValidation(metav1.FieldValidationStrict))
+				g.Expect(err).NotTo(HaveOccurred(), key(object))
+			}
+		})
+	}
+}
+
+func TestValuesAreChecked(t *testing.T) {
+	for value, message := range map[string]string{
+		`replica=3`:                     "'replica' not allowed",
+		`replicas="3"`:                  "'/replicas'",
+		`mode="Other"`:                  "'/mode'",
+		`images.agent.tag="latest"`:     "'/images/agent/tag'",
+		`images.agent.digest="sha256:"`: "'/images/agent/digest'",
+		`config={"namespaces":["a"]}`:   "'/config/namespaces'",
+		`namespaces=["A"]`:              "'/namespaces/0'",
+		`crds.keep=false`:               "'keep' not allowed",
+	} {
+		_, err := newHelm(t).try("template", path, "--set-json="+value)
+		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(message)), value)
+	}
+}
+
+func TestLint(t *testing.T) { newHelm(t).run("lint", "--strict", path) }
+
+// A new user gets the safe rollouts.
+func TestRolloutsAreOnByDefault(t *testing.T) {
+	g := NewWithT(t)
+	config := normalized(render(t))["ConfigMap "+system+"/etcd-foreman"]["data"].(map[string]any)["config.yaml"].(configv1alpha1.OperatorConfiguration)
+	g.Expect(config.FeatureGates).To(HaveKeyWithValue("QuorumAwareUpdatesWithOnDelete", true))
+}
+
+// A release names its images by digest. With another tag, its digests would be those of other images.
+func TestNamesOfImages(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	g.Expect(os.CopyFS(dir, os.DirFS(path))).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(dir, "files/digests.yaml"), []byte("etcd-foreman: sha256:aa\netcd-agent: sha256:bb\n"), 0o600)).To(Succeed())
+	for values, want := range map[string][2]string{
+		`images.registry="ghcr.io/etcd-foreman"`:                                                  {"ghcr.io/etcd-foreman/etcd-foreman:dev@sha256:aa", "ghcr.io/etcd-foreman/etcd-agent:dev@sha256:bb"},
+		`images={"registry":"r:5000/a"}`:                                                          {"r:5000/a/etcd-foreman:dev@sha256:aa", "r:5000/a/etcd-agent:dev@sha256:bb"},
+		`images={"registry":"r/a","tag":"v2"}`:                                                    {"r/a/etcd-foreman:v2", "r/a/etcd-agent:v2"},
+		`images={"agent":{"tag":"v2"},"operator":{"repository":"r/b","digest":"` + digest + `"}}`: {"r/b:dev@" + digest, "ghcr.io/etcd-foreman/etcd-agent:v2"},
+	} {
+		rendered := newHelm(t).run("template", dir, "--set-json="+values)
+		g.Expect(rendered).To(And(ContainSubstring("image: "+want[0]+"\n"), ContainSubstring("etcdAgent: "+want[1]+"\n")), values)
+	}
+}
+
+// Without the policy that tells task types apart, nobody gets the right to create tasks.
+func TestWithoutPoliciesNobodyMayCreateTasks(t *testing.T) {
+	for name, objects := range map[string][]*unstructured.Unstructured{
+		"chart":     render(t, `admissionPolicies.install=false`),
+		"kustomize": kustomize(t, "resources: [../crd, ../rbac, ../manager]"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(verbs(objects, "etcd-foreman-view")).To(HaveKeyWithValue("etcdoperatortasks", ConsistOf("get", "list", "watch")), "the test can tell")
+			for _, o := range objects {
+				if o.GetKind() == "ClusterRole" && o.GetName() != "etcd-foreman" {
+					g.Expect(verbs(objects, o.GetName())["etcdoperatortasks"]).To(Or(BeNil(), ConsistOf("get", "list", "watch")), o.GetName())
+				}
+			}
+		})
+	}
+}
+
+// With namespaces, the operator has no right to Secrets, pods or tasks outside of them.
+func TestNamespacesTakeRightsAway(t *testing.T) {
+	g := NewWithT(t)
+	everywhere, restricted := render(t), render(t, `namespaces=["one","two"]`)
+	all := verbs(everywhere, "etcd-foreman")
+	outside := map[string]any{}
+	for resource, v := range verbs(restricted, "etcd-foreman") {
+		outside[resource] = v
+	}
+	g.Expect(outside).To(HaveLen(5))
+	for _, resource := range []string{"nodes", "persistentvolumes", "storageclasses", "tokenreviews", "subjectaccessreviews"} {
+		g.Expect(outside).To(HaveKeyWithValue(resource, all[resource]))
+		delete(all, resource)
+	}
+	for _, namespace := range []string{"one", "two"} {
+		var role *unstructured.Unstructured
+		for _, o := range restricted {
+			if o.GetKind() == "Role" && o.GetNamespace() == namespace {
+				role = o
+			}
+		}
+		g.Expect(role).NotTo(BeNil())
+		role.SetKind("ClusterRole")
+		g.Expect(verbs([]*unstructured.Unstructured{role}, role.GetName())).To(Equal(all), "nothing is missing in "+namespace)
+	}
+}
+
+// verbs returns the verbs that a ClusterRole allows, by resource.
+func verbs(objects []*unstructured.Unstructured, role string) map[string][]any {
+	all := map[string][]any{}
+	for _, o := range objects {
+		if o.GetKind() != "ClusterRole" || o.GetName() != role {
+			continue
+		}
+		rules, _, _ := unstructured.NestedSlice(o.Object, "rules")
+		for _, rule := range rules {
+			resources, _ := rule.(map[string]any)["resources"].([]any)
+			for _, resource := range resources {
+				all[resource.(string)] = append(all[resource.(string)], rule.(map[string]any)["verbs"].([]any)...)
+			}
+		}
+	}
+	return all
+}
