@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/ulikunitz/xz"
@@ -81,6 +82,19 @@ func TestBaseImage(t *testing.T) {
 	}
 	if must(index.Digest())(t) != must(must(newBase("etcd-agent", []byte("roots")))(t).Digest())(t) {
 		t.Error("the same content gives another image")
+	}
+}
+
+func TestLayout(t *testing.T) {
+	base := must(newBase("etcd-agent", []byte("roots")))(t)
+	dir := filepath.Join(t.TempDir(), "Capital")
+	if err := writeLayout(dir, base); err != nil {
+		t.Fatal(err)
+	}
+	index := must(must(layout.FromPath(dir))(t).ImageIndex())(t)
+	manifest := must(index.IndexManifest())(t)
+	if len(manifest.Manifests) != 1 || manifest.Manifests[0].Digest != must(base.Digest())(t) {
+		t.Errorf("got %+v", manifest.Manifests)
 	}
 }
 

@@ -22,6 +22,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/ko/pkg/build"
 	"github.com/google/ko/pkg/publish"
 )
@@ -156,19 +158,35 @@ func (o options) publish(ctx context.Context, image build.Result, program string
 	if err != nil {
 		return "", err
 	}
-	publisher := publish.NewLayout(filepath.Join(o.out, program))
-	if o.push != "" {
-		publisher, err = publish.NewDefault(o.push,
-			publish.WithNamer(func(base, importPath string) string { return path.Join(base, path.Base(importPath)) }),
-			publish.WithTags([]string{o.version}),
-			publish.WithAuthFromKeychain(authn.DefaultKeychain),
-		)
-		if err != nil {
-			return "", err
-		}
+	published := fmt.Sprintf("%s:%s@%s", path.Join(o.push, program), o.version, digest)
+	if o.push == "" {
+		return published, writeLayout(filepath.Join(o.out, program), image)
+	}
+	publisher, err := publish.NewDefault(o.push,
+		publish.WithNamer(func(base, importPath string) string { return path.Join(base, path.Base(importPath)) }),
+		publish.WithTags([]string{o.version}),
+		publish.WithAuthFromKeychain(authn.DefaultKeychain),
+	)
+	if err != nil {
+		return "", err
 	}
 	if _, err := publisher.Publish(ctx, image, build.StrictScheme+path.Join(module, "cmd", program)); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%s:%s@%s", path.Join(o.push, program), o.version, digest), publisher.Close()
+	return published, publisher.Close()
+}
+
+// writeLayout writes an OCI layout. ko's own publisher fails where the path has capital letters.
+func writeLayout(dir string, image build.Result) error {
+	to, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return err
+	}
+	switch image := image.(type) {
+	case v1.ImageIndex:
+		return to.AppendIndex(image)
+	case v1.Image:
+		return to.AppendImage(image)
+	}
+	return fmt.Errorf("%T is no image", image)
 }
