@@ -114,10 +114,14 @@ func refer(next *v1alpha1.EtcdStatus, o Observation) {
 	if o.StatefulSet != nil {
 		next.Etcd = &v1alpha1.CrossVersionObjectReference{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "StatefulSet", Name: o.StatefulSet.Name}
 	}
-	if o.Snapshot != nil && o.Snapshot.Replicas() > 0 {
-		next.PeerURLTLSEnabled = ptr.To(!slices.ContainsFunc(o.Snapshot.Ordinals, func(ordinal cluster.Ordinal) bool {
-			return ordinal.Pod == nil || ordinal.Pod.PeerTLS != v1alpha1.TLSOn
-		}))
+	// A pod that is being replaced says nothing.
+	with := func(on bool) func(cluster.Ordinal) bool {
+		return func(ordinal cluster.Ordinal) bool {
+			return ordinal.Pod != nil && on == (ordinal.Pod.PeerTLS == v1alpha1.TLSOn)
+		}
+	}
+	if s := o.Snapshot; s != nil && (slices.ContainsFunc(s.Ordinals, with(false)) || slices.ContainsFunc(s.Ordinals, with(true))) {
+		next.PeerURLTLSEnabled = ptr.To(!slices.ContainsFunc(s.Ordinals, with(false)))
 	}
 }
 

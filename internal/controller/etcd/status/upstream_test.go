@@ -59,6 +59,28 @@ func TestStatusIsValidUpstream(t *testing.T) {
 	g.Expect(healthy.LastOperation).To(HaveValue(HaveField("Type", v1alpha1.OperationTypeCreate)))
 }
 
+// peerUrlTLSEnabled is true once every pod that there is serves peers over TLS, and stays while pods are replaced.
+func TestPeerTLSEnabled(t *testing.T) {
+	g := NewWithT(t)
+	etcd, s := served(), clustertest.Healthy(3)
+	enabled := func() *bool {
+		etcd.Status = Next(observed(etcd, s, later))
+		return etcd.Status.PeerURLTLSEnabled
+	}
+	g.Expect(enabled()).To(HaveValue(BeFalse()))
+	for i := range 3 {
+		g.Expect(enabled()).To(HaveValue(BeFalse()))
+		s.Ordinals[i].Pod.PeerTLS = v1alpha1.TLSOn
+	}
+	g.Expect(enabled()).To(HaveValue(BeTrue()))
+	s.Ordinals[1].Pod = nil
+	g.Expect(enabled()).To(HaveValue(BeTrue()), "its successor will do the same")
+	for i := range 3 {
+		s.Ordinals[i].Pod = nil
+	}
+	g.Expect(enabled()).To(HaveValue(BeTrue()), "nothing is known")
+}
+
 // validate reports what of a value is not as the facts say.
 func validate(t *testing.T, at string, value any, facts map[string]map[string]any) {
 	t.Helper()
