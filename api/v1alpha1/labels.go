@@ -35,6 +35,7 @@ const (
 	ComponentServiceAccount      = "etcd-service-account"
 	ComponentRole                = "etcd-role"
 	ComponentRoleBinding         = "etcd-role-binding"
+	ComponentCertificates        = "etcd-certificates"
 )
 
 // Annotations that users or automation set.
@@ -46,6 +47,9 @@ const (
 	AnnotationGardenerOperation = "gardener.cloud/operation"
 	// OperationReconcile is the value of both operation annotations.
 	OperationReconcile = "reconcile"
+	// OperationRenewCA is a value of AnnotationOperation: renew the CAs of managed TLS now. The operator removes it when that has
+	// begun.
+	OperationRenewCA = "renew-ca"
 	// AnnotationSuspendSpecReconcile on an Etcd, with any value, suspends the reconciliation of its spec. Its status and the
 	// update strategy of its StatefulSet are still reconciled.
 	AnnotationSuspendSpecReconcile = "druid.gardener.cloud/suspend-etcd-spec-reconcile"
@@ -90,6 +94,8 @@ const (
 	// AnnotationBackupError on the Lease of full snapshots is the error of the last snapshot; absent or empty if it succeeded.
 	// The leader's agent sets it.
 	AnnotationBackupError = "druid.gardener.cloud/backup-error"
+	// AnnotationTrustedUntil on the Secret with the key of a CA is until when the previous CA is trusted.
+	AnnotationTrustedUntil = "druid.gardener.cloud/previous-ca-trusted-until"
 	// AnnotationJobSubject on a Job identifies what the Job was created for. It distinguishes Jobs of the same name.
 	AnnotationJobSubject = "druid.gardener.cloud/job-subject"
 	// AnnotationSafeToEvict on a pod prevents the cluster autoscaler from evicting it.

@@ -201,6 +201,7 @@ func TestWhatSomebodyDid(t *testing.T) {
 		"the key is gone, and a certificate":                {func(s *State) { s.Authority.Signer.Key = nil; delete(s.Leaves, "server") }, inUse, nil, "server", "the CA has no key"},
 		"the key is gone, and another CA is asked for":      {func(s *State) { s.Authority.Signer.Key = nil }, Situation{Now: start, InUse: true, RenewCA: true}, []Action{RenewCA, Trust, CopyCAs}, "", ""},
 		"the CA is another one":                             {func(s *State) { s.Authority = other.Authority }, inUse, nil, "key", "another CA than those that members and clients trust"},
+		"the CA is another one, and a certificate is gone":  {func(s *State) { s.Authority = other.Authority; delete(s.Leaves, "server") }, inUse, nil, "key", "another CA than those that members and clients trust"},
 		"a certificate is another one":                      {func(s *State) { s.Leaves["server"] = other.Leaves["server"] }, inUse, nil, "server", "did not sign"},
 		"the bundle has another CA too":                     {func(s *State) { s.Bundle = append(s.Bundle, other.Bundle...) }, inUse, []Action{CopyCAs}, "ca", "did not add"},
 		"the bundle has another CA instead":                 {func(s *State) { s.Bundle = other.Bundle }, inUse, []Action{Trust, CopyCAs}, "ca", "did not add"},
