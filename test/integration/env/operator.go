@@ -38,7 +38,7 @@ func (e *Env) installRoles(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"manager/namespace.yaml", "rbac/service_account.yaml", "rbac/role.yaml", "rbac/role_bindings.yaml", "rbac/user_roles.yaml"} {
+	for _, name := range []string{"manager/namespace.yaml", "rbac/service_account.yaml", "rbac/role.yaml", "rbac/role_bindings.yaml", "rbac/managed_tls.yaml", "rbac/user_roles.yaml"} {
 		objects, err := readObjects(filepath.Join(root, "config", name))
 		if err != nil {
 			return err
