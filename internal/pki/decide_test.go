@@ -116,6 +116,10 @@ func TestLeafFollowsTheSpec(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(next.Leaves["server"].Certificate.DNSNames).To(ConsistOf("*.main-peer.ns.svc", "etcd.example.com"))
 	g.Expect(Decide(other, next, Situation{Now: start}).Step).To(BeNil())
+
+	behind, err := Perform(other, state, *d.Step, start.Add(-2*day))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(behind.Leaves["server"].Certificate.NotAfter).To(Equal(start.Add(90*day)), "a clock that is behind makes no certificate that expires earlier")
 }
 
 // A CA is renewed by two rollouts. At every time each certificate is accepted by those with the bundle that members have loaded,
@@ -298,6 +302,18 @@ func TestCAFromABackup(t *testing.T) {
 	g.Expect(actions).To(Equal([]Action{Promote}))
 	g.Expect(d.Problems).To(BeEmpty())
 	verify(g, state, state.Bundle, now.Now, "a member")
+}
+
+// Of a certificate whose Secret is gone, somebody may still have a copy.
+func TestPreviousCAIsTrustedForWhatIsGone(t *testing.T) {
+	g := NewWithT(t)
+	state := fresh(g)
+	_, _ = settle(g, &state, Situation{Now: start, InUse: true, RenewCA: true})
+	delete(state.Leaves, "server")
+	delete(state.Leaves, "client")
+	next, err := Perform(spec, state, Step{Action: Promote}, start)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(next.Authority.PreviousUntil).To(Equal(start.Add(90 * day)))
 }
 
 func TestParsePair(t *testing.T) {

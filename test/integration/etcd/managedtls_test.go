@@ -9,6 +9,8 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"maps"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -121,7 +123,10 @@ func TestManagedTLS(t *testing.T) {
 	w.nudge(o)
 	o.requests.take()
 	w.nudge(o)
-	w.Expect(o.requests.take()).To(BeEmpty(), "nothing is written while nothing is due")
+	writes := o.requests.take()
+	// Events are written later.
+	maps.DeleteFunc(writes, func(request string, _ int) bool { return strings.HasSuffix(request, " events") })
+	w.Expect(writes).To(BeEmpty(), "nothing is written while nothing is due")
 
 	revision := w.statefulSet(w).Status.UpdateRevision
 	clock.add(61 * 24 * time.Hour)

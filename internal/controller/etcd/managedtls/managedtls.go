@@ -250,9 +250,18 @@ var reasons = map[pki.Action]string{
 func (l *looking) performed(ctx context.Context, step pki.Step) {
 	l.result.Wrote = true
 	ctrl.LoggerFrom(ctx).Info("Wrote a Secret of managed TLS", "secret", step.Secret, "action", step.Action, "why", step.Why)
-	if reason := reasons[step.Action]; reason != "" {
-		l.result.Events = append(l.result.Events, Event{reason, fmt.Sprintf("Secret %s: %s", step.Secret, step.Why)})
+	reason, note := reasons[step.Action], fmt.Sprintf("Secret %s: %s", step.Secret, step.Why)
+	if reason == "" {
+		return
 	}
+	// Of events with the same reason the API shows the first note alone.
+	for i, e := range l.result.Events {
+		if e.Reason == reason {
+			l.result.Events[i].Note = e.Note + "; " + note
+			return
+		}
+	}
+	l.result.Events = append(l.result.Events, Event{reason, note})
 }
 
 // lasting reports whether, for long enough, every member has run with the CAs of a connection, and the certificates have been those

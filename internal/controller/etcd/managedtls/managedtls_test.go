@@ -237,5 +237,9 @@ func TestSecretsAreReadSeldom(t *testing.T) {
 	w.ensure()
 	w.Expect(reads).To(Equal(11))
 	w.forward(60 * 24 * time.Hour)
-	w.Expect(w.reasons(w.ensure())).To(HaveExactElements(v1alpha1.ReasonCertificateIssued, v1alpha1.ReasonCertificateIssued, v1alpha1.ReasonCertificateIssued, v1alpha1.ReasonCertificateIssued, v1alpha1.ReasonCertificateIssued))
+	renewed := w.ensure()
+	w.Expect(w.reasons(renewed)).To(HaveExactElements(v1alpha1.ReasonCertificateIssued))
+	for _, secret := range []string{"main-server-tls", "main-operator-tls", "main-client-tls", "main-peer-tls", "main-agent-tls"} {
+		w.Expect(renewed.Events[0].Note).To(ContainSubstring("Secret " + secret + ": it expires at"))
+	}
 }
