@@ -94,6 +94,8 @@ const (
 	// AnnotationBackupError on the Lease of full snapshots is the error of the last snapshot; absent or empty if it succeeded.
 	// The leader's agent sets it.
 	AnnotationBackupError = "druid.gardener.cloud/backup-error"
+	// AnnotationNextCASignsFrom on the Secret with the key of a CA is when the next CA signs at the earliest.
+	AnnotationNextCASignsFrom = "druid.gardener.cloud/next-ca-signs-from"
 	// AnnotationTrustedUntil on the Secret with the key of a CA is until when the previous CA is trusted.
 	AnnotationTrustedUntil = "druid.gardener.cloud/previous-ca-trusted-until"
 	// AnnotationJobSubject on a Job identifies what the Job was created for. It distinguishes Jobs of the same name.

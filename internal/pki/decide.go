@@ -270,9 +270,9 @@ func (d *decision) renew(trusted bool) {
 	quiet := trusted && d.Step == nil && !d.now.Frozen
 	switch {
 	case a.Next != nil:
-		d.Waiting = "the new CA signs nothing until every member trusts it"
+		d.Waiting = "the new CA signs nothing until every member trusts it, and not before " + stamp(a.NextFrom)
 		d.look(d.now.Now)
-		if quiet && d.now.Trusted && d.now.Now.Before(a.Next.Certificate.NotAfter) {
+		if quiet && d.now.Trusted && !d.now.Now.Before(a.NextFrom) && d.now.Now.Before(a.Next.Certificate.NotAfter) {
 			d.step(Promote, d.spec.KeySecret, "every member trusts it")
 		}
 	case a.Previous != nil:

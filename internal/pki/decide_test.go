@@ -149,6 +149,10 @@ func TestCAIsRenewed(t *testing.T) {
 
 			now.RenewCA = false
 			now.Trusted = true
+			now.Now = now.Now.Add(7*day - time.Second)
+			actions, _ = settle(g, &state, now)
+			g.Expect(actions).To(BeEmpty(), "clients have a week to load the new CA")
+			now.Now = now.Now.Add(time.Second)
 			actions, d = settle(g, &state, now)
 			g.Expect(actions).To(Equal([]Action{Promote, Issue, Issue}))
 			g.Expect(state.Bundle).To(Equal(both), "both are trusted")
@@ -295,7 +299,7 @@ func TestCAFromABackup(t *testing.T) {
 	now := Situation{Now: start.Add(day), InUse: true, RenewCA: true}
 	_, _ = settle(g, &state, now)
 	backup := *state.Authority
-	now.RenewCA, now.Trusted = false, true
+	now.RenewCA, now.Trusted, now.Now = false, true, now.Now.Add(7*day)
 	_, _ = settle(g, &state, now)
 	state.Authority = &backup
 	actions, d := settle(g, &state, now)

@@ -28,9 +28,10 @@ func Perform(spec Spec, state State, step Step, now time.Time) (State, error) {
 			a.Signer = &Pair{Certificate: state.Bundle[0]}
 		}
 		a.Next, err = newCA(spec.Owner, spec.CA, now, a.Signer.Certificate.NotBefore)
+		a.NextFrom = now.Add(notice(spec, a))
 	case Promote:
 		a.Previous, a.PreviousUntil = a.Signer.Certificate, lastExpiry(spec, state, now)
-		a.Signer, a.Next = a.Next, nil
+		a.Signer, a.Next, a.NextFrom = a.Next, nil, time.Time{}
 	case Retire:
 		a.Retired, a.Previous, a.PreviousUntil = a.Previous, nil, time.Time{}
 	case Trust:
@@ -55,6 +56,18 @@ func Perform(spec Spec, state State, step Step, now time.Time) (State, error) {
 	}
 	next.Authority = &a
 	return next, nil
+}
+
+// maxNotice is the longest time that clients get to load the next CA.
+const maxNotice = 7 * 24 * time.Hour
+
+// notice returns how long the next CA is trusted before it signs. Certificates are valid for longer; where the key of the present CA
+// was lost, none could be issued until then.
+func notice(spec Spec, a Authority) time.Duration {
+	if a.Signer.Key == nil {
+		return 0
+	}
+	return min(spec.LeafRenewBefore, maxNotice)
 }
 
 // lastExpiry returns when the last certificate expires that the CA has signed, as far as the Secrets show.

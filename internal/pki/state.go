@@ -47,6 +47,8 @@ type Authority struct {
 	Signer *Pair
 	// Next replaces Signer once every member trusts it; nil without a renewal.
 	Next *Pair
+	// NextFrom is when Next signs at the earliest: clients that read their CAs only when they start have until then to do so.
+	NextFrom time.Time
 	// Previous has signed before, and is trusted until its last certificate has expired.
 	Previous      *x509.Certificate
 	PreviousUntil time.Time

@@ -153,6 +153,7 @@ func TestManagedTLS(t *testing.T) {
 	w.Eventually(w.checksum).ShouldNot(Equal(checksum))
 	both := w.checksum()
 	w.Eventually(w.tlsMessage).Should(ContainSubstring("signs nothing until every member trusts it"))
+	clock.add(7 * 24 * time.Hour)
 	w.settle(o, clock)
 	_, issuer := w.serial(w, name+"-server-tls")
 	w.Expect(issuer).To(Equal(first), "members that are not replaced do not trust the new CA")
@@ -186,7 +187,7 @@ func TestManagedTLS(t *testing.T) {
 	w.Eventually(w.tlsMessage).Should(ContainSubstring("the previous CA is trusted until"))
 
 	// The last certificate of the old CA expires.
-	clock.add(89 * 24 * time.Hour)
+	clock.add(82 * 24 * time.Hour)
 	w.settle(o, clock)
 	w.Expect(w.trusted(w, v1alpha1.TLSClients)).To(Equal(2))
 	clock.add(2 * 24 * time.Hour)

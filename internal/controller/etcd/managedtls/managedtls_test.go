@@ -185,6 +185,13 @@ func TestWhenTheNextCASigns(t *testing.T) {
 				w.ensure()
 			}
 		}, false},
+		"a foreign voter instead of a member's": {func(w *world) {
+			w.snapshot.Cluster.Voters[2].Ordinal = -1
+			for range 6 {
+				w.forward(time.Minute)
+				w.ensure()
+			}
+		}, false},
 		"the cache is behind": {func(w *world) {
 			w.live = clustertest.Healthy(3)
 			for range 8 {
@@ -206,6 +213,7 @@ func TestWhenTheNextCASigns(t *testing.T) {
 			w.renewing()
 			w.trusting("both")
 			w.live = w.snapshot
+			w.forward(7 * 24 * time.Hour)
 			w.ensure()
 			tc.do(w)
 			secret := &corev1.Secret{}

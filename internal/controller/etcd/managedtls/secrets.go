@@ -143,6 +143,9 @@ func decodeAuthority(secret *corev1.Secret) (*pki.Authority, error) {
 			return nil, fmt.Errorf("%s or %s: %w", keyNext, keyNextPrivate, err)
 		}
 	}
+	if from, err := time.Parse(time.RFC3339, secret.Annotations[v1alpha1.AnnotationNextCASignsFrom]); err == nil {
+		a.NextFrom = from
+	}
 	one := func(key string) *x509.Certificate {
 		if len(secret.Data[key]) == 0 || err != nil {
 			return nil
@@ -204,6 +207,10 @@ func encodeAuthority(secret *corev1.Secret, a *pki.Authority) error {
 		delete(secret.Data, key)
 	}
 	delete(secret.Annotations, v1alpha1.AnnotationTrustedUntil)
+	delete(secret.Annotations, v1alpha1.AnnotationNextCASignsFrom)
+	if a.Next != nil {
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.AnnotationNextCASignsFrom, a.NextFrom.UTC().Format(time.RFC3339))
+	}
 	if a.Previous != nil {
 		secret.Data[keyPrevious] = pki.EncodeCertificates(a.Previous)
 		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.AnnotationTrustedUntil, a.PreviousUntil.UTC().Format(time.RFC3339))
