@@ -212,6 +212,9 @@ const (
 	ReasonTLSInUse = "TLSInUse"
 	// ReasonSecretInvalid means that a Secret is missing or unusable; the message names it.
 	ReasonSecretInvalid = "SecretInvalid"
+	// ReasonCertificatesNotRenewed means that a Secret of managed TLS keeps certificates from being renewed; the message names it.
+	// Those that there are can still be used.
+	ReasonCertificatesNotRenewed = "CertificatesNotRenewed"
 	// ReasonCertificatesRollout means that pods are being replaced by pods that have the certificates. Until all have them,
 	// peers use plaintext.
 	ReasonCertificatesRollout = "CertificatesRollout"
@@ -223,6 +226,20 @@ const (
 	// ReasonPeerURLsRemoved means that every member serves peers over TLS, and that its http peer URL is being removed from
 	// the member list.
 	ReasonPeerURLsRemoved = "PeerURLsRemoved"
+)
+
+// Reasons of the events for managed TLS.
+const (
+	// ReasonCACreated means that the first CA of a connection was created.
+	ReasonCACreated = "CACreated"
+	// ReasonCARenewalStarted means that there is a new CA. A rollout follows, after which every member trusts both.
+	ReasonCARenewalStarted = "CARenewalStarted"
+	// ReasonCARenewed means that the new CA signs the certificates. The previous one is still trusted.
+	ReasonCARenewed = "CARenewed"
+	// ReasonCARetired means that the previous CA is no longer trusted. A rollout follows.
+	ReasonCARetired = "CARetired"
+	// ReasonCertificateIssued means that a certificate was issued or renewed.
+	ReasonCertificateIssued = "CertificateIssued"
 )
 
 // Reasons of the condition ObjectsOwned.

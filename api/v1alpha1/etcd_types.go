@@ -171,6 +171,10 @@ type SchedulingConstraints struct {
 // +kubebuilder:validation:XValidation:rule="(has(self.etcd) && has(self.etcd.serverPort) ? self.etcd.serverPort : 2380) == (has(oldSelf.etcd) && has(oldSelf.etcd.serverPort) ? oldSelf.etcd.serverPort : 2380)",message="etcd.serverPort cannot be changed: the members know each other by it"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.etcd) || !has(oldSelf.etcd.clientUrlTls) || (has(self.etcd) && has(self.etcd.clientUrlTls))",message="etcd.clientUrlTls cannot be removed: the members that still use it could not be reached"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.etcd) || !has(oldSelf.etcd.peerUrlTls) || (has(self.etcd) && has(self.etcd.peerUrlTls))",message="etcd.peerUrlTls cannot be removed: the members that still use it could not be reached"
+// +kubebuilder:validation:XValidation:rule="!has(self.managedTLS) || !('Clients' in self.managedTLS.connections) || !has(self.etcd) || !has(self.etcd.clientUrlTls)",message="etcd.clientUrlTls names Secrets for the connections of clients: set managedTLS.connections without Clients, or remove etcd.clientUrlTls"
+// +kubebuilder:validation:XValidation:rule="!has(self.managedTLS) || !('Peers' in self.managedTLS.connections) || !has(self.etcd) || !has(self.etcd.peerUrlTls)",message="etcd.peerUrlTls names Secrets for the connections of peers: set managedTLS.connections without Peers, or remove etcd.peerUrlTls"
+// +kubebuilder:validation:XValidation:rule="!has(self.managedTLS) || !('Agents' in self.managedTLS.connections) || !has(self.backup) || !has(self.backup.tls)",message="backup.tls names Secrets for the connections to agents: set managedTLS.connections without Agents, or remove backup.tls"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.managedTLS) || oldSelf.managedTLS.connections.all(c, c == 'Agents' || has(self.managedTLS) && c in self.managedTLS.connections)",message="managedTLS cannot be removed from Clients or Peers: the members that still use it could not be reached"
 type EtcdSpec struct {
 	// replicas is the number of members: 1, 3 or 5, or 0 to hibernate the cluster. It may grow; members are then added one
 	// at a time. Scale-in other than to 0 is not supported.
@@ -234,6 +238,10 @@ type EtcdSpec struct {
 	// persistentVolumeClaimRetentionPolicy determines when the members' PersistentVolumeClaims are deleted. Default: never.
 	// +optional
 	PersistentVolumeClaimRetentionPolicy *PersistentVolumeClaimRetentionPolicy `json:"persistentVolumeClaimRetentionPolicy,omitempty"`
+	// managedTLS enables TLS with certificates that the operator issues and renews. It excludes the Secrets that
+	// etcd.clientUrlTls, etcd.peerUrlTls and backup.tls name for the same connections. Default: only these are used.
+	// +optional
+	ManagedTLS *ManagedTLS `json:"managedTLS,omitempty"`
 }
 
 // CurrentRollout names the rollout that brings the pods to the newest pod template.

@@ -23,11 +23,3 @@ func (e *Etcd) MemberHosts() []string {
 
 // ClientHost returns the host name of the client Service.
 func (e *Etcd) ClientHost() string { return fmt.Sprintf("%s-client.%s.svc", e.Name, e.Namespace) }
-
-// BackupTLS returns spec.backup.tls; nil if there is none.
-func (e *Etcd) BackupTLS() *BackupTLS {
-	if e.Spec.Backup == nil {
-		return nil
-	}
-	return e.Spec.Backup.TLS
-}

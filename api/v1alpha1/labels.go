@@ -35,6 +35,7 @@ const (
 	ComponentServiceAccount      = "etcd-service-account"
 	ComponentRole                = "etcd-role"
 	ComponentRoleBinding         = "etcd-role-binding"
+	ComponentCertificates        = "etcd-certificates"
 )
 
 // Annotations that users or automation set.
@@ -46,6 +47,9 @@ const (
 	AnnotationGardenerOperation = "gardener.cloud/operation"
 	// OperationReconcile is the value of both operation annotations.
 	OperationReconcile = "reconcile"
+	// OperationRenewCA is a value of AnnotationOperation: renew the CAs of managed TLS now. The operator removes it when that has
+	// begun.
+	OperationRenewCA = "renew-ca"
 	// AnnotationSuspendSpecReconcile on an Etcd, with any value, suspends the reconciliation of its spec. Its status and the
 	// update strategy of its StatefulSet are still reconciled.
 	AnnotationSuspendSpecReconcile = "druid.gardener.cloud/suspend-etcd-spec-reconcile"
@@ -101,6 +105,10 @@ const (
 	// of signed snapshots; absent or empty if there is none.
 	// The leader's agent sets it.
 	AnnotationBackupError = "druid.gardener.cloud/backup-error"
+	// AnnotationNextCASignsFrom on the Secret with the key of a CA is when the next CA signs at the earliest.
+	AnnotationNextCASignsFrom = "druid.gardener.cloud/next-ca-signs-from"
+	// AnnotationTrustedUntil on the Secret with the key of a CA is until when the previous CA is trusted.
+	AnnotationTrustedUntil = "druid.gardener.cloud/previous-ca-trusted-until"
 	// AnnotationJobSubject on a Job identifies what the Job was created for. It distinguishes Jobs of the same name.
 	AnnotationJobSubject = "druid.gardener.cloud/job-subject"
 	// AnnotationBackupsCurrent on the Lease of full snapshots is when the leader's agent last found that the store has

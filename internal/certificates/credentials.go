@@ -62,7 +62,7 @@ func (c *Credentials) TLS(ctx context.Context, etcd *v1alpha1.Etcd, member, endp
 	if !strings.HasPrefix(endpoint, "https://") {
 		return nil, nil
 	}
-	spec := etcd.Spec.Etcd.ClientURLTLS
+	spec := etcd.ClientTLS()
 	if c == nil || spec == nil {
 		return nil, fmt.Errorf("connecting to %s: Etcd %s has no clientUrlTls", endpoint, client.ObjectKeyFromObject(etcd))
 	}
@@ -123,7 +123,7 @@ func (c *Credentials) of(etcd types.NamespacedName) *credential {
 // refresh reads the Secrets again. If it fails, their previous content stays in use.
 func (of *credential) refresh(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, now time.Time) error {
 	r := secrets{ctx: ctx, reader: reader, namespace: etcd.Namespace, seen: map[string]map[string][]byte{}}
-	spec := etcd.Spec.Etcd.ClientURLTLS
+	spec := etcd.ClientTLS()
 	side := &ClientSide{CA: r.readBundle(spec.TLSCASecretRef), Client: r.readPair(spec.ClientTLSSecretRef)}
 	if r.err != nil {
 		return r.err

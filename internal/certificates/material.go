@@ -76,10 +76,10 @@ func (p *Problem) Error() string { return fmt.Sprintf("Secret %s %s", p.Secret, 
 func Read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (Material, error) {
 	r := secrets{ctx: ctx, reader: reader, namespace: etcd.Namespace, seen: map[string]map[string][]byte{}}
 	var m Material
-	if tls := etcd.Spec.Etcd.ClientURLTLS; tls != nil {
+	if tls := etcd.ClientTLS(); tls != nil {
 		m.Client = &ClientSide{CA: r.readBundle(tls.TLSCASecretRef), Server: r.readPair(tls.ServerTLSSecretRef), Client: r.readPair(tls.ClientTLSSecretRef)}
 	}
-	if tls := etcd.Spec.Etcd.PeerURLTLS; tls != nil {
+	if tls := etcd.PeerTLS(); tls != nil {
 		m.Peer = &PeerSide{CA: r.readBundle(tls.TLSCASecretRef), Server: r.readPair(tls.ServerTLSSecretRef)}
 	}
 	if tls := etcd.BackupTLS(); tls != nil {

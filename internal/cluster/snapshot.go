@@ -100,6 +100,8 @@ type Pod struct {
 	Refusal *Refusal
 	// PeerTLS is how far the member is on its way to TLS among members: TLSPrepared, TLSOn, or empty.
 	PeerTLS string
+	// Authorities is a checksum of the CAs that the member has read when it started; empty without TLS.
+	Authorities string
 	// Claims are the names of the pod's PersistentVolumeClaims.
 	Claims []string
 	// Finalizers keep the pod after it has terminated.

@@ -112,6 +112,18 @@ func withTLS(station PeerTLS) Input {
 	return in
 }
 
+// withManagedTLS asks for managed TLS.
+func withManagedTLS() Input {
+	in := input(3)
+	in.PeerTLS, in.Authorities = PeerTLSOn, "0123456789abcdef"
+	hour := &metav1.Duration{Duration: time.Hour}
+	in.Etcd.Spec.ManagedTLS = &v1alpha1.ManagedTLS{
+		Connections: v1alpha1.TLSConnections(), ServerDNSNames: []string{"etcd.example.com"},
+		Duration: hour, RenewBefore: hour, CADuration: hour, CARenewBefore: hour,
+	}
+	return in
+}
+
 // withBackup is an Etcd with a store.
 func withBackup() Input {
 	in := input(3)
@@ -164,7 +176,7 @@ func withDefaultBackup() Input {
 // A field that is in the schema does something: it is set in one of the golden files.
 func TestEveryFieldIsInAGoldenFile(t *testing.T) {
 	set := map[string]bool{}
-	for _, in := range []Input{everything(), withTLS(PeerTLSOn), withBackup()} {
+	for _, in := range []Input{everything(), withTLS(PeerTLSOn), withManagedTLS(), withBackup()} {
 		fields(reflect.ValueOf(in.Etcd.Spec), "spec", set)
 	}
 	for field, isSet := range set {
@@ -201,7 +213,7 @@ func fields(v reflect.Value, path string, set map[string]bool) {
 }
 
 func TestObjects(t *testing.T) {
-	for name, in := range map[string]Input{"tls": withTLS(PeerTLSOn), "backup": withBackup(), "backup-default": withDefaultBackup(), "tls-prepared": withTLS(PeerTLSPrepared), "default": input(3), "single": input(1), "asleep": input(0), "everything": everything()} {
+	for name, in := range map[string]Input{"tls": withTLS(PeerTLSOn), "backup": withBackup(), "backup-default": withDefaultBackup(), "tls-prepared": withTLS(PeerTLSPrepared), "default": input(3), "single": input(1), "asleep": input(0), "everything": everything(), "tls-managed": withManagedTLS()} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := Objects(in)
 			if err != nil {

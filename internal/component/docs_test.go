@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -92,7 +93,10 @@ func TestWhatThePageSaysOfPods(t *testing.T) {
 		}
 		return string(data)
 	}
-	samples := []v1alpha1.EtcdSpec{everything().Etcd.Spec, withTLS(PeerTLSOn).Etcd.Spec, withBackup().Etcd.Spec}
+	samples := []v1alpha1.EtcdSpec{everything().Etcd.Spec, withTLS(PeerTLSOn).Etcd.Spec, withBackup().Etcd.Spec, {ManagedTLS: &v1alpha1.ManagedTLS{
+		Connections: []v1alpha1.TLSConnection{v1alpha1.TLSClients}, ServerDNSNames: []string{"etcd.example.com"},
+		Duration: &metav1.Duration{Duration: 1}, RenewBefore: &metav1.Duration{Duration: 1}, CADuration: &metav1.Duration{Duration: 1}, CARenewBefore: &metav1.Duration{Duration: 1},
+	}}}
 	for field, says := range documented(t) {
 		if says == "fixed" {
 			continue
@@ -102,6 +106,11 @@ func TestWhatThePageSaysOfPods(t *testing.T) {
 			// It means nothing with the other policy.
 			for _, in := range []Input{before, after} {
 				set(t, "backup.garbageCollectionPolicy", in.Etcd, samples)
+			}
+		}
+		if strings.HasPrefix(field, "managedTLS.") {
+			for _, in := range []Input{before, after} {
+				in.Etcd.Spec.ManagedTLS = &v1alpha1.ManagedTLS{}
 			}
 		}
 		set(t, field, after.Etcd, samples)

@@ -47,7 +47,7 @@ const (
 // secretMode lets the containers' group read.
 const secretMode = 0o440
 
-func clientScheme(etcd *v1alpha1.Etcd) string { return scheme(etcd.Spec.Etcd.ClientURLTLS != nil) }
+func clientScheme(etcd *v1alpha1.Etcd) string { return scheme(etcd.ClientTLS() != nil) }
 
 func scheme(tls bool) string {
 	if tls {
@@ -60,7 +60,7 @@ func scheme(tls bool) string {
 // signed by the CAs. It does not check the address of a peer against its certificate by DNS: DNS may not know the address
 // of a pod that was just replaced.
 func transportSecurity(config map[string]any, in Input) {
-	if in.Etcd.Spec.Etcd.ClientURLTLS != nil {
+	if in.Etcd.ClientTLS() != nil {
 		config["client-transport-security"] = security(member.ClientCADir, member.ServerDir)
 	}
 	if in.PeerTLS != PeerTLSOff {
@@ -82,7 +82,7 @@ func security(ca, certificate string) map[string]any {
 // tlsAnnotations record the TLS of a pod.
 func tlsAnnotations(in Input) map[string]string {
 	annotations := map[string]string{}
-	if in.Etcd.Spec.Etcd.ClientURLTLS != nil {
+	if in.Etcd.ClientTLS() != nil {
 		annotations[v1alpha1.AnnotationClientTLS] = v1alpha1.TLSOn
 	}
 	if in.PeerTLS != PeerTLSOff {
@@ -103,10 +103,10 @@ type certificate struct {
 // etcdCertificates returns the certificates of the etcd container.
 func etcdCertificates(in Input) []certificate {
 	var all []certificate
-	if tls := in.Etcd.Spec.Etcd.ClientURLTLS; tls != nil {
+	if tls := in.Etcd.ClientTLS(); tls != nil {
 		all = append(all, authorities(clientCAVolume, member.ClientCADir, tls.TLSCASecretRef), pair(serverVolume, member.ServerDir, tls.ServerTLSSecretRef))
 	}
-	if tls := in.Etcd.Spec.Etcd.PeerURLTLS; tls != nil && in.PeerTLS != PeerTLSOff {
+	if tls := in.Etcd.PeerTLS(); tls != nil && in.PeerTLS != PeerTLSOff {
 		all = append(all, authorities(peerCAVolume, member.PeerCADir, tls.TLSCASecretRef), pair(peerServerVolume, member.PeerServerDir, tls.ServerTLSSecretRef))
 	}
 	return all
@@ -114,7 +114,7 @@ func etcdCertificates(in Input) []certificate {
 
 // agentCertificates returns the certificates of a container that is a client of etcd.
 func agentCertificates(in Input) []certificate {
-	tls := in.Etcd.Spec.Etcd.ClientURLTLS
+	tls := in.Etcd.ClientTLS()
 	if tls == nil {
 		return nil
 	}

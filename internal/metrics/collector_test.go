@@ -47,10 +47,12 @@ func TestCollector(t *testing.T) {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "main"}}
 	etcd.Spec.Replicas = 3
 	etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &store, FullSnapshotSchedule: &schedule}
-	etcd.Status.Conditions = []metav1.Condition{
+	for _, c := range []metav1.Condition{
 		{Type: "Ready", Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonHeldAtZero},
 		{Type: "AllMembersReady", Status: metav1.ConditionUnknown, Reason: "Why"},
 		{Type: "Scaled", Status: metav1.ConditionTrue, Reason: "Scaled"},
+	} {
+		etcd.Status.Conditions.Set(c)
 	}
 	running := task("running", v1alpha1.TaskStateInProgress, 10)
 	running.Status.Rollout = &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{Guard: v1alpha1.GuardQuorumKept}}

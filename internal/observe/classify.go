@@ -143,6 +143,7 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		Disrupted:          isTrue(condition(pod, corev1.DisruptionTarget)),
 		Node:               cluster.Node{Name: pod.Spec.NodeName},
 		PeerTLS:            pod.Annotations[v1alpha1.AnnotationPeerTLS],
+		Authorities:        pod.Annotations[v1alpha1.AnnotationCAChecksum],
 		EtcdVersion:        etcdVersion(pod),
 		Probed:             isProbed(pod),
 		Refusal:            Refusal(pod),

@@ -51,7 +51,7 @@ func TestLook(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	start := time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC)
 	s := &Snapshotter{
-		schedule: hourly, metrics: newMetrics(nil), running: true, pending: map[want]*request{}, wake: make(chan struct{}, 1),
+		schedule: hourly, metrics: NewMetrics(nil), running: true, pending: map[want]*request{}, wake: make(chan struct{}, 1),
 		config: Config{Clock: testingclock.NewFakeClock(start), Options: Options{DeltaPeriod: 10 * time.Minute, CollectionPeriod: 20 * time.Minute}},
 	}
 	n := &session{Snapshotter: s, checked: start, fullDue: hourly.after(start, start), deltaDue: start.Add(10 * time.Minute), collectionDue: start.Add(20 * time.Minute)}

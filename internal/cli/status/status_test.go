@@ -22,8 +22,8 @@ func etcd(name string, conditions ...metav1.Condition) *v1alpha1.Etcd {
 	e.Status.ObservedGeneration, e.Status.ReadyReplicas, e.Status.UpdatedReplicas = 1, 3, 3
 	for i := range conditions {
 		conditions[i].LastTransitionTime = clitest.Ago(120)
+		e.Status.Conditions.Set(conditions[i])
 	}
-	e.Status.Conditions = conditions
 	return e
 }
 
@@ -35,7 +35,7 @@ func TestStatus(t *testing.T) {
 	quorate := is(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonQuorate, "3 of 3 voters serve.")
 	healthy := etcd("etcd-main", quorate, is(v1alpha1.ConditionStalled, metav1.ConditionFalse, v1alpha1.ReasonNotStalled, ""),
 		is(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "Newest full snapshot: revision 4711, 2026-01-01T23:00:00Z."))
-	healthy.Status.Members = []v1alpha1.Member{{Name: "etcd-main-0", Role: v1alpha1.RoleLeader}, {Name: "etcd-main-1", Role: v1alpha1.RoleFollower}}
+	healthy.Status.Members = []v1alpha1.Member{{Name: "etcd-main-0", Role: v1alpha1.MemberRoleLeader}, {Name: "etcd-main-1", Role: v1alpha1.MemberRoleMember}}
 	stuck := etcd("etcd-stuck", quorate, is(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRolloutStalled, "Task x: no progress\x1b[2J for 10m."),
 		is(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-1 is Dead (OOMKilled)."))
 	stuck.Generation, stuck.Status.Rollout, stuck.Status.ReadyReplicas = 2, &v1alpha1.CurrentRollout{Task: "x"}, 2

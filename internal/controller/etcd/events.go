@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/managedtls"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -27,13 +28,21 @@ func (w *statusWriter) event(etcd *v1alpha1.Etcd, eventType string, c *metav1.Co
 	w.recorder.Eventf(etcd, nil, eventType, c.Reason, action, "%s", note(c))
 }
 
+// reportManagedTLS reports what was done to the Secrets of managed TLS.
+func (w *statusWriter) reportManagedTLS(etcd *v1alpha1.Etcd, events []managedtls.Event) {
+	for _, e := range events {
+		w.recorder.Eventf(etcd, nil, corev1.EventTypeNormal, e.Reason, "ManageTLS", "%s", e.Note)
+	}
+}
+
 type changeOf func(conditionType string) (after, before *metav1.Condition)
 
 func (w *statusWriter) reportTLS(etcd *v1alpha1.Etcd, changed changeOf) {
 	c, b := changed(v1alpha1.ConditionTLSReady)
+	broken := c != nil && (c.Reason == v1alpha1.ReasonSecretInvalid || c.Reason == v1alpha1.ReasonCertificatesNotRenewed)
 	switch {
-	case c == nil || b != nil && b.Reason == c.Reason && (c.Reason != v1alpha1.ReasonSecretInvalid || b.Message == c.Message):
-	case c.Reason == v1alpha1.ReasonSecretInvalid:
+	case c == nil || b != nil && b.Reason == c.Reason && (!broken || b.Message == c.Message):
+	case broken:
 		w.event(etcd, corev1.EventTypeWarning, c, "CheckSecrets")
 	default:
 		w.event(etcd, corev1.EventTypeNormal, c, "SwitchTLS")

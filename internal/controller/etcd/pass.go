@@ -7,6 +7,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -196,6 +197,9 @@ func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, e
 	p.found.LostFor = p.status.lostFor(p.etcd, p.found.Snapshot == nil || p.found.Snapshot.Quorate(), now)
 	_, p.found.ScheduleErr = upkeep.DefragmentationSchedule(p.etcd)
 	p.found.Foreign, p.found.OwnersChecked = p.session.Foreign(), p.session.Checked()
+	if p.found.TLS != nil {
+		p.found.Foreign = slices.Concat(p.found.Foreign, p.found.TLS.Managed.Foreign)
+	}
 	next, err := p.next(ctx)
 	after := pollAfter(&next)
 	pending, writeErr := p.status.write(ctx, p.etcd, next)

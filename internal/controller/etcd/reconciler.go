@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/instruct"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/managedtls"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/scale"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/strategy"
@@ -89,7 +90,7 @@ func (r *Reconciler) build() *parts {
 		Access:     access,
 		objects:    &apply.Objects{Writer: apply.Writer{Client: r.Client, Live: r.APIReader}, Clock: r.Clock},
 		strategy:   &strategy.Keeper{Access: access, QuorumAware: r.QuorumAwareUpdates},
-		tls:        &tls.Mover{Access: access, Dialer: r.Dialer, Credentials: r.Credentials},
+		tls:        &tls.Mover{Access: access, Dialer: r.Dialer, Credentials: r.Credentials, Managed: &managedtls.Manager{Access: access}},
 		hibernator: hibernation.Hibernator{Access: access, Images: r.Images},
 		instructor: instructor,
 		scaler:     scale.Scaler{Access: access, Instructor: instructor},

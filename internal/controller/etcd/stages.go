@@ -49,7 +49,9 @@ func (p *pass) checkPolicy(context.Context) error {
 }
 
 func (p *pass) planTLS(ctx context.Context) error {
-	plan, err := p.tls.Plan(ctx, p.found.State)
+	frozen := p.etcd.SpecSuspended() || p.found.Refused != nil || len(p.session.Foreign()) > 0
+	plan, err := p.tls.Plan(ctx, p.found.State, frozen)
+	p.status.reportManagedTLS(p.etcd, plan.Managed.Events)
 	if err != nil {
 		p.specFailed = true
 		return err
@@ -170,13 +172,21 @@ func (p *pass) instructMembers(ctx context.Context) error {
 
 // removeOperation removes the annotations that asked for a reconcile once it is done.
 func (p *pass) removeOperation(ctx context.Context) error {
-	if !p.found.Current() || !state.OperationRequested(p.etcd) {
+	renewed := p.found.TLS != nil && p.found.TLS.Managed.RenewalBegun
+	if !renewed && (!p.found.Current() || !state.OperationRequested(p.etcd)) {
 		return nil
 	}
 	before := p.etcd.DeepCopy()
 	for _, key := range []string{v1alpha1.AnnotationOperation, v1alpha1.AnnotationGardenerOperation} {
-		if p.etcd.Annotations[key] == v1alpha1.OperationReconcile {
-			delete(p.etcd.Annotations, key)
+		switch p.etcd.Annotations[key] {
+		case v1alpha1.OperationReconcile:
+			if p.found.Current() {
+				delete(p.etcd.Annotations, key)
+			}
+		case v1alpha1.OperationRenewCA:
+			if renewed {
+				delete(p.etcd.Annotations, key)
+			}
 		}
 	}
 	if err := p.Client.Patch(ctx, p.etcd, client.MergeFrom(before), apply.Manager); err != nil {

@@ -227,7 +227,7 @@ func TestNamespacesTakeRightsAway(t *testing.T) {
 	for _, namespace := range []string{"one", "two"} {
 		var role *unstructured.Unstructured
 		for _, o := range restricted {
-			if o.GetKind() == "Role" && o.GetNamespace() == namespace {
+			if o.GetKind() == "Role" && o.GetNamespace() == namespace && o.GetName() == "etcd-foreman-etcds" {
 				role = o
 			}
 		}
@@ -235,6 +235,28 @@ func TestNamespacesTakeRightsAway(t *testing.T) {
 		role.SetKind("ClusterRole")
 		g.Expect(verbs([]*unstructured.Unstructured{role}, role.GetName())).To(Equal(all), "nothing is missing in "+namespace)
 	}
+}
+
+// The right to write Secrets is granted only where the policy that narrows it is, and the policy is for the operator of the release.
+func TestManagedTLSIsNarrowed(t *testing.T) {
+	named := func(objects []*unstructured.Unstructured) []string {
+		var found []string
+		for _, o := range objects {
+			if o.GetName() == "etcd-foreman-managed-tls" {
+				found = append(found, key(o))
+			}
+		}
+		return found
+	}
+	const policy, binding = "ValidatingAdmissionPolicy /etcd-foreman-managed-tls", "ValidatingAdmissionPolicyBinding /etcd-foreman-managed-tls"
+	g := NewWithT(t)
+	g.Expect(named(render(t))).To(ConsistOf(policy, binding, "ClusterRole /etcd-foreman-managed-tls", "ClusterRoleBinding /etcd-foreman-managed-tls"))
+	g.Expect(named(render(t, `managedTLS.enabled=false`))).To(ConsistOf(policy, binding))
+	g.Expect(named(render(t, `admissionPolicies.install=false`))).To(BeEmpty())
+	g.Expect(named(render(t, `namespaces=["one"]`))).To(ConsistOf(policy, binding, "Role one/etcd-foreman-managed-tls", "RoleBinding one/etcd-foreman-managed-tls"))
+	elsewhere := newHelm(t).run("template", "x", path, "--namespace=elsewhere")
+	g.Expect(elsewhere).To(ContainSubstring("system:serviceaccount:elsewhere:etcd-foreman'"))
+	g.Expect(elsewhere).NotTo(ContainSubstring("etcd-foreman-system"))
 }
 
 // verbs returns the verbs that a ClusterRole allows, by resource.

@@ -76,6 +76,10 @@ func (w *world) tlsReason(g Gomega) string {
 // replaceOutdated replaces outdated pods like a rollout, but without its guards.
 func (w *world) replaceOutdated() {
 	w.t.Helper()
+	w.Eventually(func(g Gomega) {
+		set := w.statefulSet(g)
+		g.Expect(set.Status.ObservedGeneration).To(Equal(set.Generation), "the update revision is that of the template")
+	}).Should(Succeed())
 	for i := range w.members.Names {
 		p := w.pod(i)
 		w.get(w, p.Name, p)

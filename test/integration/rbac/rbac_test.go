@@ -77,6 +77,7 @@ func lines(s authorizationv1.SubjectRulesReviewStatus) []string {
 }
 
 // What would make the operator, or whoever takes it over, the master of the cluster.
+// What it may write of Secrets, a policy narrows: see TestWhichSecretsTheOperatorMayWrite.
 func TestWhatTheOperatorMayNotDo(t *testing.T) {
 	g := NewWithT(t)
 	operator := kubernetes.NewForConfigOrDie(testEnv.AsOperator())
@@ -91,7 +92,8 @@ func TestWhatTheOperatorMayNotDo(t *testing.T) {
 	for _, a := range []authorizationv1.ResourceAttributes{
 		{Verb: "list", Resource: "secrets"},
 		{Verb: "watch", Resource: "secrets"},
-		{Verb: "create", Resource: "secrets"},
+		{Verb: "patch", Resource: "secrets"},
+		{Verb: "delete", Resource: "secrets"},
 		{Verb: "create", Resource: "pods", Subresource: "exec"},
 		{Verb: "get", Resource: "pods", Subresource: "exec"},
 		{Verb: "create", Resource: "pods"},

@@ -59,6 +59,8 @@ func findings(o Observation) []v1alpha1.LastError {
 	}
 	if o.TLS != nil && o.TLS.Problem != nil {
 		add(v1alpha1.ErrTLSSecret, o.TLS.Problem.Error())
+	} else if o.TLS != nil && o.TLS.Managed.Problem != nil {
+		add(v1alpha1.ErrTLSSecret, o.TLS.Managed.Problem.Error())
 	}
 	if o.ScheduleErr != nil {
 		add(v1alpha1.ErrSchedule, o.ScheduleErr.Error())

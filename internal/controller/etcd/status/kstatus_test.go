@@ -17,7 +17,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
 	"github.com/etcd-foreman/etcd-foreman/test/kstatus"
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -86,7 +85,7 @@ func TestEtcdsByTheRulesOfKstatus(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(got).To(Equal(c.want), message)
 			g.Expect(message).To(ContainSubstring(c.message))
-			reconciling := meta.FindStatusCondition(etcd.Status.Conditions, v1alpha1.ConditionReconciling)
+			reconciling := etcd.Status.Conditions.Find(v1alpha1.ConditionReconciling)
 			g.Expect(reconciling.Reason).To(Equal(c.reason), reconciling.Message)
 			golden.Check(t, "kstatus-"+strings.ReplaceAll(name, " ", "-")+".json", encoded(t, etcd))
 			g.Expect(reconciling.Status == metav1.ConditionTrue).To(Equal(c.reason != v1alpha1.ReasonReconciled), "Stalled does not end Reconciling")
@@ -110,8 +109,8 @@ func TestInterruptedReconcileIsStalled(t *testing.T) {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
 	etcd.Status.ObservedGeneration = -1
 	etcd.Status = Interrupted(etcd, []Failure{{v1alpha1.ErrObserve, errors.New("the API server times out")}}, noon)
-	g.Expect(meta.IsStatusConditionTrue(etcd.Status.Conditions, v1alpha1.ConditionStalled)).To(BeTrue())
-	g.Expect(meta.IsStatusConditionTrue(etcd.Status.Conditions, v1alpha1.ConditionReconciling)).To(BeTrue())
+	g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionStalled)).To(BeTrue())
+	g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReconciling)).To(BeTrue())
 	order := []string{}
 	for _, c := range etcd.Status.Conditions {
 		order = append(order, c.Type)

@@ -5,6 +5,7 @@
 package tls
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -24,10 +25,12 @@ func (p Plan) Condition(etcd *v1alpha1.Etcd, s *cluster.Snapshot) metav1.Conditi
 	yes := func(reason, message string, args ...any) metav1.Condition {
 		return conditions.True(v1alpha1.ConditionTLSReady, reason, message, args...)
 	}
-	peers := etcd.Spec.Etcd.PeerURLTLS != nil
+	peers := etcd.PeerTLS() != nil
 	switch {
 	case p.Problem != nil:
 		return no(v1alpha1.ReasonSecretInvalid, "%s. The spec is not applied until this is fixed.", strings.ReplaceAll(p.Problem.Error(), "\n", "; "))
+	case p.Managed.Problem != nil:
+		return no(v1alpha1.ReasonCertificatesNotRenewed, "%s. Until this is fixed, the members keep the certificates that they have.", strings.ReplaceAll(p.Managed.Problem.Error(), "\n", "; "))
 	case s == nil:
 		return no(v1alpha1.ReasonCertificatesRollout, "There is no StatefulSet yet.")
 	case s.Replicas() == 0:
@@ -43,10 +46,11 @@ func (p Plan) Condition(etcd *v1alpha1.Etcd, s *cluster.Snapshot) metav1.Conditi
 	case peers && len(peerURLChanges(component.PeerTLSOn, s)) > 0:
 		return no(v1alpha1.ReasonPeerURLsRemoved, "Every member listens with TLS; the plaintext peer URLs are about to be removed.")
 	}
-	if withTLS := count(s, overTLS); etcd.Spec.Etcd.ClientURLTLS != nil && withTLS < s.Replicas() {
+	if withTLS := count(s, overTLS); etcd.ClientTLS() != nil && withTLS < s.Replicas() {
 		return no(v1alpha1.ReasonCertificatesRollout, "%d of %d members listen for clients with TLS and participate.", withTLS, s.Replicas())
 	}
-	return yes(v1alpha1.ReasonTLSInUse, "The first certificate to expire is that in Secret %s, at %s.", p.Facts.ExpiresIn, p.Facts.Expires.UTC().Format(time.RFC3339))
+	first := fmt.Sprintf("The first certificate to expire is that in Secret %s, at %s.", p.Facts.ExpiresIn, p.Facts.Expires.UTC().Format(time.RFC3339))
+	return yes(v1alpha1.ReasonTLSInUse, "%s", strings.Join(append([]string{first}, p.Managed.Remarks...), " "))
 }
 
 func overTLS(p *cluster.Pod) bool { return strings.HasPrefix(p.Endpoint, "https://") }

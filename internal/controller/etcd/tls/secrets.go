@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/managedtls"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/peretcd"
@@ -40,16 +41,18 @@ type Plan struct {
 	Station component.PeerTLS
 	// Due: the template has to be changed for TLS alone.
 	Due bool
+	// Managed is what is known of the Secrets of managed TLS.
+	Managed managedtls.Result
 }
 
 // Wanted reports whether the spec of an Etcd asks for TLS.
 func Wanted(etcd *v1alpha1.Etcd) bool {
-	return etcd.Spec.Etcd.ClientURLTLS != nil || etcd.Spec.Etcd.PeerURLTLS != nil || etcd.BackupTLS() != nil
+	return etcd.ClientTLS() != nil || etcd.PeerTLS() != nil || etcd.BackupTLS() != nil
 }
 
 // Arrived reports whether the template is as the spec asks for, and not only on the way to it.
 func (p Plan) Arrived(etcd *v1alpha1.Etcd) bool {
-	return p.Problem == nil && (etcd.Spec.Etcd.PeerURLTLS == nil || p.Station == component.PeerTLSOn)
+	return p.Problem == nil && (etcd.PeerTLS() == nil || p.Station == component.PeerTLSOn)
 }
 
 // Mover moves members to TLS.
@@ -58,6 +61,8 @@ type Mover struct {
 	// Dialer and Credentials connect to members.
 	Dialer      etcdclient.Dialer
 	Credentials *certificates.Credentials
+	// Managed keeps the Secrets of managed TLS.
+	Managed *managedtls.Manager
 
 	checked peretcd.Map[check]
 }
@@ -71,28 +76,44 @@ type check struct {
 }
 
 // Forget forgets an Etcd that is gone.
-func (m *Mover) Forget(etcd types.NamespacedName) { m.checked.Forget(etcd) }
+func (m *Mover) Forget(etcd types.NamespacedName) {
+	m.checked.Forget(etcd)
+	m.Managed.Forget(etcd)
+}
 
-// Plan reads and checks the Secrets of an Etcd, and decides how far its members go next.
-func (m *Mover) Plan(ctx context.Context, s *state.State) (Plan, error) {
+// Plan keeps, reads and checks the Secrets of an Etcd, and decides how far its members go next. Frozen says that the spec is not
+// carried out.
+func (m *Mover) Plan(ctx context.Context, s *state.State, frozen bool) (Plan, error) {
 	if !Wanted(s.Etcd) {
 		return Plan{}, nil
+	}
+	last := m.checked.Of(s.Etcd)
+	managed, err := m.Managed.Ensure(ctx, managedtls.Request{State: s, Frozen: frozen, Authorities: last.facts.Authorities, Doubt: last.err != nil})
+	if managed.Wrote {
+		m.checked.Set(s.Etcd, check{})
+	}
+	if err != nil {
+		return Plan{Managed: managed}, err
 	}
 	facts, err := m.checkSecrets(ctx, s.Etcd)
 	var problem *certificates.Problem
 	if err != nil && !errors.As(err, &problem) {
-		return Plan{}, err
+		return Plan{Managed: managed}, err
 	}
-	plan := Plan{Facts: facts, Problem: err}
+	if managed.Problem != nil && (err != nil || len(managed.Foreign) > 0) {
+		// It says more than that a Secret is missing.
+		err = managed.Problem
+	}
+	plan := Plan{Facts: facts, Problem: err, Managed: managed}
 	at, err := m.station(ctx, s)
 	if err != nil {
-		return Plan{}, err
+		return Plan{Managed: managed}, err
 	}
 	plan.Station = at
 	if plan.Problem != nil {
 		return plan, nil
 	}
-	if s.Etcd.Spec.Etcd.PeerURLTLS != nil && at != component.PeerTLSOn {
+	if s.Etcd.PeerTLS() != nil && at != component.PeerTLSOn {
 		plan.Station = nextStation(at, s.Snapshot)
 	}
 	plan.Due = s.StatefulSet != nil &&
@@ -103,7 +124,7 @@ func (m *Mover) Plan(ctx context.Context, s *state.State) (Plan, error) {
 // station returns how far the template of the members is on the way to TLS among members. When the StatefulSet is gone, the
 // ConfigMap says so; a new cluster uses TLS from the start.
 func (m *Mover) station(ctx context.Context, s *state.State) (component.PeerTLS, error) {
-	if s.Etcd.Spec.Etcd.PeerURLTLS == nil {
+	if s.Etcd.PeerTLS() == nil {
 		return component.PeerTLSOff, nil
 	}
 	if s.StatefulSet != nil {

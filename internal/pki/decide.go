@@ -1,0 +1,302 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Action is what is done to the Secrets of a connection.
+type Action string
+
+// The actions. None takes away what somebody may rely on, except Retire.
+const (
+	// MakeCA makes the first CA.
+	MakeCA Action = "MakeCA"
+	// Trust writes the bundle: all CAs that are to be trusted, and those that it has already.
+	Trust Action = "Trust"
+	// Issue issues a certificate.
+	Issue Action = "Issue"
+	// CopyCAs copies the bundle to the Secret of a certificate.
+	CopyCAs Action = "CopyCAs"
+	// RenewCA makes the CA that comes next. It is trusted, and signs nothing yet.
+	RenewCA Action = "RenewCA"
+	// Promote makes the next CA that which signs.
+	Promote Action = "Promote"
+	// Retire ends the trust in the previous CA.
+	Retire Action = "Retire"
+)
+
+// Step is one write of one Secret.
+type Step struct {
+	Action Action
+	Secret string
+	Why    string
+	// Want is the certificate to issue, or to copy the CAs to.
+	Want Want
+}
+
+// Problem is what a person has to fix.
+type Problem struct {
+	Secret string
+	// What is wrong, as the rest of a sentence.
+	What string
+}
+
+// Decision is what is to be done for a connection.
+type Decision struct {
+	// Step to take; nil if there is none. After it the Secrets are read and decided upon again.
+	Step     *Step
+	Problems []Problem
+	// Warnings are what a person should look at, which keeps nothing from being done.
+	Warnings []Problem
+	// At is when to look again; zero if nothing is due.
+	At time.Time
+	// Waiting says what a renewal of the CA waits for; empty without one.
+	Waiting string
+}
+
+// Decide decides what is done next.
+//
+// CA and certificates are never replaced at once: a new CA is trusted by every member before it signs, and the old one is
+// trusted until the last certificate that it signed has expired. What somebody removed or changed is added again where that
+// takes nothing away from members and clients, and is otherwise a problem.
+func Decide(spec Spec, state State, now Situation) Decision {
+	d := &decision{spec: spec, state: state, now: now}
+	for _, secret := range d.secrets() {
+		if err := state.Broken[secret]; err != nil {
+			d.problem(secret, "cannot be used: %v. Restore it from a backup%s", err, d.orDelete(secret))
+		}
+	}
+	switch {
+	case state.Broken[spec.KeySecret] != nil || state.Broken[spec.BundleSecret] != nil:
+	case state.Authority == nil:
+		d.withoutCA()
+	default:
+		d.withCA()
+	}
+	return d.Decision
+}
+
+type decision struct {
+	Decision
+	spec  Spec
+	state State
+	now   Situation
+}
+
+func (d *decision) secrets() []string {
+	all := []string{d.spec.KeySecret, d.spec.BundleSecret}
+	for _, w := range d.spec.Leaves {
+		all = append(all, w.Secret)
+	}
+	return all
+}
+
+// orDelete ends the advice for a Secret that is made again without harm.
+func (d *decision) orDelete(secret string) string {
+	if secret == d.spec.KeySecret {
+		return ""
+	}
+	return ", or delete it: the operator makes it again from the CA"
+}
+
+func (d *decision) problem(secret, what string, args ...any) {
+	d.Problems = append(d.Problems, Problem{secret, fmt.Sprintf(what, args...)})
+}
+
+// step decides on a step unless another one comes first.
+func (d *decision) step(action Action, secret, why string, args ...any) {
+	if d.Step == nil {
+		d.Step = &Step{Action: action, Secret: secret, Why: fmt.Sprintf(why, args...)}
+	}
+}
+
+// look has the Secrets read again at a time.
+func (d *decision) look(at time.Time) {
+	if d.At.IsZero() || at.Before(d.At) {
+		d.At = at
+	}
+}
+
+// withoutCA makes a CA for a connection that never had one. Otherwise the key was lost: another CA in its place would cut off
+// members and clients, which trust the old one.
+func (d *decision) withoutCA() {
+	left := len(d.state.Bundle) > 0 || len(d.state.Leaves) > 0 || len(d.state.Broken) > 0
+	switch {
+	case d.now.Frozen:
+		d.problem(d.spec.KeySecret, "does not exist, and is not created while the spec is not carried out")
+	case !left && !d.now.InUse:
+		d.step(MakeCA, d.spec.KeySecret, "there is no CA yet")
+	case d.now.RenewCA && len(d.state.Bundle) == 0 && d.now.Stopped:
+		d.step(MakeCA, d.spec.KeySecret, "the CA was lost, there are no members, and a new CA was asked for")
+	case d.now.RenewCA && len(d.state.Bundle) == 1:
+		d.step(RenewCA, d.spec.KeySecret, "the key of the CA was lost, and a new CA was asked for")
+	case len(d.state.Bundle) == 1:
+		d.problem(d.spec.KeySecret, "does not exist, and so certificates cannot be renewed. Restore it from a backup; or %s", renewal)
+	default:
+		d.problem(d.spec.KeySecret, "does not exist, and another CA would cut off members and clients. Restore it from a backup, with Secret %s; "+
+			"or hibernate the Etcd, delete all other Secrets of this CA, and annotate the Etcd with druid.gardener.cloud/operation=renew-ca: clients then have to load the new CA", d.spec.BundleSecret)
+	}
+}
+
+// renewal is the advice for a lost key.
+const renewal = "have the CA renewed, with both CAs trusted: annotate the Etcd with druid.gardener.cloud/operation=renew-ca"
+
+func (d *decision) withCA() {
+	a := d.state.Authority
+	if d.now.Now.Before(a.Signer.Certificate.NotBefore) {
+		d.problem(d.spec.KeySecret, "has a CA that is not valid before %s. Check the clock of the operator", stamp(a.Signer.Certificate.NotBefore))
+		return
+	}
+	bundle := d.trust()
+	d.leaves(bundle)
+	d.renew(bundle)
+}
+
+// trust decides on the bundle, and reports whether it is complete.
+func (d *decision) trust() (complete bool) {
+	a := d.state.Authority
+	if len(d.state.Bundle) == 0 {
+		d.step(Trust, d.spec.BundleSecret, "it did not exist")
+		return false
+	}
+	signer := a.Signer.Certificate
+	if !contains(d.state.Bundle, signer) && !d.signs(signer) && (a.Previous == nil || !contains(d.state.Bundle, a.Previous)) {
+		d.problem(d.spec.KeySecret, "has another CA than those that members and clients trust by Secret %s. Restore it from a backup", d.spec.BundleSecret)
+		return false
+	}
+	for _, c := range a.trusted() {
+		if !contains(d.state.Bundle, c) {
+			d.step(Trust, d.spec.BundleSecret, "the CA %q was not in it", c.Subject.CommonName)
+			return false
+		}
+	}
+	for _, c := range d.state.Bundle {
+		switch {
+		case contains(a.trusted(), c):
+		case a.Retired != nil && a.Retired.Equal(c):
+			d.step(Trust, d.spec.BundleSecret, "the CA %q is no longer trusted", c.Subject.CommonName)
+		default:
+			d.Warnings = append(d.Warnings, Problem{d.spec.BundleSecret, fmt.Sprintf("has a CA that the operator did not add (%q). Members and clients trust it. Remove it, unless somebody relies on it", c.Subject)})
+		}
+	}
+	return true
+}
+
+// signs reports whether a CA has signed any of the certificates.
+func (d *decision) signs(ca *x509.Certificate) bool {
+	for _, leaf := range d.state.Leaves {
+		if signed(ca, leaf.Certificate) {
+			return true
+		}
+	}
+	return false
+}
+
+// leaves decides on the certificates. None is issued before its CA is trusted.
+func (d *decision) leaves(trusted bool) {
+	for _, want := range d.spec.Leaves {
+		if d.state.Broken[want.Secret] != nil {
+			continue
+		}
+		leaf := d.state.Leaves[want.Secret]
+		why := d.due(want, leaf)
+		switch {
+		case why == "" && leaf != nil && want.WithCAs && trusted && !sameCAs(leaf.CAs, d.state.Bundle):
+			d.issue(CopyCAs, want, "the CAs have changed")
+		case why == "":
+		case !trusted:
+		case leaf == nil && d.now.Frozen:
+			d.problem(want.Secret, "does not exist, and is not created while the spec is not carried out")
+		case d.state.Authority.Signer.Key == nil:
+			d.problem(want.Secret, "cannot be issued (%s): the CA has no key", why)
+		case d.now.Now.After(d.state.Authority.Signer.Certificate.NotAfter):
+			d.problem(want.Secret, "cannot be issued (%s): the CA expired at %s. It can once the CA is renewed", why, stamp(d.state.Authority.Signer.Certificate.NotAfter))
+		default:
+			d.issue(Issue, want, why)
+		}
+	}
+}
+
+func (d *decision) issue(action Action, want Want, why string) {
+	if d.Step == nil {
+		d.Step = &Step{Action: action, Secret: want.Secret, Why: why, Want: want}
+	}
+}
+
+// due returns why a certificate is to be issued; empty if it is not.
+func (d *decision) due(want Want, leaf *Leaf) (why string) {
+	a := d.state.Authority
+	if leaf == nil {
+		return "it did not exist"
+	}
+	renewAt := leaf.Certificate.NotAfter.Add(-d.spec.LeafRenewBefore)
+	switch {
+	case d.now.Now.Before(leaf.Certificate.NotBefore):
+		d.problem(want.Secret, "has a certificate that is not valid before %s. Check the clock of the operator, or delete the Secret: the operator makes it again from the CA", stamp(leaf.Certificate.NotBefore))
+		return ""
+	case signed(a.Previous, leaf.Certificate):
+		return "the CA was renewed"
+	case a.Next != nil && signed(a.Next.Certificate, leaf.Certificate):
+		// The Secret with the CA is that of a backup. It is on its way to this CA.
+		return ""
+	case !signed(a.Signer.Certificate, leaf.Certificate):
+		d.problem(want.Secret, "has a certificate that the CA of Secret %s did not sign: somebody has replaced it. Delete the Secret: the operator makes it again", d.spec.KeySecret)
+		return ""
+	case !slices.Equal(slices.Sorted(slices.Values(leaf.Certificate.DNSNames)), slices.Sorted(slices.Values(want.Hosts))):
+		return "it is for other host names"
+	case !slices.Equal(leaf.Certificate.ExtKeyUsage, want.Usages):
+		return "it is for another use"
+	case leaf.Certificate.NotAfter.Equal(a.Signer.Certificate.NotAfter):
+		// Another one would not be valid for longer.
+		return ""
+	case !d.now.Now.Before(renewAt):
+		return "it expires at " + stamp(leaf.Certificate.NotAfter)
+	}
+	d.look(renewAt)
+	return ""
+}
+
+// renew decides on the renewal of the CA, once all else is as it should be.
+func (d *decision) renew(trusted bool) {
+	a := d.state.Authority
+	expires := a.Signer.Certificate.NotAfter
+	quiet := trusted && d.Step == nil && !d.now.Frozen
+	switch {
+	case a.Next != nil:
+		d.Waiting = "the new CA signs nothing until every member trusts it, and not before " + stamp(a.NextFrom)
+		d.look(d.now.Now)
+		if quiet && d.now.Trusted && !d.now.Now.Before(a.NextFrom) && d.now.Now.Before(a.Next.Certificate.NotAfter) {
+			d.step(Promote, d.spec.KeySecret, "every member trusts it")
+		}
+	case a.Previous != nil:
+		d.Waiting = fmt.Sprintf("the previous CA is trusted until its last certificate expires, at %s", stamp(a.PreviousUntil))
+		d.look(a.PreviousUntil)
+		if quiet && len(d.Problems) == 0 && d.now.Loaded && d.now.Now.After(a.PreviousUntil) {
+			d.step(Retire, d.spec.KeySecret, "its last certificate has expired")
+		}
+	case quiet && d.now.RenewCA:
+		d.step(RenewCA, d.spec.KeySecret, "somebody has asked for it")
+	case a.Signer.Key == nil:
+		d.problem(d.spec.KeySecret, "has no private key, and so certificates cannot be renewed. Restore it from a backup; or %s", renewal)
+	case !d.now.Now.Before(expires.Add(-d.spec.CARenewBefore)):
+		d.look(d.now.Now)
+		if quiet {
+			d.step(RenewCA, d.spec.KeySecret, "it expires at %s", stamp(expires))
+		}
+	default:
+		d.look(expires.Add(-d.spec.CARenewBefore))
+	}
+}
+
+func sameCAs(a, b []*x509.Certificate) bool {
+	return slices.EqualFunc(a, b, (*x509.Certificate).Equal)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"crypto/x509"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Perform returns the state after a step. What is in the state it was given stays as it is.
+func Perform(spec Spec, state State, step Step, now time.Time) (State, error) {
+	next := state
+	a := Authority{}
+	if state.Authority != nil {
+		a = *state.Authority
+	}
+	var err error
+	switch step.Action {
+	case MakeCA:
+		a.Signer, err = newCA(spec.Owner, spec.CA, now, time.Time{})
+	case RenewCA:
+		if a.Signer == nil {
+			// The key was lost, and with it the Secret.
+			a.Signer = &Pair{Certificate: state.Bundle[0]}
+		}
+		a.Next, err = newCA(spec.Owner, spec.CA, now, a.Signer.Certificate.NotBefore)
+		a.NextFrom = now.Add(notice(spec, a))
+	case Promote:
+		a.Previous, a.PreviousUntil = a.Signer.Certificate, lastExpiry(spec, state, now)
+		a.Signer, a.Next, a.NextFrom = a.Next, nil, time.Time{}
+	case Retire:
+		a.Retired, a.Previous, a.PreviousUntil = a.Previous, nil, time.Time{}
+	case Trust:
+		next.Bundle = bundle(state)
+		return next, nil
+	case Issue, CopyCAs:
+		leaf, err := performOnLeaf(spec, state, step, now)
+		if err != nil {
+			return state, err
+		}
+		next.Leaves = map[string]*Leaf{}
+		for name, l := range state.Leaves {
+			next.Leaves[name] = l
+		}
+		next.Leaves[step.Secret] = leaf
+		return next, nil
+	default:
+		return state, fmt.Errorf("unknown action %q", step.Action)
+	}
+	if err != nil {
+		return state, err
+	}
+	next.Authority = &a
+	return next, nil
+}
+
+// maxNotice is the longest time that clients get to load the next CA.
+const maxNotice = 7 * 24 * time.Hour
+
+// notice returns how long the next CA is trusted before it signs. Certificates are valid for longer; where the key of the present CA
+// was lost, none could be issued until then.
+func notice(spec Spec, a Authority) time.Duration {
+	if a.Signer.Key == nil {
+		return 0
+	}
+	return min(spec.LeafRenewBefore, maxNotice)
+}
+
+// lastExpiry returns when the last certificate expires that the CA has signed, as far as the Secrets show.
+func lastExpiry(spec Spec, state State, now time.Time) time.Time {
+	ca := state.Authority.Signer.Certificate
+	var last time.Time
+	if len(state.Leaves) < len(spec.Leaves) {
+		last = now.Add(spec.Leaf)
+	}
+	for _, leaf := range state.Leaves {
+		if signed(ca, leaf.Certificate) && leaf.Certificate.NotAfter.After(last) {
+			last = leaf.Certificate.NotAfter
+		}
+	}
+	if last.After(ca.NotAfter) {
+		last = ca.NotAfter
+	}
+	return last
+}
+
+// bundle returns the CAs that are to be trusted, and those that are already, but for the one that no longer is.
+func bundle(state State) []*x509.Certificate {
+	all := state.Authority.trusted()
+	retired := state.Authority.Retired
+	for _, c := range state.Bundle {
+		if !contains(all, c) && (retired == nil || !retired.Equal(c)) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+func performOnLeaf(spec Spec, state State, step Step, now time.Time) (*Leaf, error) {
+	before, leaf := state.Leaves[step.Secret], &Leaf{}
+	if step.Action == CopyCAs {
+		*leaf = *before
+	} else {
+		var replaced *x509.Certificate
+		if before != nil {
+			replaced = before.Certificate
+		}
+		pair, err := newLeaf(state.Authority.Signer, step.Want, spec.Leaf, now, replaced)
+		if err != nil {
+			return nil, err
+		}
+		leaf.Pair = *pair
+	}
+	if step.Want.WithCAs {
+		leaf.CAs = slices.Clone(state.Bundle)
+	}
+	return leaf, nil
+}

@@ -1,0 +1,105 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"crypto/x509"
+	"time"
+)
+
+// Owner of a CA.
+type Owner struct {
+	Namespace, Name string
+	// Connection that it is for, in lower case.
+	Connection string
+}
+
+// Durations of certificates and CAs.
+type Durations struct {
+	Leaf, LeafRenewBefore, CA, CARenewBefore time.Duration
+}
+
+// Want is a certificate that there should be.
+type Want struct {
+	// Secret that holds it.
+	Secret     string
+	CommonName string
+	Hosts      []string
+	Usages     []x509.ExtKeyUsage
+	// WithCAs: the Secret has a copy of the bundle too.
+	WithCAs bool
+}
+
+// Spec is what there should be for a connection.
+type Spec struct {
+	Owner
+	Durations
+	Leaves []Want
+	// KeySecret and BundleSecret hold the CA's key, and the CAs that are trusted.
+	KeySecret, BundleSecret string
+}
+
+// Authority is the CA of a connection: what its Secret holds.
+type Authority struct {
+	// Signer signs certificates. Its key is nil where it was lost.
+	Signer *Pair
+	// Next replaces Signer once every member trusts it; nil without a renewal.
+	Next *Pair
+	// NextFrom is when Next signs at the earliest: clients that read their CAs only when they start have until then to do so.
+	NextFrom time.Time
+	// Previous has signed before, and is trusted until its last certificate has expired.
+	Previous      *x509.Certificate
+	PreviousUntil time.Time
+	// Retired is the last CA that is no longer trusted. It may still be in the bundle.
+	Retired *x509.Certificate
+}
+
+// trusted returns the CAs that members and clients are to trust.
+func (a *Authority) trusted() []*x509.Certificate {
+	all := []*x509.Certificate{a.Signer.Certificate}
+	if a.Next != nil {
+		all = append(all, a.Next.Certificate)
+	}
+	if a.Previous != nil {
+		all = append(all, a.Previous)
+	}
+	return all
+}
+
+// Leaf is what the Secret of a certificate holds.
+type Leaf struct {
+	Pair
+	// CAs is the copy of the bundle.
+	CAs []*x509.Certificate
+}
+
+// State is what the Secrets of a connection hold.
+type State struct {
+	// Authority is nil when there is no such Secret.
+	Authority *Authority
+	// Bundle is empty when there is no such Secret.
+	Bundle []*x509.Certificate
+	// Leaves by the names of their Secrets. None where there is no such Secret.
+	Leaves map[string]*Leaf
+	// Broken are Secrets whose content cannot be used, and why.
+	Broken map[string]error
+}
+
+// Situation is what is known of the cluster.
+type Situation struct {
+	Now time.Time
+	// InUse: the members have served with certificates of this connection.
+	InUse bool
+	// Stopped: there are no members.
+	Stopped bool
+	// Frozen: the spec is not carried out. Certificates are still renewed.
+	Frozen bool
+	// Trusted: for long enough, every member has run with the bundle that there is.
+	Trusted bool
+	// Loaded: for long enough, the certificates have been those that there are.
+	Loaded bool
+	// RenewCA: somebody asks for it.
+	RenewCA bool
+}
