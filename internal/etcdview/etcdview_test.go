@@ -59,10 +59,10 @@ status:
   members: 3
 `
 
-func object(t *testing.T, document string) *unstructured.Unstructured {
+func object(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(document), &u.Object); err != nil {
+	if err := yaml.Unmarshal([]byte(foreign), &u.Object); err != nil {
 		t.Fatal(err)
 	}
 	return u
@@ -71,7 +71,7 @@ func object(t *testing.T, document string) *unstructured.Unstructured {
 // What tasks need of an Etcd is read, whatever else is in it.
 func TestEtcdsOfAnotherCRDAreRead(t *testing.T) {
 	g := NewWithT(t)
-	u := object(t, foreign)
+	u := object(t)
 	g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &v1alpha1.Etcd{})).NotTo(Succeed(), "the test has something to overcome")
 	reader := Reader{fake.NewClientBuilder().WithObjects(u).Build()}
 	var etcd v1alpha1.Etcd
@@ -99,7 +99,7 @@ func TestEtcdsOfAnotherCRDAreRead(t *testing.T) {
 // An Etcd that lacks what tasks need is an error of this Etcd, not an Etcd without TLS.
 func TestEtcdThatCannotBeReadIsAnError(t *testing.T) {
 	g := NewWithT(t)
-	u := object(t, foreign)
+	u := object(t)
 	g.Expect(unstructured.SetNestedField(u.Object, "https", "spec", "etcd", "clientUrlTls")).To(Succeed())
 	reader := Reader{fake.NewClientBuilder().WithObjects(u).Build()}
 	g.Expect(reader.Get(t.Context(), client.ObjectKeyFromObject(u), &v1alpha1.Etcd{})).To(MatchError(ContainSubstring("decoding Etcd shoot/etcd-main")))
@@ -109,7 +109,7 @@ func TestEtcdThatCannotBeReadIsAnError(t *testing.T) {
 // A cache keeps no more of an Etcd than is read.
 func TestTrim(t *testing.T) {
 	g := NewWithT(t)
-	u := object(t, foreign)
+	u := object(t)
 	trimmed := Trim(u)
 	g.Expect(Trim(trimmed)).To(Equal(trimmed))
 	var full, kept v1alpha1.Etcd
@@ -117,5 +117,5 @@ func TestTrim(t *testing.T) {
 	g.Expect(Decode(trimmed, &kept)).To(Succeed())
 	g.Expect(kept).To(Equal(full))
 	g.Expect(trimmed.Object).NotTo(HaveKey("status"))
-	g.Expect(object(t, foreign)).To(Equal(u), "the original is not changed")
+	g.Expect(object(t)).To(Equal(u), "the original is not changed")
 }
