@@ -175,6 +175,10 @@ type RolloutPod struct {
 	Class PodClass `json:"class"`
 	// revision of the removed pod.
 	Revision string `json:"revision"`
+	// gracePeriodSeconds is the grace period that the pod was deleted with, since its member does not serve; absent if the pod
+	// kept its own.
+	// +optional
+	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 	// lastOperation is the replacement of the pod: InProgress once the removal is recorded as an intent, Completed when the
 	// replacement participates, Failed if the removal was not carried out.
 	LastOperation LastOperation `json:"lastOperation"`

@@ -77,6 +77,8 @@ type Pod struct {
 	ResourceVersion string
 	Revision        string
 	Created         time.Time
+	// GracePeriod is how long the pod may take to terminate by its own spec.
+	GracePeriod time.Duration
 	// Endpoint of the member's client port at the pod's address; empty while the pod has none.
 	Endpoint string
 	// EtcdVersion is that of the tag of the etcd container's image, without its v; empty when there is no tag.

@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // classify is DEP-07's "Health Assessment", made total, as far as the kubelet's word goes: an etcd container
@@ -134,6 +136,7 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		ResourceVersion:    pod.ResourceVersion,
 		Revision:           pod.Labels[appsv1.StatefulSetRevisionLabel],
 		Created:            pod.CreationTimestamp.Time,
+		GracePeriod:        time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second,
 		Ready:              isReady(pod, etcd),
 		AllContainersReady: allReady(pod),
 		BackupSidecarReady: sidecar == nil || sidecar.Ready,

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/advice"
 )
 
 // waitFor is the hold of a pod that does not exist or does not participate, with what a person can do.
@@ -20,46 +20,7 @@ func (s *state) waitFor(pod string) *Hold {
 	if i < 0 {
 		return &Hold{Pod: pod, Message: fmt.Sprintf("%s is not among the replicas of StatefulSet %s and must terminate first", pod, s.Snapshot.StatefulSet.Name)}
 	}
-	return &Hold{Pod: pod, Message: pod + " " + advice(*s.ordinal(i), s.Snapshot.StatefulSet.Name)}
-}
-
-// advice says what the pod of an ordinal lacks to participate, and what a person can do.
-func advice(o cluster.Ordinal, statefulSet string) string {
-	const outOfService = "if the node does not come back, taint it with node.kubernetes.io/out-of-service"
-	switch o.Class {
-	case v1alpha1.ClassMissing:
-		return fmt.Sprintf("does not exist yet: if this persists, check the events of StatefulSet %s", statefulSet)
-	case v1alpha1.ClassTerminating:
-		if o.Pod.Node.Trouble != "" {
-			return fmt.Sprintf("is terminating, and its node %s is %s: %s", o.Pod.Node.Name, o.Pod.Node.Trouble, outOfService)
-		}
-		if len(o.Pod.Finalizers) > 0 {
-			return fmt.Sprintf("is terminating, and is kept by finalizers (%s): if this persists, check what set them, which has to remove them", strings.Join(o.Pod.Finalizers, ", "))
-		}
-		return "is terminating: if its node is gone, taint the node with node.kubernetes.io/out-of-service"
-	case v1alpha1.ClassDead:
-		return fmt.Sprintf("is not running (%s): fix the cause, or change the template; the next rollout first replaces the pod that failed to start", o.Pod.Trouble)
-	case v1alpha1.ClassStarting:
-		if o.Pod.Trouble != "" {
-			return fmt.Sprintf("does not start (%s)", o.Pod.Trouble)
-		}
-		return "is starting"
-	}
-	switch {
-	case o.Pod.Node.Trouble != "":
-		return fmt.Sprintf("does not participate, and its node %s is %s: %s", o.Pod.Node.Name, o.Pod.Node.Trouble, outOfService)
-	case o.Role == v1alpha1.RoleLearner:
-		return "is a learner that is catching up with the leader: if this persists, check its log, and its disk and network"
-	case o.Unproven:
-		return "may be a learner although it is ready: it has no readiness probe, or the tag of its image is not that of etcd " + cluster.FirstNonLearnerProbe + " or later"
-	case !o.Answers:
-		return "is running but not answering the operator; if this persists, check its log, and allow operator traffic to the pods' client port"
-	case o.Lag > cluster.MaxLag:
-		return fmt.Sprintf("is %d raft entries behind the leader and counts again once it has caught up; if it falls further behind, check its disk and its network", o.Lag)
-	case !o.Serving:
-		return "is running but knows no leader; if this persists, check its log and the other members"
-	}
-	return "serves, but its readiness probe does not pass yet"
+	return &Hold{Pod: pod, Message: pod + " " + advice.For(*s.ordinal(i), s.Snapshot.StatefulSet.Name)}
 }
 
 // downVoters names the voters that do not serve, and what a person can do about them.

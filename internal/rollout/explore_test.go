@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/grace"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 )
@@ -100,7 +102,7 @@ func (z size) worlds(visit func(*world)) {
 
 func (z size) variants(w *world, visit func(*world)) {
 	plain := func() {
-		w.intent, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost = -1, false, false, false, false, false, false, false
+		w.intent, w.short, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost = -1, false, false, false, false, false, false, false, false
 		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent = 0, 0, 0, false
 		w.cordoned, w.unsteady, w.stranded, w.young = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
 	}
@@ -136,9 +138,9 @@ func (z size) variants(w *world, visit func(*world)) {
 			set[i] = true
 			try()
 		}
-		for variant := range 4 {
+		for variant := range 8 {
 			plain()
-			w.intent, w.recent, w.changed = i, variant&1 > 0, variant&2 > 0
+			w.intent, w.recent, w.changed, w.short = i, variant&1 > 0, variant&2 > 0, variant&4 > 0
 			try()
 		}
 	}
@@ -277,7 +279,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 		drop := func(guards []guard) []guard {
 			return slices.DeleteFunc(slices.Clone(guards), func(g guard) bool { return slices.Contains(names, g.name) })
 		}
-		return policy{sight: drop(standard.sight), step: drop(standard.step), precedes: standard.precedes}
+		return policy{sight: drop(standard.sight), step: drop(standard.step), precedes: standard.precedes, period: standard.period}
 	}
 	with := func(name v1alpha1.GuardName, check func(*state, *Step) *Hold) policy {
 		p := without()
@@ -291,7 +293,12 @@ func TestExplorationDetectsMutants(t *testing.T) {
 		return p
 	}
 	ordered := func(precedes func(s *state, a, b int) int) policy {
-		return policy{sight: standard.sight, step: standard.step, precedes: precedes}
+		return policy{sight: standard.sight, step: standard.step, precedes: precedes, period: standard.period}
+	}
+	granting := func(period func(o *cluster.Ordinal, short time.Duration, cutOff bool) (time.Duration, string)) policy {
+		p := without()
+		p.period = period
+		return p
 	}
 	hold := &Hold{Guard: "mutant"}
 	mutants := map[string]policy{
@@ -399,6 +406,19 @@ func TestExplorationDetectsMutants(t *testing.T) {
 			return precedes(s, a, b)
 		}),
 		"removes healthy members first": ordered(func(s *state, a, b int) int { return precedes(s, b, a) }),
+		"waits for the dead":            granting(func(*cluster.Ordinal, time.Duration, bool) (time.Duration, string) { return 0, "" }),
+		"hurries every pod": granting(func(_ *cluster.Ordinal, short time.Duration, _ bool) (time.Duration, string) {
+			return short, "mutant"
+		}),
+		"hurries unready members": granting(func(o *cluster.Ordinal, short time.Duration, cutOff bool) (time.Duration, string) {
+			if o.Class == v1alpha1.ClassUnready && o.Serving {
+				return short, "mutant"
+			}
+			return grace.Period(o, short, cutOff)
+		}),
+		"hurries members that it cannot reach": granting(func(o *cluster.Ordinal, short time.Duration, _ bool) (time.Duration, string) {
+			return grace.Period(o, short, false)
+		}),
 		"removes unready before starting members": ordered(func(s *state, a, b int) int {
 			rank := func(i int) int { return classRank(s.Snapshot.Ordinals[i].Class) ^ 3 }
 			return rank(a) - rank(b)

@@ -12,6 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // maxRecordedPods bounds status.rollout.pods.
@@ -156,7 +157,7 @@ func (w recorder) recordIntent(r *v1alpha1.RolloutStatus, step *Step) {
 	switch step.Action {
 	case DeletePod, EvictPod:
 		for _, i := range step.Ordinals {
-			w.recordRemoval(r, step, s.Snapshot.Ordinals[i])
+			w.recordRemoval(r, step, i)
 		}
 	case MoveLeader:
 		r.LeaderHandover = &v1alpha1.LeaderHandover{
@@ -169,8 +170,9 @@ func (w recorder) recordIntent(r *v1alpha1.RolloutStatus, step *Step) {
 	}
 }
 
-func (w recorder) recordRemoval(r *v1alpha1.RolloutStatus, step *Step, o cluster.Ordinal) {
+func (w recorder) recordRemoval(r *v1alpha1.RolloutStatus, step *Step, ordinal int) {
 	s := w.state
+	o := s.Snapshot.Ordinals[ordinal]
 	pod := v1alpha1.RolloutPod{
 		Name: o.Name, UID: o.Pod.UID, Role: o.Role, Class: o.Class, Revision: o.Pod.Revision,
 		LastOperation: v1alpha1.LastOperation{
@@ -178,6 +180,9 @@ func (w recorder) recordRemoval(r *v1alpha1.RolloutStatus, step *Step, o cluster
 			LastTransitionTime: metav1.Time{Time: s.now}, Reason: step.Reason,
 		},
 		Evidence: w.evidence(o),
+	}
+	if period, short := step.Grace[ordinal]; short {
+		pod.GracePeriodSeconds = ptr.To(int64(period.Seconds()))
 	}
 	r.Pods = slices.DeleteFunc(r.Pods, func(p v1alpha1.RolloutPod) bool { return p.UID == pod.UID })
 	r.Pods = append(r.Pods, pod)

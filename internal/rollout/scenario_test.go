@@ -273,6 +273,8 @@ func (s *scenario) podEvent(a *actor, what string, rest []string) error {
 		s.task.Refused = nil
 	case "deleted":
 		s.remove(a)
+	case "thawed":
+		a.state = stateRunning
 	case "keeps-data-lost":
 		a.refusal = v1alpha1.ReasonDataLost
 	default:
@@ -345,7 +347,7 @@ func (s *scenario) pod(a *actor) *cluster.Pod {
 	ready := a.state == stateFrozenReady || a.state == stateReady && s.leader != ""
 	p := &cluster.Pod{
 		UID: a.uid(), ResourceVersion: strconv.Itoa(a.version + 1), Revision: a.revision, Ready: ready, AllContainersReady: ready, BackupSidecarReady: true,
-		Node: a.node, VolumeTrouble: a.volume, Trouble: a.trouble, Disrupted: a.disrupted, EtcdVersion: "3.6.8", Probed: true,
+		Node: a.node, VolumeTrouble: a.volume, Trouble: a.trouble, Disrupted: a.disrupted, EtcdVersion: "3.6.8", Probed: true, GracePeriod: 30 * time.Second,
 	}
 	if a.isUp() {
 		p.EtcdStarted = a.started

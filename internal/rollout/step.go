@@ -12,6 +12,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 )
 
@@ -34,6 +35,8 @@ type Step struct {
 	Ordinals []int
 	// Successor is the ordinal that leadership goes to, with MoveLeader.
 	Successor int
+	// Grace are the grace periods of the pods that do not keep their own, by ordinal, with DeletePod.
+	Grace map[int]time.Duration
 	// Reason is a sentence: why these, and why now.
 	Reason string
 }
@@ -60,6 +63,24 @@ func (s *state) candidate(next int) *Step {
 	step := &Step{Action: s.removal(next), Ordinals: s.alongWith(next)}
 	step.Reason = s.reason(next)
 	return step
+}
+
+// shorten gives the pods of a removal whose members do not serve a short grace period, and says so. An eviction is for members
+// that serve.
+func (s *state) shorten(step *Step, period func(*cluster.Ordinal, time.Duration, bool) (time.Duration, string)) {
+	if step.Action != DeletePod {
+		return
+	}
+	for _, i := range step.Ordinals {
+		o := s.ordinal(i)
+		if short, why := period(o, s.Config.ShortGrace(), s.byReadiness()); short > 0 {
+			if step.Grace == nil {
+				step.Grace = map[int]time.Duration{}
+			}
+			step.Grace[i] = short
+			step.Reason += fmt.Sprintf("; %s gets a grace period of %s (its own is %s): %s", o.Name, short, o.Pod.GracePeriod, why)
+		}
+	}
 }
 
 // removal is how a pod is removed. An eviction counts pod readiness, so only a healthy pod of a cluster that

@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // A world is the true state of a cluster, on which the exploration runs Decide. It is a model: it has exactly what the
@@ -32,6 +33,8 @@ type world struct {
 	lasted bool
 	// intent is a pod whose removal was recorded and is not known to have been carried out; -1: none.
 	intent int
+	// short: it was recorded with a short grace period.
+	short bool
 	// recent: the intent was just recorded.
 	recent bool
 	// lagging: the observed pod is older than the one that its deletion was decided on.
@@ -266,7 +269,7 @@ func (w *world) answers(i int) bool {
 
 func (w *world) pod(i int) *cluster.Pod {
 	m := w.members[i]
-	p := &cluster.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true, EtcdVersion: "3.6.8", Probed: true}
+	p := &cluster.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true, EtcdVersion: "3.6.8", Probed: true, GracePeriod: 30 * time.Second}
 	if m.updated() {
 		p.Revision = newRevision
 	}
@@ -318,6 +321,9 @@ func (w *world) input(now time.Time, config spec.Config) Input {
 			Name: podName[i], UID: w.uid(i), LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateInProgress},
 			Evidence: v1alpha1.Evidence{ObservedAt: metav1.MicroTime{Time: at}, ResourceVersion: map[bool]string{false: "1", true: "2"}[w.lagging]},
 		}}
+		if w.short {
+			in.Recorded.Pods[0].GracePeriodSeconds = ptr.To(int64(2))
+		}
 	}
 	if w.handovers > 0 && w.leader >= 0 {
 		at := now.Add(-time.Hour)
@@ -366,9 +372,13 @@ func (w *world) faults(d Decision, config spec.Config) []string {
 		}
 		for _, i := range d.Step.Ordinals {
 			w.faultsOfRemoval(i, config, say)
+			w.faultsOfGrace(i, d.Step, config, say)
 		}
 		if w.intent >= 0 && !w.changed && !d.Step.removes(w.intent) {
 			say("removes a pod while the intended deletion of another may still happen")
+		}
+		if w.intent >= 0 && w.short && !w.changed && d.Step.removes(w.intent) && w.serves(w.intent) {
+			say("repeats an intent, which may still remove a serving member with a short grace period")
 		}
 	}
 	if w.intent >= 0 && w.recent && !w.changed {
@@ -430,5 +440,33 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 	}
 	if w.participating(i) && i == w.leader && len(w.members) > 1 && w.handovers < maxHandoverAttempts && *config.LeaderHandover && !w.cutOff {
 		say("removes the leader without a handover")
+	}
+}
+
+// serves reports whether a member really serves, whatever the operator sees of it.
+func (w *world) serves(i int) bool { return w.leader >= 0 && w.members[i].alive() }
+
+// faultsOfGrace: a member that serves has the time that its pod asks for, and nothing waits for one that does not.
+func (w *world) faultsOfGrace(i int, step *Step, config spec.Config, say func(string, ...any)) {
+	short := step.Grace[i] > 0
+	if short && step.Action != DeletePod {
+		say("evicts %s with a short grace period", podName[i])
+	}
+	if short && w.serves(i) {
+		say("gives %s, which serves, a short grace period", podName[i])
+	}
+	if short && step.Grace[i] != config.ShortGrace() {
+		say("gives %s a grace period of %s", podName[i], step.Grace[i])
+	}
+	staleNode := w.unsteady[i] && i%2 != 0
+	switch w.members[i].old() {
+	case deadOld, startingOld:
+		if !short && !staleNode {
+			say("waits for %s, which is not running", podName[i])
+		}
+	case frozenOld:
+		if !short && !staleNode && !w.cutOff {
+			say("waits for %s, which is frozen", podName[i])
+		}
 	}
 }

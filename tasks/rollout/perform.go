@@ -63,7 +63,12 @@ func (h *Handler) performOn(ctx context.Context, task tasks.Task, d detail, ordi
 	only := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}
 	switch d.step.Action {
 	case rollout.DeletePod:
-		err := h.Client.Delete(ctx, pod, client.Preconditions(only))
+		options := []client.DeleteOption{client.Preconditions(only)}
+		if period := d.step.Grace[ordinal]; period > 0 {
+			// Never 0: the kubelet confirms that the containers have ended before a replacement is created.
+			options = append(options, client.GracePeriodSeconds(max(1, int64(period.Seconds()))))
+		}
+		err := h.Client.Delete(ctx, pod, options...)
 		return coded(v1alpha1.ErrDeletePod, h.refusable(task, d, ordinal, "deleting", err))
 	case rollout.EvictPod:
 		err := h.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &only}})

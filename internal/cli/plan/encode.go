@@ -36,6 +36,8 @@ type member struct {
 	Class    string `json:"class"`
 	Role     string `json:"role"`
 	Revision string `json:"revision,omitempty"`
+	// GracePeriodSeconds of a pod that is not deleted with its own.
+	GracePeriodSeconds int64 `json:"gracePeriodSeconds,omitempty"`
 }
 
 type hold struct {
@@ -92,7 +94,9 @@ func (p *result) document() document {
 		}
 		s := step{Action: string(e.Step.Action), Reason: e.Step.Reason}
 		for _, i := range e.Step.Ordinals {
-			s.Pods = append(s.Pods, memberOf(e.Before.Ordinals[i]))
+			m := memberOf(e.Before.Ordinals[i])
+			m.GracePeriodSeconds = int64(e.Step.Grace[i].Seconds())
+			s.Pods = append(s.Pods, m)
 		}
 		if e.Meanwhile != nil {
 			kept := e.Meanwhile.HasQuorum()

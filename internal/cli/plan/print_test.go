@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
@@ -34,7 +35,7 @@ func snapshot(n int, change ...func(i int, o *cluster.Ordinal)) *cluster.Snapsho
 		o := cluster.Ordinal{
 			Name: fmt.Sprintf("etcd-main-%d", i), Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower, MemberID: uint64(i + 1),
 			Answers: true, Serving: true, AppliedIndex: 100, LeaseRole: v1alpha1.RoleUnknown,
-			Pod: &cluster.Pod{UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1", Revision: older, Ready: true, AllContainersReady: true, BackupSidecarReady: true, EtcdVersion: "3.6.8", Probed: true},
+			Pod: &cluster.Pod{UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1", Revision: older, Ready: true, AllContainersReady: true, BackupSidecarReady: true, EtcdVersion: "3.6.8", Probed: true, GracePeriod: 30 * time.Second},
 		}
 		if i == n-1 {
 			o.Role = v1alpha1.RoleLeader
@@ -52,7 +53,8 @@ func snapshot(n int, change ...func(i int, o *cluster.Ordinal)) *cluster.Snapsho
 func frozen(which int) func(int, *cluster.Ordinal) {
 	return func(i int, o *cluster.Ordinal) {
 		if i == which {
-			o.Class, o.Role, o.Answers, o.Serving, o.Pod.Ready = v1alpha1.ClassUnready, v1alpha1.RoleUnknown, false, false, false
+			o.Class, o.Role, o.Answers, o.Serving = v1alpha1.ClassUnready, v1alpha1.RoleUnknown, false, false
+			o.Pod.Ready, o.Pod.AllContainersReady = false, false
 		}
 	}
 }
