@@ -41,6 +41,7 @@ func newRegistry(mgr ctrl.Manager, d dependencies) tasks.Registry {
 	registry := tasks.Registry{
 		v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
 			Client: cached, Live: live, Observer: d.observer, Dialer: d.dialer, Credentials: d.credentials, Clock: d.clock,
+			Agent: d.agents.client,
 		}},
 		v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{
 			Client: cached, Live: live, Observer: d.observer, Clock: d.clock,

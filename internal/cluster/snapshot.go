@@ -40,6 +40,8 @@ type StatefulSet struct {
 	Observed       bool
 	UpdateRevision string
 	OnDelete       bool
+	// EtcdVersion is that of the tag of the etcd container's image in the template, without its v; empty when there is no tag.
+	EtcdVersion string
 	// HeldAtZeroBy is the UID of the task that holds it at zero replicas; empty when none does.
 	HeldAtZeroBy types.UID
 }
@@ -64,6 +66,8 @@ type Ordinal struct {
 	AppliedIndex uint64
 	// Lag is the number of raft entries that are committed and that the member has not applied; 0 when it did not answer.
 	Lag uint64
+	// Versions that the member reports; empty when it did not answer.
+	Versions Versions
 	// Unproven: by readiness alone, the member may be a learner although its probe passes.
 	Unproven bool
 	// LeaseRole is the role in the member's lease; RoleUnknown when there is no lease, or when the
@@ -140,6 +144,16 @@ type Cluster struct {
 	Voters      []Voter
 }
 
+// Versions are what a member says of its own version.
+type Versions struct {
+	// Etcd is the version of its program, such as "3.6.16".
+	Etcd string
+	// Storage is the version of its data, which follows that of the cluster; empty before 3.6.
+	Storage string
+	// DowngradeTo is the version that a downgrade of the cluster was enabled to; empty when none was.
+	DowngradeTo string
+}
+
 // Voter is a voting member.
 type Voter struct {
 	ID uint64
@@ -148,6 +162,8 @@ type Voter struct {
 	// Ordinal of its pod; -1 for a foreign voter, which is not in this StatefulSet.
 	Ordinal int
 	Serving bool
+	// Versions that a foreign voter reports; empty when it did not answer.
+	Versions Versions
 	// PeerURLs under which the others know it.
 	PeerURLs []string
 }

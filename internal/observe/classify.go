@@ -146,7 +146,7 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		Disrupted:          isTrue(condition(pod, corev1.DisruptionTarget)),
 		Node:               cluster.Node{Name: pod.Spec.NodeName},
 		PeerTLS:            pod.Annotations[v1alpha1.AnnotationPeerTLS],
-		EtcdVersion:        etcdVersion(pod),
+		EtcdVersion:        etcdVersion(pod.Spec.Containers),
 		Probed:             isProbed(pod),
 		Refusal:            refusal(pod),
 	}
@@ -160,8 +160,8 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 }
 
 // etcdVersion is that of the tag of the etcd container's image, without its v; empty when there is none.
-func etcdVersion(pod *corev1.Pod) string {
-	for _, c := range pod.Spec.Containers {
+func etcdVersion(containers []corev1.Container) string {
+	for _, c := range containers {
 		if c.Name != v1alpha1.ContainerEtcd {
 			continue
 		}

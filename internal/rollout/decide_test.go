@@ -480,6 +480,7 @@ func TestDownVoters(t *testing.T) {
 	cutOff := of(0, readyOld, readyOld, readyOld)
 	cutOff.cutOff, cutOff.lasted = true, true
 	in = cutOff.input(noon, spec.Defaults())
+	in.Snapshot.StatefulSet.EtcdVersion = ""
 	for i, tag := range []string{"3.6.8", "3.5.18", ""} {
 		in.Snapshot.Ordinals[i].Pod.EtcdVersion = tag
 	}
@@ -531,7 +532,7 @@ func TestOverridableGuards(t *testing.T) {
 		g.Expect(guard.resolve).NotTo(BeNil(), string(guard.name))
 	}
 	g.Expect(Overridable()).To(Equal([]string{
-		"LearnerPromoted", "VolumeReachable", "OthersParticipating", "OthersServing", "NodesStable", "UnreadyConfirmed", "SuccessorCaughtUp", "RemovalGranted",
+		"VersionsCompatible", "LearnerPromoted", "VolumeReachable", "OthersParticipating", "OthersServing", "NodesStable", "UnreadyConfirmed", "SuccessorCaughtUp", "RemovalGranted", "SnapshotTaken",
 	}))
 }
 

@@ -33,6 +33,7 @@ var sightGuards = []guard{
 
 // stepGuards judge a step, in this order.
 var stepGuards = []guard{
+	{v1alpha1.GuardVersionsCompatible, true, versionsCompatible, (*foresight).agreeOnVersions},
 	{v1alpha1.GuardLearnerPromoted, true, learnerPromoted, (*foresight).recoverPod},
 	{v1alpha1.GuardVolumeReachable, true, volumeReachable, (*foresight).reachVolume},
 	{v1alpha1.GuardOthersParticipating, true, othersParticipating, (*foresight).recoverPod},
@@ -44,6 +45,7 @@ var stepGuards = []guard{
 	{v1alpha1.GuardHandoverObserved, false, handoverObserved, (*foresight).observeHandover},
 	{v1alpha1.GuardSuccessorCaughtUp, true, successorCaughtUp, (*foresight).catchUp},
 	{v1alpha1.GuardRemovalGranted, true, removalGranted, (*foresight).grantRemoval},
+	{v1alpha1.GuardSnapshotTaken, true, snapshotTaken, (*foresight).takeSnapshot},
 }
 
 // Overridable are the names of the guards that a task may override, in the order in which they are asked.

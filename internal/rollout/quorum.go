@@ -32,7 +32,7 @@ func quorumKept(s *state, step *Step) *Hold {
 	if quorum.Exists(rest, voters) {
 		return nil
 	}
-	return &Hold{Pod: name, Message: fmt.Sprintf("removing %s would leave %d of %d voters; quorum is %d. %s", name, rest, voters, s.Snapshot.Quorum(), s.downVoters())}
+	return &Hold{Pod: name, Message: fmt.Sprintf("removing %s would leave %d of %d voters; quorum is %d. %s", name, rest, voters, s.Snapshot.Quorum(), advice.DownVoters(s.Snapshot, s.vouchedAfter()))}
 }
 
 // quorumLossConfirmed: where no leader is known, a running member goes only when the quorum is known to be lost, since it

@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/reason"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -37,6 +38,7 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if d.Step == nil || !w.repeats(d.Step) || !concerns(s, in.Recorded.HeldBy, d.Step) {
 		r.HeldBy = held(in.Recorded.HeldBy, d.Hold, now)
 	}
+	r.Snapshot = in.Backup.Record(r.Snapshot, d.Step != nil && d.Step.Action == TakeSnapshot, now)
 	if d.Step != nil {
 		w.recordIntent(&r, d.Step)
 	}
@@ -131,7 +133,7 @@ func (w recorder) transition(p *v1alpha1.RolloutPod, state v1alpha1.OperationSta
 	s := w.state
 	p.LastOperation.State = state
 	p.LastOperation.LastTransitionTime = metav1.Time{Time: s.now}
-	p.LastOperation.Reason = withEnd(p.LastOperation.Reason, why)
+	p.LastOperation.Reason = reason.WithEnd(p.LastOperation.Reason, why)
 }
 
 // concerns reports whether a step is about the pod of a hold: what blocked its removal most likely blocks it again.

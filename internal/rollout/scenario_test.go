@@ -101,7 +101,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 
 // begin creates the cluster of a scenario. Every pod is at the old revision unless the scenario says otherwise.
 func (s *scenario) begin(d *datadriven.TestData) {
-	*s = scenario{t: s.t, now: noon, set: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}}
+	*s = scenario{t: s.t, now: noon, set: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new", EtcdVersion: "3.6.8"}}
 	s.task.Config, s.task.Created = spec.Defaults(), noon
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {

@@ -25,13 +25,15 @@ const (
 	EvictPod       Action = "EvictPod"
 	MoveLeader     Action = "MoveLeader"
 	RevokeDeletion Action = "RevokeDeletion"
+	TakeSnapshot   Action = "TakeSnapshot"
 )
 
 // Step is one thing to do to a cluster.
 type Step struct {
 	Action Action
-	// Ordinals of the pods to remove or revoke, the first of the order first; for MoveLeader, the leader's. More than one
-	// only with nonParticipatingPods: AllAtOnce, and for RevokeDeletion.
+	// Ordinals of the pods to remove or revoke, the first of the order first; for MoveLeader, the leader's, and for
+	// TakeSnapshot, that of the pod that goes next. More than one only with nonParticipatingPods: AllAtOnce, and for
+	// RevokeDeletion.
 	Ordinals []int
 	// Successor is the ordinal that leadership goes to, with MoveLeader.
 	Successor int
@@ -54,6 +56,9 @@ const intentWindow = configv1alpha1.StepTimeout + time.Second
 
 // candidate is the step for the pod that goes first, if every guard allows it.
 func (s *state) candidate(next int) *Step {
+	if reason, wanted := s.snapshot(); wanted {
+		return &Step{Action: TakeSnapshot, Ordinals: []int{next}, Reason: reason}
+	}
 	if h := (handover{s, next}); h.isWanted() {
 		if successor, found := h.successor(); found {
 			return &Step{Action: MoveLeader, Ordinals: []int{next}, Successor: successor, Reason: fmt.Sprintf(

@@ -5,6 +5,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +51,8 @@ type world struct {
 	hidden bool
 	// nodesLost: their kubelets are cut off from the API server, too.
 	nodesLost bool
+	// upgrade of etcd that the template makes.
+	upgrade upgrade
 	// unobserved: the StatefulSet controller has not seen the newest spec.
 	unobserved bool
 	// handovers so far, and whether the newest was just now.
@@ -61,6 +65,21 @@ type world struct {
 	young [7]bool
 	// generation distinguishes successive pods of one ordinal.
 	generation [7]int
+}
+
+// upgrade is what a template does to the version of etcd.
+type upgrade uint8
+
+const (
+	samePatch upgrade = iota
+	skipsMinor
+	unsaved // the next minor, and there is no snapshot yet
+	saving  // the same, and the snapshot is being taken
+	blind   // the next minor, and the image does not say so
+)
+
+func (u upgrade) tag() string {
+	return [...]string{samePatch: "3.6.11", skipsMinor: "3.8.0", unsaved: "3.7.3", saving: "3.7.3", blind: ""}[u]
 }
 
 // member is the state of one ordinal.
@@ -194,7 +213,7 @@ func (w *world) uid(i int) types.UID { return types.UID([]byte{byte('a' + i), by
 
 // snapshot returns what an observation of the world at a moment sees.
 func (w *world) snapshot(now time.Time) *cluster.Snapshot {
-	s := &cluster.Snapshot{At: now, StatefulSet: cluster.StatefulSet{Name: "m", UID: "set", Observed: !w.unobserved, UpdateRevision: newRevision, OnDelete: true}}
+	s := &cluster.Snapshot{At: now, StatefulSet: cluster.StatefulSet{Name: "m", UID: "set", Observed: !w.unobserved, UpdateRevision: newRevision, OnDelete: true, EtcdVersion: w.upgrade.tag()}}
 	if w.surplus {
 		s.Surplus = []string{"m-9"}
 	}
@@ -209,6 +228,12 @@ func (w *world) snapshot(now time.Time) *cluster.Snapshot {
 		}
 		o.Answers = w.answers(i)
 		o.Serving = o.Answers && c.LeaderKnown
+		if o.Answers && w.upgrade != samePatch {
+			o.Versions = cluster.Versions{Etcd: "3.6.11", Storage: "3.6.0"}
+			if m.updated() {
+				o.Versions.Etcd = cmp.Or(w.upgrade.tag(), "3.7.3")
+			}
+		}
 		c.Reachable = c.Reachable || o.Answers
 		switch {
 		case !o.Answers:
@@ -269,7 +294,7 @@ func (w *world) answers(i int) bool {
 
 func (w *world) pod(i int) *cluster.Pod {
 	m := w.members[i]
-	p := &cluster.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true, EtcdVersion: "3.6.8", Probed: true, GracePeriod: 30 * time.Second}
+	p := &cluster.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true, EtcdVersion: "3.6.11", Probed: true, GracePeriod: 30 * time.Second}
 	if m.updated() {
 		p.Revision = newRevision
 	}
@@ -300,6 +325,7 @@ func (w *world) input(now time.Time, config spec.Config) Input {
 	in := Input{
 		Snapshot: w.snapshot(now), Config: config, Created: epoch,
 		Recorded: v1alpha1.RolloutStatus{TargetRevision: newRevision},
+		Backup:   backup.State{Configured: w.upgrade == unsaved || w.upgrade == saving, Running: w.upgrade == saving},
 	}
 	since := now
 	if w.lasted {
@@ -353,6 +379,7 @@ func (w *world) faults(d Decision, config spec.Config) []string {
 	if w.unobserved {
 		say("acts on a revision that is not current")
 	}
+	w.faultsOfUpgrade(d.Step, say)
 	switch d.Step.Action {
 	case MoveLeader:
 		if w.handoverRecent && w.handovers > 0 {
@@ -441,6 +468,37 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 	if w.participating(i) && i == w.leader && len(w.members) > 1 && w.handovers < maxHandoverAttempts && *config.LeaderHandover && !w.cutOff {
 		say("removes the leader without a handover")
 	}
+}
+
+// faultsOfUpgrade: no member gets a version that the cluster does not take, or before the snapshot is taken.
+func (w *world) faultsOfUpgrade(step *Step, say func(string, ...any)) {
+	known := (w.leader >= 0 || w.stale) && !w.cutOff && !w.hidden
+	reported := slices.ContainsFunc(w.members, func(m member) bool { return m.alive() && m != terminating && !m.updated() })
+	switch {
+	case step.Action == RevokeDeletion:
+	case w.upgrade == skipsMinor && reported && !w.cutOff && !w.hidden:
+		say("skips a minor version of etcd")
+	case w.upgrade == saving && step.Action == TakeSnapshot:
+		say("asks for a snapshot while it is being taken")
+	case (w.upgrade == unsaved || w.upgrade == saving) && step.IsRemoval() && known && quorum.Exists(w.alive(false), w.voters()) && reported:
+		say("changes the minor version of etcd before the snapshot is taken")
+	case w.upgrade == blind && known && step.IsRemoval():
+		for i, m := range w.members {
+			if m.updated() && !w.answers(i) && !w.updatedAnswers() {
+				say("replaces a pod before %s, the canary, has answered", podName[i])
+			}
+		}
+	}
+}
+
+// updatedAnswers reports whether an updated member answers.
+func (w *world) updatedAnswers() bool {
+	for i, m := range w.members {
+		if m.updated() && w.answers(i) {
+			return true
+		}
+	}
+	return false
 }
 
 // serves reports whether a member really serves, whatever the operator sees of it.

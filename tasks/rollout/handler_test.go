@@ -33,7 +33,7 @@ type change func(*cluster.Snapshot)
 
 // observed is a healthy cluster of three at the old revision, led by m-0, with changes.
 func observed(at time.Time, changes ...change) *cluster.Snapshot {
-	s := &cluster.Snapshot{At: at, StatefulSet: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}}
+	s := &cluster.Snapshot{At: at, StatefulSet: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new", EtcdVersion: "3.6.16"}}
 	s.Cluster = cluster.Cluster{Reachable: true, Leader: 1, LeaderKnown: true, Term: 2}
 	for i := range 3 {
 		name := fmt.Sprintf("m-%d", i)

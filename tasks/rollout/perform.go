@@ -40,8 +40,11 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	d := step.Detail.(detail)
 	ctx, cancel := context.WithTimeout(ctx, configv1alpha1.StepTimeout-h.Clock.Now().Sub(earlier(d.in.Snapshot.At, d.at)))
 	defer cancel()
-	if d.step.Action == rollout.MoveLeader {
+	switch d.step.Action {
+	case rollout.MoveLeader:
 		return coded(v1alpha1.ErrMoveLeader, h.moveLeader(ctx, task.Etcd, d))
+	case rollout.TakeSnapshot:
+		return coded(v1alpha1.ErrSnapshot, h.takeSnapshot(ctx, task, d))
 	}
 	var failed error
 	for _, i := range d.step.Ordinals {
@@ -173,6 +176,7 @@ func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 		}
 	}
 	h.tracker.forget(task.Object.UID)
+	h.snapshots.Forget(task.Object.UID)
 	return nil
 }
 

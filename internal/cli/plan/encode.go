@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"sigs.k8s.io/yaml"
 )
 
@@ -93,7 +94,7 @@ func (p *result) document() document {
 			continue
 		}
 		s := step{Action: string(e.Step.Action), Reason: e.Step.Reason}
-		for _, i := range e.Step.Ordinals {
+		for _, i := range podsOf(e.Step) {
 			m := memberOf(e.Before.Ordinals[i])
 			m.GracePeriodSeconds = int64(e.Step.Grace[i].Seconds())
 			s.Pods = append(s.Pods, m)
@@ -105,6 +106,14 @@ func (p *result) document() document {
 		d.Steps = append(d.Steps, s)
 	}
 	return d
+}
+
+// podsOf returns the ordinals that a step is about. A snapshot is of the cluster.
+func podsOf(s *rollout.Step) []int {
+	if s.Action == rollout.TakeSnapshot {
+		return nil
+	}
+	return s.Ordinals
 }
 
 func memberOf(o cluster.Ordinal) member {

@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"github.com/spf13/cobra"
@@ -115,7 +116,7 @@ func (p *result) foresee(in rollout.Input, now time.Time) {
 
 // input returns the input of the decision: for the rollout that has not ended, or else for one with the default config.
 func (p *result) input(all []*v1alpha1.EtcdOperatorTask, now time.Time) (rollout.Input, error) {
-	in := rollout.Input{Snapshot: p.snapshot, Created: now}
+	in := rollout.Input{Snapshot: p.snapshot, Created: now, Backup: backup.State{Configured: p.etcd.HasBackupStore()}}
 	config := ""
 	if p.restart {
 		config = "restart: true"

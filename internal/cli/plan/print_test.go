@@ -28,7 +28,7 @@ const (
 func snapshot(n int, change ...func(i int, o *cluster.Ordinal)) *cluster.Snapshot {
 	s := &cluster.Snapshot{
 		At:          clitest.Now,
-		StatefulSet: cluster.StatefulSet{Name: "etcd-main", Observed: true, OnDelete: true, UpdateRevision: newer},
+		StatefulSet: cluster.StatefulSet{Name: "etcd-main", Observed: true, OnDelete: true, UpdateRevision: newer, EtcdVersion: "3.6.8"},
 		Cluster:     cluster.Cluster{Reachable: true, ID: 1, Term: 2, Leader: uint64(n), LeaderKnown: true},
 	}
 	for i := range n {
@@ -76,6 +76,7 @@ func cutOff(i int, o *cluster.Ordinal) {
 func planned(t *testing.T, p *result, tasks ...*v1alpha1.EtcdOperatorTask) *result {
 	t.Helper()
 	p.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "etcd-main"}}
+	p.etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
 	in, err := p.input(tasks, clitest.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +92,10 @@ func TestPlan(t *testing.T) {
 	otherStrategy.StatefulSet.OnDelete = false
 	suspended := clitest.Held()
 	suspended.Spec.Suspend = true
+	upgraded := snapshot(3, func(_ int, o *cluster.Ordinal) { o.Versions = cluster.Versions{Etcd: "3.6.16", Storage: "3.6.0"} })
+	upgraded.StatefulSet.EtcdVersion = "3.7.3"
+	skipped := snapshot(3, func(_ int, o *cluster.Ordinal) { o.Versions = cluster.Versions{Etcd: "3.5.33"} })
+	skipped.StatefulSet.EtcdVersion = "3.7.3"
 	lost := snapshot(3, frozen(1), frozen(2), func(i int, o *cluster.Ordinal) {
 		o.Class, o.Role, o.Serving = v1alpha1.ClassUnready, v1alpha1.RoleUnknown, false
 	})
@@ -106,6 +111,8 @@ func TestPlan(t *testing.T) {
 		"other-strategy": planned(t, &result{observation: observation{snapshot: otherStrategy}}),
 		"going-on":       planned(t, &result{observation: observation{snapshot: snapshot(3, frozen(1))}}, suspended),
 		"bad-node":       planned(t, &result{observation: observation{snapshot: snapshot(3, badNode)}}),
+		"upgrade":        planned(t, &result{observation: observation{snapshot: upgraded}}),
+		"skips-a-minor":  planned(t, &result{observation: observation{snapshot: skipped}}),
 		"lost":           planned(t, &result{observation: observation{snapshot: lost}}),
 	} {
 		for suffix, width := range map[string]int{"": 0, "-80": 80} {

@@ -8,6 +8,7 @@ package advice
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -50,4 +51,45 @@ func For(o cluster.Ordinal, statefulSet string) string {
 		return "is running but knows no leader; if this persists, check its log and the other members"
 	}
 	return "serves, but its readiness probe does not pass yet"
+}
+
+// DownVoters names the voters that do not serve, and what a person can do about them. Members that do not answer count
+// once their probes have passed for as long as vouchAfter; never, if that is 0.
+func DownVoters(s *cluster.Snapshot, vouchAfter time.Duration) string {
+	var ours, foreign, unproven []string
+	for _, v := range s.Cluster.Voters {
+		if v.Serving {
+			continue
+		}
+		if v.Ordinal < 0 {
+			foreign = append(foreign, v.Name)
+			continue
+		}
+		switch o := s.Ordinals[v.Ordinal]; {
+		case o.Pod != nil && o.Pod.Node.Trouble != "":
+			ours = append(ours, fmt.Sprintf("%s (its node %s is %s)", v.Name, o.Pod.Node.Name, o.Pod.Node.Trouble))
+		case o.Pod != nil && o.ReadyButNotServing() && !o.Answers && vouchAfter > 0:
+			ours = append(ours, fmt.Sprintf("%s (its readiness probe passes, and counts once it has for %s)", v.Name, vouchAfter))
+		case o.Unproven:
+			unproven = append(unproven, v.Name)
+		case o.Lag > cluster.MaxLag:
+			ours = append(ours, fmt.Sprintf("%s (%d raft entries behind)", v.Name, o.Lag))
+		default:
+			ours = append(ours, v.Name)
+		}
+	}
+	var say []string
+	if len(s.Cluster.Voters) == 0 {
+		say = append(say, "No voter has returned the member list")
+	}
+	if len(ours) > 0 {
+		say = append(say, "Down, or unreachable from the operator: "+strings.Join(ours, ", "))
+	}
+	if len(unproven) > 0 {
+		say = append(say, fmt.Sprintf("Possibly learners although they are ready, since they have no readiness probe, or the tag of their image is not that of etcd %s or later: %s", cluster.FirstNonLearnerProbe, strings.Join(unproven, ", ")))
+	}
+	if len(foreign) > 0 {
+		say = append(say, fmt.Sprintf("Down, and not a pod of this StatefulSet: %s; if it is not coming back, remove it with etcdctl member remove", strings.Join(foreign, ", ")))
+	}
+	return strings.Join(say, ". ")
 }

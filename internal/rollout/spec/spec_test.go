@@ -27,6 +27,7 @@ func TestDecodeConfig(t *testing.T) {
 		"unreadyGracePeriod: soon":            "soon",
 		"unreadyGracePeriod: 9s":              "unreadyGracePeriod",
 		"nonServingGracePeriod: 0s":           "nonServingGracePeriod",
+		"snapshotBefore: Sometimes":           "snapshotBefore",
 		"nonServingGracePeriod: 500ms":        "nonServingGracePeriod",
 		"nonServingGracePeriod: 1500ms":       "nonServingGracePeriod",
 		"nonServingGracePeriod: null":         "nonServingGracePeriod",
