@@ -532,7 +532,7 @@ func TestOverridableGuards(t *testing.T) {
 		g.Expect(guard.resolve).NotTo(BeNil(), string(guard.name))
 	}
 	g.Expect(Overridable()).To(Equal([]string{
-		"VersionsCompatible", "LearnerPromoted", "VolumeReachable", "OthersParticipating", "OthersServing", "NodesStable", "UnreadyConfirmed", "SuccessorCaughtUp", "RemovalGranted", "SnapshotTaken",
+		"LearnerPromoted", "VolumeReachable", "OthersParticipating", "OthersServing", "NodesStable", "VersionsCompatible", "UnreadyConfirmed", "SuccessorCaughtUp", "RemovalGranted", "SnapshotTaken",
 	}))
 }
 

@@ -33,12 +33,12 @@ var sightGuards = []guard{
 
 // stepGuards judge a step, in this order.
 var stepGuards = []guard{
-	{v1alpha1.GuardVersionsCompatible, true, versionsCompatible, (*foresight).agreeOnVersions},
 	{v1alpha1.GuardLearnerPromoted, true, learnerPromoted, (*foresight).recoverPod},
 	{v1alpha1.GuardVolumeReachable, true, volumeReachable, (*foresight).reachVolume},
 	{v1alpha1.GuardOthersParticipating, true, othersParticipating, (*foresight).recoverPod},
 	{v1alpha1.GuardOthersServing, true, othersServing, (*foresight).recoverPod},
 	{v1alpha1.GuardNodesStable, true, nodesStable, (*foresight).settleNodes},
+	{v1alpha1.GuardVersionsCompatible, true, versionsCompatible, (*foresight).agreeOnVersions},
 	{v1alpha1.GuardQuorumKept, false, quorumKept, (*foresight).recoverVoters},
 	{v1alpha1.GuardQuorumLossConfirmed, false, quorumLossConfirmed, (*foresight).confirmLoss},
 	{v1alpha1.GuardUnreadyConfirmed, true, unreadyConfirmed, (*foresight).passGrace},
