@@ -20,6 +20,10 @@ func (s *state) snapshot() (reason string, wanted bool) {
 	switch {
 	case s.Config.SnapshotBefore == spec.Always:
 		return "a full snapshot is taken first (snapshotBefore: Always)", true
+	case target == "" && s.byReadiness():
+		// Nothing says that the minor version changes, and an operator that is cut off from the members most likely is from their
+		// agents. The rollout may be what repairs that.
+		return "", false
 	case s.Config.SnapshotBefore == spec.Never || !versions.ChangesMinor(versions.Of(s.Snapshot), target):
 		return "", false
 	case target == "":

@@ -61,10 +61,28 @@ func TestVersionsGate(t *testing.T) {
 		"it answers": {upgraded(of(0, readyOld, deadOld, readyNew), v35, v36of35, ""), "DeletePod m-1"},
 		"it answers with a version that is refused": {upgraded(of(0, readyOld, deadOld, readyNew), v35, cluster.Versions{Etcd: "3.7.3"}, ""), "hold VersionsCompatible m-0"},
 		"it belies its tag":                         {upgraded(of(0, readyOld, deadOld, readyNew), v35, cluster.Versions{Etcd: "3.7.3"}, "3.6.16"), "hold VersionsCompatible m-0"},
+		"while the operator is cut off it cannot":   {upgraded(unreachable(of(0, readyOld, readyOld, readyNew)), v35, v36of35, "", anyTag("")), "DeletePod m-1"},
+		"by the tags, while it is cut off":          {upgraded(unreachable(of(0, readyOld, readyOld, readyNew)), v35, v36of35, "3.7.3", anyTag("3.5.33")), "hold VersionsCompatible m-0"},
 		"without a quorum it cannot answer":         {upgraded(of(-1, deadOld, deadOld, startingNew), v35, v36of35, ""), "DeletePod m-1"},
 	} {
 		if got := short(Decide(c.in, noon), c.in.Snapshot); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// unreachable is a world whose members the operator has not reached for long, although their probes pass.
+func unreachable(w *world) *world { w.cutOff, w.lasted = true, true; return w }
+
+// anyTag gives the images of all pods a tag; that of the probe's release if there is none.
+func anyTag(tag string) change {
+	return func(in *Input) {
+		for i := range in.Snapshot.Ordinals {
+			o := &in.Snapshot.Ordinals[i]
+			if o.Pod.EtcdVersion = tag; tag == "" {
+				o.Pod.EtcdVersion = cluster.FirstNonLearnerProbe
+			}
+			o.LeaseRole = v1alpha1.RoleFollower
 		}
 	}
 }
@@ -85,6 +103,8 @@ func TestSnapshotBefore(t *testing.T) {
 	}{
 		"the minor version changes":            {upgraded(healthy(), v35, v36, "3.6.16", stored), "TakeSnapshot m-2"},
 		"a patch release":                      {upgraded(healthy(), v36, v36, "3.6.17", stored), "DeletePod m-2"},
+		"while the operator is cut off":        {upgraded(unreachable(healthy()), v35, v36, "3.6.16", stored, anyTag("3.5.33")), "TakeSnapshot m-2"},
+		"cut off, and nothing is known":        {upgraded(unreachable(healthy()), v35, v36, "", stored, anyTag("3.5.33")), "DeletePod m-2"},
 		"a patch release, always":              {upgraded(healthy(), v36, v36, "3.6.17", stored, mode(spec.Always)), "TakeSnapshot m-2"},
 		"a version that is not known":          {upgraded(healthy(), v36, v36, "", stored), "TakeSnapshot m-2"},
 		"never":                                {upgraded(healthy(), v35, v36, "3.6.16", stored, mode(spec.Never)), "DeletePod m-2"},
