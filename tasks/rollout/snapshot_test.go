@@ -67,21 +67,21 @@ func TestSnapshotComesFirst(t *testing.T) {
 	older := full
 	older.Created = noon.Add(-time.Hour)
 	for name, c := range map[string]struct {
-		store    store
+		store    *store
 		recorded *v1alpha1.RolloutSnapshot
 		want     string // what the agent is asked for
 		snapshot string // the name that is recorded
 		held     bool
 	}{
-		"it is taken": {want: askFull, snapshot: full.Name()},
-		"the answer to an earlier request was lost": {store: store{latest: backup.Chain{Full: &full}}, recorded: asked, want: askLatest, snapshot: full.Name()},
-		"an earlier request was lost":               {store: store{latest: backup.Chain{Full: &older}}, recorded: asked, want: askLatest + " " + askFull, snapshot: full.Name()},
-		"it fails":                                  {store: store{code: agentapi.CodeSnapshotFailed}, want: askFull, held: true},
-		"the running pods have no store yet":        {store: store{code: agentapi.CodeNoStore}, want: askFull},
+		"it is taken": {store: &store{}, want: askFull, snapshot: full.Name()},
+		"the answer to an earlier request was lost": {store: &store{latest: backup.Chain{Full: &full}}, recorded: asked, want: askLatest, snapshot: full.Name()},
+		"an earlier request was lost":               {store: &store{latest: backup.Chain{Full: &older}}, recorded: asked, want: askLatest + " " + askFull, snapshot: full.Name()},
+		"it fails":                                  {store: &store{code: agentapi.CodeSnapshotFailed}, want: askFull, held: true},
+		"the running pods have no store yet":        {store: &store{code: agentapi.CodeNoStore}, want: askFull},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, observed(noon, upgrade), observed(noon, upgrade))
-			server := httptest.NewServer(&c.store)
+			server := httptest.NewServer(c.store)
 			t.Cleanup(server.Close)
 			r.handler.Agent = func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error) {
 				return agentapi.Client{BaseURL: server.URL}, nil
