@@ -45,6 +45,10 @@ const (
 	GuardHandoverObserved GuardName = "HandoverObserved"
 	// GuardSuccessorCaughtUp requires that the updated member that leadership goes to is not far behind the leader.
 	GuardSuccessorCaughtUp GuardName = "SuccessorCaughtUp"
+	// GuardVersionsCompatible requires that etcd takes every member from its version to the new one.
+	GuardVersionsCompatible GuardName = "VersionsCompatible"
+	// GuardSnapshotTaken requires that the full snapshot before the rollout has been taken.
+	GuardSnapshotTaken GuardName = "SnapshotTaken"
 	// GuardRemovalGranted requires that the API server has not just refused to remove the pod. With podRemoval: Evict, the
 	// PodDisruptionBudget must allow the removal.
 	GuardRemovalGranted GuardName = "RemovalGranted"
@@ -52,7 +56,7 @@ const (
 
 // OverridableGuard is a guard that a task may override. The guards that ensure an up-to-date view of the cluster, and those
 // that protect the quorum, cannot be overridden; the decision itself enforces this.
-// +kubebuilder:validation:Enum=LearnerPromoted;VolumeReachable;OthersParticipating;OthersServing;NodesStable;UnreadyConfirmed;SuccessorCaughtUp;RemovalGranted
+// +kubebuilder:validation:Enum=VersionsCompatible;LearnerPromoted;VolumeReachable;OthersParticipating;OthersServing;NodesStable;UnreadyConfirmed;SuccessorCaughtUp;RemovalGranted;SnapshotTaken
 type OverridableGuard string
 
 // Role is the role of a member in its cluster.
@@ -130,6 +134,9 @@ type RolloutStatus struct {
 	// leaderHandover records the attempts to move leadership away from a leader that is to be replaced.
 	// +optional
 	LeaderHandover *LeaderHandover `json:"leaderHandover,omitempty"`
+	// snapshot is the full snapshot before the first step; absent if none was asked for.
+	// +optional
+	Snapshot *RolloutSnapshot `json:"snapshot,omitempty"`
 	// pods that this rollout removed or is about to remove, oldest first, at most the newest 50.
 	// +kubebuilder:validation:MaxItems=50
 	// +listType=map
@@ -149,6 +156,17 @@ type Hold struct {
 	Message string `json:"message"`
 	// since is when this guard began to block for this pod.
 	Since metav1.Time `json:"since"`
+}
+
+// RolloutSnapshot is the full snapshot that a rollout takes before its first step.
+type RolloutSnapshot struct {
+	// state is InProgress, or Completed.
+	State OperationState `json:"state"`
+	// requestedAt is when it was first asked for.
+	RequestedAt metav1.Time `json:"requestedAt"`
+	// name of the snapshot in the store, once it was taken.
+	// +optional
+	Name string `json:"name,omitempty"`
 }
 
 // LeaderHandover records attempts to move leadership.
@@ -175,6 +193,10 @@ type RolloutPod struct {
 	Class PodClass `json:"class"`
 	// revision of the removed pod.
 	Revision string `json:"revision"`
+	// gracePeriodSeconds is the grace period that the pod was deleted with, since its member does not serve; absent if the pod
+	// kept its own.
+	// +optional
+	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
 	// lastOperation is the replacement of the pod: InProgress once the removal is recorded as an intent, Completed when the
 	// replacement participates, Failed if the removal was not carried out.
 	LastOperation LastOperation `json:"lastOperation"`

@@ -73,3 +73,6 @@ type StoreSpec struct {
 	// +optional
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
 }
+
+// HasBackupStore reports whether a backup store is configured.
+func (e *Etcd) HasBackupStore() bool { return e.Spec.Backup != nil && e.Spec.Backup.Store != nil }

@@ -42,6 +42,8 @@ type StatefulSet struct {
 	OnDelete       bool
 	// Objection is why this operator must not replace the pods, another strategy among other reasons; empty if it may.
 	Objection string
+	// EtcdVersion is that of the tag of the etcd container's image in the template, without its v; empty when there is no tag.
+	EtcdVersion string
 	// HeldAtZeroBy is the UID of the task that holds it at zero replicas; empty when none does.
 	HeldAtZeroBy types.UID
 }
@@ -66,6 +68,8 @@ type Ordinal struct {
 	AppliedIndex uint64
 	// Lag is the number of raft entries that are committed and that the member has not applied; 0 when it did not answer.
 	Lag uint64
+	// Versions that the member reports; empty when it did not answer.
+	Versions Versions
 	// Unproven: by readiness alone, the member may be a learner although its probe passes.
 	Unproven bool
 	// LeaseRole is the role in the member's lease; RoleUnknown when there is no lease, or when the
@@ -79,6 +83,8 @@ type Pod struct {
 	ResourceVersion string
 	Revision        string
 	Created         time.Time
+	// GracePeriod is how long the pod may take to terminate by its own spec.
+	GracePeriod time.Duration
 	// Endpoint of the member's client port at the pod's address; empty while the pod has none.
 	Endpoint string
 	// EtcdVersion is that of the tag of the etcd container's image, without its v; empty when there is no tag.
@@ -142,6 +148,16 @@ type Cluster struct {
 	Voters      []Voter
 }
 
+// Versions are what a member says of its own version.
+type Versions struct {
+	// Etcd is the version of its program, such as "3.6.16".
+	Etcd string
+	// Storage is the version of its data, which follows that of the cluster; empty before 3.6.
+	Storage string
+	// DowngradeTo is the version that a downgrade of the cluster was enabled to; empty when none was.
+	DowngradeTo string
+}
+
 // Voter is a voting member.
 type Voter struct {
 	ID uint64
@@ -150,6 +166,8 @@ type Voter struct {
 	// Ordinal of its pod; -1 for a foreign voter, which is not in this StatefulSet.
 	Ordinal int
 	Serving bool
+	// Versions that a foreign voter reports; empty when it did not answer.
+	Versions Versions
 	// PeerURLs under which the others know it.
 	PeerURLs []string
 }

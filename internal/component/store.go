@@ -106,7 +106,7 @@ func ValidateStore(store v1alpha1.StoreSpec, namespace string) error {
 
 // BackupStore returns the store of an Etcd with its defaults; nil if it has none.
 func BackupStore(etcd *v1alpha1.Etcd) *v1alpha1.StoreSpec {
-	if etcd.Spec.Backup == nil || etcd.Spec.Backup.Store == nil {
+	if !etcd.HasBackupStore() {
 		return nil
 	}
 	store := etcd.Spec.Backup.Store.DeepCopy()

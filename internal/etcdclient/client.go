@@ -38,6 +38,10 @@ type Status struct {
 	Learner bool
 	// Version of the member's etcd, such as "3.6.8".
 	Version string
+	// StorageVersion is that of its data, such as "3.6.0"; empty before 3.6.
+	StorageVersion string
+	// DowngradeTo is the version that a downgrade was enabled to, such as "3.5.0"; empty when none was.
+	DowngradeTo string
 }
 
 // Member is an entry of the member list.
@@ -183,6 +187,10 @@ func (c *client) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, fmt.Errorf("asking %s for its status: %w", c.endpoint, err)
 	}
+	downgrade := ""
+	if info := r.GetDowngradeInfo(); info.GetEnabled() {
+		downgrade = info.GetTargetVersion()
+	}
 	return Status{
 		ClusterID:      r.Header.GetClusterId(),
 		MemberID:       r.Header.GetMemberId(),
@@ -192,6 +200,8 @@ func (c *client) Status(ctx context.Context) (Status, error) {
 		AppliedIndex:   r.RaftAppliedIndex,
 		Learner:        r.IsLearner,
 		Version:        r.Version,
+		StorageVersion: r.GetStorageVersion(),
+		DowngradeTo:    downgrade,
 	}, nil
 }
 

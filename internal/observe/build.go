@@ -62,7 +62,7 @@ func build(f facts) *cluster.Snapshot {
 		o.Answers = answered && belongs(f, o.Member, status)
 		if o.Answers {
 			o.MemberID, o.AppliedIndex, o.Serving = status.MemberID, status.AppliedIndex, serves(status)
-			o.Lag = lag(status, committed)
+			o.Lag, o.Versions = lag(status, committed), versions(status)
 		} else {
 			o.MemberID = memberID(f.members, o.Member)
 		}
@@ -78,7 +78,7 @@ func build(f facts) *cluster.Snapshot {
 			// A member that terminates may serve now, and does not a moment later.
 			v.Serving = s.Ordinals[v.Ordinal].Serving && s.Ordinals[v.Ordinal].Class != v1alpha1.ClassTerminating
 		} else if status, ok := f.foreign[m.ID]; ok {
-			v.Serving = serves(status)
+			v.Serving, v.Versions = serves(status), versions(status)
 		}
 		s.Cluster.Voters = append(s.Cluster.Voters, v)
 	}
@@ -183,6 +183,13 @@ func belongs(f facts, name string, status etcdclient.Status) bool {
 	return true
 }
 
+// maxVersion bounds what is kept of a version that a member reports, in bytes.
+const maxVersion = 64
+
+func versions(s etcdclient.Status) cluster.Versions {
+	return cluster.Versions{Etcd: plain.Text(s.Version, maxVersion), Storage: plain.Text(s.StorageVersion, maxVersion), DowngradeTo: plain.Text(s.DowngradeTo, maxVersion)}
+}
+
 func memberID(members []etcdclient.Member, name string) uint64 {
 	for _, m := range members {
 		if m.Name == name {
@@ -211,6 +218,7 @@ func describeStatefulSet(s *appsv1.StatefulSet) cluster.StatefulSet {
 		UID:            s.UID,
 		Observed:       s.Status.ObservedGeneration >= s.Generation,
 		UpdateRevision: s.Status.UpdateRevision,
+		EtcdVersion:    etcdVersion(s.Spec.Template.Labels, s.Spec.Template.Spec),
 		OnDelete:       s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType,
 		HeldAtZeroBy:   types.UID(s.Annotations[v1alpha1.AnnotationHeldAtZeroBy]),
 	}

@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // classify is DEP-07's "Health Assessment", made total, as far as the kubelet's word goes: an etcd container
@@ -134,6 +136,7 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		ResourceVersion:    pod.ResourceVersion,
 		Revision:           pod.Labels[appsv1.StatefulSetRevisionLabel],
 		Created:            pod.CreationTimestamp.Time,
+		GracePeriod:        time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second,
 		Ready:              isReady(pod, etcd),
 		AllContainersReady: allReady(pod),
 		BackupSidecarReady: sidecar == nil || sidecar.Ready,
@@ -144,7 +147,7 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		Node:               cluster.Node{Name: pod.Spec.NodeName},
 		PeerTLS:            pod.Annotations[v1alpha1.AnnotationPeerTLS],
 		Authorities:        pod.Annotations[v1alpha1.AnnotationCAChecksum],
-		EtcdVersion:        etcdVersion(pod),
+		EtcdVersion:        etcdVersion(pod.Labels, pod.Spec),
 		Probed:             isProbed(pod),
 		Refusal:            Refusal(pod),
 	}
@@ -159,11 +162,11 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 
 // etcdVersion is that of the tag of the etcd container's image, without its v; empty when there is none. That of etcd-druid is
 // the version of a wrapper.
-func etcdVersion(pod *corev1.Pod) string {
-	if ofDruid(pod) {
+func etcdVersion(labels map[string]string, spec corev1.PodSpec) string {
+	if ofDruid(labels) {
 		return ""
 	}
-	for _, c := range pod.Spec.Containers {
+	for _, c := range spec.Containers {
 		if c.Name != v1alpha1.ContainerEtcd {
 			continue
 		}
@@ -199,7 +202,7 @@ func clientScheme(pod *corev1.Pod) string {
 	if pod.Annotations[v1alpha1.AnnotationClientTLS] == v1alpha1.TLSOn {
 		return "https"
 	}
-	if ofDruid(pod) && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return IsServerTLSVolume(v.Name) }) {
+	if ofDruid(pod.Labels) && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return IsServerTLSVolume(v.Name) }) {
 		return "https"
 	}
 	return "http"
@@ -211,8 +214,8 @@ func IsServerTLSVolume(name string) bool {
 	return name == "etcd-server-tls" || name == "client-url-etcd-server-tls"
 }
 
-func ofDruid(pod *corev1.Pod) bool {
-	return pod.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByDruid
+func ofDruid(labels map[string]string) bool {
+	return labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByDruid
 }
 
 // ClientAddress is the address of the member of a pod, host and port; empty while the pod has none.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -151,6 +152,11 @@ func TestVersionOfAWrapperIsNotThatOfEtcd(t *testing.T) {
 	pod.Spec.Containers = []corev1.Container{{Name: v1alpha1.ContainerEtcd, Image: "example.com/etcd-wrapper:v4.0.0"}}
 	if got := describePod(&pod.Pod, "").EtcdVersion; got != "" {
 		t.Errorf("version %s", got)
+	}
+	set := &appsv1.StatefulSet{}
+	set.Spec.Template.Labels, set.Spec.Template.Spec = pod.Labels, pod.Spec
+	if got := describeStatefulSet(set).EtcdVersion; got != "" {
+		t.Errorf("version %s of the template", got)
 	}
 }
 

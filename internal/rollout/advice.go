@@ -7,11 +7,10 @@ package rollout
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/advice"
 )
 
 // waitFor is the hold of a pod that does not exist or does not participate, with what a person can do.
@@ -20,86 +19,7 @@ func (s *state) waitFor(pod string) *Hold {
 	if i < 0 {
 		return &Hold{Pod: pod, Message: fmt.Sprintf("%s is not among the replicas of StatefulSet %s and must terminate first", pod, s.Snapshot.StatefulSet.Name)}
 	}
-	return &Hold{Pod: pod, Message: pod + " " + advice(*s.ordinal(i), s.Snapshot.StatefulSet.Name)}
-}
-
-// advice says what the pod of an ordinal lacks to participate, and what a person can do.
-func advice(o cluster.Ordinal, statefulSet string) string {
-	const outOfService = "if the node does not come back, power off its machine, and only then taint it with node.kubernetes.io/out-of-service"
-	switch o.Class {
-	case v1alpha1.ClassMissing:
-		return fmt.Sprintf("does not exist yet: if this persists, check the events of StatefulSet %s", statefulSet)
-	case v1alpha1.ClassTerminating:
-		if o.Pod.Node.Trouble != "" {
-			return fmt.Sprintf("is terminating, and its node %s is %s: %s", o.Pod.Node.Name, o.Pod.Node.Trouble, outOfService)
-		}
-		if len(o.Pod.Finalizers) > 0 {
-			return fmt.Sprintf("is terminating, and is kept by finalizers (%s): if this persists, check what set them, which has to remove them", strings.Join(o.Pod.Finalizers, ", "))
-		}
-		return "is terminating: if its node is gone, power off its machine, and only then taint the node with node.kubernetes.io/out-of-service"
-	case v1alpha1.ClassDead:
-		return fmt.Sprintf("is not running (%s): fix the cause, or change the template; the next rollout first replaces the pod that failed to start", o.Pod.Trouble)
-	case v1alpha1.ClassStarting:
-		if o.Pod.Trouble != "" {
-			return fmt.Sprintf("does not start (%s)", o.Pod.Trouble)
-		}
-		return "is starting"
-	}
-	switch {
-	case o.Pod.Node.Trouble != "":
-		return fmt.Sprintf("does not participate, and its node %s is %s: %s", o.Pod.Node.Name, o.Pod.Node.Trouble, outOfService)
-	case o.Role == v1alpha1.RoleLearner:
-		return "is a learner that is catching up with the leader: if this persists, check its log, and its disk and network"
-	case o.Unproven:
-		return "may be a learner although it is ready: it has no readiness probe, or the tag of its image is not that of etcd " + cluster.FirstNonLearnerProbe + " or later"
-	case !o.Answers:
-		return "is running but not answering the operator; if this persists, check its log, and allow operator traffic to the pods' client port"
-	case o.Lag > cluster.MaxLag:
-		return fmt.Sprintf("is %d raft entries behind the leader and counts again once it has caught up; if it falls further behind, check its disk and its network", o.Lag)
-	case !o.Serving:
-		return "is running but knows no leader; if this persists, check its log and the other members"
-	}
-	return "serves, but its readiness probe does not pass yet"
-}
-
-// downVoters names the voters that do not serve, and what a person can do about them.
-func (s *state) downVoters() string {
-	var ours, foreign, unproven []string
-	for _, v := range s.Snapshot.Cluster.Voters {
-		if v.Serving {
-			continue
-		}
-		if v.Ordinal < 0 {
-			foreign = append(foreign, v.Name)
-			continue
-		}
-		switch o := s.ordinal(v.Ordinal); {
-		case o.Pod != nil && o.Pod.Node.Trouble != "":
-			ours = append(ours, fmt.Sprintf("%s (its node %s is %s)", v.Name, o.Pod.Node.Name, o.Pod.Node.Trouble))
-		case o.Pod != nil && o.ReadyButNotServing() && !o.Answers && !s.byReadiness():
-			ours = append(ours, fmt.Sprintf("%s (its readiness probe passes, and counts once it has for %s)", v.Name, vouchAfter))
-		case o.Unproven:
-			unproven = append(unproven, v.Name)
-		case o.Lag > cluster.MaxLag:
-			ours = append(ours, fmt.Sprintf("%s (%d raft entries behind)", v.Name, o.Lag))
-		default:
-			ours = append(ours, v.Name)
-		}
-	}
-	var say []string
-	if len(s.Snapshot.Cluster.Voters) == 0 {
-		say = append(say, "No voter has returned the member list")
-	}
-	if len(ours) > 0 {
-		say = append(say, "Down, or unreachable from the operator: "+strings.Join(ours, ", "))
-	}
-	if len(unproven) > 0 {
-		say = append(say, fmt.Sprintf("Possibly learners although they are ready, since they have no readiness probe, or the tag of their image is not that of etcd %s or later: %s", cluster.FirstNonLearnerProbe, strings.Join(unproven, ", ")))
-	}
-	if len(foreign) > 0 {
-		say = append(say, fmt.Sprintf("Down, and not a pod of this StatefulSet: %s; if it is not coming back, remove it with etcdctl member remove", strings.Join(foreign, ", ")))
-	}
-	return strings.Join(say, ". ")
+	return &Hold{Pod: pod, Message: pod + " " + advice.For(*s.ordinal(i), s.Snapshot.StatefulSet.Name)}
 }
 
 func clockTime(t time.Time) string { return t.UTC().Format("15:04:05 MST") }

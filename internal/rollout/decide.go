@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/grace"
 )
 
 // Conclusion of a decision.
@@ -55,13 +57,14 @@ func (d Decision) IsRemoval() bool { return d.Conclusion == Act && d.Step.IsRemo
 // Decide says what to do next.
 func Decide(in Input, now time.Time) Decision { return standard.decide(newState(in, now)) }
 
-// policy is the order of the pods and the guards. Tests replace parts of it, to see that every part is needed.
+// policy is the order of the pods, the guards and the grace periods. Tests replace parts of it, to see that every part is needed.
 type policy struct {
 	sight, step []guard
 	precedes    func(s *state, a, b int) int
+	period      func(o *cluster.Ordinal, short time.Duration, cutOff bool) (time.Duration, string)
 }
 
-var standard = policy{sight: sightGuards, step: stepGuards, precedes: precedes}
+var standard = policy{sight: sightGuards, step: stepGuards, precedes: precedes, period: grace.Period}
 
 func (p policy) decide(s *state) Decision {
 	if hold := s.blocking(p.sight, nil); hold != nil {
@@ -90,6 +93,7 @@ func (p policy) proceed(s *state) Decision {
 		return s.finish()
 	}
 	step := s.candidate(next)
+	s.shorten(step, p.period)
 	if hold := s.blocking(p.step, step); hold != nil {
 		return Decision{Conclusion: Wait, Hold: hold, Blocked: step}
 	}
@@ -110,11 +114,18 @@ func (s *state) finish() Decision {
 func (s *state) intentsBut(d Decision) []int {
 	var rest []int
 	for _, i := range s.intents {
-		if !slices.Contains(d.removed(), i) {
+		if !slices.Contains(d.removed(), i) || s.wasShorter(i, d.Step) {
 			rest = append(rest, i)
 		}
 	}
 	return rest
+}
+
+// wasShorter reports whether the recorded intent gives a pod less time to terminate than a step does: its member serves now,
+// and must not be removed by the intent.
+func (s *state) wasShorter(ordinal int, step *Step) bool {
+	recorded, now := s.recordOf(s.ordinal(ordinal).Pod.UID).GracePeriodSeconds, step.Grace[ordinal]
+	return recorded != nil && (now == 0 || now > time.Duration(*recorded)*time.Second)
 }
 
 // removed are the ordinals that a decision removes now.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/advice"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	. "github.com/onsi/gomega"
@@ -475,11 +476,12 @@ func TestDownVoters(t *testing.T) {
 	d := Decide(in, noon)
 	g.Expect(short(d, in.Snapshot)).To(Equal("hold QuorumKept m-1"), "a member that catches up replaces no voter")
 	g.Expect(d.Hold.Message).To(ContainSubstring("m-2 (4999988 raft entries behind)"))
-	g.Expect(advice(*behind, "m")).To(ContainSubstring("4999988 raft entries behind the leader"))
+	g.Expect(advice.For(*behind, "m")).To(ContainSubstring("4999988 raft entries behind the leader"))
 
 	cutOff := of(0, readyOld, readyOld, readyOld)
 	cutOff.cutOff, cutOff.lasted = true, true
 	in = cutOff.input(noon, spec.Defaults())
+	in.Snapshot.StatefulSet.EtcdVersion = ""
 	for i, tag := range []string{"3.6.8", "3.5.18", ""} {
 		in.Snapshot.Ordinals[i].Pod.EtcdVersion = tag
 	}
@@ -531,7 +533,7 @@ func TestOverridableGuards(t *testing.T) {
 		g.Expect(guard.resolve).NotTo(BeNil(), string(guard.name))
 	}
 	g.Expect(Overridable()).To(Equal([]string{
-		"LearnerPromoted", "VolumeReachable", "OthersParticipating", "OthersServing", "NodesStable", "UnreadyConfirmed", "SuccessorCaughtUp", "RemovalGranted",
+		"LearnerPromoted", "VolumeReachable", "OthersParticipating", "OthersServing", "NodesStable", "VersionsCompatible", "UnreadyConfirmed", "SuccessorCaughtUp", "RemovalGranted", "SnapshotTaken",
 	}))
 }
 
@@ -542,4 +544,37 @@ func TestAPodThatFinalizersKeepIsSaidToBe(t *testing.T) {
 	g.Expect(Decide(in, noon).Hold.Message).To(ContainSubstring("taint the node"))
 	in.Snapshot.Ordinals[2].Pod.Finalizers = []string{"example.com/keep"}
 	g.Expect(Decide(in, noon).Hold.Message).To(Equal("m-2 is terminating, and is kept by finalizers (example.com/keep): if this persists, check what set them, which has to remove them"))
+}
+
+// The grace period is part of the step and of its intent. An intent with a shorter one than the step is revoked: its member
+// serves now, and the intent may still be carried out.
+func TestGracePeriodOfARemoval(t *testing.T) {
+	g := NewWithT(t)
+	in := of(1, frozenOld, readyOld, readyOld).input(noon, spec.Defaults())
+	d := Decide(in, noon)
+	g.Expect(d.Step.Grace).To(Equal(map[int]time.Duration{0: 2 * time.Second}))
+	g.Expect(d.Step.Reason).To(HaveSuffix("; m-0 gets a grace period of 2s (its own is 30s): its readiness probe fails and it does not answer"))
+	recorded := Record(in, d, noon)
+	g.Expect(recorded.Pods[0].GracePeriodSeconds).To(HaveValue(BeEquivalentTo(2)))
+
+	later := noon.Add(time.Minute)
+	serves := of(1, runningOld, readyOld, readyOld).input(later, spec.Defaults())
+	serves.Recorded = recorded
+	g.Expect(short(Decide(serves, later), serves.Snapshot)).To(Equal("RevokeDeletion m-0"))
+	still := of(1, frozenOld, readyOld, readyOld).input(later, spec.Defaults())
+	still.Recorded = recorded
+	g.Expect(short(Decide(still, later), still.Snapshot)).To(Equal("DeletePod m-0"), "it is repeated as it was")
+	slower := still
+	slower.Config.NonServingGracePeriod = &metav1.Duration{Duration: 5 * time.Second}
+	g.Expect(short(Decide(slower, later), slower.Snapshot)).To(Equal("RevokeDeletion m-0"))
+	quicker := still
+	quicker.Config.NonServingGracePeriod = &metav1.Duration{Duration: time.Second}
+	g.Expect(short(Decide(quicker, later), quicker.Snapshot)).To(Equal("DeletePod m-0"))
+
+	healthy := of(1, readyNew, readyOld, readyOld).input(noon, spec.Defaults())
+	g.Expect(Record(healthy, Decide(healthy, noon), noon).Pods[0].GracePeriodSeconds).To(BeNil())
+	all := of(2, deadOld, startingOld, readyOld, readyNew, readyNew).input(noon, spec.Defaults())
+	all.Config.NonParticipatingPods = spec.AllAtOnce
+	all.Snapshot.Ordinals[1].Pod.Node.Trouble = "not ready"
+	g.Expect(Decide(all, noon).Step.Grace).To(Equal(map[int]time.Duration{0: 2 * time.Second}), "each pod has its own")
 }

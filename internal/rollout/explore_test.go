@@ -13,7 +13,10 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/grace"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/order"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 )
@@ -100,8 +103,8 @@ func (z size) worlds(visit func(*world)) {
 
 func (z size) variants(w *world, visit func(*world)) {
 	plain := func() {
-		w.intent, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost = -1, false, false, false, false, false, false, false
-		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent = 0, 0, 0, false
+		w.intent, w.short, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost = -1, false, false, false, false, false, false, false, false
+		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent, w.upgrade = 0, 0, 0, false, samePatch
 		w.cordoned, w.unsteady, w.stranded, w.young = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
 	}
 	try := func() {
@@ -125,6 +128,10 @@ func (z size) variants(w *world, visit func(*world)) {
 		func() { w.handovers = 1 },
 		func() { w.handovers, w.handoverRecent = 1, true },
 		func() { w.handovers = maxHandoverAttempts },
+		func() { w.upgrade = skipsMinor },
+		func() { w.upgrade = unsaved },
+		func() { w.upgrade = saving },
+		func() { w.upgrade = blind },
 	} {
 		plain()
 		set()
@@ -136,9 +143,9 @@ func (z size) variants(w *world, visit func(*world)) {
 			set[i] = true
 			try()
 		}
-		for variant := range 4 {
+		for variant := range 8 {
 			plain()
-			w.intent, w.recent, w.changed = i, variant&1 > 0, variant&2 > 0
+			w.intent, w.recent, w.changed, w.short = i, variant&1 > 0, variant&2 > 0, variant&4 > 0
 			try()
 		}
 	}
@@ -160,7 +167,7 @@ func (p policy) violations(sizes []size, config spec.Config) []string {
 			}
 			voters := z.members + w.foreignUp
 			canSpareOne := quorum.Exists(voters-1, voters) || w.foreignUp == 0
-			if len(found) == 0 && !w.lasted && canSpareOne && (w.intent < 0 || z.members < 3) {
+			if len(found) == 0 && !w.lasted && w.upgrade != skipsMinor && canSpareOne && (w.intent < 0 || z.members < 3) {
 				if fault := p.liveness(w, config, now); fault != "" {
 					found = append(found, fault)
 				}
@@ -206,6 +213,8 @@ func (w *world) apply(step *Step) {
 		w.intent, w.lasted = -1, false
 	case RevokeDeletion:
 		w.changed = true
+	case TakeSnapshot:
+		w.upgrade = saving
 	}
 	w.elect()
 }
@@ -215,6 +224,9 @@ func (w *world) apply(step *Step) {
 func (w *world) recover() {
 	w.surplus, w.unobserved, w.stale, w.recent, w.handoverRecent, w.foreignDown = false, false, false, false, false, 0
 	w.lasted = true
+	if w.upgrade == saving {
+		w.upgrade = samePatch
+	}
 	w.unsteady, w.stranded, w.young = [7]bool{}, [7]bool{}, [7]bool{}
 	for i, m := range w.members {
 		switch m {
@@ -277,7 +289,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 		drop := func(guards []guard) []guard {
 			return slices.DeleteFunc(slices.Clone(guards), func(g guard) bool { return slices.Contains(names, g.name) })
 		}
-		return policy{sight: drop(standard.sight), step: drop(standard.step), precedes: standard.precedes}
+		return policy{sight: drop(standard.sight), step: drop(standard.step), precedes: standard.precedes, period: standard.period}
 	}
 	with := func(name v1alpha1.GuardName, check func(*state, *Step) *Hold) policy {
 		p := without()
@@ -291,12 +303,25 @@ func TestExplorationDetectsMutants(t *testing.T) {
 		return p
 	}
 	ordered := func(precedes func(s *state, a, b int) int) policy {
-		return policy{sight: standard.sight, step: standard.step, precedes: precedes}
+		return policy{sight: standard.sight, step: standard.step, precedes: precedes, period: standard.period}
+	}
+	granting := func(period func(o *cluster.Ordinal, short time.Duration, cutOff bool) (time.Duration, string)) policy {
+		p := without()
+		p.period = period
+		return p
 	}
 	hold := &Hold{Guard: "mutant"}
 	mutants := map[string]policy{
-		"acts on an old revision":               without(v1alpha1.GuardRevisionObserved),
-		"does not wait for its own deletion":    without(v1alpha1.GuardDeletionObserved),
+		"acts on an old revision":            without(v1alpha1.GuardRevisionObserved),
+		"does not wait for its own deletion": without(v1alpha1.GuardDeletionObserved),
+		"skips minor versions":               without(v1alpha1.GuardVersionsCompatible),
+		"asks for a snapshot twice":          without(v1alpha1.GuardSnapshotTaken),
+		"does not wait for the canary": with(v1alpha1.GuardVersionsCompatible, func(s *state, step *Step) *Hold {
+			if target, canary := s.targetVersion(); target == "" && canary != "" {
+				return nil
+			}
+			return versionsCompatible(s, step)
+		}),
 		"disturbs learners":                     without(v1alpha1.GuardLearnerPromoted),
 		"does not wait for updated pods":        without(v1alpha1.GuardOthersParticipating),
 		"does not count voters":                 without(v1alpha1.GuardQuorumKept),
@@ -317,7 +342,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 		"ignores cordoned nodes": ordered(func(s *state, a, b int) int {
 			x, y := *s.Snapshot.Ordinals[a].Pod, *s.Snapshot.Ordinals[b].Pod
 			if x.VolumeTrouble == "" && y.VolumeTrouble == "" && s.Snapshot.Ordinals[a].Role == s.Snapshot.Ordinals[b].Role && x.Node.Cordoned != y.Node.Cordoned {
-				return cmp.Or(cmp.Compare(classRank(s.Snapshot.Ordinals[a].Class), classRank(s.Snapshot.Ordinals[b].Class)), b-a)
+				return cmp.Or(cmp.Compare(order.Class(s.Snapshot.Ordinals[a].Class), order.Class(s.Snapshot.Ordinals[b].Class)), b-a)
 			}
 			return precedes(s, a, b)
 		}),
@@ -393,14 +418,27 @@ func TestExplorationDetectsMutants(t *testing.T) {
 		}),
 		"goes by ordinal, as RollingUpdate does": ordered(func(_ *state, a, b int) int { return b - a }),
 		"removes the leader first": ordered(func(s *state, a, b int) int {
-			if r := roleRank(s.Snapshot.Ordinals[b].Role) - roleRank(s.Snapshot.Ordinals[a].Role); r != 0 && s.Snapshot.Ordinals[a].Class == s.Snapshot.Ordinals[b].Class {
+			if r := order.Role(s.Snapshot.Ordinals[b].Role) - order.Role(s.Snapshot.Ordinals[a].Role); r != 0 && s.Snapshot.Ordinals[a].Class == s.Snapshot.Ordinals[b].Class {
 				return r
 			}
 			return precedes(s, a, b)
 		}),
 		"removes healthy members first": ordered(func(s *state, a, b int) int { return precedes(s, b, a) }),
+		"waits for the dead":            granting(func(*cluster.Ordinal, time.Duration, bool) (time.Duration, string) { return 0, "" }),
+		"hurries every pod": granting(func(_ *cluster.Ordinal, short time.Duration, _ bool) (time.Duration, string) {
+			return short, "mutant"
+		}),
+		"hurries unready members": granting(func(o *cluster.Ordinal, short time.Duration, cutOff bool) (time.Duration, string) {
+			if o.Class == v1alpha1.ClassUnready && o.Serving {
+				return short, "mutant"
+			}
+			return grace.Period(o, short, cutOff)
+		}),
+		"hurries members that it cannot reach": granting(func(o *cluster.Ordinal, short time.Duration, _ bool) (time.Duration, string) {
+			return grace.Period(o, short, false)
+		}),
 		"removes unready before starting members": ordered(func(s *state, a, b int) int {
-			rank := func(i int) int { return classRank(s.Snapshot.Ordinals[i].Class) ^ 3 }
+			rank := func(i int) int { return order.Class(s.Snapshot.Ordinals[i].Class) ^ 3 }
 			return rank(a) - rank(b)
 		}),
 	}

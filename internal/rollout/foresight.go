@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/projection"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/versions"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -32,6 +34,8 @@ func (f *foresight) act(next *projection.Projection, step *Step) *cluster.Snapsh
 		for _, i := range step.Ordinals {
 			next.Ordinals[i].Pod.ResourceVersion += "+"
 		}
+	case TakeSnapshot:
+		f.in.Backup.Taken = "snapshot"
 	case DeletePod, EvictPod:
 		next.Remove(step.Ordinals)
 		meanwhile := projection.Of(next.Snapshot).Snapshot
@@ -113,5 +117,25 @@ func (f *foresight) observeHandover(_ *projection.Projection, _ *Hold, _ *Step) 
 }
 
 func (f *foresight) catchUp(next *projection.Projection, _ *Hold, _ *Step) { next.CatchUp() }
+
+// agreeOnVersions lets the canary answer. A rollout that etcd does not take cannot be foreseen.
+func (f *foresight) agreeOnVersions(next *projection.Projection, hold *Hold, _ *Step) {
+	s := newState(f.in, f.now)
+	if _, canary := s.targetVersion(); canary == "" {
+		return
+	}
+	next.Recover(hold.Pod, f.now)
+	assumed := cluster.Versions{Etcd: "0.0"}
+	for _, m := range versions.Of(s.Snapshot) {
+		if versions.IsKnown(m.Versions.Etcd) {
+			assumed = m.Versions
+		}
+	}
+	next.Ordinals[slices.IndexFunc(next.Ordinals, func(o cluster.Ordinal) bool { return o.Name == hold.Pod })].Versions = assumed
+}
+
+func (f *foresight) takeSnapshot(_ *projection.Projection, _ *Hold, _ *Step) {
+	f.in.Backup = backup.State{Configured: true, Taken: "snapshot"}
+}
 
 func (f *foresight) grantRemoval(_ *projection.Projection, _ *Hold, _ *Step) { f.in.Refused = nil }

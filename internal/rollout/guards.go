@@ -38,12 +38,14 @@ var stepGuards = []guard{
 	{v1alpha1.GuardOthersParticipating, true, othersParticipating, (*foresight).recoverPod},
 	{v1alpha1.GuardOthersServing, true, othersServing, (*foresight).recoverPod},
 	{v1alpha1.GuardNodesStable, true, nodesStable, (*foresight).settleNodes},
+	{v1alpha1.GuardVersionsCompatible, true, versionsCompatible, (*foresight).agreeOnVersions},
 	{v1alpha1.GuardQuorumKept, false, quorumKept, (*foresight).recoverVoters},
 	{v1alpha1.GuardQuorumLossConfirmed, false, quorumLossConfirmed, (*foresight).confirmLoss},
 	{v1alpha1.GuardUnreadyConfirmed, true, unreadyConfirmed, (*foresight).passGrace},
 	{v1alpha1.GuardHandoverObserved, false, handoverObserved, (*foresight).observeHandover},
 	{v1alpha1.GuardSuccessorCaughtUp, true, successorCaughtUp, (*foresight).catchUp},
 	{v1alpha1.GuardRemovalGranted, true, removalGranted, (*foresight).grantRemoval},
+	{v1alpha1.GuardSnapshotTaken, true, snapshotTaken, (*foresight).takeSnapshot},
 }
 
 // Overridable are the names of the guards that a task may override, in the order in which they are asked.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +29,8 @@ type Input struct {
 	Timers   timers.Timers
 	// Refused are the removals that the API server refused, by the UID of the pod.
 	Refused map[types.UID]Refusal
+	// Backup is what is known of the snapshot before the rollout.
+	Backup backup.State
 }
 
 // Refusal is the API server's answer to a removal that it did not carry out.

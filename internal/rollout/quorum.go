@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/advice"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 )
 
@@ -31,7 +32,7 @@ func quorumKept(s *state, step *Step) *Hold {
 	if quorum.Exists(rest, voters) {
 		return nil
 	}
-	return &Hold{Pod: name, Message: fmt.Sprintf("removing %s would leave %d of %d voters; quorum is %d. %s", name, rest, voters, s.Snapshot.Quorum(), s.downVoters())}
+	return &Hold{Pod: name, Message: fmt.Sprintf("removing %s would leave %d of %d voters; quorum is %d. %s", name, rest, voters, s.Snapshot.Quorum(), advice.DownVoters(s.Snapshot, s.vouchedAfter()))}
 }
 
 // quorumLossConfirmed: where no leader is known, a running member goes only when the quorum is known to be lost, since it
@@ -55,7 +56,7 @@ func quorumLossConfirmed(s *state, step *Step) *Hold {
 			return &Hold{Pod: name, Message: fmt.Sprintf("no member knows a leader; %s is replaced if that lasts until it has been running for %s", name, grace)}
 		default:
 			return &Hold{Pod: o.Name, Message: fmt.Sprintf("no member knows a leader, and %s is replaced only once %s has been running for %s: %s %s",
-				name, o.Name, grace, o.Name, advice(o, s.Snapshot.StatefulSet.Name))}
+				name, o.Name, grace, o.Name, advice.For(o, s.Snapshot.StatefulSet.Name))}
 		}
 	}
 	return nil

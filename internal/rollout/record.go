@@ -11,7 +11,9 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/reason"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 // maxRecordedPods bounds status.rollout.pods.
@@ -36,6 +38,7 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if d.Step == nil || !w.repeats(d.Step) || !concerns(s, in.Recorded.HeldBy, d.Step) {
 		r.HeldBy = held(in.Recorded.HeldBy, d.Hold, now)
 	}
+	r.Snapshot = in.Backup.Record(r.Snapshot, d.Step != nil && d.Step.Action == TakeSnapshot, now)
 	if d.Step != nil {
 		w.recordIntent(&r, d.Step)
 	}
@@ -130,7 +133,7 @@ func (w recorder) transition(p *v1alpha1.RolloutPod, state v1alpha1.OperationSta
 	s := w.state
 	p.LastOperation.State = state
 	p.LastOperation.LastTransitionTime = metav1.Time{Time: s.now}
-	p.LastOperation.Reason = withEnd(p.LastOperation.Reason, why)
+	p.LastOperation.Reason = reason.WithEnd(p.LastOperation.Reason, why)
 }
 
 // concerns reports whether a step is about the pod of a hold: what blocked its removal most likely blocks it again.
@@ -156,7 +159,7 @@ func (w recorder) recordIntent(r *v1alpha1.RolloutStatus, step *Step) {
 	switch step.Action {
 	case DeletePod, EvictPod:
 		for _, i := range step.Ordinals {
-			w.recordRemoval(r, step, s.Snapshot.Ordinals[i])
+			w.recordRemoval(r, step, i)
 		}
 	case MoveLeader:
 		r.LeaderHandover = &v1alpha1.LeaderHandover{
@@ -169,8 +172,9 @@ func (w recorder) recordIntent(r *v1alpha1.RolloutStatus, step *Step) {
 	}
 }
 
-func (w recorder) recordRemoval(r *v1alpha1.RolloutStatus, step *Step, o cluster.Ordinal) {
+func (w recorder) recordRemoval(r *v1alpha1.RolloutStatus, step *Step, ordinal int) {
 	s := w.state
+	o := s.Snapshot.Ordinals[ordinal]
 	pod := v1alpha1.RolloutPod{
 		Name: o.Name, UID: o.Pod.UID, Role: o.Role, Class: o.Class, Revision: o.Pod.Revision,
 		LastOperation: v1alpha1.LastOperation{
@@ -178,6 +182,9 @@ func (w recorder) recordRemoval(r *v1alpha1.RolloutStatus, step *Step, o cluster
 			LastTransitionTime: metav1.Time{Time: s.now}, Reason: step.Reason,
 		},
 		Evidence: w.evidence(o),
+	}
+	if period, short := step.Grace[ordinal]; short {
+		pod.GracePeriodSeconds = ptr.To(int64(period.Seconds()))
 	}
 	r.Pods = slices.DeleteFunc(r.Pods, func(p v1alpha1.RolloutPod) bool { return p.UID == pod.UID })
 	r.Pods = append(r.Pods, pod)

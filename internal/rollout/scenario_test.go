@@ -101,7 +101,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 
 // begin creates the cluster of a scenario. Every pod is at the old revision unless the scenario says otherwise.
 func (s *scenario) begin(d *datadriven.TestData) {
-	*s = scenario{t: s.t, now: noon, set: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}}
+	*s = scenario{t: s.t, now: noon, set: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new", EtcdVersion: "3.6.8"}}
 	s.task.Config, s.task.Created = spec.Defaults(), noon
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {
@@ -273,6 +273,8 @@ func (s *scenario) podEvent(a *actor, what string, rest []string) error {
 		s.task.Refused = nil
 	case "deleted":
 		s.remove(a)
+	case "thawed":
+		a.state = stateRunning
 	case "keeps-data-lost":
 		a.refusal = v1alpha1.ReasonDataLost
 	default:
@@ -345,7 +347,7 @@ func (s *scenario) pod(a *actor) *cluster.Pod {
 	ready := a.state == stateFrozenReady || a.state == stateReady && s.leader != ""
 	p := &cluster.Pod{
 		UID: a.uid(), ResourceVersion: strconv.Itoa(a.version + 1), Revision: a.revision, Ready: ready, AllContainersReady: ready, BackupSidecarReady: true,
-		Node: a.node, VolumeTrouble: a.volume, Trouble: a.trouble, Disrupted: a.disrupted, EtcdVersion: "3.6.8", Probed: true,
+		Node: a.node, VolumeTrouble: a.volume, Trouble: a.trouble, Disrupted: a.disrupted, EtcdVersion: "3.6.8", Probed: true, GracePeriod: 30 * time.Second,
 	}
 	if a.isUp() {
 		p.EtcdStarted = a.started

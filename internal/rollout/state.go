@@ -61,6 +61,14 @@ func (s *state) byReadiness() bool {
 // is lost is marked within a minute.
 const vouchAfter = 2 * time.Minute
 
+// vouchedAfter is when probes vouch for members; 0 if they do already, or not at all.
+func (s *state) vouchedAfter() time.Duration {
+	if s.byReadiness() {
+		return 0
+	}
+	return vouchAfter
+}
+
 // vouched are the ordinals of members that do not answer the operator, and that their probes vouch for: a rollout that
 // repairs reachability reaches the members one after the other, and has to count those that it cannot reach yet.
 func (s *state) vouched() []int {

@@ -12,6 +12,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 )
 
@@ -24,16 +25,20 @@ const (
 	EvictPod       Action = "EvictPod"
 	MoveLeader     Action = "MoveLeader"
 	RevokeDeletion Action = "RevokeDeletion"
+	TakeSnapshot   Action = "TakeSnapshot"
 )
 
 // Step is one thing to do to a cluster.
 type Step struct {
 	Action Action
-	// Ordinals of the pods to remove or revoke, the first of the order first; for MoveLeader, the leader's. More than one
-	// only with nonParticipatingPods: AllAtOnce, and for RevokeDeletion.
+	// Ordinals of the pods to remove or revoke, the first of the order first; for MoveLeader, the leader's, and for
+	// TakeSnapshot, that of the pod that goes next. More than one only with nonParticipatingPods: AllAtOnce, and for
+	// RevokeDeletion.
 	Ordinals []int
 	// Successor is the ordinal that leadership goes to, with MoveLeader.
 	Successor int
+	// Grace are the grace periods of the pods that do not keep their own, by ordinal, with DeletePod.
+	Grace map[int]time.Duration
 	// Reason is a sentence: why these, and why now.
 	Reason string
 }
@@ -51,6 +56,9 @@ const intentWindow = configv1alpha1.StepTimeout + time.Second
 
 // candidate is the step for the pod that goes first, if every guard allows it.
 func (s *state) candidate(next int) *Step {
+	if reason, wanted := s.snapshot(); wanted {
+		return &Step{Action: TakeSnapshot, Ordinals: []int{next}, Reason: reason}
+	}
 	if h := (handover{s, next}); h.isWanted() {
 		if successor, found := h.successor(); found {
 			return &Step{Action: MoveLeader, Ordinals: []int{next}, Successor: successor, Reason: fmt.Sprintf(
@@ -60,6 +68,24 @@ func (s *state) candidate(next int) *Step {
 	step := &Step{Action: s.removal(next), Ordinals: s.alongWith(next)}
 	step.Reason = s.reason(next)
 	return step
+}
+
+// shorten gives the pods of a removal whose members do not serve a short grace period, and says so. An eviction is for members
+// that serve.
+func (s *state) shorten(step *Step, period func(*cluster.Ordinal, time.Duration, bool) (time.Duration, string)) {
+	if step.Action != DeletePod {
+		return
+	}
+	for _, i := range step.Ordinals {
+		o := s.ordinal(i)
+		if short, why := period(o, s.Config.ShortGrace(), s.byReadiness()); short > 0 {
+			if step.Grace == nil {
+				step.Grace = map[int]time.Duration{}
+			}
+			step.Grace[i] = short
+			step.Reason += fmt.Sprintf("; %s gets a grace period of %s (its own is %s): %s", o.Name, short, o.Pod.GracePeriod, why)
+		}
+	}
 }
 
 // removal is how a pod is removed. An eviction counts pod readiness, so only a healthy pod of a cluster that

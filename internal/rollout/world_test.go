@@ -5,6 +5,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -12,10 +13,12 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // A world is the true state of a cluster, on which the exploration runs Decide. It is a model: it has exactly what the
@@ -32,6 +35,8 @@ type world struct {
 	lasted bool
 	// intent is a pod whose removal was recorded and is not known to have been carried out; -1: none.
 	intent int
+	// short: it was recorded with a short grace period.
+	short bool
 	// recent: the intent was just recorded.
 	recent bool
 	// lagging: the observed pod is older than the one that its deletion was decided on.
@@ -46,6 +51,8 @@ type world struct {
 	hidden bool
 	// nodesLost: their kubelets are cut off from the API server, too.
 	nodesLost bool
+	// upgrade of etcd that the template makes.
+	upgrade upgrade
 	// unobserved: the StatefulSet controller has not seen the newest spec.
 	unobserved bool
 	// handovers so far, and whether the newest was just now.
@@ -58,6 +65,21 @@ type world struct {
 	young [7]bool
 	// generation distinguishes successive pods of one ordinal.
 	generation [7]int
+}
+
+// upgrade is what a template does to the version of etcd.
+type upgrade uint8
+
+const (
+	samePatch upgrade = iota
+	skipsMinor
+	unsaved // the next minor, and there is no snapshot yet
+	saving  // the same, and the snapshot is being taken
+	blind   // the next minor, and the image does not say so
+)
+
+func (u upgrade) tag() string {
+	return [...]string{samePatch: "3.6.11", skipsMinor: "3.8.0", unsaved: "3.7.3", saving: "3.7.3", blind: ""}[u]
 }
 
 // member is the state of one ordinal.
@@ -191,7 +213,7 @@ func (w *world) uid(i int) types.UID { return types.UID([]byte{byte('a' + i), by
 
 // snapshot returns what an observation of the world at a moment sees.
 func (w *world) snapshot(now time.Time) *cluster.Snapshot {
-	s := &cluster.Snapshot{At: now, StatefulSet: cluster.StatefulSet{Name: "m", UID: "set", Observed: !w.unobserved, UpdateRevision: newRevision, OnDelete: true}}
+	s := &cluster.Snapshot{At: now, StatefulSet: cluster.StatefulSet{Name: "m", UID: "set", Observed: !w.unobserved, UpdateRevision: newRevision, OnDelete: true, EtcdVersion: w.upgrade.tag()}}
 	if w.surplus {
 		s.Surplus = []string{"m-9"}
 	}
@@ -206,6 +228,12 @@ func (w *world) snapshot(now time.Time) *cluster.Snapshot {
 		}
 		o.Answers = w.answers(i)
 		o.Serving = o.Answers && c.LeaderKnown
+		if o.Answers && w.upgrade != samePatch {
+			o.Versions = cluster.Versions{Etcd: "3.6.11", Storage: "3.6.0"}
+			if m.updated() {
+				o.Versions.Etcd = cmp.Or(w.upgrade.tag(), "3.7.3")
+			}
+		}
 		c.Reachable = c.Reachable || o.Answers
 		switch {
 		case !o.Answers:
@@ -266,7 +294,7 @@ func (w *world) answers(i int) bool {
 
 func (w *world) pod(i int) *cluster.Pod {
 	m := w.members[i]
-	p := &cluster.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true, EtcdVersion: "3.6.8", Probed: true}
+	p := &cluster.Pod{UID: w.uid(i), ResourceVersion: "1", Revision: oldRevision, Ready: m.ready(), AllContainersReady: m.ready(), BackupSidecarReady: true, EtcdVersion: "3.6.11", Probed: true, GracePeriod: 30 * time.Second}
 	if m.updated() {
 		p.Revision = newRevision
 	}
@@ -297,6 +325,7 @@ func (w *world) input(now time.Time, config spec.Config) Input {
 	in := Input{
 		Snapshot: w.snapshot(now), Config: config, Created: epoch,
 		Recorded: v1alpha1.RolloutStatus{TargetRevision: newRevision},
+		Backup:   backup.State{Configured: w.upgrade == unsaved || w.upgrade == saving, Running: w.upgrade == saving},
 	}
 	since := now
 	if w.lasted {
@@ -318,6 +347,9 @@ func (w *world) input(now time.Time, config spec.Config) Input {
 			Name: podName[i], UID: w.uid(i), LastOperation: v1alpha1.LastOperation{State: v1alpha1.OperationStateInProgress},
 			Evidence: v1alpha1.Evidence{ObservedAt: metav1.MicroTime{Time: at}, ResourceVersion: map[bool]string{false: "1", true: "2"}[w.lagging]},
 		}}
+		if w.short {
+			in.Recorded.Pods[0].GracePeriodSeconds = ptr.To(int64(2))
+		}
 	}
 	if w.handovers > 0 && w.leader >= 0 {
 		at := now.Add(-time.Hour)
@@ -347,6 +379,7 @@ func (w *world) faults(d Decision, config spec.Config) []string {
 	if w.unobserved {
 		say("acts on a revision that is not current")
 	}
+	w.faultsOfUpgrade(d.Step, say)
 	switch d.Step.Action {
 	case MoveLeader:
 		if w.handoverRecent && w.handovers > 0 {
@@ -366,9 +399,13 @@ func (w *world) faults(d Decision, config spec.Config) []string {
 		}
 		for _, i := range d.Step.Ordinals {
 			w.faultsOfRemoval(i, config, say)
+			w.faultsOfGrace(i, d.Step, config, say)
 		}
 		if w.intent >= 0 && !w.changed && !d.Step.removes(w.intent) {
 			say("removes a pod while the intended deletion of another may still happen")
+		}
+		if w.intent >= 0 && w.short && !w.changed && d.Step.removes(w.intent) && w.serves(w.intent) {
+			say("repeats an intent, which may still remove a serving member with a short grace period")
 		}
 	}
 	if w.intent >= 0 && w.recent && !w.changed {
@@ -430,5 +467,64 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 	}
 	if w.participating(i) && i == w.leader && len(w.members) > 1 && w.handovers < maxHandoverAttempts && *config.LeaderHandover && !w.cutOff {
 		say("removes the leader without a handover")
+	}
+}
+
+// faultsOfUpgrade: no member gets a version that the cluster does not take, or before the snapshot is taken.
+func (w *world) faultsOfUpgrade(step *Step, say func(string, ...any)) {
+	known := (w.leader >= 0 || w.stale) && !w.cutOff && !w.hidden
+	reported := slices.ContainsFunc(w.members, func(m member) bool { return m.alive() && m != terminating && !m.updated() })
+	switch {
+	case step.Action == RevokeDeletion:
+	case w.upgrade == skipsMinor && reported && !w.cutOff && !w.hidden:
+		say("skips a minor version of etcd")
+	case w.upgrade == saving && step.Action == TakeSnapshot:
+		say("asks for a snapshot while it is being taken")
+	case (w.upgrade == unsaved || w.upgrade == saving) && step.IsRemoval() && known && quorum.Exists(w.alive(false), w.voters()) && reported:
+		say("changes the minor version of etcd before the snapshot is taken")
+	case w.upgrade == blind && known && step.IsRemoval():
+		for i, m := range w.members {
+			if m.updated() && !w.answers(i) && !w.updatedAnswers() {
+				say("replaces a pod before %s, the canary, has answered", podName[i])
+			}
+		}
+	}
+}
+
+// updatedAnswers reports whether an updated member answers.
+func (w *world) updatedAnswers() bool {
+	for i, m := range w.members {
+		if m.updated() && w.answers(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// serves reports whether a member really serves, whatever the operator sees of it.
+func (w *world) serves(i int) bool { return w.leader >= 0 && w.members[i].alive() }
+
+// faultsOfGrace: a member that serves has the time that its pod asks for, and nothing waits for one that does not.
+func (w *world) faultsOfGrace(i int, step *Step, config spec.Config, say func(string, ...any)) {
+	short := step.Grace[i] > 0
+	if short && step.Action != DeletePod {
+		say("evicts %s with a short grace period", podName[i])
+	}
+	if short && w.serves(i) {
+		say("gives %s, which serves, a short grace period", podName[i])
+	}
+	if short && step.Grace[i] != config.ShortGrace() {
+		say("gives %s a grace period of %s", podName[i], step.Grace[i])
+	}
+	staleNode := w.unsteady[i] && i%2 != 0
+	switch w.members[i].old() {
+	case deadOld, startingOld:
+		if !short && !staleNode {
+			say("waits for %s, which is not running", podName[i])
+		}
+	case frozenOld:
+		if !short && !staleNode && !w.cutOff {
+			say("waits for %s, which is frozen", podName[i])
+		}
 	}
 }

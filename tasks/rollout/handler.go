@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
+	"github.com/etcd-foreman/etcd-foreman/internal/calls"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
@@ -49,8 +51,11 @@ type Handler struct {
 	Clock       clock.PassiveClock
 	// Rule says whose pods the operator replaces.
 	Rule deleter.Rule
+	// Agent makes a client of the agents of an Etcd, any of which asks the leading one.
+	Agent func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error)
 
-	tracker tracker
+	tracker   tracker
+	snapshots calls.Calls[taken]
 }
 
 var _ tasks.Handler = (*Handler)(nil)
@@ -104,7 +109,8 @@ func (h *Handler) rollouts() tasks.Rollouts {
 	return tasks.Rollouts{Client: h.Client, Live: h.Live, Rule: h.Rule}
 }
 
-// Execute implements tasks.Handler. It waits on what the cache shows, and moves leadership on it, which costs no member.
+// Execute implements tasks.Handler. It waits on what the cache shows, and moves leadership and asks for a
+// snapshot on it, which costs no member.
 // Everything else is decided again on what the API server says now.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	snapshot, err := h.Observer.Observe(ctx, h.Client, task.Etcd)
@@ -131,7 +137,7 @@ func unobserved(err error) (tasks.Verdict, error) {
 
 // mayRestOnCache reports whether a cache that lags does no harm: what is recorded is refused as a conflict then.
 func mayRestOnCache(d rollout.Decision) bool {
-	return d.Conclusion == rollout.Wait || d.Conclusion == rollout.Act && d.Step.Action == rollout.MoveLeader
+	return d.Conclusion == rollout.Wait || d.Conclusion == rollout.Act && (d.Step.Action == rollout.MoveLeader || d.Step.Action == rollout.TakeSnapshot)
 }
 
 func (h *Handler) decide(task tasks.Task, snapshot *cluster.Snapshot) (rollout.Input, rollout.Decision, time.Time) {
@@ -140,6 +146,7 @@ func (h *Handler) decide(task tasks.Task, snapshot *cluster.Snapshot) (rollout.I
 		Overridden: task.Object.Spec.OverrideGuards,
 		Timers:     h.tracker.observe(task.Object.UID, snapshot),
 		Refused:    h.tracker.refusals(task.Object.UID),
+		Backup:     h.backup(task),
 	}
 	if r := task.Object.Status.Rollout; r != nil {
 		in.Recorded = *r

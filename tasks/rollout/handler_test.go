@@ -36,13 +36,13 @@ type change func(*cluster.Snapshot)
 
 // observed is a healthy cluster of three at the old revision, led by m-0, with changes.
 func observed(at time.Time, changes ...change) *cluster.Snapshot {
-	s := &cluster.Snapshot{At: at, StatefulSet: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}}
+	s := &cluster.Snapshot{At: at, StatefulSet: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new", EtcdVersion: "3.6.16"}}
 	s.Cluster = cluster.Cluster{Reachable: true, Leader: 1, LeaderKnown: true, Term: 2}
 	for i := range 3 {
 		name := fmt.Sprintf("m-%d", i)
 		s.Ordinals = append(s.Ordinals, cluster.Ordinal{
 			Name: name, Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower, MemberID: uint64(i + 1), Answers: true, Serving: true,
-			Pod: &cluster.Pod{UID: types.UID(name), ResourceVersion: "1", Revision: "old", Ready: true, AllContainersReady: true, EtcdStarted: noon.Add(-time.Hour)},
+			Pod: &cluster.Pod{UID: types.UID(name), ResourceVersion: "1", Revision: "old", Ready: true, AllContainersReady: true, EtcdStarted: noon.Add(-time.Hour), GracePeriod: 30 * time.Second},
 		})
 		s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Name: name, Ordinal: i, Serving: true})
 	}
@@ -56,7 +56,8 @@ func observed(at time.Time, changes ...change) *cluster.Snapshot {
 func dead(ordinal int) change {
 	return func(s *cluster.Snapshot) {
 		o := &s.Ordinals[ordinal]
-		o.Class, o.Answers, o.Serving, o.Role, o.Pod.Ready, o.Pod.Trouble = v1alpha1.ClassDead, false, false, v1alpha1.RoleUnknown, false, "crashed"
+		o.Class, o.Answers, o.Serving, o.Role, o.Pod.Trouble = v1alpha1.ClassDead, false, false, v1alpha1.RoleUnknown, "crashed"
+		o.Pod.Ready, o.Pod.AllContainersReady = false, false
 		s.Cluster.Voters[ordinal].Serving = false
 	}
 }

@@ -41,8 +41,11 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	d := step.Detail.(detail)
 	ctx, cancel := context.WithTimeout(ctx, configv1alpha1.StepTimeout-h.Clock.Now().Sub(earlier(d.in.Snapshot.At, d.at)))
 	defer cancel()
-	if d.step.Action == rollout.MoveLeader {
+	switch d.step.Action {
+	case rollout.MoveLeader:
 		return coded(v1alpha1.ErrMoveLeader, h.moveLeader(ctx, task.Etcd, d))
+	case rollout.TakeSnapshot:
+		return coded(v1alpha1.ErrSnapshot, h.takeSnapshot(ctx, task, d))
 	}
 	if d.step.IsRemoval() {
 		if err := h.confirmDeleter(ctx, task); err != nil {
@@ -82,7 +85,12 @@ func (h *Handler) performOn(ctx context.Context, task tasks.Task, d detail, ordi
 	only := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}
 	switch d.step.Action {
 	case rollout.DeletePod:
-		err := h.Client.Delete(ctx, pod, client.Preconditions(only))
+		options := []client.DeleteOption{client.Preconditions(only)}
+		if period := d.step.Grace[ordinal]; period > 0 {
+			// Never 0: the kubelet confirms that the containers have ended before a replacement is created.
+			options = append(options, client.GracePeriodSeconds(max(1, int64(period.Seconds()))))
+		}
+		err := h.Client.Delete(ctx, pod, options...)
 		return coded(v1alpha1.ErrDeletePod, h.refusable(task, d, ordinal, "deleting", err))
 	case rollout.EvictPod:
 		err := h.Client.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &only}})
@@ -187,6 +195,7 @@ func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 		}
 	}
 	h.tracker.forget(task.Object.UID)
+	h.snapshots.Forget(task.Object.UID)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -52,6 +53,46 @@ func TestRemovalCarriesPreconditions(t *testing.T) {
 			r.Expect(err).NotTo(HaveOccurred())
 			r.Expect(r.handler.Perform(t.Context(), r.task, *v.Step)).To(Succeed())
 			r.Expect(sent).To(HaveExactElements(HaveValue(Equal(metav1.Preconditions{UID: ptr.To(types.UID("m-2")), ResourceVersion: ptr.To("1")}))))
+		})
+	}
+}
+
+// The pod of a member that does not serve is deleted with the grace period that its intent records; any other keeps its own, and
+// so does one that serves again when its removal is decided on live reads.
+func TestRemovalCarriesTheGracePeriod(t *testing.T) {
+	// serves is what the API server says once the pod has recovered: its probe has yet to pass.
+	serves := func(s *cluster.Snapshot) {
+		dead(2)(s)
+		o := &s.Ordinals[2]
+		o.Class, o.Answers, o.Serving = v1alpha1.ClassUnready, true, true
+		s.Cluster.Voters[2].Serving = true
+	}
+	for name, c := range map[string]struct {
+		cached, live change
+		want         *int64
+	}{
+		"a member that serves":                       {func(*cluster.Snapshot) {}, func(*cluster.Snapshot) {}, nil},
+		"a member that is dead":                      {dead(2), dead(2), ptr.To(int64(2))},
+		"a member that is dead in a stale cache":     {dead(2), serves, nil},
+		"a member that serves only in a stale cache": {serves, dead(2), ptr.To(int64(2))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, observed(noon, c.cached), observed(noon, c.live))
+			var sent []client.DeleteOptions
+			r.handler.Client = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Delete: func(_ context.Context, _ client.WithWatch, _ client.Object, options ...client.DeleteOption) error {
+					sent = append(sent, *(&client.DeleteOptions{}).ApplyOptions(options))
+					return nil
+				},
+			}).Build()
+			v, err := r.handler.Execute(t.Context(), r.task)
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(v.Rollout.Pods).To(HaveLen(1))
+			r.Expect(v.Rollout.Pods[0].GracePeriodSeconds).To(Equal(c.want), "it is recorded first")
+			r.Expect(r.handler.Perform(t.Context(), r.task, *v.Step)).To(Succeed())
+			r.Expect(sent).To(HaveLen(1))
+			r.Expect(sent[0].GracePeriodSeconds).To(Equal(c.want))
+			r.Expect(sent[0].Preconditions).NotTo(BeNil())
 		})
 	}
 }

@@ -63,6 +63,7 @@ func TestFrozenMember(t *testing.T) {
 	c.change("1")
 	done := c.untilSucceeded()
 	c.Expect(replaced(done)[0]).To(Equal(podName(0)))
+	c.Expect(done.Status.Rollout.Pods[0].GracePeriodSeconds).To(HaveValue(BeEquivalentTo(2)), "nothing waits for the dead")
 	c.neverTookTheQuorum()
 	c.ready()
 	report := c.writesSurvive()

@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"sigs.k8s.io/yaml"
 )
 
@@ -36,6 +37,8 @@ type member struct {
 	Class    string `json:"class"`
 	Role     string `json:"role"`
 	Revision string `json:"revision,omitempty"`
+	// GracePeriodSeconds of a pod that is not deleted with its own.
+	GracePeriodSeconds int64 `json:"gracePeriodSeconds,omitempty"`
 }
 
 type hold struct {
@@ -91,8 +94,10 @@ func (p *result) document() document {
 			continue
 		}
 		s := step{Action: string(e.Step.Action), Reason: e.Step.Reason}
-		for _, i := range e.Step.Ordinals {
-			s.Pods = append(s.Pods, memberOf(e.Before.Ordinals[i]))
+		for _, i := range podsOf(e.Step) {
+			m := memberOf(e.Before.Ordinals[i])
+			m.GracePeriodSeconds = int64(e.Step.Grace[i].Seconds())
+			s.Pods = append(s.Pods, m)
 		}
 		if e.Meanwhile != nil {
 			kept := e.Meanwhile.HasQuorum()
@@ -101,6 +106,14 @@ func (p *result) document() document {
 		d.Steps = append(d.Steps, s)
 	}
 	return d
+}
+
+// podsOf returns the ordinals that a step is about. A snapshot is of the cluster.
+func podsOf(s *rollout.Step) []int {
+	if s.Action == rollout.TakeSnapshot {
+		return nil
+	}
+	return s.Ordinals
 }
 
 func memberOf(o cluster.Ordinal) member {

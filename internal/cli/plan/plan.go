@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"github.com/spf13/cobra"
@@ -132,7 +133,7 @@ func (c *command) config() spec.Config {
 
 // input returns the input of the decision: for the rollout that has not ended, unless another config is asked for.
 func (p *result) input(all []*v1alpha1.EtcdOperatorTask, wanted spec.Config, now time.Time) (rollout.Input, error) {
-	in := rollout.Input{Snapshot: p.snapshot, Created: now}
+	in := rollout.Input{Snapshot: p.snapshot, Created: now, Backup: backup.State{Configured: p.etcd.HasBackupStore()}}
 	raw, err := yaml.Marshal(wanted)
 	if err != nil {
 		return in, fmt.Errorf("encoding the config: %w", err)

@@ -151,6 +151,11 @@ func (p *result) steps(width int) []string {
 			continue
 		}
 		number++
+		if e.Step.Action == rollout.TakeSnapshot {
+			t.Add(fmt.Sprint(number), string(e.Step.Action), "-", "-", "-", "-")
+			reasons = append(reasons, e.Step.Reason)
+			continue
+		}
 		for i, ordinal := range e.Step.Ordinals {
 			o := e.Before.Ordinals[ordinal]
 			t.Add(fmt.Sprint(number), string(e.Step.Action), o.Name, string(o.Class), role(o), meanwhile(e))

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
@@ -28,14 +29,14 @@ const (
 func snapshot(n int, change ...func(i int, o *cluster.Ordinal)) *cluster.Snapshot {
 	s := &cluster.Snapshot{
 		At:          clitest.Now,
-		StatefulSet: cluster.StatefulSet{Name: "etcd-main", Observed: true, OnDelete: true, UpdateRevision: newer},
+		StatefulSet: cluster.StatefulSet{Name: "etcd-main", Observed: true, OnDelete: true, UpdateRevision: newer, EtcdVersion: "3.6.8"},
 		Cluster:     cluster.Cluster{Reachable: true, ID: 1, Term: 2, Leader: uint64(n), LeaderKnown: true},
 	}
 	for i := range n {
 		o := cluster.Ordinal{
 			Name: fmt.Sprintf("etcd-main-%d", i), Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleFollower, MemberID: uint64(i + 1),
 			Answers: true, Serving: true, AppliedIndex: 100, LeaseRole: v1alpha1.RoleUnknown,
-			Pod: &cluster.Pod{UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1", Revision: older, Ready: true, AllContainersReady: true, BackupSidecarReady: true, EtcdVersion: "3.6.8", Probed: true},
+			Pod: &cluster.Pod{UID: types.UID(fmt.Sprint(i)), ResourceVersion: "1", Revision: older, Ready: true, AllContainersReady: true, BackupSidecarReady: true, EtcdVersion: "3.6.8", Probed: true, GracePeriod: 30 * time.Second},
 		}
 		if i == n-1 {
 			o.Role = v1alpha1.RoleLeader
@@ -53,7 +54,8 @@ func snapshot(n int, change ...func(i int, o *cluster.Ordinal)) *cluster.Snapsho
 func frozen(which int) func(int, *cluster.Ordinal) {
 	return func(i int, o *cluster.Ordinal) {
 		if i == which {
-			o.Class, o.Role, o.Answers, o.Serving, o.Pod.Ready = v1alpha1.ClassUnready, v1alpha1.RoleUnknown, false, false, false
+			o.Class, o.Role, o.Answers, o.Serving = v1alpha1.ClassUnready, v1alpha1.RoleUnknown, false, false
+			o.Pod.Ready, o.Pod.AllContainersReady = false, false
 		}
 	}
 }
@@ -75,6 +77,7 @@ func cutOff(i int, o *cluster.Ordinal) {
 func planned(t *testing.T, p *result, tasks ...*v1alpha1.EtcdOperatorTask) *result {
 	t.Helper()
 	p.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "etcd-main"}}
+	p.etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
 	in, err := p.input(tasks, spec.Config{Restart: p.restart}, clitest.Now)
 	if err != nil {
 		t.Fatal(err)
@@ -90,6 +93,10 @@ func TestPlan(t *testing.T) {
 	otherStrategy.StatefulSet.OnDelete = false
 	suspended := clitest.Held()
 	suspended.Spec.Suspend = true
+	upgraded := snapshot(3, func(_ int, o *cluster.Ordinal) { o.Versions = cluster.Versions{Etcd: "3.6.16", Storage: "3.6.0"} })
+	upgraded.StatefulSet.EtcdVersion = "3.7.3"
+	skipped := snapshot(3, func(_ int, o *cluster.Ordinal) { o.Versions = cluster.Versions{Etcd: "3.5.33"} })
+	skipped.StatefulSet.EtcdVersion = "3.7.3"
 	lost := snapshot(3, frozen(1), frozen(2), func(i int, o *cluster.Ordinal) {
 		o.Class, o.Role, o.Serving = v1alpha1.ClassUnready, v1alpha1.RoleUnknown, false
 	})
@@ -105,6 +112,8 @@ func TestPlan(t *testing.T) {
 		"other-strategy": planned(t, &result{observation: observation{snapshot: otherStrategy}}),
 		"going-on":       planned(t, &result{observation: observation{snapshot: snapshot(3, frozen(1))}}, suspended),
 		"bad-node":       planned(t, &result{observation: observation{snapshot: snapshot(3, badNode)}}),
+		"upgrade":        planned(t, &result{observation: observation{snapshot: upgraded}}),
+		"skips-a-minor":  planned(t, &result{observation: observation{snapshot: skipped}}),
 		"lost":           planned(t, &result{observation: observation{snapshot: lost}}),
 	} {
 		for suffix, width := range map[string]int{"": 0, "-80": 80} {

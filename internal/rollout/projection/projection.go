@@ -7,6 +7,7 @@
 package projection
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -53,6 +54,7 @@ func (p *Projection) Replace(ordinals []int, now time.Time) {
 			UID: types.UID("replacement-" + o.Name + now.Format(time.RFC3339Nano)), ResourceVersion: "1", Revision: p.StatefulSet.UpdateRevision,
 			Created: now, EtcdStarted: now,
 		}
+		o.Versions.Etcd = cmp.Or(p.StatefulSet.EtcdVersion, o.Versions.Etcd)
 		o.AppliedIndex = p.newestIndex()
 		p.revive(o)
 	}

@@ -21,13 +21,20 @@ type PodRemoval string
 // NonParticipatingPods is how pods that are not running are removed.
 type NonParticipatingPods string
 
-// The values of PodRemoval and NonParticipatingPods.
+// SnapshotBefore is when a full snapshot is taken before the first step.
+type SnapshotBefore string
+
+// The values of PodRemoval, NonParticipatingPods and SnapshotBefore.
 const (
 	Delete PodRemoval = "Delete"
 	Evict  PodRemoval = "Evict"
 
 	OneByOne  NonParticipatingPods = "OneByOne"
 	AllAtOnce NonParticipatingPods = "AllAtOnce"
+
+	Always       SnapshotBefore = "Always"
+	MinorVersion SnapshotBefore = "MinorVersion"
+	Never        SnapshotBefore = "Never"
 )
 
 // Config is spec.config of a QuorumAwareRollout. Every field is optional.
@@ -48,6 +55,12 @@ type Config struct {
 	PodRemoval PodRemoval `json:"podRemoval,omitempty"`
 	// NonParticipatingPods: OneByOne (default) or AllAtOnce, for pods that are Dead or Starting (DEP-06).
 	NonParticipatingPods NonParticipatingPods `json:"nonParticipatingPods,omitempty"`
+	// SnapshotBefore is when a full snapshot is taken first, if a backup store is configured: Always, MinorVersion (default: if
+	// the minor version of etcd changes, or may change) or Never.
+	SnapshotBefore SnapshotBefore `json:"snapshotBefore,omitempty"`
+	// NonServingGracePeriod is the grace period that a pod is deleted with whose member does not serve, if it is shorter than
+	// the pod's own (ADR 22). Whole seconds, at least 1s. Default 2s.
+	NonServingGracePeriod *metav1.Duration `json:"nonServingGracePeriod,omitempty"`
 	// UnhealthyBackupSidecarFirst orders the pods within a role (DEP-06). Default false.
 	UnhealthyBackupSidecarFirst bool `json:"unhealthyBackupSidecarFirst,omitempty"`
 }
@@ -55,6 +68,10 @@ type Config struct {
 const (
 	defaultUnreadyGracePeriod = 30 * time.Second
 	defaultProgressDeadline   = 10 * time.Minute
+	// defaultNonServingGracePeriod is what etcd takes to terminate if it reacts at all.
+	defaultNonServingGracePeriod = 2 * time.Second
+	// minNonServingGracePeriod is never 0, which removes a pod without the kubelet's word that its containers have ended.
+	minNonServingGracePeriod = time.Second
 	// minUnreadyGracePeriod is long enough for several elections, whose timeout is a second by default.
 	minUnreadyGracePeriod = 10 * time.Second
 	// maxRevisionLength is that of a ControllerRevision's name.
@@ -64,11 +81,13 @@ const (
 // Defaults returns the config in which every field has its default.
 func Defaults() Config {
 	return Config{
-		LeaderHandover:       ptr.To(true),
-		UnreadyGracePeriod:   &metav1.Duration{Duration: defaultUnreadyGracePeriod},
-		ProgressDeadline:     &metav1.Duration{Duration: defaultProgressDeadline},
-		PodRemoval:           Delete,
-		NonParticipatingPods: OneByOne,
+		LeaderHandover:        ptr.To(true),
+		UnreadyGracePeriod:    &metav1.Duration{Duration: defaultUnreadyGracePeriod},
+		ProgressDeadline:      &metav1.Duration{Duration: defaultProgressDeadline},
+		PodRemoval:            Delete,
+		NonParticipatingPods:  OneByOne,
+		SnapshotBefore:        MinorVersion,
+		NonServingGracePeriod: &metav1.Duration{Duration: defaultNonServingGracePeriod},
 	}
 }
 
@@ -94,6 +113,10 @@ func (c Config) validate() error {
 		return fmt.Errorf("spec.config: unreadyGracePeriod must be at least %s", minUnreadyGracePeriod)
 	case c.ProgressDeadline == nil || c.ProgressDeadline.Duration <= 0:
 		return fmt.Errorf("spec.config: progressDeadline must be greater than 0")
+	case c.NonServingGracePeriod == nil || c.NonServingGracePeriod.Duration < minNonServingGracePeriod || c.NonServingGracePeriod.Duration%time.Second != 0:
+		return fmt.Errorf("spec.config: nonServingGracePeriod must be a whole number of seconds, at least %s", minNonServingGracePeriod)
+	case c.SnapshotBefore != Always && c.SnapshotBefore != MinorVersion && c.SnapshotBefore != Never:
+		return fmt.Errorf("spec.config: snapshotBefore is %q: it must be %s, %s or %s", c.SnapshotBefore, Always, MinorVersion, Never)
 	case c.PodRemoval != Delete && c.PodRemoval != Evict:
 		return fmt.Errorf("spec.config: podRemoval is %q: it must be %s or %s", c.PodRemoval, Delete, Evict)
 	case c.NonParticipatingPods != OneByOne && c.NonParticipatingPods != AllAtOnce:
@@ -105,4 +128,10 @@ func (c Config) validate() error {
 // Grace is the unreadyGracePeriod, and never less than its minimum, whatever wrote the config.
 func (c Config) Grace() time.Duration {
 	return max(c.UnreadyGracePeriod.Duration, minUnreadyGracePeriod)
+}
+
+// ShortGrace is the grace period of a pod whose member does not serve. It holds its minimum also for a config that was not
+// validated.
+func (c Config) ShortGrace() time.Duration {
+	return max(c.NonServingGracePeriod.Duration.Truncate(time.Second), minNonServingGracePeriod)
 }

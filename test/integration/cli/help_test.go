@@ -27,7 +27,7 @@ func TestCompletion(t *testing.T) {
 		"rollout --dry-run=":         "none\nclient\nserver\n:4\n",
 		"snapshot --type ":           "full\ndelta\n:4\n",
 		"list -o ":                   "wide\njson\nyaml\nname\n:4\n",
-		"restart --override-guards ": "LearnerPromoted\nVolumeReachable\nOthersParticipating\nOthersServing\nNodesStable\nUnreadyConfirmed\nSuccessorCaughtUp\nRemovalGranted\n:4\n",
+		"restart --override-guards ": "LearnerPromoted\nVolumeReachable\nOthersParticipating\nOthersServing\nNodesStable\nVersionsCompatible\nUnreadyConfirmed\nSuccessorCaughtUp\nRemovalGranted\nSnapshotTaken\n:4\n",
 	} {
 		line := append([]string{"__complete"}, strings.Split(args, " ")...)
 		got := p.complete(line...)

@@ -118,7 +118,7 @@ func (c *Cluster) run(ctx context.Context, programs []program) (bool, error) {
 
 // importImages imports the images that every cluster needs.
 func (c *Cluster) importImages(ctx context.Context) error {
-	for _, img := range []image.Image{image.Pause, image.Etcd} {
+	for _, img := range append([]image.Image{image.Pause}, image.EtcdReleases...) {
 		if _, err := image.Import(ctx, c.Layout, img); err != nil {
 			return err
 		}

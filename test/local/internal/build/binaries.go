@@ -34,9 +34,10 @@ type Binary struct {
 }
 
 // The modules that pin the programs. All programs of the cluster are in one, so that packages that several of them use
-// are compiled once. Each older release of Kubernetes has a module of its own.
+// are compiled once. Each older release of Kubernetes and of etcd has a module of its own.
 const (
 	toolsModule   = "test/tools"
+	etcdReleases  = "test/tools/etcd"
 	olderReleases = "test/tools/kubernetes"
 	s3Module      = "test/tools/s3"
 	gcsModule     = "test/tools/gcs"
@@ -49,6 +50,8 @@ var Binaries = []Binary{
 	tool("etcd", "go.etcd.io/etcd/server/v3"),
 	tool("etcdctl", "go.etcd.io/etcd/etcdctl/v3"),
 	tool("etcdutl", "go.etcd.io/etcd/etcdutl/v3"),
+	member("3.5", "server"), member("3.5", "etcdctl"), member("3.5", "etcdutl"),
+	member("3.6", "server"), member("3.6", "etcdctl"), member("3.6", "etcdutl"),
 	{Name: "versitygw", Module: s3Module, Package: "github.com/versity/versitygw/cmd/versitygw", Pinned: true, ForTests: true},
 	{Name: "fake-gcs-server", Module: gcsModule, Package: "github.com/fsouza/fake-gcs-server", Pinned: true, ForTests: true},
 	{Name: "helm", Module: helmModule, Package: "helm.sh/helm/v4/cmd/helm", Pinned: true, ForTests: true},
@@ -71,7 +74,7 @@ func kubernetes(name string) Binary {
 
 // OlderReleases are the releases of Kubernetes, besides that of the cluster, that the operator is tested against. Each
 // has a module in the folder of its name, and its programs are called "1.33/kube-apiserver" and so on.
-var OlderReleases = []string{"1.33", "1.34", "1.35"}
+var OlderReleases = []string{"1.33", "1.34", "1.35", "1.36"}
 
 // older are the programs of the older releases that integration tests need.
 func older() []Binary {
@@ -90,6 +93,16 @@ func older() []Binary {
 // same flags and are built at once.
 func tool(name, pkg string) Binary {
 	return Binary{Name: name, Module: toolsModule, Package: pkg, Pinned: true, Flags: kubernetesVersion}
+}
+
+// member is a program of the image of etcd's older release: "etcd-3.6/etcd" is its server. That of the newest release is beside
+// Kubernetes, whose client library it shares.
+func member(release, program string) Binary {
+	name := program
+	if program == "server" {
+		name = "etcd"
+	}
+	return Binary{Name: "etcd-" + release + "/" + name, Module: etcdReleases + "/" + release, Package: "go.etcd.io/etcd/" + program + "/v3", Pinned: true, InImage: true}
 }
 
 func operator(name string) Binary {

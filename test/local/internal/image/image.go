@@ -46,16 +46,10 @@ var (
 		Files:  []File{{"pause", "/pause"}},
 		Config: v1.Config{Entrypoint: []string{"/pause"}, User: "65535:65535"},
 	}
-	// Etcd has the layout of etcd's own image, with its command, and runs as root unless the pod says otherwise.
-	Etcd = Image{
-		Name: "localhost/etcd:v3.6.16",
-		Files: []File{
-			{"etcd", "/usr/local/bin/etcd"}, {"etcdctl", "/usr/local/bin/etcdctl"}, {"etcdutl", "/usr/local/bin/etcdutl"},
-		},
-		Dirs:   []string{"/var/etcd", "/var/lib/etcd"},
-		Config: v1.Config{Cmd: []string{"/usr/local/bin/etcd"}, WorkingDir: "/var/lib/etcd"},
-	}
-	Operator = Image{
+	// Etcd is the default, and EtcdReleases are all releases that members are tested with, oldest first.
+	Etcd         = etcd("v3.6.16", "etcd-3.6/")
+	EtcdReleases = []Image{etcd("v3.5.35", "etcd-3.5/"), Etcd, etcd("v3.7.3", "")}
+	Operator     = Image{
 		Name:   "localhost/etcd-foreman:dev",
 		Files:  []File{{"etcd-foreman", "/etcd-foreman"}},
 		Config: v1.Config{Entrypoint: []string{"/etcd-foreman"}, User: nonroot},
@@ -66,6 +60,18 @@ var (
 		Config: v1.Config{Entrypoint: []string{"/etcd-agent"}, User: nonroot},
 	}
 )
+
+// etcd is an image with the layout of etcd's own, with its command. It runs as root unless the pod says otherwise.
+func etcd(tag, binaries string) Image {
+	return Image{
+		Name: "localhost/etcd:" + tag,
+		Files: []File{
+			{binaries + "etcd", "/usr/local/bin/etcd"}, {binaries + "etcdctl", "/usr/local/bin/etcdctl"}, {binaries + "etcdutl", "/usr/local/bin/etcdutl"},
+		},
+		Dirs:   []string{"/var/etcd", "/var/lib/etcd"},
+		Config: v1.Config{Cmd: []string{"/usr/local/bin/etcd"}, WorkingDir: "/var/lib/etcd"},
+	}
+}
 
 // Import imports an image into the container runtime. It reports whether the runtime had none of that name, or another.
 func Import(ctx context.Context, l layout.Layout, image Image) (bool, error) {

@@ -24,14 +24,17 @@ import (
 // The name of the etcd image is written in many manifests, so it is a constant; its tag must be the version that is
 // built.
 func TestEtcdImageIsOfThePinnedVersion(t *testing.T) {
-	goMod, err := os.ReadFile("../../../tools/go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, tag, _ := strings.Cut(Etcd.Name, ":")
-	for _, module := range []string{"server/v3", "etcdctl/v3", "etcdutl/v3"} {
-		if want := "go.etcd.io/etcd/" + module + " " + tag; !strings.Contains(string(goMod), want+"\n") && !strings.Contains(string(goMod), want+" ") {
-			t.Errorf("image %s, but the module does not require %s", Etcd.Name, want)
+	for i, module := range []string{"etcd/3.5", "etcd/3.6", "."} {
+		goMod, err := os.ReadFile("../../../tools/" + module + "/go.mod")
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := EtcdReleases[i].Name
+		_, tag, _ := strings.Cut(name, ":")
+		for _, program := range []string{"server/v3", "etcdctl/v3", "etcdutl/v3"} {
+			if want := "go.etcd.io/etcd/" + program + " " + tag; !strings.Contains(string(goMod), want+"\n") && !strings.Contains(string(goMod), want+" ") {
+				t.Errorf("image %s, but the module %s does not require %s", name, module, want)
+			}
 		}
 	}
 }

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package rollout
+package reason
 
 import (
 	"testing"
@@ -14,10 +14,10 @@ import (
 func TestReasonsAreSplitAsTheyWereJoined(t *testing.T) {
 	g := NewWithT(t)
 	op := v1alpha1.LastOperation{State: v1alpha1.OperationStateInProgress, Reason: "it is outdated; it follows"}
-	why, end := Reasons(op)
+	why, end := Of(op)
 	g.Expect([]string{why, end}).To(Equal([]string{op.Reason, ""}), "in progress, nothing was appended")
 
-	ended := v1alpha1.LastOperation{State: v1alpha1.OperationStateCompleted, Reason: withEnd(op.Reason, "its successor participates")}
-	why, end = Reasons(ended)
+	ended := v1alpha1.LastOperation{State: v1alpha1.OperationStateCompleted, Reason: WithEnd(op.Reason, "its successor participates")}
+	why, end = Of(ended)
 	g.Expect([]string{why, end}).To(Equal([]string{op.Reason, "its successor participates"}))
 }

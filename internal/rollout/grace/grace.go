@@ -1,0 +1,40 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package grace decides how long the pod of a member may take to terminate (ADR 22). A pod whose member contributes nothing
+// has nothing to finish, and the cluster waits for its replacement. It is pure.
+package grace
+
+import (
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+)
+
+// Period returns the grace period that the pod of an ordinal is deleted with, if it is shorter than the pod's own, and why;
+// 0 if the pod keeps its own. A pod keeps its own unless everything says that its member does not serve: the kubelet, whose
+// word is not stale, and the member itself. If the operator is cut off from all members, nothing is known of one that is
+// running.
+func Period(o *cluster.Ordinal, short time.Duration, cutOff bool) (period time.Duration, why string) {
+	if o.Pod == nil || o.Pod.GracePeriod <= short || o.Pod.Node.Trouble != "" {
+		return 0, ""
+	}
+	switch {
+	case o.Class == v1alpha1.ClassDead || o.Class == v1alpha1.ClassStarting:
+		return short, "its etcd is not running"
+	case o.Class != v1alpha1.ClassUnready || cutOff || o.Serving || !failsItsProbe(o.Pod):
+		return 0, ""
+	case !o.Answers:
+		return short, "its readiness probe fails and it does not answer"
+	case o.Lag <= cluster.MaxLag:
+		return short, "its readiness probe fails and it knows no leader"
+	}
+	// A member that is catching up is at work.
+	return 0, ""
+}
+
+// failsItsProbe reports whether the readiness probe of etcd fails by the kubelet's word. If all containers are ready and the
+// pod is not, the node controller has marked it, which says nothing of the member.
+func failsItsProbe(pod *cluster.Pod) bool { return !pod.Ready && !pod.AllContainersReady }

@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package versions
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// members of versions such as "3.5.26", "3.6.16/3.5.0" (with its storage version), "3.6.16/3.6.0>3.5.0" (with a downgrade that is
+// enabled) and "3.5.26?" (by its image).
+func members(texts ...string) []Member {
+	var all []Member
+	for i, text := range texts {
+		m := Member{Name: fmt.Sprintf("m-%d", i)}
+		text, m.Versions.DowngradeTo, _ = strings.Cut(text, ">")
+		text, m.Versions.Storage, _ = strings.Cut(text, "/")
+		m.Versions.Etcd, m.Answers = strings.TrimSuffix(text, "?"), !strings.HasSuffix(text, "?")
+		all = append(all, m)
+	}
+	return all
+}
+
+func TestRefusal(t *testing.T) {
+	for name, c := range map[string]struct {
+		members []Member
+		target  string
+		member  string
+		says    string // empty if it is not refused
+	}{
+		"a patch release":                          {members("3.6.8/3.6.0", "3.6.8/3.6.0"), "3.6.16", "", ""},
+		"an earlier patch release":                 {members("3.6.16/3.6.0"), "3.6.8", "", ""},
+		"the next minor":                           {members("3.5.26", "3.5.33"), "3.6.16", "", ""},
+		"the next minor, of a tag with a suffix":   {members("3.5.26"), "3.6.16-0", "", ""},
+		"the next minor, of a tag without a patch": {members("3.5.26"), "3.6", "", ""},
+		"a vendor's version with a suffix":         {members("3.5.26-vendor.1"), "3.6.16", "", ""},
+		"half-way through the next minor":          {members("3.6.16/3.5.0", "3.5.26"), "3.6.16", "", ""},
+		"and back":                                 {members("3.6.16/3.5.0", "3.5.26"), "3.5.26", "", ""},
+		"the next minor from 3.6":                  {members("3.6.11/3.6.0"), "3.7.3", "", ""},
+		"the next minor from 3.7":                  {members("3.7.0/3.7.0"), "3.8.0", "", ""},
+		"the last downgraded member":               {members("3.5.26", "3.6.16/3.5.0>3.5.0"), "3.5.26", "", ""},
+		"a downgrade that etcd is ready for":       {members("3.6.16/3.5.0>3.5.0", "3.6.16/3.5.0>3.5.0"), "3.5.26", "", ""},
+		"nobody answers":                           {members("", ""), "3.7.3", "", ""},
+		"a target that is not known":               {members("3.5.1"), "", "", ""},
+		"a target that is no version":              {members("3.5.1"), "latest", "", ""},
+		"a tag of an older version, half-way back": {members("3.6.16?", "3.5.26"), "3.5.26", "", ""},
+
+		"a minor is skipped":                          {members("3.5.26", "3.5.26"), "3.7.3", "m-0", "one minor version at a time. Set an image of 3.6 first"},
+		"a minor is skipped half-way":                 {members("3.6.16/3.5.0", "3.5.26"), "3.7.3", "m-0", "the cluster is at 3.5"},
+		"a minor is skipped, by an image":             {members("", "3.5.26?"), "3.7.3", "m-1", "(m-1 runs 3.5.26)"},
+		"before the cluster version has risen":        {members("3.6.16/3.5.0"), "3.7.3", "m-0", "the cluster is at 3.5 (m-0 runs 3.6.16)"},
+		"to 3.6 from before 3.5.26":                   {members("3.5.26", "3.5.25"), "3.6.16", "m-1", "m-1 runs 3.5.25: etcd 3.6 takes at least 3.5.26 before it. Set an image of 3.5.26 or a later 3.5 first"},
+		"to 3.6 from before 3.5.26, frozen":           {members("3.5.26", "3.5.25?"), "3.6.16", "m-1", "m-1 runs 3.5.25"},
+		"to 3.7 from before 3.6.11":                   {members("3.6.10/3.6.0"), "3.7.0", "m-0", "etcd 3.7 takes at least 3.6.11 before it"},
+		"back without a downgrade":                    {members("3.6.16/3.6.0", "3.6.16/3.6.0"), "3.5.26", "m-0", `Run "etcdctl downgrade enable 3.5" first, or set an image of 3.6`},
+		"back, of a member without a storage version": {members("3.6.16"), "3.5.26", "m-0", "etcdctl downgrade enable 3.5"},
+		"back before etcd is ready":                   {members("3.6.16/3.6.0>3.5.0"), "3.5.26", "m-0", "the downgrade to 3.5 is enabled, and m-0 has not lowered its storage version 3.6.0 yet"},
+		"back with another downgrade enabled":         {members("3.7.0/3.7.0>3.5.0"), "3.6.16", "m-0", "etcdctl downgrade enable 3.6"},
+		"back by two":                                 {members("3.7.0/3.7.0>3.6.0"), "3.5.26", "m-0", "etcd downgrades one minor version at a time. Set an image of 3.6 first"},
+		"another major":                               {members("3.9.0/3.9.0"), "4.0.0", "m-0", "from one major version to another"},
+	} {
+		member, why := Refusal(c.members, c.target)
+		if member != c.member || !strings.Contains(why, c.says) || (why == "") != (c.says == "") {
+			t.Errorf("%s: %s %q, want %s %q", name, member, why, c.member, c.says)
+		}
+	}
+}
+
+func TestChangesMinor(t *testing.T) {
+	for name, c := range map[string]struct {
+		members []Member
+		target  string
+		want    bool
+	}{
+		"a patch release":       {members("3.6.8/3.6.0"), "3.6.16", false},
+		"the next minor":        {members("3.6.8/3.6.0", "3.5.26"), "3.6.16", true},
+		"back":                  {members("3.6.8/3.5.0"), "3.5.26", true},
+		"not known":             {members("3.6.8"), "", true},
+		"members of no version": {members(""), "3.6.16", false},
+	} {
+		if got := ChangesMinor(c.members, c.target); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestIsKnown(t *testing.T) {
+	for text, want := range map[string]bool{"3.6.16": true, "3.6": true, "3.6.16-0": true, "": false, "latest": false, "3": false, "stable-3.6": false} {
+		if IsKnown(text) != want {
+			t.Errorf("%q", text)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
+	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+)
+
+const (
+	// snapshotTimeout bounds one attempt to take a snapshot. The agent answers the next with the one in progress.
+	snapshotTimeout = 15 * time.Minute
+	// maxFailure bounds what is shown of a failure, in bytes.
+	maxFailure = 512
+)
+
+// taken is the end of an attempt to take a snapshot.
+type taken struct {
+	name string
+	at   time.Time
+	// noStore: the agents of the running pods have no store yet.
+	noStore bool
+}
+
+// backup is what this operator knows of the snapshot before a rollout.
+func (h *Handler) backup(task tasks.Task) backup.State {
+	b := backup.State{Configured: task.Etcd.HasBackupStore()}
+	if h.Rule == deleter.Executor && task.Config.(spec.Config).SnapshotBefore != spec.Always {
+		// The images of etcd-druid do not say which version of etcd they have, so every rollout would begin with a snapshot.
+		b.Configured = false
+	}
+	call, known := h.snapshots.Of(task.Object.UID)
+	switch {
+	case !known:
+	case call.Running:
+		b.Running = true
+	case call.Err != nil:
+		b.Failed, b.FailedAt = plain.Text(call.Err.Error(), maxFailure), call.Result.at
+	case call.Result.noStore:
+		b.Configured = false
+	default:
+		b.Taken = call.Result.name
+	}
+	return b
+}
+
+// takeSnapshot asks for a full snapshot, whose end a later reconcile sees.
+func (h *Handler) takeSnapshot(ctx context.Context, task tasks.Task, d detail) error {
+	agent, err := h.Agent(ctx, task.Etcd)
+	if err != nil {
+		return err
+	}
+	before := d.in.Recorded.Snapshot
+	h.snapshots.Start(ctx, task.Object.UID, d.step.Reason, snapshotTimeout, func(ctx context.Context) (taken, error) {
+		if before != nil {
+			// The answer to an earlier request may have been lost.
+			if chain, err := agent.Latest(ctx); err == nil && chain.Full != nil && !chain.Full.Created.Before(before.RequestedAt.Truncate(time.Second)) {
+				return taken{name: chain.Full.Name()}, nil
+			}
+		}
+		s, err := agent.Full(ctx, false)
+		if refused, ok := errors.AsType[*agentapi.StatusError](err); ok && refused.Reason == agentapi.CodeNoStore {
+			return taken{noStore: true}, nil
+		}
+		return taken{name: s.Name(), at: h.Clock.Now()}, err
+	})
+	return nil
+}

@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// store is an agent's HTTP API that answers as it is told to.
+type store struct {
+	mu     sync.Mutex
+	asked  []string
+	code   agentapi.Code
+	latest backup.Chain
+}
+
+func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, r.URL.RequestURI())
+	switch {
+	case r.URL.Path == agentapi.PathLatest:
+		_ = json.NewEncoder(w).Encode(s.latest)
+	case s.code != "":
+		agentapi.WriteError(w, http.StatusMethodNotAllowed, s.code, "as told")
+	default:
+		_ = json.NewEncoder(w).Encode(full)
+	}
+}
+
+func (s *store) requests() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.asked...)
+}
+
+var full = backup.Snapshot{Kind: backup.Full, LastRevision: 42, Created: noon, Compression: backup.Gzip, Prefix: "a/main/v2", Size: 1000}
+
+// upgrade is a change to a template with the next minor version.
+func upgrade(s *cluster.Snapshot) {
+	s.StatefulSet.EtcdVersion = "3.7.3"
+	for i := range s.Ordinals {
+		s.Ordinals[i].Versions = cluster.Versions{Etcd: "3.6.16", Storage: "3.6.0"}
+	}
+}
+
+// A rollout that changes the minor version takes a full snapshot, writes its name down, and only then removes the first pod.
+func TestSnapshotComesFirst(t *testing.T) {
+	const askFull, askLatest = agentapi.PathFull + "?final=false", agentapi.PathLatest
+	asked := &v1alpha1.RolloutSnapshot{State: v1alpha1.OperationStateInProgress, RequestedAt: metav1.Time{Time: noon}}
+	older := full
+	older.Created = noon.Add(-time.Hour)
+	for name, c := range map[string]struct {
+		store    *store
+		recorded *v1alpha1.RolloutSnapshot
+		want     string // what the agent is asked for
+		snapshot string // the name that is recorded
+		held     bool
+	}{
+		"it is taken": {store: &store{}, want: askFull, snapshot: full.Name()},
+		"the answer to an earlier request was lost": {store: &store{latest: backup.Chain{Full: &full}}, recorded: asked, want: askLatest, snapshot: full.Name()},
+		"an earlier request was lost":               {store: &store{latest: backup.Chain{Full: &older}}, recorded: asked, want: askLatest + " " + askFull, snapshot: full.Name()},
+		"it fails":                                  {store: &store{code: agentapi.CodeSnapshotFailed}, want: askFull, held: true},
+		"the running pods have no store yet":        {store: &store{code: agentapi.CodeNoStore}, want: askFull},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, observed(noon, upgrade), observed(noon, upgrade))
+			server := httptest.NewServer(c.store)
+			t.Cleanup(server.Close)
+			r.handler.Agent = func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error) {
+				return agentapi.Client{BaseURL: server.URL}, nil
+			}
+			r.task.Etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
+			r.task.Object.Status.Rollout.Snapshot = c.recorded
+			// As the engine does: write the status down, carry the step out, and look again.
+			reconcile := func() tasks.Verdict {
+				v, err := r.handler.Execute(t.Context(), r.task)
+				r.Expect(err).NotTo(HaveOccurred())
+				r.task.Object.Status.Rollout = v.Rollout
+				if v.Step != nil {
+					r.Expect(r.handler.Perform(t.Context(), r.task, *v.Step)).To(Succeed())
+				}
+				return v
+			}
+			first := reconcile()
+			r.Expect(first.Step.Operation).To(Equal("TakeSnapshot"))
+			r.Expect(r.witness.confirmed).To(BeZero(), "it costs no member")
+			r.Expect(first.Rollout.Snapshot.State).To(Equal(v1alpha1.OperationStateInProgress), "it is recorded first")
+			r.Eventually(func() bool { call, _ := r.handler.snapshots.Of(""); return call.Running }).WithTimeout(10 * time.Second).Should(BeFalse())
+			second := reconcile()
+			got := ""
+			for i, request := range c.store.requests() {
+				if i > 0 {
+					got += " "
+				}
+				got += request
+			}
+			r.Expect(got).To(Equal(c.want))
+			if c.held {
+				r.Expect(second.Message).To(ContainSubstring("SnapshotTaken: a full snapshot is taken first"))
+				r.Expect(second.Message).To(ContainSubstring("as told"))
+				r.Expect(r.deleted).To(BeEmpty())
+				return
+			}
+			r.Expect(r.deleted).To(Equal([]string{"m-2"}))
+			r.Expect(second.Rollout.Snapshot.Name).To(Equal(c.snapshot), "it is recorded with the intent")
+		})
+	}
+}
+
+// While the snapshot is being taken, nothing else is asked for and no pod is removed. A task that ends waits for none.
+func TestNothingHappensWhileTheSnapshotIsTaken(t *testing.T) {
+	r := newTrial(t, observed(noon, upgrade), observed(noon, upgrade))
+	r.task.Etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
+	r.handler.snapshots.Start(t.Context(), "", "as told", time.Minute, func(ctx context.Context) (taken, error) {
+		<-ctx.Done()
+		return taken{}, ctx.Err()
+	})
+	v, err := r.handler.Execute(t.Context(), r.task)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(v.Step).To(BeNil())
+	r.Expect(v.Message).To(HaveSuffix("it is being taken"))
+	r.Expect(v.RequeueAfter).To(Equal(pollInterval))
+	r.Expect(r.handler.Cleanup(t.Context(), r.task)).To(Succeed())
+	_, known := r.handler.snapshots.Of("")
+	r.Expect(known).To(BeFalse())
+}
+
+// The version of etcd in an image of etcd-druid is never known, which must not mean a snapshot before every rollout.
+func TestSnapshotsBesideDruidAreAskedFor(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Backup: &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}}}
+	of := func(rule deleter.Rule, before spec.SnapshotBefore) bool {
+		config := spec.Defaults()
+		config.SnapshotBefore = before
+		h := &Handler{Rule: rule}
+		return h.backup(tasks.Task{Object: &v1alpha1.EtcdOperatorTask{}, Etcd: etcd, Config: config}).Configured
+	}
+	g.Expect(of(deleter.Operator, spec.MinorVersion)).To(BeTrue())
+	g.Expect(of(deleter.Executor, spec.MinorVersion)).To(BeFalse())
+	g.Expect(of(deleter.Executor, spec.Always)).To(BeTrue())
+}
