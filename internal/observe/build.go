@@ -209,6 +209,7 @@ func describeStatefulSet(s *appsv1.StatefulSet) cluster.StatefulSet {
 	return cluster.StatefulSet{
 		Name:           s.Name,
 		UID:            s.UID,
+		Generation:     s.Generation,
 		Observed:       s.Status.ObservedGeneration >= s.Generation,
 		UpdateRevision: s.Status.UpdateRevision,
 		OnDelete:       s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType,
