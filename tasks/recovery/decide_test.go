@@ -128,9 +128,9 @@ func TestPhases(t *testing.T) {
 		"held by another": {newInput(in(stopping, ""), hold(), func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }), 0,
 			tasks.Continue, stopping, "waiting until"},
 
-		"scaled up by somebody": {newInput(in(surveying, "")), 0, tasks.Continue, surveying, "no longer scaled to zero"},
+		"scaled up by somebody":                   {newInput(in(surveying, "")), 0, tasks.Continue, surveying, "no longer scaled to zero"},
 		"members that somebody started still run": {newInput(in(surveying, ""), hold("m-1"), volume(survey.Seen, survivor)), 0, tasks.Continue, surveying, "waiting until these are gone: m-1"},
-		"a volume is looked at": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Looking, member.Survey{})), 0, tasks.Continue, surveying, "volume 1"},
+		"a volume is looked at":                   {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Looking, member.Survey{})), 0, tasks.Continue, surveying, "volume 1"},
 		"a volume is not known": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Unread, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Continue, surveying, "volume 1"},
 		"a claim is somebody else's": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Foreign, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
