@@ -29,7 +29,7 @@ import (
 // ErrNoStatefulSet says that an Etcd has no StatefulSet of its own.
 var ErrNoStatefulSet = errors.New("the Etcd has no StatefulSet")
 
-// ErrTooManyReplicas: the StatefulSet has more than MaxReplicas.
+// ErrTooManyReplicas says that a StatefulSet has more than MaxReplicas.
 var ErrTooManyReplicas = errors.New("the StatefulSet has too many replicas")
 
 // askTimeout bounds what one member may take to answer. A member that is slower counts as down.
