@@ -74,3 +74,12 @@ func TestWithin(t *testing.T) {
 		g.Expect(got).To(Equal(c.want), name)
 	}
 }
+
+// A name that is misspelled attacks nothing, and does not succeed.
+func TestChosen(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(chosen("")).To(HaveLen(len(groups)))
+	g.Expect(chosen("tasks,owners")).To(HaveLen(2))
+	_, err := chosen("tasks,owner")
+	g.Expect(err).To(MatchError(ContainSubstring(`"owner"`)))
+}

@@ -25,6 +25,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -77,7 +78,11 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	results := attackAll(ctx, scene, chosen(o.only), console.New(os.Stderr))
+	some, err := chosen(o.only)
+	if err != nil {
+		return err
+	}
+	results := attackAll(ctx, scene, some, console.New(os.Stderr))
 	table := render(o.title, results)
 	fmt.Print(table)
 	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
@@ -90,19 +95,19 @@ func run(ctx context.Context, o options) error {
 }
 
 // chosen returns the groups to attack with.
-func chosen(only string) []group {
+func chosen(only string) ([]group, error) {
 	if only == "" {
-		return groups
+		return groups, nil
 	}
 	var some []group
-	for _, g := range groups {
-		for name := range strings.SplitSeq(only, ",") {
-			if g.name == name {
-				some = append(some, g)
-			}
+	for name := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(groups, func(g group) bool { return g.name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("-only names %q, which is no group of attacks", name)
 		}
+		some = append(some, groups[i])
 	}
-	return some
+	return some, nil
 }
 
 // verdict returns an error unless each attack was tried and failed.

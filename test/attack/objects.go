@@ -122,7 +122,7 @@ func (s *scene) end(ctx context.Context, task *unstructured.Unstructured, limit 
 	return state(task), true, nil
 }
 
-// healthyEtcd waits until all members of an Etcd are ready.
+// awaitReady waits until all members of an Etcd are ready.
 func (s *scene) awaitReady(ctx context.Context, etcd *unstructured.Unstructured) error {
 	err := until(ctx, patience, func(ctx context.Context) (bool, error) {
 		if err := s.refresh(ctx, etcd); err != nil {
