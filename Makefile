@@ -113,6 +113,10 @@ space := $(subst ,, )
 e2e-core: ## Run the most important end-to-end tests, in half the time. As root.
 	@$(MAKE) --no-print-directory e2e RUN='^($(subst $(space),|,$(strip $(CORE))))$$'
 
+.PHONY: attack
+attack: up ## Attack the operator as users with few rights, and print what was tried and what happened. As root.
+	@go run ./test/attack $(ATTACK)
+
 .PHONY: smoke
 smoke: ## Test the local Kubernetes itself. As root; removes a running one.
 	LOCAL_SMOKE=1 go test ./test/local/smoke -count=1 -v -timeout 20m

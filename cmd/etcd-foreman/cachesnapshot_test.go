@@ -37,6 +37,7 @@ func TestTheCacheKeepsWhatSnapshotsNeed(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: "m-0", UID: "p", Labels: labels, OwnerReferences: owner("StatefulSet", "s"),
 			Annotations: map[string]string{v1alpha1.AnnotationPeerTLS: "x", v1alpha1.AnnotationClientTLS: v1alpha1.TLSOn},
+			Finalizers:  []string{"example.com/keep"},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: "n",

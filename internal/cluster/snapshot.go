@@ -36,6 +36,8 @@ type Snapshot struct {
 type StatefulSet struct {
 	Name string
 	UID  types.UID
+	// Generation counts the changes of its spec, and so every time that it was scaled.
+	Generation int64
 	// Observed: its controller has seen its current spec, so UpdateRevision is current.
 	Observed       bool
 	UpdateRevision string

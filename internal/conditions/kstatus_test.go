@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/conditions"
@@ -15,9 +16,15 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/kstatus"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestTasksByTheRulesOfKstatus(t *testing.T) {
+	at := metav1.Time{Time: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}
+	set := func(task *v1alpha1.EtcdOperatorTask, condition metav1.Condition) {
+		condition.LastTransitionTime = at
+		meta.SetStatusCondition(&task.Status.Conditions, condition)
+	}
 	for name, c := range map[string]struct {
 		state  v1alpha1.TaskState
 		reason string
@@ -41,11 +48,11 @@ func TestTasksByTheRulesOfKstatus(t *testing.T) {
 			task := &v1alpha1.EtcdOperatorTask{}
 			task.Generation, task.Status.ObservedGeneration, task.Status.State = 2, 2, c.state
 			if c.reason != "" {
-				meta.SetStatusCondition(&task.Status.Conditions, conditions.True(v1alpha1.ConditionProgressing, c.reason, "because"))
+				set(task, conditions.True(v1alpha1.ConditionProgressing, c.reason, "because"))
 			}
 			for _, condition := range conditions.OfTask(&task.Status) {
 				g.Expect(condition.Reason).NotTo(BeEmpty(), "the API server requires a reason")
-				meta.SetStatusCondition(&task.Status.Conditions, condition)
+				set(task, condition)
 			}
 			task.Spec.Suspend = c.reason == v1alpha1.ReasonSuspended
 			data, err := json.MarshalIndent(task, "", "  ")

@@ -119,12 +119,14 @@ const (
 	bufferSize = 4 << 10
 	// maxMessage bounds an answer, in bytes. etcd's client takes 2 GiB.
 	maxMessage = 1 << 20
+	// maxHeaders bounds the headers and trailers of an answer, and so the text of an error, in bytes. gRPC takes 16 MiB.
+	maxHeaders = 64 << 10
 )
 
 func connect(endpoint string, tls *tls.Config, options ...grpc.DialOption) (*connection, error) {
 	c := &connection{endpoint: endpoint}
 	options = append(slices.Clip(options), grpc.WithChainUnaryInterceptor(c.countLate),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)), grpc.WithMaxHeaderListSize(maxHeaders),
 		// What is asked fits into little, and an operator has connections to many members.
 		grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize))
 	if tls != nil && tls.ServerName != "" {

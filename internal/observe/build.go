@@ -216,6 +216,7 @@ func describeStatefulSet(s *appsv1.StatefulSet) cluster.StatefulSet {
 	return cluster.StatefulSet{
 		Name:           s.Name,
 		UID:            s.UID,
+		Generation:     s.Generation,
 		Observed:       s.Status.ObservedGeneration >= s.Generation,
 		UpdateRevision: s.Status.UpdateRevision,
 		EtcdVersion:    etcdVersion(s.Spec.Template.Labels, s.Spec.Template.Spec),

@@ -175,3 +175,11 @@ func TestEtcdVersion(t *testing.T) {
 		}
 	}
 }
+
+// What keeps a pod after it has terminated is told to people.
+func TestFinalizersOfAPod(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"example.com/keep"}}}
+	if got := describePod(pod, "").Finalizers; len(got) != 1 || got[0] != "example.com/keep" {
+		t.Errorf("got %v, want the finalizer of the pod", got)
+	}
+}

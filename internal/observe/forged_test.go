@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -179,5 +180,38 @@ func TestStatefulSetOfManyReplicasIsNotObserved(t *testing.T) {
 			continue
 		}
 		g.Expect(err).To(MatchError(ContainSubstring("it has %d replicas, more than 100", replicas)))
+	}
+}
+
+// A StatefulSet that is not the Etcd's own is never observed, and so neither rolled nor stopped, also if it becomes foreign while a task
+// runs: every look ends with ErrNoStatefulSet.
+func TestForeignStatefulSetIsNotObserved(t *testing.T) {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}}
+	owner := func(uid types.UID, controller bool) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "m", UID: uid, Controller: &controller}}
+	}
+	for name, c := range map[string]struct {
+		owners []metav1.OwnerReference
+		own    bool
+	}{
+		"its own":                   {owner("etcd", true), true},
+		"of an earlier Etcd":        {owner("earlier", true), false},
+		"owned, but not controlled": {owner("etcd", false), false},
+		"of nobody":                 {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", OwnerReferences: c.owners}, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](0)}}
+			reader, o := fake.NewClientBuilder().WithObjects(set).Build(), New(nil, clock.RealClock{})
+			_, err := o.Observe(t.Context(), reader, etcd)
+			_, confirmed := o.Confirm(t.Context(), reader, etcd, &cluster.Snapshot{})
+			if c.own {
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(confirmed).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(err).To(MatchError(ErrNoStatefulSet))
+			g.Expect(confirmed).To(MatchError(ErrNoStatefulSet))
+		})
 	}
 }

@@ -30,6 +30,9 @@ import (
 // ErrNoStatefulSet says that an Etcd has no StatefulSet of its own.
 var ErrNoStatefulSet = errors.New("the Etcd has no StatefulSet")
 
+// ErrTooManyReplicas says that a StatefulSet has more than MaxReplicas.
+var ErrTooManyReplicas = errors.New("the StatefulSet has too many replicas")
+
 // askTimeout bounds what one member may take to answer. A member that is slower counts as down.
 const askTimeout = 2 * time.Second
 
@@ -41,8 +44,8 @@ const askUnreadyTimeout = 300 * time.Millisecond
 // have taken over, so some time has to be left.
 const observeTimeout = 3 * time.Second
 
-// maxReplicas is how many replicas a StatefulSet may have to be observed. A user who may scale it can choose any number.
-const maxReplicas = etcdclient.MaxMembers
+// MaxReplicas is how many replicas a StatefulSet may have to be observed. A user who may scale it can choose any number.
+const MaxReplicas = etcdclient.MaxMembers
 
 // etcd's client port: that of the container port of this name, or else the default.
 const (
@@ -142,8 +145,8 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	case !metav1.IsControlledBy(statefulSet, etcd):
 		return facts{}, fmt.Errorf("reading StatefulSet %s: it is not controlled by the Etcd of that name: %w", key, ErrNoStatefulSet)
 	}
-	if n := ptr.Deref(statefulSet.Spec.Replicas, 1); n > maxReplicas {
-		return facts{}, fmt.Errorf("reading StatefulSet %s: it has %d replicas, more than %d", key, n, maxReplicas)
+	if n := ptr.Deref(statefulSet.Spec.Replicas, 1); n > MaxReplicas {
+		return facts{}, fmt.Errorf("reading StatefulSet %s: it has %d replicas, more than %d: %w", key, n, MaxReplicas, ErrTooManyReplicas)
 	}
 	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet)}
 	f.statefulSet.Objection = o.rule.Objection(etcd, statefulSet)

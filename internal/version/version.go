@@ -17,7 +17,7 @@ const (
 	// Etcd is served by unmodified etcd images; older ones have no /readyz.
 	Etcd = "3.5.11 or a newer 3.5, 3.6.0 or newer"
 	// Kubernetes releases, from the oldest to the newest, that the controllers are tested with.
-	Kubernetes = "1.33 to 1.36"
+	Kubernetes = "1.33 to 1.37"
 )
 
 // release is the version of a release, which the linker sets.

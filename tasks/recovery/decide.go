@@ -135,8 +135,11 @@ func (in Input) stopping(now time.Time) Decision {
 
 // surveying waits until every volume that there is has been looked at, and then chooses.
 func (in Input) surveying(now time.Time) Decision {
-	if !in.held() {
+	switch {
+	case !in.held():
 		return in.stay("StatefulSet %s is no longer scaled to zero: waiting until it is", in.Snapshot.StatefulSet.Name)
+	case len(in.Snapshot.Surplus) > 0:
+		return in.stay("members were started again, and may still write: waiting until these are gone: %s", strings.Join(in.Snapshot.Surplus, ", "))
 	}
 	if waits, act := survey.Pending(in.Volumes); len(waits) > 0 {
 		d := in.stay("%s", strings.Join(waits, "; "))

@@ -128,8 +128,9 @@ func TestPhases(t *testing.T) {
 		"held by another": {newInput(in(stopping, ""), hold(), func(in *Input) { in.Snapshot.StatefulSet.HeldAtZeroBy = "other" }), 0,
 			tasks.Continue, stopping, "waiting until"},
 
-		"scaled up by somebody": {newInput(in(surveying, "")), 0, tasks.Continue, surveying, "no longer scaled to zero"},
-		"a volume is looked at": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Looking, member.Survey{})), 0, tasks.Continue, surveying, "volume 1"},
+		"scaled up by somebody":                   {newInput(in(surveying, "")), 0, tasks.Continue, surveying, "no longer scaled to zero"},
+		"members that somebody started still run": {newInput(in(surveying, ""), hold("m-1"), volume(survey.Seen, survivor)), 0, tasks.Continue, surveying, "waiting until these are gone: m-1"},
+		"a volume is looked at":                   {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Looking, member.Survey{})), 0, tasks.Continue, surveying, "volume 1"},
 		"a volume is not known": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Unread, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Continue, surveying, "volume 1"},
 		"a claim is somebody else's": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Foreign, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
@@ -178,7 +179,7 @@ func TestVolumesWithoutAJobGetOne(t *testing.T) {
 		i.Volumes = []survey.Volume{{Member: "main-0", State: state, Message: "Job j"}, {Member: "main-1"}}
 		v := verdict(i, Decide(i, epoch), v1alpha1.EtcdOperatorTaskStatus{}, epoch)
 		g.Expect(v.Step.Operation).To(Equal("SurveyVolumes"))
-		g.Expect(v.Step.Detail).To(Equal(i.Volumes))
+		g.Expect(v.Step.Detail.(detail).volumes).To(Equal(i.Volumes))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -150,7 +151,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	case "", v1alpha1.RecoveryConfirming:
 		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot)
 	case v1alpha1.RecoverySurveying:
-		if in.Volumes, err = h.surveyor().Look(ctx, h.order(task, members(task.Etcd))); err != nil {
+		if in.Volumes, err = h.surveyor().Look(ctx, h.order(task, members(task.Etcd), snapshot)); err != nil {
 			return tasks.Verdict{}, coded(err)
 		}
 		if in.Backup, err = h.newestBackup(ctx, task.Etcd); err != nil {
@@ -162,8 +163,8 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 
 // Perform implements tasks.Handler.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
-	volumes := step.Detail.([]survey.Volume)
-	if err := h.surveyor().Go(ctx, h.order(task, int32(len(volumes))), volumes); err != nil {
+	d := step.Detail.(detail)
+	if err := h.surveyor().Go(ctx, h.order(task, int32(len(d.volumes)), d.snapshot), d.volumes); err != nil {
 		return coded(err)
 	}
 	return nil
@@ -171,7 +172,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 
 // Cleanup implements tasks.Handler. The Etcd controller scales the StatefulSet up again once the task has ended, or is gone.
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
-	if err := h.surveyor().Remove(ctx, h.order(task, maxMembers)); err != nil {
+	if err := h.surveyor().Remove(ctx, h.order(task, maxMembers, &cluster.Snapshot{})); err != nil {
 		return coded(err)
 	}
 	h.losses.forget(task.Object.UID)
@@ -182,8 +183,19 @@ func (h *Handler) surveyor() survey.Surveyor {
 	return survey.Surveyor{Client: h.Client, Live: h.Live, Clock: h.Clock}
 }
 
-func (h *Handler) order(task tasks.Task, members int32) survey.Order {
-	return survey.Order{Etcd: task.Etcd, Owner: job.OfTask(task.Object), Members: members, Image: h.Image, Timeout: Deadline}
+// detail of the step that creates and removes Jobs.
+type detail struct {
+	volumes  []survey.Volume
+	snapshot *cluster.Snapshot
+}
+
+// order returns what to survey. Members that somebody has started in between may have written, so a volume is surveyed again once
+// the StatefulSet has been scaled.
+func (h *Handler) order(task tasks.Task, members int32, s *cluster.Snapshot) survey.Order {
+	return survey.Order{
+		Etcd: task.Etcd, Owner: job.OfTask(task.Object), Members: members, Round: strconv.FormatInt(s.StatefulSet.Generation, 10),
+		Image: h.Image, Timeout: Deadline,
+	}
 }
 
 // members is how many members the cluster has: it may not have grown yet to what its spec says.
@@ -203,7 +215,7 @@ func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now t
 		RequeueAfter: pollInterval, Recovery: &d.Recovery, Progress: string(d.Recovery.Phase),
 	}
 	if d.Survey {
-		v.Step = &tasks.Step{Operation: opSurvey, Reason: d.Message, Detail: in.Volumes, RecheckAfter: pollInterval}
+		v.Step = &tasks.Step{Operation: opSurvey, Reason: d.Message, Detail: detail{in.Volumes, in.Snapshot}, RecheckAfter: pollInterval}
 		return v
 	}
 	// That the grace period begins again is written at once: a late write of another operator, which saw it end, then conflicts.

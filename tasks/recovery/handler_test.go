@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -170,7 +171,7 @@ func TestEveryVolumeOfTheLiveEtcdIsSurveyed(t *testing.T) {
 	r.task.Object.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying}
 	v, err := r.handler.Execute(t.Context(), r.task)
 	r.Expect(err).NotTo(HaveOccurred())
-	r.Expect(v.Step.Detail).To(HaveLen(5))
+	r.Expect(v.Step.Detail.(detail).volumes).To(HaveLen(5))
 
 	live.UID = "another"
 	live.ResourceVersion = ""
@@ -198,4 +199,32 @@ func TestABackupIsBelievedOfTheEtcdsOwnLease(t *testing.T) {
 		r.Expect(err).NotTo(HaveOccurred())
 		r.Expect(found != "").To(Equal(known), "controlled by %q: %s", owner, found)
 	}
+}
+
+// Somebody scales the StatefulSet up while the volumes are surveyed. The members may have written until they are stopped again, so
+// what was found before does not count.
+func TestVolumesAreSurveyedAgainOnceMembersHaveRun(t *testing.T) {
+	r := newTrial(t)
+	r.lives(r.task.Etcd)
+	r.restart()
+	r.witness.says = newInput(hold()).Snapshot
+	r.witness.says.StatefulSet.HeldAtZeroBy, r.witness.says.StatefulSet.Generation = r.task.Object.UID, 7
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: component.ClaimName(r.task.Etcd, 0), UID: "claim", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: r.task.Etcd.Name}}}
+	r.Expect(r.api.Create(t.Context(), claim)).To(Succeed())
+	r.task.Object.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying}
+	execute := func() tasks.Verdict {
+		v, err := r.handler.Execute(t.Context(), r.task)
+		r.Expect(err).NotTo(HaveOccurred())
+		return v
+	}
+	v := execute()
+	r.Expect(v.Step.Detail.(detail).volumes[0].State).To(Equal(survey.Unseen))
+	r.Expect(r.handler.Perform(t.Context(), r.task, *v.Step)).To(Succeed())
+	r.Expect(execute().Step).To(BeNil(), "its Job works")
+
+	// Scaled up, and to zero again.
+	r.witness.says.StatefulSet.Generation = 9
+	v = execute()
+	r.Expect(v.Step).NotTo(BeNil())
+	r.Expect(v.Step.Detail.(detail).volumes[0].State).To(Equal(survey.Abandoned))
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +33,8 @@ type pass struct {
 	held bool
 	// specFailed: the spec could not be carried out, or not entirely.
 	specFailed bool
+	// recoveryUnknown: whether a task still keeps the recovery in the status could not be read.
+	recoveryUnknown bool
 	// rollWaits: the update strategy changes once every member participates.
 	rollWaits bool
 	// errs are the errors of the stages; open are the codes of stages that were skipped, or have failed.
@@ -71,6 +72,7 @@ var stages = []stage{
 	{name: "volumes", code: v1alpha1.ErrApply, run: (*pass).growVolumes, passable: true, alone: true},
 	{name: "hibernation", code: v1alpha1.ErrApply, run: (*pass).hibernate, passable: true, alone: true},
 	{name: "peer URLs", code: v1alpha1.ErrPeerURLs, run: (*pass).listPeerURLs, passable: true, alone: true},
+	{name: "recovery", code: v1alpha1.ErrObserve, run: (*pass).confirmRecovery, passable: true, alone: true},
 }
 
 // followUps are the stages after the status was written: they rest on what it says.
@@ -200,9 +202,12 @@ func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, e
 	if p.found.TLS != nil {
 		p.found.Foreign = slices.Concat(p.found.Foreign, p.found.TLS.Managed.Foreign)
 	}
-	next, err := p.next(ctx)
+	next := status.Next(p.found)
+	if p.recoveryUnknown {
+		next.Recovery = p.etcd.Status.Recovery
+	}
 	after := pollAfter(&next)
-	pending, writeErr := p.status.write(ctx, p.etcd, next)
+	pending, err := p.status.write(ctx, p.etcd, next)
 	if pending > 0 {
 		after = min(after, pending)
 	}
@@ -213,21 +218,5 @@ func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, e
 	if len(p.found.Foreign)+len(p.found.Volumes.Foreign()) > 0 {
 		after = min(after, apply.RecheckForeign)
 	}
-	return after, errors.Join(err, writeErr)
-}
-
-// next returns the status that follows from what was found. Where it no longer has a recovery, members remove the data that they
-// had before; so the tasks are read from the API server first: the cache may not show the one yet that keeps it.
-func (p *pass) next(ctx context.Context) (v1alpha1.EtcdStatus, error) {
-	next := status.Next(p.found)
-	if p.etcd.Status.Recovery == nil || next.Recovery != nil {
-		return next, nil
-	}
-	tasks, err := etcdtasks.List(ctx, p.API, p.etcd)
-	if err != nil {
-		next.Recovery = p.etcd.Status.Recovery
-		return next, err
-	}
-	p.found.Tasks = tasks
-	return status.Next(p.found), nil
+	return after, err
 }

@@ -12,12 +12,15 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/status"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 var errBroken = errors.New("broken")
@@ -107,4 +110,30 @@ func TestConflictOfAStageThatStandsAlone(t *testing.T) {
 	g.Expect(complete).To(BeTrue())
 	g.Expect(interrupted).To(Satisfy(apierrors.IsConflict))
 	g.Expect(p.errs).To(BeEmpty())
+}
+
+// unreadable is an API server that answers no list.
+type unreadable struct{ client.Client }
+
+func (unreadable) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errBroken
+}
+
+// The status keeps a recovery for as long as it is not known whether a task still keeps it, and the error is reported.
+func TestRecoveryIsKeptWhileItsTaskIsUnknown(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}, Status: v1alpha1.EtcdStatus{
+		ClusterID: "beef", ClusterSize: 1, Recovery: &v1alpha1.ClusterRecovery{Task: "gone", TaskUID: "gone", PreviousClusterID: "cafe"},
+	}}
+	voter := cluster.Ordinal{Name: "main-0", Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleLeader, MemberID: 1, Answers: true, Serving: true}
+	p := &pass{parts: &parts{Access: state.Access{API: unreadable{}, Clock: clock.RealClock{}}}, etcd: etcd}
+	p.found.State = &state.State{Etcd: etcd, Snapshot: &cluster.Snapshot{
+		Ordinals: []cluster.Ordinal{voter},
+		Cluster:  cluster.Cluster{ID: 0xbeef, Reachable: true, LeaderKnown: true, Voters: []cluster.Voter{{ID: 1, Name: "main-0", Serving: true}}},
+	}}
+	g.Expect(status.Next(p.found).Recovery).To(BeNil(), "the cluster is rebuilt, and the task is gone")
+	complete, _ := p.through(t.Context(), stages[len(stages)-1:])
+	g.Expect(complete).To(BeTrue(), "the rest of the status is written")
+	g.Expect(p.recoveryUnknown).To(BeTrue())
+	g.Expect(p.failures.Of(etcd)).To(HaveKeyWithValue("recovery", HaveField("Failure", And(HaveField("Code", v1alpha1.ErrObserve), HaveField("Err", MatchError(errBroken))))))
 }

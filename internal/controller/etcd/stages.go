@@ -13,7 +13,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/scale"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/volumes"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -163,6 +165,21 @@ func (p *pass) listPeerURLs(ctx context.Context) error {
 		return errSkipped
 	}
 	return p.tls.ListPeerURLs(ctx, p.found.State, *p.found.TLS)
+}
+
+// confirmRecovery reads the tasks from the API server where the status would no longer have a recovery: the members then remove the
+// data that they had before, and the cache may not show the task yet that keeps it.
+func (p *pass) confirmRecovery(ctx context.Context) error {
+	if p.etcd.Status.Recovery == nil || status.Next(p.found).Recovery != nil {
+		return nil
+	}
+	tasks, err := etcdtasks.List(ctx, p.API, p.etcd)
+	if err != nil {
+		p.recoveryUnknown = true
+		return fmt.Errorf("reading whether a task keeps the recovery: %w", err)
+	}
+	p.found.Tasks = tasks
+	return nil
 }
 
 // instructMembers writes for the members what the status says of their cluster.

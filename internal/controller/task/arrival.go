@@ -34,6 +34,9 @@ func (r *Reconciler) prepare(ctx context.Context, line *line, cached, t *v1alpha
 		return task, registered.Unavailable, nil
 	}
 	pending := t.Status.State == v1alpha1.TaskStatePending
+	if !pending && t.Status.InitiatedAt == nil {
+		return reject(v1alpha1.ErrNotAdmitted, "status.state is %s and status.initiatedAt is empty, so no operator has admitted the task: create it again, and leave its status to the operator", t.Status.State)
+	}
 	var err error
 	if pending {
 		task.Config, err = r.books.decode(t, registered.Handler)
@@ -42,9 +45,6 @@ func (r *Reconciler) prepare(ctx context.Context, line *line, cached, t *v1alpha
 	}
 	if err != nil {
 		return reject(v1alpha1.ErrInvalidConfig, "%v", err)
-	}
-	if !pending && t.Status.InitiatedAt == nil {
-		return reject(v1alpha1.ErrNotAdmitted, "status.state is %s and status.initiatedAt is empty, so no operator has admitted the task: create it again, and leave its status to the operator", t.Status.State)
 	}
 	if by := r.displacedBy(line.Queue, cached); by != "" {
 		return reject(v1alpha1.ErrSuperseded, "task %s, which was created later, supersedes it", by)

@@ -310,7 +310,7 @@ func TestTaskThatRunsWithoutAnAdmissionIsRejected(t *testing.T) {
 				s.add(t, "a", running, change, func(task *v1alpha1.EtcdOperatorTask) { task.Status.InitiatedAt = nil })
 				e := newEngine(t, s)
 				e.Registry[v1alpha1.OnDemandSnapshot] = tasks.Type{Handler: e.actor, Deadline: deadline}
-				e.execute = step
+				e.execute, e.restore = step, errors.New("no admission has written it")
 				e.look()
 				e.Expect(e.state("a")).To(Equal(v1alpha1.TaskStateRejected))
 				e.Expect(s.get(t, "a").Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrNotAdmitted))

@@ -33,6 +33,8 @@ import (
 type actor struct {
 	execute func() tasks.Verdict
 	cleanUp func() error
+	// restore is why the config of a task that was admitted cannot be read.
+	restore error
 	// superseded says by what every task is; failure is why it cannot say.
 	superseded string
 	failure    error
@@ -43,7 +45,7 @@ type actor struct {
 var _ tasks.Handler = (*actor)(nil)
 
 func (a *actor) Decode(config string) (any, error)  { return config, nil }
-func (a *actor) Restore(config string) (any, error) { return config, nil }
+func (a *actor) Restore(config string) (any, error) { return config, a.restore }
 func (a *actor) WorkKey(_ context.Context, task tasks.Task) (string, error) {
 	return task.Object.Spec.Config, nil
 }

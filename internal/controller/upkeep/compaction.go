@@ -12,10 +12,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 )
 
 // compactionBackoff is how long a task stays that has compacted the deltas since a full snapshot, or has failed to. Until
@@ -98,8 +98,9 @@ func shortensRestores(t *v1alpha1.EtcdOperatorTask) bool {
 	case v1alpha1.OnDemandCompaction:
 		return true
 	case v1alpha1.OnDemandSnapshot:
-		// A config that does not decode makes the engine reject the task.
-		return yaml.Unmarshal([]byte(t.Spec.Config), &config) == nil && config.Type == snapshot.Full
+		// A config that does not decode makes the engine reject the task. A user has written it: no other decoder bounds what
+		// it costs.
+		return taskconfig.Decode(t.Spec.Config, &config) == nil && config.Type == snapshot.Full
 	}
 	return false
 }

@@ -5,7 +5,9 @@
 package upkeep
 
 import (
+	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -152,4 +154,18 @@ func TestTaskOfAnUpkeep(t *testing.T) {
 		Type: v1alpha1.OnDemandSnapshot, Config: "type: full\ntimeout: 4h0m0s\n", TTLSecondsAfterFinished: ptr.To[int32](3600),
 		OwnerEtcdReference: v1alpha1.EtcdReference{Name: "etcd-main"},
 	}))
+}
+
+// The config of a user's task may be hostile: 64 KiB with aliases stand for gigabytes, and the operator works for others too.
+func TestConfigWithAliasesIsNotExpanded(t *testing.T) {
+	g := NewWithT(t)
+	config := "type: full\nx: &x " + strings.Repeat("x", 32<<10) + "\ny: [" + strings.Repeat("*x,", 4000) + "]\n"
+	g.Expect(len(config)).To(BeNumerically("<", 64<<10))
+	task := aTask("bomb", v1alpha1.OnDemandSnapshot, config, v1alpha1.TaskStatePending)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	shortens := shortensRestores(&task)
+	runtime.ReadMemStats(&after)
+	g.Expect((after.TotalAlloc-before.TotalAlloc)>>20).To(BeNumerically("<", 16), "MiB")
+	g.Expect(shortens).To(BeFalse(), "the engine rejects it")
 }

@@ -15,7 +15,8 @@
 // Agents are not simulated: leases of members are not renewed.
 //
 // It creates the Etcds, restarts the operator with one change pending, rolls one Etcd alone and then many at once, beside
-// rollouts blocked by a hanging member, and finally watches an idle operator. After each step it writes its results to
+// rollouts blocked by a hanging member, and watches an idle operator. Finally it measures how fast the operator reacts for healthy
+// Etcds beside others whose members all hang, or that have many tasks. After each step it writes its results to
 // .local/bench-fleet.json.
 package main
 
@@ -43,6 +44,7 @@ import (
 // options are the flags.
 type options struct {
 	etcds, rollouts, hung int
+	samples               int
 	idle                  time.Duration
 	podStart              time.Duration
 	strict, profiles      bool
@@ -53,6 +55,7 @@ func main() {
 	flag.IntVar(&o.etcds, "etcds", 1000, "how many Etcds of 3 members")
 	flag.IntVar(&o.rollouts, "rollouts", 50, "how many are rolled at the same time")
 	flag.IntVar(&o.hung, "hung", 10, "how many further rollouts are blocked by a hanging member")
+	flag.IntVar(&o.samples, "samples", 15, "how often the reaction for a healthy Etcd is measured beside others that are frozen or have many tasks")
 	flag.DurationVar(&o.idle, "idle", 5*time.Minute, "how long the idle operator is watched")
 	flag.DurationVar(&o.podStart, "pod-start", 3*time.Second, "how long a pod takes to become ready")
 	flag.BoolVar(&o.profiles, "profiles", false, "have the operator write profiles to .local/fleet/*.pprof, at some cost of time and memory")
@@ -89,7 +92,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err := b.setUp(ctx); err != nil {
 		return err
 	}
-	for _, measure := range []func(context.Context) error{b.make, b.restart, b.rollOne, b.rollMany, b.rest} {
+	for _, measure := range []func(context.Context) error{b.make, b.restart, b.rollOne, b.rollMany, b.rest, b.besideOthers} {
 		// Write the results after each step.
 		if err = errors.Join(measure(ctx), b.write()); err != nil {
 			break

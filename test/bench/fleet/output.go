@@ -45,6 +45,8 @@ type results struct {
 	Resident float64 `json:"residentMaxMiB,omitempty"`
 	// IdleLoad is the load of an idle operator, with all writes.
 	IdleLoad *Load `json:"idle,omitempty"`
+	// Neighbors is the reaction for healthy Etcds beside others.
+	Neighbors []neighbors `json:"neighbors,omitempty"`
 
 	alone, many *rollouts
 }
@@ -93,6 +95,10 @@ func (r results) table(targets []target.Target) string {
 		for _, kind := range slices.Sorted(maps.Keys(r.IdleLoad.Writes)) {
 			fmt.Fprintf(&out, "  writes: %d %s\n", r.IdleLoad.Writes[kind], strings.TrimSpace(kind))
 		}
+	}
+	for _, n := range r.Neighbors {
+		fmt.Fprintf(&out, "beside %s: a task is rejected after %s (slowest %s), a change observed after %s (slowest %s)\n", n.Beside,
+			target.Seconds(n.Task), target.Seconds(n.MaxTask), target.Seconds(n.Etcd), target.Seconds(n.MaxEtcd))
 	}
 	out.WriteString("\n" + target.Table(targets))
 	return out.String()

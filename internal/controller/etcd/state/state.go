@@ -59,8 +59,9 @@ type State struct {
 	// Leases of the snapshots; nil where there is no backup store.
 	Leases *observe.SnapshotLeases
 	// Snapshot of the cluster, by what the cache has; nil without a StatefulSet in the cache. It is not older than a StatefulSet
-	// of the cache.
-	Snapshot *cluster.Snapshot
+	// of the cache. It is also nil when the StatefulSet has TooManyReplicas to be observed.
+	Snapshot        *cluster.Snapshot
+	TooManyReplicas bool
 }
 
 // Read reads the state of an Etcd from the cache. It returns ErrBehind while the StatefulSet is being replaced.
@@ -90,7 +91,9 @@ func (a Access) Read(ctx context.Context, etcd *v1alpha1.Etcd) (*State, error) {
 	if s.Claims, err = Claims(ctx, a.Client, etcd, Members(etcd, s.StatefulSet)); err != nil {
 		return nil, err
 	}
-	if s.Snapshot, err = a.Observe(ctx, a.Client, etcd); err != nil {
+	if s.Snapshot, err = a.Observe(ctx, a.Client, etcd); errors.Is(err, observe.ErrTooManyReplicas) {
+		s.TooManyReplicas = true
+	} else if err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -132,9 +135,10 @@ func StatefulSet(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd)
 	return set, nil
 }
 
-// Members returns how many members a cluster has, or has had: the claims of so many ordinals may be its own.
+// Members returns how many members a cluster has, or has had: the claims of so many ordinals may be its own. A user who may
+// scale the StatefulSet can choose any number.
 func Members(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
-	return max(etcd.Status.ClusterSize, ptr.Deref(set.Spec.Replicas, 1))
+	return max(etcd.Status.ClusterSize, min(ptr.Deref(set.Spec.Replicas, 1), observe.MaxReplicas))
 }
 
 // Claims returns the claims under the names of so many members of an Etcd, by ordinal. They need not be the Etcd's own.

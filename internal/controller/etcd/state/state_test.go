@@ -7,12 +7,15 @@ package state
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -47,7 +50,10 @@ func clientOf(g *WithT, objects ...client.Object) client.Client {
 type observing struct{ err error }
 
 func (o observing) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
-	return &cluster.Snapshot{}, o.err
+	if o.err != nil {
+		return nil, o.err
+	}
+	return &cluster.Snapshot{}, nil
 }
 
 func TestRead(t *testing.T) {
@@ -64,11 +70,13 @@ func TestRead(t *testing.T) {
 	orphaned := set.DeepCopy()
 	orphaned.DeletionTimestamp, orphaned.Finalizers = &metav1.Time{Time: time.Now()}, []string{metav1.FinalizerOrphanDependents}
 	broken := errors.New("broken")
+	crowd := set.DeepCopy()
+	crowd.Spec.Replicas = ptr.To[int32](math.MaxInt32)
 	for name, tc := range map[string]struct {
 		cached, live []client.Object
 		observe      error
 		err          error
-		set          bool
+		set, crowd   bool
 	}{
 		"no StatefulSet":                       {},
 		"a StatefulSet":                        {cached: []client.Object{set, claim}, set: true},
@@ -76,6 +84,7 @@ func TestRead(t *testing.T) {
 		"a StatefulSet that is not the Etcd's": {cached: []client.Object{foreign, claim}, live: []client.Object{foreign}},
 		"a StatefulSet that is being replaced": {cached: []client.Object{orphaned}, err: ErrBehind},
 		"the members could not be observed":    {cached: []client.Object{set}, observe: broken, err: broken},
+		"a StatefulSet of too many replicas":   {cached: []client.Object{crowd, claim}, observe: fmt.Errorf("no: %w", observe.ErrTooManyReplicas), set: true, crowd: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -88,7 +97,8 @@ func TestRead(t *testing.T) {
 			}
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(s.StatefulSet != nil).To(Equal(tc.set))
-			g.Expect(s.Snapshot != nil).To(Equal(tc.set))
+			g.Expect(s.Snapshot != nil).To(Equal(tc.set && !tc.crowd))
+			g.Expect(s.TooManyReplicas).To(Equal(tc.crowd))
 			g.Expect(len(s.Claims) > 0).To(Equal(tc.set))
 		})
 	}

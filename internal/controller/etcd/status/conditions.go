@@ -5,6 +5,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/tls"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -50,6 +52,15 @@ func conditionsOf(next *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
 func memberConditions(status *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
 	s := o.Snapshot
 	switch {
+	case o.TooManyReplicas:
+		message := fmt.Sprintf("StatefulSet %s/%s was scaled to %d replicas, and members are observed up to %d only: scale it back to the number of members, %d.",
+			o.Etcd.Namespace, o.Etcd.Name, *o.StatefulSet.Spec.Replicas, observe.MaxReplicas, cmp.Or(status.ClusterSize, o.Etcd.Spec.Replicas))
+		return []metav1.Condition{
+			conditions.Unknown(v1alpha1.ConditionReady, v1alpha1.ReasonTooManyReplicas, "%s", message),
+			conditions.Unknown(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonTooManyReplicas, "%s", message),
+			conditions.Unknown(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonTooManyReplicas, "%s", message),
+			conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonTooManyReplicas, "%s", message),
+		}
 	case s == nil:
 		const message = "There is no StatefulSet yet."
 		return []metav1.Condition{

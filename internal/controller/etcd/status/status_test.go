@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/scale"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/tls"
+	"math"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -463,4 +465,26 @@ func TestErrorsOfWhatIsNotKnown(t *testing.T) {
 	g.Expect(next.LastOperation.State).To(Equal(v1alpha1.OperationError))
 	o.TLS, o.Open, o.OwnersChecked = &tls.Plan{}, nil, true
 	g.Expect(Next(o).LastErrors).To(BeEmpty())
+}
+
+// A user who may scale the StatefulSet has scaled it to more replicas than are observed: the status says so, and no longer what the
+// members were last seen to be.
+func TestTooManyReplicas(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "etcd-main"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	before := Next(Observation{State: &state.State{Etcd: etcd, Snapshot: clustertest.Healthy(3)}})
+	etcd.Status = before
+	g.Expect(before.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue())
+	set := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](math.MaxInt32)}}
+	next := Next(Observation{State: &state.State{Etcd: etcd, StatefulSet: set, TooManyReplicas: true}})
+	const message = "StatefulSet ns/etcd-main was scaled to 2147483647 replicas, and members are observed up to 100 only: scale it back to the number of members, 3."
+	for conditionType, status := range map[string]metav1.ConditionStatus{
+		v1alpha1.ConditionReady: metav1.ConditionUnknown, v1alpha1.ConditionAllMembersReady: metav1.ConditionUnknown,
+		v1alpha1.ConditionAllMembersUpdated: metav1.ConditionUnknown, v1alpha1.ConditionScaled: metav1.ConditionFalse,
+	} {
+		c := next.Conditions.Find(conditionType)
+		g.Expect(c).To(HaveValue(And(HaveField("Status", status), HaveField("Reason", v1alpha1.ReasonTooManyReplicas), HaveField("Message", message))), conditionType)
+	}
+	g.Expect(next.Ready).To(HaveValue(BeFalse()))
+	g.Expect(next.ClusterSize).To(Equal(int32(3)), "it stays what it was")
 }

@@ -41,8 +41,8 @@ type Fleet struct {
 	mu sync.Mutex
 	// up reports whether the pod at an address is ready.
 	up map[string]bool
-	// hung are the Etcds whose member 0 hangs: it accepts requests and never answers.
-	hung map[int]bool
+	// hung is how many members of an Etcd, from 0 on, hang: they accept requests and never answer.
+	hung map[int]int
 }
 
 // NewFleet serves the members of a number of Etcds.
@@ -51,7 +51,7 @@ func NewFleet(etcds int) (*Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for the operator: %w", err)
 	}
-	f := &Fleet{Port: listener.Addr().(*net.TCPAddr).Port, up: map[string]bool{}, hung: map[int]bool{}}
+	f := &Fleet{Port: listener.Addr().(*net.TCPAddr).Port, up: map[string]bool{}, hung: map[int]int{}}
 	for i := range etcds {
 		c := &etcdfake.Cluster{Up: func(member int) bool { return f.isUp(address(i, member)) }}
 		for m := range Members {
@@ -94,9 +94,22 @@ func (f *Fleet) Hang(hangs bool, etcds ...int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, i := range etcds {
-		f.hung[i] = hangs
+		delete(f.hung, i)
 		if hangs {
+			f.hung[i] = 1
 			f.up[address(i, 0)] = false
+		}
+	}
+}
+
+// Freeze makes all members of some Etcds hang, although their probes pass, or answer again.
+func (f *Fleet) Freeze(freeze bool, etcds ...int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, i := range etcds {
+		delete(f.hung, i)
+		if freeze {
+			f.hung[i] = Members
 		}
 	}
 }
@@ -104,7 +117,7 @@ func (f *Fleet) Hang(hangs bool, etcds ...int) {
 func (f *Fleet) hangs(etcd, member int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return member == 0 && f.hung[etcd]
+	return member < f.hung[etcd]
 }
 
 // asked returns the cluster and the member that a request is addressed to.

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// item is a danger. Where a user cannot bring it about, or not all of it, tests do so inside the operator or the agent.
+type item struct {
+	number int
+	danger string
+	// shownBy are tests: the folder of the package, a colon, and the name.
+	shownBy []string
+}
+
+var items = []item{
+	{1, "a slow member counts as lost, and is removed", []string{
+		"internal/observe:TestSlowIsNotLost", "internal/etcdclient:TestPoolKeepsTheConnectionToAMemberThatIsSlow",
+		"internal/rollout:TestScenarios", "internal/rollout:TestExplorationDetectsMutants", "test/e2e:TestBrokenProbe", "test/e2e:TestLeaderlessSpell",
+	}},
+	{2, "a stale cache stops or starts members", []string{
+		"test/integration/recreate:TestHealthyMembersAreNotStoppedForATaskThatHasEnded", "test/integration/recreate:TestMembersAreNotStartedWhileTheirVolumesAreSurveyed",
+		"test/integration/recreate:TestPausedOperatorStopsNoMember", "tasks/recreate:TestPhaseIsEnteredOnLiveReads",
+	}},
+	{3, "a clock that permits something destructive survives a gap", []string{
+		"tasks/recovery:TestGracePeriodBeginsAgain", "tasks/recovery:TestMembersAreStoppedAfterTheGracePeriod", "tasks/recovery:TestLookThatIsTooOld",
+		"tasks/recovery:TestVolumesAreSurveyedAgainOnceMembersHaveRun",
+	}},
+	{4, "the gate is switched off in the middle of a rollout", []string{
+		"internal/controller/etcd/strategy:TestTakeOverByTheStatefulSetController", "test/integration/etcd:TestGateSwitchedInMidRollout", "test/e2e:TestGateSwitchedInMidRollout",
+	}},
+	{5, "an override takes the quorum", []string{
+		"internal/rollout:TestScenarios", "internal/rollout:TestOverridableGuards", "internal/rollout:TestExploration",
+	}},
+	{6, "a voter that is far behind counts as serving", []string{"internal/observe:TestVoterThatIsFarBehindDoesNotServe"}},
+	{7, "a pod is removed whose volume is gone", []string{"internal/observe:TestSurroundings", "internal/observe:TestClaimsAreReadAsThePodsAre"}},
+	{8, "a task of a deleted Etcd runs on its successor", []string{"internal/controller/task:TestTaskRunsForItsOwnEtcdAlone", "test/integration/task:TestTasksOfADeletedEtcd"}},
+	{9, "a learner of an old etcd counts as a voter", []string{"internal/observe:TestByReadinessOfOldVersions"}},
+	{10, "a rollout that repairs reachability never ends", []string{"internal/rollout:TestScenarios", "internal/cluster:TestVouch"}},
+	{11, "back-off is forgotten", []string{"internal/controller/task:TestBackOffIsRememberedWithoutWrites"}},
+	{12, "a failing cleanup blocks the queue silently", []string{"internal/controller/task:TestCleanupThatFailsIsToldOf"}},
+	{13, "a flapping member makes progress", []string{"internal/rollout:TestFlappingIsNoProgress", "tasks/recreate:TestProgress"}},
+	{14, "a status that nobody admitted", []string{"internal/controller/task:TestTaskThatRunsWithoutAnAdmissionIsRejected"}},
+	{15, "advice that is missing, timers that do not accumulate, memory that is never freed", []string{
+		"internal/rollout:TestScenarios", "tasks/recreate:TestARecreationThatWaitsAsksNoMember", "internal/observe:TestLeasesAreForgotten",
+		"internal/rollout:TestAPodThatFinalizersKeepIsSaidToBe", "internal/observe:TestFinalizersOfAPod",
+		"internal/rollout/timers:TestConditionsLastFromOneObservationToTheNext",
+	}},
+	{16, "one Etcd slows others", []string{
+		"internal/controller/task:TestManyTasks", "internal/controller/task:TestRecoveryIsNeverTurnedAway", "cmd/etcd-foreman:TestWhatIsKeptOfTasks",
+		"internal/controller/etcd/state:TestRead",
+	}},
+	{17, "a foreign object is modified or used", []string{
+		"test/integration/etcd:TestForeignObjects", "test/integration/etcd:TestForeignObjectInACluster", "test/integration/etcd:TestForeignObjectBehindAStaleCache",
+		"test/integration/operator:TestForeignObjects", "internal/apply:TestNothingIsWrittenWhileAnObjectIsForeign", "internal/observe:TestForeignStatefulSetIsNotObserved",
+	}},
+	{18, "a foreign claim grows, or is deleted", []string{
+		"test/integration/etcd:TestClaimsOfAnotherDoNotGrow", "test/integration/etcd:TestClaimsOfAnotherOutlastHibernation",
+		"test/integration/etcd:TestClaimBecomesForeignBeforeItsDeletion", "internal/ownership:TestOfClaim", "internal/job:TestPods",
+	}},
+	{19, "a hostile member exhausts the operator", []string{"internal/observe:TestForgedMembersCostLittle", "internal/observe:TestForgedListOfEmptyMembersCostsLittle"}},
+	{20, "a neighbor has snapshots taken, and backups removed", []string{
+		"test/integration/backup:TestUnauthorizedClientsRemoveNoBackups", "internal/backup/server:TestAccess", "internal/agentauth:TestVerify", "internal/member/serve:TestTimeoutsOfTheServer",
+	}},
+	{21, "an agent redirects the operator, or has it repeat what it answers", []string{
+		"internal/agentapi:TestClientFollowsNoRedirect", "internal/agentapi:TestClientEchoesNothing", "tasks/snapshot:TestAnotherServerAnswers",
+	}},
+	{22, "copies and dangerous tasks without the right", []string{
+		"test/integration/rbac:TestWhoMayRunWhichTasks", "test/integration/rbac:TestWhoMayChangeTasks", "tasks/copybackups:TestForeignStores",
+		"internal/policy:TestCopies", "internal/policy:TestPrefixes",
+	}},
+	{23, "a hostile bucket", []string{
+		"internal/backup:TestBombs", "internal/backup:TestBigEvents", "internal/backup:TestNamesAreCanonical", "internal/boltfile:TestHostileDatabases",
+		"test/integration/backup:TestHostileDatabases", "internal/backup/restore:TestATransactionIsBoundedInBytes", "internal/job:TestEveryJobHasLimits",
+	}},
+	{24, "metrics are read by anybody", []string{
+		"test/integration/operator:TestMetricsAreProtected", "internal/backup/server:TestWhoReadsMetrics", "internal/backup/server:TestMetricsByCertificate",
+	}},
+	{25, "images and Secrets that are not allowed", []string{
+		"internal/policy:TestImages", "test/integration/etcd:TestImageThatIsNotAllowed", "cmd/etcd-foreman:TestNoTaskRunsAnImageThatIsNotAllowed",
+		"test/integration/etcd:TestSecretsOfOtherNamespacesAreRefused",
+	}},
+	{26, "schedules, names and texts that do harm", []string{
+		"internal/schedule:TestParse", "internal/component:TestScheduleThatNeverComes", "internal/job:TestNamesOfJobs", "internal/logging:TestLinesAreBounded",
+		"internal/plain:TestText", "internal/cli/text:TestNothingControlsTheTerminal",
+	}},
+}
