@@ -139,7 +139,7 @@ func lastOperation(etcd *v1alpha1.Etcd, status *v1alpha1.EtcdStatus, now metav1.
 	before := ptr.Deref(status.LastOperation, v1alpha1.EtcdOperation{})
 	next := v1alpha1.EtcdOperation{Type: v1alpha1.OperationTypeReconcile, RunID: fmt.Sprintf("generation-%d", etcd.Generation), LastUpdateTime: now}
 	// The first generation that is applied creates the cluster, from its first attempt to its success.
-	if etcd.Status.ObservedGeneration == 0 || before.Type == v1alpha1.OperationTypeCreate && before.RunID == next.RunID {
+	if etcd.Status.ObservedGeneration <= 0 || before.Type == v1alpha1.OperationTypeCreate && before.RunID == next.RunID {
 		next.Type = v1alpha1.OperationTypeCreate
 	}
 	switch {

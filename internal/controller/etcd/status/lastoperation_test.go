@@ -39,3 +39,17 @@ func TestLastOperation(t *testing.T) {
 	etcd.Status = Next(unsettled(etcd, clustertest.Healthy(3), later))
 	g.Expect(etcd.Status.LastOperation.State).To(Equal(v1alpha1.OperationRequeue))
 }
+
+// The API server creates an Etcd with a generation that nobody has observed, which no condition may have.
+func TestEtcdThatNobodyHasObserved(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served()
+	etcd.Status = v1alpha1.EtcdStatus{ObservedGeneration: -1}
+	etcd.Status = Next(unsettled(etcd, clustertest.Healthy(3), later))
+	g.Expect(etcd.Status.ObservedGeneration).To(BeEquivalentTo(-1))
+	g.Expect(etcd.Status.LastOperation.Type).To(Equal(v1alpha1.OperationTypeCreate))
+	g.Expect(etcd.Status.Conditions).NotTo(BeEmpty())
+	for _, c := range etcd.Status.Conditions {
+		g.Expect(c.ObservedGeneration).To(BeNumerically(">=", 0), c.Type)
+	}
+}

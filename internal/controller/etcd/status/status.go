@@ -126,7 +126,8 @@ func refer(next *v1alpha1.EtcdStatus, o Observation) {
 }
 
 func set(status *v1alpha1.EtcdStatus, c metav1.Condition, now metav1.Time) {
-	c.ObservedGeneration, c.LastTransitionTime = status.ObservedGeneration, now
+	// No generation has been applied yet when it is negative, which the schema of a condition does not allow.
+	c.ObservedGeneration, c.LastTransitionTime = max(0, status.ObservedGeneration), now
 	status.Conditions.Set(c)
 }
 
