@@ -64,6 +64,6 @@ func TestText(t *testing.T) {
 commit:     abc
 go:         go1.26.8
 etcd:       3.5.11 or a newer 3.5, 3.6.0 or newer
-Kubernetes: 1.33 to 1.36
+Kubernetes: 1.33 to 1.37
 `))
 }

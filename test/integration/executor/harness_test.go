@@ -356,4 +356,14 @@ func (c *cluster) removePolicy() {
 		u.SetName("etcd-foreman-rollouts")
 		c.Expect(testEnv.Client.Delete(context.Background(), u)).To(Succeed())
 	}
+	// The API server obeys it a moment longer, which the next test must not see.
+	ctx := context.Background()
+	c.Expect(client.IgnoreAlreadyExists(testEnv.Client.Create(ctx, c.theSwitch()))).To(Succeed())
+	c.Eventually(func(g Gomega) {
+		set := &appsv1.StatefulSet{}
+		c.build(set, "1")
+		set.Name = "unmarked"
+		g.Expect(c.druid.Create(ctx, set, client.DryRunAll)).To(Succeed())
+		g.Expect(set.Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType))
+	}).Should(Succeed())
 }
