@@ -23,7 +23,7 @@ func TestLibrariesPrintNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	t.Cleanup(func() { _ = file.Close() })
 	stderr := os.Stderr
 	os.Stderr = file
 	defer func() { os.Stderr = stderr }()

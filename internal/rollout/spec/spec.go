@@ -133,5 +133,5 @@ func (c Config) Grace() time.Duration {
 // ShortGrace is the grace period of a pod whose member does not serve. It holds its minimum also for a config that was not
 // validated.
 func (c Config) ShortGrace() time.Duration {
-	return max(c.NonServingGracePeriod.Duration.Truncate(time.Second), minNonServingGracePeriod)
+	return max(c.NonServingGracePeriod.Truncate(time.Second), minNonServingGracePeriod)
 }

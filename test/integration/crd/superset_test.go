@@ -103,7 +103,7 @@ func TestTheEtcdIsASuperset(t *testing.T) {
 			t.Errorf("%s of etcd-druid is missing", at)
 			continue
 		}
-		if fmt.Sprint(their["type"]) != fmt.Sprint(our["type"]) && !(at == "" || strings.HasPrefix(at, ".metadata")) {
+		if fmt.Sprint(their["type"]) != fmt.Sprint(our["type"]) && at != "" && !strings.HasPrefix(at, ".metadata") {
 			t.Errorf("%s is %v in etcd-druid, and %v here", at, their["type"], our["type"])
 		}
 		for _, property := range differences(their, our) {

@@ -108,10 +108,10 @@ func (m *Manager) Ensure(ctx context.Context, q Request) (Result, error) {
 	}
 	l := &looking{Manager: m, Request: q, now: now, renew: renew, look: look{at: now, generation: q.Etcd.Generation, frozen: q.Frozen}}
 	err := l.all(ctx)
-	result := l.look.result
+	result := l.result
 	result.RenewalBegun = renew && err == nil && !q.Frozen
 	if err == nil {
-		l.look.result.Events, l.look.result.Wrote = nil, false
+		l.result.Events, l.result.Wrote = nil, false
 		m.looks.Set(q.Etcd, l.look)
 	}
 	return result, err
