@@ -19,7 +19,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -30,6 +29,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/attack/backups"
+	"github.com/etcd-foreman/etcd-foreman/test/attack/engine"
+	"github.com/etcd-foreman/etcd-foreman/test/attack/owners"
+	"github.com/etcd-foreman/etcd-foreman/test/attack/rights"
+	"github.com/etcd-foreman/etcd-foreman/test/attack/scene"
+	"github.com/etcd-foreman/etcd-foreman/test/attack/tasks"
+	"github.com/etcd-foreman/etcd-foreman/test/attack/texts"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/console"
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/tools/clientcmd"
@@ -39,6 +45,18 @@ import (
 
 // timeout of all attacks, which run side by side.
 const timeout = 10 * time.Minute
+
+// groups of attacks, each in a namespace of its own.
+var groups = []engine.Group{
+	{Name: "rights", Attacks: rights.Attacks},
+	{Name: "tasks", Attacks: tasks.Attacks},
+	{Name: "crowd", Attacks: tasks.Crowd},
+	{Name: "owners", Attacks: owners.Attacks},
+	{Name: "claims", Attacks: owners.Claims},
+	{Name: "healthy", Attacks: tasks.Healthy},
+	{Name: "backups", Attacks: backups.Attacks},
+	{Name: "texts", Attacks: texts.Attacks},
+}
 
 type options struct {
 	kubeconfig, roles, only, healthy, title, out string
@@ -74,7 +92,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("reading the kubeconfig: %w: run \"make up\", or name another with -kubeconfig", err)
 	}
-	scene, err := newScene(config, o)
+	s, err := scene.New(config, o.roles, o.healthy, o.watch)
 	if err != nil {
 		return err
 	}
@@ -82,8 +100,8 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	results := attackAll(ctx, scene, some, console.New(os.Stderr))
-	table := render(o.title, results)
+	results := engine.Run(ctx, s, some, console.New(os.Stderr))
+	table := engine.Render(o.title, results)
 	fmt.Print(table)
 	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
 		return fmt.Errorf("writing the table: %w", err)
@@ -91,35 +109,21 @@ func run(ctx context.Context, o options) error {
 	if err := os.WriteFile(o.out, []byte(table), 0o644); err != nil {
 		return fmt.Errorf("writing the table: %w", err)
 	}
-	return verdict(results)
+	return engine.Verdict(results)
 }
 
 // chosen returns the groups to attack with.
-func chosen(only string) ([]group, error) {
+func chosen(only string) ([]engine.Group, error) {
 	if only == "" {
 		return groups, nil
 	}
-	var some []group
+	var some []engine.Group
 	for name := range strings.SplitSeq(only, ",") {
-		i := slices.IndexFunc(groups, func(g group) bool { return g.name == name })
+		i := slices.IndexFunc(groups, func(g engine.Group) bool { return g.Name == name })
 		if i < 0 {
 			return nil, fmt.Errorf("-only names %q, which is no group of attacks", name)
 		}
 		some = append(some, groups[i])
 	}
 	return some, nil
-}
-
-// verdict returns an error unless each attack was tried and failed.
-func verdict(results []result) error {
-	var errs []error
-	for _, r := range results {
-		switch {
-		case r.err != nil:
-			errs = append(errs, fmt.Errorf("item %d could not be tried (%s): %w", r.item, r.what, r.err))
-		case !r.held:
-			errs = append(errs, fmt.Errorf("item %d: %s: %s", r.item, r.what, r.seen))
-		}
-	}
-	return errors.Join(errs...)
 }

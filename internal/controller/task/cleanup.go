@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,9 +44,9 @@ func (r *Reconciler) blocked(ctx context.Context, etcd types.NamespacedName, q q
 		return why
 	}
 	t := cached.DeepCopy()
-	recordArrival(t)
+	status.RecordArrival(t)
 	message := fmt.Sprintf("no task of Etcd %s runs until this succeeds; it is retried: %s", etcd.Name, strings.ReplaceAll(why.Error(), "\n", "; "))
-	setCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonCleanupFailed, message, r.Clock.Now())
+	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonCleanupFailed, message, r.Clock.Now())
 	if _, err := r.write(ctx, cached, t); err != nil {
 		return errors.Join(why, err)
 	}

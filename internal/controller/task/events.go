@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task/status"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/events"
@@ -50,7 +51,7 @@ func (r reporter) warn(t *v1alpha1.EtcdOperatorTask, reason, note string) {
 }
 
 func (r reporter) emit(t *v1alpha1.EtcdOperatorTask, eventType, reason, note string) {
-	r.recorder.Eventf(t, nil, eventType, reason, reason, "%s", shorten(note, maxNote))
+	r.recorder.Eventf(t, nil, eventType, reason, reason, "%s", status.Shorten(note, maxNote))
 }
 
 func progressingReason(t *v1alpha1.EtcdOperatorTask) string {

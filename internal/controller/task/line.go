@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,7 +58,7 @@ func tooMany(place int, t *v1alpha1.EtcdOperatorTask) bool {
 // turnAway rejects a task because there are too many.
 func (r *Reconciler) turnAway(ctx context.Context, cached *v1alpha1.EtcdOperatorTask) error {
 	t := cached.DeepCopy()
-	recordArrival(t)
+	status.RecordArrival(t)
 	return r.end(ctx, cached, tasks.Task{Object: t}, tasks.Verdict{
 		Outcome: tasks.Reject, Code: v1alpha1.ErrTooManyTasks,
 		Message: fmt.Sprintf("%d earlier tasks of Etcd %s have not ended, and more do not wait in line: delete those that are not needed, or create the task again when some have ended",

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/logging"
@@ -131,7 +132,7 @@ func (r *Reconciler) attempt(ctx context.Context, t *v1alpha1.EtcdOperatorTask, 
 func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.EtcdOperatorTask) (time.Duration, error) {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues(logging.KeyTask, klog.KObj(cached), "type", cached.Spec.Type))
 	t := cached.DeepCopy()
-	recordArrival(t)
+	status.RecordArrival(t)
 	task, refusal, err := r.prepare(ctx, line, cached, t)
 	if err != nil {
 		return 0, err
@@ -146,7 +147,7 @@ func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.E
 		return r.run(ctx, cached, task)
 	}
 	reason, message := waiting(line.Queue, cached)
-	setCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, r.Clock.Now())
+	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, r.Clock.Now())
 	return r.write(ctx, cached, t)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -38,7 +39,7 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 		return r.conclude(ctx, cached, task, *overdue, nil)
 	}
 	if task.Object.Spec.Suspend {
-		setCondition(task.Object, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSuspended, "spec.suspend is set: the task is suspended between two steps, and keeps its place", r.Clock.Now())
+		status.SetCondition(task.Object, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSuspended, "spec.suspend is set: the task is suspended between two steps, and keeps its place", r.Clock.Now())
 		wait, err := r.write(ctx, cached, task.Object)
 		return sooner(wait, left), err
 	}
@@ -72,7 +73,7 @@ func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task task
 		if encodeErr != nil {
 			return tasks.Verdict{}, fmt.Errorf("encoding the config of task %s: %w", task.Object.Name, encodeErr)
 		}
-		recordAdmission(task.Object, string(config), verdict.Message+company(q, task.Object.UID), r.Clock.Now())
+		status.RecordAdmission(task.Object, string(config), verdict.Message+company(q, task.Object.UID), r.Clock.Now())
 	}
 	return verdict, err
 }
@@ -101,7 +102,7 @@ func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperator
 		return 0, r.failed(ctx, cached, task.Object, err)
 	}
 	decided := r.Clock.Now()
-	recordVerdict(task.Object, verdict, decided)
+	status.RecordVerdict(task.Object, verdict, decided)
 	switch {
 	case verdict.Outcome != tasks.Continue:
 		if err := r.end(ctx, cached, task, verdict); err != nil {
@@ -140,7 +141,7 @@ func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.St
 		r.report().warn(task.Object, step.Operation, err.Error())
 		r.books.pause(task.Object, r.Clock.Now(), retryInterval)
 		before := task.Object.DeepCopy()
-		addError(task.Object, codeOf(err), err.Error(), r.Clock.Now())
+		status.AddError(task.Object, codeOf(err), err.Error(), r.Clock.Now())
 		return retryInterval, r.writeNow(ctx, before, task.Object)
 	}
 	r.report().event(task.Object, step.Operation, step.Reason)
@@ -150,8 +151,8 @@ func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.St
 // failed records an error that is no verdict, and returns it, so that it is tried again.
 func (r *Reconciler) failed(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, failure error) error {
 	now := r.Clock.Now()
-	addError(t, codeOf(failure), failure.Error(), now)
-	setCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonRetrying, failure.Error(), now)
+	status.AddError(t, codeOf(failure), failure.Error(), now)
+	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonRetrying, failure.Error(), now)
 	if _, err := r.write(ctx, cached, t); err != nil {
 		return errors.Join(failure, err)
 	}
@@ -165,9 +166,9 @@ func (r *Reconciler) end(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 			return r.failed(ctx, cached, task.Object, err)
 		}
 	}
-	recordEnd(task.Object, verdict.Outcome, verdict.Code, verdict.Message, r.Clock.Now())
+	status.RecordEnd(task.Object, verdict.Outcome, verdict.Code, verdict.Message, r.Clock.Now())
 	if verdict.EndReason != "" {
-		setCondition(task.Object, v1alpha1.ConditionProgressing, metav1.ConditionFalse, verdict.EndReason, verdict.Message, r.Clock.Now())
+		status.SetCondition(task.Object, v1alpha1.ConditionProgressing, metav1.ConditionFalse, verdict.EndReason, verdict.Message, r.Clock.Now())
 	}
 	if err := r.writeNow(ctx, cached, task.Object); err != nil {
 		return err
@@ -200,7 +201,7 @@ func codeOf(err error) v1alpha1.ErrorCode {
 // present one is the task's.
 func (r *Reconciler) refuse(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) error {
 	t := cached.DeepCopy()
-	recordArrival(t)
+	status.RecordArrival(t)
 	return r.end(ctx, cached, tasks.Task{Object: t}, replaced(t, etcd))
 }
 

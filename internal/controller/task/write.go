@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task/status"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -20,7 +21,7 @@ func (r *Reconciler) write(ctx context.Context, cached, t *v1alpha1.EtcdOperator
 	if equality.Semantic.DeepEqual(cached.Status, t.Status) {
 		return 0, nil
 	}
-	if wait := putOff(r.books.lastWrite(t), r.Clock.Now()); wait > 0 && !isUrgent(&cached.Status, &t.Status) {
+	if wait := putOff(r.books.lastWrite(t), r.Clock.Now()); wait > 0 && !status.IsUrgent(&cached.Status, &t.Status) {
 		return wait, nil
 	}
 	return 0, r.writeNow(ctx, cached, t)
@@ -42,13 +43,13 @@ func (r *Reconciler) writeNow(ctx context.Context, before, t *v1alpha1.EtcdOpera
 	if equality.Semantic.DeepEqual(before.Status, t.Status) {
 		return nil
 	}
-	status := *t.Status.DeepCopy()
+	decided := *t.Status.DeepCopy()
 	if err := r.Client.Status().Update(ctx, t); err != nil {
 		return fmt.Errorf("writing the status of task %s: %w", client.ObjectKeyFromObject(t), err)
 	}
-	t.Status = status
+	t.Status = decided
 	now := r.Clock.Now()
-	r.books.wrote(t, written{now, isUrgent(&before.Status, &status), t.ResourceVersion})
+	r.books.wrote(t, written{now, status.IsUrgent(&before.Status, &decided), t.ResourceVersion})
 	r.Metrics.observe(before, t, now)
 	r.report().transition(before, t)
 	return nil

@@ -60,7 +60,7 @@ type Load struct {
 func (b *bench) count(ctx context.Context) (counters, error) {
 	c := counters{at: time.Now()}
 	var err error
-	if c.writes, err = b.writes(ctx); err != nil {
+	if c.writes, err = b.server.writes(ctx); err != nil {
 		return c, err
 	}
 	if c.programs, c.machine, err = processorTimes(); err != nil {

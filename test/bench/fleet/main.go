@@ -118,6 +118,7 @@ type bench struct {
 	dir     string
 
 	env      *env.Env
+	server   apiServer
 	fleet    *simulated.Fleet
 	stop     context.CancelFunc
 	kubelet  *simulated.Kubelet
@@ -134,6 +135,7 @@ func (b *bench) setUp(ctx context.Context) error {
 		if b.env, err = env.Start(env.WithControllerManager(), env.WithRoles()); err != nil {
 			return "", err
 		}
+		b.server = apiServer{b.env.Config}
 		note("building the operator")
 		if err := buildOperator(ctx, b.dir); err != nil {
 			return "", err

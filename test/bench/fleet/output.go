@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/neighbors"
 	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/simulated"
 	"github.com/etcd-foreman/etcd-foreman/test/bench/target"
 )
@@ -46,7 +47,7 @@ type results struct {
 	// IdleLoad is the load of an idle operator, with all writes.
 	IdleLoad *Load `json:"idle,omitempty"`
 	// Neighbors is the reaction for healthy Etcds beside others.
-	Neighbors []neighbors `json:"neighbors,omitempty"`
+	Neighbors []neighbors.Result `json:"neighbors,omitempty"`
 
 	alone, many *rollouts
 }

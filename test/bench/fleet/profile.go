@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/poll"
 )
 
 // profileTimeout is how long the operator may take to answer and to record a profile.
@@ -42,7 +44,7 @@ func (b *bench) profileServer(ctx context.Context, name, kind string) {
 		return
 	}
 	b.profiling.Go(func() {
-		client, url, err := b.apiServer()
+		client, url, err := b.server.connect()
 		if err == nil {
 			err = fetch(ctx, client, url.JoinPath("debug", "pprof").String()+"/"+kind, filepath.Join(b.dir, name+".pprof"))
 		}
@@ -57,7 +59,7 @@ func fetch(ctx context.Context, client *http.Client, url, file string) error {
 	ctx, cancel := context.WithTimeout(ctx, profileTimeout)
 	defer cancel()
 	var data []byte
-	err := poll(ctx, 20*time.Millisecond, func() (bool, error) {
+	err := poll.Until(ctx, 20*time.Millisecond, func() (bool, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return false, fmt.Errorf("requesting a profile: %w", err)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/poll"
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -24,10 +25,13 @@ const (
 	quietTimeout = 10 * time.Minute
 )
 
+// apiServer is the API server, as the benchmark looks at it.
+type apiServer struct{ config *rest.Config }
+
 // writes returns all write requests that the API server has carried out, by verb and resource, except for leases: leader
 // election continues anyway.
-func (b *bench) writes(ctx context.Context) (map[string]float64, error) {
-	httpClient, at, err := b.apiServer()
+func (a apiServer) writes(ctx context.Context) (map[string]float64, error) {
+	httpClient, at, err := a.connect()
 	if err != nil {
 		return nil, err
 	}
@@ -46,13 +50,13 @@ func (b *bench) writes(ctx context.Context) (map[string]float64, error) {
 	return counted, nil
 }
 
-// apiServer returns a client and the URL of the API server, for non-resource paths.
-func (b *bench) apiServer() (*http.Client, *url.URL, error) {
-	client, err := rest.HTTPClientFor(b.env.Config)
+// connect returns a client and the URL of the API server, for non-resource paths.
+func (a apiServer) connect() (*http.Client, *url.URL, error) {
+	client, err := rest.HTTPClientFor(a.config)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	at, _, err := rest.DefaultServerURL(b.env.Config.Host, "", schema.GroupVersion{}, true)
+	at, _, err := rest.DefaultServerURL(a.config.Host, "", schema.GroupVersion{}, true)
 	if err != nil {
 		return nil, nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
@@ -87,17 +91,17 @@ func total(writes map[string]int) int {
 }
 
 // untilQuiet waits until there have been no writes for a while.
-func (b *bench) untilQuiet(ctx context.Context) error {
+func (a apiServer) untilQuiet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, quietTimeout, fmt.Errorf("writes have not stopped for %s", quietTimeout))
 	defer cancel()
-	before, err := b.writes(ctx)
+	before, err := a.writes(ctx)
 	since := time.Now()
-	return poll(ctx, 2*time.Second, func() (bool, error) {
+	return poll.Until(ctx, 2*time.Second, func() (bool, error) {
 		if err != nil {
 			return false, err
 		}
 		var after map[string]float64
-		if after, err = b.writes(ctx); err != nil {
+		if after, err = a.writes(ctx); err != nil {
 			return false, err
 		}
 		if total(newWrites(before, after)) > 0 {
@@ -110,7 +114,7 @@ func (b *bench) untilQuiet(ctx context.Context) error {
 // rest watches an idle operator.
 func (b *bench) rest(ctx context.Context) error {
 	return b.console.Step("idle", func(note func(string)) (string, error) {
-		if err := b.untilQuiet(ctx); err != nil {
+		if err := b.server.untilQuiet(ctx); err != nil {
 			return "", err
 		}
 		note(fmt.Sprintf("watching for %s", b.idle))

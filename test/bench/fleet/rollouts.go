@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/poll"
 	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/simulated"
 )
 
@@ -90,7 +91,7 @@ func (b *bench) untilRolled(ctx context.Context, from time.Time, etcds ...int) e
 func (b *bench) until(ctx context.Context, is func(etcd int) bool, etcds []int) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, rolloutTimeout, fmt.Errorf("not all rollouts have finished within %s", rolloutTimeout))
 	defer cancel()
-	return poll(ctx, 100*time.Millisecond, func() (bool, error) {
+	return poll.Until(ctx, 100*time.Millisecond, func() (bool, error) {
 		for _, i := range etcds {
 			if !is(i) {
 				return false, nil
@@ -102,7 +103,7 @@ func (b *bench) until(ctx context.Context, is func(etcd int) bool, etcds []int) 
 
 // roll changes some Etcds and returns their rollouts and the load during them.
 func (b *bench) roll(ctx context.Context, etcds ...int) (*rollouts, error) {
-	if err := b.untilQuiet(ctx); err != nil {
+	if err := b.server.untilQuiet(ctx); err != nil {
 		return nil, err
 	}
 	before, err := b.count(ctx)

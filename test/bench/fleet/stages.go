@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/neighbors"
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/poll"
 	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/simulated"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,7 +49,7 @@ func (b *bench) make(ctx context.Context) error {
 			return "", err
 		}
 		from := time.Now()
-		err := poll(ctx, 2*time.Second, func() (bool, error) {
+		err := poll.Until(ctx, 2*time.Second, func() (bool, error) {
 			etcds := &v1alpha1.EtcdList{}
 			if err := b.env.Client.List(ctx, etcds); err != nil {
 				return false, fmt.Errorf("listing Etcds: %w", err)
@@ -112,7 +114,7 @@ func (b *bench) create(ctx context.Context) error {
 func (b *bench) restart(ctx context.Context) error {
 	return b.console.Step("restart", func(note func(string)) (string, error) {
 		note("waiting until writes stop")
-		if err := b.untilQuiet(ctx); err != nil {
+		if err := b.server.untilQuiet(ctx); err != nil {
 			return "", err
 		}
 		if err := b.operator.end(syscall.SIGTERM); err != nil {
@@ -128,7 +130,7 @@ func (b *bench) restart(ctx context.Context) error {
 		b.profile(ctx, "restart-cpu", cpuProfile)
 		ctx, cancel := context.WithTimeoutCause(ctx, restartTimeout, fmt.Errorf("the operator is not ready within %s", restartTimeout))
 		defer cancel()
-		err := poll(ctx, 200*time.Millisecond, func() (bool, error) { return b.operator.ready(ctx, b.etcds), nil })
+		err := poll.Until(ctx, 200*time.Millisecond, func() (bool, error) { return b.operator.ready(ctx, b.etcds), nil })
 		if err != nil {
 			return "", err
 		}
@@ -166,18 +168,14 @@ func (b *bench) change(ctx context.Context, etcd int) error {
 	return nil
 }
 
-// poll calls ask until it returns true.
-func poll(ctx context.Context, every time.Duration, ask func() (bool, error)) error {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		if yes, err := ask(); err != nil || yes {
-			return err
+// besideOthers measures how fast the operator reacts for healthy Etcds beside others that keep it busy.
+func (b *bench) besideOthers(ctx context.Context) error {
+	return b.console.Step("neighbors", func(note func(string)) (string, error) {
+		m := neighbors.Measurement{Client: b.env.Client, Fleet: b.fleet, First: firstOfMany, Etcds: b.etcds, Samples: b.samples}
+		var err error
+		if b.results.Neighbors, err = m.Run(ctx, note); err != nil {
+			return "", err
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-ticker.C:
-		}
-	}
+		return fmt.Sprintf("%d samples of each", b.samples), nil
+	})
 }

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/bench/fleet/poll"
 )
 
 // watchInterval is how often workers are counted, which costs the operator some milliseconds each time.
@@ -27,7 +29,7 @@ func (b *bench) watchWorkers(ctx context.Context) (stop func() map[string]Worker
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		// It ends with the context.
-		_ = poll(ctx, watchInterval, func() (bool, error) {
+		_ = poll.Until(ctx, watchInterval, func() (bool, error) {
 			// Retry if it does not answer.
 			families, _ := scrape(ctx, http.DefaultClient, b.operator.metrics)
 			for _, m := range families["controller_runtime_active_workers"].GetMetric() {

@@ -2,7 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package owners attacks objects and claims of somebody else.
+package owners
 
 import (
 	"context"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/etcd-foreman/etcd-foreman/test/attack/engine"
+	"github.com/etcd-foreman/etcd-foreman/test/attack/scene"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,17 +27,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-var ownerAttacks = []attack{
-	{17, "name Etcds so that their objects have the names of existing ones", author, "no object changes, no member uses them; ObjectsOwned is False", takeOver},
-	{17, "roll out a foreign StatefulSet", operate, "the task ends without success; the pod stays", rollForeign},
+// Attacks are those on objects of somebody else.
+var Attacks = []engine.Attack{
+	{Item: 17, What: "name Etcds so that their objects have the names of existing ones", By: scene.Author, Want: "no object changes, no member uses them; ObjectsOwned is False", Try: takeOver},
+	{Item: 17, What: "roll out a foreign StatefulSet", By: scene.Operate, Want: "the task ends without success; the pod stays", Try: rollForeign},
 }
 
 var shop = map[string]string{"app": "shop"}
 
-// victims are objects of somebody else. Each has a name that the Etcd with the name of its kind needs.
-func (t *tenant) victims() map[string]client.Object {
+// victimsOf returns objects of somebody else. Each has a name that the Etcd with the name of its kind needs.
+func victimsOf(t *scene.Tenant) map[string]client.Object {
 	at := func(name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Namespace: t.namespace, Name: name, Labels: shop}
+		return metav1.ObjectMeta{Namespace: t.Namespace, Name: name, Labels: shop}
 	}
 	return map[string]client.Object{
 		"account": &corev1.ServiceAccount{ObjectMeta: at("account")},
@@ -43,13 +47,13 @@ func (t *tenant) victims() map[string]client.Object {
 		"role":    &rbacv1.Role{ObjectMeta: at("druid.gardener.cloud:etcd:role"), Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}}}},
 		"lease":   &coordinationv1.Lease{ObjectMeta: at("lease-0"), Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("shop")}},
 		"budget":  &policyv1.PodDisruptionBudget{ObjectMeta: at("budget"), Spec: policyv1.PodDisruptionBudgetSpec{MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: shop}}},
-		"set":     t.foreignSet("set"),
+		"set":     foreignSet(t.Namespace, "set"),
 	}
 }
 
 // foreignSet returns a StatefulSet of somebody else, with a pod.
-func (t *tenant) foreignSet(name string) *appsv1.StatefulSet {
-	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: name, Labels: shop}, Spec: appsv1.StatefulSetSpec{
+func foreignSet(namespace, name string) *appsv1.StatefulSet {
+	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: shop}, Spec: appsv1.StatefulSetSpec{
 		Replicas: ptr.To(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
 		UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}}, Spec: corev1.PodSpec{
@@ -68,7 +72,7 @@ func content(o client.Object) string {
 	if err != nil {
 		return err.Error()
 	}
-	all := fields{}
+	all := scene.Fields{}
 	if err := json.Unmarshal(data, &all); err != nil {
 		return err.Error()
 	}
@@ -77,39 +81,39 @@ func content(o client.Object) string {
 	return string(data)
 }
 
-func takeOver(ctx context.Context, t *tenant) (finding, error) {
-	a, err := t.as(ctx, author)
+func takeOver(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
+	a, err := t.As(ctx, scene.Author)
 	if err != nil {
-		return finding{}, err
+		return engine.Finding{}, err
 	}
-	victims, before, changed := t.victims(), map[string]string{}, map[string]bool{}
+	victims, before, changed := victimsOf(t), map[string]string{}, map[string]bool{}
 	for name, v := range victims {
-		if err := t.admin.Create(ctx, v); err != nil {
-			return finding{}, fmt.Errorf("creating the object of somebody else: %w", err)
+		if err := t.Admin.Create(ctx, v); err != nil {
+			return engine.Finding{}, fmt.Errorf("creating the object of somebody else: %w", err)
 		}
 		before[name] = content(v)
-		if err := a.Create(ctx, t.etcd(name, nil)); err != nil {
-			return finding{}, fmt.Errorf("creating Etcd %s: %w", name, err)
+		if err := a.Create(ctx, t.Etcd(name, nil)); err != nil {
+			return engine.Finding{}, fmt.Errorf("creating Etcd %s: %w", name, err)
 		}
 	}
 	var told, used []string
 	look := func(ctx context.Context) error {
 		var toldNow, usedNow []string
 		for name, v := range victims {
-			if err := t.refresh(ctx, v); err != nil {
+			if err := t.Refresh(ctx, v); err != nil {
 				return err
 			}
 			changed[name] = changed[name] || content(v) != before[name]
-			etcd := t.etcd(name, nil)
-			if err := t.refresh(ctx, etcd); err != nil {
+			etcd := t.Etcd(name, nil)
+			if err := t.Refresh(ctx, etcd); err != nil {
 				return err
 			}
-			if owned, _, _ := condition(etcd, "ObjectsOwned"); owned == "False" {
+			if owned, _, _ := scene.Condition(etcd, "ObjectsOwned"); owned == "False" {
 				toldNow = append(toldNow, name)
 			}
 		}
 		pods := &corev1.PodList{}
-		if err := t.admin.List(ctx, pods, client.InNamespace(t.namespace)); err != nil {
+		if err := t.Admin.List(ctx, pods, client.InNamespace(t.Namespace)); err != nil {
 			return err
 		}
 		for _, p := range pods.Items {
@@ -120,14 +124,14 @@ func takeOver(ctx context.Context, t *tenant) (finding, error) {
 		told, used = toldNow, usedNow
 		return nil
 	}
-	if _, err := within(ctx, answer, func(ctx context.Context) (bool, error) {
+	if _, err := scene.Within(ctx, scene.Answer, func(ctx context.Context) (bool, error) {
 		err := look(ctx)
 		return len(told) == len(victims), err
 	}); err != nil {
-		return finding{}, err
+		return engine.Finding{}, err
 	}
-	if _, err := within(ctx, t.watch, func(ctx context.Context) (bool, error) { return false, look(ctx) }); err != nil {
-		return finding{}, err
+	if _, err := scene.Within(ctx, t.Watch, func(ctx context.Context) (bool, error) { return false, look(ctx) }); err != nil {
+		return engine.Finding{}, err
 	}
 	var taken []string
 	for name, is := range changed {
@@ -135,78 +139,79 @@ func takeOver(ctx context.Context, t *tenant) (finding, error) {
 			taken = append(taken, name)
 		}
 	}
-	return finding{
+	return engine.Found(
 		fmt.Sprintf("changed: [%s]; pods with the foreign ServiceAccount: [%s]; told of: %d of %d",
-			strings.Join(sorted(taken), " "), strings.Join(sorted(used), " "), len(told), len(victims)),
+			strings.Join(slices.Sorted(slices.Values(taken)), " "), strings.Join(slices.Sorted(slices.Values(used)), " "), len(told), len(victims)),
 		len(taken) == 0 && len(used) == 0 && len(told) == len(victims),
-	}, nil
+	), nil
 }
 
-func rollForeign(ctx context.Context, t *tenant) (finding, error) {
-	c, err := t.as(ctx, operate)
+func rollForeign(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
+	c, err := t.As(ctx, scene.Operate)
 	if err != nil {
-		return finding{}, err
+		return engine.Finding{}, err
 	}
-	a, err := t.as(ctx, author)
+	a, err := t.As(ctx, scene.Author)
 	if err != nil {
-		return finding{}, err
+		return engine.Finding{}, err
 	}
-	set := t.foreignSet("rolled")
-	if err := t.admin.Create(ctx, set); err != nil {
-		return finding{}, fmt.Errorf("creating the StatefulSet of somebody else: %w", err)
+	set := foreignSet(t.Namespace, "rolled")
+	if err := t.Admin.Create(ctx, set); err != nil {
+		return engine.Finding{}, fmt.Errorf("creating the StatefulSet of somebody else: %w", err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "rolled-0"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "rolled-0"}}
 	exists := func(ctx context.Context) (bool, error) {
-		err := t.refresh(ctx, pod)
-		return err == nil, ignore(err, apierrors.IsNotFound)
+		err := t.Refresh(ctx, pod)
+		return err == nil, scene.Ignore(err, apierrors.IsNotFound)
 	}
-	if err := until(ctx, patience, exists); err != nil {
-		return finding{}, fmt.Errorf("waiting for its pod: %w", err)
+	if err := scene.Until(ctx, scene.Patience, exists); err != nil {
+		return engine.Finding{}, fmt.Errorf("waiting for its pod: %w", err)
 	}
-	if err := a.Create(ctx, t.etcd("rolled", nil)); err != nil {
-		return finding{}, fmt.Errorf("creating an Etcd: %w", err)
+	if err := a.Create(ctx, t.Etcd("rolled", nil)); err != nil {
+		return engine.Finding{}, fmt.Errorf("creating an Etcd: %w", err)
 	}
-	task := t.task("roll", "QuorumAwareRollout", "rolled", fields{"config": "restart: true"})
+	task := t.Task("roll", "QuorumAwareRollout", "rolled", scene.Fields{"config": "restart: true"})
 	if err := c.Create(ctx, task); err != nil {
-		return finding{}, fmt.Errorf("creating a task: %w", err)
+		return engine.Finding{}, fmt.Errorf("creating a task: %w", err)
 	}
-	said, over, err := t.end(ctx, task, answer)
+	said, over, err := t.End(ctx, task, scene.Answer)
 	if err != nil {
-		return finding{}, err
+		return engine.Finding{}, err
 	}
 	uid := pod.UID
-	err = t.refresh(ctx, pod)
+	err = t.Refresh(ctx, pod)
 	kept := err == nil && pod.UID == uid && pod.DeletionTimestamp == nil
-	return finding{fmt.Sprintf("%s; its pod is kept: %t", said, kept), kept && over && state(task) != "Succeeded"}, ignore(err, apierrors.IsNotFound)
+	return engine.Found(fmt.Sprintf("%s; its pod is kept: %t", said, kept), kept && over && scene.State(task) != "Succeeded"), scene.Ignore(err, apierrors.IsNotFound)
 }
 
-var claimAttacks = []attack{
-	{18, "name an Etcd and its volumeClaimTemplate so that a claim of another StatefulSet fits", author, "the claim does not grow, no member mounts it, hibernation keeps it", takeClaim},
+// Claims are attacks on claims of somebody else.
+var Claims = []engine.Attack{
+	{Item: 18, What: "name an Etcd and its volumeClaimTemplate so that a claim of another StatefulSet fits", By: scene.Author, Want: "the claim does not grow, no member mounts it, hibernation keeps it", Try: takeClaim},
 }
 
-func takeClaim(ctx context.Context, t *tenant) (finding, error) {
-	a, err := t.as(ctx, author)
+func takeClaim(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
+	a, err := t.As(ctx, scene.Author)
 	if err != nil {
-		return finding{}, err
+		return engine.Finding{}, err
 	}
 	// The claim of member 1 of StatefulSet my-app, whose template is called data.
 	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "data-my-app-1", Labels: shop},
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "data-my-app-1", Labels: shop},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		},
 	}
-	if err := t.admin.Create(ctx, claim); err != nil {
-		return finding{}, fmt.Errorf("creating the claim of somebody else: %w", err)
+	if err := t.Admin.Create(ctx, claim); err != nil {
+		return engine.Finding{}, fmt.Errorf("creating the claim of somebody else: %w", err)
 	}
-	retention := fields{"whenDeleted": "Delete", "whenScaled": "Delete"}
-	etcd := t.etcd("app", fields{
+	retention := scene.Fields{"whenDeleted": "Delete", "whenScaled": "Delete"}
+	etcd := t.Etcd("app", scene.Fields{
 		"replicas": int64(3), "storageCapacity": "1Gi", "volumeClaimTemplate": "data-my", "persistentVolumeClaimRetentionPolicy": retention,
-		"backup": fields{"store": fields{"provider": "Local", "container": "backups"}},
+		"backup": scene.Fields{"store": scene.Fields{"provider": "Local", "container": "backups"}},
 	})
 	if err := a.Create(ctx, etcd); err != nil {
-		return finding{}, fmt.Errorf("creating an Etcd: %w", err)
+		return engine.Finding{}, fmt.Errorf("creating an Etcd: %w", err)
 	}
 	var done []string
 	note := func(what string) {
@@ -215,7 +220,7 @@ func takeClaim(ctx context.Context, t *tenant) (finding, error) {
 		}
 	}
 	look := func(ctx context.Context) (bool, error) {
-		err := t.refresh(ctx, claim)
+		err := t.Refresh(ctx, claim)
 		switch {
 		case apierrors.IsNotFound(err) || err == nil && claim.DeletionTimestamp != nil:
 			note("deleted")
@@ -227,7 +232,7 @@ func takeClaim(ctx context.Context, t *tenant) (finding, error) {
 			note("owned by " + claim.OwnerReferences[0].Kind)
 		}
 		pods := &corev1.PodList{}
-		if err := t.admin.List(ctx, pods, client.InNamespace(t.namespace)); err != nil {
+		if err := t.Admin.List(ctx, pods, client.InNamespace(t.Namespace)); err != nil {
 			return false, err
 		}
 		for _, p := range pods.Items {
@@ -237,7 +242,7 @@ func takeClaim(ctx context.Context, t *tenant) (finding, error) {
 				}
 			}
 		}
-		if err := t.refresh(ctx, etcd); err != nil {
+		if err := t.Refresh(ctx, etcd); err != nil {
 			return false, err
 		}
 		recorded, _ := json.Marshal(etcd.Object["status"])
@@ -246,19 +251,19 @@ func takeClaim(ctx context.Context, t *tenant) (finding, error) {
 		}
 		return false, nil
 	}
-	if _, err := within(ctx, t.watch, look); err != nil {
-		return finding{}, err
+	if _, err := scene.Within(ctx, t.Watch, look); err != nil {
+		return engine.Finding{}, err
 	}
 	for _, patch := range []string{`{"spec":{"storageCapacity":"2Gi"}}`, `{"spec":{"replicas":0}}`} {
-		if err := change(ctx, a, etcd, patch); err != nil {
-			return finding{}, fmt.Errorf("changing the Etcd: %w", err)
+		if err := scene.Change(ctx, a, etcd, patch); err != nil {
+			return engine.Finding{}, fmt.Errorf("changing the Etcd: %w", err)
 		}
-		if _, err := within(ctx, t.watch, look); err != nil {
-			return finding{}, err
+		if _, err := scene.Within(ctx, t.Watch, look); err != nil {
+			return engine.Finding{}, err
 		}
 	}
 	if len(done) == 0 {
-		return held("untouched"), nil
+		return engine.Held("untouched"), nil
 	}
-	return broken("%s", strings.Join(done, ", ")), nil
+	return engine.Broken("%s", strings.Join(done, ", ")), nil
 }

@@ -2,17 +2,20 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package dangers lists what the operator has to prevent.
+package dangers
 
-// item is a danger. Where a user cannot bring it about, or not all of it, tests do so inside the operator or the agent.
-type item struct {
-	number int
-	danger string
-	// shownBy are tests: the folder of the package, a colon, and the name.
-	shownBy []string
+// Danger is something that the operator has to prevent. Where a user cannot bring it about, or not all of it, tests do so inside
+// the operator or the agent.
+type Danger struct {
+	Number int
+	What   string
+	// ShownBy are tests: the folder of the package, a colon, and the name.
+	ShownBy []string
 }
 
-var items = []item{
+// List has all dangers.
+var List = []Danger{
 	{1, "a slow member counts as lost, and is removed", []string{
 		"internal/observe:TestSlowIsNotLost", "internal/etcdclient:TestPoolKeepsTheConnectionToAMemberThatIsSlow",
 		"internal/rollout:TestScenarios", "internal/rollout:TestExplorationDetectsMutants", "test/e2e:TestBrokenProbe", "test/e2e:TestLeaderlessSpell",

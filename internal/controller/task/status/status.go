@@ -2,7 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package task
+// Package status records in the status of a task what the task engine has decided. It changes the object in memory, and has no
+// client or clock; the engine writes it.
+package status
 
 import (
 	"cmp"
@@ -28,15 +30,14 @@ const (
 	sameErrorAgain = time.Minute
 )
 
-// The functions below change a task's status in memory. They are pure but for that; the reconciler writes.
-
-func setCondition(t *v1alpha1.EtcdOperatorTask, conditionType string, status metav1.ConditionStatus, reason, message string, now time.Time) {
+// SetCondition sets a condition of a task, and those that follow from it.
+func SetCondition(t *v1alpha1.EtcdOperatorTask, conditionType string, status metav1.ConditionStatus, reason, message string, now time.Time) {
 	setConditions(t, now, metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message})
 }
 
 func setConditions(t *v1alpha1.EtcdOperatorTask, now time.Time, all ...metav1.Condition) {
 	for _, c := range all {
-		c.ObservedGeneration, c.LastTransitionTime, c.Message = t.Generation, metav1.Time{Time: now}, shorten(c.Message, maxMessage)
+		c.ObservedGeneration, c.LastTransitionTime, c.Message = t.Generation, metav1.Time{Time: now}, Shorten(c.Message, maxMessage)
 		meta.SetStatusCondition(&t.Status.Conditions, c)
 	}
 	setProgress(t, now)
@@ -50,8 +51,8 @@ func setProgress(t *v1alpha1.EtcdOperatorTask, now time.Time) {
 	}
 }
 
-// recordArrival records that a task was seen.
-func recordArrival(t *v1alpha1.EtcdOperatorTask) {
+// RecordArrival records that a task was seen.
+func RecordArrival(t *v1alpha1.EtcdOperatorTask) {
 	t.Status.ObservedGeneration = t.Generation
 	if t.Status.State == "" {
 		t.Status.State = v1alpha1.TaskStatePending
@@ -59,16 +60,16 @@ func recordArrival(t *v1alpha1.EtcdOperatorTask) {
 	}
 }
 
-// recordAdmission records that a task runs.
-func recordAdmission(t *v1alpha1.EtcdOperatorTask, config, message string, now time.Time) {
+// RecordAdmission records that a task runs.
+func RecordAdmission(t *v1alpha1.EtcdOperatorTask, config, message string, now time.Time) {
 	t.Status.State = v1alpha1.TaskStateInProgress
 	t.Status.InitiatedAt = &metav1.Time{Time: now}
 	t.Status.Config = config
-	setCondition(t, v1alpha1.ConditionAdmitted, metav1.ConditionTrue, v1alpha1.ReasonAdmitted, message, now)
+	SetCondition(t, v1alpha1.ConditionAdmitted, metav1.ConditionTrue, v1alpha1.ReasonAdmitted, message, now)
 }
 
-// recordVerdict records what a handler said of a task that runs.
-func recordVerdict(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time) {
+// RecordVerdict records what a handler said of a task that runs.
+func RecordVerdict(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time) {
 	s := &t.Status
 	s.Progress = cmp.Or(v.Progress, s.Progress)
 	if v.Rollout != nil {
@@ -82,12 +83,12 @@ func recordVerdict(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time)
 	}
 	if v.LastOperation != nil {
 		s.LastOperation = v.LastOperation.DeepCopy()
-		s.LastOperation.Reason = shorten(s.LastOperation.Reason, maxMessage)
+		s.LastOperation.Reason = Shorten(s.LastOperation.Reason, maxMessage)
 	}
 	if v.Step != nil {
 		s.LastOperation = &v1alpha1.LastOperation{
 			Name: v.Step.Operation, State: v1alpha1.OperationStateInProgress,
-			LastTransitionTime: metav1.Time{Time: now}, Reason: shorten(v.Step.Reason, maxMessage),
+			LastTransitionTime: metav1.Time{Time: now}, Reason: Shorten(v.Step.Reason, maxMessage),
 		}
 	}
 	setConditions(t, now, v.Conditions...)
@@ -95,11 +96,11 @@ func recordVerdict(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time)
 	if v.Reason == v1alpha1.ReasonStalled {
 		progressing = metav1.ConditionFalse
 	}
-	setCondition(t, v1alpha1.ConditionProgressing, progressing, cmp.Or(v.Reason, v1alpha1.ReasonRunning), v.Message, now)
+	SetCondition(t, v1alpha1.ConditionProgressing, progressing, cmp.Or(v.Reason, v1alpha1.ReasonRunning), v.Message, now)
 }
 
-// recordEnd records the end of a task. A code is that of an error; it is empty for success.
-func recordEnd(t *v1alpha1.EtcdOperatorTask, outcome tasks.Outcome, code v1alpha1.ErrorCode, message string, now time.Time) {
+// RecordEnd records the end of a task. A code is that of an error; it is empty for success.
+func RecordEnd(t *v1alpha1.EtcdOperatorTask, outcome tasks.Outcome, code v1alpha1.ErrorCode, message string, now time.Time) {
 	s := &t.Status
 	succeeded := metav1.ConditionFalse
 	var reason string
@@ -112,7 +113,7 @@ func recordEnd(t *v1alpha1.EtcdOperatorTask, outcome tasks.Outcome, code v1alpha
 		s.State, reason = v1alpha1.TaskStateFailed, v1alpha1.ReasonFailed
 	}
 	if code != "" {
-		addError(t, code, message, now)
+		AddError(t, code, message, now)
 		message = string(code) + ": " + message
 	}
 	if s.InitiatedAt == nil {
@@ -121,20 +122,20 @@ func recordEnd(t *v1alpha1.EtcdOperatorTask, outcome tasks.Outcome, code v1alpha
 		if outcome == tasks.Reject {
 			admitted = metav1.ConditionFalse
 		}
-		setCondition(t, v1alpha1.ConditionAdmitted, admitted, reason, message, now)
+		SetCondition(t, v1alpha1.ConditionAdmitted, admitted, reason, message, now)
 	}
 	s.CompletedAt = &metav1.Time{Time: now}
 	if s.Rollout != nil {
 		s.Rollout.HeldBy = nil
 	}
-	setCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, now)
-	setCondition(t, v1alpha1.ConditionFinished, metav1.ConditionTrue, reason, message, now)
-	setCondition(t, v1alpha1.ConditionSucceeded, succeeded, reason, message, now)
+	SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, now)
+	SetCondition(t, v1alpha1.ConditionFinished, metav1.ConditionTrue, reason, message, now)
+	SetCondition(t, v1alpha1.ConditionSucceeded, succeeded, reason, message, now)
 }
 
-// addError adds an error to lastErrors. The same error again replaces the older one, at most once a minute.
-func addError(t *v1alpha1.EtcdOperatorTask, code v1alpha1.ErrorCode, description string, now time.Time) {
-	e := v1alpha1.LastError{Code: code, Description: shorten(description, maxMessage), ObservedAt: metav1.Time{Time: now}}
+// AddError adds an error to lastErrors. The same error again replaces the older one, at most once a minute.
+func AddError(t *v1alpha1.EtcdOperatorTask, code v1alpha1.ErrorCode, description string, now time.Time) {
+	e := v1alpha1.LastError{Code: code, Description: Shorten(description, maxMessage), ObservedAt: metav1.Time{Time: now}}
 	same := func(o v1alpha1.LastError) bool { return o.Code == e.Code && o.Description == e.Description }
 	if i := slices.IndexFunc(t.Status.LastErrors, same); i >= 0 {
 		if now.Sub(t.Status.LastErrors[i].ObservedAt.Time) < sameErrorAgain {
@@ -148,17 +149,17 @@ func addError(t *v1alpha1.EtcdOperatorTask, code v1alpha1.ErrorCode, description
 	}
 }
 
-// shorten makes a text fit into so many bytes.
-func shorten(s string, most int) string {
+// Shorten makes a text fit into so many bytes.
+func Shorten(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
 	return strings.ToValidUTF8(s[:most-len("…")], "") + "…"
 }
 
-// isUrgent reports whether a change of status has to be written at once. What is not urgent, the wording of a
+// IsUrgent reports whether a change of status has to be written at once. What is not urgent, the wording of a
 // hold and the counters, changes with every wobble of a pod, and is written only now and then.
-func isUrgent(before, after *v1alpha1.EtcdOperatorTaskStatus) bool {
+func IsUrgent(before, after *v1alpha1.EtcdOperatorTaskStatus) bool {
 	if before.State != after.State || before.ObservedGeneration != after.ObservedGeneration ||
 		!equality.Semantic.DeepEqual(before.LastOperation, after.LastOperation) ||
 		!equality.Semantic.DeepEqual(before.LastErrors, after.LastErrors) {
