@@ -36,6 +36,11 @@ func (o Ordinal) Describe() string {
 	return fmt.Sprintf("%s (%s)", o.Class, o.Pod.Trouble)
 }
 
+// IsRunning reports whether the etcd of the ordinal is running.
+func (o *Ordinal) IsRunning() bool {
+	return o.Class == v1alpha1.ClassUnready || o.Class == v1alpha1.ClassParticipating
+}
+
 // OrdinalOf returns the ordinal of the pod with this UID; -1 when it is gone.
 func (s *Snapshot) OrdinalOf(uid types.UID) int {
 	return slices.IndexFunc(s.Ordinals, func(o Ordinal) bool { return o.Pod != nil && o.Pod.UID == uid })

@@ -16,11 +16,11 @@ func (s *state) snapshot() (reason string, wanted bool) {
 	if !s.Backup.IsMissing(s.Recorded.Snapshot) || s.overrides(v1alpha1.GuardSnapshotTaken) || !s.Snapshot.Quorate() {
 		return "", false
 	}
-	target, _ := s.targetVersion()
+	target, _ := versions.Target(s.Snapshot, s.outdated)
 	switch {
 	case s.Config.SnapshotBefore == spec.Always:
 		return "a full snapshot is taken first (snapshotBefore: Always)", true
-	case target == "" && s.byReadiness():
+	case target == "" && s.byReadiness:
 		// Nothing says that the minor version changes, and an operator that is cut off from the members most likely is from their
 		// agents. The rollout may be what repairs that.
 		return "", false

@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/order"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/versions"
 )
 
 // enumerate calls visit with every combination of the states of n members, or if sorted, only with those in ascending
@@ -317,7 +318,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 		"skips minor versions":               without(v1alpha1.GuardVersionsCompatible),
 		"asks for a snapshot twice":          without(v1alpha1.GuardSnapshotTaken),
 		"does not wait for the canary": with(v1alpha1.GuardVersionsCompatible, func(s *state, step *Step) *Hold {
-			if target, canary := s.targetVersion(); target == "" && canary != "" {
+			if target, canary := versions.Target(s.Snapshot, s.outdated); target == "" && canary != "" {
 				return nil
 			}
 			return versionsCompatible(s, step)
@@ -393,7 +394,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 			return nil
 		}),
 		"removes one member after another after quorum loss": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
-			if !s.Snapshot.Cluster.LeaderKnown && s.isRunning(step.Ordinals[0]) && !timers.Lasted(s.Timers.LeaderlessSince, s.now, s.Config.Grace()) {
+			if !s.Snapshot.Cluster.LeaderKnown && s.ordinal(step.Ordinals[0]).IsRunning() && !timers.Lasted(s.Timers.LeaderlessSince, s.now, s.Config.Grace()) {
 				return hold
 			}
 			return nil
@@ -405,7 +406,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 			return quorumLossConfirmed(s, step)
 		}),
 		"never gives up on a lost quorum": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
-			if !s.Snapshot.Cluster.LeaderKnown && s.isRunning(step.Ordinals[0]) {
+			if !s.Snapshot.Cluster.LeaderKnown && s.ordinal(step.Ordinals[0]).IsRunning() {
 				return hold
 			}
 			return nil

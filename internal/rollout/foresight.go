@@ -121,7 +121,7 @@ func (f *foresight) catchUp(next *projection.Projection, _ *Hold, _ *Step) { nex
 // agreeOnVersions lets the canary answer. A rollout that etcd does not take cannot be foreseen.
 func (f *foresight) agreeOnVersions(next *projection.Projection, hold *Hold, _ *Step) {
 	s := newState(f.in, f.now)
-	if _, canary := s.targetVersion(); canary == "" {
+	if _, canary := versions.Target(s.Snapshot, s.outdated); canary == "" {
 		return
 	}
 	next.Recover(hold.Pod, f.now)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
@@ -24,13 +23,15 @@ type state struct {
 	target string
 	// intents are the ordinals whose removal was recorded, does not show, and may still be carried out.
 	intents []int
+	// byReadiness: the operator is cut off from the members, and probes and leases stand for what they would answer.
+	byReadiness bool
 }
 
 func newState(in Input, now time.Time) *state {
-	s := &state{Input: in, now: now, target: target(in)}
-	if s.byReadiness() {
+	s := &state{Input: in, now: now, target: target(in), byReadiness: in.Timers.CutOff(now, in.Config.Grace())}
+	if s.byReadiness {
 		s.Snapshot = s.Snapshot.ByReadiness()
-	} else if vouched := s.vouched(); len(vouched) > 0 {
+	} else if vouched := in.Timers.Vouched(in.Snapshot, now, in.Config.Grace()); len(vouched) > 0 {
 		s.Snapshot = s.Snapshot.Vouch(vouched)
 	}
 	for _, pod := range s.Recorded.Pods {
@@ -49,37 +50,6 @@ func target(in Input) string {
 		return current
 	}
 	return cmp.Or(in.Recorded.TargetRevision, in.Config.TargetRevision, current)
-}
-
-// byReadiness reports whether no member has answered for the grace period although the probes of pods pass. Then the
-// operator is cut off, not the cluster, and the rollout works as DEP-07 describes.
-func (s *state) byReadiness() bool {
-	return timers.Lasted(s.Timers.NoAnswerSince, s.now, s.Config.Grace())
-}
-
-// vouchAfter is how long the probe of a member has to have passed, while the operator could not reach the member, to vouch for it. A node that
-// is lost is marked within a minute.
-const vouchAfter = 2 * time.Minute
-
-// vouchedAfter is when probes vouch for members; 0 if they do already, or not at all.
-func (s *state) vouchedAfter() time.Duration {
-	if s.byReadiness() {
-		return 0
-	}
-	return vouchAfter
-}
-
-// vouched are the ordinals of members that do not answer the operator, and that their probes vouch for: a rollout that
-// repairs reachability reaches the members one after the other, and has to count those that it cannot reach yet.
-func (s *state) vouched() []int {
-	var vouched []int
-	for i := range s.Snapshot.Ordinals {
-		o := s.ordinal(i)
-		if s.Snapshot.Cluster.LeaderKnown && !o.Answers && o.ReadyButNotServing() && timers.Lasted(s.Timers.NotServingSince[o.Pod.UID], s.now, max(vouchAfter, s.Config.Grace())) {
-			vouched = append(vouched, i)
-		}
-	}
-	return vouched
 }
 
 // mayStillBeRemoved reports whether a removal that was recorded as an intent may yet be carried out: the pod is still

@@ -78,7 +78,7 @@ func (s *state) shorten(step *Step, period func(*cluster.Ordinal, time.Duration,
 	}
 	for _, i := range step.Ordinals {
 		o := s.ordinal(i)
-		if short, why := period(o, s.Config.ShortGrace(), s.byReadiness()); short > 0 {
+		if short, why := period(o, s.Config.ShortGrace(), s.byReadiness); short > 0 {
 			if step.Grace == nil {
 				step.Grace = map[int]time.Duration{}
 			}
@@ -143,7 +143,7 @@ func (s *state) reason(next int) string {
 	if s.cannotSpareOne() && o.Class == v1alpha1.ClassParticipating {
 		say = append(say, fmt.Sprintf("a cluster of %d cannot spare a member: writes stop until it is back", s.Snapshot.Replicas()))
 	}
-	if s.byReadiness() {
+	if s.byReadiness {
 		say = append(say, "no member answers the operator: using readiness probes for health and leases for roles")
 	}
 	return strings.Join(say, "; ")

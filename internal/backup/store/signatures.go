@@ -6,15 +6,10 @@ package store
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"hash"
-	"io"
-	"os"
 	"path"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -37,9 +32,11 @@ const (
 // unsigned is why an object has no proof if it has no signature at all.
 const unsigned = "it is not signed"
 
-// signatures verifies signatures once. The name of a signature has the digest of the content, so one that was valid stays valid
-// until the keys change.
+// signatures are those of the objects of a store. It verifies each once: the name of a signature has the digest of the content, so
+// one that was valid stays valid until the keys change. It is safe for concurrent use.
 type signatures struct {
+	objects *objects
+
 	mu sync.Mutex
 	// state of the keys that the proofs were verified with.
 	state  string
@@ -52,53 +49,37 @@ type proven struct {
 	size  int64
 }
 
-// Signed reports whether snapshots must be signed.
-func (s *Store) Signed() bool { return s.config.SigningKeys != "" }
+// required reports whether objects must be signed.
+func (s *signatures) required() bool { return s.objects.config.SigningKeys != "" }
 
-// keys returns the keys, and reads them again after a change.
-func (s *Store) keys() (*signature.Keys, error) {
-	s.signatures.mu.Lock()
-	defer s.signatures.mu.Unlock()
-	now, err := state(s.config.SigningKeys)
+// trustedKeys returns the keys, and reads them again after a change.
+func (s *signatures) trustedKeys() (*signature.Keys, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := state(s.objects.config.SigningKeys)
 	if err != nil {
 		return nil, fmt.Errorf("reading the signing keys: %w", err)
 	}
-	if s.signatures.keys != nil && s.signatures.state == now {
-		return s.signatures.keys, nil
+	if s.keys != nil && s.state == now {
+		return s.keys, nil
 	}
-	keys, err := signature.ReadKeys(s.config.SigningKeys)
+	keys, err := signature.ReadKeys(s.objects.config.SigningKeys)
 	if err != nil {
 		return nil, err
 	}
-	s.signatures.state, s.signatures.keys, s.signatures.proofs = now, keys, map[string]proven{}
+	s.state, s.keys, s.proofs = now, keys, map[string]proven{}
 	return keys, nil
 }
 
-// Trusted returns the snapshots that may be used, in the order in which they were taken: without signing keys, all. With keys, it
-// returns those with a valid signature, and unsigned ones until a time, which is zero for none; a *backup.UnsignedError comes with
-// them if an unsigned one would otherwise be restored. A signature is of a name and a size: the content is verified when it is
-// read to its end.
-func (s *Store) Trusted(ctx context.Context, until time.Time) ([]backup.Snapshot, error) {
-	list, reasons, err := s.list(ctx)
-	if err != nil || !s.Signed() {
-		return list, err
-	}
-	trusted, refused := backup.Trusted(list, until)
-	if refused != "" {
-		return trusted, &backup.UnsignedError{Name: refused, Reason: reasons[refused], Where: s.String()}
-	}
-	return trusted, nil
-}
-
 // prove sets the proofs of snapshots, and returns why the others have none.
-func (s *Store) prove(ctx context.Context, snapshots []backup.Snapshot) (reasons map[string]string, err error) {
-	keys, err := s.keys()
+func (s *signatures) prove(ctx context.Context, snapshots []backup.Snapshot) (reasons map[string]string, err error) {
+	keys, err := s.trustedKeys()
 	if err != nil {
 		return nil, err
 	}
 	candidates := map[string][]string{}
-	err = s.each(ctx, s.signatureFolder()+"/", func(o *blob.ListObject) {
-		name := strings.TrimPrefix(o.Key, s.signatureFolder()+"/")
+	err = s.objects.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
+		name := strings.TrimPrefix(o.Key, s.folder()+"/")
 		if r, err := signature.ParseName(name); err == nil {
 			candidates[r.Name] = append(candidates[r.Name], name)
 		}
@@ -125,7 +106,7 @@ func (s *Store) prove(ctx context.Context, snapshots []backup.Snapshot) (reasons
 }
 
 // proveOne sets the proof of a snapshot, or returns why it has none.
-func (s *Store) proveOne(ctx context.Context, keys *signature.Keys, snapshot *backup.Snapshot, names []string) (reason string, err error) {
+func (s *signatures) proveOne(ctx context.Context, keys *signature.Keys, snapshot *backup.Snapshot, names []string) (reason string, err error) {
 	reason = unsigned
 	for _, name := range names[:min(len(names), maxSignatures)] {
 		p, why, err := s.verify(ctx, keys, name)
@@ -145,14 +126,15 @@ func (s *Store) proveOne(ctx context.Context, keys *signature.Keys, snapshot *ba
 }
 
 // verify reads a signature, and returns why it is not valid.
-func (s *Store) verify(ctx context.Context, keys *signature.Keys, name string) (p proven, why string, err error) {
-	s.signatures.mu.Lock()
-	p, known := s.signatures.proofs[name]
-	s.signatures.mu.Unlock()
+func (s *signatures) verify(ctx context.Context, keys *signature.Keys, name string) (p proven, why string, err error) {
+	s.mu.Lock()
+	p, known := s.proofs[name]
+	s.mu.Unlock()
 	if known {
 		return p, "", nil
 	}
-	data, err := s.readSignature(ctx, name)
+	// One byte more tells that it is too large.
+	data, err := s.objects.readSmall(ctx, s.key(name), signature.MaxSize+1)
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return proven{}, unsigned, nil
 	}
@@ -170,34 +152,19 @@ func (s *Store) verify(ctx context.Context, keys *signature.Keys, name string) (
 		return proven{}, "its signature is that of " + statement.Name, nil
 	}
 	p = proven{statement.Proof(), statement.Size}
-	s.signatures.mu.Lock()
-	defer s.signatures.mu.Unlock()
-	if s.signatures.keys == keys {
-		s.signatures.proofs[name] = p
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys == keys {
+		s.proofs[name] = p
 	}
 	return p, "", nil
-}
-
-func (s *Store) readSignature(ctx context.Context, name string) (data []byte, err error) {
-	bucket, err := s.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r, err := bucket.NewReader(ctx, path.Join(s.signatureFolder(), name), nil)
-	if err != nil {
-		return nil, err
-	}
-	// It was only read.
-	defer func() { _ = r.Close() }()
-	// One byte more tells that it is too large.
-	return io.ReadAll(io.LimitReader(r, signature.MaxSize+1))
 }
 
 // sign writes the signature of an object whose content is complete, before the object gets its name. So an object of ours is never
 // unsigned, however the agent ends, and nothing has to be signed later: what is unsigned was written by somebody else. A signature
 // without an object is swept.
-func (s *Store) sign(ctx context.Context, snapshot backup.Snapshot, size int64, digest hash.Hash) (*backup.Proof, error) {
-	keys, err := s.keys()
+func (s *signatures) sign(ctx context.Context, snapshot backup.Snapshot, size int64, digest hash.Hash) (*backup.Proof, error) {
+	keys, err := s.trustedKeys()
 	if err != nil {
 		return nil, err
 	}
@@ -218,88 +185,40 @@ func (s *Store) sign(ctx context.Context, snapshot backup.Snapshot, size int64, 
 		return nil, err
 	}
 	name := signature.Name(backup.Reference{Name: statement.Name, SHA256: statement.SHA256})
-	if err := s.writeSignature(ctx, name, data); err != nil {
+	if err := s.objects.writeSmall(ctx, s.key(name), "application/json", data); err != nil {
 		return nil, fmt.Errorf("writing the signature of snapshot %s: %w", snapshot.Name(), err)
 	}
 	return statement.Proof(), nil
 }
 
-func (s *Store) writeSignature(ctx context.Context, name string, data []byte) error {
-	if s.config.Provider != Local {
-		bucket, err := s.open(ctx)
-		if err != nil {
-			return err
-		}
-		return bucket.WriteAll(ctx, path.Join(s.signatureFolder(), name), data, &blob.WriterOptions{ContentType: "application/json"})
-	}
-	folder := filepath.Join(s.config.Container, filepath.FromSlash(s.signatureFolder()))
-	if err := os.MkdirAll(folder, 0o750); err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(folder, unfinished+"*")
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(data)
-	if err = errors.Join(err, file.Chmod(0o640), file.Sync(), file.Close()); err == nil {
-		err = os.Rename(file.Name(), filepath.Join(folder, name))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(file.Name()))
-	}
-	return errors.Join(syncDir(folder), syncDir(filepath.Dir(folder)))
+// of returns the keys of all signatures of a snapshot.
+func (s *signatures) of(ctx context.Context, snapshot backup.Snapshot) (keys []string, err error) {
+	err = s.objects.each(ctx, s.key(signature.NamesOf(snapshot.Name())), func(o *blob.ListObject) { keys = append(keys, o.Key) })
+	return keys, err
 }
 
-// sweepSignatures removes signatures, and leftovers of writing them, that are older than a time and belong to no object: those of
-// interrupted uploads, and of objects that were removed without them.
-func (s *Store) sweepSignatures(ctx context.Context, before time.Time) error {
-	objects := map[string]bool{}
-	err := s.each(ctx, s.folder()+"/", func(o *blob.ListObject) { objects[strings.TrimPrefix(o.Key, s.folder()+"/")] = true })
-	if err != nil {
-		return err
-	}
+// sweep removes signatures, and leftovers of writing them, that are older than a time and belong to no object that is present:
+// those of interrupted uploads, and of objects that were removed without them.
+func (s *signatures) sweep(ctx context.Context, present map[string]bool, before time.Time) error {
 	var keys []string
-	err = s.each(ctx, s.signatureFolder()+"/", func(o *blob.ListObject) {
-		name := strings.TrimPrefix(o.Key, s.signatureFolder()+"/")
+	err := s.objects.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
+		name := strings.TrimPrefix(o.Key, s.folder()+"/")
 		r, err := signature.ParseName(name)
-		if (err == nil && !objects[r.Name] || strings.HasPrefix(name, unfinished)) && o.ModTime.Before(before) {
+		if (err == nil && !present[r.Name] || strings.HasPrefix(name, unfinished)) && o.ModTime.Before(before) {
 			keys = append(keys, o.Key)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	return s.remove(ctx, keys)
+	return s.objects.remove(ctx, keys)
 }
 
-// signatureFolder is the folder of the signatures.
-func (s *Store) signatureFolder() string { return path.Join(s.config.Prefix, signature.Folder) }
+// folder of the signatures.
+func (s *signatures) folder() string { return path.Join(s.objects.config.Prefix, signature.Folder) }
+
+// key of a signature.
+func (s *signatures) key(name string) string { return path.Join(s.folder(), name) }
 
 // prefix of the store, as it is signed.
-func (s *Store) prefix() string { return strings.TrimSuffix(s.config.Prefix, "/") }
-
-// verified is the object of a signed snapshot. It returns io.EOF only if the content is what was signed.
-type verified struct {
-	io.ReadCloser
-	name string
-	want string // SHA-256
-	left int64  // how many bytes may follow
-	hash hash.Hash
-}
-
-func newVerified(object io.ReadCloser, snapshot backup.Snapshot) io.ReadCloser {
-	if snapshot.Proof == nil {
-		return object
-	}
-	return &verified{ReadCloser: object, name: snapshot.Name(), want: snapshot.Proof.SHA256, left: snapshot.Size, hash: sha256.New()}
-}
-
-func (v *verified) Read(p []byte) (int, error) {
-	n, err := v.ReadCloser.Read(p)
-	v.hash.Write(p[:n])
-	v.left -= int64(n)
-	if v.left < 0 || errors.Is(err, io.EOF) && hex.EncodeToString(v.hash.Sum(nil)) != v.want {
-		return n, &backup.CorruptError{Name: v.name, Reason: "its content is not what was signed"}
-	}
-	return n, err
-}
+func (s *signatures) prefix() string { return strings.TrimSuffix(s.objects.config.Prefix, "/") }

@@ -48,10 +48,9 @@ func signingKeys(t testing.TB) string {
 
 // inMemory is a store in a bucket in memory.
 func inMemory(bucket *blob.Bucket, prefix, keys string) *Store {
-	return &Store{
-		config: Config{Provider: "memory", Container: "bucket", Prefix: prefix, SigningKeys: keys},
-		bucket: bucket, maxObjects: maxObjects, maxSnapshots: maxSnapshots,
-	}
+	s := newStore(Config{Provider: "memory", Container: "bucket", Prefix: prefix, SigningKeys: keys})
+	s.objects.bucket = bucket
+	return s
 }
 
 // writer takes snapshots as an agent does.
@@ -183,12 +182,12 @@ func newScene(t *testing.T, g Gomega) scene {
 	other := &writer{t: t, s: inMemory(bucket, "ns/other", keys), clock: 100}
 	c.foreign = other.full(60, "")
 	c.foreignKey = other.s.key(c.foreign)
-	c.foreignProof = path.Join(other.s.signatureFolder(), signature.Name(c.foreign.Reference()))
+	c.foreignProof = other.s.signatures.key(signature.Name(c.foreign.Reference()))
 	return c
 }
 
 func (c scene) proof(s backup.Snapshot) string {
-	return path.Join(c.s.signatureFolder(), signature.Name(s.Reference()))
+	return c.s.signatures.key(signature.Name(s.Reference()))
 }
 
 // Each thing that a writer of the bucket can do is refused, except those that only the record outside of the bucket shows.
@@ -269,7 +268,7 @@ func TestAttacks(t *testing.T) {
 			attack.do(c)
 			for record, want := range map[backup.Record]string{{}: attack.bucket, recordOf(c.end): attack.record} {
 				// An agent that has verified the signatures before, and one that has not.
-				for _, s := range []*Store{c.s, inMemory(c.bucket, "ns/main", c.s.config.SigningKeys)} {
+				for _, s := range []*Store{c.s, inMemory(c.bucket, "ns/main", c.s.objects.config.SigningKeys)} {
 					reached, err := restorable(c.ctx, s, record)
 					if s == c.s && name == "altered signature" {
 						g.Expect(err).NotTo(HaveOccurred(), "it was valid: the snapshot is what was signed")

@@ -8,20 +8,15 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path"
-	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/signature"
 	"github.com/spf13/pflag"
 	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
 )
 
 // Config is the location of a store.
@@ -53,24 +48,20 @@ func (c *Config) AddFlags(flags *pflag.FlagSet, role string) {
 	flags.StringVar(&c.SigningKeys, name("signing-keys"), "", "folder with the keys that sign snapshots; empty: snapshots are not signed")
 }
 
-const (
-	// maxSnapshots is the maximum number of snapshots: a delta every second for two days, and some.
-	maxSnapshots = 250_000
-	// maxObjects is the maximum number of objects beneath a prefix, with those of other tools.
-	maxObjects = 1_000_000
-)
+// maxSnapshots is the maximum number of snapshots: a delta every second for two days, and some.
+const maxSnapshots = 250_000
 
 // Store holds snapshots. It is safe for concurrent use.
 type Store struct {
-	config Config
-	// maxObjects and maxSnapshots bound a listing, which is held in memory.
-	maxObjects, maxSnapshots int
+	objects    *objects
+	signatures *signatures
+	// maxSnapshots bounds a list, which is held in memory.
+	maxSnapshots int
+}
 
-	mu     sync.Mutex
-	bucket *blob.Bucket
-	read   string // state of the credentials that the bucket was opened with
-
-	signatures signatures
+func newStore(config Config) *Store {
+	o := &objects{config: config, max: maxObjects}
+	return &Store{objects: o, signatures: &signatures{objects: o}, maxSnapshots: maxSnapshots}
 }
 
 // Open opens a store. It reads the credentials but sends no request, so it does not report an unreachable store.
@@ -79,12 +70,12 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	if err := backup.CheckPrefix(strings.TrimSuffix(config.Prefix, "/")); err != nil {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
-	s := &Store{config: config, maxObjects: maxObjects, maxSnapshots: maxSnapshots}
-	if _, err := s.open(ctx); err != nil {
+	s := newStore(config)
+	if _, err := s.objects.open(ctx); err != nil {
 		return nil, err
 	}
 	if s.Signed() {
-		if _, err := s.keys(); err != nil {
+		if _, err := s.signatures.trustedKeys(); err != nil {
 			return nil, err
 		}
 	}
@@ -92,39 +83,16 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 }
 
 // String names the store, without secrets.
-func (s *Store) String() string {
-	return fmt.Sprintf("%s container %s, prefix %s", s.config.Provider, s.config.Container, s.config.Prefix)
-}
+func (s *Store) String() string { return s.objects.String() }
 
 // Close ends the store's connections.
-func (s *Store) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.bucket.Close()
-}
+func (s *Store) Close() error { return s.objects.close() }
 
-// open returns the bucket, and reopens it if its credentials have changed.
-func (s *Store) open(ctx context.Context) (*blob.Bucket, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, err := state(s.config.Credentials)
-	if err != nil {
-		return nil, fmt.Errorf("reading the credentials of the store: %w", err)
-	}
-	if s.bucket != nil && now == s.read {
-		return s.bucket, nil
-	}
-	bucket, err := s.config.openBucket(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("opening the store: %w", err)
-	}
-	// The old bucket is not closed: a transfer may still use it, and otherwise it only has idle connections.
-	s.bucket, s.read = bucket, now
-	return bucket, nil
-}
+// Signed reports whether snapshots must be signed.
+func (s *Store) Signed() bool { return s.signatures.required() }
 
 // folder of the snapshots.
-func (s *Store) folder() string { return path.Join(s.config.Prefix, backup.LayoutVersion) }
+func (s *Store) folder() string { return path.Join(s.objects.config.Prefix, backup.LayoutVersion) }
 
 // List returns all snapshots in the order in which they were taken, with the proofs of the signed ones. It ignores other objects.
 func (s *Store) List(ctx context.Context) ([]backup.Snapshot, error) {
@@ -134,7 +102,7 @@ func (s *Store) List(ctx context.Context) ([]backup.Snapshot, error) {
 
 // list returns also why snapshots have no proof, by name.
 func (s *Store) list(ctx context.Context) (snapshots []backup.Snapshot, reasons map[string]string, err error) {
-	err = s.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
+	err = s.objects.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
 		snapshot, err := backup.ParseName(strings.TrimPrefix(o.Key, s.folder()+"/"))
 		if err != nil {
 			return
@@ -149,38 +117,33 @@ func (s *Store) list(ctx context.Context) (snapshots []backup.Snapshot, reasons 
 	case len(snapshots) > s.maxSnapshots:
 		return nil, nil, fmt.Errorf("%s has more than %d snapshots: check who writes to it, and remove what is not needed", s, s.maxSnapshots)
 	case s.Signed():
-		if reasons, err = s.prove(ctx, snapshots); err != nil {
+		if reasons, err = s.signatures.prove(ctx, snapshots); err != nil {
 			return nil, nil, err
 		}
 	}
 	return backup.Sorted(snapshots), reasons, nil
 }
 
-func (s *Store) each(ctx context.Context, prefix string, visit func(*blob.ListObject)) error {
-	bucket, err := s.open(ctx)
-	if err != nil {
-		return err
+// Trusted returns the snapshots that may be used, in the order in which they were taken: without signing keys, all. With keys, it
+// returns those with a valid signature, and unsigned ones until a time, which is zero for none; a *backup.UnsignedError comes with
+// them if an unsigned one would otherwise be restored. A signature is of a name and a size: the content is verified when it is
+// read to its end.
+func (s *Store) Trusted(ctx context.Context, until time.Time) ([]backup.Snapshot, error) {
+	list, reasons, err := s.list(ctx)
+	if err != nil || !s.Signed() {
+		return list, err
 	}
-	objects := bucket.List(&blob.ListOptions{Prefix: prefix})
-	for n := 1; ; n++ {
-		object, err := objects.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("listing the store: %w", err)
-		}
-		if n > s.maxObjects {
-			return fmt.Errorf("listing the store: %s has more than %d objects: check who writes to it, and remove what is not needed", s, s.maxObjects)
-		}
-		visit(object)
+	trusted, refused := backup.Trusted(list, until)
+	if refused != "" {
+		return trusted, &backup.UnsignedError{Name: refused, Reason: reasons[refused], Where: s.String()}
 	}
+	return trusted, nil
 }
 
 // Reader reads the object of a snapshot. Only its io.EOF confirms that a signed one is what was signed; the content is verified
 // by backup.NewReader.
 func (s *Store) Reader(ctx context.Context, snapshot backup.Snapshot) (io.ReadCloser, error) {
-	bucket, err := s.open(ctx)
+	bucket, err := s.objects.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +156,7 @@ func (s *Store) Reader(ctx context.Context, snapshot backup.Snapshot) (io.ReadCl
 
 // File returns the file of a snapshot; ok is false if the store is a bucket.
 func (s *Store) File(snapshot backup.Snapshot) (name string, ok bool) {
-	return filepath.Join(s.config.Container, filepath.FromSlash(s.key(snapshot))), s.config.Provider == Local
+	return s.objects.file(s.key(snapshot)), s.objects.isLocal()
 }
 
 func (s *Store) key(snapshot backup.Snapshot) string { return path.Join(s.folder(), snapshot.Name()) }
@@ -202,27 +165,33 @@ func (s *Store) key(snapshot backup.Snapshot) string { return path.Join(s.folder
 // its signature first would be refused after a crash. A missing snapshot is not an error.
 func (s *Store) Delete(ctx context.Context, snapshot backup.Snapshot) error {
 	keys := []string{s.key(snapshot)}
-	add := func(o *blob.ListObject) { keys = append(keys, o.Key) }
-	if err := s.each(ctx, s.key(snapshot)+"/", add); err != nil {
+	err := s.objects.each(ctx, s.key(snapshot)+"/", func(o *blob.ListObject) { keys = append(keys, o.Key) })
+	if err != nil {
 		return err
 	}
-	if err := s.each(ctx, path.Join(s.signatureFolder(), signature.NamesOf(snapshot.Name())), add); err != nil {
+	signatures, err := s.signatures.of(ctx, snapshot)
+	if err != nil {
 		return err
 	}
-	return s.remove(ctx, keys)
+	return s.objects.remove(ctx, append(keys, signatures...))
 }
 
 // Sweep removes leftovers of interrupted uploads that are older than a time: signatures, and unfinished files in a folder. Buckets
 // hide unfinished uploads, and remove them by their own rules.
 func (s *Store) Sweep(ctx context.Context, before time.Time) error {
-	if err := s.sweepSignatures(ctx, before); err != nil {
+	present := map[string]bool{}
+	err := s.objects.each(ctx, s.folder()+"/", func(o *blob.ListObject) { present[strings.TrimPrefix(o.Key, s.folder()+"/")] = true })
+	if err != nil {
 		return err
 	}
-	if s.config.Provider != Local {
+	if err := s.signatures.sweep(ctx, present, before); err != nil {
+		return err
+	}
+	if !s.objects.isLocal() {
 		return nil
 	}
 	var keys []string
-	err := s.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
+	err = s.objects.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
 		if strings.HasPrefix(path.Base(o.Key), unfinished) && o.ModTime.Before(before) {
 			keys = append(keys, o.Key)
 		}
@@ -230,18 +199,5 @@ func (s *Store) Sweep(ctx context.Context, before time.Time) error {
 	if err != nil {
 		return err
 	}
-	return s.remove(ctx, keys)
-}
-
-func (s *Store) remove(ctx context.Context, keys []string) error {
-	bucket, err := s.open(ctx)
-	if err != nil {
-		return err
-	}
-	for _, key := range keys {
-		if err := bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-			return fmt.Errorf("removing %s from the store: %w", filepath.Base(key), err)
-		}
-	}
-	return nil
+	return s.objects.remove(ctx, keys)
 }

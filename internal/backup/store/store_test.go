@@ -228,13 +228,13 @@ func TestChangedCredentialsAreReadAgain(t *testing.T) {
 	dir := credentialsDir(t, map[string]string{"accessKeyID": "id", "secretAccessKey": "s", "region": "r"})
 	s, err := Open(t.Context(), Config{Provider: S3, Container: "bucket", Credentials: dir})
 	g.Expect(err).NotTo(HaveOccurred())
-	first, err := s.open(t.Context())
+	first, err := s.objects.open(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
-	again, err := s.open(t.Context())
+	again, err := s.objects.open(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(again == first).To(BeTrue())
 	g.Expect(os.Symlink("x", filepath.Join(dir, "..data"))).To(Succeed()) // as the kubelet does it
-	again, err = s.open(t.Context())
+	again, err = s.objects.open(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(again == first).To(BeFalse())
 	g.Expect(strings.Contains(s.String(), "bucket")).To(BeTrue())
@@ -245,7 +245,7 @@ func TestChangedCredentialsAreReadAgain(t *testing.T) {
 func TestListingsAreBounded(t *testing.T) {
 	g := NewWithT(t)
 	s, dir := local(t)
-	s.maxObjects, s.maxSnapshots = 10, 5
+	s.objects.max, s.maxSnapshots = 10, 5
 	for i := range int64(5) {
 		_, err := s.Write(t.Context(), full(i), content)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -32,7 +32,7 @@ const (
 // only once it is complete and signed; a failed write leaves nothing but a signature. The snapshot's proof has the history and the
 // predecessor to sign; without it, a full snapshot begins a new history.
 func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(io.Writer) error) (backup.Snapshot, error) {
-	bucket, err := s.open(ctx)
+	bucket, err := s.objects.open(ctx)
 	if err != nil {
 		return backup.Snapshot{}, err
 	}
@@ -40,7 +40,7 @@ func (s *Store) Write(ctx context.Context, snapshot backup.Snapshot, write func(
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	key := s.key(snapshot)
-	if s.config.Provider == Local {
+	if s.objects.isLocal() {
 		key = path.Join(s.folder(), unfinished+snapshot.Name())
 	}
 	var file *os.File
@@ -77,12 +77,12 @@ func (s *Store) prepared(ctx context.Context, snapshot backup.Snapshot, content 
 	if content.hash == nil {
 		return nil, nil
 	}
-	return s.sign(ctx, snapshot, content.n, content.hash)
+	return s.signatures.sign(ctx, snapshot, content.n, content.hash)
 }
 
 // pour writes the content of an object; file is nil for a bucket.
 func (s *Store) pour(object *counter, file *os.File, write func(io.Writer) error) error {
-	if s.config.Provider != Local {
+	if !s.objects.isLocal() {
 		return write(object)
 	}
 	direct := newDirectWriter(file)
@@ -96,7 +96,7 @@ func (s *Store) pour(object *counter, file *os.File, write func(io.Writer) error
 
 // finish gives an object its name. A file is synced first.
 func (s *Store) finish(object io.Closer, file *os.File, snapshot backup.Snapshot) error {
-	if s.config.Provider != Local {
+	if !s.objects.isLocal() {
 		return object.Close()
 	}
 	if err := file.Sync(); err != nil {
@@ -105,7 +105,7 @@ func (s *Store) finish(object io.Closer, file *os.File, snapshot backup.Snapshot
 	if err := object.Close(); err != nil {
 		return err
 	}
-	folder := filepath.Join(s.config.Container, filepath.FromSlash(s.folder()))
+	folder := s.objects.file(s.folder())
 	if err := os.Rename(filepath.Join(folder, unfinished+snapshot.Name()), filepath.Join(folder, snapshot.Name())); err != nil {
 		return err
 	}

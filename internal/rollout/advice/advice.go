@@ -93,3 +93,12 @@ func DownVoters(s *cluster.Snapshot, vouchAfter time.Duration) string {
 	}
 	return strings.Join(say, ". ")
 }
+
+// MayHaveLeader says that members that do not answer may have a leader (ADR 14). The timer of a lost quorum does not run then.
+func MayHaveLeader(s *cluster.Snapshot, names []string, grace time.Duration) string {
+	seen, then := "no member that answers the operator knows a leader", ""
+	if !s.Cluster.Reachable {
+		seen, then = "no member answers the operator", fmt.Sprintf(". If this persists for %s, the rollout goes by readiness probes", grace)
+	}
+	return fmt.Sprintf("%s, but %s may still have a leader that the operator cannot reach: their readiness probes pass, or their nodes are lost. Check NetworkPolicies and the network between the operator and them; if a node is gone for good, power off its machine, and only then taint it with node.kubernetes.io/out-of-service%s", seen, strings.Join(names, ", "), then)
+}

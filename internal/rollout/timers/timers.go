@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package timers counts how long conditions of a cluster have lasted, from one observation to the next (ADR 3). It is
-// pure: the time is that of the observation.
+// Package timers counts how long conditions of a cluster have lasted, from one observation to the next (ADR 3), and says what
+// has lasted for long enough to count. It is pure: the time is an argument, or that of the observation.
 package timers
 
 import (

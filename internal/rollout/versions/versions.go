@@ -32,7 +32,7 @@ func Of(s *cluster.Snapshot) []Member {
 	var members []Member
 	for _, o := range s.Ordinals {
 		m := Member{Name: o.Name, Versions: o.Versions, Answers: o.Answers}
-		if !o.Answers && (o.Class == v1alpha1.ClassUnready || o.Class == v1alpha1.ClassParticipating) {
+		if !o.Answers && o.IsRunning() {
 			m.Versions = cluster.Versions{Etcd: o.Pod.EtcdVersion}
 		}
 		members = append(members, m)
@@ -43,6 +43,24 @@ func Of(s *cluster.Snapshot) []Member {
 		}
 	}
 	return members
+}
+
+// Target returns the version of etcd that a rollout brings the members to: as an updated member says, or else the tag of its
+// image. It is empty if neither is known; canary is then the updated pod whose member has to answer, if there is one.
+func Target(s *cluster.Snapshot, outdated func(ordinal int) bool) (version, canary string) {
+	for i, o := range s.Ordinals {
+		switch {
+		case o.Pod == nil || o.Class == v1alpha1.ClassTerminating || outdated(i):
+		case IsKnown(o.Versions.Etcd):
+			return o.Versions.Etcd, ""
+		case !o.Answers:
+			canary = o.Name
+		}
+	}
+	if tag := s.StatefulSet.EtcdVersion; IsKnown(tag) {
+		return tag, ""
+	}
+	return "", canary
 }
 
 // steppingStones are the releases that a minor version must have before the next one: earlier ones may leave the next with a

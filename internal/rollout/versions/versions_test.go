@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
 // members of versions such as "3.5.26", "3.6.16/3.5.0" (with its storage version), "3.6.16/3.6.0>3.5.0" (with a downgrade that is
@@ -83,6 +86,46 @@ func TestChangesMinor(t *testing.T) {
 	} {
 		if got := ChangesMinor(c.members, c.target); got != c.want {
 			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestTarget(t *testing.T) {
+	// An ordinal is written as the version that its member reports; "?" does not answer.
+	for name, c := range map[string]struct {
+		ordinals string
+		updated  int // so many of the last ordinals
+		tag      string
+		version  string
+		canary   string
+	}{
+		"the tag":                             {"3.5.26 3.5.26", 0, "3.6.16", "3.6.16", ""},
+		"an updated member, not the tag":      {"3.5.26 3.6.16", 1, "3.6.0", "3.6.16", ""},
+		"the tag, before an updated one says": {"3.5.26 ?", 1, "3.6.16", "3.6.16", ""},
+		"an updated one has to answer":        {"3.5.26 ?", 1, "latest", "", "m-1"},
+		"one of two has answered":             {"3.5.26 ? 3.6.16", 2, "latest", "3.6.16", ""},
+		"nothing is known, and none updated":  {"3.5.26 ?", 0, "", "", ""},
+		"an updated pod is terminating":       {"3.5.26 terminating", 1, "", "", ""},
+		"an updated pod does not exist":       {"3.5.26 missing", 1, "", "", ""},
+	} {
+		s := &cluster.Snapshot{StatefulSet: cluster.StatefulSet{EtcdVersion: c.tag}}
+		texts := strings.Fields(c.ordinals)
+		for i, text := range texts {
+			o := cluster.Ordinal{Name: fmt.Sprintf("m-%d", i), Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{}}
+			switch text {
+			case "?":
+			case "terminating":
+				o.Class = v1alpha1.ClassTerminating
+			case "missing":
+				o.Class, o.Pod = v1alpha1.ClassMissing, nil
+			default:
+				o.Answers, o.Versions.Etcd = true, text
+			}
+			s.Ordinals = append(s.Ordinals, o)
+		}
+		version, canary := Target(s, func(ordinal int) bool { return ordinal < len(texts)-c.updated })
+		if version != c.version || canary != c.canary {
+			t.Errorf("%s: %q %q, want %q %q", name, version, canary, c.version, c.canary)
 		}
 	}
 }

@@ -1,0 +1,150 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+)
+
+// maxObjects is the maximum number of objects beneath a prefix, with those of other tools.
+const maxObjects = 1_000_000
+
+// objects are those of a bucket or a folder, whatever they hold. It is safe for concurrent use.
+type objects struct {
+	config Config
+	// max bounds a listing.
+	max int
+
+	mu     sync.Mutex
+	bucket *blob.Bucket
+	read   string // state of the credentials that the bucket was opened with
+}
+
+// String names the bucket or the folder, without secrets.
+func (o *objects) String() string {
+	return fmt.Sprintf("%s container %s, prefix %s", o.config.Provider, o.config.Container, o.config.Prefix)
+}
+
+// isLocal reports whether the objects are files in a folder.
+func (o *objects) isLocal() bool { return o.config.Provider == Local }
+
+// file returns the file of an object in a folder.
+func (o *objects) file(key string) string {
+	return filepath.Join(o.config.Container, filepath.FromSlash(key))
+}
+
+// open returns the bucket, and reopens it if its credentials have changed.
+func (o *objects) open(ctx context.Context) (*blob.Bucket, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now, err := state(o.config.Credentials)
+	if err != nil {
+		return nil, fmt.Errorf("reading the credentials of the store: %w", err)
+	}
+	if o.bucket != nil && now == o.read {
+		return o.bucket, nil
+	}
+	bucket, err := o.config.openBucket(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	// The old bucket is not closed: a transfer may still use it, and otherwise it only has idle connections.
+	o.bucket, o.read = bucket, now
+	return bucket, nil
+}
+
+// close ends the connections.
+func (o *objects) close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.bucket.Close()
+}
+
+// each visits the objects whose keys begin with a prefix.
+func (o *objects) each(ctx context.Context, prefix string, visit func(*blob.ListObject)) error {
+	bucket, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	list := bucket.List(&blob.ListOptions{Prefix: prefix})
+	for n := 1; ; n++ {
+		object, err := list.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("listing the store: %w", err)
+		}
+		if n > o.max {
+			return fmt.Errorf("listing the store: %s has more than %d objects: check who writes to it, and remove what is not needed", o, o.max)
+		}
+		visit(object)
+	}
+}
+
+// remove removes objects, one after the other. A missing one is not an error.
+func (o *objects) remove(ctx context.Context, keys []string) error {
+	bucket, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if err := bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+			return fmt.Errorf("removing %s from the store: %w", filepath.Base(key), err)
+		}
+	}
+	return nil
+}
+
+// readSmall reads an object, and no more than a number of bytes of it.
+func (o *objects) readSmall(ctx context.Context, key string, most int64) (data []byte, err error) {
+	bucket, err := o.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := bucket.NewReader(ctx, key, nil)
+	if err != nil {
+		return nil, err
+	}
+	// It was only read.
+	defer func() { _ = r.Close() }()
+	return io.ReadAll(io.LimitReader(r, most))
+}
+
+// writeSmall writes an object that is held in memory, as a whole or not at all. A file is synced, with its folder.
+func (o *objects) writeSmall(ctx context.Context, key, contentType string, data []byte) error {
+	if !o.isLocal() {
+		bucket, err := o.open(ctx)
+		if err != nil {
+			return err
+		}
+		return bucket.WriteAll(ctx, key, data, &blob.WriterOptions{ContentType: contentType})
+	}
+	folder := filepath.Dir(o.file(key))
+	if err := os.MkdirAll(folder, 0o750); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(folder, unfinished+"*")
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Chmod(0o640), file.Sync(), file.Close()); err == nil {
+		err = os.Rename(file.Name(), o.file(key))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
+	}
+	return errors.Join(syncDir(folder), syncDir(filepath.Dir(folder)))
+}
