@@ -92,7 +92,7 @@ func fromPods(s *reporter) source {
 func podLines(before, after *corev1.Pod) []line {
 	switch {
 	case before.DeletionTimestamp == nil && after.DeletionTimestamp != nil:
-		return []line{{pod: after.Name, text: "the StatefulSet controller deletes " + after.Name + ": it goes by ordinal, the highest first"}}
+		return []line{{pod: after.Name, text: "the StatefulSet controller deletes " + after.Name}}
 	case before.UID == "":
 		return []line{{text: fmt.Sprintf("%s is re-created at revision %s", after.Name, after.Labels[appsv1.StatefulSetRevisionLabel])}}
 	case !isReady(before) && isReady(after):

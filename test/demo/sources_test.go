@@ -82,7 +82,7 @@ func TestPodLines(t *testing.T) {
 		before, after *corev1.Pod
 		want          string
 	}{
-		"deleted":   {pod(true), deleted, "the StatefulSet controller deletes m-2: it goes by ordinal, the highest first"},
+		"deleted":   {pod(true), deleted, "the StatefulSet controller deletes m-2"},
 		"created":   {&corev1.Pod{}, pod(false), "m-2 is re-created at revision m-abc"},
 		"ready":     {pod(false), pod(true), "m-2 is ready"},
 		"not ready": {pod(true), pod(false), "m-2 is no longer ready"},
