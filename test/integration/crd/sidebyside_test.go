@@ -25,22 +25,28 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 )
 
+// testEnv is that of the test that is running.
 var testEnv *env.Env
 
 func TestMain(m *testing.M) {
-	os.Exit(env.Main(m, &testEnv, env.WithoutCRDs()))
+	// Log has the output of each test.
+	log.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	os.Exit(m.Run())
 }
 
 const (
@@ -81,20 +87,14 @@ func own(t testing.TB, component string) []*unstructured.Unstructured {
 	return crds
 }
 
-// install installs CustomResourceDefinitions one after the other, waits until all are served under all their names, and removes
-// them when the test ends.
+// install installs CustomResourceDefinitions one after the other, in an API server of the test's own, and waits until all are
+// served under all their names. An API server may take minutes to remove one of which it has just begun to serve the type.
 func install(t *testing.T, g *WithT, crds ...*unstructured.Unstructured) {
 	t.Helper()
-	t.Cleanup(func() {
-		for _, crd := range crds {
-			_ = testEnv.Client.Delete(context.Background(), crd)
-		}
-		for _, crd := range crds {
-			g.Eventually(func() bool {
-				return apierrors.IsNotFound(testEnv.Client.Get(context.Background(), client.ObjectKeyFromObject(crd), crd.DeepCopy()))
-			}).WithTimeout(timeout).Should(BeTrue(), "%s is gone", crd.GetName())
-		}
-	})
+	own, err := env.Start(env.WithoutCRDs())
+	g.Expect(err).NotTo(HaveOccurred())
+	testEnv = own
+	t.Cleanup(func() { g.Expect(own.Stop()).To(Succeed()) })
 	for _, crd := range crds {
 		g.Expect(testEnv.Client.Create(t.Context(), crd)).To(Succeed(), crd.GetName())
 		g.Eventually(func(g Gomega) {
