@@ -76,7 +76,7 @@ type SigningSpec struct {
 	// without new pods.
 	SecretRef SecretReference `json:"secretRef"`
 	// acceptUnsignedUntil lets a restore use snapshots without a signature that were taken until this time, by their names.
-	// Dangerous: whoever can write to the bucket then decides what is restored. Remove it after the restore. Default: none.
+	// Dangerous: everybody who can write to the bucket then decides what is restored. Remove it after the restore. Default: none.
 	// +optional
 	AcceptUnsignedUntil *metav1.Time `json:"acceptUnsignedUntil,omitempty"`
 	// acceptRevision lets a restore end at exactly this revision, although a later snapshot is recorded. Dangerous: what was

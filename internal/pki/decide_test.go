@@ -265,7 +265,7 @@ func TestClockThatIsWrong(t *testing.T) {
 	}
 }
 
-// While the spec is not carried out certificates are renewed all the same, and nothing else is.
+// While the spec is not carried out certificates are renewed nevertheless, and nothing else is.
 func TestFrozen(t *testing.T) {
 	g := NewWithT(t)
 	state := fresh(g)

@@ -86,7 +86,7 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// Without a Secret the pods of a store use an identity that may be that of their node: whoever may create an Etcd may not, unless
+// Without a Secret the pods of a store use an identity that may be that of their node: a user who may create an Etcd may not, unless
 // that is allowed. A volume needs no Secret.
 func TestTheIdentityOfANode(t *testing.T) {
 	g := NewWithT(t)

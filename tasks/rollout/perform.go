@@ -59,7 +59,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	return failed
 }
 
-// confirmDeleter reads the StatefulSet right before a removal: whoever changes its strategy takes no lock of this operator, and
+// confirmDeleter reads the StatefulSet right before a removal: another client that changes its strategy takes no lock of this operator, and
 // its controller may remove a pod at once.
 func (h *Handler) confirmDeleter(ctx context.Context, task tasks.Task) error {
 	set, key := &appsv1.StatefulSet{}, task.Object.EtcdKey()

@@ -138,7 +138,7 @@ type Backup struct {
 	// copyStores are the stores that a CopyBackups may use besides the Etcd's own.
 	CopyStores []CopyStore `json:"copyStores,omitempty"`
 	// allowCloudIdentity lets an Etcd or a copy name a store without a Secret. Its pods then use the identity that the cloud gives
-	// them, which may be that of their node, so whoever may create an Etcd may use what the node may. Default: false.
+	// them, which may be that of their node, so a user who may create an Etcd may use what the node may. Default: false.
 	AllowCloudIdentity bool `json:"allowCloudIdentity,omitempty"`
 	// allowedEndpoints are the URLs that an Etcd or a copy may name as endpointOverride of a store. The agent sends requests to
 	// them that are authorized with the credentials of the store. Default: none.

@@ -72,20 +72,11 @@ func Copy(ctx context.Context, config Config) (Result, error) {
 		}
 		result.FinalSnapshot = &final
 	}
-	all, err := config.Source.List(ctx)
+	snapshots, unsigned, err := config.usable(ctx)
 	if err != nil {
 		return result, fmt.Errorf("source: %w", err)
 	}
-	snapshots, err := config.Source.Trusted(ctx, time.Time{})
-	if err != nil {
-		return result, fmt.Errorf("source: %w", err)
-	}
-	if config.Source.Signed() {
-		if err := config.check(snapshots); err != nil {
-			return result, fmt.Errorf("source: %w", err)
-		}
-	}
-	result.Unsigned = max(len(all)-len(snapshots), 0)
+	result.Unsigned = unsigned
 	present, err := config.Target.List(ctx)
 	if err != nil {
 		return result, fmt.Errorf("target: %w", err)
@@ -115,6 +106,21 @@ func Copy(ctx context.Context, config Config) (Result, error) {
 		return result, fmt.Errorf("target: %w", err)
 	}
 	return result, nil
+}
+
+// usable returns the snapshots of the source that may be copied, and how many may not, since they are not signed.
+func (c Config) usable(ctx context.Context) (snapshots []backup.Snapshot, unsigned int, err error) {
+	all, err := c.Source.List(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	if snapshots, err = c.Source.Trusted(ctx, time.Time{}); err != nil {
+		return nil, 0, err
+	}
+	if c.Source.Signed() {
+		err = c.check(snapshots)
+	}
+	return snapshots, max(len(all)-len(snapshots), 0), err
 }
 
 const (

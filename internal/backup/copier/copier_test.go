@@ -7,11 +7,7 @@ package copier
 import (
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/sha256"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"io"
 	"os"
@@ -20,7 +16,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/signature"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/signature/signaturetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
@@ -163,7 +159,7 @@ func TestCopy(t *testing.T) {
 // No copy is final, and a delta that continues a final snapshot continues its copy: the signatures in the target say so.
 func TestSignedCopyOfAFinalSnapshot(t *testing.T) {
 	g := NewWithT(t)
-	keys := signingKeys(t)
+	keys := signaturetest.Keys(t)
 	signed := func() *store.Store {
 		s, err := store.Open(t.Context(), store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "p", SigningKeys: keys})
 		g.Expect(err).NotTo(HaveOccurred())
@@ -186,24 +182,6 @@ func TestSignedCopyOfAFinalSnapshot(t *testing.T) {
 	again, err := Copy(t.Context(), config)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(again.Skipped).To(Equal(2))
-}
-
-// signingKeys is a folder with a new key.
-func signingKeys(t *testing.T) string {
-	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, signature.SigningKey), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return dir
 }
 
 // A copy that is killed goes on where it was, and what it had begun is no snapshot.

@@ -33,7 +33,7 @@ func (e at) Snapshot(context.Context) (io.ReadCloser, error) {
 func (e at) LeaseTTL(context.Context, int64) (int64, error)  { return 0, nil }
 func (e at) Watch(context.Context, int64) clientv3.WatchChan { return nil }
 
-// A member that begins to lead tells at once whether the store is up to date, and what is in it, whoever took it. A full snapshot
+// A member that begins to lead reports at once whether the store is up to date, and what is in it, also if another member took it. A full snapshot
 // that is due stays required until it is taken.
 func TestWhatANewLeaderFinds(t *testing.T) {
 	g := NewWithT(t)

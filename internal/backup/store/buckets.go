@@ -212,7 +212,7 @@ func gcsIdentity(ctx context.Context, folder string, keys credentials) (*google.
 var impersonation = regexp.MustCompile(`^https://iamcredentials\.googleapis\.com/v1/projects/-/serviceAccounts/[^/?#]+:generateAccessToken$`)
 
 // externalAccount returns the configuration of a workload identity that reads its token from a file; nil if data is none. It
-// takes over no other file, URL or program of the Secret: whoever writes a Secret must not make the agent read files or send
+// takes over no other file, URL or program of the Secret: the author of a Secret must not make the agent read files or send
 // requests of their choice.
 func externalAccount(data []byte, token string) ([]byte, error) {
 	var from struct {

@@ -23,28 +23,11 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/signature"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/signature/signaturetest"
 	. "github.com/onsi/gomega"
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/memblob"
 )
-
-// signingKeys is a folder with a new key.
-func signingKeys(t testing.TB) string {
-	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, signature.SigningKey), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
 
 // inMemory is a store in a bucket in memory.
 func inMemory(bucket *blob.Bucket, prefix, keys string) *Store {
@@ -170,7 +153,7 @@ type scene struct {
 
 func newScene(t *testing.T, g Gomega) scene {
 	bucket := memblob.OpenBucket(nil)
-	keys := signingKeys(t)
+	keys := signaturetest.Keys(t)
 	w := &writer{t: t, s: inMemory(bucket, "ns/main", keys)}
 	c := scene{attacker: attacker{g, t.Context(), bucket}, s: w.s}
 	c.full1 = w.full(10, "")
@@ -294,7 +277,7 @@ func TestSwitchingOn(t *testing.T) {
 	before := &writer{t: t, s: inMemory(bucket, "ns/main", "")}
 	before.full(10, "")
 	old := before.delta(20)
-	s := inMemory(bucket, "ns/main", signingKeys(t))
+	s := inMemory(bucket, "ns/main", signaturetest.Keys(t))
 	_, err := restorable(ctx, s, backup.Record{})
 	g.Expect(err).To(MatchError(ContainSubstring("is refused: it is not signed")))
 	list, err := s.Trusted(ctx, old.Created)
@@ -326,7 +309,7 @@ func TestInterruptedSignatures(t *testing.T) {
 	g := NewWithT(t)
 	ctx := t.Context()
 	dir := t.TempDir()
-	s, err := Open(ctx, Config{Provider: Local, Container: dir, Prefix: "a/b", SigningKeys: signingKeys(t)})
+	s, err := Open(ctx, Config{Provider: Local, Container: dir, Prefix: "a/b", SigningKeys: signaturetest.Keys(t)})
 	g.Expect(err).NotTo(HaveOccurred())
 	w := &writer{t: t, s: s}
 	first := w.full(10, "")
@@ -353,11 +336,11 @@ func TestInterruptedSignatures(t *testing.T) {
 	g.Expect(signatures()).To(BeEmpty(), "they go with their object")
 }
 
-// Two agents that take themselves for the leader write the same name at the same time: whoever is last, the object has its
+// Two agents that believe they lead write the same name at the same time: whichever is last, the object has its
 // signature.
 func TestTwoContentsOfOneName(t *testing.T) {
 	g := NewWithT(t)
-	s := inMemory(memblob.OpenBucket(nil), "ns/main", signingKeys(t))
+	s := inMemory(memblob.OpenBucket(nil), "ns/main", signaturetest.Keys(t))
 	a, b := &writer{t: t, s: s}, &writer{t: t, s: s}
 	first := a.write(backup.Snapshot{Kind: backup.Full, LastRevision: 10}, "same size a")
 	second := b.write(backup.Snapshot{Kind: backup.Full, LastRevision: 10}, "same size b")
@@ -368,12 +351,12 @@ func TestTwoContentsOfOneName(t *testing.T) {
 // Keys that change are read again, and what only a removed key has signed is not trusted any longer.
 func TestChangedSigningKeys(t *testing.T) {
 	g := NewWithT(t)
-	keys := signingKeys(t)
+	keys := signaturetest.Keys(t)
 	s := inMemory(memblob.OpenBucket(nil), "ns/main", keys)
 	w := &writer{t: t, s: s}
 	w.full(10, "")
 	g.Expect(restorable(t.Context(), s, backup.Record{})).To(Equal(int64(10)))
-	other, err := os.ReadFile(filepath.Join(signingKeys(t), signature.SigningKey))
+	other, err := os.ReadFile(filepath.Join(signaturetest.Keys(t), signature.SigningKey))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(os.WriteFile(filepath.Join(keys, signature.SigningKey), other, 0o600)).To(Succeed())
 	g.Expect(os.Symlink("x", filepath.Join(keys, "..data"))).To(Succeed()) // as the kubelet does it
@@ -417,7 +400,7 @@ func TestOtherReadersAreNotDisturbed(t *testing.T) {
 		t.Run(prefix, func(t *testing.T) {
 			g := NewWithT(t)
 			bucket := memblob.OpenBucket(nil)
-			w := &writer{t: t, s: inMemory(bucket, prefix, signingKeys(t))}
+			w := &writer{t: t, s: inMemory(bucket, prefix, signaturetest.Keys(t))}
 			w.full(10, "")
 			w.delta(20)
 			a := attacker{g, t.Context(), bucket}

@@ -126,7 +126,7 @@ func TestRevisionThatIsPromotedByKubernetesIsLeftAlone(t *testing.T) {
 	w.Expect(w.patches).To(BeEmpty())
 }
 
-// The time counts from anew after anything that interrupts it.
+// The time starts again after anything that interrupts it.
 func TestPatienceIsNotInterrupted(t *testing.T) {
 	for name, interrupt := range map[string]func(*world){
 		"another revision": func(w *world) {

@@ -82,7 +82,7 @@ type Tenant struct {
 	users     map[string]client.Client
 }
 
-// Tenant makes the namespace of a group, anew.
+// Tenant makes a new namespace for a group.
 func (s *Scene) Tenant(ctx context.Context, group string) (*Tenant, error) {
 	t := &Tenant{Scene: s, Namespace: "attack-" + group, users: map[string]client.Client{}}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.Namespace}}

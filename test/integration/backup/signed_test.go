@@ -6,10 +6,6 @@ package backup_test
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -27,22 +23,12 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/copier"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/restore"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/signature"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/signature/signaturetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 )
-
-// signingKeys is a folder with a new key.
-func signingKeys(t testing.TB) string {
-	t.Helper()
-	g := NewWithT(t)
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	g.Expect(err).NotTo(HaveOccurred())
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	g.Expect(err).NotTo(HaveOccurred())
-	return credentials(t, map[string]string{signature.SigningKey: string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))})
-}
 
 // A cluster whose snapshots are signed: its bucket is restored, compacted and copied; a tool without keys reads it, too; and what
 // somebody without the key put there is refused everywhere.
@@ -68,7 +54,7 @@ func TestSignedSnapshots(t *testing.T) {
 			earlier, err := plain.List(ctx)
 			g.Expect(err).NotTo(HaveOccurred())
 
-			config.SigningKeys = signingKeys(t)
+			config.SigningKeys = signaturetest.Keys(t)
 			s := openStore(t, config)
 			_, err = restoreTo(t, s, filepath.Join(t.TempDir(), "new.etcd"))
 			g.Expect(err).To(MatchError(ContainSubstring("it is not signed")))
@@ -176,7 +162,7 @@ func (c *cut) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // continues.
 func TestKilledAtEveryWriteOfSignedSnapshots(t *testing.T) {
 	t.Parallel()
-	keys := signingKeys(t)
+	keys := signaturetest.Keys(t)
 	e := startEtcd(t, filepath.Join(t.TempDir(), "data"))
 	put(NewWithT(t), e, "k", 20)
 	for _, after := range []bool{false, true} {

@@ -153,7 +153,7 @@ func TestWhichTasksTheOperatorCreates(t *testing.T) {
 	}
 }
 
-// Kubernetes adds the roles to its own: whoever may view, edit or administer a namespace may do so with its Etcds and tasks.
+// Kubernetes adds the roles to its own: a user who may view, edit or administer a namespace may do so with its Etcds and tasks.
 func TestRolesAreAggregated(t *testing.T) {
 	w := newWorld(t)
 	viewer, editor, admin := w.user("viewer", "view"), w.user("editor", "edit"), w.user("admin", "admin")
