@@ -70,6 +70,14 @@ const (
 	AnnotationAdoptedBy = "druid.gardener.cloud/adopted-by"
 )
 
+// Finalizers, named as by etcd-druid, so that either operator finishes what the other has begun.
+const (
+	// FinalizerCopyBackups keeps an EtcdCopyBackupsTask while its Job may be copying.
+	FinalizerCopyBackups = "druid.gardener.cloud/etcd-druid"
+	// FinalizerOpsTask is set by etcd-druid alone, and removed from EtcdOpsTasks that are deleted.
+	FinalizerOpsTask = "druid.gardener.cloud/etcd-ops-task"
+)
+
 // Annotations that the operator sets.
 const (
 	// AnnotationConfigChecksum on a pod template is the checksum of etcd's configuration, so that a changed configuration

@@ -104,7 +104,10 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	if err != nil {
 		return nil, err
 	}
-	return mgr, addControllers(mgr, config, gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), key)
+	return mgr, errors.Join(
+		addControllers(mgr, config, gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), key),
+		addDruidTasks(ctx, mgr, config),
+	)
 }
 
 // checkEtcds returns an error if the served Etcd cannot hold the status that the operator writes.
