@@ -13,6 +13,7 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/compactionmetrics"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
@@ -187,7 +188,9 @@ func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfigurati
 			Dialer: dialer, Credentials: credentials, Recorder: mgr.GetEventRecorder("etcd-foreman"),
 			Images: config.Images, QuorumAwareUpdates: quorumAwareUpdates, AgentTrust: agents.trust, Allowed: rules.Etcd,
 		}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
-		(&upkeep.Reconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("etcd-foreman"), Clock: now}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
+		(&upkeep.Reconciler{
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("etcd-foreman"), Clock: now, Events: compactionmetrics.NewEvents(crmetrics.Registry),
+		}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
 		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now, Metrics: rollout.NewMetrics(crmetrics.Registry)}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
 		(&task.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: locker,
