@@ -88,7 +88,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, fmt.Errorf("writing the status of EtcdCopyBackupsTask %s: %w", klog.KObj(task), err)
 		}
 	}
-	return ctrl.Result{RequeueAfter: poll}, err
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: poll}, nil
 }
 
 // jobName returns the name of the Job of a task: that which etcd-druid gives it, so that either operator finds the Job of the other,
@@ -104,7 +107,7 @@ func jobName(task *v1alpha1.EtcdCopyBackupsTask) string {
 func (r *Reconciler) wait(ctx context.Context, task *v1alpha1.EtcdCopyBackupsTask, foreign *ownership.Foreign) error {
 	theirs := &batchv1.Job{}
 	key := client.ObjectKey{Namespace: task.Namespace, Name: jobName(task)}
-	if err := r.Live.Get(ctx, key, theirs); client.IgnoreNotFound(err) != nil {
+	if err := r.Live.Get(ctx, key, theirs); err != nil {
 		return r.retry(task, fmt.Errorf("reading Job %s: %w", key, err))
 	}
 	if c := metav1.GetControllerOf(theirs); c != nil && c.Kind == v1alpha1.KindEtcdCopyBackupsTask && c.Name == task.Name {
