@@ -23,12 +23,12 @@ var harmless = map[string]bool{
 // secretName matches what a secret is called: a key of a map, a flag, or the name before a value in text.
 const secretName = `(?:pass(?:word|wd|phrase)|secret|token|credential|authorization|api[-_]?key|access[-_]?key|account[-_]?key|private[-_]?key|signature|cookie|sas)`
 
-// A text is scrubbed of these. What is left of a match is its first group.
+// A text is scrubbed of these. What is left of a match are its groups.
 var patterns = []*regexp.Regexp{
 	// A key in PEM, also with escaped line ends, and also without its end.
 	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----|[A-Za-z0-9+/=\s\\]*)`),
 	// The user information of a URL.
-	regexp.MustCompile(`(://)[^/@\s"']+@`),
+	regexp.MustCompile(`(://)[^/@\s"']+(@)`),
 	// The credentials of an Authorization header, wherever they are.
 	regexp.MustCompile(`(?i)(\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{6,}`),
 	// A JSON web token.
@@ -44,7 +44,7 @@ var patterns = []*regexp.Regexp{
 // scrub returns a text without what looks like a secret.
 func scrub(text string) string {
 	for _, p := range patterns {
-		text = p.ReplaceAllString(text, "${1}"+redacted)
+		text = p.ReplaceAllString(text, "${1}"+redacted+"${2}")
 	}
 	return text
 }

@@ -104,7 +104,7 @@ func readLogs(_ context.Context, _ client.ObjectKey, options *corev1.PodLogOptio
 	}
 	lines := fmt.Sprintf("{\"msg\":\"started\",\"password\":\"%[1]s\"}\npassword: '%[1]s x'\nerr=\"{\\\"secretKey\\\":\\\"%[1]s\\\"}\"\nAKIA%[2]s\nauthorization: Basic %[3]s\n%[4]s\nkept\n",
 		planted, strings.ToUpper(planted), base64.StdEncoding.EncodeToString([]byte(planted)), pem)
-	return io.NopCloser(strings.NewReader(lines + strings.Repeat("x", 2*maxLog))), nil
+	return io.NopCloser(strings.NewReader(lines + strings.Repeat("x", maxLog))), nil
 }
 
 // collected returns the files of a report by their names, as they are in the archive, and all that is in it.
