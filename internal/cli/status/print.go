@@ -63,10 +63,10 @@ func (v view) summary(now time.Time) []string {
 	if c := e.Status.Conditions.Find(v1alpha1.ConditionReady); c != nil && c.Reason == v1alpha1.ReasonHibernated {
 		say = append(say, "It is hibernated.")
 	}
+	known := len(say)
 	if v.snapshot != nil && v.unreachable == "" && !v.snapshot.HasQuorum() {
 		say = append(say, "There is no quorum.")
 	}
-	known := len(say)
 	for _, a := range v.alarms {
 		say = append(say, fmt.Sprintf("Alarm %s of %s: %s.", a.Kind, v.memberOf(a), alarmMeaning(a.Kind)))
 	}
