@@ -3,8 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package druid imitates etcd-druid for tests: how it writes a StatefulSet, what it concludes from the status of one, its CRD
-// without the schema, and the rules of its webhook. The writes are those that the audit log of an API server showed of etcd-druid
-// v0.38 (docs/executor.md).
+// without the schema, and the rules of its webhook. The StatefulSet is that of etcd-druid v0.38 in an API server's audit log, without
+// the volume of etcd's configuration and with fewer arguments of etcd-backup-restore.
 //
 // It imports clients of Kubernetes, and of this project the API only.
 package druid
