@@ -63,6 +63,8 @@ type Reconciler struct {
 	Allowed func(*v1alpha1.Etcd) error
 	// QuorumAwareUpdates is the feature gate QuorumAwareUpdatesWithOnDelete.
 	QuorumAwareUpdates bool
+	// AdoptFromDruid is the feature gate AdoptFromDruid.
+	AdoptFromDruid bool
 
 	once  sync.Once
 	parts *parts
@@ -90,7 +92,7 @@ func (r *Reconciler) build() *parts {
 	instructor := instruct.Instructor{Access: access, AgentTrust: r.AgentTrust}
 	return &parts{
 		Access:     access,
-		adopter:    adoption.Adopter{Access: access, Images: r.Images, QuorumAware: r.QuorumAwareUpdates},
+		adopter:    adoption.Adopter{Access: access, Images: r.Images, QuorumAware: r.QuorumAwareUpdates, Enabled: r.AdoptFromDruid},
 		objects:    &apply.Objects{Writer: apply.Writer{Client: r.Client, Live: r.APIReader}, Clock: r.Clock},
 		strategy:   &strategy.Keeper{Access: access, QuorumAware: r.QuorumAwareUpdates},
 		tls:        &tls.Mover{Access: access, Dialer: r.Dialer, Credentials: r.Credentials, Managed: &managedtls.Manager{Access: access}},

@@ -69,6 +69,8 @@ type Adopter struct {
 	Images configv1alpha1.Images
 	// QuorumAware is the feature gate QuorumAwareUpdatesWithOnDelete.
 	QuorumAware bool
+	// Enabled is the feature gate AdoptFromDruid.
+	Enabled bool
 }
 
 // Reconcile does what the annotation of an Etcd asks for, or else says how far its adoption is. It returns state.ErrBehind when it
@@ -138,6 +140,9 @@ func (a Adopter) adopt(ctx context.Context, etcd *v1alpha1.Etcd) (why string, er
 	if err != nil {
 		return "", err
 	}
+	if f.etcd.Annotations[v1alpha1.AnnotationOperation] != v1alpha1.OperationAdopt {
+		return "", state.ErrBehind
+	}
 	if why := refuseAdoption(f); why != "" {
 		return why, nil
 	}
@@ -160,7 +165,7 @@ func (a Adopter) adopt(ctx context.Context, etcd *v1alpha1.Etcd) (why string, er
 		}
 	}
 	ctrl.LoggerFrom(ctx).Info("Adopted the objects from etcd-druid", "objects", len(objects))
-	return "", a.finish(ctx, f.etcd, v1alpha1.OperationAdopt, withoutDruid(f.etcd))
+	return "", a.finish(ctx, f.etcd, withoutDruid(f.etcd))
 }
 
 // handBack hands the objects of an Etcd back, or returns why not. The StatefulSet comes last: what is interrupted is continued.
@@ -170,9 +175,12 @@ func (a Adopter) handBack(ctx context.Context, etcd *v1alpha1.Etcd) (why string,
 	if err != nil {
 		return "", err
 	}
+	if f.etcd.Annotations[v1alpha1.AnnotationOperation] != v1alpha1.OperationHandBack {
+		return "", state.ErrBehind
+	}
 	if f.set != nil && f.set.Annotations[v1alpha1.AnnotationAdoptedBy] == "" && ownership.Adoptable(etcd, f.set) {
 		// It was handed back.
-		return "", a.finish(ctx, f.etcd, v1alpha1.OperationHandBack, map[string]any{})
+		return "", a.finish(ctx, f.etcd, map[string]any{})
 	}
 	if f.set == nil || ownership.Manager(etcd, f.set) == "" {
 		return "the Etcd was not adopted from etcd-druid: remove the annotation " + v1alpha1.AnnotationOperation, nil
@@ -207,7 +215,7 @@ func (a Adopter) handBack(ctx context.Context, etcd *v1alpha1.Etcd) (why string,
 		}
 	}
 	ctrl.LoggerFrom(ctx).Info("Handed the objects back to etcd-druid", "objects", len(objects))
-	return "", a.finish(ctx, f.etcd, v1alpha1.OperationHandBack, map[string]any{})
+	return "", a.finish(ctx, f.etcd, map[string]any{})
 }
 
 // gather reads all that a decision rests on from the API server, and asks the members.
@@ -216,7 +224,7 @@ func (a Adopter) gather(ctx context.Context, cached *v1alpha1.Etcd) (facts, erro
 	if err != nil {
 		return facts{}, err
 	}
-	f := facts{etcd: etcd, onDelete: a.QuorumAware, now: a.Clock.Now(), images: component.Input{Etcd: etcd, Images: a.Images}.Containers()}
+	f := facts{etcd: etcd, onDelete: a.QuorumAware, enabled: a.Enabled, now: a.Clock.Now(), images: component.Input{Etcd: etcd, Images: a.Images}.Containers()}
 	set := &appsv1.StatefulSet{}
 	if err := a.API.Get(ctx, client.ObjectKeyFromObject(etcd), set); apierrors.IsNotFound(err) {
 		return f, nil
@@ -347,11 +355,9 @@ func (a Adopter) kindOf(object runtime.Object) string {
 }
 
 // finish removes the annotation that asked for it, with more of a merge patch, and returns state.ErrBehind.
-func (a Adopter) finish(ctx context.Context, etcd *v1alpha1.Etcd, operation string, more map[string]any) error {
-	if etcd.Annotations[v1alpha1.AnnotationOperation] == operation {
-		if err := a.annotate(ctx, etcd, map[string]any{v1alpha1.AnnotationOperation: nil}, more); err != nil {
-			return err
-		}
+func (a Adopter) finish(ctx context.Context, etcd *v1alpha1.Etcd, more map[string]any) error {
+	if err := a.annotate(ctx, etcd, map[string]any{v1alpha1.AnnotationOperation: nil}, more); err != nil {
+		return err
 	}
 	return state.ErrBehind
 }

@@ -44,13 +44,17 @@ type facts struct {
 	peerTLS bool
 	// onDelete: the operator replaces pods, by its feature gate.
 	onDelete bool
-	now      time.Time
+	// enabled: the operator adopts, by its feature gate.
+	enabled bool
+	now     time.Time
 }
 
 // refuseAdoption returns why an Etcd is not adopted, as a sentence without its full stop that says what to do; empty if it may be.
 // It is pure.
 func refuseAdoption(f facts) string {
 	switch {
+	case !f.enabled:
+		return "the operator's feature gate AdoptFromDruid is off"
 	case f.set == nil:
 		return fmt.Sprintf("there is no StatefulSet %s/%s: there is nothing to adopt. Remove the annotation %s", f.etcd.Namespace, f.etcd.Name, v1alpha1.AnnotationOperation)
 	case f.set.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy:

@@ -25,7 +25,7 @@ var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 func adoptable() facts {
 	f := facts{
 		etcd:     &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "shoot", Name: "etcd-main", UID: "uid"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}},
-		snapshot: clustertest.Healthy(3), onDelete: true, now: noon,
+		snapshot: clustertest.Healthy(3), onDelete: true, enabled: true, now: noon,
 		images: map[string]string{v1alpha1.ContainerEtcd: "registry:5000/etcd:v3.6.16@sha256:0", v1alpha1.ContainerBackupRestore: "agent:v1"},
 	}
 	for i := range f.snapshot.Ordinals {
@@ -55,6 +55,7 @@ func TestRefuseAdoption(t *testing.T) {
 		"as etcd-druid has left it": {func(*facts) {}, ""},
 		"no StatefulSet":            {func(f *facts) { f.set = nil }, "there is nothing to adopt"},
 		"the operator's own":        {func(f *facts) { f.set.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy} }, "the operator's own"},
+		"adoption is off":           {func(f *facts) { f.enabled = false }, "AdoptFromDruid is off"},
 		"the gate is off":           {func(f *facts) { f.onDelete = false }, "QuorumAwareUpdatesWithOnDelete is off"},
 		"a foreign Service": {func(f *facts) {
 			f.foreign = []ownership.Foreign{{Kind: "Service", Name: "shoot/etcd-main-client", Whose: "has no controller", Remedy: "delete it"}}
