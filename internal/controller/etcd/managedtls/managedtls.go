@@ -8,9 +8,11 @@ package managedtls
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -20,6 +22,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/peretcd"
 	"github.com/etcd-foreman/etcd-foreman/internal/pki"
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -106,7 +109,7 @@ func (m *Manager) Ensure(ctx context.Context, q Request) (Result, error) {
 	if last.generation == q.Etcd.Generation && last.frozen == q.Frozen && !due && !renew && !state.OperationRequested(q.Etcd) && now.Sub(last.at) < valid {
 		return last.result, nil
 	}
-	l := &looking{Manager: m, Request: q, now: now, renew: renew, look: look{at: now, generation: q.Etcd.Generation, frozen: q.Frozen}}
+	l := &looking{Manager: m, Request: q, now: now, renew: renew, roots: map[v1alpha1.TLSConnection][]*x509.Certificate{}, look: look{at: now, generation: q.Etcd.Generation, frozen: q.Frozen}}
 	err := l.all(ctx)
 	result := l.result
 	result.RenewalBegun = renew && err == nil && !q.Frozen
@@ -124,6 +127,8 @@ type looking struct {
 	now      time.Time
 	renew    bool
 	problems []error
+	// roots are the CAs that are trusted, by connection.
+	roots map[v1alpha1.TLSConnection][]*x509.Certificate
 	look
 }
 
@@ -136,13 +141,38 @@ func (l *looking) all(ctx context.Context) error {
 			return err
 		}
 	}
+	l.commonCA()
 	l.result.Problem = errors.Join(l.problems...)
 	return nil
+}
+
+// commonCA remarks on a CA that clients and peers have in common: its issuers have different names, and may have the same key.
+func (l *looking) commonCA() {
+	for _, ca := range l.roots[v1alpha1.TLSPeers] {
+		if slices.ContainsFunc(l.roots[v1alpha1.TLSClients], ca.Equal) {
+			l.result.Remarks = append(l.result.Remarks, fmt.Sprintf("Clients and peers trust the same CA (%s), so every client can act as a member: let spec.managedTLS.peerIssuerRef have a CA of its own.",
+				plain.Text(ca.Subject.String(), maxMessage)))
+			return
+		}
+	}
 }
 
 // connection carries out what is decided for a connection, until nothing is left.
 func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnection) error {
 	spec, renew, wrote := specOf(l.Etcd, connection), l.renew, false
+	var issued map[string]*pki.Issued
+	if spec.External {
+		var foreign []ownership.Foreign
+		var err error
+		if issued, foreign, err = l.issued(ctx, connection, spec); err != nil {
+			return err
+		}
+		if len(foreign) > 0 {
+			l.foreign(foreign)
+			return nil
+		}
+		l.ignoreRenewal(spec)
+	}
 	for range maxSteps {
 		secrets, err := l.read(ctx, l.Etcd, spec)
 		if err != nil {
@@ -153,6 +183,7 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 			return nil
 		}
 		current := secrets.state(spec)
+		current.Issued = issued
 		situation := pki.Situation{
 			Now: l.now, Frozen: l.Frozen, RenewCA: renew,
 			InUse: inUse(l.Etcd, l.StatefulSet, connection), Stopped: stopped(l.Snapshot),
@@ -163,6 +194,7 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 		}
 		d := pki.Decide(spec, current, situation)
 		if d.Step == nil {
+			l.roots[connection] = current.Bundle
 			l.conclude(spec, d)
 			return nil
 		}
@@ -235,6 +267,13 @@ func (l *looking) conclude(spec pki.Spec, d pki.Decision) {
 	}
 }
 
+// ignoreRenewal says that a CA is not the operator's to renew.
+func (l *looking) ignoreRenewal(spec pki.Spec) {
+	if l.renew && !l.Frozen {
+		l.event(v1alpha1.ReasonCARenewalIgnored, fmt.Sprintf("Secret %s: its CA is that of the issuer. Renew it there", spec.BundleSecret))
+	}
+}
+
 func (l *looking) forbidden(step pki.Step, err error) {
 	l.problems = append(l.problems, &certificates.Problem{Secret: step.Secret, What: fmt.Sprintf(
 		"cannot be written (%v). Managed TLS needs the right to create and update Secrets: apply config/admission/managed_tls_role.yaml", err)})
@@ -249,10 +288,12 @@ var reasons = map[pki.Action]string{
 func (l *looking) performed(ctx context.Context, step pki.Step) {
 	l.result.Wrote = true
 	ctrl.LoggerFrom(ctx).Info("Wrote a Secret of managed TLS", "secret", step.Secret, "action", step.Action, "why", step.Why)
-	reason, note := reasons[step.Action], fmt.Sprintf("Secret %s: %s", step.Secret, step.Why)
-	if reason == "" {
-		return
+	if reason := reasons[step.Action]; reason != "" {
+		l.event(reason, fmt.Sprintf("Secret %s: %s", step.Secret, step.Why))
 	}
+}
+
+func (l *looking) event(reason, note string) {
 	// Of events with the same reason the API shows the first note alone.
 	for i, e := range l.result.Events {
 		if e.Reason == reason {
