@@ -130,13 +130,14 @@ bench-fleet: assets ## Benchmark the operator with a thousand Etcds with simulat
 	@KUBEBUILDER_ASSETS=$(ASSETS) go run ./test/bench/fleet $(FLEET)
 
 .PHONY: generate
-generate: ## Generate deepcopy functions, CRDs, roles, docs/metrics.md and the dashboard, and copy what the chart shares with config/.
+generate: ## Generate deepcopy functions, CRDs, roles, docs/api.md, docs/metrics.md and the dashboard, and copy what the chart shares with config/.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=config/crd/etcd
 	mv config/crd/etcd/druid.gardener.cloud_etcdoperatortasks.yaml config/crd/task/
 	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/controller/... paths=./cmd/etcd-foreman output:rbac:dir=config/rbac
 	go run ./hack/monitoring
 	@hack/chart-files
+	go -C hack/apidocs tool crd-ref-docs --source-path=../../api/v1alpha1 --config=config.yaml --renderer=markdown --output-path=../../docs/api.md --log-level=ERROR
 
 .PHONY: fmt
 fmt: ## Format the code.
