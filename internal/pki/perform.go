@@ -18,19 +18,16 @@ func Perform(spec Spec, state State, step Step, now time.Time) (State, error) {
 	if state.Authority != nil {
 		a = *state.Authority
 	}
+	if step.CA != nil {
+		a.follow(step.CA, now.Add(notice(spec, a)))
+		next.Authority = &a
+		return next, nil
+	}
 	var err error
 	switch step.Action {
 	case MakeCA:
-		if step.CA != nil {
-			a.Signer = &Pair{Certificate: step.CA}
-			break
-		}
 		a.Signer, err = newCA(spec.Owner, spec.CA, now, time.Time{})
 	case RenewCA:
-		if step.CA != nil {
-			a.follow(step.CA, now.Add(notice(spec, a)))
-			break
-		}
 		if a.Signer == nil {
 			// The key was lost, and with it the Secret.
 			a.Signer = &Pair{Certificate: state.Bundle[0]}
@@ -66,8 +63,13 @@ func Perform(spec Spec, state State, step Step, now time.Time) (State, error) {
 	return next, nil
 }
 
-// follow makes the CA that an issuer has begun to sign with the next one. One that was to be next has signed nothing in use.
+// follow makes the CA of an issuer the one that signs where there is none, and otherwise the next one. One that was to be next has
+// signed nothing in use.
 func (a *Authority) follow(ca *x509.Certificate, from time.Time) {
+	if a.Signer == nil {
+		a.Signer = &Pair{Certificate: ca}
+		return
+	}
 	if a.Next != nil {
 		a.Retired = a.Next.Certificate
 	}

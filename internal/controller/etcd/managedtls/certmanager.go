@@ -39,10 +39,15 @@ const (
 
 type fields = map[string]any
 
-// issued has cert-manager issue the certificates of a connection, and returns what there is, by the names of the Secrets that it is for.
+// issued has cert-manager issue the certificates of a connection, and returns what there is, by the names of the Secrets that it is for;
+// none where the operator issues them.
 // cert-manager writes Secrets of their own: the operator copies them once every member trusts their CA.
 func (l *looking) issued(ctx context.Context, connection v1alpha1.TLSConnection, spec pki.Spec) (map[string]*pki.Issued, []ownership.Foreign, error) {
 	issuer, all := l.Etcd.Spec.ManagedTLS.Issuer(connection), map[string]*pki.Issued{}
+	if issuer == nil {
+		return nil, nil, nil
+	}
+	l.ignoreRenewal(spec)
 	var foreign []ownership.Foreign
 	for _, want := range spec.Leaves {
 		one, f, err := l.issue(ctx, want, spec, *issuer)

@@ -160,18 +160,13 @@ func (l *looking) commonCA() {
 // connection carries out what is decided for a connection, until nothing is left.
 func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnection) error {
 	spec, renew, wrote := specOf(l.Etcd, connection), l.renew, false
-	var issued map[string]*pki.Issued
-	if spec.External {
-		var foreign []ownership.Foreign
-		var err error
-		if issued, foreign, err = l.issued(ctx, connection, spec); err != nil {
-			return err
-		}
-		if len(foreign) > 0 {
-			l.foreign(foreign)
-			return nil
-		}
-		l.ignoreRenewal(spec)
+	issued, foreign, err := l.issued(ctx, connection, spec)
+	if err != nil {
+		return err
+	}
+	if len(foreign) > 0 {
+		l.foreign(foreign)
+		return nil
 	}
 	for range maxSteps {
 		secrets, err := l.read(ctx, l.Etcd, spec)
@@ -198,28 +193,36 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 			l.conclude(spec, d)
 			return nil
 		}
-		if proceed, err := l.confirm(ctx, *d.Step); err != nil || !proceed {
+		if proceed, err := l.carryOut(ctx, spec, current, secrets, *d.Step); err != nil || !proceed {
 			return err
-		}
-		next, err := pki.Perform(spec, current, *d.Step, l.now)
-		if err != nil {
-			return err
-		}
-		err = l.write(ctx, l.Etcd, secrets.live[d.Step.Secret], spec, d.Step.Secret, next)
-		if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			l.forbidden(*d.Step, err)
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("writing Secret %s/%s: %w", l.Etcd.Namespace, d.Step.Secret, err)
 		}
 		wrote = true
-		l.performed(ctx, *d.Step)
 		if d.Step.Action == pki.MakeCA || d.Step.Action == pki.RenewCA {
 			renew = false
 		}
 	}
 	return fmt.Errorf("the Secrets of Etcd %s/%s change all the time", l.Etcd.Namespace, l.Etcd.Name)
+}
+
+// carryOut writes the Secret of a step, and reports whether to proceed.
+func (l *looking) carryOut(ctx context.Context, spec pki.Spec, current pki.State, before secrets, step pki.Step) (proceed bool, err error) {
+	if proceed, err := l.confirm(ctx, step); err != nil || !proceed {
+		return false, err
+	}
+	next, err := pki.Perform(spec, current, step, l.now)
+	if err != nil {
+		return false, err
+	}
+	err = l.write(ctx, l.Etcd, before.live[step.Secret], spec, step.Secret, next)
+	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		l.forbidden(step, err)
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("writing Secret %s/%s: %w", l.Etcd.Namespace, step.Secret, err)
+	}
+	l.performed(ctx, step)
+	return true, nil
 }
 
 // confirm asks the API server, and the members, again before a step after which somebody is no longer accepted.
