@@ -166,4 +166,4 @@ lint: ## Run the linter.
 # The binaries that integration tests need. Builds only what is missing.
 .PHONY: assets
 assets:
-	@go run ./test/local build kube-apiserver kube-controller-manager etcd versitygw fake-gcs-server helm
+	@go run ./test/local build kube-apiserver kube-controller-manager etcd versitygw fake-gcs-server certmanager helm

@@ -241,6 +241,8 @@ const (
 	ReasonCARenewed = "CARenewed"
 	// ReasonCARetired means that the previous CA is no longer trusted. A rollout follows.
 	ReasonCARetired = "CARetired"
+	// ReasonCARenewalIgnored means that the renewal of a CA was asked for that is an issuer's.
+	ReasonCARenewalIgnored = "CARenewalIgnored"
 	// ReasonCertificateIssued means that a certificate was issued or renewed.
 	ReasonCertificateIssued = "CertificateIssued"
 )

@@ -5,6 +5,7 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -29,10 +30,47 @@ const (
 // TLSConnections returns all of them.
 func TLSConnections() []TLSConnection { return []TLSConnection{TLSClients, TLSPeers, TLSAgents} }
 
-// ManagedTLS is TLS with certificates that the operator issues, keeps in Secrets in the namespace of the Etcd, and renews.
+// IssuerReference names an issuer of cert-manager, as its Certificates do.
+type IssuerReference struct {
+	// name of the issuer.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// kind of the issuer. An Issuer is in the namespace of the Etcd. Default: Issuer.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:default=Issuer
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// group of the issuer. Default: cert-manager.io.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:default=cert-manager.io
+	// +optional
+	Group string `json:"group,omitempty"`
+}
+
+// The group of cert-manager, and the kinds of its issuers.
+const (
+	GroupCertManager  = "cert-manager.io"
+	KindIssuer        = "Issuer"
+	KindClusterIssuer = "ClusterIssuer"
+)
+
+// WithDefaults returns the reference with its defaults.
+func (r IssuerReference) WithDefaults() IssuerReference {
+	return IssuerReference{Name: r.Name, Kind: cmp.Or(r.Kind, KindIssuer), Group: cmp.Or(r.Group, GroupCertManager)}
+}
+
+// ManagedTLS is TLS with certificates that the operator keeps in Secrets in the namespace of the Etcd, and renews. The operator
+// issues them, or cert-manager does.
 // +kubebuilder:validation:XValidation:rule="duration(has(self.renewBefore) ? self.renewBefore : '720h') < duration(has(self.duration) ? self.duration : '2160h')",message="renewBefore must be shorter than duration"
 // +kubebuilder:validation:XValidation:rule="duration(has(self.caRenewBefore) ? self.caRenewBefore : '4320h') < duration(has(self.caDuration) ? self.caDuration : '26280h')",message="caRenewBefore must be shorter than caDuration"
-// +kubebuilder:validation:XValidation:rule="duration(has(self.caRenewBefore) ? self.caRenewBefore : '4320h') >= duration(has(self.duration) ? self.duration : '2160h')",message="caRenewBefore must be at least duration: a CA outlives the certificates that it signs"
+// +kubebuilder:validation:XValidation:rule="has(self.issuerRef) || duration(has(self.caRenewBefore) ? self.caRenewBefore : '4320h') >= duration(has(self.duration) ? self.duration : '2160h')",message="caRenewBefore must be at least duration: a CA outlives the certificates that it signs"
+// +kubebuilder:validation:XValidation:rule="!('Peers' in self.connections) || has(self.issuerRef) == has(self.peerIssuerRef)",message="set both issuerRef and peerIssuerRef, or neither: peers need an issuer of their own"
+// +kubebuilder:validation:XValidation:rule="!has(self.issuerRef) || !has(self.peerIssuerRef) || self.issuerRef.name != self.peerIssuerRef.name || self.issuerRef.kind != self.peerIssuerRef.kind || self.issuerRef.group != self.peerIssuerRef.group",message="issuerRef and peerIssuerRef must differ: with one CA for both, every client could act as a peer"
+// +kubebuilder:validation:XValidation:rule="!has(self.issuerRef) || !has(self.caDuration) && !has(self.caRenewBefore)",message="caDuration and caRenewBefore are for CAs of the operator, not for those of issuerRef"
+// +kubebuilder:validation:XValidation:rule="has(self.issuerRef) == has(oldSelf.issuerRef)",message="issuerRef can be changed, but neither added nor removed"
 type ManagedTLS struct {
 	// connections that use managed TLS: Clients, Peers, Agents. Each is independent, with a CA of its own. Clients and Peers
 	// can be added at any time, but not removed. Default: all.
@@ -42,6 +80,15 @@ type ManagedTLS struct {
 	// +kubebuilder:default={Clients,Peers,Agents}
 	// +optional
 	Connections []TLSConnection `json:"connections,omitempty"`
+	// issuerRef is the issuer of cert-manager that issues the certificates of clients and agents. It must publish its CA (ca.crt).
+	// Members accept every client with a certificate of its CA. The operator's configuration must allow it (managedTLS.issuers).
+	// Default: none; the operator issues them.
+	// +optional
+	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
+	// peerIssuerRef is the issuer of cert-manager for peers. Its CA must be another one: whoever has a certificate of it can act as a
+	// member. Required with issuerRef, unless connections has no Peers.
+	// +optional
+	PeerIssuerRef *IssuerReference `json:"peerIssuerRef,omitempty"`
 	// serverDNSNames are further host names at which clients reach the members, such as that of a load balancer. The
 	// certificate for clients is valid for them, besides those of the members and the client Service. Default: none.
 	// +listType=set
@@ -94,6 +141,19 @@ func (m *ManagedTLS) Durations() (duration, renewBefore, caDuration, caRenewBefo
 	}
 	return of(m.Duration, defaultDuration), of(m.RenewBefore, defaultRenewBefore),
 		of(m.CADuration, defaultCADuration), of(m.CARenewBefore, defaultCARenewBefore)
+}
+
+// Issuer returns the issuer of cert-manager for a connection; nil if the operator issues the certificates.
+func (m *ManagedTLS) Issuer(c TLSConnection) *IssuerReference {
+	ref := m.IssuerRef
+	if c == TLSPeers {
+		ref = m.PeerIssuerRef
+	}
+	if ref == nil {
+		return nil
+	}
+	full := ref.WithDefaults()
+	return &full
 }
 
 // ManagesTLS reports whether a connection uses managed TLS.
@@ -154,6 +214,9 @@ func (e *Etcd) ServerSecret(c TLSConnection) string {
 	}
 	return e.Name + connectionNames[c] + "-tls"
 }
+
+// IssuedSecret returns the name of the Secret that cert-manager writes for a Secret with a certificate. No pod mounts it.
+func (e *Etcd) IssuedSecret(secret string) string { return secret + "-issued" }
 
 // OperatorSecret returns the name of the Secret with the client certificate of the operator and the agents.
 func (e *Etcd) OperatorSecret() string { return e.Name + "-operator-tls" }

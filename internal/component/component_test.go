@@ -120,6 +120,8 @@ func withManagedTLS() Input {
 	in.Etcd.Spec.ManagedTLS = &v1alpha1.ManagedTLS{
 		Connections: v1alpha1.TLSConnections(), ServerDNSNames: []string{"etcd.example.com"},
 		Duration: hour, RenewBefore: hour, CADuration: hour, CARenewBefore: hour,
+		IssuerRef:     &v1alpha1.IssuerReference{Name: "clients", Kind: v1alpha1.KindIssuer, Group: v1alpha1.GroupCertManager},
+		PeerIssuerRef: &v1alpha1.IssuerReference{Name: "peers", Kind: v1alpha1.KindIssuer, Group: v1alpha1.GroupCertManager},
 	}
 	return in
 }

@@ -94,6 +94,7 @@ func TestWhatThePageSaysOfPods(t *testing.T) {
 		return string(data)
 	}
 	samples := []v1alpha1.EtcdSpec{everything().Etcd.Spec, withTLS(PeerTLSOn).Etcd.Spec, withBackup().Etcd.Spec, {ManagedTLS: &v1alpha1.ManagedTLS{
+		IssuerRef: &v1alpha1.IssuerReference{Name: "clients"}, PeerIssuerRef: &v1alpha1.IssuerReference{Name: "peers"},
 		Connections: []v1alpha1.TLSConnection{v1alpha1.TLSClients}, ServerDNSNames: []string{"etcd.example.com"},
 		Duration: &metav1.Duration{Duration: 1}, RenewBefore: &metav1.Duration{Duration: 1}, CADuration: &metav1.Duration{Duration: 1}, CARenewBefore: &metav1.Duration{Duration: 1},
 	}}}

@@ -39,6 +39,8 @@ type Step struct {
 	Why    string
 	// Want is the certificate to issue, or to copy the CAs to.
 	Want Want
+	// CA of MakeCA and RenewCA is that of the issuer; nil where the operator makes one.
+	CA *x509.Certificate
 }
 
 // Problem is what a person has to fix.
@@ -75,6 +77,8 @@ func Decide(spec Spec, state State, now Situation) Decision {
 	}
 	switch {
 	case state.Broken[spec.KeySecret] != nil || state.Broken[spec.BundleSecret] != nil:
+	case state.Authority == nil && spec.External:
+		d.adoptCA()
 	case state.Authority == nil:
 		d.withoutCA()
 	default:
@@ -102,6 +106,9 @@ func (d *decision) secrets() []string {
 func (d *decision) orDelete(secret string) string {
 	if secret == d.spec.KeySecret {
 		return ""
+	}
+	if d.spec.External {
+		return ", or delete it: the operator writes it again"
 	}
 	return ", or delete it: the operator makes it again from the CA"
 }
@@ -155,6 +162,11 @@ func (d *decision) withCA() {
 		return
 	}
 	bundle := d.trust()
+	if d.spec.External {
+		d.copies(bundle)
+		d.follow(bundle)
+		return
+	}
 	d.leaves(bundle)
 	d.renew(bundle)
 }
@@ -192,7 +204,7 @@ func (d *decision) trust() (complete bool) {
 // signs reports whether a CA has signed any of the certificates.
 func (d *decision) signs(ca *x509.Certificate) bool {
 	for _, leaf := range d.state.Leaves {
-		if signed(ca, leaf.Certificate) {
+		if leaf.signedBy(ca) {
 			return true
 		}
 	}
@@ -270,17 +282,9 @@ func (d *decision) renew(trusted bool) {
 	quiet := trusted && d.Step == nil && !d.now.Frozen
 	switch {
 	case a.Next != nil:
-		d.Waiting = "the new CA signs nothing until every member trusts it, and not before " + stamp(a.NextFrom)
-		d.look(d.now.Now)
-		if quiet && d.now.Trusted && !d.now.Now.Before(a.NextFrom) && d.now.Now.Before(a.Next.Certificate.NotAfter) {
-			d.step(Promote, d.spec.KeySecret, "every member trusts it")
-		}
+		d.promote(quiet)
 	case a.Previous != nil:
-		d.Waiting = fmt.Sprintf("the previous CA is trusted until its last certificate expires, at %s", stamp(a.PreviousUntil))
-		d.look(a.PreviousUntil)
-		if quiet && len(d.Problems) == 0 && d.now.Loaded && d.now.Now.After(a.PreviousUntil) {
-			d.step(Retire, d.spec.KeySecret, "its last certificate has expired")
-		}
+		d.retire(quiet)
 	case quiet && d.now.RenewCA:
 		d.step(RenewCA, d.spec.KeySecret, "somebody has asked for it")
 	case a.Signer.Key == nil:
@@ -292,6 +296,26 @@ func (d *decision) renew(trusted bool) {
 		}
 	default:
 		d.look(expires.Add(-d.spec.CARenewBefore))
+	}
+}
+
+// promote decides whether the next CA signs.
+func (d *decision) promote(quiet bool) {
+	a := d.state.Authority
+	d.Waiting = "the new CA signs nothing until every member trusts it, and not before " + stamp(a.NextFrom)
+	d.look(d.now.Now)
+	if quiet && d.now.Trusted && !d.now.Now.Before(a.NextFrom) && d.now.Now.Before(a.Next.Certificate.NotAfter) {
+		d.step(Promote, d.spec.KeySecret, "every member trusts it")
+	}
+}
+
+// retire decides whether the trust in the previous CA ends.
+func (d *decision) retire(quiet bool) {
+	a := d.state.Authority
+	d.Waiting = fmt.Sprintf("the previous CA is trusted until its last certificate expires, at %s", stamp(a.PreviousUntil))
+	d.look(a.PreviousUntil)
+	if quiet && len(d.Problems) == 0 && d.now.Loaded && d.now.Now.After(a.PreviousUntil) {
+		d.step(Retire, d.spec.KeySecret, "its last certificate has expired")
 	}
 }
 

@@ -18,6 +18,11 @@ func Perform(spec Spec, state State, step Step, now time.Time) (State, error) {
 	if state.Authority != nil {
 		a = *state.Authority
 	}
+	if step.CA != nil {
+		a.follow(step.CA, now.Add(notice(spec, a)))
+		next.Authority = &a
+		return next, nil
+	}
 	var err error
 	switch step.Action {
 	case MakeCA:
@@ -58,12 +63,35 @@ func Perform(spec Spec, state State, step Step, now time.Time) (State, error) {
 	return next, nil
 }
 
+// follow makes the CA of an issuer the one that signs where there is none, and otherwise the next one. One that was to be next has
+// signed nothing in use.
+func (a *Authority) follow(ca *x509.Certificate, from time.Time) {
+	if a.Signer == nil {
+		a.Signer = &Pair{Certificate: ca}
+		return
+	}
+	if a.Next != nil {
+		a.Retired = a.Next.Certificate
+	}
+	if a.Retired != nil && a.Retired.Equal(ca) {
+		a.Retired = nil
+	}
+	if a.Previous != nil && a.Previous.Equal(ca) {
+		a.Previous, a.PreviousUntil = nil, time.Time{}
+	}
+	a.Next, a.NextFrom = &Pair{Certificate: ca}, from
+}
+
 // maxNotice is the longest time that clients get to load the next CA.
 const maxNotice = 7 * 24 * time.Hour
 
 // notice returns how long the next CA is trusted before it signs. Certificates are valid for longer; where the key of the present CA
 // was lost, none could be issued until then.
 func notice(spec Spec, a Authority) time.Duration {
+	if spec.External {
+		// The issuer has renewed a certificate already, and the one in use is to be replaced before it expires.
+		return min(spec.LeafRenewBefore/3, maxNotice)
+	}
 	if a.Signer.Key == nil {
 		return 0
 	}
@@ -78,7 +106,7 @@ func lastExpiry(spec Spec, state State, now time.Time) time.Time {
 		last = now.Add(spec.Leaf)
 	}
 	for _, leaf := range state.Leaves {
-		if signed(ca, leaf.Certificate) && leaf.Certificate.NotAfter.After(last) {
+		if leaf.signedBy(ca) && leaf.Certificate.NotAfter.After(last) {
 			last = leaf.Certificate.NotAfter
 		}
 	}
@@ -102,9 +130,13 @@ func bundle(state State) []*x509.Certificate {
 
 func performOnLeaf(spec Spec, state State, step Step, now time.Time) (*Leaf, error) {
 	before, leaf := state.Leaves[step.Secret], &Leaf{}
-	if step.Action == CopyCAs {
+	switch {
+	case step.Action == CopyCAs:
 		*leaf = *before
-	} else {
+	case spec.External:
+		*leaf = *state.Issued[step.Secret].Leaf
+		leaf.CAs = nil
+	default:
 		var replaced *x509.Certificate
 		if before != nil {
 			replaced = before.Certificate

@@ -6,6 +6,8 @@ package pki
 
 import (
 	"crypto/x509"
+	"errors"
+	"slices"
 	"time"
 )
 
@@ -39,11 +41,13 @@ type Spec struct {
 	Leaves []Want
 	// KeySecret and BundleSecret hold the CA's key, and the CAs that are trusted.
 	KeySecret, BundleSecret string
+	// External: somebody else issues the certificates. KeySecret then has the CAs without keys.
+	External bool
 }
 
 // Authority is the CA of a connection: what its Secret holds.
 type Authority struct {
-	// Signer signs certificates. Its key is nil where it was lost.
+	// Signer signs certificates. Its key is nil where it was lost, or is the issuer's.
 	Signer *Pair
 	// Next replaces Signer once every member trusts it; nil without a renewal.
 	Next *Pair
@@ -71,8 +75,42 @@ func (a *Authority) trusted() []*x509.Certificate {
 // Leaf is what the Secret of a certificate holds.
 type Leaf struct {
 	Pair
+	// Intermediates lead from the certificate to its CA; none where the CA has signed it.
+	Intermediates []*x509.Certificate
 	// CAs is the copy of the bundle.
 	CAs []*x509.Certificate
+}
+
+// ParseLeaf parses a certificate, with its intermediates, and its key.
+func ParseLeaf(certificate, key []byte) (*Leaf, error) {
+	all, err := ParseCertificates(certificate)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := ParsePair(EncodeCertificates(all[0]), key)
+	if err != nil {
+		return nil, err
+	}
+	if pair.Key == nil {
+		return nil, errors.New("there is no private key")
+	}
+	return &Leaf{Pair: *pair, Intermediates: all[1:]}, nil
+}
+
+// signedBy reports whether a CA has signed a certificate, or one of its intermediates.
+func (l *Leaf) signedBy(ca *x509.Certificate) bool {
+	at := l.Certificate
+	for range len(l.Intermediates) + 1 {
+		if signed(ca, at) {
+			return true
+		}
+		i := slices.IndexFunc(l.Intermediates, func(c *x509.Certificate) bool { return signed(c, at) })
+		if i < 0 {
+			return false
+		}
+		at = l.Intermediates[i]
+	}
+	return false
 }
 
 // State is what the Secrets of a connection hold.
@@ -83,6 +121,8 @@ type State struct {
 	Bundle []*x509.Certificate
 	// Leaves by the names of their Secrets. None where there is no such Secret.
 	Leaves map[string]*Leaf
+	// Issued is what an issuer has issued, by the names of the Secrets that it is for.
+	Issued map[string]*Issued
 	// Broken are Secrets whose content cannot be used, and why.
 	Broken map[string]error
 }

@@ -31,6 +31,8 @@ type Rules struct {
 	// CopyStores that a copy may use besides the Etcd's own, and AnyCopyStore for any.
 	CopyStores   []configv1alpha1.CopyStore
 	AnyCopyStore bool
+	// Issuers of cert-manager that an Etcd may name.
+	Issuers []configv1alpha1.AllowedIssuer
 }
 
 // New returns the Rules of a configuration.
@@ -38,6 +40,7 @@ func New(c *configv1alpha1.OperatorConfiguration) Rules {
 	return Rules{
 		Images: c.Images.Allowed, NamespacePrefixes: c.Backup.EnforceNamespacePrefixes, CloudIdentity: c.Backup.AllowCloudIdentity, Endpoints: c.Backup.AllowedEndpoints,
 		CopyStores: c.Backup.CopyStores, AnyCopyStore: c.Backup.AllowAnyCopyStore,
+		Issuers: c.ManagedTLS.Issuers,
 	}
 }
 
@@ -53,9 +56,11 @@ func (r Rules) Etcd(etcd *v1alpha1.Etcd) error {
 		}
 	}
 	if store := component.BackupStore(etcd); store != nil {
-		return r.store("spec.backup.store", *store, etcd.Namespace)
+		if err := r.store("spec.backup.store", *store, etcd.Namespace); err != nil {
+			return err
+		}
 	}
-	return nil
+	return r.issuers(etcd)
 }
 
 // WithAllowedImages returns the Etcd, or a copy of it that names no image that is not allowed. The Etcd may be nil.

@@ -488,6 +488,14 @@ func TestDownVoters(t *testing.T) {
 	d = Decide(in, noon)
 	g.Expect(short(d, in.Snapshot)).To(HavePrefix("hold "), "two may be learners")
 	g.Expect(d.Hold.Message).To(ContainSubstring("Possibly learners although they are ready"))
+
+	silent := of(0, readyOld, frozenReadyOld, frozenOld)
+	for period, want := range map[time.Duration]string{time.Minute: "2m0s", time.Hour: "1h0m0s"} {
+		in = silent.input(noon, spec.Defaults())
+		in.Config.UnreadyGracePeriod.Duration = period
+		hold := quorumKept(&state{Input: in, now: noon}, &Step{Ordinals: []int{0}})
+		g.Expect(hold.Message).To(ContainSubstring("its readiness probe passes, and counts once it has for " + want))
+	}
 }
 
 // A stale cache may show a pod as it was before its deletion was decided on live reads.

@@ -25,7 +25,7 @@ func quorumKept(s *state, step *Step) *Hold {
 	if quorum.Exists(rest, voters) {
 		return nil
 	}
-	vouchAfter := timers.VouchAfter
+	vouchAfter := timers.VouchedAfter(s.Config.Grace())
 	if s.byReadiness {
 		vouchAfter = 0 // probes vouch for members already
 	}

@@ -54,7 +54,13 @@ func (d *demo) play(ctx context.Context, w way) (result, error) {
 	}
 	var writer *measure.Writer
 	err := d.console.Step("writer", func(func(string)) (_ string, err error) {
-		writer, err = measure.Start(ctx, measure.Options{Config: d.cluster.Config, Namespace: d.cluster.Namespace, StatefulSet: d.cluster.Name})
+		tls, err := d.cluster.TLS(ctx)
+		if err != nil {
+			return "", err
+		}
+		writer, err = measure.Start(ctx, measure.Options{
+			Config: d.cluster.Config, Namespace: d.cluster.Namespace, StatefulSet: d.cluster.Name, TLS: tls,
+		})
 		return "puts a new key every 50 ms through each member", err
 	})
 	if err != nil {

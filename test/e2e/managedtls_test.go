@@ -11,11 +11,11 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/measure"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,19 +30,11 @@ func managed(c *cluster, e *v1alpha1.Etcd) {
 	}
 	clientSecret := e.ClientSecret()
 	c.tls = func(pod *corev1.Pod) *tls.Config {
-		if pod.Annotations[v1alpha1.AnnotationClientTLS] != v1alpha1.TLSOn {
-			return nil
-		}
 		secret := &corev1.Secret{}
 		c.Expect(kube.Get(context.Background(), client.ObjectKey{Namespace: c.namespace, Name: clientSecret}, secret)).To(Succeed())
-		pair, err := tls.X509KeyPair(secret.Data["tls.crt"], secret.Data["tls.key"])
+		of, err := measure.TLSFrom(secret)
 		c.Expect(err).NotTo(HaveOccurred())
-		roots := x509.NewCertPool()
-		roots.AppendCertsFromPEM(secret.Data["ca.crt"])
-		return &tls.Config{
-			MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair},
-			ServerName: fmt.Sprintf("%s.%s-peer.%s.svc", pod.Name, etcdName, c.namespace),
-		}
+		return of(pod)
 	}
 }
 

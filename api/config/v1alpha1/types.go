@@ -41,6 +41,8 @@ type OperatorConfiguration struct {
 	AgentAPI AgentAPI `json:"agentAPI,omitempty"`
 	// backup restricts the stores of backups and copies.
 	Backup Backup `json:"backup,omitempty"`
+	// managedTLS restricts the issuers of managed TLS.
+	ManagedTLS ManagedTLS `json:"managedTLS,omitempty"`
 	// controllers configures the operator's controllers.
 	Controllers Controllers `json:"controllers,omitempty"`
 	// logging configures the operator's log.
@@ -155,6 +157,25 @@ type CopyStore struct {
 	Container string `json:"container"`
 	// secretName is the name of the Secret with the credentials, in the namespace of the task; empty for a Local store.
 	SecretName string `json:"secretName,omitempty"`
+}
+
+// ManagedTLS restricts the issuers of managed TLS.
+type ManagedTLS struct {
+	// issuers are the issuers of cert-manager that an Etcd may name in spec.managedTLS. Who may create an Etcd then gets certificates of
+	// them, for the host names of its members, without the right to create Certificates. Default: none.
+	Issuers []AllowedIssuer `json:"issuers,omitempty"`
+}
+
+// AllowedIssuer is an issuer of cert-manager that an Etcd may name.
+type AllowedIssuer struct {
+	// name of the issuer, or "*" for any.
+	Name string `json:"name"`
+	// kind of the issuer. An Issuer is always in the namespace of the Etcd. Default: Issuer.
+	Kind string `json:"kind,omitempty"`
+	// group of the issuer. Default: cert-manager.io.
+	Group string `json:"group,omitempty"`
+	// allowServerDNSNames lets an Etcd with this issuer have serverDNSNames: certificates for any host name. Default: false.
+	AllowServerDNSNames bool `json:"allowServerDNSNames,omitempty"`
 }
 
 // Controllers configures the operator's controllers.

@@ -15,6 +15,9 @@ import (
 // it. A node that is lost is marked within a minute.
 const VouchAfter = 2 * time.Minute
 
+// VouchedAfter returns how long the probe of a member has to have passed with a grace period, which may be longer.
+func VouchedAfter(grace time.Duration) time.Duration { return max(VouchAfter, grace) }
+
 // CutOff reports whether no member has answered for the grace period although the probes of pods pass. Then the
 // operator is cut off, not the cluster, and the rollout works as DEP-07 describes.
 func (t Timers) CutOff(now time.Time, grace time.Duration) bool {
@@ -27,7 +30,7 @@ func (t Timers) Vouched(snapshot *cluster.Snapshot, now time.Time, grace time.Du
 	var vouched []int
 	for i := range snapshot.Ordinals {
 		o := &snapshot.Ordinals[i]
-		if snapshot.Cluster.LeaderKnown && !o.Answers && o.ReadyButNotServing() && Lasted(t.NotServingSince[o.Pod.UID], now, max(VouchAfter, grace)) {
+		if snapshot.Cluster.LeaderKnown && !o.Answers && o.ReadyButNotServing() && Lasted(t.NotServingSince[o.Pod.UID], now, VouchedAfter(grace)) {
 			vouched = append(vouched, i)
 		}
 	}

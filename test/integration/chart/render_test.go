@@ -5,6 +5,7 @@
 package chart
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -262,6 +263,9 @@ func TestManagedTLSIsNarrowed(t *testing.T) {
 	const policy, binding = "ValidatingAdmissionPolicy /etcd-foreman-managed-tls", "ValidatingAdmissionPolicyBinding /etcd-foreman-managed-tls"
 	g := NewWithT(t)
 	g.Expect(named(render(t))).To(ConsistOf(policy, binding, "ClusterRole /etcd-foreman-managed-tls", "ClusterRoleBinding /etcd-foreman-managed-tls"))
+	certificates := ContainElement(WithTransform(func(o *unstructured.Unstructured) string { return fmt.Sprint(o.Object["rules"]) }, ContainSubstring("certificates")))
+	g.Expect(render(t)).NotTo(certificates, "no right to Certificates of cert-manager, unless it is asked for")
+	g.Expect(render(t, `managedTLS.certManager=true`)).To(certificates)
 	g.Expect(named(render(t, `managedTLS.enabled=false`))).To(ConsistOf(policy, binding))
 	g.Expect(named(render(t, `admissionPolicies.install=false`))).To(BeEmpty())
 	g.Expect(named(render(t, `namespaces=["one"]`))).To(ConsistOf(policy, binding, "Role one/etcd-foreman-managed-tls", "RoleBinding one/etcd-foreman-managed-tls"))

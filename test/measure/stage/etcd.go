@@ -6,10 +6,13 @@ package stage
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/measure"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +39,18 @@ func (c Cluster) WaitEtcd(ctx context.Context, note Note) error {
 		}
 		return "", nil
 	})
+}
+
+// TLS returns the configuration for the client port of each member. The Etcd has managed TLS, or none.
+func (c Cluster) TLS(ctx context.Context) (func(*corev1.Pod) *tls.Config, error) {
+	secret, key := &corev1.Secret{}, c.Key()
+	key.Name = (&v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: c.Name}}).ClientSecret()
+	if err := c.Client.Get(ctx, key, secret); apierrors.IsNotFound(err) {
+		return func(*corev1.Pod) *tls.Config { return nil }, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading Secret %s: %w", key, err)
+	}
+	return measure.TLSFrom(secret)
 }
 
 // errEnded is the error of a task that did not succeed.

@@ -82,7 +82,15 @@ func (c Cluster) ask(ctx context.Context, ordinal int, do func(context.Context, 
 	if err != nil {
 		return err
 	}
-	member, err := etcdclient.NewDialer().Dial("http://"+net.JoinHostPort(pod.Status.PodIP, clientPort), nil)
+	of, err := c.TLS(ctx)
+	if err != nil {
+		return err
+	}
+	scheme, config := "http", of(pod)
+	if config != nil {
+		scheme = "https"
+	}
+	member, err := etcdclient.NewDialer().Dial(scheme+"://"+net.JoinHostPort(pod.Status.PodIP, clientPort), config)
 	if err != nil {
 		return err
 	}

@@ -8,9 +8,11 @@ package managedtls
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -20,6 +22,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/peretcd"
 	"github.com/etcd-foreman/etcd-foreman/internal/pki"
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -106,7 +109,7 @@ func (m *Manager) Ensure(ctx context.Context, q Request) (Result, error) {
 	if last.generation == q.Etcd.Generation && last.frozen == q.Frozen && !due && !renew && !state.OperationRequested(q.Etcd) && now.Sub(last.at) < valid {
 		return last.result, nil
 	}
-	l := &looking{Manager: m, Request: q, now: now, renew: renew, look: look{at: now, generation: q.Etcd.Generation, frozen: q.Frozen}}
+	l := &looking{Manager: m, Request: q, now: now, renew: renew, roots: map[v1alpha1.TLSConnection][]*x509.Certificate{}, look: look{at: now, generation: q.Etcd.Generation, frozen: q.Frozen}}
 	err := l.all(ctx)
 	result := l.result
 	result.RenewalBegun = renew && err == nil && !q.Frozen
@@ -124,6 +127,8 @@ type looking struct {
 	now      time.Time
 	renew    bool
 	problems []error
+	// roots are the CAs that are trusted, by connection.
+	roots map[v1alpha1.TLSConnection][]*x509.Certificate
 	look
 }
 
@@ -136,13 +141,33 @@ func (l *looking) all(ctx context.Context) error {
 			return err
 		}
 	}
+	l.commonCA()
 	l.result.Problem = errors.Join(l.problems...)
 	return nil
+}
+
+// commonCA remarks on a CA that clients and peers have in common: its issuers have different names, and may have the same key.
+func (l *looking) commonCA() {
+	for _, ca := range l.roots[v1alpha1.TLSPeers] {
+		if slices.ContainsFunc(l.roots[v1alpha1.TLSClients], ca.Equal) {
+			l.result.Remarks = append(l.result.Remarks, fmt.Sprintf("Clients and peers trust the same CA (%s), so every client can act as a member: let spec.managedTLS.peerIssuerRef have a CA of its own.",
+				plain.Text(ca.Subject.String(), maxMessage)))
+			return
+		}
+	}
 }
 
 // connection carries out what is decided for a connection, until nothing is left.
 func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnection) error {
 	spec, renew, wrote := specOf(l.Etcd, connection), l.renew, false
+	issued, foreign, err := l.issued(ctx, connection, spec)
+	if err != nil {
+		return err
+	}
+	if len(foreign) > 0 {
+		l.foreign(foreign)
+		return nil
+	}
 	for range maxSteps {
 		secrets, err := l.read(ctx, l.Etcd, spec)
 		if err != nil {
@@ -153,6 +178,7 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 			return nil
 		}
 		current := secrets.state(spec)
+		current.Issued = issued
 		situation := pki.Situation{
 			Now: l.now, Frozen: l.Frozen, RenewCA: renew,
 			InUse: inUse(l.Etcd, l.StatefulSet, connection), Stopped: stopped(l.Snapshot),
@@ -163,31 +189,40 @@ func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnect
 		}
 		d := pki.Decide(spec, current, situation)
 		if d.Step == nil {
+			l.roots[connection] = current.Bundle
 			l.conclude(spec, d)
 			return nil
 		}
-		if proceed, err := l.confirm(ctx, *d.Step); err != nil || !proceed {
+		if proceed, err := l.carryOut(ctx, spec, current, secrets, *d.Step); err != nil || !proceed {
 			return err
-		}
-		next, err := pki.Perform(spec, current, *d.Step, l.now)
-		if err != nil {
-			return err
-		}
-		err = l.write(ctx, l.Etcd, secrets.live[d.Step.Secret], spec, d.Step.Secret, next)
-		if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-			l.forbidden(*d.Step, err)
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("writing Secret %s/%s: %w", l.Etcd.Namespace, d.Step.Secret, err)
 		}
 		wrote = true
-		l.performed(ctx, *d.Step)
 		if d.Step.Action == pki.MakeCA || d.Step.Action == pki.RenewCA {
 			renew = false
 		}
 	}
 	return fmt.Errorf("the Secrets of Etcd %s/%s change all the time", l.Etcd.Namespace, l.Etcd.Name)
+}
+
+// carryOut writes the Secret of a step, and reports whether to proceed.
+func (l *looking) carryOut(ctx context.Context, spec pki.Spec, current pki.State, before secrets, step pki.Step) (proceed bool, err error) {
+	if proceed, err := l.confirm(ctx, step); err != nil || !proceed {
+		return false, err
+	}
+	next, err := pki.Perform(spec, current, step, l.now)
+	if err != nil {
+		return false, err
+	}
+	err = l.write(ctx, l.Etcd, before.live[step.Secret], spec, step.Secret, next)
+	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		l.forbidden(step, err)
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("writing Secret %s/%s: %w", l.Etcd.Namespace, step.Secret, err)
+	}
+	l.performed(ctx, step)
+	return true, nil
 }
 
 // confirm asks the API server, and the members, again before a step after which somebody is no longer accepted.
@@ -235,6 +270,13 @@ func (l *looking) conclude(spec pki.Spec, d pki.Decision) {
 	}
 }
 
+// ignoreRenewal says that a CA is not the operator's to renew.
+func (l *looking) ignoreRenewal(spec pki.Spec) {
+	if l.renew && !l.Frozen {
+		l.event(v1alpha1.ReasonCARenewalIgnored, fmt.Sprintf("Secret %s: its CA is that of the issuer. Renew it there", spec.BundleSecret))
+	}
+}
+
 func (l *looking) forbidden(step pki.Step, err error) {
 	l.problems = append(l.problems, &certificates.Problem{Secret: step.Secret, What: fmt.Sprintf(
 		"cannot be written (%v). Managed TLS needs the right to create and update Secrets: apply config/admission/managed_tls_role.yaml", err)})
@@ -249,10 +291,12 @@ var reasons = map[pki.Action]string{
 func (l *looking) performed(ctx context.Context, step pki.Step) {
 	l.result.Wrote = true
 	ctrl.LoggerFrom(ctx).Info("Wrote a Secret of managed TLS", "secret", step.Secret, "action", step.Action, "why", step.Why)
-	reason, note := reasons[step.Action], fmt.Sprintf("Secret %s: %s", step.Secret, step.Why)
-	if reason == "" {
-		return
+	if reason := reasons[step.Action]; reason != "" {
+		l.event(reason, fmt.Sprintf("Secret %s: %s", step.Secret, step.Why))
 	}
+}
+
+func (l *looking) event(reason, note string) {
 	// Of events with the same reason the API shows the first note alone.
 	for i, e := range l.result.Events {
 		if e.Reason == reason {

@@ -41,6 +41,7 @@ func specOf(etcd *v1alpha1.Etcd, connection v1alpha1.TLSConnection) pki.Spec {
 		Owner:     pki.Owner{Namespace: etcd.Namespace, Name: etcd.Name, Connection: strings.ToLower(string(connection))},
 		Durations: pki.Durations{Leaf: leaf, LeafRenewBefore: renewBefore, CA: ca, CARenewBefore: caRenewBefore},
 		KeySecret: etcd.CAKeySecret(connection), BundleSecret: etcd.CASecret(connection),
+		External: etcd.Spec.ManagedTLS.Issuer(connection) != nil,
 	}
 	members := fmt.Sprintf("*.%s-peer.%s.svc", etcd.Name, etcd.Namespace)
 	server := pki.Want{
@@ -108,7 +109,7 @@ func (s secrets) state(spec pki.Spec) pki.State {
 	}
 	var err error
 	if secret := s.live[spec.KeySecret]; secret != nil {
-		state.Authority, err = decodeAuthority(secret)
+		state.Authority, err = decodeAuthority(secret, spec.External)
 		note(spec.KeySecret, err)
 	}
 	if secret := s.live[spec.BundleSecret]; secret != nil {
@@ -129,14 +130,15 @@ func (s secrets) state(spec pki.Spec) pki.State {
 	return state
 }
 
-func decodeAuthority(secret *corev1.Secret) (*pki.Authority, error) {
+// decodeAuthority returns what the Secret with the CAs holds. Those of an issuer have no keys.
+func decodeAuthority(secret *corev1.Secret, external bool) (*pki.Authority, error) {
 	a := &pki.Authority{}
 	var err error
 	if a.Signer, err = pki.ParsePair(secret.Data[keyCertificate], secret.Data[keyPrivate]); err != nil {
 		return nil, fmt.Errorf("%s or %s: %w", keyCertificate, keyPrivate, err)
 	}
 	if len(secret.Data[keyNext]) > 0 {
-		if a.Next, err = pki.ParsePair(secret.Data[keyNext], secret.Data[keyNextPrivate]); err == nil && a.Next.Key == nil {
+		if a.Next, err = pki.ParsePair(secret.Data[keyNext], secret.Data[keyNextPrivate]); err == nil && a.Next.Key == nil && !external {
 			err = errors.New("there is no private key")
 		}
 		if err != nil {
@@ -172,14 +174,10 @@ func decodeAuthority(secret *corev1.Secret) (*pki.Authority, error) {
 }
 
 func decodeLeaf(secret *corev1.Secret) (*pki.Leaf, error) {
-	pair, err := pki.ParsePair(secret.Data[keyCertificate], secret.Data[keyPrivate])
+	leaf, err := pki.ParseLeaf(secret.Data[keyCertificate], secret.Data[keyPrivate])
 	if err != nil {
 		return nil, err
 	}
-	if pair.Key == nil {
-		return nil, fmt.Errorf("there is no %s", keyPrivate)
-	}
-	leaf := &pki.Leaf{Pair: *pair}
 	if cas, err := pki.ParseCertificates(secret.Data[keyCAs]); err == nil {
 		leaf.CAs = cas
 	}
@@ -199,7 +197,11 @@ func encode(secret *corev1.Secret, spec pki.Spec, state pki.State) error {
 	if len(leaf.CAs) > 0 {
 		secret.Data[keyCAs] = pki.EncodeCertificates(leaf.CAs...)
 	}
-	return putPair(secret, keyCertificate, keyPrivate, &leaf.Pair)
+	if err := putPair(secret, keyCertificate, keyPrivate, &leaf.Pair); err != nil {
+		return err
+	}
+	secret.Data[keyCertificate] = append(secret.Data[keyCertificate], pki.EncodeCertificates(leaf.Intermediates...)...)
+	return nil
 }
 
 func encodeAuthority(secret *corev1.Secret, a *pki.Authority) error {

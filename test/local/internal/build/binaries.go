@@ -41,6 +41,7 @@ const (
 	olderReleases = "test/tools/kubernetes"
 	s3Module      = "test/tools/s3"
 	gcsModule     = "test/tools/gcs"
+	certModule    = "test/tools/certmanager"
 	helmModule    = "hack/helm"
 	mainModule    = "."
 )
@@ -54,6 +55,7 @@ var Binaries = []Binary{
 	member("3.6", "server"), member("3.6", "etcdctl"), member("3.6", "etcdutl"),
 	{Name: "versitygw", Module: s3Module, Package: "github.com/versity/versitygw/cmd/versitygw", Pinned: true, ForTests: true},
 	{Name: "fake-gcs-server", Module: gcsModule, Package: "github.com/fsouza/fake-gcs-server", Pinned: true, ForTests: true},
+	{Name: "certmanager", Module: certModule, Package: "github.com/etcd-foreman/etcd-foreman/test/tools/certmanager", Pinned: true, ForTests: true},
 	{Name: "helm", Module: helmModule, Package: "helm.sh/helm/v4/cmd/helm", Pinned: true, ForTests: true},
 	kubernetes("kube-apiserver"),
 	kubernetes("kube-controller-manager"),

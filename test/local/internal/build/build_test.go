@@ -172,7 +172,7 @@ func TestWhatIsBuiltAtOnce(t *testing.T) {
 	b := Builder{Layout: layout.Layout{Root: root}, Console: console.New(os.Stderr)}
 	// As if nothing had been built.
 	b.Layout.Root = t.TempDir()
-	for _, module := range []string{toolsModule, etcdReleases + "/3.5", etcdReleases + "/3.6", s3Module, gcsModule, helmModule} {
+	for _, module := range []string{toolsModule, etcdReleases + "/3.5", etcdReleases + "/3.6", s3Module, gcsModule, certModule, helmModule} {
 		for _, file := range []string{"go.mod", "go.sum"} {
 			content, err := os.ReadFile(filepath.Join(root, module, file))
 			if err != nil {
@@ -192,7 +192,7 @@ func TestWhatIsBuiltAtOnce(t *testing.T) {
 	for _, batch := range batches {
 		labels = append(labels, batch.label())
 	}
-	if got := strings.Join(labels, "; "); got != "etcd and 11 more; etcd-3.5/etcd and 2 more; etcd-3.6/etcd and 2 more; versitygw; fake-gcs-server; helm; etcd-foreman, etcd-agent" {
+	if got := strings.Join(labels, "; "); got != "etcd and 11 more; etcd-3.5/etcd and 2 more; etcd-3.6/etcd and 2 more; versitygw; fake-gcs-server; certmanager; helm; etcd-foreman, etcd-agent" {
 		t.Errorf("batches: %s", got)
 	}
 	for name, want := range map[string]string{"etcd": "server", "etcd-3.5/etcd": "server", "etcdctl": "etcdctl", "kubectl": "kubectl", "coredns": "coredns", "etcd-agent": "etcd-agent"} {
