@@ -22,24 +22,18 @@ import (
 )
 
 func main() {
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer cancel()
 	var o options
 	flag.Float64Var(&o.minimum, "min", 95, "fail if a lower percentage of the mutants is killed, not counting those that are listed as equivalent")
 	flag.StringVar(&o.equivalent, "equivalent", "hack/mutants/equivalent.txt", "the list of mutants that behave as the original does")
 	flag.StringVar(&o.skip, "skip", "", "a regular expression of tests that are run only for mutants that survive all others")
 	flag.StringVar(&o.only, "only", "", "run only mutants whose description contains this")
 	flag.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "how many mutants run at a time")
-	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "Usage: mutants [flags] PACKAGES\n")
-		flag.PrintDefaults()
-	}
 	flag.Parse()
-	if o.patterns = flag.Args(); len(o.patterns) == 0 {
-		flag.Usage()
-		os.Exit(2)
-	}
-	if err := run(ctx, o, os.Stdout); err != nil {
+	o.patterns = flag.Args()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, o, os.Stdout)
+	cancel()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}

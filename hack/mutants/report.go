@@ -74,6 +74,9 @@ func (s score) percent() float64 {
 	return 100 * float64(s.killed) / float64(s.all-s.equivalent)
 }
 
+// say prints. Nothing depends on whether it is read.
+func say(out io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) }
+
 // report prints the survivors, and the score of each package. It returns an error if a score is too low, or the list of equivalent
 // mutants is wrong.
 func report(out io.Writer, o options, verdicts []verdict, gone []string) error {
@@ -98,18 +101,18 @@ func report(out io.Writer, o options, verdicts []verdict, gone []string) error {
 		case v.equivalent != "" && v.killedBy != "" && o.only == "":
 			wrong = append(wrong, v.String()+" (killed by "+v.killedBy+")")
 		case v.equivalent == "" && v.unreached:
-			fmt.Fprintf(out, "not reached: %s\n", v)
+			say(out, "not reached: %s\n", v)
 		case v.equivalent == "" && v.killedBy == "":
-			fmt.Fprintf(out, "survives: %s\n", v)
+			say(out, "survives: %s\n", v)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(scores)) {
 		s := scores[name]
-		fmt.Fprintf(out, "%-40s %5d mutants, %5d killed, %3d equivalent: %.1f%%\n", name, s.all, s.killed, s.equivalent, s.percent())
+		say(out, "%-40s %5d mutants, %5d killed, %3d equivalent: %.1f%%\n", name, s.all, s.killed, s.equivalent, s.percent())
 	}
-	fmt.Fprintf(out, "%-40s %5d mutants, %5d killed, %3d equivalent: %.1f%%\n", "in total", total.all, total.killed, total.equivalent, total.percent())
+	say(out, "%-40s %5d mutants, %5d killed, %3d equivalent: %.1f%%\n", "in total", total.all, total.killed, total.equivalent, total.percent())
 	for _, w := range wrong {
-		fmt.Fprintf(out, "listed as equivalent, and not so: %s\n", w)
+		say(out, "listed as equivalent, and not so: %s\n", w)
 	}
 	switch {
 	case len(wrong) > 0:

@@ -47,6 +47,9 @@ type verdict struct {
 }
 
 func run(ctx context.Context, o options, out io.Writer) error {
+	if len(o.patterns) == 0 {
+		return errors.New("name the packages to mutate")
+	}
 	equivalents, err := readEquivalents(o.equivalent)
 	if err != nil {
 		return err
@@ -72,7 +75,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		if err := binaries[i].record(ctx, dir); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%s: the tests take %s and reach %d mutants\n", binaries[i].name, binaries[i].took.Round(time.Millisecond), len(binaries[i].reached))
+		say(out, "%s: the tests take %s and reach %d mutants\n", binaries[i].name, binaries[i].took.Round(time.Millisecond), len(binaries[i].reached))
 	}
 	verdicts := judge(ctx, o, m.mutants, binaries, equivalents)
 	if ctx.Err() != nil {
