@@ -80,15 +80,14 @@ func removals(steps []string) []string {
 func TestPlanIsWhatIsCarriedOut(t *testing.T) {
 	sizes := []size{
 		{members: 1, states: allStates(), memory: true},
-		{members: 2, states: allStates(), sorted: true, memory: true},
-		{members: 3, states: fewer, sorted: true, memory: true},
+		{members: 2, states: fewer, sorted: true, memory: true},
+		{members: 3, states: fewer, sorted: true},
 	}
 	if *exploreAll {
 		sizes = []size{
-			{members: 2, states: allStates(), memory: true},
-			{members: 3, states: allStates(), memory: true},
-			{members: 5, states: allStates(), sorted: true},
-			{members: 7, states: fewer, sorted: true},
+			{members: 2, states: allStates(), sorted: true, memory: true},
+			{members: 3, states: fewer, sorted: true, memory: true},
+			{members: 5, states: fewer, sorted: true},
 		}
 	}
 	for _, z := range sizes {
