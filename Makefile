@@ -97,8 +97,26 @@ matrix: assets ## Run integration tests of the controllers, of executor mode and
 	done
 
 .PHONY: explore
-explore: ## Check the rollout decision in every state. Takes minutes; the unit tests check a subset in a second.
-	go test ./internal/rollout -run 'TestExploration$$' -explore-all -timeout 30m -v
+explore: ## Check the rollout decision, and its plan, in every state. Takes minutes; the unit tests check a subset in a second.
+	go test ./internal/rollout -run 'TestExploration$$|TestPlanIsWhatIsCarriedOut$$' -explore-all -timeout 60m -v
+
+FUZZTIME ?= 1m
+.PHONY: fuzz
+fuzz: ## Feed every parser with random input for FUZZTIME each, by default 1m. RUN selects: make fuzz RUN=FuzzAnswers.
+	@grep -rEo '^func Fuzz[A-Za-z]*' --include='*_test.go' cmd internal tasks | sed 's|/[^/]*:func | |' | while read -r package name; do \
+		[[ -z "$(RUN)" || $$name == "$(RUN)" ]] || continue; \
+		echo "$$package $$name"; go test -vet=off ./$$package -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || exit 1; \
+	done
+
+# What decides about members and tasks, and by how many percent of the mutants it is tested.
+PKG ?= ./internal/quorum ./internal/queue ./internal/rollout/...
+.PHONY: mutants
+mutants: ## Break the code in PKG at one place after another, and report what no test notices. Takes minutes.
+	@go run ./hack/mutants -skip TestExplorationDetectsMutants $(PKG)
+
+.PHONY: crashes
+crashes: ## Disturb the operator in every way at each of its writes, for every task type. Takes minutes; the tests do a part of it.
+	go test ./test/crash -crash-all -timeout 60m -v
 
 .PHONY: e2e
 e2e: up ## Run end-to-end tests on the local Kubernetes. As root. RUN selects tests: make e2e RUN=TestFrozen.

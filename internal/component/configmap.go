@@ -88,7 +88,7 @@ func sharedConfig(in Input) (string, error) {
 // deleted Etcd of the same name.
 func bootstrapConfig(in Input) (string, error) {
 	etcd := in.Etcd
-	members := make([]string, 0, in.Replicas)
+	var members []string
 	for i := range in.Replicas {
 		pod := PodName(etcd.Name, i)
 		members = append(members, fmt.Sprintf("%s=%s://%s:%d", etcd.MemberName(pod), scheme(in.PeerTLS == PeerTLSOn), etcd.MemberHost(pod), peerPort(etcd)))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -53,17 +54,49 @@ func TestQueueOrder(t *testing.T) {
 		newTask("earlier", 0, "900"),
 		// Within one second: by the resourceVersion at which each was first seen, as a number. A task that has
 		// changed since keeps its place.
-		arrived(newTask("first", 1, "2000"), "99"),
-		newTask("second", 1, "100"),
-		arrived(newTask("third", 1, "101"), "101"),
+		// Their names say the opposite.
+		arrived(newTask("z-first", 1, "2000"), "99"),
+		newTask("y-second", 1, "100"),
+		arrived(newTask("x-third", 1, "101"), "101"),
 		newTask("later", 2, "50"),
 		inState(newTask("over", 0, "1"), v1alpha1.TaskStateSucceeded),
 	}
 	for range 20 {
 		rand.Shuffle(len(tasks), func(i, j int) { tasks[i], tasks[j] = tasks[j], tasks[i] })
-		if got := names(New(tasks)); got != "earlier first second third later" {
+		if got := names(New(tasks)); got != "earlier z-first y-second x-third later" {
 			t.Fatalf("the order is %q", got)
 		}
+	}
+}
+
+// A resourceVersion that is no number, of another API server, is still an order: the same on every look.
+func TestOrderOfOpaqueResourceVersions(t *testing.T) {
+	tasks := []*v1alpha1.EtcdOperatorTask{
+		newTask("c", 1, "v9"), newTask("b", 1, "v10"), newTask("a", 1, "v11"), newTask("d", 1, "v11"),
+	}
+	for range 20 {
+		rand.Shuffle(len(tasks), func(i, j int) { tasks[i], tasks[j] = tasks[j], tasks[i] })
+		if got := names(New(tasks)); got != "c b a d" {
+			t.Fatalf("the order is %q", got)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	a, b := newTask("a", 0, "1"), newTask("b", 1, "2")
+	a.UID, b.UID = "uid-a", "uid-b"
+	q := New([]*v1alpha1.EtcdOperatorTask{a, b})
+	for uid, want := range map[types.UID]*v1alpha1.EtcdOperatorTask{"uid-a": a, "uid-b": b, "other": nil} {
+		if got := q.Find(uid); got != want {
+			t.Errorf("%s is %+v", uid, got)
+		}
+	}
+}
+
+func TestNobodyHasATurnInAnEmptyQueue(t *testing.T) {
+	q := New(nil)
+	if q.Beside() != nil || q.HasTurn(nil) || q.HasTurn(newTask("a", 0, "1")) || q.Behind(newTask("a", 0, "1")) != 0 {
+		t.Error("somebody has a turn in an empty queue")
 	}
 }
 
@@ -113,6 +146,7 @@ func TestPreemption(t *testing.T) {
 	}
 	snapshot, copying := newTask("snapshot", 5, "1"), ofType(newTask("copy", 6, "1"), v1alpha1.CopyBackups)
 	maintenance := ofType(newTask("maintenance", 4, "1"), v1alpha1.OnDemandMaintenance)
+	pending := inState(rollout(0, v1alpha1.ReasonStalled), v1alpha1.TaskStatePending)
 	for name, c := range map[string]struct {
 		tasks                   []*v1alpha1.EtcdOperatorTask
 		head, beside, preempted string
@@ -127,6 +161,8 @@ func TestPreemption(t *testing.T) {
 		"nor a suspended task":                     {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), suspended(newTask("s", 5, "1"))}, "r", "", ""},
 		"a task beside a rollout continues":        {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonRunning), newTask("s", 1, "1"), running(ofType(newTask("c", 6, "1"), v1alpha1.CopyBackups))}, "r", "c", ""},
 		"even if it is older than the rollout":     {[]*v1alpha1.EtcdOperatorTask{running(newTask("s", 0, "1")), rollout(1, v1alpha1.ReasonRunning)}, "r", "s", ""},
+		"nothing runs beside maintenance":          {[]*v1alpha1.EtcdOperatorTask{running(ofType(newTask("m", 0, "1"), v1alpha1.OnDemandMaintenance)), running(newTask("s", 1, "1"))}, "m", "", "s"},
+		"nor beside a rollout that has not begun":  {[]*v1alpha1.EtcdOperatorTask{pending, newTask("s", 1, "1")}, "r", "", ""},
 		"a recovery preempts both":                 {[]*v1alpha1.EtcdOperatorTask{rollout(0, v1alpha1.ReasonStalled), running(newTask("s", 1, "1")), recovery("rec", 9)}, "rec", "", "r s"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,8 @@ func TestExists(t *testing.T) {
 		serving, voters int
 		want            bool
 	}{
-		{0, 0, false}, {0, 1, false}, {1, 1, true}, {1, 2, false}, {2, 2, true}, {1, 3, false}, {2, 3, true},
+		// Without voters one is enough, and there is none.
+		{0, 0, false}, {1, 0, true}, {0, -1, false}, {0, -3, false}, {1, -3, true}, {0, 1, false}, {1, 1, true}, {1, 2, false}, {2, 2, true}, {1, 3, false}, {2, 3, true},
 		{2, 4, false}, {3, 4, true}, {3, 5, true}, {3, 6, false}, {4, 7, true},
 	} {
 		if got := Exists(c.serving, c.voters); got != c.want {

@@ -81,7 +81,7 @@ var whole = []size{
 	{members: 4, states: allStates()},
 	{members: 4, states: allStates(), sorted: true, memory: true},
 	{members: 5, states: allStates()},
-	{members: 5, states: fewer, sorted: true, memory: true},
+	{members: 5, states: allStates(), sorted: true, memory: true},
 	{members: 7, states: allStates(), sorted: true},
 }
 
@@ -106,7 +106,7 @@ func (z size) variants(w *world, visit func(*world)) {
 	plain := func() {
 		w.intent, w.short, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost = -1, false, false, false, false, false, false, false, false
 		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent, w.upgrade = 0, 0, 0, false, samePatch
-		w.cordoned, w.unsteady, w.stranded, w.young = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
+		w.cordoned, w.unsteady, w.stranded, w.young, w.behind = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
 	}
 	try := func() {
 		if w.coherent() {
@@ -139,7 +139,7 @@ func (z size) variants(w *world, visit func(*world)) {
 		try()
 	}
 	for i := range w.members {
-		for _, set := range []*[7]bool{&w.cordoned, &w.unsteady, &w.stranded, &w.young} {
+		for _, set := range []*[7]bool{&w.cordoned, &w.unsteady, &w.stranded, &w.young, &w.behind} {
 			plain()
 			set[i] = true
 			try()
@@ -228,7 +228,7 @@ func (w *world) recover() {
 	if w.upgrade == saving {
 		w.upgrade = samePatch
 	}
-	w.unsteady, w.stranded, w.young = [7]bool{}, [7]bool{}, [7]bool{}
+	w.unsteady, w.stranded, w.young, w.behind = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
 	for i, m := range w.members {
 		switch m {
 		case terminating:
@@ -260,7 +260,7 @@ func (w *world) elect() {
 	}
 	for i, m := range w.members {
 		if w.leader < 0 && w.hasQuorum() && m.alive() && m != terminating {
-			w.leader, w.lasted = i, false
+			w.leader, w.lasted, w.behind[i] = i, false, false
 		}
 	}
 }

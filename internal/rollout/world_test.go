@@ -63,6 +63,8 @@ type world struct {
 	cordoned, unsteady, stranded [7]bool
 	// young: the container of an ordinal was started a moment ago.
 	young [7]bool
+	// behind: a follower answers, and votes, and lags so far behind that it does not serve.
+	behind [7]bool
 	// generation distinguishes successive pods of one ordinal.
 	generation [7]int
 }
@@ -160,7 +162,7 @@ func (w *world) hasQuorum() bool { return quorum.Exists(w.alive(true), w.voters(
 
 // participating reports whether a member really participates.
 func (w *world) participating(i int) bool {
-	return w.leader >= 0 && w.members[i].old() == readyOld
+	return w.leader >= 0 && w.members[i].old() == readyOld && !w.behind[i]
 }
 
 // coherent reports whether a combination of variables means anything.
@@ -173,6 +175,11 @@ func (w *world) coherent() bool {
 	}
 	if w.intent >= 0 && !w.members[w.intent].present() {
 		return false
+	}
+	for i := range w.members {
+		if w.behind[i] && (i == w.leader || !w.members[i].alive() || w.members[i] == terminating) {
+			return false
+		}
 	}
 	if w.cutOff {
 		return w.lasted && w.probesAreAccurate()
@@ -227,7 +234,10 @@ func (w *world) snapshot(now time.Time) *cluster.Snapshot {
 			o.Pod = w.pod(i)
 		}
 		o.Answers = w.answers(i)
-		o.Serving = o.Answers && c.LeaderKnown
+		o.Serving = o.Answers && c.LeaderKnown && !w.behind[i]
+		if w.behind[i] && o.Answers {
+			o.Lag = cluster.MaxLag + 1
+		}
 		if o.Answers && w.upgrade != samePatch {
 			o.Versions = cluster.Versions{Etcd: "3.6.11", Storage: "3.6.0"}
 			if m.updated() {
@@ -252,7 +262,7 @@ func (w *world) snapshot(now time.Time) *cluster.Snapshot {
 			o.Class = v1alpha1.ClassDead
 		case m.old() == startingOld:
 			o.Class = v1alpha1.ClassStarting
-		case m.old() == readyOld && c.LeaderKnown:
+		case m.old() == readyOld && c.LeaderKnown && !w.behind[i]:
 			o.Class = v1alpha1.ClassParticipating
 		default:
 			o.Class = v1alpha1.ClassUnready
@@ -385,11 +395,11 @@ func (w *world) faults(d Decision, config spec.Config) []string {
 		if w.handoverRecent && w.handovers > 0 {
 			say("moves leadership again before the last attempt can be observed")
 		}
-		if to := w.members[d.Step.Successor]; to != readyNew {
+		if to := w.members[d.Step.Successor]; to != readyNew || w.behind[d.Step.Successor] {
 			say("moves leadership to a member that is not updated, or does not participate")
 		}
 		for j, other := range w.members {
-			if (!other.alive() || other == terminating) && !w.cutOff {
+			if (!other.alive() || other == terminating || w.behind[j]) && !w.cutOff {
 				say("moves leadership while %s does not serve", podName[j])
 			}
 		}
@@ -458,7 +468,7 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 		if w.participating(i) && i == w.leader && !other.updated() && !w.cutOff {
 			say("removes the leader before %s", podName[j])
 		}
-		if w.leader >= 0 && m.alive() && !other.alive() && !w.learner(j) && !w.cutOff {
+		if w.leader >= 0 && m.alive() && !w.behind[i] && (!other.alive() || w.behind[j]) && !w.learner(j) && !w.cutOff {
 			say("removes a serving pod while %s does not serve", podName[j])
 		}
 		if worse := other.old(); other.present() && !other.updated() && (worse == deadOld && m != deadOld || worse == startingOld && m.running()) {

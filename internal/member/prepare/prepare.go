@@ -238,12 +238,13 @@ func (p *preparation) restore(ctx context.Context, facts member.Facts) (waits *R
 	if err := p.clear(facts, p.suffix(member.AsideSuffix)); err != nil {
 		return nil, err
 	}
+	// Before there is data: the next decision after a crash starts with it, and does not come by here.
+	if err := p.noteRestored(); err != nil {
+		return nil, err
+	}
 	if err := p.Backups.Restore(ctx, p.shared, p.id); err != nil {
 		p.log.Error(err, "Restoring the backup failed")
 		return &Refusal{Reason: v1alpha1.ReasonRestoreFailed, Message: fmt.Sprintf("restoring the backup of member %s failed: %v", p.id.Name, err)}, nil
-	}
-	if err := p.noteRestored(); err != nil {
-		return nil, err
 	}
 	// The next decision finds the data, and starts with it.
 	return p.once(ctx)

@@ -61,15 +61,17 @@ func (p *Projection) Replace(ordinals []int, now time.Time) {
 	p.elect()
 }
 
-// Recover makes a pod healthy; one that is not among the replicas goes.
+// Recover makes a pod healthy; one that is not among the replicas goes. Pods that terminate are gone before: their members may serve until
+// then, so their end may take the leader or the quorum.
 func (p *Projection) Recover(name string, now time.Time) {
+	p.endTerminating()
 	p.Surplus = slices.DeleteFunc(p.Surplus, func(s string) bool { return s == name })
 	i := slices.IndexFunc(p.Ordinals, func(o cluster.Ordinal) bool { return o.Name == name })
 	if i < 0 {
 		return
 	}
 	o := &p.Ordinals[i]
-	if o.Class == v1alpha1.ClassMissing || o.Class == v1alpha1.ClassTerminating {
+	if o.Class == v1alpha1.ClassMissing {
 		p.Replace([]int{i}, now)
 		return
 	}
@@ -79,6 +81,18 @@ func (p *Projection) Recover(name string, now time.Time) {
 	}
 	p.revive(o)
 	p.elect()
+}
+
+func (p *Projection) endTerminating() {
+	var ending []int
+	for i, o := range p.Ordinals {
+		if o.Class == v1alpha1.ClassTerminating {
+			ending = append(ending, i)
+		}
+	}
+	if len(ending) > 0 {
+		p.Remove(ending)
+	}
 }
 
 // RecoverVoters makes every voter healthy but the one of an ordinal.

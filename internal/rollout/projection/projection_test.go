@@ -71,6 +71,30 @@ func TestALearnerThatRecoversVotes(t *testing.T) {
 	g.Expect(p.Participating()).To(Equal(3))
 }
 
+// A member serves until its pod is gone: then the leader goes with it, or with the quorum that it was part of, and an election follows.
+func TestWhatTerminatesIsGoneBeforeAnythingIsBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		missing, terminating int
+	}{
+		"a member of the quorum": {1, 2},
+		"the leader":             {1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := healthy()
+			missing, terminating := &s.Ordinals[c.missing], &s.Ordinals[c.terminating]
+			missing.Pod, missing.Class, missing.Answers, missing.Serving = nil, v1alpha1.ClassMissing, false, false
+			s.Cluster.Voters[c.missing].Serving = false
+			terminating.Class = v1alpha1.ClassTerminating
+			p := Of(s)
+			p.Recover(missing.Name, noon)
+			p.Recover(terminating.Name, noon)
+			g.Expect(p.Participating()).To(Equal(3))
+			g.Expect(p.Elected).To(BeTrue())
+		})
+	}
+}
+
 func TestRecoveredSurplusPodsAreRemoved(t *testing.T) {
 	g := NewWithT(t)
 	s := healthy()

@@ -1,0 +1,197 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+type options struct {
+	patterns         []string
+	minimum          float64
+	equivalent, skip string
+	only             string
+	parallel         int
+}
+
+// binary has the tests of one package.
+type binary struct {
+	name, path, dir string
+	// took is the time of a run without a mutant, and reached the mutants that it came by.
+	took    time.Duration
+	reached map[int]bool
+}
+
+// verdict on a mutant.
+type verdict struct {
+	mutant
+	killedBy string
+	// equivalent is why it behaves as the original does.
+	equivalent string
+	unreached  bool
+}
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	if len(o.patterns) == 0 {
+		return errors.New("name the packages to mutate")
+	}
+	equivalents, err := readEquivalents(o.equivalent)
+	if err != nil {
+		return err
+	}
+	packages, err := list(ctx, o.patterns...)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "mutants")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // it is temporary
+	m, err := mutate(ctx, packages, dir)
+	if err != nil {
+		return err
+	}
+	binaries, err := build(ctx, m, packages, dir)
+	if err != nil {
+		return err
+	}
+	for i := range binaries {
+		if err := binaries[i].record(ctx, dir); err != nil {
+			return err
+		}
+		say(out, "%s: the tests take %s and reach %d mutants\n", binaries[i].name, binaries[i].took.Round(time.Millisecond), len(binaries[i].reached))
+	}
+	verdicts := judge(ctx, o, m.mutants, binaries, equivalents)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return report(out, o, verdicts, unmatched(equivalents, m.mutants, packages))
+}
+
+// build compiles the tests of the packages with all mutants.
+func build(ctx context.Context, m *mutation, packages []goPackage, dir string) ([]*binary, error) {
+	var all []*binary
+	for i, p := range packages {
+		if !p.hasTests() {
+			continue
+		}
+		b := &binary{name: p.ImportPath, path: filepath.Join(dir, fmt.Sprintf("%d.test", i)), dir: p.Dir}
+		if _, err := goCommand(ctx, "test", "-c", "-vet=off", "-overlay", m.overlay, "-o", b.path, p.ImportPath); err != nil {
+			return nil, err
+		}
+		all = append(all, b)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("the packages have no tests")
+	}
+	return all, nil
+}
+
+// command runs the tests with an environment of its own. A test that hangs ends after a while.
+func (b *binary) command(ctx context.Context, env string, args ...string) *exec.Cmd {
+	timeout := 10*b.took + 20*time.Second
+	if b.took == 0 {
+		timeout = 10 * time.Minute
+	}
+	c := exec.CommandContext(ctx, b.path, append([]string{"-test.failfast", "-test.timeout", timeout.String()}, args...)...)
+	c.Dir, c.Env = b.dir, append(os.Environ(), env)
+	return c
+}
+
+// record runs the tests without a mutant.
+func (b *binary) record(ctx context.Context, dir string) error {
+	reached := filepath.Join(dir, "reached")
+	if err := os.WriteFile(reached, nil, 0o600); err != nil {
+		return err
+	}
+	if out, err := b.command(ctx, envReached+"="+reached).CombinedOutput(); err != nil {
+		return fmt.Errorf("the tests of %s fail without a mutant: %w\n%s", b.name, err, out)
+	}
+	content, err := os.ReadFile(reached)
+	if err != nil {
+		return err
+	}
+	b.reached = map[int]bool{}
+	for _, line := range strings.Fields(string(content)) {
+		id, err := strconv.Atoi(line)
+		if err != nil {
+			return err
+		}
+		b.reached[id] = true
+	}
+	begun := time.Now()
+	if out, err := b.command(ctx, envActive+"=0").CombinedOutput(); err != nil {
+		return fmt.Errorf("the tests of %s fail without a mutant: %w\n%s", b.name, err, out)
+	}
+	b.took = time.Since(begun)
+	return nil
+}
+
+// judge runs every mutant.
+func judge(ctx context.Context, o options, mutants []mutant, binaries []*binary, equivalents map[string]string) []verdict {
+	verdicts := make([]verdict, len(mutants))
+	slots := make(chan struct{}, o.parallel)
+	var all sync.WaitGroup
+	for i, m := range mutants {
+		verdicts[i] = verdict{mutant: m, equivalent: equivalents[m.key()]}
+		if !strings.Contains(m.String(), o.only) {
+			verdicts[i].killedBy = "nothing: not run"
+			continue
+		}
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			verdicts[i].killedBy, verdicts[i].unreached = kill(ctx, o.skip, m, binaries)
+		})
+	}
+	all.Wait()
+	return verdicts
+}
+
+// kill returns the package whose tests notice a mutant; empty if none does.
+func kill(ctx context.Context, skip string, m mutant, binaries []*binary) (by string, unreached bool) {
+	near := slices.SortedStableFunc(slices.Values(binaries), func(a, b *binary) int {
+		return cmp.Compare(distance(a, m), distance(b, m))
+	})
+	unreached = true
+	rounds := [][]string{nil}
+	if skip != "" {
+		rounds = [][]string{{"-test.skip", skip}, {"-test.run", skip}}
+	}
+	for _, args := range rounds {
+		for _, b := range near {
+			if !b.reached[m.id] {
+				continue
+			}
+			unreached = false
+			if b.command(ctx, fmt.Sprintf("%s=%d", envActive, m.id), args...).Run() != nil {
+				return b.name, false
+			}
+		}
+	}
+	return "", unreached
+}
+
+// distance is 0 for the package that a mutant is in.
+func distance(b *binary, m mutant) int {
+	if strings.HasSuffix(b.name, path.Dir(m.file)) {
+		return 0
+	}
+	return 1
+}

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+)
+
+// carriedOut are the removals and handovers of an undisturbed rollout, in their order, and whether it has finished. A removal that was just
+// recorded is on its way, and arrives.
+func (w *world) carriedOut(config spec.Config, now time.Time) (steps []string, finished bool) {
+	if w.intent >= 0 && w.recent && !w.changed && w.members[w.intent].present() {
+		w.apply(&Step{Action: DeletePod, Ordinals: []int{w.intent}})
+	}
+	for range 12*len(w.members) + 12 {
+		d := Decide(w.input(now, config), now)
+		if d.Conclusion == Finished {
+			return steps, true
+		}
+		if d.Step == nil {
+			// A plan assumes that foreign voters come back.
+			w.foreignUp, w.foreignDown = w.foreignUp+w.foreignDown, 0
+			w.recover()
+		} else {
+			steps = append(steps, said(d.Step)...)
+			w.apply(d.Step)
+		}
+		now = now.Add(time.Minute)
+	}
+	return steps, false
+}
+
+// said is what a step does to pods and leadership. Who takes over is for etcd to say.
+func said(s *Step) (all []string) {
+	for _, i := range s.Ordinals {
+		switch s.Action {
+		case DeletePod, EvictPod:
+			all = append(all, "remove "+podName[i])
+		case MoveLeader:
+			all = append(all, "hand over from "+podName[i])
+		}
+	}
+	return all
+}
+
+func (p Plan) steps() (all []string) {
+	for _, e := range p.Entries {
+		if e.Hold == nil && e.Step != nil {
+			all = append(all, said(e.Step)...)
+		}
+	}
+	return all
+}
+
+// assumes reports whether the plan rests on what cannot be foreseen: who wins an election, or that a loss of the quorum, or a member that is
+// not ready, lasts. Undisturbed, both recover.
+func (p Plan) assumes() bool {
+	if len(p.Entries) > 0 && !p.Entries[0].Before.Cluster.LeaderKnown {
+		return true
+	}
+	return p.Elections || slices.ContainsFunc(p.Entries, func(e Entry) bool {
+		return e.Hold != nil && (e.Hold.Guard == v1alpha1.GuardQuorumLossConfirmed || e.Hold.Guard == v1alpha1.GuardUnreadyConfirmed)
+	})
+}
+
+func removals(steps []string) []string {
+	return slices.DeleteFunc(slices.Clone(steps), func(s string) bool { return s[0] != 'r' })
+}
+
+// What a plan says is what an undisturbed rollout does, in every world: the same removals and handovers, in the same order. Where the plan
+// assumes something, the same pods are removed, in an order that depends on it.
+func TestPlanIsWhatIsCarriedOut(t *testing.T) {
+	sizes := []size{
+		{members: 1, states: allStates(), memory: true},
+		{members: 2, states: fewer, sorted: true, memory: true},
+		{members: 3, states: fewer, sorted: true},
+	}
+	if *exploreAll {
+		sizes = []size{
+			{members: 2, states: allStates(), sorted: true, memory: true},
+			{members: 3, states: fewer, sorted: true, memory: true},
+			{members: 5, states: fewer, sorted: true},
+		}
+	}
+	for _, z := range sizes {
+		t.Run(fmt.Sprintf("%d members of %d states", z.members, len(z.states)), func(t *testing.T) {
+			t.Parallel()
+			compared, assumed, different := 0, 0, 0
+			z.worlds(func(from *world) {
+				w := *from
+				w.members = slices.Clone(from.members)
+				plan := Foresee(w.input(noon, spec.Defaults()), noon)
+				steps, finished := w.carriedOut(spec.Defaults(), noon)
+				if !finished || plan.End != Finished {
+					return
+				}
+				compared++
+				want, got := plan.steps(), steps
+				if plan.assumes() {
+					assumed++
+					want, got = removals(want), removals(got)
+					slices.Sort(want)
+					slices.Sort(got)
+				}
+				if !slices.Equal(want, got) {
+					if different++; different <= 5 {
+						t.Errorf("planned %v, done %v: %+v: %s", plan.steps(), steps, *from, oneLine(plan))
+					}
+				}
+			})
+			t.Logf("%d worlds compared, of which %d rest on an assumption; %d differ", compared, assumed, different)
+			if compared == assumed {
+				t.Error("no world was compared")
+			}
+		})
+	}
+}

@@ -1,0 +1,55 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package crash
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+)
+
+// agent is the leading agent: it takes snapshots, and shows the newest. Its clock is that of the machine, ahead of every bubble.
+type agent struct {
+	*httptest.Server
+	mu    sync.Mutex
+	chain backup.Chain
+	count int
+}
+
+func newAgent() *agent {
+	a := &agent{}
+	mux := http.NewServeMux()
+	mux.HandleFunc(agentapi.PathFull, func(w http.ResponseWriter, _ *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.count++
+		a.chain = backup.Chain{Full: &backup.Snapshot{Kind: backup.Full, LastRevision: int64(a.count), Created: time.Now().Truncate(time.Second)}}
+		answer(w, a.chain.Full)
+	})
+	mux.HandleFunc(agentapi.PathLatest, func(w http.ResponseWriter, _ *http.Request) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		answer(w, a.chain)
+	})
+	a.Server = httptest.NewServer(mux)
+	return a
+}
+
+func answer(w http.ResponseWriter, what any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(what)
+}
+
+// taken counts the snapshots.
+func (a *agent) taken() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.count
+}

@@ -1,0 +1,86 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package crash kills the task engine at each of its writes, for the task types that need no other controller, and expects what an undisturbed
+// run leads to. The cluster is that of test/inmemory, in a bubble of its own time. Recreations and recoveries, which the Etcd controller
+// carries out, are not among them: test/integration has those, before a real API server.
+package crash
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
+	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
+	"github.com/etcd-foreman/etcd-foreman/tasks/maintenance"
+	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
+	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
+	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+var mainKey = types.NamespacedName{Namespace: inmemory.Namespace, Name: inmemory.Name}
+
+// operator is one operator: the task engine, with all that it remembers.
+type operator struct {
+	*inmemory.Operator
+	engine *task.Reconciler
+}
+
+// silent drops events: none of them is decided on.
+type silent struct{}
+
+func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+
+var _ events.EventRecorder = silent{}
+
+// newOperator starts an operator.
+func newOperator(w *inmemory.World, agent string, decide func(inmemory.Write) inmemory.Fate) *operator {
+	o := &operator{Operator: &inmemory.Operator{World: w, Decide: decide}}
+	cached, live, now := o.Client(), o.Live(), clock.RealClock{}
+	observer := observe.New(o, now)
+	jobs := tasks.Jobs{Client: cached, Live: live, Clock: now}
+	agents := func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error) {
+		return agentapi.Client{BaseURL: agent}, nil
+	}
+	const image = "localhost/agent:v1"
+	registry := tasks.Registry{
+		v1alpha1.QuorumAwareRollout:  {Handler: &quorumaware.Handler{Client: cached, Live: live, Observer: observer, Dialer: o, Clock: now, Agent: agents}},
+		v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: &maintenance.Handler{Live: live, Observer: observer, Dialer: o}},
+		v1alpha1.OnDemandSnapshot:    {Deadline: snapshot.Deadline, Handler: &snapshot.Handler{Live: live, Observer: observer, Clock: now, Agent: agents}},
+		v1alpha1.OnDemandCompaction:  {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: image}},
+		v1alpha1.CopyBackups:         {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: image}},
+	}
+	o.engine = &task.Reconciler{
+		Client: cached, Live: live, Registry: registry, Locker: &lock.Locks{}, Recorder: silent{}, Metrics: task.NewMetrics(prometheus.NewRegistry()), Clock: now,
+	}
+	return o
+}
+
+// look has the engine look once. An error is what a killed operator and lost answers lead to: the workqueue retries.
+func (o *operator) look(ctx context.Context) error {
+	_, err := o.engine.Reconcile(ctx, ctrl.Request{NamespacedName: mainKey})
+	return err
+}
+
+func pause(d time.Duration) { <-time.After(d) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,302 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package crash
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// scenario is a task in a cluster.
+type scenario struct {
+	name     string
+	taskType v1alpha1.TaskType
+	config   string
+	// outdate changes the pod template before the task is made.
+	outdate bool
+	// result is what the agent reports in a Job.
+	result string
+}
+
+// disturbance is what happens to a run.
+type disturbance struct {
+	// at is the number of the write that it happens at; 0 for an undisturbed run.
+	at   int
+	fate inmemory.Fate
+	// hold are the kinds whose watches are held from that write on, for so long.
+	hold []string
+	long time.Duration
+}
+
+// run is one run of a scenario.
+type run struct {
+	t        *testing.T
+	world    *inmemory.World
+	scenario scenario
+	agent    *agent
+	operator *operator
+	writes   []inmemory.Write
+	disturb  disturbance
+	// heldSince is when the watches were held.
+	heldSince time.Time
+	// broken are the invariants that were.
+	broken []string
+}
+
+const taskName = "task"
+
+// outcome is what a run has come to, in words that can be compared.
+type outcome struct {
+	state, acts string
+	writes      []inmemory.Write
+	broken      []string
+	// why is what the task's status says, for people.
+	why string
+}
+
+// perform runs a scenario once, in a bubble.
+func perform(t *testing.T, s scenario, d disturbance) (out outcome) {
+	t.Helper()
+	agent := newAgent()
+	defer agent.Close()
+	synctest.Test(t, func(t *testing.T) {
+		r := &run{t: t, scenario: s, disturb: d, agent: agent}
+		out = r.perform(t.Context())
+	})
+	return out
+}
+
+func newEtcd() *v1alpha1.Etcd {
+	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: inmemory.Namespace, Name: inmemory.Name}}
+	e.Spec.Replicas = 3
+	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "store", Prefix: "a/main"}}
+	return e
+}
+
+func (r *run) perform(ctx context.Context) outcome {
+	r.begin(ctx)
+	r.operator = newOperator(r.world, r.agent.URL, r.decide)
+	r.until(ctx, "the task has ended", func() bool { return r.read(ctx).Status.State.IsFinal() && r.isQuiet(ctx) })
+	return r.outcome(ctx)
+}
+
+func (r *run) outcome(ctx context.Context) outcome {
+	return outcome{state: r.state(ctx), acts: r.acts(), writes: r.writes, broken: r.broken, why: fmt.Sprintf("%+v", r.read(ctx).Status)}
+}
+
+// begin makes the cluster and the task.
+func (r *run) begin(ctx context.Context) {
+	etcd := newEtcd()
+	w, err := inmemory.New(etcd, time.Now)
+	must(r.t, err)
+	if r.scenario.result != "" {
+		w.Result = func(*batchv1.Job) string { return r.scenario.result }
+	}
+	r.world = w
+	r.prepare(ctx, etcd)
+	must(r.t, w.Create(ctx, r.task()))
+}
+
+// prepare makes the objects of the Etcd, and waits for its members.
+func (r *run) prepare(ctx context.Context, etcd *v1alpha1.Etcd) {
+	owner := []metav1.OwnerReference{*metav1.NewControllerRef(etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
+	labels := map[string]string{
+		v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: inmemory.Name, v1alpha1.LabelComponent: v1alpha1.ComponentStatefulSet,
+	}
+	set := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: inmemory.Namespace, Name: inmemory.Name, Labels: labels, OwnerReferences: owner},
+		Spec: appsv1.StatefulSetSpec{
+			Replicas: ptr.To(etcd.Spec.Replicas), UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: v1alpha1.ContainerEtcd, Image: "localhost/etcd:v1"}}}},
+		},
+	}
+	must(r.t, r.world.Create(ctx, set))
+	must(r.t, r.world.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: inmemory.Namespace, Name: inmemory.Name + "-full-snap", OwnerReferences: owner}}))
+	r.settle(ctx)
+	if r.scenario.outdate {
+		set, err := r.world.StatefulSet(ctx)
+		must(r.t, err)
+		set.Spec.Template.Annotations = map[string]string{"changed": "yes"}
+		must(r.t, r.world.Update(ctx, set))
+		r.settle(ctx)
+	}
+	// Pods that were made in the same second as a task count as newer.
+	pause(time.Minute)
+}
+
+func (r *run) task() *v1alpha1.EtcdOperatorTask {
+	return &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: inmemory.Namespace, Name: taskName},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: r.scenario.taskType, Config: r.scenario.config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: inmemory.Name}, TTLSecondsAfterFinished: ptr.To[int32](1e6)},
+	}
+}
+
+func (r *run) read(ctx context.Context) *v1alpha1.EtcdOperatorTask {
+	t := &v1alpha1.EtcdOperatorTask{}
+	must(r.t, r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: taskName}, t))
+	return t
+}
+
+// settle has the cluster do all that it would.
+func (r *run) settle(ctx context.Context) {
+	for range 50 {
+		changed, err := r.world.Step(ctx)
+		must(r.t, err)
+		if !changed {
+			return
+		}
+	}
+	r.t.Fatal("the cluster does not settle")
+}
+
+// round has the operator look once, and the cluster do one thing. An operator that was killed is followed by another one.
+func (r *run) round(ctx context.Context) error {
+	r.release()
+	must(r.t, r.operator.Deliver(ctx))
+	failed := r.operator.look(ctx)
+	synctest.Wait()
+	if r.operator.Killed() {
+		pause(20 * time.Second)
+		r.operator = newOperator(r.world, r.agent.URL, r.decide)
+	}
+	_, err := r.world.Step(ctx)
+	must(r.t, err)
+	pause(500 * time.Millisecond)
+	return failed
+}
+
+// release delivers what was held, once it was for long enough.
+func (r *run) release() {
+	if !r.heldSince.IsZero() && time.Since(r.heldSince) >= r.disturb.long {
+		r.heldSince = time.Time{}
+		r.operator.Hold()
+	}
+}
+
+// maxRounds is more than a run takes, with a watch that is held for ten minutes.
+const maxRounds = 6000
+
+func (r *run) until(ctx context.Context, what string, is func() bool) {
+	r.t.Helper()
+	var failed error
+	for range maxRounds {
+		if is() {
+			return
+		}
+		failed = r.round(ctx)
+	}
+	r.t.Fatalf("it did not come about that %s: %v\ntask: %+v\nwrites: %v", what, failed, r.status(ctx), r.writes[max(0, len(r.writes)-20):])
+}
+
+func (r *run) status(ctx context.Context) any {
+	t := &v1alpha1.EtcdOperatorTask{}
+	if r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: taskName}, t) != nil {
+		return nil
+	}
+	return t.Status
+}
+
+// isQuiet reports whether nothing is written any more, for longer than anything waits to be written.
+func (r *run) isQuiet(ctx context.Context) bool {
+	if !r.heldSince.IsZero() {
+		return false
+	}
+	before := len(r.writes)
+	for range 24 {
+		// Errors show in what is written, or in that nothing ends.
+		_ = r.round(ctx)
+		if len(r.writes) != before {
+			return false
+		}
+	}
+	return true
+}
+
+// decide is asked for the fate of each write.
+func (r *run) decide(w inmemory.Write) inmemory.Fate {
+	w.Number = len(r.writes) + 1
+	r.writes = append(r.writes, w)
+	r.check(w)
+	if w.Number != r.disturb.at {
+		return inmemory.Answered
+	}
+	if len(r.disturb.hold) > 0 {
+		r.operator.Hold(r.disturb.hold...)
+		r.heldSince = time.Now()
+	}
+	return r.disturb.fate
+}
+
+// check looks at a write with eyes of its own.
+func (r *run) check(w inmemory.Write) {
+	if w.Namespace != "" && w.Namespace != inmemory.Namespace {
+		r.broken = append(r.broken, fmt.Sprintf("%s is in namespace %s", w, w.Namespace))
+	}
+	if w.Kind != "Pod" || w.Verb != "delete" && w.Verb != "create eviction" {
+		return
+	}
+	n := len(r.world.Members.Names)
+	if !r.world.Ready(w.Name) {
+		return
+	}
+	if serving := r.world.Serving(); quorum.Exists(serving, n) && !quorum.Exists(serving-1, n) && n > 2 {
+		r.broken = append(r.broken, fmt.Sprintf("%s leaves %d of %d members", w, serving-1, n))
+	}
+}
+
+// state is what the cluster has come to, without what may differ from run to run: times, names of leaders, resourceVersions.
+func (r *run) state(ctx context.Context) string {
+	t := r.read(ctx)
+	var lines []string
+	lines = append(lines, fmt.Sprintf("task %s %s, result %v", t.Status.State, t.Status.Progress, slices.Sorted(maps.Keys(t.Status.Result))))
+	if s := t.Status.Rollout; s != nil {
+		lines = append(lines, fmt.Sprintf("rollout %s %d/%d %s", s.TargetRevision, s.UpdatedReplicas, s.Replicas, s.Phase))
+	}
+	set, err := r.world.StatefulSet(ctx)
+	must(r.t, err)
+	lines = append(lines, fmt.Sprintf("StatefulSet %d %s %s %v", *set.Spec.Replicas, set.Spec.UpdateStrategy.Type, inmemory.Revision(set), set.Annotations))
+	pods, err := r.world.Pods(ctx)
+	must(r.t, err)
+	for _, p := range pods {
+		lines = append(lines, fmt.Sprintf("pod %s %s ready %v", p.Name, p.Labels[appsv1.ControllerRevisionHashLabelKey], r.world.Ready(p.Name)))
+	}
+	jobs := &batchv1.JobList{}
+	must(r.t, r.world.List(ctx, jobs))
+	for _, j := range jobs.Items {
+		lines = append(lines, "job "+j.Labels[v1alpha1.LabelComponent])
+	}
+	all := &v1alpha1.EtcdOperatorTaskList{}
+	must(r.t, r.world.List(ctx, all))
+	for _, t := range all.Items {
+		lines = append(lines, fmt.Sprintf("there is a %s, %s", t.Spec.Type, t.Status.State))
+	}
+	lease := &coordinationv1.Lease{}
+	must(r.t, r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-full-snap"}, lease))
+	lines = append(lines, "recorded "+ptr.Deref(lease.Spec.HolderIdentity, "nothing"))
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// acts are what must not be done twice: the pods that were replaced, and what was asked of the agent.
+func (r *run) acts() string {
+	return fmt.Sprintf("removed %v, snapshots %d", r.world.Removed(), r.agent.taken())
+}

@@ -1,0 +1,282 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package inmemory
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// Write is a request of an operator that changes something, at the API server or at a member.
+type Write struct {
+	// Number counts the writes of all operators of a run, from one.
+	Number int
+	Verb   string
+	Kind   string
+	Name   string
+	// Namespace is empty for a member.
+	Namespace string
+}
+
+func (w Write) String() string { return fmt.Sprintf("%d: %s %s %s", w.Number, w.Verb, w.Kind, w.Name) }
+
+// Fate is what becomes of a write.
+type Fate int
+
+// The fates of a write.
+const (
+	// Carried out, and answered.
+	Answered Fate = iota
+	// KilledBefore: the operator is killed before it is sent.
+	KilledBefore
+	// KilledAfter: the operator is killed once it is carried out.
+	KilledAfter
+	// AnswerLost: it is carried out, and the operator is told that it timed out.
+	AnswerLost
+	// NotSent: it is not carried out, and the operator is told that it timed out.
+	NotSent
+)
+
+func (f Fate) String() string {
+	return [...]string{"answered", "killed before", "killed after", "answer lost", "not sent"}[f]
+}
+
+// ErrKilled is what an operator gets for every request after it was killed.
+var ErrKilled = errors.New("the operator was killed")
+
+// Operator is how one operator sees the world: a cache, the API server, the members.
+type Operator struct {
+	World *World
+	// Decide is asked for the fate of each write, and may wait. Read is told of each read from the API server or the cache.
+	Decide func(Write) Fate
+	Read   func(kind, namespace string)
+
+	mu     sync.Mutex
+	killed bool
+	// cache has the objects as the operator's watches have delivered them, and held the kinds whose watches are held.
+	cache client.WithWatch
+	held  map[string]bool
+	// seen is how much was written when the cache was last brought up to date.
+	seen int
+}
+
+// Killed reports whether the operator was killed.
+func (o *Operator) Killed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.killed
+}
+
+func (o *Operator) kill() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.killed = true
+}
+
+// cached are the kinds that the operator has in its cache.
+func cached() []client.ObjectList {
+	return []client.ObjectList{
+		&v1alpha1.EtcdList{}, &v1alpha1.EtcdOperatorTaskList{}, &appsv1.StatefulSetList{}, &corev1.PodList{}, &corev1.ConfigMapList{}, &corev1.ServiceList{},
+		&corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &policyv1.PodDisruptionBudgetList{}, &coordinationv1.LeaseList{}, &corev1.PersistentVolumeClaimList{},
+	}
+}
+
+// Kinds are the kinds in the cache that change while tasks run.
+func Kinds() []string { return []string{"Etcd", "EtcdOperatorTask", "StatefulSet", "Pod"} }
+
+// Hold holds the watches of kinds: from now on the cache shows them as they are now. Without kinds, all are delivered again.
+func (o *Operator) Hold(kinds ...string) {
+	o.held, o.seen = map[string]bool{}, -1
+	for _, k := range kinds {
+		o.held[k] = true
+	}
+}
+
+// Deliver brings the cache up to date, except for what is held.
+func (o *Operator) Deliver(ctx context.Context) error {
+	if o.cache != nil && o.seen == o.World.writes {
+		return nil
+	}
+	o.seen = o.World.writes
+	var objects []client.Object
+	for _, list := range cached() {
+		from := client.Reader(o.World.storage)
+		if o.cache != nil && o.held[kindOf(list)] {
+			from = o.cache
+		}
+		if err := from.List(ctx, list); err != nil {
+			return err
+		}
+		items, err := meta.ExtractList(list)
+		if err != nil {
+			return err
+		}
+		for _, i := range items {
+			objects = append(objects, i.(client.Object))
+		}
+	}
+	cache, err := newStorage(o.World.scheme, objects...)
+	o.cache = cache
+	return err
+}
+
+func kindOf(o any) string {
+	return strings.TrimSuffix(reflect.TypeOf(o).Elem().Name(), "List")
+}
+
+// write carries a write out as it is fated.
+func (o *Operator) write(verb, kind, namespace, name string, do func() error) error {
+	if o.Killed() {
+		return ErrKilled
+	}
+	fate := Answered
+	if o.Decide != nil {
+		fate = o.Decide(Write{Verb: verb, Kind: kind, Name: name, Namespace: namespace})
+	}
+	switch {
+	case fate == KilledBefore:
+		o.kill()
+		return ErrKilled
+	case o.Killed():
+		return ErrKilled
+	case fate == NotSent:
+		return apierrors.NewServerTimeout(v1alpha1.GroupVersion.WithResource("any").GroupResource(), verb, 1)
+	}
+	err := do()
+	switch fate {
+	case KilledAfter:
+		o.kill()
+		return ErrKilled
+	case AnswerLost:
+		return apierrors.NewTimeoutError("the answer was lost", 1)
+	}
+	return err
+}
+
+func (o *Operator) read(kind, namespace string) error {
+	if o.Killed() {
+		return ErrKilled
+	}
+	if o.Read != nil {
+		o.Read(kind, namespace)
+	}
+	return nil
+}
+
+// Live reads from the API server.
+func (o *Operator) Live() client.Client {
+	return o.client(func() client.Reader { return o.World.storage })
+}
+
+// Client reads from the cache, and writes to the API server.
+func (o *Operator) Client() client.Client { return o.client(func() client.Reader { return o.cache }) }
+
+func (o *Operator) client(from func() client.Reader) client.Client {
+	key := client.ObjectKeyFromObject
+	return &view{interceptor.NewClient(o.World.WithWatch, interceptor.Funcs{
+		Get: func(ctx context.Context, _ client.WithWatch, k client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			if err := o.read(kindOf(into), k.Namespace); err != nil {
+				return err
+			}
+			return from().Get(ctx, k, into, options...)
+		},
+		List: func(ctx context.Context, _ client.WithWatch, into client.ObjectList, options ...client.ListOption) error {
+			if err := o.read(kindOf(into), (&client.ListOptions{}).ApplyOptions(options).Namespace); err != nil {
+				return err
+			}
+			return from().List(ctx, into, options...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			return o.write("create", kindOf(object), object.GetNamespace(), object.GetName(), func() error { return c.Create(ctx, object, options...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+			return o.write("delete", kindOf(object), object.GetNamespace(), object.GetName(), func() error { return c.Delete(ctx, object, options...) })
+		},
+		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
+			return o.write("update", kindOf(object), object.GetNamespace(), object.GetName(), func() error { return c.Update(ctx, object, options...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			return o.write("patch", kindOf(object), object.GetNamespace(), object.GetName(), func() error { return c.Patch(ctx, object, patch, options...) })
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, config runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			named := config.(interface {
+				GetName() *string
+				GetNamespace() *string
+				GetKind() *string
+			})
+			return o.write("apply", *named.GetKind(), *named.GetNamespace(), *named.GetName(), func() error { return c.Apply(ctx, config, options...) })
+		},
+		SubResourceCreate: func(ctx context.Context, c client.Client, name string, object, sub client.Object, options ...client.SubResourceCreateOption) error {
+			return o.write("create "+name, kindOf(object), object.GetNamespace(), object.GetName(), func() error { return c.SubResource(name).Create(ctx, object, sub, options...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, object client.Object, options ...client.SubResourceUpdateOption) error {
+			return o.write("update "+name, kindOf(object), key(object).Namespace, object.GetName(), func() error { return c.SubResource(name).Update(ctx, object, options...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			return o.write("patch "+name, kindOf(object), object.GetNamespace(), object.GetName(), func() error { return c.SubResource(name).Patch(ctx, object, patch, options...) })
+		},
+	})}
+}
+
+// view is a client that can be compared, as the operator's own can.
+type view struct{ client.Client }
+
+// Dial implements etcdclient.Dialer: what is asked of members that changes something is a write.
+func (o *Operator) Dial(endpoint string, config *tls.Config) (etcdclient.Client, error) {
+	c, err := o.World.Members.Dial(endpoint, config)
+	if err != nil {
+		return nil, err
+	}
+	return member{c, o, endpoint}, nil
+}
+
+// member counts the writes.
+type member struct {
+	etcdclient.Client
+	operator *Operator
+	endpoint string
+}
+
+func (m member) write(verb string, do func() error) error {
+	return m.operator.write(verb, "member", "", m.endpoint, do)
+}
+
+func (m member) MoveLeader(ctx context.Context, to uint64) error {
+	return m.write("move leader", func() error { return m.Client.MoveLeader(ctx, to) })
+}
+
+func (m member) Compact(ctx context.Context, revision int64) error {
+	return m.write("compact", func() error { return m.Client.Compact(ctx, revision) })
+}
+
+func (m member) Defragment(ctx context.Context) error {
+	return m.write("defragment", func() error { return m.Client.Defragment(ctx) })
+}
+
+func (m member) Disarm(ctx context.Context, a etcdclient.Alarm) error {
+	return m.write("disarm", func() error { return m.Client.Disarm(ctx, a) })
+}
+
+func (m member) SetPeerURLs(ctx context.Context, id uint64, urls []string) error {
+	return m.write("set peer URLs", func() error { return m.Client.SetPeerURLs(ctx, id, urls) })
+}

@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package inmemory
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Namespace and Name are those of the Etcd.
+const (
+	Namespace = "ns"
+	Name      = "main"
+)
+
+// World is a cluster in memory.
+type World struct {
+	*server
+	Members *etcdfake.Cluster
+	// Down are the pods that do not become ready.
+	Down map[string]bool
+	// Result is what the agent reports in a Job.
+	Result func(*batchv1.Job) string
+	// ready are the pods whose members serve.
+	ready map[string]bool
+}
+
+// New returns a world with an Etcd of n members, whose objects nobody has made yet. It takes the time from a function.
+func New(etcd *v1alpha1.Etcd, now func() time.Time) (*World, error) {
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	s, err := newServer(scheme, now)
+	if err != nil {
+		return nil, err
+	}
+	w := &World{server: s, Down: map[string]bool{}, ready: map[string]bool{}, Result: func(*batchv1.Job) string { return "{}" }}
+	w.Members = &etcdfake.Cluster{Up: func(i int) bool { return w.ready[w.Members.Names[i]] }}
+	for i := range int(etcd.Spec.Replicas) {
+		w.Members.Names = append(w.Members.Names, PodName(i))
+		w.Members.Endpoints = append(w.Members.Endpoints, fmt.Sprintf("http://%s:2379", podIP(i)))
+	}
+	return w, s.Create(context.Background(), etcd)
+}
+
+// PodName returns the name of a member's pod.
+func PodName(i int) string { return fmt.Sprintf("%s-%d", Name, i) }
+
+// Ready reports whether the member of a pod serves.
+func (w *World) Ready(pod string) bool { return w.ready[pod] }
+
+// Removed counts, by name, the pods that were removed.
+func (w *World) Removed() map[string]int { return w.removed }
+
+// Serving counts the members that serve.
+func (w *World) Serving() (n int) {
+	for _, name := range w.Members.Names {
+		if w.ready[name] {
+			n++
+		}
+	}
+	return n
+}
+
+func podIP(i int) string { return fmt.Sprintf("192.0.2.%d", i+1) }
+
+// Step has the controllers and the kubelet do the next thing, and reports whether there was something to do.
+func (w *World) Step(ctx context.Context) (changed bool, err error) {
+	before := w.writes
+	for _, part := range []func(context.Context) error{w.statefulSets, w.jobs, w.kubelet} {
+		if err := part(ctx); err != nil {
+			return false, err
+		}
+	}
+	return w.writes != before, nil
+}
+
+// StatefulSet returns that of the Etcd; nil if there is none.
+func (w *World) StatefulSet(ctx context.Context) (*appsv1.StatefulSet, error) {
+	set := &appsv1.StatefulSet{}
+	err := w.storage.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: Name}, set)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	if err != nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	return set, nil
+}
+
+// Pods are those of the StatefulSet, by name.
+func (w *World) Pods(ctx context.Context) ([]corev1.Pod, error) {
+	pods := &corev1.PodList{}
+	if err := w.storage.List(ctx, pods, client.InNamespace(Namespace)); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Labels[appsv1.ControllerRevisionHashLabelKey] == "" }), nil
+}
+
+// statefulSets makes and removes pods, and writes the status of the StatefulSet.
+func (w *World) statefulSets(ctx context.Context) error {
+	set, err := w.StatefulSet(ctx)
+	if set == nil || err != nil {
+		return err
+	}
+	pods, err := w.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	revision, replicas := Revision(set), int(ptr.Deref(set.Spec.Replicas, 1))
+	status := appsv1.StatefulSetStatus{ObservedGeneration: set.Generation, UpdateRevision: revision, CurrentRevision: revision, Replicas: int32(len(pods))}
+	there := map[string]bool{}
+	for i := range pods {
+		p := &pods[i]
+		there[p.Name] = true
+		if w.ready[p.Name] {
+			status.ReadyReplicas++
+			status.AvailableReplicas++
+		}
+		if p.Labels[appsv1.ControllerRevisionHashLabelKey] == revision {
+			status.UpdatedReplicas++
+		}
+		if n, err := strconv.Atoi(strings.TrimPrefix(p.Name, Name+"-")); err == nil && n >= replicas {
+			if err := w.Delete(ctx, p); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range replicas {
+		if there[PodName(i)] {
+			continue
+		}
+		if err := w.Create(ctx, podOf(set, i, revision)); err != nil {
+			return err
+		}
+	}
+	if equality.Semantic.DeepEqual(set.Status, status) {
+		return nil
+	}
+	set.Status = status
+	return w.Status().Update(ctx, set)
+}
+
+// Revision is that of a StatefulSet's template.
+func Revision(set *appsv1.StatefulSet) string {
+	hash := fnv.New32a()
+	_, _ = fmt.Fprintf(hash, "%+v %+v", set.Spec.Template.Annotations, set.Spec.Template.Spec)
+	return fmt.Sprintf("%s-%x", set.Name, hash.Sum32())
+}
+
+func podOf(set *appsv1.StatefulSet, i int, revision string) *corev1.Pod {
+	labels := map[string]string{appsv1.ControllerRevisionHashLabelKey: revision}
+	for k, v := range set.Spec.Template.Labels {
+		labels[k] = v
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: Namespace, Name: PodName(i), Labels: labels, Annotations: set.Spec.Template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))},
+		},
+		Spec: *set.Spec.Template.Spec.DeepCopy(),
+	}
+}
+
+// kubelet starts the members of pods, one step after they are made.
+func (w *World) kubelet(ctx context.Context) error {
+	pods, err := w.Pods(ctx)
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for i := range pods {
+		p := &pods[i]
+		there[p.Name] = true
+		n, err := strconv.Atoi(strings.TrimPrefix(p.Name, Name+"-"))
+		if err != nil {
+			return err
+		}
+		if !w.start(p, n, !w.Down[p.Name]) {
+			continue
+		}
+		if err := w.Status().Update(ctx, p); err != nil {
+			return err
+		}
+		w.ready[p.Name] = !w.Down[p.Name]
+	}
+	for name := range w.ready {
+		w.ready[name] = w.ready[name] && there[name]
+	}
+	return nil
+}
+
+// start gives a pod the status of one that runs, and reports whether it had another.
+func (w *World) start(p *corev1.Pod, ordinal int, ready bool) bool {
+	if p.Status.Phase == corev1.PodRunning && len(p.Status.ContainerStatuses) > 0 && p.Status.ContainerStatuses[0].Ready == ready {
+		return false
+	}
+	now := metav1.NewTime(w.now())
+	isReady := corev1.ConditionFalse
+	if ready {
+		isReady = corev1.ConditionTrue
+	}
+	p.Spec.NodeName = "node"
+	p.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, StartTime: &now, PodIP: podIP(ordinal), PodIPs: []corev1.PodIP{{IP: podIP(ordinal)}},
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: now},
+			{Type: corev1.ContainersReady, Status: isReady, LastTransitionTime: now},
+			{Type: corev1.PodReady, Status: isReady, LastTransitionTime: now},
+		},
+	}
+	for _, c := range p.Spec.Containers {
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: c.Name, Image: c.Image, Ready: ready, Started: ptr.To(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+		})
+	}
+	return true
+}
+
+// jobs has the agent do the work of each Job at once.
+func (w *World) jobs(ctx context.Context) error {
+	all := &batchv1.JobList{}
+	if err := w.storage.List(ctx, all, client.InNamespace(Namespace)); err != nil {
+		return err
+	}
+	for i := range all.Items {
+		j := &all.Items[i]
+		if len(j.Status.Conditions) > 0 {
+			continue
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: Namespace, Name: j.Name + "-pod", Labels: map[string]string{batchv1.ControllerUidLabel: string(j.UID), batchv1.JobNameLabel: j.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(j, batchv1.SchemeGroupVersion.WithKind("Job"))},
+		}}
+		if err := w.Create(ctx, pod); err != nil {
+			return err
+		}
+		pod.Status = corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{{
+			Name:  j.Spec.Template.Spec.Containers[0].Name,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: w.Result(j)}},
+		}}}
+		if err := w.Status().Update(ctx, pod); err != nil {
+			return err
+		}
+		j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		if err := w.Status().Update(ctx, j); err != nil {
+			return err
+		}
+	}
+	return nil
+}
