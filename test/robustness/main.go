@@ -46,6 +46,7 @@ type options struct {
 	results    string
 	judge      string
 	bug        string
+	always     bool
 }
 
 func main() {
@@ -60,6 +61,7 @@ func main() {
 	flag.StringVar(&o.results, "results", "", "the file that totals are added to; .local/robustness/results.json if empty")
 	flag.StringVar(&o.judge, "judge", "", "the folder of a run that is judged again, instead of a new one")
 	flag.StringVar(&o.bug, "bug", "", "the name of the seeded bug in the operator, for the report")
+	flag.BoolVar(&o.always, "always", false, "inject as many faults as allowed during each operation")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -122,14 +124,14 @@ type plan struct {
 	operations []operations.Operation
 	faults     []faults.Kind
 	most       int
+	always     bool
 
 	nextOperations []operations.Operation
 	nextFaults     []faults.Kind
-	turn           int
 }
 
 func newPlan(o options) (*plan, error) {
-	p := &plan{random: rand.New(rand.NewPCG(o.seed, 0)), operations: operations.All(), faults: faults.All(), most: o.most}
+	p := &plan{random: rand.New(rand.NewPCG(o.seed, 0)), operations: operations.All(), faults: faults.All(), most: o.most, always: o.always}
 	if o.operations != "" {
 		p.operations = nil
 		for name := range strings.SplitSeq(o.operations, ",") {
@@ -168,7 +170,11 @@ func (p *plan) next(m *faults.Machine) (operations.Operation, []planned) {
 	operation := p.nextOperations[0]
 	p.nextOperations = p.nextOperations[1:]
 	var chosen []planned
-	for range min(p.most, p.random.IntN(2*p.most+1)) {
+	n := min(p.most, p.random.IntN(2*p.most+1))
+	if p.always {
+		n = p.most
+	}
+	for range n {
 		if len(p.nextFaults) == 0 {
 			p.nextFaults = shuffled(p.random, p.faults)
 		}

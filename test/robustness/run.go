@@ -303,7 +303,7 @@ func (r *runner) save(auditFrom int64) error {
 	slices.Sort(command[1:])
 	about := report.Run{
 		Seed: r.seed, Commit: r.commit(), Members: r.members, Length: r.now(), Command: strings.Join(command, " "),
-		Cluster: oracle.Cluster{Namespace: namespace, Name: name, Operator: operatorUser, Began: r.began},
+		Cluster: oracle.Cluster{Namespace: namespace, Name: name, Operator: operatorUser, Members: r.members, Began: r.began},
 	}
 	return errors.Join(
 		r.copyAudit(auditFrom),

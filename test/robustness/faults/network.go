@@ -52,7 +52,8 @@ func links() []Kind {
 		{Name: "network cut between operator and member", Longest: 40 * time.Second, choose: link(theOperator, "member"), inject: cut},
 		{Name: "network cut between operator and API server", Longest: 25 * time.Second, choose: link(theOperator, theAPIServer), inject: cut},
 		{Name: "member cut off from members", Longest: 40 * time.Second, choose: anyMember, inject: isolate},
-		{Name: "operator sees one member, which is cut off", Longest: 60 * time.Second, choose: anyMember, inject: blind},
+		{Name: "members cut off from each other", Longest: 20 * time.Second, choose: allMembers, inject: scatter},
+		{Name: "operator sees only a member that is cut off", Longest: 60 * time.Second, choose: anyMember, inject: blind},
 	}
 }
 
@@ -71,6 +72,15 @@ func cut(ctx context.Context, m *Machine, t target) (heal, error) {
 // isolate cuts a member off from the other members, but not from the operator.
 func isolate(ctx context.Context, m *Machine, t target) (heal, error) {
 	return m.drop(ctx, m.apart(t.members[0]))
+}
+
+// scatter cuts every member off from every other: there is no quorum, and the operator reaches all.
+func scatter(ctx context.Context, m *Machine, t target) (heal, error) {
+	var pairs []pair
+	for _, member := range t.members {
+		pairs = append(pairs, m.apart(member)...)
+	}
+	return m.drop(ctx, pairs)
 }
 
 // blind is the case in which the operator is on the wrong side: it reaches only a member that the others are cut off

@@ -21,6 +21,7 @@ func others() []Kind {
 	return []Kind{
 		{Name: "pod deleted by somebody else", Longest: 2 * time.Second, choose: anyMember, inject: deletePod},
 		{Name: "pod evicted by somebody else", Longest: 2 * time.Second, choose: anyMember, inject: evictPod},
+		{Name: "volume lost", Longest: 2 * time.Second, choose: anyMember, inject: loseVolume},
 		{Name: "finalizer on a pod", Longest: 25 * time.Second, choose: anyMember, inject: finalizer},
 		{Name: "node cordoned", Longest: 25 * time.Second, choose: nothing("the node"), inject: changeNode(func(n *corev1.Node, on bool) { n.Spec.Unschedulable = on })},
 		{Name: "node tainted", Longest: 25 * time.Second, choose: nothing("the node"), inject: changeNode(taint)},
@@ -50,6 +51,16 @@ func evictPod(ctx context.Context, m *Machine, t target) (heal, error) {
 		return notInEffect, nil // by the PodDisruptionBudget
 	}
 	return removed(pod, err)
+}
+
+// loseVolume deletes the claim of a member and its pod: the member comes back without data, as a learner.
+func loseVolume(ctx context.Context, m *Machine, t target) (heal, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	claim.Namespace, claim.Name = m.Namespace, m.Name+"-"+t.name
+	if err := client.IgnoreNotFound(m.Kube.Delete(ctx, claim)); err != nil {
+		return nil, err
+	}
+	return deletePod(ctx, m, t)
 }
 
 func removed(pod *corev1.Pod, err error) (heal, error) {

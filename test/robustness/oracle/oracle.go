@@ -60,6 +60,8 @@ type Cluster struct {
 	Namespace, Name string
 	// Operator is the user that the operator is to the API server.
 	Operator string
+	// Members that it is meant to have.
+	Members int
 	// Began is when the run began, by the clock of the API server.
 	Began time.Time
 }
@@ -213,8 +215,8 @@ func (w *world) judgeRemoval(act Act, s scene) (Verdict, string) {
 		return Race, fmt.Sprintf("%d of %d voters remain: others were lost within the %s that an observation may be old; %s", s.nowRest, s.voters, sight, s.why)
 	case s.known >= s.quorum && s.knownRest >= s.quorum:
 		return Safe, left
-	case s.known >= s.quorum && s.voters < 3:
-		return Asked, fmt.Sprintf("a cluster of %d cannot do without one", s.voters)
+	case s.known >= s.quorum && w.cluster.Members < 3:
+		return Asked, fmt.Sprintf("a cluster of %d cannot do without one", w.cluster.Members)
 	case s.known >= s.quorum:
 		return Unsafe, left
 	case len(s.present) == 0:

@@ -130,7 +130,7 @@ func TestJudge(t *testing.T) {
 			acts:  []Act{byOther(act(10, DeletePod, "main-0")), act(20, DeletePod, "main-1")}, want: []Verdict{Safe},
 		},
 		"a learner is no voter": {
-			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0)}}, learners: []int{2}, acts: []Act{act(20, DeletePod, "main-1")}, want: []Verdict{Asked},
+			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0)}}, learners: []int{2}, acts: []Act{act(20, DeletePod, "main-1")}, want: []Verdict{Unsafe},
 		},
 		"three voters of which one is down, and a learner": {
 			lives:    [][]life{{serving(0)}, {serving(0)}, {serving(0), silent(10)}, {serving(0)}},
@@ -205,6 +205,8 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []Verdict
+			cluster := cluster
+			cluster.Members = len(test.lives)
 			judged := Judge(cluster, test.acts, record(test.lives, test.learners...), test.outages)
 			for _, j := range judged {
 				got = append(got, j.Verdict)
