@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -63,6 +64,20 @@ type Options struct {
 
 // Start starts a proxy that does nothing to requests.
 func Start(o Options) (*Proxy, error) {
+	p, err := newProxy(o)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("proxying the API server: %w", err)
+	}
+	p.server = &http.Server{Handler: p, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
+	go func() { _ = p.server.ServeTLS(listener, o.Certificate, o.Key) }()
+	return p, nil
+}
+
+func newProxy(o Options) (*Proxy, error) {
 	server, err := url.Parse(o.Server)
 	if err != nil {
 		return nil, fmt.Errorf("proxying the API server: %w", err)
@@ -73,15 +88,12 @@ func Start(o Options) (*Proxy, error) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(authority)
-	listener, err := net.Listen("tcp", o.Address)
-	if err != nil {
-		return nil, fmt.Errorf("proxying the API server: %w", err)
-	}
 	p := &Proxy{changed: make(chan struct{}), random: rand.New(rand.NewPCG(o.Seed, 9))}
 	p.real = &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(server) },
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true},
 		FlushInterval: -1,
+		ErrorLog:      log.New(io.Discard, "", 0),
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		},
@@ -92,8 +104,6 @@ func Start(o Options) (*Proxy, error) {
 			return nil
 		},
 	}
-	p.server = &http.Server{Handler: p, ReadHeaderTimeout: time.Minute}
-	go func() { _ = p.server.ServeTLS(listener, o.Certificate, o.Key) }()
 	return p, nil
 }
 
