@@ -101,20 +101,28 @@ func run(ctx context.Context, o options) error {
 	return conclude(dir, o.results)
 }
 
-// conclude judges a run, prints its page's path and verdict, and adds it to the totals.
+// conclude judges a run, prints its verdict, and adds it to the totals.
 func conclude(dir, totals string) error {
 	result, err := judge.Folder(dir)
 	if err != nil {
 		return err
 	}
+	show := func(what string, t report.Total) {
+		fmt.Printf("%s: %d operations, %d of them under faults; %d requests of clients; acts %v; %d illegal, %d undecided\n",
+			what, t.Operations, t.Faulted, t.Requests, t.Verdicts, t.Illegal, t.Undecided)
+	}
+	show(fmt.Sprintf("seed %d", result.Run.Seed), result.Total())
 	if totals != "" {
 		if err := report.Accumulate(totals, result.Total()); err != nil {
 			return err
 		}
+		all, err := report.ReadTotals(totals)
+		if err != nil {
+			return err
+		}
+		show(fmt.Sprintf("all %d runs", len(all)), report.Sum(all))
 	}
-	t := result.Total()
-	fmt.Printf("seed %d: %d operations, %d of them under faults; %d requests of clients; acts %v; %d illegal, %d undecided\n%s\n",
-		t.Seed, t.Operations, t.Faulted, t.Requests, t.Verdicts, t.Illegal, t.Undecided, filepath.Join(dir, report.PageFile))
+	fmt.Println(filepath.Join(dir, report.PageFile))
 	return result.Err()
 }
 

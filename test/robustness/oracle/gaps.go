@@ -67,13 +67,18 @@ func attribute(g Gap, judged []Judgement, faults []Fault, outages []Outage) (Cau
 		}
 	}
 	for _, o := range outages {
-		if o.From <= g.To && g.From <= o.To+wake {
+		if o.From <= g.To && g.From <= o.To {
 			return ByRequest, o.What
 		}
 	}
 	for _, f := range faults {
 		if f.From <= g.To && g.From <= f.To+wake {
 			return ByFault, fmt.Sprintf("%s of %s", f.Kind, f.Target)
+		}
+	}
+	for _, o := range outages {
+		if o.From <= g.To && g.From <= o.To+wake {
+			return ByRequest, o.What
 		}
 	}
 	if ours != "" {

@@ -299,6 +299,8 @@ func TestGaps(t *testing.T) {
 		"a fault long before":      {faults: []Fault{{From: 0, To: seconds(3)}}, want: ByNobody},
 		"an act during a fault":    {judged: []Judgement{ours}, faults: []Fault{fault}, want: ByFault},
 		"an unsafe act in a fault": {judged: []Judgement{unsafe}, faults: []Fault{fault}, want: ByUs},
+		"a fault after an outage":  {faults: []Fault{fault}, outages: []Outage{{From: seconds(5), To: seconds(18)}}, want: ByFault},
+		"after an outage":          {outages: []Outage{{From: seconds(5), To: seconds(18)}}, want: ByRequest},
 		"as asked for":             {judged: []Judgement{ours}, outages: []Outage{{From: seconds(18), To: seconds(30)}}, want: ByRequest},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// real is an API server that counts writes, and sends an event of a watch at once.
-func real(t *testing.T) (server *httptest.Server, writes *atomic.Int64) {
+// apiServer is one that counts writes, and sends an event of a watch at once.
+func apiServer(t *testing.T) (server *httptest.Server, writes *atomic.Int64) {
 	writes = &atomic.Int64{}
 	server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -70,7 +70,7 @@ func do(t *testing.T, c *http.Client, method, url string) (int, string, error) {
 }
 
 func TestPassesThrough(t *testing.T) {
-	server, writes := real(t)
+	server, writes := apiServer(t)
 	p, c, url := start(t, server)
 	for _, method := range []string{http.MethodGet, http.MethodPatch} {
 		if code, body, err := do(t, c, method, url); code != http.StatusOK || body != "answer" || err != nil {
@@ -83,7 +83,7 @@ func TestPassesThrough(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
-	server, writes := real(t)
+	server, writes := apiServer(t)
 	p, c, url := start(t, server)
 	p.Set(Mischief{Refuse: http.StatusConflict, Share: 100})
 	code, body, err := do(t, c, http.MethodPut, url)
@@ -96,7 +96,7 @@ func TestRefuses(t *testing.T) {
 }
 
 func TestLosesAnswersOfWhatWasCarriedOut(t *testing.T) {
-	server, writes := real(t)
+	server, writes := apiServer(t)
 	p, c, url := start(t, server)
 	p.Set(Mischief{Lose: true, Share: 100})
 	if code, _, err := do(t, c, http.MethodPost, url); err == nil {
@@ -111,7 +111,7 @@ func TestLosesAnswersOfWhatWasCarriedOut(t *testing.T) {
 }
 
 func TestHoldsWatchesBack(t *testing.T) {
-	server, _ := real(t)
+	server, _ := apiServer(t)
 	p, c, url := start(t, server)
 	p.Set(Mischief{Hold: true})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -152,7 +152,7 @@ func TestHoldsWatchesBack(t *testing.T) {
 }
 
 func TestDelays(t *testing.T) {
-	server, _ := real(t)
+	server, _ := apiServer(t)
 	p, c, url := start(t, server)
 	const delay = 50 * time.Millisecond
 	p.Set(Mischief{Delay: delay})

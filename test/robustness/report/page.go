@@ -53,32 +53,22 @@ func counts(of map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// table prints faults × operations. A cell has the number of operations with that fault, and the verdicts on what the
-// operator did in them.
-func (r Result) table(line func(string, ...any)) {
-	type cell struct {
-		n, bad int
-		acts   map[string]int
-	}
+// cell is the operations of a name with a fault of a kind, and what the operator did in them.
+type cell struct {
+	n, bad int
+	acts   map[string]int
+}
+
+// cells returns the cells of the table by kind of fault and name of operation.
+func (r Result) cells() map[[2]string]*cell {
 	cells := map[[2]string]*cell{}
-	rows, columns := map[string]bool{}, map[string]bool{}
 	for _, o := range r.Timeline.Operations {
-		kinds := map[string]bool{}
-		for _, f := range o.Faults {
-			if f.Evidence != "" {
-				kinds[f.Kind] = true
-			}
-		}
-		if len(kinds) == 0 {
-			kinds[none] = true
-		}
-		for kind := range kinds {
+		for kind := range o.kinds() {
 			key := [2]string{kind, o.Name}
 			if cells[key] == nil {
 				cells[key] = &cell{acts: map[string]int{}}
 			}
 			c := cells[key]
-			rows[kind], columns[o.Name] = true, true
 			if c.n++; o.Error != "" {
 				c.bad++
 			}
@@ -89,22 +79,51 @@ func (r Result) table(line func(string, ...any)) {
 			}
 		}
 	}
+	return cells
+}
+
+// kinds returns the kinds of faults that were in effect during an operation.
+func (o Operation) kinds() map[string]bool {
+	kinds := map[string]bool{}
+	for _, f := range o.Faults {
+		if f.Evidence != "" {
+			kinds[f.Kind] = true
+		}
+	}
+	if len(kinds) == 0 {
+		kinds[none] = true
+	}
+	return kinds
+}
+
+func (c *cell) String() string {
+	if c == nil {
+		return ""
+	}
+	text := fmt.Sprint(c.n)
+	if len(c.acts) > 0 {
+		text += ": " + counts(c.acts)
+	}
+	if c.bad > 0 {
+		text += fmt.Sprintf(", **%d did not end well**", c.bad)
+	}
+	return text
+}
+
+// table prints faults × operations.
+func (r Result) table(line func(string, ...any)) {
+	cells := r.cells()
+	rows, columns := map[string]bool{}, map[string]bool{}
+	for key := range cells {
+		rows[key[0]], columns[key[1]] = true, true
+	}
 	operations := slices.Sorted(maps.Keys(columns))
 	line("## Faults and operations\n\nEach cell: operations with that fault, and the verdicts on what the operator did in them. A fault counts if there is evidence that it was in effect; an operation with two is in two rows.\n")
 	line("| fault | %s |\n|---|%s", strings.Join(operations, " | "), strings.Repeat("---|", len(operations)))
 	for _, row := range slices.Sorted(maps.Keys(rows)) {
 		text := "| " + row
 		for _, operation := range operations {
-			text += " | "
-			if c := cells[[2]string{row, operation}]; c != nil {
-				text += fmt.Sprintf("%d", c.n)
-				if len(c.acts) > 0 {
-					text += ": " + counts(c.acts)
-				}
-				if c.bad > 0 {
-					text += fmt.Sprintf(", **%d did not end well**", c.bad)
-				}
-			}
+			text += " | " + cells[[2]string{row, operation}].String()
 		}
 		line("%s |", text)
 	}

@@ -24,9 +24,11 @@ import (
 func main() {
 	only := flag.String("only", "", "names of bugs, separated by commas; all if empty")
 	length := flag.Duration("length", 0, "of the run with each bug; its own if 0")
+	keep := flag.String("keep", "", "a folder in which the variants of the operator are kept; those that are there are not built again")
+	buildOnly := flag.Bool("build", false, "build the variants, and do not run them")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *only, length.String())
+	err := run(ctx, options{*only, length.String(), *keep, *buildOnly})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
@@ -34,25 +36,41 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, only, length string) error {
+type options struct {
+	only, length, keep string
+	buildOnly          bool
+}
+
+func run(ctx context.Context, o options) error {
 	root, err := checkout(ctx)
 	if err != nil {
 		return err
 	}
-	copied, err := os.MkdirTemp("", "seeded-")
+	temporary, err := os.MkdirTemp("", "seeded-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(copied) //nolint:errcheck // a temporary folder
+	defer os.RemoveAll(temporary) //nolint:errcheck // a temporary folder
+	if o.keep == "" {
+		o.keep = filepath.Join(temporary, "built")
+	}
+	copied := filepath.Join(temporary, "source")
 	if err := copySource(ctx, root, copied); err != nil {
 		return err
 	}
 	var missed []string
 	for _, b := range bugs {
-		if only != "" && !slices.Contains(strings.Split(only, ","), b.Name) {
+		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), b.Name) {
 			continue
 		}
-		caught, err := b.try(ctx, root, copied, length)
+		built := filepath.Join(o.keep, strings.ReplaceAll(b.Name, " ", "-"))
+		if err := b.build(ctx, copied, built); err != nil {
+			return err
+		}
+		if o.buildOnly {
+			continue
+		}
+		caught, err := b.try(ctx, root, built, o.length)
 		if err != nil {
 			return fmt.Errorf("trying %q: %w", b.Name, err)
 		}
@@ -60,6 +78,9 @@ func run(ctx context.Context, only, length string) error {
 		if !caught {
 			missed = append(missed, b.Name)
 		}
+	}
+	if o.buildOnly {
+		return nil
 	}
 	if err := deploy(ctx, root, root); err != nil {
 		return err
@@ -70,19 +91,28 @@ func run(ctx context.Context, only, length string) error {
 	return nil
 }
 
-// try runs the test against the operator with a bug. It reports whether the test has failed.
-func (b bug) try(ctx context.Context, root, copied, length string) (bool, error) {
-	undo, err := b.seed(copied)
+// build builds the operator with the bug, in FOLDER/.local/bin as in a checkout.
+func (b bug) build(ctx context.Context, source, folder string) error {
+	binary := filepath.Join(folder, ".local/bin/etcd-foreman")
+	if _, err := os.Stat(binary); err == nil {
+		return nil
+	}
+	undo, err := b.seed(source)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer undo()
-	build := command(ctx, copied, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-o", ".local/bin/etcd-foreman", "./cmd/etcd-foreman")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
-	if err := build.Run(); err != nil {
-		return false, fmt.Errorf("building the operator: %w", err)
+	cmd := command(ctx, source, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-o", binary, "./cmd/etcd-foreman")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("building the operator with %q: %w", b.Name, err)
 	}
-	if err := deploy(ctx, root, copied); err != nil {
+	return nil
+}
+
+// try runs the test against the operator with the bug. It reports whether the test has failed.
+func (b bug) try(ctx context.Context, root, built, length string) (bool, error) {
+	if err := deploy(ctx, root, built); err != nil {
 		return false, err
 	}
 	if length == "0s" {
@@ -94,7 +124,7 @@ func (b bug) try(ctx context.Context, root, copied, length string) (bool, error)
 	} else {
 		args = append(args, "-faults="+b.Faults, fmt.Sprintf("-most-faults=%d", 1+strings.Count(b.Faults, ",")), "-always")
 	}
-	err = command(ctx, root, "go", args...).Run()
+	err := command(ctx, root, "go", args...).Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return false, err
