@@ -42,7 +42,7 @@ type options struct {
 	members    int
 	most       int
 	operations string
-	faults     string
+	faultKinds string
 	results    string
 	judge      string
 	bug        string
@@ -57,7 +57,7 @@ func main() {
 	flag.IntVar(&o.members, "members", 3, "of the etcd cluster")
 	flag.IntVar(&o.most, "most-faults", 2, "during one operation")
 	flag.StringVar(&o.operations, "operations", "", "separated by commas; all if empty")
-	flag.StringVar(&o.faults, "faults", "", "separated by commas; all if empty")
+	flag.StringVar(&o.faultKinds, "faults", "", "separated by commas; all if empty")
 	flag.StringVar(&o.results, "results", "", "the file that totals are added to; .local/robustness/results.json if empty")
 	flag.StringVar(&o.judge, "judge", "", "the folder of a run that is judged again, instead of a new one")
 	flag.StringVar(&o.bug, "bug", "", "the name of the seeded bug in the operator, for the report")
@@ -150,9 +150,9 @@ func newPlan(o options) (*plan, error) {
 			p.operations = append(p.operations, operation)
 		}
 	}
-	if o.faults != "" {
+	if o.faultKinds != "" {
 		p.faults = nil
-		for name := range strings.SplitSeq(o.faults, ",") {
+		for name := range strings.SplitSeq(o.faultKinds, ",") {
 			kind, known := faults.Named(name)
 			if !known {
 				return nil, fmt.Errorf("there is no fault %q", name)

@@ -55,12 +55,12 @@ func TestASeedReplaysItsChoices(t *testing.T) {
 }
 
 func TestUnknownNames(t *testing.T) {
-	for _, o := range []options{{operations: "rollout,dance"}, {faults: "rain"}} {
+	for _, o := range []options{{operations: "rollout,dance"}, {faultKinds: "rain"}} {
 		if _, err := newPlan(o); err == nil {
 			t.Errorf("%+v is a plan", o)
 		}
 	}
-	p, err := newPlan(options{operations: "rollout", faults: "node cordoned,node tainted", most: 2, always: true})
+	p, err := newPlan(options{operations: "rollout", faultKinds: "node cordoned,node tainted", most: 2, always: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -295,7 +295,7 @@ func (r *runner) explain(ctx context.Context) {
 // save writes what else is needed to judge the run.
 func (r *runner) save(auditFrom int64) error {
 	command := []string{"go run ./test/robustness", fmt.Sprintf("-seed %d -length %s -members %d -most-faults %d", r.seed, r.length, r.members, r.most)}
-	for flag, value := range map[string]string{"-operations": r.operations, "-faults": r.options.faults} {
+	for flag, value := range map[string]string{"-operations": r.operations, "-faults": r.faultKinds} {
 		if value != "" {
 			command = append(command, fmt.Sprintf("%s %q", flag, value))
 		}

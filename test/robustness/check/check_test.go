@@ -23,8 +23,8 @@ func put(client string, call, end int, key, value string, revision int64) histor
 	return history.Operation{Client: client, Kind: history.Put, Call: ms(call), Return: ms(end), Key: key, Value: value, Revision: revision}
 }
 
-func get(client string, call, end int, key, found string, revision int64) history.Operation {
-	return history.Operation{Client: client, Kind: history.Get, Call: ms(call), Return: ms(end), Key: key, Found: found, Revision: revision}
+func get(call, end int, key, found string, revision int64) history.Operation {
+	return history.Operation{Client: "b", Kind: history.Get, Call: ms(call), Return: ms(end), Key: key, Found: found, Revision: revision}
 }
 
 func swap(client string, call, end int, old, value string, revision int64) history.Operation {
@@ -66,14 +66,14 @@ func TestOperations(t *testing.T) {
 		ops  ops
 		want []Rule
 	}{
-		"one after another": {ops{put("a", 0, 1, "r/1", "x", 2), get("b", 2, 3, "r/1", "x", 2), swap("a", 4, 5, "x", "y", 3), get("b", 6, 7, "r/1", "y", 3)}, nil},
-		"a stale read":      {ops{put("a", 0, 1, "r/1", "x", 2), put("a", 2, 3, "r/1", "y", 3), get("b", 4, 5, "r/1", "x", 3)}, []Rule{Linearizable}},
+		"one after another": {ops{put("a", 0, 1, "r/1", "x", 2), get(2, 3, "r/1", "x", 2), swap("a", 4, 5, "x", "y", 3), get(6, 7, "r/1", "y", 3)}, nil},
+		"a stale read":      {ops{put("a", 0, 1, "r/1", "x", 2), put("a", 2, 3, "r/1", "y", 3), get(4, 5, "r/1", "x", 3)}, []Rule{Linearizable}},
 		"a read of nothing after a write": {
-			ops{put("a", 0, 1, "r/1", "x", 2), get("b", 2, 3, "r/1", "", 2)}, []Rule{Linearizable},
+			ops{put("a", 0, 1, "r/1", "x", 2), get(2, 3, "r/1", "", 2)}, []Rule{Linearizable},
 		},
-		"a concurrent read of either": {ops{put("a", 0, 9, "r/1", "x", 2), get("b", 1, 2, "r/1", "", 1), get("b", 3, 4, "r/1", "x", 2)}, nil},
+		"a concurrent read of either": {ops{put("a", 0, 9, "r/1", "x", 2), get(1, 2, "r/1", "", 1), get(3, 4, "r/1", "x", 2)}, nil},
 		"a concurrent read that goes back": {
-			ops{put("a", 0, 9, "r/1", "x", 2), get("b", 1, 2, "r/1", "x", 2), get("b", 3, 4, "r/1", "", 2)}, []Rule{Linearizable},
+			ops{put("a", 0, 9, "r/1", "x", 2), get(1, 2, "r/1", "x", 2), get(3, 4, "r/1", "", 2)}, []Rule{Linearizable},
 		},
 		"both swaps of two win": {
 			ops{put("a", 0, 1, "r/1", "x", 2), swap("a", 2, 5, "x", "y", 3), swap("b", 2, 5, "x", "z", 4)}, []Rule{Linearizable},
@@ -87,31 +87,31 @@ func TestOperations(t *testing.T) {
 		"a swap fails and found what nobody wrote": {
 			ops{put("a", 0, 1, "r/1", "x", 2), failed(swap("b", 2, 5, "y", "z", 2), "q")}, []Rule{Linearizable},
 		},
-		"a lost write that happened": {ops{lost(put("a", 0, 5, "r/1", "x", 0)), get("b", 9, 10, "r/1", "x", 2)}, nil},
-		"a lost write that did not":  {ops{lost(put("a", 0, 5, "r/1", "x", 0)), get("b", 9, 10, "r/1", "", 1)}, nil},
+		"a lost write that happened": {ops{lost(put("a", 0, 5, "r/1", "x", 0)), get(9, 10, "r/1", "x", 2)}, nil},
+		"a lost write that did not":  {ops{lost(put("a", 0, 5, "r/1", "x", 0)), get(9, 10, "r/1", "", 1)}, nil},
 		"a lost write that happens and is undone": {
-			ops{lost(put("a", 0, 5, "r/1", "x", 0)), get("b", 9, 10, "r/1", "x", 2), get("b", 11, 12, "r/1", "", 2)}, []Rule{Linearizable},
+			ops{lost(put("a", 0, 5, "r/1", "x", 0)), get(9, 10, "r/1", "x", 2), get(11, 12, "r/1", "", 2)}, []Rule{Linearizable},
 		},
 		"a lost write that happens twice": {
-			ops{lost(put("a", 0, 5, "r/1", "x", 0)), get("b", 9, 10, "r/1", "x", 2), put("b", 11, 12, "r/1", "y", 3), get("b", 13, 14, "r/1", "x", 4)},
+			ops{lost(put("a", 0, 5, "r/1", "x", 0)), get(9, 10, "r/1", "x", 2), put("b", 11, 12, "r/1", "y", 3), get(13, 14, "r/1", "x", 4)},
 			[]Rule{Linearizable},
 		},
 		"a lost write that is seen before it": {
-			ops{get("b", 1, 2, "r/1", "x", 2), lost(put("a", 3, 5, "r/1", "x", 0))}, []Rule{Linearizable},
+			ops{get(1, 2, "r/1", "x", 2), lost(put("a", 3, 5, "r/1", "x", 0))}, []Rule{Linearizable},
 		},
 		"a lost swap that happened": {
-			ops{put("a", 0, 1, "r/1", "x", 2), lost(swap("a", 2, 5, "x", "y", 0)), get("b", 9, 10, "r/1", "y", 3)}, nil,
+			ops{put("a", 0, 1, "r/1", "x", 2), lost(swap("a", 2, 5, "x", "y", 0)), get(9, 10, "r/1", "y", 3)}, nil,
 		},
 		"a lost swap that cannot have": {
-			ops{put("a", 0, 1, "r/1", "x", 2), lost(swap("a", 2, 5, "q", "y", 0)), get("b", 9, 10, "r/1", "y", 3)}, []Rule{Linearizable},
+			ops{put("a", 0, 1, "r/1", "x", 2), lost(swap("a", 2, 5, "q", "y", 0)), get(9, 10, "r/1", "y", 3)}, []Rule{Linearizable},
 		},
 		"a lost swap from which another swaps": {
 			ops{put("a", 0, 1, "r/1", "x", 2), lost(swap("a", 2, 5, "x", "y", 0)), swap("b", 9, 10, "y", "z", 4)}, nil,
 		},
 		"two lost swaps, and the second is seen": {
-			ops{put("a", 0, 1, "r/1", "x", 2), lost(swap("a", 2, 5, "x", "y", 0)), lost(swap("b", 2, 5, "y", "z", 0)), get("b", 9, 10, "r/1", "z", 4)}, nil,
+			ops{put("a", 0, 1, "r/1", "x", 2), lost(swap("a", 2, 5, "x", "y", 0)), lost(swap("b", 2, 5, "y", "z", 0)), get(9, 10, "r/1", "z", 4)}, nil,
 		},
-		"a lost read": {ops{put("a", 0, 1, "r/1", "x", 2), lost(get("b", 2, 3, "r/1", "", 0))}, nil},
+		"a lost read": {ops{put("a", 0, 1, "r/1", "x", 2), lost(get(2, 3, "r/1", "", 0))}, nil},
 		"a revision is given twice": {
 			ops{put("a", 0, 5, "r/1", "x", 2), put("b", 0, 5, "r/2", "y", 2)}, []Rule{RealTime},
 		},
@@ -119,7 +119,7 @@ func TestOperations(t *testing.T) {
 			ops{put("a", 0, 1, "r/1", "x", 9), put("b", 2, 3, "r/2", "y", 8)}, []Rule{RealTime},
 		},
 		"a read at an older revision than one before it": {
-			ops{put("a", 0, 1, "r/1", "x", 9), get("b", 2, 3, "r/2", "", 8)}, []Rule{RealTime},
+			ops{put("a", 0, 1, "r/1", "x", 9), get(2, 3, "r/2", "", 8)}, []Rule{RealTime},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

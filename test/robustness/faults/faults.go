@@ -8,6 +8,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -112,7 +113,7 @@ func poll(ctx context.Context, what string, holds func() (bool, error)) error {
 			return nil
 		}
 		if !wait(ctx, 100*time.Millisecond) {
-			return fmt.Errorf("waiting until %s: %w (%v)", what, context.Cause(ctx), err)
+			return fmt.Errorf("waiting until %s: %w", what, errors.Join(context.Cause(ctx), err))
 		}
 	}
 }

@@ -166,7 +166,7 @@ func (w *world) judge(act Act, outages []Outage) (Verdict, string) {
 		}
 	}
 	if act.Kind == DeleteClaim {
-		return w.judgeClaim(act, scene)
+		return judgeClaim(scene)
 	}
 	return w.judgeRemoval(act, scene)
 }
@@ -195,7 +195,7 @@ func (w *world) judgeDeclared(act Act, s scene, o Outage) (Verdict, string) {
 	return Asked, o.What
 }
 
-func (w *world) judgeClaim(act Act, s scene) (Verdict, string) {
+func judgeClaim(s scene) (Verdict, string) {
 	switch {
 	case len(s.present) > 0:
 		return Unsafe, fmt.Sprintf("%s serves from it", strings.Join(s.present, ", "))

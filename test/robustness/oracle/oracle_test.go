@@ -219,13 +219,13 @@ func TestJudge(t *testing.T) {
 }
 
 // line is a line of the audit log, for a request at second 20.
-func line(user, verb, resource, name, body string, code int) string {
+func line(verb, resource, name, body string, code int) string {
 	resource, subresource, _ := strings.Cut(resource, "/")
 	if body == "" {
 		body = "null"
 	}
 	return fmt.Sprintf(`{"kind":"Event","stage":"ResponseComplete","verb":%q,"user":{"username":%q},"objectRef":{"resource":%q,"subresource":%q,"namespace":"robustness","name":%q},"requestObject":%s,"responseStatus":{"code":%d},"requestReceivedTimestamp":"2026-01-01T12:00:20.5Z"}`+"\n",
-		verb, user, resource, subresource, name, body, code)
+		verb, operator, resource, subresource, name, body, code)
 }
 
 func TestActs(t *testing.T) {
@@ -233,24 +233,24 @@ func TestActs(t *testing.T) {
 		line string
 		want string
 	}{
-		"a deletion":                      {line(operator, "delete", "pods", "main-1", `{"preconditions":{"uid":"u"}}`, 200), "delete pod main-1 [main-1] u"},
-		"an eviction":                     {line(operator, "create", "pods/eviction", "main-1", `{"deleteOptions":{"preconditions":{"uid":"u"}}}`, 201), "evict pod main-1 [main-1] u"},
-		"a deletion that failed":          {line(operator, "delete", "pods", "main-1", "", 409), ""},
-		"the pod of a job":                {line(operator, "delete", "pods", "main-compaction", "", 200), ""},
-		"the pod of another":              {line(operator, "delete", "pods", "other-1", "", 200), ""},
-		"all pods":                        {line(operator, "deletecollection", "pods", "", "", 200), "delete collection of pods  [] "},
-		"an annotation of a pod":          {line(operator, "patch", "pods", "main-1", `{"metadata":{"annotations":{"a":"b"}}}`, 200), ""},
-		"the image of a pod":              {line(operator, "patch", "pods", "main-1", `{"spec":{"containers":[{"name":"etcd","image":"b"}]}}`, 200), "update pod in place main-1 [main-1] "},
-		"a pod in whole":                  {line(operator, "update", "pods", "main-1", `{"spec":{}}`, 200), "update pod in place main-1 [main-1] "},
-		"the resources of a pod":          {line(operator, "patch", "pods/resize", "main-1", `{"spec":{}}`, 200), "update pod in place main-1 [main-1] "},
-		"the status of a pod":             {line(operator, "patch", "pods/status", "main-1", `{}`, 200), ""},
-		"a scale":                         {line(operator, "update", "statefulsets/scale", "main", `{"spec":{"replicas":0}}`, 200), "scale StatefulSet main to 0 [main-0 main-1 main-2 main-3 main-4 main-5 main-6 main-7 main-8] "},
-		"a StatefulSet with its replicas": {line(operator, "patch", "statefulsets", "main", `{"spec":{"replicas":7}}`, 200), "scale StatefulSet main to 7 [main-7 main-8] "},
-		"a template":                      {line(operator, "patch", "statefulsets", "main", `{"spec":{"template":{}}}`, 200), ""},
-		"a StatefulSet that is deleted":   {line(operator, "delete", "statefulsets", "main", `{"propagationPolicy":"Background"}`, 200), "delete StatefulSet main [] "},
-		"a StatefulSet that is replaced":  {line(operator, "delete", "statefulsets", "main", `{"propagationPolicy":"Orphan"}`, 200), ""},
-		"a claim":                         {line(operator, "delete", "persistentvolumeclaims", "main-main-2", "", 200), "delete claim main-main-2 [main-2] "},
-		"the claim of a store":            {line(operator, "delete", "persistentvolumeclaims", "backups", "", 200), ""},
+		"a deletion":                      {line("delete", "pods", "main-1", `{"preconditions":{"uid":"u"}}`, 200), "delete pod main-1 [main-1] u"},
+		"an eviction":                     {line("create", "pods/eviction", "main-1", `{"deleteOptions":{"preconditions":{"uid":"u"}}}`, 201), "evict pod main-1 [main-1] u"},
+		"a deletion that failed":          {line("delete", "pods", "main-1", "", 409), ""},
+		"the pod of a job":                {line("delete", "pods", "main-compaction", "", 200), ""},
+		"the pod of another":              {line("delete", "pods", "other-1", "", 200), ""},
+		"all pods":                        {line("deletecollection", "pods", "", "", 200), "delete collection of pods  [] "},
+		"an annotation of a pod":          {line("patch", "pods", "main-1", `{"metadata":{"annotations":{"a":"b"}}}`, 200), ""},
+		"the image of a pod":              {line("patch", "pods", "main-1", `{"spec":{"containers":[{"name":"etcd","image":"b"}]}}`, 200), "update pod in place main-1 [main-1] "},
+		"a pod in whole":                  {line("update", "pods", "main-1", `{"spec":{}}`, 200), "update pod in place main-1 [main-1] "},
+		"the resources of a pod":          {line("patch", "pods/resize", "main-1", `{"spec":{}}`, 200), "update pod in place main-1 [main-1] "},
+		"the status of a pod":             {line("patch", "pods/status", "main-1", `{}`, 200), ""},
+		"a scale":                         {line("update", "statefulsets/scale", "main", `{"spec":{"replicas":0}}`, 200), "scale StatefulSet main to 0 [main-0 main-1 main-2 main-3 main-4 main-5 main-6 main-7 main-8] "},
+		"a StatefulSet with its replicas": {line("patch", "statefulsets", "main", `{"spec":{"replicas":7}}`, 200), "scale StatefulSet main to 7 [main-7 main-8] "},
+		"a template":                      {line("patch", "statefulsets", "main", `{"spec":{"template":{}}}`, 200), ""},
+		"a StatefulSet that is deleted":   {line("delete", "statefulsets", "main", `{"propagationPolicy":"Background"}`, 200), "delete StatefulSet main [] "},
+		"a StatefulSet that is replaced":  {line("delete", "statefulsets", "main", `{"propagationPolicy":"Orphan"}`, 200), ""},
+		"a claim":                         {line("delete", "persistentvolumeclaims", "main-main-2", "", 200), "delete claim main-main-2 [main-2] "},
+		"the claim of a store":            {line("delete", "persistentvolumeclaims", "backups", "", 200), ""},
 		"a torn line":                     {`{"stage":"Respo`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

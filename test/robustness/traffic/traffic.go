@@ -46,8 +46,7 @@ type Traffic struct {
 	seed   uint64
 	set    string
 
-	operations, acknowledged atomic.Int64
-	value                    atomic.Int64
+	begun, answered, value atomic.Int64
 
 	mutex sync.Mutex
 	acks  []time.Duration
@@ -60,7 +59,7 @@ func New(roster *view.Roster, set string, writer *history.Writer, seed uint64) *
 
 // Operations returns how many operations were begun, and how many were acknowledged.
 func (t *Traffic) Operations() (begun, acknowledged int) {
-	return int(t.operations.Load()), int(t.acknowledged.Load())
+	return int(t.begun.Load()), int(t.answered.Load())
 }
 
 // Acknowledgements returns when writes were acknowledged.
@@ -132,9 +131,9 @@ func (c *client) do(ctx context.Context, op history.Operation, request func(cont
 	if err != nil {
 		op.Error, op.Found, op.Swapped, op.Revision = err.Error(), "", false, 0
 	}
-	c.operations.Add(1)
+	c.begun.Add(1)
 	if op.Acknowledged() {
-		c.Traffic.acknowledged.Add(1)
+		c.answered.Add(1)
 	}
 	if op.Wrote() {
 		c.mutex.Lock()
