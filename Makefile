@@ -141,6 +141,14 @@ e2e-executor: up ## Test executor mode beside an imitation of etcd-druid, and me
 attack: up ## Attack the operator as users with few rights, and print what was tried and what happened. As root.
 	@go run ./test/attack $(ATTACK)
 
+.PHONY: robustness
+robustness: up ## Inject faults during operations, and judge what the operator does. As root. 15 minutes; SOAK=12h, SEED=7.
+	@go run ./test/robustness $(if $(SOAK),-length $(SOAK)) $(if $(SEED),-seed $(SEED)) $(ROBUSTNESS)
+
+.PHONY: robustness-seeded
+robustness-seeded: up ## Check that "make robustness" fails with each of a list of bugs in the operator. As root. Half an hour.
+	@go run ./test/robustness/seeded $(SEEDED)
+
 .PHONY: smoke
 smoke: ## Test the local Kubernetes itself. As root; removes a running one.
 	LOCAL_SMOKE=1 go test ./test/local/smoke -count=1 -v -timeout 20m

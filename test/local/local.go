@@ -82,6 +82,20 @@ func (p program) deployLocal(ctx context.Context, cluster *boot.Cluster) error {
 	return deploy.Deployment{Layout: p.layout, Kubectl: cluster.Kubectl, Console: p.console, Restart: changed}.Up(ctx)
 }
 
+// operator is the verb operator: the operator's pods are replaced by those of another one, which is built already.
+func (p program) operator(ctx context.Context, root string) error {
+	if _, err := image.Import(ctx, layout.Layout{Root: root}, image.Operator); err != nil {
+		return err
+	}
+	const deployment, namespace = "deployment/" + layout.OperatorName, "--namespace=" + layout.OperatorNamespace
+	kubectl := boot.New(p.layout).Kubectl
+	if _, err := kubectl.Run(ctx, "rollout", "restart", deployment, namespace); err != nil {
+		return err
+	}
+	_, err := kubectl.Run(ctx, "rollout", "status", deployment, namespace, "--timeout=2m")
+	return err
+}
+
 // down is the verb down for the local Kubernetes.
 func (p program) down(ctx context.Context) error {
 	if err := host.Check(); err != nil {

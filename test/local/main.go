@@ -9,6 +9,7 @@
 //	go run ./test/local up [--bare]       boot; deploy the operator and a demo Etcd, unless --bare
 //	go run ./test/local down              remove everything but .local/bin
 //	go run ./test/local status            show what is running
+//	go run ./test/local operator ROOT     run the operator that was built in another source tree, ROOT/.local/bin
 //
 // With CLUSTER=current, up and down ask for confirmation, and then use the cluster of the current kubectl context instead
 // of booting one; CLUSTER_CONFIRM=<context name> answers beforehand. Otherwise the KUBECONFIG of the environment is
@@ -36,6 +37,7 @@ const usage = `usage: go run ./test/local VERB
   up [--bare]      boot the local Kubernetes and deploy the operator with a demo Etcd
   down             remove the local Kubernetes without a trace
   status           show what is running
+  operator ROOT    run the operator that was built in another source tree, ROOT/.local/bin
 CLUSTER=current up|down uses the current kubectl context instead.`
 
 func main() {
@@ -85,6 +87,8 @@ func run(ctx context.Context, args []string) error {
 		return p.up(ctx, len(rest) > 0)
 	case verb == "down" && !isCurrent && len(rest) == 0:
 		return p.down(ctx)
+	case verb == "operator" && !isCurrent && len(rest) == 1:
+		return p.operator(ctx, rest[0])
 	case verb == "status" && !isCurrent && len(rest) == 0:
 		return p.status(ctx)
 	}

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -45,6 +46,24 @@ func Find(ctx context.Context, podUID, name string) (Process, error) {
 	return Process{identity: found[0], podUID: podUID}, nil
 }
 
+// Program returns the process of a program that the local Kubernetes runs beside its pods, such as its API server or kubelet.
+func Program(name string) (Process, error) {
+	named, err := process.Named(name, func(cgroup string) bool { return !strings.Contains(cgroup, "/pod") })
+	if err != nil {
+		return Process{}, fmt.Errorf("finding program %s: %w", name, err)
+	}
+	marked, err := process.Marked()
+	if err != nil {
+		return Process{}, fmt.Errorf("finding program %s: %w", name, err)
+	}
+	for _, p := range named {
+		if slices.Contains(marked, p) {
+			return Process{identity: p, podUID: "none, program " + name}, nil
+		}
+	}
+	return Process{}, fmt.Errorf("finding program %s: the local Kubernetes runs none of that name", name)
+}
+
 // PID returns the number of the process on this machine.
 func (p Process) PID() int { return p.identity.PID }
 
@@ -69,6 +88,9 @@ func (p Process) Kill(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Terminate asks the process to end (SIGTERM). It does not wait.
+func (p Process) Terminate() error { return p.identity.Signal(syscall.SIGTERM) }
 
 // String names the process in messages.
 func (p Process) String() string {

@@ -79,6 +79,8 @@ func (c *Cluster) apiServer() program {
 				"--service-account-signing-key-file=" + c.pki(pki.ServiceAccountKey+".key"),
 				"--audit-policy-file=" + c.config("audit.yaml"),
 				"--audit-log-path=" + c.Layout.AuditLog(),
+				// In megabytes: a log that is rotated away cannot be judged.
+				"--audit-log-maxsize=4096",
 			},
 			Inputs: []string{c.config("authentication.yaml"), c.config("audit.yaml"), c.pki("kube-apiserver.crt")},
 		},

@@ -54,7 +54,7 @@ const (
 	Provisioner = "etcd-foreman.github.com/host-path"
 
 	// OperatorNamespace and OperatorName find the Deployment, and the
-	// ServiceAccount whose requests the API server's audit log holds.
+	// ServiceAccount, all of whose requests the API server's audit log holds.
 	OperatorNamespace = "etcd-foreman-system"
 	OperatorName      = "etcd-foreman"
 )
@@ -112,7 +112,7 @@ func (l Layout) PKI() string { return filepath.Join(l.Run(), "pki") }
 // Config is the folder of the rendered configuration files.
 func (l Layout) Config() string { return filepath.Join(l.Run(), "config") }
 
-// AuditLog has one line for each request of the operator.
+// AuditLog has one line for each request of the operator, and for what anybody writes that matters to an etcd cluster.
 func (l Layout) AuditLog() string { return filepath.Join(l.Run(), "audit.log") }
 
 // Paths of the machine that several packages need.

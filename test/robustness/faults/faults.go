@@ -1,0 +1,157 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package faults injects faults into the local Kubernetes: into members, the operator, the API server, the network between
+// them, and the node. Each fault says how one knows that it was in effect.
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/proxy"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/view"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Machine is what faults are injected into.
+type Machine struct {
+	Kube   client.Client
+	Roster *view.Roster
+	Proxy  *proxy.Proxy
+	// Namespace and Name of the StatefulSet, and how many members it has.
+	Namespace, Name string
+	Members         int
+	// Operator is the Deployment of the operator.
+	Operator types.NamespacedName
+	// ProxyPort is where the operator reaches its API server.
+	ProxyPort int
+}
+
+// Kind is a kind of fault.
+type Kind struct {
+	Name string
+	// Longest is how long it may be in effect.
+	Longest time.Duration
+	// choose picks a target.
+	choose func(m *Machine, random *rand.Rand) target
+	inject func(ctx context.Context, m *Machine, t target) (heal, error)
+}
+
+// heal ends a fault, and returns how one knows that it was in effect; empty if it was not.
+type heal func(ctx context.Context) (evidence string, err error)
+
+// target is what a fault is done to.
+type target struct {
+	name    string
+	members []string
+	// from and to are the ends of a network link.
+	from, to string
+	both     bool
+}
+
+// Fault is a fault that was chosen and can be injected.
+type Fault struct {
+	Kind   Kind
+	Length time.Duration
+	target target
+}
+
+// Target is what the fault is done to.
+func (f Fault) Target() string { return f.target.name }
+
+func (f Fault) String() string {
+	return fmt.Sprintf("%s of %s for %s", f.Kind.Name, f.target.name, f.Length.Round(100*time.Millisecond))
+}
+
+// Choose picks the target and the length of a fault. The same random numbers give the same choices.
+func (k Kind) Choose(m *Machine, random *rand.Rand) Fault {
+	return Fault{Kind: k, target: k.choose(m, random), Length: k.Longest/4 + time.Duration(random.Int64N(int64(k.Longest*3/4)))}
+}
+
+// healPatience bounds the end of a fault. It does not depend on the run: a fault is ended even if that was interrupted.
+const healPatience = time.Minute
+
+// Inject injects the fault, waits for its length or until the context ends, and ends it. It returns how one knows that it
+// was in effect; empty if it was not.
+func (f Fault) Inject(ctx context.Context, m *Machine) (evidence string, err error) {
+	end, err := f.Kind.inject(ctx, m, f.target)
+	if err != nil {
+		return "", fmt.Errorf("injecting %s: %w", f, err)
+	}
+	wait(ctx, f.Length)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healPatience)
+	defer cancel()
+	if evidence, err = end(ctx); err != nil {
+		return evidence, fmt.Errorf("ending %s: %w", f, err)
+	}
+	return evidence, nil
+}
+
+// wait waits; false if the context has ended before.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// poll waits until something is so.
+func poll(ctx context.Context, what string, holds func() (bool, error)) error {
+	for {
+		ok, err := holds()
+		if ok {
+			return nil
+		}
+		if !wait(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("waiting until %s: %w", what, errors.Join(context.Cause(ctx), err))
+		}
+	}
+}
+
+// All are all kinds of faults.
+func All() []Kind {
+	var all []Kind
+	for _, some := range [][]Kind{members(), links(), operators(), apiServers(), others()} {
+		all = append(all, some...)
+	}
+	return all
+}
+
+// Named returns the kind of a name.
+func Named(name string) (Kind, bool) {
+	for _, k := range All() {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	return Kind{}, false
+}
+
+func (m *Machine) pod(i int) string { return fmt.Sprintf("%s-%d", m.Name, i) }
+
+func anyMember(m *Machine, random *rand.Rand) target {
+	name := m.pod(random.IntN(m.Members))
+	return target{name: name, members: []string{name}}
+}
+
+func allMembers(m *Machine, _ *rand.Rand) target {
+	t := target{name: "every member"}
+	for i := range m.Members {
+		t.members = append(t.members, m.pod(i))
+	}
+	return t
+}
+
+func nothing(name string) func(*Machine, *rand.Rand) target {
+	return func(*Machine, *rand.Rand) target { return target{name: name} }
+}

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func others() []Kind {
+	return []Kind{
+		{Name: "pod deleted by somebody else", Longest: 2 * time.Second, choose: anyMember, inject: deletePod},
+		{Name: "pod evicted by somebody else", Longest: 2 * time.Second, choose: anyMember, inject: evictPod},
+		{Name: "volume lost", Longest: 2 * time.Second, choose: anyMember, inject: loseVolume},
+		{Name: "finalizer on a pod", Longest: 25 * time.Second, choose: anyMember, inject: finalizer},
+		{Name: "node cordoned", Longest: 25 * time.Second, choose: nothing("the node"), inject: changeNode(func(n *corev1.Node, on bool) { n.Spec.Unschedulable = on })},
+		{Name: "node tainted", Longest: 25 * time.Second, choose: nothing("the node"), inject: changeNode(taint)},
+	}
+}
+
+func (m *Machine) read(ctx context.Context, name string) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	err := m.Kube.Get(ctx, types.NamespacedName{Namespace: m.Namespace, Name: name}, pod)
+	return pod, err
+}
+
+func deletePod(ctx context.Context, m *Machine, t target) (heal, error) {
+	pod, err := m.read(ctx, t.name)
+	if err == nil {
+		err = m.Kube.Delete(ctx, pod)
+	}
+	return removed(pod, err)
+}
+
+func evictPod(ctx context.Context, m *Machine, t target) (heal, error) {
+	pod, err := m.read(ctx, t.name)
+	if err == nil {
+		err = m.Kube.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{})
+	}
+	if apierrors.IsTooManyRequests(err) {
+		return notInEffect, nil // by the PodDisruptionBudget
+	}
+	return removed(pod, err)
+}
+
+// loseVolume deletes the claim of a member and its pod: the member comes back without data, as a learner.
+func loseVolume(ctx context.Context, m *Machine, t target) (heal, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	claim.Namespace, claim.Name = m.Namespace, m.Name+"-"+t.name
+	if err := client.IgnoreNotFound(m.Kube.Delete(ctx, claim)); err != nil {
+		return nil, err
+	}
+	return deletePod(ctx, m, t)
+}
+
+func removed(pod *corev1.Pod, err error) (heal, error) {
+	if apierrors.IsNotFound(err) {
+		return notInEffect, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) (string, error) {
+		return fmt.Sprintf("%s of UID %s was removed", pod.Name, pod.UID), nil
+	}, nil
+}
+
+// hold is the finalizer of somebody else.
+const hold = "robustness.example.org/hold"
+
+// finalizer keeps a pod from being gone, once it is deleted.
+func finalizer(ctx context.Context, m *Machine, t target) (heal, error) {
+	pod, err := m.read(ctx, t.name)
+	if err != nil || pod.DeletionTimestamp != nil {
+		return notInEffect, client.IgnoreNotFound(err)
+	}
+	before := client.MergeFrom(pod.DeepCopy())
+	pod.Finalizers = append(pod.Finalizers, hold)
+	if err := m.Kube.Patch(ctx, pod, before); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (string, error) {
+		evidence := pod.Name + " has the finalizer, and was not deleted"
+		err := poll(ctx, "the finalizer is gone", func() (bool, error) {
+			now, err := m.read(ctx, t.name)
+			if err != nil || now.UID != pod.UID {
+				return apierrors.IsNotFound(err) || err == nil, err
+			}
+			if now.DeletionTimestamp != nil {
+				evidence = fmt.Sprintf("%s has been kept since %s", pod.Name, now.DeletionTimestamp.Format(time.TimeOnly))
+			}
+			before := client.MergeFrom(now.DeepCopy())
+			now.Finalizers = slices.DeleteFunc(now.Finalizers, func(f string) bool { return f == hold })
+			err = m.Kube.Patch(ctx, now, before)
+			return err == nil, err
+		})
+		return evidence, err
+	}, nil
+}
+
+// taint is the taint of somebody else.
+func taint(n *corev1.Node, on bool) {
+	isOurs := func(t corev1.Taint) bool { return t.Key == hold }
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, isOurs)
+	if on {
+		n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: hold, Effect: corev1.TaintEffectNoSchedule})
+	}
+}
+
+// changeNode changes the node, and undoes that.
+func changeNode(change func(n *corev1.Node, on bool)) func(context.Context, *Machine, target) (heal, error) {
+	return func(ctx context.Context, m *Machine, _ target) (heal, error) {
+		set := func(ctx context.Context, on bool) error {
+			nodes := &corev1.NodeList{}
+			if err := m.Kube.List(ctx, nodes); err != nil {
+				return err
+			}
+			for _, n := range nodes.Items {
+				before := client.MergeFrom(n.DeepCopy())
+				change(&n, on)
+				if err := m.Kube.Patch(ctx, &n, before); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		if err := set(ctx, true); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) (string, error) {
+			err := poll(ctx, "the node is as it was", func() (bool, error) {
+				err := set(ctx, false)
+				return err == nil, err
+			})
+			return "the API server took the change", err
+		}, nil
+	}
+}

@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/history"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/oracle"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/report"
+)
+
+const user = "system:serviceaccount:etcd-foreman-system:etcd-foreman"
+
+var began = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// deletion is a line of the audit log.
+func deletion(second int, pod string) string {
+	return fmt.Sprintf(`{"stage":"ResponseComplete","verb":"delete","user":{"username":%q},"objectRef":{"resource":"pods","namespace":"robustness","name":%q},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-01-01T12:00:%02dZ"}`+"\n", user, pod, second)
+}
+
+// recorded writes the records of a run of three members that serve all the time.
+func recorded(t *testing.T, found, audit string, timeline report.Timeline) string {
+	t.Helper()
+	dir := t.TempDir()
+	var clients, samples bytes.Buffer
+	w := history.NewWriter(&clients, began)
+	for i := range 100 {
+		at := time.Duration(i) * 500 * time.Millisecond
+		w.Write(history.Line{Operation: &history.Operation{Client: "a", Kind: history.Put, Key: fmt.Sprintf("u/%d", i), Value: "v", Call: at, Return: at + 1, Revision: int64(i + 2)}})
+		for m := range uint64(3) {
+			line, _ := json.Marshal(oracle.Sample{At: at, Pod: fmt.Sprintf("main-%d", m), UID: fmt.Sprint(m), Answered: true, Member: m + 1, Leader: 1, Term: 2, Voters: []uint64{1, 2, 3}})
+			samples.Write(append(line, '\n'))
+		}
+	}
+	w.Write(history.Line{Operation: &history.Operation{Client: "b", Kind: history.Get, Key: "u/0", Found: found, Call: time.Minute, Return: time.Minute + 1, Revision: 101}})
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	run := report.Run{Seed: 7, Commit: "abc", Cluster: oracle.Cluster{Namespace: "robustness", Name: "main", Operator: user, Members: 3, Began: began}}
+	for name, content := range map[string]any{report.RunFile: run, report.TimelineFile: timeline} {
+		if err := report.WriteJSON(filepath.Join(dir, name), content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, content := range map[string][]byte{report.HistoryFile: clients.Bytes(), report.SamplesFile: samples.Bytes(), report.AuditFile: []byte(audit)} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestFolder(t *testing.T) {
+	timeline := report.Timeline{Operations: []report.Operation{{
+		Name: "rollout", From: 10 * time.Second, To: 30 * time.Second,
+		Faults: []oracle.Fault{{From: 11 * time.Second, To: 20 * time.Second, Kind: "member frozen", Target: "main-1", Evidence: "it was stopped"}, {Kind: "not in effect"}},
+	}}}
+	stuck := report.Timeline{Operations: []report.Operation{{Name: "rollout", Error: "still waiting"}}}
+	for name, test := range map[string]struct {
+		found, audit string
+		timeline     report.Timeline
+		want         string // in the error
+	}{
+		"all is well":          {"v", deletion(20, "main-0"), timeline, ""},
+		"an unsafe act":        {"v", deletion(20, "main-0") + deletion(21, "main-1"), timeline, "an unsafe act: 21s unsafe: delete pod main-1"},
+		"an illegal history":   {"another", "", timeline, "an illegal history: linearizable"},
+		"an operation stuck":   {"v", "", stuck, "the rollout at 0s did not end well: still waiting"},
+		"an interrupted run":   {"v", "", report.Timeline{Failed: "interrupted"}, "interrupted"},
+		"a history that lacks": {"", "", timeline, "an illegal history"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := recorded(t, test.found, test.audit, test.timeline)
+			r, err := Folder(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			page, err := os.ReadFile(filepath.Join(dir, report.PageFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.want == "" {
+				if r.Err() != nil || !strings.Contains(string(page), "# Robustness: passed") || !strings.Contains(string(page), "| member frozen | 1: 1 safe |") || strings.Contains(string(page), "not in effect") {
+					t.Errorf("error %v, page\n%s", r.Err(), page)
+				}
+				return
+			}
+			if r.Err() == nil || !strings.Contains(r.Err().Error(), test.want) || !strings.Contains(string(page), "# Robustness: FAILED") {
+				t.Errorf("error %v, want %q; page\n%s", r.Err(), test.want, page)
+			}
+		})
+	}
+}
+
+func TestTotals(t *testing.T) {
+	r, err := Folder(recorded(t, "v", deletion(20, "main-0")+deletion(21, "main-1"), report.Timeline{Operations: []report.Operation{
+		{Name: "rollout", Faults: []oracle.Fault{{Kind: "frozen", Evidence: "it was"}}}, {Name: "rollout", Error: "stuck"},
+	}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "totals", "results.json")
+	for range 2 {
+		if err := report.Accumulate(path, r.Total()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	totals, err := report.ReadTotals(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := report.Sum(totals)
+	if len(totals) != 2 || totals[0].Seed != 7 || sum.Requests != 202 || sum.Operations != 4 || sum.Faulted != 2 || sum.Stuck != 2 || sum.Faults["frozen"] != 2 || sum.Verdicts["unsafe"] != 2 {
+		t.Errorf("%d totals, sum %+v", len(totals), sum)
+	}
+}

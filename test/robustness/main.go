@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Command robustness asks the operator for one operation after another on an etcd cluster of the local Kubernetes, while
+// clients use the cluster and faults are injected, and judges what happened: whether the clients' history is one that etcd
+// may have, and whether anything that the operator did could have cost the quorum. docs/robustness.md describes it.
+//
+//	go run ./test/robustness                 15 minutes, with choices of its own
+//	go run ./test/robustness -seed 7         the choices of seed 7
+//	go run ./test/robustness -judge FOLDER   judges the records of a run again
+//
+// It needs root, and "make up" first; "make robustness" does both.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/judge"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/operations"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/report"
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// options are the command line.
+type options struct {
+	length     time.Duration
+	seed       uint64
+	members    int
+	most       int
+	operations string
+	faultKinds string
+	results    string
+	judge      string
+	bug        string
+	always     bool
+}
+
+func main() {
+	log.SetLogger(logr.Discard())
+	var o options
+	flag.DurationVar(&o.length, "length", 15*time.Minute, "how long new operations are begun")
+	flag.Uint64Var(&o.seed, "seed", 0, "of all choices; 0 for a new one")
+	flag.IntVar(&o.members, "members", 3, "of the etcd cluster")
+	flag.IntVar(&o.most, "most-faults", 2, "during one operation")
+	flag.StringVar(&o.operations, "operations", "", "separated by commas; all if empty")
+	flag.StringVar(&o.faultKinds, "faults", "", "separated by commas; all if empty")
+	flag.StringVar(&o.results, "results", "", "the file that totals are added to; .local/robustness/results.json if empty")
+	flag.StringVar(&o.judge, "judge", "", "the folder of a run that is judged again, instead of a new one")
+	flag.StringVar(&o.bug, "bug", "", "the name of the seeded bug in the operator, for the report")
+	flag.BoolVar(&o.always, "always", false, "inject as many faults as allowed during each operation")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "FAILED:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, o options) error {
+	if o.judge != "" {
+		return conclude(o.judge, "")
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("freezing processes of pods needs root")
+	}
+	root, err := checkout()
+	if err != nil {
+		return err
+	}
+	if o.seed == 0 {
+		o.seed = rand.Uint64N(1_000_000)
+	}
+	if o.results == "" {
+		o.results = filepath.Join(root, ".local/robustness/results.json")
+	}
+	plan, err := newPlan(o)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(root, ".local/robustness", fmt.Sprintf("%s-seed-%d", time.Now().Format("20060102-150405"), o.seed))
+	r := &runner{options: o, root: root, dir: dir, plan: plan}
+	if err := r.run(ctx); err != nil {
+		return err
+	}
+	return conclude(dir, o.results)
+}
+
+// conclude judges a run, prints its verdict, and adds it to the totals.
+func conclude(dir, totals string) error {
+	result, err := judge.Folder(dir)
+	if err != nil {
+		return err
+	}
+	show := func(what string, t report.Total) {
+		fmt.Printf("%s: %d operations, %d of them under faults; %d requests of clients; acts %v; %d illegal, %d undecided\n",
+			what, t.Operations, t.Faulted, t.Requests, t.Verdicts, t.Illegal, t.Undecided)
+	}
+	show(fmt.Sprintf("seed %d", result.Run.Seed), result.Total())
+	if totals != "" {
+		if err := report.Accumulate(totals, result.Total()); err != nil {
+			return err
+		}
+		all, err := report.ReadTotals(totals)
+		if err != nil {
+			return err
+		}
+		show(fmt.Sprintf("all %d runs", len(all)), report.Sum(all))
+	}
+	fmt.Println(filepath.Join(dir, report.PageFile))
+	return result.Err()
+}
+
+// plan chooses what is done. The same seed gives the same choices.
+type plan struct {
+	random     *rand.Rand
+	operations []operations.Operation
+	faults     []faults.Kind
+	most       int
+	always     bool
+
+	nextOperations []operations.Operation
+	nextFaults     []faults.Kind
+}
+
+func newPlan(o options) (*plan, error) {
+	p := &plan{random: rand.New(rand.NewPCG(o.seed, 0)), operations: operations.All(), faults: faults.All(), most: o.most, always: o.always}
+	if o.operations != "" {
+		p.operations = nil
+		for name := range strings.SplitSeq(o.operations, ",") {
+			operation, known := operations.Named(name)
+			if !known {
+				return nil, fmt.Errorf("there is no operation %q", name)
+			}
+			p.operations = append(p.operations, operation)
+		}
+	}
+	if o.faultKinds != "" {
+		p.faults = nil
+		for name := range strings.SplitSeq(o.faultKinds, ",") {
+			kind, known := faults.Named(name)
+			if !known {
+				return nil, fmt.Errorf("there is no fault %q", name)
+			}
+			p.faults = append(p.faults, kind)
+		}
+	}
+	return p, nil
+}
+
+// planned is a fault and how long after the beginning of the operation it begins.
+type planned struct {
+	faults.Fault
+	after time.Duration
+}
+
+// next returns the next operation and its faults: none, one, two, and so on. Every operation and every kind has its turn
+// before any has another.
+func (p *plan) next(m *faults.Machine) (operations.Operation, []planned) {
+	if len(p.nextOperations) == 0 {
+		p.nextOperations = shuffled(p.random, p.operations)
+	}
+	operation := p.nextOperations[0]
+	p.nextOperations = p.nextOperations[1:]
+	var chosen []planned
+	n := min(p.most, p.random.IntN(2*p.most+1))
+	if p.always {
+		n = p.most
+	}
+	for range n {
+		if len(p.nextFaults) == 0 {
+			p.nextFaults = shuffled(p.random, p.faults)
+		}
+		chosen = append(chosen, planned{p.nextFaults[0].Choose(m, p.random), time.Duration(p.random.Int64N(int64(6 * time.Second)))})
+		p.nextFaults = p.nextFaults[1:]
+	}
+	return operation, chosen
+}
+
+func shuffled[T any](random *rand.Rand, all []T) []T {
+	mixed := make([]T, len(all))
+	for i, j := range random.Perm(len(all)) {
+		mixed[i] = all[j]
+	}
+	return mixed
+}
+
+// checkout returns the folder of the checkout.
+func checkout() (string, error) {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the checkout: %w", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(out))), nil
+}

@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package operations is what a user asks the operator to do with an etcd cluster while faults are injected: rollouts,
+// restarts, recreations, maintenance, snapshots, recoveries, hibernation, and switching the feature gate.
+package operations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/oracle"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// store is the claim of the backup store.
+const store = "backups"
+
+// Cluster is the Etcd that operations are asked of.
+type Cluster struct {
+	Kube            client.Client
+	Namespace, Name string
+	Members         int
+	// Operator is the Deployment of the operator, and the ConfigMap of its configuration.
+	Operator types.NamespacedName
+	// Now is the time since the run began.
+	Now func() time.Duration
+	// Outage records a time in which members are stopped because somebody has asked for it.
+	Outage func(oracle.Outage)
+
+	asked int
+}
+
+// Operation is something that a user asks for.
+type Operation struct {
+	Name string
+	// Run asks for it, and returns once it has ended.
+	Run func(ctx context.Context, c *Cluster) error
+}
+
+// All are all operations. What is done most in practice is there more than once.
+func All() []Operation {
+	rollout := Operation{"rollout", by((*Cluster).rollout)}
+	return []Operation{
+		rollout,
+		{"restart", task(v1alpha1.QuorumAwareRollout, "restart: true")},
+		{"recreation", by((*Cluster).recreate)},
+		rollout,
+		{"restart by eviction", task(v1alpha1.QuorumAwareRollout, "{restart: true, podRemoval: Evict}")},
+		{"maintenance", task(v1alpha1.OnDemandMaintenance, "{etcdCompaction: true, etcdDefragmentation: true}")},
+		{"recovery that is not needed", by((*Cluster).needlessRecovery)},
+		rollout,
+		{"snapshot", task(v1alpha1.OnDemandSnapshot, "type: full")},
+		{"recovery", by((*Cluster).recover)},
+		{"hibernation", by((*Cluster).hibernate)},
+		rollout,
+		{"gate switched", by((*Cluster).switchGate)},
+	}
+}
+
+func by(method func(*Cluster, context.Context) error) func(context.Context, *Cluster) error {
+	return func(ctx context.Context, c *Cluster) error { return method(c, ctx) }
+}
+
+// Named returns the operation of a name.
+func Named(name string) (Operation, bool) {
+	all := All()
+	i := slices.IndexFunc(all, func(o Operation) bool { return o.Name == name })
+	if i < 0 {
+		return Operation{}, false
+	}
+	return all[i], true
+}
+
+// Key is the key of the Etcd and of the StatefulSet.
+func (c *Cluster) Key() types.NamespacedName {
+	return types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
+}
+
+// Create creates the namespace, a backup store and the Etcd.
+func (c *Cluster) Create(ctx context.Context) error {
+	objects := []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}},
+		&corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: store},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+				Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+			},
+		},
+		&v1alpha1.Etcd{
+			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name},
+			Spec: v1alpha1.EtcdSpec{
+				Replicas: int32(c.Members), StorageCapacity: ptr.To(resource.MustParse("1Gi")),
+				Etcd: v1alpha1.EtcdConfig{Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{
+					corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+				}}},
+				Backup: &v1alpha1.BackupSpec{
+					Store:               &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: store},
+					DeltaSnapshotPeriod: &metav1.Duration{Duration: 30 * time.Second},
+				},
+			},
+		},
+	}
+	for _, o := range objects {
+		if err := c.Kube.Create(ctx, o); err != nil {
+			return fmt.Errorf("creating %T %s: %w", o, o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// Settled waits until the cluster is as its spec says, every member is ready, and no task is left.
+func (c *Cluster) Settled(ctx context.Context) error {
+	return c.until(ctx, "the cluster is settled", func(ctx context.Context) error {
+		etcd, err := c.etcd(ctx)
+		if err != nil {
+			return err
+		}
+		if etcd.Status.ObservedGeneration < etcd.Generation {
+			return errors.New("the operator has not applied the newest spec")
+		}
+		for _, name := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionAllMembersReady, v1alpha1.ConditionAllMembersUpdated} {
+			if condition := etcd.Status.Conditions.Find(name); condition == nil || condition.Status != metav1.ConditionTrue {
+				return fmt.Errorf("condition %s: %+v", name, condition)
+			}
+		}
+		tasks := &v1alpha1.EtcdOperatorTaskList{}
+		if err := c.Kube.List(ctx, tasks, client.InNamespace(c.Namespace)); err != nil {
+			return err
+		}
+		for _, t := range tasks.Items {
+			if !t.Status.State.IsFinal() {
+				return fmt.Errorf("task %s is %s: %+v", t.Name, t.Status.State, t.Status.LastOperation)
+			}
+		}
+		return nil
+	})
+}
+
+// askPatience bounds one request to the API server, which may be frozen.
+const askPatience = 5 * time.Second
+
+// until polls until there is nothing to say against it. An API server that does not answer is something.
+func (c *Cluster) until(ctx context.Context, what string, against func(context.Context) error) error {
+	ticker := time.NewTicker(250 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := func() error {
+			ctx, cancel := context.WithTimeout(ctx, askPatience)
+			defer cancel()
+			return against(ctx)
+		}()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting until %s: %w: %w", what, context.Cause(ctx), err)
+		case <-ticker.C:
+		}
+	}
+}
+
+func (c *Cluster) etcd(ctx context.Context) (*v1alpha1.Etcd, error) {
+	etcd := &v1alpha1.Etcd{}
+	return etcd, c.Kube.Get(ctx, c.Key(), etcd)
+}
+
+func (c *Cluster) statefulSet(ctx context.Context) (*appsv1.StatefulSet, error) {
+	set := &appsv1.StatefulSet{}
+	return set, c.Kube.Get(ctx, c.Key(), set)
+}
+
+// patch changes the Etcd.
+func (c *Cluster) patch(ctx context.Context, change func(*v1alpha1.Etcd)) error {
+	return c.until(ctx, "the Etcd is changed", func(ctx context.Context) error {
+		etcd, err := c.etcd(ctx)
+		if err != nil {
+			return err
+		}
+		before := client.MergeFrom(etcd.DeepCopy())
+		change(etcd)
+		return c.Kube.Patch(ctx, etcd, before)
+	})
+}
+
+// ask creates a task and returns its name.
+func (c *Cluster) ask(ctx context.Context, kind v1alpha1.TaskType, config string) (string, error) {
+	c.asked++
+	name := fmt.Sprintf("%s-%d", strings.ToLower(string(kind)), c.asked)
+	return name, c.until(ctx, "task "+name+" is created", func(ctx context.Context) error {
+		err := c.Kube.Create(ctx, &v1alpha1.EtcdOperatorTask{
+			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name},
+			Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: kind, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: c.Name}},
+		})
+		if err != nil {
+			// The answer may have been lost.
+			return c.Kube.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, &v1alpha1.EtcdOperatorTask{})
+		}
+		return nil
+	})
+}
+
+// ended waits until a task has ended.
+func (c *Cluster) ended(ctx context.Context, name string) (v1alpha1.EtcdOperatorTaskStatus, error) {
+	task := &v1alpha1.EtcdOperatorTask{}
+	err := c.until(ctx, "task "+name+" has ended", func(ctx context.Context) error {
+		if err := c.Kube.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, task); err != nil {
+			return err
+		}
+		if !task.Status.State.IsFinal() {
+			return fmt.Errorf("it is %s: %+v", task.Status.State, task.Status.LastOperation)
+		}
+		return nil
+	})
+	return task.Status, err
+}
+
+// task returns an operation that is one task. Under faults it may fail, and say so: that is no error.
+func task(kind v1alpha1.TaskType, config string) func(context.Context, *Cluster) error {
+	return func(ctx context.Context, c *Cluster) error {
+		name, err := c.ask(ctx, kind, config)
+		if err == nil {
+			_, err = c.ended(ctx, name)
+		}
+		return err
+	}
+}

@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// entry is what is read of a line of the audit log.
+type entry struct {
+	Stage, Verb string
+	User        struct{ Username string }
+	ObjectRef   struct{ Resource, Subresource, Namespace, Name, UID string }
+	// RequestObject is there for some writes.
+	RequestObject  json.RawMessage
+	ResponseStatus struct{ Code int }
+	// RequestReceivedTimestamp is when the request arrived. What it did was done later.
+	RequestReceivedTimestamp time.Time
+}
+
+// Acts reads, from an audit log, the requests of all users that can cost the cluster members or data, and that were
+// carried out. The last line may be torn.
+func Acts(log io.Reader, cluster Cluster) ([]Act, error) {
+	var acts []Act
+	lines := bufio.NewReaderSize(log, 1<<16)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			slices.SortStableFunc(acts, func(a, b Act) int { return int(a.At - b.At) })
+			return acts, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the audit log: %w", err)
+		}
+		var e entry
+		if err := json.Unmarshal(bytes.TrimSpace(line), &e); err != nil {
+			return nil, fmt.Errorf("decoding a line of the audit log: %w", err)
+		}
+		if act, relevant := e.act(cluster); relevant {
+			acts = append(acts, act)
+		}
+	}
+}
+
+// act returns what the request did, and whether it matters.
+func (e entry) act(cluster Cluster) (Act, bool) {
+	ref := e.ObjectRef
+	if e.Stage != "ResponseComplete" || e.ResponseStatus.Code >= 300 || ref.Namespace != cluster.Namespace || e.RequestReceivedTimestamp.Before(cluster.Began) {
+		return Act{}, false
+	}
+	act := Act{At: e.RequestReceivedTimestamp.Sub(cluster.Began), User: e.User.Username, Name: ref.Name, UID: e.precondition()}
+	resource := ref.Resource
+	if ref.Subresource != "" {
+		resource += "/" + ref.Subresource
+	}
+	switch e.Verb + " " + resource {
+	case "delete pods":
+		act.Kind, act.Pods = DeletePod, []string{ref.Name}
+	case "create pods/eviction":
+		act.Kind, act.Pods = EvictPod, []string{ref.Name}
+	case "deletecollection pods":
+		act.Kind = DeletePodsOf
+	case "update pods", "patch pods", "update pods/resize", "patch pods/resize":
+		act.Kind, act.Pods = UpdatePod, []string{ref.Name}
+		if !e.changesContainers() {
+			return Act{}, false
+		}
+	case "delete persistentvolumeclaims":
+		act.Kind, act.Pods = DeleteClaim, []string{podOfClaim(ref.Name, cluster.Name)}
+		return act, act.Pods[0] != ""
+	case "delete statefulsets":
+		act.Kind = DeleteSet
+		return act, ref.Name == cluster.Name && !e.orphans()
+	case "update statefulsets", "patch statefulsets", "update statefulsets/scale", "patch statefulsets/scale":
+		act.Kind = ScaleSet
+		replicas, set := e.replicas()
+		act.Pods = beyond(cluster.Name, replicas)
+		act.Name = fmt.Sprintf("%s to %d", ref.Name, replicas)
+		return act, set && ref.Name == cluster.Name
+	}
+	return act, act.Kind == DeletePodsOf || act.Kind != "" && isMember(ref.Name, cluster.Name)
+}
+
+// maxMembers is more than an etcd cluster has.
+const maxMembers = 9
+
+// beyond returns the pods that a StatefulSet of so many replicas has no more.
+func beyond(set string, replicas int) []string {
+	var pods []string
+	for i := replicas; i < maxMembers; i++ {
+		pods = append(pods, set+"-"+strconv.Itoa(i))
+	}
+	return pods
+}
+
+// isMember reports whether a pod has a name of the StatefulSet's.
+func isMember(pod, set string) bool {
+	ordinal, cut := strings.CutPrefix(pod, set+"-")
+	_, err := strconv.Atoi(ordinal)
+	return cut && err == nil
+}
+
+// podOfClaim returns the pod of a claim, whose name is TEMPLATE-POD; empty if it is not the StatefulSet's.
+func podOfClaim(claim, set string) string {
+	for i := range maxMembers {
+		if pod := set + "-" + strconv.Itoa(i); strings.HasSuffix(claim, "-"+pod) {
+			return pod
+		}
+	}
+	return ""
+}
+
+// precondition returns the UID that a deletion or an eviction names.
+func (e entry) precondition() string {
+	type options struct {
+		Preconditions struct{ UID string }
+	}
+	var body struct {
+		options
+		DeleteOptions options
+	}
+	if json.Unmarshal(e.RequestObject, &body) != nil {
+		return ""
+	}
+	return body.Preconditions.UID + body.DeleteOptions.Preconditions.UID
+}
+
+func (e entry) orphans() bool {
+	var options struct{ PropagationPolicy string }
+	return json.Unmarshal(e.RequestObject, &options) == nil && options.PropagationPolicy == "Orphan"
+}
+
+// changesContainers reports whether a write of a pod is about its containers: one of metadata restarts nothing. One that
+// cannot be read might.
+func (e entry) changesContainers() bool {
+	if e.ObjectRef.Subresource == "resize" {
+		return true
+	}
+	var pod struct {
+		Spec struct {
+			Containers     json.RawMessage
+			InitContainers json.RawMessage
+		}
+	}
+	if e.Verb == "update" || json.Unmarshal(e.RequestObject, &pod) != nil {
+		return true
+	}
+	return len(pod.Spec.Containers)+len(pod.Spec.InitContainers) > 0
+}
+
+// replicas returns what a write sets the number of replicas to, if it does.
+func (e entry) replicas() (int, bool) {
+	var set struct{ Spec struct{ Replicas *int } }
+	if json.Unmarshal(e.RequestObject, &set) != nil || set.Spec.Replicas == nil {
+		return 0, false
+	}
+	return *set.Spec.Replicas, true
+}

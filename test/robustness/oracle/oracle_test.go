@@ -1,0 +1,313 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package oracle
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+const operator = "system:serviceaccount:etcd-foreman-system:etcd-foreman"
+
+var cluster = Cluster{Namespace: "robustness", Name: "main", Operator: operator, Began: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}
+
+// life is what a member does from a second on.
+type life struct {
+	from float64
+	// mode: serves, leaderless (answers, and knows no leader), silent, or gone (there is no pod).
+	mode string
+	uid  string
+}
+
+func serving(from float64) life    { return life{from: from, mode: "serves"} }
+func silent(from float64) life     { return life{from: from, mode: "silent"} }
+func leaderless(from float64) life { return life{from: from, mode: "leaderless"} }
+
+// again is a pod that serves with a new UID.
+func again(from float64) life { return life{from: from, mode: "serves", uid: "new"} }
+
+// always is three members that serve.
+func always() [][]life { return [][]life{{serving(0)}, {serving(0)}, {serving(0)}} }
+
+// record samples lives 10 times a second for a minute. All are voters, but the learners.
+func record(lives [][]life, learners ...int) []Sample {
+	var voters []uint64
+	for i := range lives {
+		voters = append(voters, uint64(i+1))
+	}
+	for _, l := range learners {
+		voters = voters[:l]
+	}
+	var all []Sample
+	for at := time.Duration(0); at < time.Minute; at += 100 * time.Millisecond {
+		for i, stages := range lives {
+			now := life{mode: "gone"}
+			for _, stage := range stages {
+				if seconds(stage.from) <= at {
+					now = stage
+				}
+			}
+			if now.mode == "gone" {
+				continue
+			}
+			s := Sample{At: at, Pod: fmt.Sprintf("main-%d", i), UID: fmt.Sprintf("uid-%d%s", i, now.uid)}
+			if s.Answered = now.mode != "silent"; s.Answered {
+				s.Member, s.Term, s.Voters = uint64(i+1), 2, voters
+			}
+			if now.mode == "serves" {
+				s.Leader = 1
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func act(at float64, kind Kind, pods ...string) Act {
+	return Act{At: seconds(at), User: operator, Kind: kind, Name: strings.Join(pods, ","), Pods: pods}
+}
+
+func byOther(a Act) Act {
+	a.User = "system:admin"
+	return a
+}
+
+func stop(at float64) Act { return act(at, ScaleSet, beyond("main", 0)...) }
+
+func TestJudge(t *testing.T) {
+	recreate := []Outage{{From: seconds(10), To: seconds(50), What: "recreate"}}
+	hibernate := []Outage{{From: seconds(10), To: seconds(50), What: "hibernation", Claims: true}}
+	recovery := []Outage{{From: seconds(10), To: seconds(50), What: "recovery", OnlyIfLost: true}}
+	for name, test := range map[string]struct {
+		lives    [][]life
+		learners []int
+		acts     []Act
+		outages  []Outage
+		want     []Verdict
+	}{
+		"one of three": {lives: always(), acts: []Act{act(20, DeletePod, "main-0")}, want: []Verdict{Safe}},
+		"one after another, each back before the next": {
+			lives: [][]life{{serving(0), silent(20), again(22)}, {serving(0), silent(24), again(26)}, {serving(0), silent(28), again(30)}},
+			acts:  []Act{act(20, DeletePod, "main-0"), act(24, DeletePod, "main-1"), act(28, EvictPod, "main-2")},
+			want:  []Verdict{Safe, Safe, Safe},
+		},
+		"two at once": {
+			lives: always(), acts: []Act{act(20, DeletePod, "main-0"), act(20.1, DeletePod, "main-1")}, want: []Verdict{Safe, Unsafe},
+		},
+		"the second before the first is back": {
+			lives: [][]life{{serving(0), silent(20), again(27)}, {serving(0)}, {serving(0)}},
+			acts:  []Act{act(20, DeletePod, "main-0"), act(26, EvictPod, "main-1")}, want: []Verdict{Safe, Unsafe},
+		},
+		"the first still terminates and serves": {
+			lives: always(), acts: []Act{act(20, EvictPod, "main-0"), act(24, UpdatePod, "main-1")}, want: []Verdict{Safe, Unsafe},
+		},
+		"while another has been down": {
+			lives: [][]life{{serving(0), silent(10)}, {serving(0)}, {serving(0)}}, acts: []Act{act(20, DeletePod, "main-1")}, want: []Verdict{Unsafe},
+		},
+		"the one that is down": {
+			lives: [][]life{{serving(0), silent(10)}, {serving(0)}, {serving(0)}}, acts: []Act{act(20, DeletePod, "main-0")}, want: []Verdict{Safe},
+		},
+		"one that never answered": {
+			lives: [][]life{{silent(0)}, {serving(0)}, {serving(0)}, {serving(0)}}, learners: []int{3}, acts: []Act{act(20, DeletePod, "main-0")}, want: []Verdict{Safe},
+		},
+		"another died a moment before": {
+			lives: [][]life{{serving(0), silent(18)}, {serving(0)}, {serving(0)}}, acts: []Act{act(20, DeletePod, "main-1")}, want: []Verdict{Race},
+		},
+		"somebody else deleted another a moment before": {
+			lives: always(), acts: []Act{byOther(act(19, DeletePod, "main-0")), act(20, DeletePod, "main-1")}, want: []Verdict{Race},
+		},
+		"somebody else deleted another that has been terminating": {
+			lives: always(), acts: []Act{byOther(act(10, DeletePod, "main-0")), act(20, DeletePod, "main-1")}, want: []Verdict{Unsafe},
+		},
+		"somebody else deleted another that is back": {
+			lives: [][]life{{serving(0), silent(10), again(14)}, {serving(0)}, {serving(0)}},
+			acts:  []Act{byOther(act(10, DeletePod, "main-0")), act(20, DeletePod, "main-1")}, want: []Verdict{Safe},
+		},
+		"a learner is no voter": {
+			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0)}}, learners: []int{2}, acts: []Act{act(20, DeletePod, "main-1")}, want: []Verdict{Unsafe},
+		},
+		"three voters of which one is down, and a learner": {
+			lives:    [][]life{{serving(0)}, {serving(0)}, {serving(0), silent(10)}, {serving(0)}},
+			learners: []int{3}, acts: []Act{act(20, DeletePod, "main-1")}, want: []Verdict{Unsafe},
+		},
+		"the learner": {
+			lives:    [][]life{{serving(0)}, {serving(0)}, {serving(0), silent(10)}, {serving(0)}},
+			learners: []int{3}, acts: []Act{act(20, DeletePod, "main-3")}, want: []Verdict{Safe},
+		},
+		"the operator sees one member that is cut off from the quorum": {
+			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0), leaderless(5)}}, acts: []Act{act(50, DeletePod, "main-1")}, want: []Verdict{Unsafe},
+		},
+		"the member that is cut off": {
+			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0), leaderless(5)}}, acts: []Act{act(50, DeletePod, "main-2")}, want: []Verdict{Safe},
+		},
+		"during an election": {
+			lives: [][]life{{serving(0), silent(18)}, {serving(0), leaderless(19), serving(20.5)}, {serving(0), leaderless(19), serving(20.5)}},
+			acts:  []Act{act(20, DeletePod, "main-0")}, want: []Verdict{Safe},
+		},
+		"a running member soon after the quorum was lost": {
+			lives: [][]life{{serving(0), silent(10)}, {serving(0), silent(10)}, {serving(0), leaderless(11)}},
+			acts:  []Act{act(18, DeletePod, "main-2")}, want: []Verdict{Unsafe},
+		},
+		"a running member long after the quorum was lost": {
+			lives: [][]life{{serving(0), silent(10)}, {serving(0), silent(10)}, {serving(0), leaderless(11)}},
+			acts:  []Act{act(45, DeletePod, "main-2")}, want: []Verdict{Broken},
+		},
+		"a dead member soon after the quorum was lost": {
+			lives: [][]life{{serving(0), silent(10)}, {serving(0), silent(10)}, {serving(0), leaderless(11)}},
+			acts:  []Act{act(18, DeletePod, "main-0")}, want: []Verdict{Broken},
+		},
+		"all are stopped":               {lives: always(), acts: []Act{stop(20)}, want: []Verdict{Unsafe}},
+		"the StatefulSet is deleted":    {lives: always(), acts: []Act{act(20, DeleteSet)}, want: []Verdict{Unsafe}},
+		"all pods are deleted":          {lives: always(), acts: []Act{act(20, DeletePodsOf)}, want: []Verdict{Unsafe}},
+		"scaled to what there is":       {lives: always(), acts: []Act{act(20, ScaleSet, beyond("main", 3)...)}},
+		"scaled down by one":            {lives: always(), acts: []Act{act(20, ScaleSet, beyond("main", 2)...)}, want: []Verdict{Safe}},
+		"all are stopped as asked for":  {lives: always(), acts: []Act{stop(20)}, outages: recreate, want: []Verdict{Asked}},
+		"all are stopped before":        {lives: always(), acts: []Act{stop(9)}, outages: recreate, want: []Verdict{Unsafe}},
+		"one of one":                    {lives: [][]life{{serving(0)}}, acts: []Act{act(20, DeletePod, "main-0")}, want: []Verdict{Asked}},
+		"somebody else does it":         {lives: always(), acts: []Act{byOther(stop(20))}},
+		"a recovery that is not needed": {lives: always(), acts: []Act{stop(20)}, outages: recovery, want: []Verdict{Unsafe}},
+		"a recovery while only one is up": {
+			lives:   [][]life{{serving(0), silent(5)}, {serving(0), silent(5)}, {serving(0), leaderless(6)}},
+			acts:    []Act{stop(30), act(40, DeletePod, "main-2")},
+			outages: recovery, want: []Verdict{Asked, Asked},
+		},
+		"a recovery of a quorum that has just been lost": {
+			lives:   [][]life{{serving(0), silent(9)}, {serving(0), silent(9)}, {serving(0), leaderless(10)}},
+			acts:    []Act{stop(15)},
+			outages: recovery, want: []Verdict{Unsafe},
+		},
+		"the claim of a member that serves": {lives: always(), acts: []Act{act(20, DeleteClaim, "main-0")}, want: []Verdict{Unsafe}},
+		"the claim of a dead member": {
+			lives: [][]life{{serving(0), silent(10)}, {serving(0)}, {serving(0)}}, acts: []Act{act(20, DeleteClaim, "main-0")}, want: []Verdict{Safe},
+		},
+		"the claim of a dead member, and there is no quorum": {
+			lives: [][]life{{serving(0), silent(10)}, {serving(0), silent(10)}, {serving(0), leaderless(11)}},
+			acts:  []Act{act(20, DeleteClaim, "main-0")}, want: []Verdict{Unsafe},
+		},
+		"claims in a recreation": {
+			lives: [][]life{{serving(0), silent(12)}, {serving(0), silent(12)}, {serving(0), silent(12)}},
+			acts:  []Act{stop(12), act(20, DeleteClaim, "main-0")}, outages: recreate, want: []Verdict{Asked, Unsafe},
+		},
+		"claims in a hibernation without volumes": {
+			lives: [][]life{{serving(0), silent(12)}, {serving(0), silent(12)}, {serving(0), silent(12)}},
+			acts:  []Act{stop(12), act(20, DeleteClaim, "main-0")}, outages: hibernate, want: []Verdict{Asked, Asked},
+		},
+		"claims in a hibernation while members run": {
+			lives: always(), acts: []Act{act(20, DeleteClaim, "main-0")}, outages: hibernate, want: []Verdict{Unsafe},
+		},
+		"nobody had looked": {lives: [][]life{{serving(30)}}, acts: []Act{act(20, DeletePod, "main-0")}, want: []Verdict{Unjudged}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []Verdict
+			cluster := cluster
+			cluster.Members = len(test.lives)
+			judged := Judge(cluster, test.acts, record(test.lives, test.learners...), test.outages)
+			for _, j := range judged {
+				got = append(got, j.Verdict)
+			}
+			if fmt.Sprint(got) != fmt.Sprint(test.want) {
+				t.Errorf("judged %v, want %v", judged, test.want)
+			}
+		})
+	}
+}
+
+// line is a line of the audit log, for a request at second 20.
+func line(verb, resource, name, body string, code int) string {
+	resource, subresource, _ := strings.Cut(resource, "/")
+	if body == "" {
+		body = "null"
+	}
+	return fmt.Sprintf(`{"kind":"Event","stage":"ResponseComplete","verb":%q,"user":{"username":%q},"objectRef":{"resource":%q,"subresource":%q,"namespace":"robustness","name":%q},"requestObject":%s,"responseStatus":{"code":%d},"requestReceivedTimestamp":"2026-01-01T12:00:20.5Z"}`+"\n",
+		verb, operator, resource, subresource, name, body, code)
+}
+
+func TestActs(t *testing.T) {
+	for name, test := range map[string]struct {
+		line string
+		want string
+	}{
+		"a deletion":                      {line("delete", "pods", "main-1", `{"preconditions":{"uid":"u"}}`, 200), "delete pod main-1 [main-1] u"},
+		"an eviction":                     {line("create", "pods/eviction", "main-1", `{"deleteOptions":{"preconditions":{"uid":"u"}}}`, 201), "evict pod main-1 [main-1] u"},
+		"a deletion that failed":          {line("delete", "pods", "main-1", "", 409), ""},
+		"the pod of a job":                {line("delete", "pods", "main-compaction", "", 200), ""},
+		"the pod of another":              {line("delete", "pods", "other-1", "", 200), ""},
+		"all pods":                        {line("deletecollection", "pods", "", "", 200), "delete collection of pods  [] "},
+		"an annotation of a pod":          {line("patch", "pods", "main-1", `{"metadata":{"annotations":{"a":"b"}}}`, 200), ""},
+		"the image of a pod":              {line("patch", "pods", "main-1", `{"spec":{"containers":[{"name":"etcd","image":"b"}]}}`, 200), "update pod in place main-1 [main-1] "},
+		"a pod in whole":                  {line("update", "pods", "main-1", `{"spec":{}}`, 200), "update pod in place main-1 [main-1] "},
+		"the resources of a pod":          {line("patch", "pods/resize", "main-1", `{"spec":{}}`, 200), "update pod in place main-1 [main-1] "},
+		"the status of a pod":             {line("patch", "pods/status", "main-1", `{}`, 200), ""},
+		"a scale":                         {line("update", "statefulsets/scale", "main", `{"spec":{"replicas":0}}`, 200), "scale StatefulSet main to 0 [main-0 main-1 main-2 main-3 main-4 main-5 main-6 main-7 main-8] "},
+		"a StatefulSet with its replicas": {line("patch", "statefulsets", "main", `{"spec":{"replicas":7}}`, 200), "scale StatefulSet main to 7 [main-7 main-8] "},
+		"a template":                      {line("patch", "statefulsets", "main", `{"spec":{"template":{}}}`, 200), ""},
+		"a StatefulSet that is deleted":   {line("delete", "statefulsets", "main", `{"propagationPolicy":"Background"}`, 200), "delete StatefulSet main [] "},
+		"a StatefulSet that is replaced":  {line("delete", "statefulsets", "main", `{"propagationPolicy":"Orphan"}`, 200), ""},
+		"a claim":                         {line("delete", "persistentvolumeclaims", "main-main-2", "", 200), "delete claim main-main-2 [main-2] "},
+		"the claim of a store":            {line("delete", "persistentvolumeclaims", "backups", "", 200), ""},
+		"a torn line":                     {`{"stage":"Respo`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			acts, err := Acts(strings.NewReader(test.line), cluster)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, a := range acts {
+				got += fmt.Sprintf("%s %s %v %s", a.Kind, a.Name, a.Pods, a.UID)
+				if a.At != seconds(20.5) || a.User != operator {
+					t.Errorf("%+v", a)
+				}
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+	if _, err := Acts(strings.NewReader("no JSON\n"), cluster); err == nil {
+		t.Error("a line that cannot be read is ignored")
+	}
+}
+
+func TestGaps(t *testing.T) {
+	var acknowledged []time.Duration
+	for at := time.Duration(0); at < time.Minute; at += 50 * time.Millisecond {
+		if at < seconds(20) || at > seconds(22) {
+			acknowledged = append(acknowledged, at)
+		}
+	}
+	ours := Judgement{act(19, DeletePod, "main-0"), Safe, ""}
+	unsafe := Judgement{act(19, DeletePod, "main-0"), Unsafe, ""}
+	early := Judgement{act(10, DeletePod, "main-0"), Safe, ""}
+	fault := Fault{From: seconds(15), To: seconds(18), Kind: "freeze", Target: "main-1"}
+	for name, test := range map[string]struct {
+		judged  []Judgement
+		faults  []Fault
+		outages []Outage
+		want    Cause
+	}{
+		"nobody":                   {want: ByNobody},
+		"an act":                   {judged: []Judgement{ours}, want: ByUs},
+		"an act long before":       {judged: []Judgement{early}, want: ByNobody},
+		"a fault":                  {faults: []Fault{fault}, want: ByFault},
+		"a fault long before":      {faults: []Fault{{From: 0, To: seconds(3)}}, want: ByNobody},
+		"an act during a fault":    {judged: []Judgement{ours}, faults: []Fault{fault}, want: ByFault},
+		"an unsafe act in a fault": {judged: []Judgement{unsafe}, faults: []Fault{fault}, want: ByUs},
+		"a fault after an outage":  {faults: []Fault{fault}, outages: []Outage{{From: seconds(5), To: seconds(18)}}, want: ByFault},
+		"after an outage":          {outages: []Outage{{From: seconds(5), To: seconds(18)}}, want: ByRequest},
+		"as asked for":             {judged: []Judgement{ours}, outages: []Outage{{From: seconds(18), To: seconds(30)}}, want: ByRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gaps := Gaps(acknowledged, time.Second, test.judged, test.faults, test.outages)
+			if len(gaps) != 1 || gaps[0].Cause != test.want || gaps[0].Length() < 2*time.Second {
+				t.Errorf("got %+v, want one of cause %s", gaps, test.want)
+			}
+		})
+	}
+}

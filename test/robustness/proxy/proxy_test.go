@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package proxy
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// apiServer is one that counts writes, and sends an event of a watch at once.
+func apiServer(t *testing.T) (server *httptest.Server, writes *atomic.Int64) {
+	writes = &atomic.Int64{}
+	server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			writes.Add(1)
+		}
+		_, _ = fmt.Fprint(w, "answer")
+		if r.URL.Query().Get("watch") != "" {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server, writes
+}
+
+// start starts a proxy before a server, and returns it with a client that uses it.
+func start(t *testing.T, server *httptest.Server) (*Proxy, *http.Client, string) {
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := newProxy(Options{Server: server.URL, CA: ca, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(p)
+	t.Cleanup(func() {
+		front.CloseClientConnections()
+		front.Close()
+	})
+	return p, front.Client(), front.URL
+}
+
+func do(t *testing.T, c *http.Client, method, url string) (int, string, error) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := c.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close() //nolint:errcheck // it is only read
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
+}
+
+func TestPassesThrough(t *testing.T) {
+	server, writes := apiServer(t)
+	p, c, url := start(t, server)
+	for _, method := range []string{http.MethodGet, http.MethodPatch} {
+		if code, body, err := do(t, c, method, url); code != http.StatusOK || body != "answer" || err != nil {
+			t.Errorf("%s: %d %q %v", method, code, body, err)
+		}
+	}
+	if n := p.Set(Mischief{}); n != 0 || writes.Load() != 1 {
+		t.Errorf("%d requests were affected, and %d writes carried out", n, writes.Load())
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	server, writes := apiServer(t)
+	p, c, url := start(t, server)
+	p.Set(Mischief{Refuse: http.StatusConflict, Share: 100})
+	code, body, err := do(t, c, http.MethodPut, url)
+	if code != http.StatusConflict || !strings.Contains(body, `"reason":"Conflict"`) || err != nil {
+		t.Errorf("%d %q %v", code, body, err)
+	}
+	if n := p.Set(Mischief{}); n != 1 || writes.Load() != 0 {
+		t.Errorf("%d requests were affected, and %d writes carried out", n, writes.Load())
+	}
+}
+
+func TestLosesAnswersOfWhatWasCarriedOut(t *testing.T) {
+	server, writes := apiServer(t)
+	p, c, url := start(t, server)
+	p.Set(Mischief{Lose: true, Share: 100})
+	if code, _, err := do(t, c, http.MethodPost, url); err == nil {
+		t.Errorf("answered %d", code)
+	}
+	if code, _, err := do(t, c, http.MethodGet, url); code != http.StatusOK || err != nil {
+		t.Errorf("a read: %d %v", code, err)
+	}
+	if n := p.Set(Mischief{}); n != 1 || writes.Load() != 1 {
+		t.Errorf("%d requests were affected, and %d writes carried out", n, writes.Load())
+	}
+}
+
+func TestHoldsWatchesBack(t *testing.T) {
+	server, _ := apiServer(t)
+	p, c, url := start(t, server)
+	p.Set(Mischief{Hold: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"?watch=true", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan string, 1)
+	go func() {
+		response, err := c.Do(request)
+		if err != nil {
+			got <- err.Error()
+			return
+		}
+		defer response.Body.Close() //nolint:errcheck // it is only read
+		event := make([]byte, len("answer"))
+		_, _ = io.ReadFull(response.Body, event)
+		got <- string(event)
+	}()
+	for { // until the event has arrived at the proxy
+		p.mutex.Lock()
+		held := p.affected
+		p.mutex.Unlock()
+		if held > 0 || !pause(t.Context(), 10*time.Millisecond) {
+			break
+		}
+	}
+	select {
+	case event := <-got:
+		t.Fatalf("got %q while watches are held", event)
+	default:
+	}
+	p.Set(Mischief{})
+	if event := <-got; event != "answer" {
+		t.Errorf("got %q", event)
+	}
+}
+
+func TestDelays(t *testing.T) {
+	server, _ := apiServer(t)
+	p, c, url := start(t, server)
+	const delay = 50 * time.Millisecond
+	p.Set(Mischief{Delay: delay})
+	from := time.Now()
+	if code, _, err := do(t, c, http.MethodGet, url); code != http.StatusOK || err != nil {
+		t.Errorf("%d %v", code, err)
+	}
+	if took := time.Since(from); took < delay {
+		t.Errorf("took %s", took)
+	}
+}

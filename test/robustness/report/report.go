@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package report is the result of a run: its verdict, totals over all runs, and a page for people.
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/check"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/oracle"
+)
+
+// Files of a run, in its folder.
+const (
+	RunFile      = "run.json"
+	HistoryFile  = "history.jsonl"
+	SamplesFile  = "samples.jsonl"
+	AuditFile    = "audit.jsonl"
+	TimelineFile = "timeline.json"
+	ResultFile   = "result.json"
+	PageFile     = "report.md"
+)
+
+// Run says what was run.
+type Run struct {
+	Seed    uint64        `json:"seed"`
+	Commit  string        `json:"commit"`
+	Members int           `json:"members"`
+	Length  time.Duration `json:"length"`
+	// Command replays the choices of the run.
+	Command string         `json:"command"`
+	Cluster oracle.Cluster `json:"cluster"`
+}
+
+// Operation is something that was asked for.
+type Operation struct {
+	Name string        `json:"name"`
+	From time.Duration `json:"from"`
+	To   time.Duration `json:"to"`
+	// Error is why it did not end well; empty if it did.
+	Error string `json:"error,omitempty"`
+	// Faults were injected meanwhile.
+	Faults []oracle.Fault `json:"faults,omitempty"`
+}
+
+// Faulted reports whether a fault was in effect.
+func (o Operation) Faulted() bool {
+	return slices.ContainsFunc(o.Faults, func(f oracle.Fault) bool { return f.Evidence != "" })
+}
+
+// Timeline is what was done to a cluster.
+type Timeline struct {
+	Operations []Operation     `json:"operations"`
+	Outages    []oracle.Outage `json:"outages,omitempty"`
+	// Failed is why the run could not be completed; empty if it was.
+	Failed string `json:"failed,omitempty"`
+}
+
+// Faults returns the faults of all operations that were in effect.
+func (t Timeline) Faults() []oracle.Fault {
+	var all []oracle.Fault
+	for _, o := range t.Operations {
+		for _, f := range o.Faults {
+			if f.Evidence != "" {
+				all = append(all, f)
+			}
+		}
+	}
+	return all
+}
+
+// Result is the verdict of a run.
+type Result struct {
+	Run      Run      `json:"run"`
+	Timeline Timeline `json:"timeline"`
+
+	// Requests of the clients, and how many of them were acknowledged.
+	Requests     int `json:"requests"`
+	Acknowledged int `json:"acknowledged"`
+	// Unique is the number of acknowledged writes that were looked for at the end, Events that of watch events, Samples how
+	// often members were asked.
+	Unique  int `json:"unique"`
+	Events  int `json:"events"`
+	Samples int `json:"samples"`
+
+	Violations []check.Violation  `json:"violations,omitempty"`
+	Judgements []oracle.Judgement `json:"judgements,omitempty"`
+	Gaps       []oracle.Gap       `json:"gaps,omitempty"`
+}
+
+// Stuck returns the operations that did not end well.
+func (r Result) Stuck() []Operation {
+	return slices.DeleteFunc(slices.Clone(r.Timeline.Operations), func(o Operation) bool { return o.Error == "" })
+}
+
+// Of returns the judgements of a verdict.
+func (r Result) Of(v oracle.Verdict) []oracle.Judgement {
+	return slices.DeleteFunc(slices.Clone(r.Judgements), func(j oracle.Judgement) bool { return j.Verdict != v })
+}
+
+// Err returns why the run has failed; nil if it has not.
+func (r Result) Err() error {
+	var failures []error
+	for _, j := range r.Of(oracle.Unsafe) {
+		failures = append(failures, fmt.Errorf("an unsafe act: %s", j))
+	}
+	for _, v := range check.Illegal(r.Violations) {
+		failures = append(failures, fmt.Errorf("an illegal history: %s", v))
+	}
+	for _, o := range r.Stuck() {
+		failures = append(failures, fmt.Errorf("the %s at %s did not end well: %s", o.Name, o.From.Round(time.Second), o.Error))
+	}
+	if r.Timeline.Failed != "" {
+		failures = append(failures, errors.New(r.Timeline.Failed))
+	}
+	return errors.Join(failures...)
+}
+
+// Total is what one run adds to the totals.
+type Total struct {
+	Seed             uint64         `json:"seed"`
+	Commit           string         `json:"commit"`
+	Seconds          int            `json:"seconds"`
+	Requests         int            `json:"requests"`
+	Operations       int            `json:"operations"`
+	Faulted          int            `json:"faulted"`
+	Faults           map[string]int `json:"faults"`
+	Verdicts         map[string]int `json:"verdicts"`
+	Illegal          int            `json:"illegal"`
+	Undecided        int            `json:"undecided"`
+	Stuck            int            `json:"stuck"`
+	LongestGapOfOurs string         `json:"longestGapOfOurs,omitempty"`
+	Failed           string         `json:"failed,omitempty"`
+}
+
+// Total returns what the run adds.
+func (r Result) Total() Total {
+	t := Total{
+		Seed: r.Run.Seed, Commit: r.Run.Commit, Seconds: int(r.Run.Length / time.Second), Requests: r.Requests,
+		Operations: len(r.Timeline.Operations), Faults: map[string]int{}, Verdicts: map[string]int{},
+		Illegal: len(check.Illegal(r.Violations)), Stuck: len(r.Stuck()), Failed: r.Timeline.Failed,
+	}
+	t.Undecided = len(r.Violations) - t.Illegal
+	for _, o := range r.Timeline.Operations {
+		if o.Faulted() {
+			t.Faulted++
+		}
+	}
+	for _, f := range r.Timeline.Faults() {
+		t.Faults[f.Kind]++
+	}
+	for _, j := range r.Judgements {
+		t.Verdicts[string(j.Verdict)]++
+	}
+	longest := time.Duration(0)
+	for _, g := range r.Gaps {
+		if g.Cause == oracle.ByUs && g.Length() > longest {
+			longest = g.Length()
+			t.LongestGapOfOurs = longest.Round(time.Millisecond).String()
+		}
+	}
+	return t
+}
+
+// Accumulate adds a run to a file of totals. A run of the same seed and commit is another run: what happens besides the
+// choices differs.
+func Accumulate(path string, t Total) error {
+	totals, err := ReadTotals(path)
+	if err != nil {
+		return err
+	}
+	return WriteJSON(path, append(totals, t))
+}
+
+// ReadTotals reads a file of totals; none if there is no file.
+func ReadTotals(path string) ([]Total, error) {
+	content, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	var totals []Total
+	if err == nil {
+		err = json.Unmarshal(content, &totals)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the totals in %s: %w", path, err)
+	}
+	return totals, nil
+}
+
+// WriteJSON writes a file.
+func WriteJSON(path string, value any) error {
+	var content bytes.Buffer
+	out := json.NewEncoder(&content)
+	out.SetIndent("", "  ")
+	if err := out.Encode(value); err != nil {
+		return fmt.Errorf("encoding %s: %w", path, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	if err := os.WriteFile(path, content.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return nil
+}
+
+// Sum adds totals up.
+func Sum(totals []Total) Total {
+	sum := Total{Faults: map[string]int{}, Verdicts: map[string]int{}}
+	for _, t := range totals {
+		sum.Seconds += t.Seconds
+		sum.Requests += t.Requests
+		sum.Operations += t.Operations
+		sum.Faulted += t.Faulted
+		sum.Illegal += t.Illegal
+		sum.Undecided += t.Undecided
+		sum.Stuck += t.Stuck
+		add(sum.Faults, t.Faults)
+		add(sum.Verdicts, t.Verdicts)
+	}
+	return sum
+}
+
+func add(to, from map[string]int) {
+	for _, key := range slices.Collect(maps.Keys(from)) {
+		to[key] += from[key]
+	}
+}

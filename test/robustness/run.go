@@ -1,0 +1,370 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/history"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/operations"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/oracle"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/proxy"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/report"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/traffic"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/view"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	namespace = "robustness"
+	name      = "main"
+	nodeIP    = "10.88.0.1"
+	proxyPort = 16443
+	apiServer = "https://" + nodeIP + ":6443"
+
+	operatorUser = "system:serviceaccount:etcd-foreman-system:etcd-foreman"
+	// patience is how long an operation may take, with the faults that are injected meanwhile. Grace periods and backoffs
+	// add up to minutes.
+	patience = 6 * time.Minute
+)
+
+var operator = types.NamespacedName{Namespace: "etcd-foreman-system", Name: "etcd-foreman"}
+
+// runner is one run.
+type runner struct {
+	options
+	root, dir string
+	plan      *plan
+
+	began    time.Time
+	cluster  *operations.Cluster
+	machine  *faults.Machine
+	kube     kubernetes.Interface
+	traffic  *traffic.Traffic
+	recorder *view.Recorder
+
+	mutex    sync.Mutex
+	timeline report.Timeline
+}
+
+func (r *runner) now() time.Duration { return time.Since(r.began) }
+
+func (r *runner) say(format string, args ...any) {
+	fmt.Printf("%7s %s\n", r.now().Round(100*time.Millisecond), fmt.Sprintf(format, args...))
+}
+
+// run runs and leaves the records in the folder.
+func (r *runner) run(ctx context.Context) error {
+	if err := os.MkdirAll(r.dir, 0o755); err != nil {
+		return err
+	}
+	r.began = time.Now()
+	if err := r.connect(); err != nil {
+		return err
+	}
+	p, err := proxy.Start(proxy.Options{
+		Address: fmt.Sprintf("%s:%d", nodeIP, proxyPort), Server: apiServer, Seed: r.seed,
+		CA: r.pki("ca.crt"), Certificate: r.pki("kube-apiserver.crt"), Key: r.pki("kube-apiserver.key"),
+	})
+	if err != nil {
+		return err
+	}
+	defer p.Close() //nolint:errcheck // it serves nobody any more
+	r.machine.Proxy = p
+	defer r.tidy(context.WithoutCancel(ctx))
+	if err := r.prepare(ctx); err != nil {
+		return fmt.Errorf("preparing the run: %w", err)
+	}
+	auditFrom, err := size(r.auditLog())
+	if err != nil {
+		return err
+	}
+	if err := r.record(ctx); err != nil {
+		return err
+	}
+	return r.save(auditFrom)
+}
+
+func (r *runner) pki(file string) string { return filepath.Join(r.root, ".local/run/pki", file) }
+func (r *runner) auditLog() string       { return filepath.Join(r.root, ".local/run/audit.log") }
+
+func (r *runner) connect() error {
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(r.root, ".local/kubeconfig"))
+	if err != nil {
+		return fmt.Errorf("connecting to the local Kubernetes: %w: run \"make up\"", err)
+	}
+	config.QPS, config.Burst = 100, 200
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("connecting to the local Kubernetes: %w", err)
+	}
+	if r.kube, err = kubernetes.NewForConfig(config); err != nil {
+		return fmt.Errorf("connecting to the local Kubernetes: %w", err)
+	}
+	r.cluster = &operations.Cluster{
+		Kube: c, Namespace: namespace, Name: name, Members: r.members, Operator: operator, Now: r.now,
+		Outage: func(o oracle.Outage) {
+			r.mutex.Lock()
+			defer r.mutex.Unlock()
+			r.timeline.Outages = append(r.timeline.Outages, o)
+		},
+	}
+	r.machine = &faults.Machine{Kube: c, Namespace: namespace, Name: name, Members: r.members, Operator: operator, ProxyPort: proxyPort}
+	return nil
+}
+
+// prepare creates the cluster, anew if there is one, and leads the operator through the proxy.
+func (r *runner) prepare(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r.say("seed %d, records in %s", r.seed, r.dir)
+	old := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	if err := client.IgnoreNotFound(r.cluster.Kube.Delete(ctx, old)); err != nil {
+		return err
+	}
+	for {
+		err := r.cluster.Kube.Get(ctx, client.ObjectKeyFromObject(old), old)
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err != nil {
+			break
+		}
+		if !pause(ctx, time.Second) {
+			return context.Cause(ctx)
+		}
+	}
+	if err := r.cluster.ThroughProxy(ctx, nodeIP, fmt.Sprint(proxyPort)); err != nil {
+		return err
+	}
+	if err := r.cluster.Create(ctx); err != nil {
+		return err
+	}
+	return r.cluster.Settled(ctx)
+}
+
+// tidy undoes prepare.
+func (r *runner) tidy(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := r.cluster.Kube.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	if err = errors.Join(client.IgnoreNotFound(err), r.cluster.ThroughProxy(ctx, "", "")); err != nil {
+		fmt.Fprintln(os.Stderr, "tidying up:", err)
+	}
+}
+
+// record runs the clients, the recorder and the operations, and at the end looks at what every member has.
+func (r *runner) record(ctx context.Context) error {
+	clientsFile, err := os.Create(filepath.Join(r.dir, report.HistoryFile))
+	if err != nil {
+		return err
+	}
+	defer clientsFile.Close() //nolint:errcheck // the writer's Close reports what was not written
+	samplesFile, err := os.Create(filepath.Join(r.dir, report.SamplesFile))
+	if err != nil {
+		return err
+	}
+	defer samplesFile.Close() //nolint:errcheck // it is flushed below
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	roster, err := view.Follow(following, r.kube, namespace, name)
+	if err != nil {
+		return err
+	}
+	r.machine.Roster = roster
+	writer, samples := history.NewWriter(clientsFile, r.began), bufio.NewWriterSize(samplesFile, 1<<16)
+	r.traffic, r.recorder = traffic.New(roster, name, writer, r.seed), view.NewRecorder(roster, samples, r.began)
+
+	var background sync.WaitGroup
+	var recorded error
+	background.Go(func() { recorded = r.recorder.Run(following, r.members) })
+	clients, silence := context.WithCancel(following)
+	var all sync.WaitGroup
+	all.Go(func() { r.traffic.Run(clients, r.members) })
+	r.operate(ctx)
+	pause(ctx, 2*time.Second)
+	silence()
+	all.Wait()
+	if err := r.traffic.End(ctx); err != nil && r.timeline.Failed == "" {
+		r.timeline.Failed = err.Error()
+	}
+	stop()
+	background.Wait()
+	return errors.Join(recorded, writer.Close(), samples.Flush())
+}
+
+// operate runs operations until the time is over or one does not end well.
+func (r *runner) operate(ctx context.Context) {
+	for from := r.now(); r.now()-from < r.length && ctx.Err() == nil; {
+		operation, chosen := r.plan.next(r.machine)
+		done := r.perform(ctx, operation, chosen)
+		r.timeline.Operations = append(r.timeline.Operations, done)
+		begun, acknowledged := r.traffic.Operations()
+		r.say("%s took %s %s (%d requests, %d acknowledged, %d samples)", done.Name, (done.To - done.From).Round(time.Second), done.Error, begun, acknowledged, r.recorder.Count())
+		if done.Error != "" {
+			r.explain(ctx)
+			return
+		}
+	}
+	if ctx.Err() != nil {
+		r.timeline.Failed = "the run was interrupted"
+	}
+}
+
+// perform runs one operation, with faults.
+func (r *runner) perform(ctx context.Context, operation operations.Operation, chosen []planned) report.Operation {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	done := report.Operation{Name: operation.Name, From: r.now()}
+	r.say("%s, faults: %v", operation.Name, chosen)
+	injected := make([]oracle.Fault, len(chosen))
+	var injecting sync.WaitGroup
+	for i, fault := range chosen {
+		injecting.Go(func() { injected[i] = r.inject(ctx, fault) })
+	}
+	err := operation.Run(ctx, r.cluster)
+	injecting.Wait()
+	if err == nil {
+		err = r.cluster.OperatorReady(ctx)
+	}
+	if err == nil {
+		err = r.cluster.Settled(ctx)
+	}
+	if err != nil {
+		done.Error = err.Error()
+	}
+	done.To, done.Faults = r.now(), injected
+	return done
+}
+
+func (r *runner) inject(ctx context.Context, fault planned) oracle.Fault {
+	pause(ctx, fault.after)
+	f := oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target(), From: r.now()}
+	evidence, err := fault.Inject(ctx, r.machine)
+	f.To, f.Evidence = r.now(), evidence
+	if err != nil {
+		r.say("%v", err)
+	}
+	r.say("  %s of %s from %s: %s", f.Kind, f.Target, f.From.Round(100*time.Millisecond), f.Evidence)
+	return f
+}
+
+// explain keeps what a person needs to see why an operation did not end well.
+func (r *runner) explain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for file, args := range map[string]string{
+		"objects.yaml": "get etcds,etcdoperatortasks,statefulsets,pods,persistentvolumeclaims,jobs -n robustness -o yaml",
+		"events.txt":   "events -n robustness",
+		"nodes.yaml":   "get nodes -o yaml",
+		"operator.log": "logs -n etcd-foreman-system -l app.kubernetes.io/name=etcd-foreman --prefix --tail=5000",
+	} {
+		cmd := exec.CommandContext(ctx, filepath.Join(r.root, ".local/bin/kubectl"), append(strings.Fields(args), "--kubeconfig="+filepath.Join(r.root, ".local/kubeconfig"))...)
+		out, _ := cmd.CombinedOutput()
+		_ = os.WriteFile(filepath.Join(r.dir, file), out, 0o644)
+	}
+}
+
+// save writes what else is needed to judge the run.
+func (r *runner) save(auditFrom int64) error {
+	command := []string{"go run ./test/robustness", fmt.Sprintf("-seed %d -length %s -members %d -most-faults %d", r.seed, r.length, r.members, r.most)}
+	for flag, value := range map[string]string{"-operations": r.operations, "-faults": r.faultKinds} {
+		if value != "" {
+			command = append(command, fmt.Sprintf("%s %q", flag, value))
+		}
+	}
+	slices.Sort(command[1:])
+	about := report.Run{
+		Seed: r.seed, Commit: r.commit(), Members: r.members, Length: r.now(), Command: strings.Join(command, " "),
+		Cluster: oracle.Cluster{Namespace: namespace, Name: name, Operator: operatorUser, Members: r.members, Began: r.began},
+	}
+	return errors.Join(
+		r.copyAudit(auditFrom),
+		report.WriteJSON(filepath.Join(r.dir, report.RunFile), about),
+		report.WriteJSON(filepath.Join(r.dir, report.TimelineFile), r.timeline),
+	)
+}
+
+// commit names what was run.
+func (r *runner) commit() string {
+	out, err := exec.Command("git", "-C", r.root, "describe", "--always", "--dirty", "--exclude=*").Output()
+	commit := strings.TrimSpace(string(out))
+	if err != nil {
+		commit = "unknown"
+	}
+	if r.bug != "" {
+		commit += " with the bug: " + r.bug
+	}
+	return commit
+}
+
+// copyAudit copies the lines of the cluster's namespace since the run began.
+func (r *runner) copyAudit(from int64) error {
+	log, err := os.Open(r.auditLog())
+	if err != nil {
+		return fmt.Errorf("reading the audit log: %w", err)
+	}
+	defer log.Close() //nolint:errcheck // it is only read
+	if _, err := log.Seek(from, io.SeekStart); err != nil {
+		return fmt.Errorf("reading the audit log: %w", err)
+	}
+	var kept bytes.Buffer
+	for lines := bufio.NewReader(log); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return os.WriteFile(filepath.Join(r.dir, report.AuditFile), kept.Bytes(), 0o644)
+		}
+		if err != nil {
+			return fmt.Errorf("reading the audit log: %w", err)
+		}
+		if bytes.Contains(line, []byte(`"namespace":"`+namespace+`"`)) {
+			kept.Write(line)
+		}
+	}
+}
+
+func size(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, fmt.Errorf("finding the API server's audit log: %w", err)
+	}
+	return info.Size(), nil
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

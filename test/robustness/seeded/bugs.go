@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// bug is a change of the operator's source that makes it unsafe.
+type bug struct {
+	Name  string
+	Edits []edit
+	// Operations and Faults with which it shows, separated by commas.
+	Operations, Faults string
+	Length             time.Duration
+}
+
+// edit replaces a text that a file has exactly once.
+type edit struct{ File, Old, New string }
+
+// Edits that several bugs share. Guards overlap, so a bug in one of them alone is harmless, which is the point of having
+// several.
+var (
+	othersIgnored = edit{"internal/rollout/guards.go",
+		"	if laggard := s.Snapshot.NotParticipating(next); laggard != \"\" {",
+		"	if laggard := s.Snapshot.NotParticipating(next); laggard != \"\" && s.now.IsZero() {"}
+	unservingIgnored = edit{"internal/rollout/guards.go",
+		"	if laggard := s.Snapshot.NotServing(next); laggard != \"\" {",
+		"	if laggard := s.Snapshot.NotServing(next); laggard != \"\" && s.now.IsZero() {"}
+)
+
+// What several bugs show with.
+const (
+	rollout  = "rollout"
+	needless = "recovery that is not needed"
+	apart    = "members cut off from each other"
+	short    = 45 * time.Second
+)
+
+var bugs = []bug{
+	{
+		Name: "guards off",
+		Edits: []edit{{"internal/rollout/guards.go",
+			"		if hold := g.check(s, step); hold != nil {",
+			"		if hold := g.check(s, step); hold != nil && step == nil {"}},
+		Operations: rollout, Length: short,
+	},
+	{
+		Name: "the quorum is one too small",
+		Edits: []edit{othersIgnored, unservingIgnored,
+			{"internal/quorum/quorum.go", "	return n/2 + 1\n", "	return (n + 1) / 3\n"}},
+		Operations: rollout, Length: short,
+	},
+	{
+		Name: "members that do not answer count as serving",
+		Edits: []edit{othersIgnored, unservingIgnored,
+			{"internal/cluster/snapshot.go", "		if v.Serving && v.Ordinal != ordinal {", "		if v.Ordinal != ordinal {"}},
+		Operations: rollout, Length: short,
+	},
+	{
+		Name: "a quorum out of the operator's sight counts as lost",
+		Edits: []edit{{"internal/rollout/quorum.go",
+			"	if s.Snapshot.Cluster.LeaderKnown || !s.ordinal(next).IsRunning() {",
+			"	if !s.now.IsZero() || s.Snapshot.Cluster.LeaderKnown {"}},
+		Operations: rollout, Faults: "operator sees only a member that is cut off", Length: time.Minute,
+	},
+	{
+		Name: "no patience without a leader",
+		Edits: []edit{
+			{"internal/rollout/quorum.go", "!timers.Lasted(since, s.now, grace) {\n		return &Hold{Pod: name", "!timers.Lasted(since, s.now, grace) && s.now.IsZero() {\n		return &Hold{Pod: name"},
+			{"internal/rollout/quorum.go", "		case s.Timers.HasRun(&o, s.now, grace) ||", "		case !s.now.IsZero() || s.Timers.HasRun(&o, s.now, grace) ||"}},
+		Operations: rollout, Faults: apart, Length: 90 * time.Second,
+	},
+	{
+		Name: "health from the cache instead of the members",
+		Edits: []edit{
+			{"tasks/rollout/handler.go", "	return d.Conclusion == rollout.Wait ||", "	return d.Conclusion != \"\" || d.Conclusion == rollout.Wait ||"},
+			{"internal/observe/build.go", "			o.MemberID = memberID(f.members, o.Member)\n", "			o.MemberID, o.Serving = memberID(f.members, o.Member), o.Pod != nil && o.Pod.Ready\n"}},
+		Operations: rollout, Faults: "member frozen (SIGSTOP),watches held back", Length: 2 * time.Minute,
+	},
+	{
+		Name: "a learner counts as a voter",
+		Edits: []edit{
+			{"internal/observe/build.go", "		if m.Learner {\n			continue", "		if m.Learner && m.ID == 0 {\n			continue"},
+			{"internal/observe/build.go", "	if o.Pod.Ready && o.Serving && o.Role != v1alpha1.RoleLearner {", "	if o.Serving && (o.Pod.Ready || o.Role == v1alpha1.RoleLearner) {"},
+			{"internal/cluster/readings.go", "(!o.Serving || o.Role == v1alpha1.RoleLearner || ", "(!o.Serving || "},
+			{"internal/rollout/guards.go", "	if o.Role != v1alpha1.RoleLearner {\n		return nil", "	if o.Role != v1alpha1.RoleLearner || !s.now.IsZero() {\n		return nil"}},
+		Operations: rollout, Faults: "volume lost", Length: 2 * time.Minute,
+	},
+	{
+		Name: "late, and without preconditions",
+		Edits: []edit{
+			{"tasks/rollout/perform.go", "	only := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}", "	only := metav1.Preconditions{}"},
+			{"tasks/rollout/perform.go", "configv1alpha1.StepTimeout-h.Clock.Now().Sub(earlier(d.in.Snapshot.At, d.at))", "100*configv1alpha1.StepTimeout-h.Clock.Now().Sub(earlier(d.in.Snapshot.At, d.at))"}},
+		Operations: rollout, Faults: "two operators at once,API server slow", Length: 3 * time.Minute,
+	},
+	{
+		Name: "a recovery does not look for a quorum",
+		Edits: []edit{
+			{"tasks/recovery/lost.go", "	return s.Cluster.LeaderKnown || len(s.Cluster.Voters) > 0 && s.HasQuorum()\n", "	return len(s.Cluster.Voters) > 100 && s.HasQuorum()\n"},
+			{"tasks/recovery/decide.go", "	gracePeriod = 30 * time.Second\n", "	gracePeriod = 1 * time.Second\n"}},
+		Operations: needless, Length: 30 * time.Second,
+	},
+	{
+		Name: "a recovery does not wait",
+		Edits: []edit{
+			{"tasks/recovery/decide.go", "	gracePeriod = 30 * time.Second\n", "	gracePeriod = 0\n"}},
+		Operations: needless, Faults: apart, Length: time.Minute,
+	},
+	{
+		Name: "a recovery takes the backup though data has survived",
+		Edits: []edit{
+			{"tasks/recovery/choose.go", "	case len(usable) > 0:\n", "	case len(usable) > 1:\n"}},
+		Operations: "recovery", Length: 10 * time.Second,
+	},
+}
+
+// seed changes the copy of the source. The returned function undoes it.
+func (b bug) seed(root string) (undo func(), err error) {
+	before := map[string][]byte{}
+	undo = func() {
+		for path, content := range before {
+			_ = os.WriteFile(path, content, 0o644) // the copy is temporary
+		}
+	}
+	for _, e := range b.Edits {
+		path := filepath.Join(root, e.File)
+		content, err := os.ReadFile(path)
+		if err == nil && strings.Count(string(content), e.Old) != 1 {
+			err = fmt.Errorf("%s has %q %d times, and not once: adapt the bug to the source", e.File, e.Old, strings.Count(string(content), e.Old))
+		}
+		if err != nil {
+			undo()
+			return nil, errors.Join(fmt.Errorf("seeding %q", b.Name), err)
+		}
+		if before[path] == nil {
+			before[path] = content
+		}
+		if err := os.WriteFile(path, []byte(strings.Replace(string(content), e.Old, e.New, 1)), 0o644); err != nil {
+			undo()
+			return nil, err
+		}
+	}
+	return undo, nil
+}

@@ -1,0 +1,189 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Command seeded checks that the robustness test sees: it builds variants of the operator that each have a bug, from a copy
+// of the source, and expects the test to fail with each. "make robustness-seeded" runs it, on the local Kubernetes.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	only := flag.String("only", "", "names of bugs, separated by commas; all if empty")
+	length := flag.Duration("length", 0, "of the run with each bug; its own if 0")
+	keep := flag.String("keep", "", "a folder in which the variants of the operator are kept; those that are there are not built again")
+	buildOnly := flag.Bool("build", false, "build the variants, and do not run them")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, options{*only, length.String(), *keep, *buildOnly})
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	only, length, keep string
+	buildOnly          bool
+}
+
+func run(ctx context.Context, o options) error {
+	root, err := checkout(ctx)
+	if err != nil {
+		return err
+	}
+	temporary, err := os.MkdirTemp("", "seeded-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temporary) //nolint:errcheck // a temporary folder
+	if o.keep == "" {
+		o.keep = filepath.Join(temporary, "built")
+	}
+	copied := filepath.Join(temporary, "source")
+	if err := copySource(ctx, root, copied); err != nil {
+		return err
+	}
+	var missed []string
+	for _, b := range bugs {
+		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), b.Name) {
+			continue
+		}
+		built := filepath.Join(o.keep, strings.ReplaceAll(b.Name, " ", "-"))
+		if err := b.build(ctx, copied, built); err != nil {
+			return err
+		}
+		if o.buildOnly {
+			continue
+		}
+		caught, err := b.try(ctx, root, built, o.length)
+		if err != nil {
+			return fmt.Errorf("trying %q: %w", b.Name, err)
+		}
+		fmt.Printf("BUG %-45s caught: %t\n", b.Name, caught)
+		if !caught {
+			missed = append(missed, b.Name)
+		}
+	}
+	if o.buildOnly {
+		return nil
+	}
+	if err := deploy(ctx, root, root); err != nil {
+		return err
+	}
+	if len(missed) > 0 {
+		return fmt.Errorf("not caught: %s", strings.Join(missed, ", "))
+	}
+	return nil
+}
+
+// build builds the operator with the bug, in FOLDER/.local/bin as in a checkout.
+func (b bug) build(ctx context.Context, source, folder string) error {
+	binary := filepath.Join(folder, ".local/bin/etcd-foreman")
+	if _, err := os.Stat(binary); err == nil {
+		return nil
+	}
+	undo, err := b.seed(source)
+	if err != nil {
+		return err
+	}
+	defer undo()
+	cmd := command(ctx, source, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-buildvcs=false", "-o", binary, "./cmd/etcd-foreman")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("building the operator with %q: %w", b.Name, err)
+	}
+	return nil
+}
+
+// try runs the test against the operator with the bug. It reports whether the test has failed.
+func (b bug) try(ctx context.Context, root, built, length string) (bool, error) {
+	if err := deploy(ctx, root, built); err != nil {
+		return false, err
+	}
+	if length == "0s" {
+		length = b.Length.String()
+	}
+	args := []string{"run", "./test/robustness", "-seed=1", "-length=" + length, "-bug=" + b.Name, "-operations=" + b.Operations, "-results=" + filepath.Join(root, ".local/robustness/seeded.json")}
+	if b.Faults == "" {
+		args = append(args, "-most-faults=0")
+	} else {
+		args = append(args, "-faults="+b.Faults, fmt.Sprintf("-most-faults=%d", 1+strings.Count(b.Faults, ",")), "-always")
+	}
+	err := command(ctx, root, "go", args...).Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return false, err
+	}
+	return err != nil, ctx.Err()
+}
+
+// deploy runs the operator that was built in a source tree.
+func deploy(ctx context.Context, root, built string) error {
+	return command(ctx, root, "go", "run", "./test/local", "operator", built).Run()
+}
+
+func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, os.Stdout, os.Stderr
+	return cmd
+}
+
+func checkout(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("finding the checkout: %w", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(out))), nil
+}
+
+// copySource copies what git knows of.
+func copySource(ctx context.Context, from, to string) error {
+	out, err := exec.CommandContext(ctx, "git", "-C", from, "ls-files", "-z").Output()
+	if err != nil {
+		return fmt.Errorf("listing the source: %w", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		if !strings.HasSuffix(name, ".go") && !strings.HasPrefix(filepath.Base(name), "go.") && !strings.HasPrefix(name, "cmd/") && !strings.HasPrefix(name, "internal/") {
+			continue
+		}
+		if err := copyFile(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
+			return fmt.Errorf("copying the source: %w", err)
+		}
+	}
+	return nil
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // it was deleted and is not committed
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close() //nolint:errcheck // it is only read
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
