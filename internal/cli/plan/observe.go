@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace/revisions"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,8 @@ type observation struct {
 	snapshot *cluster.Snapshot
 	// unreachable is why no member answered; empty if one did.
 	unreachable string
+	// pods are those that were observed, whole.
+	pods *revisions.Reader
 	// surroundings is why nodes and volumes could not be read; empty if they were.
 	surroundings string
 }
@@ -46,12 +49,12 @@ func observeCluster(ctx context.Context, cluster *kube.Cluster, clock clock.Cloc
 		dialer := etcdclient.NewDialerThrough(through.connect)
 		return observe.New(dialer, clock, append(options, observe.FromAfar(), observe.WithCredentials(credentials))...)
 	}
-	o := &observation{}
-	o.snapshot, err = observer(observe.WithSurroundings(cluster)).Observe(ctx, cluster, etcd)
+	o := &observation{pods: &revisions.Reader{Reader: cluster}}
+	o.snapshot, err = observer(observe.WithSurroundings(cluster)).Observe(ctx, o.pods, etcd)
 	if apierrors.IsForbidden(err) {
 		// Nodes and volumes are cluster-scoped, and the user may not be allowed to read them.
 		o.surroundings = kube.Sentence(err)
-		o.snapshot, err = observer().Observe(ctx, cluster, etcd)
+		o.snapshot, err = observer().Observe(ctx, o.pods, etcd)
 	}
 	if err != nil {
 		return nil, err
