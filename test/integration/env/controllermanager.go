@@ -40,6 +40,7 @@ func (e *Env) StartControllerManager() error {
 		"--controllers=statefulset-controller,disruption-controller,garbage-collector-controller,clusterrole-aggregation-controller",
 		"--leader-elect=false",
 		"--secure-port=0",
+		"--feature-gates="+e.featureGates,
 		"--kube-api-qps=500",
 		"--kube-api-burst=1000",
 	)

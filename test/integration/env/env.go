@@ -50,6 +50,7 @@ type Env struct {
 	Client client.WithWatch
 
 	assets            string
+	featureGates      string
 	server            *envtest.Environment
 	controllerManager *controllerManager
 }
@@ -59,6 +60,8 @@ type Option struct {
 	// configure changes the API server before it starts; started runs after its start.
 	configure func(*envtest.APIServer)
 	started   func(*Env) error
+	// featureGates are passed to the API server and the kube-controller-manager.
+	featureGates string
 	// withoutCRDs leaves the installation of CRDs to the tests.
 	withoutCRDs bool
 }
@@ -71,6 +74,11 @@ func WithAudit(policy, log string) Option {
 	return Option{configure: func(server *envtest.APIServer) {
 		server.Configure().Set("audit-policy-file", policy).Set("audit-log-path", log).Set("audit-log-mode", "blocking-strict")
 	}}
+}
+
+// WithFeatureGates sets feature gates of Kubernetes, "A=true,B=false".
+func WithFeatureGates(gates string) Option {
+	return Option{featureGates: gates, configure: func(server *envtest.APIServer) { server.Configure().Append("feature-gates", gates) }}
 }
 
 // WithControllerManager also starts a kube-controller-manager.
@@ -137,6 +145,9 @@ func Start(options ...Option) (*Env, error) {
 		return nil, errors.Join(fmt.Errorf("starting the API server: %w", err), server.Stop())
 	}
 	e := &Env{Config: config, Scheme: scheme, assets: assets, server: server}
+	for _, option := range options {
+		e.featureGates += option.featureGates
+	}
 	if err := e.complete(filepath.Join(root, "config", "admission"), options); err != nil {
 		return nil, errors.Join(err, e.Stop())
 	}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -41,7 +42,8 @@ import (
 var testEnv *env.Env
 
 func TestMain(m *testing.M) {
-	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
+	// With the native strategy at hand (see native_test.go), which changes nothing for sets that do not have it.
+	os.Exit(env.Main(m, &testEnv, env.WithFeatureGates("StatefulSetRecreateStrategy=true"), env.WithControllerManager()))
 }
 
 const name = "main"
@@ -187,7 +189,9 @@ type mixture struct {
 	recent []string
 }
 
-func (c *cluster) watchMixture() *mixture {
+func (c *cluster) watchMixture() *mixture { return c.watchMixtureOf(name) }
+
+func (c *cluster) watchMixtureOf(set string) *mixture {
 	m := &mixture{pods: map[types.UID]string{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	pods, err := testEnv.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(c.namespace))
@@ -196,7 +200,7 @@ func (c *cluster) watchMixture() *mixture {
 	go func() {
 		defer close(done)
 		for event := range pods.ResultChan() {
-			if p, ok := event.Object.(*corev1.Pod); ok {
+			if p, ok := event.Object.(*corev1.Pod); ok && strings.HasPrefix(p.Name, set+"-") {
 				m.see(event.Type, p)
 			}
 		}
