@@ -57,7 +57,7 @@ func (h *Handler) executeInPlace(ctx context.Context, task tasks.Task, cached *c
 	}
 	for pod, a := range assessed {
 		if u := h.tracker.unfitFor(task.Object.UID, pod, target); h.Clock.Now().Before(u.until) {
-			a.Pending, a.GiveUp = fmt.Sprintf("the API server refused it (%s), and would refuse a new pod, too: raise the quota; retrying every %s", u.message, quotaRetry), nil
+			a.Pending, a.GiveUp = fmt.Sprintf("the API server refused it (%s), and would refuse a new pod, too: change the quota, the LimitRange or the template; retrying every %s", u.message, quotaRetry), nil
 			assessed[pod] = a
 		}
 	}
@@ -94,8 +94,7 @@ func (h *Handler) write(ctx context.Context, task tasks.Task, d detail, ordinal 
 	}
 	if isRefusal(err) {
 		u := unfit{target: d.in.Snapshot.StatefulSet.UpdateRevision, message: err.Error()}
-		if strings.Contains(err.Error(), "exceeded quota") {
-			// A new pod would exceed it as well, and the old one would be gone.
+		if concernsNewPods(err) {
 			u.until = h.Clock.Now().Add(quotaRetry)
 		}
 		h.tracker.refuseUpdate(task.Object.UID, o.Pod.UID, u)
@@ -106,8 +105,16 @@ func (h *Handler) write(ctx context.Context, task tasks.Task, d detail, ordinal 
 	return fmt.Errorf("updating pod %s/%s in place: %w", task.Object.Namespace, o.Name, err)
 }
 
-// quotaRetry is how long a pod waits that would exceed a quota.
+// quotaRetry is how long a pod waits that a quota or a LimitRange does not allow.
 const quotaRetry = 10 * time.Second
+
+// concernsNewPods reports whether a write was refused by a quota or a LimitRange, which would refuse a new pod as well: the old
+// one would be gone. The API server says so in words alone.
+func concernsNewPods(err error) bool {
+	return slices.ContainsFunc([]string{"exceeded quota", "failed quota", "usage per Container", "usage per Pod"}, func(words string) bool {
+		return strings.Contains(err.Error(), words)
+	})
+}
 
 // isRefusal reports whether the API server does not take a write, now or later: by admission, validation or authorization, or
 // since it has no such subresource. After a conflict the pod is looked at again, and one that is gone is seen to be gone.

@@ -160,3 +160,16 @@ func TestAnUpdateThatIsNoLongerNextIsRevoked(t *testing.T) {
 	g.Expect(d.Step.Ordinals).To(Equal([]int{1}))
 	g.Expect(d.Step.Reason).To(ContainSubstring("its update was recorded"))
 }
+
+func TestWhatWouldRefuseANewPodAsWell(t *testing.T) {
+	g := NewWithT(t)
+	for text, want := range map[string]bool{
+		`pods "m-0" is forbidden: exceeded quota: q, requested: requests.cpu=1`:      true,
+		`pods "m-0" is forbidden: failed quota: q: must specify requests.cpu for: c`: true,
+		`pods "m-0" is forbidden: maximum cpu usage per Container is 1`:              true,
+		`Pod "m-0" is invalid: spec: Pod QOS Class may not change`:                   false,
+		`pods "m-0" is forbidden: node didn't have enough allocatable resources`:     false,
+	} {
+		g.Expect(concernsNewPods(errors.New(text))).To(Equal(want), text)
+	}
+}

@@ -289,7 +289,11 @@ func TestUpdatesThatAreImpossibleInPlace(t *testing.T) {
 
 // A write that the API server refuses: there is a quota that a new pod would exceed as well, so the old one is kept.
 func TestQuotaKeepsPods(t *testing.T) {
-	c := newCluster(t, 3, inPlace)
+	c := newCluster(t, 3, inPlace, func(c *cluster) {
+		// A quota asks for requests of all containers.
+		some := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
+		c.set.Spec.Template.Spec.InitContainers[0].Resources.Requests, c.set.Spec.Template.Spec.Containers[1].Resources.Requests = some, some
+	})
 	before := c.uids()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse("1")}}}
 	c.create(quota)
@@ -298,14 +302,14 @@ func TestQuotaKeepsPods(t *testing.T) {
 		c.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)).To(Succeed())
 		quota.Status.Hard = corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse(hard)}
 		if quota.Status.Used == nil {
-			quota.Status.Used = corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse("300m")}
+			quota.Status.Used = corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse("330m")}
 		}
 		c.Expect(testEnv.Client.Status().Update(t.Context(), quota)).To(Succeed())
 	}
 	counted("1")
 	c.start(nil)
 	c.template(cpu("900m"))
-	c.Expect(c.held(1, "main-2")).To(ContainSubstring("raise the quota"))
+	c.Expect(c.held(1, "main-2")).To(ContainSubstring("change the quota"))
 	c.Expect(c.uids()).To(Equal(before))
 	patch := client.MergeFrom(quota.DeepCopy())
 	quota.Spec.Hard[corev1.ResourceRequestsCPU] = resource.MustParse("10")
