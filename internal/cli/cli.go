@@ -17,10 +17,12 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/list"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/plan"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/report"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/status"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/steer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/submit"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/versions"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
 	"github.com/etcd-foreman/etcd-foreman/internal/version"
 	"github.com/go-logr/logr"
@@ -80,6 +82,7 @@ func newRoot(k *kube.Kube) *cobra.Command {
 	add(groupRun, submit.Commands(k)...)
 	add(groupSee, status.Command(k), plan.Command(k), list.Command(k), describe.Command(k), watch.Command(k))
 	add(groupSee, steer.Commands(k)...)
+	add(groupSee, report.Command(k), versions.Command(k, name))
 	root.Args = usage(root.Args)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return kube.Usage("%v: see \"%s --help\"", err, cmd.CommandPath())

@@ -76,7 +76,11 @@ func drillKey(i int) string { return fmt.Sprintf("/drill/%06d", i) }
 // putKeys writes n keys, a hundred at once.
 func (c *cluster) putKeys(n int) {
 	c.t.Helper()
-	etcd := c.etcdClient()
+	c.putKeysBy(c.etcdClient(), n)
+}
+
+func (c *cluster) putKeysBy(etcd *clientv3.Client, n int) {
+	c.t.Helper()
 	for i := 0; i < n; i += 100 {
 		var puts []clientv3.Op
 		for j := range 100 {

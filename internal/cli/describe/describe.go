@@ -83,7 +83,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 	if d.place, err = place(ctx, cluster, task); err != nil {
 		return err
 	}
-	text.Print(c.Out, d.lines(c.Width())...)
+	c.Print(d.lines(c.Width())...)
 	return nil
 }
 

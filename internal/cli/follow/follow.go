@@ -46,7 +46,7 @@ func Task(ctx context.Context, k *kube.Kube, c client.WithWatch, task *v1alpha1.
 		if ctx.Err() != nil {
 			return nil, interrupted(ctx, key.Name)
 		}
-		if isPermanent(err) {
+		if IsPermanent(err) {
 			return nil, fmt.Errorf("watching task %s: %w", key, err)
 		}
 		select {
@@ -62,7 +62,7 @@ var errDeleted = errors.New("deleted")
 // changes watches a task until it ends. It returns nil without an error if the watch ends before.
 func changes(ctx context.Context, c client.WithWatch, from *v1alpha1.EtcdOperatorTask, seen func(*v1alpha1.EtcdOperatorTask)) (*v1alpha1.EtcdOperatorTask, error) {
 	w, err := c.Watch(ctx, &v1alpha1.EtcdOperatorTaskList{}, client.InNamespace(from.Namespace),
-		client.MatchingFields{"metadata.name": from.Name}, resourceVersion(from.ResourceVersion))
+		client.MatchingFields{"metadata.name": from.Name}, From(from.ResourceVersion))
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +82,8 @@ func changes(ctx context.Context, c client.WithWatch, from *v1alpha1.EtcdOperato
 	return nil, nil
 }
 
-// isPermanent reports whether a retry would not help.
-func isPermanent(err error) bool {
+// IsPermanent reports whether a retry would not help.
+func IsPermanent(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsBadRequest(err)
 }
 
@@ -99,11 +99,11 @@ func interrupted(ctx context.Context, task string) error {
 	return kube.Failure("stopped waiting: task %s continues: see \"kubectl etcdtask watch %s\"", task, task)
 }
 
-// resourceVersion is where a watch starts.
-type resourceVersion string
+// From is the resource version at which a watch starts.
+type From string
 
 // ApplyToList implements client.ListOption.
-func (r resourceVersion) ApplyToList(o *client.ListOptions) {
+func (r From) ApplyToList(o *client.ListOptions) {
 	if o.Raw == nil {
 		o.Raw = &metav1.ListOptions{}
 	}

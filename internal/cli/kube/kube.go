@@ -7,9 +7,12 @@
 package kube
 
 import (
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +38,8 @@ type Kube struct {
 	Location *time.Location
 	// Size of the terminal that the output goes to, in columns and rows; ok is false if it is no terminal.
 	Size func() (width, height int, ok bool)
+	// Interactive reports whether a user at a terminal can be asked.
+	Interactive func() bool
 	// Suffix makes names unique.
 	Suffix func() string
 }
@@ -45,6 +50,7 @@ func New(streams genericiooptions.IOStreams) *Kube {
 		IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true), Clock: clock.RealClock{}, Location: time.Local,
 		Suffix: func() string { return rand.String(5) },
 	}
+	k.Interactive = func() bool { return isTerminal(streams.In) }
 	k.Size = func() (int, int, bool) { return sizeOf(streams.Out) }
 	k.Flags.WrapConfigFn = func(c *rest.Config) *rest.Config { return withTimeouts(c, streams.ErrOut) }
 	return k
@@ -58,6 +64,20 @@ func (k *Kube) Width() int {
 	}
 	return width
 }
+
+// Print prints lines; on a terminal that has colors, with states in color.
+func (k *Kube) Print(lines ...string) {
+	for _, line := range lines {
+		line = text.Plain(line)
+		if k.Color() {
+			line = text.Color(line)
+		}
+		fmt.Fprintln(k.Out, line) //nolint:errcheck // there is nowhere to report it
+	}
+}
+
+// Color reports whether the output has colors: it is a terminal, and NO_COLOR is not set (https://no-color.org).
+func (k *Kube) Color() bool { return k.Width() > 0 && os.Getenv("NO_COLOR") == "" }
 
 // Scheme returns the kinds that the plugin reads and writes.
 func Scheme() *runtime.Scheme {
@@ -77,6 +97,7 @@ func mapper() meta.RESTMapper {
 	m.Add(v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd), meta.RESTScopeNamespace)
 	m.Add(v1alpha1.GroupVersion.WithKind(kindTask), meta.RESTScopeNamespace)
 	m.Add(appsv1.SchemeGroupVersion.WithKind("StatefulSet"), meta.RESTScopeNamespace)
+	m.Add(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), meta.RESTScopeNamespace)
 	m.Add(coordinationv1.SchemeGroupVersion.WithKind("Lease"), meta.RESTScopeNamespace)
 	for _, kind := range []string{"Pod", "Event", "Secret", "PersistentVolumeClaim"} {
 		m.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)

@@ -10,11 +10,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/term"
 	"k8s.io/client-go/rest"
 )
 
@@ -73,23 +71,4 @@ type cancelingBody struct {
 func (c *cancelingBody) Close() error {
 	defer c.cancel()
 	return c.ReadCloser.Close()
-}
-
-// sizeOf returns the size of the terminal that a stream goes to.
-func sizeOf(stream io.Writer) (width, height int, ok bool) {
-	file, isFile := stream.(*os.File)
-	if !isFile || os.Getenv("TERM") == "dumb" {
-		return 0, 0, false
-	}
-	width, height, err := term.GetSize(int(file.Fd()))
-	return width, height, err == nil && width > 0
-}
-
-// WidthOf returns the columns of the terminal that a stream goes to; 0 if it is no terminal.
-func WidthOf(stream io.Writer) int {
-	width, _, ok := sizeOf(stream)
-	if !ok {
-		return 0
-	}
-	return width
 }

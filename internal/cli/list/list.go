@@ -29,6 +29,7 @@ type command struct {
 	print    *genericclioptions.PrintFlags
 	selector string
 	held     bool
+	watch    bool
 }
 
 // Command is the verb.
@@ -38,14 +39,16 @@ func Command(k *kube.Kube) *cobra.Command {
 		Use: "list [ETCD]", Aliases: []string{"ls"}, Short: "List the tasks with their places in line",
 		Long: "Lists the tasks of a namespace, or of one Etcd. QUEUE is the place in line: 1 is running or next. " +
 			"Columns that do not fit in the terminal are left out; -o wide shows all.",
-		Example: "  # List the tasks of etcd-main\n  kubectl etcdtask list etcd-main\n\n  # List all tasks of the cluster\n  kubectl etcdtask list -A -o wide",
-		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: complete.Etcds(k),
+		Example: "  # List the tasks of etcd-main\n  kubectl etcdtask list etcd-main\n\n  # List all tasks of the cluster\n  kubectl etcdtask list -A -o wide\n\n" +
+			"  # Watch what guards block in the cluster\n  kubectl etcdtask list -A --held --watch",
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: complete.Etcds(k),
 		PreRunE: func(*cobra.Command, []string) error { return c.validate() },
 		RunE:    k.Run(c.run),
 	}
 	cmd.Flags().BoolVarP(&k.AllNamespaces, "all-namespaces", "A", false, "List the tasks of all namespaces.")
 	cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "List only tasks with these labels, such as a=b,c!=d.")
 	cmd.Flags().BoolVar(&c.held, "held", false, "List only tasks that a guard blocks.")
+	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "Renew the list until interrupted; if the output is no terminal, print each task that changes.")
 	c.print.AddFlags(cmd)
 	cmd.Flags().Lookup("output").Usage = "Output format: wide, or one of kubectl's (json, yaml, name, jsonpath=, go-template=, ...)."
 	complete.Values(cmd, "output", "wide", "json", "yaml", "name")
@@ -80,6 +83,9 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 			return err
 		}
 	}
+	if c.watch {
+		return c.follow(ctx, cluster, etcd)
+	}
 	all, err := cluster.Tasks(ctx, etcd)
 	switch {
 	case err != nil:
@@ -90,12 +96,16 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 		text.Print(c.ErrOut, none(cluster.Namespace, etcd))
 		return nil
 	}
-	width := c.Width()
+	c.Print(c.lines(all, c.Width())...)
+	return nil
+}
+
+// lines returns the table of the tasks that are listed.
+func (c *command) lines(all []*v1alpha1.EtcdOperatorTask, width int) []string {
 	if c.wide() {
 		width = 0
 	}
-	text.Print(c.Out, table(all, c.selects, c.AllNamespaces, c.wide(), c.Clock.Now()).Lines(width)...)
-	return nil
+	return table(all, c.selects, c.AllNamespaces, c.wide(), c.Clock.Now()).Lines(width)
 }
 
 // selects reports whether a task is listed. Places in line are those among all tasks.
@@ -127,9 +137,7 @@ func (c *command) printObjects(all []*v1alpha1.EtcdOperatorTask) error {
 		if !c.selects(t) {
 			continue
 		}
-		item := *t
-		item.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EtcdOperatorTask"))
-		list.Items = append(list.Items, item)
+		list.Items = append(list.Items, *typed(t))
 	}
 	if *c.print.OutputFormat != "name" {
 		return printer.PrintObj(list, c.Out)
@@ -141,6 +149,13 @@ func (c *command) printObjects(all []*v1alpha1.EtcdOperatorTask) error {
 		}
 	}
 	return nil
+}
+
+// typed returns a task with its kind, which the API server omits in lists.
+func typed(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+	item := *t
+	item.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("EtcdOperatorTask"))
+	return &item
 }
 
 // table returns the tasks of each Etcd: those that have not ended in the order of the line, then the others, newest first.
@@ -179,6 +194,9 @@ func table(all []*v1alpha1.EtcdOperatorTask, selects func(*v1alpha1.EtcdOperator
 func places(all []*v1alpha1.EtcdOperatorTask) map[types.UID]string {
 	byEtcd := map[types.NamespacedName][]*v1alpha1.EtcdOperatorTask{}
 	for _, t := range all {
+		if t.Status.State == deleted {
+			continue
+		}
 		byEtcd[t.EtcdKey()] = append(byEtcd[t.EtcdKey()], t)
 	}
 	places := map[types.UID]string{}
@@ -210,7 +228,7 @@ func sorted(all []*v1alpha1.EtcdOperatorTask, places map[types.UID]string) []*v1
 
 // rank orders tasks that have ended after those that have not.
 func rank(t *v1alpha1.EtcdOperatorTask) int {
-	if t.Status.State.IsFinal() {
+	if t.Status.State.IsFinal() || t.Status.State == deleted {
 		return 1
 	}
 	return 0

@@ -16,7 +16,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/rolloutflags"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
@@ -79,7 +78,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 	if c.output != "" {
 		return p.encode(c.Out, c.output)
 	}
-	text.Print(c.Out, p.lines(c.Width())...)
+	c.Print(p.lines(c.Width())...)
 	return nil
 }
 

@@ -11,9 +11,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 func etcd(name string, conditions ...metav1.Condition) *v1alpha1.Etcd {
@@ -42,16 +47,32 @@ func TestStatus(t *testing.T) {
 	asleep := etcd("etcd-idle", is(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonHibernated, "The Etcd has no replicas."))
 	broken := clustertest.Healthy(3)
 	clustertest.Away(broken, 1, v1alpha1.ClassDead, "OOMKilled")
+	backedUp := healthy.DeepCopy()
+	backedUp.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
+	backedUp.Spec.Etcd.Quota = ptr.To(resource.MustParse("8Gi"))
+	lost := clustertest.Healthy(3)
+	clustertest.Away(lost, 1, v1alpha1.ClassDead, "OOMKilled")
+	clustertest.Away(lost, 2, v1alpha1.ClassMissing, "")
 	for name, v := range map[string]view{
-		"healthy": {etcd: healthy, snapshot: clustertest.Healthy(3)},
-		"stuck":   {etcd: stuck, snapshot: broken, queue: queue.New(clitest.Queue())},
-		"blind":   {etcd: asleep, trouble: "not permitted: pods is forbidden"},
+		"healthy": {
+			etcd: backedUp, snapshot: clustertest.Healthy(3), leases: observe.SnapshotLeases{Full: lease("4711", 3000), Delta: lease("4720", 100)},
+			databases: map[string]etcdclient.Database{
+				"etcd-main-0": {Size: 3 << 30, InUse: 2 << 30, Quota: 4 << 30}, "etcd-main-1": {Size: 25 << 20, InUse: 20480}, "etcd-main-2": {Size: 25 << 20, InUse: 20480},
+			},
+		},
+		"stuck":  {etcd: stuck, snapshot: broken, queue: queue.New(clitest.Queue()), unreachable: "not permitted: pods/portforward is forbidden"},
+		"blind":  {etcd: asleep, trouble: "not permitted: pods is forbidden"},
+		"lost":   {etcd: backedUp, snapshot: lost, noAlarms: "no member serves"},
+		"alarms": {etcd: healthy, snapshot: clustertest.Healthy(3), alarms: []etcdclient.Alarm{{MemberID: 1, Kind: etcdclient.AlarmNoSpace}, {MemberID: 77, Kind: etcdclient.AlarmCorrupt}}},
 	} {
-		v.now = clitest.Now
 		for suffix, width := range map[string]int{"": 0, "-80": 80} {
-			golden.Check(t, "status-"+name+suffix+".txt", []byte(strings.Join(v.lines(width), "\n")+"\n"))
+			golden.Check(t, "status-"+name+suffix+".txt", []byte(strings.Join(v.lines(clitest.Now, width), "\n")+"\n"))
 		}
 	}
 	all := []v1alpha1.Etcd{*healthy, *asleep, *stuck}
 	golden.Check(t, "status-all.txt", []byte(strings.Join(table(all, true, clitest.Now).Lines(0), "\n")+"\n"))
+}
+
+func lease(holder string, ago int) *coordinationv1.Lease {
+	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &metav1.MicroTime{Time: clitest.Ago(ago).Time}}}
 }

@@ -25,6 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -43,6 +44,9 @@ type command struct {
 	suspend   bool
 	ttl       seconds
 	overrides []string
+	many      many
+	// printer is made for the first task, since it separates the documents of several.
+	printer printers.ResourcePrinter
 }
 
 // Commands returns the verbs.
@@ -60,7 +64,7 @@ func newCommand(k *kube.Kube, v verb) *cobra.Command {
 		Use: v.name + " ETCD", Short: v.short, Long: v.long, Example: v.example,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: complete.Etcds(k),
 		PreRunE: func(*cobra.Command, []string) error { return c.validate() },
-		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), append(args, "")[0]) },
 	}
 	flags := flagSet{cmd.Flags(), cmd}
 	c.config = v.config(flags)
@@ -71,6 +75,9 @@ func newCommand(k *kube.Kube, v verb) *cobra.Command {
 	c.ttl = seconds(v1alpha1.DefaultTTLSecondsAfterFinished)
 	flags.Var(&c.ttl, "ttl", "How long the task is kept after it ends: a duration such as 24h, or a number of seconds.")
 	c.dryRun.AddTo(cmd, "only print the task", "have the API server check it, but not keep it")
+	if v.many {
+		c.many.addTo(cmd, k)
+	}
 	if v.guards {
 		flags.StringSliceVar(&c.overrides, "override-guards", nil, "Guards that the task overrides, separated by commas.")
 		complete.Values(cmd, "override-guards", rollout.Overridable()...)
@@ -100,6 +107,12 @@ func (c *command) validate() error {
 }
 
 func (c *command) run(ctx context.Context, arg string) error {
+	if err := c.many.validate(c, arg); err != nil {
+		return err
+	}
+	if c.many.selector != "" {
+		return c.runMany(ctx)
+	}
 	namespace, err := c.Namespace()
 	if err != nil {
 		return err
@@ -195,9 +208,7 @@ func (c *command) create(ctx context.Context, cluster *kube.Cluster, task *v1alp
 
 // waitFor prints the name of the task at once, and a document once the task has ended.
 func (c *command) waitFor(ctx context.Context, cluster *kube.Cluster, task *v1alpha1.EtcdOperatorTask) error {
-	format := *c.print.OutputFormat
-	atOnce := format == "" || format == "name"
-	if atOnce {
+	if c.printsAtOnce() {
 		if err := c.show(task); err != nil {
 			return err
 		}
@@ -206,7 +217,7 @@ func (c *command) waitFor(ctx context.Context, cluster *kube.Cluster, task *v1al
 	if err != nil {
 		return err
 	}
-	if !atOnce {
+	if !c.printsAtOnce() {
 		if err := c.show(last); err != nil {
 			return err
 		}
@@ -214,13 +225,20 @@ func (c *command) waitFor(ctx context.Context, cluster *kube.Cluster, task *v1al
 	return follow.Outcome(last)
 }
 
+// printsAtOnce reports whether a task that is waited for is printed when it is created, rather than as it has ended.
+func (c *command) printsAtOnce() bool {
+	return !c.wait.Wait || *c.print.OutputFormat == "" || *c.print.OutputFormat == "name"
+}
+
 func (c *command) show(task *v1alpha1.EtcdOperatorTask) error {
-	if err := c.print.Complete("%s" + c.dryRun.Suffix()); err != nil {
-		return fmt.Errorf("printing: %w", err)
+	if c.printer == nil {
+		if err := c.print.Complete("%s" + c.dryRun.Suffix()); err != nil {
+			return fmt.Errorf("printing: %w", err)
+		}
+		var err error
+		if c.printer, err = kube.Printer(c.print); err != nil {
+			return err
+		}
 	}
-	printer, err := kube.Printer(c.print)
-	if err != nil {
-		return err
-	}
-	return printer.PrintObj(task, c.Out)
+	return c.printer.PrintObj(task, c.Out)
 }

@@ -16,6 +16,8 @@ type verb struct {
 	config func(flags flagSet) func() (any, error)
 	// guards: the task may override guards.
 	guards bool
+	// many: the verb also takes a selector, and creates a task for each Etcd.
+	many bool
 }
 
 // verbs in the order in which help shows them.
@@ -28,11 +30,12 @@ var verbs = []verb{
 		example: "  # Roll etcd-main, by eviction, and wait for it\n  kubectl etcdtask rollout etcd-main --pod-removal Evict --wait",
 	},
 	{
-		name: "restart", taskType: v1alpha1.QuorumAwareRollout, config: restartConfig, guards: true,
+		name: "restart", taskType: v1alpha1.QuorumAwareRollout, config: restartConfig, guards: true, many: true,
 		short: "Replace every pod, without a change of the template",
 		long: "Creates a QuorumAwareRollout with restart: true: every pod that is older than the task is replaced, in the order of a rollout.\n" +
-			"The Etcd itself is not changed.",
-		example: "  # Restart every member of etcd-main, at most ten minutes\n  kubectl etcdtask restart etcd-main --wait --timeout 10m",
+			"The Etcd itself is not changed. With a selector, one task is created for each Etcd that it selects, after a confirmation; none if one of them would be refused.",
+		example: "  # Restart every member of etcd-main, at most ten minutes\n  kubectl etcdtask restart etcd-main --wait --timeout 10m\n\n" +
+			"  # Restart the Etcds of an environment, without being asked\n  kubectl etcdtask restart -l environment=staging --yes",
 	},
 	{
 		name: "snapshot", taskType: v1alpha1.OnDemandSnapshot, config: snapshotConfig,

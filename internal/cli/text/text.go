@@ -158,6 +158,19 @@ func Since(t, now time.Time) string {
 	return duration.HumanDuration(max(now.Sub(t), 0))
 }
 
+// Size returns a number of bytes in three digits or fewer.
+func Size(bytes int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	n, unit := float64(bytes), 0
+	for n >= 1000 && unit < len(units)-1 {
+		n, unit = n/1024, unit+1
+	}
+	if unit > 0 && n < 9.95 {
+		return fmt.Sprintf("%.1f%s", n, units[unit])
+	}
+	return fmt.Sprintf("%.0f%s", n, units[unit])
+}
+
 // OneLine joins the lines of a text.
 func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 

@@ -63,3 +63,13 @@ func TestSince(t *testing.T) {
 		}
 	}
 }
+
+func TestSize(t *testing.T) {
+	for bytes, want := range map[int64]string{
+		0: "0B", 999: "999B", 1000: "1.0KiB", 20480: "20KiB", 10188: "9.9KiB", 1023 << 10: "1.0MiB", 25 << 20: "25MiB", 8 << 30: "8.0GiB", 1 << 60: "1048576TiB",
+	} {
+		if got := Size(bytes); got != want {
+			t.Errorf("%d: %s, not %s", bytes, got, want)
+		}
+	}
+}

@@ -35,11 +35,11 @@ func (p *printer) print(task *v1alpha1.EtcdOperatorTask) {
 		if l.Detail != "" {
 			line += ": " + l.Detail
 		}
-		text.Print(p.Out, line)
+		p.Print(line)
 	}
 	if waiting := waitsFor(task); waiting != p.waiting {
 		if p.waiting = waiting; waiting != "" {
-			text.Print(p.Out, text.TimeOfDay(p.Clock.Now().In(p.Location))+" "+waiting)
+			p.Print(text.TimeOfDay(p.Clock.Now().In(p.Location)) + " " + waiting)
 		}
 	}
 }

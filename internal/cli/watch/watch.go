@@ -14,8 +14,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/follow"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/screen"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/spf13/cobra"
 )
 
@@ -78,7 +78,7 @@ func (c *command) follow(ctx context.Context, cluster *kube.Cluster, task *v1alp
 		return nil, err
 	}
 	if c.Width() > 0 {
-		text.Print(c.Out, follow.Ended(last))
+		c.Print(follow.Ended(last))
 	}
 	return last, follow.Outcome(last)
 }
@@ -102,19 +102,19 @@ func (c *command) showTable(ctx context.Context, cluster *kube.Cluster, task *v1
 		})
 		ended <- end{last, err}
 	}()
-	screen := newScreen(c.Out, c.Size)
-	defer screen.close()
+	page := screen.New(c.Kube)
+	defer page.Close()
 	table := newTable(c.Kube, cluster)
 	ticker := c.Clock.NewTicker(period)
 	defer ticker.Stop()
 	for {
-		screen.draw(table.lines(ctx, task))
+		page.Draw(table.lines(ctx, task))
 		select {
 		case task = <-changed:
 		case <-ticker.C():
 		case e := <-ended:
 			if e.err == nil {
-				screen.draw(table.lines(ctx, e.last))
+				page.Draw(table.lines(ctx, e.last))
 			}
 			return e.last, e.err
 		}

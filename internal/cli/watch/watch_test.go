@@ -5,7 +5,6 @@
 package watch
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -58,31 +57,6 @@ func TestTable(t *testing.T) {
 		for suffix, width := range map[string]int{"-120": 120, "-80": 80} {
 			golden.Check(t, "watch-"+name+suffix+".txt", []byte(strings.Join(v.format(width), "\n")+"\n"))
 		}
-	}
-}
-
-func TestScreenRedrawsInPlace(t *testing.T) {
-	var out bytes.Buffer
-	width, height := 10, 4
-	s := newScreen(&out, func() (int, int, bool) { return width, height, true })
-	show := func(lines ...string) string {
-		out.Reset()
-		s.draw(func(int) []string { return lines })
-		return strings.NewReplacer("\x1b", "^", "\n", "$").Replace(out.String())
-	}
-	for i, c := range []struct{ got, want string }{
-		{show("one", "two"), "one^[K$two^[K$^[J"},
-		{show("three"), "^[2A\rthree^[K$^[J"},
-		{show("a line too long"), "^[1A\ra line to…^[K$^[J"},
-		{show("1", "2", "3", "4", "5"), "^[1A\r1^[K$2^[K$3^[K$^[J"},
-	} {
-		if c.got != c.want {
-			t.Errorf("frame %d: %q, want %q", i, c.got, c.want)
-		}
-	}
-	width = 20
-	if got := show("wider"); got != "wider^[K$^[J" {
-		t.Errorf("after the width has changed: %q", got)
 	}
 }
 

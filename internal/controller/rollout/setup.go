@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -25,9 +26,13 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
 
 // Setup registers the controller with a manager whose cache has etcdtasks.Index. Any StatefulSet whose strategy is
-// not OnDelete is ignored. A pod that changes shows in its StatefulSet's status.
+// not OnDelete, and was not before, is ignored. A pod that changes shows in its StatefulSet's status.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 	onDelete := predicate.NewPredicateFuncs(func(o client.Object) bool { return concerns(o.(*appsv1.StatefulSet)) })
+	// One that becomes RollingUpdate leaves the metrics.
+	onDelete.UpdateFunc = func(e event.UpdateEvent) bool {
+		return concerns(e.ObjectOld.(*appsv1.StatefulSet)) || concerns(e.ObjectNew.(*appsv1.StatefulSet))
+	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("rollout").
 		WithOptions(controller.Options(concurrency)).

@@ -48,6 +48,9 @@ type person struct {
 	namespace  string
 	kubeconfig string
 	etcd       *v1alpha1.Etcd
+	// input is what is typed; interactive: on a terminal.
+	input       string
+	interactive bool
 }
 
 func newPerson(t *testing.T) *person {
@@ -91,8 +94,17 @@ func (p *person) run(args ...string) outcome {
 // start starts a command line and returns a function that waits for its end.
 func (p *person) start(ctx context.Context, args ...string) func() outcome {
 	p.t.Helper()
-	var out, errOut bytes.Buffer
-	k := kube.New(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errOut})
+	var out watched
+	return p.startInto(ctx, &out, args...)
+}
+
+// startInto is start with an output that can be read before the end.
+func (p *person) startInto(ctx context.Context, out *watched, args ...string) func() outcome {
+	p.t.Helper()
+	var errOut bytes.Buffer
+	k := kube.New(genericiooptions.IOStreams{In: bytes.NewBufferString(p.input), Out: out, ErrOut: &errOut})
+	interactive := p.interactive
+	k.Interactive = func() bool { return interactive }
 	k.Location, k.Suffix = time.UTC, func() string { return "x7k2p" }
 	if p.kubeconfig != "" {
 		// At the end, because cobra expects the verb first; completion has none.

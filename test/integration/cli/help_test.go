@@ -26,6 +26,11 @@ func TestCompletion(t *testing.T) {
 		"plan --context ":            "other\ntest\n:4\n",
 		"rollout --dry-run=":         "none\nclient\nserver\n:4\n",
 		"snapshot --type ":           "full\ndelta\n:4\n",
+		"status ":                    "main\tEtcd of 3 members\n:4\n",
+		"status --w":                 "--watch\tRenew the page every two seconds until interrupted; if the output is no terminal, print it when it changes.\n:4\n",
+		"report ":                    "main\tEtcd of 3 members\n:4\n",
+		"version ":                   ":4\n",
+		"version -o ":                "json\nyaml\n:4\n",
 		"list -o ":                   "wide\njson\nyaml\nname\n:4\n",
 		"restart --override-guards ": "LearnerPromoted\nVolumeReachable\nOthersParticipating\nOthersServing\nNodesStable\nVersionsCompatible\nUnreadyConfirmed\nSuccessorCaughtUp\nRemovalGranted\nSnapshotTaken\n:4\n",
 	} {
@@ -51,7 +56,7 @@ func TestEveryVerbHasAnExample(t *testing.T) {
 	p := newPerson(t)
 	for _, verb := range []string{
 		"rollout", "restart", "snapshot", "compact", "defrag", "copy-backups", "recover", "recreate",
-		"plan", "list", "describe", "watch", "suspend", "resume", "abort",
+		"status", "plan", "list", "describe", "watch", "suspend", "resume", "abort", "override", "report", "version",
 	} {
 		got := p.run(verb, "--help")
 		p.Expect(got.code).To(BeZero())

@@ -5,6 +5,9 @@
 package cli
 
 import (
+	"bytes"
+	"context"
+	"sync"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -102,4 +105,74 @@ func TestWatchOfAnEtcdWhoseSpecIsSuspended(t *testing.T) {
 	got := p.run("watch", "main")
 	p.Expect(got.code).To(Equal(1), got.String())
 	p.Expect(got.err).To(ContainSubstring("suspends it"))
+}
+
+// Without a terminal, list --watch prints the list, and then each task that changes, until it is interrupted.
+func TestListWatch(t *testing.T) {
+	p := newPerson(t)
+	task := p.make("a", v1alpha1.TaskStateInProgress)
+	other := p.make("b", v1alpha1.TaskStateSucceeded)
+	ctx, interrupt := context.WithCancel(t.Context())
+	var rows, names watched
+	ends := []func() outcome{
+		p.startInto(ctx, &rows, "list", "--watch"), p.startInto(ctx, &names, "list", "main", "-w", "-o", "name"),
+	}
+	p.Eventually(rows.String).Should(MatchRegexp(`^NAME +TYPE .*\na +QuorumAwareRollout +main +InProgress .*\nb +.* Succeeded .*\n$`))
+	p.operate(task, v1alpha1.TaskStateSucceeded, "done")
+	p.Eventually(rows.String).Should(MatchRegexp(`\na +QuorumAwareRollout +main +Succeeded [^\n]+\n$`))
+	p.Expect(testEnv.Client.Delete(t.Context(), other)).To(Succeed())
+	p.Eventually(rows.String).Should(MatchRegexp(`\nb +QuorumAwareRollout +main +Deleted [^\n]+\n$`))
+	p.make("c", "")
+	p.Eventually(rows.String).Should(MatchRegexp(`\nc +QuorumAwareRollout +main +Pending +- +- +1 +\d+s\n$`))
+	const kind = "etcdoperatortask.druid.gardener.cloud/"
+	p.Eventually(names.String).Should(Or(Equal(kind+"a\n"+kind+"b\n"+kind+"a\n"+kind+"b\n"+kind+"c\n"), Equal(kind+"b\n"+kind+"a\n"+kind+"a\n"+kind+"b\n"+kind+"c\n")))
+	interrupt()
+	for _, end := range ends {
+		got := end()
+		p.Expect(got.code).To(BeZero(), got.String())
+	}
+	p.kubeconfig = p.impersonating("unprivileged")
+	got := p.run("list", "--watch")
+	p.Expect(got.code).To(Equal(1), got.String())
+	p.Expect(got.err).To(HavePrefix("error: not permitted: "))
+}
+
+func TestStatusWatch(t *testing.T) {
+	p := newPerson(t)
+	p.observed(metav1.ConditionTrue)
+	ctx, interrupt := context.WithCancel(t.Context())
+	var page, line watched
+	ends := []func() outcome{p.startInto(ctx, &page, "status", "main", "--watch"), p.startInto(ctx, &line, "status", "-w")}
+	p.Eventually(page.String).Should(ContainSubstring("No condition reports trouble."))
+	p.Eventually(line.String).Should(MatchRegexp(`(?m)^main .* -$`))
+	p.observed(metav1.ConditionFalse)
+	p.Eventually(page.String).Should(ContainSubstring("AllMembersUpdated is False (Test)"))
+	p.Eventually(line.String).Should(MatchRegexp(`(?m)^main .* AllMembersUpdated$`))
+	p.Expect(testEnv.Client.Delete(t.Context(), p.etcd)).To(Succeed())
+	p.Eventually(page.String).Should(ContainSubstring(`This is not the newest state: there is no Etcd "main"`))
+	interrupt()
+	for _, end := range ends {
+		got := end()
+		p.Expect(got.code).To(BeZero(), got.String())
+	}
+	got := p.run("status", "main", "--watch")
+	p.Expect(got.code).To(Equal(1), got.String())
+}
+
+// watched is an output that is read while it is written.
+type watched struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.Write(b)
+}
+
+func (w *watched) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.String()
 }

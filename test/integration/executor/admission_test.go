@@ -29,10 +29,10 @@ func TestPolicyHasTheRulesOfTheWebhook(t *testing.T) {
 	t.Cleanup(func() { c.removePolicy() })
 	create := func(change func(*appsv1.StatefulSet)) (applies bool, got *appsv1.StatefulSet) {
 		set := &appsv1.StatefulSet{}
-		c.build(set, "1")
+		c.druid.Build(set, "1")
 		change(set)
 		applies = admission.Applies(set, nil)
-		c.Expect(c.druid.Create(t.Context(), set, client.DryRunAll)).To(Succeed())
+		c.Expect(c.druid.Client.Create(t.Context(), set, client.DryRunAll)).To(Succeed())
 		return applies, set
 	}
 	asIs := func(*appsv1.StatefulSet) {}

@@ -117,7 +117,7 @@ func TestUninstallMidRollout(t *testing.T) {
 	c.Expect(testEnv.Client.Delete(t.Context(), c.theSwitch())).To(Succeed())
 	c.reconcile("2")
 	alone := &appsv1.StatefulSet{}
-	c.build(alone, "2")
+	c.druid.Build(alone, "2")
 	set := c.set(c)
 	c.Expect(set.Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType))
 	c.Expect(set.Annotations).To(Equal(alone.Annotations))
@@ -134,4 +134,31 @@ func TestUninstallMidRollout(t *testing.T) {
 	c.kubelet.Set(name+"-0", env.Ready)
 	c.Eventually(func(g Gomega) { allUpdated(g, c.set(g)) }).Should(Succeed())
 	c.Consistently(func(g Gomega) { g.Expect(c.tasks(g)).To(HaveLen(1)) }).WithTimeout(time.Second).Should(Succeed())
+}
+
+// An outdated pod of a marked StatefulSet that no task replaces shows in the metrics that the alert EtcdPodsOutdatedWithoutTask
+// reads, and a StatefulSet that was handed back does not show.
+func TestOutdatedWithoutTaskShows(t *testing.T) {
+	c := newCluster(t)
+	c.start()
+	c.Eventually(func(g Gomega) {
+		c.reconcile("1")
+		marked(g, c.set(g))
+	}).Should(Succeed())
+	c.Eventually(func(g Gomega) { allUpdated(g, c.set(g)) }).Should(Succeed())
+	c.Eventually(c.outdatedWithoutTask).Should(Equal("0"))
+	allow := c.refuseTasks()
+	c.reconcile("2")
+	c.Eventually(c.outdatedWithoutTask).Should(Equal("1"))
+	c.Expect(c.tasks(c)).To(BeEmpty())
+	allow()
+	c.Eventually(func(g Gomega) {
+		g.Expect(c.tasks(g)).To(HaveLen(1))
+		g.Expect(c.tasks(g)[0].Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
+	}).Should(Succeed())
+	c.Eventually(c.outdatedWithoutTask).Should(Equal("0"))
+
+	c.Expect(testEnv.Client.Delete(t.Context(), c.theSwitch())).To(Succeed())
+	c.reconcile("2")
+	c.Eventually(c.outdatedWithoutTask).Should(BeEmpty())
 }

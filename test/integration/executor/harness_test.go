@@ -14,18 +14,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
+	"github.com/etcd-foreman/etcd-foreman/test/druid"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -33,42 +35,48 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/yaml"
 )
 
 const (
-	name     = "etcd-main"
+	name     = druid.Name
 	own      = "etcd-foreman-system"
-	druidSA  = "system:serviceaccount:garden:etcd-druid"
 	executor = "system:serviceaccount:etcd-foreman-system:etcd-foreman"
-	members  = 3
+	members  = druid.Members
 	// timeout suits a laden machine.
 	timeout = 2 * time.Minute
 )
 
 var (
-	testEnv  *env.Env
-	auditLog string
+	testEnv *env.Env
+	// programs is where the operator is built to.
+	programs, auditLog string
 )
+
+// build builds the operator, once for all tests.
+var build = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(programs, "etcd-foreman")
+	out, err := exec.Command("go", "build", "-o", binary, "github.com/etcd-foreman/etcd-foreman/cmd/etcd-foreman").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building the operator: %w: %s", err, out)
+	}
+	return binary, nil
+})
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "executor-audit-")
 	if err != nil {
 		panic(err)
 	}
-	auditLog = filepath.Join(dir, "audit.log")
+	programs, auditLog = dir, filepath.Join(dir, "audit.log")
 	policy := filepath.Join(dir, "policy.yaml")
 	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
 		panic(err)
 	}
 	code := env.Main(m, &testEnv, env.WithoutCRDs(), env.WithControllerManager(), env.WithAudit(policy, auditLog), env.WithManifests(
 		"crd/task/druid.gardener.cloud_etcdoperatortasks.yaml", "executor/base/namespace.yaml", "executor/base/role.yaml", "executor/webhook/role.yaml", "executor/webhook/webhook.yaml",
-		"../test/integration/executor/testdata/druid.yaml",
+		"../"+druid.Manifests,
 	))
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
@@ -120,31 +128,34 @@ type cluster struct {
 	t         *testing.T
 	namespace string
 	kubelet   *env.Kubelet
-	druid     client.Client
-	etcd      *unstructured.Unstructured
-	port      int
-	webhook   int
+	druid     druid.Druid
+	// Ports: of the members, and of the operator.
+	port, webhook, metrics int
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t), port: freePort(t), webhook: freePort(t)}
+	c := &cluster{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t), port: freePort(t), webhook: freePort(t), metrics: freePort(t)}
 	c.SetDefaultEventuallyTimeout(timeout)
 	c.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	c.kubelet = testEnv.StartKubeletAt(t, c.namespace, address)
-	as := rest.CopyConfig(testEnv.Config)
-	as.Impersonate = rest.ImpersonationConfig{UserName: druidSA, Groups: []string{"system:masters"}}
-	var err error
-	c.druid, err = client.New(as, client.Options{Scheme: testEnv.Scheme})
+	as, err := druid.NewClient(testEnv.Config, testEnv.Scheme)
 	c.Expect(err).NotTo(HaveOccurred())
+	etcd, err := druid.Etcd(c.namespace)
+	c.Expect(err).NotTo(HaveOccurred())
+	c.druid = druid.Druid{Client: as, Etcd: etcd, Adapt: c.adapt}
 	c.label(v1alpha1.ManagedBy)
 	c.switchOn()
 	c.makeNode()
 	c.startMembers()
-	c.etcd = c.newEtcd()
 	// The API server serves a new type a moment later.
-	c.Eventually(func() error { return c.druid.Create(t.Context(), c.etcd) }).Should(Succeed())
+	c.Eventually(func() error { return as.Create(t.Context(), etcd) }).Should(Succeed())
 	return c
+}
+
+// adapt has the operator ask the members at their port.
+func (c *cluster) adapt(template *corev1.PodTemplateSpec) {
+	template.Spec.Containers[0].Ports[1].ContainerPort = int32(c.port)
 }
 
 // label lets admission change StatefulSets of the namespace, or not.
@@ -173,16 +184,6 @@ func (c *cluster) switchOn() {
 	c.t.Cleanup(func() { _ = client.IgnoreNotFound(testEnv.Client.Delete(context.Background(), c.theSwitch())) })
 }
 
-// newEtcd is an Etcd with fields of etcd-druid that this project does not have.
-func (c *cluster) newEtcd() *unstructured.Unstructured {
-	data, err := os.ReadFile("testdata/etcd.yaml")
-	c.Expect(err).NotTo(HaveOccurred())
-	u := &unstructured.Unstructured{}
-	c.Expect(yaml.Unmarshal(data, &u.Object)).To(Succeed())
-	u.SetNamespace(c.namespace)
-	return u
-}
-
 // startMembers starts an etcd cluster whose members serve clients with TLS, and creates the Secrets of it.
 func (c *cluster) startMembers() {
 	c.t.Helper()
@@ -191,7 +192,7 @@ func (c *cluster) startMembers() {
 	pair, err := ca.Issue([]string{fmt.Sprintf("*.%s-peer.%s.svc", name, c.namespace)})
 	c.Expect(err).NotTo(HaveOccurred())
 	for secret, data := range map[string]map[string][]byte{
-		"ca-etcd-bundle": {"bundle.crt": ca.PEM}, "etcd-server": {"tls.crt": pair.Certificate, "tls.key": pair.Key}, "etcd-client": {"tls.crt": pair.Certificate, "tls.key": pair.Key},
+		druid.CASecret: {"bundle.crt": ca.PEM}, druid.ServerSecret: {"tls.crt": pair.Certificate, "tls.key": pair.Key}, druid.ClientSecret: {"tls.crt": pair.Certificate, "tls.key": pair.Key},
 	} {
 		c.Expect(testEnv.Client.Create(c.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: secret}, Data: data})).To(Succeed())
 	}
@@ -228,45 +229,10 @@ func freePort(t testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// reconcile writes the StatefulSet as etcd-druid does in each reconciliation: with its whole metadata, its whole template, and
-// RollingUpdate.
+// reconcile reconciles the Etcd as etcd-druid does.
 func (c *cluster) reconcile(template string) {
 	c.t.Helper()
-	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}}
-	_, err := controllerutil.CreateOrPatch(c.t.Context(), c.druid, set, func() error {
-		c.build(set, template)
-		return nil
-	})
-	c.Expect(err).NotTo(HaveOccurred())
-}
-
-func (c *cluster) build(set *appsv1.StatefulSet, template string) {
-	selector := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: name}
-	labels := map[string]string{
-		v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: name, v1alpha1.LabelComponent: v1alpha1.ComponentStatefulSet, v1alpha1.LabelName: name,
-	}
-	set.ObjectMeta = metav1.ObjectMeta{Namespace: c.namespace, Name: name, Labels: maps.Clone(labels), OwnerReferences: []metav1.OwnerReference{{
-		APIVersion: "druid.gardener.cloud/v1alpha1", Kind: "Etcd", Name: name, UID: c.etcd.GetUID(), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
-	}}}
-	secret := func(volume, of string) corev1.Volume {
-		return corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: of}}}
-	}
-	set.Spec.Template = corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"checksum/etcd-configmap": template}},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{
-				Name: "etcd", Image: "localhost/etcd-wrapper:v0.6.2", Args: []string{"start-etcd"},
-				Ports:          []corev1.ContainerPort{{Name: "server", ContainerPort: 2380}, {Name: "client", ContainerPort: int32(c.port)}},
-				ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt32(9095)}}},
-			}, {Name: "backup-restore", Image: "localhost/etcdbrctl:v0.40.0"}},
-			Volumes: []corev1.Volume{secret("etcd-ca", "ca-etcd-bundle"), secret("etcd-server-tls", "etcd-server"), secret("etcd-client-tls", "etcd-client")},
-		},
-	}
-	set.Spec.Replicas = ptr.To(int32(members))
-	set.Spec.UpdateStrategy = appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType}
-	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: selector}
-	set.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
-	set.Spec.ServiceName = name + "-peer"
+	c.Expect(c.druid.Reconcile(c.t.Context(), template)).To(Succeed())
 }
 
 // set reads the StatefulSet.
@@ -276,14 +242,10 @@ func (c *cluster) set(g Gomega) *appsv1.StatefulSet {
 	return set
 }
 
-// allUpdated is how etcd-druid computes whether all members are updated.
+// allUpdated is when etcd-druid shows an Etcd as ready, and all its members as updated.
 func allUpdated(g Gomega, set *appsv1.StatefulSet) {
-	s := set.Status
-	g.Expect(s.ObservedGeneration).To(Equal(set.Generation))
-	g.Expect(s.ReadyReplicas).To(Equal(int32(members)))
-	g.Expect(s.CurrentRevision).To(Equal(s.UpdateRevision), "AllMembersUpdated")
-	g.Expect(s.CurrentReplicas).To(Equal(s.UpdatedReplicas), "AllMembersUpdated")
-	g.Expect(s.UpdatedReplicas).To(Equal(int32(members)))
+	g.Expect(druid.Ready(set)).To(BeEmpty())
+	g.Expect(druid.AllMembersUpdated(set)).To(BeTrue(), "AllMembersUpdated: %+v", set.Status)
 }
 
 func marked(g Gomega, set *appsv1.StatefulSet) {
@@ -302,9 +264,8 @@ func (c *cluster) tasks(g Gomega) []v1alpha1.EtcdOperatorTask {
 func (c *cluster) start() (stop func()) {
 	c.t.Helper()
 	dir := c.t.TempDir()
-	binary := filepath.Join(dir, "etcd-foreman")
-	out, err := exec.Command("go", "build", "-o", binary, "github.com/etcd-foreman/etcd-foreman/cmd/etcd-foreman").CombinedOutput()
-	c.Expect(err).NotTo(HaveOccurred(), string(out))
+	binary, err := build()
+	c.Expect(err).NotTo(HaveOccurred())
 	kubeconfig, err := testEnv.OperatorKubeconfig()
 	c.Expect(err).NotTo(HaveOccurred())
 	configuration := fmt.Sprintf(`apiVersion: operator.config.druid.gardener.cloud/v1alpha1
@@ -312,8 +273,8 @@ kind: OperatorConfiguration
 mode: Executor
 images: {etcdAgent: localhost/etcd-agent:v1}
 leaderElection: {namespace: %s}
-server: {metricsBindAddress: "0", healthBindAddress: "0", webhookBindAddress: "127.0.0.1:%d"}
-`, own, c.webhook)
+server: {metricsBindAddress: "127.0.0.1:%d", insecureMetrics: true, healthBindAddress: "0", webhookBindAddress: "127.0.0.1:%d"}
+`, own, c.metrics, c.webhook)
 	c.Expect(os.WriteFile(filepath.Join(dir, "kubeconfig"), kubeconfig, 0o600)).To(Succeed())
 	c.Expect(os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(configuration), 0o600)).To(Succeed())
 	c.reach()
@@ -361,9 +322,57 @@ func (c *cluster) removePolicy() {
 	c.Expect(client.IgnoreAlreadyExists(testEnv.Client.Create(ctx, c.theSwitch()))).To(Succeed())
 	c.Eventually(func(g Gomega) {
 		set := &appsv1.StatefulSet{}
-		c.build(set, "1")
+		c.druid.Build(set, "1")
 		set.Name = "unmarked"
-		g.Expect(c.druid.Create(ctx, set, client.DryRunAll)).To(Succeed())
+		g.Expect(c.druid.Client.Create(ctx, set, client.DryRunAll)).To(Succeed())
 		g.Expect(set.Spec.UpdateStrategy.Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType))
 	}).Should(Succeed())
+}
+
+// outdatedWithoutTask is the operator's metric of that name for the Etcd; empty if it has none.
+func (c *cluster) outdatedWithoutTask() (string, error) {
+	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", c.metrics))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	series := fmt.Sprintf("etcddruid_rollout_outdated_without_task{etcd=%q,etcd_namespace=%q} ", name, c.namespace)
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), series); ok {
+			return value, nil
+		}
+	}
+	return "", nil
+}
+
+// refuseTasks has the API server refuse new tasks in the namespace, until allow is called.
+func (c *cluster) refuseTasks() (allow func()) {
+	c.t.Helper()
+	ctx, meta := context.Background(), metav1.ObjectMeta{Name: "refuse-" + c.namespace}
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"etcdoperatortasks"}},
+		}}}},
+		Validations: []admissionregistrationv1.Validation{{Expression: fmt.Sprintf("object.metadata.namespace != %q", c.namespace)}},
+	}}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: meta.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
+	}}
+	allow = func() {
+		for _, o := range []client.Object{binding, policy} {
+			c.Expect(client.IgnoreNotFound(testEnv.Client.Delete(ctx, o))).To(Succeed())
+		}
+	}
+	c.t.Cleanup(allow)
+	for _, o := range []client.Object{policy, binding} {
+		c.Expect(testEnv.Client.Create(ctx, o)).To(Succeed())
+	}
+	c.Eventually(func() error {
+		task := &v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "refused"}, Spec: v1alpha1.EtcdOperatorTaskSpec{
+			Type: v1alpha1.QuorumAwareRollout, OwnerEtcdReference: v1alpha1.EtcdReference{Name: name},
+		}}
+		return testEnv.Client.Create(ctx, task, client.DryRunAll)
+	}).Should(MatchError(ContainSubstring(meta.Name)))
+	return allow
 }

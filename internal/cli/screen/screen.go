@@ -2,22 +2,26 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package watch
+// Package screen shows what changes: lines that are renewed in place on a terminal, and pages elsewhere.
+package screen
 
 import (
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 )
 
-// screen renews lines in place. It switches off line wrapping, so that the number of lines on the terminal is known.
-type screen struct {
+// Screen renews lines in place. It switches off line wrapping, so that the number of lines on the terminal is known.
+type Screen struct {
 	out  io.Writer
 	size func() (width, height int, ok bool)
 	// drawn is the number of lines above the cursor, in a terminal of this width.
 	drawn, width int
+	// color: states have colors.
+	color bool
 }
 
 const (
@@ -29,14 +33,15 @@ const (
 	toEnd      = "\x1b[J"
 )
 
-func newScreen(out io.Writer, size func() (int, int, bool)) *screen {
-	s := &screen{out: out, size: size}
+// New prepares the terminal; call Close at the end.
+func New(k *kube.Kube) *Screen {
+	s := &Screen{out: k.Out, size: k.Size, color: k.Color()}
 	s.write(hideCursor + noWrap)
 	return s
 }
 
-// draw replaces the previous lines. A terminal whose width has changed has moved them: then the new ones go below.
-func (s *screen) draw(lines func(width int) []string) {
+// Draw replaces the previous lines. A terminal whose width has changed has moved them: then the new ones go below.
+func (s *Screen) Draw(lines func(width int) []string) {
 	width, height, ok := s.size()
 	if !ok {
 		width, height = 80, 24
@@ -53,15 +58,20 @@ func (s *screen) draw(lines func(width int) []string) {
 		fmt.Fprintf(&frame, "\x1b[%dA\r", s.drawn)
 	}
 	for _, line := range all {
-		frame.WriteString(text.Clip(line, width) + toLineEnd + "\n")
+		line = text.Clip(line, width)
+		if s.color {
+			line = text.Color(line)
+		}
+		frame.WriteString(line + toLineEnd + "\n")
 	}
 	frame.WriteString(toEnd)
 	s.write(frame.String())
 	s.drawn = len(all)
 }
 
-func (s *screen) close() { s.write(wrap + showCursor) }
+// Close restores the terminal.
+func (s *Screen) Close() { s.write(wrap + showCursor) }
 
-func (s *screen) write(text string) {
+func (s *Screen) write(text string) {
 	fmt.Fprint(s.out, text) //nolint:errcheck // there is nowhere to report it
 }

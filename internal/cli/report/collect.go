@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/operator"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// maxLog and maxLines bound the log of one container: its newest lines.
+	maxLog   = 2 << 20
+	maxLines = 5000
+	// maxEvents bounds the events: the newest.
+	maxEvents = 1000
+	// maxObjects bounds the objects of a kind.
+	maxObjects = 500
+)
+
+// file of a report.
+type file struct {
+	name string
+	data []byte
+}
+
+// logs reads the log of a container, or that of its previous run.
+type logs func(ctx context.Context, pod client.ObjectKey, options *corev1.PodLogOptions) (io.ReadCloser, error)
+
+// collector reads what a report has of an Etcd.
+type collector struct {
+	cluster client.Reader
+	logs    logs
+	etcd    client.ObjectKey
+	files   []file
+	// missing is what could not be read, as sentences.
+	missing []string
+}
+
+func (c *collector) add(name string, data []byte) { c.files = append(c.files, file{name, data}) }
+
+func (c *collector) note(what string, err error) {
+	c.missing = append(c.missing, scrub(fmt.Sprintf("%s: %s", what, kube.Sentence(err))))
+}
+
+// collect reads everything. What cannot be read is noted.
+func (c *collector) collect(ctx context.Context, versions operator.Versions) {
+	if raw, err := yaml.Marshal(versions); err == nil {
+		c.add("versions.yaml", []byte(scrub(string(raw))))
+	}
+	c.missing = append(c.missing, versions.Problems...)
+	here := client.InNamespace(c.etcd.Namespace)
+	labeled := client.MatchingLabels{v1alpha1.LabelPartOf: c.etcd.Name}
+	c.object(ctx, "etcd.yaml", v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))
+	c.object(ctx, "statefulset.yaml", appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
+	tasks := c.list(ctx, "tasks", v1alpha1.GroupVersion.WithKind("EtcdOperatorTask"), etcdtasks.Of(c.etcd))
+	c.list(ctx, "controllerrevisions", appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), here, labeled)
+	c.list(ctx, "leases", coordinationv1.SchemeGroupVersion.WithKind("Lease"), here, labeled)
+	c.list(ctx, "persistentvolumeclaims", corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim"), here, labeled)
+	pods := c.list(ctx, "pods", corev1.SchemeGroupVersion.WithKind("Pod"), here, labeled)
+	c.events(ctx, append(slices.Clone(tasks), pods...))
+	for i := range pods {
+		c.logsOf(ctx, "logs", &pods[i])
+	}
+	c.operator(ctx)
+}
+
+func (c *collector) operator(ctx context.Context) {
+	pods, err := operator.Pods(ctx, c.cluster)
+	if err != nil {
+		c.note("operator", err)
+		return
+	}
+	for i := range pods {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&pods[i])
+		if err != nil {
+			c.note("operator/"+pods[i].Name, err)
+			continue
+		}
+		pod := &unstructured.Unstructured{Object: content}
+		c.write("operator/"+pods[i].Name+".yaml", pod)
+		c.logsOf(ctx, "operator/logs", pod)
+	}
+}
+
+// object adds the object that has the name of the Etcd.
+func (c *collector) object(ctx context.Context, name string, kind schema.GroupVersionKind) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	if err := c.cluster.Get(ctx, c.etcd, object); err != nil {
+		c.note(name, err)
+		return
+	}
+	c.write(name, object)
+}
+
+// list adds objects, each as a file in a folder.
+func (c *collector) list(ctx context.Context, folder string, kind schema.GroupVersionKind, options ...client.ListOption) []unstructured.Unstructured {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := c.cluster.List(ctx, list, append(options, client.Limit(maxObjects))...); err != nil {
+		c.note(folder, err)
+		return nil
+	}
+	if list.GetContinue() != "" {
+		c.missing = append(c.missing, fmt.Sprintf("%s: only the first %d are in this report", folder, maxObjects))
+	}
+	for i := range list.Items {
+		c.write(folder+"/"+list.Items[i].GetName()+".yaml", &list.Items[i])
+	}
+	return list.Items
+}
+
+func (c *collector) write(name string, object *unstructured.Unstructured) {
+	raw, err := yaml.Marshal(redact(object.Object))
+	if err != nil {
+		c.note(name, err)
+		return
+	}
+	c.add(name, raw)
+}
+
+// events adds the events of the Etcd and of other objects, oldest first. Those of objects that are gone are found by their names.
+func (c *collector) events(ctx context.Context, others []unstructured.Unstructured) {
+	list := &corev1.EventList{}
+	if err := c.cluster.List(ctx, list, client.InNamespace(c.etcd.Namespace)); err != nil {
+		c.note("events.yaml", err)
+		return
+	}
+	names := map[string]bool{c.etcd.Name: true}
+	for i := range others {
+		names[others[i].GetName()] = true
+	}
+	all := slices.DeleteFunc(list.Items, func(e corev1.Event) bool {
+		about := e.InvolvedObject.Name
+		return !names[about] && !strings.HasPrefix(about, c.etcd.Name+"-") && !strings.HasSuffix(about, "-"+c.etcd.Name)
+	})
+	slices.SortStableFunc(all, func(a, b corev1.Event) int { return seen(a).Compare(seen(b)) })
+	if n := len(all) - maxEvents; n > 0 {
+		all = all[n:]
+		c.missing = append(c.missing, fmt.Sprintf("events.yaml: only the newest %d are in this report", maxEvents))
+	}
+	var out bytes.Buffer
+	for i := range all {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&all[i])
+		if err == nil {
+			var raw []byte
+			if raw, err = yaml.Marshal(redact(content)); err == nil {
+				out.WriteString("---\n")
+				out.Write(raw)
+			}
+		}
+		if err != nil {
+			c.note("events.yaml", err)
+		}
+	}
+	c.add("events.yaml", out.Bytes())
+}
+
+// seen returns when an event was last seen.
+func seen(e corev1.Event) time.Time {
+	if e.Series != nil {
+		return e.Series.LastObservedTime.Time
+	}
+	for _, t := range []time.Time{e.LastTimestamp.Time, e.EventTime.Time} {
+		if !t.IsZero() {
+			return t
+		}
+	}
+	return e.CreationTimestamp.Time
+}
+
+// logsOf adds the logs of the containers of a pod, and of their previous runs.
+func (c *collector) logsOf(ctx context.Context, folder string, pod *unstructured.Unstructured) {
+	var p corev1.Pod
+	raw, err := json.Marshal(pod.Object)
+	if err == nil {
+		err = json.Unmarshal(raw, &p)
+	}
+	if err != nil {
+		c.note(folder+"/"+pod.GetName(), err)
+		return
+	}
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		name := folder + "/" + cmp.Or(p.Name, pod.GetName()) + "-" + s.Name
+		if s.State.Waiting == nil || s.RestartCount > 0 {
+			c.log(ctx, name+".log", client.ObjectKeyFromObject(&p), s.Name, false)
+		}
+		if s.RestartCount > 0 {
+			c.log(ctx, name+".previous.log", client.ObjectKeyFromObject(&p), s.Name, true)
+		}
+	}
+}
+
+func (c *collector) log(ctx context.Context, name string, pod client.ObjectKey, container string, previous bool) {
+	lines, limit := int64(maxLines), int64(maxLog)
+	stream, err := c.logs(ctx, pod, &corev1.PodLogOptions{Container: container, Previous: previous, Timestamps: true, TailLines: &lines, LimitBytes: &limit})
+	if err != nil {
+		c.note(name, err)
+		return
+	}
+	defer func() { _ = stream.Close() }()
+	// The API server keeps to the limit; a proxy between may not.
+	raw, err := io.ReadAll(io.LimitReader(stream, maxLog))
+	if err != nil {
+		c.note(name, err)
+	}
+	c.add(name, []byte(scrub(string(raw))))
+}

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"context"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/reach"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/screen"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/queue"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+)
+
+// view is what is shown of one Etcd. It is a value.
+type view struct {
+	etcd  *v1alpha1.Etcd
+	queue queue.Queue
+	// leases of the snapshots; none if they could not be read.
+	leases observe.SnapshotLeases
+
+	snapshot *cluster.Snapshot
+	// trouble is why the members could not be read, and unreachable why none has answered; empty otherwise.
+	trouble, unreachable string
+	// databases of the members that answered, by the names of their pods.
+	databases map[string]etcdclient.Database
+	alarms    []etcdclient.Alarm
+	// noAlarms is why the alarms could not be read; empty if they were, or if no member has answered.
+	noAlarms string
+}
+
+// readEtcd reads all that is shown of an Etcd. What the user may not read is left out, with the reason.
+func readEtcd(ctx context.Context, cluster *kube.Cluster, clock clock.Clock, name string) (screen.Page, error) {
+	etcd, err := cluster.Etcd(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	tasks, err := cluster.Tasks(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	v := view{etcd: etcd, queue: queue.New(tasks)}
+	// Without them, the condition BackupReady says when the newest snapshot was taken.
+	v.leases, _ = observe.ReadSnapshotLeases(ctx, cluster, etcd)
+	if err := v.readMembers(ctx, cluster, clock); err != nil {
+		v.trouble = kube.Sentence(err)
+	}
+	return v.lines, nil
+}
+
+// readMembers asks the members through port-forwards.
+func (v *view) readMembers(ctx context.Context, cluster *kube.Cluster, clock clock.Clock) error {
+	members, err := reach.Open(ctx, cluster, clock, v.etcd)
+	if err != nil {
+		return err
+	}
+	defer members.Close()
+	snapshot, err := members.Observe(ctx, observe.WithSurroundings(cluster))
+	if apierrors.IsForbidden(err) {
+		// Nodes and volumes are cluster-scoped, and the user may not be allowed to read them.
+		snapshot, err = members.Observe(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if v.unreachable = members.Unreachable(ctx, snapshot); v.unreachable != "" {
+		v.snapshot = snapshot.ByReadiness()
+		return nil
+	}
+	v.snapshot, v.databases = snapshot, members.Databases(ctx, snapshot)
+	if v.alarms, err = members.Alarms(ctx, snapshot); err != nil {
+		v.noAlarms = kube.Sentence(err)
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// lines implements screen.Page.
+func (v view) lines(now time.Time, width int) []string {
+	var lines []string
+	for _, s := range v.summary(now) {
+		lines = append(lines, text.Wrap(s, 2, width)...)
+	}
+	lines = append(lines, "", "MEMBERS")
+	if v.snapshot != nil {
+		lines = append(lines, v.members().Lines(width)...)
+	}
+	for _, s := range v.belowMembers() {
+		lines = append(lines, text.Wrap(s, 2, width)...)
+	}
+	lines = append(lines, "", "TASKS")
+	if len(v.queue) == 0 {
+		lines = append(lines, "None is running or waiting.")
+	}
+	for _, t := range v.queue {
+		say := fmt.Sprintf("%s (%s): %s", t.Name, t.Spec.Type, story.State(t))
+		if t.Spec.Suspend {
+			say += ", suspended"
+		}
+		if doing := cmp.Or(story.Held(t, now), story.Now(t)); doing != "" {
+			say += ", " + doing
+		}
+		lines = append(lines, text.Wrap(say, 2, width)...)
+	}
+	return lines
+}
+
+// summary returns what is wrong, the worst first, and how old the backup is.
+func (v view) summary(now time.Time) []string {
+	e := v.etcd
+	say := []string{fmt.Sprintf("Etcd %s/%s: %d replicas, age %s", e.Namespace, e.Name, e.Spec.Replicas, text.Since(e.CreationTimestamp.Time, now))}
+	if e.DeletionTimestamp != nil {
+		say = append(say, fmt.Sprintf("It is being deleted for %s.", text.Since(e.DeletionTimestamp.Time, now)))
+	}
+	if e.Status.ObservedGeneration < e.Generation {
+		say = append(say, "The newest spec is not applied yet.")
+	}
+	if c := e.Status.Conditions.Find(v1alpha1.ConditionReady); c != nil && c.Reason == v1alpha1.ReasonHibernated {
+		say = append(say, "It is hibernated.")
+	}
+	known := len(say)
+	if v.snapshot != nil && v.unreachable == "" && !v.snapshot.HasQuorum() {
+		say = append(say, "There is no quorum.")
+	}
+	for _, a := range v.alarms {
+		say = append(say, fmt.Sprintf("Alarm %s of %s: %s.", a.Kind, v.memberOf(a), alarmMeaning(a.Kind)))
+	}
+	for _, c := range trouble(e) {
+		say = append(say, fmt.Sprintf("%s is %s (%s) for %s: %s", c.Type, c.Status, c.Reason, text.Since(c.LastTransitionTime.Time, now), c.Message))
+	}
+	if len(say) == known {
+		say = append(say, "No condition reports trouble.")
+	}
+	return append(say, "Backup: "+v.backup(now))
+}
+
+// memberOf returns the pod of the member that has raised an alarm.
+func (v view) memberOf(a etcdclient.Alarm) string {
+	for _, o := range v.snapshot.Ordinals {
+		if o.MemberID == a.MemberID {
+			return o.Name
+		}
+	}
+	return fmt.Sprintf("member %x", a.MemberID)
+}
+
+func alarmMeaning(kind etcdclient.AlarmKind) string {
+	switch kind {
+	case etcdclient.AlarmNoSpace:
+		return "a database has reached its quota, and the cluster accepts no writes. Free space with \"kubectl etcdtask defrag --compaction\", or raise spec.etcd.quota"
+	case etcdclient.AlarmCorrupt:
+		return "its data differs from that of the others. Fix that before anything else: see docs/maintenance.md"
+	}
+	return "see etcd's documentation"
+}
+
+// backup returns how old the newest snapshots are.
+func (v view) backup(now time.Time) string {
+	if !v.etcd.HasBackupStore() {
+		return "no store is configured."
+	}
+	if full := snapshotIn("full snapshot", v.leases.Full, now); full != "" {
+		return "newest " + strings.TrimSuffix(full+", "+snapshotIn("delta", v.leases.Delta, now), ", ") + "."
+	}
+	if c := v.etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady); c != nil && c.Status == metav1.ConditionTrue {
+		return c.Message
+	}
+	return "no snapshot is known."
+}
+
+// snapshotIn returns what a lease says of the newest snapshot of a kind; empty if there is none.
+func snapshotIn(kind string, lease *coordinationv1.Lease, now time.Time) string {
+	if lease == nil || lease.Spec.RenewTime == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s ago (revision %s)", kind, text.Since(lease.Spec.RenewTime.Time, now), ptr.Deref(lease.Spec.HolderIdentity, "unknown"))
+}
+
+func (v view) members() *text.Table {
+	t := &text.Table{Columns: []text.Column{
+		{Name: "POD"}, {Name: "CLASS"}, {Name: "ROLE"}, {Name: "VERSION", Rank: 1}, {Name: "DB SIZE"}, {Name: "IN USE", Rank: 2}, {Name: "QUOTA", Rank: 3},
+		{Name: "UPDATED"}, {Name: "NODE", Rank: 4},
+	}}
+	for _, o := range v.snapshot.Ordinals {
+		version, updated, node := "", "", ""
+		if o.Pod != nil {
+			version, node = o.Pod.EtcdVersion, o.Pod.Node.Name
+			updated = map[bool]string{true: "yes", false: "no"}[o.Pod.At(v.snapshot.StatefulSet.UpdateRevision)]
+			if o.Pod.Node.Trouble != "" {
+				node += " (" + strings.TrimSpace(o.Pod.Node.Trouble) + ")"
+			}
+		}
+		size, inUse, quota := v.sizes(o.Name)
+		t.Add(o.Name, string(o.Class), text.OrDash(v.role(o)), text.OrDash(cmp.Or(o.Versions.Etcd, version)), size, inUse, quota, text.OrDash(updated), text.OrDash(node))
+	}
+	return t
+}
+
+// sizes returns the size of a member's database, how much of it is in use, and the quota.
+func (v view) sizes(pod string) (size, inUse, quota string) {
+	d, ok := v.databases[pod]
+	if !ok {
+		return "-", "-", "-"
+	}
+	if q := v.etcd.Spec.Etcd.Quota; d.Quota == 0 && q != nil {
+		// etcd 3.5 does not report its quota.
+		d.Quota = q.Value()
+	}
+	if quota = "-"; d.Quota > 0 {
+		quota = text.Size(d.Quota)
+	}
+	return text.Size(d.Size), text.Size(d.InUse), quota
+}
+
+// role returns the role that a member reports, or has in its lease, or else in the status of the Etcd.
+func (v view) role(o cluster.Ordinal) string {
+	if o.Role != v1alpha1.RoleUnknown && o.Role != "" {
+		return string(o.Role)
+	}
+	for _, m := range v.etcd.Status.Members {
+		if v.unreachable != "" && m.Name == v.etcd.MemberName(o.Name) {
+			return string(m.Role)
+		}
+	}
+	return ""
+}
+
+// belowMembers returns what the members say together, and where it comes from.
+func (v view) belowMembers() []string {
+	switch {
+	case v.snapshot == nil:
+		return []string{"They could not be read: " + v.trouble}
+	case v.unreachable != "":
+		return []string{"No member was asked, so sizes and alarms are not known, and roles come from leases: " + v.unreachable}
+	}
+	s := v.snapshot
+	say := fmt.Sprintf("%d of %d voters serve; quorum is %d.", s.ServingVoters(), len(s.Cluster.Voters), s.Quorum())
+	switch {
+	case v.noAlarms != "":
+		return []string{say, "Alarms could not be read: " + v.noAlarms}
+	case len(v.alarms) == 0:
+		say += " No alarm is raised."
+	}
+	return []string{say}
+}
