@@ -113,11 +113,12 @@ func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha
 	}
 	if in.Config.InPlace(etcd.Spec.PodUpdatePolicy, "") && etcd.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedByDruid {
 		assessed, err := p.pods.Assess(ctx, etcd.Namespace, p.snapshot.StatefulSet, p.snapshot.StatefulSet.UpdateRevision, func(types.UID) string { return "" })
-		if apierrors.IsForbidden(err) {
+		switch {
+		case apierrors.IsForbidden(err):
 			p.revisions = kube.Sentence(err)
-		} else if err != nil {
+		case err != nil:
 			return nil, err
-		} else {
+		default:
 			in.Updates = in.Updates.Next(p.snapshot, assessed)
 		}
 	}
