@@ -140,6 +140,8 @@ generate: ## Generate deepcopy functions, CRDs, roles, docs/api.md, docs/metrics
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(CONTROLLER_GEN) crd paths=./api/v1alpha1/... output:crd:dir=config/crd/etcd
 	mv config/crd/etcd/druid.gardener.cloud_etcdoperatortasks.yaml config/crd/task/
+	mv config/crd/etcd/druid.gardener.cloud_etcdcopybackupstasks.yaml config/crd/copybackupstask/
+	mv config/crd/etcd/druid.gardener.cloud_etcdopstasks.yaml config/crd/opstask/
 	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/controller/... paths=./cmd/etcd-foreman output:rbac:dir=config/rbac
 	go run ./hack/monitoring
 	@hack/chart-files

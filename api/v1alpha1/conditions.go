@@ -188,6 +188,9 @@ const (
 	// controls it or has adopted it. While it is False, the operator writes none of the objects; the message names each
 	// foreign object, its owner, and what to do.
 	ConditionObjectsOwned = "ObjectsOwned"
+	// ConditionAdopted is True once the objects of the Etcd were adopted from etcd-druid. It is False if adopting them, or handing
+	// them back, was refused, and while etcd-druid still writes to them. It is absent otherwise.
+	ConditionAdopted = "Adopted"
 	// ConditionReconciled means that no stage of the reconcile keeps failing. If False, the message has the errors of
 	// status.lastErrors.
 	ConditionReconciled = "Reconciled"
@@ -242,6 +245,25 @@ const (
 	ReasonCARetired = "CARetired"
 	// ReasonCertificateIssued means that a certificate was issued or renewed.
 	ReasonCertificateIssued = "CertificateIssued"
+)
+
+// Reasons of the condition Adopted.
+const (
+	// ReasonAdoptionRefused and ReasonReturnRefused mean that a precondition of adopting the objects, or of handing them back, is not
+	// met. Both are checked again.
+	ReasonAdoptionRefused = "AdoptionRefused"
+	ReasonReturnRefused   = "ReturnRefused"
+	// ReasonConversionPending means that the pods are etcd-druid's, and stay until the annotation AnnotationOperation asks for a
+	// reconcile.
+	ReasonConversionPending = "ConversionPending"
+	// ReasonConversionRefused means that the reconcile is asked for, and a precondition is not met.
+	ReasonConversionRefused = "ConversionRefused"
+	// ReasonConverting means that a rollout replaces the pods of etcd-druid.
+	ReasonConverting = "Converting"
+	// ReasonConverted means that no pod of etcd-druid is left.
+	ReasonConverted = "Converted"
+	// ReasonDruidActive means that etcd-druid writes to an Etcd that was adopted from it.
+	ReasonDruidActive = "EtcdDruidActive"
 )
 
 // Reasons of the condition ObjectsOwned.

@@ -50,6 +50,14 @@ const (
 	// OperationRenewCA is a value of AnnotationOperation: renew the CAs of managed TLS now. The operator removes it when that has
 	// begun.
 	OperationRenewCA = "renew-ca"
+	// OperationAdopt is a value of AnnotationOperation: adopt the objects of the Etcd from etcd-druid. The operator removes it when
+	// that is done.
+	OperationAdopt = "adopt"
+	// OperationHandBack is a value of AnnotationOperation: hand the objects of the Etcd back to etcd-druid. The operator removes it
+	// when that is done.
+	OperationHandBack = "hand-back"
+	// FinalizerDruid is the finalizer of etcd-druid on an Etcd.
+	FinalizerDruid = "druid.gardener.cloud/etcd-druid"
 	// AnnotationSuspendSpecReconcile on an Etcd, with any value, suspends the reconciliation of its spec. Its status and the
 	// update strategy of its StatefulSet are still reconciled.
 	AnnotationSuspendSpecReconcile = "druid.gardener.cloud/suspend-etcd-spec-reconcile"
@@ -66,8 +74,17 @@ const (
 	// changes no StatefulSet: the off switch.
 	RolloutsConfigMap = "etcd-foreman-rollouts"
 	// AnnotationAdoptedBy on an object holds the UID of the Etcd that has adopted it. The operator then treats the object as
-	// the Etcd's own. Users set it on a claim that they restored by hand; the operator never sets it.
+	// the Etcd's own. Users set it on a claim that they restored by hand; the operator sets it when it adopts the objects of
+	// etcd-druid.
 	AnnotationAdoptedBy = "druid.gardener.cloud/adopted-by"
+)
+
+// Finalizers, named as by etcd-druid, so that either operator finishes what the other has begun.
+const (
+	// FinalizerCopyBackups keeps an EtcdCopyBackupsTask while its Job may be copying.
+	FinalizerCopyBackups = "druid.gardener.cloud/etcd-druid"
+	// FinalizerOpsTask is set by etcd-druid alone, and removed from EtcdOpsTasks that are deleted.
+	FinalizerOpsTask = "druid.gardener.cloud/etcd-ops-task"
 )
 
 // Annotations that the operator sets.
@@ -94,6 +111,8 @@ const (
 	// strategy from RollingUpdate to OnDelete for an operator in executor mode, which replaces its pods. Only admission writes it,
 	// in the same request as the strategy.
 	AnnotationRolloutBy = "druid.gardener.cloud/rollout-by"
+	// AnnotationAdoptedVersion on a StatefulSet that was adopted from etcd-druid is the version of etcd that its members ran then.
+	AnnotationAdoptedVersion = "druid.gardener.cloud/adopted-etcd-version"
 	// AnnotationDeletionRevoked on a pod revokes a deletion that was recorded as an intent. Its value is the name of the task
 	// and the pod's previous resourceVersion, as <task>@<resourceVersion>. Writing it changes the resourceVersion, so that a
 	// delete request that is still in flight fails at its precondition.

@@ -15,13 +15,16 @@ var GroupVersion = schema.GroupVersion{Group: "druid.gardener.cloud", Version: "
 
 // Kinds of this package.
 const (
-	KindEtcd             = "Etcd"
-	KindEtcdOperatorTask = "EtcdOperatorTask"
+	KindEtcd                = "Etcd"
+	KindEtcdOperatorTask    = "EtcdOperatorTask"
+	KindEtcdCopyBackupsTask = "EtcdCopyBackupsTask"
+	KindEtcdOpsTask         = "EtcdOpsTask"
 )
 
 // AddToScheme registers the types of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &Etcd{}, &EtcdList{}, &EtcdOperatorTask{}, &EtcdOperatorTaskList{})
+	scheme.AddKnownTypes(GroupVersion, &Etcd{}, &EtcdList{}, &EtcdOperatorTask{}, &EtcdOperatorTaskList{},
+		&EtcdCopyBackupsTask{}, &EtcdCopyBackupsTaskList{}, &EtcdOpsTask{}, &EtcdOpsTaskList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/compactionmetrics"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
@@ -38,6 +39,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -104,7 +106,7 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	if err != nil {
 		return nil, err
 	}
-	return mgr, addControllers(mgr, config, gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), key)
+	return mgr, errors.Join(addControllers(mgr, config, gates, key), addDruidTasks(ctx, mgr, config))
 }
 
 // checkEtcds returns an error if the served Etcd cannot hold the status that the operator writes.
@@ -170,7 +172,7 @@ func cacheOptions(namespaces []string) (cache.Options, error) {
 	return options, nil
 }
 
-func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration, quorumAwareUpdates bool, key ed25519.PrivateKey) error {
+func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration, gates featuregate.FeatureGate, key ed25519.PrivateKey) error {
 	now, rules := clock.RealClock{}, policy.New(config)
 	agents := agents{live: mgr.GetAPIReader(), key: key, clock: now, api: config.AgentAPI}
 	dialer := etcdclient.NewPool(now.Now)
@@ -182,9 +184,11 @@ func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfigurati
 		(&etcd.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,
 			Dialer: dialer, Credentials: credentials, Recorder: mgr.GetEventRecorder("etcd-foreman"),
-			Images: config.Images, QuorumAwareUpdates: quorumAwareUpdates, AgentTrust: agents.trust, Allowed: rules.Etcd,
+			Images: config.Images, QuorumAwareUpdates: gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), AdoptFromDruid: gates.Enabled(configv1alpha1.AdoptFromDruid), AgentTrust: agents.trust, Allowed: rules.Etcd,
 		}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
-		(&upkeep.Reconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("etcd-foreman"), Clock: now}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
+		(&upkeep.Reconciler{
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("etcd-foreman"), Clock: now, Events: compactionmetrics.NewEvents(crmetrics.Registry),
+		}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
 		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now, Metrics: rollout.NewMetrics(crmetrics.Registry)}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
 		(&task.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: locker,

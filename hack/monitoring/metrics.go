@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/compactionmetrics"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
@@ -38,6 +39,7 @@ var sections = []section{
 			r.MustRegister(&metrics.Collector{}, buildinfo.New())
 			task.NewMetrics(r)
 			rollout.NewMetrics(r)
+			compactionmetrics.NewEvents(r)
 		},
 	},
 	{

@@ -140,7 +140,7 @@ func (s *Session) compare(ctx context.Context, q Request) (c comparison, pending
 	differ := false
 	var states []state
 	for _, object := range objects {
-		d, err := Render(object)
+		d, err := Render(object, q.Annotations())
 		if err != nil {
 			return comparison{}, nil, err
 		}

@@ -25,19 +25,23 @@ type Desired struct {
 	checksum string
 }
 
-// Render makes a Desired of what the object is to have.
-func Render(object runtime.ApplyConfiguration) (Desired, error) {
+// Render makes a Desired of what the object is to have, and of annotations that all objects of the Etcd have.
+func Render(object runtime.ApplyConfiguration, common map[string]string) (Desired, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return Desired{}, fmt.Errorf("converting a %T: %w", object, err)
 	}
 	d := Desired{Unstructured: &unstructured.Unstructured{Object: content}}
-	if d.checksum, err = checksum(d.Object); err != nil {
-		return Desired{}, fmt.Errorf("encoding %s %s: %w", d.GetKind(), client.ObjectKeyFromObject(d), err)
-	}
 	annotations := d.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
+	}
+	if len(common) > 0 {
+		maps.Copy(annotations, common)
+		d.SetAnnotations(annotations)
+	}
+	if d.checksum, err = checksum(d.Object); err != nil {
+		return Desired{}, fmt.Errorf("encoding %s %s: %w", d.GetKind(), client.ObjectKeyFromObject(d), err)
 	}
 	annotations[v1alpha1.AnnotationAppliedChecksum] = d.checksum
 	d.SetAnnotations(annotations)

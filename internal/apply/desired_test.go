@@ -40,7 +40,7 @@ func TestDesired(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	checksums := map[string]bool{}
 	for i, object := range objects {
-		d, err := Render(object)
+		d, err := Render(object, nil)
 		g.Expect(err).NotTo(HaveOccurred())
 		data, err := json.Marshal(object)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -55,7 +55,7 @@ func TestDesired(t *testing.T) {
 		}
 		g.Expect(d.Object).To(Equal(said))
 
-		same, err := Render(others[i])
+		same, err := Render(others[i], nil)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(same.checksum).To(Equal(d.checksum))
 		checksums[d.checksum] = true

@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -37,6 +38,8 @@ type Proof struct {
 	Objects map[component.Key]client.Object
 	// Foreign are those that are not the Etcd's own.
 	Foreign []ownership.Foreign
+	// Manager is the value of the label managed-by of an Etcd that was adopted from another operator.
+	Manager string
 }
 
 // Owned reports whether each object is the Etcd's own.
@@ -59,9 +62,13 @@ func (w Writer) Prove(ctx context.Context, etcd *v1alpha1.Etcd) (*Proof, error) 
 	if set := p.StatefulSet(etcd); set != nil && p.Owned() {
 		runs = ptr.Deref(set.Spec.Replicas, 1)
 	}
+	read, err := w.findManager(ctx, etcd, p)
+	if err != nil {
+		return nil, err
+	}
 	members := max(runs, etcd.Spec.Replicas, etcd.Status.ClusterSize)
-	for _, key := range component.Keys(etcd, members) {
-		if _, read := p.Objects[key]; read || key == component.StatefulSetKey(etcd) {
+	for _, key := range component.Keys(etcd, members, p.Manager) {
+		if key == read || key == component.StatefulSetKey(etcd) {
 			continue
 		}
 		if err := w.prove(ctx, etcd, p, key); err != nil {
@@ -90,10 +97,44 @@ func (w Writer) prove(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, key co
 		return fmt.Errorf("reading %s %s: %w", key.Kind.Kind, at, err)
 	}
 	p.Objects[key] = object
-	if f := ownership.Of(etcd, key.Kind.Kind, object); f != nil {
+	if f := ownership.Of(etcd, key.Kind.Kind, object); f != nil && !p.follows(etcd, key, object) {
 		p.Foreign = append(p.Foreign, *f)
 	}
 	return nil
+}
+
+// findManager finds out from which operator the objects were adopted, if any. Where there is no StatefulSet, the Service for peers
+// says so, which it returns as read.
+func (w Writer) findManager(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof) (read component.Key, err error) {
+	if set := p.StatefulSet(etcd); set != nil {
+		p.Manager = ownership.Manager(etcd, set)
+		return component.Key{}, nil
+	}
+	read = component.Key{Kind: corev1.SchemeGroupVersion.WithKind("Service"), Name: component.PeerServiceName(etcd.Name)}
+	if err := w.prove(ctx, etcd, p, read); err != nil {
+		return read, err
+	}
+	if service := p.Objects[read]; service != nil {
+		p.Manager = ownership.Manager(etcd, service)
+	}
+	return read, nil
+}
+
+// ManagerOfServices returns the operator from which an Etcd without a StatefulSet was adopted; empty if from none.
+func ManagerOfServices(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (string, error) {
+	service, key := &corev1.Service{}, types.NamespacedName{Namespace: etcd.Namespace, Name: component.PeerServiceName(etcd.Name)}
+	if err := reader.Get(ctx, key, service); apierrors.IsNotFound(err) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("reading Service %s: %w", key, err)
+	}
+	return ownership.Manager(etcd, service), nil
+}
+
+// follows reports whether an object that was not adopted goes with those that were. The operator cannot annotate the Role of
+// etcd-druid, nor its binding: it has not got all the rights in it, and so may only replace it by one with fewer.
+func (p *Proof) follows(etcd *v1alpha1.Etcd, key component.Key, object client.Object) bool {
+	return component.IsAdopted(p.Manager) && key.Kind.Group == rbacv1.GroupName && ownership.Adoptable(etcd, object)
 }
 
 func (w Writer) proveClaim(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, name string) error {

@@ -105,7 +105,7 @@ func TestProve(t *testing.T) {
 			p, err := Writer{Client: s, Live: s}.Prove(t.Context(), etcd)
 			g.Expect(err).NotTo(HaveOccurred())
 			var want []any
-			for _, k := range component.Keys(etcd, c.members) {
+			for _, k := range component.Keys(etcd, c.members, "") {
 				want = append(want, k.Kind.Kind+" "+k.Name)
 			}
 			for _, i := range c.claims {

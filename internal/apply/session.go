@@ -50,15 +50,18 @@ type Session struct {
 	etcd    *v1alpha1.Etcd
 	// seen is the StatefulSet that the reconcile rests on; nil when there is none.
 	seen *appsv1.StatefulSet
+	// Manager is the value of the label managed-by of the Etcd's objects; empty if the operator's own.
+	Manager string
 	// proof is nil until something is about to be written.
 	proof    *Proof
 	compared bool
 }
 
-// Begin begins a Session, with the StatefulSet that the reconcile has read; nil when there is none. Where a foreign object was
+// Begin begins a Session, with the StatefulSet that the reconcile has read, nil when there is none, and the value of the label
+// managed-by of the Etcd's objects. Where a foreign object was
 // found before, it is read again: the status reports it, and its end, also when nothing has to be written.
-func (o *Objects) Begin(ctx context.Context, etcd *v1alpha1.Etcd, seen *appsv1.StatefulSet) (*Session, error) {
-	s := &Session{objects: o, etcd: etcd, seen: seen}
+func (o *Objects) Begin(ctx context.Context, etcd *v1alpha1.Etcd, seen *appsv1.StatefulSet, manager string) (*Session, error) {
+	s := &Session{objects: o, etcd: etcd, seen: seen, Manager: manager}
 	if len(o.obstructed.Of(etcd).foreign) == 0 {
 		return s, nil
 	}
@@ -92,6 +95,9 @@ func (s *Session) remember() {
 	}
 	s.objects.obstructed.Set(s.etcd, o)
 }
+
+// Obstruct keeps this Session from writing anything.
+func (s *Session) Obstruct(by ownership.Foreign) { s.proof = &Proof{Foreign: []ownership.Foreign{by}} }
 
 // Foreign returns the objects that keep those of the Etcd from being written.
 func (s *Session) Foreign() []ownership.Foreign {
@@ -130,7 +136,7 @@ type Request struct {
 // Apply applies the objects that are not as they should be, and reports whether the cache shows each as it was applied for
 // this request.
 func (s *Session) Apply(ctx context.Context, q Request) (settled bool, err error) {
-	q.Etcd = essence(q.Etcd)
+	q.Etcd, q.Manager = essence(q.Etcd), s.Manager
 	input, err := fingerprintOf(q.Input)
 	if err != nil {
 		return false, err

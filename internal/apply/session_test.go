@@ -135,7 +135,7 @@ func (c *cluster) session(o *Objects, in component.Input) *Session {
 	if set, ok := c.objects[nameIn(&appsv1.StatefulSet{}, in.Etcd.Name)]; ok {
 		seen = set.DeepCopyObject().(*appsv1.StatefulSet)
 	}
-	s, err := o.Begin(context.Background(), in.Etcd, seen)
+	s, err := o.Begin(context.Background(), in.Etcd, seen, in.Manager)
 	if err != nil {
 		panic(err)
 	}

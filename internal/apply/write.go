@@ -6,12 +6,15 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -78,18 +81,42 @@ func (w Writer) apply(ctx context.Context, d Desired, live client.Object) error 
 	return gone(d.Key(), w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(next), client.ForceOwnership, Manager))
 }
 
-// release makes what was created what was applied, so that the next apply removes what is not to be there any more. It
-// returns the object with its new resourceVersion.
+// release makes what was created what was applied, so that the next apply removes what is not to be there any more. So it does
+// with the template of a StatefulSet that was adopted: merged with the present one, containers of the same name would have the
+// arguments, probes and volumes of both. It returns the object with its new resourceVersion.
 func (w Writer) release(ctx context.Context, live client.Object) (client.Object, error) {
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, sets.New(string(creator)), string(Manager))
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, managersBefore(live), string(Manager))
 	if err != nil {
-		return nil, fmt.Errorf("moving the fields of %s to %s: %w", creator, Manager, err)
+		return nil, fmt.Errorf("moving fields of other managers to %s: %w", Manager, err)
 	}
 	if patch == nil {
 		return live, nil
 	}
 	next := live.DeepCopyObject().(client.Object)
 	return next, w.Client.Patch(ctx, next, client.RawPatch(types.JSONPatchType, patch), Manager)
+}
+
+// managersBefore are the field managers whose fields become those of Manager.
+func managersBefore(live client.Object) sets.Set[string] {
+	managers := sets.New(string(creator))
+	set, ok := live.(*appsv1.StatefulSet)
+	if !ok || set.Annotations[v1alpha1.AnnotationAdoptedBy] == "" || set.Annotations[v1alpha1.AnnotationAppliedChecksum] != "" {
+		return managers
+	}
+	for _, f := range set.ManagedFields {
+		if f.Operation == metav1.ManagedFieldsOperationUpdate && f.Subresource == "" && ownsTemplate(f) {
+			managers.Insert(f.Manager)
+		}
+	}
+	return managers
+}
+
+// ownsTemplate reports whether a field manager has written the template of a StatefulSet.
+func ownsTemplate(f metav1.ManagedFieldsEntry) bool {
+	fields := struct {
+		Spec map[string]json.RawMessage `json:"f:spec"`
+	}{}
+	return f.FieldsV1 != nil && json.Unmarshal(f.FieldsV1.Raw, &fields) == nil && fields.Spec["f:template"] != nil
 }
 
 // gone makes a conflict of the error that there is no such object any more: it was read just now.

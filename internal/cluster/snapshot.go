@@ -46,6 +46,8 @@ type StatefulSet struct {
 	Objection string
 	// EtcdVersion is that of the tag of the etcd container's image in the template, without its v; empty when there is no tag.
 	EtcdVersion string
+	// OfDruid: its template was made by etcd-druid.
+	OfDruid bool
 	// HeldAtZeroBy is the UID of the task that holds it at zero replicas; empty when none does.
 	HeldAtZeroBy types.UID
 }
@@ -112,6 +114,8 @@ type Pod struct {
 	PeerTLS string
 	// Authorities is a checksum of the CAs that the member has read when it started; empty without TLS.
 	Authorities string
+	// OfDruid: the pod was made by etcd-druid.
+	OfDruid bool
 	// Claims are the names of the pod's PersistentVolumeClaims.
 	Claims []string
 	// Finalizers keep the pod after it has terminated.

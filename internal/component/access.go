@@ -26,7 +26,7 @@ func DeltaSnapshotLeaseName(etcd string) string { return etcd + "-delta-snap" }
 func ServiceAccount(in Input) *corev1ac.ServiceAccountApplyConfiguration {
 	name := in.Etcd.Name
 	return corev1ac.ServiceAccount(name, in.Etcd.Namespace).
-		WithLabels(labels(name, v1alpha1.ComponentServiceAccount, name)).
+		WithLabels(in.labels(v1alpha1.ComponentServiceAccount, name)).
 		WithOwnerReferences(owner(in.Etcd)).
 		WithAutomountServiceAccountToken(false)
 }
@@ -40,7 +40,7 @@ func Role(in Input) *rbacv1ac.RoleApplyConfiguration {
 		leases = append(leases, in.Etcd.MemberName(PodName(name, i)))
 	}
 	return rbacv1ac.Role(RoleName(name), in.Etcd.Namespace).
-		WithLabels(labels(name, v1alpha1.ComponentRole, name)).
+		WithLabels(in.labels(v1alpha1.ComponentRole, name)).
 		WithOwnerReferences(owner(in.Etcd)).
 		WithRules(rbacv1ac.PolicyRule().
 			WithAPIGroups(coordinationv1.GroupName).
@@ -53,7 +53,7 @@ func Role(in Input) *rbacv1ac.RoleApplyConfiguration {
 func RoleBinding(in Input) *rbacv1ac.RoleBindingApplyConfiguration {
 	name := in.Etcd.Name
 	return rbacv1ac.RoleBinding(RoleName(name), in.Etcd.Namespace).
-		WithLabels(labels(name, v1alpha1.ComponentRoleBinding, name)).
+		WithLabels(in.labels(v1alpha1.ComponentRoleBinding, name)).
 		WithOwnerReferences(owner(in.Etcd)).
 		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(RoleName(name))).
 		WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(in.Etcd.Namespace).WithName(name))
@@ -63,18 +63,18 @@ func RoleBinding(in Input) *rbacv1ac.RoleBindingApplyConfiguration {
 func Leases(in Input) []*coordinationv1ac.LeaseApplyConfiguration {
 	var leases []*coordinationv1ac.LeaseApplyConfiguration
 	for i := range in.Replicas {
-		leases = append(leases, lease(in.Etcd, in.Etcd.MemberName(PodName(in.Etcd.Name, i)), v1alpha1.ComponentMemberLease))
+		leases = append(leases, lease(in, in.Etcd.MemberName(PodName(in.Etcd.Name, i)), v1alpha1.ComponentMemberLease))
 	}
 	if BackupStore(in.Etcd) != nil {
 		leases = append(leases,
-			lease(in.Etcd, FullSnapshotLeaseName(in.Etcd.Name), v1alpha1.ComponentSnapshotLease),
-			lease(in.Etcd, DeltaSnapshotLeaseName(in.Etcd.Name), v1alpha1.ComponentSnapshotLease))
+			lease(in, FullSnapshotLeaseName(in.Etcd.Name), v1alpha1.ComponentSnapshotLease),
+			lease(in, DeltaSnapshotLeaseName(in.Etcd.Name), v1alpha1.ComponentSnapshotLease))
 	}
 	return leases
 }
 
-func lease(etcd *v1alpha1.Etcd, name, component string) *coordinationv1ac.LeaseApplyConfiguration {
-	return coordinationv1ac.Lease(name, etcd.Namespace).
-		WithLabels(labels(etcd.Name, component, name)).
-		WithOwnerReferences(owner(etcd))
+func lease(in Input, name, component string) *coordinationv1ac.LeaseApplyConfiguration {
+	return coordinationv1ac.Lease(name, in.Etcd.Namespace).
+		WithLabels(in.labels(component, name)).
+		WithOwnerReferences(owner(in.Etcd))
 }

@@ -7,6 +7,7 @@
 package component
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 
@@ -35,6 +36,11 @@ type Input struct {
 	PeerTLS PeerTLS
 	// Authorities is a checksum of the CAs that the members trust; empty without TLS.
 	Authorities string
+	// Manager is the value of the label managed-by: that of etcd-druid for a cluster that was adopted from it, since a selector
+	// cannot be changed. Empty is this operator.
+	Manager string
+	// Converting: pods of etcd-druid run. They use their ServiceAccount in another way, so what it may do stays as it is.
+	Converting bool
 
 	// config caches the result of sharedConfig.
 	config string
@@ -54,15 +60,40 @@ func Objects(in Input) ([]runtime.ApplyConfiguration, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects := []runtime.ApplyConfiguration{ServiceAccount(in), Role(in), RoleBinding(in)}
+	var objects []runtime.ApplyConfiguration
+	if !in.Converting {
+		objects = append(objects, ServiceAccount(in), Role(in), RoleBinding(in))
+	}
 	for _, lease := range Leases(in) {
 		objects = append(objects, lease)
 	}
 	return append(objects, config, ClientService(in), PeerService(in), PodDisruptionBudget(in), set), nil
 }
 
-// ConfigMapName returns the name of the ConfigMap that the members of an Etcd share.
-func ConfigMapName(etcd string) string { return etcd + "-config" }
+// Annotations returns what each object of the Etcd is annotated with.
+func (in Input) Annotations() map[string]string {
+	if !IsAdopted(in.Manager) {
+		return nil
+	}
+	return map[string]string{v1alpha1.AnnotationAdoptedBy: string(in.Etcd.UID)}
+}
+
+// Containers returns the images of the containers of a member, by their names.
+func (in Input) Containers() map[string]string {
+	return map[string]string{v1alpha1.ContainerEtcd: etcdImage(in), v1alpha1.ContainerBackupRestore: agentImage(in)}
+}
+
+// IsAdopted reports whether objects with this value of the label managed-by were adopted from another operator.
+func IsAdopted(manager string) bool { return manager != "" && manager != v1alpha1.ManagedBy }
+
+// ConfigMapName returns the name of the ConfigMap that the members of an Etcd share. That of etcd-druid, which would have the
+// same name, stays for the pods that use it.
+func ConfigMapName(etcd, manager string) string {
+	if IsAdopted(manager) {
+		return etcd + "-config-" + v1alpha1.ManagedBy
+	}
+	return etcd + "-config"
+}
 
 // ClientServiceName returns the name of the Service for clients.
 func ClientServiceName(etcd string) string { return etcd + "-client" }
@@ -74,24 +105,24 @@ func PeerServiceName(etcd string) string { return etcd + "-peer" }
 func PodName(etcd string, ordinal int32) string { return fmt.Sprintf("%s-%d", etcd, ordinal) }
 
 // labels of an object of an Etcd.
-func labels(etcd, component, name string) map[string]string {
-	l := statefulSetSelector(etcd)
+func (in Input) labels(component, name string) map[string]string {
+	l := statefulSetSelector(in.Etcd.Name, in.Manager)
 	l[v1alpha1.LabelComponent] = component
 	l[v1alpha1.LabelName] = name
 	return l
 }
 
 // statefulSetSelector selects the pods of the StatefulSet. It cannot be changed once the StatefulSet exists.
-func statefulSetSelector(etcd string) map[string]string {
+func statefulSetSelector(etcd, manager string) map[string]string {
 	return map[string]string{
-		v1alpha1.LabelManagedBy: v1alpha1.ManagedBy,
+		v1alpha1.LabelManagedBy: cmp.Or(manager, v1alpha1.ManagedBy),
 		v1alpha1.LabelPartOf:    etcd,
 	}
 }
 
 // MemberSelector selects only member pods; the StatefulSet's selector also matches pods of Jobs.
-func MemberSelector(etcd string) map[string]string {
-	s := statefulSetSelector(etcd)
+func MemberSelector(etcd, manager string) map[string]string {
+	s := statefulSetSelector(etcd, manager)
 	s[v1alpha1.LabelComponent] = v1alpha1.ComponentStatefulSet
 	return s
 }

@@ -33,9 +33,9 @@ func ConfigMap(in Input) (*corev1ac.ConfigMapApplyConfiguration, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := ConfigMapName(in.Etcd.Name)
+	name := ConfigMapName(in.Etcd.Name, in.Manager)
 	object := corev1ac.ConfigMap(name, in.Etcd.Namespace).
-		WithLabels(labels(in.Etcd.Name, v1alpha1.ComponentConfigMap, name)).
+		WithLabels(in.labels(v1alpha1.ComponentConfigMap, name)).
 		WithOwnerReferences(owner(in.Etcd)).
 		WithData(map[string]string{member.KeyConfig: config, member.KeyBootstrap: bootstrap})
 	if accept != "" {

@@ -20,8 +20,9 @@ type Key struct {
 	Name string
 }
 
-// Keys returns the keys of the Objects of an Etcd with a number of members, in the same order.
-func Keys(etcd *v1alpha1.Etcd, members int32) []Key {
+// Keys returns the keys of the Objects of an Etcd with a number of members and a value of the label managed-by, in the same
+// order.
+func Keys(etcd *v1alpha1.Etcd, members int32, manager string) []Key {
 	name := etcd.Name
 	keys := []Key{
 		{corev1.SchemeGroupVersion.WithKind("ServiceAccount"), name},
@@ -32,7 +33,7 @@ func Keys(etcd *v1alpha1.Etcd, members int32) []Key {
 		keys = append(keys, Key{coordinationv1.SchemeGroupVersion.WithKind("Lease"), lease})
 	}
 	return append(keys,
-		Key{corev1.SchemeGroupVersion.WithKind("ConfigMap"), ConfigMapName(name)},
+		Key{corev1.SchemeGroupVersion.WithKind("ConfigMap"), ConfigMapName(name, manager)},
 		Key{corev1.SchemeGroupVersion.WithKind("Service"), ClientServiceName(name)},
 		Key{corev1.SchemeGroupVersion.WithKind("Service"), PeerServiceName(name)},
 		Key{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), name},

@@ -57,7 +57,7 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 		WithInitContainers(prepareContainer(in, store, keys)).
 		WithContainers(container, agent).
 		WithVolumes(
-			corev1ac.Volume().WithName(sharedVolume).WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(ConfigMapName(etcd.Name))),
+			corev1ac.Volume().WithName(sharedVolume).WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(ConfigMapName(etcd.Name, in.Manager))),
 			corev1ac.Volume().WithName(configVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()),
 			access()).
 		WithVolumes(certificateVolumes(in)...).
@@ -78,11 +78,11 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 	if class := ptr.Deref(etcd.Spec.PriorityClassName, ""); class != "" {
 		spec.WithPriorityClassName(class)
 	}
-	if err := schedule(spec, etcd); err != nil {
+	if err := schedule(spec, in); err != nil {
 		return nil, err
 	}
 	return corev1ac.PodTemplateSpec().
-		WithLabels(over(etcd.Spec.Labels, labels(etcd.Name, v1alpha1.ComponentStatefulSet, etcd.Name))).
+		WithLabels(over(etcd.Spec.Labels, in.labels(v1alpha1.ComponentStatefulSet, etcd.Name))).
 		WithAnnotations(over(etcd.Spec.Annotations, map[string]string{
 			v1alpha1.AnnotationConfigChecksum: checksum(config),
 			// The volume holds what the init container renders; losing it costs nothing.
@@ -93,15 +93,15 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 }
 
 // schedule applies the user's constraints; without any, members prefer nodes without another member.
-func schedule(spec *corev1ac.PodSpecApplyConfiguration, etcd *v1alpha1.Etcd) error {
-	constraints := etcd.Spec.SchedulingConstraints
+func schedule(spec *corev1ac.PodSpecApplyConfiguration, in Input) error {
+	constraints := in.Etcd.Spec.SchedulingConstraints
 	if constraints.Affinity == nil && len(constraints.TopologySpreadConstraints) == 0 {
 		spec.WithAffinity(corev1ac.Affinity().WithPodAntiAffinity(corev1ac.PodAntiAffinity().
 			WithPreferredDuringSchedulingIgnoredDuringExecution(corev1ac.WeightedPodAffinityTerm().
 				WithWeight(100).
 				WithPodAffinityTerm(corev1ac.PodAffinityTerm().
 					WithTopologyKey(corev1.LabelHostname).
-					WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(MemberSelector(etcd.Name)))))))
+					WithLabelSelector(metav1ac.LabelSelector().WithMatchLabels(MemberSelector(in.Etcd.Name, in.Manager)))))))
 		return nil
 	}
 	return convert(struct {

@@ -22,13 +22,13 @@ func PodDisruptionBudget(in Input) *policyv1ac.PodDisruptionBudgetApplyConfigura
 	}
 	spec := policyv1ac.PodDisruptionBudgetSpec().
 		WithMinAvailable(intstr.FromInt(minAvailable)).
-		WithSelector(metav1ac.LabelSelector().WithMatchLabels(MemberSelector(in.Etcd.Name)))
+		WithSelector(metav1ac.LabelSelector().WithMatchLabels(MemberSelector(in.Etcd.Name, in.Manager)))
 	if _, ok := in.Etcd.Annotations[v1alpha1.AnnotationAllowUnhealthyPodEviction]; ok {
 		spec.WithUnhealthyPodEvictionPolicy(policyv1.AlwaysAllow)
 	}
 	name := in.Etcd.Name
 	return policyv1ac.PodDisruptionBudget(name, in.Etcd.Namespace).
-		WithLabels(labels(name, v1alpha1.ComponentPodDisruptionBudget, name)).
+		WithLabels(in.labels(v1alpha1.ComponentPodDisruptionBudget, name)).
 		WithOwnerReferences(owner(in.Etcd)).
 		WithSpec(spec)
 }

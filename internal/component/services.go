@@ -15,7 +15,7 @@ import (
 // ClientService routes clients to ready members and their agents. It has the port for peers too, although no member uses it
 // here: network policies are made from the ports of a Service, and allow the traffic to all pods that it selects.
 func ClientService(in Input) *corev1ac.ServiceApplyConfiguration {
-	s := service(in.Etcd, ClientServiceName(in.Etcd.Name), v1alpha1.ComponentClientService,
+	s := service(in, ClientServiceName(in.Etcd.Name), v1alpha1.ComponentClientService,
 		corev1ac.ServiceSpec().
 			WithType(corev1.ServiceTypeClusterIP).
 			WithPorts(
@@ -34,7 +34,7 @@ func ClientService(in Input) *corev1ac.ServiceApplyConfiguration {
 // PeerService gives each member its host name. It publishes members that are not ready, because members must find each other
 // to become ready.
 func PeerService(in Input) *corev1ac.ServiceApplyConfiguration {
-	return service(in.Etcd, PeerServiceName(in.Etcd.Name), v1alpha1.ComponentPeerService,
+	return service(in, PeerServiceName(in.Etcd.Name), v1alpha1.ComponentPeerService,
 		corev1ac.ServiceSpec().
 			WithType(corev1.ServiceTypeClusterIP).
 			WithClusterIP(corev1.ClusterIPNone).
@@ -42,11 +42,11 @@ func PeerService(in Input) *corev1ac.ServiceApplyConfiguration {
 			WithPorts(servicePort(peerPortName, peerPort(in.Etcd))))
 }
 
-func service(etcd *v1alpha1.Etcd, name, component string, spec *corev1ac.ServiceSpecApplyConfiguration) *corev1ac.ServiceApplyConfiguration {
-	return corev1ac.Service(name, etcd.Namespace).
-		WithLabels(labels(etcd.Name, component, name)).
-		WithOwnerReferences(owner(etcd)).
-		WithSpec(spec.WithSelector(MemberSelector(etcd.Name)))
+func service(in Input, name, component string, spec *corev1ac.ServiceSpecApplyConfiguration) *corev1ac.ServiceApplyConfiguration {
+	return corev1ac.Service(name, in.Etcd.Namespace).
+		WithLabels(in.labels(component, name)).
+		WithOwnerReferences(owner(in.Etcd)).
+		WithSpec(spec.WithSelector(MemberSelector(in.Etcd.Name, in.Manager)))
 }
 
 // servicePort is a port of a Service and of its pods. Its target is a number, because network policies are named after it.

@@ -20,7 +20,7 @@ func StatefulSet(in Input) (*appsv1ac.StatefulSetApplyConfiguration, error) {
 	}
 	name := in.Etcd.Name
 	return appsv1ac.StatefulSet(name, in.Etcd.Namespace).
-		WithLabels(labels(name, v1alpha1.ComponentStatefulSet, name)).
+		WithLabels(in.labels(v1alpha1.ComponentStatefulSet, name)).
 		WithOwnerReferences(owner(in.Etcd)).
 		WithSpec(appsv1ac.StatefulSetSpec().
 			WithReplicas(in.Replicas).
@@ -28,7 +28,7 @@ func StatefulSet(in Input) (*appsv1ac.StatefulSetApplyConfiguration, error) {
 			WithPodManagementPolicy(appsv1.ParallelPodManagement).
 			WithUpdateStrategy(updateStrategy(in.Strategy)).
 			WithPersistentVolumeClaimRetentionPolicy(retention(in.Retention)).
-			WithSelector(metav1ac.LabelSelector().WithMatchLabels(statefulSetSelector(name))).
+			WithSelector(metav1ac.LabelSelector().WithMatchLabels(statefulSetSelector(name, in.Manager))).
 			WithTemplate(template).
 			WithVolumeClaimTemplates(volumeClaim(in))), nil
 }

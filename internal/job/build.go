@@ -46,7 +46,7 @@ const (
 type Owner struct {
 	Object metav1.Object
 	Kind   schema.GroupVersionKind
-	// Etcd is the name of the Etcd.
+	// Etcd is the name of the Etcd; of an EtcdCopyBackupsTask, which has none, it is its own name.
 	Etcd string
 }
 
@@ -60,6 +60,11 @@ func OfEtcd(e *v1alpha1.Etcd) Owner {
 	return Owner{e, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd), e.Name}
 }
 
+// OfCopyBackupsTask returns the Owner of a Job that works for an EtcdCopyBackupsTask.
+func OfCopyBackupsTask(t *v1alpha1.EtcdCopyBackupsTask) Owner {
+	return Owner{t, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcdCopyBackupsTask), t.Name}
+}
+
 // Spec is the input of Build.
 type Spec struct {
 	Owner Owner
@@ -69,6 +74,8 @@ type Spec struct {
 	Subject string
 	// Component is the value of the label of that name.
 	Component string
+	// PodLabels are further labels of the pods, which do not replace those of Build.
+	PodLabels map[string]string
 	Image     string
 	// Args of the agent, starting with the verb. Build adds the flags of the Stores.
 	Args   []string
@@ -79,7 +86,7 @@ type Spec struct {
 	WorkDir bool
 	// WorkLimit is how much the agent may write there before its pod is evicted; 0 for no limit. See WorkLimit.
 	WorkLimit resource.Quantity
-	// Timeout after which the Job is stopped.
+	// Timeout after which the Job is stopped; 0 for none.
 	Timeout time.Duration
 	// Database is the Etcd whose database the agent opens; nil if it only streams objects.
 	Database *v1alpha1.Etcd
@@ -138,7 +145,7 @@ func Build(s Spec) (*batchv1.Job, error) {
 	return &batchv1.Job{
 		ObjectMeta: object,
 		Spec: batchv1.JobSpec{
-			BackoffLimit: ptr.To(int32(backoffLimit)), ActiveDeadlineSeconds: ptr.To(int64(s.Timeout.Seconds())),
+			BackoffLimit: ptr.To(int32(backoffLimit)), ActiveDeadlineSeconds: s.deadline(),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: s.podLabels(object.Labels), Annotations: map[string]string{v1alpha1.AnnotationSafeToEvict: "false"}},
 				Spec: corev1.PodSpec{
@@ -155,9 +162,18 @@ func Build(s Spec) (*batchv1.Job, error) {
 	}, nil
 }
 
-// podLabels returns the labels of the pod: those of the Job, and those that let it reach its stores.
+func (s Spec) deadline() *int64 {
+	if s.Timeout == 0 {
+		return nil
+	}
+	return ptr.To(int64(s.Timeout.Seconds()))
+}
+
+// podLabels returns the labels of the pod: those of the spec and of the Job, and those that let it reach its stores.
 func (s Spec) podLabels(of map[string]string) map[string]string {
-	labels := maps.Clone(of)
+	labels := map[string]string{}
+	maps.Copy(labels, s.PodLabels)
+	maps.Copy(labels, of)
 	if len(s.Stores) > 0 {
 		for _, network := range []string{v1alpha1.LabelNetworkDNS, v1alpha1.LabelNetworkPublic, v1alpha1.LabelNetworkPrivate} {
 			labels[network] = v1alpha1.NetworkAllowed

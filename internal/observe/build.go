@@ -219,8 +219,9 @@ func describeStatefulSet(s *appsv1.StatefulSet) cluster.StatefulSet {
 		Generation:     s.Generation,
 		Observed:       s.Status.ObservedGeneration >= s.Generation,
 		UpdateRevision: s.Status.UpdateRevision,
-		EtcdVersion:    etcdVersion(s.Spec.Template.Labels, s.Spec.Template.Spec),
+		EtcdVersion:    etcdVersion(s.Spec.Template.ObjectMeta, s.Spec.Template.Spec),
 		OnDelete:       s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType,
+		OfDruid:        runsDruid(s.Spec.Template.ObjectMeta),
 		HeldAtZeroBy:   types.UID(s.Annotations[v1alpha1.AnnotationHeldAtZeroBy]),
 	}
 }

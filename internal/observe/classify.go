@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -147,9 +148,10 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		Finalizers:         pod.Finalizers,
 		Disrupted:          isTrue(condition(pod, corev1.DisruptionTarget)),
 		Node:               cluster.Node{Name: pod.Spec.NodeName},
-		PeerTLS:            pod.Annotations[v1alpha1.AnnotationPeerTLS],
+		PeerTLS:            PeerTLS(pod.ObjectMeta, pod.Spec),
+		OfDruid:            runsDruid(pod.ObjectMeta),
 		Authorities:        pod.Annotations[v1alpha1.AnnotationCAChecksum],
-		EtcdVersion:        etcdVersion(pod.Labels, pod.Spec),
+		EtcdVersion:        etcdVersion(pod.ObjectMeta, pod.Spec),
 		Probed:             isProbed(pod),
 		Refusal:            Refusal(pod),
 	}
@@ -164,18 +166,24 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 
 // etcdVersion is that of the tag of the etcd container's image, without its v; empty when there is none. That of etcd-druid is
 // the version of a wrapper.
-func etcdVersion(labels map[string]string, spec corev1.PodSpec) string {
-	if ofDruid(labels) {
+func etcdVersion(of metav1.ObjectMeta, spec corev1.PodSpec) string {
+	if runsDruid(of) {
 		return ""
 	}
 	for _, c := range spec.Containers {
 		if c.Name != v1alpha1.ContainerEtcd {
 			continue
 		}
-		image, _, _ := strings.Cut(c.Image, "@")
-		if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
-			return strings.TrimPrefix(image[i+1:], "v")
-		}
+		return ImageVersion(c.Image)
+	}
+	return ""
+}
+
+// ImageVersion returns the tag of an image without its v, also beside a digest; empty when there is none.
+func ImageVersion(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
+		return strings.TrimPrefix(image[i+1:], "v")
 	}
 	return ""
 }
@@ -204,20 +212,42 @@ func clientScheme(pod *corev1.Pod) string {
 	if pod.Annotations[v1alpha1.AnnotationClientTLS] == v1alpha1.TLSOn {
 		return "https"
 	}
-	if ofDruid(pod.Labels) && slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return IsServerTLSVolume(v.Name) }) {
+	if runsDruid(pod.ObjectMeta) && hasVolume(pod.Spec, isClientTLSVolume) {
 		return "https"
 	}
 	return "http"
 }
 
-// IsServerTLSVolume reports whether a volume of a pod of etcd-druid with this name holds the certificate that its member serves
-// clients with. The second is the name in earlier versions.
-func IsServerTLSVolume(name string) bool {
+// PeerTLS returns how far the member of a pod, or of the pods of a template, is on its way to TLS among members. One of etcd-druid
+// has been there since it has the certificate.
+func PeerTLS(of metav1.ObjectMeta, spec corev1.PodSpec) string {
+	if runsDruid(of) && hasVolume(spec, isPeerTLSVolume) {
+		return v1alpha1.TLSOn
+	}
+	return of.Annotations[v1alpha1.AnnotationPeerTLS]
+}
+
+// IsServerTLSVolume reports whether a volume of a pod of etcd-druid with this name holds a certificate that its member serves with.
+func IsServerTLSVolume(name string) bool { return isClientTLSVolume(name) || isPeerTLSVolume(name) }
+
+// The second is the name in earlier versions.
+func isClientTLSVolume(name string) bool {
 	return name == "etcd-server-tls" || name == "client-url-etcd-server-tls"
 }
 
-func ofDruid(labels map[string]string) bool {
-	return labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByDruid
+func isPeerTLSVolume(name string) bool {
+	return name == "etcd-peer-server-tls" || name == "peer-url-etcd-server-tls"
+}
+
+func hasVolume(spec corev1.PodSpec, like func(name string) bool) bool {
+	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return like(v.Name) })
+}
+
+// runsDruid reports whether a pod, or a template, is one that etcd-druid has made. The operator's own have the same labels if it
+// has adopted the StatefulSet, and a checksum that those of etcd-druid do not have.
+func runsDruid(of metav1.ObjectMeta) bool {
+	_, converted := of.Annotations[v1alpha1.AnnotationConfigChecksum]
+	return of.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByDruid && !converted
 }
 
 // ClientAddress is the address of the member of a pod, host and port; empty while the pod has none.

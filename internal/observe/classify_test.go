@@ -145,6 +145,31 @@ func TestSchemeOfThePodsOfDruid(t *testing.T) {
 	}
 }
 
+// Members of etcd-druid serve their peers over TLS as soon as they have the certificate. The operator's own in a StatefulSet that
+// was adopted have the same labels, and annotations.
+func TestPeerTLSOfThePodsOfDruid(t *testing.T) {
+	converted := map[string]string{v1alpha1.AnnotationConfigChecksum: "1", v1alpha1.AnnotationPeerTLS: v1alpha1.TLSPrepared}
+	for name, c := range map[string]struct {
+		manager, volume string
+		annotations     map[string]string
+		want            string
+		ofDruid         bool
+	}{
+		"plaintext":                  {v1alpha1.ManagedByDruid, "etcd-server-tls", nil, "", true},
+		"TLS":                        {v1alpha1.ManagedByDruid, "etcd-peer-server-tls", nil, v1alpha1.TLSOn, true},
+		"TLS, of an earlier version": {v1alpha1.ManagedByDruid, "peer-url-etcd-server-tls", nil, v1alpha1.TLSOn, true},
+		"converted":                  {v1alpha1.ManagedByDruid, "peer-url-server-tls", converted, v1alpha1.TLSPrepared, false},
+		"the operator's own":         {v1alpha1.ManagedBy, "etcd-peer-server-tls", converted, v1alpha1.TLSPrepared, false},
+	} {
+		pod := newPod().etcd(running(), true)
+		pod.Labels, pod.Annotations = map[string]string{v1alpha1.LabelManagedBy: c.manager}, c.annotations
+		pod.Spec.Volumes = []corev1.Volume{{Name: c.volume}}
+		if got := describePod(&pod.Pod, ""); got.PeerTLS != c.want || got.OfDruid != c.ofDruid {
+			t.Errorf("%s: TLS %q, of etcd-druid: %t", name, got.PeerTLS, got.OfDruid)
+		}
+	}
+}
+
 // The tag of etcd-druid's image is the version of a wrapper, and says nothing of the probes of etcd.
 func TestVersionOfAWrapperIsNotThatOfEtcd(t *testing.T) {
 	pod := newPod().etcd(running(), true)

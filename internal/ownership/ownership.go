@@ -43,11 +43,34 @@ func Of(etcd *v1alpha1.Etcd, kind string, object metav1.Object) *Foreign {
 		f.orphaned(etcd, object)
 	case manager != "" && manager != v1alpha1.ManagedBy:
 		f.Reason, f.Whose = v1alpha1.ReasonManagedByAnother, fmt.Sprintf("is controlled by this Etcd and managed by %s, as its label %s says", manager, v1alpha1.LabelManagedBy)
-		f.Remedy = fmt.Sprintf("let one operator manage this Etcd; if %s no longer does, set the label to %s", manager, v1alpha1.ManagedBy)
+		f.Remedy = "let one operator manage this Etcd" + adoption(etcd, manager)
 	default:
 		return nil
 	}
 	return f
+}
+
+// adoption is what to do about an object that another operator has managed so far.
+func adoption(etcd *v1alpha1.Etcd, manager string) string {
+	if manager != v1alpha1.ManagedByDruid {
+		return fmt.Sprintf("; if %s no longer does, set the label to %s", manager, v1alpha1.ManagedBy)
+	}
+	return fmt.Sprintf("; to adopt it from %s, stop that, and run kubectl -n %s annotate etcd %s %s=%s", manager, etcd.Namespace, etcd.Name, v1alpha1.AnnotationOperation, v1alpha1.OperationAdopt)
+}
+
+// Manager returns the value of the label managed-by of the objects of an Etcd, given one that is its own, such as its StatefulSet:
+// that of the operator from which the Etcd adopted it, or else empty.
+func Manager(etcd *v1alpha1.Etcd, object metav1.Object) string {
+	if manager := object.GetLabels()[v1alpha1.LabelManagedBy]; manager != v1alpha1.ManagedBy && adopted(etcd, object) && metav1.IsControlledBy(object, etcd) {
+		return manager
+	}
+	return ""
+}
+
+// Adoptable reports whether an object is one that an Etcd may adopt from etcd-druid: the Etcd controls it, and etcd-druid has
+// managed it.
+func Adoptable(etcd *v1alpha1.Etcd, object metav1.Object) bool {
+	return metav1.IsControlledBy(object, etcd) && object.GetLabels()[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByDruid
 }
 
 // adopted reports whether an Etcd has adopted an object.

@@ -83,7 +83,7 @@ func TestOf(t *testing.T) {
 			o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "etcd.io/v1", Kind: "Etcd", Name: "etcd-main", UID: "other", Controller: ptr.To(true)}}
 		}), "Service", notItsOwn, []string{"is controlled by Etcd etcd-main (UID other): give"}},
 		"foreign":                       {object(deploy), "Service", notItsOwn, []string{"is controlled by Deployment web (UID other): give the Etcd another name, or delete the Service if nobody needs it"}},
-		"another operator's":            {object(mine, druids), "StatefulSet", v1alpha1.ReasonManagedByAnother, []string{"managed by etcd-druid", "set the label to etcd-foreman"}},
+		"another operator's":            {object(mine, druids), "StatefulSet", v1alpha1.ReasonManagedByAnother, []string{"managed by etcd-druid", "kubectl -n shoot-a annotate etcd etcd-main druid.gardener.cloud/operation=adopt"}},
 		"another operator's, and other": {object(deploy, druids), "StatefulSet", notItsOwn, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

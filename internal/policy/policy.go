@@ -128,10 +128,8 @@ func (r Rules) Copy(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, source, targ
 	if own == nil {
 		return fmt.Errorf("Etcd %s has no spec.backup.store, and one side of a copy must be the Etcd's own store", etcd.Name)
 	}
-	for _, e := range append(neighbors[:len(neighbors):len(neighbors)], *etcd) {
-		if live := component.BackupStore(&e); live != nil && sameBucket(target, *live) && overlap(target.Prefix, live.Prefix) {
-			return fmt.Errorf("targetStore overlaps the live backups of Etcd %s (prefix %q): choose another prefix", e.Name, live.Prefix)
-		}
+	if err := spares(append(neighbors[:len(neighbors):len(neighbors)], *etcd), target); err != nil {
+		return err
 	}
 	fromOwn := sameStore(source, *own) && source.Prefix == own.Prefix
 	if !fromOwn && !sameStore(target, *own) {
@@ -146,6 +144,29 @@ func (r Rules) Copy(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, source, targ
 		}
 		if err := r.store(side.field, side.store, etcd.Namespace); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// CopyWithoutEtcd returns why a copy in a namespace, which no Etcd asks for, is refused; nil if it is allowed. Whoever may ask for it
+// may use the Secrets of the namespace, as whoever creates an Etcd may. The live backups of the Etcds of the namespace must not be
+// the target.
+func (r Rules) CopyWithoutEtcd(namespace string, etcds []v1alpha1.Etcd, source, target v1alpha1.StoreSpec) error {
+	if err := spares(etcds, target); err != nil {
+		return err
+	}
+	if err := r.store("sourceStore", source, namespace); err != nil {
+		return err
+	}
+	return r.store("targetStore", target, namespace)
+}
+
+// spares returns an error if a target overlaps the live backups of an Etcd.
+func spares(etcds []v1alpha1.Etcd, target v1alpha1.StoreSpec) error {
+	for _, e := range etcds {
+		if live := component.BackupStore(&e); live != nil && sameBucket(target, *live) && overlap(target.Prefix, live.Prefix) {
+			return fmt.Errorf("targetStore overlaps the live backups of Etcd %s (prefix %q): choose another prefix", e.Name, live.Prefix)
 		}
 	}
 	return nil

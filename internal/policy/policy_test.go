@@ -167,3 +167,22 @@ func TestCopies(t *testing.T) {
 	bare := etcdWith("bare", nil)
 	NewWithT(t).Expect(Rules{AnyCopyStore: true}.Copy(&bare, nil, own, archive)).To(MatchError(ContainSubstring("has no spec.backup.store")))
 }
+
+// Without an Etcd, a copy may use every store by a Secret of its namespace, within what the configuration allows of all stores.
+func TestCopiesWithoutEtcd(t *testing.T) {
+	g := NewWithT(t)
+	secret := &v1alpha1.SecretReference{Name: "any"}
+	from := v1alpha1.StoreSpec{Provider: "aws", Container: "old", Prefix: "ns/main", SecretRef: secret}
+	to := v1alpha1.StoreSpec{Provider: "gcp", Container: "new", Prefix: "ns/main", SecretRef: secret}
+	live := v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
+	live.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: "GCS", Container: "new", SecretRef: &v1alpha1.SecretReference{Name: "other"}}}
+	g.Expect(Rules{}.CopyWithoutEtcd("ns", nil, from, to)).To(Succeed())
+	g.Expect(Rules{}.CopyWithoutEtcd("ns", []v1alpha1.Etcd{live}, from, to)).To(MatchError(ContainSubstring("live backups of Etcd main")), "whichever Secret leads there")
+	g.Expect(Rules{}.CopyWithoutEtcd("ns", []v1alpha1.Etcd{live}, to, from)).To(Succeed(), "it is only read")
+	g.Expect(Rules{NamespacePrefixes: true}.CopyWithoutEtcd("other", nil, from, to)).To(MatchError(ContainSubstring("prefix of sourceStore")))
+	anonymous, redirected := to, to
+	anonymous.SecretRef, redirected.EndpointOverride = nil, ptr.To("https://elsewhere")
+	g.Expect(Rules{}.CopyWithoutEtcd("ns", nil, from, anonymous)).To(MatchError(ContainSubstring("targetStore has no secretRef")))
+	g.Expect(Rules{CloudIdentity: true}.CopyWithoutEtcd("ns", nil, from, anonymous)).To(Succeed())
+	g.Expect(Rules{}.CopyWithoutEtcd("ns", nil, redirected, from)).To(MatchError(ContainSubstring("endpointOverride of sourceStore")))
+}

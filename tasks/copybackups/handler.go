@@ -11,11 +11,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/copyjob"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Deadline of a task of this type: stores may be far from each other.
-const Deadline = 12 * time.Hour
+// Deadline of a task of this type.
+const Deadline = copyjob.Deadline
 
 // Config is spec.config of a CopyBackups.
 type Config struct {
@@ -77,8 +77,10 @@ type Handler struct {
 
 var _ tasks.Handler = (*Handler)(nil)
 
-// prefix is what the API allows in the stores of an Etcd.
-var prefix = regexp.MustCompile(`^([A-Za-z0-9_-][A-Za-z0-9._-]*)(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
+// copy returns what to copy.
+func (c Config) copy() copyjob.Copy {
+	return copyjob.Copy{Source: c.SourceStore, Target: c.TargetStore, MaxBackupAge: c.MaxBackupAge, MaxBackups: c.MaxBackups, Wait: c.wait()}
+}
 
 // Decode implements tasks.Handler.
 func (h *Handler) Decode(config string) (any, error) {
@@ -86,16 +88,8 @@ func (h *Handler) Decode(config string) (any, error) {
 	if err := taskconfig.Decode(config, &c); err != nil {
 		return nil, err
 	}
-	for name, store := range map[string]v1alpha1.StoreSpec{"sourceStore": c.SourceStore, "targetStore": c.TargetStore} {
-		switch {
-		case store.Provider == "":
-			return nil, fmt.Errorf("spec.config: %s is missing, or its provider is", name)
-		case !prefix.MatchString(store.Prefix):
-			return nil, fmt.Errorf("spec.config: the prefix of %s is %q: it has to be words of letters, digits, dots, dashes and underscores with slashes between them", name, store.Prefix)
-		}
-	}
-	if s, t := c.SourceStore, c.TargetStore; s.Provider.Canonical() == t.Provider.Canonical() && s.Container == t.Container && s.Prefix == t.Prefix {
-		return nil, fmt.Errorf("spec.config: sourceStore and targetStore are the same place")
+	if err := c.copy().Validate(); err != nil {
+		return nil, fmt.Errorf("spec.config: %w", err)
 	}
 	if c.MaxBackups != nil && *c.MaxBackups == 0 {
 		return nil, fmt.Errorf("spec.config: maxBackups is 0: leave it out to copy all")
@@ -131,10 +125,8 @@ func (h *Handler) Superseded(context.Context, tasks.Task) (string, error) { retu
 // them is the Etcd's own, and the target overlaps no live backups.
 func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	c := task.Config.(Config)
-	for name, store := range map[string]v1alpha1.StoreSpec{"sourceStore": c.SourceStore, "targetStore": c.TargetStore} {
-		if err := component.ValidateStore(store, task.Object.Namespace); err != nil {
-			return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrInvalidConfig, Message: fmt.Sprintf("spec.config.%s: %v", name, err)}, nil
-		}
+	if err := c.copy().ValidateStores(task.Object.Namespace); err != nil {
+		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrInvalidConfig, Message: fmt.Sprintf("spec.config.%v", err)}, nil
 	}
 	neighbors := &v1alpha1.EtcdList{}
 	if err := h.Live.List(ctx, neighbors, client.InNamespace(task.Object.Namespace)); err != nil {
@@ -153,40 +145,20 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 
 func (h *Handler) job(ctx context.Context, task tasks.Task) (*batchv1.Job, error) {
 	c := task.Config.(Config)
-	target, err := component.Store(c.TargetStore, task.Object.Namespace, component.StoreMain)
-	if err != nil {
-		return nil, fmt.Errorf("targetStore: %w", err)
-	}
-	source, err := component.Store(c.SourceStore, task.Object.Namespace, component.StoreSource)
-	if err != nil {
-		return nil, fmt.Errorf("sourceStore: %w", err)
-	}
-	args := []string{"copy"}
-	if c.MaxBackupAge != nil {
-		args = append(args, fmt.Sprintf("--max-backup-age=%d", *c.MaxBackupAge))
-	}
-	if c.MaxBackups != nil {
-		args = append(args, fmt.Sprintf("--max-backups=%d", *c.MaxBackups))
-	}
-	if wait := c.wait(); wait > 0 {
-		args = append(args, "--wait-for-final-snapshot="+wait.String())
-	}
-	stores := []component.StoreAccess{target, source}
+	spec := job.Spec{Owner: job.OfTask(task.Object), Timeout: Deadline}
 	if !c.AllowUnsigned {
 		signed, recorded, err := h.signing(ctx, task.Etcd, c)
 		if err != nil {
 			return nil, err
 		}
-		args, stores = append(args, recorded...), append(stores, signed...)
+		spec.Args, spec.Stores = recorded, signed
 	}
 	image := ""
 	if b := task.Etcd.Spec.Backup; b != nil && b.Image != nil {
 		image = *b.Image
 	}
-	return job.Build(job.Spec{
-		Owner: job.OfTask(task.Object), Component: v1alpha1.ComponentCopyJob, Image: cmp.Or(image, h.Image), Args: args,
-		Stores: stores, Timeout: Deadline,
-	})
+	spec.Image = cmp.Or(image, h.Image)
+	return c.copy().Build(spec)
 }
 
 // signing returns what the Job needs to verify and sign snapshots, and its flags for what is recorded of the source; nothing if

@@ -228,3 +228,18 @@ func TestVolumesAreSurveyedAgainOnceMembersHaveRun(t *testing.T) {
 	r.Expect(v.Step).NotTo(BeNil())
 	r.Expect(v.Step.Detail.(detail).volumes[0].State).To(Equal(survey.Abandoned))
 }
+
+// The pods of etcd-druid do not read how their cluster is recovered: started again, they would be the lost cluster.
+func TestPodsOfDruidAreNotRecovered(t *testing.T) {
+	r := newTrial(t)
+	etcd := r.task.Etcd.DeepCopy()
+	etcd.Status.ClusterID = "cafe"
+	r.lives(etcd)
+	r.restart()
+	r.witness.says.StatefulSet.Name, r.witness.says.StatefulSet.OfDruid = "main", true
+	v, err := r.handler.Admit(t.Context(), r.task)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(v.Outcome).To(Equal(tasks.Reject))
+	r.Expect(v.Code).To(Equal(v1alpha1.ErrForeignObject))
+	r.Expect(v.Message).To(ContainSubstring("the pods of StatefulSet main are etcd-druid's"))
+}

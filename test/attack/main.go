@@ -10,7 +10,7 @@
 // It speaks with the API server, with the pods of members and of the operator, and with the volume of a backup store, as an
 // attacker does. It imports nothing of the operator, so that it can attack older versions too.
 //
-// Users are impersonated. Their Roles have the rules of config/admission/task_roles.yaml. The administrator of the kubeconfig plays
+// Users are impersonated. Their Roles have the rules of config/admission/task/task_roles.yaml. The administrator of the kubeconfig plays
 // the owner of other objects, who is not attacked by name alone.
 //
 // What only a fault inside the operator can show is listed with the test that shows it. The program exits with 1 if an attack
@@ -66,7 +66,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.kubeconfig, "kubeconfig", ".local/kubeconfig", "kubeconfig of an administrator")
-	flag.StringVar(&o.roles, "roles", "config/admission/task_roles.yaml", "the roles of users")
+	flag.StringVar(&o.roles, "roles", "config/admission/task/task_roles.yaml", "the roles of users")
 	flag.StringVar(&o.only, "only", "", "names of groups of attacks, separated by commas; default: all")
 	flag.StringVar(&o.healthy, "healthy", "demo/etcd-main", "a healthy Etcd of three members")
 	flag.DurationVar(&o.watch, "watch", 25*time.Second, "for how long something is watched that must not happen")

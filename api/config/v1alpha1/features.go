@@ -17,11 +17,18 @@ import (
 // Alpha, off by default. It applies to every Etcd of the operator.
 const QuorumAwareUpdatesWithOnDelete featuregate.Feature = "QuorumAwareUpdatesWithOnDelete"
 
+// AdoptFromDruid lets the operator adopt the objects of an Etcd from etcd-druid when an annotation of the Etcd asks for it. What was
+// adopted before it is switched off stays adopted.
+//
+// Alpha, off by default.
+const AdoptFromDruid featuregate.Feature = "AdoptFromDruid"
+
 // NewFeatureGate returns the operator's feature gates with the given settings. An unknown name is an error.
 func NewFeatureGate(settings map[string]bool) (featuregate.FeatureGate, error) {
 	gates := featuregate.NewFeatureGate()
 	err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
 		QuorumAwareUpdatesWithOnDelete: {Default: false, PreRelease: featuregate.Alpha},
+		AdoptFromDruid:                 {Default: false, PreRelease: featuregate.Alpha},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("registering the feature gates: %w", err)

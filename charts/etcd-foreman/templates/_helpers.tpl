@@ -15,7 +15,13 @@
 {{- define "etcd-foreman.config" -}}
 {{- $images := dict "etcdAgent" (include "etcd-foreman.image" (list . "agent" "etcd-agent")) -}}
 {{- with .Values.images.etcd }}{{ $_ := set $images "etcd" . }}{{ end -}}
-{{- $config := dict "apiVersion" "operator.config.druid.gardener.cloud/v1alpha1" "kind" "OperatorConfiguration" "featureGates" .Values.featureGates "images" $images -}}
+{{- $config := dict "apiVersion" "operator.config.druid.gardener.cloud/v1alpha1" "kind" "OperatorConfiguration" "images" $images -}}
+{{- if eq .Values.mode "Executor" -}}
+{{- $_ := set $config "mode" .Values.mode -}}
+{{- if eq .Values.executor.admission "Webhook" }}{{ $_ := set $config "server" (dict "webhookBindAddress" ":9443") }}{{ end -}}
+{{- else -}}
+{{- $_ := set $config "featureGates" .Values.featureGates -}}
+{{- end -}}
 {{- with .Values.namespaces }}{{ $_ := set $config "namespaces" . }}{{ end -}}
 {{- mergeOverwrite $config .Values.config | toYaml -}}
 {{- end -}}

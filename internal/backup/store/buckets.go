@@ -81,6 +81,9 @@ func openS3(ctx context.Context, bucket, folder string, keys credentials) (*blob
 	if keys["sseCustomerKey"] != "" {
 		return nil, errors.New("key sseCustomerKey of the credentials is not supported")
 	}
+	if err := keys.fromAlibaba(); err != nil {
+		return nil, err
+	}
 	if keys["endpoint"] != "" && keys["region"] == "" {
 		// Services other than AWS have one region, whose name only matters for signatures.
 		keys["region"] = "us-east-1"

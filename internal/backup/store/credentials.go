@@ -19,7 +19,8 @@ import (
 // credentials are the files of a mounted Secret. Their names are those of Gardener's backup secrets:
 //
 //	S3   accessKeyID, secretAccessKey, region, or roleARN, token, region; endpoint, disableSSL, s3ForcePathStyle,
-//	     trustedCaCert, insecureSkipVerify, requestChecksumCalculation and responseChecksumValidation (when_required)
+//	     trustedCaCert, insecureSkipVerify, requestChecksumCalculation and responseChecksumValidation (when_required);
+//	     of Alibaba Cloud accessKeyID, accessKeySecret, storageEndpoint
 //	GCS  serviceaccount.json, and token if that is a workload identity; storageAPIEndpoint, emulatorEnabled
 //	ABS  storageAccount, storageKey; domain, emulatorEnabled
 //
@@ -57,6 +58,25 @@ func (c credentials) need(names ...string) (map[string]string, error) {
 		return nil, fmt.Errorf("the credentials lack %s", strings.Join(missing, ", "))
 	}
 	return c, nil
+}
+
+// fromAlibaba translates the keys of Alibaba Cloud into those of S3. Its service does not know the checksums that the SDK adds.
+func (c credentials) fromAlibaba() error {
+	if c["accessKeySecret"] == "" || c["secretAccessKey"] != "" {
+		return nil
+	}
+	if c["endpoint"] == "" {
+		values, err := c.need("storageEndpoint")
+		if err != nil {
+			return err
+		}
+		c["endpoint"] = values["storageEndpoint"]
+	}
+	c["secretAccessKey"] = c["accessKeySecret"]
+	for _, name := range []string{"requestChecksumCalculation", "responseChecksumValidation"} {
+		c[name] = c.or(name, "when_required")
+	}
+	return nil
 }
 
 func (c credentials) or(name, otherwise string) string { return cmp.Or(c[name], otherwise) }

@@ -21,7 +21,7 @@ type Ref struct{ Kind, Name string }
 // kinds are the kinds by what kubectl calls them.
 var kinds = map[string]string{
 	"etcd": v1alpha1.KindEtcd, "etcds": v1alpha1.KindEtcd,
-	"etcdoperatortask": kindTask, "etcdoperatortasks": kindTask, "etcdtask": kindTask, "eot": kindTask,
+	"etcdoperatortask": kindTask, "etcdoperatortasks": kindTask, "etcdtask": kindTask,
 }
 
 // ParseRef reads an argument that names an Etcd or a task, as kubectl writes it: main, etcd/main, or what -o name prints.

@@ -25,7 +25,9 @@ func TestParseRef(t *testing.T) {
 		}
 	}
 	for arg, say := range map[string]string{
-		"": "is not a name", "etcd/": "is not a name", "pod/main": "neither an Etcd nor a task", "etcd/a/b": "is not a name",
+		"": "is not a name", "etcd/": "is not a name", "pod/main": "neither an Etcd nor a task",
+		// A type of etcd-druid has this short name.
+		"eot/main": "neither an Etcd nor a task", "etcd/a/b": "is not a name",
 		"Main": "is not a name", "a\x1b[2J": "is not a name", "-n": "is not a name",
 	} {
 		if _, err := ParseRef(arg); err == nil || Code(err) != ExitUsage || !strings.Contains(err.Error(), say) {

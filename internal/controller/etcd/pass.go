@@ -62,6 +62,7 @@ type stage struct {
 // that delete something, read again from the API server.
 var stages = []stage{
 	{name: "read", code: v1alpha1.ErrObserve, run: (*pass).read},
+	{name: "adoption", code: v1alpha1.ErrApply, run: (*pass).adopt},
 	{name: "ownership", code: v1alpha1.ErrObserve, run: (*pass).checkOwners},
 	{name: "update strategy", code: v1alpha1.ErrApply, run: (*pass).keepStrategy, passable: true, alone: true},
 	{name: "hold", code: v1alpha1.ErrApply, run: (*pass).hold},
@@ -215,7 +216,7 @@ func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, e
 		// For how long a member has been away is known only if it is observed.
 		after = min(after, pollTroubled)
 	}
-	if len(p.found.Foreign)+len(p.found.Volumes.Foreign()) > 0 {
+	if len(p.found.Foreign)+len(p.found.Volumes.Foreign()) > 0 || p.found.Adoption.Why != "" {
 		after = min(after, apply.RecheckForeign)
 	}
 	return after, err

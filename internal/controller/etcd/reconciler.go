@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
 	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/adoption"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/instruct"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/managedtls"
@@ -62,6 +63,8 @@ type Reconciler struct {
 	Allowed func(*v1alpha1.Etcd) error
 	// QuorumAwareUpdates is the feature gate QuorumAwareUpdatesWithOnDelete.
 	QuorumAwareUpdates bool
+	// AdoptFromDruid is the feature gate AdoptFromDruid.
+	AdoptFromDruid bool
 
 	once  sync.Once
 	parts *parts
@@ -70,6 +73,7 @@ type Reconciler struct {
 // parts are what the Reconciler is made of.
 type parts struct {
 	state.Access
+	adopter    adoption.Adopter
 	objects    *apply.Objects
 	strategy   *strategy.Keeper
 	tls        *tls.Mover
@@ -88,6 +92,7 @@ func (r *Reconciler) build() *parts {
 	instructor := instruct.Instructor{Access: access, AgentTrust: r.AgentTrust}
 	return &parts{
 		Access:     access,
+		adopter:    adoption.Adopter{Access: access, Images: r.Images, QuorumAware: r.QuorumAwareUpdates, Enabled: r.AdoptFromDruid},
 		objects:    &apply.Objects{Writer: apply.Writer{Client: r.Client, Live: r.APIReader}, Clock: r.Clock},
 		strategy:   &strategy.Keeper{Access: access, QuorumAware: r.QuorumAwareUpdates},
 		tls:        &tls.Mover{Access: access, Dialer: r.Dialer, Credentials: r.Credentials, Managed: &managedtls.Manager{Access: access}},

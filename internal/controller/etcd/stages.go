@@ -11,6 +11,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/adoption"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/scale"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/status"
@@ -25,8 +26,17 @@ func (p *pass) read(ctx context.Context) (err error) {
 	return err
 }
 
+func (p *pass) adopt(ctx context.Context) (err error) {
+	p.found.Adoption, err = p.adopter.Reconcile(ctx, p.found.State)
+	return err
+}
+
+// checkOwners begins the work on the objects. While etcd-druid writes to an Etcd that was adopted from it, none is written.
 func (p *pass) checkOwners(ctx context.Context) (err error) {
-	p.session, err = p.objects.Begin(ctx, p.etcd, p.found.StatefulSet)
+	p.session, err = p.objects.Begin(ctx, p.etcd, p.found.StatefulSet, p.found.Manager)
+	if err == nil && p.found.Adoption.Phase == adoption.Contested {
+		p.session.Obstruct(adoption.Active(p.etcd))
+	}
 	return err
 }
 
@@ -51,7 +61,7 @@ func (p *pass) checkPolicy(context.Context) error {
 }
 
 func (p *pass) planTLS(ctx context.Context) error {
-	frozen := p.etcd.SpecSuspended() || p.found.Refused != nil || len(p.session.Foreign()) > 0
+	frozen := p.etcd.SpecSuspended() || p.found.Adoption.Frozen() || p.found.Refused != nil || len(p.session.Foreign()) > 0
 	plan, err := p.tls.Plan(ctx, p.found.State, frozen)
 	p.status.reportManagedTLS(p.etcd, plan.Managed.Events)
 	if err != nil {
@@ -94,7 +104,7 @@ func (p *pass) applySpec(ctx context.Context) error {
 }
 
 func (p *pass) apply(ctx context.Context) error {
-	if p.etcd.SpecSuspended() {
+	if p.etcd.SpecSuspended() || p.found.Adoption.Frozen() {
 		p.found.Size = &scale.Size{}
 		return nil
 	}
@@ -108,7 +118,7 @@ func (p *pass) apply(ctx context.Context) error {
 	in := component.Input{
 		Etcd: p.etcd, Images: p.reconciler.Images, Replicas: change.Replicas, Strategy: p.strategy.Wanted(),
 		Capacity: p.etcd.Spec.Capacity(), Retention: retention(p.etcd, set),
-		PeerTLS: plan.Station, Authorities: plan.Facts.Authorities,
+		PeerTLS: plan.Station, Authorities: plan.Facts.Authorities, Converting: p.found.Adoption.Phase == adoption.Converting,
 	}
 	if set != nil {
 		// They are changed by their own stages alone.
@@ -120,13 +130,13 @@ func (p *pass) apply(ctx context.Context) error {
 		NoStatefulSet: plan.Problem != nil, Permit: change.Permit,
 	})
 	// While the cluster grows to its size the spec is not settled, so that each further member is due.
-	p.found.Settled = err == nil && settled && change.Why == "" && len(p.session.Foreign()) == 0
+	p.found.Settled = err == nil && settled && change.Why == "" && !in.Converting && len(p.session.Foreign()) == 0
 	return err
 }
 
 // creates reports whether a StatefulSet that is missing is created.
 func (p *pass) creates() bool {
-	return !p.specFailed && p.found.TLS.Problem == nil && !p.etcd.SpecSuspended()
+	return !p.specFailed && p.found.TLS.Problem == nil && !p.etcd.SpecSuspended() && !p.found.Adoption.Frozen()
 }
 
 // unadopted reports whether the StatefulSet of a cluster that has served is missing, or so new that its controller has not seen
@@ -149,19 +159,22 @@ func retention(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) v1alpha1.Persistent
 }
 
 func (p *pass) growVolumes(ctx context.Context) (err error) {
-	may := volumes.Permission{Grow: p.found.Refused == nil && !p.etcd.SpecSuspended(), Replace: p.found.TLS != nil && p.creates()}
+	may := volumes.Permission{Grow: p.found.Refused == nil && !p.etcd.SpecSuspended() && !p.found.Adoption.Frozen(), Replace: p.found.TLS != nil && p.creates()}
 	p.found.Volumes, err = p.volumes.Reconcile(ctx, p.found.State, p.session, may)
 	p.specFailed = p.specFailed || err != nil
 	return err
 }
 
 func (p *pass) hibernate(ctx context.Context) (err error) {
+	if p.found.Adoption.Frozen() {
+		return errSkipped
+	}
 	p.found.Hibernation, err = p.hibernator.Hibernate(ctx, p.found.State, p.held, p.found.Settled, p.session)
 	return err
 }
 
 func (p *pass) listPeerURLs(ctx context.Context) error {
-	if p.specFailed {
+	if p.specFailed || p.found.Adoption.Frozen() {
 		return errSkipped
 	}
 	return p.tls.ListPeerURLs(ctx, p.found.State, *p.found.TLS)

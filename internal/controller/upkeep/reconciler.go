@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/compactionmetrics"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/peretcd"
@@ -31,6 +32,8 @@ type Reconciler struct {
 	Client   client.Client
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
+	// Events publish how much a compaction would compact; nil: they are not published.
+	Events *compactionmetrics.Events
 
 	// turns are the newest turns of schedules for which this operator has created a task. Without them, a task of the last half
 	// hour that somebody deleted would be created again.
@@ -42,6 +45,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	etcd := &v1alpha1.Etcd{}
 	if err := r.Client.Get(ctx, req.NamespacedName, etcd); apierrors.IsNotFound(err) {
 		r.turns.Forget(req.NamespacedName)
+		r.Events.Forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", req, err)
@@ -64,12 +68,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // has ended, are events.
 func (r *Reconciler) compact(ctx context.Context, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) error {
 	if !compacts(etcd) {
+		r.Events.Forget(client.ObjectKeyFromObject(etcd))
 		return nil
 	}
 	leases, err := observe.ReadSnapshotLeases(ctx, r.Client, etcd)
 	if err != nil {
 		return err
 	}
+	_, events := backlog(leases)
+	r.Events.Set(client.ObjectKeyFromObject(etcd), events)
 	if found := compactionDue(etcd, leases, tasks); found != nil {
 		return r.create(ctx, etcd, *found)
 	}

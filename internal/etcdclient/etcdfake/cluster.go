@@ -29,6 +29,8 @@ type Cluster struct {
 	Names []string
 	// Up reports whether a member is up.
 	Up func(member int) bool
+	// Version of etcd that the members say they run; it may be empty.
+	Version string
 
 	mu sync.Mutex
 	// begun is how often the cluster was rebuilt.
@@ -103,7 +105,7 @@ func (m *member) Status(context.Context) (etcdclient.Status, error) {
 	if !c.Up(m.index) {
 		return etcdclient.Status{}, ErrDown
 	}
-	return etcdclient.Status{ClusterID: 1 + m.cluster.begun, MemberID: uint64(m.index + 1), Leader: uint64(c.elect()), Term: c.term, AppliedIndex: 100}, nil
+	return etcdclient.Status{ClusterID: 1 + m.cluster.begun, MemberID: uint64(m.index + 1), Leader: uint64(c.elect()), Term: c.term, AppliedIndex: 100, Version: c.Version}, nil
 }
 
 func (m *member) Members(context.Context) ([]etcdclient.Member, error) {

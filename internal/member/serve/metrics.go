@@ -4,12 +4,25 @@
 
 package serve
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // Metrics of the agent beside a member.
 type Metrics struct {
 	up, leads, learner        prometheus.Gauge
 	leaseFailures, promotions prometheus.Counter
+
+	// Those that have the names of etcd-backup-restore's, so that its dashboards work.
+	isLearner     prometheus.Gauge
+	becameLearner prometheus.Counter
+	promotion     *prometheus.HistogramVec
+
+	// wasLearner is what the last answer of the member said.
+	wasLearner bool
 }
 
 // NewMetrics registers the metrics.
@@ -27,7 +40,13 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		leaseFailures: counter("lease_renewal_failures_total", "Renewals of the member lease that failed."),
 		promotions:    counter("learner_promotions_total", "Times that the member was promoted to a voter."),
 	}
-	registry.MustRegister(m.up, m.leads, m.learner, m.leaseFailures, m.promotions)
+	m.isLearner = prometheus.NewGauge(prometheus.GaugeOpts{Name: "etcdbr_is_learner", Help: "1 while the member is a learner."})
+	m.becameLearner = prometheus.NewCounter(prometheus.CounterOpts{Name: "etcdbr_is_learner_count_total", Help: "Times that the member was found to have become a learner."})
+	m.promotion = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "etcdbr_member_promote_duration_seconds", Help: "Time that attempts to promote the member took.",
+		Buckets: prometheus.ExponentialBuckets(0.1, 2, 8),
+	}, []string{"succeeded"})
+	registry.MustRegister(m.up, m.leads, m.learner, m.leaseFailures, m.promotions, m.isLearner, m.becameLearner, m.promotion)
 	return m
 }
 
@@ -42,4 +61,20 @@ func (m *Metrics) observe(status Status, err error) {
 	set(m.up, err == nil)
 	set(m.leads, err == nil && status.Leads())
 	set(m.learner, err == nil && status.Learner)
+	set(m.isLearner, err == nil && status.Learner)
+	if err != nil {
+		return
+	}
+	if status.Learner && !m.wasLearner {
+		m.becameLearner.Inc()
+	}
+	m.wasLearner = status.Learner
+}
+
+// promoted counts an attempt to promote the member.
+func (m *Metrics) promoted(took time.Duration, err error) {
+	m.promotion.WithLabelValues(strconv.FormatBool(err == nil)).Observe(took.Seconds())
+	if err == nil {
+		m.promotions.Inc()
+	}
 }

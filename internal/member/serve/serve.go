@@ -176,11 +176,13 @@ func (s *Server) renew(ctx context.Context, status Status) {
 func (s *Server) promote(ctx context.Context, status Status) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if err := s.Member.Promote(ctx, status.MemberID); err != nil {
+	began := s.Clock.Now()
+	err := s.Member.Promote(ctx, status.MemberID)
+	s.Metrics.promoted(s.Clock.Now().Sub(began), err)
+	if err != nil {
 		s.say(ctx, err, "The learner is not promoted yet")
 		return
 	}
-	s.Metrics.promotions.Inc()
 	s.failing = ""
 	s.Log.Info("Promoted the learner to a voter", "memberID", fmt.Sprintf("%x", status.MemberID))
 }

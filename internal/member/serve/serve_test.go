@@ -18,6 +18,7 @@ import (
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -118,6 +119,17 @@ func TestLearnerIsPromotedOnceItHasCaughtUp(t *testing.T) {
 	s.once(t.Context())
 	g.Expect(m.promotes).To(HaveLen(2))
 	g.Expect(tidied).To(Equal(1))
+	g.Expect(testutil.ToFloat64(s.Metrics.isLearner)).To(BeZero())
+	m.status.Learner, m.refusal = true, nil
+	s.once(t.Context())
+	m.err = errors.New("connection refused")
+	s.once(t.Context())
+	m.err = nil
+	s.once(t.Context())
+	g.Expect(testutil.ToFloat64(s.Metrics.isLearner)).To(Equal(1.0))
+	g.Expect(testutil.ToFloat64(s.Metrics.becameLearner)).To(Equal(2.0), "a member that did not answer for a while has not become one again")
+	g.Expect(testutil.ToFloat64(s.Metrics.promotions)).To(Equal(2.0))
+	g.Expect(testutil.CollectAndCount(s.Metrics.promotion)).To(Equal(2), "failures and successes")
 }
 
 func TestLeaderWorksWhileItLeads(t *testing.T) {

@@ -66,7 +66,7 @@ func TestAttacks(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	attack := exec.CommandContext(ctx, program("test/attack"), "-kubeconfig="+file("kubeconfig", testEnv.AdminKubeconfig()), "-roles=../../../config/admission/task_roles.yaml",
+	attack := exec.CommandContext(ctx, program("test/attack"), "-kubeconfig="+file("kubeconfig", testEnv.AdminKubeconfig()), "-roles=../../../config/admission/task/task_roles.yaml",
 		"-only=rights,tasks,crowd,owners,claims,texts", "-watch=5s", "-out="+filepath.Join(dir, "attack.md"))
 	out, err := attack.CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), "%s", out)

@@ -33,6 +33,8 @@ var installations = map[string]struct {
 	"defaults":          {nil, "resources: [../default]"},
 	"network policies":  {[]string{`networkPolicy.enabled=true`}, "resources: [../default]\ncomponents: [../network-policy]"},
 	"without policies":  {[]string{`admissionPolicies.install=false`}, "resources: [../crd, ../rbac, ../manager]"},
+	"executor, webhook": {[]string{`mode="Executor"`}, "resources: [../executor/webhook]"},
+	"executor, policy":  {[]string{`mode="Executor"`, `executor.admission="Policy"`}, "resources: [../executor/policy]"},
 	"in two namespaces": {[]string{`namespaces=["one","two"]`, `networkPolicy.enabled=true`}, ""},
 	"everything set": {[]string{
 		`replicas=3`, `config={"images":{"allowed":["gcr.io/etcd-development/etcd"]},"logging":{"level":"debug"}}`,
@@ -155,6 +157,7 @@ func TestValuesAreChecked(t *testing.T) {
 		`replica=3`:                     "'replica' not allowed",
 		`replicas="3"`:                  "'/replicas'",
 		`mode="Other"`:                  "'/mode'",
+		`executor.admission="None"`:     "'/executor/admission'",
 		`images.agent.tag="latest"`:     "'/images/agent/tag'",
 		`images.agent.digest="sha256:"`: "'/images/agent/digest'",
 		`config={"namespaces":["a"]}`:   "'/config/namespaces'",
@@ -163,6 +166,14 @@ func TestValuesAreChecked(t *testing.T) {
 	} {
 		_, err := newHelm(t).try("template", path, "--set-json="+value)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(message)), value)
+	}
+}
+
+// What an operator in mode Executor does not heed is refused.
+func TestValuesThatTheExecutorDoesNotHeed(t *testing.T) {
+	for _, value := range []string{`namespaces=["one"]`, `networkPolicy.enabled=true`} {
+		_, err := newHelm(t).try("template", path, `--set-json=mode="Executor"`, "--set-json="+value)
+		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("mode Executor: leave namespaces empty")), value)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/servedcrd"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
@@ -215,4 +216,15 @@ server: {metricsBindAddress: "0", healthBindAddress: "0"}
 	after := before.DeepCopy()
 	g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(before), after)).To(Succeed())
 	g.Expect(after).To(Equal(before))
+}
+
+// A type whose definition is etcd-druid's is not served, and neither is another for that reason.
+func TestTaskTypesOfAnotherOperator(t *testing.T) {
+	g := NewWithT(t)
+	install(t, g, append(own(t, "opstask"), upstream(t, "etcdcopybackupstasks").crd())...)
+	api := discovery.NewDiscoveryClientForConfigOrDie(testEnv.Config).OpenAPIV3()
+	g.Expect(servedcrd.CheckOpsTaskStatus(t.Context(), api)).To(Succeed())
+	g.Expect(servedcrd.CheckCopyBackupsTaskStatus(t.Context(), api)).To(MatchError(And(
+		HavePrefix("the CustomResourceDefinition etcdcopybackupstasks."+group+" cannot hold the status of an EtcdCopyBackupsTask: it lacks "),
+		ContainSubstring("status.result"), HaveSuffix("install config/crd/copybackupstask, or remove this operator"))))
 }

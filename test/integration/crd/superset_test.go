@@ -76,9 +76,55 @@ var rules = map[string]string{
 	"managedTLS":                                 "",
 }
 
-// Every field of etcd-druid's Etcd is in the project's, with the same type, and every rule of the project's that is stricter has
+// definition is one of the project's, and the rules that etcd-druid's does not have.
+type definition struct {
+	plural, component string
+	stricter, rules   map[string]string
+}
+
+// definitions are those that both operators have.
+var definitions = map[string]definition{
+	"Etcd": {"etcds", "etcd", stricter, rules},
+	"EtcdCopyBackupsTask": {"etcdcopybackupstasks", "copybackupstask", map[string]string{
+		".spec.*Store.container required":      "container",
+		".spec.*Store.provider required":       "provider",
+		".spec.*Store.prefix pattern":          "prefix",
+		".spec.*Store.secretRef.name required": "references",
+		".spec.* maxLength":                    "lengths",
+		".spec.* minLength":                    "references",
+		".status.conditions[].reason pattern":  "status",
+		".status.conditions[].type pattern":    "status",
+		".status.conditions[].* enum":          "status",
+		".status.conditions[].* maxLength":     "status",
+		".status.conditions[].* minLength":     "status",
+	}, map[string]string{
+		"provider must be":                 "provider",
+		"with provider Local, container":   "Local",
+		"with provider azure or ABS":       "secretRef",
+		"endpointOverride must be a URL":   "",
+		"timeout must be a duration":       "durations",
+		"sourceStore and targetStore must": "",
+	}},
+	"EtcdOpsTask": {"etcdopstasks", "opstask", map[string]string{
+		".status.lastErrors[].code pattern": "status",
+	}, map[string]string{
+		"config is immutable":                  "",
+		"etcdName is immutable":                "",
+		"ttlSecondsAfterFinished is immutable": "",
+		"isFinal must be false":                "",
+	}},
+}
+
+// Every field of etcd-druid's types is in the project's, with the same type, and every rule of the project's that is stricter has
 // a row in docs/gardener.md.
-func TestTheEtcdIsASuperset(t *testing.T) {
+func TestTheTypesAreSupersets(t *testing.T) {
+	for kind, d := range definitions {
+		t.Run(kind, func(t *testing.T) { d.isSuperset(t) })
+	}
+}
+
+func (d definition) isSuperset(t *testing.T) {
+	t.Helper()
 	page, err := os.ReadFile(root + "/docs/gardener.md")
 	if err != nil {
 		t.Fatal(err)
@@ -88,14 +134,16 @@ func TestTheEtcdIsASuperset(t *testing.T) {
 			t.Errorf("docs/gardener.md has no row %q, which is to give the reason of %s", name, rule)
 		}
 	}
-	versions := own(t, "etcd")[0].Object["spec"].(map[string]any)["versions"].([]any)
-	version := versions[0].(map[string]any)
+	spec := own(t, d.component)[0].Object["spec"].(map[string]any)
+	version := spec["versions"].([]any)[0].(map[string]any)
 	ours := map[string]field{}
 	flatten("", version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any), false, ours)
-	theirs := upstream(t, "etcds")
-	// It is newer than the facts.
-	theirs.Fields[".spec.externallyManagedMemberAddresses"] = field{"type": "array"}
-	theirs.Fields[".spec.externallyManagedMemberAddresses[]"] = field{"type": "string"}
+	theirs := upstream(t, d.plural)
+	if d.plural == "etcds" {
+		// It is newer than the facts.
+		theirs.Fields[".spec.externallyManagedMemberAddresses"] = field{"type": "array"}
+		theirs.Fields[".spec.externallyManagedMemberAddresses[]"] = field{"type": "string"}
+	}
 	used := map[string]bool{}
 	for _, at := range slices.Sorted(maps.Keys(theirs.Fields)) {
 		their, our := theirs.Fields[at], ours[at]
@@ -108,7 +156,7 @@ func TestTheEtcdIsASuperset(t *testing.T) {
 		}
 		for _, property := range differences(their, our) {
 			rule := at + " " + property
-			if name, known := lookUp(stricter, rule, used); known {
+			if name, known := lookUp(d.stricter, rule, used); known {
 				row(rule, name)
 			} else {
 				t.Errorf("%s is stricter: %v, in etcd-druid %v", rule, our[property], their[property])
@@ -123,7 +171,7 @@ func TestTheEtcdIsASuperset(t *testing.T) {
 		}
 		for _, message := range messages {
 			found := false
-			for start, name := range rules {
+			for start, name := range d.rules {
 				if strings.Contains(message, start) {
 					found, used[start] = true, true
 					row(message, name)
@@ -140,7 +188,7 @@ func TestTheEtcdIsASuperset(t *testing.T) {
 			}
 		}
 	}
-	for _, list := range []map[string]string{stricter, rules} {
+	for _, list := range []map[string]string{d.stricter, d.rules} {
 		for rule := range list {
 			if !used[rule] {
 				t.Errorf("%q is on a list, and there is no such rule", rule)
@@ -148,7 +196,13 @@ func TestTheEtcdIsASuperset(t *testing.T) {
 		}
 	}
 	g := NewWithT(t)
-	g.Expect(version["subresources"]).To(HaveKeyWithValue("scale", Equal(theirs.Subresources["scale"])))
+	for name, subresource := range theirs.Subresources {
+		g.Expect(version["subresources"]).To(HaveKeyWithValue(name, Equal(subresource)))
+	}
+	g.Expect(spec["names"]).To(HaveKeyWithValue("plural", theirs.Names["plural"]))
+	if short, ok := theirs.Names["shortNames"]; ok && d.plural != "etcds" {
+		g.Expect(spec["names"]).To(HaveKeyWithValue("shortNames", short))
+	}
 }
 
 // lookUp finds a rule in a list, and notes which entry has it.

@@ -126,7 +126,7 @@ func Start(options ...Option) (*Env, error) {
 	server := &envtest.Environment{
 		Scheme:                   scheme,
 		BinaryAssetsDirectory:    assets,
-		CRDDirectoryPaths:        []string{filepath.Join(root, "config", "crd", "etcd"), filepath.Join(root, "config", "crd", "task")},
+		CRDDirectoryPaths:        crdPaths(filepath.Join(root, "config", "crd")),
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: startTimeout,
 	}
@@ -152,6 +152,15 @@ func Start(options ...Option) (*Env, error) {
 		return nil, errors.Join(err, e.Stop())
 	}
 	return e, nil
+}
+
+// crdPaths returns the folders of the components of config/crd.
+func crdPaths(folder string) []string {
+	var paths []string
+	for _, component := range []string{"etcd", "task", "copybackupstask", "opstask"} {
+		paths = append(paths, filepath.Join(folder, component))
+	}
+	return paths
 }
 
 func (e *Env) complete(policies string, options []Option) error {

@@ -27,9 +27,13 @@ import (
 
 // installPolicies creates the admission policies in dir and waits until they are in force.
 func (e *Env) installPolicies(dir string) error {
-	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil {
-		return fmt.Errorf("listing %s: %w", dir, err)
+	var files []string
+	for _, pattern := range []string{"*.yaml", "task/*.yaml"} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", dir, err)
+		}
+		files = append(files, found...)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

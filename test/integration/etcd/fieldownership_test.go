@@ -101,7 +101,7 @@ func TestFieldsAreRemovedFromAppliedObjects(t *testing.T) {
 	})
 	w.Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {
-		d, err := apply.Render(object)
+		d, err := apply.Render(object, nil)
 		w.Expect(err).NotTo(HaveOccurred())
 		w.Expect(testEnv.Client.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(d.Unstructured), client.ForceOwnership, apply.Manager)).To(Succeed())
 	}

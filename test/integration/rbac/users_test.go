@@ -177,3 +177,34 @@ func TestRolesAreAggregated(t *testing.T) {
 	}
 	w.forbidden(editor.Create(t.Context(), overrides()), "override-guards")
 }
+
+// RBAC tells the types of etcd-druid apart by their names.
+func TestWhoMayUseTheTypesOfEtcdDruid(t *testing.T) {
+	w := newWorld(t)
+	store := v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "claim", Prefix: "a"}
+	copies := &v1alpha1.EtcdCopyBackupsTask{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "copy-"}, Spec: v1alpha1.EtcdCopyBackupsTaskSpec{SourceStore: store, TargetStore: store}}
+	snapshot := &v1alpha1.EtcdOpsTask{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "snapshot-"}, Spec: v1alpha1.EtcdOpsTaskSpec{
+		Config: v1alpha1.EtcdOpsTaskConfig{OnDemandSnapshot: &v1alpha1.OnDemandSnapshotConfig{Type: "full"}},
+	}}
+	for name, c := range map[string]struct {
+		roles          []string
+		copy, snapshot bool
+	}{
+		"edits":     {[]string{"etcd-foreman-view", "etcd-foreman-edit", "etcd-foreman-operate"}, false, false},
+		"dangerous": {[]string{"etcd-foreman-operate", "etcd-foreman-dangerous"}, false, false},
+		"snapshots": {[]string{"etcd-foreman-view", "etcd-foreman-opstasks"}, false, true},
+		"copies":    {[]string{"etcd-foreman-view", "etcd-foreman-copies"}, true, false},
+	} {
+		user := w.user(name, c.roles...)
+		for object, allowed := range map[client.Object]bool{copies: c.copy, snapshot: c.snapshot} {
+			create := func() error {
+				return user.Create(t.Context(), object.DeepCopyObject().(client.Object), client.DryRunAll)
+			}
+			if allowed {
+				w.Eventually(create).Should(Succeed(), "%s, %T", name, object)
+			} else {
+				w.Expect(apierrors.IsForbidden(create())).To(BeTrue(), "%s, %T", name, object)
+			}
+		}
+	}
+}

@@ -126,7 +126,7 @@ func (c *cluster) hibernate(replicas int32) {
 func (c *cluster) instructions() string {
 	c.t.Helper()
 	config := &corev1.ConfigMap{}
-	c.Expect(testEnv.Client.Get(c.t.Context(), c.key(component.ConfigMapName(name)), config)).To(Succeed())
+	c.Expect(testEnv.Client.Get(c.t.Context(), c.key(component.ConfigMapName(name, "")), config)).To(Succeed())
 	return config.Data[member.KeyRecovery]
 }
 

@@ -101,7 +101,7 @@ func (h Hibernator) WakeUp(ctx context.Context, s *state.State, held bool, objec
 		}
 		claims, _ = leftOver(record, claims)
 		w.left = names(claims)
-		if w.instructed, err = instruct.Instructed(ctx, h.API, etcd); err != nil {
+		if w.instructed, err = instruct.Instructed(ctx, h.API, etcd, s.Manager); err != nil {
 			return WakeUp{}, err
 		}
 	}

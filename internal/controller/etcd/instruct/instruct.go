@@ -37,7 +37,7 @@ type Instructor struct {
 // says what is written so far. The live Etcd has to agree with the given one: members that start with what was recorded once,
 // and is not any more, are taken for those of another cluster.
 func (i Instructor) Instruct(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, objects *apply.Session) error {
-	key := configMapOf(etcd)
+	key := configMapOf(etcd, objects.Manager)
 	config := &corev1.ConfigMap{}
 	if err := reader.Get(ctx, key, config); apierrors.IsNotFound(err) {
 		// The event of its creation leads here.
@@ -86,12 +86,12 @@ func (i Instructor) Instruct(ctx context.Context, reader client.Reader, etcd *v1
 
 // Instructed reports whether the members have been instructed to recover their cluster as the status of the Etcd says, by what
 // the API server says.
-func Instructed(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd) (bool, error) {
+func Instructed(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, manager string) (bool, error) {
 	wanted, err := encode(etcd.Status.Recovery)
 	if err != nil {
 		return false, err
 	}
-	key, config := configMapOf(etcd), &corev1.ConfigMap{}
+	key, config := configMapOf(etcd, manager), &corev1.ConfigMap{}
 	if err := live.Get(ctx, key, config); apierrors.IsNotFound(err) {
 		return false, nil
 	} else if err != nil {
@@ -100,8 +100,8 @@ func Instructed(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd) (b
 	return wanted != "" && config.Data[member.KeyRecovery] == wanted, nil
 }
 
-func configMapOf(etcd *v1alpha1.Etcd) types.NamespacedName {
-	return types.NamespacedName{Namespace: etcd.Namespace, Name: component.ConfigMapName(etcd.Name)}
+func configMapOf(etcd *v1alpha1.Etcd, manager string) types.NamespacedName {
+	return types.NamespacedName{Namespace: etcd.Namespace, Name: component.ConfigMapName(etcd.Name, manager)}
 }
 
 // missing returns what is missing in the data of the ConfigMap; a nil value is to be removed. It is pure.

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
@@ -52,6 +53,8 @@ type State struct {
 	Etcd *v1alpha1.Etcd
 	// StatefulSet is nil when there is none, or one that is not the Etcd's own.
 	StatefulSet *appsv1.StatefulSet
+	// Manager is the value of the label managed-by of the objects of an Etcd that was adopted from another operator.
+	Manager string
 	// Tasks of the Etcd, of every type and state.
 	Tasks []v1alpha1.EtcdOperatorTask
 	// Claims under the names of its members, by ordinal; they need not be the Etcd's own. None without a StatefulSet.
@@ -74,6 +77,9 @@ func (a Access) Read(ctx context.Context, etcd *v1alpha1.Etcd) (*State, error) {
 	if BeingOrphaned(s.StatefulSet) {
 		// Its end is an event, and what the status says of the members is still true.
 		return nil, ErrBehind
+	}
+	if s.Manager, err = a.findManager(ctx, etcd, s.StatefulSet); err != nil {
+		return nil, err
 	}
 	if s.Tasks, err = etcdtasks.List(ctx, a.Client, etcd); err != nil {
 		return nil, err
@@ -107,6 +113,21 @@ func (a Access) findStatefulSet(ctx context.Context, etcd *v1alpha1.Etcd) (*apps
 		return set, err
 	}
 	return StatefulSet(ctx, a.API, etcd)
+}
+
+// findManager returns from which operator the objects of an Etcd were adopted, given its StatefulSet; empty if from none. One that
+// is not the Etcd's own any more was taken back.
+func (a Access) findManager(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (string, error) {
+	if set != nil {
+		return ownership.Manager(etcd, set), nil
+	}
+	key := client.ObjectKeyFromObject(etcd)
+	if err := a.Client.Get(ctx, key, &appsv1.StatefulSet{}); err == nil {
+		return "", nil
+	} else if !apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("reading StatefulSet %s: %w", key, err)
+	}
+	return apply.ManagerOfServices(ctx, a.Client, etcd)
 }
 
 // Observe takes a Snapshot; nil when there is no StatefulSet.

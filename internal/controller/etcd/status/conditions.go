@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/conditions"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/adoption"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/tls"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,9 @@ const confirmLoss = 2 * time.Second
 // conditionsOf returns the conditions that follow from an observation. Those that are not among them stay as they are.
 func conditionsOf(next *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
 	all := memberConditions(next, o)
+	if o.Adoption != (adoption.View{}) {
+		all = append(all, o.Adoption.Condition(o.Etcd))
+	}
 	if o.TLS != nil && tls.Wanted(o.Etcd) {
 		all = append(all, o.TLS.Condition(o.Etcd, o.Snapshot))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/adoption"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/scale"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
@@ -27,6 +28,8 @@ import (
 // Observation is what a reconcile has found. What it did not get to is nil: the status keeps what it said of that.
 type Observation struct {
 	*state.State
+	// Adoption of the objects from etcd-druid.
+	Adoption adoption.View
 	// TLS of the members.
 	TLS *tls.Plan
 	// Size of the StatefulSet now.
@@ -108,7 +111,7 @@ func Interrupted(etcd *v1alpha1.Etcd, failures []Failure, now metav1.Time) v1alp
 
 // refer writes what other controllers find the members by.
 func refer(next *v1alpha1.EtcdStatus, o Observation) {
-	next.LabelSelector = &metav1.LabelSelector{MatchLabels: component.MemberSelector(o.Etcd.Name)}
+	next.LabelSelector = &metav1.LabelSelector{MatchLabels: component.MemberSelector(o.Etcd.Name, o.Manager)}
 	next.Selector = metav1.FormatLabelSelector(next.LabelSelector)
 	next.Etcd = nil
 	if o.StatefulSet != nil {
@@ -135,6 +138,9 @@ func set(status *v1alpha1.EtcdStatus, c metav1.Condition, now metav1.Time) {
 func removeStale(next *v1alpha1.EtcdStatus, o Observation) {
 	if o.Etcd.Spec.Replicas > 0 && next.Hibernation == nil {
 		next.Conditions.Remove(v1alpha1.ConditionHibernated)
+	}
+	if o.Adoption == (adoption.View{}) {
+		next.Conditions.Remove(v1alpha1.ConditionAdopted)
 	}
 	if !tls.Wanted(o.Etcd) {
 		next.Conditions.Remove(v1alpha1.ConditionTLSReady)

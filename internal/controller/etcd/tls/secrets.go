@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/managedtls"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/peretcd"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -128,10 +129,10 @@ func (m *Mover) station(ctx context.Context, s *state.State) (component.PeerTLS,
 		return component.PeerTLSOff, nil
 	}
 	if s.StatefulSet != nil {
-		return component.PeerTLS(s.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationPeerTLS]), nil
+		return component.PeerTLS(observe.PeerTLS(s.StatefulSet.Spec.Template.ObjectMeta, s.StatefulSet.Spec.Template.Spec)), nil
 	}
 	config := &corev1.ConfigMap{}
-	key := types.NamespacedName{Namespace: s.Etcd.Namespace, Name: component.ConfigMapName(s.Etcd.Name)}
+	key := types.NamespacedName{Namespace: s.Etcd.Namespace, Name: component.ConfigMapName(s.Etcd.Name, s.Manager)}
 	if err := m.Client.Get(ctx, key, config); apierrors.IsNotFound(err) || err == nil && s.Etcd.Status.ClusterID == "" {
 		return component.PeerTLSOn, nil
 	} else if err != nil {

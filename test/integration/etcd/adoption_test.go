@@ -1,0 +1,241 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+)
+
+// druid is the field manager of what etcd-druid writes.
+const druid = client.FieldOwner("etcd-druid")
+
+// newDruidWorld creates an Etcd and its objects as etcd-druid does, without a running etcd-druid.
+func newDruidWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, 3, func(e *v1alpha1.Etcd) { e.Finalizers = []string{v1alpha1.FinalizerDruid} })
+	w.members.Version = "3.5.27"
+	w.SetDefaultEventuallyTimeout(2 * time.Minute)
+	for _, object := range w.druidObjects() {
+		w.Expect(testEnv.Client.Create(t.Context(), object, client.FieldOwner("etcd-druid-before"))).To(Succeed(), object.GetKind())
+	}
+	w.Eventually(func(g Gomega) {
+		set := w.statefulSet(g)
+		g.Expect(set.Status.ReadyReplicas).To(Equal(int32(3)))
+		g.Expect(set.Status.CurrentRevision).To(Equal(set.Status.UpdateRevision))
+	}).Should(Succeed())
+	return w
+}
+
+// druidObjects are the objects of testdata/druid.yaml.
+func (w *world) druidObjects() (all []*unstructured.Unstructured) {
+	data, err := os.ReadFile("testdata/druid.yaml")
+	w.Expect(err).NotTo(HaveOccurred())
+	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(bytes.ReplaceAll(data, []byte("$NAMESPACE"), []byte(w.namespace))), 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		err := documents.Decode(&u.Object)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		w.Expect(err).NotTo(HaveOccurred())
+		u.SetNamespace(w.namespace)
+		labels := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: name, v1alpha1.LabelName: strings.ReplaceAll(u.GetName(), ":", "-")}
+		maps.Copy(labels, u.GetLabels())
+		u.SetLabels(labels)
+		u.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(w.etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))})
+		all = append(all, u)
+	}
+}
+
+// druidReconciles writes what etcd-druid writes in each reconciliation: its finalizer, and the StatefulSet with its whole metadata
+// and RollingUpdate.
+func (w *world) druidReconciles() {
+	w.t.Helper()
+	w.change(func(e *v1alpha1.Etcd) { controllerutil.AddFinalizer(e, v1alpha1.FinalizerDruid) })
+	set := w.statefulSet(w)
+	before := set.DeepCopy()
+	set.Annotations, set.Spec.UpdateStrategy = nil, appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType}
+	w.Expect(testEnv.Client.Patch(w.t.Context(), set, client.MergeFrom(before), druid)).To(Succeed())
+}
+
+// adopting has an operator adopt, with images of etcd 3.6.
+func adopting(r *etcd.Reconciler) { r.Images.Etcd, r.AdoptFromDruid = "localhost/etcd:v3.6.16", true }
+
+func (w *world) adopted(g Gomega, status metav1.ConditionStatus, reason string) string {
+	c := w.condition(g, v1alpha1.ConditionAdopted)
+	g.Expect(c.Reason).To(Equal(reason), "%s", c.Message)
+	g.Expect(c.Status).To(Equal(status))
+	return c.Message
+}
+
+// adopt adopts the Etcd, and waits for it.
+func (w *world) adopt() {
+	w.t.Helper()
+	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationAdopt))
+	w.Eventually(func(g Gomega) {
+		w.adopted(g, metav1.ConditionTrue, v1alpha1.ReasonConversionPending)
+		g.Expect(w.etcd.Annotations).NotTo(HaveKey(v1alpha1.AnnotationOperation))
+		g.Expect(w.strategy()).To(Satisfy(onDelete))
+	}).Should(Succeed())
+}
+
+// An Etcd of etcd-druid is left alone until it is asked for. Adopting it replaces no pod and changes no template; the first change
+// converts pod by pod in one rollout; and it can be handed back.
+func TestAdoptFromDruid(t *testing.T) {
+	t.Parallel()
+	w := newDruidWorld(t)
+	pods, set := w.podUIDs(w), w.statefulSet(w)
+	o := w.startAll(adopting)
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Message).To(ContainSubstring("druid.gardener.cloud/operation=adopt"))
+	}).Should(Succeed())
+	w.untouched(w, set)
+
+	w.adopt()
+	w.Expect(w.etcd.Finalizers).To(BeEmpty())
+	w.nudge(o)
+	now := w.statefulSet(w)
+	w.Expect(now.Spec.Template).To(Equal(set.Spec.Template), "nothing is applied")
+	w.Expect(now.Spec.Selector).To(Equal(set.Spec.Selector))
+	w.Expect(now.Labels).To(Equal(set.Labels))
+	w.Expect(now.Annotations).To(And(HaveKeyWithValue(v1alpha1.AnnotationAdoptedBy, string(w.etcd.UID)), HaveKeyWithValue(v1alpha1.AnnotationAdoptedVersion, "3.5.27")))
+	w.Expect(w.podUIDs(w)).To(Equal(pods))
+	for _, object := range []client.Object{&corev1.ServiceAccount{}, &policyv1.PodDisruptionBudget{}} {
+		w.get(w, name, object)
+		w.Expect(object.GetAnnotations()).To(HaveKey(v1alpha1.AnnotationAdoptedBy))
+	}
+	role := &rbacv1.Role{}
+	w.get(w, roleName, role)
+	w.Expect(role.Rules).To(HaveLen(3), "the agents of etcd-druid need it")
+
+	w.change(annotate(v1alpha1.AnnotationGardenerOperation, v1alpha1.OperationReconcile))
+	w.Eventually(func(g Gomega) {
+		w.adopted(g, metav1.ConditionTrue, v1alpha1.ReasonConverted)
+		g.Expect(w.etcd.Annotations).NotTo(HaveKey(v1alpha1.AnnotationGardenerOperation))
+		g.Expect(w.etcd.Status.ObservedGeneration).To(Equal(w.etcd.Generation))
+	}).Should(Succeed())
+	w.converted(set, pods)
+
+	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationHandBack))
+	pods = w.podUIDs(w)
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.statefulSet(g).Annotations).NotTo(HaveKey(v1alpha1.AnnotationAdoptedBy))
+		w.get(g, name, w.etcd)
+		g.Expect(w.etcd.Annotations).NotTo(HaveKey(v1alpha1.AnnotationOperation))
+	}).Should(Succeed())
+	w.Expect(w.strategy()).To(Satisfy(rolling))
+	w.nudge(o)
+	w.Expect(w.strategy()).To(Satisfy(rolling), "the operator leaves it alone")
+	w.Expect(w.podUIDs(w)).To(Equal(pods))
+}
+
+// converted checks what one rollout has made of the objects of etcd-druid.
+func (w *world) converted(before *appsv1.StatefulSet, pods []types.UID) {
+	w.t.Helper()
+	for i, uid := range w.podUIDs(w) {
+		w.Expect(uid).NotTo(Equal(pods[i]))
+	}
+	tasks := &v1alpha1.EtcdOperatorTaskList{}
+	w.Expect(testEnv.Client.List(w.t.Context(), tasks, client.InNamespace(w.namespace))).To(Succeed())
+	w.Expect(tasks.Items).To(HaveLen(1))
+	w.Expect(tasks.Items[0].Status.Rollout.Pods).To(HaveLen(3))
+
+	set := w.statefulSet(w)
+	w.Expect(set.UID).To(Equal(before.UID))
+	w.Expect(set.Spec.Selector).To(Equal(before.Spec.Selector))
+	pod := set.Spec.Template.Spec
+	w.Expect(pod.HostAliases).To(BeEmpty())
+	w.Expect(pod.ShareProcessNamespace).To(BeNil())
+	w.Expect(set.Spec.Template.Annotations).NotTo(HaveKey("checksum/etcd-configmap"))
+	for _, c := range pod.Containers {
+		w.Expect(c.Args).NotTo(ContainElement("server"), "%s: nothing of etcd-druid's container is left", c.Name)
+		for _, m := range c.VolumeMounts {
+			w.Expect(m.Name).NotTo(Equal("etcd-config-file"))
+		}
+	}
+	mounted := ""
+	for _, v := range pod.Volumes {
+		if v.ConfigMap != nil {
+			mounted = v.ConfigMap.Name
+		}
+	}
+	config, theirs := &corev1.ConfigMap{}, &corev1.ConfigMap{}
+	w.get(w, mounted, config)
+	w.Eventually(func(g Gomega) {
+		w.get(g, mounted, config)
+		g.Expect(config.Data).To(HaveKeyWithValue("cluster-id", w.etcd.Status.ClusterID))
+	}).Should(Succeed())
+	w.get(w, name+"-config", theirs)
+	w.Expect(theirs.Data).To(HaveLen(1), "that of etcd-druid is left alone")
+	w.Expect(theirs.Annotations).To(BeEmpty())
+
+	service, role, account := &corev1.Service{}, &rbacv1.Role{}, &corev1.ServiceAccount{}
+	w.get(w, name+"-client", service)
+	w.Expect(service.Spec.Selector).To(HaveKeyWithValue(v1alpha1.LabelManagedBy, v1alpha1.ManagedByDruid))
+	w.get(w, roleName, role)
+	w.Expect(role.Rules).To(HaveLen(1), "once no pod of etcd-druid is left, its rights go")
+	w.get(w, name, account)
+	w.Expect(account.AutomountServiceAccountToken).To(Equal(ptr.To(false)))
+	w.Expect(w.etcd.Status.Selector).To(ContainSubstring(v1alpha1.ManagedByDruid))
+}
+
+// What keeps an Etcd from being adopted is said, and nothing is written.
+func TestAdoptionRefused(t *testing.T) {
+	t.Parallel()
+	w := newDruidWorld(t)
+	w.members.Version = "3.4.34"
+	before := w.statefulSet(w)
+	w.startAll(adopting)
+	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationAdopt))
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.adopted(g, metav1.ConditionFalse, v1alpha1.ReasonAdoptionRefused)).To(ContainSubstring("etcd-main-0 runs etcd 3.4.34"))
+	}).Should(Succeed())
+	w.untouched(w, before)
+	w.Expect(w.etcd.Finalizers).To(ConsistOf(v1alpha1.FinalizerDruid))
+}
+
+// An etcd-druid that reconciles an adopted Etcd is noticed, and nothing is done against it.
+func TestDruidComesBack(t *testing.T) {
+	t.Parallel()
+	w := newDruidWorld(t)
+	o := w.startAll(adopting)
+	w.adopt()
+	pods := w.podUIDs(w)
+	w.change(func(e *v1alpha1.Etcd) { controllerutil.AddFinalizer(e, v1alpha1.FinalizerDruid) })
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.adopted(g, metav1.ConditionFalse, v1alpha1.ReasonDruidActive)).To(ContainSubstring("scale etcd-druid to 0"))
+	}).Should(Succeed())
+	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile))
+	w.druidReconciles()
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Message).To(ContainSubstring("managed by etcd-druid"))
+	}).Should(Succeed())
+	w.nudge(o)
+	w.Expect(w.strategy().Type).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType), "the operator does not fight it")
+	w.Expect(w.statefulSet(w).Annotations).To(BeEmpty())
+	w.Expect(w.podUIDs(w)).To(Equal(pods))
+}
