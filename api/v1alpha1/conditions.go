@@ -118,6 +118,8 @@ const (
 	ErrEvictPod       ErrorCode = "ERR_EVICT_POD"
 	ErrMoveLeader     ErrorCode = "ERR_MOVE_LEADER"
 	ErrRevokeDeletion ErrorCode = "ERR_REVOKE_DELETION"
+	// ErrUpdatePod means that a write to a pod that is updated in place failed.
+	ErrUpdatePod ErrorCode = "ERR_UPDATE_POD"
 	// ErrNoQuorum means that the task needs a quorum and the cluster has none.
 	ErrNoQuorum ErrorCode = "ERR_NO_QUORUM"
 	// ErrAlarm means that etcd has raised an alarm that needs manual intervention.

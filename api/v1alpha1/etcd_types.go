@@ -242,7 +242,25 @@ type EtcdSpec struct {
 	// etcd.clientUrlTls, etcd.peerUrlTls and backup.tls name for the same connections. Default: only these are used.
 	// +optional
 	ManagedTLS *ManagedTLS `json:"managedTLS,omitempty"`
+	// podUpdatePolicy is how a QuorumAwareRollout brings a pod to a new template, unless the config of the task says otherwise:
+	// with a new pod, or in place where that is possible. Changing it replaces no pods. Default: that of the operator's
+	// configuration.
+	// +optional
+	PodUpdatePolicy PodUpdatePolicy `json:"podUpdatePolicy,omitempty"`
 }
+
+// PodUpdatePolicy is how a QuorumAwareRollout brings a pod to a new template.
+// +kubebuilder:validation:Enum=InPlaceIfPossible;Recreate
+type PodUpdatePolicy string
+
+// The values of PodUpdatePolicy.
+const (
+	// InPlaceIfPossible changes resources, images, labels and annotations of a pod in place, and replaces it if anything else
+	// has changed.
+	InPlaceIfPossible PodUpdatePolicy = "InPlaceIfPossible"
+	// RecreatePods replaces every pod.
+	RecreatePods PodUpdatePolicy = "Recreate"
+)
 
 // CurrentRollout names the rollout that brings the pods to the newest pod template.
 type CurrentRollout struct {

@@ -117,6 +117,10 @@ const (
 	// and the pod's previous resourceVersion, as <task>@<resourceVersion>. Writing it changes the resourceVersion, so that a
 	// delete request that is still in flight fails at its precondition.
 	AnnotationDeletionRevoked = "druid.gardener.cloud/deletion-revoked-by"
+
+	// AnnotationInPlaceUpdate records on a pod that an in-place update has begun: the revisions that it comes from and is brought
+	// to. It is removed by the write that sets the pod's revision.
+	AnnotationInPlaceUpdate = "druid.gardener.cloud/in-place-update"
 	// AnnotationHeldAtZeroBy on a StatefulSet holds the UID of the task that keeps it at zero replicas. The operator restores
 	// the replicas when the task continues, ends or is deleted.
 	AnnotationHeldAtZeroBy = "druid.gardener.cloud/held-at-zero-by"

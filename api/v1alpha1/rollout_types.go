@@ -20,6 +20,9 @@ const (
 	GuardRevisionObserved GuardName = "RevisionObserved"
 	// GuardDeletionObserved requires that the pod that the rollout removed last is gone or terminating.
 	GuardDeletionObserved GuardName = "DeletionObserved"
+	// GuardUpdateObserved requires that the kubelet has carried out the last write to a pod that is updated in place, and that its
+	// member participates.
+	GuardUpdateObserved GuardName = "UpdateObserved"
 	// GuardLearnerPromoted requires that the pod's member is not a learner that is catching up.
 	GuardLearnerPromoted GuardName = "LearnerPromoted"
 	// GuardVolumeReachable requires that the pod's replacement could attach its volume: the claim and the volume exist and are
@@ -116,7 +119,7 @@ type RolloutStatus struct {
 	TargetRevision string `json:"targetRevision,omitempty"`
 	// replicas is the number of replicas of the StatefulSet.
 	Replicas int32 `json:"replicas"`
-	// updatedReplicas is the number of pods that no longer need to be replaced.
+	// updatedReplicas is the number of pods that no longer need to be replaced or updated.
 	UpdatedReplicas int32 `json:"updatedReplicas"`
 	// participatingReplicas is the number of pods whose members participate.
 	ParticipatingReplicas int32 `json:"participatingReplicas"`
@@ -137,7 +140,7 @@ type RolloutStatus struct {
 	// snapshot is the full snapshot before the first step; absent if none was asked for.
 	// +optional
 	Snapshot *RolloutSnapshot `json:"snapshot,omitempty"`
-	// pods that this rollout removed or is about to remove, oldest first, at most the newest 50.
+	// pods that this rollout removed or updated in place, or is about to, oldest first, at most the newest 50.
 	// +kubebuilder:validation:MaxItems=50
 	// +listType=map
 	// +listMapKey=uid
@@ -181,34 +184,34 @@ type LeaderHandover struct {
 	LastAttemptTime metav1.Time `json:"lastAttemptTime"`
 }
 
-// RolloutPod is a pod whose removal a rollout recorded.
+// RolloutPod is a pod whose removal, or last write in place, a rollout recorded.
 type RolloutPod struct {
 	// name of the pod.
 	Name string `json:"name"`
-	// uid of the removed pod.
+	// uid of the pod.
 	UID types.UID `json:"uid"`
-	// role of its member when the removal was decided.
+	// role of its member when the step was decided.
 	Role Role `json:"role"`
-	// class of the pod when the removal was decided.
+	// class of the pod when the step was decided.
 	Class PodClass `json:"class"`
-	// revision of the removed pod.
+	// revision of the pod before.
 	Revision string `json:"revision"`
 	// gracePeriodSeconds is the grace period that the pod was deleted with, since its member does not serve; absent if the pod
 	// kept its own.
 	// +optional
 	GracePeriodSeconds *int64 `json:"gracePeriodSeconds,omitempty"`
-	// lastOperation is the replacement of the pod: InProgress once the removal is recorded as an intent, Completed when the
-	// replacement participates, Failed if the removal was not carried out.
+	// lastOperation is the replacement of the pod, or its update in place: InProgress once a step is recorded as an intent,
+	// Completed when the replacement, or the updated pod, participates, Failed if the step was not carried out.
 	LastOperation LastOperation `json:"lastOperation"`
 	// evidence that the decision is based on.
 	Evidence Evidence `json:"evidence"`
 }
 
-// Evidence is the state of the cluster that the decision to remove a pod is based on.
+// Evidence is the state of the cluster that the decision to remove or update a pod is based on.
 type Evidence struct {
-	// observedAt is when the removal was decided.
+	// observedAt is when the step was decided.
 	ObservedAt metav1.MicroTime `json:"observedAt"`
-	// resourceVersion of the pod. It is a precondition of the removal.
+	// resourceVersion of the pod. It is a precondition of the step.
 	ResourceVersion string `json:"resourceVersion"`
 	// serving are the names of the pods whose members served.
 	// +listType=atomic

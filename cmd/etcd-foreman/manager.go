@@ -179,7 +179,7 @@ func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfigurati
 	credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: now}
 	observer := observe.New(dialer, now, observe.WithCredentials(credentials), observe.WithSurroundings(mgr.GetCache()))
 	locker := &lock.Locks{}
-	registry := newRegistry(mgr.GetClient(), mgr.GetAPIReader(), dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images, agents: agents, rules: rules})
+	registry := newRegistry(mgr.GetClient(), mgr.GetAPIReader(), dependencies{observer: observer, dialer: dialer, credentials: credentials, clock: now, images: config.Images, agents: agents, rules: rules, podUpdates: config.PodUpdatePolicy})
 	return errors.Join(
 		(&etcd.Reconciler{
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,

@@ -34,6 +34,7 @@ type dependencies struct {
 	agents      agents
 	rules       policy.Rules
 	rule        deleter.Rule
+	podUpdates  v1alpha1.PodUpdatePolicy
 }
 
 // newRegistry returns the task types that the operator carries out.
@@ -42,7 +43,7 @@ func newRegistry(cached client.Client, live client.Reader, d dependencies) tasks
 	registry := tasks.Registry{
 		v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
 			Client: cached, Live: live, Observer: d.observer, Dialer: d.dialer, Credentials: d.credentials, Clock: d.clock, Rule: d.rule,
-			Agent: d.agents.client,
+			Agent: d.agents.client, PodUpdatePolicy: d.podUpdates,
 		}},
 		v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{
 			Client: cached, Live: live, Observer: d.observer, Clock: d.clock,

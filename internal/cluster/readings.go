@@ -21,12 +21,15 @@ func (s *Snapshot) PodsBehind() (outdated, missing int) {
 		switch {
 		case o.Pod == nil:
 			missing++
-		case o.Pod.Revision != s.StatefulSet.UpdateRevision:
+		case !o.Pod.At(s.StatefulSet.UpdateRevision):
 			outdated++
 		}
 	}
 	return outdated, missing
 }
+
+// At reports whether the pod is at a revision: it has it, and no update in place has begun.
+func (p *Pod) At(revision string) bool { return p.Revision == revision && !p.Updating }
 
 // Describe returns the class of the ordinal, with the kubelet's words where it has some.
 func (o Ordinal) Describe() string {

@@ -86,7 +86,9 @@ type Pod struct {
 	UID             types.UID
 	ResourceVersion string
 	Revision        string
-	Created         time.Time
+	// Updating: an update in place has begun, so the pod is at no revision.
+	Updating bool
+	Created  time.Time
 	// GracePeriod is how long the pod may take to terminate by its own spec.
 	GracePeriod time.Duration
 	// Endpoint of the member's client port at the pod's address; empty while the pod has none.

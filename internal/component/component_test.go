@@ -96,6 +96,7 @@ func everything() Input {
 		StorageClass:        ptr.To("fast"),
 		VolumeClaimTemplate: ptr.To("data"),
 	}
+	in.Etcd.Spec.PodUpdatePolicy = v1alpha1.InPlaceIfPossible
 	in.Etcd.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: v1alpha1.VolumesDeleted, WhenScaled: v1alpha1.VolumesRetained}
 	return in
 }

@@ -5,11 +5,13 @@
 package rollout
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/grace"
 )
 
@@ -73,10 +75,8 @@ func (p policy) decide(s *state) Decision {
 	decision := p.proceed(s)
 	if revoked := s.intentsBut(decision); len(revoked) > 0 {
 		// The operator that recorded this intent may still carry it out. Nothing else happens before that is impossible.
-		return Decision{Conclusion: Act, Step: &Step{
-			Action: RevokeDeletion, Ordinals: revoked,
-			Reason: "its deletion was recorded and not carried out, and is no longer the next step",
-		}}
+		return Decision{Conclusion: Act, Step: &Step{Action: RevokeDeletion, Ordinals: revoked, Reason: fmt.Sprintf(
+			"its %s was recorded and not carried out, and is no longer the next step", inplace.Describe(s.recordOf(s.ordinal(revoked[0]).Pod.UID).LastOperation.Name))}}
 	}
 	return decision
 }
@@ -95,6 +95,9 @@ func (p policy) proceed(s *state) Decision {
 	step := s.candidate(next)
 	s.shorten(step, p.period)
 	if hold := s.blocking(p.step, step); hold != nil {
+		if other := s.harmless(next); !s.ordinal(next).Pod.Updating && other != nil && other.disturbsNobody() && s.blocking(p.step, other) == nil {
+			return Decision{Conclusion: Act, Step: other}
+		}
 		return Decision{Conclusion: Wait, Hold: hold, Blocked: step}
 	}
 	return Decision{Conclusion: Act, Step: step}
@@ -114,7 +117,7 @@ func (s *state) finish() Decision {
 func (s *state) intentsBut(d Decision) []int {
 	var rest []int
 	for _, i := range s.intents {
-		if !slices.Contains(d.removed(), i) || s.wasShorter(i, d.Step) {
+		if !s.repeats(d, i) || s.wasShorter(i, d.Step) {
 			rest = append(rest, i)
 		}
 	}
@@ -128,10 +131,11 @@ func (s *state) wasShorter(ordinal int, step *Step) bool {
 	return recorded != nil && (now == 0 || now > time.Duration(*recorded)*time.Second)
 }
 
-// removed are the ordinals that a decision removes now.
-func (d Decision) removed() []int {
-	if !d.IsRemoval() {
-		return nil
+// repeats reports whether a decision carries out what is recorded of an ordinal.
+func (s *state) repeats(d Decision, ordinal int) bool {
+	if d.Conclusion != Act || !slices.Contains(d.Step.Ordinals, ordinal) {
+		return false
 	}
-	return d.Step.Ordinals
+	recorded := s.recordOf(s.ordinal(ordinal).Pod.UID).LastOperation.Name
+	return d.Step.IsRemoval() && !inplace.IsWrite(recorded) || string(d.Step.Action) == recorded
 }

@@ -105,6 +105,7 @@ func (z size) worlds(visit func(*world)) {
 func (z size) variants(w *world, visit func(*world)) {
 	plain := func() {
 		w.intent, w.short, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost = -1, false, false, false, false, false, false, false, false
+		w.kind, w.phase = replaced, [7]phase{}
 		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent, w.upgrade = 0, 0, 0, false, samePatch
 		w.cordoned, w.unsteady, w.stranded, w.young, w.behind = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
 	}
@@ -138,6 +139,7 @@ func (z size) variants(w *world, visit func(*world)) {
 		set()
 		try()
 	}
+	z.updates(w, plain, try)
 	for i := range w.members {
 		for _, set := range []*[7]bool{&w.cordoned, &w.unsteady, &w.stranded, &w.young, &w.behind} {
 			plain()
@@ -148,6 +150,33 @@ func (z size) variants(w *world, visit func(*world)) {
 			plain()
 			w.intent, w.recent, w.changed, w.short = i, variant&1 > 0, variant&2 > 0, variant&4 > 0
 			try()
+		}
+	}
+}
+
+// updates are the variants in which pods are updated in place.
+func (z size) updates(w *world, plain, try func()) {
+	for _, k := range []kind{raised, restarted, lowered} {
+		plain()
+		w.kind = k
+		try()
+		for i := range w.members {
+			for _, p := range []phase{marked, written, carried} {
+				if k == lowered && p != carried {
+					// As far as that, it is like a restart.
+					continue
+				}
+				plain()
+				w.kind, w.phase[i] = k, p
+				try()
+			}
+			if k == restarted {
+				plain()
+				w.kind, w.intent = k, i
+				try()
+				w.changed = true
+				try()
+			}
 		}
 	}
 }
@@ -205,19 +234,44 @@ func (w *world) apply(step *Step) {
 		w.leader, w.handovers = step.Successor, 0
 	case DeletePod, EvictPod:
 		for _, i := range step.Ordinals {
-			w.members[i] = missing
+			w.members[i], w.phase[i] = missing, untouched
 			w.generation[i]++
 			if w.leader == i {
 				w.leader = -1
 			}
 		}
 		w.intent, w.lasted = -1, false
+	case PatchMetadata, ResizePod, UpdateContainer:
+		w.write(step)
 	case RevokeDeletion:
 		w.changed = true
 	case TakeSnapshot:
 		w.upgrade = saving
 	}
 	w.elect()
+}
+
+// write carries out a write to a pod. A deletion that was recorded for it can no longer come.
+func (w *world) write(step *Step) {
+	i := step.Ordinals[0]
+	if w.intent == i {
+		w.intent = -1
+	}
+	w.lasted = false
+	switch {
+	case step.Write.Final:
+		w.members[i], w.phase[i] = w.members[i]-deadOld+deadNew, untouched
+	case w.phase[i] == untouched:
+		w.phase[i] = marked
+	default:
+		w.phase[i] = written
+		if w.kind == restarted {
+			w.members[i] = runningOld
+			if w.leader == i {
+				w.leader = -1
+			}
+		}
+	}
 }
 
 // recover advances time: removed pods return at the new revision, new pods become healthy, the kubelet updates its status,
@@ -230,6 +284,9 @@ func (w *world) recover() {
 	}
 	w.unsteady, w.stranded, w.young, w.behind = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
 	for i, m := range w.members {
+		if w.phase[i] == written {
+			w.phase[i] = carried
+		}
 		switch m {
 		case terminating:
 			w.members[i] = missing
@@ -237,6 +294,11 @@ func (w *world) recover() {
 			w.members[i] = startingNew
 		case deadNew, startingNew, frozenNew, learnerNew, frozenReadyNew:
 			w.members[i] = runningNew
+		case deadOld, startingOld, frozenOld:
+			if w.phase[i] >= written {
+				// It is what a new pod would be.
+				w.members[i] = runningOld
+			}
 		case frozenReadyOld:
 			w.members[i] = frozenOld
 		case learnerOld:
@@ -322,6 +384,22 @@ func TestExplorationDetectsMutants(t *testing.T) {
 				return nil
 			}
 			return versionsCompatible(s, step)
+		}),
+		"does not wait for the kubelet": without(v1alpha1.GuardUpdateObserved),
+		"restarts etcd in place while others are down": with(v1alpha1.GuardOthersParticipating, func(s *state, step *Step) *Hold {
+			if step.Write != nil && step.disrupts {
+				return nil
+			}
+			return othersParticipating(s, step)
+		}),
+		"spreads a template that may be bad": with(v1alpha1.GuardOthersParticipating, func(s *state, step *Step) *Hold {
+			if step.disturbsNobody() {
+				return nil
+			}
+			return othersParticipating(s, step)
+		}),
+		"forgets pods on their way": ordered(func(s *state, a, b int) int {
+			return cmp.Or(order.Compare(s.ordinal(a), s.ordinal(b), false, false), cmp.Compare(b, a))
 		}),
 		"disturbs learners":                     without(v1alpha1.GuardLearnerPromoted),
 		"does not wait for updated pods":        without(v1alpha1.GuardOthersParticipating),

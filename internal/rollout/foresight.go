@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/projection"
@@ -36,6 +37,8 @@ func (f *foresight) act(next *projection.Projection, step *Step) *cluster.Snapsh
 		}
 	case TakeSnapshot:
 		f.in.Backup.Taken = "snapshot"
+	case PatchMetadata, ResizePod, UpdateContainer:
+		return f.update(next, step)
 	case DeletePod, EvictPod:
 		next.Remove(step.Ordinals)
 		meanwhile := projection.Of(next.Snapshot).Snapshot
@@ -43,6 +46,26 @@ func (f *foresight) act(next *projection.Projection, step *Step) *cluster.Snapsh
 		return meanwhile
 	}
 	return nil
+}
+
+// update carries out a write to a pod, and returns the state while its member is disrupted.
+func (f *foresight) update(next *projection.Projection, step *Step) *cluster.Snapshot {
+	o := &next.Ordinals[step.Ordinals[0]]
+	f.in.Updates = f.in.Updates.Foresee(o, next.StatefulSet.UpdateRevision, f.now)
+	if !step.Write.Disrupts {
+		return nil
+	}
+	meanwhile := projection.Of(next.Snapshot)
+	meanwhile.Remove(step.Ordinals)
+	return meanwhile.Snapshot
+}
+
+func (f *foresight) observeUpdate(next *projection.Projection, hold *Hold, step *Step) {
+	o := &next.Ordinals[step.Ordinals[0]]
+	f.in.Updates = f.in.Updates.Foresee(o, next.StatefulSet.UpdateRevision, f.now)
+	if o.Class != v1alpha1.ClassParticipating {
+		f.recoverPod(next, hold, step)
+	}
 }
 
 // resolve makes true what a guard waits for.

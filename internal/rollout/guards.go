@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/projection"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 )
@@ -33,6 +34,7 @@ var sightGuards = []guard{
 
 // stepGuards judge a step, in this order.
 var stepGuards = []guard{
+	{v1alpha1.GuardUpdateObserved, false, updateObserved, (*foresight).observeUpdate},
 	{v1alpha1.GuardLearnerPromoted, true, learnerPromoted, (*foresight).recoverPod},
 	{v1alpha1.GuardVolumeReachable, true, volumeReachable, (*foresight).reachVolume},
 	{v1alpha1.GuardOthersParticipating, true, othersParticipating, (*foresight).recoverPod},
@@ -62,7 +64,7 @@ func Overridable() []string {
 // blocking returns what the first of some guards to block a step says; nil when all allow it.
 func (s *state) blocking(guards []guard, step *Step) *Hold {
 	for _, g := range guards {
-		if g.overridable && s.overrides(g.name) {
+		if g.overridable && s.overrides(g.name) || step != nil && step.disturbsNobody() && !forAll[g.name] {
 			continue
 		}
 		if hold := g.check(s, step); hold != nil {
@@ -85,7 +87,7 @@ func deletionObserved(s *state, _ *Step) *Hold {
 	for _, i := range s.intents {
 		o := s.ordinal(i)
 		if timers.Within(s.recordOf(o.Pod.UID).Evidence.ObservedAt.Time, s.now, intentWindow) {
-			return &Hold{Pod: o.Name, Message: fmt.Sprintf("the deletion of %s does not show yet: after %s it is repeated or revoked", o.Name, intentWindow)}
+			return &Hold{Pod: o.Name, Message: fmt.Sprintf("the %s of %s does not show yet: after %s it is repeated or revoked", inplace.Describe(s.recordOf(o.Pod.UID).LastOperation.Name), o.Name, intentWindow)}
 		}
 	}
 	return nil
@@ -112,7 +114,10 @@ func volumeReachable(s *state, step *Step) *Hold {
 // othersParticipating is DEP-07, step 3, and more: a pod that was deleted and is not back yet blocks too.
 func othersParticipating(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
-	if !step.IsRemoval() || s.ordinal(next).Class != v1alpha1.ClassParticipating {
+	if step.disturbsNobody() {
+		return s.updatedParticipating(next)
+	}
+	if !step.disturbs() || s.ordinal(next).Class != v1alpha1.ClassParticipating {
 		return nil
 	}
 	if laggard := s.Snapshot.NotParticipating(next); laggard != "" {
@@ -125,7 +130,7 @@ func othersParticipating(s *state, step *Step) *Hold {
 // Leadership moves as soon as they do, while the probe of the pod that came back last has yet to pass.
 func othersServing(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
-	if o := s.ordinal(next); !o.Serving || step.IsRemoval() && o.Class == v1alpha1.ClassParticipating {
+	if o := s.ordinal(next); !o.Serving || step.disturbs() && o.Class == v1alpha1.ClassParticipating {
 		return nil
 	}
 	if laggard := s.Snapshot.NotServing(next); laggard != "" {
@@ -160,7 +165,7 @@ const removalRetry = 10 * time.Second
 func removalGranted(s *state, step *Step) *Hold {
 	o := s.ordinal(step.Ordinals[0])
 	refusal, refused := s.Refused[o.Pod.UID]
-	if !refused || !step.IsRemoval() || refusal.ByBudget && step.Action != EvictPod || !timers.Within(refusal.At, s.now, removalRetry) {
+	if !refused || refusal.Update || !step.IsRemoval() || refusal.ByBudget && step.Action != EvictPod || !timers.Within(refusal.At, s.now, removalRetry) {
 		return nil
 	}
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("the API server refused to remove %s (%s); retrying every %s", o.Name, refusal.Message, removalRetry)}

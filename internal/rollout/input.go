@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/updates"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -29,6 +30,8 @@ type Input struct {
 	Timers   timers.Timers
 	// Refused are the removals that the API server refused, by the UID of the pod.
 	Refused map[types.UID]Refusal
+	// Updates are the pods that can be updated in place.
+	Updates updates.State
 	// Backup is what is known of the snapshot before the rollout.
 	Backup backup.State
 }
@@ -40,6 +43,8 @@ type Refusal struct {
 	ByBudget bool
 	// MayCome reports that the same removal was an intent before, whose request may still be under way.
 	MayCome bool
+	// Update: what was refused is an update in place, and not a removal.
+	Update  bool
 	Message string
 }
 

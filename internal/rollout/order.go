@@ -24,5 +24,5 @@ func (s *state) first(precedes func(s *state, a, b int) int) (ordinal int, found
 // precedes compares two outdated pods: negative when a goes before b.
 func precedes(s *state, a, b int) int {
 	// As the StatefulSet controller does: the highest ordinal first.
-	return cmp.Or(order.Compare(s.ordinal(a), s.ordinal(b), s.Config.PodRemoval == spec.Evict, s.Config.UnhealthyBackupSidecarFirst), cmp.Compare(b, a))
+	return cmp.Or(cmp.Compare(s.Updates.Stage(s.ordinal(a), s.now), s.Updates.Stage(s.ordinal(b), s.now)), order.Compare(s.ordinal(a), s.ordinal(b), s.Config.PodRemoval == spec.Evict, s.Config.UnhealthyBackupSidecarFirst), cmp.Compare(b, a))
 }

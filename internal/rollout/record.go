@@ -11,6 +11,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/evidence"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/reason"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -30,7 +32,7 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if w.progresses(d) {
 		r.LastProgressTime = &metav1.Time{Time: now}
 	}
-	r.MostParticipatingReplicas = max(mostParticipating(r), int32(s.Snapshot.Participating()))
+	r.MostParticipatingReplicas = max(evidence.MostParticipating(r), int32(s.Snapshot.Participating()))
 	r.Replicas, r.UpdatedReplicas, r.ParticipatingReplicas = int32(s.Snapshot.Replicas()), w.updated(), int32(s.Snapshot.Participating())
 	for i := range r.Pods {
 		w.settle(&r.Pods[i])
@@ -61,21 +63,15 @@ func (w recorder) progresses(d Decision) bool {
 		return true
 	case d.Step != nil && d.Step.Action == MoveLeader:
 		return true
-	case int32(s.Snapshot.Participating()) > mostParticipating(r):
+	case int32(s.Snapshot.Participating()) > evidence.MostParticipating(r):
 		return true
 	}
 	return slices.ContainsFunc(r.Pods, func(p v1alpha1.RolloutPod) bool {
 		i := s.Snapshot.OrdinalOf(p.UID)
 		goes := i < 0 || s.ordinal(i).Class == v1alpha1.ClassTerminating
 		return p.LastOperation.State == v1alpha1.OperationStateInProgress &&
-			(goes && p.Evidence.ObservedAt.After(r.LastProgressTime.Time) || w.replacement(p) != nil)
+			(goes && p.Evidence.ObservedAt.After(r.LastProgressTime.Time) || w.replacement(p) != nil || w.isUpdated(p))
 	})
-}
-
-// mostParticipating is the most members that have participated at once, as recorded. An operator of an earlier version recorded
-// the present number alone.
-func mostParticipating(r v1alpha1.RolloutStatus) int32 {
-	return max(r.MostParticipatingReplicas, r.ParticipatingReplicas)
 }
 
 // repeats reports whether a step was tried before.
@@ -104,7 +100,12 @@ func (w recorder) settle(p *v1alpha1.RolloutPod) {
 		return
 	}
 	if i := s.Snapshot.OrdinalOf(p.UID); i >= 0 {
-		if s.ordinal(i).Class != v1alpha1.ClassTerminating && !s.mayStillBeRemoved(*p) {
+		switch o := s.ordinal(i); {
+		case o.Class == v1alpha1.ClassTerminating || s.mayStillCome(*p):
+		case w.isUpdated(*p):
+			w.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("it was updated in place to revision %s and participates", o.Pod.Revision))
+		case inplace.IsWrite(p.LastOperation.Name) && (!s.outdated(i) || o.Pod.Updating):
+		default:
 			why := "the pod has changed since"
 			if refusal, refused := s.Refused[p.UID]; refused && !refusal.At.Before(p.Evidence.ObservedAt.Time) {
 				why = refusal.Message
@@ -116,6 +117,12 @@ func (w recorder) settle(p *v1alpha1.RolloutPod) {
 	if o := w.replacement(*p); o != nil {
 		w.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("its replacement at revision %s participates", o.Pod.Revision))
 	}
+}
+
+// isUpdated reports whether an update in place that was recorded has come to its end.
+func (w recorder) isUpdated(p v1alpha1.RolloutPod) bool {
+	i := w.state.Snapshot.OrdinalOf(p.UID)
+	return inplace.IsWrite(p.LastOperation.Name) && i >= 0 && !w.state.outdated(i) && w.state.ordinal(i).Class == v1alpha1.ClassParticipating
 }
 
 // replacement is the ordinal of a pod that is gone, once its replacement participates; nil before.
@@ -157,9 +164,9 @@ func held(before *v1alpha1.Hold, hold *Hold, now time.Time) *v1alpha1.Hold {
 func (w recorder) recordIntent(r *v1alpha1.RolloutStatus, step *Step) {
 	s := w.state
 	switch step.Action {
-	case DeletePod, EvictPod:
+	case DeletePod, EvictPod, PatchMetadata, ResizePod, UpdateContainer:
 		for _, i := range step.Ordinals {
-			w.recordRemoval(r, step, i)
+			w.recordStep(r, step, i)
 		}
 	case MoveLeader:
 		r.LeaderHandover = &v1alpha1.LeaderHandover{
@@ -172,7 +179,7 @@ func (w recorder) recordIntent(r *v1alpha1.RolloutStatus, step *Step) {
 	}
 }
 
-func (w recorder) recordRemoval(r *v1alpha1.RolloutStatus, step *Step, ordinal int) {
+func (w recorder) recordStep(r *v1alpha1.RolloutStatus, step *Step, ordinal int) {
 	s := w.state
 	o := s.Snapshot.Ordinals[ordinal]
 	pod := v1alpha1.RolloutPod{
@@ -181,7 +188,7 @@ func (w recorder) recordRemoval(r *v1alpha1.RolloutStatus, step *Step, ordinal i
 			Name: string(step.Action), State: v1alpha1.OperationStateInProgress,
 			LastTransitionTime: metav1.Time{Time: s.now}, Reason: step.Reason,
 		},
-		Evidence: w.evidence(o),
+		Evidence: evidence.Of(s.Snapshot, o, s.now),
 	}
 	if period, short := step.Grace[ordinal]; short {
 		pod.GracePeriodSeconds = ptr.To(int64(period.Seconds()))
@@ -191,26 +198,4 @@ func (w recorder) recordRemoval(r *v1alpha1.RolloutStatus, step *Step, ordinal i
 	if n := len(r.Pods) - maxRecordedPods; n > 0 {
 		r.Pods = slices.Delete(r.Pods, 0, n)
 	}
-}
-
-// evidence is what the decision to remove a pod rests on.
-func (w recorder) evidence(o cluster.Ordinal) v1alpha1.Evidence {
-	s := w.state
-	e := v1alpha1.Evidence{
-		ObservedAt:      metav1.MicroTime{Time: s.now},
-		ResourceVersion: o.Pod.ResourceVersion,
-		Term:            int64(s.Snapshot.Cluster.Term),
-		Voters:          int32(len(s.Snapshot.Cluster.Voters)),
-		Quorum:          int32(s.Snapshot.Quorum()),
-		ServingVoters:   int32(s.Snapshot.ServingVoters()),
-	}
-	for _, other := range s.Snapshot.Ordinals {
-		if other.Serving {
-			e.Serving = append(e.Serving, other.Name)
-		}
-		if other.Role == v1alpha1.RoleLeader {
-			e.Leader = other.Name
-		}
-	}
-	return e
 }

@@ -11,8 +11,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/evidence"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // state is an Input at a moment, with what follows from it. Nothing changes it.
@@ -21,7 +21,7 @@ type state struct {
 	now time.Time
 	// target is the revision that the pods are brought to.
 	target string
-	// intents are the ordinals whose removal was recorded, does not show, and may still be carried out.
+	// intents are the ordinals with a removal or a write that was recorded, does not show, and may still be carried out.
 	intents []int
 	// byReadiness: the operator is cut off from the members, and probes and leases stand for what they would answer.
 	byReadiness bool
@@ -35,7 +35,7 @@ func newState(in Input, now time.Time) *state {
 		s.Snapshot = s.Snapshot.Vouch(vouched)
 	}
 	for _, pod := range s.Recorded.Pods {
-		if i := s.Snapshot.OrdinalOf(pod.UID); i >= 0 && s.mayStillBeRemoved(pod) {
+		if i := s.Snapshot.OrdinalOf(pod.UID); i >= 0 && s.mayStillCome(pod) {
 			s.intents = append(s.intents, i)
 		}
 	}
@@ -52,14 +52,14 @@ func target(in Input) string {
 	return cmp.Or(in.Recorded.TargetRevision, in.Config.TargetRevision, current)
 }
 
-// mayStillBeRemoved reports whether a removal that was recorded as an intent may yet be carried out: the pod is still
+// mayStillCome reports whether a removal or a write that was recorded as an intent may yet be carried out: the pod is still
 // there as it was then, and the API server has not refused.
-func (s *state) mayStillBeRemoved(pod v1alpha1.RolloutPod) bool {
+func (s *state) mayStillCome(pod v1alpha1.RolloutPod) bool {
 	if pod.LastOperation.State != v1alpha1.OperationStateInProgress {
 		return false
 	}
 	o := s.ordinal(s.Snapshot.OrdinalOf(pod.UID))
-	if o.Class == v1alpha1.ClassTerminating || changedSince(pod.Evidence.ResourceVersion, o.Pod.ResourceVersion) {
+	if o.Class == v1alpha1.ClassTerminating || evidence.ChangedSince(pod.Evidence.ResourceVersion, o.Pod.ResourceVersion) {
 		return false
 	}
 	refusal, refused := s.Refused[pod.UID]
@@ -71,16 +71,6 @@ func (s *state) mayStillBeRemoved(pod v1alpha1.RolloutPod) bool {
 func IsIntent(in Input, pod types.UID, now time.Time) bool {
 	s := newState(in, now)
 	return slices.Contains(s.intents, s.Snapshot.OrdinalOf(pod))
-}
-
-// changedSince reports whether a resourceVersion is newer than that of a decision. An older one is that of a cache, which
-// lags behind what the decision was made on.
-func changedSince(decided, seen string) bool {
-	order, err := resourceversion.CompareResourceVersion(seen, decided)
-	if err != nil {
-		return seen != decided
-	}
-	return order > 0
 }
 
 func (s *state) ordinal(i int) *cluster.Ordinal { return &s.Snapshot.Ordinals[i] }
@@ -95,13 +85,13 @@ func (s *state) recordOf(uid types.UID) v1alpha1.RolloutPod {
 	return v1alpha1.RolloutPod{}
 }
 
-// outdated reports whether the pod of an ordinal is to be replaced.
+// outdated reports whether the pod of an ordinal is to be replaced, or updated in place.
 func (s *state) outdated(ordinal int) bool {
 	o := s.ordinal(ordinal)
 	if o.Pod == nil || o.Class == v1alpha1.ClassTerminating {
 		return false
 	}
-	return o.Pod.Revision != s.target || s.Config.Restart && !o.Pod.Created.After(s.Created) && !s.isReplacement(ordinal)
+	return !o.Pod.At(s.target) || s.Config.Restart && !o.Pod.Created.After(s.Created) && !s.isReplacement(ordinal)
 }
 
 // isReplacement reports whether the pod of an ordinal replaced one that this rollout removed. Timestamps have steps of a

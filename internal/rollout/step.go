@@ -7,12 +7,13 @@ package rollout
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/reason"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 )
 
@@ -26,6 +27,10 @@ const (
 	MoveLeader     Action = "MoveLeader"
 	RevokeDeletion Action = "RevokeDeletion"
 	TakeSnapshot   Action = "TakeSnapshot"
+
+	PatchMetadata   = Action(inplace.PatchMetadata)
+	ResizePod       = Action(inplace.ResizePod)
+	UpdateContainer = Action(inplace.UpdateContainer)
 )
 
 // Step is one thing to do to a cluster.
@@ -39,12 +44,23 @@ type Step struct {
 	Successor int
 	// Grace are the grace periods of the pods that do not keep their own, by ordinal, with DeletePod.
 	Grace map[int]time.Duration
+	// Write is what is written to the pod, if it is updated in place.
+	Write *inplace.Write
+	// wait is why nothing is written yet, and disrupts whether a write that is left disrupts the member.
+	wait     string
+	disrupts bool
 	// Reason is a sentence: why these, and why now.
 	Reason string
 }
 
 // IsRemoval reports whether the step removes pods.
 func (s *Step) IsRemoval() bool { return s.Action == DeletePod || s.Action == EvictPod }
+
+// disturbsNobody reports whether no member serves less well for the step, now or while the update goes on.
+func (s *Step) disturbsNobody() bool { return (s.Write != nil || s.wait != "") && !s.disrupts }
+
+// disturbs reports whether the step removes pods, or disrupts members.
+func (s *Step) disturbs() bool { return s.IsRemoval() || s.disrupts }
 
 func (s *Step) removes(ordinal int) bool {
 	return s.IsRemoval() && slices.Contains(s.Ordinals, ordinal)
@@ -59,14 +75,24 @@ func (s *state) candidate(next int) *Step {
 	if reason, wanted := s.snapshot(); wanted {
 		return &Step{Action: TakeSnapshot, Ordinals: []int{next}, Reason: reason}
 	}
+	choice := s.Updates.Of(s.ordinal(next), s.now)
+	if choice.InPlace() && !choice.Disrupts {
+		return s.update(next, choice)
+	}
 	if h := (handover{s, next}); h.isWanted() {
 		if successor, found := h.successor(); found {
 			return &Step{Action: MoveLeader, Ordinals: []int{next}, Successor: successor, Reason: fmt.Sprintf(
 				"%s leads and is next: leadership goes to %s, which is updated and has caught up", s.ordinal(next).Name, s.ordinal(successor).Name)}
 		}
 	}
+	if choice.InPlace() {
+		return s.update(next, choice)
+	}
 	step := &Step{Action: s.removal(next), Ordinals: s.alongWith(next)}
 	step.Reason = s.reason(next)
+	if choice.Replace != "" {
+		step.Reason += "; it takes a new pod: " + choice.Replace
+	}
 	return step
 }
 
@@ -108,7 +134,7 @@ func (s *state) alongWith(next int) []int {
 		return all
 	}
 	for i, o := range s.Snapshot.Ordinals {
-		if i != next && s.outdated(i) && isDown(o.Class) && o.Pod.VolumeTrouble == "" {
+		if i != next && s.outdated(i) && isDown(o.Class) && o.Pod.VolumeTrouble == "" && !s.Updates.Of(&o, s.now).InPlace() {
 			all = append(all, i)
 		}
 	}
@@ -119,49 +145,12 @@ func isDown(class v1alpha1.PodClass) bool {
 	return class == v1alpha1.ClassDead || class == v1alpha1.ClassStarting
 }
 
-// reason is why the pod of an ordinal is removed, and why now.
+// reason is why the pod of an ordinal is removed, or its member disrupted, and why now.
 func (s *state) reason(next int) string {
-	o := s.ordinal(next)
-	var say []string
-	switch {
-	case o.Class == v1alpha1.ClassDead:
-		say = append(say, fmt.Sprintf("%s is not running (%s)", o.Name, o.Pod.Trouble))
-	case o.Class == v1alpha1.ClassStarting:
-		say = append(say, o.Name+" has not started")
-	case o.Class == v1alpha1.ClassUnready && !s.Snapshot.Cluster.LeaderKnown:
-		say = append(say, o.Name+" is running, and no member has known a leader for "+s.Config.Grace().String())
-	case o.Class == v1alpha1.ClassUnready && o.Serving:
-		say = append(say, o.Name+" serves, but its readiness probe fails")
-	case o.Class == v1alpha1.ClassUnready:
-		say = append(say, o.Name+" is running but does not participate")
-	default:
-		say = append(say, o.Name+s.roleInWords(next))
-	}
-	if s.Config.PodRemoval == spec.Evict && o.Class == v1alpha1.ClassParticipating && !o.Pod.AllContainersReady {
-		say = append(say, "one of its containers is not ready, so it goes first")
-	}
-	if s.cannotSpareOne() && o.Class == v1alpha1.ClassParticipating {
-		say = append(say, fmt.Sprintf("a cluster of %d cannot spare a member: writes stop until it is back", s.Snapshot.Replicas()))
-	}
-	if s.byReadiness {
-		say = append(say, "no member answers the operator: using readiness probes for health and leases for roles")
-	}
-	return strings.Join(say, "; ")
-}
-
-// roleInWords says what a participating pod is, and of which others it can be said.
-func (s *state) roleInWords(next int) string {
-	switch role := s.ordinal(next).Role; {
-	case role == v1alpha1.RoleLeader && s.isLastOutdated(next):
-		return " leads and is the last one" + (handover{s, next}).failed()
-	case role == v1alpha1.RoleLeader:
-		return " leads" + (handover{s, next}).failed()
-	case s.Snapshot.NotParticipating(next) != "":
-		return " is next, although not all others participate"
-	case role == v1alpha1.RoleFollower:
-		return " is a follower, and all others participate"
-	}
-	return " is next, and all others participate"
+	return reason.Removal{
+		Snapshot: s.Snapshot, Ordinal: next, Grace: s.Config.Grace(), Evict: s.Config.PodRemoval == spec.Evict,
+		CannotSpareOne: s.cannotSpareOne(), ByReadiness: s.byReadiness, LastOutdated: s.isLastOutdated(next), Handover: (handover{s, next}).failed(),
+	}.String()
 }
 
 func (s *state) isLastOutdated(next int) bool {

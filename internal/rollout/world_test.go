@@ -12,10 +12,12 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/updates"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -65,6 +67,9 @@ type world struct {
 	young [7]bool
 	// behind: a follower answers, and votes, and lags so far behind that it does not serve.
 	behind [7]bool
+	// kind of update that the template makes, and how far each pod has come.
+	kind  kind
+	phase [7]phase
 	// generation distinguishes successive pods of one ordinal.
 	generation [7]int
 }
@@ -82,6 +87,97 @@ const (
 
 func (u upgrade) tag() string {
 	return [...]string{samePatch: "3.6.11", skipsMinor: "3.8.0", unsaved: "3.7.3", saving: "3.7.3", blind: ""}[u]
+}
+
+// kind is how pods follow the template.
+type kind uint8
+
+const (
+	replaced  kind = iota
+	raised         // disturbs nobody
+	restarted      // etcd restarts
+	lowered        // etcd may run out of memory
+)
+
+// phase is how far the update of a pod has come.
+type phase uint8
+
+const (
+	untouched phase = iota
+	marked
+	written // the kubelet has not carried it out
+	carried
+)
+
+func (k kind) disrupts() bool { return k == restarted || k == lowered }
+
+// assessment is what package inplace says of a pod.
+func (w *world) assessment(i int) inplace.Assessment {
+	if w.kind == replaced {
+		return inplace.Assessment{Replace: "differs"}
+	}
+	final := inplace.Write{Kind: inplace.PatchMetadata, Final: true}
+	spec := inplace.Write{Kind: inplace.ResizePod, Disrupts: w.kind.disrupts()}
+	switch w.phase[i] {
+	case untouched:
+		return inplace.Assessment{Writes: []inplace.Write{{Kind: inplace.PatchMetadata}, spec, final}}
+	case marked:
+		return inplace.Assessment{Writes: []inplace.Write{spec, final}}
+	case written:
+		return inplace.Assessment{Writes: []inplace.Write{final}, Pending: "the kubelet", Restarted: w.kind == restarted}
+	}
+	a := inplace.Assessment{Writes: []inplace.Write{final}, Restarted: w.kind == restarted}
+	if w.kind == lowered {
+		a.Settle = 30 * time.Second
+	}
+	return a
+}
+
+func (w *world) updates(s *cluster.Snapshot) updates.State {
+	if w.kind == replaced {
+		return updates.State{}
+	}
+	assessed := map[types.UID]inplace.Assessment{}
+	for i, o := range s.Ordinals {
+		if o.Pod != nil && !w.members[i].updated() {
+			a := w.assessment(i)
+			a.ResourceVersion = o.Pod.ResourceVersion
+			assessed[o.Pod.UID] = a
+		}
+	}
+	return updates.State{}.Next(s, assessed)
+}
+
+// faultsOfUpdate: nothing is written to a pod out of turn, or before the kubelet has carried out what was written before.
+func (w *world) faultsOfUpdate(step *Step, config spec.Config, say func(string, ...any)) {
+	i := step.Ordinals[0]
+	if step.Write == nil {
+		say("writes to %s, which it waits for", podName[i])
+		return
+	}
+	if w.members[i].updated() {
+		say("writes to %s, which is updated", podName[i])
+	}
+	if m := w.members[i].old(); m != readyOld && m != frozenReadyOld && !w.stale {
+		say("writes to %s, which does not participate", podName[i])
+	}
+	if step.Write.Final && w.phase[i] != carried {
+		say("calls %s updated before the kubelet has updated it", podName[i])
+	}
+	if step.Write.Final && w.kind == lowered && !w.lasted {
+		say("calls %s updated before it has settled", podName[i])
+	}
+	for j := range w.members {
+		if j != i && w.phase[i] == untouched && (w.phase[j] >= written && w.members[j].present() || w.phase[j] == marked && !w.kind.disrupts() && w.participating(j)) {
+			say("begins with %s while %s is on its way", podName[i], podName[j])
+		}
+		if m := w.members[j]; j != i && w.phase[i] == untouched && m.updated() && !w.participating(j) && !w.stale && w.leader >= 0 {
+			say("begins with %s although %s, which is updated, does not participate", podName[i], podName[j])
+		}
+	}
+	if step.Write.Disrupts {
+		w.faultsOfRemoval(i, config, say)
+	}
 }
 
 // member is the state of one ordinal.
@@ -176,8 +272,11 @@ func (w *world) coherent() bool {
 	if w.intent >= 0 && !w.members[w.intent].present() {
 		return false
 	}
-	for i := range w.members {
-		if w.behind[i] && (i == w.leader || !w.members[i].alive() || w.members[i] == terminating) {
+	for i, m := range w.members {
+		if w.behind[i] && (i == w.leader || !m.alive() || m == terminating) {
+			return false
+		}
+		if w.phase[i] != untouched && (w.kind == replaced || !m.present() || m.updated()) {
 			return false
 		}
 	}
@@ -308,6 +407,7 @@ func (w *world) pod(i int) *cluster.Pod {
 	if m.updated() {
 		p.Revision = newRevision
 	}
+	p.Updating = w.phase[i] != untouched
 	p.Node = cluster.Node{Name: "n", Cordoned: w.cordoned[i]}
 	switch {
 	case w.unsteady[i] && i%2 == 0:
@@ -341,7 +441,8 @@ func (w *world) input(now time.Time, config spec.Config) Input {
 	if w.lasted {
 		since = now.Add(-config.UnreadyGracePeriod.Duration)
 	}
-	in.Timers = timers.Timers{}.Next(w.snapshot(since))
+	before := w.snapshot(since)
+	in.Timers, in.Updates = timers.Timers{}.Next(before), w.updates(before)
 	for i := range w.members {
 		if run, runs := in.Timers.Running[w.uid(i)]; runs && w.young[i] {
 			run.Since = now
@@ -403,6 +504,11 @@ func (w *world) faults(d Decision, config spec.Config) []string {
 				say("moves leadership while %s does not serve", podName[j])
 			}
 		}
+	case PatchMetadata, ResizePod, UpdateContainer:
+		w.faultsOfUpdate(d.Step, config, say)
+		if w.intent >= 0 && !w.changed {
+			say("writes to a pod while an intended deletion may still happen")
+		}
 	case DeletePod, EvictPod:
 		if config.NonParticipatingPods != spec.AllAtOnce && len(d.Step.Ordinals) > 1 {
 			say("removes %d pods in one step", len(d.Step.Ordinals))
@@ -410,6 +516,9 @@ func (w *world) faults(d Decision, config spec.Config) []string {
 		for _, i := range d.Step.Ordinals {
 			w.faultsOfRemoval(i, config, say)
 			w.faultsOfGrace(i, d.Step, config, say)
+			if w.kind != replaced && w.participating(i) && !w.cutOff && !w.hidden {
+				say("removes %s, which can be updated in place", podName[i])
+			}
 		}
 		if w.intent >= 0 && !w.changed && !d.Step.removes(w.intent) {
 			say("removes a pod while the intended deletion of another may still happen")
@@ -432,6 +541,9 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 	}
 	if w.learner(i) {
 		say("disturbs a learner")
+	}
+	if w.phase[i] >= written && w.kind != replaced {
+		say("removes %s, which is what a new pod would be", podName[i])
 	}
 	if w.stranded[i] {
 		say("removes a pod whose volume fits no node")
@@ -471,7 +583,7 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 		if w.leader >= 0 && m.alive() && !w.behind[i] && (!other.alive() || w.behind[j]) && !w.learner(j) && !w.cutOff {
 			say("removes a serving pod while %s does not serve", podName[j])
 		}
-		if worse := other.old(); other.present() && !other.updated() && (worse == deadOld && m != deadOld || worse == startingOld && m.running()) {
+		if worse := other.old(); other.present() && !other.updated() && w.phase[j] < written && (worse == deadOld && m != deadOld || worse == startingOld && m.running()) {
 			say("removes a pod that is healthier than %s", podName[j])
 		}
 	}

@@ -124,7 +124,7 @@ func (in Input) complete() bool {
 func (in Input) updated() int32 {
 	n := int32(0)
 	for _, o := range in.Snapshot.Ordinals {
-		if o.Pod != nil && o.Class != v1alpha1.ClassTerminating && o.Pod.Revision == in.target() {
+		if o.Pod != nil && o.Class != v1alpha1.ClassTerminating && o.Pod.At(in.target()) {
 			n++
 		}
 	}
@@ -136,7 +136,7 @@ func (in Input) away() string {
 	var away []string
 	for _, o := range in.Snapshot.Ordinals {
 		switch {
-		case o.Class == v1alpha1.ClassParticipating && o.Pod.Revision == in.target():
+		case o.Class == v1alpha1.ClassParticipating && o.Pod.At(in.target()):
 		case o.Pod != nil && o.Pod.Trouble != "":
 			away = append(away, fmt.Sprintf("%s is %s (%s)", o.Name, o.Class, o.Pod.Trouble))
 		default:

@@ -25,6 +25,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/updates"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,6 +52,8 @@ type Handler struct {
 	Clock       clock.PassiveClock
 	// Rule says whose pods the operator replaces.
 	Rule deleter.Rule
+	// PodUpdatePolicy is the operator's default. Without one, every pod is replaced.
+	PodUpdatePolicy v1alpha1.PodUpdatePolicy
 	// Agent makes a client of the agents of an Etcd, any of which asks the leading one.
 	Agent func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error)
 
@@ -117,14 +120,17 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	if err != nil {
 		return unobserved(err)
 	}
-	in, decision, now := h.decide(task, snapshot)
+	if h.updatesInPlace(task, snapshot) {
+		return h.executeInPlace(ctx, task, snapshot)
+	}
+	in, decision, now := h.decide(task, snapshot, updates.State{})
 	if mayRestOnCache(decision) {
 		return verdict(in, decision, now), nil
 	}
 	if snapshot, err = h.Observer.Confirm(ctx, h.Live, task.Etcd, snapshot); err != nil {
 		return unobserved(err)
 	}
-	in, decision, now = h.decide(task, snapshot)
+	in, decision, now = h.decide(task, snapshot, updates.State{})
 	return verdict(in, decision, now), nil
 }
 
@@ -140,13 +146,14 @@ func mayRestOnCache(d rollout.Decision) bool {
 	return d.Conclusion == rollout.Wait || d.Conclusion == rollout.Act && (d.Step.Action == rollout.MoveLeader || d.Step.Action == rollout.TakeSnapshot)
 }
 
-func (h *Handler) decide(task tasks.Task, snapshot *cluster.Snapshot) (rollout.Input, rollout.Decision, time.Time) {
+func (h *Handler) decide(task tasks.Task, snapshot *cluster.Snapshot, u updates.State) (rollout.Input, rollout.Decision, time.Time) {
 	in := rollout.Input{
 		Snapshot: snapshot, Config: task.Config.(spec.Config), Created: task.Object.CreationTimestamp.Time,
 		Overridden: task.Object.Spec.OverrideGuards,
 		Timers:     h.tracker.observe(task.Object.UID, snapshot),
 		Refused:    h.tracker.refusals(task.Object.UID),
 		Backup:     h.backup(task),
+		Updates:    u,
 	}
 	if r := task.Object.Status.Rollout; r != nil {
 		in.Recorded = *r

@@ -70,6 +70,10 @@ func updated(ordinals ...int) change {
 	}
 }
 
+func updating(ordinal int) change {
+	return func(s *cluster.Snapshot) { s.Ordinals[ordinal].Pod.Updating = true }
+}
+
 // witness is an Observer that has been told what to say.
 type witness struct {
 	// cached is what the cache and the members say, and live what the API server and the members say.

@@ -47,7 +47,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	case rollout.TakeSnapshot:
 		return coded(v1alpha1.ErrSnapshot, h.takeSnapshot(ctx, task, d))
 	}
-	if d.step.IsRemoval() {
+	if d.step.IsRemoval() || d.step.Write != nil {
 		if err := h.confirmDeleter(ctx, task); err != nil {
 			return err
 		}
@@ -80,6 +80,9 @@ func earlier(a, b time.Time) time.Time {
 }
 
 func (h *Handler) performOn(ctx context.Context, task tasks.Task, d detail, ordinal int) error {
+	if d.step.Write != nil {
+		return coded(v1alpha1.ErrUpdatePod, h.write(ctx, task, d, ordinal))
+	}
 	o := d.in.Snapshot.Ordinals[ordinal]
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: task.Object.Namespace, Name: o.Name}}
 	only := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}

@@ -7,10 +7,13 @@ package rollout
 import (
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/updates"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -24,6 +27,16 @@ type tracker struct {
 type tracked struct {
 	timers  timers.Timers
 	refused map[types.UID]rollout.Refusal
+	updates updates.State
+	// unfit are the updates in place that the API server has refused, by pod.
+	unfit map[types.UID]unfit
+}
+
+// unfit is an update in place that the API server has refused.
+type unfit struct {
+	target, message string
+	// until is when it is tried again; zero if it is not.
+	until time.Time
 }
 
 // observe adds an observation to the timers of a task, and returns them.
@@ -34,6 +47,39 @@ func (t *tracker) observe(task types.UID, snapshot *cluster.Snapshot) timers.Tim
 	of.timers = of.timers.Next(snapshot)
 	t.put(task, of)
 	return of.timers
+}
+
+// assess adds an assessment of pods to the timers of a task, and returns them.
+func (t *tracker) assess(task types.UID, snapshot *cluster.Snapshot, assessed map[types.UID]inplace.Assessment) updates.State {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.tasks[task]
+	of.updates = of.updates.Next(snapshot, assessed)
+	t.put(task, of)
+	return of.updates
+}
+
+// refuseUpdate records that the API server refused to update a pod in place. An operator that starts tries it once more.
+func (t *tracker) refuseUpdate(task, pod types.UID, u unfit) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.tasks[task]
+	of.unfit = maps.Clone(of.unfit)
+	if of.unfit == nil {
+		of.unfit = map[types.UID]unfit{}
+	}
+	of.unfit[pod] = u
+	t.put(task, of)
+}
+
+// unfitFor returns what the API server said when it refused to bring a pod to a revision in place; the zero value if it did not.
+func (t *tracker) unfitFor(task, pod types.UID, target string) unfit {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if u := t.tasks[task].unfit[pod]; u.target == target {
+		return u
+	}
+	return unfit{}
 }
 
 // refuse records that the API server refused the removal of a pod.

@@ -7,6 +7,7 @@ package v1alpha1
 import (
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -26,6 +27,10 @@ type OperatorConfiguration struct {
 	Mode Mode `json:"mode,omitempty"`
 	// featureGates enables and disables features by name.
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
+	// podUpdatePolicy is how rollouts bring pods to a new template, unless spec.podUpdatePolicy of the Etcd or the config of the
+	// task says otherwise: Recreate replaces them, InPlaceIfPossible changes them in place where that is possible. In mode
+	// Executor, pods are always replaced. Default: Recreate.
+	PodUpdatePolicy v1alpha1.PodUpdatePolicy `json:"podUpdatePolicy,omitempty"`
 	// images are the images of the containers that the operator starts.
 	Images Images `json:"images"`
 	// namespaces are the namespaces that the operator watches. It reads and writes nothing in others, except its own Lease and

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -53,6 +54,7 @@ func Validate(c *OperatorConfiguration) field.ErrorList {
 	errs = append(errs, validateController(c.Controllers.Rollout, controllers.Child("rollout"))...)
 	errs = append(errs, validateController(c.Controllers.Task, controllers.Child("task"))...)
 	errs = append(errs, validateEnum(c.Mode, field.NewPath("mode"), ModeOperator, ModeExecutor)...)
+	errs = append(errs, validateEnum(c.PodUpdatePolicy, field.NewPath("podUpdatePolicy"), v1alpha1.InPlaceIfPossible, v1alpha1.RecreatePods)...)
 	logging := field.NewPath("logging")
 	errs = append(errs, validateEnum(c.Logging.Level, logging.Child("level"), LogLevelDebug, LogLevelInfo, LogLevelError)...)
 	errs = append(errs, validateEnum(c.Logging.Format, logging.Child("format"), LogFormatJSON, LogFormatText)...)

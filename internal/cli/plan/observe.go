@@ -11,6 +11,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/reach"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace/revisions"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
@@ -21,6 +22,8 @@ type observation struct {
 	snapshot *cluster.Snapshot
 	// unreachable is why no member answered; empty if one did.
 	unreachable string
+	// pods are those that were observed, whole.
+	pods *revisions.Reader
 	// surroundings is why nodes and volumes could not be read; empty if they were.
 	surroundings string
 }
@@ -32,12 +35,12 @@ func observeCluster(ctx context.Context, cluster *kube.Cluster, clock clock.Cloc
 		return nil, err
 	}
 	defer members.Close()
-	o := &observation{}
-	o.snapshot, err = members.Observe(ctx, observe.WithSurroundings(cluster))
+	o := &observation{pods: &revisions.Reader{Reader: cluster}}
+	o.snapshot, err = members.ObserveThrough(ctx, o.pods, observe.WithSurroundings(cluster))
 	if apierrors.IsForbidden(err) {
 		// Nodes and volumes are cluster-scoped, and the user may not be allowed to read them.
 		o.surroundings = kube.Sentence(err)
-		o.snapshot, err = members.Observe(ctx)
+		o.snapshot, err = members.ObserveThrough(ctx, o.pods)
 	}
 	if err != nil {
 		return nil, err

@@ -22,6 +22,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 )
 
@@ -87,6 +89,8 @@ type result struct {
 	task    *v1alpha1.EtcdOperatorTask
 	restart bool
 	observation
+	// revisions is why ControllerRevisions could not be read; empty if they were, or if no pod is updated in place.
+	revisions string
 	// otherStrategy: the operator does not replace the pods of the StatefulSet.
 	otherStrategy bool
 	holding       []rollout.Hold
@@ -106,6 +110,17 @@ func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha
 	in, err := p.input(all, c.config(), c.Clock.Now())
 	if err != nil {
 		return nil, err
+	}
+	if in.Config.InPlace(etcd.Spec.PodUpdatePolicy, "") && etcd.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedByDruid {
+		assessed, err := p.pods.Assess(ctx, etcd.Namespace, p.snapshot.StatefulSet, p.snapshot.StatefulSet.UpdateRevision, func(types.UID) string { return "" })
+		switch {
+		case apierrors.IsForbidden(err):
+			p.revisions = kube.Sentence(err)
+		case err != nil:
+			return nil, err
+		default:
+			in.Updates = in.Updates.Next(p.snapshot, assessed)
+		}
 	}
 	p.foresee(in, c.Clock.Now())
 	return p, nil

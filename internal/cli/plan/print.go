@@ -79,6 +79,9 @@ func (p *result) heading() []string {
 	if p.surroundings != "" {
 		say = append(say, fmt.Sprintf("Nodes and volumes could not be read, so the guards %s and %s are not checked: %s.", v1alpha1.GuardVolumeReachable, v1alpha1.GuardNodesStable, p.surroundings))
 	}
+	if p.revisions != "" {
+		say = append(say, fmt.Sprintf("ControllerRevisions could not be read, so the plan does not know which pods are updated in place, and replaces all: %s.", p.revisions))
+	}
 	if p.etcd.Generation != p.etcd.Status.ObservedGeneration {
 		say = append(say, "The newest spec of the Etcd has not been applied to its StatefulSet yet: the plan is for the current StatefulSet.")
 	}
@@ -96,12 +99,17 @@ func (p *result) heading() []string {
 func (p *result) members() *text.Table {
 	replaced := p.replaced()
 	t := &text.Table{Columns: []text.Column{{Name: "POD"}, {Name: "CLASS"}, {Name: "ROLE"}, {Name: "REVISION", Rank: 1}, {Name: "REPLACED"}}}
+	inPlace := p.updatedInPlace()
 	for _, o := range p.now().Ordinals {
 		revision := "-"
 		if o.Pod != nil {
 			revision = o.Pod.Revision
 		}
-		t.Add(o.Name, string(o.Class), role(o), revision, map[bool]string{true: "yes", false: "no"}[replaced[o.Name]])
+		how := map[bool]string{true: "yes", false: "no"}[replaced[o.Name]]
+		if inPlace[o.Name] && !replaced[o.Name] {
+			how = "in place"
+		}
+		t.Add(o.Name, string(o.Class), role(o), revision, how)
 	}
 	return t
 }
@@ -110,13 +118,24 @@ func (p *result) members() *text.Table {
 func (p *result) replaced() map[string]bool {
 	replaced := map[string]bool{}
 	for _, e := range p.Entries {
-		if e.Meanwhile != nil {
+		if e.Meanwhile != nil && e.Step.IsRemoval() {
 			for _, i := range e.Step.Ordinals {
 				replaced[e.Before.Ordinals[i].Name] = true
 			}
 		}
 	}
 	return replaced
+}
+
+// updatedInPlace returns the pods that the plan changes in place.
+func (p *result) updatedInPlace() map[string]bool {
+	updated := map[string]bool{}
+	for _, e := range p.Entries {
+		if e.Step != nil && e.Step.Write != nil {
+			updated[e.Before.Ordinals[e.Step.Ordinals[0]].Name] = true
+		}
+	}
+	return updated
 }
 
 func role(o cluster.Ordinal) string {

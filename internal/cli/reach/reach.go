@@ -55,8 +55,13 @@ func (m *Members) dialer() etcdclient.Dialer { return etcdclient.NewDialerThroug
 
 // Observe takes a snapshot of the cluster.
 func (m *Members) Observe(ctx context.Context, options ...observe.Option) (*cluster.Snapshot, error) {
+	return m.ObserveThrough(ctx, m.cluster, options...)
+}
+
+// ObserveThrough is Observe, with another reader than that of the cluster.
+func (m *Members) ObserveThrough(ctx context.Context, reader client.Reader, options ...observe.Option) (*cluster.Snapshot, error) {
 	options = append(options, observe.FromAfar(), observe.WithCredentials(m.credentials))
-	return observe.New(m.dialer(), m.clock, options...).Observe(ctx, m.cluster, m.etcd)
+	return observe.New(m.dialer(), m.clock, options...).Observe(ctx, reader, m.etcd)
 }
 
 // Unreachable returns why no member has answered for a snapshot; empty if one has.

@@ -8,6 +8,7 @@ package rolloutflags
 import (
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/spf13/cobra"
@@ -27,6 +28,7 @@ func AddTo(cmd *cobra.Command) func(*spec.Config) {
 	deadline := flags.Duration("progress-deadline", 0, "How long a rollout may make no progress before it counts as stalled (default 10m).")
 	removal := choice("pod-removal", "How healthy pods are removed: Delete (default) or Evict.", string(spec.Delete), string(spec.Evict))
 	down := choice("non-participating-pods", "How pods that are not running are removed: OneByOne (default) or AllAtOnce.", string(spec.OneByOne), string(spec.AllAtOnce))
+	updates := choice("pod-update-policy", "How pods follow the template: Recreate, or InPlaceIfPossible (default: that of the Etcd, or of the operator).", string(v1alpha1.RecreatePods), string(v1alpha1.InPlaceIfPossible))
 	sidecar := flags.Bool("unhealthy-backup-sidecar-first", false, "Within a role, replace pods first whose agent (container backup-restore) is not ready.")
 	return func(c *spec.Config) {
 		if !*handover {
@@ -34,6 +36,7 @@ func AddTo(cmd *cobra.Command) func(*spec.Config) {
 		}
 		c.UnreadyGracePeriod, c.ProgressDeadline = duration(*grace), duration(*deadline)
 		c.PodRemoval, c.NonParticipatingPods = spec.PodRemoval(*removal), spec.NonParticipatingPods(*down)
+		c.PodUpdatePolicy = v1alpha1.PodUpdatePolicy(*updates)
 		c.UnhealthyBackupSidecarFirst = *sidecar
 	}
 }

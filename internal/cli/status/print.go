@@ -130,7 +130,7 @@ func (v view) members() *text.Table {
 		version, updated, node := "", "", ""
 		if o.Pod != nil {
 			version, node = o.Pod.EtcdVersion, o.Pod.Node.Name
-			updated = map[bool]string{true: "yes", false: "no"}[o.Pod.Revision == v.snapshot.StatefulSet.UpdateRevision]
+			updated = map[bool]string{true: "yes", false: "no"}[o.Pod.At(v.snapshot.StatefulSet.UpdateRevision)]
 			if o.Pod.Node.Trouble != "" {
 				node += " (" + strings.TrimSpace(o.Pod.Node.Trouble) + ")"
 			}

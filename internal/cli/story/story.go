@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/reason"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -69,7 +70,7 @@ func ofRollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []Line {
 		lines = append(lines, Line{At: p.Evidence.ObservedAt.Time, Text: p.LastOperation.Name + " " + p.Name, Detail: fmt.Sprintf("%s (%s; %s)", why, classAndRole(p), evidence(p.Evidence))})
 		switch p.LastOperation.State {
 		case v1alpha1.OperationStateCompleted:
-			lines = append(lines, Line{At: p.LastOperation.LastTransitionTime.Time, Text: p.Name + " is back", Detail: end})
+			lines = append(lines, Line{At: p.LastOperation.LastTransitionTime.Time, Text: p.Name + completed(p), Detail: end})
 		case v1alpha1.OperationStateFailed:
 			lines = append(lines, Line{At: p.LastOperation.LastTransitionTime.Time, Text: p.LastOperation.Name + " " + p.Name + " failed", Detail: end})
 		}
@@ -82,6 +83,14 @@ func ofRollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []Line {
 	}
 	slices.SortStableFunc(lines, func(a, b Line) int { return a.At.Compare(b.At) })
 	return lines
+}
+
+// completed says what has become of a pod: the last write to one that is updated in place sets its metadata.
+func completed(p v1alpha1.RolloutPod) string {
+	if inplace.IsWrite(p.LastOperation.Name) {
+		return " is updated"
+	}
+	return " is back"
 }
 
 // classAndRole returns what a pod was when its removal was decided.

@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/logging"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -107,7 +108,7 @@ func (r *Reconciler) hasOutdatedPod(ctx context.Context, set *appsv1.StatefulSet
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if metav1.IsControlledBy(pod, set) && pod.DeletionTimestamp == nil && pod.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision {
+		if metav1.IsControlledBy(pod, set) && pod.DeletionTimestamp == nil && (pod.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision || inplace.MarkOf(pod) != nil) {
 			return true, nil
 		}
 	}

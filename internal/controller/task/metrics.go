@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/compactionmetrics"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +24,7 @@ type Metrics struct {
 	length      *prometheus.GaugeVec
 	queued      *prometheus.HistogramVec
 	replacement *prometheus.HistogramVec
+	inPlace     *prometheus.CounterVec
 	held        *prometheus.CounterVec
 	stalled     *prometheus.GaugeVec
 	compactions *compactionmetrics.Metrics
@@ -56,11 +58,12 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		length:      gauge("etcddruid_operator_task_queue_length", "Tasks of an Etcd that have not ended."),
 		queued:      histogram("etcddruid_operator_task_queue_seconds", "Time from the creation of a task to its start.", labelType),
 		replacement: histogram("etcddruid_rollout_pod_replacement_seconds", "Time from the deletion of a pod until its successor participates."),
+		inPlace:     counter("etcddruid_rollout_pods_updated_in_place_total", "Pods that were updated in place, and participate."),
 		held:        counter("etcddruid_rollout_held_seconds_total", "Time that rollouts were held, by the guard that held them.", labelGuard),
 		stalled:     gauge("etcddruid_rollout_stalled", "1 while a rollout of an Etcd is stalled."),
 		compactions: compactionmetrics.New(registerer),
 	}
-	registerer.MustRegister(m.duration, m.total, m.length, m.queued, m.replacement, m.held, m.stalled)
+	registerer.MustRegister(m.duration, m.total, m.length, m.queued, m.replacement, m.inPlace, m.held, m.stalled)
 	return m
 }
 
@@ -107,7 +110,11 @@ func (m *Metrics) observeRollout(etcd prometheus.Labels, before, after *v1alpha1
 		running[p.UID] = p.LastOperation.State == v1alpha1.OperationStateInProgress
 	}
 	for _, p := range after.Pods {
-		if running[p.UID] && p.LastOperation.State == v1alpha1.OperationStateCompleted {
+		switch {
+		case !running[p.UID] || p.LastOperation.State != v1alpha1.OperationStateCompleted:
+		case inplace.IsWrite(p.LastOperation.Name):
+			m.inPlace.With(etcd).Inc()
+		default:
 			m.replacement.With(etcd).Observe(now.Sub(p.Evidence.ObservedAt.Time).Seconds())
 		}
 	}
@@ -118,7 +125,7 @@ func (m *Metrics) forget(etcd types.NamespacedName) {
 	labels := labelsOf(etcd)
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int
-	}{m.duration, m.total, m.length, m.queued, m.replacement, m.held, m.stalled} {
+	}{m.duration, m.total, m.length, m.queued, m.replacement, m.inPlace, m.held, m.stalled} {
 		v.DeletePartialMatch(labels)
 	}
 }

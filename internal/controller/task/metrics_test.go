@@ -51,3 +51,18 @@ func TestMetricsOfTheQueue(t *testing.T) {
 	m.forget(etcd)
 	g.Expect(registry.Gather()).To(BeEmpty())
 }
+
+// A pod that is updated in place is no replacement, and is counted once.
+func TestMetricsOfUpdatesInPlace(t *testing.T) {
+	g := NewWithT(t)
+	m := NewMetrics(prometheus.NewRegistry())
+	pod := v1alpha1.RolloutPod{Name: "m-0", UID: "u", LastOperation: v1alpha1.LastOperation{Name: "PatchMetadata", State: v1alpha1.OperationStateInProgress}}
+	before := &v1alpha1.RolloutStatus{Pods: []v1alpha1.RolloutPod{pod}}
+	pod.LastOperation.State = v1alpha1.OperationStateCompleted
+	after := &v1alpha1.RolloutStatus{Pods: []v1alpha1.RolloutPod{pod}}
+	labels := labelsOf(types.NamespacedName{Namespace: "ns", Name: "main"})
+	m.observeRollout(labels, before, after, epoch)
+	m.observeRollout(labels, after, after, epoch)
+	g.Expect(testutil.ToFloat64(m.inPlace.With(labels))).To(Equal(1.0))
+	g.Expect(testutil.CollectAndCount(m.replacement)).To(BeZero())
+}

@@ -7,9 +7,11 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -55,6 +57,8 @@ type Config struct {
 	PodRemoval PodRemoval `json:"podRemoval,omitempty"`
 	// NonParticipatingPods: OneByOne (default) or AllAtOnce, for pods that are Dead or Starting (DEP-06).
 	NonParticipatingPods NonParticipatingPods `json:"nonParticipatingPods,omitempty"`
+	// PodUpdatePolicy: Recreate or InPlaceIfPossible. Default: that of the Etcd, or of the operator. A restart replaces every pod.
+	PodUpdatePolicy v1alpha1.PodUpdatePolicy `json:"podUpdatePolicy,omitempty"`
 	// SnapshotBefore is when a full snapshot is taken first, if a backup store is configured: Always, MinorVersion (default: if
 	// the minor version of etcd changes, or may change) or Never.
 	SnapshotBefore SnapshotBefore `json:"snapshotBefore,omitempty"`
@@ -115,6 +119,8 @@ func (c Config) validate() error {
 		return fmt.Errorf("spec.config: progressDeadline must be greater than 0")
 	case c.NonServingGracePeriod == nil || c.NonServingGracePeriod.Duration < minNonServingGracePeriod || c.NonServingGracePeriod.Duration%time.Second != 0:
 		return fmt.Errorf("spec.config: nonServingGracePeriod must be a whole number of seconds, at least %s", minNonServingGracePeriod)
+	case c.PodUpdatePolicy != "" && c.PodUpdatePolicy != v1alpha1.InPlaceIfPossible && c.PodUpdatePolicy != v1alpha1.RecreatePods:
+		return fmt.Errorf("spec.config: podUpdatePolicy is %q: it must be %s or %s", c.PodUpdatePolicy, v1alpha1.InPlaceIfPossible, v1alpha1.RecreatePods)
 	case c.SnapshotBefore != Always && c.SnapshotBefore != MinorVersion && c.SnapshotBefore != Never:
 		return fmt.Errorf("spec.config: snapshotBefore is %q: it must be %s, %s or %s", c.SnapshotBefore, Always, MinorVersion, Never)
 	case c.PodRemoval != Delete && c.PodRemoval != Evict:
@@ -123,6 +129,12 @@ func (c Config) validate() error {
 		return fmt.Errorf("spec.config: nonParticipatingPods is %q: it must be %s or %s", c.NonParticipatingPods, OneByOne, AllAtOnce)
 	}
 	return nil
+}
+
+// InPlace reports whether pods are updated in place where that is possible: as the task says, or else the Etcd, or else the
+// operator. A restart replaces every pod.
+func (c Config) InPlace(etcd, operator v1alpha1.PodUpdatePolicy) bool {
+	return !c.Restart && cmp.Or(c.PodUpdatePolicy, etcd, operator) == v1alpha1.InPlaceIfPossible
 }
 
 // Grace is the unreadyGracePeriod, and never less than its minimum, whatever wrote the config.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
 )
 
@@ -31,6 +32,7 @@ func TestDecodeConfig(t *testing.T) {
 		"nonServingGracePeriod: 500ms":        "nonServingGracePeriod",
 		"nonServingGracePeriod: 1500ms":       "nonServingGracePeriod",
 		"nonServingGracePeriod: null":         "nonServingGracePeriod",
+		"podUpdatePolicy: OnDelete":           "podUpdatePolicy",
 		"podRemoval: Nuke":                    "podRemoval",
 		"nonParticipatingPods: Some":          "nonParticipatingPods",
 		"restart: true\ntargetRevision: m-12": "exclude each other",
@@ -39,5 +41,28 @@ func TestDecodeConfig(t *testing.T) {
 	} {
 		_, err := Decode(config)
 		g.Expect(err).To(MatchError(ContainSubstring(says)), config)
+	}
+}
+
+// The task has the last word, then the Etcd, then the operator; nothing updates pods in place unless one of them says so.
+func TestPodUpdatePolicy(t *testing.T) {
+	const in, re = v1alpha1.InPlaceIfPossible, v1alpha1.RecreatePods
+	for _, c := range []struct {
+		task, etcd, operator v1alpha1.PodUpdatePolicy
+		restart, want        bool
+	}{
+		{"", "", "", false, false},
+		{"", "", re, false, false},
+		{"", "", in, false, true},
+		{"", re, in, false, false},
+		{"", in, re, false, true},
+		{re, in, in, false, false},
+		{in, re, re, false, true},
+		{in, in, in, true, false},
+	} {
+		config := Config{PodUpdatePolicy: c.task, Restart: c.restart}
+		if got := config.InPlace(c.etcd, c.operator); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
 	}
 }

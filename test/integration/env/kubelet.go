@@ -32,6 +32,11 @@ const (
 	// Lost: the node of the pod is lost. A new pod stays unscheduled, a running one keeps its last status,
 	// a deleted one stays terminating.
 	Lost
+	// Infeasible and Deferred: every container is ready, and a resize is not carried out.
+	Infeasible
+	Deferred
+	// AgentDown: every container but the agent is ready.
+	AgentDown
 )
 
 // Node is the node that all pods are bound to. There is no such Node object unless a test creates it.

@@ -6,10 +6,13 @@ package env
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -37,13 +40,16 @@ func PodStatus(pod *corev1.Pod, state PodState, podIP string) corev1.PodStatus {
 		status.StartTime = &now
 	}
 	ready := corev1.ConditionFalse
-	if state == Ready {
+	if state == Ready || state == Infeasible || state == Deferred {
 		ready = corev1.ConditionTrue
 	}
+	status.ObservedGeneration = pod.Generation
 	setCondition(&status, corev1.PodScheduled, corev1.ConditionTrue, now)
 	setCondition(&status, corev1.PodInitialized, corev1.ConditionTrue, now)
 	setCondition(&status, corev1.ContainersReady, ready, now)
 	setCondition(&status, corev1.PodReady, ready, now)
+
+	resize(&status, pod, state, now)
 
 	status.InitContainerStatuses, status.ContainerStatuses = nil, nil
 	for _, c := range pod.Spec.InitContainers {
@@ -61,22 +67,50 @@ func PodStatus(pod *corev1.Pod, state PodState, podIP string) corev1.PodStatus {
 }
 
 func containerStatus(before *corev1.PodStatus, c corev1.Container, state PodState, now metav1.Time) corev1.ContainerStatus {
-	runs := state != Crashing
-	status := corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: c.Image, Ready: state == Ready, Started: &runs}
+	runs := state != Crashing && (state != AgentDown || c.Name != v1alpha1.ContainerBackupRestore)
+	// One run for each image: a container is restarted when that changes.
+	id := "simulated://" + c.Name + "/" + c.Image
+	status := corev1.ContainerStatus{Name: c.Name, Image: c.Image, ImageID: c.Image, ContainerID: id, Ready: runs && state != NotReady, Started: &runs, Resources: c.Resources.DeepCopy()}
 	if !runs {
 		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "simulated"}
 		return status
 	}
 	status.State.Running = &corev1.ContainerStateRunning{StartedAt: now}
 	for _, b := range before.ContainerStatuses {
-		if b.Name == c.Name && b.State.Running != nil {
+		if b.Name != c.Name || b.State.Running == nil {
+			continue
+		}
+		if b.ContainerID == id {
 			status.State.Running = b.State.Running
+		}
+		if state == Infeasible || state == Deferred {
+			status.Resources = b.Resources
 		}
 	}
 	return status
 }
 
 // setCondition sets a condition, unless it already has the status.
+// resize says of a pod whose resources have changed that they are not what is used.
+func resize(status *corev1.PodStatus, pod *corev1.Pod, state PodState, now metav1.Time) {
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c corev1.PodCondition) bool {
+		if c.Type == corev1.PodResizePending {
+			now = c.LastTransitionTime
+		}
+		return c.Type == corev1.PodResizePending
+	})
+	if state != Infeasible && state != Deferred {
+		return
+	}
+	for i, c := range pod.Spec.Containers {
+		if i < len(status.ContainerStatuses) && status.ContainerStatuses[i].Resources != nil && !equality.Semantic.DeepEqual(c.Resources, *status.ContainerStatuses[i].Resources) {
+			reason := map[PodState]string{Infeasible: corev1.PodReasonInfeasible, Deferred: corev1.PodReasonDeferred}[state]
+			status.Conditions = append(status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: reason, Message: "simulated", LastTransitionTime: now})
+			return
+		}
+	}
+}
+
 func setCondition(status *corev1.PodStatus, conditionType corev1.PodConditionType, value corev1.ConditionStatus, now metav1.Time) {
 	for i := range status.Conditions {
 		c := &status.Conditions[i]

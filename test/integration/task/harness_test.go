@@ -59,7 +59,7 @@ type cluster struct {
 const name = "main"
 
 // newCluster makes a cluster of n members, all of which are ready.
-func newCluster(t *testing.T, n int) *cluster {
+func newCluster(t *testing.T, n int, changes ...func(*cluster)) *cluster {
 	t.Helper()
 	c := &cluster{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
 	c.SetDefaultEventuallyTimeout(60 * time.Second)
@@ -68,6 +68,9 @@ func newCluster(t *testing.T, n int) *cluster {
 	c.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: int32(n)}}
 	c.create(c.etcd)
 	c.set = c.statefulSet(n)
+	for _, change := range changes {
+		change(c)
+	}
 	c.create(c.set)
 	c.fake = &etcdfake.Cluster{Up: c.up}
 	for i := range n {

@@ -172,7 +172,7 @@ func countReplicas(status *v1alpha1.EtcdStatus, s *cluster.Snapshot) {
 		if o.Pod.AllContainersReady {
 			status.ReadyReplicas++
 		}
-		if o.Pod.Revision == s.StatefulSet.UpdateRevision {
+		if o.Pod.At(s.StatefulSet.UpdateRevision) {
 			status.UpdatedReplicas++
 		}
 	}

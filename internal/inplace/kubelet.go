@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package inplace
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// wait fills in what the first write has to wait for. A write that begins, or changes resources, waits for nothing: so a
+// template that is changed again takes effect although the kubelet has not carried out the one before.
+func (w *work) wait(a *Assessment) {
+	first := a.Writes[0]
+	if w.mark == nil || first.Kind == ResizePod || first.Kind == PatchMetadata && !first.Final {
+		return
+	}
+	resize := w.unresized()
+	a.Pending = resize
+	if a.Pending == "" {
+		a.Pending = w.unrestarted(first)
+	}
+	a.Phase = strings.Join([]string{w.TargetName, string(first.Kind), a.Pending, w.runs()}, "|")
+	switch {
+	case resize != "":
+		a.GiveUpAfter = resizeGrace
+		if condition := condition(w.Pod, corev1.PodResizePending); condition != nil && condition.Reason == corev1.PodReasonInfeasible {
+			a.GiveUpAfter = 0
+		}
+		failed := *w.mark
+		failed.Failed = "it cannot be resized: " + resize
+		a.GiveUp = &Write{Kind: PatchMetadata, What: "record that " + failed.Failed, Patch: map[string]any{}}
+		set(a.GiveUp.Patch, failed.String(), "metadata", "annotations", v1alpha1.AnnotationInPlaceUpdate)
+		// The progress of a resize is no reason to wait for longer.
+		a.Phase = strings.Join([]string{w.TargetName, "resize", w.runs()}, "|")
+	case first.Final && slices.ContainsFunc(w.leaves, w.lowered):
+		a.Settle = settleAfterLowering
+	}
+}
+
+// lowered reports whether a leaf has become lower than it may have been.
+func (w *work) lowered(l leaf) bool {
+	return w.goal.lowers(w.from, l) || slices.ContainsFunc(w.halfway, func(v values) bool { return w.goal.lowers(v, l) })
+}
+
+// unresized returns what the kubelet has yet to do before all containers have the resources of the spec; empty if they do.
+func (w *work) unresized() string {
+	resized := slices.DeleteFunc(slices.Clone(w.leaves), func(l leaf) bool { return l.kind != ResizePod })
+	if len(resized) == 0 {
+		return ""
+	}
+	for _, t := range []corev1.PodConditionType{corev1.PodResizePending, corev1.PodResizeInProgress} {
+		if c := condition(w.Pod, t); c != nil {
+			return strings.TrimSuffix(fmt.Sprintf("%s: %s: %s", t, c.Reason, c.Message), ": ")
+		}
+	}
+	if s := w.unseen(); s != "" {
+		return s
+	}
+	for _, l := range resized {
+		status := containerStatus(w.Pod, l.container)
+		if status == nil || status.Resources == nil {
+			return fmt.Sprintf("the kubelet does not report the resources of container %s", l.container)
+		}
+		actual := status.Resources.Requests
+		if l.bound == limits {
+			actual = status.Resources.Limits
+		}
+		if q := actual[corev1.ResourceName(l.key)]; q.Cmp(quantity(w.live[l])) != 0 {
+			return fmt.Sprintf("the kubelet reports that %s is %s", l, q.String())
+		}
+	}
+	return ""
+}
+
+// unseen says that the kubelet has not reported on the newest spec; empty if it has, or does not report generations.
+func (w *work) unseen() string {
+	if seen := w.Pod.Status.ObservedGeneration; seen > 0 && seen < w.Pod.Generation {
+		return "the kubelet has not seen the newest spec of the pod"
+	}
+	return ""
+}
+
+// unrestarted returns the container that has yet to run again after its update; empty if there is none. One that is updated
+// once more is not waited for.
+func (w *work) unrestarted(next Write) string {
+	if s := w.unseen(); s != "" && next.Final {
+		return s
+	}
+	for _, c := range w.Pod.Spec.Containers {
+		before, restarted := w.mark.Containers[c.Name]
+		if !restarted || w.isLeft(c.Name) {
+			continue
+		}
+		s := containerStatus(w.Pod, c.Name)
+		switch {
+		case s == nil || s.State.Running == nil:
+			return fmt.Sprintf("container %s is not running after its update%s: if this persists, fix the cause, or change the template", c.Name, trouble(s))
+		case s.ContainerID == before && !w.isBack(c.Name, s.ContainerID):
+			return fmt.Sprintf("the kubelet has not restarted container %s", c.Name)
+		}
+	}
+	return ""
+}
+
+// isBack reports whether a container has the image that it had at the beginning, and was never restarted: the update was taken
+// back before the kubelet saw it.
+func (w *work) isBack(container, id string) bool {
+	return w.mark.Originals[container] == id && !slices.ContainsFunc(w.leaves, func(l leaf) bool {
+		return l.container == container && !l.init && w.restarts(l) && !w.goal.same(w.from, l)
+	})
+}
+
+// isLeft reports whether a container has yet to be updated.
+func (w *work) isLeft(container string) bool {
+	return slices.ContainsFunc(w.leaves, func(l leaf) bool {
+		return l.container == container && !l.init && w.restarts(l) && !w.live.same(w.goal, l)
+	})
+}
+
+func trouble(s *corev1.ContainerStatus) string {
+	switch {
+	case s == nil:
+	case s.State.Waiting != nil:
+		return fmt.Sprintf(" (%s)", strings.TrimSuffix(s.State.Waiting.Reason+": "+s.State.Waiting.Message, ": "))
+	case s.State.Terminated != nil:
+		return fmt.Sprintf(" (exited with code %d)", s.State.Terminated.ExitCode)
+	}
+	return ""
+}
+
+// runs tells the present run of every container from any other.
+func (w *work) runs() string {
+	var ids []string
+	for _, s := range w.Pod.Status.ContainerStatuses {
+		ids = append(ids, fmt.Sprintf("%s=%s#%d", s.Name, s.ContainerID, s.RestartCount))
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, ",")
+}
+
+func containerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name == name {
+			return &pod.Status.ContainerStatuses[i]
+		}
+	}
+	return nil
+}
+
+func containerID(pod *corev1.Pod, name string) string {
+	if s := containerStatus(pod, name); s != nil {
+		return s.ContainerID
+	}
+	return ""
+}
+
+// condition returns a condition of a pod that is true; nil if it is not.
+func condition(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == t && c.Status == corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}

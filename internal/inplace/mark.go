@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package inplace
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Mark is an in-place update of a pod that has begun, as the pod's annotation records it.
+type Mark struct {
+	// UID of the pod: a mark that came with a template, or was copied from another pod, means nothing.
+	UID types.UID `json:"uid"`
+	// Source and Target are the revisions that the pod comes from, and is brought to.
+	Source string `json:"source"`
+	Target string `json:"target"`
+	// Earlier are the targets that the pod was on its way to before. It may have values of theirs.
+	Earlier []string `json:"earlier,omitempty"`
+	// Originals are the IDs of the containers to restart before their first update, and Containers before their last one.
+	Originals  map[string]string `json:"originals,omitempty"`
+	Containers map[string]string `json:"containers,omitempty"`
+	// Failed is why the update cannot be carried out, once that is known.
+	Failed string `json:"failed,omitempty"`
+}
+
+// MarkOf returns the mark of a pod; nil if it has none.
+func MarkOf(pod *corev1.Pod) *Mark {
+	text, found := pod.Annotations[v1alpha1.AnnotationInPlaceUpdate]
+	if !found {
+		return nil
+	}
+	m := &Mark{}
+	if err := json.Unmarshal([]byte(text), m); err != nil || m.UID != pod.UID {
+		return nil
+	}
+	return m
+}
+
+// maxEarlier bounds a mark.
+const maxEarlier = 10
+
+// to is the mark of the same update with another target. A failure was that of the target before.
+func (m Mark) to(target string) Mark {
+	next := m
+	next.Containers, next.Originals = maps.Clone(m.Containers), maps.Clone(m.Originals)
+	if m.Target != target {
+		next.Target, next.Failed = target, ""
+		next.Earlier = slices.DeleteFunc(append(slices.Clone(m.Earlier), m.Target), func(s string) bool { return s == target })
+		slices.Sort(next.Earlier)
+		next.Earlier = slices.Compact(next.Earlier)
+	}
+	return next
+}
+
+// restart records that a container is about to be restarted.
+func (m *Mark) restart(container, id string) {
+	if m.Containers == nil {
+		m.Containers, m.Originals = map[string]string{}, map[string]string{}
+	}
+	m.Containers[container] = id
+	if _, known := m.Originals[container]; !known {
+		m.Originals[container] = id
+	}
+}
+
+func (m Mark) String() string {
+	// Strings and a map of strings never fail to encode.
+	text, _ := json.Marshal(m)
+	return string(text)
+}

@@ -1,0 +1,151 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package updates decides how a pod of a rollout follows its template where pods are updated in place: by which write next, by a
+// new pod, or by waiting (ADR 30). It is pure. What can be written at all is decided by package inplace.
+package updates
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// State is what is known of the pods that can be updated in place. The zero value is that of a rollout that replaces every pod.
+type State struct {
+	// Enabled: pods are updated in place where that is possible.
+	Enabled bool
+	// At is the time of the last observation.
+	At   time.Time
+	pods map[types.UID]pod
+}
+
+type pod struct {
+	inplace.Assessment
+	// phase is that of the assessment, and the class of the pod. since is when it began, in every observation since.
+	phase string
+	since time.Time
+}
+
+// Next returns the state after one more observation. As for all timers, any gap resets how long something has lasted (ADR 3).
+func (s State) Next(snapshot *cluster.Snapshot, assessed map[types.UID]inplace.Assessment) State {
+	next := State{Enabled: true, At: snapshot.At, pods: map[types.UID]pod{}}
+	for _, o := range snapshot.Ordinals {
+		if o.Pod == nil {
+			continue
+		}
+		a, found := assessed[o.Pod.UID]
+		if !found || a.ResourceVersion != o.Pod.ResourceVersion {
+			continue
+		}
+		p := pod{Assessment: a, phase: a.Phase + "|" + string(o.Class), since: snapshot.At}
+		if before := s.pods[o.Pod.UID]; before.phase == p.phase && snapshot.At.Sub(s.At) <= timers.MaxGap {
+			p.since = before.since
+		}
+		next.pods[o.Pod.UID] = p
+	}
+	return next
+}
+
+// Choice is how an outdated pod follows its template. If nothing is set, it is replaced, as every pod is where none is updated
+// in place.
+type Choice struct {
+	// Write is the next write; nil if there is none.
+	Write *inplace.Write
+	// Wait is why nothing is done yet; empty if something is.
+	Wait string
+	// Replace is why the pod is replaced; empty if it is not, or if every pod is.
+	Replace string
+	// Begun: the pod is on its way.
+	Begun bool
+	// Disrupts: a write that is left does.
+	Disrupts bool
+}
+
+// InPlace reports whether the pod is not replaced.
+func (c Choice) InPlace() bool { return c.Write != nil || c.Wait != "" }
+
+// IsOnItsWay reports whether the pod is between two revisions, and nothing is left to do that disrupts its member. One that has
+// only been marked before that waits for its turn like others: leadership may have moved to it.
+func (c Choice) IsOnItsWay() bool { return c.InPlace() && c.Begun && (!c.Disrupts || c.Wait != "") }
+
+// Of says how the outdated pod of an ordinal follows its template.
+func (s State) Of(o *cluster.Ordinal, now time.Time) Choice {
+	if !s.Enabled {
+		return Choice{}
+	}
+	p, known := s.pods[o.Pod.UID]
+	if !known {
+		return Choice{Wait: fmt.Sprintf("%s changes while it is compared with its template", o.Name), Begun: o.Pod.Updating}
+	}
+	c := Choice{Begun: o.Pod.Updating, Disrupts: slices.ContainsFunc(p.Writes, func(w inplace.Write) bool { return w.Disrupts })}
+	participates := o.Class == v1alpha1.ClassParticipating
+	switch {
+	case p.GiveUp != nil && timers.Lasted(p.since, now, p.GiveUpAfter):
+		c.Write, c.Disrupts = p.GiveUp, false
+	case p.Replace != "" && participates && len(p.Writes) > 0:
+		// What cannot be carried out is reverted, so that it is not carried out at some other time.
+		c.Write, c.Disrupts = &p.Writes[0], false
+	case p.Replace != "":
+		c.Replace, c.Begun = p.Replace, false
+	case p.Pending != "":
+		c.Wait = fmt.Sprintf("%s is being updated in place: %s", o.Name, p.Pending)
+	case !participates && o.Pod.Updating && p.KeepsPod():
+		c.Wait = fmt.Sprintf("%s has been updated in place and does not participate", o.Name)
+	case !participates:
+		c.Replace, c.Begun = "it does not participate", false
+	case p.Settle > 0 && !timers.Lasted(p.since, now, p.Settle):
+		c.Wait = fmt.Sprintf("the resources of %s are lower: it has to participate for %s without a restart", o.Name, p.Settle)
+	default:
+		c.Write = &p.Writes[0]
+	}
+	return c
+}
+
+// Stage is the place of an outdated pod in the order, before all else: what does not participate and is replaced, what is on its
+// way, what disturbs nobody, and the rest.
+func (s State) Stage(o *cluster.Ordinal, now time.Time) int {
+	switch c := s.Of(o, now); {
+	case !c.InPlace() && o.Class != v1alpha1.ClassParticipating:
+		return 0
+	case c.IsOnItsWay():
+		return 1
+	case c.Write != nil && !c.Disrupts:
+		return 2
+	}
+	return 3
+}
+
+// Foresee carries the next write of a pod out, in a plan.
+func (s State) Foresee(o *cluster.Ordinal, target string, now time.Time) State {
+	next := State{Enabled: s.Enabled, At: s.At, pods: map[types.UID]pod{}}
+	for uid, p := range s.pods {
+		next.pods[uid] = p
+	}
+	p := next.pods[o.Pod.UID]
+	c := s.Of(o, now)
+	if c.Write == nil {
+		// What is waited for comes to pass.
+		p.Pending, p.Settle, p.GiveUp = "", 0, nil
+		next.pods[o.Pod.UID] = p
+		return next
+	}
+	o.Pod.ResourceVersion += "+"
+	p.ResourceVersion, p.Pending, p.GiveUp = o.Pod.ResourceVersion, "", nil
+	if len(p.Writes) > 0 {
+		p.Writes = p.Writes[1:]
+	}
+	o.Pod.Updating = !c.Write.Final
+	if c.Write.Final {
+		o.Pod.Revision = target
+	}
+	next.pods[o.Pod.UID] = p
+	return next
+}

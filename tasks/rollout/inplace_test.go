@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// A write has UID and resourceVersion as preconditions, goes to the right resource, and not at all if the operator was paused,
+// or no longer replaces the pods.
+func TestWriteToAPod(t *testing.T) {
+	write := func(kind inplace.Kind) *inplace.Write {
+		return &inplace.Write{Kind: kind, Patch: map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}}}
+	}
+	for name, c := range map[string]struct {
+		kind   inplace.Kind
+		paused time.Duration
+		// reverted: admission changes it back, so the pod stays as it was.
+		reverted bool
+		rule     deleter.Rule
+		want     string
+	}{
+		"metadata":                {kind: inplace.PatchMetadata, want: "pod"},
+		"an image":                {kind: inplace.UpdateContainer, want: "pod"},
+		"resources":               {kind: inplace.ResizePod, want: "resize"},
+		"without effect":          {kind: inplace.ResizePod, reverted: true, want: "resize"},
+		"paused":                  {kind: inplace.ResizePod, paused: time.Minute},
+		"another replaces pods":   {kind: inplace.PatchMetadata, rule: deleter.Executor},
+		"another, and a resource": {kind: inplace.ResizePod, rule: deleter.Executor},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, observed(noon), observed(noon))
+			r.handler.Rule = c.rule
+			var sent, body string
+			take := func(ctx context.Context, what string, object client.Object, patch client.Patch) error {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				object.SetResourceVersion(map[bool]string{true: "1", false: "2"}[c.reverted])
+				raw, err := patch.Data(object)
+				sent, body = what+" "+object.GetName(), string(raw)
+				return err
+			}
+			r.handler.Client = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Patch: func(ctx context.Context, _ client.WithWatch, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+					return take(ctx, "pod", object, patch)
+				},
+				SubResourcePatch: func(ctx context.Context, _ client.Client, name string, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+					return take(ctx, name, object, patch)
+				},
+			}).Build()
+			step := rollout.Step{Action: rollout.Action(c.kind), Ordinals: []int{1}, Write: write(c.kind)}
+			v := verdict(rollout.Input{Snapshot: observed(noon), Config: spec.Defaults()}, rollout.Decision{Conclusion: rollout.Act, Step: &step}, noon)
+			r.clock.SetTime(noon.Add(c.paused))
+			err := r.handler.Perform(t.Context(), r.task, *v.Step)
+			if c.want == "" {
+				r.Expect(err).To(HaveOccurred())
+				r.Expect(sent).To(BeEmpty())
+				return
+			}
+			r.Expect(err != nil).To(Equal(c.reverted))
+			r.Expect(r.handler.tracker.unfitFor("", "m-1", "new").message != "").To(Equal(c.reverted))
+			r.Expect(sent).To(Equal(c.want + " m-1"))
+			var got map[string]any
+			r.Expect(json.Unmarshal([]byte(body), &got)).To(Succeed())
+			r.Expect(got["metadata"]).To(Equal(map[string]any{"uid": "m-1", "resourceVersion": "1", "labels": map[string]any{"a": "b"}}))
+			r.Expect(step.Write.Patch["metadata"]).NotTo(HaveKey("uid"), "the decision is left as it is")
+		})
+	}
+}
+
+func TestWhatIsARefusalOfAWrite(t *testing.T) {
+	g := NewWithT(t)
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"admission":        {apierrors.NewForbidden(pods, "m-0", errors.New("no")), true},
+		"validation":       {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "m-0", nil), true},
+		"no subresource":   {apierrors.NewGenericServerResponse(404, "patch", pods, "m-0", "", 0, true), true},
+		"not supported":    {apierrors.NewMethodNotSupported(pods, "patch"), true},
+		"a conflict":       {apierrors.NewConflict(pods, "m-0", errors.New("changed")), false},
+		"too many":         {apierrors.NewTooManyRequests("later", 1), false},
+		"not authentic":    {apierrors.NewUnauthorized("expired"), false},
+		"internal":         {apierrors.NewInternalError(errors.New("etcd")), false},
+		"a timeout":        {apierrors.NewTimeoutError("slow", 1), false},
+		"no answer":        {context.DeadlineExceeded, false},
+		"no server at all": {errors.New("connection refused"), false},
+	} {
+		g.Expect(isRefusal(c.err)).To(Equal(c.want), name)
+	}
+}
+
+// A refusal is for one revision, and a later template has another chance.
+func TestRefusalIsForOneRevision(t *testing.T) {
+	g := NewWithT(t)
+	k := tracker{}
+	k.refuseUpdate("task", "pod", unfit{target: "a", message: "no"})
+	g.Expect(k.unfitFor("task", "pod", "a").message).To(Equal("no"))
+	g.Expect(k.unfitFor("task", "pod", "b")).To(BeZero())
+	g.Expect(k.unfitFor("task", "other", "a")).To(BeZero())
+	g.Expect(k.unfitFor("other", "pod", "a")).To(BeZero())
+}
+
+// Beside etcd-druid, and by a restart, every pod is replaced. If no pod is outdated, nothing is read for it.
+func TestWhoUpdatesInPlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule     deleter.Rule
+		restart  bool
+		snapshot []change
+		want     bool
+	}{
+		"by the policy":          {want: true},
+		"beside etcd-druid":      {rule: deleter.Executor},
+		"a restart":              {restart: true},
+		"all are updated":        {snapshot: []change{updated(0, 1, 2)}},
+		"all but one on its way": {snapshot: []change{updated(0, 1, 2), updating(1)}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, nil, nil)
+			r.handler.Rule, r.handler.PodUpdatePolicy = c.rule, v1alpha1.InPlaceIfPossible
+			config := spec.Defaults()
+			config.Restart = c.restart
+			r.task.Config = config
+			r.Expect(r.handler.updatesInPlace(r.task, observed(noon, c.snapshot...))).To(Equal(c.want))
+		})
+	}
+}
+
+// A late write of another operator is revoked like a late deletion, before anything else happens.
+func TestAnUpdateThatIsNoLongerNextIsRevoked(t *testing.T) {
+	g := NewWithT(t)
+	in := rollout.Input{Snapshot: observed(noon), Config: spec.Defaults(), Recorded: v1alpha1.RolloutStatus{TargetRevision: "new", Pods: []v1alpha1.RolloutPod{{
+		Name: "m-1", UID: types.UID("m-1"), LastOperation: v1alpha1.LastOperation{Name: string(rollout.UpdateContainer), State: v1alpha1.OperationStateInProgress},
+		Evidence: v1alpha1.Evidence{ObservedAt: metav1.NewMicroTime(noon.Add(-time.Minute)), ResourceVersion: "1"},
+	}}}}
+	d := rollout.Decide(in, noon)
+	g.Expect(d.Step.Action).To(Equal(rollout.RevokeDeletion))
+	g.Expect(d.Step.Ordinals).To(Equal([]int{1}))
+	g.Expect(d.Step.Reason).To(ContainSubstring("its update was recorded"))
+}
+
+func TestWhatWouldRefuseANewPodAsWell(t *testing.T) {
+	g := NewWithT(t)
+	for text, want := range map[string]bool{
+		`pods "m-0" is forbidden: exceeded quota: q, requested: requests.cpu=1`:      true,
+		`pods "m-0" is forbidden: failed quota: q: must specify requests.cpu for: c`: true,
+		`pods "m-0" is forbidden: maximum cpu usage per Container is 1`:              true,
+		`Pod "m-0" is invalid: spec: Pod QOS Class may not change`:                   false,
+		`pods "m-0" is forbidden: node didn't have enough allocatable resources`:     false,
+	} {
+		g.Expect(concernsNewPods(errors.New(text))).To(Equal(want), text)
+	}
+}

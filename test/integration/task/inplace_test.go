@@ -1,0 +1,341 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package task
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// inPlace makes a cluster whose pods are updated in place, with resources and an agent.
+func inPlace(c *cluster) {
+	patch := client.MergeFrom(c.etcd.DeepCopy())
+	c.etcd.Spec.PodUpdatePolicy = v1alpha1.InPlaceIfPossible
+	c.Expect(testEnv.Client.Patch(c.t.Context(), c.etcd, patch)).To(Succeed())
+	// A resize is admitted only for a pod on a node that exists, and is large enough.
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: env.Node}}
+	c.create(node)
+	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("100")}
+	node.Status.Capacity = node.Status.Allocatable
+	c.Expect(testEnv.Client.Status().Update(c.t.Context(), node)).To(Succeed())
+	c.t.Cleanup(func() { _ = testEnv.Client.Delete(context.Background(), node) })
+	spec := &c.set.Spec.Template.Spec
+	spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+	spec.Containers = append(spec.Containers, corev1.Container{Name: v1alpha1.ContainerBackupRestore, Image: "localhost/agent:v1"})
+	spec.InitContainers = []corev1.Container{{Name: v1alpha1.InitContainerPrepare, Image: "localhost/agent:v1"}}
+}
+
+// template changes the pod template.
+func (c *cluster) template(change func(*corev1.PodTemplateSpec)) {
+	c.t.Helper()
+	c.Expect(testEnv.Client.Get(c.t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
+	patch := client.MergeFrom(c.set.DeepCopy())
+	change(&c.set.Spec.Template)
+	c.Expect(testEnv.Client.Patch(c.t.Context(), c.set, patch)).To(Succeed())
+}
+
+func cpu(amount string) func(*corev1.PodTemplateSpec) {
+	return func(t *corev1.PodTemplateSpec) {
+		t.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(amount)
+	}
+}
+
+func agent(image string) func(*corev1.PodTemplateSpec) {
+	return func(t *corev1.PodTemplateSpec) {
+		t.Spec.InitContainers[0].Image, t.Spec.Containers[1].Image = image, image
+	}
+}
+
+func etcd(image string) func(*corev1.PodTemplateSpec) {
+	return func(t *corev1.PodTemplateSpec) { t.Spec.Containers[0].Image = image }
+}
+
+func (c *cluster) read(g Gomega, i int) *corev1.Pod {
+	p := &corev1.Pod{}
+	g.Expect(testEnv.Client.Get(c.t.Context(), types.NamespacedName{Namespace: c.namespace, Name: c.pod(i)}, p)).To(Succeed())
+	return p
+}
+
+// uids are those of the pods.
+func (c *cluster) uids() []types.UID {
+	var all []types.UID
+	for i := range c.fake.Names {
+		all = append(all, c.read(c, i).UID)
+	}
+	return all
+}
+
+// updated waits until the StatefulSet controller counts every pod as updated, and no pod is marked.
+func (c *cluster) updated() {
+	c.t.Helper()
+	c.Eventually(func(g Gomega) {
+		g.Expect(testEnv.Client.Get(c.t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
+		g.Expect(c.set.Status.ObservedGeneration).To(Equal(c.set.Generation))
+		g.Expect(c.set.Status.UpdatedReplicas).To(Equal(c.set.Status.Replicas))
+		for i := range c.fake.Names {
+			p := c.read(g, i)
+			g.Expect(inplace.MarkOf(p)).To(BeNil())
+			g.Expect(p.Labels[appsv1.StatefulSetRevisionLabel]).To(Equal(c.set.Status.UpdateRevision))
+		}
+	}).Should(Succeed())
+}
+
+// What can be changed in place is: no pod is replaced, and the StatefulSet controller counts the pods as updated. Etcd is
+// restarted only for its own image, its leader last.
+func TestPodsAreUpdatedInPlace(t *testing.T) {
+	c := newCluster(t, 3, inPlace)
+	c.start(nil)
+	before := c.uids()
+	moves := 0
+	for i, change := range []struct {
+		change func(*corev1.PodTemplateSpec)
+		moves  int
+		check  func(*corev1.Pod) string
+		want   string
+	}{
+		{func(t *corev1.PodTemplateSpec) { t.Annotations = map[string]string{"note": "a"} }, 0, func(p *corev1.Pod) string { return p.Annotations["note"] }, "a"},
+		{cpu("200m"), 0, func(p *corev1.Pod) string { return p.Spec.Containers[0].Resources.Requests.Cpu().String() }, "200m"},
+		{agent("localhost/agent:v2"), 0, func(p *corev1.Pod) string {
+			return p.Spec.InitContainers[0].Image + p.Status.ContainerStatuses[1].ContainerID
+		}, "localhost/agent:v2simulated://backup-restore/localhost/agent:v2"},
+		{etcd("localhost/etcd:v2"), 1, func(p *corev1.Pod) string { return p.Status.ContainerStatuses[0].ContainerID }, "simulated://etcd/localhost/etcd:v2"},
+	} {
+		c.template(change.change)
+		done := c.finalRollout(i + 1)
+		c.updated()
+		c.Expect(c.uids()).To(Equal(before), "%s", change.want)
+		for i := range 3 {
+			c.Expect(change.check(c.read(c, i))).To(Equal(change.want))
+		}
+		moves += change.moves
+		c.Expect(c.fake.Moves()).To(HaveLen(moves), "%s", change.want)
+		c.Expect(done.Status.Rollout.Pods).To(HaveLen(3))
+		for _, p := range done.Status.Rollout.Pods {
+			c.Expect(p.LastOperation.State).To(Equal(v1alpha1.OperationStateCompleted))
+			c.Expect(p.Evidence.Serving).To(HaveLen(3))
+		}
+	}
+	c.Expect(c.set.Status.CurrentRevision).To(Equal(c.set.Status.UpdateRevision))
+
+	c.template(func(t *corev1.PodTemplateSpec) { t.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "A", Value: "b"}} })
+	c.finalRollout(5)
+	for i, uid := range c.uids() {
+		c.Expect(uid).NotTo(Equal(before[i]), "any other field takes a new pod")
+	}
+}
+
+// An operator may crash after any write. The next one carries on, and no pod is replaced.
+func TestCrashBetweenTwoWrites(t *testing.T) {
+	c := newCluster(t, 3, inPlace)
+	before := c.uids()
+	for writes := int32(1); writes <= 6; writes++ {
+		var sent atomic.Int32
+		crashed := make(chan struct{})
+		first := c.startWith(through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+			if r.Method != http.MethodPatch || !strings.Contains(r.URL.Path, "/pods/") {
+				if sent.Load() >= writes {
+					return nil, fmt.Errorf("the operator has crashed")
+				}
+				return next.RoundTrip(r)
+			}
+			switch n := sent.Add(1); {
+			case n > writes:
+				return nil, fmt.Errorf("the operator has crashed")
+			case n == writes:
+				defer close(crashed)
+			}
+			return next.RoundTrip(r)
+		}), nil)
+		c.template(func(t *corev1.PodTemplateSpec) {
+			cpu(fmt.Sprintf("%dm", 200+writes))(t)
+			agent(fmt.Sprintf("localhost/agent:crash%d", writes))(t)
+		})
+		c.Eventually(crashed).Should(BeClosed())
+		first.stop()
+		second := c.startWith(testEnv.Config, nil)
+		c.finalRollout(int(writes))
+		c.updated()
+		c.Expect(c.uids()).To(Equal(before), "a crash after %d writes", writes)
+		second.stop()
+	}
+}
+
+// held waits until the only rollout waits for a pod that is being updated, and returns its message.
+func (c *cluster) held(n int, pod string) string {
+	c.t.Helper()
+	var message string
+	c.Eventually(func(g Gomega) {
+		all := c.rollouts(g)
+		g.Expect(all).To(HaveLen(n))
+		r := all[n-1].Status.Rollout
+		g.Expect(r).NotTo(BeNil())
+		g.Expect(r.HeldBy).NotTo(BeNil())
+		g.Expect(r.HeldBy.Guard).To(Equal(v1alpha1.GuardUpdateObserved))
+		g.Expect(r.HeldBy.Pod).To(Equal(pod))
+		message = r.HeldBy.Message
+	}).Should(Succeed())
+	return message
+}
+
+// An agent that does not come back blocks the rollout, and costs no member.
+func TestAgentThatDoesNotComeBack(t *testing.T) {
+	c := newCluster(t, 3, inPlace)
+	c.start(nil)
+	before := c.uids()
+	c.kubelet.Set("main-2", env.AgentDown)
+	c.template(agent("localhost/agent:bad"))
+	c.Expect(c.held(1, "main-2")).To(ContainSubstring("container backup-restore is not running after its update"))
+	c.Consistently(func() []types.UID { return c.uids() }).WithTimeout(3 * time.Second).Should(Equal(before))
+	c.Expect(c.read(c, 1).Spec.Containers[1].Image).To(Equal("localhost/agent:v1"), "one pod at a time")
+
+	c.template(agent("localhost/agent:good"))
+	c.Eventually(func() string { return c.read(c, 2).Spec.Containers[1].Image }).Should(Equal("localhost/agent:good"))
+	c.kubelet.Set("main-2", env.Ready)
+	c.finalRollout(2)
+	c.updated()
+	c.Expect(c.uids()).To(Equal(before))
+}
+
+// A template that is rolled back, or changed again, while a pod is on its way.
+func TestTemplateChangesWhileAPodIsOnItsWay(t *testing.T) {
+	c := newCluster(t, 3, inPlace)
+	c.start(nil)
+	before := c.uids()
+	c.kubelet.Set("main-2", env.Deferred)
+	c.template(cpu("300m"))
+	c.Expect(c.held(1, "main-2")).To(ContainSubstring("Deferred"))
+	c.template(cpu("100m"))
+	c.kubelet.Set("main-2", env.Ready)
+	// The pod has the label of the target all the time, and counts as outdated.
+	c.finalRollout(2)
+	c.updated()
+	c.Expect(c.read(c, 2).Spec.Containers[0].Resources.Requests.Cpu().String()).To(Equal("100m"))
+	c.Expect(c.uids()).To(Equal(before))
+}
+
+// What cannot be done in place takes new pods, one after the other: whatever the reason.
+func TestUpdatesThatAreImpossibleInPlace(t *testing.T) {
+	for name, test := range map[string]struct {
+		shape   func(*cluster)
+		prepare func(*cluster)
+		change  func(*corev1.PodTemplateSpec)
+		reason  string
+	}{
+		"refused by the API server": {shape: func(c *cluster) {
+			// Only etcd keeps it from the class Guaranteed, which a resize may not change.
+			exact := corev1.ResourceRequirements{Requests: c.set.Spec.Template.Spec.Containers[0].Resources.Requests, Limits: c.set.Spec.Template.Spec.Containers[0].Resources.Requests}
+			c.set.Spec.Template.Spec.InitContainers[0].Resources, c.set.Spec.Template.Spec.Containers[1].Resources = exact, exact
+		}, change: func(t *corev1.PodTemplateSpec) {
+			t.Spec.Containers[0].Resources.Limits = t.Spec.Containers[0].Resources.Requests
+		}, reason: "Pod QOS Class may not change"},
+		"infeasible": {prepare: func(c *cluster) {
+			for i := range 3 {
+				c.kubelet.Set(c.pod(i), env.Infeasible)
+			}
+		}, change: cpu("900"), reason: "Infeasible"},
+		"its revision is missing": {prepare: func(c *cluster) {
+			c.create(&appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "of-somebody-else"}, Revision: 1, Data: runtime.RawExtension{Raw: []byte(`{"spec":{"template":{}}}`)}})
+			for i := range 3 {
+				p := c.read(c, i)
+				patch := client.MergeFrom(p.DeepCopy())
+				p.Labels[appsv1.StatefulSetRevisionLabel] = []string{"of-somebody-else", "gone", "gone"}[i]
+				c.Expect(testEnv.Client.Patch(c.t.Context(), p, patch)).To(Succeed())
+			}
+		}, change: cpu("200m"), reason: "is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shapes := []func(*cluster){inPlace}
+			if test.shape != nil {
+				shapes = append(shapes, test.shape)
+			}
+			c := newCluster(t, 3, shapes...)
+			before := c.uids()
+			if test.prepare != nil {
+				test.prepare(c)
+			}
+			c.template(test.change)
+			c.start(nil)
+			done := c.finalRollout(1)
+			c.updated()
+			for i, uid := range c.uids() {
+				c.Expect(uid).NotTo(Equal(before[i]))
+			}
+			for _, p := range done.Status.Rollout.Pods {
+				c.Expect(p.LastOperation.Reason).To(ContainSubstring("it takes a new pod"))
+				c.Expect(p.LastOperation.Reason).To(ContainSubstring(test.reason))
+			}
+		})
+	}
+}
+
+// A write that the API server refuses: there is a quota that a new pod would exceed as well, so the old one is kept.
+func TestQuotaKeepsPods(t *testing.T) {
+	c := newCluster(t, 3, inPlace, func(c *cluster) {
+		// A quota asks for requests of all containers.
+		some := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m")}
+		c.set.Spec.Template.Spec.InitContainers[0].Resources.Requests, c.set.Spec.Template.Spec.Containers[1].Resources.Requests = some, some
+	})
+	before := c.uids()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "quota"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse("1")}}}
+	c.create(quota)
+	// The controller of quotas is not running here.
+	counted := func(hard string) {
+		c.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)).To(Succeed())
+		quota.Status.Hard = corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse(hard)}
+		if quota.Status.Used == nil {
+			quota.Status.Used = corev1.ResourceList{corev1.ResourceRequestsCPU: resource.MustParse("330m")}
+		}
+		c.Expect(testEnv.Client.Status().Update(t.Context(), quota)).To(Succeed())
+	}
+	counted("1")
+	c.start(nil)
+	c.template(cpu("900m"))
+	c.Expect(c.held(1, "main-2")).To(ContainSubstring("change the quota"))
+	c.Expect(c.uids()).To(Equal(before))
+	patch := client.MergeFrom(quota.DeepCopy())
+	quota.Spec.Hard[corev1.ResourceRequestsCPU] = resource.MustParse("10")
+	c.Expect(testEnv.Client.Patch(t.Context(), quota, patch)).To(Succeed())
+	counted("10")
+	c.finalRollout(1)
+	c.Expect(c.uids()).To(Equal(before))
+}
+
+// The StatefulSet controller re-creates a pod that is on its way, and somebody debugs another one.
+func TestPodIsReplacedOrDebuggedMeanwhile(t *testing.T) {
+	c := newCluster(t, 3, inPlace)
+	c.start(nil)
+	before := c.uids()
+	debugged := c.read(c, 1)
+	debugged.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "localhost/debug"}}}
+	c.Expect(testEnv.Client.SubResource("ephemeralcontainers").Update(t.Context(), debugged)).To(Succeed())
+	c.kubelet.Set("main-2", env.Deferred)
+	c.template(cpu("300m"))
+	c.held(1, "main-2")
+	c.Expect(testEnv.Client.Delete(t.Context(), c.read(c, 2))).To(Succeed())
+	c.kubelet.Set("main-2", env.Ready)
+	c.finalRollout(1)
+	c.updated()
+	after := c.uids()
+	c.Expect(after[2]).NotTo(Equal(before[2]))
+	c.Expect(after[:2]).To(Equal(before[:2]))
+	c.Expect(c.read(c, 1).Spec.Containers[0].Resources.Requests.Cpu().String()).To(Equal("300m"))
+}
