@@ -116,7 +116,7 @@ func ownsTemplate(f metav1.ManagedFieldsEntry) bool {
 	fields := struct {
 		Spec map[string]json.RawMessage `json:"f:spec"`
 	}{}
-	return f.FieldsV1 != nil && json.Unmarshal(f.FieldsV1.Raw, &fields) == nil && fields.Spec["f:template"] != nil
+	return f.FieldsV1 != nil && json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) == nil && fields.Spec["f:template"] != nil
 }
 
 // gone makes a conflict of the error that there is no such object any more: it was read just now.

@@ -17,7 +17,7 @@ import (
 // The first apply to a StatefulSet that was adopted takes over the fields of whoever has written its template, and of nobody else.
 func TestManagersBefore(t *testing.T) {
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: operation, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	const update = metav1.ManagedFieldsOperationUpdate
 	fields := []metav1.ManagedFieldsEntry{
