@@ -179,8 +179,8 @@ func TestCrashBetweenTwoWrites(t *testing.T) {
 	}
 }
 
-// held waits until the only rollout waits for a pod that is being updated, and returns its message.
-func (c *cluster) held(pod string) string {
+// held waits until the only rollout waits for main-2, which is being updated, and returns its message.
+func (c *cluster) held() string {
 	c.t.Helper()
 	var message string
 	c.Eventually(func(g Gomega) {
@@ -190,7 +190,7 @@ func (c *cluster) held(pod string) string {
 		g.Expect(r).NotTo(BeNil())
 		g.Expect(r.HeldBy).NotTo(BeNil())
 		g.Expect(r.HeldBy.Guard).To(Equal(v1alpha1.GuardUpdateObserved))
-		g.Expect(r.HeldBy.Pod).To(Equal(pod))
+		g.Expect(r.HeldBy.Pod).To(Equal("main-2"))
 		message = r.HeldBy.Message
 	}).Should(Succeed())
 	return message
@@ -203,7 +203,7 @@ func TestAgentThatDoesNotComeBack(t *testing.T) {
 	before := c.uids()
 	c.kubelet.Set("main-2", env.AgentDown)
 	c.template(agent("localhost/agent:bad"))
-	c.Expect(c.held("main-2")).To(ContainSubstring("container backup-restore is not running after its update"))
+	c.Expect(c.held()).To(ContainSubstring("container backup-restore is not running after its update"))
 	c.Consistently(func() []types.UID { return c.uids() }).WithTimeout(3 * time.Second).Should(Equal(before))
 	c.Expect(c.read(c, 1).Spec.Containers[1].Image).To(Equal("localhost/agent:v1"), "one pod at a time")
 
@@ -222,7 +222,7 @@ func TestTemplateChangesWhileAPodIsOnItsWay(t *testing.T) {
 	before := c.uids()
 	c.kubelet.Set("main-2", env.Deferred)
 	c.template(cpu("300m"))
-	c.Expect(c.held("main-2")).To(ContainSubstring("Deferred"))
+	c.Expect(c.held()).To(ContainSubstring("Deferred"))
 	c.template(cpu("100m"))
 	c.kubelet.Set("main-2", env.Ready)
 	// The pod has the label of the target all the time, and counts as outdated.
@@ -309,7 +309,7 @@ func TestQuotaKeepsPods(t *testing.T) {
 	counted("1")
 	c.start(nil)
 	c.template(cpu("900m"))
-	c.Expect(c.held("main-2")).To(ContainSubstring("change the quota"))
+	c.Expect(c.held()).To(ContainSubstring("change the quota"))
 	c.Expect(c.uids()).To(Equal(before))
 	patch := client.MergeFrom(quota.DeepCopy())
 	quota.Spec.Hard[corev1.ResourceRequestsCPU] = resource.MustParse("10")
@@ -329,7 +329,7 @@ func TestPodIsReplacedOrDebuggedMeanwhile(t *testing.T) {
 	c.Expect(testEnv.Client.SubResource("ephemeralcontainers").Update(t.Context(), debugged)).To(Succeed())
 	c.kubelet.Set("main-2", env.Deferred)
 	c.template(cpu("300m"))
-	c.held("main-2")
+	c.held()
 	c.Expect(testEnv.Client.Delete(t.Context(), c.read(c, 2))).To(Succeed())
 	c.kubelet.Set("main-2", env.Ready)
 	c.finalRollout(1)
