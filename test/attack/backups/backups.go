@@ -105,7 +105,8 @@ func snapshots(ctx context.Context, t *scene.Tenant) ([]string, error) {
 	}
 	var files []string
 	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && (strings.HasPrefix(d.Name(), "Full-") || strings.HasPrefix(d.Name(), "Incr-")) {
+		// What is being written has a name that ends differently.
+		if err == nil && !d.IsDir() && (strings.HasPrefix(d.Name(), "Full-") || strings.HasPrefix(d.Name(), "Incr-")) && !strings.HasSuffix(d.Name(), ".tmp") {
 			files = append(files, path)
 		}
 		return scene.Ignore(err, func(err error) bool { return errors.Is(err, fs.ErrNotExist) })
