@@ -85,7 +85,7 @@ type ManagedTLS struct {
 	// Default: none; the operator issues them.
 	// +optional
 	IssuerRef *IssuerReference `json:"issuerRef,omitempty"`
-	// peerIssuerRef is the issuer of cert-manager for peers. Its CA must be another one: whoever has a certificate of it can act as a
+	// peerIssuerRef is the issuer of cert-manager for peers. Its CA must be another one: the owner of a certificate of it can act as a
 	// member. Required with issuerRef, unless connections has no Peers.
 	// +optional
 	PeerIssuerRef *IssuerReference `json:"peerIssuerRef,omitempty"`

@@ -397,7 +397,7 @@ func fill(v reflect.Value, depth int) {
 	}
 }
 
-// Fields of a Kubernetes that this program was not built for are seen all the same.
+// A field that this version of the API does not know takes a new pod, too.
 func TestAnUnknownFieldTakesANewPod(t *testing.T) {
 	g := NewWithT(t)
 	unknown := stored(t, base())

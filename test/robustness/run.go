@@ -140,7 +140,7 @@ func (r *runner) connect() error {
 	return nil
 }
 
-// prepare creates the cluster, anew if there is one, and leads the operator through the proxy.
+// prepare creates the cluster, after removing an existing one, and has the operator connect through the proxy.
 func (r *runner) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -65,7 +65,7 @@ func scrape(t *testing.T, scheme, address, bearer string) (int, string, error) {
 	return response.StatusCode, string(body), err
 }
 
-// Metrics name the Etcds of all tenants: they are for whoever may read them, over TLS.
+// Metrics name the Etcds of all tenants: only clients with the right to read them get them, over TLS.
 func TestMetricsAreProtected(t *testing.T) {
 	g := NewWithT(t)
 	g.SetDefaultEventuallyTimeout(timeout)

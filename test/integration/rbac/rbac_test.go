@@ -76,7 +76,7 @@ func lines(s authorizationv1.SubjectRulesReviewStatus) []string {
 	return all
 }
 
-// What would make the operator, or whoever takes it over, the master of the cluster.
+// What would make the operator, or an attacker who controls it, an administrator of the cluster.
 // What it may write of Secrets, a policy narrows: see TestWhichSecretsTheOperatorMayWrite.
 func TestWhatTheOperatorMayNotDo(t *testing.T) {
 	g := NewWithT(t)
