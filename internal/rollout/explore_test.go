@@ -59,6 +59,8 @@ type size struct {
 	sorted  bool
 	// memory: with every combination of what the task's status may record and what may be stale.
 	memory bool
+	// inPlace: with every update in place, and every phase of it. With memory they are there, too.
+	inPlace bool
 }
 
 // fewer are the states without the rarest, for sizes that would take too long with all states.
@@ -116,6 +118,9 @@ func (z size) variants(w *world, visit func(*world)) {
 	}
 	plain()
 	try()
+	if z.memory || z.inPlace {
+		z.updates(w, plain, try)
+	}
 	if !z.memory {
 		return
 	}
@@ -139,7 +144,6 @@ func (z size) variants(w *world, visit func(*world)) {
 		set()
 		try()
 	}
-	z.updates(w, plain, try)
 	for i := range w.members {
 		for _, set := range []*[7]bool{&w.cordoned, &w.unsteady, &w.stranded, &w.young, &w.behind} {
 			plain()
