@@ -7,10 +7,12 @@ package stage
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,10 +69,41 @@ func (c Cluster) change(ctx context.Context, object client.Object, patch client.
 	return change, err
 }
 
-// SetPodUpdatePolicy says how the pods of an Etcd follow its template.
+// RaiseResources raises the requests of etcd a little.
+func (c Cluster) RaiseResources(ctx context.Context) (Change, error) {
+	set, err := c.StatefulSet(ctx)
+	if err != nil {
+		return Change{}, err
+	}
+	for _, container := range set.Spec.Template.Spec.Containers {
+		if container.Name != v1alpha1.ContainerEtcd {
+			continue
+		}
+		cpu, memory := container.Resources.Requests.Cpu().DeepCopy(), container.Resources.Requests.Memory().DeepCopy()
+		cpu.Add(resource.MustParse("10m"))
+		memory.Add(resource.MustParse("16Mi"))
+		return c.PatchEtcd(ctx, fmt.Sprintf(`{"spec":{"etcd":{"resources":{"requests":{"cpu":%q,"memory":%q}}}}}`, cpu.String(), memory.String()))
+	}
+	return Change{}, fmt.Errorf("raising the resources of %s: its template has no container %s", c.Key(), v1alpha1.ContainerEtcd)
+}
+
+// PodUpdatePolicy returns how the pods of an Etcd follow its template; empty if it does not say.
+func (c Cluster) PodUpdatePolicy(ctx context.Context) (v1alpha1.PodUpdatePolicy, error) {
+	etcd := &v1alpha1.Etcd{}
+	if err := c.Client.Get(ctx, c.Key(), etcd); err != nil {
+		return "", fmt.Errorf("reading Etcd %s: %w", c.Key(), err)
+	}
+	return etcd.Spec.PodUpdatePolicy, nil
+}
+
+// SetPodUpdatePolicy says how the pods of an Etcd follow its template; with an empty policy, it no longer says.
 func (c Cluster) SetPodUpdatePolicy(ctx context.Context, policy v1alpha1.PodUpdatePolicy, note Note) error {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
-	patch := fmt.Sprintf(`{"spec":{"podUpdatePolicy":%q}}`, policy)
+	value := "null"
+	if policy != "" {
+		value = strconv.Quote(string(policy))
+	}
+	patch := fmt.Sprintf(`{"spec":{"podUpdatePolicy":%s}}`, value)
 	if err := c.Client.Patch(ctx, etcd, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		return fmt.Errorf("setting the policy of Etcd %s: %w", c.Key(), err)
 	}
