@@ -107,8 +107,12 @@ func (v view) backup(now time.Time) string {
 	if full := snapshotIn("full snapshot", v.leases.Full, now); full != "" {
 		return "newest " + strings.TrimSuffix(full+", "+snapshotIn("delta", v.leases.Delta, now), ", ") + "."
 	}
-	if c := v.etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady); c != nil && c.Status == metav1.ConditionTrue {
+	// The message of the condition names the newest snapshot, or says why there is none.
+	if c := v.etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady); c != nil && c.Message != "" && (c.Status == metav1.ConditionTrue || v.noLeases != "") {
 		return c.Message
+	}
+	if v.noLeases != "" {
+		return "unknown, because the leases that record snapshots cannot be read: " + v.noLeases
 	}
 	return "no snapshot is known."
 }
