@@ -59,11 +59,10 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, err := ctrl.GetConfig()
+	kubeconfig, err := clientConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
+		return nil, err
 	}
-	kubeconfig.QPS, kubeconfig.Burst = config.ClientConnection.QPS, config.ClientConnection.Burst
 	options, err := managerOptions(config)
 	if err != nil {
 		return nil, err
@@ -107,6 +106,16 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 		return nil, err
 	}
 	return mgr, errors.Join(addControllers(mgr, config, gates, key), addDruidTasks(ctx, mgr, config))
+}
+
+// clientConfig is how the operator connects to the API server.
+func clientConfig(config *configv1alpha1.OperatorConfiguration) (*rest.Config, error) {
+	kubeconfig, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
+	}
+	kubeconfig.QPS, kubeconfig.Burst = config.ClientConnection.QPS, config.ClientConnection.Burst
+	return kubeconfig, nil
 }
 
 // checkEtcds returns an error if the served Etcd cannot hold the status that the operator writes.

@@ -41,7 +41,10 @@ func TestStatus(t *testing.T) {
 	quorate := is(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonQuorate, "3 of 3 voters serve.")
 	healthy := etcd("etcd-main", quorate, is(v1alpha1.ConditionStalled, metav1.ConditionFalse, v1alpha1.ReasonNotStalled, ""),
 		is(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "Newest full snapshot: revision 4711, 2026-01-01T23:00:00Z."))
-	healthy.Status.Members = []v1alpha1.Member{{Name: "etcd-main-0", Role: v1alpha1.MemberRoleLeader}, {Name: "etcd-main-1", Role: v1alpha1.MemberRoleMember}}
+	healthy.Status.Members = []v1alpha1.Member{
+		{Name: "etcd-main-0", Role: v1alpha1.MemberRoleLeader, Status: v1alpha1.MemberReady, LastTransitionTime: clitest.Ago(3000)},
+		{Name: "etcd-main-1", Role: v1alpha1.MemberRoleMember, Status: v1alpha1.MemberNotReady, Reason: "ContainersNotReady", LastTransitionTime: clitest.Ago(60)},
+	}
 	stuck := etcd("etcd-stuck", quorate, is(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRolloutStalled, "Task x: no progress\x1b[2J for 10m."),
 		is(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-1 is Dead (OOMKilled)."))
 	stuck.Generation, stuck.Status.Rollout, stuck.Status.ReadyReplicas = 2, &v1alpha1.CurrentRollout{Task: "x"}, 2
