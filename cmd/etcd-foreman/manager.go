@@ -84,19 +84,8 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
-	err = errors.Join(
-		crmetrics.Registry.Register(buildinfo.New()),
-		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddReadyzCheck("ping", healthz.Ping),
-		etcdtasks.Index(ctx, mgr.GetFieldIndexer()),
-	)
-	if err != nil {
+	if err := addCommon(ctx, mgr, keeper); err != nil {
 		return nil, err
-	}
-	if keeper != nil {
-		if err := addWebhook(mgr, keeper); err != nil {
-			return nil, err
-		}
 	}
 	if executor {
 		return mgr, addExecutor(mgr, config)
@@ -106,6 +95,20 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 		return nil, err
 	}
 	return mgr, errors.Join(addControllers(mgr, config, gates, key), addDruidTasks(ctx, mgr, config))
+}
+
+// addCommon adds what the operator has in every mode, and the webhook if there is a keeper of its certificate.
+func addCommon(ctx context.Context, mgr ctrl.Manager, keeper *webhookcert.Keeper) error {
+	err := errors.Join(
+		crmetrics.Registry.Register(buildinfo.New()),
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("ping", healthz.Ping),
+		etcdtasks.Index(ctx, mgr.GetFieldIndexer()),
+	)
+	if err != nil || keeper == nil {
+		return err
+	}
+	return addWebhook(mgr, keeper)
 }
 
 // clientConfig is how the operator connects to the API server.
