@@ -87,7 +87,7 @@ alerts: ## Test the alerts with promtool, and the dashboard with Prometheus' par
 # Each release is pinned by its own module.
 RELEASES := $(notdir $(wildcard test/tools/kubernetes/1.*))
 # What depends on the release: StatefulSets, roles, admission, and expressions in schemas.
-MATRIX := etcd task executor crd
+MATRIX := etcd task executor crd rbac
 .PHONY: matrix
 matrix: assets ## Run integration tests of the controllers, of executor mode and of the CRDs against older Kubernetes releases. RELEASES=1.33 selects. The first run builds them, which takes minutes.
 	@for release in $(RELEASES); do \
