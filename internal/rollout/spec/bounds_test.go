@@ -7,6 +7,7 @@ package spec
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // What is at a bound is allowed.
@@ -42,5 +43,30 @@ func TestBounds(t *testing.T) {
 		if strings.Contains(config, "no: way") && c != (Recreate{}) {
 			t.Errorf("recreate, %s: %+v", config, c)
 		}
+	}
+}
+
+// Defaults and minimums hold also for a config that was not validated.
+func TestGracePeriods(t *testing.T) {
+	c := Defaults()
+	if !*c.LeaderHandover || c.Grace() != defaultUnreadyGracePeriod || c.ShortGrace() != defaultNonServingGracePeriod {
+		t.Errorf("%t %s %s", *c.LeaderHandover, c.Grace(), c.ShortGrace())
+	}
+	c.UnreadyGracePeriod.Duration, c.NonServingGracePeriod.Duration = time.Second, time.Millisecond
+	if c.Grace() != minUnreadyGracePeriod || c.ShortGrace() != minNonServingGracePeriod {
+		t.Errorf("%s %s", c.Grace(), c.ShortGrace())
+	}
+	c.NonServingGracePeriod.Duration = 3*time.Second + time.Millisecond
+	if c.ShortGrace() != 3*time.Second {
+		t.Error(c.ShortGrace())
+	}
+}
+
+func TestWords(t *testing.T) {
+	if got := Superseded("m", "m-1", "m-2"); got != "the update revision of StatefulSet m is m-2, not m-1: a task of its own replaces the pods that are outdated now" {
+		t.Error(got)
+	}
+	if got := OnDelete("m"); got != "the update strategy of StatefulSet m is OnDelete" {
+		t.Error(got)
 	}
 }

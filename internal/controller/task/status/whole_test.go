@@ -97,6 +97,19 @@ func TestTheFirstErrorAgain(t *testing.T) {
 	g.Expect(task.Status.LastErrors[0].Description).To(Equal("xx"), "the oldest goes")
 }
 
+func TestTheFirstOfTwoErrorsAgain(t *testing.T) {
+	g := NewWithT(t)
+	task := newTask("1")
+	AddError(task, v1alpha1.ErrInternal, "a", epoch)
+	AddError(task, v1alpha1.ErrInternal, "b", epoch)
+	AddError(task, v1alpha1.ErrInternal, "a", epoch.Add(time.Second))
+	g.Expect(task.Status.LastErrors).To(HaveLen(2))
+	g.Expect(task.Status.LastErrors[0].Description).To(Equal("a"), "not again within a minute")
+	AddError(task, v1alpha1.ErrInternal, "a", epoch.Add(time.Minute))
+	g.Expect(task.Status.LastErrors).To(HaveLen(2))
+	g.Expect(task.Status.LastErrors[1].Description).To(Equal("a"))
+}
+
 func TestEachOfTheseIsUrgent(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.EtcdOperatorTaskStatus){
 		"state":      func(s *v1alpha1.EtcdOperatorTaskStatus) { s.State = v1alpha1.TaskStateInProgress },
