@@ -30,7 +30,7 @@ func (g *generator) isDone() bool { return len(g.bytes) == 0 }
 
 // words are what fields mean something by, or what is at the edge of it.
 var words = []string{
-	"", "main", "1h", "30s", "0s", "-1h", "2540400h", "1Gi", "0", "-1", "1e30", "100m", "0 */24 * * *", "* * * * *", "0 0 31 2 *", "@every 1s", "S3", "Local", "GCS", "ABS", "LimitBased", "Exponential",
+	"", "main", "1h", "30s", "0s", "-1h", "2540400h", "1Gi", "0", "-1", "1e30", "100m", "0 */24 * * *", "* * * * *", "0 0 31 2 *", "@every 1s", "TZ=", "S3", "Local", "GCS", "ABS", "LimitBased", "Exponential",
 	"metrics", "extensive", "basic", "periodic", "auto", "../../etc", "/", "a/b", "kube-system", "https://example.com", "http://169.254.169.254", "2000-01-01T00:00:00Z", "localhost/etcd:v3.6.16", "etcd:v3.5.0",
 	"etcd", "backup-restore", "MAIN", "a b", "a\nb", "ü", "\x00", "true", "OnDelete", "Retain", "gzip", "{}", "RELEASE", "druid.gardener.cloud/x", "app", "256Mi", "0.5", "99999999999999999999",
 }
