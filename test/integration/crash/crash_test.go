@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,10 +45,10 @@ type disturbance struct {
 func (d disturbance) String() string {
 	how := d.fate.String()
 	if len(d.hold) > 0 {
-		how = fmt.Sprintf("%v held for %s", d.hold, d.long)
+		how = fmt.Sprintf("%s held for %s", strings.Join(d.hold, " and "), d.long)
 	}
 	if d.past {
-		how += ", successor in the past"
+		how += " and successor in the past"
 	}
 	return fmt.Sprintf("%s at %s %d", how, d.what, d.nth)
 }
