@@ -5,6 +5,7 @@
 package killed
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -64,7 +65,7 @@ func (t *tracer) follow() (killedAt string, err error) {
 		var status syscall.WaitStatus
 		thread, err := syscall.Wait4(-t.pid, &status, syscall.WALL, nil)
 		switch {
-		case err == syscall.EINTR:
+		case errors.Is(err, syscall.EINTR):
 			continue
 		case err != nil:
 			return "", fmt.Errorf("waiting for a thread: %w", err)

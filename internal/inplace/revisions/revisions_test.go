@@ -123,15 +123,15 @@ func TestRevisionsThatAreNone(t *testing.T) {
 	broken.Data.Raw = []byte(`{"spec":{"template":7}}`)
 	stray := revision(t, "old", "set", template("etcd:old"))
 	stray.OwnerReferences = nil
-	new, old := revision(t, "new", "set", template("etcd:new")), pod("a", "old", "set")
+	current, old := revision(t, "new", "set", template("etcd:new")), pod("a", "old", "set")
 	for name, c := range map[string]struct {
 		refusal error
 		objects []client.Object
 	}{
-		"missing":              {nil, []client.Object{new, old}},
-		"foreign":              {nil, []client.Object{new, old, revision(t, "old", "another", template("etcd:old"))}},
-		"without a controller": {nil, []client.Object{new, old, stray}},
-		"broken":               {nil, []client.Object{new, old, broken}},
+		"missing":              {nil, []client.Object{current, old}},
+		"foreign":              {nil, []client.Object{current, old, revision(t, "old", "another", template("etcd:old"))}},
+		"without a controller": {nil, []client.Object{current, old, stray}},
+		"broken":               {nil, []client.Object{current, old, broken}},
 		"an invalid name":      {apierrors.NewInvalid(appsv1.SchemeGroupVersion.WithKind("ControllerRevision").GroupKind(), "old", nil), []client.Object{old}},
 	} {
 		t.Run(name, func(t *testing.T) {

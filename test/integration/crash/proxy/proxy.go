@@ -29,7 +29,7 @@ import (
 type Proxy struct {
 	decide func(disturb.Write) disturb.Fate
 	server *http.Server
-	real   *httputil.ReverseProxy
+	pass   *httputil.ReverseProxy
 	config *rest.Config
 
 	mu     sync.Mutex
@@ -42,12 +42,12 @@ type Proxy struct {
 }
 
 // Start starts a proxy before the API server of a configuration, which asks for the fate of each write.
-func Start(real *rest.Config, decide func(disturb.Write) disturb.Fate) (*Proxy, error) {
-	target, err := url.Parse(real.Host)
+func Start(server *rest.Config, decide func(disturb.Write) disturb.Fate) (*Proxy, error) {
+	target, err := url.Parse(server.Host)
 	if err != nil {
 		return nil, fmt.Errorf("proxying the API server: %w", err)
 	}
-	transport, err := rest.TransportFor(real)
+	transport, err := rest.TransportFor(server)
 	if err != nil {
 		return nil, fmt.Errorf("proxying the API server: %w", err)
 	}
@@ -56,7 +56,7 @@ func Start(real *rest.Config, decide func(disturb.Write) disturb.Fate) (*Proxy, 
 		return nil, fmt.Errorf("proxying the API server: %w", err)
 	}
 	p := &Proxy{decide: decide, changed: make(chan struct{})}
-	p.real = &httputil.ReverseProxy{
+	p.pass = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
 			p.age(r.Out)
@@ -73,7 +73,7 @@ func Start(real *rest.Config, decide func(disturb.Write) disturb.Fate) (*Proxy, 
 		},
 	}
 	// Clients send JSON, so that the name of what they create can be read.
-	p.config = &rest.Config{Host: "http://" + listener.Addr().String(), QPS: real.QPS, Burst: real.Burst, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	p.config = &rest.Config{Host: "http://" + listener.Addr().String(), QPS: server.QPS, Burst: server.Burst, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
 	p.server = &http.Server{Handler: p, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() { _ = p.server.Serve(listener) }()
 	return p, nil
@@ -164,13 +164,13 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			refuse(w)
 			return
 		}
-		p.real.ServeHTTP(w, r)
+		p.pass.ServeHTTP(w, r)
 		return
 	}
 	answer := &recorder{header: http.Header{}}
 	err := p.Write(request.write(), func() error {
 		// What has arrived is carried out, whatever becomes of the operator.
-		p.real.ServeHTTP(answer, r.WithContext(context.WithoutCancel(r.Context())))
+		p.pass.ServeHTTP(answer, r.WithContext(context.WithoutCancel(r.Context())))
 		return nil
 	})
 	if err != nil {

@@ -43,15 +43,15 @@ func (s *apiServer) has(request string) bool {
 func start(t *testing.T, fate disturb.Fate) (s *apiServer, p *Proxy, writes *[]disturb.Write) {
 	t.Helper()
 	s, writes = &apiServer{}, &[]disturb.Write{}
-	real := httptest.NewServer(s)
-	p, err := Start(&rest.Config{Host: real.URL}, func(w disturb.Write) disturb.Fate {
+	server := httptest.NewServer(s)
+	p, err := Start(&rest.Config{Host: server.URL}, func(w disturb.Write) disturb.Fate {
 		*writes = append(*writes, w)
 		return fate
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = p.Close(); real.CloseClientConnections(); real.Close() })
+	t.Cleanup(func() { _ = p.Close(); server.CloseClientConnections(); server.Close() })
 	return s, p, writes
 }
 
@@ -144,7 +144,12 @@ func TestHeldWatch(t *testing.T) {
 	got := make(chan string, 2)
 	for _, path := range []string{pods, "/apis/apps/v1/statefulsets"} {
 		go func() {
-			answer, err := http.Get(p.Config().Host + path + "?watch=true")
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.Config().Host+path+"?watch=true", http.NoBody)
+			if err != nil {
+				got <- err.Error()
+				return
+			}
+			answer, err := http.DefaultClient.Do(r)
 			if err != nil {
 				got <- err.Error()
 				return
