@@ -115,6 +115,11 @@ func TestAdoptFromDruid(t *testing.T) {
 	w.nudge(o)
 	w.Expect(w.strategy()).To(Satisfy(rolling), "the operator leaves it alone")
 	w.Expect(w.podUIDs(w)).To(Equal(pods))
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionFalse))
+		g.Expect(w.etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue(), "the members are as they were")
+		g.Expect(w.etcd.Status.Conditions.Find(v1alpha1.ConditionStalled)).To(BeNil(), "etcd-druid would not correct it")
+	}).Should(Succeed())
 }
 
 // converted checks what one rollout has made of the objects of etcd-druid.
