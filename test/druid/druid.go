@@ -102,7 +102,7 @@ func (d Druid) Reconcile(ctx context.Context, checksum string) error {
 	}); err != nil {
 		return fmt.Errorf("reconciling StatefulSet %s/%s: %w", set.Namespace, set.Name, err)
 	}
-	return nil
+	return d.done(ctx)
 }
 
 // Build overwrites what etcd-druid writes of a StatefulSet.

@@ -29,6 +29,18 @@ import (
 //go:embed testdata/objects.yaml
 var objects []byte
 
+// done removes the annotation that asked for the reconciliation.
+func (d Druid) done(ctx context.Context) error {
+	etcd := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd}}
+	etcd.SetNamespace(d.Etcd.GetNamespace())
+	etcd.SetName(d.Etcd.GetName())
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, v1alpha1.AnnotationGardenerOperation)
+	if err := d.Client.Patch(ctx, etcd, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("removing the operation annotation of Etcd %s: %w", client.ObjectKeyFromObject(d.Etcd), err)
+	}
+	return nil
+}
+
 // Finish removes the finalizer of etcd-druid, as it does when an Etcd that is being deleted has no objects any more.
 func (d Druid) Finish(ctx context.Context) error { return d.finalize(ctx, false) }
 

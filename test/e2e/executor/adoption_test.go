@@ -9,6 +9,7 @@ package executor
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ import (
 // and the way back restart no container, the conversion is one rollout, and no acknowledged write is lost.
 func TestAdoption(t *testing.T) {
 	c := newCluster(t)
-	c.image = "localhost/etcd:v3.5.35"
+	c.image = c.druidsImage()
 	c.reconcile()
 	c.untilUpdated()
 	t.Cleanup(c.withoutOperator)
@@ -68,9 +69,23 @@ func TestAdoption(t *testing.T) {
 	c.reconcile()
 	c.untilUpdated()
 	c.Expect(c.set(c).UID).To(Equal(uid))
-	c.Expect(c.pod(c, 0).Spec.Containers[0].Image).NotTo(Equal("localhost/etcd:v3.5.35"), "the pods are those of etcd-druid again")
+	for i := range druid.Members {
+		c.Expect(c.pod(c, i).Spec.Containers[0].Image).NotTo(Equal(sameEtcd), "the pods are those of etcd-druid again")
+	}
 	t.Logf("back to etcd-druid: %+v", writer.Stop().Between(begun, time.Now()))
 	c.verify(writer)
+}
+
+// sameEtcd is the operator's image of etcd, of the version that etcd-druid runs.
+const sameEtcd = "localhost/etcd:v3.5.35"
+
+// druidsImage returns an image of etcd that has the name of another one, as that of etcd-druid has.
+func (c *cluster) druidsImage() string {
+	c.t.Helper()
+	const as = "localhost/etcd-wrapper:v0.8.0"
+	out, err := exec.CommandContext(c.t.Context(), "ctr", "--address="+containerd, "--namespace=k8s.io", "images", "tag", "--force", sameEtcd, as).CombinedOutput()
+	c.Expect(err).NotTo(HaveOccurred(), "%s", out)
+	return as
 }
 
 // verify asserts that no acknowledged write was lost.

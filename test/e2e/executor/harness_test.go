@@ -42,6 +42,8 @@ const (
 	kubeconfig = root + ".local/kubeconfig"
 	own        = "etcd-foreman-system"
 	operator   = "etcd-foreman"
+	// containerd of the local Kubernetes.
+	containerd = "/run/etcd-foreman-local/containerd.sock"
 	// patience is longer than a rollout of a hanging member takes without the executor.
 	patience = 10 * time.Minute
 )

@@ -5,6 +5,7 @@
 package etcd
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -79,6 +80,8 @@ func TestAdoptFromDruid(t *testing.T) {
 	}).Should(Succeed())
 	w.untouched(w, set)
 
+	marked := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationRolloutBy, v1alpha1.ManagedBy)
+	w.Expect(testEnv.Client.Patch(t.Context(), w.statefulSet(w), client.RawPatch(types.MergePatchType, marked))).To(Succeed(), "as after executor mode")
 	w.adopt()
 	w.Expect(w.etcd.Finalizers).To(BeEmpty())
 	w.nudge(o)
@@ -86,12 +89,13 @@ func TestAdoptFromDruid(t *testing.T) {
 	w.Expect(now.Spec.Template).To(Equal(set.Spec.Template), "nothing is applied")
 	w.Expect(now.Spec.Selector).To(Equal(set.Spec.Selector))
 	w.Expect(now.Labels).To(Equal(set.Labels))
-	w.Expect(now.Annotations).To(And(HaveKeyWithValue(v1alpha1.AnnotationAdoptedBy, string(w.etcd.UID)), HaveKeyWithValue(v1alpha1.AnnotationAdoptedVersion, "3.5.27")))
+	w.Expect(now.Annotations).To(And(HaveKeyWithValue(v1alpha1.AnnotationAdoptedBy, string(w.etcd.UID)), HaveKeyWithValue(v1alpha1.AnnotationAdoptedVersion, "3.5.27"), Not(HaveKey(v1alpha1.AnnotationRolloutBy))))
 	w.Expect(w.podUIDs(w)).To(Equal(pods))
 	for _, object := range []client.Object{&corev1.ServiceAccount{}, &policyv1.PodDisruptionBudget{}} {
 		w.get(w, name, object)
 		w.Expect(object.GetAnnotations()).To(HaveKey(v1alpha1.AnnotationAdoptedBy))
 	}
+	w.claimAdoptedAgain()
 	role := &rbacv1.Role{}
 	w.get(w, roleName, role)
 	w.Expect(role.Rules).To(HaveLen(3), "the agents of etcd-druid need it")
@@ -119,6 +123,20 @@ func TestAdoptFromDruid(t *testing.T) {
 		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionFalse))
 		g.Expect(w.etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue(), "the members are as they were")
 		g.Expect(w.etcd.Status.Conditions.Find(v1alpha1.ConditionStalled)).To(BeNil(), "etcd-druid would not correct it")
+	}).Should(Succeed())
+}
+
+// claimAdoptedAgain checks that a claim which is as the StatefulSet controller makes it is adopted, as those of further members are.
+func (w *world) claimAdoptedAgain() {
+	w.t.Helper()
+	claim := &corev1.PersistentVolumeClaim{}
+	w.get(w, name+"-"+name+"-2", claim)
+	before := claim.DeepCopy()
+	delete(claim.Annotations, v1alpha1.AnnotationAdoptedBy)
+	w.Expect(testEnv.Client.Patch(w.t.Context(), claim, client.MergeFrom(before))).To(Succeed())
+	w.Eventually(func(g Gomega) {
+		w.get(g, claim.Name, claim)
+		g.Expect(claim.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationAdoptedBy, string(w.etcd.UID)))
 	}).Should(Succeed())
 }
 
