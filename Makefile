@@ -136,7 +136,7 @@ e2e-core: ## Run the most important end-to-end tests, in half the time. As root.
 	@$(MAKE) --no-print-directory e2e RUN='^($(subst $(space),|,$(strip $(CORE))))$$'
 
 .PHONY: e2e-executor
-e2e-executor: up ## Test executor mode beside an imitation of etcd-druid, and measure its rollouts. As root; removes the operator. RUN selects tests.
+e2e-executor: up ## Test executor mode beside an imitation of etcd-druid, measure its rollouts, and adopt a cluster. As root; removes the operator. RUN selects tests.
 	go test -tags e2e ./test/e2e/executor -count=1 -v -timeout 90m $(if $(RUN),-run '$(RUN)')
 
 .PHONY: attack
