@@ -23,6 +23,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -55,13 +56,13 @@ func main() {
 	flag.DurationVar(&o.length, "length", 15*time.Minute, "how long new operations are begun")
 	flag.Uint64Var(&o.seed, "seed", 0, "of all choices; 0 for a new one")
 	flag.IntVar(&o.members, "members", 3, "of the etcd cluster")
-	flag.IntVar(&o.most, "most-faults", 2, "during one operation")
+	flag.IntVar(&o.most, "most-faults", 3, "during one operation")
 	flag.StringVar(&o.operations, "operations", "", "separated by commas; all if empty")
 	flag.StringVar(&o.faultKinds, "faults", "", "separated by commas; all if empty")
 	flag.StringVar(&o.results, "results", "", "the file that totals are added to; .local/robustness/results.json if empty")
 	flag.StringVar(&o.judge, "judge", "", "the folder of a run that is judged again, instead of a new one")
 	flag.StringVar(&o.bug, "bug", "", "the name of the seeded bug in the operator, for the report")
-	flag.BoolVar(&o.always, "always", false, "inject as many faults as allowed during each operation")
+	flag.BoolVar(&o.always, "always", false, "inject as many faults as -most-faults allows during each operation")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -163,33 +164,69 @@ func newPlan(o options) (*plan, error) {
 	return p, nil
 }
 
-// planned is a fault and how long after the beginning of the operation it begins.
+// turn is an operation, and what is done meanwhile.
+type turn struct {
+	operation operations.Operation
+	// after is how long after the first fault the operation is asked for.
+	after  time.Duration
+	faults []planned
+}
+
+// planned is a fault and how long after the beginning of the turn it begins.
 type planned struct {
 	faults.Fault
 	after time.Duration
 }
 
-// next returns the next operation and its faults: none, one, two, and so on. Every operation and every kind has its turn
-// before any has another.
-func (p *plan) next(m *faults.Machine) (operations.Operation, []planned) {
+const (
+	// undisturbed is one in how many operations has no fault.
+	undisturbed = 12
+	// ahead is how much later than the first fault an operation may begin, and spread how much later another fault.
+	ahead  = 3 * time.Second
+	spread = 8 * time.Second
+)
+
+// next returns the next operation and its faults. Every operation and every kind has its turn before any has another. The
+// first fault comes first, so that a short operation has one, too.
+func (p *plan) next(m *faults.Machine) turn {
 	if len(p.nextOperations) == 0 {
 		p.nextOperations = shuffled(p.random, p.operations)
 	}
-	operation := p.nextOperations[0]
+	t := turn{operation: p.nextOperations[0], after: time.Duration(p.random.Int64N(int64(ahead)))}
 	p.nextOperations = p.nextOperations[1:]
-	var chosen []planned
-	n := min(p.most, p.random.IntN(2*p.most+1))
-	if p.always {
-		n = p.most
+	for _, kind := range p.kinds(t.operation) {
+		f := planned{Fault: kind.Choose(m, p.random)}
+		if len(t.faults) > 0 {
+			f.after = time.Duration(p.random.Int64N(int64(spread)))
+		}
+		t.faults = append(t.faults, f)
 	}
-	for range n {
+	return t
+}
+
+// kinds returns different kinds of faults for an operation.
+func (p *plan) kinds(operation operations.Operation) []faults.Kind {
+	n := min(p.most, len(p.faults))
+	if !p.always && n > 0 {
+		if n = 1 + p.random.IntN(n); p.random.IntN(undisturbed) == 0 {
+			n = 0
+		}
+	}
+	var chosen []faults.Kind
+	for skipped := 0; len(chosen) < n && skipped < len(p.faults); {
 		if len(p.nextFaults) == 0 {
 			p.nextFaults = shuffled(p.random, p.faults)
 		}
-		chosen = append(chosen, planned{p.nextFaults[0].Choose(m, p.random), time.Duration(p.random.Int64N(int64(6 * time.Second)))})
+		kind := p.nextFaults[0]
 		p.nextFaults = p.nextFaults[1:]
+		if slices.Contains(operation.Not, kind.Name) || slices.ContainsFunc(chosen, kind.Excludes) {
+			skipped++
+			p.nextFaults = append(p.nextFaults, kind)
+			continue
+		}
+		chosen = append(chosen, kind)
 	}
-	return operation, chosen
+	return chosen
 }
 
 func shuffled[T any](random *rand.Rand, all []T) []T {

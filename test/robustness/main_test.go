@@ -6,6 +6,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults"
@@ -15,17 +16,17 @@ import (
 // choices returns what a seed chooses, and how often each name is among it.
 func choices(t *testing.T, seed uint64, turns int) (all string, names map[string]int) {
 	t.Helper()
-	p, err := newPlan(options{seed: seed, most: 2})
+	p, err := newPlan(options{seed: seed, most: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	names = map[string]int{}
 	machine := &faults.Machine{Name: "main", Members: 3}
 	for range turns {
-		operation, chosen := p.next(machine)
-		names[operation.Name]++
-		all += operation.Name
-		for _, fault := range chosen {
+		next := p.next(machine)
+		names[next.operation.Name]++
+		all += fmt.Sprintf("%s after %s", next.operation.Name, next.after)
+		for _, fault := range next.faults {
 			names[fault.Kind.Name]++
 			all += fmt.Sprintf(", %s after %s", fault.Fault, fault.after)
 		}
@@ -64,7 +65,51 @@ func TestUnknownNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if operation, chosen := p.next(&faults.Machine{Name: "main", Members: 3}); operation.Name != "rollout" || len(chosen) != 2 {
-		t.Errorf("chose %s, %v", operation.Name, chosen)
+	if next := p.next(&faults.Machine{Name: "main", Members: 3}); next.operation.Name != "rollout" || len(next.faults) != 2 {
+		t.Errorf("chose %s, %v", next.operation.Name, next.faults)
+	}
+}
+
+// Nearly every operation has a fault from its beginning, no two of its faults end each other, and none of them loses data
+// whatever the operator does.
+func TestChoiceOfFaults(t *testing.T) {
+	p, err := newPlan(options{seed: 3, most: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const turns = 2000
+	byNumber := map[int]int{}
+	for range turns {
+		next := p.next(&faults.Machine{Name: "main", Members: 3})
+		byNumber[len(next.faults)]++
+		for i, fault := range next.faults {
+			if slices.Contains(next.operation.Not, fault.Kind.Name) {
+				t.Errorf("%s with %s", next.operation.Name, fault.Kind.Name)
+			}
+			if i == 0 && fault.after != 0 {
+				t.Errorf("the first fault begins after %s", fault.after)
+			}
+			for _, other := range next.faults[:i] {
+				if fault.Kind.Excludes(other.Kind) {
+					t.Errorf("%s with %s", fault, other)
+				}
+			}
+		}
+	}
+	for n, least := range []int{turns / 30, turns / 4, turns / 4, turns / 4} {
+		if byNumber[n] < least || n == 0 && byNumber[n] > turns/8 {
+			t.Errorf("%d of %d operations have %d faults", byNumber[n], turns, n)
+		}
+	}
+}
+
+// Each operation names faults that there are.
+func TestExcludedFaultsAreKnown(t *testing.T) {
+	for _, o := range operations.All() {
+		for _, name := range o.Not {
+			if _, known := faults.Named(name); !known {
+				t.Errorf("%s: there is no fault %q", o.Name, name)
+			}
+		}
 	}
 }

@@ -7,6 +7,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,12 +96,12 @@ func (r *runner) run(ctx context.Context) error {
 	defer p.Close() //nolint:errcheck // it serves nobody any more
 	r.machine.Proxy = p
 	defer r.tidy(context.WithoutCancel(ctx))
-	if err := r.prepare(ctx); err != nil {
-		return fmt.Errorf("preparing the run: %w", err)
-	}
 	auditFrom, err := size(r.auditLog())
 	if err != nil {
 		return err
+	}
+	if err := r.prepare(ctx); err != nil {
+		return fmt.Errorf("preparing the run: %w", err)
 	}
 	if err := r.record(ctx); err != nil {
 		return err
@@ -129,7 +130,7 @@ func (r *runner) connect() error {
 		return fmt.Errorf("connecting to the local Kubernetes: %w", err)
 	}
 	r.cluster = &operations.Cluster{
-		Kube: c, Namespace: namespace, Name: name, Members: r.members, Operator: operator, Now: r.now,
+		Kube: c, Namespace: namespace, Name: name, Members: r.members, Operator: operations.Deployment{Kube: c, Key: operator}, Now: r.now,
 		Outage: func(o oracle.Outage) {
 			r.mutex.Lock()
 			defer r.mutex.Unlock()
@@ -161,7 +162,10 @@ func (r *runner) prepare(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	if err := r.cluster.ThroughProxy(ctx, nodeIP, fmt.Sprint(proxyPort)); err != nil {
+	if err := operations.PrepareImages(ctx); err != nil {
+		return err
+	}
+	if err := r.cluster.Operator.ThroughProxy(ctx, nodeIP, fmt.Sprint(proxyPort)); err != nil {
 		return err
 	}
 	if err := r.cluster.Create(ctx); err != nil {
@@ -175,7 +179,7 @@ func (r *runner) tidy(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := r.cluster.Kube.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	if err = errors.Join(client.IgnoreNotFound(err), r.cluster.ThroughProxy(ctx, "", "")); err != nil {
+	if err = errors.Join(client.IgnoreNotFound(err), r.cluster.Operator.ThroughProxy(ctx, "", "")); err != nil {
 		fmt.Fprintln(os.Stderr, "tidying up:", err)
 	}
 }
@@ -223,8 +227,7 @@ func (r *runner) record(ctx context.Context) error {
 // operate runs operations until the time is over or one does not end well.
 func (r *runner) operate(ctx context.Context) {
 	for from := r.now(); r.now()-from < r.length && ctx.Err() == nil; {
-		operation, chosen := r.plan.next(r.machine)
-		done := r.perform(ctx, operation, chosen)
+		done := r.perform(ctx, r.plan.next(r.machine))
 		r.timeline.Operations = append(r.timeline.Operations, done)
 		begun, acknowledged := r.traffic.Operations()
 		r.say("%s took %s %s (%d requests, %d acknowledged, %d samples)", done.Name, (done.To - done.From).Round(time.Second), done.Error, begun, acknowledged, r.recorder.Count())
@@ -238,41 +241,48 @@ func (r *runner) operate(ctx context.Context) {
 	}
 }
 
-// perform runs one operation, with faults.
-func (r *runner) perform(ctx context.Context, operation operations.Operation, chosen []planned) report.Operation {
+// perform runs one operation, with faults. They end once the cluster has settled: what they are for is over.
+func (r *runner) perform(ctx context.Context, next turn) report.Operation {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	done := report.Operation{Name: operation.Name, From: r.now()}
-	r.say("%s, faults: %v", operation.Name, chosen)
-	injected := make([]oracle.Fault, len(chosen))
+	done := report.Operation{Name: next.operation.Name, From: r.now()}
+	r.say("%s after %s, faults: %v", next.operation.Name, next.after.Round(100*time.Millisecond), next.faults)
+	done.Faults = make([]oracle.Fault, len(next.faults))
+	faulting, over := context.WithCancel(ctx)
 	var injecting sync.WaitGroup
-	for i, fault := range chosen {
-		injecting.Go(func() { injected[i] = r.inject(ctx, fault) })
+	for i, fault := range next.faults {
+		injecting.Go(func() { done.Faults[i] = r.inject(faulting, fault) })
 	}
-	err := operation.Run(ctx, r.cluster)
-	injecting.Wait()
-	if err == nil {
-		err = r.cluster.OperatorReady(ctx)
-	}
+	pause(ctx, next.after)
+	err := next.operation.Run(ctx, r.cluster)
 	if err == nil {
 		err = r.cluster.Settled(ctx)
+	}
+	over()
+	injecting.Wait()
+	if err == nil {
+		err = errors.Join(r.cluster.Operator.Ready(ctx), r.cluster.Settled(ctx))
 	}
 	if err != nil {
 		done.Error = err.Error()
 	}
-	done.To, done.Faults = r.now(), injected
+	done.To = r.now()
 	return done
 }
 
+// inject injects a fault, unless the operation is over before.
 func (r *runner) inject(ctx context.Context, fault planned) oracle.Fault {
-	pause(ctx, fault.after)
-	f := oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target(), From: r.now()}
-	evidence, err := fault.Inject(ctx, r.machine)
-	f.To, f.Evidence = r.now(), evidence
-	if err != nil {
-		r.say("%v", err)
+	f := oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target()}
+	begins := pause(ctx, fault.after)
+	f.From = r.now()
+	if begins {
+		var err error
+		if f.Evidence, err = fault.Inject(ctx, r.machine); err != nil {
+			r.say("%v", err)
+		}
 	}
-	r.say("  %s of %s from %s: %s", f.Kind, f.Target, f.From.Round(100*time.Millisecond), f.Evidence)
+	f.To = r.now()
+	r.say("  %s of %s from %s: %s", f.Kind, f.Target, f.From.Round(100*time.Millisecond), cmp.Or(f.Evidence, "it was not in effect"))
 	return f
 }
 
