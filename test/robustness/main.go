@@ -47,6 +47,8 @@ type options struct {
 	results    string
 	judge      string
 	bug        string
+	commit     string
+	page       bool
 	always     bool
 }
 
@@ -62,6 +64,8 @@ func main() {
 	flag.StringVar(&o.results, "results", "", "the file that totals are added to; .local/robustness/results.json if empty")
 	flag.StringVar(&o.judge, "judge", "", "the folder of a run that is judged again, instead of a new one")
 	flag.StringVar(&o.bug, "bug", "", "the name of the seeded bug in the operator, for the report")
+	flag.StringVar(&o.commit, "commit", "", "of the operator that runs, for the report; that of the checkout if empty")
+	flag.BoolVar(&o.page, "page", false, "write the page of the recorded totals, docs/robustness-results.md, instead of a run")
 	flag.BoolVar(&o.always, "always", false, "inject as many faults as -most-faults allows during each operation")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -76,6 +80,9 @@ func main() {
 func run(ctx context.Context, o options) error {
 	if o.judge != "" {
 		return conclude(o.judge, "")
+	}
+	if o.page {
+		return writePage()
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("freezing processes of pods needs root")
@@ -102,6 +109,19 @@ func run(ctx context.Context, o options) error {
 	return conclude(dir, o.results)
 }
 
+// writePage writes the page of the totals that are committed.
+func writePage() error {
+	root, err := checkout()
+	if err != nil {
+		return err
+	}
+	totals, err := report.ReadTotals(filepath.Join(root, "test/robustness/results.json"))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, "docs/robustness-results.md"), []byte(report.TotalsPage(totals)), 0o644)
+}
+
 // conclude judges a run, prints its verdict, and adds it to the totals.
 func conclude(dir, totals string) error {
 	result, err := judge.Folder(dir)
@@ -109,8 +129,8 @@ func conclude(dir, totals string) error {
 		return err
 	}
 	show := func(what string, t report.Total) {
-		fmt.Printf("%s: %d operations, %d of them under faults; %d requests of clients; acts %v; %d illegal, %d undecided\n",
-			what, t.Operations, t.Faulted, t.Requests, t.Verdicts, t.Illegal, t.Undecided)
+		fmt.Printf("%s: %d operations, %d of them under faults; %d updates in place, %d of them under faults; %d requests of clients; acts %v; %d illegal, %d undecided\n",
+			what, t.Operations, t.Faulted, t.InPlace, t.InPlaceFaulted, t.Requests, t.Verdicts, t.Illegal, t.Undecided)
 	}
 	show(fmt.Sprintf("seed %d", result.Run.Seed), result.Total())
 	if totals != "" {
@@ -182,8 +202,8 @@ const (
 	// undisturbed is one in how many operations has no fault.
 	undisturbed = 12
 	// ahead is how much later than the first fault an operation may begin, and spread how much later another fault.
-	ahead  = 3 * time.Second
-	spread = 8 * time.Second
+	ahead  = 2 * time.Second
+	spread = 4 * time.Second
 )
 
 // next returns the next operation and its faults. Every operation and every kind has its turn before any has another. The

@@ -6,11 +6,13 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/operations"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/report"
 )
 
 // choices returns what a seed chooses, and how often each name is among it.
@@ -111,5 +113,20 @@ func TestExcludedFaultsAreKnown(t *testing.T) {
 				t.Errorf("%s: there is no fault %q", o.Name, name)
 			}
 		}
+	}
+}
+
+// The page of the results is that of the recorded totals.
+func TestPageOfTheResults(t *testing.T) {
+	totals, err := report.ReadTotals("results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/robustness-results.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(page) != report.TotalsPage(totals) {
+		t.Error(`docs/robustness-results.md is not that of results.json: run "go run ./test/robustness -page"`)
 	}
 }

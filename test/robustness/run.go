@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -31,7 +32,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/view"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -60,6 +61,7 @@ type runner struct {
 	root, dir string
 	plan      *plan
 
+	version  string
 	began    time.Time
 	cluster  *operations.Cluster
 	machine  *faults.Machine
@@ -82,7 +84,7 @@ func (r *runner) run(ctx context.Context) error {
 	if err := os.MkdirAll(r.dir, 0o755); err != nil {
 		return err
 	}
-	r.began = time.Now()
+	r.began, r.version = time.Now(), r.commit()
 	if err := r.connect(); err != nil {
 		return err
 	}
@@ -118,7 +120,7 @@ func (r *runner) connect() error {
 		return fmt.Errorf("connecting to the local Kubernetes: %w: run \"make up\"", err)
 	}
 	config.QPS, config.Burst = 100, 200
-	scheme := runtime.NewScheme()
+	scheme := apiruntime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
@@ -312,7 +314,7 @@ func (r *runner) save(auditFrom int64) error {
 	}
 	slices.Sort(command[1:])
 	about := report.Run{
-		Seed: r.seed, Commit: r.commit(), Members: r.members, Length: r.now(), Command: strings.Join(command, " "),
+		Seed: r.seed, Commit: r.version, Date: r.began.UTC().Format(time.DateOnly), Load: load(), Members: r.members, Length: r.now(), Command: strings.Join(command, " "),
 		Cluster: oracle.Cluster{Namespace: namespace, Name: name, Operator: operatorUser, Members: r.members, Began: r.began},
 	}
 	return errors.Join(
@@ -322,17 +324,28 @@ func (r *runner) save(auditFrom int64) error {
 	)
 }
 
-// commit names what was run.
+// commit names what is run.
 func (r *runner) commit() string {
 	out, err := exec.Command("git", "-C", r.root, "describe", "--always", "--dirty", "--exclude=*").Output()
 	commit := strings.TrimSpace(string(out))
 	if err != nil {
 		commit = "unknown"
 	}
+	commit = cmp.Or(r.options.commit, commit)
 	if r.bug != "" {
 		commit += " with the bug: " + r.bug
 	}
 	return commit
+}
+
+// load says how much more the machine had to do than it could, on average over the last fifteen minutes.
+func load() string {
+	content, err := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(content))
+	if err != nil || len(fields) < 3 {
+		return ""
+	}
+	return fmt.Sprintf("%s on %d CPUs", fields[2], runtime.NumCPU())
 }
 
 // copyAudit copies the lines of the cluster's namespace since the run began.

@@ -42,7 +42,7 @@ func inPlace() []Operation {
 		}
 	}
 	raise := Operation{Name: "resources raised in place", Run: changeInPlace(addMemory(1))}
-	return []Operation{
+	all := []Operation{
 		raise,
 		{Name: "image of the agent in place", Run: changeInPlace(image("agent", func(e *v1alpha1.Etcd, name string) { e.Spec.Backup.Image = &name }))},
 		raise,
@@ -53,6 +53,10 @@ func inPlace() []Operation {
 		raise,
 		{Name: "resources lowered in place", Run: changeInPlace(addMemory(-1))},
 	}
+	for i := range all {
+		all[i].Not = []string{"finalizer on a pod"} // it keeps only what is deleted
+	}
+	return all
 }
 
 // changeInPlace returns an operation that changes the template, and has the pods updated in place.
