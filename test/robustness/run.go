@@ -208,6 +208,8 @@ func (r *runner) record(ctx context.Context) error {
 	writer, samples := history.NewWriter(clientsFile, r.began), bufio.NewWriterSize(samplesFile, 1<<16)
 	r.traffic, r.recorder = traffic.New(roster, name, writer, r.seed), view.NewRecorder(roster, samples, r.began)
 
+	r.cluster.Written = r.traffic.Written
+
 	var background sync.WaitGroup
 	var recorded error
 	background.Go(func() { recorded = r.recorder.Run(following, r.members) })

@@ -36,6 +36,8 @@ type Cluster struct {
 	Operator        Deployment
 	// Now is the time since the run began.
 	Now func() time.Duration
+	// Written waits for a write that was sent from now on and acknowledged.
+	Written func(context.Context) error
 	// Outage records a time in which members are stopped because somebody has asked for it.
 	Outage func(oracle.Outage)
 
@@ -66,10 +68,16 @@ func All() []Operation {
 		{Name: "recovery that is not needed", Run: by((*Cluster).needlessRecovery)},
 		rollout,
 		{Name: "snapshot", Run: task(v1alpha1.OnDemandSnapshot, "type: full")},
-		{Name: "recovery", Run: by((*Cluster).recover), Not: []string{"volume lost"}},
+		{Name: "recovery", Run: by((*Cluster).recover), Not: recoveryNot},
 		{Name: "hibernation", Run: by((*Cluster).hibernate)},
 		{Name: "gate switched", Run: by((*Cluster).switchGate)},
 	}...)
+}
+
+// recoveryNot would continue or restart the member that a recovery freezes, or take the last one's data.
+var recoveryNot = []string{
+	"volume lost", "member frozen (SIGSTOP)", "all members frozen (SIGSTOP)", "member killed (SIGKILL)", "member terminated (SIGTERM)",
+	"member slow", "all members slow", "container starts slowly",
 }
 
 func by(method func(*Cluster, context.Context) error) func(context.Context, *Cluster) error {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/local/node"
@@ -121,13 +122,10 @@ func (c *Cluster) recover(ctx context.Context) error {
 	})
 }
 
-// loseQuorum freezes the first members of a minority, so that every write needs all others, and then loses their volumes
-// and those of all but the last.
+// loseQuorum loses the volumes of all members but the last, which has every acknowledged write.
 func (c *Cluster) loseQuorum(ctx context.Context) error {
-	for i := range (c.Members - 1) / 2 {
-		if err := c.freeze(ctx, c.pod(i)); err != nil {
-			return err
-		}
+	if err := c.catchUpLast(ctx); err != nil {
+		return err
 	}
 	for _, list := range []client.Object{&corev1.PersistentVolumeClaim{}, &corev1.Pod{}} {
 		for i := range c.Members - 1 {
@@ -162,18 +160,42 @@ func (c *Cluster) volumesLost(ctx context.Context) error {
 func (c *Cluster) pod(i int) string   { return fmt.Sprintf("%s-%d", c.Name, i) }
 func (c *Cluster) claim(i int) string { return fmt.Sprintf("%s-%s", c.Name, c.pod(i)) }
 
-func (c *Cluster) freeze(ctx context.Context, name string) error {
-	return until(ctx, name+" is frozen", func(ctx context.Context) error {
+// catchUpLast freezes the first members of a minority, so that every write needs all others, and waits for one: then the last
+// member has all that were acknowledged before, and until the others go.
+func (c *Cluster) catchUpLast(ctx context.Context) error {
+	for {
+		var frozen []node.Process
+		for i := range (c.Members - 1) / 2 {
+			p, err := c.freeze(ctx, c.pod(i))
+			if err != nil {
+				return err
+			}
+			frozen = append(frozen, p)
+		}
+		if err := c.Written(ctx); err != nil {
+			return fmt.Errorf("waiting for a write: %w", err)
+		}
+		if !slices.ContainsFunc(frozen, func(p node.Process) bool { return !p.Alive() }) {
+			return nil
+		}
+	}
+}
+
+// freeze freezes a member for good.
+func (c *Cluster) freeze(ctx context.Context, name string) (node.Process, error) {
+	var p node.Process
+	err := until(ctx, name+" is frozen", func(ctx context.Context) error {
 		pod := &corev1.Pod{}
-		if err := c.Kube.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, pod); err != nil {
-			return err
+		err := c.Kube.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, pod)
+		if err == nil {
+			p, err = node.Find(ctx, string(pod.UID), node.Etcd)
 		}
-		p, err := node.Find(ctx, string(pod.UID), node.Etcd)
-		if err != nil {
-			return err
+		if err == nil {
+			err = p.Freeze(ctx)
 		}
-		return p.Freeze(ctx)
+		return err
 	})
+	return p, err
 }
 
 // switchGate switches the gate off in the middle of a rollout, and on again in the middle of the next.

@@ -58,6 +58,10 @@ func run(ctx context.Context, o options) error {
 	if err := copySource(ctx, root, copied); err != nil {
 		return err
 	}
+	programs, err := buildPrograms(ctx, root, temporary)
+	if err != nil {
+		return err
+	}
 	var missed []string
 	for _, b := range bugs {
 		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), b.Name) {
@@ -70,7 +74,7 @@ func run(ctx context.Context, o options) error {
 		if o.buildOnly {
 			continue
 		}
-		caught, err := b.try(ctx, root, built, o.length)
+		caught, err := b.try(ctx, root, programs, built, o.length)
 		if err != nil {
 			return fmt.Errorf("trying %q: %w", b.Name, err)
 		}
@@ -82,7 +86,7 @@ func run(ctx context.Context, o options) error {
 	if o.buildOnly {
 		return nil
 	}
-	if err := deploy(ctx, root, root); err != nil {
+	if err := deploy(ctx, root, programs, root); err != nil {
 		return err
 	}
 	if len(missed) > 0 {
@@ -110,21 +114,27 @@ func (b bug) build(ctx context.Context, source, folder string) error {
 	return nil
 }
 
+// buildPrograms builds the test and the local Kubernetes' program once, and returns the folder.
+func buildPrograms(ctx context.Context, root, temporary string) (string, error) {
+	folder := filepath.Join(temporary, "programs")
+	return folder, command(ctx, root, "go", "build", "-o", folder+"/", "./test/robustness", "./test/local").Run()
+}
+
 // try runs the test against the operator with the bug. It reports whether the test has failed.
-func (b bug) try(ctx context.Context, root, built, length string) (bool, error) {
-	if err := deploy(ctx, root, built); err != nil {
+func (b bug) try(ctx context.Context, root, programs, built, length string) (bool, error) {
+	if err := deploy(ctx, root, programs, built); err != nil {
 		return false, err
 	}
 	if length == "0s" {
 		length = b.Length.String()
 	}
-	args := []string{"run", "./test/robustness", "-seed=1", "-length=" + length, "-bug=" + b.Name, "-operations=" + b.Operations, "-results=" + filepath.Join(root, ".local/robustness/seeded.json")}
+	args := []string{"-seed=1", "-length=" + length, "-bug=" + b.Name, "-operations=" + b.Operations, "-results=" + filepath.Join(root, ".local/robustness/seeded.json")}
 	if b.Faults == "" {
 		args = append(args, "-most-faults=0")
 	} else {
 		args = append(args, "-faults="+b.Faults, fmt.Sprintf("-most-faults=%d", 1+strings.Count(b.Faults, ",")), "-always")
 	}
-	err := command(ctx, root, "go", args...).Run()
+	err := command(ctx, root, filepath.Join(programs, "robustness"), args...).Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return false, err
@@ -133,8 +143,8 @@ func (b bug) try(ctx context.Context, root, built, length string) (bool, error) 
 }
 
 // deploy runs the operator that was built in a source tree.
-func deploy(ctx context.Context, root, built string) error {
-	return command(ctx, root, "go", "run", "./test/local", "operator", built).Run()
+func deploy(ctx context.Context, root, programs, built string) error {
+	return command(ctx, root, filepath.Join(programs, "local"), "operator", built).Run()
 }
 
 func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
