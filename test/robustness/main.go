@@ -39,6 +39,7 @@ import (
 // options are the command line.
 type options struct {
 	length     time.Duration
+	patience   time.Duration
 	seed       uint64
 	members    int
 	most       int
@@ -56,6 +57,7 @@ func main() {
 	log.SetLogger(logr.Discard())
 	var o options
 	flag.DurationVar(&o.length, "length", 15*time.Minute, "how long new operations are begun")
+	flag.DurationVar(&o.patience, "patience", 6*time.Minute, "how long an operation may take; grace periods, backoffs and faults add up to minutes")
 	flag.Uint64Var(&o.seed, "seed", 0, "of all choices; 0 for a new one")
 	flag.IntVar(&o.members, "members", 3, "of the etcd cluster")
 	flag.IntVar(&o.most, "most-faults", 3, "during one operation")

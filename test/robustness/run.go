@@ -48,9 +48,8 @@ const (
 	apiServer = "https://" + nodeIP + ":6443"
 
 	operatorUser = "system:serviceaccount:etcd-foreman-system:etcd-foreman"
-	// patience is how long an operation may take, with the faults that are injected meanwhile. Grace periods and backoffs
-	// add up to minutes.
-	patience = 6 * time.Minute
+	// preparing is how long it may take until the cluster is there.
+	preparing = 6 * time.Minute
 )
 
 var operator = types.NamespacedName{Namespace: "etcd-foreman-system", Name: "etcd-foreman"}
@@ -145,7 +144,7 @@ func (r *runner) connect() error {
 
 // prepare creates the cluster, after removing an existing one, and has the operator connect through the proxy.
 func (r *runner) prepare(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, preparing)
 	defer cancel()
 	r.say("seed %d, records in %s", r.seed, r.dir)
 	old := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
@@ -178,7 +177,7 @@ func (r *runner) prepare(ctx context.Context) error {
 
 // tidy undoes prepare.
 func (r *runner) tidy(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, preparing)
 	defer cancel()
 	err := r.cluster.Kube.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	if err = errors.Join(client.IgnoreNotFound(err), r.cluster.Operator.ThroughProxy(ctx, "", "")); err != nil {
@@ -247,7 +246,7 @@ func (r *runner) operate(ctx context.Context) {
 
 // perform runs one operation, with faults. They end once the cluster has settled: what they are for is over.
 func (r *runner) perform(ctx context.Context, next turn) report.Operation {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	done := report.Operation{Name: next.operation.Name, From: r.now()}
 	r.say("%s after %s, faults: %v", next.operation.Name, next.after.Round(100*time.Millisecond), next.faults)

@@ -130,7 +130,7 @@ func poll(ctx context.Context, what string, holds func() (bool, error)) error {
 // All are all kinds of faults.
 func All() []Kind {
 	var all []Kind
-	for _, some := range [][]Kind{members(), links(), operators(), apiServers(), others()} {
+	for _, some := range [][]Kind{members(), answersLate(), storage(), links(), operators(), apiServers(), others()} {
 		all = append(all, some...)
 	}
 	return all

@@ -77,7 +77,7 @@ func All() []Operation {
 // recoveryNot would continue or restart the member that a recovery freezes, or take the last one's data.
 var recoveryNot = []string{
 	"volume lost", "member frozen (SIGSTOP)", "all members frozen (SIGSTOP)", "member killed (SIGKILL)", "member terminated (SIGTERM)",
-	"member slow", "all members slow", "container starts slowly",
+	"member slow", "all members slow", "container starts slowly", "disk of a member refuses writes",
 }
 
 func by(method func(*Cluster, context.Context) error) func(context.Context, *Cluster) error {

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -19,6 +20,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/oracle"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/report"
 )
 
 func main() {
@@ -74,12 +78,12 @@ func run(ctx context.Context, o options) error {
 		if o.buildOnly {
 			continue
 		}
-		caught, err := b.try(ctx, root, programs, built, o.length)
+		found, err := b.try(ctx, root, programs, built, o.length)
 		if err != nil {
 			return fmt.Errorf("trying %q: %w", b.Name, err)
 		}
-		fmt.Printf("BUG %-45s caught: %t\n", b.Name, caught)
-		if !caught {
+		fmt.Printf("BUG %-55s %s\n", b.Name, cmp.Or(found, "NOT CAUGHT"))
+		if found == "" {
 			missed = append(missed, b.Name)
 		}
 	}
@@ -120,26 +124,45 @@ func buildPrograms(ctx context.Context, root, temporary string) (string, error) 
 	return folder, command(ctx, root, "go", "build", "-o", folder+"/", "./test/robustness", "./test/local").Run()
 }
 
-// try runs the test against the operator with the bug. It reports whether the test has failed.
-func (b bug) try(ctx context.Context, root, programs, built, length string) (bool, error) {
+// patience is how long an operation may take: with some bugs it never ends, and what is judged has happened long before.
+const patience = "100s"
+
+// try runs the test against the operator with the bug, and returns what it has found: unsafe acts or illegal histories. That an
+// operation does not end is no proof, because it might be due to the machine.
+func (b bug) try(ctx context.Context, root, programs, built, length string) (found string, err error) {
 	if err := deploy(ctx, root, programs, built); err != nil {
-		return false, err
+		return "", err
 	}
 	if length == "0s" {
 		length = b.Length.String()
 	}
-	args := []string{"-seed=1", "-length=" + length, "-bug=" + b.Name, "-operations=" + b.Operations, "-results=" + filepath.Join(root, ".local/robustness/seeded.json")}
+	results := filepath.Join(filepath.Dir(programs), "results.json")
+	args := []string{"-seed=1", "-length=" + length, "-patience=" + patience, "-bug=" + b.Name, "-operations=" + b.Operations, "-results=" + results}
 	if b.Faults == "" {
 		args = append(args, "-most-faults=0")
 	} else {
 		args = append(args, "-faults="+b.Faults, fmt.Sprintf("-most-faults=%d", 1+strings.Count(b.Faults, ",")), "-always")
 	}
-	err := command(ctx, root, filepath.Join(programs, "robustness"), args...).Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		return false, err
+	before, err := report.ReadTotals(results)
+	if err != nil {
+		return "", err
 	}
-	return err != nil, ctx.Err()
+	failed := command(ctx, root, filepath.Join(programs, "robustness"), args...).Run()
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	after, err := report.ReadTotals(results)
+	switch {
+	case err != nil:
+		return "", err
+	case len(after) == len(before):
+		return "", fmt.Errorf("the run has no result: %w", failed)
+	}
+	last := after[len(after)-1]
+	if unsafe := last.Verdicts[string(oracle.Unsafe)]; unsafe+last.Illegal > 0 {
+		found = fmt.Sprintf("%d unsafe acts, %d illegal histories", unsafe, last.Illegal)
+	}
+	return found, nil
 }
 
 // deploy runs the operator that was built in a source tree.
