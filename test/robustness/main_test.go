@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults"
@@ -101,6 +102,20 @@ func TestChoiceOfFaults(t *testing.T) {
 	for n, least := range []int{turns / 30, turns / 4, turns / 4, turns / 4} {
 		if byNumber[n] < least || n == 0 && byNumber[n] > turns/8 {
 			t.Errorf("%d of %d operations have %d faults", byNumber[n], turns, n)
+		}
+	}
+}
+
+// The command line lists names separated by commas.
+func TestNamesHaveNoComma(t *testing.T) {
+	for _, k := range faults.All() {
+		if strings.Contains(k.Name, ",") {
+			t.Errorf("fault %q", k.Name)
+		}
+	}
+	for _, o := range operations.All() {
+		if strings.Contains(o.Name, ",") {
+			t.Errorf("operation %q", o.Name)
 		}
 	}
 }

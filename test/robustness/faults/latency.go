@@ -34,8 +34,8 @@ var late = []struct {
 func answersLate() []Kind {
 	const byLatency = "proxies before members"
 	return []Kind{
-		{Name: "answers of a member late, and its probes fail", Longest: 90 * time.Second, by: byLatency, choose: anyMember, inject: delayAnswers},
-		{Name: "answers of all members late, and their probes fail", Longest: 90 * time.Second, by: byLatency, choose: allMembers, inject: delayAnswers},
+		{Name: "member answers late and fails its probes", Longest: 90 * time.Second, by: byLatency, choose: anyMember, inject: delayAnswers},
+		{Name: "all members answer late and fail their probes", Longest: 90 * time.Second, by: byLatency, choose: allMembers, inject: delayAnswers},
 	}
 }
 
