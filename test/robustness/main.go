@@ -226,7 +226,7 @@ func (p *plan) next(m *faults.Machine) turn {
 	return t
 }
 
-// kinds returns different kinds of faults for an operation.
+// kinds returns kinds of faults for an operation that can be injected together.
 func (p *plan) kinds(operation operations.Operation) []faults.Kind {
 	n := min(p.most, len(p.faults))
 	if !p.always && n > 0 {
@@ -235,18 +235,21 @@ func (p *plan) kinds(operation operations.Operation) []faults.Kind {
 		}
 	}
 	var chosen []faults.Kind
-	for skipped := 0; len(chosen) < n && skipped < len(p.faults); {
-		if len(p.nextFaults) == 0 {
-			p.nextFaults = shuffled(p.random, p.faults)
+	for range n {
+		fits := func(k faults.Kind) bool {
+			return !slices.Contains(operation.Not, k.Name) && !slices.ContainsFunc(chosen, k.Excludes)
 		}
-		kind := p.nextFaults[0]
-		p.nextFaults = p.nextFaults[1:]
-		if slices.Contains(operation.Not, kind.Name) || slices.ContainsFunc(chosen, kind.Excludes) {
-			skipped++
-			p.nextFaults = append(p.nextFaults, kind)
-			continue
+		i := slices.IndexFunc(p.nextFaults, fits)
+		if i < 0 {
+			// Those that are left keep their turn.
+			p.nextFaults = append(p.nextFaults, shuffled(p.random, p.faults)...)
+			i = slices.IndexFunc(p.nextFaults, fits)
 		}
-		chosen = append(chosen, kind)
+		if i < 0 {
+			break
+		}
+		chosen = append(chosen, p.nextFaults[i])
+		p.nextFaults = slices.Delete(p.nextFaults, i, i+1)
 	}
 	return chosen
 }

@@ -76,7 +76,14 @@ func TestUnknownNames(t *testing.T) {
 // Nearly every operation has a fault from its beginning, no two of its faults end each other, and none of them loses data
 // whatever the operator does.
 func TestChoiceOfFaults(t *testing.T) {
-	p, err := newPlan(options{seed: 3, most: 3})
+	for _, operations := range []string{"", "resources raised in place,labels in place", "recovery"} {
+		t.Run(operations, func(t *testing.T) { choiceOfFaults(t, operations) })
+	}
+}
+
+func choiceOfFaults(t *testing.T, operations string) {
+	t.Helper()
+	p, err := newPlan(options{seed: 3, most: 3, operations: operations})
 	if err != nil {
 		t.Fatal(err)
 	}
