@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/node"
@@ -20,7 +19,7 @@ import (
 
 func storage() []Kind {
 	return []Kind{
-		{Name: "disk of a member refuses writes", Longest: 15 * time.Second, choose: anyMember, inject: refuseWrites},
+		{Name: "disk of a member refuses writes", Longest: 20 * time.Second, choose: anyMember, inject: refuseWrites},
 		{Name: "quota alarm (NOSPACE)", Longest: 30 * time.Second, choose: nothing("the cluster"), inject: raiseAlarm},
 	}
 }
@@ -28,35 +27,36 @@ func storage() []Kind {
 // refuseWrites lets no write of an etcd to a file succeed, as on a disk that is full or broken: etcd ends itself. It is done to
 // every etcd that starts meanwhile.
 func refuseWrites(ctx context.Context, m *Machine, t target) (heal, error) {
+	p, err := m.process(ctx, t.members[0])
+	if err != nil {
+		return notInEffect, nil
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var ended atomic.Int64
+	ended := 0
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		var before node.Process
 		for ctx.Err() == nil {
-			p, err := m.process(ctx, t.members[0])
-			if err != nil || p == before || limitFiles(p, 0) != nil {
-				wait(ctx, 100*time.Millisecond)
-				continue
+			if err == nil && limitFiles(p, 0) == nil {
+				for p.Alive() && wait(ctx, 50*time.Millisecond) {
+				}
+				if p.Alive() {
+					_ = limitFiles(p, unix.RLIM_INFINITY) // it has written nothing, or has just ended
+					return
+				}
+				ended++
 			}
-			before = p
-			for p.Alive() && wait(ctx, 100*time.Millisecond) {
-			}
-			if p.Alive() {
-				_ = limitFiles(p, unix.RLIM_INFINITY) // it has written nothing, or has just ended
-				continue
-			}
-			ended.Add(1)
+			wait(ctx, 50*time.Millisecond)
+			p, err = m.process(ctx, t.members[0])
 		}
 	}()
 	return func(context.Context) (string, error) {
 		cancel()
 		<-done
-		if ended.Load() == 0 {
+		if ended == 0 {
 			return "", nil
 		}
-		return fmt.Sprintf("etcd ended %d times", ended.Load()), nil
+		return fmt.Sprintf("etcd ended %d times", ended), nil
 	}, nil
 }
 

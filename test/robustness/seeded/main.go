@@ -62,7 +62,7 @@ func run(ctx context.Context, o options) error {
 	if err := copySource(ctx, root, copied); err != nil {
 		return err
 	}
-	programs, err := buildPrograms(ctx, root, temporary)
+	programs, err := buildPrograms(ctx, root, o.keep)
 	if err != nil {
 		return err
 	}
@@ -118,10 +118,18 @@ func (b bug) build(ctx context.Context, source, folder string) error {
 	return nil
 }
 
-// buildPrograms builds the test and the local Kubernetes' program once, and returns the folder.
-func buildPrograms(ctx context.Context, root, temporary string) (string, error) {
-	folder := filepath.Join(temporary, "programs")
-	return folder, command(ctx, root, "go", "build", "-o", folder+"/", "./test/robustness", "./test/local").Run()
+// buildPrograms builds the test and the local Kubernetes' program once, and returns their folder.
+func buildPrograms(ctx context.Context, root, keep string) (string, error) {
+	folder := filepath.Join(keep, "programs")
+	if _, err := os.Stat(filepath.Join(folder, "robustness")); err == nil {
+		return folder, nil
+	}
+	cmd := command(ctx, root, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-o", folder+"/", "./test/robustness", "./test/local")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("building the test: %w", err)
+	}
+	return folder, nil
 }
 
 // patience is how long an operation may take: with some bugs it never ends, and what is judged has happened long before.
@@ -136,7 +144,7 @@ func (b bug) try(ctx context.Context, root, programs, built, length string) (fou
 	if length == "0s" {
 		length = b.Length.String()
 	}
-	results := filepath.Join(filepath.Dir(programs), "results.json")
+	results := filepath.Join(programs, "results.json")
 	args := []string{"-seed=1", "-length=" + length, "-patience=" + patience, "-bug=" + b.Name, "-operations=" + b.Operations, "-results=" + results}
 	if b.Faults == "" {
 		args = append(args, "-most-faults=0")
