@@ -51,6 +51,7 @@ type options struct {
 	commit     string
 	page       bool
 	always     bool
+	longest    bool
 }
 
 func main() {
@@ -69,6 +70,7 @@ func main() {
 	flag.StringVar(&o.commit, "commit", "", "of the operator that runs, for the report; that of the checkout if empty")
 	flag.BoolVar(&o.page, "page", false, "write the page of the recorded totals, docs/robustness-results.md, instead of a run")
 	flag.BoolVar(&o.always, "always", false, "inject as many faults as -most-faults allows during each operation")
+	flag.BoolVar(&o.longest, "longest", false, "faults last as long as they may")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -156,13 +158,14 @@ type plan struct {
 	faults     []faults.Kind
 	most       int
 	always     bool
+	longest    bool
 
 	nextOperations []operations.Operation
 	nextFaults     []faults.Kind
 }
 
 func newPlan(o options) (*plan, error) {
-	p := &plan{random: rand.New(rand.NewPCG(o.seed, 0)), operations: operations.All(), faults: faults.All(), most: o.most, always: o.always}
+	p := &plan{random: rand.New(rand.NewPCG(o.seed, 0)), operations: operations.All(), faults: faults.All(), most: o.most, always: o.always, longest: o.longest}
 	if o.operations != "" {
 		p.operations = nil
 		for name := range strings.SplitSeq(o.operations, ",") {
@@ -217,7 +220,7 @@ func (p *plan) next(m *faults.Machine) turn {
 	t := turn{operation: p.nextOperations[0], after: time.Duration(p.random.Int64N(int64(ahead)))}
 	p.nextOperations = p.nextOperations[1:]
 	for _, kind := range p.kinds(t.operation) {
-		f := planned{Fault: kind.Choose(m, p.random)}
+		f := planned{Fault: kind.Choose(m, p.random, p.longest)}
 		if len(t.faults) > 0 {
 			f.after = time.Duration(p.random.Int64N(int64(spread)))
 		}

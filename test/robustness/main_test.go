@@ -113,6 +113,26 @@ func choiceOfFaults(t *testing.T, operations string) {
 	}
 }
 
+func TestLongestFaults(t *testing.T) {
+	for _, longest := range []bool{true, false} {
+		p, err := newPlan(options{seed: 3, most: 1, always: true, longest: longest})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shorter := 0
+		for range 100 {
+			for _, f := range p.next(&faults.Machine{Name: "main", Members: 3}).faults {
+				if f.Length < f.Kind.Longest {
+					shorter++
+				}
+			}
+		}
+		if (shorter > 90) == longest || (shorter == 0) != longest {
+			t.Errorf("%d of 100 are shorter than the longest, with longest %t", shorter, longest)
+		}
+	}
+}
+
 // The command line lists names separated by commas.
 func TestNamesHaveNoComma(t *testing.T) {
 	for _, k := range faults.All() {

@@ -48,6 +48,8 @@ const (
 	apiServer = "https://" + nodeIP + ":6443"
 
 	operatorUser = "system:serviceaccount:etcd-foreman-system:etcd-foreman"
+	// endPatience is how long it may take to read everything at the end.
+	endPatience = 2 * time.Minute
 	// preparing is how long it may take until the cluster is there.
 	preparing = 6 * time.Minute
 )
@@ -219,7 +221,9 @@ func (r *runner) record(ctx context.Context) error {
 	pause(ctx, 2*time.Second)
 	silence()
 	all.Wait()
-	if err := r.traffic.End(ctx); err != nil && r.timeline.Failed == "" {
+	ending, cancel := context.WithTimeout(ctx, min(r.patience, endPatience))
+	defer cancel()
+	if err := r.traffic.End(ending); err != nil && r.timeline.Failed == "" {
 		r.timeline.Failed = err.Error()
 	}
 	stop()

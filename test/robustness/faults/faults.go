@@ -76,10 +76,13 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s of %s for %s", f.Kind.Name, f.target.name, f.Length.Round(100*time.Millisecond))
 }
 
-// Choose picks the target and the length of a fault: more often short than long. The same random numbers give the same
-// choices.
-func (k Kind) Choose(m *Machine, random *rand.Rand) Fault {
+// Choose picks the target and the length of a fault: more often short than long, unless it is to be as long as possible. The
+// same random numbers give the same choices.
+func (k Kind) Choose(m *Machine, random *rand.Rand, longest bool) Fault {
 	part := random.Float64()
+	if longest {
+		part = 1
+	}
 	return Fault{Kind: k, target: k.choose(m, random), Length: time.Duration(float64(k.Longest) * (0.15 + 0.85*part*part))}
 }
 

@@ -133,7 +133,7 @@ func buildPrograms(ctx context.Context, root, keep string) (string, error) {
 }
 
 // patience is how long an operation may take: with some bugs it never ends, and what is judged has happened long before.
-const patience = "100s"
+const patience = "70s"
 
 // try runs the test against the operator with the bug, and returns what it has found: unsafe acts or illegal histories. That an
 // operation does not end is no proof, because it might be due to the machine.
@@ -149,7 +149,7 @@ func (b bug) try(ctx context.Context, root, programs, built, length string) (fou
 	if b.Faults == "" {
 		args = append(args, "-most-faults=0")
 	} else {
-		args = append(args, "-faults="+b.Faults, fmt.Sprintf("-most-faults=%d", 1+strings.Count(b.Faults, ",")), "-always")
+		args = append(args, "-faults="+b.Faults, fmt.Sprintf("-most-faults=%d", 1+strings.Count(b.Faults, ",")), "-always", "-longest")
 	}
 	before, err := report.ReadTotals(results)
 	if err != nil {
