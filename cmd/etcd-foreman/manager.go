@@ -59,11 +59,10 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, err := ctrl.GetConfig()
+	kubeconfig, err := clientConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
+		return nil, err
 	}
-	kubeconfig.QPS, kubeconfig.Burst = config.ClientConnection.QPS, config.ClientConnection.Burst
 	options, err := managerOptions(config)
 	if err != nil {
 		return nil, err
@@ -85,19 +84,8 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 	if err != nil {
 		return nil, fmt.Errorf("making the manager: %w", err)
 	}
-	err = errors.Join(
-		crmetrics.Registry.Register(buildinfo.New()),
-		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddReadyzCheck("ping", healthz.Ping),
-		etcdtasks.Index(ctx, mgr.GetFieldIndexer()),
-	)
-	if err != nil {
+	if err := addCommon(ctx, mgr, keeper); err != nil {
 		return nil, err
-	}
-	if keeper != nil {
-		if err := addWebhook(mgr, keeper); err != nil {
-			return nil, err
-		}
 	}
 	if executor {
 		return mgr, addExecutor(mgr, config)
@@ -107,6 +95,30 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 		return nil, err
 	}
 	return mgr, errors.Join(addControllers(mgr, config, gates, key), addDruidTasks(ctx, mgr, config))
+}
+
+// addCommon adds what the operator has in every mode, and the webhook if there is a keeper of its certificate.
+func addCommon(ctx context.Context, mgr ctrl.Manager, keeper *webhookcert.Keeper) error {
+	err := errors.Join(
+		crmetrics.Registry.Register(buildinfo.New()),
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("ping", healthz.Ping),
+		etcdtasks.Index(ctx, mgr.GetFieldIndexer()),
+	)
+	if err != nil || keeper == nil {
+		return err
+	}
+	return addWebhook(mgr, keeper)
+}
+
+// clientConfig is how the operator connects to the API server.
+func clientConfig(config *configv1alpha1.OperatorConfiguration) (*rest.Config, error) {
+	kubeconfig, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
+	}
+	kubeconfig.QPS, kubeconfig.Burst = config.ClientConnection.QPS, config.ClientConnection.Burst
+	return kubeconfig, nil
 }
 
 // checkEtcds returns an error if the served Etcd cannot hold the status that the operator writes.

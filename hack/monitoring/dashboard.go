@@ -66,8 +66,28 @@ const panelHeight, statHeight, gridWidth = 8, 4, 24
 
 type object = map[string]any
 
+// datasource is what the dashboard's user has chosen.
+var datasource = object{"type": "prometheus", "uid": "${datasource}"}
+
+func (p panel) object(id int, at object) object {
+	var targets []object
+	for i, q := range p.queries {
+		t := object{"refId": string(rune('A' + i)), "expr": q.expr, "legendFormat": q.legend, "datasource": datasource}
+		if p.kind != timeseries {
+			t["instant"] = true
+		}
+		if p.kind == table {
+			t["format"] = "table"
+		}
+		targets = append(targets, t)
+	}
+	return object{
+		"id": id, "type": p.kind, "title": p.title, "description": p.about, "datasource": datasource, "targets": targets,
+		"fieldConfig": object{"defaults": object{"unit": p.unit}, "overrides": []object{}}, "gridPos": at,
+	}
+}
+
 func dashboardFile() ([]byte, error) {
-	datasource := object{"type": "prometheus", "uid": "${datasource}"}
 	var panels []object
 	id, y := 0, 0
 	for _, r := range rows {
@@ -84,22 +104,7 @@ func dashboardFile() ([]byte, error) {
 			if p.kind == stat {
 				height = statHeight
 			}
-			var targets []object
-			for i, q := range p.queries {
-				t := object{"refId": string(rune('A' + i)), "expr": q.expr, "legendFormat": q.legend, "datasource": datasource}
-				if p.kind != timeseries {
-					t["instant"] = true
-				}
-				if p.kind == table {
-					t["format"] = "table"
-				}
-				targets = append(targets, t)
-			}
-			panels = append(panels, object{
-				"id": id, "type": p.kind, "title": p.title, "description": p.about, "datasource": datasource, "targets": targets,
-				"fieldConfig": object{"defaults": object{"unit": p.unit}, "overrides": []object{}},
-				"gridPos":     object{"x": x, "y": y, "w": p.width, "h": height},
-			})
+			panels = append(panels, p.object(id, object{"x": x, "y": y, "w": p.width, "h": height}))
 			x += p.width
 		}
 		y += height

@@ -82,23 +82,31 @@ func executable(platform string) string {
 	return plugin
 }
 
-// pack returns an archive with the plugin, and its name. The helper for completion is a shell script.
+// script is the name of the helper for completion on a platform. kubectl on Windows finds it by the extension.
+func script(platform string) string {
+	if strings.HasPrefix(platform, "windows/") {
+		return helper + ".cmd"
+	}
+	return helper
+}
+
+// pack returns an archive with the plugin and the helper for completion, and its name.
 func pack(platform string, binary []byte) (string, []byte, error) {
 	license, err := os.ReadFile("LICENSE")
 	if err != nil {
 		return "", nil, fmt.Errorf("packing the plugin: %w", err)
 	}
-	script, err := os.ReadFile(filepath.Join("cmd", plugin, helper))
+	completion, err := os.ReadFile(filepath.Join("cmd", plugin, script(platform)))
 	if err != nil {
 		return "", nil, fmt.Errorf("packing the plugin: %w", err)
 	}
 	name := "etcdtask_" + strings.ReplaceAll(platform, "/", "_")
-	entries := []entry{{executable(platform), binary, 0o755}, {"LICENSE", license, 0o644}}
+	entries := []entry{{executable(platform), binary, 0o755}, {script(platform), completion, 0o755}, {"LICENSE", license, 0o644}}
 	if strings.HasPrefix(platform, "windows/") {
 		archive, err := zipped(entries)
 		return name + ".zip", archive, err
 	}
-	archive, err := tarball(append(entries, entry{helper, script, 0o755}))
+	archive, err := tarball(entries)
 	return name + ".tar.gz", archive, err
 }
 

@@ -137,8 +137,9 @@ func TestArchivesOfThePlugin(t *testing.T) {
 	g.Expect(name).To(Equal("etcdtask_windows_amd64.zip"))
 	reader, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(reader.File).To(HaveLen(2))
+	g.Expect(reader.File).To(HaveLen(3))
 	g.Expect(reader.File[0].Name).To(Equal("kubectl-etcdtask.exe"))
+	g.Expect(reader.File[1].Name).To(Equal("kubectl_complete-etcdtask.cmd"))
 }
 
 func TestKrewManifest(t *testing.T) {

@@ -53,22 +53,7 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 	if err != nil {
 		return nil, err
 	}
-	spec := corev1ac.PodSpec().
-		WithInitContainers(prepareContainer(in, store, keys)).
-		WithContainers(container, agent).
-		WithVolumes(
-			corev1ac.Volume().WithName(sharedVolume).WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(ConfigMapName(etcd.Name, in.Manager))),
-			corev1ac.Volume().WithName(configVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()),
-			access()).
-		WithVolumes(certificateVolumes(in)...).
-		WithServiceAccountName(etcd.Name).
-		WithTerminationGracePeriodSeconds(terminationGracePeriod).
-		WithAutomountServiceAccountToken(false).
-		WithEnableServiceLinks(false).
-		WithSecurityContext(corev1ac.PodSecurityContext().
-			WithRunAsNonRoot(true).WithRunAsUser(nonroot).WithRunAsGroup(nonroot).
-			WithFSGroup(nonroot).WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
-			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault)))
+	spec := podSpec(in).WithInitContainers(prepareContainer(in, store, keys)).WithContainers(container, agent)
 	if store != nil && store.Volume != nil {
 		spec.WithVolumes(store.Volume)
 	}
@@ -90,6 +75,24 @@ func podTemplate(in Input) (*corev1ac.PodTemplateSpecApplyConfiguration, error) 
 		})).
 		WithAnnotations(tlsAnnotations(in)).
 		WithSpec(spec), nil
+}
+
+// podSpec is what the pod of a member has beside its containers, whatever their stores and keys.
+func podSpec(in Input) *corev1ac.PodSpecApplyConfiguration {
+	return corev1ac.PodSpec().
+		WithVolumes(
+			corev1ac.Volume().WithName(sharedVolume).WithConfigMap(corev1ac.ConfigMapVolumeSource().WithName(ConfigMapName(in.Etcd.Name, in.Manager))),
+			corev1ac.Volume().WithName(configVolume).WithEmptyDir(corev1ac.EmptyDirVolumeSource()),
+			access()).
+		WithVolumes(certificateVolumes(in)...).
+		WithServiceAccountName(in.Etcd.Name).
+		WithTerminationGracePeriodSeconds(terminationGracePeriod).
+		WithAutomountServiceAccountToken(false).
+		WithEnableServiceLinks(false).
+		WithSecurityContext(corev1ac.PodSecurityContext().
+			WithRunAsNonRoot(true).WithRunAsUser(nonroot).WithRunAsGroup(nonroot).
+			WithFSGroup(nonroot).WithFSGroupChangePolicy(corev1.FSGroupChangeOnRootMismatch).
+			WithSeccompProfile(corev1ac.SeccompProfile().WithType(corev1.SeccompProfileTypeRuntimeDefault)))
 }
 
 // schedule applies the user's constraints; without any, members prefer nodes without another member.

@@ -148,18 +148,22 @@ func Build(s Spec) (*batchv1.Job, error) {
 			BackoffLimit: ptr.To(int32(backoffLimit)), ActiveDeadlineSeconds: s.deadline(),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: s.podLabels(object.Labels), Annotations: map[string]string{v1alpha1.AnnotationSafeToEvict: "false"}},
-				Spec: corev1.PodSpec{
-					RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{container}, Volumes: volumes,
-					AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
-					SecurityContext: &corev1.PodSecurityContext{
-						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To(int64(nonroot)), RunAsGroup: ptr.To(int64(nonroot)), FSGroup: ptr.To(int64(nonroot)),
-						FSGroupChangePolicy: ptr.To(corev1.FSGroupChangeOnRootMismatch),
-						SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-					},
-				},
+				Spec:       podSpec(container, volumes),
 			},
 		},
 	}, nil
+}
+
+func podSpec(container corev1.Container, volumes []corev1.Volume) corev1.PodSpec {
+	return corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{container}, Volumes: volumes,
+		AutomountServiceAccountToken: ptr.To(false), EnableServiceLinks: ptr.To(false),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To(int64(nonroot)), RunAsGroup: ptr.To(int64(nonroot)), FSGroup: ptr.To(int64(nonroot)),
+			FSGroupChangePolicy: ptr.To(corev1.FSGroupChangeOnRootMismatch),
+			SeccompProfile:      &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+	}
 }
 
 func (s Spec) deadline() *int64 {

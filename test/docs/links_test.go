@@ -96,3 +96,41 @@ func TestSlug(t *testing.T) {
 		}
 	}
 }
+
+// The taint lets Kubernetes start a second process on the volumes of a node, so the first one must be gone for sure.
+func TestNodesArePoweredOffBeforeTheyAreTainted(t *testing.T) {
+	const root, taint = "../..", "node.kubernetes.io/out-of-service"
+	found := 0
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != root || entry.Name() == "adr") {
+			return filepath.SkipDir
+		}
+		if ext := filepath.Ext(path); entry.IsDir() || ext != ".md" && ext != ".go" || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for n, line := range strings.Split(string(content), "\n") {
+			before, _, advised := strings.Cut(line, taint)
+			if !advised {
+				continue
+			}
+			found++
+			if !strings.Contains(strings.ToLower(before), "power off") {
+				t.Errorf("%s:%d advises the taint before the machine is powered off: %s", path, n+1, strings.TrimSpace(line))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found < 5 {
+		t.Errorf("found %d lines", found)
+	}
+}

@@ -90,15 +90,7 @@ func (n *session) resume(ctx context.Context) error {
 	n.stored = chain.LastRevision()
 	n.checked, n.fullDue = now, n.schedule.after(lastFull, now)
 	n.deltaDue, n.collectionDue = now.Add(n.config.DeltaPeriod), now.Add(n.config.CollectionPeriod)
-	reason := ""
-	switch {
-	case err != nil:
-		reason = err.Error()
-	case n.stored > revision:
-		reason = fmt.Sprintf("etcd is at revision %d, but the store ends at %d: it holds another history", revision, n.stored)
-	case n.config.FullFirst && !n.renewed:
-		reason = "the member was restored"
-	}
+	reason := n.whyFullFirst(err, revision)
 	n.config.Log.Info("Taking snapshots", "revision", revision, "stored", n.stored, "nextFull", n.fullDue)
 	if reason == "" && n.stored == revision {
 		n.foundCurrent()
@@ -113,6 +105,19 @@ func (n *session) resume(ctx context.Context) error {
 		n.history = chain.Full.Proof.History
 	}
 	return nil
+}
+
+// whyFullFirst is why the chain in the store cannot be continued at a revision of etcd; empty if it can.
+func (n *session) whyFullFirst(err error, revision int64) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case n.stored > revision:
+		return fmt.Sprintf("etcd is at revision %d, but the store ends at %d: it holds another history", revision, n.stored)
+	case n.config.FullFirst && !n.renewed:
+		return "the member was restored"
+	}
+	return ""
 }
 
 // tick is how often due times are checked. Checking, unlike waiting, survives a clock that jumps.

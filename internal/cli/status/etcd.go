@@ -25,6 +25,8 @@ type view struct {
 	queue queue.Queue
 	// leases of the snapshots; none if they could not be read.
 	leases observe.SnapshotLeases
+	// noLeases is why the leases could not be read; empty if they were.
+	noLeases string
 
 	snapshot *cluster.Snapshot
 	// trouble is why the members could not be read, and unreachable why none has answered; empty otherwise.
@@ -47,8 +49,9 @@ func readEtcd(ctx context.Context, cluster *kube.Cluster, clock clock.Clock, nam
 		return nil, err
 	}
 	v := view{etcd: etcd, queue: queue.New(tasks)}
-	// Without them, the condition BackupReady says when the newest snapshot was taken.
-	v.leases, _ = observe.ReadSnapshotLeases(ctx, cluster, etcd)
+	if v.leases, err = observe.ReadSnapshotLeases(ctx, cluster, etcd); err != nil {
+		v.noLeases = kube.Sentence(err)
+	}
 	if err := v.readMembers(ctx, cluster, clock); err != nil {
 		v.trouble = kube.Sentence(err)
 	}

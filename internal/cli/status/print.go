@@ -27,8 +27,11 @@ func (v view) lines(now time.Time, width int) []string {
 		lines = append(lines, text.Wrap(s, 2, width)...)
 	}
 	lines = append(lines, "", "MEMBERS")
-	if v.snapshot != nil {
+	switch {
+	case v.snapshot != nil:
 		lines = append(lines, v.members().Lines(width)...)
+	case len(v.etcd.Status.Members) > 0:
+		lines = append(lines, v.recorded(now).Lines(width)...)
 	}
 	for _, s := range v.belowMembers() {
 		lines = append(lines, text.Wrap(s, 2, width)...)
@@ -107,8 +110,12 @@ func (v view) backup(now time.Time) string {
 	if full := snapshotIn("full snapshot", v.leases.Full, now); full != "" {
 		return "newest " + strings.TrimSuffix(full+", "+snapshotIn("delta", v.leases.Delta, now), ", ") + "."
 	}
-	if c := v.etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady); c != nil && c.Status == metav1.ConditionTrue {
+	// The message of the condition names the newest snapshot, or says why there is none.
+	if c := v.etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady); c != nil && c.Message != "" && (c.Status == metav1.ConditionTrue || v.noLeases != "") {
 		return c.Message
+	}
+	if v.noLeases != "" {
+		return "unknown, because the leases that record snapshots cannot be read: " + v.noLeases
 	}
 	return "no snapshot is known."
 }
@@ -137,6 +144,15 @@ func (v view) members() *text.Table {
 		}
 		size, inUse, quota := v.sizes(o.Name)
 		t.Add(o.Name, string(o.Class), text.OrDash(v.role(o)), text.OrDash(cmp.Or(o.Versions.Etcd, version)), size, inUse, quota, text.OrDash(updated), text.OrDash(node))
+	}
+	return t
+}
+
+// recorded is the members in the status of the Etcd, for users who may read nothing else.
+func (v view) recorded(now time.Time) *text.Table {
+	t := &text.Table{Columns: []text.Column{{Name: "MEMBER"}, {Name: "STATUS"}, {Name: "ROLE"}, {Name: "REASON", Rank: 1}, {Name: "SINCE", Rank: 2}}}
+	for _, m := range v.etcd.Status.Members {
+		t.Add(m.Name, string(m.Status), text.OrDash(string(m.Role)), text.OrDash(m.Reason), text.Since(m.LastTransitionTime.Time, now))
 	}
 	return t
 }
@@ -173,6 +189,8 @@ func (v view) role(o cluster.Ordinal) string {
 // belowMembers returns what the members say together, and where it comes from.
 func (v view) belowMembers() []string {
 	switch {
+	case v.snapshot == nil && len(v.etcd.Status.Members) > 0:
+		return []string{"This is what the operator has recorded in the Etcd, since members and pods could not be read: " + v.trouble}
 	case v.snapshot == nil:
 		return []string{"They could not be read: " + v.trouble}
 	case v.unreachable != "":

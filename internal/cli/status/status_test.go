@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,7 +41,10 @@ func TestStatus(t *testing.T) {
 	quorate := is(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonQuorate, "3 of 3 voters serve.")
 	healthy := etcd("etcd-main", quorate, is(v1alpha1.ConditionStalled, metav1.ConditionFalse, v1alpha1.ReasonNotStalled, ""),
 		is(v1alpha1.ConditionBackupReady, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "Newest full snapshot: revision 4711, 2026-01-01T23:00:00Z."))
-	healthy.Status.Members = []v1alpha1.Member{{Name: "etcd-main-0", Role: v1alpha1.MemberRoleLeader}, {Name: "etcd-main-1", Role: v1alpha1.MemberRoleMember}}
+	healthy.Status.Members = []v1alpha1.Member{
+		{Name: "etcd-main-0", Role: v1alpha1.MemberRoleLeader, Status: v1alpha1.MemberReady, LastTransitionTime: clitest.Ago(3000)},
+		{Name: "etcd-main-1", Role: v1alpha1.MemberRoleMember, Status: v1alpha1.MemberNotReady, Reason: "ContainersNotReady", LastTransitionTime: clitest.Ago(60)},
+	}
 	stuck := etcd("etcd-stuck", quorate, is(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonRolloutStalled, "Task x: no progress\x1b[2J for 10m."),
 		is(v1alpha1.ConditionAllMembersReady, metav1.ConditionFalse, v1alpha1.ReasonNotAllMembersReady, "etcd-main-1 is Dead (OOMKilled)."))
 	stuck.Generation, stuck.Status.Rollout, stuck.Status.ReadyReplicas = 2, &v1alpha1.CurrentRollout{Task: "x"}, 2
@@ -50,6 +54,8 @@ func TestStatus(t *testing.T) {
 	backedUp := healthy.DeepCopy()
 	backedUp.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
 	backedUp.Spec.Etcd.Quota = ptr.To(resource.MustParse("8Gi"))
+	stale := backedUp.DeepCopy()
+	stale.Status.Conditions.Set(is(v1alpha1.ConditionBackupReady, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "Newest full snapshot: revision 4711, 2025-12-29T23:00:00Z, older than two periods."))
 	lost := clustertest.Healthy(3)
 	clustertest.Away(lost, 1, v1alpha1.ClassDead, "OOMKilled")
 	clustertest.Away(lost, 2, v1alpha1.ClassMissing, "")
@@ -62,6 +68,7 @@ func TestStatus(t *testing.T) {
 		},
 		"stuck":  {etcd: stuck, snapshot: broken, queue: queue.New(clitest.Queue()), unreachable: "not permitted: pods/portforward is forbidden"},
 		"blind":  {etcd: asleep, trouble: "not permitted: pods is forbidden"},
+		"viewer": {etcd: stale, trouble: "not permitted: pods/portforward is forbidden", noLeases: "not permitted: leases is forbidden"},
 		"lost":   {etcd: backedUp, snapshot: lost, noAlarms: "no member serves"},
 		"alarms": {etcd: healthy, snapshot: clustertest.Healthy(3), alarms: []etcdclient.Alarm{{MemberID: 1, Kind: etcdclient.AlarmNoSpace}, {MemberID: 77, Kind: etcdclient.AlarmCorrupt}}},
 	} {
@@ -75,4 +82,16 @@ func TestStatus(t *testing.T) {
 
 func lease(holder string, ago int) *coordinationv1.Lease {
 	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &metav1.MicroTime{Time: clitest.Ago(ago).Time}}}
+}
+
+func TestBackupThatCannotBeRead(t *testing.T) {
+	g := NewWithT(t)
+	e := etcd("etcd-main")
+	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
+	g.Expect(view{etcd: e}.backup(clitest.Now)).To(Equal("no snapshot is known."))
+	g.Expect(view{etcd: e, noLeases: "not permitted: x"}.backup(clitest.Now)).To(Equal(
+		"unknown, because the leases that record snapshots cannot be read: not permitted: x"))
+	e.Status.Conditions.Set(is(v1alpha1.ConditionBackupReady, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "No snapshot for 2 days."))
+	g.Expect(view{etcd: e}.backup(clitest.Now)).To(Equal("no snapshot is known."), "the leases were read: there are none")
+	g.Expect(view{etcd: e, noLeases: "not permitted: x"}.backup(clitest.Now)).To(Equal("No snapshot for 2 days."))
 }

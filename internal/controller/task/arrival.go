@@ -23,15 +23,9 @@ func (r *Reconciler) prepare(ctx context.Context, line *line, cached, t *v1alpha
 	reject := func(code v1alpha1.ErrorCode, format string, args ...any) (tasks.Task, *tasks.Verdict, error) {
 		return task, &tasks.Verdict{Outcome: tasks.Reject, Code: code, Message: fmt.Sprintf(format, args...)}, nil
 	}
-	if ns := t.Spec.OwnerEtcdReference.Namespace; ns != "" && ns != t.Namespace {
-		return reject(v1alpha1.ErrCrossNamespace, "spec.ownerEtcdReference.namespace is %q: a task may only refer to an Etcd in its own namespace, %s", ns, t.Namespace)
-	}
-	registered, ok := r.Registry[t.Spec.Type]
-	if !ok {
-		return reject(v1alpha1.ErrUnsupportedType, "spec.type %s is not supported by this version of the operator", t.Spec.Type)
-	}
-	if registered.Unavailable != nil {
-		return task, registered.Unavailable, nil
+	registered, refused := r.typeOf(t)
+	if refused != nil {
+		return task, refused, nil
 	}
 	pending := t.Status.State == v1alpha1.TaskStatePending
 	if !pending && t.Status.InitiatedAt == nil {
@@ -69,6 +63,20 @@ func (r *Reconciler) prepare(ctx context.Context, line *line, cached, t *v1alpha
 		return task, nil, err
 	}
 	return reject(v1alpha1.ErrDuplicateTask, "task %s, which was created earlier and has not ended, does the same work", same)
+}
+
+// typeOf returns the type of a task, or why the operator does not carry it out.
+func (r *Reconciler) typeOf(t *v1alpha1.EtcdOperatorTask) (tasks.Type, *tasks.Verdict) {
+	if ns := t.Spec.OwnerEtcdReference.Namespace; ns != "" && ns != t.Namespace {
+		return tasks.Type{}, &tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrCrossNamespace,
+			Message: fmt.Sprintf("spec.ownerEtcdReference.namespace is %q: a task may only refer to an Etcd in its own namespace, %s", ns, t.Namespace)}
+	}
+	registered, ok := r.Registry[t.Spec.Type]
+	if !ok {
+		return tasks.Type{}, &tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrUnsupportedType,
+			Message: fmt.Sprintf("spec.type %s is not supported by this version of the operator", t.Spec.Type)}
+	}
+	return registered, registered.Unavailable
 }
 
 // displacedBy names a later task whose type supersedes that of a task; empty when there is none. One that is

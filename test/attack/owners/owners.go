@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -86,64 +88,72 @@ func takeOver(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
 	if err != nil {
 		return engine.Finding{}, err
 	}
-	victims, before, changed := victimsOf(t), map[string]string{}, map[string]bool{}
-	for name, v := range victims {
+	w := takeover{tenant: t, victims: victimsOf(t), before: map[string]string{}, changed: map[string]bool{}}
+	for name, v := range w.victims {
 		if err := t.Admin.Create(ctx, v); err != nil {
 			return engine.Finding{}, fmt.Errorf("creating the object of somebody else: %w", err)
 		}
-		before[name] = content(v)
+		w.before[name] = content(v)
 		if err := a.Create(ctx, t.Etcd(name, nil)); err != nil {
 			return engine.Finding{}, fmt.Errorf("creating Etcd %s: %w", name, err)
 		}
 	}
-	var told, used []string
-	look := func(ctx context.Context) error {
-		var toldNow, usedNow []string
-		for name, v := range victims {
-			if err := t.Refresh(ctx, v); err != nil {
-				return err
-			}
-			changed[name] = changed[name] || content(v) != before[name]
-			etcd := t.Etcd(name, nil)
-			if err := t.Refresh(ctx, etcd); err != nil {
-				return err
-			}
-			if owned, _, _ := scene.Condition(etcd, "ObjectsOwned"); owned == "False" {
-				toldNow = append(toldNow, name)
-			}
-		}
-		pods := &corev1.PodList{}
-		if err := t.Admin.List(ctx, pods, client.InNamespace(t.Namespace)); err != nil {
-			return err
-		}
-		for _, p := range pods.Items {
-			if p.Spec.ServiceAccountName == "account" {
-				usedNow = append(usedNow, p.Name)
-			}
-		}
-		told, used = toldNow, usedNow
-		return nil
-	}
 	if _, err := scene.Within(ctx, scene.Answer, func(ctx context.Context) (bool, error) {
-		err := look(ctx)
-		return len(told) == len(victims), err
+		err := w.look(ctx)
+		return len(w.told) == len(w.victims), err
 	}); err != nil {
 		return engine.Finding{}, err
 	}
-	if _, err := scene.Within(ctx, t.Watch, func(ctx context.Context) (bool, error) { return false, look(ctx) }); err != nil {
+	if _, err := scene.Within(ctx, t.Watch, func(ctx context.Context) (bool, error) { return false, w.look(ctx) }); err != nil {
 		return engine.Finding{}, err
-	}
-	var taken []string
-	for name, is := range changed {
-		if is {
-			taken = append(taken, name)
-		}
 	}
 	return engine.Found(
 		fmt.Sprintf("changed: [%s]; pods with the foreign ServiceAccount: [%s]; told of: %d of %d",
-			strings.Join(slices.Sorted(slices.Values(taken)), " "), strings.Join(slices.Sorted(slices.Values(used)), " "), len(told), len(victims)),
-		len(taken) == 0 && len(used) == 0 && len(told) == len(victims),
+			strings.Join(slices.Sorted(maps.Keys(w.changed)), " "), strings.Join(slices.Sorted(slices.Values(w.used)), " "), len(w.told), len(w.victims)),
+		len(w.changed) == 0 && len(w.used) == 0 && len(w.told) == len(w.victims),
 	), nil
+}
+
+// takeover is what is seen of objects of somebody else, by the names of the Etcds that need their names.
+type takeover struct {
+	tenant  *scene.Tenant
+	victims map[string]client.Object
+	before  map[string]string
+	// changed are those that were different at any time, told the Etcds that say that an object is not theirs.
+	changed map[string]bool
+	told    []string
+	// used are the pods that run with the foreign ServiceAccount.
+	used []string
+}
+
+func (w *takeover) look(ctx context.Context) error {
+	var told, used []string
+	for name, v := range w.victims {
+		if err := w.tenant.Refresh(ctx, v); err != nil {
+			return err
+		}
+		if content(v) != w.before[name] {
+			w.changed[name] = true
+		}
+		etcd := w.tenant.Etcd(name, nil)
+		if err := w.tenant.Refresh(ctx, etcd); err != nil {
+			return err
+		}
+		if owned, _, _ := scene.Condition(etcd, "ObjectsOwned"); owned == "False" {
+			told = append(told, name)
+		}
+	}
+	pods := &corev1.PodList{}
+	if err := w.tenant.Admin.List(ctx, pods, client.InNamespace(w.tenant.Namespace)); err != nil {
+		return err
+	}
+	for _, p := range pods.Items {
+		if p.Spec.ServiceAccountName == "account" {
+			used = append(used, p.Name)
+		}
+	}
+	w.told, w.used = told, used
+	return nil
 }
 
 func rollForeign(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
@@ -194,76 +204,89 @@ func takeClaim(ctx context.Context, t *scene.Tenant) (engine.Finding, error) {
 	if err != nil {
 		return engine.Finding{}, err
 	}
-	// The claim of member 1 of StatefulSet my-app, whose template is called data.
-	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: "data-my-app-1", Labels: shop},
+	w := claimed{tenant: t, claim: foreignClaim(t.Namespace)}
+	if err := t.Admin.Create(ctx, w.claim); err != nil {
+		return engine.Finding{}, fmt.Errorf("creating the claim of somebody else: %w", err)
+	}
+	retention := scene.Fields{"whenDeleted": "Delete", "whenScaled": "Delete"}
+	w.etcd = t.Etcd("app", scene.Fields{
+		"replicas": int64(3), "storageCapacity": "1Gi", "volumeClaimTemplate": "data-my", "persistentVolumeClaimRetentionPolicy": retention,
+		"backup": scene.Fields{"store": scene.Fields{"provider": "Local", "container": "backups"}},
+	})
+	if err := a.Create(ctx, w.etcd); err != nil {
+		return engine.Finding{}, fmt.Errorf("creating an Etcd: %w", err)
+	}
+	if _, err := scene.Within(ctx, t.Watch, w.look); err != nil {
+		return engine.Finding{}, err
+	}
+	for _, patch := range []string{`{"spec":{"storageCapacity":"2Gi"}}`, `{"spec":{"replicas":0}}`} {
+		if err := scene.Change(ctx, a, w.etcd, patch); err != nil {
+			return engine.Finding{}, fmt.Errorf("changing the Etcd: %w", err)
+		}
+		if _, err := scene.Within(ctx, t.Watch, w.look); err != nil {
+			return engine.Finding{}, err
+		}
+	}
+	if len(w.done) == 0 {
+		return engine.Held("untouched"), nil
+	}
+	return engine.Broken("%s", strings.Join(w.done, ", ")), nil
+}
+
+// foreignClaim is the claim of member 1 of StatefulSet my-app, whose template is called data.
+func foreignClaim(namespace string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "data-my-app-1", Labels: shop},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 			Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		},
 	}
-	if err := t.Admin.Create(ctx, claim); err != nil {
-		return engine.Finding{}, fmt.Errorf("creating the claim of somebody else: %w", err)
+}
+
+// claimed is what was done to a claim of somebody else.
+type claimed struct {
+	tenant *scene.Tenant
+	claim  *corev1.PersistentVolumeClaim
+	etcd   *unstructured.Unstructured
+	done   []string
+}
+
+func (w *claimed) note(what string) {
+	if !slices.Contains(w.done, what) {
+		w.done = append(w.done, what)
 	}
-	retention := scene.Fields{"whenDeleted": "Delete", "whenScaled": "Delete"}
-	etcd := t.Etcd("app", scene.Fields{
-		"replicas": int64(3), "storageCapacity": "1Gi", "volumeClaimTemplate": "data-my", "persistentVolumeClaimRetentionPolicy": retention,
-		"backup": scene.Fields{"store": scene.Fields{"provider": "Local", "container": "backups"}},
-	})
-	if err := a.Create(ctx, etcd); err != nil {
-		return engine.Finding{}, fmt.Errorf("creating an Etcd: %w", err)
+}
+
+func (w *claimed) look(ctx context.Context) (bool, error) {
+	err := w.tenant.Refresh(ctx, w.claim)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && w.claim.DeletionTimestamp != nil:
+		w.note("deleted")
+	case err != nil:
+		return false, err
+	case w.claim.Spec.Resources.Requests.Storage().Cmp(resource.MustParse("1Gi")) > 0:
+		w.note("grown")
+	case len(w.claim.OwnerReferences) > 0:
+		w.note("owned by " + w.claim.OwnerReferences[0].Kind)
 	}
-	var done []string
-	note := func(what string) {
-		if !slices.Contains(done, what) {
-			done = append(done, what)
-		}
+	pods := &corev1.PodList{}
+	if err := w.tenant.Admin.List(ctx, pods, client.InNamespace(w.tenant.Namespace)); err != nil {
+		return false, err
 	}
-	look := func(ctx context.Context) (bool, error) {
-		err := t.Refresh(ctx, claim)
-		switch {
-		case apierrors.IsNotFound(err) || err == nil && claim.DeletionTimestamp != nil:
-			note("deleted")
-		case err != nil:
-			return false, err
-		case claim.Spec.Resources.Requests.Storage().Cmp(resource.MustParse("1Gi")) > 0:
-			note("grown")
-		case len(claim.OwnerReferences) > 0:
-			note("owned by " + claim.OwnerReferences[0].Kind)
-		}
-		pods := &corev1.PodList{}
-		if err := t.Admin.List(ctx, pods, client.InNamespace(t.Namespace)); err != nil {
-			return false, err
-		}
-		for _, p := range pods.Items {
-			for _, v := range p.Spec.Volumes {
-				if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name {
-					note("mounted by " + p.Name)
-				}
+	for _, p := range pods.Items {
+		for _, v := range p.Spec.Volumes {
+			if v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == w.claim.Name {
+				w.note("mounted by " + p.Name)
 			}
 		}
-		if err := t.Refresh(ctx, etcd); err != nil {
-			return false, err
-		}
-		recorded, _ := json.Marshal(etcd.Object["status"])
-		if strings.Contains(string(recorded), string(claim.UID)) && strings.Contains(string(recorded), `"hibernation"`) {
-			note("recorded for deletion")
-		}
-		return false, nil
 	}
-	if _, err := scene.Within(ctx, t.Watch, look); err != nil {
-		return engine.Finding{}, err
+	if err := w.tenant.Refresh(ctx, w.etcd); err != nil {
+		return false, err
 	}
-	for _, patch := range []string{`{"spec":{"storageCapacity":"2Gi"}}`, `{"spec":{"replicas":0}}`} {
-		if err := scene.Change(ctx, a, etcd, patch); err != nil {
-			return engine.Finding{}, fmt.Errorf("changing the Etcd: %w", err)
-		}
-		if _, err := scene.Within(ctx, t.Watch, look); err != nil {
-			return engine.Finding{}, err
-		}
+	recorded, _ := json.Marshal(w.etcd.Object["status"])
+	if strings.Contains(string(recorded), string(w.claim.UID)) && strings.Contains(string(recorded), `"hibernation"`) {
+		w.note("recorded for deletion")
 	}
-	if len(done) == 0 {
-		return engine.Held("untouched"), nil
-	}
-	return engine.Broken("%s", strings.Join(done, ", ")), nil
+	return false, nil
 }

@@ -54,6 +54,22 @@ func conditionsOf(next *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
 }
 
 func memberConditions(status *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
+	if without := withoutMembers(status, o); without != nil {
+		return without
+	}
+	s := o.Snapshot
+	all := []metav1.Condition{ready(status, o), allMembersReady(s), allMembersUpdated(status, s)}
+	if o.Volumes != nil {
+		all = append(all, o.Volumes.Ready(s))
+	}
+	if o.Size != nil {
+		all = append(all, o.Size.Condition(o.Etcd, status.ClusterSize, s))
+	}
+	return all
+}
+
+// withoutMembers are the conditions of an Etcd that has no members, or none that are observed; nil if it has.
+func withoutMembers(status *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
 	s := o.Snapshot
 	switch {
 	case o.TooManyReplicas:
@@ -96,14 +112,7 @@ func memberConditions(status *v1alpha1.EtcdStatus, o Observation) []metav1.Condi
 			conditions.True(v1alpha1.ConditionScaled, v1alpha1.ReasonHibernated, message),
 		}
 	}
-	all := []metav1.Condition{ready(status, o), allMembersReady(s), allMembersUpdated(status, s)}
-	if o.Volumes != nil {
-		all = append(all, o.Volumes.Ready(s))
-	}
-	if o.Size != nil {
-		all = append(all, o.Size.Condition(o.Etcd, status.ClusterSize, s))
-	}
-	return all
+	return nil
 }
 
 func ready(status *v1alpha1.EtcdStatus, o Observation) metav1.Condition {
