@@ -65,7 +65,7 @@ func main() {
 	flag.StringVar(&o.operations, "operations", "", "separated by commas; all if empty")
 	flag.StringVar(&o.faultKinds, "faults", "", "separated by commas; all if empty")
 	flag.StringVar(&o.results, "results", "", "the file that totals are added to; .local/robustness/results.json if empty")
-	flag.StringVar(&o.judge, "judge", "", "the folder of a run that is judged again, instead of a new one")
+	flag.StringVar(&o.judge, "judge", "", "the folder of a run that is judged again, instead of a new one; -results adds it to totals")
 	flag.StringVar(&o.bug, "bug", "", "the name of the seeded bug in the operator, for the report")
 	flag.StringVar(&o.commit, "commit", "", "of the operator that runs, for the report; that of the checkout if empty")
 	flag.BoolVar(&o.page, "page", false, "write the page of the recorded totals, docs/robustness-results.md, instead of a run")
@@ -83,7 +83,7 @@ func main() {
 
 func run(ctx context.Context, o options) error {
 	if o.judge != "" {
-		return conclude(o.judge, "")
+		return conclude(o.judge, o.results)
 	}
 	if o.page {
 		return writePage()

@@ -79,8 +79,12 @@ func run(ctx context.Context, o options) error {
 			continue
 		}
 		found, err := b.try(ctx, root, programs, built, o.length)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if err != nil {
-			return fmt.Errorf("trying %q: %w", b.Name, err)
+			found = ""
+			fmt.Fprintf(os.Stderr, "trying %q: %v\n", b.Name, err)
 		}
 		fmt.Printf("BUG %-55s %s\n", b.Name, cmp.Or(found, "NOT CAUGHT"))
 		if found == "" {
