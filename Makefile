@@ -103,7 +103,7 @@ explore: ## Check the rollout decision, and its plan, in every state. Takes minu
 FUZZTIME ?= 1m
 .PHONY: fuzz
 fuzz: ## Feed every parser with random input for FUZZTIME each, by default 1m. RUN selects: make fuzz RUN=FuzzAnswers.
-	@grep -rEo '^func Fuzz[A-Za-z]*' --include='*_test.go' cmd internal tasks | sed 's|/[^/]*:func | |' | while read -r package name; do \
+	@grep -rEo '^func Fuzz[A-Za-z]*' --include='*_test.go' cmd internal tasks test | sed 's|/[^/]*:func | |' | while read -r package name; do \
 		[[ -z "$(RUN)" || $$name == "$(RUN)" ]] || continue; \
 		echo "$$package $$name"; go test -vet=off ./$$package -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
@@ -115,8 +115,10 @@ mutants: ## Break the code in PKG at one place after another, and report what no
 	@go run ./hack/mutants -skip TestExplorationDetectsMutants $(PKG)
 
 .PHONY: crashes
-crashes: ## Disturb the operator in every way at each of its writes, for every task type. Takes minutes; the tests do a part of it.
+crashes: assets ## Disturb the operator in every way at each of its writes, for every task type, and kill the agent at each of its own. Takes hours; the tests do a part of it.
 	go test ./test/crash -crash-all -timeout 60m -v
+	KUBEBUILDER_ASSETS=$(ASSETS) go test ./test/integration/backup -run 'KilledAtEachWrite$$' -kill-all -timeout 60m -v
+	KUBEBUILDER_ASSETS=$(ASSETS) go test ./test/integration/crash -crash-all -parallel 8 -timeout 4h -v
 
 .PHONY: e2e
 e2e: up ## Run end-to-end tests on the local Kubernetes. As root. RUN selects tests: make e2e RUN=TestFrozen.
@@ -134,7 +136,7 @@ e2e-core: ## Run the most important end-to-end tests, in half the time. As root.
 	@$(MAKE) --no-print-directory e2e RUN='^($(subst $(space),|,$(strip $(CORE))))$$'
 
 .PHONY: e2e-executor
-e2e-executor: up ## Test executor mode beside an imitation of etcd-druid, and measure its rollouts. As root; removes the operator. RUN selects tests.
+e2e-executor: up ## Test executor mode beside an imitation of etcd-druid, measure its rollouts, and adopt a cluster. As root; removes the operator. RUN selects tests.
 	go test -tags e2e ./test/e2e/executor -count=1 -v -timeout 90m $(if $(RUN),-run '$(RUN)')
 
 .PHONY: attack
