@@ -144,6 +144,8 @@ func (c *cluster) newEtcd(n int) *v1alpha1.Etcd {
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: etcdName},
 		Spec: v1alpha1.EtcdSpec{
 			Replicas: int32(n), StorageCapacity: ptr.To(resource.MustParse("1Gi")),
+			// Most tests are about the replacement of pods, whatever has changed.
+			PodUpdatePolicy: v1alpha1.RecreatePods,
 			// Several clusters share one machine of two cores.
 			Etcd: v1alpha1.EtcdConfig{Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("64Mi"),

@@ -15,7 +15,7 @@ import (
 // SetDefaults sets the defaults of all fields that are not set.
 func SetDefaults(c *OperatorConfiguration) {
 	c.Mode = cmp.Or(c.Mode, ModeOperator)
-	c.PodUpdatePolicy = cmp.Or(c.PodUpdatePolicy, v1alpha1.RecreatePods)
+	c.PodUpdatePolicy = cmp.Or(c.PodUpdatePolicy, v1alpha1.InPlaceIfPossible)
 	c.Images.Etcd = cmp.Or(c.Images.Etcd, "gcr.io/etcd-development/etcd:v3.6.16")
 
 	c.ClientConnection.QPS = cmp.Or(c.ClientConnection.QPS, 400)

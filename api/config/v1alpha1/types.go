@@ -29,7 +29,7 @@ type OperatorConfiguration struct {
 	FeatureGates map[string]bool `json:"featureGates,omitempty"`
 	// podUpdatePolicy is how rollouts bring pods to a new template, unless spec.podUpdatePolicy of the Etcd or the config of the
 	// task says otherwise: Recreate replaces them, InPlaceIfPossible changes them in place where that is possible. In mode
-	// Executor, pods are always replaced. Default: Recreate.
+	// Executor, pods are always replaced. Default: InPlaceIfPossible.
 	PodUpdatePolicy v1alpha1.PodUpdatePolicy `json:"podUpdatePolicy,omitempty"`
 	// images are the images of the containers that the operator starts.
 	Images Images `json:"images"`

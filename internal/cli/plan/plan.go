@@ -97,6 +97,9 @@ type result struct {
 	rollout.Plan
 }
 
+// operatorsDefault is the policy of an operator whose configuration does not change it. A user may not be able to read that.
+const operatorsDefault = v1alpha1.InPlaceIfPossible
+
 func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha1.Etcd) (*result, error) {
 	observed, err := observeCluster(ctx, cluster, c.Clock, etcd)
 	if err != nil {
@@ -111,7 +114,7 @@ func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha
 	if err != nil {
 		return nil, err
 	}
-	if in.Config.InPlace(etcd.Spec.PodUpdatePolicy, "") && etcd.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedByDruid {
+	if in.Config.InPlace(etcd.Spec.PodUpdatePolicy, operatorsDefault) && etcd.Labels[v1alpha1.LabelManagedBy] != v1alpha1.ManagedByDruid {
 		assessed, err := p.pods.Assess(ctx, etcd.Namespace, p.snapshot.StatefulSet, p.snapshot.StatefulSet.UpdateRevision, func(types.UID) string { return "" })
 		switch {
 		case apierrors.IsForbidden(err):
