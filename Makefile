@@ -29,8 +29,8 @@ demo: up ## Roll out a cluster with a failing member, and compare with RollingUp
 	@go run ./test/demo
 
 .PHONY: up
-up: ## Boot a local Kubernetes with the operator and an Etcd. As root. CLUSTER=current uses the current kubectl context instead.
-	@go run ./test/local up
+up: ## Boot a local Kubernetes with the operator and an Etcd. As root. KUBERNETES=1.33 boots that release; CLUSTER=current uses the current kubectl context instead.
+	@go run ./test/local up $(if $(KUBERNETES),--kubernetes $(KUBERNETES))
 
 .PHONY: down
 down: ## Remove the local Kubernetes. Keeps build results in .local/.
@@ -87,9 +87,9 @@ alerts: ## Test the alerts with promtool, and the dashboard with Prometheus' par
 # Each release is pinned by its own module.
 RELEASES := $(notdir $(wildcard test/tools/kubernetes/1.*))
 # What depends on the release: StatefulSets, roles, admission, and expressions in schemas.
-MATRIX := etcd task executor crd
+MATRIX := etcd task executor crd rbac
 .PHONY: matrix
-matrix: assets ## Run integration tests of the controllers, of executor mode and of the CRDs against older Kubernetes releases. The first run builds them, which takes minutes.
+matrix: assets ## Run integration tests of the controllers, of executor mode and of the CRDs against older Kubernetes releases. RELEASES=1.33 selects. The first run builds them, which takes minutes.
 	@for release in $(RELEASES); do \
 		go run ./test/local build $$release/kube-apiserver $$release/kube-controller-manager && \
 		ln -sfn ../etcd $(LOCAL)/bin/$$release/etcd && echo "Kubernetes $$release" && \
@@ -136,7 +136,7 @@ e2e-core: ## Run the most important end-to-end tests, in half the time. As root.
 	@$(MAKE) --no-print-directory e2e RUN='^($(subst $(space),|,$(strip $(CORE))))$$'
 
 .PHONY: e2e-executor
-e2e-executor: up ## Test executor mode beside an imitation of etcd-druid, and measure its rollouts. As root; removes the operator. RUN selects tests.
+e2e-executor: up ## Test executor mode beside an imitation of etcd-druid, measure its rollouts, and adopt a cluster. As root; removes the operator. RUN selects tests.
 	go test -tags e2e ./test/e2e/executor -count=1 -v -timeout 90m $(if $(RUN),-run '$(RUN)')
 
 .PHONY: attack
