@@ -33,7 +33,7 @@ type surveyed struct {
 	ctx    context.Context
 }
 
-var refusal = errors.New("refused")
+var errRefused = errors.New("refused")
 
 func newSurveyed(t *testing.T, objects ...client.Object) *surveyed {
 	t.Helper()
@@ -125,12 +125,12 @@ func TestSurveysAreRemoved(t *testing.T) {
 	s.Expect(s.Go(s.ctx, s.Order, []Volume{s.only()})).To(Succeed())
 	s.refuse = func(verb string, _ client.Object) error {
 		if verb == "delete" {
-			return refusal
+			return errRefused
 		}
 		return nil
 	}
-	s.Expect(s.Remove(s.ctx, s.Order)).To(MatchError(refusal))
-	s.Expect(s.Go(s.ctx, s.Order, []Volume{{State: Abandoned}})).To(MatchError(refusal))
+	s.Expect(s.Remove(s.ctx, s.Order)).To(MatchError(errRefused))
+	s.Expect(s.Go(s.ctx, s.Order, []Volume{{State: Abandoned}})).To(MatchError(errRefused))
 	s.refuse = nil
 	s.Expect(s.Remove(s.ctx, s.Order)).To(Succeed())
 	s.Expect(s.jobs()).To(BeEmpty())
@@ -182,21 +182,21 @@ func TestErrorsOfASurvey(t *testing.T) {
 			s.Expect(s.Go(s.ctx, s.Order, []Volume{s.only()})).To(Succeed())
 			s.refuse = func(verb string, o client.Object) error {
 				if refused(verb, o) {
-					return refusal
+					return errRefused
 				}
 				return nil
 			}
 			_, err := s.Look(s.ctx, s.Order)
-			s.Expect(err).To(MatchError(refusal))
+			s.Expect(err).To(MatchError(errRefused))
 		})
 	}
 	s := newSurveyed(t, claim())
 	unseen := s.only()
 	s.refuse = func(verb string, _ client.Object) error {
 		if verb == "create" {
-			return refusal
+			return errRefused
 		}
 		return nil
 	}
-	s.Expect(s.Go(s.ctx, s.Order, []Volume{unseen})).To(MatchError(refusal))
+	s.Expect(s.Go(s.ctx, s.Order, []Volume{unseen})).To(MatchError(errRefused))
 }

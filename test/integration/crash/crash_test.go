@@ -59,27 +59,30 @@ var kinds = []string{"etcds", "etcdoperatortasks", "statefulsets", "pods", "conf
 // longer is longer than the operator waits for its cache to show what it wrote.
 const longer = 6 * time.Second
 
-// disturbances of a run with some writes. Without -crash-all they are a sample: each fifth write that occurs in every run, and one way for each.
+// disturbances of a run with some writes. Without -crash-all they are a sample of those that occur in every run: each sixth write, one way for each,
+// and the last one, which records what was done: it is lost.
 func disturbances(writes []disturb.Write) []disturbance {
-	var some []disturbance
-	seen := map[string]int{}
-	i := 0
+	var every, sample []disturbance
+	var last disturbance
+	seen, i := map[string]int{}, 0
 	for _, write := range writes {
 		seen[write.What()]++
-		at := disturbance{what: write.What(), nth: seen[write.What()]}
-		ways := waysAt(at)
-		if *all {
-			some = append(some, ways...)
-			continue
-		}
+		ways := waysAt(disturbance{what: write.What(), nth: seen[write.What()]})
+		every = append(every, ways...)
 		if write.Kind == "etcds" || write.Kind == "configmaps" {
 			continue
 		}
-		if i++; i%5 == 3 {
-			some = append(some, ways[(i/5+len(writes))%4])
+		if write.Kind == "etcdoperatortasks" {
+			last = ways[1]
+		}
+		if i++; i%6 == 3 {
+			sample = append(sample, ways[(i/6+len(writes))%4])
 		}
 	}
-	return some
+	if *all {
+		return every
+	}
+	return append(sample, last)
 }
 
 func waysAt(at disturbance) []disturbance {
