@@ -23,6 +23,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -38,6 +39,7 @@ import (
 // options are the command line.
 type options struct {
 	length     time.Duration
+	patience   time.Duration
 	seed       uint64
 	members    int
 	most       int
@@ -46,22 +48,29 @@ type options struct {
 	results    string
 	judge      string
 	bug        string
+	commit     string
+	page       bool
 	always     bool
+	longest    bool
 }
 
 func main() {
 	log.SetLogger(logr.Discard())
 	var o options
 	flag.DurationVar(&o.length, "length", 15*time.Minute, "how long new operations are begun")
+	flag.DurationVar(&o.patience, "patience", 6*time.Minute, "how long an operation may take; grace periods, backoffs and faults add up to minutes")
 	flag.Uint64Var(&o.seed, "seed", 0, "of all choices; 0 for a new one")
 	flag.IntVar(&o.members, "members", 3, "of the etcd cluster")
-	flag.IntVar(&o.most, "most-faults", 2, "during one operation")
+	flag.IntVar(&o.most, "most-faults", 3, "during one operation")
 	flag.StringVar(&o.operations, "operations", "", "separated by commas; all if empty")
 	flag.StringVar(&o.faultKinds, "faults", "", "separated by commas; all if empty")
 	flag.StringVar(&o.results, "results", "", "the file that totals are added to; .local/robustness/results.json if empty")
-	flag.StringVar(&o.judge, "judge", "", "the folder of a run that is judged again, instead of a new one")
+	flag.StringVar(&o.judge, "judge", "", "the folder of a run that is judged again, instead of a new one; -results adds it to totals")
 	flag.StringVar(&o.bug, "bug", "", "the name of the seeded bug in the operator, for the report")
-	flag.BoolVar(&o.always, "always", false, "inject as many faults as allowed during each operation")
+	flag.StringVar(&o.commit, "commit", "", "of the operator that runs, for the report; that of the checkout if empty")
+	flag.BoolVar(&o.page, "page", false, "write the page of the recorded totals, docs/robustness-results.md, instead of a run")
+	flag.BoolVar(&o.always, "always", false, "inject as many faults as -most-faults allows during each operation")
+	flag.BoolVar(&o.longest, "longest", false, "faults last as long as they may")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -74,7 +83,10 @@ func main() {
 
 func run(ctx context.Context, o options) error {
 	if o.judge != "" {
-		return conclude(o.judge, "")
+		return conclude(o.judge, o.results)
+	}
+	if o.page {
+		return writePage()
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("freezing processes of pods needs root")
@@ -101,6 +113,19 @@ func run(ctx context.Context, o options) error {
 	return conclude(dir, o.results)
 }
 
+// writePage writes the page of the totals that are committed.
+func writePage() error {
+	root, err := checkout()
+	if err != nil {
+		return err
+	}
+	totals, err := report.ReadTotals(filepath.Join(root, "test/robustness/results.json"))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(root, "docs/robustness-results.md"), []byte(report.TotalsPage(totals)), 0o644)
+}
+
 // conclude judges a run, prints its verdict, and adds it to the totals.
 func conclude(dir, totals string) error {
 	result, err := judge.Folder(dir)
@@ -108,8 +133,8 @@ func conclude(dir, totals string) error {
 		return err
 	}
 	show := func(what string, t report.Total) {
-		fmt.Printf("%s: %d operations, %d of them under faults; %d requests of clients; acts %v; %d illegal, %d undecided\n",
-			what, t.Operations, t.Faulted, t.Requests, t.Verdicts, t.Illegal, t.Undecided)
+		fmt.Printf("%s: %d operations, %d of them under faults; %d updates in place, %d of them under faults; %d requests of clients; acts %v; %d illegal, %d undecided\n",
+			what, t.Operations, t.Faulted, t.InPlace, t.InPlaceFaulted, t.Requests, t.Verdicts, t.Illegal, t.Undecided)
 	}
 	show(fmt.Sprintf("seed %d", result.Run.Seed), result.Total())
 	if totals != "" {
@@ -133,13 +158,14 @@ type plan struct {
 	faults     []faults.Kind
 	most       int
 	always     bool
+	longest    bool
 
 	nextOperations []operations.Operation
 	nextFaults     []faults.Kind
 }
 
 func newPlan(o options) (*plan, error) {
-	p := &plan{random: rand.New(rand.NewPCG(o.seed, 0)), operations: operations.All(), faults: faults.All(), most: o.most, always: o.always}
+	p := &plan{random: rand.New(rand.NewPCG(o.seed, 0)), operations: operations.All(), faults: faults.All(), most: o.most, always: o.always, longest: o.longest}
 	if o.operations != "" {
 		p.operations = nil
 		for name := range strings.SplitSeq(o.operations, ",") {
@@ -163,33 +189,72 @@ func newPlan(o options) (*plan, error) {
 	return p, nil
 }
 
-// planned is a fault and how long after the beginning of the operation it begins.
+// turn is an operation, and what is done meanwhile.
+type turn struct {
+	operation operations.Operation
+	// after is how long after the first fault the operation is asked for.
+	after  time.Duration
+	faults []planned
+}
+
+// planned is a fault and how long after the beginning of the turn it begins.
 type planned struct {
 	faults.Fault
 	after time.Duration
 }
 
-// next returns the next operation and its faults: none, one, two, and so on. Every operation and every kind has its turn
-// before any has another.
-func (p *plan) next(m *faults.Machine) (operations.Operation, []planned) {
+const (
+	// undisturbed is one in how many operations has no fault.
+	undisturbed = 12
+	// ahead is how much later than the first fault an operation may begin, and spread how much later another fault.
+	ahead  = 2 * time.Second
+	spread = 4 * time.Second
+)
+
+// next returns the next operation and its faults. Every operation and every kind has its turn before any has another. The
+// first fault comes first, so that a short operation has one, too.
+func (p *plan) next(m *faults.Machine) turn {
 	if len(p.nextOperations) == 0 {
 		p.nextOperations = shuffled(p.random, p.operations)
 	}
-	operation := p.nextOperations[0]
+	t := turn{operation: p.nextOperations[0], after: time.Duration(p.random.Int64N(int64(ahead)))}
 	p.nextOperations = p.nextOperations[1:]
-	var chosen []planned
-	n := min(p.most, p.random.IntN(2*p.most+1))
-	if p.always {
-		n = p.most
-	}
-	for range n {
-		if len(p.nextFaults) == 0 {
-			p.nextFaults = shuffled(p.random, p.faults)
+	for _, kind := range p.kinds(t.operation) {
+		f := planned{Fault: kind.Choose(m, p.random, p.longest)}
+		if len(t.faults) > 0 {
+			f.after = time.Duration(p.random.Int64N(int64(spread)))
 		}
-		chosen = append(chosen, planned{p.nextFaults[0].Choose(m, p.random), time.Duration(p.random.Int64N(int64(6 * time.Second)))})
-		p.nextFaults = p.nextFaults[1:]
+		t.faults = append(t.faults, f)
 	}
-	return operation, chosen
+	return t
+}
+
+// kinds returns kinds of faults for an operation that can be injected together.
+func (p *plan) kinds(operation operations.Operation) []faults.Kind {
+	n := min(p.most, len(p.faults))
+	if !p.always && n > 0 {
+		if n = 1 + p.random.IntN(n); p.random.IntN(undisturbed) == 0 {
+			n = 0
+		}
+	}
+	var chosen []faults.Kind
+	for range n {
+		fits := func(k faults.Kind) bool {
+			return !slices.Contains(operation.Not, k.Name) && !slices.ContainsFunc(chosen, k.Excludes)
+		}
+		i := slices.IndexFunc(p.nextFaults, fits)
+		if i < 0 {
+			// Those that are left keep their turn.
+			p.nextFaults = append(p.nextFaults, shuffled(p.random, p.faults)...)
+			i = slices.IndexFunc(p.nextFaults, fits)
+		}
+		if i < 0 {
+			break
+		}
+		chosen = append(chosen, p.nextFaults[i])
+		p.nextFaults = slices.Delete(p.nextFaults, i, i+1)
+	}
+	return chosen
 }
 
 func shuffled[T any](random *rand.Rand, all []T) []T {

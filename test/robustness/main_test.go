@@ -6,26 +6,30 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/operations"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/report"
 )
 
 // choices returns what a seed chooses, and how often each name is among it.
 func choices(t *testing.T, seed uint64, turns int) (all string, names map[string]int) {
 	t.Helper()
-	p, err := newPlan(options{seed: seed, most: 2})
+	p, err := newPlan(options{seed: seed, most: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	names = map[string]int{}
 	machine := &faults.Machine{Name: "main", Members: 3}
 	for range turns {
-		operation, chosen := p.next(machine)
-		names[operation.Name]++
-		all += operation.Name
-		for _, fault := range chosen {
+		next := p.next(machine)
+		names[next.operation.Name]++
+		all += fmt.Sprintf("%s after %s", next.operation.Name, next.after)
+		for _, fault := range next.faults {
 			names[fault.Kind.Name]++
 			all += fmt.Sprintf(", %s after %s", fault.Fault, fault.after)
 		}
@@ -64,7 +68,107 @@ func TestUnknownNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if operation, chosen := p.next(&faults.Machine{Name: "main", Members: 3}); operation.Name != "rollout" || len(chosen) != 2 {
-		t.Errorf("chose %s, %v", operation.Name, chosen)
+	if next := p.next(&faults.Machine{Name: "main", Members: 3}); next.operation.Name != "rollout" || len(next.faults) != 2 {
+		t.Errorf("chose %s, %v", next.operation.Name, next.faults)
+	}
+}
+
+// Nearly every operation has a fault from its beginning, no two of its faults end each other, and none of them loses data
+// whatever the operator does.
+func TestChoiceOfFaults(t *testing.T) {
+	for _, operations := range []string{"", "resources raised in place,labels in place", "recovery"} {
+		t.Run(operations, func(t *testing.T) { choiceOfFaults(t, operations) })
+	}
+}
+
+func choiceOfFaults(t *testing.T, operations string) {
+	t.Helper()
+	p, err := newPlan(options{seed: 3, most: 3, operations: operations})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const turns = 2000
+	byNumber := map[int]int{}
+	for range turns {
+		next := p.next(&faults.Machine{Name: "main", Members: 3})
+		byNumber[len(next.faults)]++
+		for i, fault := range next.faults {
+			if slices.Contains(next.operation.Not, fault.Kind.Name) {
+				t.Errorf("%s with %s", next.operation.Name, fault.Kind.Name)
+			}
+			if i == 0 && fault.after != 0 {
+				t.Errorf("the first fault begins after %s", fault.after)
+			}
+			for _, other := range next.faults[:i] {
+				if fault.Kind.Excludes(other.Kind) {
+					t.Errorf("%s with %s", fault, other)
+				}
+			}
+		}
+	}
+	for n, least := range []int{turns / 30, turns / 4, turns / 4, turns / 4} {
+		if byNumber[n] < least || n == 0 && byNumber[n] > turns/8 {
+			t.Errorf("%d of %d operations have %d faults", byNumber[n], turns, n)
+		}
+	}
+}
+
+func TestLongestFaults(t *testing.T) {
+	for _, longest := range []bool{true, false} {
+		p, err := newPlan(options{seed: 3, most: 1, always: true, longest: longest})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shorter := 0
+		for range 100 {
+			for _, f := range p.next(&faults.Machine{Name: "main", Members: 3}).faults {
+				if f.Length < f.Kind.Longest {
+					shorter++
+				}
+			}
+		}
+		if (shorter > 90) == longest || (shorter == 0) != longest {
+			t.Errorf("%d of 100 are shorter than the longest, with longest %t", shorter, longest)
+		}
+	}
+}
+
+// The command line lists names separated by commas.
+func TestNamesHaveNoComma(t *testing.T) {
+	for _, k := range faults.All() {
+		if strings.Contains(k.Name, ",") {
+			t.Errorf("fault %q", k.Name)
+		}
+	}
+	for _, o := range operations.All() {
+		if strings.Contains(o.Name, ",") {
+			t.Errorf("operation %q", o.Name)
+		}
+	}
+}
+
+// Each operation names faults that there are.
+func TestExcludedFaultsAreKnown(t *testing.T) {
+	for _, o := range operations.All() {
+		for _, name := range o.Not {
+			if _, known := faults.Named(name); !known {
+				t.Errorf("%s: there is no fault %q", o.Name, name)
+			}
+		}
+	}
+}
+
+// The page of the results is that of the recorded totals.
+func TestPageOfTheResults(t *testing.T) {
+	totals, err := report.ReadTotals("results.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/robustness-results.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(page) != report.TotalsPage(totals) {
+		t.Error(`docs/robustness-results.md is not that of results.json: run "go run ./test/robustness -page"`)
 	}
 }

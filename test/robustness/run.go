@@ -7,6 +7,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -30,7 +32,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/view"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -46,9 +48,10 @@ const (
 	apiServer = "https://" + nodeIP + ":6443"
 
 	operatorUser = "system:serviceaccount:etcd-foreman-system:etcd-foreman"
-	// patience is how long an operation may take, with the faults that are injected meanwhile. Grace periods and backoffs
-	// add up to minutes.
-	patience = 6 * time.Minute
+	// endPatience is how long it may take to read everything at the end.
+	endPatience = 2 * time.Minute
+	// preparing is how long it may take until the cluster is there.
+	preparing = 6 * time.Minute
 )
 
 var operator = types.NamespacedName{Namespace: "etcd-foreman-system", Name: "etcd-foreman"}
@@ -59,6 +62,7 @@ type runner struct {
 	root, dir string
 	plan      *plan
 
+	version  string
 	began    time.Time
 	cluster  *operations.Cluster
 	machine  *faults.Machine
@@ -81,7 +85,7 @@ func (r *runner) run(ctx context.Context) error {
 	if err := os.MkdirAll(r.dir, 0o755); err != nil {
 		return err
 	}
-	r.began = time.Now()
+	r.began, r.version = time.Now(), r.commit()
 	if err := r.connect(); err != nil {
 		return err
 	}
@@ -95,12 +99,12 @@ func (r *runner) run(ctx context.Context) error {
 	defer p.Close() //nolint:errcheck // it serves nobody any more
 	r.machine.Proxy = p
 	defer r.tidy(context.WithoutCancel(ctx))
-	if err := r.prepare(ctx); err != nil {
-		return fmt.Errorf("preparing the run: %w", err)
-	}
 	auditFrom, err := size(r.auditLog())
 	if err != nil {
 		return err
+	}
+	if err := r.prepare(ctx); err != nil {
+		return fmt.Errorf("preparing the run: %w", err)
 	}
 	if err := r.record(ctx); err != nil {
 		return err
@@ -117,7 +121,7 @@ func (r *runner) connect() error {
 		return fmt.Errorf("connecting to the local Kubernetes: %w: run \"make up\"", err)
 	}
 	config.QPS, config.Burst = 100, 200
-	scheme := runtime.NewScheme()
+	scheme := apiruntime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
@@ -129,7 +133,7 @@ func (r *runner) connect() error {
 		return fmt.Errorf("connecting to the local Kubernetes: %w", err)
 	}
 	r.cluster = &operations.Cluster{
-		Kube: c, Namespace: namespace, Name: name, Members: r.members, Operator: operator, Now: r.now,
+		Kube: c, Namespace: namespace, Name: name, Members: r.members, Operator: operations.Deployment{Kube: c, Key: operator}, Now: r.now,
 		Outage: func(o oracle.Outage) {
 			r.mutex.Lock()
 			defer r.mutex.Unlock()
@@ -142,7 +146,7 @@ func (r *runner) connect() error {
 
 // prepare creates the cluster, after removing an existing one, and has the operator connect through the proxy.
 func (r *runner) prepare(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, preparing)
 	defer cancel()
 	r.say("seed %d, records in %s", r.seed, r.dir)
 	old := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
@@ -161,7 +165,10 @@ func (r *runner) prepare(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	if err := r.cluster.ThroughProxy(ctx, nodeIP, fmt.Sprint(proxyPort)); err != nil {
+	if err := operations.PrepareImages(ctx); err != nil {
+		return err
+	}
+	if err := r.cluster.Operator.ThroughProxy(ctx, nodeIP, fmt.Sprint(proxyPort)); err != nil {
 		return err
 	}
 	if err := r.cluster.Create(ctx); err != nil {
@@ -172,10 +179,10 @@ func (r *runner) prepare(ctx context.Context) error {
 
 // tidy undoes prepare.
 func (r *runner) tidy(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, preparing)
 	defer cancel()
 	err := r.cluster.Kube.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	if err = errors.Join(client.IgnoreNotFound(err), r.cluster.ThroughProxy(ctx, "", "")); err != nil {
+	if err = errors.Join(client.IgnoreNotFound(err), r.cluster.Operator.ThroughProxy(ctx, "", "")); err != nil {
 		fmt.Fprintln(os.Stderr, "tidying up:", err)
 	}
 }
@@ -202,6 +209,8 @@ func (r *runner) record(ctx context.Context) error {
 	writer, samples := history.NewWriter(clientsFile, r.began), bufio.NewWriterSize(samplesFile, 1<<16)
 	r.traffic, r.recorder = traffic.New(roster, name, writer, r.seed), view.NewRecorder(roster, samples, r.began)
 
+	r.cluster.Written = r.traffic.Written
+
 	var background sync.WaitGroup
 	var recorded error
 	background.Go(func() { recorded = r.recorder.Run(following, r.members) })
@@ -212,7 +221,9 @@ func (r *runner) record(ctx context.Context) error {
 	pause(ctx, 2*time.Second)
 	silence()
 	all.Wait()
-	if err := r.traffic.End(ctx); err != nil && r.timeline.Failed == "" {
+	ending, cancel := context.WithTimeout(ctx, min(r.patience, endPatience))
+	defer cancel()
+	if err := r.traffic.End(ending); err != nil && r.timeline.Failed == "" {
 		r.timeline.Failed = err.Error()
 	}
 	stop()
@@ -223,8 +234,7 @@ func (r *runner) record(ctx context.Context) error {
 // operate runs operations until the time is over or one does not end well.
 func (r *runner) operate(ctx context.Context) {
 	for from := r.now(); r.now()-from < r.length && ctx.Err() == nil; {
-		operation, chosen := r.plan.next(r.machine)
-		done := r.perform(ctx, operation, chosen)
+		done := r.perform(ctx, r.plan.next(r.machine))
 		r.timeline.Operations = append(r.timeline.Operations, done)
 		begun, acknowledged := r.traffic.Operations()
 		r.say("%s took %s %s (%d requests, %d acknowledged, %d samples)", done.Name, (done.To - done.From).Round(time.Second), done.Error, begun, acknowledged, r.recorder.Count())
@@ -238,41 +248,48 @@ func (r *runner) operate(ctx context.Context) {
 	}
 }
 
-// perform runs one operation, with faults.
-func (r *runner) perform(ctx context.Context, operation operations.Operation, chosen []planned) report.Operation {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// perform runs one operation, with faults. They end once the cluster has settled: what they are for is over.
+func (r *runner) perform(ctx context.Context, next turn) report.Operation {
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	done := report.Operation{Name: operation.Name, From: r.now()}
-	r.say("%s, faults: %v", operation.Name, chosen)
-	injected := make([]oracle.Fault, len(chosen))
+	done := report.Operation{Name: next.operation.Name, From: r.now()}
+	r.say("%s after %s, faults: %v", next.operation.Name, next.after.Round(100*time.Millisecond), next.faults)
+	done.Faults = make([]oracle.Fault, len(next.faults))
+	faulting, over := context.WithCancel(ctx)
 	var injecting sync.WaitGroup
-	for i, fault := range chosen {
-		injecting.Go(func() { injected[i] = r.inject(ctx, fault) })
+	for i, fault := range next.faults {
+		injecting.Go(func() { done.Faults[i] = r.inject(faulting, fault) })
 	}
-	err := operation.Run(ctx, r.cluster)
-	injecting.Wait()
-	if err == nil {
-		err = r.cluster.OperatorReady(ctx)
-	}
+	pause(ctx, next.after)
+	err := next.operation.Run(ctx, r.cluster)
 	if err == nil {
 		err = r.cluster.Settled(ctx)
+	}
+	over()
+	injecting.Wait()
+	if err == nil {
+		err = errors.Join(r.cluster.Operator.Ready(ctx), r.cluster.Settled(ctx))
 	}
 	if err != nil {
 		done.Error = err.Error()
 	}
-	done.To, done.Faults = r.now(), injected
+	done.To = r.now()
 	return done
 }
 
+// inject injects a fault, unless the operation is over before.
 func (r *runner) inject(ctx context.Context, fault planned) oracle.Fault {
-	pause(ctx, fault.after)
-	f := oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target(), From: r.now()}
-	evidence, err := fault.Inject(ctx, r.machine)
-	f.To, f.Evidence = r.now(), evidence
-	if err != nil {
-		r.say("%v", err)
+	f := oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target()}
+	begins := pause(ctx, fault.after)
+	f.From = r.now()
+	if begins {
+		var err error
+		if f.Evidence, err = fault.Inject(ctx, r.machine); err != nil {
+			r.say("%v", err)
+		}
 	}
-	r.say("  %s of %s from %s: %s", f.Kind, f.Target, f.From.Round(100*time.Millisecond), f.Evidence)
+	f.To = r.now()
+	r.say("  %s of %s from %s: %s", f.Kind, f.Target, f.From.Round(100*time.Millisecond), cmp.Or(f.Evidence, "it was not in effect"))
 	return f
 }
 
@@ -302,7 +319,7 @@ func (r *runner) save(auditFrom int64) error {
 	}
 	slices.Sort(command[1:])
 	about := report.Run{
-		Seed: r.seed, Commit: r.commit(), Members: r.members, Length: r.now(), Command: strings.Join(command, " "),
+		Seed: r.seed, Commit: r.version, Date: r.began.UTC().Format(time.DateOnly), Load: load(), Members: r.members, Length: r.now(), Command: strings.Join(command, " "),
 		Cluster: oracle.Cluster{Namespace: namespace, Name: name, Operator: operatorUser, Members: r.members, Began: r.began},
 	}
 	return errors.Join(
@@ -312,17 +329,28 @@ func (r *runner) save(auditFrom int64) error {
 	)
 }
 
-// commit names what was run.
+// commit names what is run.
 func (r *runner) commit() string {
 	out, err := exec.Command("git", "-C", r.root, "describe", "--always", "--dirty", "--exclude=*").Output()
 	commit := strings.TrimSpace(string(out))
 	if err != nil {
 		commit = "unknown"
 	}
+	commit = cmp.Or(r.options.commit, commit)
 	if r.bug != "" {
 		commit += " with the bug: " + r.bug
 	}
 	return commit
+}
+
+// load says how much more the machine had to do than it could, on average over the last fifteen minutes.
+func load() string {
+	content, err := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(content))
+	if err != nil || len(fields) < 3 {
+		return ""
+	}
+	return fmt.Sprintf("%s on %d CPUs", fields[2], runtime.NumCPU())
 }
 
 // copyAudit copies the lines of the cluster's namespace since the run began.

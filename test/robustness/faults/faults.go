@@ -38,9 +38,16 @@ type Kind struct {
 	Name string
 	// Longest is how long it may be in effect.
 	Longest time.Duration
+	// by is what injects it, if that can do one thing at a time.
+	by string
 	// choose picks a target.
 	choose func(m *Machine, random *rand.Rand) target
 	inject func(ctx context.Context, m *Machine, t target) (heal, error)
+}
+
+// Excludes reports whether two kinds are not injected at the same time, because the end of one would be that of the other.
+func (k Kind) Excludes(other Kind) bool {
+	return k.Name == other.Name || k.by != "" && k.by == other.by
 }
 
 // heal ends a fault, and returns how one knows that it was in effect; empty if it was not.
@@ -69,9 +76,14 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s of %s for %s", f.Kind.Name, f.target.name, f.Length.Round(100*time.Millisecond))
 }
 
-// Choose picks the target and the length of a fault. The same random numbers give the same choices.
-func (k Kind) Choose(m *Machine, random *rand.Rand) Fault {
-	return Fault{Kind: k, target: k.choose(m, random), Length: k.Longest/4 + time.Duration(random.Int64N(int64(k.Longest*3/4)))}
+// Choose picks the target and the length of a fault: more often short than long, unless it is to be as long as possible. The
+// same random numbers give the same choices.
+func (k Kind) Choose(m *Machine, random *rand.Rand, longest bool) Fault {
+	part := random.Float64()
+	if longest {
+		part = 1
+	}
+	return Fault{Kind: k, target: k.choose(m, random), Length: time.Duration(float64(k.Longest) * (0.15 + 0.85*part*part))}
 }
 
 // healPatience bounds the end of a fault. It does not depend on the run: a fault is ended even if that was interrupted.
@@ -121,7 +133,7 @@ func poll(ctx context.Context, what string, holds func() (bool, error)) error {
 // All are all kinds of faults.
 func All() []Kind {
 	var all []Kind
-	for _, some := range [][]Kind{members(), links(), operators(), apiServers(), others()} {
+	for _, some := range [][]Kind{members(), answersLate(), storage(), links(), operators(), apiServers(), others()} {
 		all = append(all, some...)
 	}
 	return all

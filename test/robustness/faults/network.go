@@ -52,7 +52,7 @@ func links() []Kind {
 		{Name: "network cut between operator and member", Longest: 40 * time.Second, choose: link(theOperator, "member"), inject: cut},
 		{Name: "network cut between operator and API server", Longest: 25 * time.Second, choose: link(theOperator, theAPIServer), inject: cut},
 		{Name: "member cut off from members", Longest: 40 * time.Second, choose: anyMember, inject: isolate},
-		{Name: "members cut off from each other", Longest: 20 * time.Second, choose: allMembers, inject: scatter},
+		{Name: "members cut off from each other", Longest: 45 * time.Second, choose: allMembers, inject: scatter},
 		{Name: "operator sees only a member that is cut off", Longest: 60 * time.Second, choose: anyMember, inject: blind},
 	}
 }

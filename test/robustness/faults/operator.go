@@ -17,11 +17,14 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// byOperator: the process of the operator that leads.
+const byOperator = "signals to the operator"
+
 func operators() []Kind {
 	return []Kind{
-		{Name: "operator frozen (SIGSTOP)", Longest: 12 * time.Second, choose: nothing("the leading operator"), inject: freezeOperator},
-		{Name: "operator killed (SIGKILL)", Longest: 2 * time.Second, choose: nothing("the leading operator"), inject: killOperator},
-		{Name: "two operators at once", Longest: 60 * time.Second, choose: nothing("the leading operator"), inject: twin},
+		{Name: "operator frozen (SIGSTOP)", Longest: 12 * time.Second, by: byOperator, choose: nothing("the leading operator"), inject: freezeOperator},
+		{Name: "operator killed (SIGKILL)", Longest: 2 * time.Second, by: byOperator, choose: nothing("the leading operator"), inject: killOperator},
+		{Name: "two operators at once", Longest: 2 * time.Second, by: byOperator, choose: nothing("the leading operator"), inject: twin},
 	}
 }
 
@@ -110,16 +113,17 @@ func apiServers() []Kind {
 			}, nil
 		}
 	}
+	const byProxy = "the proxy before the API server"
 	requests := nothing("the operator's requests")
 	return []Kind{
 		{Name: "API server frozen (SIGSTOP)", Longest: 10 * time.Second, choose: nothing("kube-apiserver"), inject: freezeProgram("kube-apiserver")},
-		{Name: "API server slow", Longest: 40 * time.Second, choose: requests, inject: mischief(proxy.Mischief{Delay: 1200 * time.Millisecond})},
-		{Name: "API server answers 409", Longest: 30 * time.Second, choose: requests, inject: mischief(proxy.Mischief{Refuse: http.StatusConflict, Share: 40})},
-		{Name: "API server answers 429", Longest: 30 * time.Second, choose: requests, inject: mischief(proxy.Mischief{Refuse: http.StatusTooManyRequests, Share: 40})},
-		{Name: "API server answers 500", Longest: 30 * time.Second, choose: requests, inject: mischief(proxy.Mischief{Refuse: http.StatusInternalServerError, Share: 40})},
-		{Name: "answers lost after the write", Longest: 30 * time.Second, choose: requests, inject: mischief(proxy.Mischief{Lose: true, Share: 40})},
-		{Name: "watches held back", Longest: 45 * time.Second, choose: nothing("the operator's watches"), inject: mischief(proxy.Mischief{Hold: true})},
-		{Name: "kubelet frozen (SIGSTOP)", Longest: 25 * time.Second, choose: nothing("kubelet"), inject: freezeProgram("kubelet")},
+		{Name: "API server slow", Longest: 40 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Delay: 1200 * time.Millisecond})},
+		{Name: "API server answers 409", Longest: 30 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Refuse: http.StatusConflict, Share: 40})},
+		{Name: "API server answers 429", Longest: 30 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Refuse: http.StatusTooManyRequests, Share: 40})},
+		{Name: "API server answers 500", Longest: 30 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Refuse: http.StatusInternalServerError, Share: 40})},
+		{Name: "answers lost after the write", Longest: 30 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Lose: true, Share: 40})},
+		{Name: "watches held back", Longest: 45 * time.Second, by: byProxy, choose: nothing("the operator's watches"), inject: mischief(proxy.Mischief{Hold: true})},
+		{Name: "kubelet frozen (SIGSTOP)", Longest: 20 * time.Second, choose: nothing("kubelet"), inject: freezeProgram("kubelet")},
 	}
 }
 

@@ -90,7 +90,7 @@ func finalizer(ctx context.Context, m *Machine, t target) (heal, error) {
 		return nil, err
 	}
 	return func(ctx context.Context) (string, error) {
-		evidence := pod.Name + " has the finalizer, and was not deleted"
+		evidence := "" // it was not deleted
 		err := poll(ctx, "the finalizer is gone", func() (bool, error) {
 			now, err := m.read(ctx, t.name)
 			if err != nil || now.UID != pod.UID {

@@ -101,8 +101,28 @@ func TestFolder(t *testing.T) {
 	}
 }
 
+// update is a line of the audit log.
+func update(second int, pod string) string {
+	return strings.Replace(strings.Replace(deletion(second, pod), `"verb":"delete"`, `"verb":"patch"`, 1), `"responseStatus"`, `"requestObject":{"spec":{"containers":[]}},"responseStatus"`, 1)
+}
+
+// Updates in place count as faulted while a fault is in effect, and just after one.
+func TestUpdatesInPlace(t *testing.T) {
+	r, err := Folder(recorded(t, "v", update(5, "main-0")+update(12, "main-1")+update(22, "main-2")+update(40, "main-2")+deletion(13, "main-0"), report.Timeline{Operations: []report.Operation{{
+		Name: "rollout", Faults: []oracle.Fault{
+			{From: 10 * time.Second, To: 20 * time.Second, Kind: "frozen", Evidence: "it was"}, {From: 39 * time.Second, To: 41 * time.Second, Kind: "not in effect"},
+		},
+	}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if total := r.Total(); total.InPlace != 4 || total.InPlaceFaulted != 2 || !strings.Contains(r.Page(), "| updates of pods in place | 4, 2 of them under faults |") {
+		t.Errorf("%+v\n%s", total, r.Page())
+	}
+}
+
 func TestTotals(t *testing.T) {
-	r, err := Folder(recorded(t, "v", deletion(20, "main-0")+deletion(21, "main-1"), report.Timeline{Operations: []report.Operation{
+	r, err := Folder(recorded(t, "v", update(3, "main-0")+deletion(20, "main-0")+deletion(21, "main-1"), report.Timeline{Operations: []report.Operation{
 		{Name: "rollout", Faults: []oracle.Fault{{Kind: "frozen", Evidence: "it was"}}}, {Name: "rollout", Error: "stuck"},
 	}}))
 	if err != nil {
@@ -119,7 +139,13 @@ func TestTotals(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := report.Sum(totals)
-	if len(totals) != 2 || totals[0].Seed != 7 || sum.Requests != 202 || sum.Operations != 4 || sum.Faulted != 2 || sum.Stuck != 2 || sum.Faults["frozen"] != 2 || sum.Verdicts["unsafe"] != 2 {
+	if len(totals) != 2 || totals[0].Seed != 7 || sum.Requests != 202 || sum.Operations != 4 || sum.Faulted != 2 || sum.Stuck != 2 || sum.Faults["frozen"] != 2 || sum.ByOperation["rollout"] != 4 || sum.InPlace != 2 || sum.InPlaceFaulted != 2 || sum.Verdicts["unsafe"] != 2 {
 		t.Errorf("%d totals, sum %+v", len(totals), sum)
+	}
+	page := report.TotalsPage(totals)
+	for _, want := range []string{"| runs | 2, ", "| operations | 4, 2 of them under faults |", "| updates of pods in place | 2, 2 of them under faults |", "| frozen | 2 |", "| abc | 7 |", "2 unsafe"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
 	}
 }

@@ -33,41 +33,51 @@ type Cluster struct {
 	Kube            client.Client
 	Namespace, Name string
 	Members         int
-	// Operator is the Deployment of the operator, and the ConfigMap of its configuration.
-	Operator types.NamespacedName
+	Operator        Deployment
 	// Now is the time since the run began.
 	Now func() time.Duration
+	// Written waits for a write that was sent from now on and acknowledged.
+	Written func(context.Context) error
 	// Outage records a time in which members are stopped because somebody has asked for it.
 	Outage func(oracle.Outage)
 
 	asked int
+	// raised is by how many MiB the memory of etcd has been raised.
+	raised int64
 }
 
 // Operation is something that a user asks for.
 type Operation struct {
 	Name string
-	// Run asks for it, and returns once it has ended.
+	// Run asks for it, and returns once it has ended, or will with the cluster being settled.
 	Run func(ctx context.Context, c *Cluster) error
+	// Not are faults that have no effect on it, or with which it loses data whoever carries it out.
+	Not []string
 }
 
 // All are all operations. What is done most in practice is there more than once.
 func All() []Operation {
-	rollout := Operation{"rollout", by((*Cluster).rollout)}
-	return []Operation{
+	rollout := Operation{Name: "rollout", Run: by((*Cluster).replacePods)}
+	return append(inPlace(), []Operation{
 		rollout,
-		{"restart", task(v1alpha1.QuorumAwareRollout, "restart: true")},
-		{"recreation", by((*Cluster).recreate)},
+		{Name: "restart", Run: task(v1alpha1.QuorumAwareRollout, "restart: true")},
+		{Name: "recreation", Run: by((*Cluster).recreate)},
 		rollout,
-		{"restart by eviction", task(v1alpha1.QuorumAwareRollout, "{restart: true, podRemoval: Evict}")},
-		{"maintenance", task(v1alpha1.OnDemandMaintenance, "{etcdCompaction: true, etcdDefragmentation: true}")},
-		{"recovery that is not needed", by((*Cluster).needlessRecovery)},
+		{Name: "restart by eviction", Run: task(v1alpha1.QuorumAwareRollout, "{restart: true, podRemoval: Evict}")},
+		{Name: "maintenance", Run: task(v1alpha1.OnDemandMaintenance, "{etcdCompaction: true, etcdDefragmentation: true}")},
+		{Name: "recovery that is not needed", Run: by((*Cluster).needlessRecovery)},
 		rollout,
-		{"snapshot", task(v1alpha1.OnDemandSnapshot, "type: full")},
-		{"recovery", by((*Cluster).recover)},
-		{"hibernation", by((*Cluster).hibernate)},
-		rollout,
-		{"gate switched", by((*Cluster).switchGate)},
-	}
+		{Name: "snapshot", Run: task(v1alpha1.OnDemandSnapshot, "type: full")},
+		{Name: "recovery", Run: by((*Cluster).recover), Not: recoveryNot},
+		{Name: "hibernation", Run: by((*Cluster).hibernate)},
+		{Name: "gate switched", Run: by((*Cluster).switchGate)},
+	}...)
+}
+
+// recoveryNot would continue or restart the member that a recovery freezes, or take the last one's data.
+var recoveryNot = []string{
+	"volume lost", "member frozen (SIGSTOP)", "all members frozen (SIGSTOP)", "member killed (SIGKILL)", "member terminated (SIGTERM)",
+	"member slow", "all members slow", "container starts slowly", "disk of a member refuses writes",
 }
 
 func by(method func(*Cluster, context.Context) error) func(context.Context, *Cluster) error {
@@ -104,9 +114,7 @@ func (c *Cluster) Create(ctx context.Context) error {
 			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name},
 			Spec: v1alpha1.EtcdSpec{
 				Replicas: int32(c.Members), StorageCapacity: ptr.To(resource.MustParse("1Gi")),
-				Etcd: v1alpha1.EtcdConfig{Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{
-					corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
-				}}},
+				Etcd: v1alpha1.EtcdConfig{Resources: resources(0)},
 				Backup: &v1alpha1.BackupSpec{
 					Store:               &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: store},
 					DeltaSnapshotPeriod: &metav1.Duration{Duration: 30 * time.Second},
@@ -124,7 +132,7 @@ func (c *Cluster) Create(ctx context.Context) error {
 
 // Settled waits until the cluster is as its spec says, every member is ready, and no task is left.
 func (c *Cluster) Settled(ctx context.Context) error {
-	return c.until(ctx, "the cluster is settled", func(ctx context.Context) error {
+	return until(ctx, "the cluster is settled", func(ctx context.Context) error {
 		etcd, err := c.etcd(ctx)
 		if err != nil {
 			return err
@@ -146,15 +154,38 @@ func (c *Cluster) Settled(ctx context.Context) error {
 				return fmt.Errorf("task %s is %s: %+v", t.Name, t.Status.State, t.Status.LastOperation)
 			}
 		}
-		return nil
+		return c.updated(ctx)
 	})
+}
+
+// updated returns nil once every pod is at the revision of the template: the conditions may be from before a change, if the
+// operator is frozen.
+func (c *Cluster) updated(ctx context.Context) error {
+	set, err := c.statefulSet(ctx)
+	if err != nil {
+		return err
+	}
+	if set.Status.ObservedGeneration < set.Generation {
+		return errors.New("the StatefulSet controller has not seen the newest template")
+	}
+	for i := range c.Members {
+		pod := &corev1.Pod{}
+		if err := c.Kube.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: c.pod(i)}, pod); err != nil {
+			return err
+		}
+		_, marked := pod.Annotations[v1alpha1.AnnotationInPlaceUpdate]
+		if marked || pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision {
+			return fmt.Errorf("pod %s is not at revision %s yet", pod.Name, set.Status.UpdateRevision)
+		}
+	}
+	return nil
 }
 
 // askPatience bounds one request to the API server, which may be frozen.
 const askPatience = 5 * time.Second
 
 // until polls until there is nothing to say against it. An API server that does not answer is something.
-func (c *Cluster) until(ctx context.Context, what string, against func(context.Context) error) error {
+func until(ctx context.Context, what string, against func(context.Context) error) error {
 	ticker := time.NewTicker(250 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -186,7 +217,7 @@ func (c *Cluster) statefulSet(ctx context.Context) (*appsv1.StatefulSet, error) 
 
 // patch changes the Etcd.
 func (c *Cluster) patch(ctx context.Context, change func(*v1alpha1.Etcd)) error {
-	return c.until(ctx, "the Etcd is changed", func(ctx context.Context) error {
+	return until(ctx, "the Etcd is changed", func(ctx context.Context) error {
 		etcd, err := c.etcd(ctx)
 		if err != nil {
 			return err
@@ -201,7 +232,7 @@ func (c *Cluster) patch(ctx context.Context, change func(*v1alpha1.Etcd)) error 
 func (c *Cluster) ask(ctx context.Context, kind v1alpha1.TaskType, config string) (string, error) {
 	c.asked++
 	name := fmt.Sprintf("%s-%d", strings.ToLower(string(kind)), c.asked)
-	return name, c.until(ctx, "task "+name+" is created", func(ctx context.Context) error {
+	return name, until(ctx, "task "+name+" is created", func(ctx context.Context) error {
 		err := c.Kube.Create(ctx, &v1alpha1.EtcdOperatorTask{
 			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name},
 			Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: kind, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: c.Name}},
@@ -217,7 +248,7 @@ func (c *Cluster) ask(ctx context.Context, kind v1alpha1.TaskType, config string
 // ended waits until a task has ended.
 func (c *Cluster) ended(ctx context.Context, name string) (v1alpha1.EtcdOperatorTaskStatus, error) {
 	task := &v1alpha1.EtcdOperatorTask{}
-	err := c.until(ctx, "task "+name+" has ended", func(ctx context.Context) error {
+	err := until(ctx, "task "+name+" has ended", func(ctx context.Context) error {
 		if err := c.Kube.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, task); err != nil {
 			return err
 		}

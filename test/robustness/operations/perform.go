@@ -8,8 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"time"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/local/node"
@@ -21,20 +20,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// rollout changes the pod template.
-func (c *Cluster) rollout(ctx context.Context) error {
+// replacePods changes the pod template, and has the pods replaced.
+func (c *Cluster) replacePods(ctx context.Context) error {
+	return c.rollout(ctx, func(e *v1alpha1.Etcd) {
+		e.Spec.PodUpdatePolicy = v1alpha1.RecreatePods
+		e.Spec.Annotations = map[string]string{"robustness/change": fmt.Sprint(c.asked)}
+	})
+}
+
+// rollout changes the pod template, and waits until there is a new revision of it.
+func (c *Cluster) rollout(ctx context.Context, change func(*v1alpha1.Etcd)) error {
 	c.asked++
 	before, err := c.revision(ctx)
 	if err != nil {
 		return err
 	}
-	err = c.patch(ctx, func(e *v1alpha1.Etcd) {
-		e.Spec.Annotations = map[string]string{"robustness/change": fmt.Sprint(c.asked)}
-	})
-	if err != nil {
+	if err := c.patch(ctx, change); err != nil {
 		return err
 	}
-	return c.until(ctx, "the new template is there", func(ctx context.Context) error {
+	return until(ctx, "the new template is there", func(ctx context.Context) error {
 		set, err := c.statefulSet(ctx)
 		if err == nil && set.Status.UpdateRevision == before {
 			err = errors.New("the StatefulSet has no new revision")
@@ -45,7 +49,7 @@ func (c *Cluster) rollout(ctx context.Context) error {
 
 func (c *Cluster) revision(ctx context.Context) (string, error) {
 	revision := ""
-	err := c.until(ctx, "the StatefulSet can be read", func(ctx context.Context) error {
+	err := until(ctx, "the StatefulSet can be read", func(ctx context.Context) error {
 		set, err := c.statefulSet(ctx)
 		revision = set.Status.UpdateRevision
 		return err
@@ -76,7 +80,7 @@ func (c *Cluster) hibernate(ctx context.Context) error {
 		if err := c.patch(ctx, func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }); err != nil {
 			return err
 		}
-		err := c.until(ctx, "the Etcd is hibernated", func(ctx context.Context) error {
+		err := until(ctx, "the Etcd is hibernated", func(ctx context.Context) error {
 			etcd, err := c.etcd(ctx)
 			if err != nil {
 				return err
@@ -118,13 +122,10 @@ func (c *Cluster) recover(ctx context.Context) error {
 	})
 }
 
-// loseQuorum freezes the first members of a minority, so that every write needs all others, and then loses their volumes
-// and those of all but the last.
+// loseQuorum loses the volumes of all members but the last, which has every acknowledged write.
 func (c *Cluster) loseQuorum(ctx context.Context) error {
-	for i := range (c.Members - 1) / 2 {
-		if err := c.freeze(ctx, c.pod(i)); err != nil {
-			return err
-		}
+	if err := c.catchUpLast(ctx); err != nil {
+		return err
 	}
 	for _, list := range []client.Object{&corev1.PersistentVolumeClaim{}, &corev1.Pod{}} {
 		for i := range c.Members - 1 {
@@ -133,7 +134,7 @@ func (c *Cluster) loseQuorum(ctx context.Context) error {
 			if _, claim := list.(*corev1.PersistentVolumeClaim); claim {
 				list.SetName(c.claim(i))
 			}
-			err := c.until(ctx, list.GetName()+" is deleted", func(ctx context.Context) error {
+			err := until(ctx, list.GetName()+" is deleted", func(ctx context.Context) error {
 				return client.IgnoreNotFound(c.Kube.Delete(ctx, list))
 			})
 			if err != nil {
@@ -141,7 +142,7 @@ func (c *Cluster) loseQuorum(ctx context.Context) error {
 			}
 		}
 	}
-	return c.until(ctx, "the volumes are lost", c.volumesLost)
+	return until(ctx, "the volumes are lost", c.volumesLost)
 }
 
 // volumesLost returns nil once the pods are told that their data is lost.
@@ -159,33 +160,54 @@ func (c *Cluster) volumesLost(ctx context.Context) error {
 func (c *Cluster) pod(i int) string   { return fmt.Sprintf("%s-%d", c.Name, i) }
 func (c *Cluster) claim(i int) string { return fmt.Sprintf("%s-%s", c.Name, c.pod(i)) }
 
-func (c *Cluster) freeze(ctx context.Context, name string) error {
-	return c.until(ctx, name+" is frozen", func(ctx context.Context) error {
-		pod := &corev1.Pod{}
-		if err := c.Kube.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, pod); err != nil {
-			return err
+// catchUpLast freezes the first members of a minority, so that every write needs all others, and waits for one: then the last
+// member has all that were acknowledged before, and until the others go.
+func (c *Cluster) catchUpLast(ctx context.Context) error {
+	for {
+		var frozen []node.Process
+		for i := range (c.Members - 1) / 2 {
+			p, err := c.freeze(ctx, c.pod(i))
+			if err != nil {
+				return err
+			}
+			frozen = append(frozen, p)
 		}
-		p, err := node.Find(ctx, string(pod.UID), node.Etcd)
-		if err != nil {
-			return err
+		if err := c.Written(ctx); err != nil {
+			return fmt.Errorf("waiting for a write: %w", err)
 		}
-		return p.Freeze(ctx)
-	})
+		if !slices.ContainsFunc(frozen, func(p node.Process) bool { return !p.Alive() }) {
+			return nil
+		}
+	}
 }
 
-// gate is the feature gate with which the operator replaces the pods, and not the StatefulSet controller.
-const gate = "QuorumAwareUpdatesWithOnDelete: "
+// freeze freezes a member for good.
+func (c *Cluster) freeze(ctx context.Context, name string) (node.Process, error) {
+	var p node.Process
+	err := until(ctx, name+" is frozen", func(ctx context.Context) error {
+		pod := &corev1.Pod{}
+		err := c.Kube.Get(ctx, types.NamespacedName{Namespace: c.Namespace, Name: name}, pod)
+		if err == nil {
+			p, err = node.Find(ctx, string(pod.UID), node.Etcd)
+		}
+		if err == nil {
+			err = p.Freeze(ctx)
+		}
+		return err
+	})
+	return p, err
+}
 
 // switchGate switches the gate off in the middle of a rollout, and on again in the middle of the next.
 func (c *Cluster) switchGate(ctx context.Context) error {
 	for _, on := range []bool{false, true} {
-		if err := c.rollout(ctx); err != nil {
+		if err := c.replacePods(ctx); err != nil {
 			return err
 		}
-		if err := c.setGate(ctx, on); err != nil {
+		if err := c.Operator.setGate(ctx, on); err != nil {
 			return err
 		}
-		err := c.until(ctx, "the update strategy follows the gate", func(ctx context.Context) error {
+		err := until(ctx, "the update strategy follows the gate", func(ctx context.Context) error {
 			set, err := c.statefulSet(ctx)
 			if err == nil && (set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType) != on {
 				err = fmt.Errorf("it is %s", set.Spec.UpdateStrategy.Type)
@@ -200,76 +222,4 @@ func (c *Cluster) switchGate(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (c *Cluster) setGate(ctx context.Context, on bool) error {
-	return c.until(ctx, "the gate is set", func(ctx context.Context) error {
-		config := &corev1.ConfigMap{}
-		if err := c.Kube.Get(ctx, c.Operator, config); err != nil {
-			return err
-		}
-		before := client.MergeFrom(config.DeepCopy())
-		text := config.Data["config.yaml"]
-		config.Data["config.yaml"] = strings.ReplaceAll(text, gate+fmt.Sprint(!on), gate+fmt.Sprint(on))
-		if err := c.Kube.Patch(ctx, config, before); err != nil {
-			return err
-		}
-		return c.RestartOperator(ctx)
-	})
-}
-
-// RestartOperator does what kubectl rollout restart does.
-func (c *Cluster) RestartOperator(ctx context.Context) error {
-	d := &appsv1.Deployment{}
-	if err := c.Kube.Get(ctx, c.Operator, d); err != nil {
-		return err
-	}
-	before := client.MergeFrom(d.DeepCopy())
-	if d.Spec.Template.Annotations == nil {
-		d.Spec.Template.Annotations = map[string]string{}
-	}
-	d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = time.Now().Format(time.RFC3339Nano)
-	return c.Kube.Patch(ctx, d, before)
-}
-
-// OperatorReady waits until the operator's pods are those of its newest template, and ready.
-func (c *Cluster) OperatorReady(ctx context.Context) error {
-	return c.until(ctx, "the operator is ready", func(ctx context.Context) error {
-		d := &appsv1.Deployment{}
-		if err := c.Kube.Get(ctx, c.Operator, d); err != nil {
-			return err
-		}
-		s := d.Status
-		if s.ObservedGeneration != d.Generation || s.Replicas != *d.Spec.Replicas || s.UpdatedReplicas != s.Replicas || s.ReadyReplicas != s.Replicas {
-			return fmt.Errorf("status: %+v", s)
-		}
-		return nil
-	})
-}
-
-// ThroughProxy makes the operator use another address of the API server. An empty host is the real one.
-func (c *Cluster) ThroughProxy(ctx context.Context, host, port string) error {
-	err := c.until(ctx, "the operator's API server is set", func(ctx context.Context) error {
-		d := &appsv1.Deployment{}
-		if err := c.Kube.Get(ctx, c.Operator, d); err != nil {
-			return err
-		}
-		before := client.MergeFrom(d.DeepCopy())
-		container := &d.Spec.Template.Spec.Containers[0]
-		var kept []corev1.EnvVar
-		for _, e := range container.Env {
-			if !strings.HasPrefix(e.Name, "KUBERNETES_SERVICE_") {
-				kept = append(kept, e)
-			}
-		}
-		if host != "" {
-			kept = append(kept, corev1.EnvVar{Name: "KUBERNETES_SERVICE_HOST", Value: host}, corev1.EnvVar{Name: "KUBERNETES_SERVICE_PORT", Value: port})
-		}
-		container.Env = kept
-		return c.Kube.Patch(ctx, d, before)
-	})
-	if err != nil {
-		return err
-	}
-	return c.OperatorReady(ctx)
 }

@@ -33,6 +33,7 @@ type entry struct {
 // carried out. The last line may be torn.
 func Acts(log io.Reader, cluster Cluster) ([]Act, error) {
 	var acts []Act
+	specs := podSpecs{}
 	lines := bufio.NewReaderSize(log, 1<<16)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -47,16 +48,21 @@ func Acts(log io.Reader, cluster Cluster) ([]Act, error) {
 		if err := json.Unmarshal(bytes.TrimSpace(line), &e); err != nil {
 			return nil, fmt.Errorf("decoding a line of the audit log: %w", err)
 		}
-		if act, relevant := e.act(cluster); relevant {
+		if act, relevant := e.act(cluster, specs); relevant {
 			acts = append(acts, act)
 		}
 	}
 }
 
+// carriedOut reports whether the request was carried out in the cluster's namespace, in the run.
+func (e entry) carriedOut(cluster Cluster) bool {
+	return e.Stage == "ResponseComplete" && e.ResponseStatus.Code < 300 && e.ObjectRef.Namespace == cluster.Namespace && !e.RequestReceivedTimestamp.Before(cluster.Began)
+}
+
 // act returns what the request did, and whether it matters.
-func (e entry) act(cluster Cluster) (Act, bool) {
+func (e entry) act(cluster Cluster, specs podSpecs) (Act, bool) {
 	ref := e.ObjectRef
-	if e.Stage != "ResponseComplete" || e.ResponseStatus.Code >= 300 || ref.Namespace != cluster.Namespace || e.RequestReceivedTimestamp.Before(cluster.Began) {
+	if !e.carriedOut(cluster) {
 		return Act{}, false
 	}
 	act := Act{At: e.RequestReceivedTimestamp.Sub(cluster.Began), User: e.User.Username, Name: ref.Name, UID: e.precondition()}
@@ -65,10 +71,15 @@ func (e entry) act(cluster Cluster) (Act, bool) {
 		resource += "/" + ref.Subresource
 	}
 	switch e.Verb + " " + resource {
+	case "create pods":
+		specs.create(e)
 	case "delete pods":
 		act.Kind, act.Pods = DeletePod, []string{ref.Name}
 	case "create pods/eviction":
 		act.Kind, act.Pods = EvictPod, []string{ref.Name}
+		if e.asksOnly() {
+			return Act{}, false
+		}
 	case "deletecollection pods":
 		act.Kind = DeletePodsOf
 	case "update pods", "patch pods", "update pods/resize", "patch pods/resize":
@@ -76,6 +87,7 @@ func (e entry) act(cluster Cluster) (Act, bool) {
 		if !e.changesContainers() {
 			return Act{}, false
 		}
+		act.Effect = specs.update(e)
 	case "delete persistentvolumeclaims":
 		act.Kind, act.Pods = DeleteClaim, []string{podOfClaim(ref.Name, cluster.Name)}
 		return act, act.Pods[0] != ""
@@ -121,7 +133,7 @@ func podOfClaim(claim, set string) string {
 	return ""
 }
 
-// precondition returns the UID that a deletion or an eviction names.
+// precondition returns the UID that a deletion, an eviction or a patch names.
 func (e entry) precondition() string {
 	type options struct {
 		Preconditions struct{ UID string }
@@ -129,11 +141,20 @@ func (e entry) precondition() string {
 	var body struct {
 		options
 		DeleteOptions options
+		Metadata      struct{ UID string }
 	}
 	if json.Unmarshal(e.RequestObject, &body) != nil {
 		return ""
 	}
-	return body.Preconditions.UID + body.DeleteOptions.Preconditions.UID
+	return body.Preconditions.UID + body.DeleteOptions.Preconditions.UID + body.Metadata.UID
+}
+
+// asksOnly reports whether an eviction is a dry run, which asks a budget and evicts nobody.
+func (e entry) asksOnly() bool {
+	var eviction struct {
+		DeleteOptions struct{ DryRun []string }
+	}
+	return json.Unmarshal(e.RequestObject, &eviction) == nil && len(eviction.DeleteOptions.DryRun) > 0
 }
 
 func (e entry) orphans() bool {

@@ -54,6 +54,11 @@ type Fault struct {
 	Evidence string `json:"evidence,omitempty"`
 }
 
+// Affects reports whether the fault was in effect at a time, or had been just before.
+func (f Fault) Affects(at time.Duration) bool {
+	return f.Evidence != "" && f.From <= at && at <= f.To+wake
+}
+
 // Cluster is what is judged.
 type Cluster struct {
 	// Namespace and Name of the StatefulSet.
@@ -121,6 +126,8 @@ type Act struct {
 	Pods []string `json:"pods,omitempty"`
 	// UID that the request names as a precondition, if it does.
 	UID string `json:"uid,omitempty"`
+	// Effect of an update in place.
+	Effect Effect `json:"effect,omitempty"`
 }
 
 // Judgement is an act of the operator and its verdict.
@@ -154,6 +161,9 @@ func Judge(cluster Cluster, acts []Act, samples []Sample, outages []Outage) []Ju
 
 // judge judges one act.
 func (w *world) judge(act Act, outages []Outage) (Verdict, string) {
+	if act.Kind == UpdatePod && act.Effect == Keeps {
+		return Safe, string(Keeps)
+	}
 	voters := w.votersAt(act.At)
 	if len(voters) == 0 || !w.sighted(act.At) {
 		return Unjudged, "no member had been seen"

@@ -22,17 +22,19 @@ type world struct {
 	pods map[string][]Sample
 	// lists are the samples with voters.
 	lists []Sample
-	// times of all samples, answered or not.
-	times []time.Duration
+	// times of all samples, answered or not; silent are those that were not, by UID.
+	times  []time.Duration
+	silent map[string][]time.Duration
 }
 
 func newWorld(cluster Cluster, acts []Act, samples []Sample) *world {
-	w := &world{cluster: cluster, acts: acts, samples: map[uint64][]Sample{}, pods: map[string][]Sample{}}
+	w := &world{cluster: cluster, acts: acts, samples: map[uint64][]Sample{}, pods: map[string][]Sample{}, silent: map[string][]time.Duration{}}
 	samples = slices.Clone(samples)
 	sort.SliceStable(samples, func(i, j int) bool { return samples[i].At < samples[j].At })
 	for _, s := range samples {
 		w.times = append(w.times, s.At)
 		if !s.Answered {
+			w.silent[s.UID] = append(w.silent[s.UID], s.At)
 			continue
 		}
 		w.samples[s.Member] = append(w.samples[s.Member], s)
@@ -150,7 +152,7 @@ func (w *world) removedSince(s Sample, at, window time.Duration) bool {
 		if act.At >= at {
 			return false
 		}
-		if !removes(act, s.Pod) || !w.hits(act, s) {
+		if !removes(act, s.Pod) || !w.hits(act, s) || act.Kind == UpdatePod && !w.disturbs(act, s, at) {
 			continue
 		}
 		if act.User == w.cluster.Operator || window < sight || at-act.At > sight {

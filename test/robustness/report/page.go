@@ -36,6 +36,7 @@ func (r Result) Page() string {
 	line("| watch events | %d |", r.Events)
 	line("| answers of members recorded | %d |", r.Samples)
 	line("| operations | %d, %d of them under faults |", t.Operations, t.Faulted)
+	line("| updates of pods in place | %d, %d of them under faults |", t.InPlace, t.InPlaceFaulted)
 	line("| acts of the operator | %s |", counts(t.Verdicts))
 	line("| illegal histories | %d, and %d undecided |", t.Illegal, t.Undecided)
 	line("| operations that did not end well | %d |\n", t.Stuck)

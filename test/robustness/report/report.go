@@ -37,6 +37,9 @@ type Run struct {
 	Commit  string        `json:"commit"`
 	Members int           `json:"members"`
 	Length  time.Duration `json:"length"`
+	// Date, and Load of the machine in the last minutes of the run: the more, the later everything happens.
+	Date string `json:"date"`
+	Load string `json:"load,omitempty"`
 	// Command replays the choices of the run.
 	Command string         `json:"command"`
 	Cluster oracle.Cluster `json:"cluster"`
@@ -108,6 +111,21 @@ func (r Result) Of(v oracle.Verdict) []oracle.Judgement {
 	return slices.DeleteFunc(slices.Clone(r.Judgements), func(j oracle.Judgement) bool { return j.Verdict != v })
 }
 
+// InPlace returns how many updates of pods in place were carried out, and how many of them while a fault was in effect or
+// just after one.
+func (r Result) InPlace() (all, faulted int) {
+	for _, j := range r.Judgements {
+		if j.Kind != oracle.UpdatePod {
+			continue
+		}
+		all++
+		if slices.ContainsFunc(r.Timeline.Faults(), func(f oracle.Fault) bool { return f.Affects(j.At) }) {
+			faulted++
+		}
+	}
+	return all, faulted
+}
+
 // Err returns why the run has failed; nil if it has not.
 func (r Result) Err() error {
 	var failures []error
@@ -130,10 +148,15 @@ func (r Result) Err() error {
 type Total struct {
 	Seed             uint64         `json:"seed"`
 	Commit           string         `json:"commit"`
+	Date             string         `json:"date,omitempty"`
+	Load             string         `json:"load,omitempty"`
 	Seconds          int            `json:"seconds"`
 	Requests         int            `json:"requests"`
 	Operations       int            `json:"operations"`
 	Faulted          int            `json:"faulted"`
+	InPlace          int            `json:"inPlace"`
+	InPlaceFaulted   int            `json:"inPlaceFaulted"`
+	ByOperation      map[string]int `json:"byOperation"`
 	Faults           map[string]int `json:"faults"`
 	Verdicts         map[string]int `json:"verdicts"`
 	Illegal          int            `json:"illegal"`
@@ -146,12 +169,14 @@ type Total struct {
 // Total returns what the run adds.
 func (r Result) Total() Total {
 	t := Total{
-		Seed: r.Run.Seed, Commit: r.Run.Commit, Seconds: int(r.Run.Length / time.Second), Requests: r.Requests,
-		Operations: len(r.Timeline.Operations), Faults: map[string]int{}, Verdicts: map[string]int{},
+		Seed: r.Run.Seed, Commit: r.Run.Commit, Date: r.Run.Date, Load: r.Run.Load, Seconds: int(r.Run.Length / time.Second), Requests: r.Requests,
+		Operations: len(r.Timeline.Operations), ByOperation: map[string]int{}, Faults: map[string]int{}, Verdicts: map[string]int{},
 		Illegal: len(check.Illegal(r.Violations)), Stuck: len(r.Stuck()), Failed: r.Timeline.Failed,
 	}
 	t.Undecided = len(r.Violations) - t.Illegal
+	t.InPlace, t.InPlaceFaulted = r.InPlace()
 	for _, o := range r.Timeline.Operations {
+		t.ByOperation[o.Name]++
 		if o.Faulted() {
 			t.Faulted++
 		}
@@ -217,15 +242,18 @@ func WriteJSON(path string, value any) error {
 
 // Sum adds totals up.
 func Sum(totals []Total) Total {
-	sum := Total{Faults: map[string]int{}, Verdicts: map[string]int{}}
+	sum := Total{ByOperation: map[string]int{}, Faults: map[string]int{}, Verdicts: map[string]int{}}
 	for _, t := range totals {
 		sum.Seconds += t.Seconds
 		sum.Requests += t.Requests
 		sum.Operations += t.Operations
 		sum.Faulted += t.Faulted
+		sum.InPlace += t.InPlace
+		sum.InPlaceFaulted += t.InPlaceFaulted
 		sum.Illegal += t.Illegal
 		sum.Undecided += t.Undecided
 		sum.Stuck += t.Stuck
+		add(sum.ByOperation, t.ByOperation)
 		add(sum.Faults, t.Faults)
 		add(sum.Verdicts, t.Verdicts)
 	}

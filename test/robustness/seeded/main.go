@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -19,6 +20,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/oracle"
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/report"
 )
 
 func main() {
@@ -58,6 +62,10 @@ func run(ctx context.Context, o options) error {
 	if err := copySource(ctx, root, copied); err != nil {
 		return err
 	}
+	programs, err := buildPrograms(ctx, root, o.keep)
+	if err != nil {
+		return err
+	}
 	var missed []string
 	for _, b := range bugs {
 		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), b.Name) {
@@ -70,19 +78,23 @@ func run(ctx context.Context, o options) error {
 		if o.buildOnly {
 			continue
 		}
-		caught, err := b.try(ctx, root, built, o.length)
-		if err != nil {
-			return fmt.Errorf("trying %q: %w", b.Name, err)
+		found, err := b.try(ctx, root, programs, built, o.length)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
-		fmt.Printf("BUG %-45s caught: %t\n", b.Name, caught)
-		if !caught {
+		if err != nil {
+			found = ""
+			fmt.Fprintf(os.Stderr, "trying %q: %v\n", b.Name, err)
+		}
+		fmt.Printf("BUG %-55s %s\n", b.Name, cmp.Or(found, "NOT CAUGHT"))
+		if found == "" {
 			missed = append(missed, b.Name)
 		}
 	}
 	if o.buildOnly {
 		return nil
 	}
-	if err := deploy(ctx, root, root); err != nil {
+	if err := deploy(ctx, root, programs, root); err != nil {
 		return err
 	}
 	if len(missed) > 0 {
@@ -110,31 +122,64 @@ func (b bug) build(ctx context.Context, source, folder string) error {
 	return nil
 }
 
-// try runs the test against the operator with the bug. It reports whether the test has failed.
-func (b bug) try(ctx context.Context, root, built, length string) (bool, error) {
-	if err := deploy(ctx, root, built); err != nil {
-		return false, err
+// buildPrograms builds the test and the local Kubernetes' program once, and returns their folder.
+func buildPrograms(ctx context.Context, root, keep string) (string, error) {
+	folder := filepath.Join(keep, "programs")
+	if _, err := os.Stat(filepath.Join(folder, "robustness")); err == nil {
+		return folder, nil
+	}
+	cmd := command(ctx, root, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-o", folder+"/", "./test/robustness", "./test/local")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("building the test: %w", err)
+	}
+	return folder, nil
+}
+
+// patience is how long an operation may take: with some bugs it never ends, and what is judged has happened long before.
+const patience = "70s"
+
+// try runs the test against the operator with the bug, and returns what it has found: unsafe acts or illegal histories. That an
+// operation does not end is no proof, because it might be due to the machine.
+func (b bug) try(ctx context.Context, root, programs, built, length string) (found string, err error) {
+	if err := deploy(ctx, root, programs, built); err != nil {
+		return "", err
 	}
 	if length == "0s" {
 		length = b.Length.String()
 	}
-	args := []string{"run", "./test/robustness", "-seed=1", "-length=" + length, "-bug=" + b.Name, "-operations=" + b.Operations, "-results=" + filepath.Join(root, ".local/robustness/seeded.json")}
+	results := filepath.Join(programs, "results.json")
+	args := []string{"-seed=1", "-length=" + length, "-patience=" + patience, "-bug=" + b.Name, "-operations=" + b.Operations, "-results=" + results}
 	if b.Faults == "" {
 		args = append(args, "-most-faults=0")
 	} else {
-		args = append(args, "-faults="+b.Faults, fmt.Sprintf("-most-faults=%d", 1+strings.Count(b.Faults, ",")), "-always")
+		args = append(args, "-faults="+b.Faults, fmt.Sprintf("-most-faults=%d", 1+strings.Count(b.Faults, ",")), "-always", "-longest")
 	}
-	err := command(ctx, root, "go", args...).Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		return false, err
+	before, err := report.ReadTotals(results)
+	if err != nil {
+		return "", err
 	}
-	return err != nil, ctx.Err()
+	failed := command(ctx, root, filepath.Join(programs, "robustness"), args...).Run()
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	after, err := report.ReadTotals(results)
+	switch {
+	case err != nil:
+		return "", err
+	case len(after) == len(before):
+		return "", fmt.Errorf("the run has no result: %w", failed)
+	}
+	last := after[len(after)-1]
+	if unsafe := last.Verdicts[string(oracle.Unsafe)]; unsafe+last.Illegal > 0 {
+		found = fmt.Sprintf("%d unsafe acts, %d illegal histories", unsafe, last.Illegal)
+	}
+	return found, nil
 }
 
 // deploy runs the operator that was built in a source tree.
-func deploy(ctx context.Context, root, built string) error {
-	return command(ctx, root, "go", "run", "./test/local", "operator", built).Run()
+func deploy(ctx context.Context, root, programs, built string) error {
+	return command(ctx, root, filepath.Join(programs, "local"), "operator", built).Run()
 }
 
 func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {

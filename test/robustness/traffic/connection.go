@@ -58,17 +58,11 @@ func (c *connection) client() (*clientv3.Client, error) {
 	return etcd, nil
 }
 
-const (
-	// endPatience bounds reading one member at the end.
-	endPatience = 2 * time.Minute
-	// page is the number of keys of one request.
-	page = 2000
-)
+// page is the number of keys of one request.
+const page = 2000
 
 // End records what every member has at the end: all unique keys, read linearizably, and the hash of its key space.
 func (t *Traffic) End(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, endPatience)
-	defer cancel()
 	pods := t.roster.Pods()
 	revision := int64(0)
 	for _, pod := range pods {

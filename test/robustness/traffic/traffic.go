@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,9 +46,8 @@ type Traffic struct {
 	set    string
 
 	begun, answered, value atomic.Int64
-
-	mutex sync.Mutex
-	acks  []time.Duration
+	// wrote is when a write was acknowledged last.
+	wrote atomic.Int64
 }
 
 // New returns the clients of a StatefulSet.
@@ -62,11 +60,14 @@ func (t *Traffic) Operations() (begun, acknowledged int) {
 	return int(t.begun.Load()), int(t.answered.Load())
 }
 
-// Acknowledgements returns when writes were acknowledged.
-func (t *Traffic) Acknowledgements() []time.Duration {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	return slices.Clone(t.acks)
+// Written waits until a write is acknowledged that is sent from now on.
+func (t *Traffic) Written(ctx context.Context) error {
+	for since := t.writer.Now(); time.Duration(t.wrote.Load()) <= since+patience; {
+		if !wait(ctx, pace) {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }
 
 // Run runs the clients until the context ends: for each member those bound to it, and those that use all.
@@ -136,9 +137,7 @@ func (c *client) do(ctx context.Context, op history.Operation, request func(cont
 		c.answered.Add(1)
 	}
 	if op.Wrote() {
-		c.mutex.Lock()
-		c.acks = append(c.acks, op.Return)
-		c.mutex.Unlock()
+		c.wrote.Store(int64(op.Return))
 	}
 	c.writer.Write(history.Line{Operation: &op})
 	return op

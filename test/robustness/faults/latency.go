@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/local/node"
+	"golang.org/x/sys/unix"
+)
+
+// late are the ports of a member whose answers are late: those to its clients but the test's own, and those to the kubelet's
+// probes, which time out after five seconds. Peers are not affected, so the member serves as well as before.
+var late = []struct {
+	port, proxy int
+	of          string
+	by          time.Duration
+}{
+	{port: 2379, proxy: 12379, of: "ip saddr != " + nodeIP, by: 400 * time.Millisecond},
+	{port: 9095, proxy: 19095, by: 6 * time.Second},
+}
+
+func answersLate() []Kind {
+	const byLatency = "proxies before members"
+	return []Kind{
+		{Name: "member answers late and fails its probes", Longest: 90 * time.Second, by: byLatency, choose: anyMember, inject: delayAnswers},
+		{Name: "all members answer late and fail their probes", Longest: 90 * time.Second, by: byLatency, choose: allMembers, inject: delayAnswers},
+	}
+}
+
+// delayAnswers delays the answers of members, also of pods that come meanwhile.
+func delayAnswers(ctx context.Context, m *Machine, t target) (heal, error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var answers atomic.Int64
+	var all sync.WaitGroup
+	for _, member := range t.members {
+		all.Go(func() {
+			var of node.Process
+			undo := func() {}
+			for ctx.Err() == nil {
+				if p, err := m.process(ctx, member); err == nil && p != of {
+					undo()
+					if undo, err = delayOne(ctx, p, &answers); err == nil {
+						of = p
+					} else {
+						undo = func() {}
+					}
+				}
+				wait(ctx, 200*time.Millisecond)
+			}
+			undo()
+		})
+	}
+	return func(context.Context) (string, error) {
+		cancel()
+		all.Wait()
+		if answers.Load() == 0 {
+			return "", nil
+		}
+		return fmt.Sprintf("%d answers were late", answers.Load()), nil
+	}, nil
+}
+
+// delayOne leads what arrives at a pod's ports through proxies in the pod's network, until it is undone. Connections that
+// exist are reset, because the proxies do not know them.
+func delayOne(ctx context.Context, p node.Process, answers *atomic.Int64) (undo func(), err error) {
+	network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", p.PID()))
+	if err != nil {
+		return nil, err
+	}
+	const table = "robustness-late"
+	closers := []io.Closer{network}
+	undo = func() {
+		_ = inNetwork(network, func() error { return nft(context.WithoutCancel(ctx), "delete table ip "+table+"\n") })
+		for _, c := range closers {
+			_ = c.Close()
+		}
+	}
+	var rules strings.Builder
+	for _, l := range late {
+		fmt.Fprintf(&rules, "    iifname eth0 %s tcp dport %d redirect to :%d\n", l.of, l.port, l.proxy)
+		var listener net.Listener
+		err := inNetwork(network, func() (err error) {
+			listener, err = net.Listen("tcp4", fmt.Sprintf(":%d", l.proxy))
+			return err
+		})
+		if err != nil {
+			undo()
+			return nil, err
+		}
+		closers = append(closers, listener)
+		go serve(listener, network, fmt.Sprintf("127.0.0.1:%d", l.port), l.by, answers)
+	}
+	script := fmt.Sprintf("table ip %s {\n  chain late {\n    type nat hook prerouting priority -100;\n%s  }\n}\n", table, rules.String())
+	if err := inNetwork(network, func() error { return nft(ctx, script) }); err != nil {
+		undo()
+		return nil, err
+	}
+	return undo, nil
+}
+
+// inNetwork runs something in another network namespace: on a thread that ends with it.
+func inNetwork(network *os.File, do func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := unix.Setns(int(network.Fd()), unix.CLONE_NEWNET)
+		if err == nil {
+			err = do()
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// serve proxies connections until the listener is closed.
+func serve(listener net.Listener, network *os.File, to string, delay time.Duration, answers *atomic.Int64) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer client.Close() //nolint:errcheck // it is reset
+			var server net.Conn
+			err := inNetwork(network, func() (err error) {
+				server, err = net.DialTimeout("tcp4", to, time.Second)
+				return err
+			})
+			if err != nil {
+				return
+			}
+			defer server.Close() //nolint:errcheck // it is reset
+			go func() {
+				_, _ = io.Copy(server, client)
+				_ = server.Close()
+			}()
+			delayed(client, server, delay, answers)
+		}()
+	}
+}
+
+// delayed passes on what a server says, each part later by the delay.
+func delayed(client io.Writer, server io.Reader, delay time.Duration, answers *atomic.Int64) {
+	type part struct {
+		data []byte
+		due  time.Time
+	}
+	parts := make(chan part, 1024)
+	go func() {
+		defer close(parts)
+		for {
+			data := make([]byte, 1<<14)
+			n, err := server.Read(data)
+			if n > 0 {
+				parts <- part{data[:n], time.Now().Add(delay)}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	failed := false
+	for p := range parts {
+		time.Sleep(time.Until(p.due))
+		if failed {
+			continue // until the reader has ended
+		}
+		_, err := client.Write(p.data)
+		failed = err != nil
+		answers.Add(1)
+	}
+}
