@@ -29,8 +29,8 @@ demo: up ## Roll out a cluster with a failing member, and compare with RollingUp
 	@go run ./test/demo
 
 .PHONY: up
-up: ## Boot a local Kubernetes with the operator and an Etcd. As root. CLUSTER=current uses the current kubectl context instead.
-	@go run ./test/local up
+up: ## Boot a local Kubernetes with the operator and an Etcd. As root. KUBERNETES=1.33 boots that release; CLUSTER=current uses the current kubectl context instead.
+	@go run ./test/local up $(if $(KUBERNETES),--kubernetes $(KUBERNETES))
 
 .PHONY: down
 down: ## Remove the local Kubernetes. Keeps build results in .local/.
@@ -87,9 +87,9 @@ alerts: ## Test the alerts with promtool, and the dashboard with Prometheus' par
 # Each release is pinned by its own module.
 RELEASES := $(notdir $(wildcard test/tools/kubernetes/1.*))
 # What depends on the release: StatefulSets, roles, admission, and expressions in schemas.
-MATRIX := etcd task executor crd
+MATRIX := etcd task executor crd rbac
 .PHONY: matrix
-matrix: assets ## Run integration tests of the controllers, of executor mode and of the CRDs against older Kubernetes releases. The first run builds them, which takes minutes.
+matrix: assets ## Run integration tests of the controllers, of executor mode and of the CRDs against older Kubernetes releases. RELEASES=1.33 selects. The first run builds them, which takes minutes.
 	@for release in $(RELEASES); do \
 		go run ./test/local build $$release/kube-apiserver $$release/kube-controller-manager && \
 		ln -sfn ../etcd $(LOCAL)/bin/$$release/etcd && echo "Kubernetes $$release" && \
@@ -103,7 +103,7 @@ explore: ## Check the rollout decision, and its plan, in every state. Takes minu
 FUZZTIME ?= 1m
 .PHONY: fuzz
 fuzz: ## Feed every parser with random input for FUZZTIME each, by default 1m. RUN selects: make fuzz RUN=FuzzAnswers.
-	@grep -rEo '^func Fuzz[A-Za-z]*' --include='*_test.go' cmd internal tasks | sed 's|/[^/]*:func | |' | while read -r package name; do \
+	@grep -rEo '^func Fuzz[A-Za-z]*' --include='*_test.go' cmd internal tasks test | sed 's|/[^/]*:func | |' | while read -r package name; do \
 		[[ -z "$(RUN)" || $$name == "$(RUN)" ]] || continue; \
 		echo "$$package $$name"; go test -vet=off ./$$package -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
@@ -115,8 +115,10 @@ mutants: ## Break the code in PKG at one place after another, and report what no
 	@go run ./hack/mutants -skip TestExplorationDetectsMutants $(PKG)
 
 .PHONY: crashes
-crashes: ## Disturb the operator in every way at each of its writes, for every task type. Takes minutes; the tests do a part of it.
+crashes: assets ## Disturb the operator in every way at each of its writes, for every task type, and kill the agent at each of its own. Takes hours; the tests do a part of it.
 	go test ./test/crash -crash-all -timeout 60m -v
+	KUBEBUILDER_ASSETS=$(ASSETS) go test ./test/integration/backup -run 'KilledAtEachWrite$$' -kill-all -timeout 60m -v
+	KUBEBUILDER_ASSETS=$(ASSETS) go test ./test/integration/crash -crash-all -parallel 8 -timeout 4h -v
 
 .PHONY: e2e
 e2e: up ## Run end-to-end tests on the local Kubernetes. As root. RUN selects tests: make e2e RUN=TestFrozen.
@@ -134,7 +136,7 @@ e2e-core: ## Run the most important end-to-end tests, in half the time. As root.
 	@$(MAKE) --no-print-directory e2e RUN='^($(subst $(space),|,$(strip $(CORE))))$$'
 
 .PHONY: e2e-executor
-e2e-executor: up ## Test executor mode beside an imitation of etcd-druid, and measure its rollouts. As root; removes the operator. RUN selects tests.
+e2e-executor: up ## Test executor mode beside an imitation of etcd-druid, measure its rollouts, and adopt a cluster. As root; removes the operator. RUN selects tests.
 	go test -tags e2e ./test/e2e/executor -count=1 -v -timeout 90m $(if $(RUN),-run '$(RUN)')
 
 .PHONY: attack

@@ -88,6 +88,9 @@ func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguratio
 		return nil, err
 	}
 	if executor {
+		if keeper == nil {
+			checkPolicies(kubeconfig)
+		}
 		return mgr, addExecutor(mgr, config)
 	}
 	key, err := signingKey(ctx, kubeconfig, namespace)

@@ -26,6 +26,7 @@ func main() {
 	flag.Float64Var(&o.minimum, "min", 95, "fail if a lower percentage of the mutants is killed, not counting those that are listed as equivalent")
 	flag.StringVar(&o.equivalent, "equivalent", "hack/mutants/equivalent.txt", "the list of mutants that behave as the original does")
 	flag.StringVar(&o.skip, "skip", "", "a regular expression of tests that are run only for mutants that survive all others")
+	flag.BoolVar(&o.quick, "quick", false, "do not run the tests of -skip at all: the score is a lower bound then")
 	flag.StringVar(&o.only, "only", "", "run only mutants whose description contains this")
 	flag.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "how many mutants run at a time")
 	flag.Parse()

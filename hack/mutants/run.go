@@ -26,6 +26,7 @@ type options struct {
 	minimum          float64
 	equivalent, skip string
 	only             string
+	quick            bool
 	parallel         int
 }
 
@@ -72,7 +73,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	for i := range binaries {
-		if err := binaries[i].record(ctx, dir); err != nil {
+		if err := binaries[i].record(ctx, dir, o.skip); err != nil {
 			return err
 		}
 		say(out, "%s: the tests take %s and reach %d mutants\n", binaries[i].name, binaries[i].took.Round(time.Millisecond), len(binaries[i].reached))
@@ -114,13 +115,17 @@ func (b *binary) command(ctx context.Context, env string, args ...string) *exec.
 	return c
 }
 
-// record runs the tests without a mutant.
-func (b *binary) record(ctx context.Context, dir string) error {
+// record runs the tests without a mutant, but for those that are skipped.
+func (b *binary) record(ctx context.Context, dir, skip string) error {
+	var args []string
+	if skip != "" {
+		args = []string{"-test.skip", skip}
+	}
 	reached := filepath.Join(dir, "reached")
 	if err := os.WriteFile(reached, nil, 0o600); err != nil {
 		return err
 	}
-	if out, err := b.command(ctx, envReached+"="+reached).CombinedOutput(); err != nil {
+	if out, err := b.command(ctx, envReached+"="+reached, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("the tests of %s fail without a mutant: %w\n%s", b.name, err, out)
 	}
 	content, err := os.ReadFile(reached)
@@ -136,7 +141,7 @@ func (b *binary) record(ctx context.Context, dir string) error {
 		b.reached[id] = true
 	}
 	begun := time.Now()
-	if out, err := b.command(ctx, envActive+"=0").CombinedOutput(); err != nil {
+	if out, err := b.command(ctx, envActive+"=0", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("the tests of %s fail without a mutant: %w\n%s", b.name, err, out)
 	}
 	b.took = time.Since(begun)
@@ -157,7 +162,10 @@ func judge(ctx context.Context, o options, mutants []mutant, binaries []*binary,
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			verdicts[i].killedBy, verdicts[i].unreached = kill(ctx, o.skip, m, binaries)
+			verdicts[i].killedBy, verdicts[i].unreached = kill(ctx, o, m, binaries)
+			if verdicts[i].killedBy == "" && ctx.Err() == nil {
+				fmt.Fprintf(os.Stderr, "%d of %d survives: %s\n", i+1, len(mutants), m)
+			}
 		})
 	}
 	all.Wait()
@@ -165,18 +173,22 @@ func judge(ctx context.Context, o options, mutants []mutant, binaries []*binary,
 }
 
 // kill returns the package whose tests notice a mutant; empty if none does.
-func kill(ctx context.Context, skip string, m mutant, binaries []*binary) (by string, unreached bool) {
+func kill(ctx context.Context, o options, m mutant, binaries []*binary) (by string, unreached bool) {
 	near := slices.SortedStableFunc(slices.Values(binaries), func(a, b *binary) int {
 		return cmp.Compare(distance(a, m), distance(b, m))
 	})
 	unreached = true
 	rounds := [][]string{nil}
-	if skip != "" {
-		rounds = [][]string{{"-test.skip", skip}, {"-test.run", skip}}
+	if o.skip != "" {
+		rounds = [][]string{{"-test.skip", o.skip}, {"-test.run", o.skip, "-test.timeout", "30m"}}
 	}
-	for _, args := range rounds {
+	if o.quick {
+		rounds = rounds[:1]
+	}
+	for round, args := range rounds {
 		for _, b := range near {
-			if !b.reached[m.id] {
+			// What the skipped tests reach is not recorded.
+			if round == 0 && !b.reached[m.id] {
 				continue
 			}
 			unreached = false

@@ -56,7 +56,7 @@ func (r Rule) Objection(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
 		return NotOnDelete(set.Name)
 	case !onDelete:
 		return fmt.Sprintf("the update strategy of StatefulSet %s is not OnDelete, so its own controller replaces pods: %s wrote it, and admission did not change it. "+
-			"Check that namespace %s has the label %s=%s, that the ConfigMap %s exists and that the webhook is reachable; then let %s reconcile the Etcd",
+			"Check that namespace %s has the label %s=%s, that the ConfigMap %s exists, and that the webhook is reachable or Kubernetes 1.36 or later has the policy; then let %s reconcile the Etcd",
 			set.Name, v1alpha1.ManagedByDruid, set.Namespace, v1alpha1.LabelRolloutBy, v1alpha1.ManagedBy, v1alpha1.RolloutsConfigMap, v1alpha1.ManagedByDruid)
 	case !operator && set.Annotations[v1alpha1.AnnotationRolloutBy] != v1alpha1.ManagedBy:
 		return fmt.Sprintf("StatefulSet %s is OnDelete and lacks the annotation %s=%s: another operator has chosen this strategy, and replaces its pods",

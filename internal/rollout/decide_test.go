@@ -7,6 +7,7 @@ package rollout
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,7 +102,7 @@ func TestDecide(t *testing.T) {
 		}, "MoveLeader m-0 to m-2"},
 		"no member has caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) { in.Snapshot.Ordinals[0].AppliedIndex = 5000 }, "hold SuccessorCaughtUp m-0"},
 		"without a handover after three attempts": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
-			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon.Add(-handoverWindow)}}
+			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon.Add(-timers.HandoverWindow)}}
 		}, "DeletePod m-0"},
 		"once the third attempt can be observed": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
 			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon}}
@@ -402,6 +403,49 @@ func TestRecordOfADeletionThatWasRefused(t *testing.T) {
 	g.Expect(r.Pods[0].LastOperation.Reason).To(HaveSuffix("not carried out: the policy says no"))
 }
 
+// A restart in place asks the PodDisruptionBudget where a removal would, and waits where it says no. Steps that disturb nobody do not.
+func TestUpdatesInPlaceAskTheBudget(t *testing.T) {
+	refused := func(byBudget bool) map[types.UID]Refusal {
+		return map[types.UID]Refusal{of(0, readyOld).uid(2): {At: noon, ByBudget: byBudget, Message: "the budget says no"}}
+	}
+	for name, c := range map[string]struct {
+		kind    kind
+		phase   phase
+		change  change
+		refused map[types.UID]Refusal
+		// asks the budget, or is held.
+		asks, held bool
+	}{
+		"a restart":                       {kind: restarted, phase: marked, asks: true},
+		"before the mark":                 {kind: restarted, asks: true},
+		"a lowering":                      {kind: lowered, phase: marked, asks: true},
+		"after the restart":               {kind: restarted, phase: carried},
+		"a raise":                         {kind: raised, phase: marked},
+		"podRemoval Delete":               {kind: restarted, phase: marked, change: config(func(c *spec.Config) { c.PodRemoval = spec.Delete })},
+		"refused by the budget":           {kind: restarted, phase: marked, refused: refused(true), held: true},
+		"refused by a webhook":            {kind: restarted, phase: marked, refused: refused(false), held: true},
+		"a raise of a pod with a refusal": {kind: raised, phase: marked, refused: refused(true)},
+		"overridden": {kind: restarted, phase: marked, refused: refused(true), change: func(in *Input) {
+			in.Overridden = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardRemovalGranted)}
+		}},
+	} {
+		w := of(0, readyOld, readyOld, readyOld)
+		w.kind, w.phase[2], w.lasted = c.kind, c.phase, true
+		in := w.input(noon, spec.Defaults())
+		in.Config.PodRemoval, in.Refused = spec.Evict, c.refused
+		if c.change != nil {
+			c.change(&in)
+		}
+		d := Decide(in, noon)
+		if c.held != (d.Conclusion == Wait) || c.held && (d.Hold.Guard != v1alpha1.GuardRemovalGranted || d.Hold.Pod != "m-2" || !strings.Contains(d.Hold.Message, "the budget says no")) {
+			t.Errorf("%s: %+v, %+v", name, d, d.Hold)
+		}
+		if !c.held && (d.Step == nil || d.Step.Write == nil || d.Step.Ordinals[0] != 2 || d.Step.AsksBudget != c.asks) {
+			t.Errorf("%s: %+v, %+v", name, d, d.Step)
+		}
+	}
+}
+
 // A removal that is refused and retried is no progress.
 func TestRepeatedAttemptsAreNoProgress(t *testing.T) {
 	g := NewWithT(t)
@@ -525,10 +569,10 @@ func TestHandoverUnderWay(t *testing.T) {
 	g := NewWithT(t)
 	underWay := func(w *world, ago time.Duration) bool {
 		last := &v1alpha1.LeaderHandover{From: "m-0", To: "m-1", Attempts: 1, LastAttemptTime: metav1.Time{Time: noon.Add(-ago)}}
-		return IsHandoverUnderWay(last, w.snapshot(noon), noon)
+		return timers.IsHandoverUnderWay(last, w.snapshot(noon), noon)
 	}
 	g.Expect(underWay(of(0, readyOld, readyNew, runningNew), time.Second)).To(BeTrue(), "the old leader still leads")
-	g.Expect(underWay(of(0, readyOld, readyNew, runningNew), handoverWindow)).To(BeFalse(), "the handover failed")
+	g.Expect(underWay(of(0, readyOld, readyNew, runningNew), timers.HandoverWindow)).To(BeFalse(), "the handover failed")
 	g.Expect(underWay(of(-1, readyOld, readyNew, runningNew), time.Second)).To(BeTrue(), "no member knows a leader")
 	g.Expect(underWay(of(1, readyOld, readyNew, runningNew), time.Second)).To(BeFalse(), "all members know the new leader")
 	g.Expect(underWay(of(1, readyOld, readyNew, startingNew), time.Second)).To(BeFalse(), "all answering members know the new leader")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/grace"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/order"
@@ -59,6 +60,8 @@ type size struct {
 	sorted  bool
 	// memory: with every combination of what the task's status may record and what may be stale.
 	memory bool
+	// inPlace: with every update in place, and every phase of it. With memory they are there, too.
+	inPlace bool
 }
 
 // fewer are the states without the rarest, for sizes that would take too long with all states.
@@ -116,9 +119,36 @@ func (z size) variants(w *world, visit func(*world)) {
 	}
 	plain()
 	try()
+	if z.memory || z.inPlace {
+		z.updates(w, plain, try)
+	}
 	if !z.memory {
 		return
 	}
+	z.circumstances(w, plain, try)
+	if z.members < 3 || *exploreAll {
+		// What holds for a removal also holds for a restart in place, once the pod is marked.
+		z.circumstances(w, func() {
+			plain()
+			w.kind = restarted
+			for i, m := range w.members {
+				if m.present() && !m.updated() {
+					w.phase[i] = marked
+				}
+			}
+		}, try)
+	}
+	for i := range w.members {
+		for variant := range 8 {
+			plain()
+			w.intent, w.recent, w.changed, w.short = i, variant&1 > 0, variant&2 > 0, variant&4 > 0
+			try()
+		}
+	}
+}
+
+// circumstances are the variants in which something is out of the ordinary.
+func (z size) circumstances(w *world, plain, try func()) {
 	for _, set := range []func(){
 		func() { w.surplus = true },
 		func() { w.unobserved = true },
@@ -139,16 +169,10 @@ func (z size) variants(w *world, visit func(*world)) {
 		set()
 		try()
 	}
-	z.updates(w, plain, try)
 	for i := range w.members {
 		for _, set := range []*[7]bool{&w.cordoned, &w.unsteady, &w.stranded, &w.young, &w.behind} {
 			plain()
 			set[i] = true
-			try()
-		}
-		for variant := range 8 {
-			plain()
-			w.intent, w.recent, w.changed, w.short = i, variant&1 > 0, variant&2 > 0, variant&4 > 0
 			try()
 		}
 	}
@@ -182,7 +206,7 @@ func (z size) updates(w *world, plain, try func()) {
 }
 
 // violations explores every world of the sizes and stops at the first few broken promises.
-func (p policy) violations(sizes []size, config spec.Config) []string {
+func (p policy) violations(sizes []size, config spec.Config, distort func(*inplace.Assessment)) []string {
 	const enough = 3
 	var found []string
 	now := epoch.Add(24 * time.Hour)
@@ -191,6 +215,7 @@ func (p policy) violations(sizes []size, config spec.Config) []string {
 			if len(found) >= enough {
 				return
 			}
+			w.distort = distort
 			d := p.decide(newState(w.input(now, config), now))
 			for _, fault := range w.faults(d, config) {
 				found = append(found, fmt.Sprintf("%s: %+v -> %s %+v", fault, *w, d.Conclusion, d.Step))
@@ -338,7 +363,7 @@ func TestExploration(t *testing.T) {
 			visited := 0
 			z.worlds(func(*world) { visited++ })
 			t.Logf("%d worlds", visited)
-			for _, v := range standard.violations([]size{z}, spec.Defaults()) {
+			for _, v := range standard.violations([]size{z}, spec.Defaults(), nil) {
 				t.Error(v)
 			}
 		})
@@ -521,19 +546,75 @@ func TestExplorationDetectsMutants(t *testing.T) {
 			return rank(a) - rank(b)
 		}),
 	}
-	sizes := []size{quick[0], quick[1], quick[3]}
+	// But for updates in place, every guard is complete.
+	unlessInPlace := func(name v1alpha1.GuardName, check func(*state, *Step) *Hold) policy {
+		return with(name, func(s *state, step *Step) *Hold {
+			if step.Write != nil {
+				return nil
+			}
+			return check(s, step)
+		})
+	}
+	mutants["restarts etcd in place although its volume is unreachable"] = unlessInPlace(v1alpha1.GuardVolumeReachable, volumeReachable)
+	mutants["restarts etcd in place while nodes are in trouble"] = unlessInPlace(v1alpha1.GuardNodesStable, nodesStable)
+	mutants["restarts etcd in place at an incompatible version"] = unlessInPlace(v1alpha1.GuardVersionsCompatible, versionsCompatible)
+	mutants["restarts etcd in place and does not count voters"] = unlessInPlace(v1alpha1.GuardQuorumKept, quorumKept)
 	for name, mutant := range mutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			found := mutant.violations(sizes, spec.Defaults())
-			if len(found) == 0 {
-				// In a cluster of three, QuorumKept compensates for some mutants.
-				found = mutant.violations(quick[4:], spec.Defaults())
+			expectDetected(t, mutant, nil)
+		})
+	}
+}
+
+func expectDetected(t *testing.T, mutant policy, distort func(*inplace.Assessment)) {
+	t.Helper()
+	found := mutant.violations([]size{quick[0], quick[1], quick[3]}, spec.Defaults(), distort)
+	if len(found) == 0 {
+		// In a cluster of three, QuorumKept compensates for some mutants.
+		found = mutant.violations(quick[4:], spec.Defaults(), distort)
+	}
+	if len(found) == 0 {
+		t.Fatal("the exploration does not detect the mutant")
+	}
+	t.Log(found[0])
+}
+
+// Everything that package inplace says of a pod matters to the decision.
+func TestExplorationDetectsMutantsOfInPlace(t *testing.T) {
+	for name, distort := range map[string]func(*inplace.Assessment){
+		"takes a restart for harmless": func(a *inplace.Assessment) {
+			a.Writes = slices.Clone(a.Writes)
+			for i := range a.Writes {
+				a.Writes[i].Disrupts = false
 			}
-			if len(found) == 0 {
-				t.Fatal("the exploration does not detect the mutant")
+		},
+		"does not wait until lowered resources have settled": func(a *inplace.Assessment) { a.Settle = 0 },
+		"does not wait until the kubelet has carried it out": func(a *inplace.Assessment) { a.Pending = "" },
+		"replaces what can be updated":                       func(a *inplace.Assessment) { a.Replace, a.Writes = "mutant", nil },
+		"replaces what it has just updated": func(a *inplace.Assessment) {
+			if len(a.Writes) == 1 {
+				a.Replace, a.Writes = "mutant", nil
 			}
-			t.Log(found[0])
+		},
+		"sets the revision first": func(a *inplace.Assessment) {
+			a.Writes = slices.Clone(a.Writes)
+			slices.Reverse(a.Writes)
+		},
+		"never sees the kubelet carry it out": func(a *inplace.Assessment) {
+			if len(a.Writes) == 1 {
+				a.Pending = "mutant"
+			}
+		},
+		"gives up again and again": func(a *inplace.Assessment) {
+			if len(a.Writes) == 1 {
+				a.GiveUp = &inplace.Write{Kind: inplace.PatchMetadata}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			expectDetected(t, standard, distort)
 		})
 	}
 }

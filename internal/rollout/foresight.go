@@ -57,6 +57,7 @@ func (f *foresight) update(next *projection.Projection, step *Step) *cluster.Sna
 	}
 	meanwhile := projection.Of(next.Snapshot)
 	meanwhile.Remove(step.Ordinals)
+	next.Elected = next.Elected || meanwhile.Elected
 	return meanwhile.Snapshot
 }
 
@@ -136,7 +137,7 @@ func (f *foresight) passGrace(_ *projection.Projection, _ *Hold, step *Step) {
 }
 
 func (f *foresight) observeHandover(_ *projection.Projection, _ *Hold, _ *Step) {
-	f.now = f.now.Add(handoverWindow)
+	f.now = f.now.Add(timers.HandoverWindow)
 }
 
 func (f *foresight) catchUp(next *projection.Projection, _ *Hold, _ *Step) { next.CatchUp() }

@@ -161,12 +161,15 @@ func nodesStable(s *state, step *Step) *Hold {
 // removalRetry is how long a removal that was refused waits before it is tried again.
 const removalRetry = 10 * time.Second
 
-// removalGranted: the API server has not refused the removal a moment ago. A budget is not asked about a deletion.
+// removalGranted: the API server has not refused the removal, or the disruption, a moment ago. A budget is not asked about a deletion.
 func removalGranted(s *state, step *Step) *Hold {
 	o := s.ordinal(step.Ordinals[0])
 	refusal, refused := s.Refused[o.Pod.UID]
-	if !refused || refusal.Update || !step.IsRemoval() || refusal.ByBudget && step.Action != EvictPod || !timers.Within(refusal.At, s.now, removalRetry) {
+	if !refused || refusal.Update || !step.IsRemoval() && !step.AsksBudget || refusal.ByBudget && step.Action == DeletePod || !timers.Within(refusal.At, s.now, removalRetry) {
 		return nil
+	}
+	if step.AsksBudget {
+		return &Hold{Pod: o.Name, Message: fmt.Sprintf("the API server does not allow a disruption of %s (%s); retrying every %s", o.Name, refusal.Message, removalRetry)}
 	}
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("the API server refused to remove %s (%s); retrying every %s", o.Name, refusal.Message, removalRetry)}
 }

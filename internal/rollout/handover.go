@@ -6,19 +6,14 @@ package rollout
 
 import (
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 )
 
 const (
 	// maxHandoverAttempts is how often leadership is offered before the leader goes without a handover.
 	maxHandoverAttempts = 3
-	// handoverWindow is how long an attempt may take to show.
-	handoverWindow = 2 * time.Second
 	// maxSuccessorLag is how many raft entries a successor may be behind the leader: a fifth of what etcd keeps in
 	// memory for members that catch up (SnapshotCatchUpEntries, 5000).
 	maxSuccessorLag = 1000
@@ -77,7 +72,7 @@ func (h handover) failed() string {
 // included.
 func handoverObserved(s *state, step *Step) *Hold {
 	last, next := s.Recorded.LeaderHandover, step.Ordinals[0]
-	if s.ordinal(next).Role != v1alpha1.RoleLeader || (handover{s, next}).attempts() == 0 || !timers.Within(last.LastAttemptTime.Time, s.now, handoverWindow) {
+	if s.ordinal(next).Role != v1alpha1.RoleLeader || (handover{s, next}).attempts() == 0 || !timers.Within(last.LastAttemptTime.Time, s.now, timers.HandoverWindow) {
 		return nil
 	}
 	return &Hold{Pod: last.From, Message: fmt.Sprintf("leadership is moving from %s to %s, attempt %d of %d", last.From, last.To, last.Attempts, maxHandoverAttempts)}
@@ -90,15 +85,4 @@ func successorCaughtUp(s *state, step *Step) *Hold {
 	}
 	leader := s.ordinal(step.Ordinals[0]).Name
 	return &Hold{Pod: leader, Message: fmt.Sprintf("%s leads, and every updated follower is more than %d raft entries behind it: if this persists, check their disks and the network, or override this guard", leader, maxSuccessorLag)}
-}
-
-// IsHandoverUnderWay reports whether leadership was moved a moment ago and that does not show yet: the leader is still the
-// old one, or a member that answers does not know the new one.
-func IsHandoverUnderWay(last *v1alpha1.LeaderHandover, snapshot *cluster.Snapshot, now time.Time) bool {
-	if last == nil || !timers.Within(last.LastAttemptTime.Time, now, handoverWindow) {
-		return false
-	}
-	return slices.ContainsFunc(snapshot.Ordinals, func(o cluster.Ordinal) bool {
-		return o.Answers && !o.Serving || o.Role == v1alpha1.RoleLeader && o.Name == last.From
-	})
 }

@@ -46,6 +46,8 @@ type Step struct {
 	Grace map[int]time.Duration
 	// Write is what is written to the pod, if it is updated in place.
 	Write *inplace.Write
+	// AsksBudget: the API server has to allow an eviction of the pod before it is written to.
+	AsksBudget bool
 	// wait is why nothing is written yet, and disrupts whether a write that is left disrupts the member.
 	wait     string
 	disrupts bool

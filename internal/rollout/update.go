@@ -15,6 +15,7 @@ import (
 func (s *state) update(next int, c updates.Choice) *Step {
 	o := s.ordinal(next)
 	step := &Step{Ordinals: []int{next}, Write: c.Write, wait: c.Wait, disrupts: c.Disrupts, Action: PatchMetadata}
+	step.AsksBudget = c.Write != nil && c.Disrupts && s.removal(next) == EvictPod
 	if c.Write == nil {
 		return step
 	}

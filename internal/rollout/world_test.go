@@ -70,6 +70,8 @@ type world struct {
 	// kind of update that the template makes, and how far each pod has come.
 	kind  kind
 	phase [7]phase
+	// distort changes what package inplace says of a pod; nil if that is true.
+	distort func(*inplace.Assessment)
 	// generation distinguishes successive pods of one ordinal.
 	generation [7]int
 }
@@ -141,6 +143,9 @@ func (w *world) updates(s *cluster.Snapshot) updates.State {
 	for i, o := range s.Ordinals {
 		if o.Pod != nil && !w.members[i].updated() {
 			a := w.assessment(i)
+			if w.distort != nil {
+				w.distort(&a)
+			}
 			a.ResourceVersion = o.Pod.ResourceVersion
 			assessed[o.Pod.UID] = a
 		}
@@ -175,7 +180,7 @@ func (w *world) faultsOfUpdate(step *Step, config spec.Config, say func(string, 
 			say("begins with %s although %s, which is updated, does not participate", podName[i], podName[j])
 		}
 	}
-	if step.Write.Disrupts {
+	if step.Action == ResizePod && w.kind.disrupts() {
 		w.faultsOfRemoval(i, config, say)
 	}
 }

@@ -21,6 +21,9 @@ import (
 // Parse reads a schedule. One that never comes, such as the 31st of February, is an error: cron says of it that it is due
 // at no time, which is before every other.
 func Parse(text string) (cron.Schedule, error) {
+	if isZoneAlone(text) {
+		return nil, fmt.Errorf("%q has a time zone and no schedule: write five fields after it", plain.Text(text, maxText))
+	}
 	schedule, err := cron.ParseStandard(withSundayAsZero(text))
 	if err != nil {
 		return nil, err
@@ -30,6 +33,11 @@ func Parse(text string) (cron.Schedule, error) {
 		return nil, fmt.Errorf("%q never comes: there is no such day in any of its months", plain.Text(text, maxText))
 	}
 	return schedule, nil
+}
+
+// isZoneAlone reports whether nothing follows a time zone: cron panics then.
+func isZoneAlone(text string) bool {
+	return (strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=")) && !strings.Contains(text, " ")
 }
 
 // withSundayAsZero returns a schedule that cron reads: weekday 7 is Sunday in crontabs, but not there.

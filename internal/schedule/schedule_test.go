@@ -53,6 +53,19 @@ func TestSundayIsSeven(t *testing.T) {
 	}
 }
 
+// cron panics over a time zone that nothing follows.
+func TestATimeZoneAlone(t *testing.T) {
+	g := NewWithT(t)
+	for _, text := range []string{"TZ=", "CRON_TZ=", "TZ=UTC", "CRON_TZ=Europe/Berlin", "TZ=\t*"} {
+		_, err := Parse(text)
+		g.Expect(err).To(MatchError(ContainSubstring("time zone and no schedule")), text)
+	}
+	_, err := Parse("TZ= ")
+	g.Expect(err).To(HaveOccurred())
+	_, err = Parse("TZ=UTC 0 0 * * *")
+	g.Expect(err).NotTo(HaveOccurred())
+}
+
 // Every accepted schedule has a next time.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"0 0 31 2 *", "0 0 29 2 *", "@every 1s", "TZ=UTC 0 0 * * *", "* * * * *", "0 0 * * 1-7/9223372036854775807"} {

@@ -17,10 +17,12 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	. "github.com/onsi/gomega"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -85,6 +87,54 @@ func TestWriteToAPod(t *testing.T) {
 			r.Expect(json.Unmarshal([]byte(body), &got)).To(Succeed())
 			r.Expect(got["metadata"]).To(Equal(map[string]any{"uid": "m-1", "resourceVersion": "1", "labels": map[string]any{"a": "b"}}))
 			r.Expect(step.Write.Patch["metadata"]).NotTo(HaveKey("uid"), "the decision is left as it is")
+		})
+	}
+}
+
+// Where a pod would be evicted, nothing is written before an eviction is allowed, and none is carried out.
+func TestADisruptionInPlaceIsGrantedFirst(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	budget := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	budget.ErrStatus.Details.Causes = append(budget.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause})
+	for name, c := range map[string]struct {
+		asks    bool
+		answer  error
+		writes  bool
+		refused rollout.Refusal
+	}{
+		"not asked":         {answer: budget, writes: true},
+		"granted":           {asks: true, writes: true},
+		"refused by budget": {asks: true, answer: budget, refused: rollout.Refusal{At: noon, ByBudget: true, Message: budget.Error()}},
+		"the pod is gone":   {asks: true, answer: apierrors.NewNotFound(pods, "m-1")},
+		"the pod differs":   {asks: true, answer: apierrors.NewConflict(pods, "m-1", errors.New("changed"))},
+		"no answer":         {asks: true, answer: context.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, observed(noon), observed(noon))
+			writes := false
+			r.handler.Client = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Patch: func(_ context.Context, _ client.WithWatch, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+					object.SetResourceVersion("2")
+					writes = true
+					return nil
+				},
+				SubResourceCreate: func(_ context.Context, _ client.Client, name string, pod, eviction client.Object, options ...client.SubResourceCreateOption) error {
+					all := (&client.SubResourceCreateOptions{}).ApplyOptions(options)
+					asked := eviction.(*policyv1.Eviction).DeleteOptions
+					r.Expect(name + " " + pod.GetName()).To(Equal("eviction m-1"))
+					r.Expect(all.DryRun).To(Equal([]string{metav1.DryRunAll}))
+					r.Expect(asked.DryRun).To(Equal([]string{metav1.DryRunAll}))
+					r.Expect(asked.Preconditions).To(HaveValue(Equal(metav1.Preconditions{UID: ptr.To(types.UID("m-1")), ResourceVersion: ptr.To("1")})))
+					return c.answer
+				},
+			}).Build()
+			step := rollout.Step{Action: rollout.UpdateContainer, Ordinals: []int{1}, AsksBudget: c.asks, Write: &inplace.Write{Kind: inplace.UpdateContainer, Disrupts: true, Patch: map[string]any{}}}
+			v := verdict(rollout.Input{Snapshot: observed(noon), Config: spec.Defaults()}, rollout.Decision{Conclusion: rollout.Act, Step: &step}, noon)
+			err := r.handler.Perform(t.Context(), r.task, *v.Step)
+			r.Expect(err == nil).To(Equal(c.writes || apierrors.IsNotFound(c.answer)), "%v", err)
+			r.Expect(writes).To(Equal(c.writes))
+			r.Expect(r.handler.tracker.refusals("")["m-1"]).To(Equal(c.refused))
+			r.Expect(r.handler.tracker.unfitFor("", "m-1", "new")).To(BeZero(), "a new pod would be refused as well")
 		})
 	}
 }

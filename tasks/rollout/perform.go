@@ -80,12 +80,21 @@ func earlier(a, b time.Time) time.Time {
 }
 
 func (h *Handler) performOn(ctx context.Context, task tasks.Task, d detail, ordinal int) error {
-	if d.step.Write != nil {
-		return coded(v1alpha1.ErrUpdatePod, h.write(ctx, task, d, ordinal))
-	}
 	o := d.in.Snapshot.Ordinals[ordinal]
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: task.Object.Namespace, Name: o.Name}}
 	only := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}
+	if d.step.AsksBudget {
+		// A dry run tells whether a PodDisruptionBudget allows it, and takes nothing from it.
+		dryRun := []string{metav1.DryRunAll}
+		eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &only, DryRun: dryRun}}
+		err := h.Client.SubResource("eviction").Create(ctx, pod, eviction, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun}})
+		if err != nil {
+			return coded(v1alpha1.ErrEvictPod, h.refusable(task, d, ordinal, "asking whether budgets allow a disruption of", err))
+		}
+	}
+	if d.step.Write != nil {
+		return coded(v1alpha1.ErrUpdatePod, h.write(ctx, task, d, ordinal))
+	}
 	switch d.step.Action {
 	case rollout.DeletePod:
 		options := []client.DeleteOption{client.Preconditions(only)}

@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -41,7 +42,7 @@ func verdict(in rollout.Input, d rollout.Decision, now time.Time) tasks.Verdict 
 		}
 	case rollout.Wait:
 		v.Reason, v.Message, v.RequeueAfter = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Hold.Guard, d.Hold.Message), pollInterval
-		if rollout.IsHandoverUnderWay(recorded.LeaderHandover, in.Snapshot, now) {
+		if timers.IsHandoverUnderWay(recorded.LeaderHandover, in.Snapshot, now) {
 			v.RequeueAfter = handoverInterval
 		}
 	case rollout.Act:

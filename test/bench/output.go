@@ -23,22 +23,31 @@ import (
 func (r results) table(targets []target.Target) string {
 	var out strings.Builder
 	if len(r.rollouts) > 0 {
-		const format = "%-10s %-20s %20s %12s %15s %10s %16s %17s %14s\n"
-		fmt.Fprintf(&out, "\n"+format, "medians", "", "time without writes", "longest gap", "leader changes", "rollout", "first deletion", "overhead per pod", "with handover")
+		const format = "%-13s %-20s %20s %12s %15s %9s %10s %16s %17s %14s\n"
+		fmt.Fprintf(&out, "\n"+format, "medians", "", "time without writes", "longest gap", "leader changes", "restarts", "rollout", "first deletion", "overhead per pod", "with handover")
 		for _, s := range r.measured() {
-			for _, way := range ways {
+			for _, way := range s.ways {
 				m := mediansOf(r.of(s, way))
-				handover := ""
-				if way.managed {
+				reaction, overhead, handover := target.Seconds(m.Reaction), target.Seconds(m.Overhead), ""
+				switch {
+				case way.key == inPlace.key:
+					reaction, overhead = "", ""
+				case way.managed:
 					handover = target.Seconds(m.Handover)
 				}
 				fmt.Fprintf(&out, format, s.name, way.name, target.Seconds(m.WithoutWrites), target.Seconds(m.LongestGap),
-					fmt.Sprint(m.LeaderChanges), target.Seconds(m.Took), target.Seconds(m.Reaction), target.Seconds(m.Overhead), handover)
+					fmt.Sprint(m.LeaderChanges), fmt.Sprint(m.Restarts), target.Seconds(m.Took), reaction, overhead, handover)
 			}
 		}
 	}
 	for _, s := range r.measured() {
 		fmt.Fprintf(&out, "\nAPI requests of a rollout, %s: %s\n", s.name, breakdown(r.typicalRequests(s)))
+	}
+	if len(r.idleGaps) > 0 {
+		fmt.Fprintf(&out, "\nlongest gap of an idle minute: %s\n", target.Seconds(median(r.idleGaps).Seconds()))
+	}
+	if r.changes != nil {
+		fmt.Fprintf(&out, "\n%s: %s\n", changes, r.changes)
 	}
 	if r.idle != nil {
 		fmt.Fprintf(&out, "\nAPI requests in an idle minute: %s\n", breakdown(r.idle))
@@ -76,6 +85,15 @@ func (b *bench) write(targets []target.Target) error {
 	if b.results.idle != nil {
 		document["idleRequestsPerMinute"] = b.results.idle.byKind()
 	}
+	if gaps := b.results.idleGaps; len(gaps) > 0 {
+		document["idleMinute"] = map[string]any{"median": median(gaps).Seconds(), "longestWriteGapSeconds": inSeconds(gaps)}
+	}
+	if s := b.results.changes; s != nil {
+		document[changes] = map[string]any{
+			"changes": numberOfChanges, "intervalSeconds": s.interval.Seconds(), "seconds": s.figures.Until.Sub(s.figures.From).Seconds(), "restartsOfEtcd": s.restarts,
+			"leaderChanges": s.figures.LeaderChanges, "longestWriteGapSeconds": s.figures.LongestGap.Seconds(), "secondsWithoutWrites": s.figures.WithoutWrites.Seconds(),
+		}
+	}
 	encoded, err := json.MarshalIndent(document, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encoding the results: %w", err)
@@ -88,12 +106,20 @@ func (b *bench) write(targets []target.Target) error {
 	return nil
 }
 
+func inSeconds(all []time.Duration) []float64 {
+	var seconds []float64
+	for _, d := range all {
+		seconds = append(seconds, d.Seconds())
+	}
+	return seconds
+}
+
 // document returns the part of bench.json on rollouts.
 func (r results) document() map[string]any {
 	document := map[string]any{}
 	for _, s := range r.measured() {
 		of := map[string]any{}
-		for _, way := range ways {
+		for _, way := range s.ways {
 			var runs []medians
 			for _, one := range r.of(s, way) {
 				runs = append(runs, mediansOf([]rollout{one}))

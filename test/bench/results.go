@@ -11,17 +11,21 @@ import (
 	"time"
 )
 
-// results has all rollouts in the order of measurement, and the requests of an idle operator: nil if not measured.
+// results has all rollouts in the order of measurement, and what else was measured.
 type results struct {
 	rollouts []rollout
-	idle     requests
+	// idleGaps are the longest gaps of minutes without a change.
+	idleGaps []time.Duration
+	// changes are nil, and so are the requests of an idle operator, if they were not measured.
+	changes *series
+	idle    requests
 }
 
 // of returns the rollouts of one scenario in one way.
 func (r results) of(s scenario, w way) []rollout {
 	var some []rollout
 	for _, one := range r.rollouts {
-		if one.scenario == s && one.way.key == w.key {
+		if one.scenario.name == s.name && one.way.key == w.key {
 			some = append(some, one)
 		}
 	}
@@ -32,7 +36,7 @@ func (r results) of(s scenario, w way) []rollout {
 func (r results) measured() []scenario {
 	var some []scenario
 	for _, s := range scenarios {
-		if slices.ContainsFunc(r.rollouts, func(one rollout) bool { return one.scenario == s }) {
+		if slices.ContainsFunc(r.rollouts, func(one rollout) bool { return one.scenario.name == s.name }) {
 			some = append(some, s)
 		}
 	}
@@ -44,6 +48,7 @@ type medians struct {
 	WithoutWrites float64 `json:"secondsWithoutWrites"`
 	LongestGap    float64 `json:"longestWriteGapSeconds"`
 	LeaderChanges float64 `json:"leaderChanges"`
+	Restarts      float64 `json:"restartsOfEtcd"`
 	Took          float64 `json:"rolloutSeconds"`
 	// Reaction is the time from the change of the template until the first pod was deleted.
 	Reaction float64 `json:"firstDeletionSeconds"`
@@ -69,6 +74,7 @@ func mediansOf(rollouts []rollout) medians {
 		WithoutWrites: over(func(r rollout) float64 { return r.figures.WithoutWrites.Seconds() }),
 		LongestGap:    over(func(r rollout) float64 { return r.figures.LongestGap.Seconds() }),
 		LeaderChanges: over(func(r rollout) float64 { return float64(r.figures.LeaderChanges) }),
+		Restarts:      over(func(r rollout) float64 { return float64(r.restarts) }),
 		Took:          over(func(r rollout) float64 { return r.took().Seconds() }),
 		Reaction:      over(func(r rollout) float64 { return r.reaction.Seconds() }),
 		Overhead:      median(overheads).Seconds(),
@@ -86,6 +92,15 @@ func median[N cmp.Ordered](numbers []N) N {
 	return sorted[(len(sorted)-1)/2]
 }
 
+// worst returns the highest figure of all rollouts of a scenario in its first way.
+func (r results) worst(s scenario, figure func(rollout) int) float64 {
+	worst := 0
+	for _, one := range r.of(s, s.ways[0]) {
+		worst = max(worst, figure(one))
+	}
+	return float64(worst)
+}
+
 // overheads returns those of all rollouts in one way, in order, whether or not leadership was moved.
 func (r results) overheads(w way) []time.Duration {
 	var all []time.Duration
@@ -99,7 +114,7 @@ func (r results) overheads(w way) []time.Duration {
 
 // typicalRequests returns the median number of requests of each kind in our rollouts of a scenario.
 func (r results) typicalRequests(s scenario) requests {
-	rollouts := r.of(s, ways[0])
+	rollouts := r.of(s, s.ways[0])
 	kinds := requests{}
 	for _, one := range rollouts {
 		maps.Copy(kinds, one.requests)

@@ -5,6 +5,9 @@
 package main
 
 import (
+	"encoding/json"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,12 +32,15 @@ func exampleRollout(w way, took, without, gap float64, changes int) rollout {
 }
 
 func exampleRun() results {
-	r := results{idle: requests{{"get", "etcds"}: 2}}
+	r := results{
+		idle: requests{{"get", "etcds"}: 2}, idleGaps: []time.Duration{90 * time.Millisecond},
+		changes: &series{interval: 30 * time.Second, figures: took(600, 120*time.Millisecond, 0, 0).figures},
+	}
 	for _, took := range []float64{45, 47, 90} {
 		r.rollouts = append(r.rollouts,
-			exampleRollout(ways[0], took, 0, 0.08, 1),
-			exampleRollout(ways[1], took+5, took/3, took/6, 2),
-			exampleRollout(ways[2], took+6, took/2, took/4, 3))
+			exampleRollout(quorumAware, took, 0, 0.08, 1),
+			exampleRollout(rollingUpdate, took+5, took/3, took/6, 2),
+			exampleRollout(onDelete, took+6, took/2, took/4, 3))
 	}
 	return r
 }
@@ -46,7 +52,7 @@ func TestTable(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	r := exampleRun()
-	if targets := r.targets(); len(targets) != 5 || !target.Met(targets) {
+	if targets := r.targets(); len(targets) != 6 || !target.Met(targets) {
 		t.Errorf("%d targets, all met: %t", len(targets), target.Met(targets))
 	}
 	r.rollouts[0].requests[request{"list", "pods"}] = maxRequests(3)
@@ -55,6 +61,83 @@ func TestTargets(t *testing.T) {
 	}
 	if targets := (results{}).targets(); len(targets) != 0 {
 		t.Errorf("%d targets without measurements", len(targets))
+	}
+}
+
+// exampleOf is a scenario measured once in each of its ways.
+func exampleOf(name string, figures map[string]rollout) results {
+	at := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
+	r := results{idleGaps: []time.Duration{90 * time.Millisecond}}
+	for _, w := range scenarios[at].ways {
+		one := figures[w.key]
+		one.scenario, one.way = scenarios[at], w
+		r.rollouts = append(r.rollouts, one)
+	}
+	return r
+}
+
+// took is a rollout of some seconds.
+func took(seconds int, gap time.Duration, restarts, leaderChanges int) rollout {
+	return rollout{restarts: restarts, figures: measure.Figures{
+		From: time.Unix(0, 0), Until: time.Unix(int64(seconds), 0), LongestGap: gap, LeaderChanges: leaderChanges,
+	}}
+}
+
+func TestTargetsInPlace(t *testing.T) {
+	const short, long = 80 * time.Millisecond, 100 * time.Millisecond
+	newPods, rolling := took(20, long, 3, 1), took(24, long, 3, 2)
+	for _, test := range []struct {
+		scenario string
+		own      rollout
+		missed   int
+	}{
+		{resources, took(5, short, 0, 0), 0},
+		{resources, took(6, short, 0, 0), 1},
+		{resources, took(5, long, 0, 0), 1},
+		{resources, took(5, short, 1, 1), 2},
+		{agentImage, took(15, long, 0, 0), 0},
+		{agentImage, took(16, long, 1, 1), 3},
+		{etcdImage, took(14, long, 3, 1), 0},
+		{etcdImage, took(15, long+1, 3, 1), 2},
+	} {
+		r := exampleOf(test.scenario, map[string]rollout{inPlace.key: test.own, quorumAware.key: newPods, rollingUpdate.key: rolling})
+		missed := 0
+		for _, target := range r.targets() {
+			if !target.Met {
+				missed++
+			}
+		}
+		if missed != test.missed {
+			t.Errorf("%s: %d targets are missed, want %d: %+v", test.scenario, missed, test.missed, r.targets())
+		}
+	}
+}
+
+func TestFrozenMemberAgainstHealthy(t *testing.T) {
+	for seconds, met := range map[int]bool{14: true, 15: false} {
+		r := exampleOf(healthy3, map[string]rollout{quorumAware.key: took(10, 0, 3, 1), rollingUpdate.key: took(20, 0, 3, 2), onDelete.key: took(20, 0, 3, 2)})
+		frozen := exampleOf(frozen3, map[string]rollout{quorumAware.key: took(seconds, 0, 3, 1), rollingUpdate.key: took(50, 0, 3, 2), onDelete.key: took(50, 0, 3, 2)})
+		r.rollouts = append(r.rollouts, frozen.rollouts...)
+		if target.Met(r.targets()) != met {
+			t.Errorf("%d s: %+v", seconds, r.targets())
+		}
+	}
+}
+
+// A pod template follows its Etcd: both patches of an edit make the same change.
+func TestEditsOfEtcdAndTemplateAgree(t *testing.T) {
+	for _, e := range []edit{raise, changeAgent, changeEtcd, annotate} {
+		etcd, template := e.etcd(3, "localhost/i:bench.3"), e.template(3, "localhost/i:bench.3")
+		for _, value := range []string{`"cpu":"23m"`, `"memory":"67Mi"`, `"localhost/i:bench.3"`, `restartedAt":"3"`} {
+			if strings.Contains(etcd, value) != strings.Contains(template, value) {
+				t.Errorf("%s and %s differ in %s", etcd, template, value)
+			}
+		}
+		for _, patch := range []string{etcd, template} {
+			if !json.Valid([]byte(patch)) {
+				t.Errorf("%s is no JSON", patch)
+			}
+		}
 	}
 }
 
@@ -98,7 +181,7 @@ func TestCount(t *testing.T) {
 		{Deleted: time.Unix(30, 0), Overhead: 300 * time.Millisecond, Led: true},
 		{Deleted: time.Unix(31, 0)},
 	}
-	for _, w := range ways {
+	for _, w := range newPods {
 		r := rollout{way: w, figures: measure.Figures{From: time.Unix(10, 0)}}
 		r.count(replacements)
 		if r.reaction != 2*time.Second || len(r.overheads)+len(r.handovers) != 2 || w.managed != (len(r.handovers) == 1) {

@@ -21,6 +21,8 @@ type rollout struct {
 	way      way
 	leader   int // ordinal of the leader at the start
 	figures  measure.Figures
+	// restarts is how often etcd was restarted, in its pod or with a new one.
+	restarts int
 	// reaction is the time from the change of the template until the first pod was deleted.
 	reaction time.Duration
 	// overheads are the times from a pod being ready until the next was deleted; handovers are those with a move of
@@ -35,8 +37,8 @@ func (r rollout) took() time.Duration { return r.figures.Until.Sub(r.figures.Fro
 
 // String returns the rollout in one line.
 func (r rollout) String() string {
-	s := fmt.Sprintf("rolled in %5.1f s, %5.2f s without writes, longest gap %5.2f s, %d leader changes",
-		r.took().Seconds(), r.figures.WithoutWrites.Seconds(), r.figures.LongestGap.Seconds(), r.figures.LeaderChanges)
+	s := fmt.Sprintf("rolled in %5.1f s, %5.2f s without writes, longest gap %5.2f s, %d leader changes, %d restarts",
+		r.took().Seconds(), r.figures.WithoutWrites.Seconds(), r.figures.LongestGap.Seconds(), r.figures.LeaderChanges, r.restarts)
 	if r.way.managed {
 		s += fmt.Sprintf(", %d requests", r.requests.total())
 	}
@@ -71,17 +73,31 @@ func (b *bench) roll(ctx context.Context, clusters clusters, s scenario, pair in
 			return r, err
 		}
 	}
-	err = b.measureRollout(ctx, c, writer, &r, note)
+	number := b.nextNumber()
+	image, err := s.edit.prepare(ctx, clusters, number)
+	if err != nil {
+		return r, err
+	}
+	before, err := c.Runs(ctx)
+	if err != nil {
+		return r, err
+	}
+	change := func() (stage.Change, error) { return w.change(ctx, c, s.edit, number, image) }
+	if err := b.measureRollout(ctx, c, writer, &r, change, note); err != nil {
+		return r, err
+	}
+	after, err := c.Runs(ctx)
+	r.restarts = before.RestartsUntil(after)
 	return r, err
 }
 
-// measureRollout changes the template and waits until every pod is replaced.
-func (b *bench) measureRollout(ctx context.Context, c stage.Cluster, writer *measure.Writer, r *rollout, note stage.Note) error {
+// measureRollout changes the template and waits until every pod follows it.
+func (b *bench) measureRollout(ctx context.Context, c stage.Cluster, writer *measure.Writer, r *rollout, edit func() (stage.Change, error), note stage.Note) error {
 	audit, err := b.openAudit(c.Namespace)
 	if err != nil {
 		return err
 	}
-	change, err := r.way.change(c, ctx)
+	change, err := edit()
 	if err != nil {
 		return err
 	}

@@ -10,36 +10,55 @@ import (
 	"strings"
 )
 
-// scenario is a cluster to roll.
+// scenario is a cluster, and a change that it follows in several ways.
 type scenario struct {
 	name    string
 	members int
 	frozen  bool // member 0 hangs
+	edit    edit
+	ways    []way
+	// idleMinute: the longest gap of a minute without any change is measured before each pair.
+	idleMinute bool
 }
 
 // scenarios in the order in which they are measured.
 var scenarios = []scenario{
-	{"3-healthy", 3, false},
-	{"3-frozen", 3, true},
-	{"5-healthy", 5, false},
-	{"5-frozen", 5, true},
+	{name: healthy3, members: 3, edit: annotate, ways: newPods},
+	{name: frozen3, members: 3, frozen: true, edit: annotate, ways: newPods},
+	{name: resources, members: 3, edit: raise, ways: inPlaceOrNot, idleMinute: true},
+	{name: agentImage, members: 3, edit: changeAgent, ways: inPlaceOrNot},
+	{name: etcdImage, members: 3, edit: changeEtcd, ways: inPlaceOrNot},
+	{name: "5-healthy", members: 5, edit: annotate, ways: newPods},
+	{name: "5-frozen", members: 5, frozen: true, edit: annotate, ways: newPods},
 }
 
-// idle is the name of the measurement without a rollout: an idle operator.
-const idle = "idle"
+// Names of scenarios that have targets of their own.
+const (
+	healthy3   = "3-healthy"
+	frozen3    = "3-frozen"
+	resources  = "3-resources"
+	agentImage = "3-agent-image"
+	etcdImage  = "3-etcd-image"
+)
+
+// What is measured once, with three members: many changes of resources one after the other, and an idle operator.
+const (
+	changes = "3-changes"
+	idle    = "idle"
+)
 
 func scenarioNames() []string {
 	var names []string
 	for _, s := range scenarios {
 		names = append(names, s.name)
 	}
-	return append(names, idle)
+	return append(names, changes, idle)
 }
 
 // chosen is the selection of measurements.
 type chosen struct {
-	scenarios []scenario
-	idle      bool
+	scenarios     []scenario
+	changes, idle bool
 }
 
 func chooseScenarios(names string) (chosen, error) {
@@ -49,7 +68,7 @@ func chooseScenarios(names string) (chosen, error) {
 			return chosen{}, fmt.Errorf("unknown scenario %q: choose from %s", name, strings.Join(scenarioNames(), ", "))
 		}
 	}
-	c := chosen{idle: slices.Contains(wanted, idle)}
+	c := chosen{changes: slices.Contains(wanted, changes), idle: slices.Contains(wanted, idle)}
 	for _, s := range scenarios {
 		if slices.Contains(wanted, s.name) {
 			c.scenarios = append(c.scenarios, s)

@@ -36,12 +36,14 @@ type clusters struct {
 	members   int
 	// ours belongs to an Etcd; peer is the orphaned StatefulSet of another.
 	ours, peer stage.Cluster
+	// images of the containers, by name, before any change.
+	images map[string]string
 }
 
 func (b *bench) setUp(ctx context.Context, members int) (clusters, error) {
 	namespace := fmt.Sprintf("bench-%d", members)
 	c := clusters{
-		bench: b, namespace: namespace, members: members,
+		bench: b, namespace: namespace, members: members, images: map[string]string{},
 		ours: stage.Cluster{Stage: b.stage, Namespace: namespace, Name: ours},
 		peer: stage.Cluster{Stage: b.stage, Namespace: namespace, Name: peer},
 	}
@@ -72,6 +74,13 @@ func (c clusters) create(ctx context.Context, note stage.Note) error {
 			return err
 		}
 	}
+	set, err := c.peer.StatefulSet(ctx)
+	if err != nil {
+		return err
+	}
+	for _, container := range set.Spec.Template.Spec.Containers {
+		c.images[container.Name] = container.Image
+	}
 	return c.peer.Orphan(ctx, note)
 }
 
@@ -82,7 +91,7 @@ func (c clusters) etcd(name string) *v1alpha1.Etcd {
 		Spec: v1alpha1.EtcdSpec{
 			Replicas: int32(c.members),
 			Etcd: v1alpha1.EtcdConfig{Resources: &corev1.ResourceRequirements{Requests: corev1.ResourceList{
-				corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+				corev1.ResourceCPU: *resource.NewMilliQuantity(cpu, resource.DecimalSI), corev1.ResourceMemory: *resource.NewQuantity(memory<<20, resource.BinarySI),
 			}}},
 			StorageCapacity: ptr.To(resource.MustParse("1Gi")),
 		},

@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
 	appsv1 "k8s.io/api/apps/v1"
 )
@@ -19,37 +20,62 @@ type way struct {
 	managed bool
 	// prepare sets up the cluster before the measurement.
 	prepare func(context.Context, stage.Cluster, stage.Note) error
-	// change changes the template.
-	change func(stage.Cluster, context.Context) (stage.Change, error)
+	// change carries out an edit.
+	change func(ctx context.Context, c stage.Cluster, e edit, number int, image string) (stage.Change, error)
 	// replace replaces the pods, or waits until a controller has.
 	replace func(context.Context, stage.Cluster, stage.Change, stage.Note) error
 }
 
-var ways = []way{
-	{
+var (
+	quorumAware = way{
 		name: "QuorumAwareRollout", key: "quorumAwareRollout", managed: true,
-		prepare: func(ctx context.Context, c stage.Cluster, note stage.Note) error { return c.WaitEtcd(ctx, note) },
-		change:  stage.Cluster.ChangeEtcd,
-		replace: func(ctx context.Context, c stage.Cluster, change stage.Change, note stage.Note) error {
-			return c.WaitRollout(ctx, change.Revision, note)
+		prepare: func(ctx context.Context, c stage.Cluster, note stage.Note) error {
+			return c.SetPodUpdatePolicy(ctx, v1alpha1.RecreatePods, note)
 		},
-	},
-	{
+		change: throughEtcd, replace: waitRollout,
+	}
+	inPlace = way{
+		name: "InPlaceIfPossible", key: "inPlaceIfPossible", managed: true,
+		prepare: func(ctx context.Context, c stage.Cluster, note stage.Note) error {
+			return c.SetPodUpdatePolicy(ctx, v1alpha1.InPlaceIfPossible, note)
+		},
+		change: throughEtcd, replace: waitRollout,
+	}
+	rollingUpdate = way{
 		name: "RollingUpdate", key: "rollingUpdate",
 		prepare: func(ctx context.Context, c stage.Cluster, _ stage.Note) error {
 			return c.SetStrategy(ctx, appsv1.RollingUpdateStatefulSetStrategyType)
 		},
-		change:  stage.Cluster.ChangeStatefulSet,
+		change:  throughTemplate,
 		replace: func(context.Context, stage.Cluster, stage.Change, stage.Note) error { return nil },
-	},
-	{
+	}
+	onDelete = way{
 		name: "OnDelete by hand", key: "onDeleteByHand",
 		prepare: func(ctx context.Context, c stage.Cluster, _ stage.Note) error {
 			return c.SetStrategy(ctx, appsv1.OnDeleteStatefulSetStrategyType)
 		},
-		change:  stage.Cluster.ChangeStatefulSet,
-		replace: byHand,
-	},
+		change: throughTemplate, replace: byHand,
+	}
+)
+
+// Ours comes first.
+var (
+	// newPods replace every pod.
+	newPods = []way{quorumAware, rollingUpdate, onDelete}
+	// inPlaceOrNot are for changes that need no new pod.
+	inPlaceOrNot = []way{inPlace, quorumAware, rollingUpdate}
+)
+
+func throughEtcd(ctx context.Context, c stage.Cluster, e edit, number int, image string) (stage.Change, error) {
+	return c.PatchEtcd(ctx, e.etcd(number, image))
+}
+
+func throughTemplate(ctx context.Context, c stage.Cluster, e edit, number int, image string) (stage.Change, error) {
+	return c.PatchTemplate(ctx, e.template(number, image))
+}
+
+func waitRollout(ctx context.Context, c stage.Cluster, change stage.Change, note stage.Note) error {
+	return c.WaitRollout(ctx, change.Revision, note)
 }
 
 // byHand deletes the highest ordinal, waits until it is ready again, and continues with the next.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 )
 
@@ -19,11 +20,11 @@ var all = flag.Bool("crash-all", false, "every kind of disturbance at every writ
 
 // disturbances at the k-th write. Without -crash-all only the operator's death is tried.
 func disturbances(k int) []disturbance {
-	kinds := []disturbance{{at: k, fate: inmemory.KilledBefore}, {at: k, fate: inmemory.KilledAfter}, {at: k, fate: inmemory.AnswerLost}}
+	kinds := []disturbance{{at: k, fate: disturb.KilledBefore}, {at: k, fate: disturb.KilledAfter}, {at: k, fate: disturb.AnswerLost}}
 	if !*all {
 		return kinds
 	}
-	kinds = append(kinds, disturbance{at: k, fate: inmemory.NotSent})
+	kinds = append(kinds, disturbance{at: k, fate: disturb.NotSent})
 	for i, kind := range inmemory.Kinds() {
 		// One that is held for ten minutes, and one that is late by a round or two: its events come after those of all other kinds.
 		kinds = append(kinds, disturbance{at: k, hold: []string{kind}, long: 10 * time.Minute}, disturbance{at: k, hold: []string{kind}, long: time.Second})

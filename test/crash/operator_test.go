@@ -23,6 +23,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks/maintenance"
 	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
+	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,7 +49,7 @@ func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, str
 var _ events.EventRecorder = silent{}
 
 // newOperator starts an operator.
-func newOperator(w *inmemory.World, agent string, decide func(inmemory.Write) inmemory.Fate) *operator {
+func newOperator(w *inmemory.World, agent string, decide func(disturb.Write) disturb.Fate) *operator {
 	o := &operator{Operator: &inmemory.Operator{World: w, Decide: decide}}
 	cached, live, now := o.Client(), o.Live(), clock.RealClock{}
 	observer := observe.New(o, now)

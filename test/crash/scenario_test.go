@@ -16,6 +16,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -41,7 +42,7 @@ type scenario struct {
 type disturbance struct {
 	// at is the number of the write that it happens at; 0 for an undisturbed run.
 	at   int
-	fate inmemory.Fate
+	fate disturb.Fate
 	// hold are the kinds whose watches are held from that write on, for so long.
 	hold []string
 	long time.Duration
@@ -52,9 +53,9 @@ type run struct {
 	t        *testing.T
 	world    *inmemory.World
 	scenario scenario
-	agent    *agent
+	agent    *disturb.Agent
 	operator *operator
-	writes   []inmemory.Write
+	writes   []disturb.Write
 	disturb  disturbance
 	// heldSince is when the watches were held.
 	heldSince time.Time
@@ -67,7 +68,7 @@ const taskName = "task"
 // outcome is what a run has come to, in words that can be compared.
 type outcome struct {
 	state, acts string
-	writes      []inmemory.Write
+	writes      []disturb.Write
 	broken      []string
 	// why is what the task's status says, for people.
 	why string
@@ -76,7 +77,7 @@ type outcome struct {
 // perform runs a scenario once, in a bubble.
 func perform(t *testing.T, s scenario, d disturbance) (out outcome) {
 	t.Helper()
-	agent := newAgent()
+	agent := disturb.NewAgent()
 	defer agent.Close()
 	synctest.Test(t, func(t *testing.T) {
 		r := &run{t: t, scenario: s, disturb: d, agent: agent}
@@ -232,12 +233,12 @@ func (r *run) isQuiet(ctx context.Context) bool {
 }
 
 // decide is asked for the fate of each write.
-func (r *run) decide(w inmemory.Write) inmemory.Fate {
+func (r *run) decide(w disturb.Write) disturb.Fate {
 	w.Number = len(r.writes) + 1
 	r.writes = append(r.writes, w)
 	r.check(w)
 	if w.Number != r.disturb.at {
-		return inmemory.Answered
+		return disturb.Answered
 	}
 	if len(r.disturb.hold) > 0 {
 		r.operator.Hold(r.disturb.hold...)
@@ -247,7 +248,7 @@ func (r *run) decide(w inmemory.Write) inmemory.Fate {
 }
 
 // check looks at a write with eyes of its own.
-func (r *run) check(w inmemory.Write) {
+func (r *run) check(w disturb.Write) {
 	if w.Namespace != "" && w.Namespace != inmemory.Namespace {
 		r.broken = append(r.broken, fmt.Sprintf("%s is in namespace %s", w, w.Namespace))
 	}
@@ -298,5 +299,5 @@ func (r *run) state(ctx context.Context) string {
 
 // acts are what must not be done twice: the pods that were replaced, and what was asked of the agent.
 func (r *run) acts() string {
-	return fmt.Sprintf("removed %v, snapshots %d", r.world.Removed(), r.agent.taken())
+	return fmt.Sprintf("removed %v, snapshots %d", r.world.Removed(), r.agent.Taken())
 }

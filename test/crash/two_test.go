@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
+	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 )
 
 // pair is two operators that both believe that they lead. Each waits before every write until it is its turn.
@@ -29,8 +29,8 @@ type pair struct {
 }
 
 // park waits for the turn of an operator.
-func (p *pair) park(i int) func(inmemory.Write) inmemory.Fate {
-	return func(w inmemory.Write) inmemory.Fate {
+func (p *pair) park(i int) func(disturb.Write) disturb.Fate {
+	return func(w disturb.Write) disturb.Fate {
 		turn := make(chan struct{})
 		p.mu.Lock()
 		p.waiting[i] = append(p.waiting[i], turn)
@@ -94,7 +94,7 @@ const twins = 60
 // performTwice runs a scenario with two operators.
 func performTwice(t *testing.T, s scenario, schedule uint, bound int) (out outcome) {
 	t.Helper()
-	agent := newAgent()
+	agent := disturb.NewAgent()
 	defer agent.Close()
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

@@ -17,40 +17,46 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
 )
 
-func exampleResults() (theirs, ours result) {
+func exampleResults() results {
 	zero := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	after := func(seconds float64) time.Time { return zero.Add(time.Duration(seconds * float64(time.Second))) }
-	theirs = result{way: rollingUpdate, figures: measure.Figures{
+	theirs := result{way: rollingUpdate, restarts: 3, figures: measure.Figures{
 		From: zero, Until: after(51.2345), Acknowledged: 1700, LongestGap: 7900 * time.Millisecond,
 		WithoutWrites: 15500 * time.Millisecond, Gaps: []measure.Gap{{From: after(1), To: after(8.6)}}, LeaderChanges: 2,
 	}}
-	ours = result{way: quorumAware, figures: measure.Figures{
+	ours := result{way: quorumAware, restarts: 3, figures: measure.Figures{
 		From: zero, Until: after(46), Acknowledged: 2700, LongestGap: 90 * time.Millisecond, LeaderChanges: 1,
 	}}
-	return theirs, ours
+	raised := result{way: inPlace, figures: measure.Figures{From: zero, Until: after(2.25), Acknowledged: 130, LongestGap: 60 * time.Millisecond}}
+	return results{theirs: theirs, ours: ours, raised: raised}
 }
 
 func TestTable(t *testing.T) {
 	want := `
-                            RollingUpdate   QuorumAwareRollout
-  time without writes             15.50 s               0.00 s
-  longest write gap                7.90 s               0.09 s
-  leader changes                        2                    1
-  rollout took                    51.23 s              46.00 s
-  acknowledged writes                1700                 2700
-  of them lost                          0                    0
+                         one member hangs:                              all healthy:
+                            RollingUpdate   QuorumAwareRollout   resources in place
+  time without writes             15.50 s               0.00 s               0.00 s
+  longest write gap                7.90 s               0.09 s               0.06 s
+  leader changes                        2                    1                    0
+  restarts of etcd                      3                    3                    0
+  rollout took                    51.23 s              46.00 s               2.25 s
+  acknowledged writes                1700                 2700                  130
+  of them lost                          0                    0                    0
 `
-	if got := "\n" + table(exampleResults()); got != want {
+	if got := "\n" + exampleResults().table(); got != want {
 		t.Errorf("got%s\nwant%s", got, want)
 	}
 }
 
 func TestSummary(t *testing.T) {
-	theirs, ours := exampleResults()
-	if got := summary(theirs); got != "no writes for 15.5 s · 2 leader changes · rolled out in 51 s" {
+	r := exampleResults()
+	if got := summary(r.raised); got != "always writable · 0 restarts · 0 leader changes · done in 2.2 s" {
 		t.Error(got)
 	}
-	if got := summary(ours); got != "always writable · 1 leader change · rolled out in 46 s" {
+	if got := summary(r.theirs); got != "no writes for 15.5 s · 2 leader changes · rolled out in 51 s" {
+		t.Error(got)
+	}
+	if got := summary(r.ours); got != "always writable · 1 leader change · rolled out in 46 s" {
 		t.Error(got)
 	}
 }

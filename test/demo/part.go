@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/test/measure"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/stage"
 	"github.com/etcd-foreman/etcd-foreman/test/measure/timeline"
@@ -19,32 +20,51 @@ import (
 type way struct {
 	name string
 	gate bool
+	// healthy: no member hangs.
+	healthy bool
+	// policy of the Etcd.
+	policy v1alpha1.PodUpdatePolicy
+	// change changes the template. what says what changes.
+	change func(stage.Cluster, context.Context) (stage.Change, error)
+	what   string
 	// until waits until the rollout has ended, as far as its controller reports it.
 	until func(context.Context, stage.Cluster, stage.Change, stage.Note) error
 	// source returns the objects whose changes show the rollout.
 	source func(*reporter) source
 }
 
+var inPlace = way{
+	name: "etcd-foreman in place: CPU and memory of etcd are raised", gate: true, healthy: true, policy: v1alpha1.InPlaceIfPossible, source: fromTasks,
+	change: stage.Cluster.RaiseResources, what: "CPU and memory in spec.etcd.resources of the Etcd are raised", until: untilTask,
+}
+
 var quorumAware = way{
-	name: "etcd-foreman QuorumAwareRollout", gate: true, source: fromTasks,
-	until: func(ctx context.Context, c stage.Cluster, change stage.Change, note stage.Note) error {
-		return c.WaitRollout(ctx, change.Revision, note)
-	},
+	name: "etcd-foreman QuorumAwareRollout", gate: true, policy: v1alpha1.RecreatePods, source: fromTasks,
+	change: stage.Cluster.ChangeEtcd, what: anAnnotation, until: untilTask,
 }
 
 var rollingUpdate = way{
-	name: "StatefulSet RollingUpdate", gate: false, source: fromPods,
+	name: "StatefulSet RollingUpdate", gate: false, policy: v1alpha1.RecreatePods, source: fromPods,
+	change: stage.Cluster.ChangeEtcd, what: anAnnotation,
 	until: func(context.Context, stage.Cluster, stage.Change, stage.Note) error { return nil },
+}
+
+const anAnnotation = "the template changes: an annotation in spec.annotations of the Etcd"
+
+func untilTask(ctx context.Context, c stage.Cluster, change stage.Change, note stage.Note) error {
+	return c.WaitRollout(ctx, change.Revision, note)
 }
 
 // result is the result of one part.
 type result struct {
 	way     way
-	frozen  time.Time // when member 0 began to hang
+	frozen  time.Time // when member 0 began to hang; zero if it does not
 	change  stage.Change
 	report  measure.Report
 	figures measure.Figures
-	steps   []timeline.Step
+	// restarts of etcd, in its pod or with a new one.
+	restarts int
+	steps    []timeline.Step
 }
 
 // play shows and measures one way.
@@ -67,15 +87,27 @@ func (d *demo) play(ctx context.Context, w way) (result, error) {
 		return result{}, err
 	}
 	defer writer.Stop()
-	r := result{way: w, frozen: time.Now()}
-	thaw, err := d.freeze(ctx)
-	defer thaw() //nolint:errcheck // the end of the demo checks all members again
+	r := result{way: w}
+	if !w.healthy {
+		r.frozen = time.Now()
+		thaw, err := d.freeze(ctx)
+		defer thaw() //nolint:errcheck // the end of the demo checks all members again
+		if err != nil {
+			return result{}, err
+		}
+	}
+	before, err := d.cluster.Runs(ctx)
 	if err != nil {
 		return result{}, err
 	}
 	if err := d.roll(ctx, writer, &r); err != nil {
 		return result{}, err
 	}
+	after, err := d.cluster.Runs(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	r.restarts = before.RestartsUntil(after)
 	return r, d.verify(ctx, writer, r.report)
 }
 
@@ -93,6 +125,9 @@ func (d *demo) setUp(ctx context.Context, w way) error {
 	}
 	return d.console.Step("members", func(note func(string)) (string, error) {
 		if _, err := d.cluster.WaitHealthy(ctx, note); err != nil {
+			return "", err
+		}
+		if err := d.cluster.SetPodUpdatePolicy(ctx, w.policy, note); err != nil {
 			return "", err
 		}
 		return fmt.Sprintf("all members are healthy; %s leads", d.cluster.PodName(d.leader)), d.cluster.MoveLeader(ctx, d.leader, note)
@@ -117,8 +152,8 @@ func (d *demo) roll(ctx context.Context, writer *measure.Writer, r *result) erro
 			return "", err
 		}
 		defer events.end()
-		events.say(time.Now(), "the template changes: an annotation in spec.annotations of the Etcd")
-		if r.change, err = d.cluster.ChangeEtcd(ctx); err != nil {
+		events.say(time.Now(), r.way.what)
+		if r.change, err = r.way.change(d.cluster, ctx); err != nil {
 			return "", err
 		}
 		if err := r.way.until(ctx, d.cluster, r.change, note); err != nil {
@@ -126,7 +161,7 @@ func (d *demo) roll(ctx context.Context, writer *measure.Writer, r *result) erro
 		}
 		_, err = d.cluster.WaitHealthy(ctx, note)
 		r.steps = events.steps()
-		return "every pod is replaced and ready", err
+		return "every pod follows the template and is ready", err
 	})
 	r.report = writer.Stop()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -30,6 +31,12 @@ func fromTasks(s *reporter) source {
 		return taskLines(old, task)
 	}}
 }
+
+// Names of operations in the status of a task.
+const (
+	deletePod     = "DeletePod"
+	patchMetadata = "PatchMetadata"
+)
 
 // taskLines returns the changes in the status of a task.
 func taskLines(before, after *v1alpha1.EtcdOperatorTask) []line {
@@ -55,21 +62,29 @@ func taskLines(before, after *v1alpha1.EtcdOperatorTask) []line {
 	return lines
 }
 
-// replacementLines returns which pods are deleted and which are replaced.
+// replacementLines returns which pods are deleted or written to, and which follow the template now. A write to metadata is no step
+// of its own.
 func replacementLines(was, is *v1alpha1.RolloutStatus) []line {
-	states := map[string]v1alpha1.OperationState{}
+	before := map[types.UID]v1alpha1.LastOperation{}
 	for _, p := range was.Pods {
-		states[string(p.UID)] = p.LastOperation.State
+		before[p.UID] = p.LastOperation
 	}
 	var back, gone []line
 	for _, p := range is.Pods {
 		op := p.LastOperation
-		switch before, known := states[string(p.UID)]; {
-		case !known:
-			gone = append(gone, line{pod: p.Name, text: fmt.Sprintf("%s: %s", op.Name, op.Reason)})
-		case before != op.State && op.State == v1alpha1.OperationStateCompleted:
+		inPlace := op.Name != deletePod
+		switch was, known := before[p.UID]; {
+		case !known || was.Name != op.Name || was.State == op.State && was.Reason != op.Reason:
+			step := line{pod: p.Name, text: fmt.Sprintf("%s: %s", op.Name, op.Reason)}
+			if op.Name == patchMetadata {
+				step.pod = ""
+			}
+			gone = append(gone, step)
+		case was.State != op.State && op.State == v1alpha1.OperationStateCompleted && inPlace:
+			back = append(back, line{text: fmt.Sprintf("%s is updated and participates (%d/%d)", p.Name, is.UpdatedReplicas, is.Replicas)})
+		case was.State != op.State && op.State == v1alpha1.OperationStateCompleted:
 			back = append(back, line{text: fmt.Sprintf("%s is back: its new pod participates (%d/%d)", p.Name, is.UpdatedReplicas, is.Replicas)})
-		case before != op.State:
+		case was.State != op.State:
 			back = append(back, line{text: fmt.Sprintf("%s %s: %s", op.Name, op.State, op.Reason)})
 		}
 	}

@@ -38,10 +38,21 @@ func TestTaskLines(t *testing.T) {
 	ended.Status.State = v1alpha1.TaskStateSucceeded
 	ended.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFinished, Message: "every member participates"}}
 
+	written := func(kind string, state v1alpha1.OperationState) *v1alpha1.EtcdOperatorTask {
+		task := started.DeepCopy()
+		task.Status.Rollout.Pods[0].LastOperation = v1alpha1.LastOperation{Name: kind, State: state, Reason: "m-0 is updated in place"}
+		return task
+	}
+	marked, resized, updated := written("PatchMetadata", v1alpha1.OperationStateInProgress), written("ResizePod", v1alpha1.OperationStateInProgress), written("PatchMetadata", v1alpha1.OperationStateCompleted)
+	updated.Status.Rollout.UpdatedReplicas = 1
+
 	for name, test := range map[string]struct {
 		before, after *v1alpha1.EtcdOperatorTask
 		want          []line
 	}{
+		"marks a pod":        {pending, marked, []line{{text: "the task starts"}, {text: "PatchMetadata: m-0 is updated in place"}}},
+		"resizes it":         {marked, resized, []line{{pod: "m-0", text: "ResizePod: m-0 is updated in place"}}},
+		"has updated it":     {written("PatchMetadata", v1alpha1.OperationStateInProgress), updated, []line{{text: "m-0 is updated and participates (1/3)"}}},
 		"starts with a step": {pending, started, []line{{text: "the task starts"}, {pod: "m-0", text: "DeletePod: m-0 runs and does not participate"}}},
 		"is held":            {started, held, []line{{text: "blocked by OthersParticipating: m-0 is terminating"}}},
 		"is held still":      {held, held, nil},

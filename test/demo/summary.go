@@ -16,6 +16,9 @@ func summary(r result) string {
 	if r.figures.WithoutWrites > 0 {
 		writes = fmt.Sprintf("no writes for %.1f s", r.figures.WithoutWrites.Seconds())
 	}
+	if r.way.healthy {
+		return fmt.Sprintf("%s · %d restarts · %d leader changes · done in %.1f s", writes, r.restarts, r.figures.LeaderChanges, r.took().Seconds())
+	}
 	changes := fmt.Sprintf("%d leader changes", r.figures.LeaderChanges)
 	if r.figures.LeaderChanges == 1 {
 		changes = "1 leader change"

@@ -2,9 +2,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package druid imitates etcd-druid for tests: how it writes a StatefulSet, what it concludes from the status of one, its CRD
-// without the schema, and the rules of its webhook. The StatefulSet is that of etcd-druid v0.38 in an API server's audit log, without
-// the volume of etcd's configuration and with fewer arguments of etcd-backup-restore.
+// Package druid imitates etcd-druid for tests: how it writes the objects of an Etcd, what it concludes from the status of a
+// StatefulSet, its CRD without the schema, and the rules of its webhook. The objects are those of etcd-druid v0.38 in an API server's
+// audit log, with fewer arguments of etcd-backup-restore and less of etcd's configuration.
 //
 // It imports clients of Kubernetes, and of this project the API only.
 package druid
@@ -64,8 +64,8 @@ const (
 type Druid struct {
 	// Client sends requests as etcd-druid.
 	Client client.Client
-	// Etcd as it is in the API server.
-	Etcd *unstructured.Unstructured
+	// Etcd as it is in the API server: its members serve clients with TLS if it says so.
+	Etcd client.Object
 	// Adapt changes the pod template to what a test can run: there are no images of etcd-druid's. May be nil.
 	Adapt func(*corev1.PodTemplateSpec)
 	// Storage gives each member a volume, as etcd-druid does; without it a member has an empty folder.
@@ -79,18 +79,30 @@ func NewClient(config *rest.Config, scheme *runtime.Scheme) (client.Client, erro
 	return client.New(as, client.Options{Scheme: scheme})
 }
 
-// Reconcile writes the StatefulSet as each reconciliation of etcd-druid does: a merge patch from what is there to its whole
-// metadata, the whole template, and RollingUpdate. The template differs by a checksum, as after a change of the configuration.
+// Reconcile writes what each reconciliation of etcd-druid does: its finalizer, and merge patches from what is there to the objects. Of
+// a StatefulSet it writes the whole metadata, the whole template, and RollingUpdate. The template differs by a checksum, as after a
+// change of the configuration.
 func (d Druid) Reconcile(ctx context.Context, checksum string) error {
+	if err := d.finalize(ctx, true); err != nil {
+		return err
+	}
+	objects, err := d.objects()
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := d.write(ctx, object); err != nil {
+			return fmt.Errorf("reconciling %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+		}
+	}
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.Etcd.GetNamespace(), Name: Name}}
-	_, err := controllerutil.CreateOrPatch(ctx, d.Client, set, func() error {
+	if _, err := controllerutil.CreateOrPatch(ctx, d.Client, set, func() error {
 		d.Build(set, checksum)
 		return nil
-	})
-	if err != nil {
+	}); err != nil {
 		return fmt.Errorf("reconciling StatefulSet %s/%s: %w", set.Namespace, set.Name, err)
 	}
-	return nil
+	return d.done(ctx)
 }
 
 // Build overwrites what etcd-druid writes of a StatefulSet.
@@ -98,10 +110,8 @@ func (d Druid) Build(set *appsv1.StatefulSet, checksum string) {
 	selector := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: Name}
 	labels := maps.Clone(selector)
 	labels[v1alpha1.LabelComponent], labels[v1alpha1.LabelName] = v1alpha1.ComponentStatefulSet, Name
-	set.ObjectMeta = metav1.ObjectMeta{Namespace: d.Etcd.GetNamespace(), Name: Name, Labels: labels, OwnerReferences: []metav1.OwnerReference{{
-		APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: Name, UID: d.Etcd.GetUID(), Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
-	}}}
-	set.Spec.Template = template(maps.Clone(labels), checksum)
+	set.ObjectMeta = metav1.ObjectMeta{Namespace: d.Etcd.GetNamespace(), Name: Name, Labels: labels, OwnerReferences: d.owner()}
+	set.Spec.Template = template(maps.Clone(labels), checksum, d.clientTLS())
 	if d.Adapt != nil {
 		d.Adapt(&set.Spec.Template)
 	}
@@ -111,7 +121,7 @@ func (d Druid) Build(set *appsv1.StatefulSet, checksum string) {
 	set.Spec.PodManagementPolicy = appsv1.ParallelPodManagement
 	set.Spec.ServiceName = PeerService
 	if d.Storage {
-		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim()}
+		set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim(d.text("16Gi", "spec", "storageCapacity"))}
 	} else {
 		volumes := &set.Spec.Template.Spec.Volumes
 		*volumes = append(*volumes, corev1.Volume{Name: Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})

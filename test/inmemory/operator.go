@@ -7,14 +7,13 @@ package inmemory
 import (
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
 	"reflect"
 	"strings"
 	"sync"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,48 +26,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// Write is a request of an operator that changes something, at the API server or at a member.
-type Write struct {
-	// Number counts the writes of all operators of a run, from one.
-	Number int
-	Verb   string
-	Kind   string
-	Name   string
-	// Namespace is empty for a member.
-	Namespace string
-}
-
-func (w Write) String() string { return fmt.Sprintf("%d: %s %s %s", w.Number, w.Verb, w.Kind, w.Name) }
-
-// Fate is what becomes of a write.
-type Fate int
-
-// The fates of a write.
-const (
-	// Carried out, and answered.
-	Answered Fate = iota
-	// KilledBefore: the operator is killed before it is sent.
-	KilledBefore
-	// KilledAfter: the operator is killed once it is carried out.
-	KilledAfter
-	// AnswerLost: it is carried out, and the operator is told that it timed out.
-	AnswerLost
-	// NotSent: it is not carried out, and the operator is told that it timed out.
-	NotSent
-)
-
-func (f Fate) String() string {
-	return [...]string{"answered", "killed before", "killed after", "answer lost", "not sent"}[f]
-}
-
-// ErrKilled is what an operator gets for every request after it was killed.
-var ErrKilled = errors.New("the operator was killed")
-
 // Operator is how one operator sees the world: a cache, the API server, the members.
 type Operator struct {
 	World *World
 	// Decide is asked for the fate of each write, and may wait. Read is told of each read from the API server or the cache.
-	Decide func(Write) Fate
+	Decide func(disturb.Write) disturb.Fate
 	Read   func(kind, namespace string)
 
 	mu     sync.Mutex
@@ -147,27 +109,27 @@ func kindOf(o any) string {
 // write carries a write out as it is fated.
 func (o *Operator) write(verb, kind, namespace, name string, do func() error) error {
 	if o.Killed() {
-		return ErrKilled
+		return disturb.ErrKilled
 	}
-	fate := Answered
+	fate := disturb.Answered
 	if o.Decide != nil {
-		fate = o.Decide(Write{Verb: verb, Kind: kind, Name: name, Namespace: namespace})
+		fate = o.Decide(disturb.Write{Verb: verb, Kind: kind, Name: name, Namespace: namespace})
 	}
 	switch {
-	case fate == KilledBefore:
+	case fate == disturb.KilledBefore:
 		o.kill()
-		return ErrKilled
+		return disturb.ErrKilled
 	case o.Killed():
-		return ErrKilled
-	case fate == NotSent:
+		return disturb.ErrKilled
+	case fate == disturb.NotSent:
 		return apierrors.NewServerTimeout(v1alpha1.GroupVersion.WithResource("any").GroupResource(), verb, 1)
 	}
 	err := do()
 	switch fate {
-	case KilledAfter:
+	case disturb.KilledAfter:
 		o.kill()
-		return ErrKilled
-	case AnswerLost:
+		return disturb.ErrKilled
+	case disturb.AnswerLost:
 		return apierrors.NewTimeoutError("the answer was lost", 1)
 	}
 	return err
@@ -175,7 +137,7 @@ func (o *Operator) write(verb, kind, namespace, name string, do func() error) er
 
 func (o *Operator) read(kind, namespace string) error {
 	if o.Killed() {
-		return ErrKilled
+		return disturb.ErrKilled
 	}
 	if o.Read != nil {
 		o.Read(kind, namespace)
@@ -243,40 +205,7 @@ type view struct{ client.Client }
 
 // Dial implements etcdclient.Dialer: what is asked of members that changes something is a write.
 func (o *Operator) Dial(endpoint string, config *tls.Config) (etcdclient.Client, error) {
-	c, err := o.World.Members.Dial(endpoint, config)
-	if err != nil {
-		return nil, err
-	}
-	return member{c, o, endpoint}, nil
-}
-
-// member counts the writes.
-type member struct {
-	etcdclient.Client
-	operator *Operator
-	endpoint string
-}
-
-func (m member) write(verb string, do func() error) error {
-	return m.operator.write(verb, "member", "", m.endpoint, do)
-}
-
-func (m member) MoveLeader(ctx context.Context, to uint64) error {
-	return m.write("move leader", func() error { return m.Client.MoveLeader(ctx, to) })
-}
-
-func (m member) Compact(ctx context.Context, revision int64) error {
-	return m.write("compact", func() error { return m.Client.Compact(ctx, revision) })
-}
-
-func (m member) Defragment(ctx context.Context) error {
-	return m.write("defragment", func() error { return m.Client.Defragment(ctx) })
-}
-
-func (m member) Disarm(ctx context.Context, a etcdclient.Alarm) error {
-	return m.write("disarm", func() error { return m.Client.Disarm(ctx, a) })
-}
-
-func (m member) SetPeerURLs(ctx context.Context, id uint64, urls []string) error {
-	return m.write("set peer URLs", func() error { return m.Client.SetPeerURLs(ctx, id, urls) })
+	return disturb.Members{Dialer: o.World.Members, Write: func(w disturb.Write, do func() error) error {
+		return o.write(w.Verb, w.Kind, w.Namespace, w.Name, do)
+	}}.Dial(endpoint, config)
 }

@@ -77,6 +77,9 @@ func newServer(scheme *runtime.Scheme, now func() time.Time) (*server, error) {
 			if name != "eviction" || !ok {
 				return fmt.Errorf("creating %s of %s: not simulated", name, o.GetName())
 			}
+			if len(eviction.DeleteOptions.DryRun) > 0 {
+				return nil // no budget is simulated
+			}
 			return s.delete(ctx, storage, o, client.Preconditions(*eviction.DeleteOptions.Preconditions))
 		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, name string, o client.Object, options ...client.SubResourceUpdateOption) error {

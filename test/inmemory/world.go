@@ -6,6 +6,7 @@ package inmemory
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -162,7 +163,12 @@ func (w *World) statefulSets(ctx context.Context) error {
 // Revision is that of a StatefulSet's template.
 func Revision(set *appsv1.StatefulSet) string {
 	hash := fnv.New32a()
-	_, _ = fmt.Fprintf(hash, "%+v %+v", set.Spec.Template.Annotations, set.Spec.Template.Spec)
+	// What is behind pointers counts, and not where it is.
+	template, err := json.Marshal(set.Spec.Template)
+	if err != nil {
+		panic(err)
+	}
+	_, _ = hash.Write(template)
 	return fmt.Sprintf("%s-%x", set.Name, hash.Sum32())
 }
 

@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,13 +26,36 @@ import (
 // operatorBinaries are the programs of this repository that run in the cluster.
 var operatorBinaries = []string{"etcd-foreman", "etcd-agent"}
 
+// upOptions are the flags of the verb up.
+type upOptions struct {
+	bare    bool
+	release string // of Kubernetes; empty for the current one
+}
+
+func readUpOptions(args []string) (upOptions, error) {
+	var options upOptions
+	flags := flag.NewFlagSet("up", flag.ContinueOnError)
+	flags.BoolVar(&options.bare, "bare", false, "without the operator")
+	flags.StringVar(&options.release, "kubernetes", "", "`release` of Kubernetes, such as 1.33")
+	if err := flags.Parse(args); err != nil {
+		return options, fmt.Errorf("reading the flags of up: %w", err)
+	}
+	if flags.NArg() > 0 {
+		return options, fmt.Errorf("up takes no arguments, and got %v", flags.Args())
+	}
+	return options, nil
+}
+
 // up is the verb up for the local Kubernetes.
-func (p program) up(ctx context.Context, bare bool) error {
+func (p program) up(ctx context.Context, options upOptions) error {
+	if err := build.CheckRelease(options.release); err != nil {
+		return err
+	}
 	if err := host.Prepare(ctx, p.console); err != nil {
 		return fmt.Errorf("checking what this machine needs:\n%w", err)
 	}
-	names := build.Pinned()
-	if !bare {
+	names := build.Pinned(options.release)
+	if !options.bare {
 		names = append(names, operatorBinaries...)
 		if _, err := os.Stat(filepath.Join(p.layout.Root, "cmd", operatorBinaries[0])); err != nil {
 			return fmt.Errorf("finding the operator: %w; for a cluster without it use up --bare", err)
@@ -45,7 +69,7 @@ func (p program) up(ctx context.Context, bare bool) error {
 		return err
 	}
 	defer func() { _ = held.Close() }()
-	cluster := boot.New(p.layout)
+	cluster := boot.New(p.layout, options.release)
 	err = p.console.Step("Kubernetes", func(note func(string)) (string, error) {
 		started, err := cluster.Up(ctx, note)
 		if !started {
@@ -56,7 +80,7 @@ func (p program) up(ctx context.Context, bare bool) error {
 	if err != nil {
 		return fmt.Errorf("booting the local Kubernetes: %w", err)
 	}
-	if !bare {
+	if !options.bare {
 		if err := p.deployLocal(ctx, cluster); err != nil {
 			return err
 		}
@@ -88,7 +112,7 @@ func (p program) operator(ctx context.Context, root string) error {
 		return err
 	}
 	const deployment, namespace = "deployment/" + layout.OperatorName, "--namespace=" + layout.OperatorNamespace
-	kubectl := boot.New(p.layout).Kubectl
+	kubectl := boot.New(p.layout, "").Kubectl
 	if _, err := kubectl.Run(ctx, "rollout", "restart", deployment, namespace); err != nil {
 		return err
 	}
@@ -120,7 +144,7 @@ func (p program) status(ctx context.Context) error {
 	if !owned {
 		return errors.New("the local Kubernetes is down")
 	}
-	cluster := boot.New(owner)
+	cluster := boot.New(owner, "")
 	running, err := cluster.Running()
 	if err != nil {
 		return err

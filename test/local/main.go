@@ -6,7 +6,7 @@
 // takes it down without a trace. `make up`, `make down`, the end-to-end tests, the demo and the benchmarks use it.
 //
 //	go run ./test/local build [NAME...]   build the programs into .local/bin
-//	go run ./test/local up [--bare]       boot; deploy the operator and a demo Etcd, unless --bare
+//	go run ./test/local up [FLAG...]      boot; deploy the operator and a demo Etcd, unless --bare; --kubernetes 1.33 boots that release
 //	go run ./test/local down              remove everything but .local/bin
 //	go run ./test/local status            show what is running
 //	go run ./test/local operator ROOT     run the operator that was built in another source tree, ROOT/.local/bin
@@ -23,7 +23,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/build"
@@ -34,7 +33,8 @@ import (
 
 const usage = `usage: go run ./test/local VERB
   build [NAME...]  build the programs into .local/bin (all pinned ones, unless named)
-  up [--bare]      boot the local Kubernetes and deploy the operator with a demo Etcd
+  up [FLAG...]     boot the local Kubernetes and deploy the operator with a demo Etcd, unless --bare;
+                   --kubernetes RELEASE boots an older release, such as 1.33
   down             remove the local Kubernetes without a trace
   status           show what is running
   operator ROOT    run the operator that was built in another source tree, ROOT/.local/bin
@@ -83,8 +83,12 @@ func run(ctx context.Context, args []string) error {
 		return p.upCurrent(ctx)
 	case verb == "down" && isCurrent && len(rest) == 0:
 		return p.downCurrent(ctx)
-	case verb == "up" && !isCurrent && (len(rest) == 0 || slices.Equal(rest, []string{"--bare"})):
-		return p.up(ctx, len(rest) > 0)
+	case verb == "up" && !isCurrent:
+		options, err := readUpOptions(rest)
+		if err != nil {
+			return err
+		}
+		return p.up(ctx, options)
 	case verb == "down" && !isCurrent && len(rest) == 0:
 		return p.down(ctx)
 	case verb == "operator" && !isCurrent && len(rest) == 1:
@@ -99,7 +103,7 @@ func run(ctx context.Context, args []string) error {
 // cluster runs the same versions.
 func (p program) build(ctx context.Context, names []string) error {
 	if len(names) == 0 {
-		names = build.Pinned()
+		names = build.Pinned("")
 	}
 	p.builder.Assets = os.Getenv("KUBEBUILDER_ASSETS")
 	return p.builder.Build(ctx, names...)

@@ -35,6 +35,8 @@ type cluster struct {
 	*WithT
 	t         *testing.T
 	namespace string
+	// image of etcd itself, which the imitation runs instead of etcd-wrapper.
+	image string
 	// imitation of etcd-druid; without effect if the stock one is installed.
 	imitation druid.Druid
 	tls       *tls.Config
@@ -43,7 +45,7 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{WithT: NewWithT(t), t: t, namespace: "executor-" + strings.ToLower(strings.NewReplacer("Test", "", "/", "-").Replace(t.Name()))}
+	c := &cluster{WithT: NewWithT(t), t: t, image: "localhost/etcd:v3.6.16", namespace: "executor-" + strings.ToLower(strings.NewReplacer("Test", "", "/", "-").Replace(t.Name()))}
 	c.SetDefaultEventuallyTimeout(patience)
 	c.SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
@@ -59,18 +61,17 @@ func newCluster(t *testing.T) *cluster {
 	c.Expect(err).NotTo(HaveOccurred())
 	etcd, err := druid.Etcd(c.namespace)
 	c.Expect(err).NotTo(HaveOccurred())
-	c.imitation = druid.Druid{Client: as, Etcd: etcd, Adapt: c.adapt, Storage: true}
-	if *stock {
-		c.forStock(etcd)
-	} else {
-		c.Expect(kube.Create(t.Context(), c.peerService())).To(Succeed())
-	}
+	c.imitation = druid.Druid{Client: client.WithFieldOwner(as, v1alpha1.ManagedByDruid), Etcd: etcd, Adapt: c.adapt, Storage: true}
+	c.simplify(etcd)
 	c.Expect(as.Create(t.Context(), etcd)).To(Succeed())
+	if !*stock {
+		t.Cleanup(func() { c.Expect(c.imitation.Finish(context.Background())).To(Succeed()) })
+	}
 	return c
 }
 
-// forStock adapts the Etcd to what runs here: there is no bucket.
-func (c *cluster) forStock(etcd *unstructured.Unstructured) {
+// simplify adapts the Etcd to what runs here: there is no bucket.
+func (c *cluster) simplify(etcd *unstructured.Unstructured) {
 	c.t.Helper()
 	unstructured.RemoveNestedField(etcd.Object, "spec", "backup", "store")
 	for image, path := range map[*string][]string{etcdImage: {"spec", "etcd", "image"}, backupImage: {"spec", "backup", "image"}} {
@@ -79,6 +80,7 @@ func (c *cluster) forStock(etcd *unstructured.Unstructured) {
 		}
 	}
 	c.Expect(unstructured.SetNestedField(etcd.Object, "1Gi", "spec", "storageCapacity")).To(Succeed())
+	c.Expect(unstructured.SetNestedMap(etcd.Object, map[string]any{"requests": map[string]any{"cpu": "20m", "memory": "64Mi"}}, "spec", "etcd", "resources")).To(Succeed())
 }
 
 // makeSecrets creates the Secrets of the members and of their clients.
@@ -102,17 +104,6 @@ func (c *cluster) makeSecrets() {
 	c.tls = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{certificate}}
 }
 
-func (c *cluster) peerService() *corev1.Service {
-	selector := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: druid.Name}
-	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: druid.PeerService, Labels: selector},
-		Spec: corev1.ServiceSpec{
-			ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Selector: selector,
-			Ports: []corev1.ServicePort{{Name: "peer", Port: 2380}},
-		},
-	}
-}
-
 // adapt runs etcd itself instead of etcd-wrapper, with its own report of readiness at the same port, and nothing instead of
 // etcd-backup-restore.
 func (c *cluster) adapt(template *corev1.PodTemplateSpec) {
@@ -124,7 +115,7 @@ func (c *cluster) adapt(template *corev1.PodTemplateSpec) {
 		initial = append(initial, podName(i)+"="+url("http", podName(i), 2380))
 	}
 	etcd, backup := &template.Spec.Containers[0], &template.Spec.Containers[1]
-	etcd.Image, etcd.Command = "localhost/etcd:v3.6.16", []string{"/usr/local/bin/etcd"}
+	etcd.Image, etcd.Command = c.image, []string{"/usr/local/bin/etcd"}
 	etcd.Env = []corev1.EnvVar{{Name: "POD", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.name"}}}}
 	etcd.Args = []string{
 		"--name=$(POD)", "--data-dir=" + druid.DataFolder + "/new.etcd", "--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-token=" + c.namespace,
@@ -133,6 +124,7 @@ func (c *cluster) adapt(template *corev1.PodTemplateSpec) {
 		"--client-cert-auth", "--trusted-ca-file=" + druid.CAFolder + "/bundle.crt", "--cert-file=" + druid.ServerFolder + "/tls.crt", "--key-file=" + druid.ServerFolder + "/tls.key",
 		fmt.Sprintf("--listen-metrics-urls=http://0.0.0.0:%d", druid.ReadyPort),
 	}
+	etcd.ReadinessProbe.HTTPGet.Scheme = corev1.URISchemeHTTP
 	backup.Image, backup.Command, backup.Args = "localhost/pause:dev", []string{"/pause"}, nil
 }
 
@@ -168,7 +160,7 @@ func (c *cluster) reconcile() {
 		return
 	}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"gardener.cloud/operation":"reconcile"}},"spec":{"annotations":{"e2e/change":%q}}}`, checksum)
-	c.Expect(kube.Patch(c.t.Context(), c.imitation.Etcd.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	c.Expect(kube.Patch(c.t.Context(), c.etcd(c), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 	c.Eventually(func(g Gomega) {
 		g.Expect(c.etcd(g).GetAnnotations()).NotTo(HaveKey("gardener.cloud/operation"))
 		g.Expect(c.set(g).Spec.Template.Annotations).To(HaveKeyWithValue("e2e/change", checksum))
@@ -177,7 +169,7 @@ func (c *cluster) reconcile() {
 
 func (c *cluster) etcd(g Gomega) *unstructured.Unstructured {
 	etcd := &unstructured.Unstructured{}
-	etcd.SetGroupVersionKind(c.imitation.Etcd.GroupVersionKind())
+	etcd.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))
 	g.Expect(kube.Get(context.Background(), client.ObjectKeyFromObject(c.imitation.Etcd), etcd)).To(Succeed())
 	return etcd
 }

@@ -4,8 +4,9 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package executor tests the operator in executor mode on the local Kubernetes, installed from config/executor, with a real etcd
-// cluster that an imitation of etcd-druid manages, and measures its rollouts beside those of the same cluster without the executor.
+// Package executor tests the operator beside etcd-druid, and in place of it, on the local Kubernetes, with a real etcd cluster that an
+// imitation of etcd-druid manages. In executor mode, installed from config/executor, its rollouts are measured beside those of the same
+// cluster without it. In operator mode it adopts the cluster, and hands it back, by the commands of docs/gardener.md.
 // It needs root, and "make up" first; "make e2e-executor" does both. It removes the operator that "make up" has deployed.
 //
 // With -stock the imitation is left out: etcd-druid has to be installed and to watch the namespaces, and its own images run.
@@ -41,6 +42,8 @@ const (
 	kubeconfig = root + ".local/kubeconfig"
 	own        = "etcd-foreman-system"
 	operator   = "etcd-foreman"
+	// containerd of the local Kubernetes.
+	containerd = "/run/etcd-foreman-local/containerd.sock"
 	// patience is longer than a rollout of a hanging member takes without the executor.
 	patience = 10 * time.Minute
 )
@@ -69,7 +72,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// begin connects, and replaces the operator and its CRDs by those of etcd-druid.
+// begin connects, and replaces the operator in operator mode and its CRDs by those of etcd-druid.
 func begin() error {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
@@ -85,6 +88,11 @@ func begin() error {
 	if kube, err = client.New(restConfig, client.Options{Scheme: scheme}); err != nil || *stock {
 		return err
 	}
+	return prepare()
+}
+
+// prepare removes the operator in operator mode, and installs the CRD of etcd-druid.
+func prepare() error {
 	for _, args := range [][]string{
 		{"delete", "--ignore-not-found", "-k", root + "test/local/deploy/demo"},
 		{"delete", "--ignore-not-found", "-k", root + "test/local/deploy"},

@@ -29,14 +29,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// bound is how long a rollout without the executor is measured. It may never end: see docs/executor.md.
+// bound is how long a rollout without the executor is measured. It may never end, which is a result: see docs/executor.md.
 const bound = 2 * time.Minute
+
+// mostWithoutWrites is how many seconds the executor's rollouts may be without writes at the median, besides what they would be without
+// a rollout on a laden machine. On a calm one they are 1 to 3.
+const mostWithoutWrites = 5
 
 // rollout is a measured rollout. Seconds count from the change of the template. One that has not ended is measured until the bound.
 type rollout struct {
 	executor, ended                    bool
 	withoutWrites, gap, rolled, settle float64
-	load                               string
+	// idle is for how many seconds of a minute there were no writes before the template changed.
+	idle       float64
+	elections  int
+	gaps, load string
 }
 
 func (r rollout) String() string {
@@ -48,7 +55,8 @@ func (r rollout) String() string {
 	if !r.ended {
 		end = fmt.Sprintf("not ended after %.1f s", r.rolled)
 	}
-	return fmt.Sprintf("%-20s %6.2f s without writes, longest gap %6.2f s, %s; load %s", way, r.withoutWrites, r.gap, end, r.load)
+	return fmt.Sprintf("%-20s %6.2f s without writes (before, %.2f s of a minute), longest gap %6.2f s, %d elections, %s; load %s; gaps %s",
+		way, r.withoutWrites, r.idle, r.gap, r.elections, end, r.load, r.gaps)
 }
 
 // One member hangs while etcd-druid changes the template. With the executor the quorum is kept all the time, and etcd-druid sees
@@ -76,7 +84,8 @@ func TestRolloutWithAHangingMember(t *testing.T) {
 			with, without := medians(all, true), medians(all, false)
 			t.Logf("%s medians %s", variant, with)
 			t.Logf("%s medians %s", variant, without)
-			c.Expect(with.withoutWrites).To(BeNumerically("<=", 2), "seconds without writes at the median")
+			c.Expect(with.ended).To(BeTrue())
+			c.Expect(with.withoutWrites).To(BeNumerically("<=", mostWithoutWrites+with.idle*with.rolled/60), "seconds without writes at the median")
 		})
 	}
 }
@@ -114,21 +123,30 @@ func (c *cluster) roll(pair int, executor bool) rollout {
 		settled, ok = report.Settled(c.set(c).Status.UpdateRevision)
 		c.Expect(ok).To(BeTrue(), "every pod is ready at the new revision")
 	}
-	figures := report.Between(from, settled)
+	figures, earlier := report.Between(from, settled), report.Between(report.Started, from)
+	tasks := before
+	if executor {
+		tasks++
+	}
+	c.Expect(c.tasks(c)).To(HaveLen(tasks), "one task for a rollout of the executor, and none for another")
+	if !ended {
+		// Writes can be read back through every member only once all of them serve.
+		c.optIn(true)
+		c.untilUpdated()
+	}
+	c.succeeded()
+	c.verify(writer)
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
-	c.Expect(writer.Verify(ctx)).To(Succeed())
 	c.Expect(writer.Clean(ctx)).To(Succeed())
-	if executor {
-		c.succeeded()
-		c.Expect(c.tasks(c)).To(HaveLen(before+1), "one task for this rollout")
-	} else {
-		c.Expect(c.tasks(c)).To(HaveLen(before), "the executor stays out")
+	r := rollout{
+		executor: executor, ended: ended, withoutWrites: figures.WithoutWrites.Seconds(), gap: figures.LongestGap.Seconds(), elections: figures.LeaderChanges,
+		rolled: settled.Sub(from).Seconds(), settle: updated.Sub(from).Seconds(), idle: earlier.WithoutWrites.Seconds() / from.Sub(report.Started).Minutes(), load: strings.Join(strings.Fields(string(load))[:1], ""),
 	}
-	return rollout{
-		executor: executor, ended: ended, withoutWrites: figures.WithoutWrites.Seconds(), gap: figures.LongestGap.Seconds(),
-		rolled: settled.Sub(from).Seconds(), settle: updated.Sub(from).Seconds(), load: strings.Join(strings.Fields(string(load))[:1], ""),
+	for _, g := range figures.Gaps {
+		r.gaps += fmt.Sprintf("%.2f s at %.1f s, ", g.Duration().Seconds(), g.From.Sub(from).Seconds())
 	}
+	return r
 }
 
 // untilEnd waits until the rollout has ended, without the executor no longer than the bound.
@@ -168,12 +186,12 @@ func medians(all []rollout, executor bool) rollout {
 			}
 		}
 		slices.Sort(numbers)
-		return numbers[(len(numbers)-1)/2]
+		return (numbers[(len(numbers)-1)/2] + numbers[len(numbers)/2]) / 2
 	}
 	return rollout{
 		executor: executor, ended: !slices.ContainsFunc(all, func(r rollout) bool { return r.executor == executor && !r.ended }),
 		withoutWrites: median(func(r rollout) float64 { return r.withoutWrites }), gap: median(func(r rollout) float64 { return r.gap }),
-		rolled: median(func(r rollout) float64 { return r.rolled }), settle: median(func(r rollout) float64 { return r.settle }),
+		rolled: median(func(r rollout) float64 { return r.rolled }), idle: median(func(r rollout) float64 { return r.idle }), settle: median(func(r rollout) float64 { return r.settle }),
 	}
 }
 
@@ -219,9 +237,7 @@ func TestUninstallMidRollout(t *testing.T) {
 			c.untilUpdated()
 			c.Expect(c.inventory()).To(Equal(before))
 			writer.Stop()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			c.Expect(writer.Verify(ctx)).To(Succeed())
+			c.verify(writer)
 		})
 	}
 }

@@ -32,6 +32,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, upload(to))
 		os.Exit(1)
 	}
+	if what := os.Getenv(operationVariable); what != "" {
+		if err := operate(context.Background(), what, os.Getenv(folderVariable)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }
 

@@ -24,6 +24,23 @@ import (
 // until the test ends, and writes to the test's log.
 func (e *Env) StartManager(t testing.TB, as *rest.Config, namespace string, setup func(ctrl.Manager) error) (stop func()) {
 	t.Helper()
+	mgr := e.NewManager(t, as, namespace, setup)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := mgr.Start(ctx); err != nil {
+			t.Errorf("running the operator: %v", err)
+		}
+	}()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop)
+	return stop
+}
+
+// NewManager makes such a manager and does not start it.
+func (e *Env) NewManager(t testing.TB, as *rest.Config, namespace string, setup func(ctrl.Manager) error) ctrl.Manager {
+	t.Helper()
 	mgr, err := ctrl.NewManager(as, ctrl.Options{
 		Scheme:     e.Scheme,
 		Logger:     Log(t),
@@ -40,17 +57,7 @@ func (e *Env) StartManager(t testing.TB, as *rest.Config, namespace string, setu
 	if err := setup(mgr); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := mgr.Start(ctx); err != nil {
-			t.Errorf("running the operator: %v", err)
-		}
-	}()
-	stop = func() { cancel(); <-done }
-	t.Cleanup(stop)
-	return stop
+	return mgr
 }
 
 // Log returns a logger that writes to a test's log, which is shown if the test fails. It drops lines after the test's end.

@@ -5,43 +5,33 @@
 package etcd
 
 import (
-	"bytes"
-	"errors"
-	"io"
-	"maps"
-	"os"
-	"strings"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/test/druid"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// druid is the field manager of what etcd-druid writes.
-const druid = client.FieldOwner("etcd-druid")
-
 // newDruidWorld creates an Etcd and its objects as etcd-druid does, without a running etcd-druid.
 func newDruidWorld(t *testing.T) *world {
 	t.Helper()
-	w := newWorld(t, 3, func(e *v1alpha1.Etcd) { e.Finalizers = []string{v1alpha1.FinalizerDruid} })
+	w := newWorld(t, 3)
 	w.members.Version = "3.5.27"
 	w.SetDefaultEventuallyTimeout(2 * time.Minute)
-	for _, object := range w.druidObjects() {
-		w.Expect(testEnv.Client.Create(t.Context(), object, client.FieldOwner("etcd-druid-before"))).To(Succeed(), object.GetKind())
-	}
+	w.druidReconciles("etcd-druid-before")
+	w.get(w, name, w.etcd)
 	w.Eventually(func(g Gomega) {
 		set := w.statefulSet(g)
 		g.Expect(set.Status.ReadyReplicas).To(Equal(int32(3)))
@@ -50,36 +40,11 @@ func newDruidWorld(t *testing.T) *world {
 	return w
 }
 
-// druidObjects are the objects of testdata/druid.yaml.
-func (w *world) druidObjects() (all []*unstructured.Unstructured) {
-	data, err := os.ReadFile("testdata/druid.yaml")
-	w.Expect(err).NotTo(HaveOccurred())
-	documents := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(bytes.ReplaceAll(data, []byte("$NAMESPACE"), []byte(w.namespace))), 4096)
-	for {
-		u := &unstructured.Unstructured{}
-		err := documents.Decode(&u.Object)
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		w.Expect(err).NotTo(HaveOccurred())
-		u.SetNamespace(w.namespace)
-		labels := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: name, v1alpha1.LabelName: strings.ReplaceAll(u.GetName(), ":", "-")}
-		maps.Copy(labels, u.GetLabels())
-		u.SetLabels(labels)
-		u.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(w.etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))})
-		all = append(all, u)
-	}
-}
-
-// druidReconciles writes what etcd-druid writes in each reconciliation: its finalizer, and the StatefulSet with its whole metadata
-// and RollingUpdate.
-func (w *world) druidReconciles() {
+// druidReconciles has an etcd-druid with a field manager reconcile the Etcd.
+func (w *world) druidReconciles(manager string) {
 	w.t.Helper()
-	w.change(func(e *v1alpha1.Etcd) { controllerutil.AddFinalizer(e, v1alpha1.FinalizerDruid) })
-	set := w.statefulSet(w)
-	before := set.DeepCopy()
-	set.Annotations, set.Spec.UpdateStrategy = nil, appsv1.StatefulSetUpdateStrategy{Type: appsv1.RollingUpdateStatefulSetStrategyType}
-	w.Expect(testEnv.Client.Patch(w.t.Context(), set, client.MergeFrom(before), druid)).To(Succeed())
+	imitation := druid.Druid{Client: client.WithFieldOwner(testEnv.Client, manager), Etcd: w.etcd, Storage: true}
+	w.Expect(imitation.Reconcile(w.t.Context(), "1")).To(Succeed())
 }
 
 // adopting has an operator adopt, with images of etcd 3.6.
@@ -115,6 +80,8 @@ func TestAdoptFromDruid(t *testing.T) {
 	}).Should(Succeed())
 	w.untouched(w, set)
 
+	marked := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationRolloutBy, v1alpha1.ManagedBy)
+	w.Expect(testEnv.Client.Patch(t.Context(), w.statefulSet(w), client.RawPatch(types.MergePatchType, marked))).To(Succeed(), "as after executor mode")
 	w.adopt()
 	w.Expect(w.etcd.Finalizers).To(BeEmpty())
 	w.nudge(o)
@@ -122,12 +89,13 @@ func TestAdoptFromDruid(t *testing.T) {
 	w.Expect(now.Spec.Template).To(Equal(set.Spec.Template), "nothing is applied")
 	w.Expect(now.Spec.Selector).To(Equal(set.Spec.Selector))
 	w.Expect(now.Labels).To(Equal(set.Labels))
-	w.Expect(now.Annotations).To(And(HaveKeyWithValue(v1alpha1.AnnotationAdoptedBy, string(w.etcd.UID)), HaveKeyWithValue(v1alpha1.AnnotationAdoptedVersion, "3.5.27")))
+	w.Expect(now.Annotations).To(And(HaveKeyWithValue(v1alpha1.AnnotationAdoptedBy, string(w.etcd.UID)), HaveKeyWithValue(v1alpha1.AnnotationAdoptedVersion, "3.5.27"), Not(HaveKey(v1alpha1.AnnotationRolloutBy))))
 	w.Expect(w.podUIDs(w)).To(Equal(pods))
 	for _, object := range []client.Object{&corev1.ServiceAccount{}, &policyv1.PodDisruptionBudget{}} {
 		w.get(w, name, object)
 		w.Expect(object.GetAnnotations()).To(HaveKey(v1alpha1.AnnotationAdoptedBy))
 	}
+	w.claimAdoptedAgain()
 	role := &rbacv1.Role{}
 	w.get(w, roleName, role)
 	w.Expect(role.Rules).To(HaveLen(3), "the agents of etcd-druid need it")
@@ -151,6 +119,25 @@ func TestAdoptFromDruid(t *testing.T) {
 	w.nudge(o)
 	w.Expect(w.strategy()).To(Satisfy(rolling), "the operator leaves it alone")
 	w.Expect(w.podUIDs(w)).To(Equal(pods))
+	w.Eventually(func(g Gomega) {
+		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionFalse))
+		g.Expect(w.etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady)).To(BeTrue(), "the members are as they were")
+		g.Expect(w.etcd.Status.Conditions.Find(v1alpha1.ConditionStalled)).To(BeNil(), "etcd-druid would not correct it")
+	}).Should(Succeed())
+}
+
+// claimAdoptedAgain checks that a claim which is as the StatefulSet controller makes it is adopted, as those of further members are.
+func (w *world) claimAdoptedAgain() {
+	w.t.Helper()
+	claim := &corev1.PersistentVolumeClaim{}
+	w.get(w, name+"-"+name+"-2", claim)
+	before := claim.DeepCopy()
+	delete(claim.Annotations, v1alpha1.AnnotationAdoptedBy)
+	w.Expect(testEnv.Client.Patch(w.t.Context(), claim, client.MergeFrom(before))).To(Succeed())
+	w.Eventually(func(g Gomega) {
+		w.get(g, claim.Name, claim)
+		g.Expect(claim.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationAdoptedBy, string(w.etcd.UID)))
+	}).Should(Succeed())
 }
 
 // converted checks what one rollout has made of the objects of etcd-druid.
@@ -230,7 +217,7 @@ func TestDruidComesBack(t *testing.T) {
 		g.Expect(w.adopted(g, metav1.ConditionFalse, v1alpha1.ReasonDruidActive)).To(ContainSubstring("scale etcd-druid to 0"))
 	}).Should(Succeed())
 	w.change(annotate(v1alpha1.AnnotationOperation, v1alpha1.OperationReconcile))
-	w.druidReconciles()
+	w.druidReconciles(v1alpha1.ManagedByDruid)
 	w.Eventually(func(g Gomega) {
 		g.Expect(w.condition(g, v1alpha1.ConditionObjectsOwned).Message).To(ContainSubstring("managed by etcd-druid"))
 	}).Should(Succeed())

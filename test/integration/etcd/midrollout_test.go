@@ -17,8 +17,6 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -91,20 +89,9 @@ func TestGateSwitchedInMidRollout(t *testing.T) {
 
 	w.Eventually(func(g Gomega) {
 		set := w.statefulSet(g)
-		g.Expect(set.Status.CurrentRevision == set.Status.UpdateRevision).To(Equal(promotesUnderOnDelete(w)))
+		g.Expect(set.Status.CurrentRevision == set.Status.UpdateRevision).To(Equal(testEnv.PromotesUnderOnDelete(t)))
 	}).Should(Succeed())
 	w.Expect(w.status(w).Conditions.IsTrue(v1alpha1.ConditionAllMembersUpdated)).To(BeTrue(), "it is computed from the pods, whatever the revision")
-}
-
-// promotesUnderOnDelete reports whether the StatefulSet controller promotes the current revision of a StatefulSet with the
-// strategy OnDelete, which it does from Kubernetes 1.37 on.
-func promotesUnderOnDelete(w *world) bool {
-	w.t.Helper()
-	client, err := discovery.NewDiscoveryClientForConfig(testEnv.Config)
-	w.Expect(err).NotTo(HaveOccurred())
-	info, err := client.ServerVersion()
-	w.Expect(err).NotTo(HaveOccurred())
-	return version.MustParseGeneric(info.GitVersion).AtLeast(version.MustParseGeneric("1.37.0"))
 }
 
 // eventuallyReplaced waits until every pod has the newest template, each replaced once. The last one was replaced before:

@@ -77,6 +77,7 @@ func TestMain(m *testing.M) {
 	code := env.Main(m, &testEnv, env.WithoutCRDs(), env.WithControllerManager(), env.WithAudit(policy, auditLog), env.WithManifests(
 		"crd/task/druid.gardener.cloud_etcdoperatortasks.yaml", "executor/base/namespace.yaml", "executor/base/role.yaml", "executor/webhook/role.yaml", "executor/webhook/webhook.yaml",
 		"../"+druid.Manifests,
+		"admission/managed_tls_policy.yaml", // of an operator that was in operator mode before
 	))
 	_ = os.RemoveAll(dir)
 	os.Exit(code)

@@ -12,10 +12,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/layout"
 )
 
-// TagImage gives an image of the local Kubernetes a second name, as a release that changes nothing has.
-func TagImage(ctx context.Context, image, name string) error {
+// NameImage gives an image of the container runtime another name, so that a pod can change its image without a change of its programs.
+func NameImage(ctx context.Context, image, name string) error {
 	if err := command.Run(ctx, "ctr", "--address", layout.ContainerdSocket, "--namespace", "k8s.io", "images", "tag", "--force", image, name); err != nil {
-		return fmt.Errorf("naming image %s %s: %w", image, name, err)
+		return fmt.Errorf("naming image %s: %w", image, err)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ var images = map[string][2]string{
 // PrepareImages gives the images their second names.
 func PrepareImages(ctx context.Context) error {
 	for _, names := range images {
-		if err := node.TagImage(ctx, names[0], names[1]); err != nil {
+		if err := node.NameImage(ctx, names[0], names[1]); err != nil {
 			return err
 		}
 	}

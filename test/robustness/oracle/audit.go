@@ -77,6 +77,9 @@ func (e entry) act(cluster Cluster, specs podSpecs) (Act, bool) {
 		act.Kind, act.Pods = DeletePod, []string{ref.Name}
 	case "create pods/eviction":
 		act.Kind, act.Pods = EvictPod, []string{ref.Name}
+		if e.asksOnly() {
+			return Act{}, false
+		}
 	case "deletecollection pods":
 		act.Kind = DeletePodsOf
 	case "update pods", "patch pods", "update pods/resize", "patch pods/resize":
@@ -144,6 +147,14 @@ func (e entry) precondition() string {
 		return ""
 	}
 	return body.Preconditions.UID + body.DeleteOptions.Preconditions.UID + body.Metadata.UID
+}
+
+// asksOnly reports whether an eviction is a dry run, which asks a budget and evicts nobody.
+func (e entry) asksOnly() bool {
+	var eviction struct {
+		DeleteOptions struct{ DryRun []string }
+	}
+	return json.Unmarshal(e.RequestObject, &eviction) == nil && len(eviction.DeleteOptions.DryRun) > 0
 }
 
 func (e entry) orphans() bool {

@@ -235,6 +235,7 @@ func TestActs(t *testing.T) {
 	}{
 		"a deletion":                      {line("delete", "pods", "main-1", `{"preconditions":{"uid":"u"}}`, 200), "delete pod main-1 [main-1] u"},
 		"an eviction":                     {line("create", "pods/eviction", "main-1", `{"deleteOptions":{"preconditions":{"uid":"u"}}}`, 201), "evict pod main-1 [main-1] u"},
+		"an eviction that only asks":      {line("create", "pods/eviction", "main-1", `{"deleteOptions":{"preconditions":{"uid":"u"},"dryRun":["All"]}}`, 201), ""},
 		"a deletion that failed":          {line("delete", "pods", "main-1", "", 409), ""},
 		"the pod of a job":                {line("delete", "pods", "main-compaction", "", 200), ""},
 		"the pod of another":              {line("delete", "pods", "other-1", "", 200), ""},

@@ -88,6 +88,9 @@ func (a Adopter) Reconcile(ctx context.Context, s *state.State) (View, error) {
 		view.Why, err = a.handBack(ctx, s.Etcd)
 		return view, err
 	}
+	if err := a.adoptClaims(ctx, s, view.Phase); err != nil {
+		return view, err
+	}
 	if view.Phase != Pending || !state.OperationRequested(s.Etcd) {
 		return view, nil
 	}
@@ -157,8 +160,12 @@ func (a Adopter) adopt(ctx context.Context, etcd *v1alpha1.Etcd) (why string, er
 	defer a.Locker.Lock(client.ObjectKeyFromObject(etcd))()
 	for _, object := range objects {
 		annotations := map[string]any{v1alpha1.AnnotationAdoptedBy: string(etcd.UID)}
-		if object == client.Object(f.set) && f.set.Annotations[v1alpha1.AnnotationAdoptedBy] != string(etcd.UID) {
-			annotations[v1alpha1.AnnotationAdoptedVersion] = f.newestEtcd()
+		if object == client.Object(f.set) {
+			// That of executor mode, which may have been there before, vouches for etcd-druid's writes.
+			annotations[v1alpha1.AnnotationRolloutBy] = nil
+			if f.set.Annotations[v1alpha1.AnnotationAdoptedBy] != string(etcd.UID) {
+				annotations[v1alpha1.AnnotationAdoptedVersion] = f.newestEtcd()
+			}
 		}
 		if err := a.annotate(ctx, object, annotations, withoutDruid(object)); err != nil {
 			return "", err
@@ -285,11 +292,7 @@ func (a Adopter) read(ctx context.Context, f *facts) ([]client.Object, error) {
 			continue
 		}
 		foreign := ownership.OfClaim(f.etcd, claim)
-		if foreign != nil && maps.Equal(claim.GetLabels(), claimLabels(f)) && len(claim.GetOwnerReferences()) == 0 {
-			// The StatefulSet controller made it.
-			foreign = nil
-		}
-		if foreign != nil {
+		if foreign != nil && !madeFor(f.set, claim) {
 			f.foreign = append(f.foreign, *foreign)
 			continue
 		}
@@ -298,12 +301,33 @@ func (a Adopter) read(ctx context.Context, f *facts) ([]client.Object, error) {
 	return append(all, f.set), nil
 }
 
-// claimLabels are those that the StatefulSet controller gives to the claims that it makes.
-func claimLabels(f *facts) map[string]string {
-	if f.set.Spec.Selector == nil {
+// adoptClaims adopts the claims that the StatefulSet controller has made since the adoption, such as when the cluster grew.
+func (a Adopter) adoptClaims(ctx context.Context, s *state.State, phase Phase) error {
+	if s.StatefulSet == nil || phase == None || phase == Contested {
 		return nil
 	}
-	return f.set.Spec.Selector.MatchLabels
+	for i := range s.Claims {
+		claim := &s.Claims[i]
+		if ownership.OfClaim(s.Etcd, claim) == nil || !madeSince(s.StatefulSet, claim) {
+			continue
+		}
+		if err := a.annotate(ctx, claim, map[string]any{v1alpha1.AnnotationAdoptedBy: string(s.Etcd.UID)}, map[string]any{}); err != nil {
+			return err
+		}
+		ctrl.LoggerFrom(ctx).Info("Adopted a claim of the adopted StatefulSet", "claim", claim.Name)
+	}
+	return nil
+}
+
+// madeSince reports whether the StatefulSet controller has made a claim since there is a StatefulSet. An older one may have the data
+// of another cluster.
+func madeSince(set *appsv1.StatefulSet, claim *corev1.PersistentVolumeClaim) bool {
+	return madeFor(set, claim) && !claim.CreationTimestamp.Before(&set.CreationTimestamp)
+}
+
+// madeFor reports whether the StatefulSet controller has made a claim: it has the labels of the selector, and nobody owns it.
+func madeFor(set *appsv1.StatefulSet, claim client.Object) bool {
+	return set.Spec.Selector != nil && maps.Equal(claim.GetLabels(), set.Spec.Selector.MatchLabels) && len(claim.GetOwnerReferences()) == 0
 }
 
 func (a Adopter) get(ctx context.Context, etcd *v1alpha1.Etcd, key component.Key) (client.Object, error) {

@@ -151,3 +151,25 @@ func TestRefuseReturn(t *testing.T) {
 		})
 	}
 }
+
+// Only the claims that the StatefulSet controller has made for this StatefulSet are adopted later.
+func TestMadeSince(t *testing.T) {
+	labels := map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: "etcd-main"}
+	set := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}}}
+	set.CreationTimestamp = metav1.NewTime(noon)
+	for name, c := range map[string]struct {
+		change func(*corev1.PersistentVolumeClaim)
+		want   bool
+	}{
+		"made by its controller":       {func(*corev1.PersistentVolumeClaim) {}, true},
+		"left over by another cluster": {func(c *corev1.PersistentVolumeClaim) { c.CreationTimestamp = metav1.NewTime(noon.Add(-time.Second)) }, false},
+		"restored by hand":             {func(c *corev1.PersistentVolumeClaim) { c.Labels = nil }, false},
+		"owned":                        {func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = []metav1.OwnerReference{{Kind: "Backup"}} }, false},
+	} {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Labels: labels, CreationTimestamp: metav1.NewTime(noon)}}
+		c.change(claim)
+		if got := madeSince(set, claim); got != c.want {
+			t.Errorf("%s: madeSince is %t, want %t", name, got, c.want)
+		}
+	}
+}

@@ -42,6 +42,34 @@ func TestObjectsOwned(t *testing.T) {
 	}
 }
 
+// While etcd-druid manages the StatefulSet, its conditions stay as they are, and none of this operator's is left that it would not
+// correct.
+func TestManagedElsewhere(t *testing.T) {
+	g := NewWithT(t)
+	etcd := served()
+	o := observed(etcd, clustertest.Healthy(3), noon)
+	o.OwnersChecked = true
+	etcd.Status = Next(o)
+	ready := *etcd.Status.Conditions.Find(v1alpha1.ConditionReady)
+	g.Expect(etcd.Status.Conditions.Find(v1alpha1.ConditionReconciled)).NotTo(BeNil())
+
+	o.StatefulSet, o.Snapshot = nil, nil
+	o.Foreign = []ownership.Foreign{{Kind: "StatefulSet", Name: "ns/e", Reason: v1alpha1.ReasonManagedByAnother, Whose: "is managed by etcd-druid", Remedy: "adopt it"}, account}
+	next := Next(o)
+	g.Expect(next.Conditions.Find(v1alpha1.ConditionObjectsOwned).Message).To(HaveSuffix("StatefulSet ns/e is managed by etcd-druid: adopt it."), "not one sentence for each object")
+	g.Expect(next.Conditions.Find(v1alpha1.ConditionReady)).To(HaveValue(Equal(ready)))
+	g.Expect(next.Members).To(Equal(etcd.Status.Members))
+	g.Expect(next.Ready).To(Equal(etcd.Status.Ready))
+	g.Expect(next.Conditions.IsFalse(v1alpha1.ConditionObjectsOwned)).To(BeTrue())
+	g.Expect(next.LastErrors).To(ConsistOf(HaveField("Code", v1alpha1.ErrForeignObject)))
+	for _, c := range append(ownConditions, v1alpha1.ConditionAdopted) {
+		g.Expect(next.Conditions.Find(c)).To(BeNil(), c)
+	}
+
+	o.Adoption.Reason, o.Adoption.Why = v1alpha1.ReasonAdoptionRefused, "etcd-druid is running"
+	g.Expect(Next(o).Conditions).To(ContainElement(HaveField("Reason", v1alpha1.ReasonAdoptionRefused)))
+}
+
 // Without a check, the condition stays unchanged.
 func TestOwnershipIsKnownOnceChecked(t *testing.T) {
 	g := NewWithT(t)

@@ -63,6 +63,9 @@ func (o Observation) Current() bool {
 
 // Next returns the status that follows from an observation and the present status.
 func Next(o Observation) v1alpha1.EtcdStatus {
+	if foreign := managedElsewhere(o); len(foreign) > 0 {
+		return elsewhere(o, foreign)
+	}
 	etcd := o.Etcd
 	next := *etcd.Status.DeepCopy()
 	if o.Current() {

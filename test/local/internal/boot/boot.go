@@ -25,15 +25,17 @@ const readyTimeout = 90 * time.Second
 
 // Cluster is the local Kubernetes of one checkout.
 type Cluster struct {
-	Layout  layout.Layout
+	Layout layout.Layout
+	// Release of Kubernetes, such as 1.33. Empty for the current one.
+	Release string
 	Kubectl kubectl.Kubectl
 	manager process.Manager
 }
 
 // New returns the cluster of a checkout, booted or not.
-func New(l layout.Layout) *Cluster {
+func New(l layout.Layout, release string) *Cluster {
 	return &Cluster{
-		Layout: l,
+		Layout: l, Release: release,
 		Kubectl: kubectl.Kubectl{
 			Path: l.Binary("kubectl"), Kubeconfig: l.Kubeconfig(), Cache: filepath.Join(l.Run(), "kubectl-cache"),
 		},

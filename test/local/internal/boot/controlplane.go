@@ -21,7 +21,7 @@ func (c *Cluster) etcd() program {
 		spec: process.Spec{
 			Name: "etcd",
 			Args: []string{
-				c.Layout.Binary("etcd"),
+				c.binary("etcd"),
 				"--name=local",
 				"--data-dir=" + layout.EtcdData,
 				"--listen-client-urls=https://" + layout.EtcdClient,
@@ -46,7 +46,7 @@ func (c *Cluster) apiServer() program {
 		spec: process.Spec{
 			Name: "kube-apiserver",
 			Args: []string{
-				c.Layout.Binary("kube-apiserver"),
+				c.binary("kube-apiserver"),
 				"--advertise-address=" + layout.NodeIP,
 				"--bind-address=" + layout.NodeIP,
 				"--secure-port=" + layout.APIPort,
@@ -110,7 +110,7 @@ func (c *Cluster) controller(name, health string, args ...string) program {
 		spec: process.Spec{
 			Name: name,
 			Args: append([]string{
-				c.Layout.Binary(name),
+				c.binary(name),
 				"--kubeconfig=" + kubeconfig,
 				"--authentication-kubeconfig=" + kubeconfig,
 				"--authorization-kubeconfig=" + kubeconfig,

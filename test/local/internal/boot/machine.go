@@ -5,7 +5,9 @@
 package boot
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -36,7 +38,7 @@ func (c *Cluster) claim(ctx context.Context) error {
 		if owner != c.Layout {
 			return fmt.Errorf("the local Kubernetes of %s runs on this machine, and there can be only one: take it down first", owner.Root)
 		}
-		return nil
+		return c.checkRelease()
 	}
 	if !owned {
 		if err := network.CheckFree(ctx); err != nil {
@@ -49,8 +51,27 @@ func (c *Cluster) claim(ctx context.Context) error {
 	if err := os.MkdirAll(layout.RuntimeDir, 0o755); err != nil {
 		return fmt.Errorf("claiming the machine: %w", err)
 	}
-	return atomic.WriteFile(layout.Owner, []byte(c.Layout.Root+"\n"), 0o644)
+	return errors.Join(
+		atomic.WriteFile(layout.Release, []byte(c.Release), 0o644),
+		atomic.WriteFile(layout.Owner, []byte(c.Layout.Root+"\n"), 0o644),
+	)
 }
+
+// checkRelease returns an error if the cluster that is running is of another release: its state may be of no use to this
+// one.
+func (c *Cluster) checkRelease() error {
+	running, err := os.ReadFile(layout.Release)
+	if err != nil {
+		return fmt.Errorf("reading the release of Kubernetes that is running: %w", err)
+	}
+	if string(running) != c.Release {
+		return fmt.Errorf("the local Kubernetes runs Kubernetes %s, and %s is asked for: take it down first", releaseName(string(running)), releaseName(c.Release))
+	}
+	return nil
+}
+
+// releaseName names a release in a message.
+func releaseName(release string) string { return cmp.Or(release, "of the current release") }
 
 // prepare creates what the programs need before the first one starts.
 func (c *Cluster) prepare(ctx context.Context) error {

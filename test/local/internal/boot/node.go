@@ -52,7 +52,7 @@ func (c *Cluster) configured(name, file, health string, args ...string) program 
 	return program{
 		spec: process.Spec{
 			Name:   name,
-			Args:   append([]string{c.Layout.Binary(name)}, args...),
+			Args:   append([]string{c.binary(name)}, args...),
 			Inputs: []string{c.config(file), c.config(name + ".kubeconfig")},
 		},
 		ready: httpReady(health),
@@ -65,7 +65,7 @@ func (c *Cluster) provisioner() program {
 		spec: process.Spec{
 			Name: "provisioner",
 			Args: []string{
-				c.Layout.Binary("provisioner"),
+				c.binary("provisioner"),
 				"-provisioner=" + layout.Provisioner,
 				"-dir=" + layout.Volumes,
 				"-kubeconfig=" + kubeconfig,

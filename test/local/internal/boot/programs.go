@@ -8,6 +8,7 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/etcd-foreman/etcd-foreman/test/local/internal/build"
 	"github.com/etcd-foreman/etcd-foreman/test/local/internal/process"
 )
 
@@ -31,6 +32,9 @@ func (c *Cluster) node() []program {
 func (c *Cluster) addons() []program {
 	return []program{c.coreDNS(), c.provisioner()}
 }
+
+// binary is the path of a program of the cluster's release.
+func (c *Cluster) binary(name string) string { return c.Layout.Binary(build.Of(c.Release, name)) }
 
 func (c *Cluster) config(name string) string { return filepath.Join(c.Layout.Config(), name) }
 

@@ -74,15 +74,18 @@ func kubernetes(name string) Binary {
 	return tool(name, "k8s.io/kubernetes/cmd/"+name)
 }
 
-// OlderReleases are the releases of Kubernetes, besides that of the cluster, that the operator is tested against. Each
-// has a module in the folder of its name, and its programs are called "1.33/kube-apiserver" and so on.
+// OlderReleases are the releases of Kubernetes, besides the current one, that the operator is tested against. Each has a
+// module in the folder of its name, and its programs are called "1.33/kube-apiserver" and so on.
 var OlderReleases = []string{"1.33", "1.34", "1.35", "1.36"}
 
-// older are the programs of the older releases that integration tests need.
+// Kubernetes are the programs that make up a release. kubectl is always that of the current release.
+var Kubernetes = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy"}
+
+// older are the programs of the older releases.
 func older() []Binary {
 	var binaries []Binary
 	for _, release := range OlderReleases {
-		for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {
+		for _, name := range Kubernetes {
 			b := kubernetes(name)
 			b.Name, b.Module = release+"/"+name, olderReleases+"/"+release
 			binaries = append(binaries, b)
@@ -117,15 +120,32 @@ func (b Binary) executable() string {
 	return path.Base(withoutMajor)
 }
 
-// Pinned returns the names of the pinned programs: all that a cluster needs, except the operator.
-func Pinned() []string {
+// Pinned returns the names of the pinned programs: all that a cluster of a release needs, except the operator. No release
+// is the current one.
+func Pinned(release string) []string {
 	var names []string
 	for _, binary := range Binaries {
 		if binary.Pinned && !binary.ForTests {
-			names = append(names, binary.Name)
+			names = append(names, Of(release, binary.Name))
 		}
 	}
 	return names
+}
+
+// Of returns the name of a program in a cluster of a release.
+func Of(release, name string) string {
+	if slices.Contains(Kubernetes, name) {
+		return path.Join(release, name)
+	}
+	return name
+}
+
+// CheckRelease returns an error if there is no module for a release of Kubernetes.
+func CheckRelease(release string) error {
+	if release == "" || slices.Contains(OlderReleases, release) {
+		return nil
+	}
+	return fmt.Errorf("no module pins Kubernetes %s; there are %s, and the current release if none is given", release, strings.Join(OlderReleases, ", "))
 }
 
 // Select returns the binaries with the given names, in building order.

@@ -7,6 +7,7 @@ package build
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,6 +152,34 @@ func TestSelect(t *testing.T) {
 	}
 }
 
+func TestProgramsOfARelease(t *testing.T) {
+	current := Pinned("")
+	if !slices.Contains(current, "kubelet") || !slices.Contains(current, "etcd-3.5/etcd") || slices.Contains(current, "helm") {
+		t.Errorf("current release: %v", current)
+	}
+	older := Pinned("1.33")
+	if len(older) != len(current) {
+		t.Errorf("1.33: %v", older)
+	}
+	for i, name := range current {
+		want := name
+		if slices.Contains(Kubernetes, name) {
+			want = "1.33/" + name
+		}
+		if older[i] != want {
+			t.Errorf("got %s for %s", older[i], name)
+		}
+	}
+	if _, err := Select(older); err != nil {
+		t.Error(err)
+	}
+	for release, ok := range map[string]bool{"": true, "1.33": true, "1.37": false, "1.32": false} {
+		if err := CheckRelease(release); (err == nil) != ok {
+			t.Errorf("release %q: %v", release, err)
+		}
+	}
+}
+
 func TestKubernetesVersion(t *testing.T) {
 	const goMod = "module x\nrequire (\n\tk8s.io/kubernetes v1.36.3\n)\nreplace k8s.io/kubernetes/x => k8s.io/x v0.1.0\n"
 	flags, err := kubernetesVersion(goMod)
@@ -214,6 +243,11 @@ func TestOlderReleasesAreWhatTheyAreCalled(t *testing.T) {
 		version, err := requiredVersion(string(goMod), "k8s.io/kubernetes")
 		if err != nil || !strings.HasPrefix(version, "v"+release+".") {
 			t.Errorf("%s: %s, %v", release, version, err)
+		}
+		for _, program := range Kubernetes {
+			if tool := "k8s.io/kubernetes/cmd/" + program; !strings.Contains(string(goMod), "\t"+tool+"\n") {
+				t.Errorf("the module of %s does not pin what %s needs", release, tool)
+			}
 		}
 	}
 	found, err := filepath.Glob(filepath.Join(modules, "1.*"))

@@ -117,7 +117,8 @@ func (l Layout) AuditLog() string { return filepath.Join(l.Run(), "audit.log") }
 
 // Paths of the machine that several packages need.
 var (
-	Owner            = filepath.Join(RuntimeDir, "owner") // names the checkout that booted the cluster
+	Owner            = filepath.Join(RuntimeDir, "owner")   // names the checkout that booted the cluster
+	Release          = filepath.Join(RuntimeDir, "release") // of Kubernetes, that of this cluster; empty for the current one
 	Records          = filepath.Join(RuntimeDir, "processes")
 	Sysctls          = filepath.Join(RuntimeDir, "sysctls.json")
 	Images           = filepath.Join(RuntimeDir, "images")

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package crash
+package disturb
 
 import (
 	"encoding/json"
@@ -15,16 +15,17 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 )
 
-// agent is the leading agent: it takes snapshots, and shows the newest. Its clock is that of the machine, ahead of every bubble.
-type agent struct {
+// Agent is the leading agent: it takes snapshots, and shows the newest. Its clock is that of the machine, ahead of every bubble.
+type Agent struct {
 	*httptest.Server
 	mu    sync.Mutex
 	chain backup.Chain
 	count int
 }
 
-func newAgent() *agent {
-	a := &agent{}
+// NewAgent starts an agent; the caller closes it.
+func NewAgent() *Agent {
+	a := &Agent{}
 	mux := http.NewServeMux()
 	mux.HandleFunc(agentapi.PathFull, func(w http.ResponseWriter, _ *http.Request) {
 		a.mu.Lock()
@@ -47,8 +48,8 @@ func answer(w http.ResponseWriter, what any) {
 	_ = json.NewEncoder(w).Encode(what)
 }
 
-// taken counts the snapshots.
-func (a *agent) taken() int {
+// Taken counts the snapshots.
+func (a *Agent) Taken() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.count

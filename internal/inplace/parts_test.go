@@ -1,0 +1,117 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package inplace
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestOperations(t *testing.T) {
+	for operation, isWrite := range map[string]bool{string(PatchMetadata): true, string(ResizePod): true, string(UpdateContainer): true, "DeletePod": false, "": false} {
+		what := "deletion"
+		if isWrite {
+			what = "update"
+		}
+		if IsWrite(operation) != isWrite || Describe(operation) != what {
+			t.Errorf("%q: %t, %s", operation, IsWrite(operation), Describe(operation))
+		}
+	}
+}
+
+func TestKeepsPod(t *testing.T) {
+	for _, c := range []struct {
+		Assessment
+		want bool
+	}{
+		{Assessment{}, false},
+		{Assessment{Restarted: true}, true},
+		{Assessment{Writes: []Write{{}}}, false},
+		{Assessment{Writes: []Write{{Final: true}}}, true},
+		{Assessment{Writes: []Write{{}, {Final: true}}}, false},
+		{Assessment{Restarted: true, Writes: []Write{{}}}, true},
+	} {
+		if c.KeepsPod() != c.want {
+			t.Errorf("%+v: %t", c.Assessment, c.KeepsPod())
+		}
+	}
+}
+
+// A pod needs the revisions that it may have values of, and no more than a bound.
+func TestRevisions(t *testing.T) {
+	g := NewWithT(t)
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "uid", Labels: map[string]string{appsv1.StatefulSetRevisionLabel: "a"}}}
+	g.Expect(Revisions(p, "b")).To(Equal([]string{"a", "b"}))
+	mark := func(m Mark) {
+		m.UID = "uid"
+		p.Annotations = map[string]string{v1alpha1.AnnotationInPlaceUpdate: m.String()}
+	}
+	mark(Mark{Source: "a", Target: "c", Earlier: []string{"e", "d"}})
+	g.Expect(Revisions(p, "b")).To(Equal([]string{"a", "b", "c", "d", "e"}))
+	mark(Mark{Source: "a", Target: "b", Earlier: []string{"d"}})
+	g.Expect(Revisions(p, "b")).To(Equal([]string{"a", "b", "d"}))
+	mark(Mark{Target: "c", Earlier: strings.Split("defghijklmnopqrst", "")})
+	g.Expect(Revisions(p, "b")).To(HaveLen(maxEarlier + 2))
+}
+
+// Another target forgets why the one before failed, and remembers that there was one.
+func TestAnotherTarget(t *testing.T) {
+	g := NewWithT(t)
+	m := Mark{Target: "b", Failed: "why", Earlier: []string{"d", "b", "c"}}
+	g.Expect(m.to("b")).To(Equal(m))
+	g.Expect(m.to("c")).To(Equal(Mark{Target: "c", Earlier: []string{"b", "d"}}))
+}
+
+func TestNamesOfLeaves(t *testing.T) {
+	for want, l := range map[string]leaf{
+		"limits.cpu of container etcd": {kind: ResizePod, bound: limits, key: "cpu", container: "etcd"},
+		"the image of container etcd":  {kind: UpdateContainer, container: "etcd"},
+		"label team":                   {kind: PatchMetadata, bound: label, key: "team"},
+	} {
+		if l.String() != want {
+			t.Errorf("%s, not %s", l, want)
+		}
+	}
+	if got := list([]leaf{{bound: label, key: "a"}, {bound: label, key: "b"}}); got != "label a, label b" {
+		t.Error(got)
+	}
+}
+
+func TestLowers(t *testing.T) {
+	limit, request, other := leaf{kind: ResizePod, bound: limits, key: "cpu"}, leaf{kind: ResizePod, bound: requests, key: "cpu"}, leaf{kind: PatchMetadata, bound: label, key: "cpu"}
+	for name, c := range map[string]struct {
+		leaf
+		before, after string
+		want          bool
+	}{
+		"lower":               {limit, "2", "1", true},
+		"the same":            {limit, "1", "1000m", false},
+		"higher":              {limit, "1", "2", false},
+		"a new limit":         {limit, "", "1", true},
+		"no limit any more":   {limit, "1", "", false},
+		"a new request":       {request, "", "1", false},
+		"no request any more": {request, "1", "", true},
+		"neither":             {request, "", "", false},
+		"a label":             {other, "2", "1", false},
+		"what is no quantity": {limit, "1", "much", true},
+	} {
+		before, after := values{}, values{}
+		if c.before != "" {
+			before[c.leaf] = c.before
+		}
+		if c.after != "" {
+			after[c.leaf] = c.after
+		}
+		if got := after.lowers(before, c.leaf); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package updates
+
+import (
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestIsOnItsWay(t *testing.T) {
+	write := &inplace.Write{}
+	for _, c := range []struct {
+		Choice
+		inPlace, onItsWay bool
+	}{
+		{Choice{}, false, false},
+		{Choice{Begun: true}, false, false},
+		{Choice{Replace: "why", Begun: true}, false, false},
+		{Choice{Write: write}, true, false},
+		{Choice{Wait: "why"}, true, false},
+		{Choice{Write: write, Begun: true}, true, true},
+		{Choice{Write: write, Begun: true, Disrupts: true}, true, false},
+		{Choice{Wait: "why", Begun: true, Disrupts: true}, true, true},
+	} {
+		if c.InPlace() != c.inPlace || c.IsOnItsWay() != c.onItsWay {
+			t.Errorf("%+v: in place %t, on its way %t", c.Choice, c.InPlace(), c.IsOnItsWay())
+		}
+	}
+}
+
+// stateOf is the state of one pod, and its ordinal.
+func stateOf(begun bool, a inplace.Assessment, change ...func(*cluster.Snapshot)) (State, *cluster.Ordinal) {
+	s := observed(noon, participating)
+	s.Ordinals[0].Pod.Updating = begun
+	for _, c := range change {
+		c(s)
+	}
+	return State{}.Next(s, assessed(a)), &s.Ordinals[0]
+}
+
+func TestStage(t *testing.T) {
+	resize, image, final := inplace.Write{Kind: inplace.ResizePod}, inplace.Write{Kind: inplace.UpdateContainer, Disrupts: true}, inplace.Write{Final: true}
+	down := func(s *cluster.Snapshot) { s.Ordinals[0].Class = dead }
+	for name, c := range map[string]struct {
+		begun bool
+		inplace.Assessment
+		change func(*cluster.Snapshot)
+		want   int
+	}{
+		"replaced, and does not participate": {false, inplace.Assessment{Replace: "why"}, down, 0},
+		"on its way":                         {true, inplace.Assessment{Writes: []inplace.Write{final}}, nil, 1},
+		"disturbs nobody":                    {false, inplace.Assessment{Writes: []inplace.Write{resize, final}}, nil, 2},
+		"disrupts":                           {false, inplace.Assessment{Writes: []inplace.Write{image, final}}, nil, 3},
+		"replaced":                           {false, inplace.Assessment{Replace: "why"}, nil, 3},
+		"waits, and has not begun":           {false, inplace.Assessment{Writes: []inplace.Write{resize}, Pending: "kubelet"}, nil, 3},
+	} {
+		change := c.change
+		if change == nil {
+			change = func(*cluster.Snapshot) {}
+		}
+		s, o := stateOf(c.begun, c.Assessment, change)
+		if got := s.Stage(o, noon); got != c.want {
+			t.Errorf("%s: stage %d, not %d", name, got, c.want)
+		}
+	}
+}
+
+// After lowered resources, a member has to participate for a while without a restart.
+func TestSettle(t *testing.T) {
+	g := NewWithT(t)
+	a := inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Settle: 30 * time.Second, Phase: "settle"}
+	s, o := stateOf(true, a)
+	g.Expect(s.Of(o, noon).Wait).To(ContainSubstring("it has to participate for 30s without a restart"))
+	a.Settle = 0
+	s, o = stateOf(true, a)
+	g.Expect(s.Of(o, noon).Write).NotTo(BeNil())
+}
+
+func TestForesee(t *testing.T) {
+	g := NewWithT(t)
+	resize, final := inplace.Write{Kind: inplace.ResizePod}, inplace.Write{Kind: inplace.PatchMetadata, Final: true}
+	s, o := stateOf(false, inplace.Assessment{Writes: []inplace.Write{resize, final}, Pending: "kubelet", Settle: time.Second})
+	o.Pod.Updating = true
+	waited := s.Foresee(o, "target", noon)
+	g.Expect(s.Of(o, noon).Wait).NotTo(BeEmpty(), "what was before is unchanged")
+	g.Expect(waited.Enabled).To(Equal(s.Enabled))
+	g.Expect(waited.Of(o, noon).Write).To(HaveValue(Equal(resize)))
+
+	begun := waited.Foresee(o, "target", noon)
+	g.Expect(o.Pod.ResourceVersion).To(Equal("1+"))
+	g.Expect(o.Pod.Updating).To(BeTrue())
+	g.Expect(o.Pod.Revision).NotTo(Equal("target"))
+	g.Expect(begun.pods[o.Pod.UID].ResourceVersion).To(Equal("1+"), "it is compared with the pod as it is then")
+	g.Expect(begun.Of(o, noon).Write).To(HaveValue(Equal(final)))
+
+	done := begun.Foresee(o, "target", noon)
+	g.Expect(o.Pod.Updating).To(BeFalse())
+	g.Expect(o.Pod.Revision).To(Equal("target"))
+	g.Expect(done.pods[types.UID("u")].Writes).To(BeEmpty())
+}

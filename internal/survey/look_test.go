@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// surveyed is a Surveyor of an Etcd with one member, before an API server that can refuse.
+type surveyed struct {
+	Surveyor
+	Order
+	*WithT
+	refuse func(verb string, o client.Object) error
+	ctx    context.Context
+}
+
+var refusal = errors.New("refused")
+
+func newSurveyed(t *testing.T, objects ...client.Object) *surveyed {
+	t.Helper()
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}}
+	s := &surveyed{WithT: NewWithT(t), ctx: t.Context(), Order: Order{Etcd: etcd, Owner: job.OfEtcd(etcd), Members: 1, Round: "3", Image: "agent", Timeout: time.Minute}}
+	asked := func(verb string, o client.Object) error {
+		if s.refuse == nil {
+			return nil
+		}
+		return s.refuse(verb, o)
+	}
+	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).WithStatusSubresource(&batchv1.Job{}).WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			if err := asked("get", o); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, o, options...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, options ...client.ListOption) error {
+			if err := asked("list", nil); err != nil {
+				return err
+			}
+			return c.List(ctx, l, options...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if err := asked("create", o); err != nil {
+				return err
+			}
+			return c.Create(ctx, o, options...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			if err := asked("delete", o); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, options...)
+		},
+	}).Build()
+	s.Surveyor = Surveyor{Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(time.Time{})}
+	return s
+}
+
+func claim() *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "m-m-0", UID: "claim", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "m"},
+	}}
+}
+
+func (s *surveyed) only() Volume {
+	volumes, err := s.Look(s.ctx, s.Order)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(volumes).To(HaveLen(1))
+	return volumes[0]
+}
+
+func (s *surveyed) jobs() []batchv1.Job {
+	all := &batchv1.JobList{}
+	s.Expect(s.Client.List(s.ctx, all)).To(Succeed())
+	return all.Items
+}
+
+// From a claim to what is on it, and from there to another claim of its name.
+func TestSurveyOfAVolume(t *testing.T) {
+	s := newSurveyed(t, claim())
+	unseen := s.only()
+	s.Expect(unseen).To(And(HaveField("Member", "m-0"), HaveField("Claim", "m-m-0"), HaveField("UID", BeEquivalentTo("claim")), HaveField("State", Unseen)))
+	s.Expect(s.Go(s.ctx, s.Order, []Volume{unseen})).To(Succeed())
+	s.Expect(s.Go(s.ctx, s.Order, []Volume{unseen})).To(Succeed(), "it exists by now")
+	s.Expect(s.jobs()).To(HaveLen(1))
+	made := s.jobs()[0]
+	s.Expect(s.Jobs()).To(Equal([]client.ObjectKey{{Namespace: "ns", Name: made.Name}}))
+	s.Expect(made.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationJobSubject, "3/claim"))
+	s.Expect(made.Spec.Template.Spec.Containers[0].Image).To(Equal("agent"))
+	s.Expect(s.only()).To(And(HaveField("State", Looking), HaveField("UID", BeEquivalentTo("claim"))))
+
+	made.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	s.Expect(s.Client.Status().Update(s.ctx, &made)).To(Succeed())
+	s.Expect(s.only()).To(And(HaveField("State", Unread), HaveField("Message", ContainSubstring("Job %s left no readable result", made.Name))))
+
+	s.Round = "4"
+	again := s.only()
+	s.Expect(again).To(And(HaveField("State", Abandoned), HaveField("Claim", "m-m-0"), HaveField("Message", ContainSubstring("is being replaced by another"))), "members ran in between")
+	s.Expect(s.Go(s.ctx, s.Order, []Volume{again})).To(Succeed())
+	s.Expect(s.jobs()).To(BeEmpty())
+	s.Expect(s.only().State).To(Equal(Unseen))
+}
+
+func TestSurveysAreRemoved(t *testing.T) {
+	s := newSurveyed(t, claim())
+	s.Expect(s.Go(s.ctx, s.Order, []Volume{s.only()})).To(Succeed())
+	s.refuse = func(verb string, _ client.Object) error {
+		if verb == "delete" {
+			return refusal
+		}
+		return nil
+	}
+	s.Expect(s.Remove(s.ctx, s.Order)).To(MatchError(refusal))
+	s.Expect(s.Go(s.ctx, s.Order, []Volume{{State: Abandoned}})).To(MatchError(refusal))
+	s.refuse = nil
+	s.Expect(s.Remove(s.ctx, s.Order)).To(Succeed())
+	s.Expect(s.jobs()).To(BeEmpty())
+}
+
+// A claim that is being deleted is not waited for; its Job is given up.
+func TestClaimThatIsBeingDeleted(t *testing.T) {
+	leaving := claim()
+	leaving.DeletionTimestamp, leaving.Finalizers = &metav1.Time{Time: time.Now()}, []string{"kubernetes.io/pvc-protection"}
+	s := newSurveyed(t, leaving)
+	s.Expect(s.only()).To(Equal(Volume{Member: "m-0", Claim: "m-m-0", State: Gone}))
+	s.Expect(s.Go(s.ctx, s.Order, []Volume{{Member: "m-0", Claim: "m-m-0", UID: "claim", State: Unseen}})).To(Succeed())
+	s.Expect(s.only()).To(And(HaveField("State", Abandoned), HaveField("Message", ContainSubstring("is being deleted"))))
+}
+
+func TestNoClaim(t *testing.T) {
+	s := newSurveyed(t)
+	s.Expect(s.only()).To(Equal(Volume{Member: "m-0", Claim: "m-m-0", State: Gone}))
+}
+
+// Without a round, the subject is the claim.
+func TestSubject(t *testing.T) {
+	s := newSurveyed(t)
+	s.Expect(s.subject(Volume{UID: "u"})).To(Equal("3/u"))
+	s.Round = ""
+	s.Expect(s.subject(Volume{UID: "u"})).To(Equal("u"))
+}
+
+// The image of the Etcd counts before that of the operator.
+func TestImage(t *testing.T) {
+	s := newSurveyed(t, claim())
+	s.Etcd.Spec.Backup = &v1alpha1.BackupSpec{Image: ptr.To("its-own")}
+	s.Expect(s.Go(s.ctx, s.Order, []Volume{s.only()})).To(Succeed())
+	s.Expect(s.jobs()[0].Spec.Template.Spec.Containers[0].Image).To(Equal("its-own"))
+}
+
+// What cannot be read or written is no result.
+func TestErrorsOfASurvey(t *testing.T) {
+	for name, refused := range map[string]func(verb string, o client.Object) bool{
+		"the claim": func(verb string, o client.Object) bool {
+			_, ok := o.(*corev1.PersistentVolumeClaim)
+			return ok && verb == "get"
+		},
+		"the Job":  func(verb string, o client.Object) bool { _, ok := o.(*batchv1.Job); return ok && verb == "get" },
+		"the pods": func(verb string, _ client.Object) bool { return verb == "list" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSurveyed(t, claim())
+			s.Expect(s.Go(s.ctx, s.Order, []Volume{s.only()})).To(Succeed())
+			s.refuse = func(verb string, o client.Object) error {
+				if refused(verb, o) {
+					return refusal
+				}
+				return nil
+			}
+			_, err := s.Look(s.ctx, s.Order)
+			s.Expect(err).To(MatchError(refusal))
+		})
+	}
+	s := newSurveyed(t, claim())
+	unseen := s.only()
+	s.refuse = func(verb string, _ client.Object) error {
+		if verb == "create" {
+			return refusal
+		}
+		return nil
+	}
+	s.Expect(s.Go(s.ctx, s.Order, []Volume{unseen})).To(MatchError(refusal))
+}

@@ -1,0 +1,300 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package backup_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/copier"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/restore"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/member/datadir"
+	"github.com/etcd-foreman/etcd-foreman/internal/member/finalsnapshot"
+	"github.com/etcd-foreman/etcd-foreman/test/killed"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+)
+
+// A process of the tests carries out an operation of the agent in a folder if it is started with these variables.
+const (
+	operationVariable = "BACKUP_TEST_OPERATION"
+	folderVariable    = "BACKUP_TEST_FOLDER"
+	endpointVariable  = "BACKUP_TEST_ENDPOINT"
+)
+
+var killAll = flag.Bool("kill-all", false, "kill the agent at each of its writes, not only at some")
+
+// every is which writes it is killed at.
+func every() killed.Every {
+	if *killAll {
+		return killed.Every{Call: 1, Plain: 3}
+	}
+	return killed.Every{Call: 9, Plain: 5}
+}
+
+// What is in the folder of an operation.
+func dataIn(dir string) string { return filepath.Join(dir, "data.etcd") }
+
+func storeIn(ctx context.Context, dir, name string) (*store.Store, error) {
+	return store.Open(ctx, store.Config{Provider: store.Local, Container: filepath.Join(dir, name), Prefix: prefix})
+}
+
+// operate carries an operation out as the agent does.
+func operate(ctx context.Context, what, dir string) error {
+	source, err := storeIn(ctx, dir, "store")
+	if err != nil {
+		return err
+	}
+	switch what {
+	case "restore":
+		_, err = restore.Restore(ctx, restore.Config{
+			Store: source, DataDir: filepath.Join(dir, "restored"), Member: memberName, PeerURL: peerURL, InitialCluster: memberName + "=" + peerURL, Token: "token", Log: logr.Discard(),
+		})
+	case "compaction":
+		_, err = restore.Compact(ctx, restore.CompactConfig{Store: source, WorkDir: filepath.Join(dir, "work"), Compression: backup.Gzip, Log: logr.Discard()})
+	case "copy":
+		var target *store.Store
+		if target, err = storeIn(ctx, dir, "target"); err == nil {
+			_, err = copier.Copy(ctx, copier.Config{Source: source, Target: target, Now: time.Now(), Log: logr.Discard()})
+		}
+	case "final snapshot":
+		survey, wrong := datadir.Survey(dataIn(dir))
+		if wrong != nil {
+			return wrong
+		}
+		_, err = finalsnapshot.Take(ctx, finalsnapshot.Config{
+			Store: source, DataDir: dataIn(dir), ClusterID: survey.ClusterID, WorkDir: filepath.Join(dir, "work"), Compression: backup.Gzip, Clock: clock.RealClock{}, Log: logr.Discard(),
+		})
+	case "snapshots":
+		err = takeSnapshots(ctx, source)
+	case "rebuild":
+		err = rebuild(ctx, dir)
+	}
+	return errors.Join(err, source.Close())
+}
+
+// takeSnapshots takes a full and a delta snapshot of a member.
+func takeSnapshots(ctx context.Context, to *store.Store) error {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{os.Getenv(endpointVariable)}, Logger: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	etcd, err := snapshotter.Member(client)
+	if err != nil {
+		return err
+	}
+	s, err := snapshotter.New(snapshotter.Config{Options: options(), Etcd: etcd, Store: to, Clock: clock.RealClock{}, Log: logr.Discard()})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { _ = s.Run(ctx) }()
+	for {
+		if _, err = s.Full(ctx, false); err == nil {
+			break
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	if _, err := client.Put(ctx, "delta", time.Now().String()); err != nil {
+		return err
+	}
+	_, err = s.Delta(ctx)
+	return err
+}
+
+// rebuild makes a new cluster of the data of a member, unless that was done.
+func rebuild(ctx context.Context, dir string) error {
+	previous, err := os.ReadFile(filepath.Join(dir, "previous"))
+	if err != nil {
+		return err
+	}
+	if rebuilt, err := datadir.Rebuilt(dataIn(dir), "task"); err != nil {
+		return err
+	} else if survey, err := datadir.Survey(dataIn(dir)); !rebuilt && err == nil && survey.State == member.SurveyPresent && survey.ClusterID != string(previous) {
+		return nil
+	}
+	_, err = datadir.Rebuild(ctx, datadir.RebuildConfig{
+		DataDir: dataIn(dir), Task: "task", Member: memberName, PeerURL: peerURL, Token: "new", PreviousClusterID: string(previous), Clock: clock.RealClock{}, Log: logr.Discard(),
+	})
+	return err
+}
+
+// backedUp returns a folder with the data of a member that is killed, and its backup: two full snapshots and two deltas, which reach a revision.
+func backedUp(t *testing.T) (dir string, revision int64) {
+	t.Helper()
+	g := NewWithT(t)
+	dir = t.TempDir()
+	g.Expect(os.Mkdir(filepath.Join(dir, "store"), 0o700)).To(Succeed())
+	g.Expect(os.Mkdir(filepath.Join(dir, "target"), 0o700)).To(Succeed())
+	e := startEtcd(t, dataIn(dir))
+	s, err := storeIn(t.Context(), dir, "store")
+	g.Expect(err).NotTo(HaveOccurred())
+	taker := run(t, e, s, options())
+	taker.begin(g)
+	for i := range 4 {
+		for k := range 50 {
+			put, err := e.Put(t.Context(), strconv.Itoa(k), fmt.Sprintf("%d %0200d", i, k))
+			g.Expect(err).NotTo(HaveOccurred())
+			revision = put.Header.Revision
+		}
+		if i == 1 {
+			_, err = taker.Full(t.Context(), false)
+		} else {
+			_, err = taker.Delta(t.Context())
+		}
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	taker.stop()
+	e.stop()
+	survey, err := datadir.Survey(dataIn(dir))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(dir, "previous"), []byte(survey.ClusterID), 0o600)).To(Succeed())
+	return dir, revision
+}
+
+// An operation that is killed at any of its writes leaves nothing that is taken for what it is not, and the next one does what it would have done.
+func TestKilledAtEachWrite(t *testing.T) {
+	for _, what := range []string{"restore", "compaction", "copy", "final snapshot", "rebuild"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			original, revision := backedUp(t)
+			dir := filepath.Join(t.TempDir(), "folder")
+			reset := func() {
+				g.Expect(os.RemoveAll(dir)).To(Succeed())
+				g.Expect(os.CopyFS(dir, os.DirFS(original))).To(Succeed())
+			}
+			reset()
+			kills := killed.AtEachWrite(t, every(), func() *exec.Cmd { return process(what, dir) }, func(call string) {
+				t.Log(call)
+				leftSomethingUsable(t, dir, revision)
+				g.Expect(operate(t.Context(), what, dir)).To(Succeed(), "again, after it was killed before %s", call)
+				cameToItsEnd(t, what, dir, original, revision)
+				reset()
+			})
+			t.Logf("%d kills", kills)
+			g.Expect(kills).To(BeNumerically(">", 1))
+		})
+	}
+}
+
+// The same for snapshots of a member that serves.
+func TestSnapshotsKilledAtEachWrite(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	g.Expect(os.Mkdir(filepath.Join(dir, "store"), 0o700)).To(Succeed())
+	e := startEtcd(t, filepath.Join(t.TempDir(), "m"))
+	_, err := e.Put(t.Context(), "a", "b")
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Setenv(endpointVariable, e.Endpoints()[0])
+	kills := killed.AtEachWrite(t, every(), func() *exec.Cmd { return process("snapshots", dir) }, func(call string) {
+		t.Log(call)
+		s, err := storeIn(t.Context(), dir, "store")
+		g.Expect(err).NotTo(HaveOccurred())
+		list, err := s.List(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, snapshot := range list {
+			g.Expect(s.Verify(t.Context(), snapshot)).To(Succeed(), "%s, killed before %s", snapshot.Name(), call)
+		}
+		g.Expect(operate(t.Context(), "snapshots", dir)).To(Succeed())
+		now, err := e.Get(t.Context(), "delta")
+		g.Expect(err).NotTo(HaveOccurred())
+		expectRestore(t, dir, now.Kvs[0].ModRevision)
+	})
+	t.Logf("%d kills", kills)
+}
+
+func process(what, dir string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env, cmd.Stderr = append(os.Environ(), operationVariable+"="+what, folderVariable+"="+dir), os.Stderr
+	return cmd
+}
+
+// leftSomethingUsable expects that a restore from the store is possible, and that what has the name of data is whole.
+func leftSomethingUsable(t *testing.T, dir string, revision int64) {
+	t.Helper()
+	g := NewWithT(t)
+	expectRestore(t, dir, revision)
+	if _, err := os.Stat(filepath.Join(dir, "restored")); err == nil {
+		survey, err := datadir.Survey(filepath.Join(dir, "restored"))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(survey).To(And(HaveField("State", member.SurveyPresent), HaveField("Revision", revision)))
+		g.Expect(os.RemoveAll(filepath.Join(dir, "restored"))).To(Succeed(), "the agent does not restore what it has")
+	}
+}
+
+// expectRestore expects that a restore reaches a revision.
+func expectRestore(t *testing.T, dir string, revision int64) {
+	t.Helper()
+	g := NewWithT(t)
+	s, err := storeIn(t.Context(), dir, "store")
+	g.Expect(err).NotTo(HaveOccurred())
+	result, err := restoreTo(t, s, filepath.Join(t.TempDir(), "check"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(result.Revision).To(Equal(revision))
+	g.Expect(s.Close()).To(Succeed())
+}
+
+// cameToItsEnd expects what an operation leaves that was not killed.
+func cameToItsEnd(t *testing.T, what, dir, original string, revision int64) {
+	t.Helper()
+	g := NewWithT(t)
+	expectRestore(t, dir, revision)
+	name := map[string]string{"copy": "target"}[what]
+	if name == "" {
+		name = "store"
+	}
+	s, err := storeIn(t.Context(), dir, name)
+	g.Expect(err).NotTo(HaveOccurred())
+	list, err := s.List(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, snapshot := range list {
+		g.Expect(s.Verify(t.Context(), snapshot)).To(Succeed(), snapshot.Name())
+	}
+	chain, err := backup.Newest(list)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(chain.LastRevision()).To(Equal(revision))
+	switch what {
+	case "restore":
+		survey, err := datadir.Survey(filepath.Join(dir, "restored"))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(survey).To(And(HaveField("State", member.SurveyPresent), HaveField("Revision", revision)))
+		g.Expect(filepath.Glob(filepath.Join(dir, "restored*"))).To(HaveLen(1), "nothing else is left")
+	case "compaction":
+		g.Expect(chain.Deltas).To(BeEmpty())
+	case "copy":
+		from, err := storeIn(t.Context(), original, "store")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(from.List(t.Context())).To(HaveLen(len(list)))
+	case "final snapshot":
+		g.Expect(chain.Full.Final).To(BeTrue())
+		g.Expect(exec.Command("diff", "-r", dataIn(original), dataIn(dir)).CombinedOutput()).To(BeEmpty(), "the data was only read")
+	case "rebuild":
+		survey, err := datadir.Survey(dataIn(dir))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(survey).To(And(HaveField("State", member.SurveyPresent), HaveField("Revision", revision)))
+		kept, err := filepath.Glob(dataIn(dir) + ".*")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(kept).To(HaveLen(1))
+		g.Expect(exec.Command("diff", "-r", dataIn(original), kept[0]).CombinedOutput()).To(BeEmpty(), "what the member had is kept")
+	}
+	g.Expect(s.Close()).To(Succeed())
+}

@@ -1,0 +1,184 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package crash_test kills the whole operator at each of its writes, before a real API server, its etcd and the real StatefulSet controller.
+// There is no kubelet: pods, members, the agent and its Jobs are simulated, so what a member does with its data is not seen here;
+// test/integration/member and the end-to-end tests have that. test/crash does the same to the task engine alone, in memory.
+package crash_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/disturb"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+)
+
+var all = flag.Bool("crash-all", false, "every kind of disturbance at every write, which takes long")
+
+var testEnv *env.Env
+
+func TestMain(m *testing.M) {
+	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
+}
+
+// disturbance is what happens to a run at a write.
+type disturbance struct {
+	// what is the write, and nth which of those that are the same. How often the status of the Etcd is written differs from run to run, so a number
+	// would not say which write it is.
+	what string
+	nth  int
+	fate disturb.Fate
+	// past: the successor of a killed operator begins with an older state.
+	past bool
+	// hold are the kinds whose watches are held from then on, for so long: events of other kinds overtake theirs.
+	hold []string
+	long time.Duration
+}
+
+func (d disturbance) String() string {
+	how := d.fate.String()
+	if len(d.hold) > 0 {
+		how = fmt.Sprintf("%s held for %s", strings.Join(d.hold, " and "), d.long)
+	}
+	if d.past {
+		how += " and successor in the past"
+	}
+	return fmt.Sprintf("%s at %s %d", how, d.what, d.nth)
+}
+
+// kinds are those whose events matter while tasks run.
+var kinds = []string{"etcds", "etcdoperatortasks", "statefulsets", "pods", "configmaps"}
+
+// longer is longer than the operator waits for its cache to show what it wrote.
+const longer = 6 * time.Second
+
+// disturbances of a run with some writes. Without -crash-all they are a sample: each fifth write that occurs in every run, and one way for each.
+func disturbances(writes []disturb.Write) []disturbance {
+	var some []disturbance
+	seen := map[string]int{}
+	i := 0
+	for _, write := range writes {
+		seen[write.What()]++
+		at := disturbance{what: write.What(), nth: seen[write.What()]}
+		ways := waysAt(at)
+		if *all {
+			some = append(some, ways...)
+			continue
+		}
+		if write.Kind == "etcds" || write.Kind == "configmaps" {
+			continue
+		}
+		if i++; i%5 == 3 {
+			some = append(some, ways[(i/5+len(writes))%4])
+		}
+	}
+	return some
+}
+
+func waysAt(at disturbance) []disturbance {
+	with := func(change func(*disturbance)) disturbance {
+		d := at
+		change(&d)
+		return d
+	}
+	ways := []disturbance{
+		with(func(d *disturbance) { d.fate = disturb.KilledAfter }),
+		with(func(d *disturbance) { d.fate = disturb.KilledBefore }),
+		with(func(d *disturbance) { d.fate = disturb.AnswerLost }),
+		with(func(d *disturbance) { d.fate, d.past, d.long = disturb.KilledAfter, true, 3*time.Second }),
+		with(func(d *disturbance) { d.fate = disturb.NotSent }),
+		with(func(d *disturbance) { d.hold, d.long = []string{"statefulsets", "pods"}, 2*time.Second }),
+	}
+	for _, k := range kinds[:4] {
+		ways = append(ways, with(func(d *disturbance) { d.hold, d.long = []string{k}, longer }))
+	}
+	return ways
+}
+
+// outcome is what a run has come to.
+type outcome struct {
+	state, acts string
+	writes      []disturb.Write
+}
+
+// calm is for how long nothing may change at the end of an undisturbed run: longer than what is compared waits to be written.
+const calm = 3 * time.Second
+
+// undisturbed runs a scenario.
+func undisturbed(t *testing.T, s scenario) outcome {
+	t.Helper()
+	w := newWorld(t, s, disturbance{})
+	w.begin()
+	w.until("the task has ended", w.hasEnded)
+	state, since := "", time.Now()
+	w.until("nothing changes any more", func() bool {
+		if now := w.state(); now != state {
+			state, since = now, time.Now()
+		}
+		return time.Since(since) > calm
+	})
+	w.operator.stop()
+	w.mu.Lock()
+	if len(w.broken) > 0 {
+		t.Fatalf("undisturbed: %v", w.broken)
+	}
+	w.mu.Unlock()
+	return outcome{state, w.acts(), w.writes}
+}
+
+// after is for how long a run is watched once it has come to its end: for a second act.
+const after = time.Second
+
+// run runs a scenario with a disturbance. It reports whether that came about: a write that another one depends on may not be needed.
+func run(t *testing.T, s scenario, d disturbance, want outcome) (hit bool) {
+	t.Helper()
+	w := newWorld(t, s, d)
+	w.begin()
+	w.until("it ends as it would undisturbed, which is\n"+want.state+"\n"+want.acts, func() bool { return w.hasEnded() && w.state() == want.state && w.acts() == want.acts })
+	for end := time.Now().Add(after); time.Now().Before(end); <-time.After(poll) {
+		w.tick()
+	}
+	if state, acts := w.state(), w.acts(); acts != want.acts {
+		t.Errorf("afterwards it was\n%s\n%s\nand not\n%s\n%s", state, acts, want.state, want.acts)
+	}
+	w.operator.stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.broken) > 0 {
+		t.Errorf("broken: %v\nwrites: %v", w.broken, w.writes)
+	}
+	return !w.hit.IsZero()
+}
+
+// Whatever write the operator is disturbed at, it or the next one brings the task to the end that it would have come to, and does nothing twice.
+func TestEveryWrite(t *testing.T) {
+	for _, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			want := undisturbed(t, s)
+			t.Logf("undisturbed it ends as\n%s\n%s\nby %d writes: %v", want.state, want.acts, len(want.writes), want.writes)
+			some := disturbances(want.writes)
+			hits := make([]bool, len(some))
+			t.Run("disturbed", func(t *testing.T) {
+				for i, d := range some {
+					t.Run(d.String(), func(t *testing.T) {
+						t.Parallel()
+						hits[i] = run(t, s, d, want)
+					})
+				}
+			})
+			missed := len(some) - len(slices.DeleteFunc(hits, func(hit bool) bool { return !hit }))
+			t.Logf("%d runs, of which %d did not come to the write", len(some), missed)
+			if missed > 2 && missed*3 > len(some) {
+				t.Errorf("%d of %d runs were not disturbed", missed, len(some))
+			}
+		})
+	}
+}

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package crash_test
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// scenario is a task in a cluster.
+type scenario struct {
+	name     string
+	taskType v1alpha1.TaskType
+	config   string
+	// begin begins it in a cluster in which all is well.
+	begin func(*world)
+	// result is what the agent reports in a Job.
+	result func(*batchv1.Job) string
+	// swift: time passes faster.
+	swift bool
+	// alone: pods of two revisions never exist at a time.
+	alone bool
+}
+
+// scenarios are all task types.
+func scenarios() []scenario {
+	return []scenario{
+		{name: "rollout", begin: changed},
+		{name: "restart", taskType: v1alpha1.QuorumAwareRollout, config: "restart: true", begin: created},
+		{name: "recreate", taskType: v1alpha1.RecreateRollout, begin: outdated, alone: true},
+		{name: "recovery", taskType: v1alpha1.QuorumLossRecovery, begin: lost, result: surveyed, swift: true},
+		{name: "maintenance", taskType: v1alpha1.OnDemandMaintenance, config: "{etcdCompaction: true, etcdDefragmentation: true}", begin: created},
+		{name: "snapshot", taskType: v1alpha1.OnDemandSnapshot, config: "type: full", begin: created},
+		{name: "compaction", taskType: v1alpha1.OnDemandCompaction, begin: created, result: says(`{"revision": 7, "createdOn": "2000-01-01T00:10:00Z"}`)},
+		{name: "copy", taskType: v1alpha1.CopyBackups, begin: created, result: says("{}"),
+			config: "sourceStore: {provider: Local, container: store, prefix: NAMESPACE/main}\ntargetStore: {provider: Local, container: store, prefix: NAMESPACE/copy}"},
+	}
+}
+
+func says(what string) func(*batchv1.Job) string { return func(*batchv1.Job) string { return what } }
+
+// created creates the task.
+func created(w *world) {
+	w.arm()
+	w.createTask()
+}
+
+// changed changes the pods, for which the operator creates a task.
+func changed(w *world) {
+	e := &v1alpha1.Etcd{}
+	w.get(e, name)
+	w.arm()
+	before := client.MergeFrom(e.DeepCopy())
+	e.Spec.Annotations = map[string]string{"changed": "yes"}
+	w.must(testEnv.Client.Patch(w.t.Context(), e, before))
+}
+
+// outdated changes the pods while no operator runs, so that no rollout begins before the task.
+func outdated(w *world) {
+	w.operator.stop()
+	w.createTask()
+	set := &appsv1.StatefulSet{}
+	w.get(set, name)
+	before := client.MergeFrom(set.DeepCopy())
+	set.Spec.Template.Annotations["changed"] = "by hand"
+	w.must(testEnv.Client.Patch(w.t.Context(), set, before))
+	w.arm()
+	w.operator = w.start()
+}
+
+// lost has all members crash.
+func lost(w *world) {
+	for i := range members {
+		w.kubelet.Set(pod(i), env.Crashing)
+	}
+	w.until("no member serves", func() bool { return w.fake.Leader() < 0 })
+	w.arm()
+	w.createTask()
+}
+
+// surveyed has found usable data on the volume of the first member alone.
+func surveyed(j *batchv1.Job) string {
+	found := member.Survey{State: member.SurveyDamaged, Damage: "a page has a wrong checksum"}
+	for _, v := range j.Spec.Template.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil && strings.HasSuffix(v.PersistentVolumeClaim.ClaimName, "-0") {
+			found = member.Survey{State: member.SurveyPresent, ClusterID: "1", MemberID: "1", LastTerm: 2, LastIndex: 100, Revision: 50}
+		}
+	}
+	encoded, err := json.Marshal(found)
+	if err != nil {
+		return err.Error()
+	}
+	return string(encoded)
+}
