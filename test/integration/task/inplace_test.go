@@ -340,3 +340,43 @@ func TestPodIsReplacedOrDebuggedMeanwhile(t *testing.T) {
 	c.Expect(after[:2]).To(Equal(before[:2]))
 	c.Expect(c.read(c, 1).Spec.Containers[0].Resources.Requests.Cpu().String()).To(Equal("300m"))
 }
+
+// The node of a pod goes away while the pod is on its way, and its pod is re-created, at last on a node that is back. Nobody else goes.
+func TestNodeGoesAwayHalfWay(t *testing.T) {
+	for name, change := range map[string]func(*corev1.PodTemplateSpec){"resources": cpu("300m"), "the image of etcd": etcd("localhost/etcd:v2")} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, 3, inPlace)
+			c.start(nil)
+			before := c.uids()
+			othersStay := func() {
+				t.Helper()
+				c.Consistently(func() []types.UID { return []types.UID{c.read(c, 0).UID, c.read(c, 1).UID} }).WithTimeout(2 * time.Second).Should(Equal(before[:2]))
+				for i := range 2 {
+					c.Expect(inplace.MarkOf(c.read(c, i))).To(BeNil(), "one pod at a time")
+				}
+			}
+			c.kubelet.Set("main-2", env.Lost)
+			c.template(change)
+			c.held()
+			half := c.read(c, 2)
+			c.Expect(inplace.MarkOf(half)).NotTo(BeNil())
+			half.Status.ContainerStatuses[0].Ready = false
+			half.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now()}}
+			c.Expect(testEnv.Client.Status().Update(t.Context(), half)).To(Succeed())
+			othersStay()
+			c.Expect(c.read(c, 2).DeletionTimestamp).To(BeNil(), "it may come back with its node")
+
+			// The node controller evicts it. Once the node is out of service, it is gone, and its replacement is not scheduled.
+			c.Expect(testEnv.Client.Delete(t.Context(), half)).To(Succeed())
+			othersStay()
+			c.Expect(testEnv.Client.Delete(t.Context(), half, client.GracePeriodSeconds(0))).To(Succeed())
+			c.Eventually(func(g Gomega) { g.Expect(c.read(g, 2).UID).NotTo(Equal(before[2])) }).Should(Succeed())
+			othersStay()
+
+			c.kubelet.Set("main-2", env.Ready)
+			c.finalRollout(1)
+			c.updated()
+			c.Expect(c.uids()[:2]).To(Equal(before[:2]))
+		})
+	}
+}
