@@ -20,7 +20,7 @@ const QuorumAwareUpdatesWithOnDelete featuregate.Feature = "QuorumAwareUpdatesWi
 // AdoptFromDruid lets the operator adopt the objects of an Etcd from etcd-druid when an annotation of the Etcd asks for it. What was
 // adopted before it is switched off stays adopted.
 //
-// Alpha, off by default.
+// Beta, on by default: nothing is adopted unless the annotation asks for it.
 const AdoptFromDruid featuregate.Feature = "AdoptFromDruid"
 
 // NewFeatureGate returns the operator's feature gates with the given settings. An unknown name is an error.
@@ -28,7 +28,7 @@ func NewFeatureGate(settings map[string]bool) (featuregate.FeatureGate, error) {
 	gates := featuregate.NewFeatureGate()
 	err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
 		QuorumAwareUpdatesWithOnDelete: {Default: false, PreRelease: featuregate.Alpha},
-		AdoptFromDruid:                 {Default: false, PreRelease: featuregate.Alpha},
+		AdoptFromDruid:                 {Default: true, PreRelease: featuregate.Beta},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("registering the feature gates: %w", err)

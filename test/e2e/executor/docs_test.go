@@ -17,7 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// What is different here: the operator's images are in no registry, its feature gate is on and its etcd is that of etcd-druid, so that
+// What is different here: the operator's images are in no registry, and its etcd is that of etcd-druid, so that
 // the way back is open; and the imitation of etcd-druid has a policy instead of a webhook, and no Deployment.
 const (
 	standIns = `
@@ -25,7 +25,7 @@ kubectl() {
 	case "$*" in
 	"apply "*"-k config/default")
 		command kubectl kustomize test/local/deploy |
-			sed 's/QuorumAwareUpdatesWithOnDelete: true/&\n      AdoptFromDruid: true/; s#etcd: localhost/etcd:v3.6.16#etcd: localhost/etcd:v3.5.35#' |
+			sed 's#etcd: localhost/etcd:v3.6.16#etcd: localhost/etcd:v3.5.35#' |
 			command kubectl apply --server-side --force-conflicts -f - ;;
 	*) druid "$@" ;;
 	esac

@@ -173,7 +173,7 @@ func delayed(client io.Writer, server io.Reader, delay time.Duration, answers *a
 	}()
 	failed := false
 	for p := range parts {
-		time.Sleep(time.Until(p.due))
+		<-time.After(time.Until(p.due))
 		if failed {
 			continue // until the reader has ended
 		}

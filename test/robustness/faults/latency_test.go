@@ -20,7 +20,7 @@ func TestDelayed(t *testing.T) {
 		go func() {
 			for range 10 {
 				_, _ = says.Write([]byte("x"))
-				time.Sleep(10 * time.Millisecond)
+				<-time.After(10 * time.Millisecond)
 			}
 			_ = says.Close()
 		}()

@@ -19,9 +19,9 @@ import (
 
 // entry is what is read of a line of the audit log.
 type entry struct {
-	Stage, Verb string
-	User        struct{ Username string }
-	ObjectRef   struct{ Resource, Subresource, Namespace, Name, UID string }
+	Stage, Verb, RequestURI string
+	User                    struct{ Username string }
+	ObjectRef               struct{ Resource, Subresource, Namespace, Name, UID string }
 	// RequestObject is there for some writes.
 	RequestObject  json.RawMessage
 	ResponseStatus struct{ Code int }
@@ -56,7 +56,18 @@ func Acts(log io.Reader, cluster Cluster) ([]Act, error) {
 
 // carriedOut reports whether the request was carried out in the cluster's namespace, in the run.
 func (e entry) carriedOut(cluster Cluster) bool {
-	return e.Stage == "ResponseComplete" && e.ResponseStatus.Code < 300 && e.ObjectRef.Namespace == cluster.Namespace && !e.RequestReceivedTimestamp.Before(cluster.Began)
+	return !e.isDryRun() && e.Stage == "ResponseComplete" && e.ResponseStatus.Code < 300 && e.ObjectRef.Namespace == cluster.Namespace && !e.RequestReceivedTimestamp.Before(cluster.Began)
+}
+
+// isDryRun reports whether the request only asked what would happen.
+func (e entry) isDryRun() bool {
+	type options struct{ DryRun []string }
+	var body struct {
+		options
+		DeleteOptions options
+	}
+	_ = json.Unmarshal(e.RequestObject, &body) // a body that cannot be read is no dry run
+	return strings.Contains(e.RequestURI, "dryRun=All") || len(body.DryRun)+len(body.DeleteOptions.DryRun) > 0
 }
 
 // act returns what the request did, and whether it matters.

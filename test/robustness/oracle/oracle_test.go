@@ -253,6 +253,10 @@ func TestActs(t *testing.T) {
 		"a claim":                         {line("delete", "persistentvolumeclaims", "main-main-2", "", 200), "delete claim main-main-2 [main-2] "},
 		"the claim of a store":            {line("delete", "persistentvolumeclaims", "backups", "", 200), ""},
 		"a torn line":                     {`{"stage":"Respo`, ""},
+		"a dry run by its URI":            {strings.Replace(line("create", "pods/eviction", "main-1", `{}`, 201), `"verb"`, `"requestURI":"/api/v1/namespaces/robustness/pods/main-1/eviction?dryRun=All","verb"`, 1), ""},
+		"a dry run of an eviction":        {line("create", "pods/eviction", "main-1", `{"deleteOptions":{"dryRun":["All"]}}`, 201), ""},
+		"a dry run of a deletion":         {line("delete", "pods", "main-1", `{"dryRun":["All"]}`, 200), ""},
+		"an eviction that is no dry run":  {line("create", "pods/eviction", "main-1", `{"deleteOptions":{"dryRun":[]}}`, 201), "evict pod main-1 [main-1] "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			acts, err := Acts(strings.NewReader(test.line), cluster)
