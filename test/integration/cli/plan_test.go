@@ -80,7 +80,8 @@ func TestPlanFromLeases(t *testing.T) {
 		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(set), set)).To(Succeed())
 		g.Expect(set.Status.UpdateRevision).NotTo(Equal(before))
 	}).Should(Succeed())
-	got = p.run("plan", "main")
+	p.Expect(p.run("plan", "main").out).To(And(MatchRegexp(`1 +PatchMetadata +main-2 `), Not(ContainSubstring("DeletePod"))), "pods are updated in place by default")
+	got = p.run("plan", "main", "--pod-update-policy=Recreate")
 	p.Expect(got.out).To(MatchRegexp(`(?s)1 +DeletePod +main-2 +Participating +Follower +2 of 3 serve.*2 +DeletePod +main-1 +Participating +Follower .*3 +DeletePod +main-0 +Participating +Leader `))
 	p.Expect(got.out).To(ContainSubstring("No task does this now"))
 
