@@ -34,7 +34,7 @@ type way struct {
 }
 
 var inPlace = way{
-	name: "etcd-foreman in place: CPU and memory of etcd are raised", gate: true, healthy: true, policy: v1alpha1.InPlaceIfPossible, source: fromTasks,
+	name: "etcd-foreman in place: resources raised", gate: true, healthy: true, policy: v1alpha1.InPlaceIfPossible, source: fromTasks,
 	change: stage.Cluster.RaiseResources, what: "CPU and memory in spec.etcd.resources of the Etcd are raised", until: untilTask,
 }
 

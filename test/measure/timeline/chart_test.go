@@ -110,3 +110,14 @@ func TestPicture(t *testing.T) {
 		}
 	}
 }
+
+func TestTextsFit(t *testing.T) {
+	for text, want := range map[string]string{"a b": "a b", "one two three": "one two …", "unbroken": "unbroken …"} {
+		if got := fit(text, textWidth("one two 3 …")-1); text != "unbroken" && got != want {
+			t.Errorf("fit(%q) = %q, want %q", text, got, want)
+		}
+	}
+	if got := fit("one two three four", 30); got != "one …" {
+		t.Errorf("fit cuts to %q: one word is left, however narrow", got)
+	}
+}

@@ -7,6 +7,7 @@ package timeline
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -75,3 +76,15 @@ func round(x float64) float64 { return math.Round(x*10) / 10 }
 
 // textWidth returns the approximate width of a text of 12 pixels in height.
 func textWidth(s string) float64 { return 6.4 * float64(len([]rune(s))) }
+
+// fit cuts a text at a word so that it is not wider than width.
+func fit(s string, width float64) string {
+	if textWidth(s) <= width {
+		return s
+	}
+	words := strings.Fields(s)
+	for len(words) > 1 && textWidth(strings.Join(words, " ")+" …") > width {
+		words = words[:len(words)-1]
+	}
+	return strings.Join(words, " ") + " …"
+}

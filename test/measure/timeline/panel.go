@@ -46,6 +46,8 @@ type mark struct {
 	Number      int
 	X, Y, TextY float64
 	At, Text    string
+	// Title is the whole text.
+	Title string
 }
 
 func (r Run) panel(y float64, s scale) panel {
@@ -71,7 +73,7 @@ func (r Run) panel(y float64, s scale) panel {
 	for i, step := range r.Steps {
 		m := mark{
 			Number: i + 1, X: s.x(step.At), Y: lanes[step.Pod] + barHeight/2, TextY: y + stepHeight/2,
-			At: fmt.Sprintf("%.1f s", step.At.Sub(r.From).Seconds()), Text: step.Text,
+			At: fmt.Sprintf("%.1f s", step.At.Sub(r.From).Seconds()), Text: fit(step.Text, width-marginRight-marginLeft), Title: step.Text,
 		}
 		// Two marks at nearly the same time stand side by side.
 		m.X = max(m.X, last[step.Pod]+markSpacing)
