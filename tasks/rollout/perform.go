@@ -84,7 +84,7 @@ func (h *Handler) performOn(ctx context.Context, task tasks.Task, d detail, ordi
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: task.Object.Namespace, Name: o.Name}}
 	only := metav1.Preconditions{UID: &o.Pod.UID, ResourceVersion: &o.Pod.ResourceVersion}
 	if d.step.AsksBudget {
-		// A dry run tells whether a PodDisruptionBudget allows it, and takes nothing from it.
+		// A dry run shows if a PodDisruptionBudget allows it, and takes nothing from it.
 		dryRun := []string{metav1.DryRunAll}
 		eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &only, DryRun: dryRun}}
 		err := h.Client.SubResource("eviction").Create(ctx, pod, eviction, &client.SubResourceCreateOptions{CreateOptions: client.CreateOptions{DryRun: dryRun}})

@@ -112,8 +112,8 @@ func TestPicture(t *testing.T) {
 }
 
 func TestTextsFit(t *testing.T) {
-	for text, want := range map[string]string{"a b": "a b", "one two three": "one two …", "unbroken": "unbroken …"} {
-		if got := fit(text, textWidth("one two 3 …")-1); text != "unbroken" && got != want {
+	for text, want := range map[string]string{"a b": "a b", "one two three": "one two …"} {
+		if got := fit(text, textWidth("one two 3 …")-1); got != want {
 			t.Errorf("fit(%q) = %q, want %q", text, got, want)
 		}
 	}

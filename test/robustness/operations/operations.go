@@ -51,7 +51,7 @@ type Operation struct {
 	Name string
 	// Run asks for it, and returns once it has ended, or will with the cluster being settled.
 	Run func(ctx context.Context, c *Cluster) error
-	// Not are faults that have no effect on it, or with which it loses data whoever carries it out.
+	// Not are faults that have no effect on it, or with which any operator would lose data.
 	Not []string
 }
 

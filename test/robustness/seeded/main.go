@@ -66,6 +66,21 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	missed, err := tryAll(ctx, o, root, copied, programs)
+	if err != nil || o.buildOnly {
+		return err
+	}
+	if err := deploy(ctx, root, programs, root); err != nil {
+		return err
+	}
+	if len(missed) > 0 {
+		return fmt.Errorf("not caught: %s", strings.Join(missed, ", "))
+	}
+	return nil
+}
+
+// tryAll builds and tries the bugs that are asked for, and returns the names of those that the test has not caught.
+func tryAll(ctx context.Context, o options, root, copied, programs string) ([]string, error) {
 	var missed []string
 	for _, b := range bugs {
 		if o.only != "" && !slices.Contains(strings.Split(o.only, ","), b.Name) {
@@ -73,14 +88,14 @@ func run(ctx context.Context, o options) error {
 		}
 		built := filepath.Join(o.keep, strings.ReplaceAll(b.Name, " ", "-"))
 		if err := b.build(ctx, copied, built); err != nil {
-			return err
+			return nil, err
 		}
 		if o.buildOnly {
 			continue
 		}
 		found, err := b.try(ctx, root, programs, built, o.length)
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 		if err != nil {
 			found = ""
@@ -91,16 +106,7 @@ func run(ctx context.Context, o options) error {
 			missed = append(missed, b.Name)
 		}
 	}
-	if o.buildOnly {
-		return nil
-	}
-	if err := deploy(ctx, root, programs, root); err != nil {
-		return err
-	}
-	if len(missed) > 0 {
-		return fmt.Errorf("not caught: %s", strings.Join(missed, ", "))
-	}
-	return nil
+	return missed, nil
 }
 
 // build builds the operator with the bug, in FOLDER/.local/bin as in a checkout.
