@@ -124,7 +124,8 @@ func (c *command) printRows() func(tasks, []*v1alpha1.EtcdOperatorTask) error {
 	}
 }
 
-// change is the tasks that exist, and those of them that have changed since the change before, or were deleted.
+// change is the tasks that exist, and, in the order of the list, those of them that have changed since the change before, or
+// were deleted.
 type change struct {
 	current tasks
 	changed []*v1alpha1.EtcdOperatorTask
@@ -139,7 +140,7 @@ func (c *command) watchTasks(ctx context.Context, cluster *kube.Cluster, etcd st
 	send := func(current tasks, changed []*v1alpha1.EtcdOperatorTask) {
 		changed = slices.DeleteFunc(changed, func(t *v1alpha1.EtcdOperatorTask) bool { return !c.selects(t) })
 		select {
-		case changes <- change{maps.Clone(current), changed}:
+		case changes <- change{maps.Clone(current), sorted(changed, places(current.all()))}:
 		case <-ctx.Done():
 		}
 	}
