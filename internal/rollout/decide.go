@@ -53,9 +53,6 @@ type Hold struct {
 	Message string
 }
 
-// IsRemoval reports whether the decision is to remove pods now.
-func (d Decision) IsRemoval() bool { return d.Conclusion == Act && d.Step.IsRemoval() }
-
 // Decide says what to do next.
 func Decide(in Input, now time.Time) Decision { return standard.decide(newState(in, now)) }
 

@@ -100,6 +100,12 @@ func TestDecide(t *testing.T) {
 		"a successor must have caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
 			in.Snapshot.Ordinals[0].AppliedIndex, in.Snapshot.Ordinals[2].AppliedIndex = 5000, 4500
 		}, "MoveLeader m-0 to m-2"},
+		"a successor that is as far behind as it may be": {of(0, readyOld, readyNew, readyNew), func(in *Input) { in.Snapshot.Ordinals[0].AppliedIndex = maxSuccessorLag }, "MoveLeader m-0 to m-1"},
+		"one that has caught up is not overridden":       {of(0, readyOld, readyNew, readyNew), override(v1alpha1.GuardSuccessorCaughtUp), "MoveLeader m-0 to m-1"},
+		"one that has not is": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
+			in.Snapshot.Ordinals[0].AppliedIndex = maxSuccessorLag + 1
+			override(v1alpha1.GuardSuccessorCaughtUp)(in)
+		}, "DeletePod m-0"},
 		"no member has caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) { in.Snapshot.Ordinals[0].AppliedIndex = 5000 }, "hold SuccessorCaughtUp m-0"},
 		"without a handover after three attempts": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
 			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon.Add(-timers.HandoverWindow)}}
@@ -187,6 +193,19 @@ func TestDecide(t *testing.T) {
 		"so does any other removal": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon}}
 		}, "hold RemovalGranted m-2"},
+		"but not that of an update in place": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, Update: true}}
+		}, "DeletePod m-2"},
+		"whoever overrides a budget deletes": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+			evict(in)
+			override(v1alpha1.GuardRemovalGranted)(in)
+			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
+		}, "DeletePod m-2"},
+		"whoever overrides another refusal evicts again": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+			evict(in)
+			override(v1alpha1.GuardRemovalGranted)(in)
+			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon}}
+		}, "EvictPod m-2"},
 		"but a budget's refusal does not block a deletion": {of(0, readyOld, readyOld, frozenOld), func(in *Input) {
 			evict(in)
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
@@ -303,6 +322,18 @@ func TestIntendedDeletion(t *testing.T) {
 	}
 }
 
+// An intent is what was recorded, shows no effect, and may still be carried out.
+func TestIsIntent(t *testing.T) {
+	g := NewWithT(t)
+	w := of(0, readyOld, readyOld, readyOld)
+	w.intent = 2
+	in := w.input(noon, spec.Defaults())
+	g.Expect(IsIntent(in, w.uid(2), noon)).To(BeTrue())
+	g.Expect(IsIntent(in, w.uid(1), noon)).To(BeFalse())
+	w.changed = true
+	g.Expect(IsIntent(w.input(noon, spec.Defaults()), w.uid(2), noon)).To(BeFalse())
+}
+
 func TestTimers(t *testing.T) {
 	g := NewWithT(t)
 	at := func(seconds int, w *world) *cluster.Snapshot {
@@ -401,6 +432,31 @@ func TestRecordOfADeletionThatWasRefused(t *testing.T) {
 	r := Record(in, Decide(in, noon), noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
 	g.Expect(r.Pods[0].LastOperation.Reason).To(HaveSuffix("not carried out: the policy says no"))
+
+	w.changed = true
+	in = w.input(noon, spec.Defaults())
+	in.Refused = map[types.UID]Refusal{w.uid(2): {At: noon.Add(-time.Hour), Message: "the policy says no"}}
+	r = Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
+	g.Expect(r.Pods[0].LastOperation.Reason).To(HaveSuffix("not carried out: the pod has changed since"), "an earlier attempt was refused")
+}
+
+// What is counted as updated is there, and stays. A pod that is still there is no progress, whatever its ordinal. What is tried again
+// is recorded once.
+func TestRecordCountsWhatIsThere(t *testing.T) {
+	g := NewWithT(t)
+	in := of(0, readyNew, missing, terminating).input(noon, spec.Defaults())
+	g.Expect(Record(in, Decide(in, noon), noon).UpdatedReplicas).To(BeEquivalentTo(1))
+
+	w := of(1, frozenOld, readyOld, readyOld)
+	w.intent = 0
+	in = w.input(noon, spec.Defaults())
+	in.Recorded.LastProgressTime, in.Recorded.MostParticipatingReplicas = &metav1.Time{Time: noon.Add(-2 * time.Hour)}, 3
+	d := Decide(in, noon)
+	g.Expect(short(d, in.Snapshot)).To(Equal("DeletePod m-0"))
+	r := Record(in, d, noon)
+	g.Expect(r.LastProgressTime).To(Equal(in.Recorded.LastProgressTime))
+	g.Expect(r.Pods).To(HaveLen(1))
+	g.Expect(r.Pods[0].Evidence.ObservedAt.Time).To(Equal(noon))
 }
 
 // A restart in place asks the PodDisruptionBudget where a removal would, and waits where it says no. Steps that disturb nobody do not.

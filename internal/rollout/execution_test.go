@@ -70,10 +70,13 @@ func (p Plan) steps() (all []string) {
 }
 
 // assumes reports whether the plan rests on what cannot be foreseen: who leads or wins an election, or that a loss of the quorum, or a member that is
-// not ready, lasts. Undisturbed, both recover; a member that recovers while a guard blocks is updated in place, if that is possible.
+// not ready, lasts. Undisturbed, both recover; a member that recovers while a guard blocks is updated in place, if that is possible, and a learner
+// takes a new pod if it is promoted before its probe passes.
 func (p Plan) assumes(k kind) bool {
 	waits := slices.IndexFunc(p.Entries, func(e Entry) bool { return e.Hold != nil || e.Step.Action == TakeSnapshot })
-	if k != replaced && waits >= 0 && slices.ContainsFunc(p.Entries[waits:], func(e Entry) bool { return e.Hold == nil && e.IsRemoval() }) {
+	if k != replaced && waits >= 0 && slices.ContainsFunc(p.Entries[waits:], func(e Entry) bool {
+		return e.Hold == nil && e.Step.IsRemoval() || e.Hold != nil && e.Hold.Guard == v1alpha1.GuardLearnerPromoted
+	}) {
 		return true
 	}
 	if len(p.Entries) > 0 && p.Entries[0].Before.Leader() < 0 {

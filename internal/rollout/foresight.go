@@ -159,7 +159,7 @@ func (f *foresight) agreeOnVersions(next *projection.Projection, hold *Hold, _ *
 }
 
 func (f *foresight) takeSnapshot(_ *projection.Projection, _ *Hold, _ *Step) {
-	f.in.Backup = backup.State{Configured: true, Taken: "snapshot"}
+	f.in.Backup = backup.State{Taken: "snapshot"}
 }
 
 func (f *foresight) grantRemoval(_ *projection.Projection, _ *Hold, _ *Step) { f.in.Refused = nil }

@@ -50,10 +50,7 @@ func (h handover) successor() (ordinal int, found bool) {
 			ordinal, found = i, true
 		}
 	}
-	if found && !h.hasCaughtUp(ordinal) && s.overrides(v1alpha1.GuardSuccessorCaughtUp) {
-		return 0, false
-	}
-	return ordinal, found
+	return ordinal, found && (h.hasCaughtUp(ordinal) || !s.overrides(v1alpha1.GuardSuccessorCaughtUp))
 }
 
 func (h handover) hasCaughtUp(successor int) bool {

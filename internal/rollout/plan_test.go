@@ -9,10 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // oneLine returns a plan in one line. It marks a step that costs quorum.
@@ -34,6 +37,7 @@ func TestForesee(t *testing.T) {
 	intended := func(w *world) *world { w.intent, w.recent = 2, true; return w }
 	cutOff := func(w *world) *world { w.lasted, w.cutOff = true, true; return w }
 	surplus := func(w *world) *world { w.surplus = true; return w }
+	hidden := func(w *world) *world { w.hidden, w.lasted = true, true; return w }
 	for name, c := range map[string]struct {
 		world  *world
 		change change
@@ -61,7 +65,23 @@ func TestForesee(t *testing.T) {
 			"DeletePod m-2, DeletePod m-1, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
 		"all followers behind": {of(0, readyOld, readyNew, readyNew), func(in *Input) { in.Snapshot.Ordinals[0].AppliedIndex = maxSuccessorLag + 1 },
 			"hold SuccessorCaughtUp m-0, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
-		"another strategy": {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.OnDelete = false }, "Disengaged"},
+		"another strategy":              {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.StatefulSet.OnDelete = false }, "Disengaged"},
+		"a node that is not ready":      {of(0, readyOld, readyOld, readyOld), pod(1, notReady), "hold NodesStable m-1, DeletePod m-2, DeletePod m-1, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
+		"a stranded volume":             {of(0, readyOld, readyNew, readyOld), pod(2, stranded), "hold VolumeReachable m-2, DeletePod m-2, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
+		"the leader froze a moment ago": {of(1, frozenReadyOld, readyOld, readyNew), nil, "hold UnreadyConfirmed m-0, DeletePod m-0, MoveLeader m-1 to m-0, DeletePod m-1, Finished"},
+		"an operator that has just started": {of(1, frozenReadyOld, readyOld, readyNew), func(in *Input) { in.Timers = timers.Timers{} },
+			"hold UnreadyConfirmed m-0, DeletePod m-0, MoveLeader m-1 to m-0, DeletePod m-1, Finished"},
+		"two frozen members of five": {of(2, frozenReadyOld, frozenReadyOld, readyNew, readyNew, readyNew), nil, "hold UnreadyConfirmed m-1, DeletePod m-1, DeletePod m-0, Finished"},
+		"unreachable members": {hidden(of(1, frozenNew, readyOld, readyOld)), nil,
+			"hold QuorumLossConfirmed m-2, DeletePod m-2, DeletePod m-1, Finished"},
+		"a loss that lasts, and a pod that has yet to run": {lasting(of(-1, startingNew, startingNew, runningOld)), nil, "hold QuorumLossConfirmed m-0, hold OthersParticipating m-1, DeletePod m-2, Finished"},
+		"a refused eviction": {of(0, readyNew, readyNew, readyOld), func(in *Input) {
+			in.Config.PodRemoval = spec.Evict
+			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
+		}, "hold RemovalGranted m-2, EvictPod m-2, Finished"},
+		"an intended removal of the leader": {func() *world { w := of(2, readyOld, readyNew, readyOld); w.intent, w.recent = 2, true; return w }(), nil, "hold DeletionObserved m-2, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
+		"a restart that was asked for in the future": {of(0, readyNew, readyNew, readyNew), func(in *Input) { in.Config.Restart, in.Created = true, noon.Add(time.Hour) },
+			"DeletePod m-2, DeletePod m-1, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := c.world.input(noon, spec.Defaults())
@@ -72,6 +92,33 @@ func TestForesee(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// A plan says if it assumes who wins an election. Each replacement is younger than the step before it.
+func TestElectionsOfAPlan(t *testing.T) {
+	for name, c := range map[string]struct {
+		world *world
+		want  bool
+	}{
+		"leadership moves":                       {of(0, readyOld, readyOld, readyOld), false},
+		"leadership has been lost":               {of(-1, deadOld, deadOld, runningOld), true},
+		"the removal of the leader was recorded": {func() *world { w := of(2, readyOld, readyNew, readyOld); w.intent, w.recent = 2, true; return w }(), true},
+	} {
+		plan := Foresee(c.world.input(noon, spec.Defaults()), noon)
+		if plan.Elections != c.want {
+			t.Errorf("%s: %t, %s", name, plan.Elections, oneLine(plan))
+		}
+	}
+	plan := Foresee(of(0, readyOld, readyOld, readyOld).input(noon, spec.Defaults()), noon)
+	if created := plan.Entries[1].Before.Ordinals[2].Pod.Created; !created.Equal(noon.Add(intentWindow)) {
+		t.Errorf("the replacement was created at %s", created)
+	}
+	unreachable := of(1, frozenNew, readyOld, readyOld)
+	unreachable.hidden, unreachable.lasted = true, true
+	plan = Foresee(unreachable.input(noon, spec.Defaults()), noon)
+	if created := plan.Entries[2].Before.Ordinals[2].Pod.Created; !created.Equal(noon.Add(intentWindow)) {
+		t.Errorf("once members can be reached, no grace period has to pass: the replacement was created at %s", created)
 	}
 }
 
@@ -131,6 +178,17 @@ func TestHolding(t *testing.T) {
 		names = append(names, hold.Guard)
 	}
 	want := []v1alpha1.GuardName{v1alpha1.GuardOthersParticipating, v1alpha1.GuardQuorumKept}
+	if !slices.Equal(names, want) {
+		t.Errorf("%v hold, want %v", names, want)
+	}
+	raise := following(raised, of(0, readyOld, readyOld, deadNew))
+	raise.unobserved, raise.intent, raise.recent = true, 1, true
+	names, in = nil, raise.input(noon, spec.Defaults())
+	for _, hold := range Holding(in, noon) {
+		names = append(names, hold.Guard)
+	}
+	// What a write that disturbs nobody waits for.
+	want = []v1alpha1.GuardName{v1alpha1.GuardRevisionObserved, v1alpha1.GuardDeletionObserved, v1alpha1.GuardOthersParticipating}
 	if !slices.Equal(names, want) {
 		t.Errorf("%v hold, want %v", names, want)
 	}

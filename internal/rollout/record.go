@@ -99,23 +99,24 @@ func (w recorder) settle(p *v1alpha1.RolloutPod) {
 	if p.LastOperation.State != v1alpha1.OperationStateInProgress {
 		return
 	}
-	if i := s.Snapshot.OrdinalOf(p.UID); i >= 0 {
-		switch o := s.ordinal(i); {
-		case o.Class == v1alpha1.ClassTerminating || s.mayStillCome(*p):
-		case w.isUpdated(*p):
-			w.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("it was updated in place to revision %s and participates", o.Pod.Revision))
-		case inplace.IsWrite(p.LastOperation.Name) && (!s.outdated(i) || o.Pod.Updating):
-		default:
-			why := "the pod has changed since"
-			if refusal, refused := s.Refused[p.UID]; refused && !refusal.At.Before(p.Evidence.ObservedAt.Time) {
-				why = refusal.Message
-			}
-			w.transition(p, v1alpha1.OperationStateFailed, "not carried out: "+why)
+	i := s.Snapshot.OrdinalOf(p.UID)
+	if i < 0 {
+		if o := w.replacement(*p); o != nil {
+			w.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("its replacement at revision %s participates", o.Pod.Revision))
 		}
 		return
 	}
-	if o := w.replacement(*p); o != nil {
-		w.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("its replacement at revision %s participates", o.Pod.Revision))
+	switch o := s.ordinal(i); {
+	case o.Class == v1alpha1.ClassTerminating || s.mayStillCome(*p):
+	case w.isUpdated(*p):
+		w.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("it was updated in place to revision %s and participates", o.Pod.Revision))
+	case inplace.IsWrite(p.LastOperation.Name) && (!s.outdated(i) || o.Pod.Updating):
+	default:
+		why := "the pod has changed since"
+		if refusal, refused := s.Refused[p.UID]; refused && !refusal.At.Before(p.Evidence.ObservedAt.Time) {
+			why = refusal.Message
+		}
+		w.transition(p, v1alpha1.OperationStateFailed, "not carried out: "+why)
 	}
 }
 
@@ -195,7 +196,5 @@ func (w recorder) recordStep(r *v1alpha1.RolloutStatus, step *Step, ordinal int)
 	}
 	r.Pods = slices.DeleteFunc(r.Pods, func(p v1alpha1.RolloutPod) bool { return p.UID == pod.UID })
 	r.Pods = append(r.Pods, pod)
-	if n := len(r.Pods) - maxRecordedPods; n > 0 {
-		r.Pods = slices.Delete(r.Pods, 0, n)
-	}
+	r.Pods = slices.Delete(r.Pods, 0, max(len(r.Pods)-maxRecordedPods, 0))
 }

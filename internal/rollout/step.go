@@ -6,7 +6,6 @@ package rollout
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
@@ -63,10 +62,6 @@ func (s *Step) disturbsNobody() bool { return (s.Write != nil || s.wait != "") &
 
 // disturbs reports whether the step removes pods, or disrupts members.
 func (s *Step) disturbs() bool { return s.IsRemoval() || s.disrupts }
-
-func (s *Step) removes(ordinal int) bool {
-	return s.IsRemoval() && slices.Contains(s.Ordinals, ordinal)
-}
 
 // intentWindow is how long a removal that was recorded as an intent may take to show. It is longer than the deadline of
 // the request, so that none of ours is still under way when it ends.

@@ -29,8 +29,7 @@ func (s *state) update(next int, c updates.Choice) *Step {
 
 // forAll are the guards that also judge steps that disturb nobody.
 var forAll = map[v1alpha1.GuardName]bool{
-	v1alpha1.GuardRevisionObserved: true, v1alpha1.GuardDeletionObserved: true, v1alpha1.GuardUpdateObserved: true,
-	v1alpha1.GuardOthersParticipating: true, v1alpha1.GuardSnapshotTaken: true,
+	v1alpha1.GuardRevisionObserved: true, v1alpha1.GuardDeletionObserved: true, v1alpha1.GuardUpdateObserved: true, v1alpha1.GuardOthersParticipating: true,
 }
 
 // updateObserved: what was written to a pod has been carried out by the kubelet, and the member participates.

@@ -133,6 +133,26 @@ func TestSnapshotBefore(t *testing.T) {
 	}
 }
 
+// The reason of a snapshot says which rule asks for it. It is no removal, whatever the state of the pod that goes next.
+func TestReasonsOfTheSnapshot(t *testing.T) {
+	v36 := cluster.Versions{Etcd: "3.6.16", Storage: "3.6.0"}
+	for tag, c := range map[string]struct {
+		mode spec.SnapshotBefore
+		want string
+	}{
+		"3.6.17": {spec.Always, "a full snapshot is taken first (snapshotBefore: Always)"},
+		"3.7.3":  {spec.MinorVersion, "a full snapshot is taken first: the minor version of etcd changes to that of 3.7.3"},
+		"":       {spec.MinorVersion, "a full snapshot is taken first: the image of the template has no tag with a version of etcd"},
+	} {
+		in := upgraded(of(0, readyOld, readyOld, deadOld), v36, v36, tag, func(in *Input) { in.Backup.Configured = true })
+		in.Config.SnapshotBefore = c.mode
+		d := Decide(in, noon)
+		if short(d, in.Snapshot) != "TakeSnapshot m-2" || d.Step.Reason != c.want || d.Step.Grace != nil {
+			t.Errorf("%s: %+v", tag, d.Step)
+		}
+	}
+}
+
 // The status says when the snapshot was first asked for, and its name, before the first pod is removed.
 func TestRecordOfTheSnapshot(t *testing.T) {
 	g := NewWithT(t)
@@ -178,4 +198,14 @@ func TestPlanOfAnUpgrade(t *testing.T) {
 	refused, end := steps("3.7.3")
 	g.Expect(end).To(Equal(Wait))
 	g.Expect(refused).To(Equal([]string{"hold VersionsCompatible m-0"}))
+
+	canary := Foresee(upgraded(of(0, readyOld, deadOld, startingNew), v35, cluster.Versions{}, ""), noon)
+	g.Expect(oneLine(canary)).To(Equal("hold VersionsCompatible m-2, DeletePod m-1, MoveLeader m-0 to m-1, DeletePod m-0, Finished"))
+	// Its answer is assumed to be that of the others, so there is no upgrade that would take a snapshot.
+	stored := Foresee(upgraded(of(0, readyOld, deadOld, startingNew), v35, cluster.Versions{}, "", func(in *Input) { in.Backup.Configured = true }), noon)
+	g.Expect(oneLine(stored)).To(Equal(oneLine(canary)))
+	foreign := upgraded(foreignVoter(of(0, readyOld, readyOld, readyOld)), cluster.Versions{Etcd: "3.5.33"}, v35, "3.6.16", func(in *Input) { in.Snapshot.Cluster.Voters[3].Versions.Etcd = "3.5.1" })
+	g.Expect(oneLine(Foresee(foreign, noon))).To(Equal("hold VersionsCompatible foreign, Wait"))
+	taking := upgraded(of(0, readyOld, readyNew, readyNew), v35, cluster.Versions{Etcd: "3.6.16", Storage: "3.5.0"}, "3.6.16", func(in *Input) { in.Backup = backup.State{Configured: true, Running: true} })
+	g.Expect(oneLine(Foresee(taking, noon))).To(Equal("hold SnapshotTaken , MoveLeader m-0 to m-1, DeletePod m-0, Finished"))
 }

@@ -538,6 +538,11 @@ func (w *world) faults(d Decision, config spec.Config) []string {
 	return faults
 }
 
+// removes reports whether a step removes the pod of an ordinal.
+func (s *Step) removes(ordinal int) bool {
+	return s.IsRemoval() && slices.Contains(s.Ordinals, ordinal)
+}
+
 func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...any)) {
 	m := w.members[i]
 	if !m.present() || m.updated() {

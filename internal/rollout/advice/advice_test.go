@@ -72,6 +72,7 @@ func TestDownVoters(t *testing.T) {
 		"its pod is missing":   {[]cluster.Ordinal{{Class: v1alpha1.ClassMissing}}, []cluster.Voter{{Name: "a"}}, "Down, or unreachable from the operator: a"},
 		"its node is lost":     {[]cluster.Ordinal{down(lost)}, []cluster.Voter{{Name: "a"}}, "Down, or unreachable from the operator: a (its node n is not ready)"},
 		"its probe passes":     {[]cluster.Ordinal{down(probed)}, []cluster.Voter{{Name: "a"}}, "Down, or unreachable from the operator: a (its readiness probe passes, and counts once it has for 1m0s)"},
+		"its probe fails":      {[]cluster.Ordinal{down(func(o *cluster.Ordinal) { o.Answers, o.Pod.Ready = false, false })}, []cluster.Voter{{Name: "a"}}, "Down, or unreachable from the operator: a"},
 		"not far behind":       {[]cluster.Ordinal{down(func(o *cluster.Ordinal) { o.Lag = cluster.MaxLag })}, []cluster.Voter{{Name: "a"}}, "Down, or unreachable from the operator: a"},
 		"it may be a learner":  {[]cluster.Ordinal{down(func(o *cluster.Ordinal) { o.Unproven = true })}, []cluster.Voter{{Name: "a"}}, "Possibly learners although they are ready, since they have no readiness probe, or the tag of their image is not that of etcd " + cluster.FirstNonLearnerProbe + " or later: a"},
 		"foreign":              {nil, []cluster.Voter{{Name: "a", Ordinal: -1}, {Name: "b", Ordinal: -1}}, "Down, and not a pod of this StatefulSet: a, b; if it is not coming back, remove it with etcdctl member remove"},

@@ -45,6 +45,7 @@ func TestPeriod(t *testing.T) {
 		"marked by the node controller":          {is(v1alpha1.ClassUnready, markedUnready), false, 0},
 		"frozen, while the operator is cut off":  {is(v1alpha1.ClassUnready), true, 0},
 		"without a leader":                       {is(v1alpha1.ClassUnready, answers), false, short},
+		"not far behind, and without a leader":   {is(v1alpha1.ClassUnready, func(o *cluster.Ordinal) { o.Answers, o.Lag = true, cluster.MaxLag }), false, short},
 		"catching up":                            {is(v1alpha1.ClassUnready, behind), false, 0},
 		"serving, with a probe that fails":       {is(v1alpha1.ClassUnready, serves), false, 0},
 		"unreachable, with a probe that passes":  {is(v1alpha1.ClassUnready, ready), false, 0},

@@ -202,10 +202,9 @@ func (p *Projection) serve(o *cluster.Ordinal, ordinal int, leaderless bool) {
 
 // electAny makes a voter that is alive the leader. Which of several would win cannot be foreseen.
 func (p *Projection) electAny() {
-	for i, v := range p.Cluster.Voters {
+	for _, v := range p.Cluster.Voters {
 		if v.Serving && v.Ordinal >= 0 {
 			p.Lead(v.Ordinal)
-			p.Cluster.Leader = p.Cluster.Voters[i].ID
 			return
 		}
 	}

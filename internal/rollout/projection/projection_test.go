@@ -103,3 +103,254 @@ func TestRecoveredSurplusPodsAreRemoved(t *testing.T) {
 	p.Recover("m-9", noon)
 	g.Expect(p.Surplus).To(BeEmpty())
 }
+
+// A projection shares nothing with the state that it was made of.
+func TestTheOriginalIsLeftAlone(t *testing.T) {
+	g := NewWithT(t)
+	original := func() *cluster.Snapshot {
+		s := healthy()
+		s.Surplus = []string{"m-8", "m-9"}
+		s.Ordinals[0].Pod.Node.Trouble = "not ready"
+		return s
+	}
+	s := original()
+	p := Of(s)
+	p.SettleNodes()
+	p.Recover("m-8", noon)
+	p.Remove([]int{0, 1})
+	p.Ordinals[2].AppliedIndex = 7
+	g.Expect(s).To(Equal(original()))
+	g.Expect(p.Surplus).To(Equal([]string{"m-9"}))
+}
+
+// What is removed leaves nothing behind that could count for anything.
+func TestRemovedPodsServeNobody(t *testing.T) {
+	g := NewWithT(t)
+	p := Of(healthy())
+	p.Remove([]int{2})
+	o := p.Ordinals[2]
+	g.Expect(o.Pod).To(BeNil())
+	g.Expect(o.Role).To(Equal(v1alpha1.RoleUnknown))
+	g.Expect([]bool{o.Answers, o.Serving}).To(HaveEach(false))
+	g.Expect(p.ServingVoters()).To(Equal(2))
+	g.Expect(p.Elected).To(BeFalse(), "the leader is still there")
+	g.Expect(p.Leader()).To(BeZero())
+	g.Expect(p.Participating()).To(Equal(2))
+}
+
+// A replacement is a new pod of the newest template that has caught up.
+func TestReplacementsAreNew(t *testing.T) {
+	g := NewWithT(t)
+	s := healthy()
+	s.StatefulSet.EtcdVersion = "3.6.1"
+	s.Ordinals[0].AppliedIndex, s.Ordinals[1].AppliedIndex = 42, 41
+	s.Ordinals[2].Versions.Etcd = "3.5.9"
+	p := Of(s)
+	p.Remove([]int{2})
+	p.Replace([]int{2}, noon)
+	o := p.Ordinals[2]
+	g.Expect(o.AppliedIndex).To(BeEquivalentTo(42))
+	g.Expect(o.Versions.Etcd).To(Equal("3.6.1"))
+	g.Expect(o.Role).To(Equal(v1alpha1.RoleFollower))
+	g.Expect([]bool{o.Answers, o.Serving, o.Pod.Ready, o.Pod.AllContainersReady, o.Pod.BackupSidecarReady}).To(HaveEach(true))
+	g.Expect([]time.Time{o.Pod.Created, o.Pod.EtcdStarted}).To(HaveEach(noon))
+	g.Expect(o.Pod.UID).NotTo(BeElementOf(types.UID(""), types.UID("m-2")))
+	g.Expect(o.Pod.ResourceVersion).NotTo(BeEmpty())
+
+	first := o.Pod.UID
+	p.StatefulSet.EtcdVersion = ""
+	p.Remove([]int{2})
+	p.Replace([]int{2}, noon.Add(time.Minute))
+	g.Expect(p.Ordinals[2].Pod.UID).NotTo(Equal(first), "each is another pod")
+	g.Expect(p.Ordinals[2].Versions.Etcd).To(Equal("3.6.1"), "the version that was known before")
+}
+
+// down stops the member of an ordinal; its pod stays.
+func down(s *cluster.Snapshot, ordinals ...int) *cluster.Snapshot {
+	for _, i := range ordinals {
+		o := &s.Ordinals[i]
+		o.Class, o.Role, o.Answers, o.Serving, o.Pod.Ready = v1alpha1.ClassDead, v1alpha1.RoleUnknown, false, false, false
+		s.Cluster.Voters[i].Serving = false
+	}
+	return s
+}
+
+// leaderless takes the leader away; all members answer.
+func leaderless(s *cluster.Snapshot) *cluster.Snapshot {
+	s.Cluster.Leader, s.Cluster.LeaderKnown = 0, false
+	for i := range s.Ordinals {
+		o := &s.Ordinals[i]
+		o.Class, o.Role, o.Serving, o.Pod.Ready = v1alpha1.ClassUnready, v1alpha1.RoleUnknown, false, false
+		s.Cluster.Voters[i].Serving = false
+	}
+	return s
+}
+
+// foreign adds a voter that has no pod, and leads if the others are told so.
+func foreign(s *cluster.Snapshot, serving bool) *cluster.Snapshot {
+	s.Cluster.Voters = append(s.Cluster.Voters, cluster.Voter{ID: 50, Name: "foreign", Ordinal: -1, Serving: serving})
+	return s
+}
+
+// Who leads, votes and participates afterwards follows from who is alive.
+func TestElections(t *testing.T) {
+	byForeigner := func(s *cluster.Snapshot, serving bool) *cluster.Snapshot {
+		s.Cluster.Leader, s.Ordinals[0].Role = 50, v1alpha1.RoleFollower
+		return foreign(s, serving)
+	}
+	roleless := func(s *cluster.Snapshot) *cluster.Snapshot {
+		s.Cluster.Leader = 0
+		for i := range s.Ordinals {
+			s.Ordinals[i].Role = v1alpha1.RoleUnknown
+		}
+		return s
+	}
+	unready := func(s *cluster.Snapshot, i int) *cluster.Snapshot {
+		s.Ordinals[i].Class, s.Ordinals[i].Pod.Ready = v1alpha1.ClassUnready, false
+		return s
+	}
+	frozen := func(s *cluster.Snapshot, i int) *cluster.Snapshot {
+		unready(s, i)
+		s.Ordinals[i].Answers, s.Ordinals[i].Serving = false, false
+		return s
+	}
+	for name, c := range map[string]struct {
+		from *cluster.Snapshot
+		do   func(*Projection)
+		// leader is the ID that the members know; 0 if none.
+		leader        uint64
+		elected       bool
+		participating int
+	}{
+		"nothing happens":               {healthy(), (*Projection).elect, 1, false, 3},
+		"the leader goes":               {healthy(), func(p *Projection) { p.Remove([]int{0}) }, 2, true, 2},
+		"the leader is dead already":    {down(healthy(), 0), (*Projection).elect, 2, true, 2},
+		"the quorum goes":               {healthy(), func(p *Projection) { p.Remove([]int{0, 1}) }, 0, false, 0},
+		"a quorum comes back":           {leaderless(healthy()), (*Projection).elect, 1, true, 3},
+		"with a member that is dead":    {down(leaderless(healthy()), 0), (*Projection).elect, 2, true, 2},
+		"all voters recover":            {down(leaderless(healthy()), 0, 1), func(p *Projection) { p.RecoverVoters(-1, noon) }, 1, true, 3},
+		"all voters but one recover":    {down(healthy(), 0, 1), func(p *Projection) { p.RecoverVoters(0, noon) }, 2, true, 2},
+		"a foreign leader stays":        {byForeigner(healthy(), true), func(p *Projection) { p.Remove([]int{0}) }, 50, false, 2},
+		"one that is gone does not":     {byForeigner(healthy(), false), (*Projection).elect, 1, true, 3},
+		"foreign voters count":          {foreign(healthy(), true), func(p *Projection) { p.Remove([]int{0}) }, 2, true, 2},
+		"those that are down count too": {foreign(healthy(), false), func(p *Projection) { p.Remove([]int{0}) }, 0, false, 0},
+		"and recover":                   {foreign(down(healthy(), 0), false), func(p *Projection) { p.RecoverVoters(0, noon) }, 2, true, 2},
+		"nobody knows who leads":        {roleless(healthy()), func(p *Projection) { p.Remove([]int{0}) }, 0, false, 2},
+		"nobody knows who votes":        {func() *cluster.Snapshot { s := healthy(); s.Cluster.Voters = nil; return s }(), func(p *Projection) { p.Remove([]int{0}) }, 2, true, 2},
+		"a probe that fails stays so":   {unready(healthy(), 2), (*Projection).elect, 1, false, 2},
+		"a frozen leader that recovers": {frozen(healthy(), 0), func(p *Projection) { p.Recover("m-0", noon) }, 1, false, 3},
+		"a frozen leader, by its lease": {func() *cluster.Snapshot { s := frozen(healthy(), 0); s.Cluster.Leader = 0; return s }(), (*Projection).elect, 2, true, 2},
+		"a frozen leader":               {frozen(healthy(), 0), (*Projection).elect, 2, true, 2},
+		"a frozen follower":             {frozen(healthy(), 2), func(p *Projection) { p.Remove([]int{1}) }, 0, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p := Of(c.from)
+			c.do(p)
+			known := p.Cluster.LeaderKnown
+			g.Expect(p.Cluster.Leader).To(Equal(c.leader))
+			g.Expect(known).To(Equal(c.leader != 0 || name == "nobody knows who leads"))
+			g.Expect(p.Elected).To(Equal(c.elected))
+			g.Expect(p.Participating()).To(Equal(c.participating))
+			for i, o := range p.Ordinals {
+				if o.Role == v1alpha1.RoleLeader {
+					g.Expect(o.MemberID).To(Equal(c.leader))
+				}
+				g.Expect(o.Serving).To(Equal(known && p.alive(i)), o.Name)
+				g.Expect(known && o.Serving && o.Role == v1alpha1.RoleUnknown && c.leader != 0).To(BeFalse(), o.Name)
+			}
+			for _, v := range p.Cluster.Voters {
+				if v.Ordinal >= 0 {
+					g.Expect(v.Serving).To(Equal(known && p.alive(v.Ordinal)), v.Name)
+				}
+			}
+		})
+	}
+}
+
+// A single member that leads again was not elected against anybody: its plan rests on no assumption.
+func TestASingleMemberNeedsNoElection(t *testing.T) {
+	g := NewWithT(t)
+	s := healthy()
+	s.Ordinals, s.Cluster.Voters = s.Ordinals[:1], s.Cluster.Voters[:1]
+	p := Of(s)
+	p.Remove([]int{0})
+	g.Expect(p.Cluster.LeaderKnown).To(BeFalse())
+	p.Replace([]int{0}, noon)
+	g.Expect(p.Leader()).To(BeZero())
+	g.Expect(p.Elected).To(BeFalse())
+}
+
+// Without a quorum, members run and answer, and none participates. A learner stays one.
+func TestWhatAQuorumGives(t *testing.T) {
+	g := NewWithT(t)
+	s := healthy()
+	// As it is seen by its probe alone.
+	s.Ordinals[2].Answers = false
+	foreign(s, true)
+	learner := s.Ordinals[2]
+	learner.Name, learner.MemberID, learner.Role, learner.Class = "m-3", 4, v1alpha1.RoleLearner, v1alpha1.ClassUnready
+	learner.Answers, learner.Pod = true, &cluster.Pod{UID: "m-3", Ready: true}
+	s.Ordinals = append(s.Ordinals, learner)
+	p := Of(s)
+	p.Remove([]int{0, 1})
+	for _, i := range []int{2, 3} {
+		g.Expect(p.Ordinals[i].Class).To(Equal(v1alpha1.ClassUnready))
+		g.Expect(p.Ordinals[i].Serving).To(BeFalse())
+		g.Expect(p.Ordinals[i].Answers).To(BeTrue())
+	}
+	g.Expect(p.Ordinals[2].Pod.Ready).To(BeFalse())
+	g.Expect(p.Ordinals[2].Role).To(Equal(v1alpha1.RoleUnknown))
+	g.Expect(p.Ordinals[3].Role).To(Equal(v1alpha1.RoleLearner))
+	g.Expect(p.ServingVoters()).To(Equal(1), "of the foreign one nothing is known")
+
+	p.RecoverVoters(-1, noon)
+	g.Expect(p.Ordinals[3].Role).To(Equal(v1alpha1.RoleLearner), "it is no voter")
+	g.Expect(p.Ordinals[3].Serving).To(BeTrue())
+	g.Expect(p.Ordinals[3].Class).To(Equal(v1alpha1.ClassUnready), "a learner does not participate")
+	g.Expect(p.Participating()).To(Equal(3))
+	g.Expect(p.Ordinals[2].Pod.Ready).To(BeTrue(), "its probe failed since there was no leader")
+}
+
+// A pod that recovers is as healthy as a new one, and stays the pod that it is.
+func TestRecoveredPods(t *testing.T) {
+	g := NewWithT(t)
+	s := down(healthy(), 2)
+	s.Ordinals[2].Pod.Trouble = "CrashLoopBackOff"
+	p := Of(s)
+	p.Recover("m-7", noon)
+	g.Expect(p.Ordinals[2].Class).To(Equal(v1alpha1.ClassDead), "a pod that nobody knows changes nothing")
+	p.Recover("m-2", noon)
+	o := p.Ordinals[2]
+	g.Expect(o.Class).To(Equal(v1alpha1.ClassParticipating))
+	g.Expect(o.Pod.Trouble).To(BeEmpty())
+	g.Expect([]bool{o.Answers, o.Serving, o.Pod.Ready, o.Pod.AllContainersReady, o.Pod.BackupSidecarReady}).To(HaveEach(true))
+	g.Expect(o.Pod.UID).To(BeEquivalentTo("m-2"))
+	g.Expect(o.Pod.Revision).To(Equal("old"))
+	g.Expect(p.Cluster.Voters).To(HaveLen(3))
+}
+
+// Healthy nodes take nobody away. Members that answer catch up; the others cannot.
+func TestNodesAndLogs(t *testing.T) {
+	g := NewWithT(t)
+	s := down(healthy(), 2)
+	s.Ordinals[0].Pod.Node = cluster.Node{Name: "n", Trouble: "not ready", Cordoned: true}
+	s.Ordinals[1].Pod, s.Ordinals[2].Pod.Disrupted = nil, true
+	s.Ordinals[0].AppliedIndex, s.Ordinals[1].AppliedIndex, s.Ordinals[2].AppliedIndex = 3, 9, 1
+	p := Of(s)
+	p.SettleNodes()
+	g.Expect(p.Ordinals[0].Pod.Node).To(Equal(cluster.Node{Name: "n"}))
+	g.Expect(p.Ordinals[2].Pod.Disrupted).To(BeFalse())
+	p.CatchUp()
+	g.Expect(p.Ordinals[0].AppliedIndex).To(BeEquivalentTo(9))
+	g.Expect(p.Ordinals[2].AppliedIndex).To(BeEquivalentTo(1))
+}
+
+func TestLeadershipMoves(t *testing.T) {
+	g := NewWithT(t)
+	p := Of(healthy())
+	p.Lead(2)
+	g.Expect(p.Leader()).To(Equal(2))
+	g.Expect(p.Cluster.Leader).To(BeEquivalentTo(3))
+	g.Expect([]v1alpha1.Role{p.Ordinals[0].Role, p.Ordinals[1].Role}).To(HaveEach(v1alpha1.RoleFollower))
+}

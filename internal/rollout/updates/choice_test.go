@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -104,4 +105,23 @@ func TestForesee(t *testing.T) {
 	g.Expect(o.Pod.Updating).To(BeFalse())
 	g.Expect(o.Pod.Revision).To(Equal("target"))
 	g.Expect(done.pods[types.UID("u")].Writes).To(BeEmpty())
+}
+
+// A plan gives up what has been tried for too long, also where nothing else could be written.
+func TestForeseeGivingUp(t *testing.T) {
+	g := NewWithT(t)
+	s, o := stateOf(true, inplace.Assessment{Replace: "it was tried for too long", GiveUp: &inplace.Write{Kind: inplace.PatchMetadata}})
+	given := s.Foresee(o, "target", noon)
+	g.Expect(given.Of(o, noon).Replace).To(Equal("it was tried for too long"))
+}
+
+// A phase lasts from one observation to the next, and a gap resets it.
+func TestGapsResetPhases(t *testing.T) {
+	g := NewWithT(t)
+	a := inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Settle: timers.MaxGap}
+	for gap, settled := range map[time.Duration]bool{timers.MaxGap: true, timers.MaxGap + 1: false} {
+		s := State{}.Next(observed(noon, participating), assessed(a)).Next(observed(noon.Add(gap), participating), assessed(a))
+		o := observed(noon.Add(gap), participating).Ordinals[0]
+		g.Expect(s.Of(&o, noon.Add(gap)).Write != nil).To(Equal(settled), gap.String())
+	}
 }

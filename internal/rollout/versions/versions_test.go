@@ -6,6 +6,7 @@ package versions
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,7 @@ func TestRefusal(t *testing.T) {
 		"the last downgraded member":               {members("3.5.26", "3.6.16/3.5.0>3.5.0"), "3.5.26", "", ""},
 		"a downgrade that etcd is ready for":       {members("3.6.16/3.5.0>3.5.0", "3.6.16/3.5.0>3.5.0"), "3.5.26", "", ""},
 		"nobody answers":                           {members("", ""), "3.7.3", "", ""},
+		"a member whose version is no version":     {members("abc/3.6.0"), "3.6.16", "", ""},
 		"a target that is not known":               {members("3.5.1"), "", "", ""},
 		"a target that is no version":              {members("3.5.1"), "latest", "", ""},
 		"a tag of an older version, half-way back": {members("3.6.16?", "3.5.26"), "3.5.26", "", ""},
@@ -63,12 +65,29 @@ func TestRefusal(t *testing.T) {
 		"back before etcd is ready":                   {members("3.6.16/3.6.0>3.5.0"), "3.5.26", "m-0", "the downgrade to 3.5 is enabled, and m-0 has not lowered its storage version 3.6.0 yet"},
 		"back with another downgrade enabled":         {members("3.7.0/3.7.0>3.5.0"), "3.6.16", "m-0", "etcdctl downgrade enable 3.6"},
 		"back by two":                                 {members("3.7.0/3.7.0>3.6.0"), "3.5.26", "m-0", "etcd downgrades one minor version at a time. Set an image of 3.6 first"},
+		"a storage version above its own":             {members("3.5.26/3.6.0"), "3.5.33", "m-0", "etcdctl downgrade enable 3.5"},
 		"another major":                               {members("3.9.0/3.9.0"), "4.0.0", "m-0", "from one major version to another"},
 	} {
 		member, why := Refusal(c.members, c.target)
 		if member != c.member || !strings.Contains(why, c.says) || (why == "") != (c.says == "") {
 			t.Errorf("%s: %s %q, want %s %q", name, member, why, c.member, c.says)
 		}
+	}
+}
+
+// Foreign voters are members too. Those of the StatefulSet are there once.
+func TestOf(t *testing.T) {
+	s := &cluster.Snapshot{
+		Ordinals: []cluster.Ordinal{
+			{Name: "m-0", Answers: true, Class: v1alpha1.ClassParticipating, Versions: cluster.Versions{Etcd: "3.6.1"}, Pod: &cluster.Pod{EtcdVersion: "3.6.2"}},
+			{Name: "m-1", Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{EtcdVersion: "3.6.2"}},
+			{Name: "m-2", Class: v1alpha1.ClassDead, Pod: &cluster.Pod{EtcdVersion: "3.6.2"}},
+		},
+		Cluster: cluster.Cluster{Voters: []cluster.Voter{{Name: "m-0"}, {Name: "m-1", Ordinal: 1}, {Name: "foreign", Ordinal: -1, Versions: cluster.Versions{Etcd: "3.5.1"}}}},
+	}
+	want := []Member{{"m-0", cluster.Versions{Etcd: "3.6.1"}, true}, {"m-1", cluster.Versions{Etcd: "3.6.2"}, false}, {"m-2", cluster.Versions{}, false}, {"foreign", cluster.Versions{Etcd: "3.5.1"}, true}}
+	if got := Of(s); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
