@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -69,4 +71,89 @@ func TestCacheIsBehind(t *testing.T) {
 		got := written{at: epoch, resourceVersion: c.written}.isBehind(cached, epoch.Add(c.after))
 		g.Expect(got).To(Equal(c.want), name)
 	}
+}
+
+// What is kept of tasks goes with them. Whatever is left of one keeps the rest of its Etcd's books from being thrown away.
+func TestBooksAreKept(t *testing.T) {
+	var m bookkeeping
+	task := func(name string, state v1alpha1.TaskState) *v1alpha1.EtcdOperatorTask {
+		t := inState(newTask(), state)
+		t.Namespace, t.Spec.OwnerEtcdReference.Name, t.Name, t.UID = "ns", "main", name, types.UID(name)
+		return t
+	}
+	here, ended, gone := task("here", pending), task("ended", succeeded), task("gone", pending)
+	for name, c := range map[string]struct {
+		enter func(*v1alpha1.EtcdOperatorTask)
+		has   func(*record, types.UID) bool
+		// kept for a task that has ended, and for one that is gone.
+		ended, gone bool
+	}{
+		"a write":  {func(t *v1alpha1.EtcdOperatorTask) { m.wrote(t, written{at: epoch}) }, func(r *record, uid types.UID) bool { _, ok := r.writes[uid]; return ok }, true, false},
+		"a pause":  {func(t *v1alpha1.EtcdOperatorTask) { m.pause(t, epoch, time.Hour) }, func(r *record, uid types.UID) bool { _, ok := r.pauses[uid]; return ok }, true, false},
+		"a config": {func(t *v1alpha1.EtcdOperatorTask) { _, _ = m.decode(t, &actor{}) }, func(r *record, uid types.UID) bool { _, ok := r.configs[uid]; return ok }, false, false},
+		"a run":    {func(t *v1alpha1.EtcdOperatorTask) { m.running(tasks.Task{Object: t}) }, func(r *record, uid types.UID) bool { _, ok := r.runs[uid]; return ok }, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			m = bookkeeping{}
+			for _, task := range []*v1alpha1.EtcdOperatorTask{here, ended, gone} {
+				c.enter(task)
+			}
+			m.keep(mainKey, []*v1alpha1.EtcdOperatorTask{here, ended})
+			r := m.etcds[mainKey]
+			g.Expect(r).NotTo(BeNil())
+			g.Expect([]bool{c.has(r, "here"), c.has(r, "ended"), c.has(r, "gone")}).To(Equal([]bool{true, c.ended, c.gone}))
+			m.keep(mainKey, nil)
+			g.Expect(m.etcds).To(HaveLen(map[bool]int{true: 1}[c.gone]))
+		})
+	}
+}
+
+// A config is decoded once, and once more if it is another one, which the API server does not allow.
+func TestConfigsAreDecodedOnce(t *testing.T) {
+	g := NewWithT(t)
+	var m bookkeeping
+	task, handler := newTask(), &actor{undecodable: "b"}
+	for _, c := range []struct {
+		config string
+		fails  bool
+	}{{"a", false}, {"a", false}, {"b", true}, {"b", true}, {"c", false}} {
+		task.Spec.Config = c.config
+		config, err := m.decode(task, handler)
+		g.Expect(err != nil).To(Equal(c.fails))
+		if !c.fails {
+			g.Expect(config).To(Equal(c.config))
+		}
+	}
+	handler.undecodable = "c"
+	_, err := m.decode(task, handler)
+	g.Expect(err).NotTo(HaveOccurred(), "it is not decoded again")
+}
+
+// Deleted tasks are cleaned up after in the order of their names, and told of once each.
+func TestDeletedTasks(t *testing.T) {
+	g := NewWithT(t)
+	var m bookkeeping
+	var all []*v1alpha1.EtcdOperatorTask
+	for _, name := range []string{"c", "a", "d", "b"} {
+		task := newTask()
+		task.Name, task.UID = name, types.UID(name)
+		all = append(all, task)
+		m.running(tasks.Task{Object: task})
+	}
+	names := func(all []tasks.Task) (names string) {
+		for _, t := range all {
+			names += t.Object.Name
+		}
+		return names
+	}
+	key := all[0].EtcdKey()
+	g.Expect(names(m.deleted(key, nil))).To(Equal("abcd"))
+	g.Expect(names(m.deleted(key, all[:1]))).To(Equal("abd"))
+	g.Expect(m.trouble(all[0])).To(BeTrue())
+	g.Expect(m.trouble(all[0])).To(BeFalse())
+	g.Expect(m.trouble(all[1])).To(BeTrue())
+	m.ended(all[0])
+	g.Expect(names(m.deleted(key, nil))).To(Equal("abd"))
+	g.Expect(m.trouble(all[0])).To(BeTrue(), "it was forgotten with its end")
 }

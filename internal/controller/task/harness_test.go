@@ -33,6 +33,13 @@ import (
 type actor struct {
 	execute func() tasks.Verdict
 	cleanUp func() error
+	// onAdmit and onPerform are what it answers. keys counts the work keys that it was asked for, and noKey is why it has none.
+	onAdmit   func() (tasks.Verdict, error)
+	onPerform func() error
+	keys      int
+	noKey     error
+	// undecodable is a config that it cannot decode.
+	undecodable string
 	// restore is why the config of a task that was admitted cannot be read.
 	restore error
 	// superseded says by what every task is; failure is why it cannot say.
@@ -44,17 +51,26 @@ type actor struct {
 
 var _ tasks.Handler = (*actor)(nil)
 
-func (a *actor) Decode(config string) (any, error)  { return config, nil }
+func (a *actor) Decode(config string) (any, error) {
+	if config != "" && config == a.undecodable {
+		return nil, errors.New("it cannot be decoded")
+	}
+	return config, nil
+}
 func (a *actor) Restore(config string) (any, error) { return config, a.restore }
 func (a *actor) WorkKey(_ context.Context, task tasks.Task) (string, error) {
-	return task.Object.Spec.Config, nil
+	a.keys++
+	return task.Object.Spec.Config, a.noKey
 }
 func (a *actor) Superseded(context.Context, tasks.Task) (string, error) {
 	return a.superseded, a.failure
 }
 func (a *actor) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
 	a.admitted = append(a.admitted, task.Object.Name)
-	return tasks.Verdict{Outcome: tasks.Continue}, nil
+	if a.onAdmit != nil {
+		return a.onAdmit()
+	}
+	return tasks.Verdict{Outcome: tasks.Continue, Message: "nothing is in its way"}, nil
 }
 func (a *actor) Execute(context.Context, tasks.Task) (tasks.Verdict, error) {
 	if a.execute == nil {
@@ -64,6 +80,9 @@ func (a *actor) Execute(context.Context, tasks.Task) (tasks.Verdict, error) {
 }
 func (a *actor) Perform(_ context.Context, task tasks.Task, _ tasks.Step) error {
 	a.performed = append(a.performed, task.Object.Name)
+	if a.onPerform != nil {
+		return a.onPerform()
+	}
 	return nil
 }
 func (a *actor) Cleanup(_ context.Context, task tasks.Task) error {
@@ -88,6 +107,8 @@ type server struct {
 	tracker client.WithWatch
 	// beforeStatus is asked before a status is written; an error refuses it.
 	beforeStatus func() error
+	// beforeDelete refuses every deletion; nil refuses none.
+	beforeDelete error
 	created      int
 }
 
@@ -104,6 +125,9 @@ func newServer(t *testing.T) *server {
 			return c.SubResource(sub).Update(ctx, o, options...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			if s.beforeDelete != nil {
+				return s.beforeDelete
+			}
 			if err := s.sameUID(ctx, o, options); err != nil {
 				return err
 			}
@@ -237,18 +261,21 @@ type engine struct {
 	server *server
 	clock  *clocktesting.FakePassiveClock
 	events chan string
+	// gatherer has the metrics.
+	gatherer prometheus.Gatherer
 	*Reconciler
 }
 
 func newEngine(t *testing.T, s *server) *engine {
 	t.Helper()
+	registry := prometheus.NewRegistry()
 	e := &engine{
-		WithT: NewWithT(t), t: t, actor: &actor{}, server: s,
+		WithT: NewWithT(t), t: t, actor: &actor{}, server: s, gatherer: registry,
 		clock: clocktesting.NewFakePassiveClock(epoch.Add(time.Minute)), events: make(chan string, 1000),
 	}
 	e.Reconciler = &Reconciler{
 		Client: s.Client, Live: s.tracker, Registry: tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: e.actor}}, Locker: &lock.Locks{},
-		Recorder: &events.FakeRecorder{Events: e.events}, Metrics: NewMetrics(prometheus.NewRegistry()), Clock: e.clock,
+		Recorder: &events.FakeRecorder{Events: e.events}, Metrics: NewMetrics(registry), Clock: e.clock,
 	}
 	return e
 }
