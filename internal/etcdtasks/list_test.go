@@ -5,6 +5,8 @@
 package etcdtasks
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -34,4 +36,23 @@ func TestTasksOfAnEarlierEtcdAreLeftOut(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(tasks).To(HaveLen(1))
 	g.Expect(tasks[0].Name).To(Equal("mine"))
+}
+
+// Errors say what was tried.
+func TestErrors(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(Index(t.Context(), broken{})).To(MatchError("indexing tasks by their Etcd: no"))
+	_, err := List(t.Context(), broken{}, &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}})
+	g.Expect(err).To(MatchError("listing the tasks of Etcd ns/main: no"))
+}
+
+// broken is an indexer and reader that fails.
+type broken struct{ client.Reader }
+
+func (broken) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+	return errors.New("no")
+}
+
+func (broken) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("no")
 }

@@ -34,3 +34,29 @@ func TestLocksAreByEtcdAndLeaveNothingBehind(t *testing.T) {
 	g.Expect(most).To(Equal(1))
 	g.Expect(locks.locks).To(BeEmpty())
 }
+
+// Whoever comes second waits until the first is done, and goes on then.
+func TestLocksExclude(t *testing.T) {
+	g := NewWithT(t)
+	var locks Locks
+	a := types.NamespacedName{Name: "a"}
+	unlock := locks.Lock(a)
+	entered := make(chan struct{})
+	go func() {
+		defer locks.Lock(a)()
+		close(entered)
+	}()
+	users := func() int {
+		locks.mu.Lock()
+		defer locks.mu.Unlock()
+		if k := locks.locks[a]; k != nil {
+			return k.users
+		}
+		return 0
+	}
+	g.Eventually(users, "10s", "1ms").Should(Equal(2))
+	g.Expect(entered).NotTo(BeClosed())
+	unlock()
+	g.Eventually(entered, "10s", "1ms").Should(BeClosed())
+	g.Eventually(users, "10s", "1ms").Should(BeZero())
+}

@@ -120,6 +120,10 @@ func TestAdoption(t *testing.T) {
 	e = newEngine(t, s)
 	e.Expect(e.look()).To(Equal(firstPause))
 	e.Expect(s.get(t, "a").OwnerReferences).To(HaveLen(1))
+	s.beforeStatus, s.beforePatch = nil, errors.New("the API server is away")
+	e.pass(firstPause)
+	e.Expect(e.look()).To(Equal(2*firstPause), "nor does it run before it is")
+	e.Expect(e.state("a")).To(Equal(pending))
 }
 
 // A task that is being deleted, and that a finalizer keeps, neither runs nor is in anybody's way.
@@ -172,11 +176,16 @@ func TestWorkKeys(t *testing.T) {
 	s.add(t, "a", running)
 	s.add(t, "b", "")
 	s.add(t, "c", "")
+	s.add(t, "d", "", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Config = "c" })
 	e := newEngine(t, s)
 	e.look()
-	e.Expect(e.keys).To(Equal(3))
-	e.noKey = errors.New("the API server is away")
-	e.Expect(e.look()).To(Equal(firstPause))
+	e.Expect(e.keys).To(Equal(4))
+	e.Expect(s.get(t, "d").Status.LastErrors[0].Description).To(HavePrefix("task c, which was created earlier"))
+	e.noKey = "c"
+	e.Expect(e.look()).To(Equal(firstPause), "its own")
+	e.pass(firstPause)
+	e.noKey = "a"
+	e.Expect(e.look()).To(Equal(firstPause), "that of one before it")
 	for _, name := range []string{"b", "c"} {
 		e.Expect(e.state(name)).To(Equal(pending))
 	}

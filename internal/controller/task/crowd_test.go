@@ -6,6 +6,7 @@ package task
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -32,6 +33,8 @@ type crowd struct {
 	etcd   *v1alpha1.Etcd
 	all    []*v1alpha1.EtcdOperatorTask
 	writes int
+	// refused is a task whose status is not written.
+	refused types.UID
 }
 
 func (c *crowd) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
@@ -72,6 +75,9 @@ func (c crowdStatus) Apply(context.Context, runtime.ApplyConfiguration, ...clien
 
 func (c crowdStatus) Update(_ context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
 	t := o.(*v1alpha1.EtcdOperatorTask)
+	if t.UID == c.refused {
+		return errors.New("the API server is away")
+	}
 	for i, known := range c.all {
 		if known.UID == t.UID {
 			c.all[i] = t.DeepCopy()

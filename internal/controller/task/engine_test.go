@@ -24,15 +24,19 @@ const (
 	running = v1alpha1.TaskStateInProgress
 )
 
+var tasksResource = schema.GroupResource{Resource: "etcdoperatortasks"}
+
 // No step is carried out whose intent is not recorded: a second operator counts on finding it.
 func TestStepIsNotCarriedOutWithoutItsIntent(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer    error
 		performed int
+		again     time.Duration
 	}{
-		"it is recorded":              {nil, 1},
-		"somebody else wrote":         {apierrors.NewConflict(schema.GroupResource{Resource: "etcdoperatortasks"}, "a", errors.New("modified")), 0},
-		"the API server does not say": {errors.New("timeout"), 0},
+		"it is recorded":              {nil, 1, 0},
+		"somebody else wrote":         {apierrors.NewConflict(tasksResource, "a", errors.New("modified")), 0, retryInterval},
+		"somebody has deleted it":     {apierrors.NewNotFound(tasksResource, "a"), 0, retryInterval},
+		"the API server does not say": {errors.New("timeout"), 0, firstPause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
@@ -40,7 +44,7 @@ func TestStepIsNotCarriedOutWithoutItsIntent(t *testing.T) {
 			s.beforeStatus = func() error { return c.answer }
 			e := newEngine(t, s)
 			e.execute = step
-			e.look()
+			e.Expect(e.look()).To(Equal(c.again))
 			e.Expect(e.performed).To(HaveLen(c.performed))
 		})
 	}
@@ -55,7 +59,7 @@ func TestSecondOperatorFailsAtTheIntent(t *testing.T) {
 	second.Client = s.freeze(t)
 	first.look()
 	first.Expect(first.performed).To(HaveLen(1))
-	second.Expect(second.look()).To(BeNumerically(">", 0), "it looks again")
+	second.Expect(second.look()).To(Equal(retryInterval), "it looks again")
 	second.Expect(second.performed).To(BeEmpty())
 }
 
@@ -97,7 +101,12 @@ func TestAdmissionIsDecidedOnLiveReads(t *testing.T) {
 		"another is suspended":      {func(t *testing.T, s *server) { s.add(t, "b", pending, suspend) }, true},
 		"it was suspended":          {func(t *testing.T, s *server) { s.change(t, "a", suspend) }, false},
 		"it was deleted":            {func(t *testing.T, s *server) { s.deleteA(t) }, false},
-		"it runs already":           {func(t *testing.T, s *server) { s.deleteA(t); s.add(t, "a", running) }, false},
+		"its Etcd was deleted": {func(t *testing.T, s *server) {
+			if err := s.tracker.Delete(t.Context(), etcdOf("")); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		"it runs already": {func(t *testing.T, s *server) { s.deleteA(t); s.add(t, "a", running) }, false},
 		"another one has its name": {func(t *testing.T, s *server) {
 			s.deleteA(t)
 			s.add(t, "a", pending, func(task *v1alpha1.EtcdOperatorTask) { task.UID = "other" })
@@ -139,6 +148,7 @@ func TestExpiredTaskIsDeletedAsItWasSeen(t *testing.T) {
 			s.deleteA(t)
 			s.add(t, "a", pending, func(task *v1alpha1.EtcdOperatorTask) { task.UID = "other" })
 		}, true},
+		"somebody has deleted it": {func(t *testing.T, s *server) { s.deleteA(t) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t)
@@ -151,7 +161,7 @@ func TestExpiredTaskIsDeletedAsItWasSeen(t *testing.T) {
 			c.since(t, s)
 			again := e.look()
 			e.Expect(s.get(t, "a") != nil).To(Equal(c.kept))
-			e.Expect(again > 0).To(Equal(c.kept), "it looks again once the cache has caught up")
+			e.Expect(again).To(Equal(map[bool]time.Duration{true: retryInterval}[name != "nothing has happened"]), "it looks again once the cache has caught up")
 		})
 	}
 }
@@ -188,6 +198,7 @@ func TestTaskDoesNotEndBeforeItIsCleanedUpAfter(t *testing.T) {
 	e.execute = func() tasks.Verdict { return tasks.Verdict{Outcome: tasks.Done, Message: "all is done"} }
 	e.cleanUp = func() error { return errors.New("the API server is away") }
 	wait := e.look()
+	e.Expect(wait).To(Equal(firstPause))
 	e.Expect(e.state("a")).To(Equal(running))
 	e.Expect(e.progress("a")).To(Equal("Retrying: the API server is away"))
 	e.Expect(e.state("b")).To(Equal(pending))
@@ -265,6 +276,20 @@ func TestBackOffIsRememberedWithoutWrites(t *testing.T) {
 	e.Expect(e.state("a")).To(Equal(running))
 }
 
+// One that succeeds in between is tried again as soon as any other.
+func TestBackOffEndsWithASuccess(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", pending, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = true })
+	e := newEngine(t, s)
+	e.failure = errors.New("the API server is away")
+	e.Expect(e.look()).To(Equal(firstPause))
+	e.pass(firstPause)
+	e.failure = nil
+	e.Expect(e.look()).To(BeZero())
+	e.failure = errors.New("the API server is away")
+	e.Expect(e.look()).To(Equal(firstPause))
+}
+
 // A queue that is blocked since a deleted task cannot be cleaned up after says so.
 func TestCleanupThatFailsIsToldOf(t *testing.T) {
 	s := newServer(t)
@@ -284,6 +309,10 @@ func TestCleanupThatFailsIsToldOf(t *testing.T) {
 
 	s.add(t, "b", "")
 	s.add(t, "c", pending)
+	s.beforeStatus = func() error { return errors.New("nor does it take a status") }
+	_, err := e.Reconcile(t.Context(), ctrl.Request{NamespacedName: mainKey})
+	e.Expect(err).To(MatchError(And(ContainSubstring(why), ContainSubstring("nor does it take a status"))))
+	s.beforeStatus = nil
 	lookInVain()
 	e.Expect(e.state("b")).To(Equal(pending))
 	e.Expect(e.progress("b")).To(Equal("CleanupFailed: no task of Etcd main runs until this succeeds; it is retried: " + why))

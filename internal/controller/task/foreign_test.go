@@ -196,6 +196,7 @@ func TestTaskRunsForItsOwnEtcdAlone(t *testing.T) {
 			g.Expect(after.Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrEtcdReplaced))
 			g.Expect(after.Status.LastErrors[0].Description).To(ContainSubstring("create it again"))
 			g.Expect(after.OwnerReferences).To(Equal(tc.task.OwnerReferences), "the present Etcd does not adopt it")
+			g.Expect(after.Status.ArrivalResourceVersion == "").To(Equal(tc.task.Status.State != ""), "it has arrived")
 			if tc.task.Status.State == running {
 				g.Expect(h.cleaned).To(Equal([]*v1alpha1.Etcd{nil}), "what it leaves behind is not the present Etcd's")
 			}

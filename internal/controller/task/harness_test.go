@@ -33,11 +33,11 @@ import (
 type actor struct {
 	execute func() tasks.Verdict
 	cleanUp func() error
-	// onAdmit and onPerform are what it answers. keys counts the work keys that it was asked for, and noKey is why it has none.
+	// onAdmit and onPerform are what it answers. keys counts the work keys that it was asked for, and noKey is the task for which it has none.
 	onAdmit   func() (tasks.Verdict, error)
 	onPerform func() error
 	keys      int
-	noKey     error
+	noKey     string
 	// undecodable is a config that it cannot decode.
 	undecodable string
 	// restore is why the config of a task that was admitted cannot be read.
@@ -45,6 +45,8 @@ type actor struct {
 	// superseded says by what every task is; failure is why it cannot say.
 	superseded string
 	failure    error
+	// shown is the status of the last task that it carried a step out for.
+	shown v1alpha1.EtcdOperatorTaskStatus
 	// The names of the tasks that it was asked to admit, to carry a step out for, and to clean up after.
 	admitted, performed, cleaned []string
 }
@@ -60,7 +62,10 @@ func (a *actor) Decode(config string) (any, error) {
 func (a *actor) Restore(config string) (any, error) { return config, a.restore }
 func (a *actor) WorkKey(_ context.Context, task tasks.Task) (string, error) {
 	a.keys++
-	return task.Object.Spec.Config, a.noKey
+	if a.noKey == task.Object.Name {
+		return "", errors.New("the API server is away")
+	}
+	return task.Config.(string), nil
 }
 func (a *actor) Superseded(context.Context, tasks.Task) (string, error) {
 	return a.superseded, a.failure
@@ -72,14 +77,17 @@ func (a *actor) Admit(_ context.Context, task tasks.Task) (tasks.Verdict, error)
 	}
 	return tasks.Verdict{Outcome: tasks.Continue, Message: "nothing is in its way"}, nil
 }
-func (a *actor) Execute(context.Context, tasks.Task) (tasks.Verdict, error) {
+func (a *actor) Execute(_ context.Context, task tasks.Task) (tasks.Verdict, error) {
+	if _, ok := task.Config.(string); !ok {
+		return tasks.Verdict{}, errors.New("the task has no config")
+	}
 	if a.execute == nil {
 		return tasks.Verdict{Outcome: tasks.Continue, Message: "it waits"}, nil
 	}
 	return a.execute(), nil
 }
 func (a *actor) Perform(_ context.Context, task tasks.Task, _ tasks.Step) error {
-	a.performed = append(a.performed, task.Object.Name)
+	a.performed, a.shown = append(a.performed, task.Object.Name), *task.Object.Status.DeepCopy()
 	if a.onPerform != nil {
 		return a.onPerform()
 	}
@@ -107,9 +115,9 @@ type server struct {
 	tracker client.WithWatch
 	// beforeStatus is asked before a status is written; an error refuses it.
 	beforeStatus func() error
-	// beforeDelete refuses every deletion; nil refuses none.
-	beforeDelete error
-	created      int
+	// beforeDelete and beforePatch refuse every deletion and patch; nil refuses none.
+	beforeDelete, beforePatch error
+	created                   int
 }
 
 func newServer(t *testing.T) *server {
@@ -123,6 +131,12 @@ func newServer(t *testing.T) *server {
 				}
 			}
 			return c.SubResource(sub).Update(ctx, o, options...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if s.beforePatch != nil {
+				return s.beforePatch
+			}
+			return c.Patch(ctx, o, patch, options...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 			if s.beforeDelete != nil {

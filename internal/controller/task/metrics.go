@@ -38,7 +38,7 @@ const (
 	labelGuard     = "guard"
 )
 
-// seconds from half a second to about two hours.
+// seconds from half a second to more than an hour.
 var buckets = prometheus.ExponentialBuckets(0.5, 2, 14)
 
 // NewMetrics makes the metrics and registers them.
@@ -122,6 +122,7 @@ func (m *Metrics) observeRollout(etcd prometheus.Labels, before, after *v1alpha1
 
 // forget removes the series of an Etcd that is gone.
 func (m *Metrics) forget(etcd types.NamespacedName) {
+	m.compactions.Show(etcd, nil)
 	labels := labelsOf(etcd)
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int

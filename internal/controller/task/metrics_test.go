@@ -151,9 +151,9 @@ func TestMetricsOfARollout(t *testing.T) {
 	}
 	const runs, done, failed = v1alpha1.OperationStateInProgress, v1alpha1.OperationStateCompleted, v1alpha1.OperationStateFailed
 	m.observeRollout(labels, nil, in(done), epoch)
-	m.observeRollout(labels, in(runs, runs, done, runs), in(runs, failed, done, done, done), epoch.Add(9*time.Second))
+	m.observeRollout(labels, in(runs, runs, done, runs, runs), in(runs, failed, done, done, done, done), epoch.Add(9*time.Second))
 	count, sum := seconds(g, m.replacement.With(labels))
-	g.Expect([]any{count, sum}).To(Equal([]any{uint64(1), 9.0}))
+	g.Expect([]any{count, sum}).To(Equal([]any{uint64(2), 18.0}))
 	g.Expect(testutil.CollectAndCount(m.inPlace)).To(BeZero())
 }
 
@@ -178,4 +178,34 @@ func TestMetricsAreForgotten(t *testing.T) {
 	g.Expect(testutil.GatherAndCount(registry)).To(Equal(8))
 	m.forget(other)
 	g.Expect(registry.Gather()).To(BeEmpty())
+}
+
+// A compaction that runs counts until it has ended, or is gone with its Etcd.
+func TestMetricsOfCompactions(t *testing.T) {
+	const current = "etcddruid_compaction_jobs_current"
+	for _, gone := range []bool{false, true} {
+		s := newServer(t)
+		s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.OnDemandCompaction })
+		e := newEngine(t, s)
+		e.Registry[v1alpha1.OnDemandCompaction] = e.Registry[v1alpha1.OnDemandSnapshot]
+		e.look()
+		e.Expect(collected(e)).To(ContainElement(current))
+		if gone {
+			s.deleteA(t)
+			e.Expect(s.tracker.Delete(t.Context(), etcdOf(""))).To(Succeed())
+		} else {
+			e.execute = endsAs(tasks.Verdict{Outcome: tasks.Done})
+			e.look()
+			e.Expect(collected(e)).To(ContainElement("etcddruid_compaction_jobs_total"))
+		}
+		e.look()
+		e.Expect(collected(e)).NotTo(ContainElement(current), "gone: %t", gone)
+	}
+}
+
+// Tasks take from less than a second to more than an hour.
+func TestBuckets(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(buckets[0]).To(BeNumerically("<", time.Second.Seconds()))
+	g.Expect(buckets[len(buckets)-1]).To(And(BeNumerically(">", time.Hour.Seconds()), BeNumerically("<", 2*time.Hour.Seconds())))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -226,11 +227,16 @@ func TestCacheHasToCatchUp(t *testing.T) {
 	s.add(t, "a", running)
 	e := newEngine(t, s)
 	e.Client = s.freeze(t)
-	e.execute = step
+	asked := 0
+	e.execute = func() tasks.Verdict {
+		asked++
+		return step()
+	}
 	e.look()
 	e.Expect(e.performed).To(HaveLen(1))
 	e.Expect(e.look()).To(Equal(retryInterval))
 	e.Expect(e.performed).To(HaveLen(1))
+	e.Expect(asked).To(Equal(1))
 }
 
 // The next of many tasks is looked at soon, and none of those that are turned away is forgotten.
@@ -252,6 +258,11 @@ func TestThoseThatAreTurnedAwayLater(t *testing.T) {
 		g.Expect(turnedAway.Status.ArrivalResourceVersion).NotTo(BeEmpty())
 		g.Expect(turnedAway.Status.LastErrors[0].Description).To(HavePrefix("50 earlier tasks of Etcd main have not ended"))
 	}
+	c := newCrowd(maxLine+1, 0)
+	c.refused = c.all[maxLine].UID
+	result, err := c.engine(&actor{}).Reconcile(t.Context(), ctrl.Request{NamespacedName: mainKey})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(result.RequeueAfter).To(Equal(firstPause), "it is tried again")
 }
 
 // Tasks that have ended are deleted when their time has come, and looked at again then.
@@ -312,4 +323,80 @@ func TestSooner(t *testing.T) {
 			t.Errorf("%v: %s", c, got)
 		}
 	}
+}
+
+// What could not be written is tried again, whatever it was.
+func TestWritesThatFail(t *testing.T) {
+	away := errors.New("the API server is away")
+	suspended := func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Suspend = true }
+	foreign := func(task *v1alpha1.EtcdOperatorTask) { task.OwnerReferences[0].UID = "old" }
+	unknown := func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = "Dance" }
+	for name, c := range map[string]struct {
+		state   v1alpha1.TaskState
+		change  func(*v1alpha1.EtcdOperatorTask)
+		prepare func(*engine)
+		// so many writes succeed before one that does not.
+		after int
+		err   error
+		again time.Duration
+	}{
+		"that a task is suspended":      {running, suspended, nil, 0, away, firstPause},
+		"that it is of an earlier Etcd": {running, foreign, nil, 0, away, firstPause},
+		"that nobody knows its type":    {pending, unknown, nil, 0, away, firstPause},
+		"that a step has failed":        {running, nil, func(e *engine) { e.execute, e.onPerform = step, func() error { return away } }, 1, away, 2 * retryInterval},
+		"why it was not admitted": {pending, nil, func(e *engine) {
+			e.onAdmit = func() (tasks.Verdict, error) { return tasks.Verdict{}, errors.New("no") }
+		}, 0, away, firstPause},
+		"why it was not admitted, and has been": {pending, nil, func(e *engine) {
+			e.onAdmit = func() (tasks.Verdict, error) { return tasks.Verdict{}, errors.New("no") }
+		}, 0, apierrors.NewConflict(tasksResource, "a", away), retryInterval},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			if c.change == nil {
+				c.change = func(*v1alpha1.EtcdOperatorTask) {}
+			}
+			s.add(t, "a", c.state, c.change)
+			e := newEngine(t, s)
+			if c.prepare != nil {
+				c.prepare(e)
+			}
+			s.beforeStatus = func() error {
+				if c.after--; c.after < 0 {
+					return c.err
+				}
+				return nil
+			}
+			e.Expect(e.look()).To(Equal(c.again))
+			e.Expect(e.state("a")).To(Equal(c.state))
+		})
+	}
+}
+
+// A task whose config cannot be recorded is not admitted: after a restart, nobody would know it.
+func TestConfigThatCannotBeRecorded(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", pending)
+	e := newEngine(t, s)
+	e.Registry[v1alpha1.OnDemandSnapshot] = tasks.Type{Handler: unencodable{e.actor}}
+	e.Expect(e.look()).To(Equal(firstPause))
+	e.Expect(e.progress("a")).To(HavePrefix("Retrying: encoding the config of task a: "))
+	e.Expect(e.state("a")).To(Equal(pending))
+}
+
+// unencodable is a handler whose configs have no JSON.
+type unencodable struct{ *actor }
+
+func (unencodable) Decode(string) (any, error) { return make(chan int), nil }
+
+// A handler sees what was decided, with times as they are, and not what the API server keeps of them.
+func TestStatusDuringAStep(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", pending)
+	e := newEngine(t, s)
+	e.pass(time.Second / 2)
+	e.execute = step
+	e.look()
+	e.Expect(e.shown.InitiatedAt.Time).To(Equal(e.clock.Now()))
+	e.Expect(s.get(t, "a").Status.InitiatedAt.Time).NotTo(BeTemporally("==", e.clock.Now()))
 }

@@ -38,22 +38,10 @@ import (
 
 // Setup registers the engine with a manager.
 func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
-	enqueue := func(key func(client.Object) types.NamespacedName) handler.EventHandler {
-		return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-			if k := key(o); k.Name != "" {
-				return []reconcile.Request{{NamespacedName: k}}
-			}
-			return nil
-		})
-	}
-	// Pods and StatefulSets of an Etcd carry its name in a label.
-	partOf := func(o client.Object) types.NamespacedName {
-		return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.LabelPartOf]}
-	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("task").
 		WithOptions(controller.Options(concurrency)).
-		Watches(&v1alpha1.EtcdOperatorTask{}, enqueue(func(o client.Object) types.NamespacedName { return o.(*v1alpha1.EtcdOperatorTask).EtcdKey() })).
+		Watches(&v1alpha1.EtcdOperatorTask{}, enqueue(ofTask)).
 		Watches(&v1alpha1.Etcd{}, enqueue(client.ObjectKeyFromObject),
 			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&appsv1.StatefulSet{}, enqueue(partOf)).
@@ -63,4 +51,21 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
 		return fmt.Errorf("setting up the task engine: %w", err)
 	}
 	return nil
+}
+
+// enqueue has the Etcd reconciled that an object is about, if it is about one.
+func enqueue(etcdOf func(client.Object) types.NamespacedName) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		if k := etcdOf(o); k.Name != "" {
+			return []reconcile.Request{{NamespacedName: k}}
+		}
+		return nil
+	})
+}
+
+func ofTask(o client.Object) types.NamespacedName { return o.(*v1alpha1.EtcdOperatorTask).EtcdKey() }
+
+// partOf is the Etcd of a pod or StatefulSet, which carries its name in a label.
+func partOf(o client.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.LabelPartOf]}
 }
