@@ -151,9 +151,9 @@ func TestMetricsOfARollout(t *testing.T) {
 	}
 	const runs, done, failed = v1alpha1.OperationStateInProgress, v1alpha1.OperationStateCompleted, v1alpha1.OperationStateFailed
 	m.observeRollout(labels, nil, in(done), epoch)
-	m.observeRollout(labels, in(runs, runs, done, runs, runs), in(runs, failed, done, done, done, done), epoch.Add(9*time.Second))
+	m.observeRollout(labels, in(runs, runs, done, runs, runs, runs), in(runs, failed, done, done, done, done, done), epoch.Add(9*time.Second))
 	count, sum := seconds(g, m.replacement.With(labels))
-	g.Expect([]any{count, sum}).To(Equal([]any{uint64(2), 18.0}))
+	g.Expect([]any{count, sum}).To(Equal([]any{uint64(3), 27.0}))
 	g.Expect(testutil.CollectAndCount(m.inPlace)).To(BeZero())
 }
 
