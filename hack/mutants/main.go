@@ -23,7 +23,7 @@ import (
 
 func main() {
 	var o options
-	flag.Float64Var(&o.minimum, "min", 95, "fail if a lower percentage of the mutants is killed, not counting those that are listed as equivalent")
+	flag.Float64Var(&o.minimum, "min", 95, "fail if a lower percentage of the mutants of a package is killed, not counting those that are listed as equivalent")
 	flag.StringVar(&o.equivalent, "equivalent", "hack/mutants/equivalent.txt", "the list of mutants that behave as the original does")
 	flag.StringVar(&o.skip, "skip", "", "a regular expression of tests that are run only for mutants that survive all others")
 	flag.BoolVar(&o.quick, "quick", false, "do not run the tests of -skip at all: the score is a lower bound then")

@@ -132,6 +132,8 @@ func TestReport(t *testing.T) {
 	}{
 		"all are killed":         {[]verdict{killed, excused}, nil, false},
 		"one survives":           {[]verdict{killed, survivor}, nil, true},
+		"one package is low":     {append(slices.Repeat([]verdict{killed}, 99), verdict{mutant: mutant{file: "q/a.go", change: "y"}}), nil, true},
+		"few of many survive":    {append(slices.Repeat([]verdict{killed}, 99), survivor), nil, false},
 		"one is not equivalent":  {[]verdict{killed, wrong}, nil, true},
 		"one does not exist":     {[]verdict{killed}, []string{"p/a.go: f: x"}, true},
 		"nothing to be detected": {[]verdict{excused}, nil, false},

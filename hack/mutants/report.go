@@ -77,7 +77,7 @@ func (s score) percent() float64 {
 // say prints. Nothing depends on whether it is read.
 func say(out io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(out, format, args...) }
 
-// report prints the survivors, and the score of each package. It returns an error if a score is too low, or the list of equivalent
+// report prints the survivors, and the score of each package. It returns an error if that of a package is too low, or the list of equivalent
 // mutants is wrong.
 func report(out io.Writer, o options, verdicts []verdict, gone []string) error {
 	scores, wrong := map[string]*score{}, gone
@@ -106,8 +106,12 @@ func report(out io.Writer, o options, verdicts []verdict, gone []string) error {
 			say(out, "survives: %s\n", v)
 		}
 	}
+	var low []string
 	for _, name := range slices.Sorted(maps.Keys(scores)) {
 		s := scores[name]
+		if s.percent() < o.minimum {
+			low = append(low, name)
+		}
 		say(out, "%-40s %5d mutants, %5d killed, %3d equivalent: %.1f%%\n", name, s.all, s.killed, s.equivalent, s.percent())
 	}
 	say(out, "%-40s %5d mutants, %5d killed, %3d equivalent: %.1f%%\n", "in total", total.all, total.killed, total.equivalent, total.percent())
@@ -117,8 +121,8 @@ func report(out io.Writer, o options, verdicts []verdict, gone []string) error {
 	switch {
 	case len(wrong) > 0:
 		return fmt.Errorf("correct %s", o.equivalent)
-	case total.percent() < o.minimum:
-		return fmt.Errorf("%.1f%% of the mutants are killed, less than %.0f%%", total.percent(), o.minimum)
+	case len(low) > 0:
+		return fmt.Errorf("less than %.0f%% of the mutants are killed in %s", o.minimum, strings.Join(low, ", "))
 	}
 	return nil
 }

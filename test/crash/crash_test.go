@@ -5,6 +5,7 @@
 package crash
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"strings"
@@ -12,17 +13,26 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
+	batchv1 "k8s.io/api/batch/v1"
 )
 
 var all = flag.Bool("crash-all", false, "every kind of disturbance at every write, which takes minutes")
 
-// disturbances at the k-th write. Without -crash-all only the operator's death is tried.
-func disturbances(k int) []disturbance {
+// disturbances at the k-th write. Without -crash-all only the operator's death and lost answers are tried; where the controller of Etcds takes
+// part, which takes longer, one of these at each third write.
+func (s scenario) disturbances(k int) []disturbance {
 	kinds := []disturbance{{at: k, fate: disturb.KilledBefore}, {at: k, fate: disturb.KilledAfter}, {at: k, fate: disturb.AnswerLost}}
-	if !*all {
+	switch {
+	case *all:
+	case !s.whole:
 		return kinds
+	case k%3 != 0:
+		return nil
+	default:
+		return kinds[k/3%3:][:1]
 	}
 	kinds = append(kinds, disturbance{at: k, fate: disturb.NotSent})
 	for i, kind := range inmemory.Kinds() {
@@ -57,7 +67,7 @@ func TestEveryWrite(t *testing.T) {
 			t.Logf("%d writes: %v", len(want.writes), want.writes)
 			runs := 0
 			for k := 1; k <= len(want.writes); k++ {
-				for _, d := range disturbances(k) {
+				for _, d := range s.disturbances(k) {
 					runs++
 					got := perform(t, s, d)
 					if len(got.broken) > 0 {
@@ -83,7 +93,24 @@ func scenarios() []scenario {
 		{name: "restart", taskType: v1alpha1.QuorumAwareRollout, config: "restart: true"},
 		{name: "maintenance", taskType: v1alpha1.OnDemandMaintenance, config: "{etcdCompaction: true, etcdDefragmentation: true}"},
 		{name: "snapshot", taskType: v1alpha1.OnDemandSnapshot, config: "type: full"},
-		{name: "compaction", taskType: v1alpha1.OnDemandCompaction, result: `{"revision": 7, "createdOn": "2000-01-01T00:10:00Z"}`},
+		{name: "compaction", taskType: v1alpha1.OnDemandCompaction, result: func(*batchv1.Job) string { return `{"revision": 7, "createdOn": "2000-01-01T00:10:00Z"}` }},
 		{name: "copy", taskType: v1alpha1.CopyBackups, config: "sourceStore: {provider: Local, container: store, prefix: a/main}\ntargetStore: {provider: Local, container: store, prefix: b/copy}"},
+		{name: "recreate", taskType: v1alpha1.RecreateRollout, outdate: true, whole: true, alone: true},
+		{name: "recovery", taskType: v1alpha1.QuorumLossRecovery, whole: true, lost: true, result: surveyed},
 	}
+}
+
+// surveyed is what the agent finds on a volume: the first member has data, the others have lost theirs.
+func surveyed(j *batchv1.Job) string {
+	found := member.Survey{State: member.SurveyDamaged, Damage: "a page has a wrong checksum"}
+	for _, v := range j.Spec.Template.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil && strings.HasSuffix(v.PersistentVolumeClaim.ClaimName, "-0") {
+			found = member.Survey{State: member.SurveyPresent, ClusterID: "1", MemberID: "1", LastTerm: 2, LastIndex: 100, Revision: 50}
+		}
+	}
+	encoded, err := json.Marshal(found)
+	if err != nil {
+		return err.Error()
+	}
+	return string(encoded)
 }

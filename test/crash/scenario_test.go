@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
 	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
@@ -35,7 +37,13 @@ type scenario struct {
 	// outdate changes the pod template before the task is made.
 	outdate bool
 	// result is what the agent reports in a Job.
-	result string
+	result func(*batchv1.Job) string
+	// whole: the controller of Etcds takes part, and makes the objects of the Etcd.
+	whole bool
+	// lost: no member runs, and all have data.
+	lost bool
+	// alone: pods of two revisions never exist at a time.
+	alone bool
 }
 
 // disturbance is what happens to a run.
@@ -61,6 +69,10 @@ type run struct {
 	heldSince time.Time
 	// broken are the invariants that were.
 	broken []string
+	// armed: writes count. rebuilt: the members have carried out a recovery.
+	armed, rebuilt bool
+	// last is the number of the last write, counted or not.
+	last int
 }
 
 const taskName = "task"
@@ -95,7 +107,7 @@ func newEtcd() *v1alpha1.Etcd {
 
 func (r *run) perform(ctx context.Context) outcome {
 	r.begin(ctx)
-	r.operator = newOperator(r.world, r.agent.URL, r.decide)
+	r.operator, r.armed = r.start(), true
 	r.until(ctx, "the task has ended", func() bool { return r.read(ctx).Status.State.IsFinal() && r.isQuiet(ctx) })
 	return r.outcome(ctx)
 }
@@ -109,12 +121,62 @@ func (r *run) begin(ctx context.Context) {
 	etcd := newEtcd()
 	w, err := inmemory.New(etcd, time.Now)
 	must(r.t, err)
-	if r.scenario.result != "" {
-		w.Result = func(*batchv1.Job) string { return r.scenario.result }
+	if r.scenario.result != nil {
+		w.Result = r.scenario.result
 	}
 	r.world = w
-	r.prepare(ctx, etcd)
+	if r.scenario.whole {
+		r.build(ctx, etcd)
+	} else {
+		r.prepare(ctx, etcd)
+	}
+	if r.scenario.outdate {
+		r.outdate(ctx)
+	}
+	if r.scenario.lost {
+		for _, name := range w.Members.Names {
+			w.Crashing[name] = true
+		}
+	}
+	r.settle(ctx)
+	// Pods that were made in the same second as a task count as newer.
+	pause(time.Minute)
 	must(r.t, w.Create(ctx, r.task()))
+}
+
+func (r *run) start() *operator {
+	return newOperator(r.world, r.agent.URL, r.scenario.whole, r.decide)
+}
+
+// build has an operator make the objects of the Etcd, and waits for its members. There are claims, as the StatefulSet controller makes them.
+func (r *run) build(ctx context.Context, etcd *v1alpha1.Etcd) {
+	r.operator = r.start()
+	r.until(ctx, "the Etcd is ready", func() bool {
+		e := &v1alpha1.Etcd{}
+		must(r.t, r.world.Get(ctx, client.ObjectKeyFromObject(etcd), e))
+		return ptr.Deref(e.Status.Ready, false) && e.Status.ClusterID != "" && r.isQuiet(ctx)
+	})
+	set, err := r.world.StatefulSet(ctx)
+	must(r.t, err)
+	for i := range etcd.Spec.Replicas {
+		template := set.Spec.VolumeClaimTemplates[0]
+		must(r.t, r.world.Create(ctx, &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: inmemory.Namespace, Name: component.ClaimName(etcd, i), Labels: set.Spec.Selector.MatchLabels},
+			Spec:       template.Spec,
+			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: template.Spec.Resources.Requests},
+		}))
+	}
+}
+
+// outdate changes the pod template.
+func (r *run) outdate(ctx context.Context) {
+	set, err := r.world.StatefulSet(ctx)
+	must(r.t, err)
+	if set.Spec.Template.Annotations == nil {
+		set.Spec.Template.Annotations = map[string]string{}
+	}
+	set.Spec.Template.Annotations["changed"] = "by hand"
+	must(r.t, r.world.Update(ctx, set))
 }
 
 // prepare makes the objects of the Etcd, and waits for its members.
@@ -133,15 +195,6 @@ func (r *run) prepare(ctx context.Context, etcd *v1alpha1.Etcd) {
 	must(r.t, r.world.Create(ctx, set))
 	must(r.t, r.world.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: inmemory.Namespace, Name: inmemory.Name + "-full-snap", OwnerReferences: owner}}))
 	r.settle(ctx)
-	if r.scenario.outdate {
-		set, err := r.world.StatefulSet(ctx)
-		must(r.t, err)
-		set.Spec.Template.Annotations = map[string]string{"changed": "yes"}
-		must(r.t, r.world.Update(ctx, set))
-		r.settle(ctx)
-	}
-	// Pods that were made in the same second as a task count as newer.
-	pause(time.Minute)
 }
 
 func (r *run) task() *v1alpha1.EtcdOperatorTask {
@@ -177,12 +230,35 @@ func (r *run) round(ctx context.Context) error {
 	synctest.Wait()
 	if r.operator.Killed() {
 		pause(20 * time.Second)
-		r.operator = newOperator(r.world, r.agent.URL, r.decide)
+		r.operator = r.start()
 	}
+	r.step(ctx)
+	return failed
+}
+
+// step has the cluster do one thing, and time pass.
+func (r *run) step(ctx context.Context) {
+	r.rebuild(ctx)
 	_, err := r.world.Step(ctx)
 	must(r.t, err)
+	pods, err := r.world.Pods(ctx)
+	must(r.t, err)
+	for _, p := range pods {
+		if was, is := pods[0].Labels[appsv1.ControllerRevisionHashLabelKey], p.Labels[appsv1.ControllerRevisionHashLabelKey]; r.scenario.alone && was != is {
+			r.broken = append(r.broken, fmt.Sprintf("pods of two revisions: %s and %s", pods[0].Name, p.Name))
+		}
+	}
 	pause(500 * time.Millisecond)
-	return failed
+}
+
+// rebuild has the members do what the operator tells them: start again, as another cluster.
+func (r *run) rebuild(ctx context.Context) {
+	config := &corev1.ConfigMap{}
+	if !r.scenario.lost || r.rebuilt || r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: component.ConfigMapName(inmemory.Name, "")}, config) != nil || config.Data[member.KeyRecovery] == "" {
+		return
+	}
+	r.rebuilt, r.world.Crashing = true, map[string]bool{}
+	r.world.Members.Rebuild()
 }
 
 // release delivers what was held, once it was for long enough.
@@ -221,11 +297,11 @@ func (r *run) isQuiet(ctx context.Context) bool {
 	if !r.heldSince.IsZero() {
 		return false
 	}
-	before := len(r.writes)
+	before := r.last
 	for range 24 {
 		// Errors show in what is written, or in that nothing ends.
 		_ = r.round(ctx)
-		if len(r.writes) != before {
+		if r.last != before {
 			return false
 		}
 	}
@@ -234,8 +310,13 @@ func (r *run) isQuiet(ctx context.Context) bool {
 
 // decide is asked for the fate of each write.
 func (r *run) decide(w disturb.Write) disturb.Fate {
+	if !r.armed {
+		r.last++
+		return disturb.Answered
+	}
 	w.Number = len(r.writes) + 1
 	r.writes = append(r.writes, w)
+	r.last = w.Number
 	r.check(w)
 	if w.Number != r.disturb.at {
 		return disturb.Answered
@@ -251,6 +332,9 @@ func (r *run) decide(w disturb.Write) disturb.Fate {
 func (r *run) check(w disturb.Write) {
 	if w.Namespace != "" && w.Namespace != inmemory.Namespace {
 		r.broken = append(r.broken, fmt.Sprintf("%s is in namespace %s", w, w.Namespace))
+	}
+	if w.Kind == "PersistentVolumeClaim" && w.Verb == "delete" {
+		r.broken = append(r.broken, w.String())
 	}
 	if w.Kind != "Pod" || w.Verb != "delete" && w.Verb != "create eviction" {
 		return
@@ -269,6 +353,9 @@ func (r *run) state(ctx context.Context) string {
 	t := r.read(ctx)
 	var lines []string
 	lines = append(lines, fmt.Sprintf("task %s %s, result %v", t.Status.State, t.Status.Progress, slices.Sorted(maps.Keys(t.Status.Result))))
+	if s := t.Status.Recovery; s != nil {
+		lines = append(lines, fmt.Sprintf("recovery %s from %s %s", s.Phase, s.Member, s.Source))
+	}
 	if s := t.Status.Rollout; s != nil {
 		lines = append(lines, fmt.Sprintf("rollout %s %d/%d %s", s.TargetRevision, s.UpdatedReplicas, s.Replicas, s.Phase))
 	}
@@ -290,11 +377,27 @@ func (r *run) state(ctx context.Context) string {
 	for _, t := range all.Items {
 		lines = append(lines, fmt.Sprintf("there is a %s, %s", t.Spec.Type, t.Status.State))
 	}
+	lines = append(lines, r.stateOfEtcd(ctx)...)
 	lease := &coordinationv1.Lease{}
-	must(r.t, r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-full-snap"}, lease))
+	must(r.t, client.IgnoreNotFound(r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: inmemory.Name + "-full-snap"}, lease)))
 	lines = append(lines, "recorded "+ptr.Deref(lease.Spec.HolderIdentity, "nothing"))
 	slices.Sort(lines)
 	return strings.Join(lines, "\n")
+}
+
+// stateOfEtcd is what the controller of Etcds has made of it.
+func (r *run) stateOfEtcd(ctx context.Context) (lines []string) {
+	if !r.scenario.whole {
+		return nil
+	}
+	e, config := &v1alpha1.Etcd{}, &corev1.ConfigMap{}
+	must(r.t, r.world.Get(ctx, mainKey, e))
+	must(r.t, r.world.Get(ctx, client.ObjectKey{Namespace: inmemory.Namespace, Name: component.ConfigMapName(inmemory.Name, "")}, config))
+	for _, c := range e.Status.Conditions {
+		lines = append(lines, fmt.Sprintf("Etcd %s=%s", c.Type, c.Status))
+	}
+	return append(lines, fmt.Sprintf("Etcd ready %t, cluster %s, size %d, recovery %t, members recover %t",
+		ptr.Deref(e.Status.Ready, false), e.Status.ClusterID, e.Status.ClusterSize, e.Status.Recovery != nil, config.Data[member.KeyRecovery] != ""))
 }
 
 // acts are what must not be done twice: the pods that were replaced, and what was asked of the agent.

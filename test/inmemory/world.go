@@ -35,8 +35,8 @@ const (
 type World struct {
 	*server
 	Members *etcdfake.Cluster
-	// Down are the pods that do not become ready.
-	Down map[string]bool
+	// Down are the pods that do not become ready, and Crashing those whose containers do not run.
+	Down, Crashing map[string]bool
 	// Result is what the agent reports in a Job.
 	Result func(*batchv1.Job) string
 	// ready are the pods whose members serve.
@@ -53,7 +53,7 @@ func New(etcd *v1alpha1.Etcd, now func() time.Time) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{server: s, Down: map[string]bool{}, ready: map[string]bool{}, Result: func(*batchv1.Job) string { return "{}" }}
+	w := &World{server: s, Down: map[string]bool{}, Crashing: map[string]bool{}, ready: map[string]bool{}, Result: func(*batchv1.Job) string { return "{}" }}
 	w.Members = &etcdfake.Cluster{Up: func(i int) bool { return w.ready[w.Members.Names[i]] }}
 	for i := range int(etcd.Spec.Replicas) {
 		w.Members.Names = append(w.Members.Names, PodName(i))
@@ -200,13 +200,14 @@ func (w *World) kubelet(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !w.start(p, n, !w.Down[p.Name]) {
+		ready := !w.Down[p.Name] && !w.Crashing[p.Name]
+		if !w.start(p, n, ready) {
 			continue
 		}
 		if err := w.Status().Update(ctx, p); err != nil {
 			return err
 		}
-		w.ready[p.Name] = !w.Down[p.Name]
+		w.ready[p.Name] = ready
 	}
 	for name := range w.ready {
 		w.ready[name] = w.ready[name] && there[name]
@@ -233,9 +234,13 @@ func (w *World) start(p *corev1.Pod, ordinal int, ready bool) bool {
 			{Type: corev1.PodReady, Status: isReady, LastTransitionTime: now},
 		},
 	}
+	runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
+	if w.Crashing[p.Name] {
+		runs = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	}
 	for _, c := range p.Spec.Containers {
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{
-			Name: c.Name, Image: c.Image, Ready: ready, Started: ptr.To(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+			Name: c.Name, Image: c.Image, Ready: ready, Started: ptr.To(!w.Crashing[p.Name]), State: runs,
 		})
 	}
 	return true

@@ -340,7 +340,7 @@ func TestWritesThatFail(t *testing.T) {
 		err   error
 		again time.Duration
 	}{
-		"how far it is":                         {running, nil, nil, 0, away, firstPause},
+		"how far it is":                 {running, nil, nil, 0, away, firstPause},
 		"that a task is suspended":      {running, suspended, nil, 0, away, firstPause},
 		"that it is of an earlier Etcd": {running, foreign, nil, 0, away, firstPause},
 		"that nobody knows its type":    {pending, unknown, nil, 0, away, firstPause},
