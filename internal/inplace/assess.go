@@ -66,6 +66,9 @@ type Assessment struct {
 	GiveUpAfter time.Duration
 	// Restarted: a write that was carried out restarts etcd.
 	Restarted bool
+	// AtRisk: a write was carried out after which the member may yet stop serving. The kubelet has not restarted etcd, or lowered
+	// resources have not settled.
+	AtRisk bool
 	// Phase names what is waited for. How long it has lasted is counted while it stays the same.
 	Phase string
 }
@@ -109,8 +112,8 @@ type Case struct {
 
 // Assess says how a pod can follow its target.
 func Assess(c Case) Assessment {
-	a := Assessment{ResourceVersion: c.Pod.ResourceVersion}
 	w := work{Case: c, mark: MarkOf(c.Pod), source: c.Pod.Labels[appsv1.StatefulSetRevisionLabel]}
+	a := Assessment{ResourceVersion: c.Pod.ResourceVersion, AtRisk: w.restartsSoon()}
 	if w.mark != nil && w.mark.Failed != "" && w.mark.Target == c.TargetName {
 		return w.revert(a)
 	}

@@ -41,6 +41,31 @@ func (w *work) wait(a *Assessment) {
 	case first.Final && slices.ContainsFunc(w.leaves, w.lowered):
 		a.Settle = settleAfterLowering
 	}
+	a.AtRisk = a.AtRisk || first.Final && slices.ContainsFunc(w.leaves, w.lowered)
+}
+
+// restartsSoon reports whether a write was carried out that restarts etcd, and the kubelet has yet to react to it: whatever the
+// target is by now, and also if the pod is to be replaced.
+func (w *work) restartsSoon() bool {
+	if w.mark == nil {
+		return false
+	}
+	before, restarts := w.mark.Containers[v1alpha1.ContainerEtcd]
+	from, to := w.Templates[w.mark.Source], w.Templates[w.mark.Target]
+	if !restarts || from == nil || to == nil {
+		return false
+	}
+	live := leavesOf(w.Pod.Labels, w.Pod.Annotations, &w.Pod.Spec)
+	differs := func(v values) bool {
+		return slices.ContainsFunc(changed(v, live), func(l leaf) bool { return l.container == v1alpha1.ContainerEtcd && w.restarts(l) })
+	}
+	switch containerID(w.Pod, v1alpha1.ContainerEtcd) {
+	case w.mark.Originals[v1alpha1.ContainerEtcd]:
+		return differs(from.leaves())
+	case before:
+		return !differs(to.leaves())
+	}
+	return false
 }
 
 // lowered reports whether a leaf has become lower than it may have been.

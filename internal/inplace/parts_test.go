@@ -115,3 +115,56 @@ func TestLowers(t *testing.T) {
 		}
 	}
 }
+
+// A member is at risk from the write that restarts etcd until the kubelet has restarted it: also if the template changes
+// meanwhile, and if the pod is to be replaced by then.
+func TestAtRisk(t *testing.T) {
+	image := func(image string) func(*corev1.PodTemplateSpec) {
+		return func(t *corev1.PodTemplateSpec) { etcd(t).Image = image }
+	}
+	templates := map[string]*corev1.PodTemplateSpec{
+		"a": base(), "b": with(image("etcd:2")), "c": with(image("etcd:3")), "other": with(image("etcd:2"), func(t *corev1.PodTemplateSpec) { t.Spec.HostNetwork = true }),
+	}
+	g := NewWithT(t)
+	p := podOf(base(), "a")
+	at := func(target string) Assessment { return Assess(caseOf(t, p, target, templates)) }
+	next := func(target string) {
+		t.Helper()
+		g.Expect(at(target).Pending).To(BeEmpty())
+		apply(t, p, at(target).Writes[0])
+	}
+	g.Expect(at("b").AtRisk).To(BeFalse(), "nothing was written")
+	next("b")
+	g.Expect(at("b").AtRisk).To(BeFalse(), "only the mark was written")
+	next("b")
+	for _, target := range []string{"a", "b", "c", "other"} {
+		g.Expect(at(target).AtRisk).To(BeTrue(), "the template changes to %s before the kubelet reacts", target)
+	}
+	g.Expect(at("other").Replace).NotTo(BeEmpty())
+	carryOut(p)
+	for target := range templates {
+		g.Expect(at(target).AtRisk).To(BeFalse(), "the kubelet has restarted etcd, and the target is %s", target)
+	}
+	next("c")
+	g.Expect(at("c").AtRisk).To(BeFalse(), "only the mark was written")
+	next("c")
+	g.Expect(at("c").AtRisk).To(BeTrue())
+	carryOut(p)
+	g.Expect(at("c").AtRisk).To(BeFalse())
+
+	delete(templates, "a")
+	g.Expect(at("c").AtRisk).To(BeFalse(), "nothing is known")
+}
+
+// Resources that were lowered, and resources that were raised.
+func TestLoweredResourcesAreARisk(t *testing.T) {
+	for memory, want := range map[string]bool{"512Mi": true, "2Gi": false} {
+		g := NewWithT(t)
+		c := caseOf(t, podOf(base(), "a"), "b", map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(requested("500m", memory))})
+		for _, after := range []bool{false, false, want} {
+			a := Assess(c)
+			g.Expect(a.AtRisk).To(Equal(after))
+			apply(t, c.Pod, a.Writes[0])
+		}
+	}
+}

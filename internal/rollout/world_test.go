@@ -126,11 +126,11 @@ func (w *world) assessment(i int) inplace.Assessment {
 	case marked:
 		return inplace.Assessment{Writes: []inplace.Write{spec, final}}
 	case written:
-		return inplace.Assessment{Writes: []inplace.Write{final}, Pending: "the kubelet", Restarted: w.kind == restarted}
+		return inplace.Assessment{Writes: []inplace.Write{final}, Pending: "the kubelet", Restarted: w.kind == restarted, AtRisk: w.kind.disrupts()}
 	}
 	a := inplace.Assessment{Writes: []inplace.Write{final}, Restarted: w.kind == restarted}
 	if w.kind == lowered {
-		a.Settle = 30 * time.Second
+		a.Settle, a.AtRisk = 30*time.Second, true
 	}
 	return a
 }
@@ -576,6 +576,9 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 		if w.participating(i) && (!w.participating(j) || w.surplus) {
 			say("removes a participating pod while %s does not participate", podName[j])
 		}
+		if w.mayStop(j) && w.leader >= 0 && m.alive() && !w.behind[i] && !w.cutOff {
+			say("removes a serving pod while %s may stop serving, because of what was written to it", podName[j])
+		}
 		if w.unsteady[j] && w.participating(i) && w.participating(j) {
 			say("removes a participating pod while %s may be lost", podName[j])
 		}
@@ -595,6 +598,11 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 	if w.participating(i) && i == w.leader && len(w.members) > 1 && w.handovers < maxHandoverAttempts && *config.LeaderHandover && !w.cutOff {
 		say("removes the leader without a handover")
 	}
+}
+
+// mayStop reports whether a member serves and may yet stop, because of an update of its pod.
+func (w *world) mayStop(i int) bool {
+	return w.members[i].alive() && !w.behind[i] && (w.kind == restarted && w.phase[i] == written || w.kind == lowered && w.phase[i] >= written)
 }
 
 // faultsOfUpgrade: no member gets a version that the cluster does not take, or before the snapshot is taken.

@@ -109,13 +109,19 @@ func (s State) Of(o *cluster.Ordinal, now time.Time) Choice {
 	return c
 }
 
+// AtRisk reports whether the member of an ordinal serves and may yet stop, because of what was written to its pod.
+func (s State) AtRisk(o *cluster.Ordinal) bool {
+	return o.Pod != nil && o.Serving && s.pods[o.Pod.UID].AtRisk
+}
+
 // Stage is the place of an outdated pod in the order, before all else: what does not participate and is replaced, what is on its
-// way, what disturbs nobody, and the rest.
+// way, what disturbs nobody, and the rest. Where every pod is replaced, one that was on its way goes first: it may be restarted at
+// any moment.
 func (s State) Stage(o *cluster.Ordinal, now time.Time) int {
 	switch c := s.Of(o, now); {
 	case !c.InPlace() && o.Class != v1alpha1.ClassParticipating:
 		return 0
-	case c.IsOnItsWay():
+	case c.IsOnItsWay() || !s.Enabled && o.Pod.Updating:
 		return 1
 	case c.Write != nil && !c.Disrupts:
 		return 2
@@ -133,7 +139,7 @@ func (s State) Foresee(o *cluster.Ordinal, target string, now time.Time) State {
 	c := s.Of(o, now)
 	if c.Write == nil {
 		// What is waited for comes to pass.
-		p.Pending, p.Settle, p.GiveUp = "", 0, nil
+		p.Pending, p.Settle, p.GiveUp, p.AtRisk = "", 0, nil, false
 		next.pods[o.Pod.UID] = p
 		return next
 	}
