@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -194,6 +196,21 @@ func TestWhoUpdatesInPlace(t *testing.T) {
 			config.Restart = c.restart
 			r.task.Config = config
 			r.Expect(r.handler.updatesInPlace(r.task, observed(noon, c.snapshot...))).To(Equal(c.want))
+		})
+	}
+}
+
+// A cache that lags shows all pods as updated. The live reads show one that is not, and it is not replaced for that.
+func TestAStaleCacheReplacesNoPod(t *testing.T) {
+	for name, live := range map[string]change{"outdated": updated(0, 1), "on its way": func(s *cluster.Snapshot) { updated(0, 1, 2)(s); updating(2)(s) }} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, observed(noon, updated(0, 1, 2)), observed(noon, live))
+			r.handler.PodUpdatePolicy = v1alpha1.InPlaceIfPossible
+			v, err := r.handler.Execute(t.Context(), r.task)
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(v.Step).To(BeNil())
+			r.Expect(v.Outcome).To(Equal(tasks.Continue))
+			r.Expect(v.Message).To(ContainSubstring("m-2"))
 		})
 	}
 }
