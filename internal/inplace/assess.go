@@ -324,10 +324,11 @@ func (w *work) revert(a Assessment) Assessment {
 	if from == nil || to == nil || w.Refused != "" {
 		return a
 	}
-	w.from, w.live = from.leaves(), leavesOf(w.Pod.Labels, w.Pod.Annotations, &w.Pod.Spec)
+	w.from, w.goal, w.live = from.leaves(), to.leaves(), leavesOf(w.Pod.Labels, w.Pod.Annotations, &w.Pod.Spec)
 	var back []leaf
-	for _, l := range changed(w.from, to.leaves()) {
-		if _, had := w.from[l]; l.kind == ResizePod && had && !w.live.same(w.from, l) {
+	for _, l := range changed(w.from, w.goal) {
+		// A value that somebody else has set since stays.
+		if _, had := w.from[l]; l.kind == ResizePod && had && w.live.same(w.goal, l) {
 			back = append(back, l)
 		}
 	}

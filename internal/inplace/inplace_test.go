@@ -622,6 +622,26 @@ func TestAnImpossibleResizeIsReverted(t *testing.T) {
 	g.Expect(kinds(a.Writes)).To(Equal([]string{"PatchMetadata", "ResizePod!", "PatchMetadata."}))
 }
 
+// Somebody else has resized the pod since the update turned out to be impossible: that is not reverted, again and again.
+func TestARevertIsNoFight(t *testing.T) {
+	g := NewWithT(t)
+	templates := map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(requested("100", "2Gi"))}
+	p := podOf(base(), "a")
+	for range 2 {
+		apply(t, p, Assess(caseOf(t, p, "b", templates)).Writes[0])
+	}
+	resize(p, corev1.PodResizePending, corev1.PodReasonInfeasible, "")
+	apply(t, p, *Assess(caseOf(t, p, "b", templates)).GiveUp)
+	p.Spec.Containers[0].Resources.Requests = amounts("700m", "2Gi")
+	a := Assess(caseOf(t, p, "b", templates))
+	g.Expect(a.Writes).To(HaveLen(1))
+	g.Expect(a.Writes[0].What).To(Equal("revert requests.memory of container etcd, since the update is impossible"))
+	p.Spec.Containers[0].Resources.Requests = amounts("700m", "3Gi")
+	a = Assess(caseOf(t, p, "b", templates))
+	g.Expect(a.Replace).NotTo(BeEmpty())
+	g.Expect(a.Writes).To(BeEmpty())
+}
+
 func TestDeferredHasAGracePeriod(t *testing.T) {
 	g := NewWithT(t)
 	templates := map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(requested("100", "2Gi"))}
