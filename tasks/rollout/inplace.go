@@ -57,12 +57,22 @@ func (h *Handler) executeInPlace(ctx context.Context, task tasks.Task, cached *c
 	}
 	for pod, a := range assessed {
 		if u := h.tracker.unfitFor(task.Object.UID, pod, target); h.Clock.Now().Before(u.until) {
-			a.Pending, a.GiveUp = fmt.Sprintf("the API server refused it (%s), and would refuse a new pod, too: change the quota, the LimitRange or the template; retrying every %s", u.message, quotaRetry), nil
-			assessed[pod] = a
+			assessed[pod] = u.wait(a)
 		}
 	}
 	in, decision, now := h.decide(task, snapshot, h.tracker.assess(task.Object.UID, snapshot, assessed))
 	return verdict(in, decision, now), nil
+}
+
+// wait is the assessment of a pod while a quota or a LimitRange does not allow its next write. If that was to revert an update,
+// the pod, which already takes up what its replacement will, is replaced as it is.
+func (u unfit) wait(a inplace.Assessment) inplace.Assessment {
+	if a.Replace != "" {
+		a.Writes = nil
+		return a
+	}
+	a.Pending, a.GiveUp = fmt.Sprintf("the API server refused it (%s), and would refuse a new pod, too: change the quota, the LimitRange or the template; retrying every %s", u.message, quotaRetry), nil
+	return a
 }
 
 // write carries out one write to a pod, if the pod is as it was observed.
@@ -108,10 +118,10 @@ func (h *Handler) write(ctx context.Context, task tasks.Task, d detail, ordinal 
 // quotaRetry is how long a pod waits that a quota or a LimitRange does not allow.
 const quotaRetry = 10 * time.Second
 
-// concernsNewPods reports whether a write was refused by a quota or a LimitRange, which would refuse a new pod as well: the old
-// one would be gone. The API server says so in words alone.
+// concernsNewPods reports whether a write was refused by a quota or a LimitRange, or since it could not be compared with one:
+// that would refuse a new pod as well, and the old one would be gone. The API server says so in words alone.
 func concernsNewPods(err error) bool {
-	return slices.ContainsFunc([]string{"exceeded quota", "failed quota", "usage per Container", "usage per Pod"}, func(words string) bool {
+	return slices.ContainsFunc([]string{" quota: ", "insufficient quota", "quota usage", " per Container is ", " per Pod is ", "enforcing limit ranges"}, func(words string) bool {
 		return strings.Contains(err.Error(), words)
 	})
 }

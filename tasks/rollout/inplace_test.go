@@ -231,12 +231,32 @@ func TestAnUpdateThatIsNoLongerNextIsRevoked(t *testing.T) {
 func TestWhatWouldRefuseANewPodAsWell(t *testing.T) {
 	g := NewWithT(t)
 	for text, want := range map[string]bool{
-		`pods "m-0" is forbidden: exceeded quota: q, requested: requests.cpu=1`:      true,
-		`pods "m-0" is forbidden: failed quota: q: must specify requests.cpu for: c`: true,
-		`pods "m-0" is forbidden: maximum cpu usage per Container is 1`:              true,
-		`Pod "m-0" is invalid: spec: Pod QOS Class may not change`:                   false,
-		`pods "m-0" is forbidden: node didn't have enough allocatable resources`:     false,
+		`pods "m-0" is forbidden: exceeded quota: q, requested: requests.cpu=1`:                                                       true,
+		`pods "m-0" is forbidden: failed quota: q: must specify requests.cpu for: c`:                                                  true,
+		`pods "m-0" is forbidden: maximum cpu usage per Container is 1, but limit is 2`:                                               true,
+		`pods "m-0" is forbidden: maximum memory usage per Pod is 1Gi.  No limit is specified`:                                        true,
+		`pods "m-0" is forbidden: [maximum cpu usage per Pod is 1, but limit is 2, minimum cpu usage per Pod is 2, but request is 1]`: true,
+		`pods "m-0" is forbidden: cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000`:                  true,
+		`pods "m-0" is forbidden: memory max limit to request ratio per Pod is 2, but no request is specified or request is 0`:        true,
+		`pods "m-0" is forbidden: unable to UPDATE pods at this time because there was an error enforcing limit ranges`:               true,
+		`pods "m-0" is forbidden: status unknown for quota: q, resources: requests.cpu`:                                               true,
+		`pods "m-0" is forbidden: insufficient quota to consume: requests.cpu`:                                                        true,
+		`pods "m-0" is forbidden: quota usage is negative for resource(s): requests.cpu`:                                              true,
+		`admission webhook "quotas.example.com" denied the request: no`:                                                               false,
+		`Pod "m-0" is invalid: spec: Pod QOS Class may not change`:                                                                    false,
+		`pods "m-0" is forbidden: node didn't have enough allocatable resources`:                                                      false,
 	} {
 		g.Expect(concernsNewPods(errors.New(text))).To(Equal(want), text)
 	}
+}
+
+// While a quota does not allow an update, the pod is kept; if it does not allow to revert one, the pod is replaced as it is.
+func TestWhatAQuotaDoesNotAllow(t *testing.T) {
+	g := NewWithT(t)
+	u, writes := unfit{message: "exceeded quota"}, []inplace.Write{{Kind: inplace.ResizePod}}
+	a := u.wait(inplace.Assessment{Writes: writes, GiveUp: &writes[0]})
+	g.Expect(a.Pending).To(ContainSubstring("exceeded quota"))
+	g.Expect(a.GiveUp).To(BeNil())
+	g.Expect(a.Writes).To(HaveLen(1))
+	g.Expect(u.wait(inplace.Assessment{Replace: "infeasible", Writes: writes})).To(Equal(inplace.Assessment{Replace: "infeasible"}))
 }
