@@ -43,6 +43,9 @@ func Describe(operation string) string {
 const (
 	// settleAfterLowering is how long a member has to participate without a restart after its resources were lowered.
 	settleAfterLowering = 30 * time.Second
+	// settleAfterRestart is how long a container that nobody asks has to run after its update. Whether etcd works shows at once;
+	// an agent that ends a moment after its start would pass otherwise, pod after pod.
+	settleAfterRestart = 2 * time.Second
 	// resizeGrace is how long the kubelet may take to resize a pod.
 	resizeGrace = time.Minute
 )

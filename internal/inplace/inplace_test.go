@@ -195,10 +195,10 @@ func TestWrites(t *testing.T) {
 		"raised, with a restart":       {with(restarting), with(restarting, requested("500m", "2Gi")), []string{"PatchMetadata", "ResizePod!", "PatchMetadata."}, 0},
 		"raised, the other restarts":   {with(restarting), with(restarting, requested("1", "1Gi")), []string{"PatchMetadata", "ResizePod", "PatchMetadata."}, 0},
 		"a limit that is the request":  {with(requested("", ""), limited("1", "1Gi")), with(requested("", ""), limited("2", "2Gi")), []string{"PatchMetadata", "ResizePod", "PatchMetadata."}, 0},
-		"the image of the agent":       {base(), with(agentImage("agent:2")), []string{"PatchMetadata", "UpdateContainer", "PatchMetadata."}, 0},
+		"the image of the agent":       {base(), with(agentImage("agent:2")), []string{"PatchMetadata", "UpdateContainer", "PatchMetadata."}, settleAfterRestart},
 		"the image of etcd":            {base(), with(etcdImage), []string{"PatchMetadata", "UpdateContainer!", "PatchMetadata."}, 0},
 		"everything": {base(), with(note("b"), requested("1", "2Gi"), agentImage("agent:2"), etcdImage),
-			[]string{"PatchMetadata", "ResizePod", "UpdateContainer", "UpdateContainer!", "PatchMetadata."}, 0},
+			[]string{"PatchMetadata", "ResizePod", "UpdateContainer", "UpdateContainer!", "PatchMetadata."}, settleAfterRestart},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -671,6 +671,24 @@ func TestARefusalTakesANewPod(t *testing.T) {
 	c := caseOf(t, podOf(base(), "a"), "b", map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(requested("1", "2Gi"))})
 	c.Refused = "quota"
 	g.Expect(Assess(c).Replace).To(Equal("the API server refused to update it in place: quota"))
+}
+
+// An agent that runs at the moment may have ended and been restarted a moment before: it has to stay up.
+func TestAnAgentHasToStayUp(t *testing.T) {
+	g := NewWithT(t)
+	templates := map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(agentImage("agent:2"))}
+	p := podOf(base(), "a")
+	for range 2 {
+		apply(t, p, Assess(caseOf(t, p, "b", templates)).Writes[0])
+		carryOut(p)
+	}
+	first := Assess(caseOf(t, p, "b", templates))
+	g.Expect(first.Pending).To(BeEmpty())
+	g.Expect(first.Settle).To(Equal(settleAfterRestart))
+	p.Status.ContainerStatuses[1].ContainerID, p.Status.ContainerStatuses[1].RestartCount = "again", 7
+	again := Assess(caseOf(t, p, "b", templates))
+	g.Expect(again.Settle).To(Equal(settleAfterRestart))
+	g.Expect(again.Phase).NotTo(Equal(first.Phase), "the time begins again")
 }
 
 // The phase changes with every restart: what has to last begins again.

@@ -102,7 +102,7 @@ func (s State) Of(o *cluster.Ordinal, now time.Time) Choice {
 	case !participates:
 		c.Replace, c.Begun = "it does not participate", false
 	case p.Settle > 0 && !timers.Lasted(p.since, now, p.Settle):
-		c.Wait = fmt.Sprintf("the resources of %s are lower: it has to participate for %s without a restart", o.Name, p.Settle)
+		c.Wait = fmt.Sprintf("%s was updated in place: it has to participate for %s without a restart of a container", o.Name, p.Settle)
 	default:
 		c.Write = &p.Writes[0]
 	}
