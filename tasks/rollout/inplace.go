@@ -40,7 +40,7 @@ func (h *Handler) updatesInPlace(task tasks.Task, s *cluster.Snapshot) bool {
 
 // executeInPlace is Execute where pods are updated in place. It rests on live reads alone: a cache does not keep whole pods.
 func (h *Handler) executeInPlace(ctx context.Context, task tasks.Task, cached *cluster.Snapshot) (tasks.Verdict, error) {
-	live := &revisions.Reader{Reader: h.Live}
+	live := &revisions.Reader{Reader: h.Live, Known: h.tracker.revisions(task.Object.UID)}
 	snapshot, err := h.Observer.Confirm(ctx, live, task.Etcd, cached)
 	if err != nil {
 		return unobserved(err)

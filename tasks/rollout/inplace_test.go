@@ -175,6 +175,17 @@ func TestRefusalIsForOneRevision(t *testing.T) {
 	g.Expect(k.unfitFor("other", "pod", "a")).To(BeZero())
 }
 
+// What a task has read of revisions is kept as long as it runs.
+func TestRevisionsAreKeptForATask(t *testing.T) {
+	g := NewWithT(t)
+	k := tracker{}
+	known := k.revisions("task")
+	g.Expect(k.revisions("task")).To(BeIdenticalTo(known))
+	g.Expect(k.revisions("other")).NotTo(BeIdenticalTo(known))
+	k.forget("task")
+	g.Expect(k.revisions("task")).NotTo(BeIdenticalTo(known))
+}
+
 // Beside etcd-druid, and by a restart, every pod is replaced. If no pod is outdated, nothing is read for it.
 func TestWhoUpdatesInPlace(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -103,7 +103,13 @@ func (c *cluster) updated() {
 // restarted only for its own image, its leader last.
 func TestPodsAreUpdatedInPlace(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
-	c.start(nil)
+	var revisions atomic.Int32
+	c.startWith(through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		if strings.Contains(r.URL.Path, "/controllerrevisions/") {
+			revisions.Add(1)
+		}
+		return next.RoundTrip(r)
+	}), nil)
 	before := c.uids()
 	moves := 0
 	for i, change := range []struct {
@@ -128,6 +134,7 @@ func TestPodsAreUpdatedInPlace(t *testing.T) {
 		}
 		moves += change.moves
 		c.Expect(c.fake.Moves()).To(HaveLen(moves), "%s", change.want)
+		c.Expect(revisions.Swap(0)).To(BeEquivalentTo(2), "each revision is read once")
 		c.Expect(done.Status.Rollout.Pods).To(HaveLen(3))
 		for _, p := range done.Status.Rollout.Pods {
 			c.Expect(p.LastOperation.State).To(Equal(v1alpha1.OperationStateCompleted))
