@@ -609,15 +609,16 @@ func (w *world) mayStop(i int) bool {
 func (w *world) faultsOfUpgrade(step *Step, say func(string, ...any)) {
 	known := (w.leader >= 0 || w.stale) && !w.cutOff && !w.hidden
 	reported := slices.ContainsFunc(w.members, func(m member) bool { return m.alive() && m != terminating && !m.updated() })
+	disturbs := step.IsRemoval() || step.Action == ResizePod && w.kind.disrupts()
 	switch {
 	case step.Action == RevokeDeletion:
 	case w.upgrade == skipsMinor && reported && !w.cutOff && !w.hidden:
 		say("skips a minor version of etcd")
 	case w.upgrade == saving && step.Action == TakeSnapshot:
 		say("asks for a snapshot while it is being taken")
-	case (w.upgrade == unsaved || w.upgrade == saving) && step.IsRemoval() && known && quorum.Exists(w.alive(false), w.voters()) && reported:
+	case (w.upgrade == unsaved || w.upgrade == saving) && disturbs && known && quorum.Exists(w.alive(false), w.voters()) && reported:
 		say("changes the minor version of etcd before the snapshot is taken")
-	case w.upgrade == blind && known && step.IsRemoval():
+	case w.upgrade == blind && known && disturbs:
 		for i, m := range w.members {
 			if m.updated() && !w.answers(i) && !w.updatedAnswers() {
 				say("replaces a pod before %s, the canary, has answered", podName[i])
