@@ -92,14 +92,14 @@ func (w *work) unresized() string {
 	for _, l := range resized {
 		status := containerStatus(w.Pod, l.container)
 		if status == nil || status.Resources == nil {
-			return fmt.Sprintf("the kubelet does not report the resources of container %s", l.container)
+			return fmt.Sprintf("the kubelet does not report the resources of container %s yet", l.container)
 		}
 		actual := status.Resources.Requests
 		if l.bound == limits {
 			actual = status.Resources.Limits
 		}
 		if q := actual[corev1.ResourceName(l.key)]; q.Cmp(quantity(w.live[l])) != 0 {
-			return fmt.Sprintf("the kubelet reports that %s is %s", l, q.String())
+			return fmt.Sprintf("the kubelet still reports %s for %s", q.String(), l)
 		}
 	}
 	return ""
@@ -108,7 +108,7 @@ func (w *work) unresized() string {
 // unseen says that the kubelet has not reported on the newest spec; empty if it has, or does not report generations.
 func (w *work) unseen() string {
 	if seen := w.Pod.Status.ObservedGeneration; seen > 0 && seen < w.Pod.Generation {
-		return "the kubelet has not seen the newest spec of the pod"
+		return "the kubelet has not seen the newest spec of the pod yet"
 	}
 	return ""
 }
@@ -129,7 +129,7 @@ func (w *work) unrestarted(next Write) string {
 		case s == nil || s.State.Running == nil:
 			return fmt.Sprintf("container %s is not running after its update%s: if this persists, fix the cause, or change the template", c.Name, trouble(s))
 		case s.ContainerID == before && !w.isBack(c.Name, s.ContainerID):
-			return fmt.Sprintf("the kubelet has not restarted container %s", c.Name)
+			return fmt.Sprintf("the kubelet has not restarted container %s yet: if this persists, check the kubelet, or replace the pod with \"kubectl etcdtask restart\"", c.Name)
 		}
 	}
 	return ""

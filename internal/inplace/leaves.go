@@ -156,12 +156,12 @@ func unpatchable(l leaf) string {
 	case domain == "checksum" || has(name, "checksum", "hash", "sha256", "restart", "reload", "redeploy", "rollme", "timestamp"):
 		return "stands for content, or asks for a restart"
 	case within(domain, "druid.gardener.cloud") || l.bound == label && within(domain, "app.kubernetes.io") && ours[l.key]:
-		return "is the operator's"
+		return "is managed by the operator"
 	case domain == "cluster-autoscaler.kubernetes.io" || domain == "app.kubernetes.io":
 		return ""
 	case slices.ContainsFunc(atCreation, func(parent string) bool { return within(domain, parent) }) || has(domain, "cni") ||
 		has(l.key, "inject", "sidecar") || strings.HasPrefix(l.key, "io.kubernetes.") || strings.HasPrefix(l.key, "io.katacontainers."):
-		return "is read when a pod is created"
+		return "is read only when a pod is created"
 	}
 	return ""
 }
@@ -189,7 +189,7 @@ func derived(spec *corev1.PodSpec, leaves []leaf) string {
 			case e.ValueFrom != nil && e.ValueFrom.ResourceFieldRef != nil && anyTrue(resized):
 				return fmt.Sprintf("variable %s of container %s is derived from resources", e.Name, c.Name)
 			case (e.Name == "GOMEMLIMIT" || e.Name == "GOMAXPROCS") && resized[c.Name]:
-				return fmt.Sprintf("variable %s of container %s belongs to its limits", e.Name, c.Name)
+				return fmt.Sprintf("variable %s of container %s depends on its resources", e.Name, c.Name)
 			case e.ValueFrom != nil && isOfMetadata(e.ValueFrom.FieldRef) && (relabelled || strings.Contains(e.ValueFrom.FieldRef.FieldPath, appsv1.StatefulSetRevisionLabel)):
 				return fmt.Sprintf("variable %s of container %s is derived from labels or annotations", e.Name, c.Name)
 			}
@@ -198,7 +198,7 @@ func derived(spec *corev1.PodSpec, leaves []leaf) string {
 	for _, v := range spec.Volumes {
 		for _, item := range downward(v) {
 			if item.ResourceFieldRef != nil && anyTrue(resized) || isOfMetadata(item.FieldRef) && relabelled {
-				return fmt.Sprintf("file %s of volume %s is derived from what changes", item.Path, v.Name)
+				return fmt.Sprintf("file %s of volume %s is derived from a value that changes", item.Path, v.Name)
 			}
 		}
 	}

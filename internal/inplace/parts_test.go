@@ -80,7 +80,7 @@ func TestNamesOfLeaves(t *testing.T) {
 			t.Errorf("%s, not %s", l, want)
 		}
 	}
-	if got := list([]leaf{{bound: label, key: "a"}, {bound: label, key: "b"}}); got != "label a, label b" {
+	if got := list([]leaf{{bound: label, key: "a"}, {bound: label, key: "b"}}); got != "label a and label b" {
 		t.Error(got)
 	}
 }

@@ -71,7 +71,7 @@ func (u unfit) wait(a inplace.Assessment) inplace.Assessment {
 		a.Writes = nil
 		return a
 	}
-	a.Pending, a.GiveUp = fmt.Sprintf("the API server refused it (%s), and would refuse a new pod, too: change the quota, the LimitRange or the template; retrying every %s", u.message, quotaRetry), nil
+	a.Pending, a.GiveUp = fmt.Sprintf("the API server refused it (%s), and would refuse a new pod too: change the quota, the LimitRange or the template; retrying every %s", u.message, quotaRetry), nil
 	return a
 }
 
@@ -97,7 +97,7 @@ func (h *Handler) write(ctx context.Context, task tasks.Task, d detail, ordinal 
 		err = h.Client.Patch(ctx, pod, change)
 	}
 	if err == nil && pod.ResourceVersion == o.Pod.ResourceVersion {
-		err = apierrors.NewForbidden(corev1.Resource("pods"), o.Name, errors.New("the write had no effect, so admission has changed it back"))
+		err = apierrors.NewForbidden(corev1.Resource("pods"), o.Name, errors.New("the write had no effect: an admission webhook or policy changed it back"))
 	}
 	if err == nil {
 		return nil

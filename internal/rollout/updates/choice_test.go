@@ -105,7 +105,7 @@ func TestSettle(t *testing.T) {
 	g := NewWithT(t)
 	a := inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Settle: 30 * time.Second, Phase: "settle"}
 	s, o := stateOf(true, a)
-	g.Expect(s.Of(o, noon).Wait).To(ContainSubstring("it has to participate for 30s without a restart of a container"))
+	g.Expect(s.Of(o, noon).Wait).To(ContainSubstring("must participate for 30s without a container restart"))
 	a.Settle = 0
 	s, o = stateOf(true, a)
 	g.Expect(s.Of(o, noon).Write).NotTo(BeNil())

@@ -83,7 +83,7 @@ func (s State) Of(o *cluster.Ordinal, now time.Time) Choice {
 	}
 	p, known := s.pods[o.Pod.UID]
 	if !known {
-		return Choice{Wait: fmt.Sprintf("%s changes while it is compared with its template", o.Name), Begun: o.Pod.Updating}
+		return Choice{Wait: fmt.Sprintf("%s changed while it was compared with its template, and is compared again", o.Name), Begun: o.Pod.Updating}
 	}
 	c := Choice{Begun: o.Pod.Updating, Disrupts: slices.ContainsFunc(p.Writes, func(w inplace.Write) bool { return w.Disrupts })}
 	participates := o.Class == v1alpha1.ClassParticipating
@@ -97,12 +97,15 @@ func (s State) Of(o *cluster.Ordinal, now time.Time) Choice {
 		c.Replace, c.Begun = p.Replace, false
 	case p.Pending != "":
 		c.Wait = fmt.Sprintf("%s is being updated in place: %s", o.Name, p.Pending)
+		if p.GiveUp != nil {
+			c.Wait += fmt.Sprintf("; after %s the update is reverted and the pod is replaced", p.GiveUpAfter)
+		}
 	case !participates && o.Pod.Updating && p.KeepsPod():
 		c.Wait = fmt.Sprintf("%s has been updated in place and does not participate", o.Name)
 	case !participates:
 		c.Replace, c.Begun = "it does not participate", false
 	case p.Settle > 0 && !timers.Lasted(p.since, now, p.Settle):
-		c.Wait = fmt.Sprintf("%s was updated in place: it has to participate for %s without a restart of a container", o.Name, p.Settle)
+		c.Wait = fmt.Sprintf("%s was updated in place and must participate for %s without a container restart", o.Name, p.Settle)
 	default:
 		c.Write = &p.Writes[0]
 	}

@@ -288,7 +288,7 @@ func TestUpdatesThatAreImpossibleInPlace(t *testing.T) {
 				c.Expect(uid).NotTo(Equal(before[i]))
 			}
 			for _, p := range done.Status.Rollout.Pods {
-				c.Expect(p.LastOperation.Reason).To(ContainSubstring("it takes a new pod"))
+				c.Expect(p.LastOperation.Reason).To(ContainSubstring("it needs a new pod"))
 				c.Expect(p.LastOperation.Reason).To(ContainSubstring(test.reason))
 			}
 		})
