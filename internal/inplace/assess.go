@@ -92,6 +92,22 @@ type Write struct {
 	What string
 	// Patch is a strategic merge patch, without preconditions. A resize is one of the subresource.
 	Patch map[string]any
+	// resources of the pod once it is resized.
+	resources values
+}
+
+// Unasked returns what a pod that was resized, or would be, has and was not asked for; empty if there is nothing. The API server
+// gives every container that has none the default limits of a LimitRange, also long after the pod was created.
+func (w Write) Unasked(resized *corev1.Pod) string {
+	if w.Kind != ResizePod {
+		return ""
+	}
+	for _, l := range changed(w.resources, leavesOf(nil, nil, &resized.Spec)) {
+		if l.kind == ResizePod {
+			return l.String()
+		}
+	}
+	return ""
 }
 
 // Revisions are the names of the ControllerRevisions that the assessment of a pod rests on.
@@ -303,7 +319,7 @@ func (w *work) final(metadata []leaf) Write {
 }
 
 func (w *work) resize(leaves []leaf) Write {
-	write := Write{Kind: ResizePod, Patch: resourcesPatch(leaves, w.goal)}
+	write := Write{Kind: ResizePod, Patch: resourcesPatch(leaves, w.goal), resources: w.live.with(leaves, w.goal)}
 	var say []string
 	for _, l := range leaves {
 		write.Disrupts = write.Disrupts || w.goal.lowers(w.live, l) || l.container == v1alpha1.ContainerEtcd && w.restarts(l)
@@ -347,7 +363,7 @@ func (w *work) revert(a Assessment) Assessment {
 		}
 	}
 	if len(back) > 0 {
-		a.Writes = []Write{{Kind: ResizePod, Patch: resourcesPatch(back, w.from), What: "revert " + list(back) + " because the update is impossible"}}
+		a.Writes = []Write{{Kind: ResizePod, Patch: resourcesPatch(back, w.from), resources: w.live.with(back, w.from), What: "revert " + list(back) + " because the update is impossible"}}
 	}
 	return a
 }

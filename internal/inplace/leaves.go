@@ -90,6 +90,16 @@ func (v values) addResources(c *corev1.Container) {
 	}
 }
 
+// with returns the resources of v, with some leaves as they are in others.
+func (v values) with(leaves []leaf, others values) values {
+	all := maps.Clone(v)
+	maps.DeleteFunc(all, func(l leaf, _ string) bool { return l.kind != ResizePod })
+	for _, l := range leaves {
+		all[l] = others[l]
+	}
+	return all
+}
+
 // same reports whether a leaf has the same value in both, or in neither.
 func (v values) same(other values, l leaf) bool {
 	a, has := v[l]

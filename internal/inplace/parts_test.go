@@ -27,6 +27,22 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+// A resize changes what it says, and nothing else.
+func TestUnasked(t *testing.T) {
+	g := NewWithT(t)
+	p := podOf(base(), "a")
+	c := caseOf(t, p, "b", map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(requested("1", "1Gi"))})
+	metadata, resize := Assess(c).Writes[0], Assess(c).Writes[1]
+	g.Expect(metadata.Unasked(p)).To(BeEmpty())
+	g.Expect(resize.Unasked(p)).To(Equal("requests.cpu of container etcd"), "it is not resized")
+	apply(t, p, resize)
+	g.Expect(resize.Unasked(p)).To(BeEmpty())
+	p.Labels["more"], p.Spec.Containers[1].Image = "x", "x"
+	g.Expect(resize.Unasked(p)).To(BeEmpty(), "others may change the rest")
+	p.Spec.Containers[1].Resources.Limits = amounts("", "32Mi")
+	g.Expect(resize.Unasked(p)).To(Equal("limits.memory of container backup-restore"))
+}
+
 func TestKeepsPod(t *testing.T) {
 	for _, c := range []struct {
 		Assessment

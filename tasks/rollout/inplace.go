@@ -25,6 +25,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -92,7 +93,7 @@ func (h *Handler) write(ctx context.Context, task tasks.Task, d detail, ordinal 
 	pod.Namespace, pod.Name = task.Object.Namespace, o.Name
 	change := client.RawPatch(types.StrategicMergePatchType, body)
 	if d.step.Write.Kind == inplace.ResizePod {
-		err = h.Client.SubResource("resize").Patch(ctx, pod, change)
+		err = h.resize(ctx, pod, *d.step.Write, change)
 	} else {
 		err = h.Client.Patch(ctx, pod, change)
 	}
@@ -113,6 +114,19 @@ func (h *Handler) write(ctx context.Context, task tasks.Task, d detail, ordinal 
 		h.tracker.refuse(task.Object.UID, o.Pod.UID, rollout.Refusal{At: now, Update: true, Message: err.Error(), MayCome: rollout.IsIntent(d.in, o.Pod.UID, now)})
 	}
 	return fmt.Errorf("updating pod %s/%s in place: %w", task.Object.Namespace, o.Name, err)
+}
+
+// resize resizes a pod, if the API server does that and no more.
+func (h *Handler) resize(ctx context.Context, pod *corev1.Pod, w inplace.Write, change client.Patch) error {
+	would, resize := pod.DeepCopy(), h.Client.SubResource("resize")
+	dryRun := &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}}
+	if err := resize.Patch(ctx, would, change, dryRun); err != nil {
+		return err //nolint:wrapcheck // the caller looks at it
+	}
+	if unasked := w.Unasked(would); unasked != "" {
+		return apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, fmt.Errorf("a LimitRange or another admission would also change %s of a running pod", unasked))
+	}
+	return resize.Patch(ctx, pod, change) //nolint:wrapcheck // the caller looks at it
 }
 
 // quotaRetry is how long a pod waits that a quota or a LimitRange does not allow.

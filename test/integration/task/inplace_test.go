@@ -450,3 +450,24 @@ func TestForgedMarks(t *testing.T) {
 		c.Expect(p.Evidence.Serving).To(HaveLen(3), "all others participate")
 	}
 }
+
+// A LimitRange is younger than the pods, and the API server would give them its default limits with any resize: pod after pod, and
+// while etcd runs. They get them with new pods, under all guards.
+func TestALimitRangeLimitsNoRunningMember(t *testing.T) {
+	c := newCluster(t, 3, inPlace, func(c *cluster) {
+		// Resources of init containers are resized only by nodes that say so.
+		c.set.Spec.Template.Spec.InitContainers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
+	})
+	before := c.uids()
+	c.create(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "defaults"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+		Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
+	}}}})
+	c.template(cpu("200m"))
+	c.start(nil)
+	done := c.finalRollout(1)
+	c.updated()
+	for i, uid := range c.uids() {
+		c.Expect(uid).NotTo(Equal(before[i]))
+		c.Expect(done.Status.Rollout.Pods[i].LastOperation.Reason).To(ContainSubstring("would also change limits.memory of container"))
+	}
+}
