@@ -394,7 +394,7 @@ func TestOneMemberIsUpdatedInPlace(t *testing.T) {
 	c := newCluster(t, 1, inPlace)
 	c.start(nil)
 	before := c.uids()
-	for i, change := range []func(*corev1.PodTemplateSpec){cpu("200m"), etcd("localhost/etcd:v2")} {
+	for i, change := range []func(*corev1.PodTemplateSpec){cpu("200m"), etcd("localhost/etcd:v3")} {
 		c.template(change)
 		c.finalRollout(i + 1)
 		c.updated()
