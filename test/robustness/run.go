@@ -279,7 +279,7 @@ func (r *runner) perform(ctx context.Context, next turn) report.Operation {
 
 // inject injects a fault, unless the operation is over before.
 func (r *runner) inject(ctx context.Context, fault planned) oracle.Fault {
-	f := oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target()}
+	f := oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target(), EndsEtcd: fault.Kind.EndsEtcd}
 	begins := pause(ctx, fault.after)
 	f.From = r.now()
 	if begins {
