@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/operations"
@@ -130,6 +131,16 @@ func TestLongestFaults(t *testing.T) {
 		if (shorter > 90) == longest || (shorter == 0) != longest {
 			t.Errorf("%d of 100 are shorter than the longest, with longest %t", shorter, longest)
 		}
+	}
+}
+
+func TestAfter(t *testing.T) {
+	p, err := newPlan(options{seed: 3, most: 1, after: 8 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next := p.next(&faults.Machine{Name: "main", Members: 3}); next.after != 8*time.Second {
+		t.Errorf("the operation begins after %s", next.after)
 	}
 }
 
