@@ -144,6 +144,19 @@ func TestAfter(t *testing.T) {
 	}
 }
 
+// The command that a report gives makes the same choices.
+func TestReplay(t *testing.T) {
+	o := options{seed: 7, length: time.Minute, members: 3, most: 2}
+	const least = "go run ./test/robustness -seed 7 -length 1m0s -members 3 -most-faults 2"
+	if got := o.replay(); got != least {
+		t.Error(got)
+	}
+	o.operations, o.faultKinds, o.after, o.always, o.longest = "rollout,restart", "volume lost", time.Second, true, true
+	if got, want := o.replay(), least+` -operations "rollout,restart" -faults "volume lost" -after 1s -always -longest`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 // The command line lists names separated by commas.
 func TestNamesHaveNoComma(t *testing.T) {
 	for _, k := range faults.All() {
