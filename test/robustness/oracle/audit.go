@@ -33,7 +33,7 @@ type entry struct {
 // carried out, and what the kubelet reports of etcd's containers. The last line may be torn.
 func Read(log io.Reader, cluster Cluster) ([]Act, *Containers, error) {
 	var acts []Act
-	specs, containers := podSpecs{}, newContainers()
+	specs, containers := podSpecs{}, &Containers{}
 	lines := bufio.NewReaderSize(log, 1<<16)
 	for {
 		line, err := lines.ReadBytes('\n')

@@ -15,9 +15,8 @@ import (
 type Containers struct {
 	// pods are those that the kubelet has reported of, in order.
 	pods []reported
+	// ends may be there more than once.
 	ends []end
-	// seen are the IDs of the containers whose end is known.
-	seen map[string]bool
 }
 
 // reported is since when the kubelet reports of a pod.
@@ -33,20 +32,16 @@ type end struct {
 	how string
 }
 
-func newContainers() *Containers {
-	return &Containers{seen: map[string]bool{}}
-}
-
 // terminated is what the kubelet reports of a container that has ended.
 type terminated struct {
-	ContainerID, Reason string
-	ExitCode            int
-	FinishedAt          time.Time
+	Reason     string
+	ExitCode   int
+	FinishedAt time.Time
 }
 
 // note notes what a write of a pod's status says.
 func (c *Containers) note(e entry, cluster Cluster) {
-	if e.ObjectRef.Resource != "pods" || e.ObjectRef.Subresource != "status" || !isMember(e.ObjectRef.Name, cluster.Name) {
+	if e.ObjectRef.Resource != "pods" || e.ObjectRef.Subresource != "status" {
 		return
 	}
 	var pod struct {
@@ -67,10 +62,9 @@ func (c *Containers) note(e entry, cluster Cluster) {
 	}
 	for _, s := range pod.Status.ContainerStatuses {
 		for _, t := range []*terminated{s.State.Terminated, s.LastState.Terminated} {
-			if s.Name != etcdContainer || t == nil || c.seen[t.ContainerID] {
+			if s.Name != etcdContainer || t == nil {
 				continue
 			}
-			c.seen[t.ContainerID] = true
 			c.ends = append(c.ends, end{t.FinishedAt.Sub(cluster.Began), uid, fmt.Sprintf("%s, exit code %d", t.Reason, t.ExitCode)})
 		}
 	}
@@ -95,7 +89,7 @@ const second = time.Second
 func Promises(judged []Judgement, acts []Act, containers *Containers, faults []Fault) []Judgement {
 	judged = slices.Clone(judged)
 	for i, j := range judged {
-		if j.Kind != UpdatePod || j.Effect != Keeps || j.Verdict != Safe {
+		if j.Kind != UpdatePod || j.Effect != Keeps {
 			continue
 		}
 		pod, known := containers.of(j.Act)

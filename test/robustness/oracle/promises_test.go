@@ -16,14 +16,19 @@ import (
 func status(at int, pod, uid, etcd string) string {
 	state := `"state":{"running":{}}`
 	if ended, found := strings.CutPrefix(etcd, "ended at "); found {
-		state = fmt.Sprintf(`"state":{"running":{}},"lastState":{"terminated":{"containerID":"containerd://%s-%s","exitCode":137,"reason":"Error","finishedAt":"2026-01-01T12:00:%sZ"}}`, uid, ended, ended)
+		state = fmt.Sprintf(`"state":{"running":{}},"lastState":{"terminated":{"exitCode":137,"reason":"Error","finishedAt":"2026-01-01T12:00:%sZ"}}`, ended)
 	} else if ended, found := strings.CutPrefix(etcd, "dead at "); found {
-		state = fmt.Sprintf(`"state":{"terminated":{"containerID":"containerd://%s-%s","exitCode":137,"reason":"Error","finishedAt":"2026-01-01T12:00:%sZ"}}`, uid, ended, ended)
+		state = fmt.Sprintf(`"state":{"terminated":{"exitCode":137,"reason":"Error","finishedAt":"2026-01-01T12:00:%sZ"}}`, ended)
 	}
-	body := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"containerStatuses":[{"name":"backup-restore","state":{},"lastState":{"terminated":{"containerID":"agent-%d","finishedAt":"2026-01-01T12:00:21Z"}}},{"name":"etcd",%s}]}}`, uid, at, state)
+	body := fmt.Sprintf(`{"metadata":{"uid":%q},"status":{"containerStatuses":[{"name":"backup-restore","state":{},"lastState":{"terminated":{"finishedAt":"2026-01-01T12:00:21Z"}}},{"name":"etcd",%s}]}}`, uid, state)
 	text := line("patch", "pods/status", pod, body, 200)
 	text = strings.Replace(text, operator, "system:node:local", 1)
 	return strings.Replace(text, "12:00:20.5Z", fmt.Sprintf("12:00:%02dZ", at), 1)
+}
+
+func withUID(a Act, uid string) Act {
+	a.UID = uid
+	return a
 }
 
 func TestPromises(t *testing.T) {
@@ -65,6 +70,9 @@ func TestPromises(t *testing.T) {
 		"somebody deletes the pod":                  {log: killed, acts: []Act{raise, byOther(act(21, DeletePod, "main-0"))}, want: Safe},
 		"somebody deletes another":                  {log: killed, acts: []Act{raise, byOther(act(21, DeletePod, "main-1"))}, want: Unsafe},
 		"somebody deletes it later":                 {log: killed, acts: []Act{raise, byOther(act(25, DeletePod, "main-0"))}, want: Unsafe},
+		"somebody deletes the pod before":           {log: killed, acts: []Act{raise, withUID(byOther(act(21, DeletePod, "main-0")), "old")}, want: Unsafe},
+		"the next pod, and an act without UID":      {log: there + status(22, "main-0", "new", "") + status(23, "main-0", "uid-0", "ended at 21"), acts: []Act{unnamed}, want: Unsafe},
+		"a lowering of which nothing is known":      {acts: []Act{update(20, Lowers, "main-0")}, want: Safe},
 		"somebody had deleted the pod before":       {log: strings.Replace(killed, "12:00:01Z", "12:00:15Z", 1), acts: []Act{byOther(act(10, DeletePod, "main-0")), raise}, want: Unsafe},
 		"another update restarts etcd":              {log: killed, acts: []Act{raise, update(22, Restarts, "main-0")}, want: Safe},
 		"another update keeps etcd running as well": {log: killed, acts: []Act{raise, update(22, Keeps, "main-0")}, want: Unsafe},
