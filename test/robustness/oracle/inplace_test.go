@@ -153,6 +153,8 @@ func TestWhatAnUpdateChanges(t *testing.T) {
 	}{
 		"a raise":                       {"pods/resize", etcd(`"resources":{"requests":{"cpu":"600m"}}`), Raised},
 		"a limit":                       {"pods/resize", etcd(`"resources":{"limits":{"memory":"1Gi"}}`), Lowered},
+		"a higher limit":                {"pods/resize", etcd(`"resources":{"limits":{"memory":"3Gi"}}`), Raised},
+		"no quantity":                   {"pods/resize", etcd(`"resources":{"requests":{"cpu":"much"}}`), Restarting},
 		"the agent's resources":         {"pods/resize", strings.Replace(etcd(`"resources":{"requests":{"cpu":"2"}}`), "etcd", "backup-restore", 1), Raised},
 		"the image of etcd":             {"pods", etcd(`"image":"etcd:2"`), EtcdImage},
 		"the image of the agent":        {"pods", strings.Replace(etcd(`"image":"agent:2"`), "etcd", "backup-restore", 1), AgentImage},
@@ -162,7 +164,8 @@ func TestWhatAnUpdateChanges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			acts, _, err := Read(strings.NewReader(create+line("patch", test.resource, "main-1", test.body, 200)), cluster)
-			if err != nil || len(acts) != 1 || acts[0].Change != test.want {
+			keeps := test.want == Raised || test.want == AgentImage || test.want == Labels
+			if err != nil || len(acts) != 1 || acts[0].Change != test.want || (acts[0].Effect == Keeps) != keeps {
 				t.Errorf("%+v, %v; want %q", acts, err, test.want)
 			}
 		})
