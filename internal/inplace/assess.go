@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 )
@@ -43,6 +44,9 @@ func Describe(operation string) string {
 const (
 	// settleAfterLowering is how long a member has to participate without a restart after its resources were lowered.
 	settleAfterLowering = 30 * time.Second
+	// settleAfterRestart is how long a container that nobody asks has to run after its update. Whether etcd works shows at once;
+	// an agent that ends a moment after its start would pass otherwise, pod after pod.
+	settleAfterRestart = 2 * time.Second
 	// resizeGrace is how long the kubelet may take to resize a pod.
 	resizeGrace = time.Minute
 )
@@ -66,6 +70,9 @@ type Assessment struct {
 	GiveUpAfter time.Duration
 	// Restarted: a write that was carried out restarts etcd.
 	Restarted bool
+	// AtRisk: a write was carried out after which the member may yet stop serving. The kubelet has not restarted etcd, or lowered
+	// resources have not settled.
+	AtRisk bool
 	// Phase names what is waited for. How long it has lasted is counted while it stays the same.
 	Phase string
 }
@@ -85,6 +92,22 @@ type Write struct {
 	What string
 	// Patch is a strategic merge patch, without preconditions. A resize is one of the subresource.
 	Patch map[string]any
+	// resources of the pod once it is resized.
+	resources values
+}
+
+// Unasked returns what a pod that was resized, or would be, has and was not asked for; empty if there is nothing. The API server
+// gives every container that has none the default limits of a LimitRange, also long after the pod was created.
+func (w Write) Unasked(resized *corev1.Pod) string {
+	if w.Kind != ResizePod {
+		return ""
+	}
+	for _, l := range changed(w.resources, leavesOf(nil, nil, &resized.Spec)) {
+		if l.kind == ResizePod {
+			return l.String()
+		}
+	}
+	return ""
 }
 
 // Revisions are the names of the ControllerRevisions that the assessment of a pod rests on.
@@ -107,10 +130,19 @@ type Case struct {
 	Refused string
 }
 
+// maxReason bounds what is said of a pod, in bytes: a mark and the values of a pod are as long as whoever wrote them likes.
+const maxReason = 1024
+
 // Assess says how a pod can follow its target.
 func Assess(c Case) Assessment {
-	a := Assessment{ResourceVersion: c.Pod.ResourceVersion}
+	a := assess(c)
+	a.Replace, a.Pending = plain.Text(a.Replace, maxReason), plain.Text(a.Pending, maxReason)
+	return a
+}
+
+func assess(c Case) Assessment {
 	w := work{Case: c, mark: MarkOf(c.Pod), source: c.Pod.Labels[appsv1.StatefulSetRevisionLabel]}
+	a := Assessment{ResourceVersion: c.Pod.ResourceVersion, AtRisk: w.restartsSoon()}
 	if w.mark != nil && w.mark.Failed != "" && w.mark.Target == c.TargetName {
 		return w.revert(a)
 	}
@@ -150,7 +182,7 @@ func (w *work) prepare() string {
 	case to == nil:
 		return fmt.Sprintf("ControllerRevision %s is missing", w.TargetName)
 	case w.mark != nil && w.mark.Source != w.source:
-		return fmt.Sprintf("its mark is of revision %s, and it is of revision %s", w.mark.Source, w.source)
+		return fmt.Sprintf("an update in place from revision %s has begun, and the pod is labeled with revision %s", w.mark.Source, w.source)
 	}
 	if path := unlike(from, to); path != "" {
 		return path + " cannot be changed in place"
@@ -160,11 +192,11 @@ func (w *work) prepare() string {
 	if w.mark != nil {
 		earlier := w.mark.to(w.TargetName).Earlier
 		if len(earlier) > maxEarlier {
-			return "its template has changed too often while it was updated"
+			return fmt.Sprintf("its template has changed more than %d times while it was being updated", maxEarlier)
 		}
 		for _, name := range earlier {
 			if w.Templates[name] == nil {
-				return fmt.Sprintf("an update to revision %s has begun, whose ControllerRevision is missing", name)
+				return fmt.Sprintf("an update in place to revision %s has begun, and its ControllerRevision is missing", name)
 			}
 			w.halfway = append(w.halfway, w.Templates[name].leaves())
 		}
@@ -188,20 +220,20 @@ func (w *work) obstacle(l leaf) string {
 		}
 	}
 	if l.kind == ResizePod && w.Pod.Spec.Resources != nil {
-		return "it has resources of the pod, and not only of containers"
+		return "it has pod-level resources"
 	}
 	_, has := w.live[l]
 	if _, stays := w.goal[l]; l.kind == ResizePod && has && !stays {
-		return fmt.Sprintf("%s is removed, which a resize cannot do", l)
+		return fmt.Sprintf("a resize cannot remove %s", l)
 	}
 	if l.kind == PatchMetadata && w.mark != nil && w.mark.Target == w.TargetName && !w.live.same(w.goal, l) {
-		return fmt.Sprintf("%s was set, and has been changed back", l)
+		return fmt.Sprintf("something else has changed %s since this update set it", l)
 	}
 	isLive := func(v values) bool { return w.live.same(v, l) }
 	if isLive(w.from) || w.mark != nil && (isLive(w.goal) || slices.ContainsFunc(w.halfway, isLive)) {
 		return ""
 	}
-	return fmt.Sprintf("%s has been changed in the pod (%q), and is not the operator's to change", l, w.live[l])
+	return fmt.Sprintf("something else has changed %s in the pod (now %s)", l, cmp.Or(w.live[l], "none"))
 }
 
 // left are the leaves of a kind that do not have their value yet.
@@ -264,9 +296,9 @@ func (w *work) restarts(l leaf) bool {
 func (w *work) begin(mark Mark, metadata []leaf) Write {
 	patch := metadataPatch(metadata, w.goal)
 	set(patch, mark.String(), "metadata", "annotations", v1alpha1.AnnotationInPlaceUpdate)
-	what := "mark it as being updated in place"
+	what := "mark the pod as being updated"
 	if len(metadata) > 0 {
-		what += ", and set " + list(metadata)
+		what += " and set " + list(metadata)
 	}
 	return Write{Kind: PatchMetadata, What: what, Patch: patch}
 }
@@ -277,16 +309,17 @@ func (w *work) final(metadata []leaf) Write {
 	set(patch, w.TargetName, "metadata", "labels", appsv1.StatefulSetRevisionLabel)
 	what := "set its revision"
 	if len(metadata) > 0 {
-		what = "set " + list(metadata) + ", and its revision"
+		what = "set " + join(append(names(metadata), "its revision"))
 	}
 	if w.mark != nil {
+		what += w.outcome()
 		set(patch, nil, "metadata", "annotations", v1alpha1.AnnotationInPlaceUpdate)
 	}
 	return Write{Kind: PatchMetadata, Final: true, What: what, Patch: patch}
 }
 
 func (w *work) resize(leaves []leaf) Write {
-	write := Write{Kind: ResizePod, Patch: resourcesPatch(leaves, w.goal)}
+	write := Write{Kind: ResizePod, Patch: resourcesPatch(leaves, w.goal), resources: w.live.with(leaves, w.goal)}
 	var say []string
 	for _, l := range leaves {
 		write.Disrupts = write.Disrupts || w.goal.lowers(w.live, l) || l.container == v1alpha1.ContainerEtcd && w.restarts(l)
@@ -321,23 +354,51 @@ func (w *work) revert(a Assessment) Assessment {
 	if from == nil || to == nil || w.Refused != "" {
 		return a
 	}
-	w.from, w.live = from.leaves(), leavesOf(w.Pod.Labels, w.Pod.Annotations, &w.Pod.Spec)
+	w.from, w.goal, w.live = from.leaves(), to.leaves(), leavesOf(w.Pod.Labels, w.Pod.Annotations, &w.Pod.Spec)
 	var back []leaf
-	for _, l := range changed(w.from, to.leaves()) {
-		if _, had := w.from[l]; l.kind == ResizePod && had && !w.live.same(w.from, l) {
+	for _, l := range changed(w.from, w.goal) {
+		// A value that somebody else has set since stays.
+		if _, had := w.from[l]; l.kind == ResizePod && had && w.live.same(w.goal, l) {
 			back = append(back, l)
 		}
 	}
 	if len(back) > 0 {
-		a.Writes = []Write{{Kind: ResizePod, Patch: resourcesPatch(back, w.from), What: "revert " + list(back) + ", since the update is impossible"}}
+		a.Writes = []Write{{Kind: ResizePod, Patch: resourcesPatch(back, w.from), resources: w.live.with(back, w.from), What: "revert " + list(back) + " because the update is impossible"}}
 	}
 	return a
 }
 
-func list(leaves []leaf) string {
+// outcome says what an update has changed, as the end of a sentence.
+func (w *work) outcome() string {
+	done := slices.DeleteFunc(slices.Clone(w.leaves), func(l leaf) bool { return w.goal.same(w.from, l) })
+	switch len(done) {
+	case 0:
+		return ""
+	case 1:
+		return ", now that " + list(done) + " has changed"
+	}
+	return ", now that " + list(done) + " have changed"
+}
+
+// maxListed bounds how many names are listed.
+const maxListed = 8
+
+func list(leaves []leaf) string { return join(names(leaves)) }
+
+func names(leaves []leaf) []string {
 	var names []string
-	for _, l := range leaves {
+	for _, l := range leaves[:min(len(leaves), maxListed)] {
 		names = append(names, l.String())
 	}
-	return strings.Join(names, ", ")
+	if more := len(leaves) - maxListed; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return names
+}
+
+func join(names []string) string {
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
 }

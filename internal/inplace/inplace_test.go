@@ -195,10 +195,10 @@ func TestWrites(t *testing.T) {
 		"raised, with a restart":       {with(restarting), with(restarting, requested("500m", "2Gi")), []string{"PatchMetadata", "ResizePod!", "PatchMetadata."}, 0},
 		"raised, the other restarts":   {with(restarting), with(restarting, requested("1", "1Gi")), []string{"PatchMetadata", "ResizePod", "PatchMetadata."}, 0},
 		"a limit that is the request":  {with(requested("", ""), limited("1", "1Gi")), with(requested("", ""), limited("2", "2Gi")), []string{"PatchMetadata", "ResizePod", "PatchMetadata."}, 0},
-		"the image of the agent":       {base(), with(agentImage("agent:2")), []string{"PatchMetadata", "UpdateContainer", "PatchMetadata."}, 0},
+		"the image of the agent":       {base(), with(agentImage("agent:2")), []string{"PatchMetadata", "UpdateContainer", "PatchMetadata."}, settleAfterRestart},
 		"the image of etcd":            {base(), with(etcdImage), []string{"PatchMetadata", "UpdateContainer!", "PatchMetadata."}, 0},
 		"everything": {base(), with(note("b"), requested("1", "2Gi"), agentImage("agent:2"), etcdImage),
-			[]string{"PatchMetadata", "ResizePod", "UpdateContainer", "UpdateContainer!", "PatchMetadata."}, 0},
+			[]string{"PatchMetadata", "ResizePod", "UpdateContainer", "UpdateContainer!", "PatchMetadata."}, settleAfterRestart},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -270,7 +270,7 @@ func TestEveryOtherFieldTakesANewPod(t *testing.T) {
 		switch {
 		case allowed(path):
 			onList++
-			if a.Replace != "" && !strings.Contains(a.Replace, "removed") {
+			if a.Replace != "" && !strings.Contains(a.Replace, "cannot remove") {
 				t.Errorf("%s takes a new pod: %s", path, a.Replace)
 			}
 		case a.Replace == "" && !reflect.DeepEqual(to.raw, stored(t, base()).raw):
@@ -429,39 +429,39 @@ func TestReasonsForANewPod(t *testing.T) {
 	}{
 		"a variable of resources":      {both: []change{env(corev1.EnvVar{Name: "M", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: ofResources}})}, to: []change{requested("1", "2Gi")}, want: "derived from resources"},
 		"the same, and resources stay": {both: []change{env(corev1.EnvVar{Name: "M", ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: ofResources}})}, to: []change{note("b")}},
-		"GOMEMLIMIT":                   {both: []change{env(corev1.EnvVar{Name: "GOMEMLIMIT", Value: "900MiB"})}, to: []change{requested("1", "2Gi")}, want: "belongs to its limits"},
+		"GOMEMLIMIT":                   {both: []change{env(corev1.EnvVar{Name: "GOMEMLIMIT", Value: "900MiB"})}, to: []change{requested("1", "2Gi")}, want: "depends on its resources"},
 		"a variable of metadata":       {both: []change{env(corev1.EnvVar{Name: "N", ValueFrom: &corev1.EnvVarSource{FieldRef: ofNote}})}, to: []change{note("b")}, want: "derived from labels or annotations"},
 		"the same, and it stays":       {both: []change{env(corev1.EnvVar{Name: "N", ValueFrom: &corev1.EnvVarSource{FieldRef: ofNote}})}, to: []change{requested("1", "2Gi")}},
 		"a file of resources":          {both: []change{files(corev1.DownwardAPIVolumeFile{Path: "m", ResourceFieldRef: ofResources})}, to: []change{requested("1", "2Gi")}, want: "file m of volume info"},
 		"a file of metadata":           {both: []change{files(corev1.DownwardAPIVolumeFile{Path: "n", FieldRef: ofNote})}, to: []change{note("b")}, want: "file n of volume info"},
 		"a checksum":                   {to: []change{annotation("checksum/etcd-config")}, want: "stands for content"},
 		"kubectl rollout restart":      {to: []change{annotation("kubectl.kubernetes.io/restartedAt")}, want: "stands for content"},
-		"our own annotation":           {to: []change{annotation("druid.gardener.cloud/peer-url-tls")}, want: "is the operator's"},
-		"our own, of a subdomain":      {to: []change{annotation("resources.druid.gardener.cloud/x")}, want: "is the operator's"},
-		"our own label":                {to: []change{func(t *corev1.PodTemplateSpec) { t.Labels[v1alpha1.LabelPartOf] = "other" }}, want: "is the operator's"},
-		"what a node reads":            {to: []change{annotation("container.apparmor.security.beta.kubernetes.io/etcd")}, want: "is read when a pod is created"},
-		"networks":                     {to: []change{annotation("k8s.v1.cni.cncf.io/networks")}, want: "is read when a pod is created"},
+		"our own annotation":           {to: []change{annotation("druid.gardener.cloud/peer-url-tls")}, want: "is managed by the operator"},
+		"our own, of a subdomain":      {to: []change{annotation("resources.druid.gardener.cloud/x")}, want: "is managed by the operator"},
+		"our own label":                {to: []change{func(t *corev1.PodTemplateSpec) { t.Labels[v1alpha1.LabelPartOf] = "other" }}, want: "is managed by the operator"},
+		"what a node reads":            {to: []change{annotation("container.apparmor.security.beta.kubernetes.io/etcd")}, want: "is read only when a pod is created"},
+		"networks":                     {to: []change{annotation("k8s.v1.cni.cncf.io/networks")}, want: "is read only when a pod is created"},
 		"what the autoscaler reads":    {to: []change{annotation("cluster-autoscaler.kubernetes.io/safe-to-evict")}},
-		"a request is removed":         {to: []change{requested("500m", "")}, want: "is removed"},
+		"a request is removed":         {to: []change{requested("500m", "")}, want: "cannot remove"},
 		"resources of the pod": {to: []change{requested("1", "2Gi")}, live: func(p *corev1.Pod) {
 			p.Spec.Resources = &corev1.ResourceRequirements{Limits: amounts("2", "4Gi")}
-		}, want: "resources of the pod"},
-		"a VerticalPodAutoscaler":             {to: []change{requested("1", "2Gi")}, live: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = amounts("700m", "1Gi") }, want: "has been changed in the pod"},
-		"one that has set the target's value": {to: []change{requested("1", "1Gi")}, live: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = amounts("1", "1Gi") }, want: "has been changed in the pod"},
+		}, want: "pod-level resources"},
+		"a VerticalPodAutoscaler":             {to: []change{requested("1", "2Gi")}, live: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = amounts("700m", "1Gi") }, want: "something else has changed"},
+		"one that has set the target's value": {to: []change{requested("1", "1Gi")}, live: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = amounts("1", "1Gi") }, want: "something else has changed"},
 		"the same, of another field":          {to: []change{note("b")}, live: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = amounts("700m", "1Gi") }},
 		"a LimitRange": {to: []change{func(t *corev1.PodTemplateSpec) { etcd(t).Resources.Limits = amounts("2", "") }},
-			live: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = amounts("4", "") }, want: "has been changed in the pod"},
-		"a webhook that mirrors images":  {to: []change{etcdImage}, live: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "mirror/etcd:1" }, want: "has been changed in the pod"},
-		"an annotation of somebody else": {to: []change{note("b")}, live: func(p *corev1.Pod) { p.Annotations["note"] = "c" }, want: "has been changed in the pod"},
+			live: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits = amounts("4", "") }, want: "something else has changed"},
+		"a webhook that mirrors images":  {to: []change{etcdImage}, live: func(p *corev1.Pod) { p.Spec.Containers[0].Image = "mirror/etcd:1" }, want: "something else has changed"},
+		"an annotation of somebody else": {to: []change{note("b")}, live: func(p *corev1.Pod) { p.Annotations["note"] = "c" }, want: "something else has changed"},
 		"the mark of another revision": {to: []change{etcdImage}, live: func(p *corev1.Pod) {
 			p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = Mark{UID: p.UID, Source: "z", Target: "b"}.String()
-		}, want: "its mark is of revision z"},
+		}, want: "an update in place from revision z has begun"},
 		"the mark of another pod": {to: []change{note("b")}, live: func(p *corev1.Pod) {
 			p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = Mark{UID: "other", Source: "z", Target: "b"}.String()
 		}},
 		"an annotation that is changed back": {to: []change{note("b"), etcdImage}, live: func(p *corev1.Pod) {
 			p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = Mark{UID: p.UID, Source: "a", Target: "b"}.String()
-		}, want: "has been changed back"},
+		}, want: "something else has changed annotation note since this update set it"},
 		"no mark": {to: []change{note("b")}, live: func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = "{" }},
 		"an init container that stays": {both: []change{func(t *corev1.PodTemplateSpec) {
 			t.Spec.InitContainers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
@@ -554,7 +554,7 @@ func TestWhatTheKubeletHasYetToDo(t *testing.T) {
 		"no generation is reported": {to: resized, change: func(p *corev1.Pod) { p.Status.ObservedGeneration = 0 }},
 		"old resources": {to: resized, change: func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].Resources.Requests = amounts("500m", "2Gi")
-		}, want: "is 500m", gives: true},
+		}, want: "still reports 500m", gives: true},
 		"no resources":    {to: resized, change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0].Resources = nil }, want: "does not report", gives: true},
 		"in progress":     {to: resized, change: func(p *corev1.Pod) { resize(p, corev1.PodResizeInProgress, "", "") }, want: "PodResizeInProgress", gives: true},
 		"deferred":        {to: resized, change: func(p *corev1.Pod) { resize(p, corev1.PodResizePending, corev1.PodReasonDeferred, "later") }, want: "PodResizePending: Deferred: later", gives: true},
@@ -622,6 +622,26 @@ func TestAnImpossibleResizeIsReverted(t *testing.T) {
 	g.Expect(kinds(a.Writes)).To(Equal([]string{"PatchMetadata", "ResizePod!", "PatchMetadata."}))
 }
 
+// Somebody else has resized the pod since the update turned out to be impossible: that is not reverted, again and again.
+func TestARevertIsNoFight(t *testing.T) {
+	g := NewWithT(t)
+	templates := map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(requested("100", "2Gi"))}
+	p := podOf(base(), "a")
+	for range 2 {
+		apply(t, p, Assess(caseOf(t, p, "b", templates)).Writes[0])
+	}
+	resize(p, corev1.PodResizePending, corev1.PodReasonInfeasible, "")
+	apply(t, p, *Assess(caseOf(t, p, "b", templates)).GiveUp)
+	p.Spec.Containers[0].Resources.Requests = amounts("700m", "2Gi")
+	a := Assess(caseOf(t, p, "b", templates))
+	g.Expect(a.Writes).To(HaveLen(1))
+	g.Expect(a.Writes[0].What).To(Equal("revert requests.memory of container etcd because the update is impossible"))
+	p.Spec.Containers[0].Resources.Requests = amounts("700m", "3Gi")
+	a = Assess(caseOf(t, p, "b", templates))
+	g.Expect(a.Replace).NotTo(BeEmpty())
+	g.Expect(a.Writes).To(BeEmpty())
+}
+
 func TestDeferredHasAGracePeriod(t *testing.T) {
 	g := NewWithT(t)
 	templates := map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(requested("100", "2Gi"))}
@@ -651,6 +671,24 @@ func TestARefusalTakesANewPod(t *testing.T) {
 	c := caseOf(t, podOf(base(), "a"), "b", map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(requested("1", "2Gi"))})
 	c.Refused = "quota"
 	g.Expect(Assess(c).Replace).To(Equal("the API server refused to update it in place: quota"))
+}
+
+// An agent that runs at the moment may have ended and been restarted a moment before: it has to stay up.
+func TestAnAgentHasToStayUp(t *testing.T) {
+	g := NewWithT(t)
+	templates := map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(agentImage("agent:2"))}
+	p := podOf(base(), "a")
+	for range 2 {
+		apply(t, p, Assess(caseOf(t, p, "b", templates)).Writes[0])
+		carryOut(p)
+	}
+	first := Assess(caseOf(t, p, "b", templates))
+	g.Expect(first.Pending).To(BeEmpty())
+	g.Expect(first.Settle).To(Equal(settleAfterRestart))
+	p.Status.ContainerStatuses[1].ContainerID, p.Status.ContainerStatuses[1].RestartCount = "again", 7
+	again := Assess(caseOf(t, p, "b", templates))
+	g.Expect(again.Settle).To(Equal(settleAfterRestart))
+	g.Expect(again.Phase).NotTo(Equal(first.Phase), "the time begins again")
 }
 
 // The phase changes with every restart: what has to last begins again.

@@ -40,7 +40,34 @@ func (w *work) wait(a *Assessment) {
 		a.Phase = strings.Join([]string{w.TargetName, "resize", w.runs()}, "|")
 	case first.Final && slices.ContainsFunc(w.leaves, w.lowered):
 		a.Settle = settleAfterLowering
+	case first.Final && w.mark.restartsOthers():
+		a.Settle = settleAfterRestart
 	}
+	a.AtRisk = a.AtRisk || first.Final && slices.ContainsFunc(w.leaves, w.lowered)
+}
+
+// restartsSoon reports whether a write was carried out that restarts etcd, and the kubelet has yet to react to it: whatever the
+// target is by now, and also if the pod is to be replaced.
+func (w *work) restartsSoon() bool {
+	if w.mark == nil {
+		return false
+	}
+	before, restarts := w.mark.Containers[v1alpha1.ContainerEtcd]
+	from, to := w.Templates[w.mark.Source], w.Templates[w.mark.Target]
+	if !restarts || from == nil || to == nil {
+		return false
+	}
+	live := leavesOf(w.Pod.Labels, w.Pod.Annotations, &w.Pod.Spec)
+	differs := func(v values) bool {
+		return slices.ContainsFunc(changed(v, live), func(l leaf) bool { return l.container == v1alpha1.ContainerEtcd && w.restarts(l) })
+	}
+	switch containerID(w.Pod, v1alpha1.ContainerEtcd) {
+	case w.mark.Originals[v1alpha1.ContainerEtcd]:
+		return differs(from.leaves())
+	case before:
+		return !differs(to.leaves())
+	}
+	return false
 }
 
 // lowered reports whether a leaf has become lower than it may have been.
@@ -65,14 +92,14 @@ func (w *work) unresized() string {
 	for _, l := range resized {
 		status := containerStatus(w.Pod, l.container)
 		if status == nil || status.Resources == nil {
-			return fmt.Sprintf("the kubelet does not report the resources of container %s", l.container)
+			return fmt.Sprintf("the kubelet does not report the resources of container %s yet", l.container)
 		}
 		actual := status.Resources.Requests
 		if l.bound == limits {
 			actual = status.Resources.Limits
 		}
 		if q := actual[corev1.ResourceName(l.key)]; q.Cmp(quantity(w.live[l])) != 0 {
-			return fmt.Sprintf("the kubelet reports that %s is %s", l, q.String())
+			return fmt.Sprintf("the kubelet still reports %s for %s", q.String(), l)
 		}
 	}
 	return ""
@@ -81,7 +108,7 @@ func (w *work) unresized() string {
 // unseen says that the kubelet has not reported on the newest spec; empty if it has, or does not report generations.
 func (w *work) unseen() string {
 	if seen := w.Pod.Status.ObservedGeneration; seen > 0 && seen < w.Pod.Generation {
-		return "the kubelet has not seen the newest spec of the pod"
+		return "the kubelet has not seen the newest spec of the pod yet"
 	}
 	return ""
 }
@@ -102,7 +129,7 @@ func (w *work) unrestarted(next Write) string {
 		case s == nil || s.State.Running == nil:
 			return fmt.Sprintf("container %s is not running after its update%s: if this persists, fix the cause, or change the template", c.Name, trouble(s))
 		case s.ContainerID == before && !w.isBack(c.Name, s.ContainerID):
-			return fmt.Sprintf("the kubelet has not restarted container %s", c.Name)
+			return fmt.Sprintf("the kubelet has not restarted container %s yet: if this persists, check the kubelet, or replace the pod with \"kubectl etcdtask restart\"", c.Name)
 		}
 	}
 	return ""

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -89,6 +90,16 @@ func (v values) addResources(c *corev1.Container) {
 	}
 }
 
+// with returns the resources of v, with some leaves as they are in others.
+func (v values) with(leaves []leaf, others values) values {
+	all := maps.Clone(v)
+	maps.DeleteFunc(all, func(l leaf, _ string) bool { return l.kind != ResizePod })
+	for _, l := range leaves {
+		all[l] = others[l]
+	}
+	return all
+}
+
 // same reports whether a leaf has the same value in both, or in neither.
 func (v values) same(other values, l leaf) bool {
 	a, has := v[l]
@@ -148,18 +159,25 @@ func unpatchable(l leaf) string {
 	if !qualified {
 		domain, name = "", l.key
 	}
+	has := func(text string, parts ...string) bool {
+		return slices.ContainsFunc(parts, func(s string) bool { return strings.Contains(strings.ToLower(text), s) })
+	}
 	switch {
-	case domain == "checksum" || strings.HasPrefix(name, "checksum") || name == "restartedAt":
+	case domain == "checksum" || has(name, "checksum", "hash", "sha256", "restart", "reload", "redeploy", "rollme", "timestamp"):
 		return "stands for content, or asks for a restart"
 	case within(domain, "druid.gardener.cloud") || l.bound == label && within(domain, "app.kubernetes.io") && ours[l.key]:
-		return "is the operator's"
+		return "is managed by the operator"
 	case domain == "cluster-autoscaler.kubernetes.io" || domain == "app.kubernetes.io":
 		return ""
-	case within(domain, "kubernetes.io") || within(domain, "k8s.io") || strings.Contains(domain, "cni") || within(domain, "istio.io") || within(domain, "linkerd.io") || within(domain, "hashicorp.com"):
-		return "is read when a pod is created"
+	case slices.ContainsFunc(atCreation, func(parent string) bool { return within(domain, parent) }) || has(domain, "cni") ||
+		has(l.key, "inject", "sidecar") || strings.HasPrefix(l.key, "io.kubernetes.") || strings.HasPrefix(l.key, "io.katacontainers."):
+		return "is read only when a pod is created"
 	}
 	return ""
 }
+
+// atCreation are the domains whose keys webhooks, networks and runtimes read when a pod is created.
+var atCreation = []string{"kubernetes.io", "k8s.io", "ovn.org", "istio.io", "linkerd.io", "hashicorp.com", "azure.workload.identity"}
 
 var ours = map[string]bool{v1alpha1.LabelManagedBy: true, v1alpha1.LabelPartOf: true, v1alpha1.LabelComponent: true, v1alpha1.LabelName: true}
 
@@ -181,8 +199,8 @@ func derived(spec *corev1.PodSpec, leaves []leaf) string {
 			case e.ValueFrom != nil && e.ValueFrom.ResourceFieldRef != nil && anyTrue(resized):
 				return fmt.Sprintf("variable %s of container %s is derived from resources", e.Name, c.Name)
 			case (e.Name == "GOMEMLIMIT" || e.Name == "GOMAXPROCS") && resized[c.Name]:
-				return fmt.Sprintf("variable %s of container %s belongs to its limits", e.Name, c.Name)
-			case e.ValueFrom != nil && isOfMetadata(e.ValueFrom.FieldRef) && relabelled:
+				return fmt.Sprintf("variable %s of container %s depends on its resources", e.Name, c.Name)
+			case e.ValueFrom != nil && isOfMetadata(e.ValueFrom.FieldRef) && (relabelled || strings.Contains(e.ValueFrom.FieldRef.FieldPath, appsv1.StatefulSetRevisionLabel)):
 				return fmt.Sprintf("variable %s of container %s is derived from labels or annotations", e.Name, c.Name)
 			}
 		}
@@ -190,7 +208,7 @@ func derived(spec *corev1.PodSpec, leaves []leaf) string {
 	for _, v := range spec.Volumes {
 		for _, item := range downward(v) {
 			if item.ResourceFieldRef != nil && anyTrue(resized) || isOfMetadata(item.FieldRef) && relabelled {
-				return fmt.Sprintf("file %s of volume %s is derived from what changes", item.Path, v.Name)
+				return fmt.Sprintf("file %s of volume %s is derived from a value that changes", item.Path, v.Name)
 			}
 		}
 	}

@@ -5,7 +5,9 @@
 package inplace
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -66,12 +68,23 @@ func TestChangedIsInOrder(t *testing.T) {
 }
 
 func TestUnpatchable(t *testing.T) {
-	const content, operators, creation = "stands for content, or asks for a restart", "is the operator's", "is read when a pod is created"
+	const content, operators, creation = "stands for content, or asks for a restart", "is managed by the operator", "is read only when a pod is created"
 	for l, want := range map[leaf]string{
 		{bound: annotation, key: "checksum/config"}:                                     content,
 		{bound: annotation, key: "checksum-of"}:                                         content,
 		{bound: annotation, key: "example.com/checksum-secret"}:                         content,
 		{bound: annotation, key: "kubectl.kubernetes.io/restartedAt"}:                   content,
+		{bound: annotation, key: "example.com/config-hash"}:                             content,
+		{bound: annotation, key: "secretSHA256"}:                                        content,
+		{bound: annotation, key: "reloader.stakater.com/last-reloaded-from"}:            content,
+		{bound: annotation, key: "cattle.io/timestamp"}:                                 content,
+		{bound: annotation, key: "rollme"}:                                              content,
+		{bound: annotation, key: "instrumentation.opentelemetry.io/inject-go"}:          creation,
+		{bound: label, key: "kuma.io/sidecar-injection"}:                                creation,
+		{bound: label, key: "azure.workload.identity/use"}:                              creation,
+		{bound: annotation, key: "k8s.ovn.org/pod-networks"}:                            creation,
+		{bound: annotation, key: "io.kubernetes.cri-o.Devices"}:                         creation,
+		{bound: annotation, key: "io.katacontainers.config.hypervisor.memory"}:          creation,
 		{bound: label, key: "druid.gardener.cloud/x"}:                                   operators,
 		{bound: label, key: "x.druid.gardener.cloud/x"}:                                 operators,
 		{bound: label, key: v1alpha1.LabelManagedBy}:                                    operators,
@@ -119,7 +132,7 @@ func TestDerived(t *testing.T) {
 		return &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}
 	}
 	const ofResources, ofMetadata, ofLimits, ofFile = "variable E of container etcd is derived from resources", "variable E of container etcd is derived from labels or annotations",
-		"variable GOMEMLIMIT of container etcd belongs to its limits", "file f of volume v is derived from what changes"
+		"variable GOMEMLIMIT of container etcd depends on its resources", "file f of volume v is derived from a value that changes"
 	for name, c := range map[string]struct {
 		spec    corev1.PodSpec
 		changes leaf
@@ -131,6 +144,7 @@ func TestDerived(t *testing.T) {
 		"of labels":                       {variable("etcd", "E", metadata("metadata.labels['a']")), relabelled, ofMetadata},
 		"of annotations":                  {variable("etcd", "E", metadata("metadata.annotations['a']")), relabelled, ofMetadata},
 		"of labels, which stay":           {variable("etcd", "E", metadata("metadata.labels['a']")), resized, ""},
+		"of its revision":                 {variable("etcd", "E", metadata("metadata.labels['controller-revision-hash']")), resized, ofMetadata},
 		"of the name":                     {variable("etcd", "E", metadata("metadata.name")), relabelled, ""},
 		"a limit":                         {variable("etcd", "GOMEMLIMIT", nil), resized, ofLimits},
 		"a limit of another container":    {variable("agent", "GOMAXPROCS", nil), resized, ""},
@@ -153,13 +167,41 @@ func TestWordsOfWrites(t *testing.T) {
 	a, b := leaf{kind: PatchMetadata, bound: label, key: "a"}, leaf{kind: PatchMetadata, bound: label, key: "b"}
 	cpu, image := leaf{kind: ResizePod, container: "etcd", bound: limits, key: "cpu"}, leaf{kind: UpdateContainer, container: "backup-restore"}
 	w := &work{Case: Case{Pod: &corev1.Pod{}, TargetName: "new"}, live: values{image: "agent:1"}, goal: values{a: "1", b: "2", cpu: "2", image: "agent:2"}}
-	g.Expect(w.begin(Mark{}, nil).What).To(Equal("mark it as being updated in place"))
-	g.Expect(w.begin(Mark{}, []leaf{a}).What).To(Equal("mark it as being updated in place, and set label a"))
+	g.Expect(w.begin(Mark{}, nil).What).To(Equal("mark the pod as being updated"))
+	g.Expect(w.begin(Mark{}, []leaf{a}).What).To(Equal("mark the pod as being updated and set label a"))
 	g.Expect(w.final(nil).What).To(Equal("set its revision"))
-	g.Expect(w.final([]leaf{a, b}).What).To(Equal("set label a, label b, and its revision"))
-	g.Expect(w.final([]leaf{a}).What).To(Equal("set label a, and its revision"))
+	g.Expect(w.final([]leaf{a, b}).What).To(Equal("set label a, label b and its revision"))
+	g.Expect(w.final([]leaf{a}).What).To(Equal("set label a and its revision"))
+	w.mark, w.from, w.leaves = &Mark{}, values{image: "agent:1"}, []leaf{image}
+	g.Expect(w.final(nil).What).To(Equal("set its revision, now that the image of container backup-restore has changed"))
+	w.leaves = []leaf{cpu, image}
+	g.Expect(w.final(nil).What).To(Equal("set its revision, now that limits.cpu of container etcd and the image of container backup-restore have changed"))
+	w.from = w.goal
+	g.Expect(w.final(nil).What).To(Equal("set its revision"), "the update was taken back")
 	g.Expect(w.resize([]leaf{cpu}).What).To(Equal("change limits.cpu of container etcd from none to 2"))
 	g.Expect(w.update([]leaf{image}, false).What).To(Equal("change the image of container backup-restore from agent:1 to agent:2"))
+}
+
+// What others write into a pod does not fill the status of a task, or reach a terminal.
+func TestReasonsAreBounded(t *testing.T) {
+	g := NewWithT(t)
+	p := podOf(base(), "a")
+	p.Annotations[v1alpha1.AnnotationInPlaceUpdate] = Mark{UID: p.UID, Source: "a", Target: "b", Failed: "\x1b[2J" + strings.Repeat("x", 200_000)}.String()
+	a := Assess(caseOf(t, p, "b", map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(note("b"))}))
+	g.Expect(len(a.Replace)).To(And(BeNumerically(">", 100), BeNumerically("<=", maxReason)))
+	g.Expect(a.Replace).NotTo(ContainSubstring("\x1b"))
+
+	many := with(func(t *corev1.PodTemplateSpec) {
+		for i := range 1000 {
+			t.Annotations[fmt.Sprint("key", i)] = "x"
+		}
+	})
+	p = podOf(base(), "a")
+	a = Assess(caseOf(t, p, "b", map[string]*corev1.PodTemplateSpec{"a": base(), "b": many}))
+	g.Expect(a.Writes).To(HaveLen(1))
+	g.Expect(len(a.Writes[0].What)).To(BeNumerically("<", maxReason))
+	g.Expect(a.Writes[0].What).To(ContainSubstring("annotation key10, annotation key100"))
+	g.Expect(a.Writes[0].What).To(ContainSubstring("992 more and its revision"))
 }
 
 func TestTroubleOfAContainer(t *testing.T) {

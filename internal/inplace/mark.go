@@ -70,6 +70,16 @@ func (m *Mark) restart(container, id string) {
 	}
 }
 
+// restartsOthers reports whether the update restarts a container other than etcd.
+func (m *Mark) restartsOthers() bool {
+	for name := range m.Containers {
+		if name != v1alpha1.ContainerEtcd {
+			return true
+		}
+	}
+	return false
+}
+
 func (m Mark) String() string {
 	// Strings and a map of strings never fail to encode.
 	text, _ := json.Marshal(m)

@@ -27,6 +27,22 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+// A resize changes what it says, and nothing else.
+func TestUnasked(t *testing.T) {
+	g := NewWithT(t)
+	p := podOf(base(), "a")
+	c := caseOf(t, p, "b", map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(requested("1", "1Gi"))})
+	metadata, resize := Assess(c).Writes[0], Assess(c).Writes[1]
+	g.Expect(metadata.Unasked(p)).To(BeEmpty())
+	g.Expect(resize.Unasked(p)).To(Equal("requests.cpu of container etcd"), "it is not resized")
+	apply(t, p, resize)
+	g.Expect(resize.Unasked(p)).To(BeEmpty())
+	p.Labels["more"], p.Spec.Containers[1].Image = "x", "x"
+	g.Expect(resize.Unasked(p)).To(BeEmpty(), "others may change the rest")
+	p.Spec.Containers[1].Resources.Limits = amounts("", "32Mi")
+	g.Expect(resize.Unasked(p)).To(Equal("limits.memory of container backup-restore"))
+}
+
 func TestKeepsPod(t *testing.T) {
 	for _, c := range []struct {
 		Assessment
@@ -80,7 +96,7 @@ func TestNamesOfLeaves(t *testing.T) {
 			t.Errorf("%s, not %s", l, want)
 		}
 	}
-	if got := list([]leaf{{bound: label, key: "a"}, {bound: label, key: "b"}}); got != "label a, label b" {
+	if got := list([]leaf{{bound: label, key: "a"}, {bound: label, key: "b"}}); got != "label a and label b" {
 		t.Error(got)
 	}
 }
@@ -112,6 +128,59 @@ func TestLowers(t *testing.T) {
 		}
 		if got := after.lowers(before, c.leaf); got != c.want {
 			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// A member is at risk from the write that restarts etcd until the kubelet has restarted it: also if the template changes
+// meanwhile, and if the pod is to be replaced by then.
+func TestAtRisk(t *testing.T) {
+	image := func(image string) func(*corev1.PodTemplateSpec) {
+		return func(t *corev1.PodTemplateSpec) { etcd(t).Image = image }
+	}
+	templates := map[string]*corev1.PodTemplateSpec{
+		"a": base(), "b": with(image("etcd:2")), "c": with(image("etcd:3")), "other": with(image("etcd:2"), func(t *corev1.PodTemplateSpec) { t.Spec.HostNetwork = true }),
+	}
+	g := NewWithT(t)
+	p := podOf(base(), "a")
+	at := func(target string) Assessment { return Assess(caseOf(t, p, target, templates)) }
+	next := func(target string) {
+		t.Helper()
+		g.Expect(at(target).Pending).To(BeEmpty())
+		apply(t, p, at(target).Writes[0])
+	}
+	g.Expect(at("b").AtRisk).To(BeFalse(), "nothing was written")
+	next("b")
+	g.Expect(at("b").AtRisk).To(BeFalse(), "only the mark was written")
+	next("b")
+	for _, target := range []string{"a", "b", "c", "other"} {
+		g.Expect(at(target).AtRisk).To(BeTrue(), "the template changes to %s before the kubelet reacts", target)
+	}
+	g.Expect(at("other").Replace).NotTo(BeEmpty())
+	carryOut(p)
+	for target := range templates {
+		g.Expect(at(target).AtRisk).To(BeFalse(), "the kubelet has restarted etcd, and the target is %s", target)
+	}
+	next("c")
+	g.Expect(at("c").AtRisk).To(BeFalse(), "only the mark was written")
+	next("c")
+	g.Expect(at("c").AtRisk).To(BeTrue())
+	carryOut(p)
+	g.Expect(at("c").AtRisk).To(BeFalse())
+
+	delete(templates, "a")
+	g.Expect(at("c").AtRisk).To(BeFalse(), "nothing is known")
+}
+
+// Resources that were lowered, and resources that were raised.
+func TestLoweredResourcesAreARisk(t *testing.T) {
+	for memory, want := range map[string]bool{"512Mi": true, "2Gi": false} {
+		g := NewWithT(t)
+		c := caseOf(t, podOf(base(), "a"), "b", map[string]*corev1.PodTemplateSpec{"a": base(), "b": with(requested("500m", memory))})
+		for _, after := range []bool{false, false, want} {
+			a := Assess(c)
+			g.Expect(a.AtRisk).To(Equal(after))
+			apply(t, c.Pod, a.Writes[0])
 		}
 	}
 }

@@ -50,6 +50,7 @@ func (t *Template) fixed() map[string]any {
 	// The controllers write "$patch": "replace" into what they store.
 	delete(f, "$patch")
 	meta := child(f, "metadata")
+	delete(meta, "creationTimestamp") // null, and since Kubernetes 1.34 not there
 	delete(meta, "labels")
 	delete(meta, "annotations")
 	spec := child(f, "spec")

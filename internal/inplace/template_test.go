@@ -40,6 +40,8 @@ func TestUnlike(t *testing.T) {
 		g.Expect(unlike(parse(plain), parse(template))).To(Equal(want), template)
 		g.Expect(unlike(parse(template), parse(plain))).To(Equal(want), template)
 	}
+	labeled, before134 := parse(`{"metadata":{"labels":{"a":"b"}}}`), parse(`{"metadata":{"labels":{"a":"c"},"creationTimestamp":null}}`)
+	g.Expect(unlike(labeled, before134)).To(BeEmpty(), "a cluster that was upgraded has revisions of both forms")
 	args := func(second string) *Template {
 		return parse(`{"spec":{"containers":[{"name":"etcd","args":["a","` + second + `"]}]}}`)
 	}

@@ -590,6 +590,7 @@ func TestExplorationDetectsMutantsOfInPlace(t *testing.T) {
 			}
 		},
 		"does not wait until lowered resources have settled": func(a *inplace.Assessment) { a.Settle = 0 },
+		"disturbs others while one is about to be restarted": func(a *inplace.Assessment) { a.AtRisk = false },
 		"does not wait until the kubelet has carried it out": func(a *inplace.Assessment) { a.Pending = "" },
 		"replaces what can be updated":                       func(a *inplace.Assessment) { a.Replace, a.Writes = "mutant", nil },
 		"replaces what it has just updated": func(a *inplace.Assessment) {

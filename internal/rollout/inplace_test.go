@@ -130,7 +130,7 @@ func TestWhatIsSaidOfUpdatesInPlace(t *testing.T) {
 
 	replaced := following(raised, of(0, readyOld, readyOld, deadOld)).input(noon, spec.Defaults())
 	replaced.Snapshot.Ordinals[2].Pod.Trouble = "OOMKilled"
-	g.Expect(Decide(replaced, noon).Step.Reason).To(HavePrefix("m-2 is not running (OOMKilled); it takes a new pod: it does not participate"))
+	g.Expect(Decide(replaced, noon).Step.Reason).To(HavePrefix("m-2 is not running (OOMKilled); it needs a new pod: it does not participate"))
 	g.Expect(Decide(of(0, readyOld, readyOld, readyOld).input(noon, spec.Defaults()), noon).Step.Reason).NotTo(ContainSubstring("new pod"))
 }
 

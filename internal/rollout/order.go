@@ -18,6 +18,12 @@ func (s *state) first(precedes func(s *state, a, b int) int) (ordinal int, found
 			ordinal, found = i, true
 		}
 	}
+	for i := range s.Snapshot.Ordinals {
+		// A member that serves is not disturbed while another one, which was updated, may yet stop serving.
+		if found && s.ordinal(ordinal).Serving && s.outdated(i) && s.Updates.AtRisk(s.ordinal(i)) {
+			return i, true
+		}
+	}
 	return ordinal, found
 }
 

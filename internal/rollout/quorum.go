@@ -29,7 +29,7 @@ func quorumKept(s *state, step *Step) *Hold {
 	if s.byReadiness {
 		vouchAfter = 0 // probes vouch for members already
 	}
-	return &Hold{Pod: name, Message: fmt.Sprintf("removing %s would leave %d of %d voters; quorum is %d. %s", name, rest, voters, s.Snapshot.Quorum(), advice.DownVoters(s.Snapshot, vouchAfter))}
+	return &Hold{Pod: name, Message: fmt.Sprintf("%s %s would leave %d of %d voters; quorum is %d. %s", map[bool]string{true: "restarting", false: "removing"}[step.Write != nil], name, rest, voters, s.Snapshot.Quorum(), advice.DownVoters(s.Snapshot, vouchAfter))}
 }
 
 // quorumLossConfirmed: where no leader is known, a running member goes only when the quorum is known to be lost, since it

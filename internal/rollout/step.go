@@ -88,7 +88,7 @@ func (s *state) candidate(next int) *Step {
 	step := &Step{Action: s.removal(next), Ordinals: s.alongWith(next)}
 	step.Reason = s.reason(next)
 	if choice.Replace != "" {
-		step.Reason += "; it takes a new pod: " + choice.Replace
+		step.Reason += "; it needs a new pod: " + choice.Replace
 	}
 	return step
 }

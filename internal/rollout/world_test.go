@@ -126,11 +126,11 @@ func (w *world) assessment(i int) inplace.Assessment {
 	case marked:
 		return inplace.Assessment{Writes: []inplace.Write{spec, final}}
 	case written:
-		return inplace.Assessment{Writes: []inplace.Write{final}, Pending: "the kubelet", Restarted: w.kind == restarted}
+		return inplace.Assessment{Writes: []inplace.Write{final}, Pending: "the kubelet", Restarted: w.kind == restarted, AtRisk: w.kind.disrupts()}
 	}
 	a := inplace.Assessment{Writes: []inplace.Write{final}, Restarted: w.kind == restarted}
 	if w.kind == lowered {
-		a.Settle = 30 * time.Second
+		a.Settle, a.AtRisk = 30*time.Second, true
 	}
 	return a
 }
@@ -581,6 +581,9 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 		if w.participating(i) && (!w.participating(j) || w.surplus) {
 			say("removes a participating pod while %s does not participate", podName[j])
 		}
+		if w.mayStop(j) && w.leader >= 0 && m.alive() && !w.behind[i] && !w.cutOff {
+			say("removes a serving pod while %s may stop serving, because of what was written to it", podName[j])
+		}
 		if w.unsteady[j] && w.participating(i) && w.participating(j) {
 			say("removes a participating pod while %s may be lost", podName[j])
 		}
@@ -602,19 +605,25 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 	}
 }
 
+// mayStop reports whether a member serves and may yet stop, because of an update of its pod.
+func (w *world) mayStop(i int) bool {
+	return w.members[i].alive() && !w.behind[i] && (w.kind == restarted && w.phase[i] == written || w.kind == lowered && w.phase[i] >= written)
+}
+
 // faultsOfUpgrade: no member gets a version that the cluster does not take, or before the snapshot is taken.
 func (w *world) faultsOfUpgrade(step *Step, say func(string, ...any)) {
 	known := (w.leader >= 0 || w.stale) && !w.cutOff && !w.hidden
 	reported := slices.ContainsFunc(w.members, func(m member) bool { return m.alive() && m != terminating && !m.updated() })
+	disturbs := step.IsRemoval() || step.Action == ResizePod && w.kind.disrupts()
 	switch {
 	case step.Action == RevokeDeletion:
 	case w.upgrade == skipsMinor && reported && !w.cutOff && !w.hidden:
 		say("skips a minor version of etcd")
 	case w.upgrade == saving && step.Action == TakeSnapshot:
 		say("asks for a snapshot while it is being taken")
-	case (w.upgrade == unsaved || w.upgrade == saving) && step.IsRemoval() && known && quorum.Exists(w.alive(false), w.voters()) && reported:
+	case (w.upgrade == unsaved || w.upgrade == saving) && disturbs && known && quorum.Exists(w.alive(false), w.voters()) && reported:
 		say("changes the minor version of etcd before the snapshot is taken")
-	case w.upgrade == blind && known && step.IsRemoval():
+	case w.upgrade == blind && known && disturbs:
 		for i, m := range w.members {
 			if m.updated() && !w.answers(i) && !w.updatedAnswers() {
 				say("replaces a pod before %s, the canary, has answered", podName[i])

@@ -119,6 +119,7 @@ func (in Input) confirming(now time.Time) Decision {
 	if in.LostSince.IsZero() || s.At.Sub(in.LostSince) < gracePeriod || now.Sub(s.At) > maxUnobserved {
 		return Decision{Outcome: tasks.Continue, Recovery: next, Message: fmt.Sprintf("%s; all members are stopped once this operator has observed that for %s without interruption", why, gracePeriod)}
 	}
+	in.Recorded = next // nothing may have been recorded so far: writes of the status can fail for as long
 	return in.enter(v1alpha1.RecoveryStopping, now, "there has been no quorum for %s: %s; all members are stopped, so that their data can be compared", gracePeriod, why)
 }
 

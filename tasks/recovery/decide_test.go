@@ -109,15 +109,16 @@ func TestPhases(t *testing.T) {
 		want    v1alpha1.RecoveryPhase
 		says    string
 	}{
-		"lost, just now":                    {newInput(), 0, tasks.Continue, confirming, "main-2 answers but knows no leader"},
-		"lost for less than enough":         {newInput(lostFor(29 * time.Second)), 0, tasks.Continue, confirming, "30s"},
-		"lost for long":                     {newInput(lostFor(30 * time.Second)), 0, tasks.Continue, stopping, "all members are stopped"},
-		"lost for long, as the status says": {newInput(lostFor(time.Second), recordedFor(time.Hour)), 0, tasks.Continue, confirming, "without interruption"},
-		"lost for long, and nobody looked":  {newInput(recordedFor(time.Hour)), 0, tasks.Continue, confirming, ""},
-		"lost for long, a while ago":        {newInput(lostFor(time.Hour)), 11 * time.Second, tasks.Continue, confirming, ""},
-		"back by itself":                    {newInput(lostFor(time.Hour), serving(before, 0, 2)), 0, tasks.Done, confirming, "nothing was changed"},
-		"too many are silent":               {newInput(lostFor(time.Hour), silent(0, 1)), 0, tasks.Continue, confirming, "main-0, main-1 do not answer, may be running"},
-		"one is silent":                     {newInput(lostFor(time.Hour), silent(0)), 0, tasks.Continue, stopping, ""},
+		"lost, just now":                                {newInput(), 0, tasks.Continue, confirming, "main-2 answers but knows no leader"},
+		"lost for less than enough":                     {newInput(lostFor(29 * time.Second)), 0, tasks.Continue, confirming, "30s"},
+		"lost for long":                                 {newInput(lostFor(30 * time.Second)), 0, tasks.Continue, stopping, "all members are stopped"},
+		"lost for long, as the status says":             {newInput(lostFor(time.Second), recordedFor(time.Hour)), 0, tasks.Continue, confirming, "without interruption"},
+		"lost for long, and nobody looked":              {newInput(recordedFor(time.Hour)), 0, tasks.Continue, confirming, ""},
+		"lost for long, a while ago":                    {newInput(lostFor(time.Hour)), 11 * time.Second, tasks.Continue, confirming, ""},
+		"lost for long, and no status could be written": {newInput(func(in *Input) { in.LostSince = epoch.Add(-30 * time.Second) }), 0, tasks.Continue, stopping, "all members are stopped"},
+		"back by itself":                                {newInput(lostFor(time.Hour), serving(before, 0, 2)), 0, tasks.Done, confirming, "nothing was changed"},
+		"too many are silent":                           {newInput(lostFor(time.Hour), silent(0, 1)), 0, tasks.Continue, confirming, "main-0, main-1 do not answer, may be running"},
+		"one is silent":                                 {newInput(lostFor(time.Hour), silent(0)), 0, tasks.Continue, stopping, ""},
 		"a foreign voter and a silent one": {newInput(lostFor(time.Hour), silent(0), func(in *Input) {
 			in.Snapshot.Cluster.Voters[1] = cluster.Voter{ID: 7, Name: "stranger", Ordinal: -1}
 		}), 0, tasks.Continue, confirming, "main-0, stranger"},

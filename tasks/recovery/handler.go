@@ -104,7 +104,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 		return reject(v1alpha1.ErrForeignObject, "the pods of StatefulSet %s are etcd-druid's, which do not read how the operator recovers a cluster: recover it with etcd-druid", snapshot.StatefulSet.Name)
 	}
 	if quorate(snapshot) {
-		return reject(v1alpha1.ErrQuorumNotLost, "Etcd %s has a quorum: %d of %d voters serve. A member that is down comes back on its own, or is replaced if it has lost its data", etcd.Name, snapshot.ServingVoters(), len(snapshot.Cluster.Voters))
+		return reject(v1alpha1.ErrQuorumNotLost, "Etcd %s has not lost its quorum: %s. A member that is down comes back on its own, or is replaced if it has lost its data", etcd.Name, describeQuorum(snapshot))
 	}
 	if newest, err := h.newestBackup(ctx, etcd); err != nil {
 		return tasks.Verdict{}, err

@@ -17,13 +17,22 @@ func quorate(s *cluster.Snapshot) bool {
 	return s.Cluster.LeaderKnown || len(s.Cluster.Voters) > 0 && s.HasQuorum()
 }
 
+// describeQuorum says by what there is a quorum. A leader whose followers are gone takes an election timeout to step down.
+func describeQuorum(s *cluster.Snapshot) string {
+	serving, voters := s.ServingVoters(), max(len(s.Cluster.Voters), s.Replicas())
+	if s.HasQuorum() {
+		return fmt.Sprintf("%d of %d voters serve", serving, voters)
+	}
+	return fmt.Sprintf("a member still knows a leader, although only %d of %d voters serve; if the others are lost, that ends within seconds", serving, voters)
+}
+
 // quorumLost reports whether it is certain that there is no quorum, and why, or why not. No member that answers knows a
 // leader; and those that may run and do not answer are too few to be a quorum by themselves. Otherwise a cluster that
 // the operator cannot reach would be taken for one that is lost.
 func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
 	voters := max(len(s.Cluster.Voters), s.Replicas())
 	if quorate(s) {
-		return false, fmt.Sprintf("%d of %d voters serve", s.ServingVoters(), voters)
+		return false, describeQuorum(s)
 	}
 	var unreachable, answering []string
 	for _, o := range s.Ordinals {

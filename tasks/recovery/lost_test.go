@@ -29,11 +29,16 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 	elsewhere := func(in *Input) {
 		in.Snapshot.Cluster.Voters[1] = cluster.Voter{ID: 7, Name: "stranger", Ordinal: -1}
 	}
+	leads := func(in *Input) {
+		in.Snapshot.Cluster.LeaderKnown, in.Snapshot.Cluster.Voters[2].Serving = true, true
+	}
 	for name, c := range map[string]struct {
 		change []func(*Input)
 		lost   bool
 		says   string
 	}{
+		"a leader has not stepped down yet":    {[]func(*Input){leads}, false, "a member still knows a leader, although only 1 of 3 voters serve"},
+		"a quorum":                             {[]func(*Input){serving(before, 0, 2)}, false, "2 of 3 voters serve"},
 		"none is silent":                       {nil, true, "main-2"},
 		"one is":                               {[]func(*Input){silent(0)}, true, "main-2"},
 		"one that has not started is not":      {[]func(*Input){silent(0), created}, true, "main-2"},

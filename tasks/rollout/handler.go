@@ -130,6 +130,10 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	if snapshot, err = h.Observer.Confirm(ctx, h.Live, task.Etcd, snapshot); err != nil {
 		return unobserved(err)
 	}
+	if h.updatesInPlace(task, snapshot) {
+		// The cache has shown no pod that is outdated.
+		return h.executeInPlace(ctx, task, snapshot)
+	}
 	in, decision, now = h.decide(task, snapshot, updates.State{})
 	return verdict(in, decision, now), nil
 }

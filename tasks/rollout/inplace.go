@@ -25,6 +25,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -40,7 +41,7 @@ func (h *Handler) updatesInPlace(task tasks.Task, s *cluster.Snapshot) bool {
 
 // executeInPlace is Execute where pods are updated in place. It rests on live reads alone: a cache does not keep whole pods.
 func (h *Handler) executeInPlace(ctx context.Context, task tasks.Task, cached *cluster.Snapshot) (tasks.Verdict, error) {
-	live := &revisions.Reader{Reader: h.Live}
+	live := &revisions.Reader{Reader: h.Live, Known: h.tracker.revisions(task.Object.UID)}
 	snapshot, err := h.Observer.Confirm(ctx, live, task.Etcd, cached)
 	if err != nil {
 		return unobserved(err)
@@ -57,12 +58,22 @@ func (h *Handler) executeInPlace(ctx context.Context, task tasks.Task, cached *c
 	}
 	for pod, a := range assessed {
 		if u := h.tracker.unfitFor(task.Object.UID, pod, target); h.Clock.Now().Before(u.until) {
-			a.Pending, a.GiveUp = fmt.Sprintf("the API server refused it (%s), and would refuse a new pod, too: change the quota, the LimitRange or the template; retrying every %s", u.message, quotaRetry), nil
-			assessed[pod] = a
+			assessed[pod] = u.wait(a)
 		}
 	}
 	in, decision, now := h.decide(task, snapshot, h.tracker.assess(task.Object.UID, snapshot, assessed))
 	return verdict(in, decision, now), nil
+}
+
+// wait is the assessment of a pod while a quota or a LimitRange does not allow its next write. If that was to revert an update,
+// the pod, which already takes up what its replacement will, is replaced as it is.
+func (u unfit) wait(a inplace.Assessment) inplace.Assessment {
+	if a.Replace != "" {
+		a.Writes = nil
+		return a
+	}
+	a.Pending, a.GiveUp = fmt.Sprintf("the API server refused it (%s), and would refuse a new pod too: change the quota, the LimitRange or the template; retrying every %s", u.message, quotaRetry), nil
+	return a
 }
 
 // write carries out one write to a pod, if the pod is as it was observed.
@@ -82,12 +93,12 @@ func (h *Handler) write(ctx context.Context, task tasks.Task, d detail, ordinal 
 	pod.Namespace, pod.Name = task.Object.Namespace, o.Name
 	change := client.RawPatch(types.StrategicMergePatchType, body)
 	if d.step.Write.Kind == inplace.ResizePod {
-		err = h.Client.SubResource("resize").Patch(ctx, pod, change)
+		err = h.resize(ctx, pod, *d.step.Write, change)
 	} else {
 		err = h.Client.Patch(ctx, pod, change)
 	}
 	if err == nil && pod.ResourceVersion == o.Pod.ResourceVersion {
-		err = apierrors.NewForbidden(corev1.Resource("pods"), o.Name, errors.New("the write had no effect, so admission has changed it back"))
+		err = apierrors.NewForbidden(corev1.Resource("pods"), o.Name, errors.New("the write had no effect: an admission webhook or policy changed it back"))
 	}
 	if err == nil {
 		return nil
@@ -105,13 +116,26 @@ func (h *Handler) write(ctx context.Context, task tasks.Task, d detail, ordinal 
 	return fmt.Errorf("updating pod %s/%s in place: %w", task.Object.Namespace, o.Name, err)
 }
 
+// resize resizes a pod, if the API server does that and no more.
+func (h *Handler) resize(ctx context.Context, pod *corev1.Pod, w inplace.Write, change client.Patch) error {
+	would, resize := pod.DeepCopy(), h.Client.SubResource("resize")
+	dryRun := &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}}
+	if err := resize.Patch(ctx, would, change, dryRun); err != nil {
+		return err //nolint:wrapcheck // the caller looks at it
+	}
+	if unasked := w.Unasked(would); unasked != "" {
+		return apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, fmt.Errorf("a LimitRange or another admission would also change %s of a running pod", unasked))
+	}
+	return resize.Patch(ctx, pod, change) //nolint:wrapcheck // the caller looks at it
+}
+
 // quotaRetry is how long a pod waits that a quota or a LimitRange does not allow.
 const quotaRetry = 10 * time.Second
 
-// concernsNewPods reports whether a write was refused by a quota or a LimitRange, which would refuse a new pod as well: the old
-// one would be gone. The API server says so in words alone.
+// concernsNewPods reports whether a write was refused by a quota or a LimitRange, or since it could not be compared with one:
+// that would refuse a new pod as well, and the old one would be gone. The API server says so in words alone.
 func concernsNewPods(err error) bool {
-	return slices.ContainsFunc([]string{"exceeded quota", "failed quota", "usage per Container", "usage per Pod"}, func(words string) bool {
+	return slices.ContainsFunc([]string{" quota: ", "insufficient quota", "quota usage", " per Container is ", " per Pod is ", "enforcing limit ranges"}, func(words string) bool {
 		return strings.Contains(err.Error(), words)
 	})
 }

@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -173,6 +175,17 @@ func TestRefusalIsForOneRevision(t *testing.T) {
 	g.Expect(k.unfitFor("other", "pod", "a")).To(BeZero())
 }
 
+// What a task has read of revisions is kept as long as it runs.
+func TestRevisionsAreKeptForATask(t *testing.T) {
+	g := NewWithT(t)
+	k := tracker{}
+	known := k.revisions("task")
+	g.Expect(k.revisions("task")).To(BeIdenticalTo(known))
+	g.Expect(k.revisions("other")).NotTo(BeIdenticalTo(known))
+	k.forget("task")
+	g.Expect(k.revisions("task")).NotTo(BeIdenticalTo(known))
+}
+
 // Beside etcd-druid, and by a restart, every pod is replaced. If no pod is outdated, nothing is read for it.
 func TestWhoUpdatesInPlace(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -198,6 +211,21 @@ func TestWhoUpdatesInPlace(t *testing.T) {
 	}
 }
 
+// A cache that lags shows all pods as updated. The live reads show one that is not, and it is not replaced for that.
+func TestAStaleCacheReplacesNoPod(t *testing.T) {
+	for name, live := range map[string]change{"outdated": updated(0, 1), "on its way": func(s *cluster.Snapshot) { updated(0, 1, 2)(s); updating(2)(s) }} {
+		t.Run(name, func(t *testing.T) {
+			r := newTrial(t, observed(noon, updated(0, 1, 2)), observed(noon, live))
+			r.handler.PodUpdatePolicy = v1alpha1.InPlaceIfPossible
+			v, err := r.handler.Execute(t.Context(), r.task)
+			r.Expect(err).NotTo(HaveOccurred())
+			r.Expect(v.Step).To(BeNil())
+			r.Expect(v.Outcome).To(Equal(tasks.Continue))
+			r.Expect(v.Message).To(ContainSubstring("m-2"))
+		})
+	}
+}
+
 // A late write of another operator is revoked like a late deletion, before anything else happens.
 func TestAnUpdateThatIsNoLongerNextIsRevoked(t *testing.T) {
 	g := NewWithT(t)
@@ -214,12 +242,32 @@ func TestAnUpdateThatIsNoLongerNextIsRevoked(t *testing.T) {
 func TestWhatWouldRefuseANewPodAsWell(t *testing.T) {
 	g := NewWithT(t)
 	for text, want := range map[string]bool{
-		`pods "m-0" is forbidden: exceeded quota: q, requested: requests.cpu=1`:      true,
-		`pods "m-0" is forbidden: failed quota: q: must specify requests.cpu for: c`: true,
-		`pods "m-0" is forbidden: maximum cpu usage per Container is 1`:              true,
-		`Pod "m-0" is invalid: spec: Pod QOS Class may not change`:                   false,
-		`pods "m-0" is forbidden: node didn't have enough allocatable resources`:     false,
+		`pods "m-0" is forbidden: exceeded quota: q, requested: requests.cpu=1`:                                                       true,
+		`pods "m-0" is forbidden: failed quota: q: must specify requests.cpu for: c`:                                                  true,
+		`pods "m-0" is forbidden: maximum cpu usage per Container is 1, but limit is 2`:                                               true,
+		`pods "m-0" is forbidden: maximum memory usage per Pod is 1Gi.  No limit is specified`:                                        true,
+		`pods "m-0" is forbidden: [maximum cpu usage per Pod is 1, but limit is 2, minimum cpu usage per Pod is 2, but request is 1]`: true,
+		`pods "m-0" is forbidden: cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000`:                  true,
+		`pods "m-0" is forbidden: memory max limit to request ratio per Pod is 2, but no request is specified or request is 0`:        true,
+		`pods "m-0" is forbidden: unable to UPDATE pods at this time because there was an error enforcing limit ranges`:               true,
+		`pods "m-0" is forbidden: status unknown for quota: q, resources: requests.cpu`:                                               true,
+		`pods "m-0" is forbidden: insufficient quota to consume: requests.cpu`:                                                        true,
+		`pods "m-0" is forbidden: quota usage is negative for resource(s): requests.cpu`:                                              true,
+		`admission webhook "quotas.example.com" denied the request: no`:                                                               false,
+		`Pod "m-0" is invalid: spec: Pod QOS Class may not change`:                                                                    false,
+		`pods "m-0" is forbidden: node didn't have enough allocatable resources`:                                                      false,
 	} {
 		g.Expect(concernsNewPods(errors.New(text))).To(Equal(want), text)
 	}
+}
+
+// While a quota does not allow an update, the pod is kept; if it does not allow to revert one, the pod is replaced as it is.
+func TestWhatAQuotaDoesNotAllow(t *testing.T) {
+	g := NewWithT(t)
+	u, writes := unfit{message: "exceeded quota"}, []inplace.Write{{Kind: inplace.ResizePod}}
+	a := u.wait(inplace.Assessment{Writes: writes, GiveUp: &writes[0]})
+	g.Expect(a.Pending).To(ContainSubstring("exceeded quota"))
+	g.Expect(a.GiveUp).To(BeNil())
+	g.Expect(a.Writes).To(HaveLen(1))
+	g.Expect(u.wait(inplace.Assessment{Replace: "infeasible", Writes: writes})).To(Equal(inplace.Assessment{Replace: "infeasible"}))
 }

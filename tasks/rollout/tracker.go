@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
+	"github.com/etcd-foreman/etcd-foreman/internal/inplace/revisions"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/updates"
@@ -28,6 +29,8 @@ type tracked struct {
 	timers  timers.Timers
 	refused map[types.UID]rollout.Refusal
 	updates updates.State
+	// revisions are what was read of ControllerRevisions.
+	revisions *revisions.Known
 	// unfit are the updates in place that the API server has refused, by pod.
 	unfit map[types.UID]unfit
 }
@@ -57,6 +60,18 @@ func (t *tracker) assess(task types.UID, snapshot *cluster.Snapshot, assessed ma
 	of.updates = of.updates.Next(snapshot, assessed)
 	t.put(task, of)
 	return of.updates
+}
+
+// revisions are the ControllerRevisions that a task has read.
+func (t *tracker) revisions(task types.UID) *revisions.Known {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.tasks[task]
+	if of.revisions == nil {
+		of.revisions = &revisions.Known{}
+		t.put(task, of)
+	}
+	return of.revisions
 }
 
 // refuseUpdate records that the API server refused to update a pod in place. An operator that starts tries it once more.

@@ -14,6 +14,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -40,6 +41,7 @@ import (
 type options struct {
 	length     time.Duration
 	patience   time.Duration
+	after      time.Duration
 	seed       uint64
 	members    int
 	most       int
@@ -59,6 +61,7 @@ func main() {
 	var o options
 	flag.DurationVar(&o.length, "length", 15*time.Minute, "how long new operations are begun")
 	flag.DurationVar(&o.patience, "patience", 6*time.Minute, "how long an operation may take; grace periods, backoffs and faults add up to minutes")
+	flag.DurationVar(&o.after, "after", 0, "how long after its first fault an operation begins; chosen by the seed if 0")
 	flag.Uint64Var(&o.seed, "seed", 0, "of all choices; 0 for a new one")
 	flag.IntVar(&o.members, "members", 3, "of the etcd cluster")
 	flag.IntVar(&o.most, "most-faults", 3, "during one operation")
@@ -159,13 +162,14 @@ type plan struct {
 	most       int
 	always     bool
 	longest    bool
+	after      time.Duration
 
 	nextOperations []operations.Operation
 	nextFaults     []faults.Kind
 }
 
 func newPlan(o options) (*plan, error) {
-	p := &plan{random: rand.New(rand.NewPCG(o.seed, 0)), operations: operations.All(), faults: faults.All(), most: o.most, always: o.always, longest: o.longest}
+	p := &plan{random: rand.New(rand.NewPCG(o.seed, 0)), operations: operations.All(), faults: faults.All(), most: o.most, always: o.always, longest: o.longest, after: o.after}
 	if o.operations != "" {
 		p.operations = nil
 		for name := range strings.SplitSeq(o.operations, ",") {
@@ -217,7 +221,7 @@ func (p *plan) next(m *faults.Machine) turn {
 	if len(p.nextOperations) == 0 {
 		p.nextOperations = shuffled(p.random, p.operations)
 	}
-	t := turn{operation: p.nextOperations[0], after: time.Duration(p.random.Int64N(int64(ahead)))}
+	t := turn{operation: p.nextOperations[0], after: cmp.Or(p.after, time.Duration(p.random.Int64N(int64(ahead))))}
 	p.nextOperations = p.nextOperations[1:]
 	for _, kind := range p.kinds(t.operation) {
 		f := planned{Fault: kind.Choose(m, p.random, p.longest)}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/operations"
@@ -130,6 +131,29 @@ func TestLongestFaults(t *testing.T) {
 		if (shorter > 90) == longest || (shorter == 0) != longest {
 			t.Errorf("%d of 100 are shorter than the longest, with longest %t", shorter, longest)
 		}
+	}
+}
+
+func TestAfter(t *testing.T) {
+	p, err := newPlan(options{seed: 3, most: 1, after: 8 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next := p.next(&faults.Machine{Name: "main", Members: 3}); next.after != 8*time.Second {
+		t.Errorf("the operation begins after %s", next.after)
+	}
+}
+
+// The command that a report gives makes the same choices.
+func TestReplay(t *testing.T) {
+	o := options{seed: 7, length: time.Minute, members: 3, most: 2}
+	const least = "go run ./test/robustness -seed 7 -length 1m0s -members 3 -most-faults 2"
+	if got := o.replay(); got != least {
+		t.Error(got)
+	}
+	o.operations, o.faultKinds, o.after, o.always, o.longest = "rollout,restart", "volume lost", time.Second, true, true
+	if got, want := o.replay(), least+` -operations "rollout,restart" -faults "volume lost" -after 1s -always -longest`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 

@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -279,7 +278,7 @@ func (r *runner) perform(ctx context.Context, next turn) report.Operation {
 
 // inject injects a fault, unless the operation is over before.
 func (r *runner) inject(ctx context.Context, fault planned) oracle.Fault {
-	f := oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target()}
+	f := oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target(), EndsEtcd: fault.Kind.EndsEtcd}
 	begins := pause(ctx, fault.after)
 	f.From = r.now()
 	if begins {
@@ -311,15 +310,8 @@ func (r *runner) explain(ctx context.Context) {
 
 // save writes what else is needed to judge the run.
 func (r *runner) save(auditFrom int64) error {
-	command := []string{"go run ./test/robustness", fmt.Sprintf("-seed %d -length %s -members %d -most-faults %d", r.seed, r.length, r.members, r.most)}
-	for flag, value := range map[string]string{"-operations": r.operations, "-faults": r.faultKinds} {
-		if value != "" {
-			command = append(command, fmt.Sprintf("%s %q", flag, value))
-		}
-	}
-	slices.Sort(command[1:])
 	about := report.Run{
-		Seed: r.seed, Commit: r.version, Date: r.began.UTC().Format(time.DateOnly), Load: load(), Members: r.members, Length: r.now(), Command: strings.Join(command, " "),
+		Seed: r.seed, Commit: r.version, Date: r.began.UTC().Format(time.DateOnly), Load: load(), Members: r.members, Length: r.now(), Command: r.replay(),
 		Cluster: oracle.Cluster{Namespace: namespace, Name: name, Operator: operatorUser, Members: r.members, Began: r.began},
 	}
 	return errors.Join(
@@ -327,6 +319,27 @@ func (r *runner) save(auditFrom int64) error {
 		report.WriteJSON(filepath.Join(r.dir, report.RunFile), about),
 		report.WriteJSON(filepath.Join(r.dir, report.TimelineFile), r.timeline),
 	)
+}
+
+// replay is the command with which the choices are the same again.
+func (o options) replay() string {
+	command := fmt.Sprintf("go run ./test/robustness -seed %d -length %s -members %d -most-faults %d", o.seed, o.length, o.members, o.most)
+	if o.operations != "" {
+		command += fmt.Sprintf(" -operations %q", o.operations)
+	}
+	if o.faultKinds != "" {
+		command += fmt.Sprintf(" -faults %q", o.faultKinds)
+	}
+	if o.after != 0 {
+		command += fmt.Sprintf(" -after %s", o.after)
+	}
+	if o.always {
+		command += " -always"
+	}
+	if o.longest {
+		command += " -longest"
+	}
+	return command
 }
 
 // commit names what is run.

@@ -22,7 +22,9 @@ import (
 // Reader reads through another one, and keeps the pods that were listed last.
 type Reader struct {
 	client.Reader
-	pods []corev1.Pod
+	// Known are the templates that need not be read again; nil if all are.
+	Known *Known
+	pods  []corev1.Pod
 }
 
 // List implements client.Reader.
@@ -51,9 +53,13 @@ func (r *Reader) Assess(ctx context.Context, namespace string, set cluster.State
 			if _, known := templates[name]; known || name == "" {
 				continue
 			}
-			template, err := r.template(ctx, client.ObjectKey{Namespace: namespace, Name: name}, set.UID)
-			if err != nil {
-				return nil, err
+			template := r.Known.get(set.UID, name)
+			if template == nil {
+				var err error
+				if template, err = r.template(ctx, client.ObjectKey{Namespace: namespace, Name: name}, set.UID); err != nil {
+					return nil, err
+				}
+				r.Known.put(set.UID, name, template)
 			}
 			templates[name] = template
 		}

@@ -105,6 +105,50 @@ func TestAssess(t *testing.T) {
 	g.Expect(assessed["a"].Replace).To(ContainSubstring("the API server says no"))
 }
 
+// A revision is read once, whatever becomes of it later: its pods have the template that it had. One of another StatefulSet is
+// read again, and so is one that was missing.
+func TestARevisionIsReadOnce(t *testing.T) {
+	g := NewWithT(t)
+	old, of := revision(t, "old", "set", template("etcd:old")), pod("a", "old", "set")
+	r, asked := asking(t, nil, old, of)
+	r.Known = &Known{}
+	for range 2 {
+		assessed, err := assess(t, r, "")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(assessed["a"].Replace).To(ContainSubstring("new is missing"))
+	}
+	g.Expect(asked).To(Equal(map[string]int{"old": 1, "new": 2}))
+
+	writer := r.Reader.(client.Client)
+	g.Expect(writer.Create(t.Context(), revision(t, "new", "set", template("etcd:new")))).To(Succeed())
+	g.Expect(writer.Delete(t.Context(), old)).To(Succeed())
+	assessed, err := assess(t, r, "")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(assessed["a"].Replace).To(BeEmpty(), "it was deleted, and the pod has what it said")
+	g.Expect(writer.Create(t.Context(), revision(t, "old", "set", template("etcd:new")))).To(Succeed())
+	assessed, err = assess(t, r, "")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(assessed["a"].Writes).NotTo(HaveLen(1), "somebody has created it again with the target's data, and the pod is not at the target")
+	g.Expect(asked).To(Equal(map[string]int{"old": 1, "new": 3}))
+
+	g.Expect(r.Known.get("another set", "old")).To(BeNil())
+}
+
+// What is known is bounded.
+func TestKnownIsBounded(t *testing.T) {
+	g := NewWithT(t)
+	k := &Known{}
+	for i := range 3 * maxKnown {
+		k.put("set", fmt.Sprint(i), &inplace.Template{})
+		g.Expect(len(k.templates)).To(BeNumerically("<=", maxKnown))
+		g.Expect(k.get("set", fmt.Sprint(i))).NotTo(BeNil())
+	}
+	k.put("another set", "a", &inplace.Template{})
+	g.Expect(k.templates).To(HaveLen(1))
+	k.put("another set", "b", nil)
+	g.Expect(k.templates).To(HaveLen(1))
+}
+
 // A pod without a revision cannot be compared, and nothing of that name is read.
 func TestPodWithoutARevision(t *testing.T) {
 	g := NewWithT(t)

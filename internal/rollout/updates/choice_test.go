@@ -73,12 +73,40 @@ func TestStage(t *testing.T) {
 	}
 }
 
+// Where every pod is replaced, one that is marked goes before others: its etcd may be about to restart.
+func TestStageWithoutThePolicy(t *testing.T) {
+	for updating, want := range map[bool]int{true: 1, false: 3} {
+		s := observed(noon, participating)
+		s.Ordinals[0].Pod.Updating = updating
+		if got := (State{}).Stage(&s.Ordinals[0], noon); got != want {
+			t.Errorf("updating %t: stage %d, not %d", updating, got, want)
+		}
+	}
+}
+
+// A member is at risk as long as it serves: once it has stopped, that shows.
+func TestAtRisk(t *testing.T) {
+	for _, c := range []struct{ risky, serving, want bool }{{true, true, true}, {true, false, false}, {false, true, false}} {
+		s, o := stateOf(true, inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Pending: "kubelet", AtRisk: c.risky})
+		o.Serving = c.serving
+		if got := s.AtRisk(o); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
+		if s.Foresee(o, "target", noon).AtRisk(o) {
+			t.Errorf("%+v: at risk once what is waited for has come to pass", c)
+		}
+	}
+	if (State{}).AtRisk(&cluster.Ordinal{}) {
+		t.Error("an ordinal without a pod is at risk")
+	}
+}
+
 // After lowered resources, a member has to participate for a while without a restart.
 func TestSettle(t *testing.T) {
 	g := NewWithT(t)
 	a := inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Settle: 30 * time.Second, Phase: "settle"}
 	s, o := stateOf(true, a)
-	g.Expect(s.Of(o, noon).Wait).To(ContainSubstring("it has to participate for 30s without a restart"))
+	g.Expect(s.Of(o, noon).Wait).To(ContainSubstring("must participate for 30s without a container restart"))
 	a.Settle = 0
 	s, o = stateOf(true, a)
 	g.Expect(s.Of(o, noon).Write).NotTo(BeNil())

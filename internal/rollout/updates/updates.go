@@ -83,7 +83,7 @@ func (s State) Of(o *cluster.Ordinal, now time.Time) Choice {
 	}
 	p, known := s.pods[o.Pod.UID]
 	if !known {
-		return Choice{Wait: fmt.Sprintf("%s changes while it is compared with its template", o.Name), Begun: o.Pod.Updating}
+		return Choice{Wait: fmt.Sprintf("%s changed while it was compared with its template, and is compared again", o.Name), Begun: o.Pod.Updating}
 	}
 	c := Choice{Begun: o.Pod.Updating, Disrupts: slices.ContainsFunc(p.Writes, func(w inplace.Write) bool { return w.Disrupts })}
 	participates := o.Class == v1alpha1.ClassParticipating
@@ -97,25 +97,34 @@ func (s State) Of(o *cluster.Ordinal, now time.Time) Choice {
 		c.Replace, c.Begun = p.Replace, false
 	case p.Pending != "":
 		c.Wait = fmt.Sprintf("%s is being updated in place: %s", o.Name, p.Pending)
+		if p.GiveUp != nil {
+			c.Wait += fmt.Sprintf("; after %s the update is reverted and the pod is replaced", p.GiveUpAfter)
+		}
 	case !participates && o.Pod.Updating && p.KeepsPod():
 		c.Wait = fmt.Sprintf("%s has been updated in place and does not participate", o.Name)
 	case !participates:
 		c.Replace, c.Begun = "it does not participate", false
 	case p.Settle > 0 && !timers.Lasted(p.since, now, p.Settle):
-		c.Wait = fmt.Sprintf("the resources of %s are lower: it has to participate for %s without a restart", o.Name, p.Settle)
+		c.Wait = fmt.Sprintf("%s was updated in place and must participate for %s without a container restart", o.Name, p.Settle)
 	default:
 		c.Write = &p.Writes[0]
 	}
 	return c
 }
 
+// AtRisk reports whether the member of an ordinal serves and may yet stop, because of what was written to its pod.
+func (s State) AtRisk(o *cluster.Ordinal) bool {
+	return o.Pod != nil && o.Serving && s.pods[o.Pod.UID].AtRisk
+}
+
 // Stage is the place of an outdated pod in the order, before all else: what does not participate and is replaced, what is on its
-// way, what disturbs nobody, and the rest.
+// way, what disturbs nobody, and the rest. Where every pod is replaced, one that was on its way goes first: it may be restarted at
+// any moment.
 func (s State) Stage(o *cluster.Ordinal, now time.Time) int {
 	switch c := s.Of(o, now); {
 	case !c.InPlace() && o.Class != v1alpha1.ClassParticipating:
 		return 0
-	case c.IsOnItsWay():
+	case c.IsOnItsWay() || !s.Enabled && o.Pod.Updating:
 		return 1
 	case c.Write != nil && !c.Disrupts:
 		return 2
@@ -133,7 +142,7 @@ func (s State) Foresee(o *cluster.Ordinal, target string, now time.Time) State {
 	c := s.Of(o, now)
 	if c.Write == nil {
 		// What is waited for comes to pass.
-		p.Pending, p.Settle, p.GiveUp = "", 0, nil
+		p.Pending, p.Settle, p.GiveUp, p.AtRisk = "", 0, nil, false
 		next.pods[o.Pod.UID] = p
 		return next
 	}

@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	patience   = 30 * time.Second
+	patience   = 2 * time.Minute
 	memberName = "m"
 	peerURL    = "http://127.0.0.1:2380" // nothing listens there: a single member has no peers
 )

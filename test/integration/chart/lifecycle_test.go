@@ -51,7 +51,7 @@ func previous(t *testing.T) string {
 // The life of an installation. Whatever happens to the chart, CRDs, Etcds, tasks, pods and claims stay.
 func TestInstallUpgradeRollbackUninstall(t *testing.T) {
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(30 * time.Second)
+	g.SetDefaultEventuallyTimeout(2 * time.Minute)
 	h, c := newHelm(t), testEnv.Client
 	categories := func() []string {
 		crd := &unstructured.Unstructured{}

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(env.Main(m, &testEnv, env.WithControllerManager()))
 }
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // person is a user at a prompt, in a namespace with an Etcd.
 type person struct {

@@ -54,7 +54,7 @@ const (
 	group = "druid.gardener.cloud"
 	root  = "../../.."
 	// timeout suits a laden machine.
-	timeout = time.Minute
+	timeout = 2 * time.Minute
 )
 
 // stock are the CustomResourceDefinitions of etcd-druid.

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { os.Exit(env.Main(m, &testEnv, env.WithControllerMa
 // replaced when deleted, and stay terminating while their node is lost.
 func TestKubeletWithStatefulSetController(t *testing.T) {
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(30 * time.Second)
+	g.SetDefaultEventuallyTimeout(2 * time.Minute)
 	ctx := context.Background()
 	namespace := testEnv.Namespace(t)
 	kubelet := testEnv.StartKubelet(t, namespace)

@@ -63,7 +63,7 @@ type world struct {
 func newWorld(t *testing.T, n int32, change ...func(*v1alpha1.Etcd)) *world {
 	t.Helper()
 	w := &world{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
-	w.SetDefaultEventuallyTimeout(30 * time.Second)
+	w.SetDefaultEventuallyTimeout(2 * time.Minute)
 	w.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	w.kubelet = testEnv.StartKubelet(t, w.namespace)
 	w.members = &etcdfake.Cluster{Up: w.up}

@@ -52,7 +52,7 @@ type world struct {
 func newWorld(t *testing.T, change ...func(*v1alpha1.Etcd)) *world {
 	t.Helper()
 	w := &world{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
-	w.SetDefaultEventuallyTimeout(30 * time.Second)
+	w.SetDefaultEventuallyTimeout(2 * time.Minute)
 	w.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	etcd := &v1alpha1.Etcd{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "main"},

@@ -33,7 +33,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // A late member joins; one with lost or damaged data rejoins as a learner and is promoted; a fourth joins a cluster of
 // three; and no member starts a new cluster while its past is unknown.

@@ -44,7 +44,7 @@ const (
 	name     = "etcd-main"
 	operator = "etcd-foreman"
 	// timeout is for the operator to be there and to have looked at everything, on a laden machine.
-	timeout = time.Minute
+	timeout = 2 * time.Minute
 )
 
 // The operator looks after Etcds in the namespaces that it was told of, and leaves those in others alone, whether or

@@ -27,7 +27,7 @@ func secretOf(etcd *v1alpha1.Etcd, name string) *corev1.Secret {
 // An operator that somebody has taken over can write no Secret but those of managed TLS.
 func TestWhichSecretsTheOperatorMayWrite(t *testing.T) {
 	g := NewWithT(t)
-	g.SetDefaultEventuallyTimeout(30 * time.Second)
+	g.SetDefaultEventuallyTimeout(2 * time.Minute)
 	namespace := testEnv.Namespace(t)
 	operator, err := client.New(testEnv.AsOperator(), client.Options{Scheme: testEnv.Scheme})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -31,7 +31,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
-	w.SetDefaultEventuallyTimeout(30 * time.Second)
+	w.SetDefaultEventuallyTimeout(2 * time.Minute)
 	return w
 }
 

@@ -62,7 +62,7 @@ type cluster struct {
 func newCluster(t *testing.T, quorumAware bool) *cluster {
 	t.Helper()
 	c := &cluster{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t), quorum: quorumAware}
-	c.SetDefaultEventuallyTimeout(time.Minute)
+	c.SetDefaultEventuallyTimeout(2 * time.Minute)
 	c.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	c.kubelet = testEnv.StartKubelet(t, c.namespace)
 	c.fake = &etcdfake.Cluster{Up: func(i int) bool { return c.kubelet.Ready(pod(i)) }}

@@ -62,7 +62,7 @@ const name = "main"
 func newCluster(t *testing.T, n int, changes ...func(*cluster)) *cluster {
 	t.Helper()
 	c := &cluster{WithT: NewWithT(t), t: t, namespace: testEnv.Namespace(t)}
-	c.SetDefaultEventuallyTimeout(60 * time.Second)
+	c.SetDefaultEventuallyTimeout(2 * time.Minute)
 	c.SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	c.kubelet = testEnv.StartKubelet(t, c.namespace)
 	c.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: int32(n)}}

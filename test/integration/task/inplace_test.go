@@ -19,6 +19,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -103,7 +104,13 @@ func (c *cluster) updated() {
 // restarted only for its own image, its leader last.
 func TestPodsAreUpdatedInPlace(t *testing.T) {
 	c := newCluster(t, 3, inPlace)
-	c.start(nil)
+	var revisions atomic.Int32
+	c.startWith(through(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+		if strings.Contains(r.URL.Path, "/controllerrevisions/") {
+			revisions.Add(1)
+		}
+		return next.RoundTrip(r)
+	}), nil)
 	before := c.uids()
 	moves := 0
 	for i, change := range []struct {
@@ -128,6 +135,7 @@ func TestPodsAreUpdatedInPlace(t *testing.T) {
 		}
 		moves += change.moves
 		c.Expect(c.fake.Moves()).To(HaveLen(moves), "%s", change.want)
+		c.Expect(revisions.Swap(0)).To(BeEquivalentTo(2), "each revision is read once")
 		c.Expect(done.Status.Rollout.Pods).To(HaveLen(3))
 		for _, p := range done.Status.Rollout.Pods {
 			c.Expect(p.LastOperation.State).To(Equal(v1alpha1.OperationStateCompleted))
@@ -281,7 +289,7 @@ func TestUpdatesThatAreImpossibleInPlace(t *testing.T) {
 				c.Expect(uid).NotTo(Equal(before[i]))
 			}
 			for _, p := range done.Status.Rollout.Pods {
-				c.Expect(p.LastOperation.Reason).To(ContainSubstring("it takes a new pod"))
+				c.Expect(p.LastOperation.Reason).To(ContainSubstring("it needs a new pod"))
 				c.Expect(p.LastOperation.Reason).To(ContainSubstring(test.reason))
 			}
 		})
@@ -378,5 +386,88 @@ func TestNodeGoesAwayHalfWay(t *testing.T) {
 			c.updated()
 			c.Expect(c.uids()[:2]).To(Equal(before[:2]))
 		})
+	}
+}
+
+// A cluster of one: nobody is there to take over, and etcd is restarted in its pod.
+func TestOneMemberIsUpdatedInPlace(t *testing.T) {
+	c := newCluster(t, 1, inPlace)
+	c.start(nil)
+	before := c.uids()
+	for i, change := range []func(*corev1.PodTemplateSpec){cpu("200m"), etcd("localhost/etcd:v3")} {
+		c.template(change)
+		c.finalRollout(i + 1)
+		c.updated()
+		c.Expect(c.uids()).To(Equal(before))
+	}
+}
+
+// An operator that was paused sends its write late: the pod has changed, and the API server refuses both a patch and a resize.
+func TestLateWritesAreRefused(t *testing.T) {
+	c := newCluster(t, 1, inPlace)
+	p := c.read(c, 0)
+	seen := fmt.Sprintf(`"uid":%q,"resourceVersion":%q`, p.UID, p.ResourceVersion)
+	touch := client.MergeFrom(p.DeepCopy())
+	p.Labels["touched"] = "yes"
+	c.Expect(testEnv.Client.Patch(t.Context(), p, touch)).To(Succeed())
+	late := func(metadata, spec string) client.Patch {
+		return client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"metadata":{%s},"spec":{"containers":[%s]}}`, metadata, spec))
+	}
+	resize, image := `{"name":"etcd","resources":{"requests":{"cpu":"200m"}}}`, `{"name":"etcd","image":"localhost/etcd:late"}`
+	c.Expect(apierrors.IsConflict(testEnv.Client.Patch(t.Context(), p.DeepCopy(), late(seen, image)))).To(BeTrue())
+	c.Expect(apierrors.IsConflict(testEnv.Client.SubResource("resize").Patch(t.Context(), p.DeepCopy(), late(seen, resize)))).To(BeTrue())
+	other := fmt.Sprintf(`"uid":"of-another-pod","resourceVersion":%q`, p.ResourceVersion)
+	c.Expect(testEnv.Client.Patch(t.Context(), p.DeepCopy(), late(other, image))).NotTo(Succeed())
+	c.Expect(testEnv.Client.SubResource("resize").Patch(t.Context(), p.DeepCopy(), late(other, resize))).NotTo(Succeed())
+	c.Expect(c.read(c, 0).ResourceVersion).To(Equal(p.ResourceVersion))
+	c.Expect(testEnv.Client.SubResource("resize").Patch(t.Context(), p.DeepCopy(), late(fmt.Sprintf(`"uid":%q,"resourceVersion":%q`, p.UID, p.ResourceVersion), resize))).To(Succeed())
+}
+
+// Whoever may write to pods but not delete them forges marks: of an update that is impossible, and of one from another revision.
+// The pods are replaced, one after the other and under all guards; none is taken for updated.
+func TestForgedMarks(t *testing.T) {
+	c := newCluster(t, 3, inPlace)
+	before := c.uids()
+	forge := func(i int, m inplace.Mark) {
+		p := c.read(c, i)
+		patch := client.MergeFrom(p.DeepCopy())
+		m.UID = p.UID
+		p.Annotations = map[string]string{v1alpha1.AnnotationInPlaceUpdate: m.String()}
+		c.Expect(testEnv.Client.Patch(t.Context(), p, patch)).To(Succeed())
+	}
+	current := c.read(c, 0).Labels[appsv1.StatefulSetRevisionLabel]
+	forge(0, inplace.Mark{Source: current, Target: current, Failed: "forged"})
+	forge(1, inplace.Mark{Source: "another", Target: current})
+	c.start(nil)
+	done := c.finalRollout(1)
+	c.updated()
+	after := c.uids()
+	c.Expect(after[0]).NotTo(Equal(before[0]))
+	c.Expect(after[1]).NotTo(Equal(before[1]))
+	c.Expect(after[2]).To(Equal(before[2]), "it was not touched")
+	c.Expect(done.Status.Rollout.Pods).To(HaveLen(2))
+	for _, p := range done.Status.Rollout.Pods {
+		c.Expect(p.Evidence.Serving).To(HaveLen(3), "all others participate")
+	}
+}
+
+// A LimitRange is younger than the pods, and the API server would give them its default limits with any resize: pod after pod, and
+// while etcd runs. They get them with new pods, under all guards.
+func TestALimitRangeLimitsNoRunningMember(t *testing.T) {
+	c := newCluster(t, 3, inPlace, func(c *cluster) {
+		// Resources of init containers are resized only by nodes that say so.
+		c.set.Spec.Template.Spec.InitContainers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}
+	})
+	before := c.uids()
+	c.create(&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "defaults"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+		Type: corev1.LimitTypeContainer, Default: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("128Mi")},
+	}}}})
+	c.template(cpu("200m"))
+	c.start(nil)
+	done := c.finalRollout(1)
+	c.updated()
+	for i, uid := range c.uids() {
+		c.Expect(uid).NotTo(Equal(before[i]))
+		c.Expect(done.Status.Rollout.Pods[i].LastOperation.Reason).To(ContainSubstring("would also change limits.memory of container"))
 	}
 }

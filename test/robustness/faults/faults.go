@@ -38,6 +38,8 @@ type Kind struct {
 	Name string
 	// Longest is how long it may be in effect.
 	Longest time.Duration
+	// EndsEtcd: it ends the etcd of its target.
+	EndsEtcd bool
 	// by is what injects it, if that can do one thing at a time.
 	by string
 	// choose picks a target.

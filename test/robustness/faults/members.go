@@ -26,8 +26,8 @@ func members() []Kind {
 	return []Kind{
 		{Name: "member frozen (SIGSTOP)", Longest: 25 * time.Second, by: bySignals, choose: anyMember, inject: freezeMembers},
 		{Name: "all members frozen (SIGSTOP)", Longest: 12 * time.Second, by: bySignals, choose: allMembers, inject: freezeMembers},
-		{Name: "member killed (SIGKILL)", Longest: 2 * time.Second, choose: anyMember, inject: endMember(node.Process.Kill)},
-		{Name: "member terminated (SIGTERM)", Longest: 2 * time.Second, choose: anyMember, inject: endMember(func(p node.Process, ctx context.Context) error { return p.Terminate() })},
+		{Name: "member killed (SIGKILL)", Longest: 2 * time.Second, EndsEtcd: true, choose: anyMember, inject: endMember(node.Process.Kill)},
+		{Name: "member terminated (SIGTERM)", Longest: 2 * time.Second, EndsEtcd: true, choose: anyMember, inject: endMember(func(p node.Process, ctx context.Context) error { return p.Terminate() })},
 		{Name: "member slow", Longest: 40 * time.Second, by: bySignals, choose: anyMember, inject: stutter},
 		{Name: "all members slow", Longest: 30 * time.Second, by: bySignals, choose: allMembers, inject: stutter},
 		{Name: "container starts slowly", Longest: 40 * time.Second, by: bySignals, choose: allMembers, inject: slowStart},

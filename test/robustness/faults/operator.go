@@ -122,10 +122,14 @@ func apiServers() []Kind {
 		{Name: "API server answers 429", Longest: 30 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Refuse: http.StatusTooManyRequests, Share: 40})},
 		{Name: "API server answers 500", Longest: 30 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Refuse: http.StatusInternalServerError, Share: 40})},
 		{Name: "answers lost after the write", Longest: 30 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Lose: true, Share: 40})},
+		{Name: "removals arrive late", Longest: 90 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Late: lateRemoval})},
 		{Name: "watches held back", Longest: 45 * time.Second, by: byProxy, choose: nothing("the operator's watches"), inject: mischief(proxy.Mischief{Hold: true})},
 		{Name: "kubelet frozen (SIGSTOP)", Longest: 20 * time.Second, choose: nothing("kubelet"), inject: freezeProgram("kubelet")},
 	}
 }
+
+// lateRemoval is how long a removal is on its way. By then, the operator has repeated it, the pod is back, and the next one is gone.
+const lateRemoval = 28 * time.Second
 
 func freezeProgram(name string) func(context.Context, *Machine, target) (heal, error) {
 	return func(ctx context.Context, _ *Machine, _ target) (heal, error) {

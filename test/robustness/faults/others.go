@@ -5,11 +5,16 @@
 package faults
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"sync"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/local/node"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,11 +22,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// byVolumes: two members without data may be a quorum.
+const byVolumes = "lost volumes"
+
 func others() []Kind {
 	return []Kind{
 		{Name: "pod deleted by somebody else", Longest: 2 * time.Second, choose: anyMember, inject: deletePod},
 		{Name: "pod evicted by somebody else", Longest: 2 * time.Second, choose: anyMember, inject: evictPod},
-		{Name: "volume lost", Longest: 2 * time.Second, choose: anyMember, inject: loseVolume},
+		{Name: "volume lost", Longest: 2 * time.Second, by: byVolumes, choose: anyMember, inject: loseVolume},
+		{Name: "volume lost and no promotion", Longest: 60 * time.Second, by: byVolumes, choose: anyMember, inject: loseVolumeAndStayLearner},
 		{Name: "finalizer on a pod", Longest: 25 * time.Second, choose: anyMember, inject: finalizer},
 		{Name: "node cordoned", Longest: 25 * time.Second, choose: nothing("the node"), inject: changeNode(func(n *corev1.Node, on bool) { n.Spec.Unschedulable = on })},
 		{Name: "node tainted", Longest: 25 * time.Second, choose: nothing("the node"), inject: changeNode(taint)},
@@ -61,6 +70,58 @@ func loseVolume(ctx context.Context, m *Machine, t target) (heal, error) {
 		return nil, err
 	}
 	return deletePod(ctx, m, t)
+}
+
+// agent is the name of the agent's process, which has a learner promoted.
+const agent = "etcd-agent"
+
+// loseVolumeAndStayLearner lets a member lose its data, and freezes the agent of the one that comes back: it stays a learner.
+func loseVolumeAndStayLearner(ctx context.Context, m *Machine, t target) (heal, error) {
+	lost, err := m.read(ctx, t.name)
+	if err != nil {
+		return notInEffect, client.IgnoreNotFound(err)
+	}
+	end, err := loseVolume(ctx, m, t)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var frozen node.Process
+	var all sync.WaitGroup
+	all.Go(func() {
+		for wait(ctx, 50*time.Millisecond) && frozen == (node.Process{}) {
+			frozen = m.freezeAgent(ctx, t.name, string(lost.UID))
+		}
+	})
+	return func(ctx context.Context) (string, error) {
+		cancel()
+		all.Wait()
+		evidence, err := end(ctx)
+		if frozen == (node.Process{}) {
+			return evidence, err
+		}
+		return fmt.Sprintf("%s, and its agent, %s, was stopped", evidence, frozen), errors.Join(err, frozen.Thaw(ctx))
+	}, nil
+}
+
+// freezeAgent freezes the agent of a member whose pod is not the one of a UID. It leaves alone the agent that prepares the
+// volume before etcd starts.
+func (m *Machine) freezeAgent(ctx context.Context, member, notOf string) node.Process {
+	pod, there := m.Roster.Pod(member)
+	if !there || pod.UID == notOf {
+		return node.Process{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	p, err := node.Find(ctx, pod.UID, agent)
+	if err != nil {
+		return node.Process{}
+	}
+	command, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID()))
+	if err != nil || !bytes.Contains(command, []byte("\x00serve\x00")) || p.Freeze(ctx) != nil {
+		return node.Process{}
+	}
+	return p
 }
 
 func removed(pod *corev1.Pod, err error) (heal, error) {

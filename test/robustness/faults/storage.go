@@ -8,9 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
+	"syscall"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/test/local/node"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/view"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -19,7 +21,7 @@ import (
 
 func storage() []Kind {
 	return []Kind{
-		{Name: "disk of a member refuses writes", Longest: 20 * time.Second, choose: anyMember, inject: refuseWrites},
+		{Name: "disk of a member refuses writes", Longest: 20 * time.Second, EndsEtcd: true, choose: anyMember, inject: refuseWrites},
 		{Name: "quota alarm (NOSPACE)", Longest: 30 * time.Second, choose: nothing("the cluster"), inject: raiseAlarm},
 	}
 }
@@ -37,11 +39,11 @@ func refuseWrites(ctx context.Context, m *Machine, t target) (heal, error) {
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			if err == nil && limitFiles(p, 0) == nil {
+			if err == nil && limitFiles(p.PID(), 0) == nil {
 				for p.Alive() && wait(ctx, 50*time.Millisecond) {
 				}
 				if p.Alive() {
-					_ = limitFiles(p, unix.RLIM_INFINITY) // it has written nothing, or has just ended
+					_ = limitFiles(p.PID(), unix.RLIM_INFINITY) // it has written nothing, or has just ended
 					return
 				}
 				ended++
@@ -61,13 +63,41 @@ func refuseWrites(ctx context.Context, m *Machine, t target) (heal, error) {
 }
 
 // limitFiles limits the size of the files that a process writes. The hard limit stays as it is.
-func limitFiles(p node.Process, size uint64) error {
-	var now unix.Rlimit
-	if err := unix.Prlimit(p.PID(), unix.RLIMIT_FSIZE, nil, &now); err != nil {
+func limitFiles(pid int, size uint64) error {
+	return asOwner(pid, func() error {
+		var now unix.Rlimit
+		if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &now); err != nil {
+			return err
+		}
+		now.Cur = min(size, now.Max)
+		return unix.Prlimit(pid, unix.RLIMIT_FSIZE, &now, nil)
+	})
+}
+
+// asOwner does something as the user and group of a process: where root has no CAP_SYS_RESOURCE, only they may limit it. It
+// runs on a thread that ends with it.
+func asOwner(pid int, do func() error) error {
+	owner, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+	if err != nil {
 		return err
 	}
-	now.Cur = min(size, now.Max)
-	return unix.Prlimit(p.PID(), unix.RLIMIT_FSIZE, &now, nil)
+	of := owner.Sys().(*syscall.Stat_t)
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		done <- func() error {
+			// The functions of the standard library change all threads.
+			uid, gid := uintptr(of.Uid), uintptr(of.Gid)
+			if _, _, failed := unix.RawSyscall(unix.SYS_SETRESGID, gid, gid, gid); failed != 0 {
+				return failed
+			}
+			if _, _, failed := unix.RawSyscall(unix.SYS_SETRESUID, uid, uid, uid); failed != 0 {
+				return failed
+			}
+			return do()
+		}()
+	}()
+	return <-done
 }
 
 // disarmPatience is how long the alarm may stay after its time: without a quorum it cannot be taken back.

@@ -41,12 +41,13 @@ func Folder(dir string) (report.Result, error) {
 	}
 	acknowledged := summarize(&r, h)
 	r.Violations = check.History(h, patience)
-	acts, samples, err := records(dir, r.Run.Cluster)
+	acts, containers, samples, err := records(dir, r.Run.Cluster)
 	if err != nil {
 		return r, err
 	}
 	r.Samples = len(samples)
-	r.Judgements = oracle.Judge(r.Run.Cluster, acts, samples, r.Timeline.Outages)
+	judged := oracle.Judge(r.Run.Cluster, acts, samples, r.Timeline.Outages)
+	r.Judgements = oracle.Promises(judged, acts, containers, r.Timeline.Faults())
 	r.Gaps = oracle.Gaps(acknowledged, noticeable, r.Judgements, r.Timeline.Faults(), r.Timeline.Outages)
 	err = report.WriteJSON(filepath.Join(dir, report.ResultFile), r)
 	if err == nil {
@@ -76,28 +77,28 @@ func summarize(r *report.Result, h *history.History) []time.Duration {
 	return acknowledged
 }
 
-func records(dir string, cluster oracle.Cluster) ([]oracle.Act, []oracle.Sample, error) {
+func records(dir string, cluster oracle.Cluster) ([]oracle.Act, *oracle.Containers, []oracle.Sample, error) {
 	log, err := os.Open(filepath.Join(dir, report.AuditFile))
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading the audit log: %w", err)
+		return nil, nil, nil, fmt.Errorf("reading the audit log: %w", err)
 	}
 	defer log.Close() //nolint:errcheck // it is only read
-	acts, err := oracle.Acts(log, cluster)
+	acts, containers, err := oracle.Read(log, cluster)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	file, err := os.Open(filepath.Join(dir, report.SamplesFile))
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading what members said: %w", err)
+		return nil, nil, nil, fmt.Errorf("reading what members said: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // it is only read
 	var samples []oracle.Sample
 	for lines := json.NewDecoder(bufio.NewReader(file)); ; {
 		var s oracle.Sample
 		if err := lines.Decode(&s); errors.Is(err, io.EOF) {
-			return acts, samples, nil
+			return acts, containers, samples, nil
 		} else if err != nil {
-			return nil, nil, fmt.Errorf("reading what members said: %w", err)
+			return nil, nil, nil, fmt.Errorf("reading what members said: %w", err)
 		}
 		samples = append(samples, s)
 	}

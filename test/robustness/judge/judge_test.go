@@ -71,12 +71,14 @@ func TestFolder(t *testing.T) {
 		timeline     report.Timeline
 		want         string // in the error
 	}{
-		"all is well":          {"v", deletion(20, "main-0"), timeline, ""},
-		"an unsafe act":        {"v", deletion(20, "main-0") + deletion(21, "main-1"), timeline, "an unsafe act: 21s unsafe: delete pod main-1"},
-		"an illegal history":   {"another", "", timeline, "an illegal history: linearizable"},
-		"an operation stuck":   {"v", "", stuck, "the rollout at 0s did not end well: still waiting"},
-		"an interrupted run":   {"v", "", report.Timeline{Failed: "interrupted"}, "interrupted"},
-		"a history that lacks": {"", "", timeline, "an illegal history"},
+		"all is well":           {"v", deletion(20, "main-0"), timeline, ""},
+		"an unsafe act":         {"v", deletion(20, "main-0") + deletion(21, "main-1"), timeline, "an unsafe act: 21s unsafe: delete pod main-1"},
+		"a raise":               {"v", deletion(20, "main-0") + raise(40, "main-1", ""), timeline, ""},
+		"a raise that restarts": {"v", raise(20, "main-1", "2026-01-01T12:00:22Z"), timeline, "an unsafe act: 20s unsafe: update pod in place main-1: etcd was to keep running, and ended at 22s: Completed, exit code 143"},
+		"an illegal history":    {"another", "", timeline, "an illegal history: linearizable"},
+		"an operation stuck":    {"v", "", stuck, "the rollout at 0s did not end well: still waiting"},
+		"an interrupted run":    {"v", "", report.Timeline{Failed: "interrupted"}, "interrupted"},
+		"a history that lacks":  {"", "", timeline, "an illegal history"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := recorded(t, test.found, test.audit, test.timeline)
@@ -106,6 +108,23 @@ func update(second int, pod string) string {
 	return strings.Replace(strings.Replace(deletion(second, pod), `"verb":"delete"`, `"verb":"patch"`, 1), `"responseStatus"`, `"requestObject":{"spec":{"containers":[]}},"responseStatus"`, 1)
 }
 
+// raise is lines of the audit log: a pod is created, and runs, and its memory is raised; its etcd ended if it says when.
+func raise(second int, pod, ended string) string {
+	state := ""
+	if ended != "" {
+		state = fmt.Sprintf(`,"lastState":{"terminated":{"containerID":"c","exitCode":143,"reason":"Completed","finishedAt":%q}}`, ended)
+	}
+	write := func(second int, verb, subresource, body string) string {
+		line := strings.Replace(deletion(second, pod), `"verb":"delete"`, fmt.Sprintf(`"verb":%q`, verb), 1)
+		line = strings.Replace(line, `"resource":"pods"`, fmt.Sprintf(`"resource":"pods","subresource":%q`, subresource), 1)
+		return strings.Replace(line, `"responseStatus"`, `"requestObject":`+body+`,"responseStatus"`, 1)
+	}
+	return write(1, "create", "", fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"containers":[{"name":"etcd","resources":{"requests":{"memory":"1Gi"}}}]}}`, pod)) +
+		write(2, "patch", "status", `{"metadata":{"uid":"u"},"status":{"containerStatuses":[{"name":"etcd"}]}}`) +
+		write(second, "patch", "resize", `{"spec":{"containers":[{"name":"etcd","resources":{"requests":{"memory":"2Gi"}}}]}}`) +
+		write(second+5, "patch", "status", fmt.Sprintf(`{"metadata":{"uid":"u"},"status":{"containerStatuses":[{"name":"etcd"%s}]}}`, state))
+}
+
 // Updates in place count as faulted while a fault is in effect, and just after one.
 func TestUpdatesInPlace(t *testing.T) {
 	r, err := Folder(recorded(t, "v", update(5, "main-0")+update(12, "main-1")+update(22, "main-2")+update(40, "main-2")+deletion(13, "main-0"), report.Timeline{Operations: []report.Operation{{
@@ -116,7 +135,7 @@ func TestUpdatesInPlace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if total := r.Total(); total.InPlace != 4 || total.InPlaceFaulted != 2 || !strings.Contains(r.Page(), "| updates of pods in place | 4, 2 of them under faults |") {
+	if total := r.Total(); total.InPlace != 4 || total.InPlaceFaulted != 2 || total.InPlaceOf["unknown"] != (report.Count{All: 4, Faulted: 2}) || !strings.Contains(r.Page(), "| updates of pods in place | 4, 2 of them under faults |") {
 		t.Errorf("%+v\n%s", total, r.Page())
 	}
 }
@@ -143,7 +162,7 @@ func TestTotals(t *testing.T) {
 		t.Errorf("%d totals, sum %+v", len(totals), sum)
 	}
 	page := report.TotalsPage(totals)
-	for _, want := range []string{"| runs | 2, ", "| operations | 4, 2 of them under faults |", "| updates of pods in place | 2, 2 of them under faults |", "| frozen | 2 |", "| abc | 7 |", "2 unsafe"} {
+	for _, want := range []string{"| runs | 2, ", "| operations | 4, 2 of them under faults |", "| updates of pods in place | 2, 2 of them under faults |", "| unknown | 2 | 2 |", "| frozen | 2 |", "| abc | 7 |", "2 unsafe"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}

@@ -76,7 +76,7 @@ func All() []Operation {
 
 // recoveryNot would continue or restart the member that a recovery freezes, or take the last one's data.
 var recoveryNot = []string{
-	"volume lost", "member frozen (SIGSTOP)", "all members frozen (SIGSTOP)", "member killed (SIGKILL)", "member terminated (SIGTERM)",
+	"volume lost", "volume lost and no promotion", "member frozen (SIGSTOP)", "all members frozen (SIGSTOP)", "member killed (SIGKILL)", "member terminated (SIGTERM)",
 	"member slow", "all members slow", "container starts slowly", "disk of a member refuses writes",
 }
 

@@ -110,16 +110,26 @@ func (c *Cluster) recover(ctx context.Context) error {
 		if err := c.loseQuorum(ctx); err != nil {
 			return err
 		}
+		return c.askForRecovery(ctx)
+	})
+}
+
+// askForRecovery asks for a recovery until it is admitted: a leader that has lost its followers takes a moment to know.
+func (c *Cluster) askForRecovery(ctx context.Context) error {
+	for {
 		name, err := c.ask(ctx, v1alpha1.QuorumLossRecovery, "")
 		if err != nil {
 			return err
 		}
 		status, err := c.ended(ctx, name)
-		if err == nil && status.State != v1alpha1.TaskStateSucceeded {
-			err = fmt.Errorf("task %s is %s: %+v", name, status.State, status.LastErrors)
+		if err != nil || status.State == v1alpha1.TaskStateSucceeded {
+			return err
 		}
-		return err
-	})
+		notLost := func(e v1alpha1.LastError) bool { return e.Code == v1alpha1.ErrQuorumNotLost }
+		if status.State != v1alpha1.TaskStateRejected || !slices.ContainsFunc(status.LastErrors, notLost) {
+			return fmt.Errorf("task %s is %s: %+v", name, status.State, status.LastErrors)
+		}
+	}
 }
 
 // loseQuorum loses the volumes of all members but the last, which has every acknowledged write.

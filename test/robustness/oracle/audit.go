@@ -29,28 +29,32 @@ type entry struct {
 	RequestReceivedTimestamp time.Time
 }
 
-// Acts reads, from an audit log, the requests of all users that can cost the cluster members or data, and that were
-// carried out. The last line may be torn.
-func Acts(log io.Reader, cluster Cluster) ([]Act, error) {
+// Read reads, from an audit log, the requests of all users that can cost the cluster members or data, and that were
+// carried out, and what the kubelet reports of etcd's containers. The last line may be torn.
+func Read(log io.Reader, cluster Cluster) ([]Act, *Containers, error) {
 	var acts []Act
-	specs := podSpecs{}
+	specs, containers := podSpecs{}, &Containers{}
 	lines := bufio.NewReaderSize(log, 1<<16)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
 			slices.SortStableFunc(acts, func(a, b Act) int { return int(a.At - b.At) })
-			return acts, nil
+			return acts, containers, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading the audit log: %w", err)
+			return nil, nil, fmt.Errorf("reading the audit log: %w", err)
 		}
 		var e entry
 		if err := json.Unmarshal(bytes.TrimSpace(line), &e); err != nil {
-			return nil, fmt.Errorf("decoding a line of the audit log: %w", err)
+			return nil, nil, fmt.Errorf("decoding a line of the audit log: %w", err)
+		}
+		if !e.carriedOut(cluster) {
+			continue
 		}
 		if act, relevant := e.act(cluster, specs); relevant {
 			acts = append(acts, act)
 		}
+		containers.note(e, cluster)
 	}
 }
 
@@ -73,9 +77,6 @@ func (e entry) isDryRun() bool {
 // act returns what the request did, and whether it matters.
 func (e entry) act(cluster Cluster, specs podSpecs) (Act, bool) {
 	ref := e.ObjectRef
-	if !e.carriedOut(cluster) {
-		return Act{}, false
-	}
 	act := Act{At: e.RequestReceivedTimestamp.Sub(cluster.Began), User: e.User.Username, Name: ref.Name, UID: e.precondition()}
 	resource := ref.Resource
 	if ref.Subresource != "" {
@@ -95,10 +96,14 @@ func (e entry) act(cluster Cluster, specs podSpecs) (Act, bool) {
 		act.Kind = DeletePodsOf
 	case "update pods", "patch pods", "update pods/resize", "patch pods/resize":
 		act.Kind, act.Pods = UpdatePod, []string{ref.Name}
-		if !e.changesContainers() {
+		switch {
+		case e.changesContainers():
+			act.Effect, act.Change = specs.update(e)
+		case e.setsLabels():
+			act.Effect, act.Change = Keeps, Labels
+		default:
 			return Act{}, false
 		}
-		act.Effect = specs.update(e)
 	case "delete persistentvolumeclaims":
 		act.Kind, act.Pods = DeleteClaim, []string{podOfClaim(ref.Name, cluster.Name)}
 		return act, act.Pods[0] != ""
@@ -189,6 +194,18 @@ func (e entry) changesContainers() bool {
 		return true
 	}
 	return len(pod.Spec.Containers)+len(pod.Spec.InitContainers) > 0
+}
+
+// setsLabels reports whether a write of a pod sets labels, besides the one of its revision.
+func (e entry) setsLabels() bool {
+	var pod struct {
+		Metadata struct{ Labels map[string]any }
+	}
+	if json.Unmarshal(e.RequestObject, &pod) != nil {
+		return false
+	}
+	delete(pod.Metadata.Labels, "controller-revision-hash")
+	return len(pod.Metadata.Labels) > 0
 }
 
 // replicas returns what a write sets the number of replicas to, if it does.

@@ -26,6 +26,20 @@ const (
 	Restarts Effect = "restarts etcd"
 )
 
+// Change is what an update in place changes.
+type Change string
+
+// The changes. Of several in one write, it is the first of these.
+const (
+	EtcdImage  Change = "image of etcd"
+	Lowered    Change = "resources lowered"
+	Restarting Change = "resources that restart etcd"
+	Raised     Change = "resources raised"
+	AgentImage Change = "image of the agent"
+	Labels     Change = "labels"
+	Unknown    Change = "unknown"
+)
+
 const (
 	// settle is how long a member is at risk after its resources were lowered. The operator promises to wait for 30 s, from a
 	// moment after the write.
@@ -50,7 +64,7 @@ type podSpecs map[string]map[string]*container
 // podBody is what is read of a pod that is written.
 type podBody struct {
 	Metadata struct{ Name, UID string }
-	Spec     struct{ Containers []*container }
+	Spec     struct{ Containers, InitContainers []*container }
 }
 
 // create notes the containers of a new pod.
@@ -66,23 +80,42 @@ func (p podSpecs) create(e entry) {
 	p[body.Metadata.Name] = all
 }
 
-// update returns what a write does to a pod, and notes it. What cannot be read, or was not seen before, may restart etcd.
-func (p podSpecs) update(e entry) Effect {
+// update returns what a write does to a pod and what it changes, and notes it. What cannot be read, or was not seen before, may
+// restart etcd.
+func (p podSpecs) update(e entry) (Effect, Change) {
 	known := p[e.ObjectRef.Name]
 	var body podBody
 	if json.Unmarshal(e.RequestObject, &body) != nil || known == nil || e.Verb != "patch" {
 		delete(p, e.ObjectRef.Name)
-		return Restarts
+		return Restarts, Unknown
 	}
-	effect := Keeps
+	image, resources := Keeps, Keeps
+	change := Unknown
+	if len(body.Spec.InitContainers) > 0 {
+		change = AgentImage
+	}
 	for _, now := range body.Spec.Containers {
 		before := known[now.Name]
 		if before == nil {
-			return Restarts
+			return Restarts, Unknown
 		}
-		effect = worse(effect, before.update(now))
+		if now.Resources.Requests != nil || now.Resources.Limits != nil {
+			change = Raised
+		} else if now.Image != "" {
+			change = AgentImage
+		}
+		image = worse(image, before.updateImage(now))
+		resources = worse(resources, before.updateResources(now))
 	}
-	return effect
+	switch {
+	case image == Restarts:
+		change = EtcdImage
+	case resources == Lowers:
+		change = Lowered
+	case resources == Restarts:
+		change = Restarting
+	}
+	return worse(image, resources), change
 }
 
 func worse(a, b Effect) Effect {
@@ -94,16 +127,21 @@ func worse(a, b Effect) Effect {
 	return Keeps
 }
 
-// update returns what a write does to a container, and applies it.
-func (c *container) update(now *container) Effect {
-	effect := Keeps
-	if now.Image != "" && now.Image != c.Image {
-		c.Image = now.Image
-		if c.Name == etcdContainer {
-			effect = Restarts
-		}
+// updateImage returns what another image does, and applies it.
+func (c *container) updateImage(now *container) Effect {
+	if now.Image == "" || now.Image == c.Image {
+		return Keeps
 	}
-	effect = worse(effect, c.change(&c.Resources.Requests, now.Resources.Requests, Keeps))
+	c.Image = now.Image
+	if c.Name == etcdContainer {
+		return Restarts
+	}
+	return Keeps
+}
+
+// updateResources returns what other resources do, and applies them.
+func (c *container) updateResources(now *container) Effect {
+	effect := c.change(&c.Resources.Requests, now.Resources.Requests, Keeps)
 	return worse(effect, c.change(&c.Resources.Limits, now.Resources.Limits, Lowers))
 }
 

@@ -113,7 +113,7 @@ func TestWhatAnUpdateDoes(t *testing.T) {
 		"a write that failed before":            {create + strings.Replace(resize("etcd", `{"requests":{"cpu":"900m"}}`), `"code":200`, `"code":409`, 1) + resize("etcd", `{"requests":{"cpu":"800m"}}`), []Effect{Keeps}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			acts, err := Acts(strings.NewReader(test.log), cluster)
+			acts, _, err := Read(strings.NewReader(test.log), cluster)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,5 +141,33 @@ func TestAmounts(t *testing.T) {
 		if got, ok := amount(text); ok {
 			t.Errorf("%q is %g", text, got)
 		}
+	}
+}
+
+func TestWhatAnUpdateChanges(t *testing.T) {
+	create := line("create", "pods", "main-1", strings.Join(strings.Fields(created), ""), 201)
+	etcd := func(what string) string { return `{"spec":{"containers":[{"name":"etcd",` + what + `}]}}` }
+	for name, test := range map[string]struct {
+		resource, body string
+		want           Change
+	}{
+		"a raise":                       {"pods/resize", etcd(`"resources":{"requests":{"cpu":"600m"}}`), Raised},
+		"a limit":                       {"pods/resize", etcd(`"resources":{"limits":{"memory":"1Gi"}}`), Lowered},
+		"a higher limit":                {"pods/resize", etcd(`"resources":{"limits":{"memory":"3Gi"}}`), Raised},
+		"no quantity":                   {"pods/resize", etcd(`"resources":{"requests":{"cpu":"much"}}`), Restarting},
+		"the agent's resources":         {"pods/resize", strings.Replace(etcd(`"resources":{"requests":{"cpu":"2"}}`), "etcd", "backup-restore", 1), Raised},
+		"the image of etcd":             {"pods", etcd(`"image":"etcd:2"`), EtcdImage},
+		"the image of the agent":        {"pods", strings.Replace(etcd(`"image":"agent:2"`), "etcd", "backup-restore", 1), AgentImage},
+		"the image of a init container": {"pods", `{"spec":{"initContainers":[{"name":"prepare","image":"agent:2"}]}}`, AgentImage},
+		"labels":                        {"pods", `{"metadata":{"labels":{"a":"b","controller-revision-hash":"c"}}}`, Labels},
+		"what cannot be read":           {"pods", `{"spec":{"containers":7}}`, Unknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			acts, _, err := Read(strings.NewReader(create+line("patch", test.resource, "main-1", test.body, 200)), cluster)
+			keeps := test.want == Raised || test.want == AgentImage || test.want == Labels
+			if err != nil || len(acts) != 1 || acts[0].Change != test.want || (acts[0].Effect == Keeps) != keeps {
+				t.Errorf("%+v, %v; want %q", acts, err, test.want)
+			}
+		})
 	}
 }

@@ -52,6 +52,8 @@ type Fault struct {
 	Target string `json:"target"`
 	// Evidence is how one knows that it was in effect; empty if it was not.
 	Evidence string `json:"evidence,omitempty"`
+	// EndsEtcd: it ends the etcd of the target, a pod, which restarts in its pod.
+	EndsEtcd bool `json:"endsEtcd,omitempty"`
 }
 
 // Affects reports whether the fault was in effect at a time, or had been just before.
@@ -126,8 +128,9 @@ type Act struct {
 	Pods []string `json:"pods,omitempty"`
 	// UID that the request names as a precondition, if it does.
 	UID string `json:"uid,omitempty"`
-	// Effect of an update in place.
+	// Effect of an update in place, and what it changes.
 	Effect Effect `json:"effect,omitempty"`
+	Change Change `json:"change,omitempty"`
 }
 
 // Judgement is an act of the operator and its verdict.

@@ -240,6 +240,8 @@ func TestActs(t *testing.T) {
 		"the pod of a job":                {line("delete", "pods", "main-compaction", "", 200), ""},
 		"the pod of another":              {line("delete", "pods", "other-1", "", 200), ""},
 		"all pods":                        {line("deletecollection", "pods", "", "", 200), "delete collection of pods  [] "},
+		"a label of a pod":                {line("patch", "pods", "main-1", `{"metadata":{"labels":{"a":"b"}}}`, 200), "update pod in place main-1 [main-1] "},
+		"the revision of a pod":           {line("patch", "pods", "main-1", `{"metadata":{"labels":{"controller-revision-hash":"b"}}}`, 200), ""},
 		"an annotation of a pod":          {line("patch", "pods", "main-1", `{"metadata":{"annotations":{"a":"b"}}}`, 200), ""},
 		"the image of a pod":              {line("patch", "pods", "main-1", `{"spec":{"containers":[{"name":"etcd","image":"b"}]}}`, 200), "update pod in place main-1 [main-1] "},
 		"a pod in whole":                  {line("update", "pods", "main-1", `{"spec":{}}`, 200), "update pod in place main-1 [main-1] "},
@@ -259,7 +261,7 @@ func TestActs(t *testing.T) {
 		"an eviction that is no dry run":  {line("create", "pods/eviction", "main-1", `{"deleteOptions":{"dryRun":[]}}`, 201), "evict pod main-1 [main-1] "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			acts, err := Acts(strings.NewReader(test.line), cluster)
+			acts, _, err := Read(strings.NewReader(test.line), cluster)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,7 +277,7 @@ func TestActs(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Acts(strings.NewReader("no JSON\n"), cluster); err == nil {
+	if _, _, err := Read(strings.NewReader("no JSON\n"), cluster); err == nil {
 		t.Error("a line that cannot be read is ignored")
 	}
 }

@@ -3,10 +3,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package proxy is an API server that misbehaves: it passes the operator's requests on to the real one, and can delay them,
-// refuse them, lose answers of what was carried out, and hold back the events of watches.
+// refuse them, lose answers of what was carried out, carry removals out late, and hold back the events of watches.
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,6 +22,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,6 +39,8 @@ type Mischief struct {
 	Lose bool
 	// Hold is whether watches deliver nothing, so that caches grow stale.
 	Hold bool
+	// Late is how much later every second removal of a pod is carried out, also if the operator has given up by then.
+	Late time.Duration
 	// Share is the part of the requests that are refused or whose answers are lost, in percent.
 	Share int
 }
@@ -51,6 +55,7 @@ type Proxy struct {
 	changed  chan struct{} // closed at each change of mischief
 	random   *rand.Rand
 	affected int
+	removals int
 }
 
 // Options say where the proxy is.
@@ -151,9 +156,39 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.affect()
 		p.real.ServeHTTP(&nobody{header: http.Header{}}, r.WithContext(context.WithoutCancel(r.Context())))
 		panic(http.ErrAbortHandler) // the connection ends without an answer
+	case m.Late > 0 && isRemoval(r) && p.everySecond():
+		p.affect()
+		p.late(w, r, m.Late)
 	default:
 		p.real.ServeHTTP(w, r)
 	}
+}
+
+// isRemoval reports whether a request deletes or evicts a pod, and does not only ask whether it may.
+func isRemoval(r *http.Request) bool {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/") // api/v1/namespaces/NAMESPACE/pods/NAME[/eviction]
+	return len(parts) >= 6 && parts[4] == "pods" &&
+		(r.Method == http.MethodDelete && len(parts) == 6 || r.Method == http.MethodPost && len(parts) == 7 && parts[6] == "eviction" && !r.URL.Query().Has("dryRun"))
+}
+
+// everySecond reports whether the removal is the first, third, and so on: the one in between arrives at once.
+func (p *Proxy) everySecond() bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.removals++
+	return p.removals%2 == 1
+}
+
+// late carries a request out later. It is on its way: nobody can take it back.
+func (p *Proxy) late(w http.ResponseWriter, r *http.Request, delay time.Duration) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	pause(context.WithoutCancel(r.Context()), delay)
+	request := r.WithContext(context.WithoutCancel(r.Context()))
+	request.Body = io.NopCloser(bytes.NewReader(body))
+	p.real.ServeHTTP(struct{ http.ResponseWriter }{w}, request) // without CloseNotify, which would take it back
 }
 
 // refuse answers as an API server does.

@@ -164,3 +164,42 @@ func TestDelays(t *testing.T) {
 		t.Errorf("took %s", took)
 	}
 }
+
+// The first, third, ... removal arrives late, whether or not the operator still waits; all else arrives at once.
+func TestRemovalsArriveLate(t *testing.T) {
+	server, writes := apiServer(t)
+	p, c, url := start(t, server)
+	const late = 300 * time.Millisecond
+	p.Set(Mischief{Late: late})
+	pod := url + "/api/v1/namespaces/n/pods/main-0"
+	for _, other := range []string{http.MethodPatch + " " + pod, http.MethodDelete + " " + url + "/api/v1/namespaces/n/configmaps/c", http.MethodPost + " " + pod + "/eviction?dryRun=All", http.MethodDelete + " " + url + "/api/v1/namespaces/n/pods"} {
+		method, target, _ := strings.Cut(other, " ")
+		from := time.Now()
+		if code, _, err := do(t, c, method, target); code != http.StatusOK || err != nil || time.Since(from) >= late {
+			t.Errorf("%s: %d %v after %s", other, code, err, time.Since(from))
+		}
+	}
+	before := writes.Load()
+	from := time.Now()
+	giveUp, cancel := context.WithTimeout(t.Context(), late/10)
+	defer cancel()
+	request, err := http.NewRequestWithContext(giveUp, http.MethodPost, pod+"/eviction", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := c.Do(request); err == nil {
+		_ = response.Body.Close()
+		t.Errorf("answered %d", response.StatusCode)
+	}
+	if code, _, err := do(t, c, http.MethodDelete, pod); code != http.StatusOK || err != nil || writes.Load() != before+1 {
+		t.Errorf("the second: %d %v, %d were carried out", code, err, writes.Load()-before)
+	}
+	for writes.Load() != before+2 && pause(t.Context(), 10*time.Millisecond) && time.Since(from) < time.Minute {
+	}
+	if took := time.Since(from); writes.Load() != before+2 || took < late {
+		t.Errorf("%d were carried out after %s", writes.Load()-before, took)
+	}
+	if n := p.Set(Mischief{}); n != 1 {
+		t.Errorf("%d requests were affected", n)
+	}
+}

@@ -111,19 +111,28 @@ func (r Result) Of(v oracle.Verdict) []oracle.Judgement {
 	return slices.DeleteFunc(slices.Clone(r.Judgements), func(j oracle.Judgement) bool { return j.Verdict != v })
 }
 
-// InPlace returns how many updates of pods in place were carried out, and how many of them while a fault was in effect or
-// just after one.
-func (r Result) InPlace() (all, faulted int) {
+// Count is how many there were, and how many of them while a fault was in effect or just after one.
+type Count struct {
+	All     int `json:"all"`
+	Faulted int `json:"faulted"`
+}
+
+func (c Count) plus(o Count) Count { return Count{c.All + o.All, c.Faulted + o.Faulted} }
+
+// InPlace returns how many updates of pods in place were carried out, by what they changed.
+func (r Result) InPlace() map[string]Count {
+	counts := map[string]Count{}
 	for _, j := range r.Judgements {
 		if j.Kind != oracle.UpdatePod {
 			continue
 		}
-		all++
+		one := Count{All: 1}
 		if slices.ContainsFunc(r.Timeline.Faults(), func(f oracle.Fault) bool { return f.Affects(j.At) }) {
-			faulted++
+			one.Faulted = 1
 		}
+		counts[string(j.Change)] = counts[string(j.Change)].plus(one)
 	}
-	return all, faulted
+	return counts
 }
 
 // Err returns why the run has failed; nil if it has not.
@@ -146,24 +155,26 @@ func (r Result) Err() error {
 
 // Total is what one run adds to the totals.
 type Total struct {
-	Seed             uint64         `json:"seed"`
-	Commit           string         `json:"commit"`
-	Date             string         `json:"date,omitempty"`
-	Load             string         `json:"load,omitempty"`
-	Seconds          int            `json:"seconds"`
-	Requests         int            `json:"requests"`
-	Operations       int            `json:"operations"`
-	Faulted          int            `json:"faulted"`
-	InPlace          int            `json:"inPlace"`
-	InPlaceFaulted   int            `json:"inPlaceFaulted"`
-	ByOperation      map[string]int `json:"byOperation"`
-	Faults           map[string]int `json:"faults"`
-	Verdicts         map[string]int `json:"verdicts"`
-	Illegal          int            `json:"illegal"`
-	Undecided        int            `json:"undecided"`
-	Stuck            int            `json:"stuck"`
-	LongestGapOfOurs string         `json:"longestGapOfOurs,omitempty"`
-	Failed           string         `json:"failed,omitempty"`
+	Seed           uint64 `json:"seed"`
+	Commit         string `json:"commit"`
+	Date           string `json:"date,omitempty"`
+	Load           string `json:"load,omitempty"`
+	Seconds        int    `json:"seconds"`
+	Requests       int    `json:"requests"`
+	Operations     int    `json:"operations"`
+	Faulted        int    `json:"faulted"`
+	InPlace        int    `json:"inPlace"`
+	InPlaceFaulted int    `json:"inPlaceFaulted"`
+	// InPlaceOf are the updates in place by what they change. The first runs recorded only their sum, without labels.
+	InPlaceOf        map[string]Count `json:"inPlaceOf,omitempty"`
+	ByOperation      map[string]int   `json:"byOperation"`
+	Faults           map[string]int   `json:"faults"`
+	Verdicts         map[string]int   `json:"verdicts"`
+	Illegal          int              `json:"illegal"`
+	Undecided        int              `json:"undecided"`
+	Stuck            int              `json:"stuck"`
+	LongestGapOfOurs string           `json:"longestGapOfOurs,omitempty"`
+	Failed           string           `json:"failed,omitempty"`
 }
 
 // Total returns what the run adds.
@@ -174,7 +185,11 @@ func (r Result) Total() Total {
 		Illegal: len(check.Illegal(r.Violations)), Stuck: len(r.Stuck()), Failed: r.Timeline.Failed,
 	}
 	t.Undecided = len(r.Violations) - t.Illegal
-	t.InPlace, t.InPlaceFaulted = r.InPlace()
+	t.InPlaceOf = r.InPlace()
+	for _, n := range t.InPlaceOf {
+		t.InPlace += n.All
+		t.InPlaceFaulted += n.Faulted
+	}
 	for _, o := range r.Timeline.Operations {
 		t.ByOperation[o.Name]++
 		if o.Faulted() {
@@ -242,7 +257,7 @@ func WriteJSON(path string, value any) error {
 
 // Sum adds totals up.
 func Sum(totals []Total) Total {
-	sum := Total{ByOperation: map[string]int{}, Faults: map[string]int{}, Verdicts: map[string]int{}}
+	sum := Total{InPlaceOf: map[string]Count{}, ByOperation: map[string]int{}, Faults: map[string]int{}, Verdicts: map[string]int{}}
 	for _, t := range totals {
 		sum.Seconds += t.Seconds
 		sum.Requests += t.Requests
@@ -250,6 +265,9 @@ func Sum(totals []Total) Total {
 		sum.Faulted += t.Faulted
 		sum.InPlace += t.InPlace
 		sum.InPlaceFaulted += t.InPlaceFaulted
+		for what, n := range t.InPlaceOf {
+			sum.InPlaceOf[what] = sum.InPlaceOf[what].plus(n)
+		}
 		sum.Illegal += t.Illegal
 		sum.Undecided += t.Undecided
 		sum.Stuck += t.Stuck

@@ -32,6 +32,12 @@ func TotalsPage(totals []Total) string {
 		line("| %s | %s | %d | %s | %s | %d | %d | %d | %d | %d | %s | %d | %d |", t.Date, t.Commit, t.Seed, time.Duration(t.Seconds)*time.Second, t.Load,
 			t.Requests, t.Operations, t.Faulted, t.InPlace, t.InPlaceFaulted, counts(t.Verdicts), t.Illegal, t.Stuck)
 	}
+	if len(sum.InPlaceOf) > 0 {
+		line("\n## Updates in place\n\nBy what they changed. The first ten runs recorded only their sum, without those of labels, and did not check that etcd kept running.\n\n| | | under faults |\n|---|---|---|")
+		for _, what := range slices.Sorted(maps.Keys(sum.InPlaceOf)) {
+			line("| %s | %d | %d |", what, sum.InPlaceOf[what].All, sum.InPlaceOf[what].Faulted)
+		}
+	}
 	for _, table := range []struct {
 		title string
 		of    map[string]int

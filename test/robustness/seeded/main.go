@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/oracle"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/report"
@@ -142,8 +143,8 @@ func buildPrograms(ctx context.Context, root, keep string) (string, error) {
 	return folder, nil
 }
 
-// patience is how long an operation may take: with some bugs it never ends, and what is judged has happened long before.
-const patience = "70s"
+// patience is how long an operation may take, unless the bug says otherwise.
+const patience = 70 * time.Second
 
 // try runs the test against the operator with the bug, and returns what it has found: unsafe acts or illegal histories. That an
 // operation does not end is no proof, because it might be due to the machine.
@@ -155,7 +156,7 @@ func (b bug) try(ctx context.Context, root, programs, built, length string) (fou
 		length = b.Length.String()
 	}
 	results := filepath.Join(programs, "results.json")
-	args := []string{"-seed=1", "-length=" + length, "-patience=" + patience, "-bug=" + b.Name, "-operations=" + b.Operations, "-results=" + results}
+	args := []string{"-seed=1", "-length=" + length, "-patience=" + cmp.Or(b.Patience, patience).String(), "-after=" + b.After.String(), "-bug=" + b.Name, "-operations=" + b.Operations, "-results=" + results}
 	if b.Faults == "" {
 		args = append(args, "-most-faults=0")
 	} else {
