@@ -4,6 +4,9 @@
 {{- $images := $root.Values.images -}}
 {{- $image := index $images (index . 1) -}}
 {{- $tag := $image.tag | default $images.tag -}}
+{{- if eq $tag "latest" -}}
+{{- fail "images: the tag latest is no fixed version, and the operator and the agent must be of one build. Set the tag that you built or mirrored" -}}
+{{- end -}}
 {{- $digest := $image.digest -}}
 {{- if not (or $tag $digest) -}}
 {{- $digest = get ($root.Files.Get "files/digests.yaml" | fromYaml) (index . 2) -}}
@@ -13,6 +16,12 @@
 
 {{/* The OperatorConfiguration. */}}
 {{- define "etcd-foreman.config" -}}
+{{- range list "mode" "namespaces" "featureGates" -}}
+{{- if hasKey $.Values.config . }}{{ fail (printf "config.%s: set the value %s instead. The roles and policies of the chart depend on it" . .) }}{{ end -}}
+{{- end -}}
+{{- range list "apiVersion" "kind" -}}
+{{- if hasKey $.Values.config . }}{{ fail (printf "config.%s: remove it. The chart sets it" .) }}{{ end -}}
+{{- end -}}
 {{- $images := dict "etcdAgent" (include "etcd-foreman.image" (list . "agent" "etcd-agent")) -}}
 {{- with .Values.images.etcd }}{{ $_ := set $images "etcd" . }}{{ end -}}
 {{- $config := dict "apiVersion" "operator.config.druid.gardener.cloud/v1alpha1" "kind" "OperatorConfiguration" "images" $images -}}

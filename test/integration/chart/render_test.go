@@ -56,6 +56,9 @@ func TestChartAndKustomizeInstallTheSame(t *testing.T) {
 			same(t, normalized(render(t, i.values...)), normalized(kustomize(t, i.kustomize)))
 		})
 	}
+	t.Run("monitoring", func(t *testing.T) {
+		same(t, normalized(render(t, `monitoring.enabled=true`)), normalized(kustomize(t, "resources: [../default, ../monitoring]")))
+	})
 	t.Run("network policies of members", func(t *testing.T) {
 		g := NewWithT(t)
 		of := func(all map[string]map[string]any) map[string]map[string]any {
@@ -159,11 +162,19 @@ func TestValuesAreChecked(t *testing.T) {
 		`replicas="3"`:                  "'/replicas'",
 		`mode="Other"`:                  "'/mode'",
 		`executor.admission="None"`:     "'/executor/admission'",
-		`images.agent.tag="latest"`:     "'/images/agent/tag'",
 		`images.agent.digest="sha256:"`: "'/images/agent/digest'",
-		`config={"namespaces":["a"]}`:   "'/config/namespaces'",
+		`images.registry=""`:            "'/images/registry'",
+		`images.registry="https://r/a"`: "'/images/registry'",
+		`images.registry="r/a/"`:        "'/images/registry'",
 		`namespaces=["A"]`:              "'/namespaces/0'",
 		`crds.keep=false`:               "'keep' not allowed",
+		// What a schema would refuse without a word on what to do.
+		`images.agent.tag="latest"`:   "Set the tag that you built or mirrored",
+		`images.tag="latest"`:         "Set the tag that you built or mirrored",
+		`config={"namespaces":["a"]}`: "config.namespaces: set the value namespaces instead",
+		`config={"featureGates":{}}`:  "config.featureGates: set the value featureGates instead",
+		`config={"mode":"Executor"}`:  "config.mode: set the value mode instead",
+		`config={"kind":"Etcd"}`:      "config.kind: remove it",
 	} {
 		_, err := newHelm(t).try("template", path, "--set-json="+value)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(message)), value)
@@ -196,12 +207,40 @@ func TestNamesOfImages(t *testing.T) {
 	for values, want := range map[string][2]string{
 		`images.registry="ghcr.io/etcd-foreman"`:                                                  {"ghcr.io/etcd-foreman/etcd-foreman:dev@sha256:aa", "ghcr.io/etcd-foreman/etcd-agent:dev@sha256:bb"},
 		`images={"registry":"r:5000/a"}`:                                                          {"r:5000/a/etcd-foreman:dev@sha256:aa", "r:5000/a/etcd-agent:dev@sha256:bb"},
+		`images.registry="localhost:5001"`:                                                        {"localhost:5001/etcd-foreman:dev@sha256:aa", "localhost:5001/etcd-agent:dev@sha256:bb"},
 		`images={"registry":"r/a","tag":"v2"}`:                                                    {"r/a/etcd-foreman:v2", "r/a/etcd-agent:v2"},
 		`images={"agent":{"tag":"v2"},"operator":{"repository":"r/b","digest":"` + digest + `"}}`: {"r/b:dev@" + digest, "ghcr.io/etcd-foreman/etcd-agent:v2"},
 	} {
 		rendered := newHelm(t).run("template", dir, "--set-json="+values)
 		g.Expect(rendered).To(And(ContainSubstring("image: "+want[0]+"\n"), ContainSubstring("etcdAgent: "+want[1]+"\n")), values)
 	}
+}
+
+// A Prometheus that selects monitors by labels finds them, those of members are looked for where the operator has Etcds, and whoever
+// scrapes has the right to, in every mode.
+func TestMonitoring(t *testing.T) {
+	for _, mode := range []string{"Operator", "Executor"} {
+		g := NewWithT(t)
+		objects := render(t, `monitoring={"enabled":true,"labels":{"release":"prometheus"}}`, fmt.Sprintf("mode=%q", mode))
+		var monitoring []string
+		for _, o := range objects {
+			if strings.HasPrefix(o.GetAPIVersion(), "monitoring.coreos.com/") {
+				monitoring = append(monitoring, key(o))
+				g.Expect(o.GetLabels()).To(HaveKeyWithValue("release", "prometheus"), key(o))
+			}
+			if o.GetKind() == "ClusterRoleBinding" {
+				role, _, _ := unstructured.NestedString(o.Object, "roleRef", "name")
+				g.Expect(objects).To(ContainElement(WithTransform(key, Equal("ClusterRole /"+role))), key(o))
+			}
+		}
+		g.Expect(monitoring).To(ConsistOf("PodMonitor "+system+"/etcd-foreman", "PodMonitor "+system+"/etcd-foreman-members", "PrometheusRule "+system+"/etcd-foreman"))
+	}
+	g := NewWithT(t)
+	members := normalized(render(t, `monitoring.enabled=true`, `namespaces=["one"]`))["PodMonitor "+system+"/etcd-foreman-members"]
+	selector, _, _ := unstructured.NestedStringSlice(members, "spec", "namespaceSelector", "matchNames")
+	g.Expect(selector).To(ConsistOf("one"))
+	elsewhere := newHelm(t).run("template", "x", path, "--namespace=elsewhere", "--set=monitoring.enabled=true")
+	g.Expect(elsewhere).NotTo(ContainSubstring("namespace: etcd-foreman-system"))
 }
 
 // Without the policy that tells task types apart, nobody gets the right to create tasks.
