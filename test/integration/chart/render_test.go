@@ -5,10 +5,13 @@
 package chart
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -168,6 +171,8 @@ func TestValuesAreChecked(t *testing.T) {
 		`images.registry="r/a/"`:        "'/images/registry'",
 		`namespaces=["A"]`:              "'/namespaces/0'",
 		`crds.keep=false`:               "'keep' not allowed",
+		`config={"loging":{}}`:          "'loging' not allowed",
+		`featureGates={"Other":true}`:   "'Other' not allowed",
 		// What a schema would refuse without a word on what to do.
 		`images.agent.tag="latest"`:   "Set the tag that you built or mirrored",
 		`images.tag="latest"`:         "Set the tag that you built or mirrored",
@@ -179,6 +184,34 @@ func TestValuesAreChecked(t *testing.T) {
 		_, err := newHelm(t).try("template", path, "--set-json="+value)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(message)), value)
 	}
+}
+
+// The schema of the chart has every field and feature gate of the configuration: what it lacks could not be set.
+func TestTheSchemaKnowsTheConfiguration(t *testing.T) {
+	g := NewWithT(t)
+	data, err := os.ReadFile(filepath.Join(path, "values.schema.json"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var schema struct {
+		Properties map[string]struct {
+			Properties map[string]any
+		}
+	}
+	g.Expect(json.Unmarshal(data, &schema)).To(Succeed())
+	fields := []string{"apiVersion", "kind"}
+	for field := range reflect.TypeFor[configv1alpha1.OperatorConfiguration]().Fields() {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" {
+			fields = append(fields, name)
+		}
+	}
+	g.Expect(slices.Collect(maps.Keys(schema.Properties["config"].Properties))).To(ConsistOf(fields))
+	gate, err := configv1alpha1.NewFeatureGate(nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	var gates []string
+	for _, known := range gate.KnownFeatures() {
+		name, _, _ := strings.Cut(known, "=")
+		gates = append(gates, name)
+	}
+	g.Expect(slices.Collect(maps.Keys(schema.Properties["featureGates"].Properties))).To(ConsistOf(gates))
 }
 
 // What an operator in mode Executor does not heed is refused.
