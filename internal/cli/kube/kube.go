@@ -9,6 +9,7 @@ package kube
 import (
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -117,7 +118,20 @@ func (k *Kube) config() (*rest.Config, error) {
 	if err != nil {
 		return nil, Usage("%v", err)
 	}
+	if config.Host == k.unconfiguredHost() {
+		return nil, Usage("no cluster is configured: there is none in %s; name a kubeconfig with --kubeconfig or KUBECONFIG, or a server with --server",
+			strings.Join(k.Flags.ToRawKubeConfigLoader().ConfigAccess().GetLoadingPrecedence(), ", "))
+	}
 	return config, nil
+}
+
+// unconfiguredHost returns the address that client-go makes up where nothing names a server; empty if something does.
+func (k *Kube) unconfiguredHost() string {
+	config, err := k.Flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil || len(config.Clusters) > 0 || *k.Flags.APIServer != "" || os.Getenv("KUBERNETES_MASTER") != "" {
+		return ""
+	}
+	return "http://localhost:8080"
 }
 
 // Namespace returns the namespace that the flags and the kubeconfig choose; empty with --all-namespaces.

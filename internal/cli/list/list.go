@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package list is the verb list: the tasks with their places in line.
+// Package list is the verb list: the tasks with their positions in the queue.
 package list
 
 import (
@@ -36,8 +36,8 @@ type command struct {
 func Command(k *kube.Kube) *cobra.Command {
 	c := &command{Kube: k, print: kube.PrintFlags("")}
 	cmd := &cobra.Command{
-		Use: "list [ETCD]", Aliases: []string{"ls"}, Short: "List the tasks with their places in line",
-		Long: "Lists the tasks of a namespace, or of one Etcd. QUEUE is the place in line: 1 is running or next. " +
+		Use: "list [ETCD]", Aliases: []string{"ls"}, Short: "List the tasks with their positions in the queue",
+		Long: "Lists the tasks of a namespace, or of one Etcd. QUEUE is the position in the queue: 1 is running or next. " +
 			"Columns that do not fit in the terminal are left out; -o wide shows all.",
 		Example: "  # List the tasks of etcd-main\n  kubectl etcdtask list etcd-main\n\n  # List all tasks of the cluster\n  kubectl etcdtask list -A -o wide\n\n" +
 			"  # Watch what guards block in the cluster\n  kubectl etcdtask list -A --held --watch",
@@ -48,7 +48,7 @@ func Command(k *kube.Kube) *cobra.Command {
 	cmd.Flags().BoolVarP(&k.AllNamespaces, "all-namespaces", "A", false, "List the tasks of all namespaces.")
 	cmd.Flags().StringVarP(&c.selector, "selector", "l", "", "List only tasks with these labels, such as a=b,c!=d.")
 	cmd.Flags().BoolVar(&c.held, "held", false, "List only tasks that a guard blocks.")
-	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "Renew the list until interrupted; if the output is no terminal, print each task that changes.")
+	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "Renew the list until interrupted; if the output is not a terminal, print each task that changes.")
 	c.print.AddFlags(cmd)
 	cmd.Flags().Lookup("output").Usage = "Output format: wide, or one of kubectl's (json, yaml, name, jsonpath=, go-template=, ...)."
 	complete.Values(cmd, "output", "wide", "json", "yaml", "name")

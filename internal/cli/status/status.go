@@ -40,7 +40,7 @@ func Command(k *kube.Kube) *cobra.Command {
 		RunE: k.Run(c.run),
 	}
 	cmd.Flags().BoolVarP(&k.AllNamespaces, "all-namespaces", "A", false, "Show the Etcds of all namespaces.")
-	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "Renew the page every two seconds until interrupted; if the output is no terminal, print it when it changes.")
+	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "Renew the page every two seconds until interrupted; if the output is not a terminal, print it when it changes.")
 	return cmd
 }
 

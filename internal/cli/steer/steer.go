@@ -52,7 +52,7 @@ var verbs = []verb{
 		short: "Delete a task that has not ended; a running one ends between two steps",
 		long: "Deletes the task. Completed steps are not undone. While pods are outdated, an aborted rollout is followed by a new one: " +
 			"to stop rollouts, suspend the task instead.",
-		example: "  # Remove a snapshot from the line\n  kubectl etcdtask abort etcd-main-snapshot-x7k2p",
+		example: "  # Remove a snapshot from the queue\n  kubectl etcdtask abort etcd-main-snapshot-x7k2p",
 	},
 }
 

@@ -159,7 +159,7 @@ func (c *command) confirm(ctx context.Context, etcds []v1alpha1.Etcd) error {
 		text.Print(c.ErrOut, fmt.Sprintf("%s/%s: %d members", e.Namespace, e.Name, e.Spec.Replicas))
 	}
 	if !c.Interactive() {
-		return kube.Usage("no task was created: confirm with --yes, since the input is no terminal")
+		return kube.Usage("no task was created: confirm with --yes, since the input is not a terminal")
 	}
 	fmt.Fprintf(c.ErrOut, "Create a %s for each of these %d Etcds? [y/N] ", c.verb.name, len(etcds)) //nolint:errcheck // there is nowhere to report it
 	answer := make(chan string, 1)

@@ -32,7 +32,7 @@ func Command(k *kube.Kube) *cobra.Command {
 	c := &command{Kube: k}
 	cmd := &cobra.Command{
 		Use: "watch TASK|ETCD", Short: "Watch a task until it ends",
-		Long: "Shows a task and the members of its cluster in a table that is renewed in place; if the output is no terminal, prints a line for each thing that happens. " +
+		Long: "Shows a task and the members of its cluster in a table that is renewed in place; if the output is not a terminal, prints a line for each thing that happens. " +
 			"Ends with the task: the exit code is 0 if it succeeded. For an Etcd, shows its running and next task until its newest spec is applied and every member is at the newest template; " +
 			"if that is so already, shows its latest task.",
 		Example: "  # Watch the rollout of etcd-main\n  kubectl etcdtask watch etcd-main\n\n  # In a script, at most ten minutes\n  kubectl etcdtask watch etcd-main --timeout 10m | tee rollout.log",

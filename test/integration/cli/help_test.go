@@ -27,7 +27,7 @@ func TestCompletion(t *testing.T) {
 		"rollout --dry-run=":         "none\nclient\nserver\n:4\n",
 		"snapshot --type ":           "full\ndelta\n:4\n",
 		"status ":                    "main\tEtcd of 3 members\n:4\n",
-		"status --w":                 "--watch\tRenew the page every two seconds until interrupted; if the output is no terminal, print it when it changes.\n:4\n",
+		"status --w":                 "--watch\tRenew the page every two seconds until interrupted; if the output is not a terminal, print it when it changes.\n:4\n",
 		"report ":                    "main\tEtcd of 3 members\n:4\n",
 		"version ":                   ":4\n",
 		"version -o ":                "json\nyaml\n:4\n",

@@ -38,7 +38,7 @@ func TestRestartOfSelectedEtcds(t *testing.T) {
 
 	got := p.run("restart", "-l", selected)
 	p.Expect(got.code).To(Equal(2), got.String())
-	p.Expect(got.err).To(Equal(p.namespace + "/a: 3 members\n" + p.namespace + "/b: 3 members\nerror: no task was created: confirm with --yes, since the input is no terminal\n"))
+	p.Expect(got.err).To(Equal(p.namespace + "/a: 3 members\n" + p.namespace + "/b: 3 members\nerror: no task was created: confirm with --yes, since the input is not a terminal\n"))
 	p.Expect(p.tasks()).To(BeEmpty())
 	for _, answer := range []string{"", "n\n", "no\n", "what?\n", "Y", "yes\n"} {
 		p.input, p.interactive = answer, true
