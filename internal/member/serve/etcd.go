@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -25,8 +26,8 @@ type etcd struct {
 	local  *clientv3.Client
 }
 
-// errNobody is returned for a learner that knows no other member.
-var errNobody = errors.New("promoting the learner: it knows no other member")
+// errNobody is returned for a member that knows no other one.
+var errNobody = errors.New("there is no other member to ask")
 
 // NewMember makes a Member of the pod's own etcd.
 func NewMember(name string, shared SharedFrom) (Member, *clientv3.Client, error) {
@@ -83,6 +84,26 @@ func (e *etcd) Status(ctx context.Context) (Status, error) {
 
 // Promote asks the others: a learner serves almost no requests.
 func (e *etcd) Promote(ctx context.Context, memberID uint64) error {
+	return e.askOthers(func(others *clientv3.Client) error {
+		if _, err := others.MemberPromote(ctx, memberID); err != nil {
+			return fmt.Errorf("promoting learner %x: %w", memberID, err)
+		}
+		return nil
+	})
+}
+
+// Stir revokes lease 0, which never exists: every member applies the entry, and finds nothing to do.
+func (e *etcd) Stir(ctx context.Context) error {
+	return e.askOthers(func(others *clientv3.Client) error {
+		if _, err := others.Revoke(ctx, clientv3.NoLease); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			return fmt.Errorf("committing an entry that changes nothing: %w", err)
+		}
+		return nil
+	})
+}
+
+// askOthers asks the other members by a connection of its own.
+func (e *etcd) askOthers(ask func(others *clientv3.Client) error) error {
 	shared, err := e.shared()
 	if err != nil {
 		return err
@@ -100,10 +121,7 @@ func (e *etcd) Promote(ctx context.Context, memberID uint64) error {
 	}
 	// The connection is not needed any more.
 	defer func() { _ = others.Close() }()
-	if _, err := others.MemberPromote(ctx, memberID); err != nil {
-		return fmt.Errorf("promoting learner %x: %w", memberID, err)
-	}
-	return nil
+	return ask(others)
 }
 
 var _ Member = (*etcd)(nil)

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package serve runs beside a member, in a container of its own: it renews the member lease, has a learner promoted once it has
-// caught up, and serves the agent's HTTP API. It runs whatever the state of the member, and stops at once: no rollout waits
+// caught up, helps a member to serve that waits for an entry, and serves the agent's HTTP API. It runs whatever the state of the member, and stops at once: no rollout waits
 // for it.
 package serve
 
@@ -27,6 +27,9 @@ const look = time.Second
 // askTimeout bounds a request to the member or to the API server.
 const askTimeout = 2 * time.Second
 
+// stirPeriod is how long a member may not answer before the others are asked to commit an entry, and again after each.
+const stirPeriod = 10 * time.Second
+
 // Status of the member.
 type Status struct {
 	ClusterID, MemberID uint64
@@ -44,6 +47,9 @@ type Member interface {
 	Status(ctx context.Context) (Status, error)
 	// Promote asks the others to promote a learner. They refuse one that has not caught up.
 	Promote(ctx context.Context, memberID uint64) error
+	// Stir has the others commit an entry that changes nothing. A member that a snapshot of the leader has brought up to date
+	// serves only once it has applied an entry after it (etcd 3.6 and 3.7), and where nobody writes, none comes.
+	Stir(ctx context.Context) error
 }
 
 // Lease is a lease that the agent renews.
@@ -79,8 +85,10 @@ type Server struct {
 	tidied  bool
 	// lastTidy is when Tidy was last called.
 	lastTidy time.Time
-	failing  string
-	resign   func()
+	// stirred is when the member answered last, or the others were asked to commit an entry.
+	stirred time.Time
+	failing string
+	resign  func()
 }
 
 // newWeb makes the HTTP server. Handlers that take longer than its timeouts extend them.
@@ -131,8 +139,10 @@ func (s *Server) once(ctx context.Context) {
 		// A leader that hangs does not lead. Its lease expires by itself.
 		s.lead(ctx, false)
 		s.say(ctx, err, "The member is not answering")
+		s.stir(ctx)
 		return
 	}
+	s.stirred = s.Clock.Now()
 	s.lead(ctx, status.Leads())
 	switch {
 	case status.Learner:
@@ -141,6 +151,24 @@ func (s *Server) once(ctx context.Context) {
 	case status.Leader != 0:
 		s.tidy()
 		s.renew(ctx, status)
+	}
+}
+
+// stir has the others commit an entry if the member has not answered for a while. That they cannot is as it is: they may have
+// no quorum.
+func (s *Server) stir(ctx context.Context) {
+	now := s.Clock.Now()
+	if s.stirred.IsZero() {
+		s.stirred = now
+	}
+	if now.Sub(s.stirred) < stirPeriod {
+		return
+	}
+	s.stirred = now
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	if err := s.Member.Stir(ctx); err != nil {
+		s.Log.V(1).Info("The other members committed no entry", "reason", err.Error())
 	}
 }
 

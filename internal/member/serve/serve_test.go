@@ -28,12 +28,18 @@ type fakeMember struct {
 	err      error
 	promotes []uint64
 	refusal  error
+	stirs    int
 }
 
 func (m *fakeMember) Status(context.Context) (Status, error) { return m.status, m.err }
 
 func (m *fakeMember) Promote(_ context.Context, id uint64) error {
 	m.promotes = append(m.promotes, id)
+	return m.refusal
+}
+
+func (m *fakeMember) Stir(context.Context) error {
+	m.stirs++
 	return m.refusal
 }
 
@@ -242,4 +248,25 @@ func TestTimeoutsOfTheServer(t *testing.T) {
 		g.Expect(timeout).To(And(BeNumerically(">", 0), BeNumerically("<=", 2*time.Minute)))
 	}
 	g.Expect(web.MaxHeaderBytes).To(BeNumerically("<=", 16<<10))
+}
+
+// A member that does not answer may wait for an entry. The others are not troubled for one that starts, or was silent for a moment.
+func TestOthersCommitAnEntryForAMemberThatDoesNotAnswer(t *testing.T) {
+	g := NewWithT(t)
+	s, m, _, clock := newServer()
+	silent := errors.New("connection refused")
+	m.refusal = errors.New("no quorum")
+	for _, step := range []struct {
+		after time.Duration
+		err   error
+		stirs int
+	}{
+		{0, silent, 0}, {stirPeriod - 1, silent, 0}, {1, silent, 1}, {stirPeriod - 1, silent, 1}, {1, silent, 2},
+		{time.Hour, nil, 2}, {stirPeriod - 1, silent, 2}, {1, silent, 3},
+	} {
+		clock.Step(step.after)
+		m.err = step.err
+		s.once(t.Context())
+		g.Expect(m.stirs).To(Equal(step.stirs))
+	}
 }
