@@ -12,6 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/updates"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -127,6 +128,12 @@ func TestWhatIsSaidOfUpdatesInPlace(t *testing.T) {
 	g.Expect(hold.Message).To(Equal("m-2 is being updated in place: the kubelet"))
 	_, hold = said(raised, frozenOld, carried)
 	g.Expect(hold.Message).To(HavePrefix("m-2 has been updated in place and does not participate; m-2 is running but not answering the operator"))
+
+	costly := following(restarted, of(0, readyOld, deadNew, readyOld), 0, 0, marked).input(noon, spec.Defaults())
+	override(v1alpha1.GuardOthersParticipating, v1alpha1.GuardOthersServing)(&costly)
+	g.Expect(Decide(costly, noon).Hold.Message).To(HavePrefix("restarting m-2 would leave 1 of 3 voters; quorum is 2."))
+	costly.Updates = updates.State{}
+	g.Expect(Decide(costly, noon).Hold.Message).To(HavePrefix("removing m-2 would leave 1 of 3 voters; quorum is 2."))
 
 	replaced := following(raised, of(0, readyOld, readyOld, deadOld)).input(noon, spec.Defaults())
 	replaced.Snapshot.Ordinals[2].Pod.Trouble = "OOMKilled"

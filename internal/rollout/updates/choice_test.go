@@ -135,6 +135,17 @@ func TestForesee(t *testing.T) {
 	g.Expect(done.pods[types.UID("u")].Writes).To(BeEmpty())
 }
 
+// What will be given up is said while it is waited for.
+func TestWaitingUntilItIsGivenUp(t *testing.T) {
+	g := NewWithT(t)
+	a := inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Pending: "the kubelet"}
+	s, o := stateOf(true, a)
+	g.Expect(s.Of(o, noon).Wait).To(Equal("m-0 is being updated in place: the kubelet"))
+	a.GiveUp, a.GiveUpAfter = &inplace.Write{Kind: inplace.PatchMetadata}, 5*time.Minute
+	s, o = stateOf(true, a)
+	g.Expect(s.Of(o, noon).Wait).To(Equal("m-0 is being updated in place: the kubelet; after 5m0s the update is reverted and the pod is replaced"))
+}
+
 // A plan gives up what has been tried for too long, also where nothing else could be written.
 func TestForeseeGivingUp(t *testing.T) {
 	g := NewWithT(t)
