@@ -9,11 +9,14 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
+	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -227,8 +230,19 @@ func (c *cluster) change(value string) {
 func (c *cluster) rollouts(g Gomega) []v1alpha1.EtcdOperatorTask {
 	list := &v1alpha1.EtcdOperatorTaskList{}
 	g.Expect(kube.List(context.Background(), list, client.InNamespace(c.namespace))).To(Succeed())
-	slices.SortStableFunc(list.Items, func(a, b v1alpha1.EtcdOperatorTask) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	slices.SortStableFunc(list.Items, func(a, b v1alpha1.EtcdOperatorTask) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(arrival(a), arrival(b)))
+	})
 	return list.Items
+}
+
+// arrival tells tasks apart that were created in the same second. The operator has not seen the newest yet.
+func arrival(t v1alpha1.EtcdOperatorTask) uint64 {
+	version, err := strconv.ParseUint(t.Status.ArrivalResourceVersion, 10, 64)
+	if err != nil {
+		return math.MaxUint64
+	}
+	return version
 }
 
 // until waits until the newest task satisfies a condition, and returns it.
