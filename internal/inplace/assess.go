@@ -130,7 +130,7 @@ type Case struct {
 	Refused string
 }
 
-// maxReason bounds what is said of a pod, in bytes: a mark and the values of a pod are as long as whoever wrote them likes.
+// maxReason bounds what is said of a pod, in bytes: others may write marks and values of any length.
 const maxReason = 1024
 
 // Assess says how a pod can follow its target.

@@ -196,12 +196,12 @@ func TestDecide(t *testing.T) {
 		"but not that of an update in place": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, Update: true}}
 		}, "DeletePod m-2"},
-		"whoever overrides a budget deletes": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+		"an overridden budget leads to a deletion": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			evict(in)
 			override(v1alpha1.GuardRemovalGranted)(in)
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
 		}, "DeletePod m-2"},
-		"whoever overrides another refusal evicts again": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
+		"another overridden refusal leads to another eviction": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			evict(in)
 			override(v1alpha1.GuardRemovalGranted)(in)
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon}}

@@ -192,7 +192,8 @@ func medians(all []rollout, executor bool) rollout {
 	return rollout{
 		executor: executor, ended: !slices.ContainsFunc(all, func(r rollout) bool { return r.executor == executor && !r.ended }),
 		withoutWrites: median(func(r rollout) float64 { return r.withoutWrites }), gap: median(func(r rollout) float64 { return r.gap }),
-		rolled: median(func(r rollout) float64 { return r.rolled }), idle: median(func(r rollout) float64 { return r.idle }), settle: median(func(r rollout) float64 { return r.settle }),
+		elections: int(median(func(r rollout) float64 { return float64(r.elections) })),
+		rolled:    median(func(r rollout) float64 { return r.rolled }), idle: median(func(r rollout) float64 { return r.idle }), settle: median(func(r rollout) float64 { return r.settle }),
 	}
 }
 

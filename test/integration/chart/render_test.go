@@ -249,8 +249,8 @@ func TestNamesOfImages(t *testing.T) {
 	}
 }
 
-// A Prometheus that selects monitors by labels finds them, those of members are looked for where the operator has Etcds, and whoever
-// scrapes has the right to, in every mode.
+// A Prometheus that selects monitors by labels finds them; members are scraped in the namespaces of the operator; and Prometheus may
+// scrape the operator in every mode.
 func TestMonitoring(t *testing.T) {
 	for _, mode := range []string{"Operator", "Executor"} {
 		g := NewWithT(t)
