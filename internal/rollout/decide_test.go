@@ -311,14 +311,20 @@ func TestIntendedDeletion(t *testing.T) {
 		"does not matter once the pod terminates":          {of(0, readyOld, readyOld, terminating), nil, "hold OthersParticipating m-2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := c.world.input(noon, spec.Defaults())
-			if c.change != nil {
-				c.change(&in)
-			}
-			if got := short(Decide(in, noon), in.Snapshot); got != c.want {
-				t.Errorf("%s, want %s", got, c.want)
-			}
+			expectDecision(t, c.world, c.change, c.want)
 		})
+	}
+}
+
+// expectDecision expects what is decided in a world after a change, which may be nil.
+func expectDecision(t *testing.T, w *world, change func(*Input), want string) {
+	t.Helper()
+	in := w.input(noon, spec.Defaults())
+	if change != nil {
+		change(&in)
+	}
+	if got := short(Decide(in, noon), in.Snapshot); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

@@ -71,13 +71,7 @@ func TestDecideInPlace(t *testing.T) {
 		"what is being updated is waited for beside it, too": {following(raised, of(0, readyOld, readyOld, deadOld), 0, written), pod(2, stranded), "hold VolumeReachable m-2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := c.world.input(noon, spec.Defaults())
-			if c.change != nil {
-				c.change(&in)
-			}
-			if got := short(Decide(in, noon), in.Snapshot); got != c.want {
-				t.Errorf("%s, want %s", got, c.want)
-			}
+			expectDecision(t, c.world, c.change, c.want)
 		})
 	}
 }

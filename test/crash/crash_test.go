@@ -5,7 +5,6 @@
 package crash
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	batchv1 "k8s.io/api/batch/v1"
@@ -96,21 +94,6 @@ func scenarios() []scenario {
 		{name: "compaction", taskType: v1alpha1.OnDemandCompaction, result: func(*batchv1.Job) string { return `{"revision": 7, "createdOn": "2000-01-01T00:10:00Z"}` }},
 		{name: "copy", taskType: v1alpha1.CopyBackups, config: "sourceStore: {provider: Local, container: store, prefix: a/main}\ntargetStore: {provider: Local, container: store, prefix: b/copy}"},
 		{name: "recreate", taskType: v1alpha1.RecreateRollout, outdate: true, whole: true, alone: true},
-		{name: "recovery", taskType: v1alpha1.QuorumLossRecovery, whole: true, lost: true, result: surveyed},
+		{name: "recovery", taskType: v1alpha1.QuorumLossRecovery, whole: true, lost: true, result: disturb.Surveyed},
 	}
-}
-
-// surveyed is what the agent finds on a volume: the first member has data, the others have lost theirs.
-func surveyed(j *batchv1.Job) string {
-	found := member.Survey{State: member.SurveyDamaged, Damage: "a page has a wrong checksum"}
-	for _, v := range j.Spec.Template.Spec.Volumes {
-		if v.PersistentVolumeClaim != nil && strings.HasSuffix(v.PersistentVolumeClaim.ClaimName, "-0") {
-			found = member.Survey{State: member.SurveyPresent, ClusterID: "1", MemberID: "1", LastTerm: 2, LastIndex: 100, Revision: 50}
-		}
-	}
-	encoded, err := json.Marshal(found)
-	if err != nil {
-		return err.Error()
-	}
-	return string(encoded)
 }

@@ -5,11 +5,8 @@
 package crash_test
 
 import (
-	"encoding/json"
-	"strings"
-
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -37,7 +34,7 @@ func scenarios() []scenario {
 		{name: "rollout", begin: changed},
 		{name: "restart", taskType: v1alpha1.QuorumAwareRollout, config: "restart: true", begin: created},
 		{name: "recreate", taskType: v1alpha1.RecreateRollout, begin: outdated, alone: true},
-		{name: "recovery", taskType: v1alpha1.QuorumLossRecovery, begin: lost, result: surveyed, swift: true},
+		{name: "recovery", taskType: v1alpha1.QuorumLossRecovery, begin: lost, result: disturb.Surveyed, swift: true},
 		{name: "maintenance", taskType: v1alpha1.OnDemandMaintenance, config: "{etcdCompaction: true, etcdDefragmentation: true}", begin: created},
 		{name: "snapshot", taskType: v1alpha1.OnDemandSnapshot, config: "type: full", begin: created},
 		{name: "compaction", taskType: v1alpha1.OnDemandCompaction, begin: created, result: says(`{"revision": 7, "createdOn": "2000-01-01T00:10:00Z"}`)},
@@ -85,19 +82,4 @@ func lost(w *world) {
 	w.until("no member serves", func() bool { return w.fake.Leader() < 0 })
 	w.arm()
 	w.createTask()
-}
-
-// surveyed has found usable data on the volume of the first member alone.
-func surveyed(j *batchv1.Job) string {
-	found := member.Survey{State: member.SurveyDamaged, Damage: "a page has a wrong checksum"}
-	for _, v := range j.Spec.Template.Spec.Volumes {
-		if v.PersistentVolumeClaim != nil && strings.HasSuffix(v.PersistentVolumeClaim.ClaimName, "-0") {
-			found = member.Survey{State: member.SurveyPresent, ClusterID: "1", MemberID: "1", LastTerm: 2, LastIndex: 100, Revision: 50}
-		}
-	}
-	encoded, err := json.Marshal(found)
-	if err != nil {
-		return err.Error()
-	}
-	return string(encoded)
 }
