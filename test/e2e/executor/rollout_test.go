@@ -213,7 +213,11 @@ func TestUninstallMidRollout(t *testing.T) {
 			c.Expect(err).NotTo(HaveOccurred())
 			c.changes++
 			c.reconcile()
-			c.Eventually(func(g Gomega) { g.Expect(c.set(g).Status.UpdatedReplicas).To(BeNumerically(">=", 1)) }).Should(Succeed())
+			c.Eventually(func(g Gomega) {
+				set := c.set(g)
+				g.Expect(set.Status.ObservedGeneration).To(Equal(set.Generation), "before, the status counts the pods at the revision before")
+				g.Expect(set.Status.UpdatedReplicas).To(BeNumerically(">=", 1))
+			}).Should(Succeed())
 
 			_, err = kubectl("", "delete", "-n", own, "configmap", v1alpha1.RolloutsConfigMap)
 			c.Expect(err).NotTo(HaveOccurred())
