@@ -62,6 +62,8 @@ type target struct {
 	// from and to are the ends of a network link.
 	from, to string
 	both     bool
+	// shift is how far off a clock is.
+	shift time.Duration
 }
 
 // Fault is a fault that was chosen and can be injected.
@@ -135,7 +137,7 @@ func poll(ctx context.Context, what string, holds func() (bool, error)) error {
 // All are all kinds of faults.
 func All() []Kind {
 	var all []Kind
-	for _, some := range [][]Kind{members(), answersLate(), storage(), links(), operators(), apiServers(), others()} {
+	for _, some := range [][]Kind{members(), clocks(), answersLate(), storage(), slowDisks(), links(), operators(), apiServers(), others()} {
 		all = append(all, some...)
 	}
 	return all

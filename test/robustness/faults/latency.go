@@ -20,38 +20,54 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// late are the ports of a member whose answers are late: those to its clients but the test's own, and those to the kubelet's
-// probes, which time out after five seconds. Peers are not affected, so the member serves as well as before.
-var late = []struct {
+// late is a port of a member whose answers are late.
+type late struct {
 	port, proxy int
-	of          string
-	by          time.Duration
-}{
+	// of are those whose questions are answered late, for nft; everybody's if empty.
+	of string
+	by time.Duration
+}
+
+// lateAnswers are those to a member's clients but the test's own, and those to the kubelet's probes, which time out after five
+// seconds. Peers are not affected, so the member serves as well as before.
+var lateAnswers = []late{
 	{port: 2379, proxy: 12379, of: "ip saddr != " + nodeIP, by: 400 * time.Millisecond},
 	{port: 9095, proxy: 19095, by: 6 * time.Second},
 }
 
+// latePeers is what a member says to its peers: they connect to it, and it sends the messages of raft as an answer that has
+// no end. The delay is below the election timeout of one second, and above the interval of heartbeats.
+var latePeers = []late{{port: 2380, proxy: 12380, by: 300 * time.Millisecond}}
+
 func answersLate() []Kind {
 	const byLatency = "proxies before members"
 	return []Kind{
-		{Name: "member answers late and fails its probes", Longest: 90 * time.Second, by: byLatency, choose: anyMember, inject: delayAnswers},
-		{Name: "all members answer late and fail their probes", Longest: 90 * time.Second, by: byLatency, choose: allMembers, inject: delayAnswers},
+		{Name: "member answers late and fails its probes", Longest: 90 * time.Second, by: byLatency, choose: anyMember, inject: delayAnswers(lateAnswers)},
+		{Name: "all members answer late and fail their probes", Longest: 90 * time.Second, by: byLatency, choose: allMembers, inject: delayAnswers(lateAnswers)},
+		{Name: "messages of a member to the others are late", Longest: 60 * time.Second, by: byLatency, choose: anyMember, inject: delayAnswers(latePeers)},
+		{Name: "messages between members are late", Longest: 60 * time.Second, by: byLatency, choose: allMembers, inject: delayAnswers(latePeers)},
 	}
 }
 
-// delayAnswers delays the answers of members, also of pods that come meanwhile.
-func delayAnswers(ctx context.Context, m *Machine, t target) (heal, error) {
+func delayAnswers(ports []late) func(context.Context, *Machine, target) (heal, error) {
+	return func(ctx context.Context, m *Machine, t target) (heal, error) {
+		return m.delay(ctx, t.members, ports)
+	}
+}
+
+// delay delays the answers of members, also of pods that come meanwhile.
+func (m *Machine) delay(ctx context.Context, members []string, ports []late) (heal, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var answers atomic.Int64
 	var all sync.WaitGroup
-	for _, member := range t.members {
+	for _, member := range members {
 		all.Go(func() {
 			var of node.Process
 			undo := func() {}
 			for ctx.Err() == nil {
 				if p, err := m.process(ctx, member); err == nil && p != of {
 					undo()
-					if undo, err = delayOne(ctx, p, &answers); err == nil {
+					if undo, err = delayOne(ctx, p, ports, &answers); err == nil {
 						of = p
 					} else {
 						undo = func() {}
@@ -74,7 +90,7 @@ func delayAnswers(ctx context.Context, m *Machine, t target) (heal, error) {
 
 // delayOne leads what arrives at a pod's ports through proxies in the pod's network, until it is undone. Connections that
 // exist are reset, because the proxies do not know them.
-func delayOne(ctx context.Context, p node.Process, answers *atomic.Int64) (undo func(), err error) {
+func delayOne(ctx context.Context, p node.Process, ports []late, answers *atomic.Int64) (undo func(), err error) {
 	network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", p.PID()))
 	if err != nil {
 		return nil, err
@@ -88,7 +104,7 @@ func delayOne(ctx context.Context, p node.Process, answers *atomic.Int64) (undo 
 		}
 	}
 	var rules strings.Builder
-	for _, l := range late {
+	for _, l := range ports {
 		fmt.Fprintf(&rules, "    iifname eth0 %s tcp dport %d redirect to :%d\n", l.of, l.port, l.proxy)
 		var listener net.Listener
 		err := inNetwork(network, func() (err error) {

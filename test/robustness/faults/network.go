@@ -54,6 +54,8 @@ func links() []Kind {
 		{Name: "member cut off from members", Longest: 40 * time.Second, choose: anyMember, inject: isolate},
 		{Name: "members cut off from each other", Longest: 45 * time.Second, choose: allMembers, inject: scatter},
 		{Name: "operator sees only a member that is cut off", Longest: 60 * time.Second, choose: anyMember, inject: blind},
+		{Name: "packets between members are lost", Longest: 40 * time.Second, choose: allMembers, inject: losePeers},
+		{Name: "packets of the operator are lost", Longest: 40 * time.Second, choose: nothing(theOperator), inject: loseOperator},
 	}
 }
 
@@ -95,6 +97,27 @@ func blind(ctx context.Context, m *Machine, t target) (heal, error) {
 	return m.drop(ctx, pairs)
 }
 
+// lost is how many packets of a hundred are lost where some are. TCP repeats them, later and later.
+const lost = 25
+
+// losePeers loses some of the packets between members.
+func losePeers(ctx context.Context, m *Machine, t target) (heal, error) {
+	var pairs []pair
+	for _, member := range t.members {
+		pairs = append(pairs, m.apart(member)...)
+	}
+	return m.dropSome(ctx, pairs, lost)
+}
+
+// loseOperator loses some of the packets between the operator and everybody whom it talks to.
+func loseOperator(ctx context.Context, m *Machine, _ target) (heal, error) {
+	pairs := []pair{{theOperator, theAPIServer}, {theAPIServer, theOperator}}
+	for i := range m.Members {
+		pairs = append(pairs, pair{theOperator, m.pod(i)}, pair{m.pod(i), theOperator})
+	}
+	return m.dropSome(ctx, pairs, lost)
+}
+
 // apart returns the directions between a member and all others.
 func (m *Machine) apart(member string) []pair {
 	var pairs []pair
@@ -108,14 +131,20 @@ func (m *Machine) apart(member string) []pair {
 
 var tables atomic.Int64
 
-// drop drops packets until it is healed. Pods that are replaced get other addresses: the rules follow them.
+// drop drops packets until it is healed.
 func (m *Machine) drop(ctx context.Context, pairs []pair) (heal, error) {
+	return m.dropSome(ctx, pairs, 100)
+}
+
+// dropSome drops so many of a hundred packets, by chance, until it is healed. Pods that are replaced get other addresses: the
+// rules follow them.
+func (m *Machine) dropSome(ctx context.Context, pairs []pair, percent int) (heal, error) {
 	table := fmt.Sprintf("robustness-%d", tables.Add(1))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var rules string
 	dropped := 0
 	apply := func() error {
-		now, err := m.rules(ctx, pairs)
+		now, err := m.rules(ctx, pairs, percent)
 		if err != nil || now == rules {
 			return err
 		}
@@ -150,7 +179,7 @@ func (m *Machine) drop(ctx context.Context, pairs []pair) (heal, error) {
 
 // rules returns chains that drop what goes between the present addresses. Packets between pods are forwarded by the
 // bridge; those between a pod and the node arrive there, and leave it.
-func (m *Machine) rules(ctx context.Context, pairs []pair) (string, error) {
+func (m *Machine) rules(ctx context.Context, pairs []pair, percent int) (string, error) {
 	var drops []string
 	for _, p := range pairs {
 		from, err := m.addresses(ctx, p.from)
@@ -169,6 +198,9 @@ func (m *Machine) rules(ctx context.Context, pairs []pair) (string, error) {
 					rule += fmt.Sprintf(" tcp dport %d", m.ProxyPort)
 				case p.from:
 					rule += fmt.Sprintf(" tcp sport %d", m.ProxyPort)
+				}
+				if percent < 100 {
+					rule += fmt.Sprintf(" numgen random mod 100 < %d", percent)
 				}
 				drops = append(drops, "    "+rule+" counter drop\n")
 			}

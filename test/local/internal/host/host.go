@@ -37,6 +37,8 @@ func CNIDir() (string, error) {
 // package: a containerd that was installed in another way is never replaced.
 var programs = []struct{ name, inPackage string }{
 	{"containerd", "containerd"}, {"ctr", "containerd"}, {"runc", "runc"}, {"nft", "nftables"}, {"ip", "iproute2"},
+	// The robustness test slows the disks of members with it.
+	{"strace", "strace"},
 }
 
 // missing returns the packages to install.
