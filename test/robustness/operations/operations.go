@@ -228,6 +228,9 @@ func (c *Cluster) patch(ctx context.Context, change func(*v1alpha1.Etcd)) error 
 	})
 }
 
+// kept is for how many seconds a task that has ended can be read, even if the operator's clock is a day ahead.
+const kept = int32(3 * 24 * 60 * 60)
+
 // ask creates a task and returns its name.
 func (c *Cluster) ask(ctx context.Context, kind v1alpha1.TaskType, config string) (string, error) {
 	c.asked++
@@ -235,7 +238,9 @@ func (c *Cluster) ask(ctx context.Context, kind v1alpha1.TaskType, config string
 	return name, until(ctx, "task "+name+" is created", func(ctx context.Context) error {
 		err := c.Kube.Create(ctx, &v1alpha1.EtcdOperatorTask{
 			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name},
-			Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: kind, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: c.Name}},
+			Spec: v1alpha1.EtcdOperatorTaskSpec{
+				Type: kind, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: c.Name}, TTLSecondsAfterFinished: ptr.To(kept),
+			},
 		})
 		if err != nil {
 			// The answer may have been lost.
