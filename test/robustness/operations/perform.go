@@ -69,7 +69,12 @@ func (c *Cluster) during(ctx context.Context, o oracle.Outage, do func() error) 
 	return err
 }
 
+// recreate changes the pod template, because there would be nothing to do otherwise, and asks for a recreation. It takes over
+// from the rollout that has just begun.
 func (c *Cluster) recreate(ctx context.Context) error {
+	if err := c.replacePods(ctx); err != nil {
+		return err
+	}
 	return c.during(ctx, oracle.Outage{What: "recreation"}, func() error {
 		return task(v1alpha1.RecreateRollout, "")(ctx, c)
 	})
