@@ -89,7 +89,7 @@ func (n *session) resume(ctx context.Context) error {
 	}
 	n.stored = chain.LastRevision()
 	n.checked, n.fullDue = now, n.schedule.after(lastFull, now)
-	n.deltaDue, n.collectionDue = now.Add(n.config.DeltaPeriod), now.Add(n.config.CollectionPeriod)
+	n.deltaDue, n.collectionDue = now.Round(0).Add(n.config.DeltaPeriod), now.Round(0).Add(n.config.CollectionPeriod)
 	reason := n.whyFullFirst(err, revision)
 	n.config.Log.Info("Taking snapshots", "revision", revision, "stored", n.stored, "nextFull", n.fullDue)
 	if reason == "" && n.stored == revision {
@@ -152,20 +152,32 @@ func (n *session) idle(ctx context.Context) (*request, error) {
 				return nil, err
 			}
 		case <-ticker.C():
-			if n.look(n.config.Clock.Now()) {
+			if n.look(n.config.Clock.Now(), n.config.Clock.Since(n.checked)) {
 				return nil, nil
 			}
 		}
 	}
 }
 
-// look requests the snapshots that are due, and reports whether a garbage collection is.
-func (n *session) look(now time.Time) (collect bool) {
-	if now.Before(n.checked) { // the clock has jumped back
-		n.fullDue = n.schedule.after(now, now)
-		n.deltaDue, n.collectionDue = now.Add(n.config.DeltaPeriod), now.Add(n.config.CollectionPeriod)
-	}
+// leap is how far a clock is set at once that was set, rather than adjusted.
+const leap = time.Minute
+
+// look requests the snapshots that are due, and reports whether a garbage collection is. Elapsed is how long the last look was
+// ago, by a clock that cannot be set. Times of Go that have both clocks are compared by that one, so it is removed from now.
+//
+// Retention goes by age: where the clock was set, it waits until nobody has set it for a whole period. A clock that is wrong
+// for a moment then removes nothing.
+func (n *session) look(now time.Time, elapsed time.Duration) (collect bool) {
+	last := n.checked.Round(0)
 	n.checked = now
+	now = now.Round(0)
+	if ahead := now.Sub(last) - elapsed; ahead.Abs() > leap {
+		n.config.Log.Info("The clock was set", "ahead", ahead.Round(time.Second))
+		n.collectionDue = now.Add(n.config.CollectionPeriod)
+		if ahead < 0 {
+			n.fullDue, n.deltaDue = n.schedule.after(now, now), now.Add(n.config.DeltaPeriod)
+		}
+	}
 	if !now.Before(n.fullDue) {
 		n.fullDue = n.schedule.after(now, now)
 		n.schedules(want{kind: backup.Full})

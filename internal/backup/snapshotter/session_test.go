@@ -12,6 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 )
 
@@ -55,8 +56,8 @@ func TestLook(t *testing.T) {
 		config: Config{Clock: testingclock.NewFakeClock(start), Options: Options{DeltaPeriod: 10 * time.Minute, CollectionPeriod: 20 * time.Minute}},
 	}
 	n := &session{Snapshotter: s, checked: start, fullDue: hourly.after(start, start), deltaDue: start.Add(10 * time.Minute), collectionDue: start.Add(20 * time.Minute)}
-	asked := func(now time.Time) (kinds []string) {
-		if n.look(now) {
+	after := func(now time.Time, elapsed time.Duration) (kinds []string) {
+		if n.look(now, elapsed) {
 			kinds = append(kinds, "collection")
 		}
 		for r := s.next(now); r != nil; r = s.next(now) {
@@ -65,6 +66,8 @@ func TestLook(t *testing.T) {
 		}
 		return kinds
 	}
+	// asked is what is due at a time, on a clock that nobody has set since the last.
+	asked := func(now time.Time) (kinds []string) { return after(now, now.Sub(n.checked)) }
 	required := func(kind backup.Kind) float64 {
 		return testutil.ToFloat64(s.metrics.required.WithLabelValues(string(kind)))
 	}
@@ -80,9 +83,30 @@ func TestLook(t *testing.T) {
 	g.Expect(asked(start.Add(30 * time.Minute))).To(Equal([]string{"Full"}))
 	g.Expect(asked(start.Add(30*time.Minute + time.Second))).To(BeEmpty())
 
-	g.Expect(asked(start.Add(100*24*time.Hour))).To(Equal([]string{"collection", "Full", "Incr"}), "a jump ahead makes each due once")
-	g.Expect(asked(start)).To(BeEmpty(), "a jump back")
+	ahead := start.Add(100 * 24 * time.Hour)
+	g.Expect(after(ahead, time.Second)).To(Equal([]string{"Full", "Incr"}), "a jump ahead makes each snapshot due once, and removes nothing")
+	g.Expect(asked(ahead.Add(19*time.Minute))).To(Equal([]string{"Incr"}), "nor soon after it")
+	g.Expect(after(start, time.Second)).To(BeEmpty(), "a jump back")
 	g.Expect(asked(start.Add(30*time.Minute))).To(Equal([]string{"collection", "Full", "Incr"}), "and all goes on from there")
+	g.Expect(after(start.Add(51*time.Minute), 20*time.Minute+30*time.Second)).To(Equal([]string{"collection", "Incr"}), "a clock that is adjusted is not one that was set")
+}
+
+// The times of Go have two clocks, and are compared by the one that nobody can set. Here the other one counts.
+func TestLookGoesByTheTimeOfDay(t *testing.T) {
+	g := NewWithT(t)
+	hourly, err := parseSchedule("0 * * * *")
+	g.Expect(err).NotTo(HaveOccurred())
+	s, err := New(Config{Options: Options{Schedule: "0 * * * *", Compression: backup.None, DeltaPeriod: time.Hour, CollectionPeriod: time.Hour}, Clock: clock.RealClock{}})
+	g.Expect(err).NotTo(HaveOccurred())
+	s.start()
+	now := time.Now()
+	// The last look was a day later, by a clock that was set back since.
+	n := &session{Snapshotter: s, checked: now.Round(0).Add(24 * time.Hour), fullDue: hourly.after(now.Add(24*time.Hour), now.Add(24*time.Hour))}
+	n.look(now, time.Second)
+	for what, due := range map[string]time.Time{"full": n.fullDue, "delta": n.deltaDue, "collection": n.collectionDue} {
+		g.Expect(due).To(BeTemporally("~", now, time.Hour), what)
+		g.Expect(due).To(Equal(due.Round(0)), "%s is due by the time of day", what)
+	}
 }
 
 // Who asks again and again waits, and has no snapshot taken for each time. Others ask for the same meanwhile; what is due
