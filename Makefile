@@ -147,6 +147,12 @@ attack: up ## Attack the operator as users with few rights, and print what was t
 robustness: up ## Inject faults during operations, and judge what the operator does. As root. 15 minutes; SOAK=12h, SEED=7.
 	@go run ./test/robustness $(if $(SOAK),-length $(SOAK)) $(if $(SEED),-seed $(SEED)) $(ROBUSTNESS)
 
+.PHONY: robustness-core
+robustness-core: up ## Run the robustness test for two minutes: rollouts, restarts and updates in place, each under one fault. As root.
+	@go run ./test/robustness -seed 1 -length 90s -always -most-faults 1 -patience 10m \
+		-operations 'rollout,restart,resources raised in place' \
+		-faults 'member frozen (SIGSTOP),member killed (SIGKILL),operator killed (SIGKILL),answers lost after the write,clock of the operator is off'
+
 .PHONY: robustness-seeded
 robustness-seeded: up ## Check that "make robustness" fails with each of a list of bugs in the operator. As root. Half an hour.
 	@go run ./test/robustness/seeded $(SEEDED)
