@@ -29,7 +29,7 @@ const (
 	LeaseKept    Rule = "lease kept"
 	Durable      Rule = "durable"
 	SameHash     Rule = "same hash"
-	// Undecided is no violation: the search took too long.
+	// Undecided is no violation: nobody can say whether there is one.
 	Undecided Rule = "undecided"
 )
 
@@ -63,15 +63,16 @@ func History(h *history.History, patience time.Duration) []Violation {
 	return bounded(all)
 }
 
-// Illegal returns the violations that make a history illegal.
-func Illegal(all []Violation) []Violation {
-	var illegal []Violation
+// Split returns the violations that make a history illegal, and undecided those of which nobody can say.
+func Split(all []Violation) (illegal, undecided []Violation) {
 	for _, v := range all {
-		if v.Rule != Undecided {
+		if v.Rule == Undecided {
+			undecided = append(undecided, v)
+		} else {
 			illegal = append(illegal, v)
 		}
 	}
-	return illegal
+	return illegal, undecided
 }
 
 func bounded(all []Violation) []Violation {

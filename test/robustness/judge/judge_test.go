@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/check"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/history"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/oracle"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/report"
@@ -78,6 +79,7 @@ func TestFolder(t *testing.T) {
 		"an illegal history":    {"another", "", timeline, "an illegal history: linearizable"},
 		"an operation stuck":    {"v", "", stuck, "the rollout at 0s did not end well: still waiting"},
 		"an interrupted run":    {"v", "", report.Timeline{Failed: "interrupted"}, "interrupted"},
+		"an act not judged":     {"v", deletion(59, "main-0"), timeline, "an act that could not be judged: 59s unjudged: delete pod main-0: no member had been seen"},
 		"a history that lacks":  {"", "", timeline, "an illegal history"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,6 +102,17 @@ func TestFolder(t *testing.T) {
 				t.Errorf("error %v, want %q; page\n%s", r.Err(), test.want, page)
 			}
 		})
+	}
+}
+
+// What could not be decided fails a run, and is no illegal history.
+func TestUndecided(t *testing.T) {
+	r := report.Result{Violations: []check.Violation{{Rule: check.Undecided, Message: "too many operations"}}}
+	if r.Err() == nil || !strings.Contains(r.Err().Error(), "a history that could not be decided: undecided at 0s: too many operations") || r.Total().Illegal != 0 {
+		t.Errorf("error %v, total %+v", r.Err(), r.Total())
+	}
+	if page := r.Page(); !strings.Contains(page, "# Robustness: FAILED") || !strings.Contains(page, "## Undecided\n\n- undecided at 0s: too many operations\n") {
+		t.Error(page)
 	}
 }
 

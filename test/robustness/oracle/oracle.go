@@ -118,11 +118,13 @@ const (
 	DeletePodsOf Kind = "delete collection of pods"
 )
 
-// Act is a request that was carried out.
+// Act is a request that was carried out, or may have been.
 type Act struct {
 	At   time.Duration `json:"at"`
 	User string        `json:"user"`
 	Kind Kind          `json:"kind"`
+	// Perhaps: the API server answered that it failed or took too long, and may have carried it out.
+	Perhaps bool `json:"perhaps,omitempty"`
 	// Name of the object, and Pods that it removes or restarts.
 	Name string   `json:"name"`
 	Pods []string `json:"pods,omitempty"`

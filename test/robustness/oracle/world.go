@@ -155,6 +155,9 @@ func (w *world) removedSince(s Sample, at, window time.Duration) bool {
 		if !removes(act, s.Pod) || !w.hits(act, s) || act.Kind == UpdatePod && !w.disturbs(act, s, at) {
 			continue
 		}
+		if act.Perhaps && s.At-act.At > reaction {
+			continue // it still serves: it was not removed
+		}
 		if act.User == w.cluster.Operator || window < sight || at-act.At > sight {
 			return true
 		}

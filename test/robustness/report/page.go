@@ -163,11 +163,21 @@ const around = 90 * time.Second
 
 // failures prints the timeline around each failure.
 func (r Result) failures(line func(string, ...any)) {
-	for _, j := range r.Of(oracle.Unsafe) {
-		line("## Unsafe: %s %s\n\n%s\n", j.Kind, j.Name, j)
-		r.timeline(line, j.At)
+	for _, verdict := range []oracle.Verdict{oracle.Unsafe, oracle.Unjudged} {
+		for _, j := range r.Of(verdict) {
+			line("## The operator's %s %s is %s\n\n%s\n", j.Kind, j.Name, verdict, j)
+			r.timeline(line, j.At)
+		}
 	}
-	for _, v := range check.Illegal(r.Violations) {
+	illegal, undecided := check.Split(r.Violations)
+	if len(undecided) > 0 {
+		line("## Undecided\n")
+		for _, v := range undecided {
+			line("- %s", v)
+		}
+		line("")
+	}
+	for _, v := range illegal {
 		line("## Illegal: %s\n\n%s\n", v.Rule, v)
 		r.timeline(line, v.At)
 	}

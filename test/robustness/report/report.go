@@ -141,8 +141,15 @@ func (r Result) Err() error {
 	for _, j := range r.Of(oracle.Unsafe) {
 		failures = append(failures, fmt.Errorf("an unsafe act: %s", j))
 	}
-	for _, v := range check.Illegal(r.Violations) {
+	for _, j := range r.Of(oracle.Unjudged) {
+		failures = append(failures, fmt.Errorf("an act that could not be judged: %s", j))
+	}
+	illegal, undecided := check.Split(r.Violations)
+	for _, v := range illegal {
 		failures = append(failures, fmt.Errorf("an illegal history: %s", v))
+	}
+	for _, v := range undecided {
+		failures = append(failures, fmt.Errorf("a history that could not be decided: %s", v))
 	}
 	for _, o := range r.Stuck() {
 		failures = append(failures, fmt.Errorf("the %s at %s did not end well: %s", o.Name, o.From.Round(time.Second), o.Error))
@@ -182,9 +189,10 @@ func (r Result) Total() Total {
 	t := Total{
 		Seed: r.Run.Seed, Commit: r.Run.Commit, Date: r.Run.Date, Load: r.Run.Load, Seconds: int(r.Run.Length / time.Second), Requests: r.Requests,
 		Operations: len(r.Timeline.Operations), ByOperation: map[string]int{}, Faults: map[string]int{}, Verdicts: map[string]int{},
-		Illegal: len(check.Illegal(r.Violations)), Stuck: len(r.Stuck()), Failed: r.Timeline.Failed,
+		Stuck: len(r.Stuck()), Failed: r.Timeline.Failed,
 	}
-	t.Undecided = len(r.Violations) - t.Illegal
+	illegal, undecided := check.Split(r.Violations)
+	t.Illegal, t.Undecided = len(illegal), len(undecided)
 	t.InPlaceOf = r.InPlace()
 	for _, n := range t.InPlaceOf {
 		t.InPlace += n.All
