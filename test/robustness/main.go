@@ -135,9 +135,10 @@ func conclude(dir, totals string) error {
 	if err != nil {
 		return err
 	}
-	show := func(what string, t report.Total) {
-		fmt.Printf("%s: %d operations, %d of them under faults; %d updates in place, %d of them under faults; %d requests of clients; acts %v; %d illegal, %d undecided\n",
-			what, t.Operations, t.Faulted, t.InPlace, t.InPlaceFaulted, t.Requests, t.Verdicts, t.Illegal, t.Undecided)
+	show := func(what string, totals ...report.Total) {
+		t := report.Sum(totals)
+		fmt.Printf("%s: %d operations, %d of them under faults, the operator acted under a fault in %s; %d updates in place, %d of them under faults; %d requests of clients; acts %v; %d illegal, %d undecided\n",
+			what, t.Operations, t.Faulted, report.Acted(totals), t.InPlace, t.InPlaceFaulted, t.Requests, t.Verdicts, t.Illegal, t.Undecided)
 	}
 	show(fmt.Sprintf("seed %d", result.Run.Seed), result.Total())
 	if totals != "" {
@@ -148,7 +149,7 @@ func conclude(dir, totals string) error {
 		if err != nil {
 			return err
 		}
-		show(fmt.Sprintf("all %d runs", len(all)), report.Sum(all))
+		show(fmt.Sprintf("all %d runs", len(all)), all...)
 	}
 	fmt.Println(filepath.Join(dir, report.PageFile))
 	return result.Err()

@@ -36,14 +36,31 @@ func (r Result) Page() string {
 	line("| watch events | %d |", r.Events)
 	line("| answers of members recorded | %d |", r.Samples)
 	line("| operations | %d, %d of them under faults |", t.Operations, t.Faulted)
+	line("| operations in which the operator acted under a fault | %s |", orUnknown(t.Acted))
+	line("| operations without an act of the operator, although they need one | %s |", orUnknown(t.WithoutAct))
 	line("| updates of pods in place | %d, %d of them under faults |", t.InPlace, t.InPlaceFaulted)
 	line("| acts of the operator | %s |", counts(t.Verdicts))
 	line("| illegal histories | %d, and %d undecided |", t.Illegal, t.Undecided)
 	line("| operations that did not end well | %d |\n", t.Stuck)
+	r.withoutAct(line)
 	r.table(line)
 	r.gaps(line)
 	r.failures(line)
 	return page.String()
+}
+
+// withoutAct lists the operations in which the operator did nothing that the oracle would have judged.
+func (r Result) withoutAct(line func(string, ...any)) {
+	title := "## Operations without an act of the operator\n\n"
+	for _, o := range r.Timeline.Operations {
+		if o.WithoutAct() {
+			line("%s- the %s at %s", title, o.Name, o.From.Round(time.Second))
+			title = ""
+		}
+	}
+	if title == "" {
+		line("")
+	}
 }
 
 func counts(of map[string]int) string {
@@ -87,7 +104,7 @@ func (r Result) cells() map[[2]string]*cell {
 func (o Operation) kinds() map[string]bool {
 	kinds := map[string]bool{}
 	for _, f := range o.Faults {
-		if f.Evidence != "" {
+		if inEffect(f) {
 			kinds[f.Kind] = true
 		}
 	}

@@ -7,6 +7,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,11 +55,39 @@ type Operation struct {
 	Error string `json:"error,omitempty"`
 	// Faults were injected meanwhile.
 	Faults []oracle.Fault `json:"faults,omitempty"`
+	// Acts of the operator in it, and how many of them while a fault was in effect. The judge counts them.
+	Acts *Count `json:"acts,omitempty"`
 }
 
-// Faulted reports whether a fault was in effect.
-func (o Operation) Faulted() bool {
-	return slices.ContainsFunc(o.Faults, func(f oracle.Fault) bool { return f.Evidence != "" })
+// Faulted reports whether a fault was in effect at any time.
+func (o Operation) Faulted() bool { return slices.ContainsFunc(o.Faults, inEffect) }
+
+func inEffect(f oracle.Fault) bool { return f.Evidence != "" }
+
+// Acted reports whether the operator acted while a fault was in effect.
+func (o Operation) Acted() bool { return o.Acts != nil && o.Acts.Faulted > 0 }
+
+// passive are the operations that can end without an act of the operator on the members.
+var passive = []string{"maintenance", "snapshot", "recovery that is not needed", "gate switched"}
+
+// WithoutAct reports whether the operation has ended without an act of the operator, although it needs one.
+func (o Operation) WithoutAct() bool {
+	return o.Error == "" && o.Acts != nil && o.Acts.All == 0 && !slices.Contains(passive, o.Name)
+}
+
+// countActs counts the acts in the operation.
+func (o Operation) countActs(all []oracle.Judgement) *Count {
+	acts := Count{}
+	for _, j := range all {
+		if j.At < o.From || j.At > o.To {
+			continue
+		}
+		acts.All++
+		if slices.ContainsFunc(o.Faults, func(f oracle.Fault) bool { return inEffect(f) && f.From <= j.At && j.At <= f.To }) {
+			acts.Faulted++
+		}
+	}
+	return &acts
 }
 
 // Timeline is what was done to a cluster.
@@ -74,7 +103,7 @@ func (t Timeline) Faults() []oracle.Fault {
 	var all []oracle.Fault
 	for _, o := range t.Operations {
 		for _, f := range o.Faults {
-			if f.Evidence != "" {
+			if inEffect(f) {
 				all = append(all, f)
 			}
 		}
@@ -106,12 +135,19 @@ func (r Result) Stuck() []Operation {
 	return slices.DeleteFunc(slices.Clone(r.Timeline.Operations), func(o Operation) bool { return o.Error == "" })
 }
 
+// CountActs counts the acts of the operator in each operation.
+func (r Result) CountActs() {
+	for i, o := range r.Timeline.Operations {
+		r.Timeline.Operations[i].Acts = o.countActs(r.Judgements)
+	}
+}
+
 // Of returns the judgements of a verdict.
 func (r Result) Of(v oracle.Verdict) []oracle.Judgement {
 	return slices.DeleteFunc(slices.Clone(r.Judgements), func(j oracle.Judgement) bool { return j.Verdict != v })
 }
 
-// Count is how many there were, and how many of them while a fault was in effect or just after one.
+// Count is how many there were, and how many of them under a fault.
 type Count struct {
 	All     int `json:"all"`
 	Faulted int `json:"faulted"`
@@ -119,7 +155,8 @@ type Count struct {
 
 func (c Count) plus(o Count) Count { return Count{c.All + o.All, c.Faulted + o.Faulted} }
 
-// InPlace returns how many updates of pods in place were carried out, by what they changed.
+// InPlace returns how many updates of pods in place were carried out, by what they changed. One just after a fault counts as
+// faulted, too.
 func (r Result) InPlace() map[string]Count {
 	counts := map[string]Count{}
 	for _, j := range r.Judgements {
@@ -162,16 +199,20 @@ func (r Result) Err() error {
 
 // Total is what one run adds to the totals.
 type Total struct {
-	Seed           uint64 `json:"seed"`
-	Commit         string `json:"commit"`
-	Date           string `json:"date,omitempty"`
-	Load           string `json:"load,omitempty"`
-	Seconds        int    `json:"seconds"`
-	Requests       int    `json:"requests"`
-	Operations     int    `json:"operations"`
-	Faulted        int    `json:"faulted"`
-	InPlace        int    `json:"inPlace"`
-	InPlaceFaulted int    `json:"inPlaceFaulted"`
+	Seed       uint64 `json:"seed"`
+	Commit     string `json:"commit"`
+	Date       string `json:"date,omitempty"`
+	Load       string `json:"load,omitempty"`
+	Seconds    int    `json:"seconds"`
+	Requests   int    `json:"requests"`
+	Operations int    `json:"operations"`
+	Faulted    int    `json:"faulted"`
+	// Acted is in how many operations the operator acted while a fault was in effect, WithoutAct how many ended without an act
+	// although they need one. Both are unknown for earlier runs.
+	Acted          *int `json:"acted,omitempty"`
+	WithoutAct     *int `json:"withoutAct,omitempty"`
+	InPlace        int  `json:"inPlace"`
+	InPlaceFaulted int  `json:"inPlaceFaulted"`
 	// InPlaceOf are the updates in place by what they change. The first runs recorded only their sum, without labels.
 	InPlaceOf        map[string]Count `json:"inPlaceOf,omitempty"`
 	ByOperation      map[string]int   `json:"byOperation"`
@@ -204,6 +245,7 @@ func (r Result) Total() Total {
 			t.Faulted++
 		}
 	}
+	t.Acted, t.WithoutAct = r.count(Operation.Acted), r.count(Operation.WithoutAct)
 	for _, f := range r.Timeline.Faults() {
 		t.Faults[f.Kind]++
 	}
@@ -218,6 +260,20 @@ func (r Result) Total() Total {
 		}
 	}
 	return t
+}
+
+// count counts operations by what the operator did in them; nil if its acts were not counted.
+func (r Result) count(is func(Operation) bool) *int {
+	n := 0
+	for _, o := range r.Timeline.Operations {
+		if o.Acts == nil {
+			return nil
+		}
+		if is(o) {
+			n++
+		}
+	}
+	return &n
 }
 
 // Accumulate adds a run to a file of totals. A run of the same seed and commit is another run: what happens besides the
@@ -271,6 +327,7 @@ func Sum(totals []Total) Total {
 		sum.Requests += t.Requests
 		sum.Operations += t.Operations
 		sum.Faulted += t.Faulted
+		sum.Acted, sum.WithoutAct = plus(sum.Acted, t.Acted), plus(sum.WithoutAct, t.WithoutAct)
 		sum.InPlace += t.InPlace
 		sum.InPlaceFaulted += t.InPlaceFaulted
 		for what, n := range t.InPlaceOf {
@@ -284,6 +341,15 @@ func Sum(totals []Total) Total {
 		add(sum.Verdicts, t.Verdicts)
 	}
 	return sum
+}
+
+// plus adds up what is known.
+func plus(a, b *int) *int {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	n := *a + *b
+	return &n
 }
 
 func add(to, from map[string]int) {

@@ -1,0 +1,93 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/oracle"
+)
+
+// during is an operation of 20 s with a fault in its first half, with evidence or without.
+func during(name, evidence string) Operation {
+	return Operation{Name: name, From: 10 * time.Second, To: 30 * time.Second, Faults: []oracle.Fault{
+		{From: 11 * time.Second, To: 20 * time.Second, Kind: "frozen", Evidence: evidence},
+		{From: 12 * time.Second, To: 28 * time.Second, Kind: "not in effect"},
+	}}
+}
+
+func acts(seconds ...int) []oracle.Judgement {
+	var all []oracle.Judgement
+	for _, at := range seconds {
+		all = append(all, oracle.Judgement{Act: oracle.Act{At: time.Duration(at) * time.Second, Kind: oracle.DeletePod}, Verdict: oracle.Safe})
+	}
+	return all
+}
+
+// An operation was under a fault as soon as one was in effect. The operator acted under a fault if it did so at that time.
+func TestActed(t *testing.T) {
+	for name, test := range map[string]struct {
+		operation                  Operation
+		acts                       []oracle.Judgement
+		want                       Count
+		faulted, acted, withoutAct int
+	}{
+		"during the fault":         {during("rollout", "it was"), acts(15, 25), Count{2, 1}, 1, 1, 0},
+		"as it begins":             {during("rollout", "it was"), acts(11), Count{1, 1}, 1, 1, 0},
+		"as it ends":               {during("rollout", "it was"), acts(20), Count{1, 1}, 1, 1, 0},
+		"just after the fault":     {during("rollout", "it was"), acts(21), Count{1, 0}, 1, 0, 0},
+		"before the fault":         {during("rollout", "it was"), acts(10), Count{1, 0}, 1, 0, 0},
+		"no fault was in effect":   {during("rollout", ""), acts(15), Count{1, 0}, 0, 0, 0},
+		"in other operations":      {during("rollout", "it was"), acts(9, 31), Count{0, 0}, 1, 0, 1},
+		"no act, and none needed":  {during("snapshot", "it was"), nil, Count{0, 0}, 1, 0, 0},
+		"no act in place":          {during("labels in place", "it was"), nil, Count{0, 0}, 1, 0, 1},
+		"no act, and did not end":  {Operation{Name: "rollout", Error: "stuck"}, nil, Count{0, 0}, 0, 0, 0},
+		"no act, and the gate off": {during("gate switched", "it was"), nil, Count{0, 0}, 1, 0, 0},
+	} {
+		r := Result{Timeline: Timeline{Operations: []Operation{test.operation}}, Judgements: test.acts}
+		r.CountActs()
+		total := r.Total()
+		if got := r.Timeline.Operations[0].Acts; *got != test.want || total.Faulted != test.faulted || *total.Acted != test.acted || *total.WithoutAct != test.withoutAct {
+			t.Errorf("%s: acts %+v, %d faulted, %d acted, %d without an act", name, *got, total.Faulted, *total.Acted, *total.WithoutAct)
+		}
+		if listed := strings.Contains(r.Page(), "## Operations without an act of the operator\n\n- the "+test.operation.Name+" at 10s"); listed != (test.withoutAct > 0) {
+			t.Errorf("%s: listed %t on\n%s", name, listed, r.Page())
+		}
+	}
+}
+
+// What earlier runs did not record is unknown, not zero.
+func TestWhatEarlierRunsDidNotRecord(t *testing.T) {
+	before := Total{Commit: "before", Operations: 5, Faulted: 4, Requests: 7}
+	r := Result{Timeline: Timeline{Operations: []Operation{during("rollout", "it was"), during("snapshot", "")}}, Judgements: acts(15)}
+	if total := r.Total(); total.Acted != nil || total.WithoutAct != nil {
+		t.Errorf("acts that nobody has counted are known: %+v", total)
+	}
+	r.CountActs()
+	now := r.Total()
+	for name, test := range map[string]struct {
+		totals []Total
+		want   []string
+	}{
+		"none":       {[]Total{before}, []string{"| operations in which the operator acted under a fault | unknown |", "| operations without an act of the operator, although they need one | unknown |", "| before | 0 | 0s |  | 7 | 5 | 4 | unknown |"}},
+		"one of two": {[]Total{before, now}, []string{"| operations in which the operator acted under a fault | 1 of 2 (1 of 2 runs; unknown for the others) |", "| operations without an act of the operator, although they need one | 0 of 2 (1 of 2 runs; unknown for the others) |"}},
+		"both":       {[]Total{now, now}, []string{"| operations in which the operator acted under a fault | 2 of 4 |"}},
+	} {
+		page := TotalsPage(test.totals)
+		for _, want := range test.want {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s: the page lacks %q:\n%s", name, want, page)
+			}
+		}
+	}
+	if sum := Sum([]Total{before}); sum.Acted != nil || sum.WithoutAct != nil {
+		t.Errorf("%+v", sum)
+	}
+	if sum := Sum([]Total{now, before, now}); *sum.Acted != 2 || *sum.WithoutAct != 0 {
+		t.Errorf("acted %d", *sum.Acted)
+	}
+}
