@@ -71,6 +71,8 @@ type runner struct {
 
 	mutex    sync.Mutex
 	timeline report.Timeline
+	// tasks are those of the present operation that have ended.
+	tasks []report.Task
 }
 
 func (r *runner) now() time.Duration { return time.Since(r.began) }
@@ -137,6 +139,15 @@ func (r *runner) connect() error {
 			r.mutex.Lock()
 			defer r.mutex.Unlock()
 			r.timeline.Outages = append(r.timeline.Outages, o)
+		},
+		Ended: func(name string, status v1alpha1.EtcdOperatorTaskStatus) {
+			task := report.Task{Name: name, State: string(status.State)}
+			for _, e := range status.LastErrors {
+				task.Codes = append(task.Codes, string(e.Code))
+			}
+			r.mutex.Lock()
+			defer r.mutex.Unlock()
+			r.tasks = append(r.tasks, task)
 		},
 	}
 	r.machine = &faults.Machine{Kube: c, Namespace: namespace, Name: name, Members: r.members, Operator: operator, ProxyPort: proxyPort}
@@ -236,7 +247,7 @@ func (r *runner) operate(ctx context.Context) {
 		done := r.perform(ctx, r.plan.next(r.machine))
 		r.timeline.Operations = append(r.timeline.Operations, done)
 		begun, acknowledged := r.traffic.Operations()
-		r.say("%s took %s %s (%d requests, %d acknowledged, %d samples)", done.Name, (done.To - done.From).Round(time.Second), done.Error, begun, acknowledged, r.recorder.Count())
+		r.say("%s took %s %v %s (%d requests, %d acknowledged, %d samples)", done.Name, (done.To - done.From).Round(time.Second), done.Tasks, done.Error, begun, acknowledged, r.recorder.Count())
 		if done.Error != "" {
 			r.explain(ctx)
 			return
@@ -260,6 +271,7 @@ func (r *runner) perform(ctx context.Context, next turn) report.Operation {
 		injecting.Go(func() { done.Faults[i] = r.inject(faulting, fault) })
 	}
 	pause(ctx, next.after)
+	r.tasks = []report.Task{}
 	err := next.operation.Run(ctx, r.cluster)
 	if err == nil {
 		err = r.cluster.Settled(ctx)
@@ -272,7 +284,7 @@ func (r *runner) perform(ctx context.Context, next turn) report.Operation {
 	if err != nil {
 		done.Error = err.Error()
 	}
-	done.To = r.now()
+	done.To, done.Tasks = r.now(), r.tasks
 	return done
 }
 

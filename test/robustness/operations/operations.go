@@ -40,6 +40,8 @@ type Cluster struct {
 	Written func(context.Context) error
 	// Outage records a time in which members are stopped because somebody has asked for it.
 	Outage func(oracle.Outage)
+	// Ended records a task that has ended.
+	Ended func(name string, status v1alpha1.EtcdOperatorTaskStatus)
 
 	asked int
 	// raised is by how many MiB the memory of etcd has been raised.
@@ -262,10 +264,13 @@ func (c *Cluster) ended(ctx context.Context, name string) (v1alpha1.EtcdOperator
 		}
 		return nil
 	})
+	if err == nil {
+		c.Ended(name, task.Status)
+	}
 	return task.Status, err
 }
 
-// task returns an operation that is one task. Under faults it may fail, and say so: that is no error.
+// task returns an operation that is one task. It may fail, and say so: whether faults explain that is decided by what is recorded.
 func task(kind v1alpha1.TaskType, config string) func(context.Context, *Cluster) error {
 	return func(ctx context.Context, c *Cluster) error {
 		name, err := c.ask(ctx, kind, config)

@@ -38,11 +38,13 @@ func (r Result) Page() string {
 	line("| operations | %d, %d of them under faults |", t.Operations, t.Faulted)
 	line("| operations in which the operator acted under a fault | %s |", orUnknown(t.Acted))
 	line("| operations without an act of the operator, although they need one | %s |", orUnknown(t.WithoutAct))
+	line("| tasks | %s |", tasks(t))
 	line("| updates of pods in place | %d, %d of them under faults |", t.InPlace, t.InPlaceFaulted)
 	line("| acts of the operator | %s |", counts(t.Verdicts))
 	line("| illegal histories | %d, and %d undecided |", t.Illegal, t.Undecided)
 	line("| operations that did not end well | %d |\n", t.Stuck)
 	r.withoutAct(line)
+	r.tasks(line)
 	r.table(line)
 	r.gaps(line)
 	r.failures(line)
@@ -56,6 +58,22 @@ func (r Result) withoutAct(line func(string, ...any)) {
 		if o.WithoutAct() {
 			line("%s- the %s at %s", title, o.Name, o.From.Round(time.Second))
 			title = ""
+		}
+	}
+	if title == "" {
+		line("")
+	}
+}
+
+// tasks lists the tasks that did not succeed.
+func (r Result) tasks(line func(string, ...any)) {
+	title := "## Tasks that did not succeed\n\n| of | task | state | errors | faults |\n|---|---|---|---|---|\n"
+	for _, o := range r.Timeline.Operations {
+		for _, t := range o.Tasks {
+			if t.State != Succeeded {
+				line("%s| %s at %s | %s | %s | %s | %s |", title, o.Name, o.From.Round(time.Second), t.Name, t.State, strings.Join(t.Codes, ", "), strings.Join(slices.Sorted(maps.Keys(o.kinds())), ", "))
+				title = ""
+			}
 		}
 	}
 	if title == "" {
@@ -201,6 +219,12 @@ func (r Result) failures(line func(string, ...any)) {
 	for _, o := range r.Stuck() {
 		line("## The %s did not end well\n\n%s\n", o.Name, o.Error)
 		r.timeline(line, o.To)
+	}
+	for _, o := range r.Timeline.Operations {
+		if why := o.Unsuccessful(); why != "" {
+			line("## The %s did not succeed, without a fault\n\n%s\n", o.Name, why)
+			r.timeline(line, o.To)
+		}
 	}
 	if r.Timeline.Failed != "" {
 		line("## The run was not completed\n\n%s\n", r.Timeline.Failed)

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/check"
@@ -55,8 +56,55 @@ type Operation struct {
 	Error string `json:"error,omitempty"`
 	// Faults were injected meanwhile.
 	Faults []oracle.Fault `json:"faults,omitempty"`
+	// Tasks are those that were asked for and have ended; nil if that was not recorded.
+	Tasks []Task `json:"tasks,omitzero"`
 	// Acts of the operator in it, and how many of them while a fault was in effect. The judge counts them.
 	Acts *Count `json:"acts,omitempty"`
+}
+
+// Task is a task that has ended.
+type Task struct {
+	Name  string   `json:"name"`
+	State string   `json:"state"`
+	Codes []string `json:"codes,omitempty"`
+}
+
+func (t Task) String() string {
+	text := fmt.Sprintf("task %s is %s", t.Name, t.State)
+	if len(t.Codes) > 0 {
+		text += " (" + strings.Join(t.Codes, ", ") + ")"
+	}
+	return text
+}
+
+// The states in which a task ends.
+const (
+	Succeeded = "Succeeded"
+	Rejected  = "Rejected"
+)
+
+const needless = "recovery that is not needed"
+
+// byTask are the operations that are a task, or end with one.
+var byTask = []string{"restart", "restart by eviction", "recreation", "maintenance", "snapshot", "recovery", needless}
+
+// Unsuccessful returns why the operation was not what a user may expect of it without a fault; empty if it was, or if there was a
+// fault, which may explain it.
+func (o Operation) Unsuccessful() string {
+	if o.Tasks == nil || o.Error != "" || o.Faulted() {
+		return ""
+	}
+	want := Succeeded
+	if o.Name == needless {
+		want = Rejected
+	}
+	switch n := len(o.Tasks); {
+	case n == 0 && slices.Contains(byTask, o.Name):
+		return "no task has ended"
+	case n > 0 && o.Tasks[n-1].State != want:
+		return o.Tasks[n-1].String()
+	}
+	return ""
 }
 
 // Faulted reports whether a fault was in effect at any time.
@@ -68,7 +116,7 @@ func inEffect(f oracle.Fault) bool { return f.Evidence != "" }
 func (o Operation) Acted() bool { return o.Acts != nil && o.Acts.Faulted > 0 }
 
 // passive are the operations that can end without an act of the operator on the members.
-var passive = []string{"maintenance", "snapshot", "recovery that is not needed", "gate switched"}
+var passive = []string{"maintenance", "snapshot", needless, "gate switched"}
 
 // WithoutAct reports whether the operation has ended without an act of the operator, although it needs one.
 func (o Operation) WithoutAct() bool {
@@ -191,6 +239,11 @@ func (r Result) Err() error {
 	for _, o := range r.Stuck() {
 		failures = append(failures, fmt.Errorf("the %s at %s did not end well: %s", o.Name, o.From.Round(time.Second), o.Error))
 	}
+	for _, o := range r.Timeline.Operations {
+		if why := o.Unsuccessful(); why != "" {
+			failures = append(failures, fmt.Errorf("the %s at %s, without a fault: %s", o.Name, o.From.Round(time.Second), why))
+		}
+	}
 	if r.Timeline.Failed != "" {
 		failures = append(failures, errors.New(r.Timeline.Failed))
 	}
@@ -209,10 +262,12 @@ type Total struct {
 	Faulted    int    `json:"faulted"`
 	// Acted is in how many operations the operator acted while a fault was in effect, WithoutAct how many ended without an act
 	// although they need one. Both are unknown for earlier runs.
-	Acted          *int `json:"acted,omitempty"`
-	WithoutAct     *int `json:"withoutAct,omitempty"`
-	InPlace        int  `json:"inPlace"`
-	InPlaceFaulted int  `json:"inPlaceFaulted"`
+	Acted      *int `json:"acted,omitempty"`
+	WithoutAct *int `json:"withoutAct,omitempty"`
+	// Tasks are those that have ended, by state; nil for earlier runs, for which it is unknown.
+	Tasks          map[string]int `json:"tasks,omitzero"`
+	InPlace        int            `json:"inPlace"`
+	InPlaceFaulted int            `json:"inPlaceFaulted"`
 	// InPlaceOf are the updates in place by what they change. The first runs recorded only their sum, without labels.
 	InPlaceOf        map[string]Count `json:"inPlaceOf,omitempty"`
 	ByOperation      map[string]int   `json:"byOperation"`
@@ -245,6 +300,7 @@ func (r Result) Total() Total {
 			t.Faulted++
 		}
 	}
+	t.Tasks = r.Tasks()
 	t.Acted, t.WithoutAct = r.count(Operation.Acted), r.count(Operation.WithoutAct)
 	for _, f := range r.Timeline.Faults() {
 		t.Faults[f.Kind]++
@@ -274,6 +330,20 @@ func (r Result) count(is func(Operation) bool) *int {
 		}
 	}
 	return &n
+}
+
+// Tasks counts the tasks that have ended by state; nil if they were not recorded.
+func (r Result) Tasks() map[string]int {
+	tasks := map[string]int{}
+	for _, o := range r.Timeline.Operations {
+		if o.Tasks == nil {
+			return nil
+		}
+		for _, t := range o.Tasks {
+			tasks[t.State]++
+		}
+	}
+	return tasks
 }
 
 // Accumulate adds a run to a file of totals. A run of the same seed and commit is another run: what happens besides the
@@ -328,6 +398,10 @@ func Sum(totals []Total) Total {
 		sum.Operations += t.Operations
 		sum.Faulted += t.Faulted
 		sum.Acted, sum.WithoutAct = plus(sum.Acted, t.Acted), plus(sum.WithoutAct, t.WithoutAct)
+		if t.Tasks != nil && sum.Tasks == nil {
+			sum.Tasks = map[string]int{}
+		}
+		add(sum.Tasks, t.Tasks)
 		sum.InPlace += t.InPlace
 		sum.InPlaceFaulted += t.InPlaceFaulted
 		for what, n := range t.InPlaceOf {

@@ -5,6 +5,7 @@
 package report
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -89,5 +90,86 @@ func TestWhatEarlierRunsDidNotRecord(t *testing.T) {
 	}
 	if sum := Sum([]Total{now, before, now}); *sum.Acted != 2 || *sum.WithoutAct != 0 {
 		t.Errorf("acted %d", *sum.Acted)
+	}
+}
+
+func ended(states ...string) []Task {
+	tasks := []Task{}
+	for _, state := range states {
+		task := Task{Name: "the-task", State: state}
+		if state != "Succeeded" {
+			task.Codes = []string{"ERR_A", "ERR_B"}
+		}
+		tasks = append(tasks, task)
+	}
+	return tasks
+}
+
+// A task may fail under a fault, and say so. Without one it does what it was asked for.
+func TestTasks(t *testing.T) {
+	fault := []oracle.Fault{{Kind: "frozen", Evidence: "it was"}}
+	for name, test := range map[string]struct {
+		operation Operation
+		want      string // in the error
+	}{
+		"succeeded":                        {Operation{Name: "restart", Tasks: ended("Succeeded")}, ""},
+		"failed":                           {Operation{Name: "restart", Tasks: ended("Failed")}, "the restart at 0s, without a fault: task the-task is Failed (ERR_A, ERR_B)"},
+		"rejected":                         {Operation{Name: "snapshot", Tasks: ended("Rejected")}, "the snapshot at 0s, without a fault: task the-task is Rejected (ERR_A, ERR_B)"},
+		"failed under a fault":             {Operation{Name: "restart", Tasks: ended("Failed"), Faults: fault}, ""},
+		"failed, the fault not in effect":  {Operation{Name: "restart", Tasks: ended("Failed"), Faults: []oracle.Fault{{Kind: "frozen"}}}, "the restart at 0s, without a fault"},
+		"succeeded after it was rejected":  {Operation{Name: "recovery", Tasks: ended("Rejected", "Succeeded")}, ""},
+		"a recovery, not needed":           {Operation{Name: "recovery that is not needed", Tasks: ended("Rejected")}, ""},
+		"a recovery though not needed":     {Operation{Name: "recovery that is not needed", Tasks: ended("Succeeded")}, "the recovery that is not needed at 0s, without a fault: task the-task is Succeeded"},
+		"a recovery that is needed failed": {Operation{Name: "recovery", Tasks: ended("Failed")}, "task the-task is Failed"},
+		"no task, and none asked for":      {Operation{Name: "rollout", Tasks: ended()}, ""},
+		"no task, though asked for":        {Operation{Name: "restart", Tasks: ended()}, "the restart at 0s, without a fault: no task has ended"},
+		"no task of a recovery":            {Operation{Name: "recovery that is not needed", Tasks: ended()}, "no task has ended"},
+		"not recorded":                     {Operation{Name: "restart"}, ""},
+	} {
+		r := Result{Timeline: Timeline{Operations: []Operation{test.operation}}}
+		if test.want == "" && r.Err() != nil || test.want != "" && (r.Err() == nil || !strings.Contains(r.Err().Error(), test.want)) {
+			t.Errorf("%s: error %v, want %q", name, r.Err(), test.want)
+		}
+		if failed := strings.Contains(r.Page(), "# Robustness: FAILED"); failed != (test.want != "") {
+			t.Errorf("%s:\n%s", name, r.Page())
+		}
+	}
+	stuck := Result{Timeline: Timeline{Operations: []Operation{{Name: "restart", Error: "it hangs", Tasks: ended()}}}}
+	if err := stuck.Err(); err == nil || strings.Contains(err.Error(), "without a fault") {
+		t.Errorf("a task that has not ended: %v", err)
+	}
+}
+
+func TestTasksAreCounted(t *testing.T) {
+	before := Total{Commit: "before"}
+	r := Result{Timeline: Timeline{Operations: []Operation{
+		{Name: "restart", Tasks: ended("Succeeded")}, {Name: "recovery", From: time.Second, Tasks: ended("Rejected", "Succeeded")}, {Name: "rollout", Tasks: ended()},
+	}}}
+	now := r.Total()
+	if page := r.Page(); !strings.Contains(page, "| tasks | 1 Rejected, 2 Succeeded |") || !strings.Contains(page, "| recovery at 1s | the-task | Rejected | ERR_A, ERR_B |") || strings.Contains(page, "| restart at") {
+		t.Error(page)
+	}
+	r.Timeline.Operations[1].Tasks = nil
+	if page := r.Page(); !strings.Contains(page, "| tasks | unknown |") {
+		t.Error(page)
+	}
+	none := Result{Timeline: Timeline{Operations: []Operation{{Name: "rollout", Tasks: ended()}}}}.Total()
+	for _, test := range []struct {
+		totals []Total
+		want   string
+	}{
+		{[]Total{before}, "| tasks | unknown |"},
+		{[]Total{none}, "| tasks | none |"},
+		{[]Total{before, now, now}, "| tasks | 2 Rejected, 4 Succeeded (2 of 3 runs; unknown for the others) |"},
+		{[]Total{now, none}, "| tasks | 1 Rejected, 2 Succeeded |"},
+	} {
+		path := filepath.Join(t.TempDir(), "results.json")
+		if err := WriteJSON(path, test.totals); err != nil {
+			t.Fatal(err)
+		}
+		read, err := ReadTotals(path)
+		if page := TotalsPage(read); err != nil || !strings.Contains(page, test.want) {
+			t.Errorf("error %v, want %q:\n%s", err, test.want, page)
+		}
 	}
 }

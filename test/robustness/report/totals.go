@@ -5,6 +5,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,7 @@ func TotalsPage(totals []Total) string {
 	line("| operations | %d, %d of them under faults |", sum.Operations, sum.Faulted)
 	line("| operations in which the operator acted under a fault | %s |", Acted(totals))
 	line("| operations without an act of the operator, although they need one | %s |", known(totals, func(t Total) *int { return t.WithoutAct }, Total.operations))
+	line("| tasks | %s |", tasks(totals...))
 	line("| updates of pods in place | %d, %d of them under faults |", sum.InPlace, sum.InPlaceFaulted)
 	line("| acts of the operator | %s |", counts(sum.Verdicts))
 	line("| illegal histories | %d, and %d undecided |", sum.Illegal, sum.Undecided)
@@ -68,13 +70,33 @@ func known(totals []Total, number func(Total) *int, all func(Total) int) string 
 			sum, of, runs = plus(sum, n), of+all(t), runs+1
 		}
 	}
-	switch runs {
-	case 0:
+	if runs == 0 {
 		return unknown
-	case len(totals):
-		return fmt.Sprintf("%d of %d", *sum, of)
 	}
-	return fmt.Sprintf("%d of %d (%d of %d runs; unknown for the others)", *sum, of, runs, len(totals))
+	return fmt.Sprintf("%d of %d", *sum, of) + ofRuns(runs, len(totals))
+}
+
+// ofRuns says that not all runs have recorded a number.
+func ofRuns(runs, all int) string {
+	if runs == all {
+		return ""
+	}
+	return fmt.Sprintf(" (%d of %d runs; unknown for the others)", runs, all)
+}
+
+// tasks describes the tasks that have ended.
+func tasks(totals ...Total) string {
+	sum := Sum(totals).Tasks
+	if sum == nil {
+		return unknown
+	}
+	runs := 0
+	for _, t := range totals {
+		if t.Tasks != nil {
+			runs++
+		}
+	}
+	return cmp.Or(counts(sum), "none") + ofRuns(runs, len(totals))
 }
 
 const unknown = "unknown"
