@@ -70,7 +70,7 @@ func main() {
 	flag.StringVar(&o.results, "results", "", "the file that totals are added to; .local/robustness/results.json if empty")
 	flag.StringVar(&o.judge, "judge", "", "the folder of a run that is judged again, instead of a new one; -results adds it to totals")
 	flag.StringVar(&o.bug, "bug", "", "the name of the seeded bug in the operator, for the report")
-	flag.StringVar(&o.commit, "commit", "", "of the operator that runs, for the report; that of the checkout if empty")
+	flag.StringVar(&o.commit, "commit", "", "of the operator that runs, for the report; if empty, the one that this program was built from, or that of the checkout with go run")
 	flag.BoolVar(&o.page, "page", false, "write the page of the recorded totals, docs/robustness-results.md, instead of a run")
 	flag.BoolVar(&o.always, "always", false, "inject as many faults as -most-faults allows during each operation")
 	flag.BoolVar(&o.longest, "longest", false, "faults last as long as they may")

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -61,7 +62,7 @@ type runner struct {
 	root, dir string
 	plan      *plan
 
-	version  string
+	built    string
 	began    time.Time
 	cluster  *operations.Cluster
 	machine  *faults.Machine
@@ -86,7 +87,7 @@ func (r *runner) run(ctx context.Context) error {
 	if err := os.MkdirAll(r.dir, 0o755); err != nil {
 		return err
 	}
-	r.began, r.version = time.Now(), r.commit()
+	r.began, r.built = time.Now(), r.commit()
 	if err := r.connect(); err != nil {
 		return err
 	}
@@ -323,7 +324,7 @@ func (r *runner) explain(ctx context.Context) {
 // save writes what else is needed to judge the run.
 func (r *runner) save(auditFrom int64) error {
 	about := report.Run{
-		Seed: r.seed, Commit: r.version, Date: r.began.UTC().Format(time.DateOnly), Load: load(), Members: r.members, Length: r.now(), Command: r.replay(),
+		Seed: r.seed, Commit: r.built, Date: r.began.UTC().Format(time.DateOnly), Load: load(), Members: r.members, Length: r.now(), Command: r.replay(),
 		Cluster: oracle.Cluster{Namespace: namespace, Name: name, Operator: operatorUser, Members: r.members, Began: r.began},
 	}
 	return errors.Join(
@@ -356,16 +357,50 @@ func (o options) replay() string {
 
 // commit names what is run.
 func (r *runner) commit() string {
-	out, err := exec.Command("git", "-C", r.root, "describe", "--always", "--dirty", "--exclude=*").Output()
-	commit := strings.TrimSpace(string(out))
-	if err != nil {
-		commit = "unknown"
+	info, _ := debug.ReadBuildInfo()
+	return r.version(info, func() string {
+		out, err := exec.Command("git", "-C", r.root, "describe", "--always", "--dirty", "--exclude=*").Output()
+		if err != nil {
+			return "unknown"
+		}
+		return strings.TrimSpace(string(out))
+	})
+}
+
+// version names the commit that was asked for, or else the one that this program was built from, or else that of the checkout:
+// "go run" does not say what it builds.
+func (o options) version(info *debug.BuildInfo, checkout func() string) string {
+	commit := o.commit
+	if commit == "" && info != nil {
+		commit = revision(info)
 	}
-	commit = cmp.Or(r.options.commit, commit)
-	if r.bug != "" {
-		commit += " with the bug: " + r.bug
+	if commit == "" {
+		commit = checkout()
+	}
+	if o.bug != "" {
+		commit += " with the bug: " + o.bug
 	}
 	return commit
+}
+
+// abbreviated is the length of a commit's name.
+const abbreviated = 7
+
+// revision returns the commit that a program was built from; empty if that is not known.
+func revision(info *debug.BuildInfo) string {
+	commit, dirty := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(abbreviated, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "-dirty"
+		}
+	}
+	if commit == "" {
+		return ""
+	}
+	return commit + dirty
 }
 
 // load says how much more the machine had to do than it could, on average over the last fifteen minutes.

@@ -252,14 +252,16 @@ func (r Result) Err() error {
 
 // Total is what one run adds to the totals.
 type Total struct {
-	Seed       uint64 `json:"seed"`
-	Commit     string `json:"commit"`
-	Date       string `json:"date,omitempty"`
-	Load       string `json:"load,omitempty"`
-	Seconds    int    `json:"seconds"`
-	Requests   int    `json:"requests"`
-	Operations int    `json:"operations"`
-	Faulted    int    `json:"faulted"`
+	Seed   uint64 `json:"seed"`
+	Commit string `json:"commit"`
+	// Began tells the run from others; it is unknown for earlier ones.
+	Began      time.Time `json:"began,omitzero"`
+	Date       string    `json:"date,omitempty"`
+	Load       string    `json:"load,omitempty"`
+	Seconds    int       `json:"seconds"`
+	Requests   int       `json:"requests"`
+	Operations int       `json:"operations"`
+	Faulted    int       `json:"faulted"`
 	// Acted is in how many operations the operator acted while a fault was in effect, WithoutAct how many ended without an act
 	// although they need one. Both are unknown for earlier runs.
 	Acted      *int `json:"acted,omitempty"`
@@ -283,7 +285,7 @@ type Total struct {
 // Total returns what the run adds.
 func (r Result) Total() Total {
 	t := Total{
-		Seed: r.Run.Seed, Commit: r.Run.Commit, Date: r.Run.Date, Load: r.Run.Load, Seconds: int(r.Run.Length / time.Second), Requests: r.Requests,
+		Seed: r.Run.Seed, Commit: r.Run.Commit, Began: r.Run.Cluster.Began, Date: r.Run.Date, Load: r.Run.Load, Seconds: int(r.Run.Length / time.Second), Requests: r.Requests,
 		Operations: len(r.Timeline.Operations), ByOperation: map[string]int{}, Faults: map[string]int{}, Verdicts: map[string]int{},
 		Stuck: len(r.Stuck()), Failed: r.Timeline.Failed,
 	}
@@ -346,14 +348,28 @@ func (r Result) Tasks() map[string]int {
 	return tasks
 }
 
-// Accumulate adds a run to a file of totals. A run of the same seed and commit is another run: what happens besides the
-// choices differs.
+// Accumulate adds a run to a file of totals, or replaces what is there of it if it was judged again. A run of the same seed and
+// commit is another run: what happens besides the choices differs.
 func Accumulate(path string, t Total) error {
 	totals, err := ReadTotals(path)
 	if err != nil {
 		return err
 	}
-	return WriteJSON(path, append(totals, t))
+	if i := slices.IndexFunc(totals, t.sameRun); i >= 0 {
+		totals[i] = t
+	} else {
+		totals = append(totals, t)
+	}
+	return WriteJSON(path, totals)
+}
+
+// sameRun reports whether another total is of the same run. The clients of two runs never send as many requests, which tells
+// earlier runs apart.
+func (t Total) sameRun(o Total) bool {
+	if !t.Began.IsZero() && !o.Began.IsZero() {
+		return t.Began.Equal(o.Began)
+	}
+	return t.Seed == o.Seed && t.Commit == o.Commit && t.Seconds == o.Seconds && t.Requests == o.Requests
 }
 
 // ReadTotals reads a file of totals; none if there is no file.

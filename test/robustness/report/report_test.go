@@ -173,3 +173,36 @@ func TestTasksAreCounted(t *testing.T) {
 		}
 	}
 }
+
+// A run that is judged again is still one run, and its newest verdict counts. Earlier totals do not say when their run began.
+func TestAccumulate(t *testing.T) {
+	began := time.Date(2026, 11, 23, 13, 5, 40, 12345, time.UTC)
+	earlier := Total{Seed: 7, Commit: "abc", Seconds: 60, Requests: 5, Operations: 3}
+	with := func(total Total, change func(*Total)) Total {
+		change(&total)
+		return total
+	}
+	first := with(earlier, func(t *Total) { t.Began = began })
+	path := filepath.Join(t.TempDir(), "results.json")
+	for i, test := range []struct {
+		add  Total
+		want int
+	}{
+		{earlier, 1},
+		{with(earlier, func(t *Total) { t.Requests = 6 }), 2},
+		{first, 2},
+		{with(first, func(t *Total) { t.Illegal = 1 }), 2},
+		{with(first, func(t *Total) { t.Began = began.Add(1) }), 3},
+	} {
+		if err := Accumulate(path, test.add); err != nil {
+			t.Fatal(err)
+		}
+		totals, err := ReadTotals(path)
+		if err != nil || len(totals) != test.want {
+			t.Fatalf("step %d: %d totals, want %d, error %v", i, len(totals), test.want, err)
+		}
+		if i == 3 && (totals[0].Illegal != 1 || totals[1].Requests != 6) {
+			t.Errorf("the newest verdict does not count: %+v", totals)
+		}
+	}
+}
