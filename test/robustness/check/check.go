@@ -9,6 +9,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/history"
@@ -29,6 +30,7 @@ const (
 	LeaseKept    Rule = "lease kept"
 	Durable      Rule = "durable"
 	SameHash     Rule = "same hash"
+	Written      Rule = "written" // what is seen was written by a client, and what goes had a lease
 	// Undecided is no violation: nobody can say whether there is one.
 	Undecided Rule = "undecided"
 )
@@ -47,16 +49,19 @@ func (v Violation) String() string {
 // maxOfRule bounds what is reported of each rule: one lost member can break a rule a hundred thousand times.
 const maxOfRule = 20
 
-// History returns the violations of all rules. Each search for a linearization takes at most patience.
-func History(h *history.History, patience time.Duration) []Violation {
+// History returns the violations of all rules, for a cluster of so many members. Each search for a linearization takes at most
+// patience.
+func History(h *history.History, members int, patience time.Duration) []Violation {
 	var all []Violation
+	end := finalsOf(h)
 	for _, found := range [][]Violation{
-		linearizability(h.Operations, patience),
+		linearizability(slices.Concat(h.Operations, end.reads(h.Operations)), patience),
 		realTime(h.Operations),
 		watches(h),
 		leases(h),
-		durability(h),
-		hashes(h.Hashes),
+		written(h),
+		end.durability(h.Operations, members),
+		hashes(h.Hashes, members),
 	} {
 		all = append(all, found...)
 	}

@@ -40,7 +40,7 @@ func Folder(dir string) (report.Result, error) {
 		return r, err
 	}
 	acknowledged := summarize(&r, h)
-	r.Violations = check.History(h, patience)
+	r.Violations = check.History(h, r.Run.Cluster.Members, patience)
 	acts, containers, samples, err := records(dir, r.Run.Cluster)
 	if err != nil {
 		return r, err

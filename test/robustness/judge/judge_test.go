@@ -44,6 +44,7 @@ func recorded(t *testing.T, found, audit string, timeline report.Timeline) strin
 		}
 	}
 	w.Write(history.Line{Operation: &history.Operation{Client: "b", Kind: history.Get, Key: "u/0", Found: found, Call: time.Minute, Return: time.Minute + 1, Revision: 101}})
+	end(w)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +60,19 @@ func recorded(t *testing.T, found, audit string, timeline report.Timeline) strin
 		}
 	}
 	return dir
+}
+
+// end writes that every member has everything at the end.
+func end(w *history.Writer) {
+	pairs := map[string]string{}
+	for i := range 100 {
+		pairs[fmt.Sprintf("u/%d", i)] = "v"
+	}
+	for m := range 3 {
+		member := fmt.Sprintf("main-%d", m)
+		w.Write(history.Line{Final: &history.Final{Member: member, Pairs: pairs}})
+		w.Write(history.Line{Hash: &history.Hash{Member: member, Revision: 101, Hash: 42}})
+	}
 }
 
 func TestFolder(t *testing.T) {
