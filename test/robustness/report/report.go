@@ -255,13 +255,15 @@ type Total struct {
 	Seed   uint64 `json:"seed"`
 	Commit string `json:"commit"`
 	// Began tells the run from others; it is unknown for earlier ones.
-	Began      time.Time `json:"began,omitzero"`
-	Date       string    `json:"date,omitempty"`
-	Load       string    `json:"load,omitempty"`
-	Seconds    int       `json:"seconds"`
-	Requests   int       `json:"requests"`
-	Operations int       `json:"operations"`
-	Faulted    int       `json:"faulted"`
+	Began    time.Time `json:"began,omitzero"`
+	Date     string    `json:"date,omitempty"`
+	Load     string    `json:"load,omitempty"`
+	Seconds  int       `json:"seconds"`
+	Requests int       `json:"requests"`
+	// Acknowledged are the requests that were answered; it is unknown for earlier runs.
+	Acknowledged *int `json:"acknowledged,omitempty"`
+	Operations   int  `json:"operations"`
+	Faulted      int  `json:"faulted"`
 	// Acted is in how many operations the operator acted while a fault was in effect, WithoutAct how many ended without an act
 	// although they need one. Both are unknown for earlier runs.
 	Acted      *int `json:"acted,omitempty"`
@@ -285,7 +287,7 @@ type Total struct {
 // Total returns what the run adds.
 func (r Result) Total() Total {
 	t := Total{
-		Seed: r.Run.Seed, Commit: r.Run.Commit, Began: r.Run.Cluster.Began, Date: r.Run.Date, Load: r.Run.Load, Seconds: int(r.Run.Length / time.Second), Requests: r.Requests,
+		Seed: r.Run.Seed, Commit: r.Run.Commit, Began: r.Run.Cluster.Began, Date: r.Run.Date, Load: r.Run.Load, Seconds: int(r.Run.Length / time.Second), Requests: r.Requests, Acknowledged: &r.Acknowledged,
 		Operations: len(r.Timeline.Operations), ByOperation: map[string]int{}, Faults: map[string]int{}, Verdicts: map[string]int{},
 		Stuck: len(r.Stuck()), Failed: r.Timeline.Failed,
 	}
@@ -413,6 +415,7 @@ func Sum(totals []Total) Total {
 		sum.Requests += t.Requests
 		sum.Operations += t.Operations
 		sum.Faulted += t.Faulted
+		sum.Acknowledged = plus(sum.Acknowledged, t.Acknowledged)
 		sum.Acted, sum.WithoutAct = plus(sum.Acted, t.Acted), plus(sum.WithoutAct, t.WithoutAct)
 		if t.Tasks != nil && sum.Tasks == nil {
 			sum.Tasks = map[string]int{}

@@ -64,7 +64,7 @@ func TestActed(t *testing.T) {
 // What earlier runs did not record is unknown, not zero.
 func TestWhatEarlierRunsDidNotRecord(t *testing.T) {
 	before := Total{Commit: "before", Operations: 5, Faulted: 4, Requests: 7}
-	r := Result{Timeline: Timeline{Operations: []Operation{during("rollout", "it was"), during("snapshot", "")}}, Judgements: acts(15)}
+	r := Result{Requests: 9, Acknowledged: 8, Timeline: Timeline{Operations: []Operation{during("rollout", "it was"), during("snapshot", "")}}, Judgements: acts(15)}
 	if total := r.Total(); total.Acted != nil || total.WithoutAct != nil {
 		t.Errorf("acts that nobody has counted are known: %+v", total)
 	}
@@ -74,9 +74,9 @@ func TestWhatEarlierRunsDidNotRecord(t *testing.T) {
 		totals []Total
 		want   []string
 	}{
-		"none":       {[]Total{before}, []string{"| operations in which the operator acted under a fault | unknown |", "| operations without an act of the operator, although they need one | unknown |", "| before | 0 | 0s |  | 7 | 5 | 4 | unknown |"}},
-		"one of two": {[]Total{before, now}, []string{"| operations in which the operator acted under a fault | 1 of 2 (1 of 2 runs; unknown for the others) |", "| operations without an act of the operator, although they need one | 0 of 2 (1 of 2 runs; unknown for the others) |"}},
-		"both":       {[]Total{now, now}, []string{"| operations in which the operator acted under a fault | 2 of 4 |"}},
+		"none":       {[]Total{before}, []string{"| operations in which the operator acted under a fault | unknown |", "| operations without an act of the operator, although they need one | unknown |", "| acknowledged requests | unknown |", "| before | 0 | 0s |  | 7 | unknown | 5 | 4 | unknown |"}},
+		"one of two": {[]Total{before, now}, []string{"| operations in which the operator acted under a fault | 1 of 2 (1 of 2 runs; unknown for the others) |", "| operations without an act of the operator, although they need one | 0 of 2 (1 of 2 runs; unknown for the others) |", "| acknowledged requests | 8 of 9 (1 of 2 runs; unknown for the others) |", "| 9 | 8 | 2 | 1 | 1 |"}},
+		"both":       {[]Total{now, now}, []string{"| operations in which the operator acted under a fault | 2 of 4 |", "| acknowledged requests | 16 of 18 |"}},
 	} {
 		page := TotalsPage(test.totals)
 		for _, want := range test.want {
@@ -85,10 +85,10 @@ func TestWhatEarlierRunsDidNotRecord(t *testing.T) {
 			}
 		}
 	}
-	if sum := Sum([]Total{before}); sum.Acted != nil || sum.WithoutAct != nil {
+	if sum := Sum([]Total{before}); sum.Acted != nil || sum.WithoutAct != nil || sum.Acknowledged != nil {
 		t.Errorf("%+v", sum)
 	}
-	if sum := Sum([]Total{now, before, now}); *sum.Acted != 2 || *sum.WithoutAct != 0 {
+	if sum := Sum([]Total{now, before, now}); *sum.Acted != 2 || *sum.WithoutAct != 0 || *sum.Acknowledged != 16 {
 		t.Errorf("acted %d", *sum.Acted)
 	}
 }

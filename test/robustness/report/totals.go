@@ -23,6 +23,7 @@ func TotalsPage(totals []Total) string {
 	line("| | |\n|---|---|")
 	line("| runs | %d, %s in all |", len(totals), time.Duration(sum.Seconds)*time.Second)
 	line("| requests of clients | %d |", sum.Requests)
+	line("| acknowledged requests | %s |", known(totals, func(t Total) *int { return t.Acknowledged }, func(t Total) int { return t.Requests }))
 	line("| operations | %d, %d of them under faults |", sum.Operations, sum.Faulted)
 	line("| operations in which the operator acted under a fault | %s |", Acted(totals))
 	line("| operations without an act of the operator, although they need one | %s |", known(totals, func(t Total) *int { return t.WithoutAct }, Total.operations))
@@ -31,10 +32,10 @@ func TotalsPage(totals []Total) string {
 	line("| acts of the operator | %s |", counts(sum.Verdicts))
 	line("| illegal histories | %d, and %d undecided |", sum.Illegal, sum.Undecided)
 	line("| operations that did not end well | %d |\n", sum.Stuck)
-	line("## Runs\n\n| date | commit | seed | length | load | requests | operations | faulted | acted under a fault | in place | faulted | acts | illegal | not ended well |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+	line("## Runs\n\n| date | commit | seed | length | load | requests | acknowledged | operations | faulted | acted under a fault | in place | faulted | acts | illegal | not ended well |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, t := range totals {
-		line("| %s | %s | %d | %s | %s | %d | %d | %d | %s | %d | %d | %s | %d | %d |", t.Date, t.Commit, t.Seed, time.Duration(t.Seconds)*time.Second, t.Load,
-			t.Requests, t.Operations, t.Faulted, orUnknown(t.Acted), t.InPlace, t.InPlaceFaulted, counts(t.Verdicts), t.Illegal, t.Stuck)
+		line("| %s | %s | %d | %s | %s | %d | %s | %d | %d | %s | %d | %d | %s | %d | %d |", t.Date, t.Commit, t.Seed, time.Duration(t.Seconds)*time.Second, t.Load,
+			t.Requests, orUnknown(t.Acknowledged), t.Operations, t.Faulted, orUnknown(t.Acted), t.InPlace, t.InPlaceFaulted, counts(t.Verdicts), t.Illegal, t.Stuck)
 	}
 	if len(sum.InPlaceOf) > 0 {
 		line("\n## Updates in place\n\nBy what they changed. The first ten runs recorded only their sum, without those of labels, and did not check that etcd kept running.\n\n| | | under faults |\n|---|---|---|")
