@@ -311,6 +311,9 @@ func (r *runner) explain(ctx context.Context) {
 		out, _ := cmd.CombinedOutput()
 		_ = os.WriteFile(filepath.Join(r.dir, file), out, 0o644)
 	}
+	// A process that is stopped (T) is a fault that was not ended.
+	out, _ := exec.CommandContext(ctx, "ps", "-eo", "pid,stat,lstart,comm").CombinedOutput()
+	_ = os.WriteFile(filepath.Join(r.dir, "processes.txt"), out, 0o644)
 }
 
 // save writes what else is needed to judge the run.
