@@ -268,8 +268,9 @@ func (r *runner) perform(ctx context.Context, next turn) report.Operation {
 	done.Faults = make([]oracle.Fault, len(next.faults))
 	faulting, over := context.WithCancel(ctx)
 	var injecting sync.WaitGroup
+	left := make([]error, len(next.faults))
 	for i, fault := range next.faults {
-		injecting.Go(func() { done.Faults[i] = r.inject(faulting, fault) })
+		injecting.Go(func() { done.Faults[i], left[i] = r.inject(faulting, fault) })
 	}
 	pause(ctx, next.after)
 	r.tasks = []report.Task{}
@@ -282,16 +283,17 @@ func (r *runner) perform(ctx context.Context, next turn) report.Operation {
 	if err == nil {
 		err = errors.Join(r.cluster.Operator.Ready(ctx), r.cluster.Settled(ctx))
 	}
-	if err != nil {
+	if err = errors.Join(append(left, err)...); err != nil {
 		done.Error = err.Error()
 	}
 	done.To, done.Tasks = r.now(), r.tasks
 	return done
 }
 
-// inject injects a fault, unless the operation is over before.
-func (r *runner) inject(ctx context.Context, fault planned) oracle.Fault {
-	f := oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target(), EndsEtcd: fault.Kind.EndsEtcd}
+// inject injects a fault, unless the operation is over before. The error is that it could not be ended; one that could not be
+// injected has no evidence.
+func (r *runner) inject(ctx context.Context, fault planned) (f oracle.Fault, left error) {
+	f = oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target(), EndsEtcd: fault.Kind.EndsEtcd}
 	begins := pause(ctx, fault.after)
 	f.From = r.now()
 	if begins {
@@ -299,10 +301,13 @@ func (r *runner) inject(ctx context.Context, fault planned) oracle.Fault {
 		if f.Evidence, err = fault.Inject(ctx, r.machine); err != nil {
 			r.say("%v", err)
 		}
+		if errors.Is(err, faults.ErrNotEnded) {
+			left = err
+		}
 	}
 	f.To = r.now()
 	r.say("  %s of %s from %s: %s", f.Kind, f.Target, f.From.Round(100*time.Millisecond), cmp.Or(f.Evidence, "it was not in effect"))
-	return f
+	return f, left
 }
 
 // explain keeps what a person needs to see why an operation did not end well.
@@ -319,6 +324,9 @@ func (r *runner) explain(ctx context.Context) {
 		out, _ := cmd.CombinedOutput()
 		_ = os.WriteFile(filepath.Join(r.dir, file), out, 0o644)
 	}
+	// A process that is stopped (T) is a fault that was not ended.
+	out, _ := exec.CommandContext(ctx, "ps", "-eo", "pid,stat,lstart,comm").CombinedOutput()
+	_ = os.WriteFile(filepath.Join(r.dir, "processes.txt"), out, 0o644)
 }
 
 // save writes what else is needed to judge the run.

@@ -79,7 +79,8 @@ func All() []Operation {
 // recoveryNot would continue or restart the member that a recovery freezes, or take the last one's data.
 var recoveryNot = []string{
 	"volume lost", "volume lost and no promotion", "member frozen (SIGSTOP)", "all members frozen (SIGSTOP)", "member killed (SIGKILL)", "member terminated (SIGTERM)",
-	"member slow", "all members slow", "container starts slowly", "disk of a member refuses writes",
+	"member slow", "all members slow", "container starts slowly", "disk of a member refuses writes", "disk of a member slow", "disks of all members slow",
+	"clock of a member is off", "clocks of all members are off",
 }
 
 func by(method func(*Cluster, context.Context) error) func(context.Context, *Cluster) error {

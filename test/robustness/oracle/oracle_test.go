@@ -201,6 +201,21 @@ func TestJudge(t *testing.T) {
 		"claims in a hibernation while members run": {
 			lives: always(), acts: []Act{act(20, DeleteClaim, "main-0")}, outages: hibernate, want: []Verdict{Unsafe},
 		},
+		"pods in a recreation that has not stopped all": {
+			lives: always(), acts: []Act{act(20, DeletePod, "main-0"), act(20.1, DeletePod, "main-1")}, outages: recreate, want: []Verdict{Safe, Unsafe},
+		},
+		"pods of a hibernation that is over": {
+			lives: [][]life{{serving(0), silent(12), again(18)}, {serving(0), silent(12), again(18)}, {serving(0), silent(12), again(18)}},
+			acts:  []Act{stop(12), act(14, ScaleSet, beyond("main", 3)...), act(40, DeletePod, "main-0"), act(40.1, DeletePod, "main-1")}, outages: hibernate,
+			want: []Verdict{Asked, Safe, Unsafe},
+		},
+		"pods after a recovery has started the members": {
+			lives: [][]life{{serving(0), silent(5), again(36)}, {serving(0), silent(5), again(36)}, {serving(0), leaderless(6), silent(20), again(30)}},
+			acts: []Act{
+				stop(20), act(28, ScaleSet, beyond("main", 1)...), act(34, ScaleSet, beyond("main", 3)...), act(45, DeletePod, "main-0"), act(45.1, DeletePod, "main-1"),
+			},
+			outages: recovery, want: []Verdict{Asked, Asked, Safe, Unsafe},
+		},
 		"nobody had looked": {lives: [][]life{{serving(30)}}, acts: []Act{act(20, DeletePod, "main-0")}, want: []Verdict{Unjudged}},
 	} {
 		t.Run(name, func(t *testing.T) {

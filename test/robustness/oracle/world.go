@@ -220,12 +220,12 @@ func (w *world) quorumWithin(from, to time.Duration) bool {
 	return false
 }
 
-// stoppedBy reports whether the operator has stopped all members for the outage before, so that what follows is part of it.
-func (w *world) stoppedBy(o Outage, at time.Duration) bool {
+// stoppedBy reports whether the operator has stopped all members for the outage before, and has started none since.
+func (w *world) stoppedBy(o Outage, at time.Duration) (stopped bool) {
 	for _, act := range w.acts {
-		if act.User == w.cluster.Operator && act.Kind == ScaleSet && len(act.Pods) == maxMembers && act.At >= o.From && act.At < at {
-			return true
+		if act.User == w.cluster.Operator && act.Kind == ScaleSet && act.At >= o.From && act.At < at {
+			stopped = act.stopsAll()
 		}
 	}
-	return false
+	return stopped
 }
