@@ -107,7 +107,7 @@ func TestFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.want == "" {
-				if r.Err() != nil || !strings.Contains(string(page), "# Robustness: passed") || !strings.Contains(string(page), "| member frozen | 1: 1 safe |") || strings.Contains(string(page), "not in effect") {
+				if r.Err() != nil || !strings.Contains(string(page), "# Robustness: passed") || !strings.Contains(string(page), "| member frozen | 1: 1 safe |") || !strings.Contains(string(page), "| operations in which the operator acted under a fault | 1 |") || strings.Contains(string(page), "not in effect") {
 					t.Errorf("error %v, page\n%s", r.Err(), page)
 				}
 				return
@@ -191,7 +191,7 @@ func TestTotals(t *testing.T) {
 		t.Errorf("%d totals, sum %+v", len(totals), sum)
 	}
 	page := report.TotalsPage(totals)
-	for _, want := range []string{"| runs | 2, ", "| operations | 4, 2 of them under faults |", "| updates of pods in place | 2, 2 of them under faults |", "| unknown | 2 | 2 |", "| frozen | 2 |", "| abc | 7 |", "2 unsafe"} {
+	for _, want := range []string{"| runs | 2, ", "| acknowledged requests | 202 of 202 |", "| operations | 4, 2 of them under faults |", "| updates of pods in place | 2, 2 of them under faults |", "| unknown | 2 | 2 |", "| frozen | 2 |", "| abc | 7 |", "2 unsafe"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
