@@ -271,7 +271,7 @@ func (c *Cluster) ended(ctx context.Context, name string) (v1alpha1.EtcdOperator
 	return task.Status, err
 }
 
-// task returns an operation that is one task. It may fail, and say so: whether faults explain that is decided by what is recorded.
+// task returns an operation that is one task. Under faults it may fail, and say so: that is no error.
 func task(kind v1alpha1.TaskType, config string) func(context.Context, *Cluster) error {
 	return func(ctx context.Context, c *Cluster) error {
 		name, err := c.ask(ctx, kind, config)
