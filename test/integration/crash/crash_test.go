@@ -35,8 +35,8 @@ type disturbance struct {
 	what string
 	nth  int
 	fate disturb.Fate
-	// past: the successor of a killed operator begins with an older state.
-	past bool
+	// past are the kinds of which the successor of a killed operator begins with an older state.
+	past []string
 	// hold are the kinds whose watches are held from then on, for so long: events of other kinds overtake theirs.
 	hold []string
 	long time.Duration
@@ -47,8 +47,8 @@ func (d disturbance) String() string {
 	if len(d.hold) > 0 {
 		how = fmt.Sprintf("%s held for %s", strings.Join(d.hold, " and "), d.long)
 	}
-	if d.past {
-		how += " and successor in the past"
+	if len(d.past) > 0 {
+		how += fmt.Sprintf(" and successor with %s from the past", strings.Join(d.past, " and "))
 	}
 	return fmt.Sprintf("%s at %s %d", how, d.what, d.nth)
 }
@@ -95,8 +95,11 @@ func waysAt(at disturbance) []disturbance {
 		with(func(d *disturbance) { d.fate = disturb.KilledAfter }),
 		with(func(d *disturbance) { d.fate = disturb.KilledBefore }),
 		with(func(d *disturbance) { d.fate = disturb.AnswerLost }),
-		with(func(d *disturbance) { d.fate, d.past, d.long = disturb.KilledAfter, true, 3*time.Second }),
+		with(func(d *disturbance) { d.fate, d.past, d.long = disturb.KilledAfter, kinds, 3*time.Second }),
 		with(func(d *disturbance) { d.fate = disturb.NotSent }),
+		with(func(d *disturbance) {
+			d.fate, d.past, d.long = disturb.KilledAfter, []string{"etcdoperatortasks"}, 3*time.Second
+		}),
 		with(func(d *disturbance) { d.hold, d.long = []string{"statefulsets", "pods"}, 2*time.Second }),
 	}
 	for _, k := range kinds[:4] {

@@ -183,11 +183,15 @@ func (w *world) tick() {
 func (w *world) inThePast(p *proxy.Proxy) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.disturb.past || len(w.revisions) == 0 {
+	if len(w.disturb.past) == 0 || len(w.revisions) == 0 {
 		return
 	}
-	p.FromThePast(w.revisions[max(0, len(w.revisions)-2)])
-	p.Hold(kinds...)
+	of := w.disturb.past
+	if len(of) == len(kinds) {
+		of = nil // other kinds, too
+	}
+	p.FromThePast(w.revisions[max(0, len(w.revisions)-2)], of...)
+	p.Hold(w.disturb.past...)
 	w.hit = time.Now()
 }
 
@@ -229,7 +233,7 @@ func (w *world) decide(p *proxy.Proxy, write disturb.Write) disturb.Fate {
 // revision is the newest of the API server.
 func (w *world) revision() string {
 	all := &v1alpha1.EtcdList{}
-	if !w.disturb.past || testEnv.Client.List(context.Background(), all, client.InNamespace(w.namespace)) != nil {
+	if len(w.disturb.past) == 0 || testEnv.Client.List(context.Background(), all, client.InNamespace(w.namespace)) != nil {
 		return ""
 	}
 	return all.ResourceVersion

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,8 +38,9 @@ type Proxy struct {
 	// held are the kinds whose watches deliver nothing; changed is closed when that changes.
 	held    map[string]bool
 	changed chan struct{}
-	// past is the revision that lists of caches are served from; empty for the present.
-	past string
+	// past is the revision that lists of caches are served from, those of some kinds or of all; empty for the present.
+	past   string
+	pastOf []string
 }
 
 // Start starts a proxy before the API server of a configuration, which asks for the fate of each write.
@@ -120,11 +122,16 @@ func (p *Proxy) Hold(kinds ...string) {
 }
 
 // FromThePast has lists that a cache may begin with served from an older revision, as an API server does that lags behind the others. Reads of
-// the present are not affected: no API server answers those from the past.
-func (p *Proxy) FromThePast(revision string) {
+// the present are not affected: no API server answers those from the past. With kinds, in the plural, only lists of these are.
+func (p *Proxy) FromThePast(revision string, kinds ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.past = revision
+	p.past, p.pastOf = revision, kinds
+}
+
+// isPast reports whether a list of a kind is from the past. The caller holds the lock.
+func (p *Proxy) isPast(r *http.Request) bool {
+	return p.past != "" && (len(p.pastOf) == 0 || slices.Contains(p.pastOf, parse(r).kind))
 }
 
 // Write decides about a write, and carries it out as it is fated. An error is that of do, or says that the operator does not hear of it.
@@ -183,7 +190,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *Proxy) refusesStream(r *http.Request) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.past != "" && r.URL.Query().Get("sendInitialEvents") == "true"
+	return p.isPast(r) && r.URL.Query().Get("sendInitialEvents") == "true"
 }
 
 // refuse has a cache ask for a list instead.
@@ -201,7 +208,7 @@ func (p *Proxy) age(r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	query := r.URL.Query()
-	if p.past == "" || r.Method != http.MethodGet || isWatch(r) || query.Get("resourceVersion") != "0" {
+	if !p.isPast(r) || r.Method != http.MethodGet || isWatch(r) || query.Get("resourceVersion") != "0" {
 		return
 	}
 	query.Set("resourceVersion", p.past)

@@ -136,6 +136,10 @@ func TestThePast(t *testing.T) {
 			t.Errorf("there was no %s: %v", request, s.asked)
 		}
 	}
+	p.FromThePast("8", "nodes")
+	if _, _, err := ask(t, p, http.MethodGet, pods+"?resourceVersion=0", ""); err != nil || !s.has("GET "+pods+"?resourceVersion=0") {
+		t.Errorf("lists of another kind are of the present: %v, %v", err, s.asked)
+	}
 }
 
 func TestHeldWatch(t *testing.T) {
