@@ -107,9 +107,9 @@ func (c *Cluster) approveRollouts(ctx context.Context, manual bool) error {
 	})
 }
 
-// dismissSuspended deletes the tasks that wait for approval.
+// dismissSuspended deletes the tasks that wait for approval, until every pod is updated: then there will be no more.
 func (c *Cluster) dismissSuspended(ctx context.Context) error {
-	return until(ctx, "suspended tasks are deleted", func(ctx context.Context) error {
+	return until(ctx, "no task waits for approval", func(ctx context.Context) error {
 		tasks := &v1alpha1.EtcdOperatorTaskList{}
 		if err := c.Kube.List(ctx, tasks, client.InNamespace(c.Namespace)); err != nil {
 			return err
@@ -121,7 +121,7 @@ func (c *Cluster) dismissSuspended(ctx context.Context) error {
 				}
 			}
 		}
-		return nil
+		return c.updated(ctx)
 	})
 }
 

@@ -30,10 +30,8 @@ func serving(from float64) life    { return life{from: from, mode: "serves"} }
 func silent(from float64) life     { return life{from: from, mode: "silent"} }
 func leaderless(from float64) life { return life{from: from, mode: "leaderless"} }
 
-// catchesUp is a member that lacks entries, and knows the leader.
-func catchesUp(from float64, lacks uint64) life {
-	return life{from: from, mode: "catchesUp", lacks: lacks}
-}
+// catchesUp is a member that is back, knows the leader, and lacks entries.
+func catchesUp(lacks uint64) life { return life{from: 18, mode: "catchesUp", lacks: lacks} }
 
 // again is a pod that serves with a new UID.
 func again(from float64) life { return life{from: from, mode: "serves", uid: "new"} }
@@ -155,16 +153,16 @@ func TestJudge(t *testing.T) {
 			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0), leaderless(5)}}, acts: []Act{act(50, DeletePod, "main-2")}, want: []Verdict{Safe},
 		},
 		"a member that is back is far behind": {
-			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0), silent(5), catchesUp(18, 5001)}}, acts: []Act{act(20, DeletePod, "main-1")}, want: []Verdict{Unsafe},
+			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0), silent(5), catchesUp(5001)}}, acts: []Act{act(20, DeletePod, "main-1")}, want: []Verdict{Unsafe},
 		},
 		"a member that is back has nearly caught up": {
-			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0), silent(5), catchesUp(18, 5000)}}, acts: []Act{act(20, DeletePod, "main-1")}, want: []Verdict{Safe},
+			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0), silent(5), catchesUp(5000)}}, acts: []Act{act(20, DeletePod, "main-1")}, want: []Verdict{Safe},
 		},
 		"the one that is far behind": {
-			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0), silent(5), catchesUp(18, 5001)}}, acts: []Act{act(20, DeletePod, "main-2")}, want: []Verdict{Safe},
+			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0), silent(5), catchesUp(5001)}}, acts: []Act{act(20, DeletePod, "main-2")}, want: []Verdict{Safe},
 		},
 		"behind a leader that was there long ago": {
-			lives: [][]life{{serving(0), silent(10)}, {serving(0)}, {serving(0), silent(5), catchesUp(18, 5001)}}, acts: []Act{act(20, DeletePod, "main-0")}, want: []Verdict{Safe},
+			lives: [][]life{{serving(0), silent(10)}, {serving(0)}, {serving(0), silent(5), catchesUp(5001)}}, acts: []Act{act(20, DeletePod, "main-0")}, want: []Verdict{Safe},
 		},
 		"a running member in an election": {
 			lives: [][]life{{serving(0), silent(18)}, {serving(0), leaderless(18.5)}, {serving(0), leaderless(18.5)}},
