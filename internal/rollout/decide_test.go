@@ -28,6 +28,11 @@ func of(leader int, members ...member) *world {
 	return &world{leader: leader, members: members, intent: -1}
 }
 
+// unaware is a member that answers and knows no leader, although others do.
+func unaware(i int) func(*Input) {
+	return func(in *Input) { in.Snapshot.Ordinals[i].Serving = false }
+}
+
 // short returns a decision in one line.
 func short(d Decision, s *cluster.Snapshot) string {
 	switch {
@@ -129,6 +134,8 @@ func TestDecide(t *testing.T) {
 
 		"no deletion during a moment without a leader":  {of(-1, readyOld, readyOld, readyOld), nil, "hold QuorumLossConfirmed m-2"},
 		"the leader froze a moment ago":                 {of(1, frozenReadyOld, readyOld, readyOld), nil, "hold UnreadyConfirmed m-0"},
+		"a member that has not heard of the new leader": {of(1, readyOld, readyOld, runningOld), unaware(2), "hold UnreadyConfirmed m-2"},
+		"and has not for long":                          {lasting(of(1, readyOld, readyOld, runningOld)), unaware(2), "DeletePod m-2"},
 		"it froze for good, and the kubelet reports it": {of(1, frozenOld, readyOld, readyOld), nil, "DeletePod m-0"},
 		"two of three are down: the dead are removed":   {of(-1, deadOld, deadOld, runningOld), nil, "DeletePod m-1"},
 		"then the survivor waits":                       {of(-1, startingNew, startingNew, runningOld), nil, "hold QuorumLossConfirmed m-2"},
@@ -347,12 +354,14 @@ func TestTimers(t *testing.T) {
 	}
 	healthy, leaderless := of(0, readyOld, readyOld, readyOld), of(-1, readyOld, readyOld, readyOld)
 	s := timers.Timers{}.Next(at(0, healthy))
+	g.Expect(s.LedSince).To(Equal(s.At))
 	g.Expect(s.LeaderlessSince).To(BeZero())
 	s = s.Next(at(1, leaderless)).Next(at(2, leaderless))
 	g.Expect(s.LeaderlessSince).To(Equal(noon.Add(time.Second)))
 	g.Expect(s.NotServingSince).To(HaveLen(3))
 	s = s.Next(at(3, healthy))
 	g.Expect(s.LeaderlessSince).To(BeZero())
+	g.Expect(s.LedSince).To(Equal(noon.Add(3*time.Second)), "the leader is a new one")
 	g.Expect(s.NotServingSince).To(BeEmpty())
 	s = s.Next(at(4, leaderless)).Next(at(60, leaderless))
 	g.Expect(s.LeaderlessSince).To(Equal(noon.Add(time.Minute)), "unobserved time does not count")

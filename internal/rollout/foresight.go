@@ -122,7 +122,7 @@ func (f *foresight) confirmLoss(next *projection.Projection, hold *Hold, step *S
 
 // passGrace lets the state last for the grace period.
 func (f *foresight) passGrace(_ *projection.Projection, _ *Hold, step *Step) {
-	t := timers.Timers{At: f.now, LeaderlessSince: f.now, NotServingSince: maps.Clone(f.in.Timers.NotServingSince), Running: map[types.UID]timers.Run{}}
+	t := timers.Timers{At: f.now, LeaderlessSince: f.now, LedSince: f.now, NotServingSince: maps.Clone(f.in.Timers.NotServingSince), Running: map[types.UID]timers.Run{}}
 	if t.NotServingSince == nil {
 		t.NotServingSince = map[types.UID]time.Time{}
 	}

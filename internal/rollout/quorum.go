@@ -59,14 +59,18 @@ func quorumLossConfirmed(s *state, step *Step) *Hold {
 	return nil
 }
 
-// unreadyConfirmed: a member whose probe passes counts as sick only when it has not served the operator for a while.
+// unreadyConfirmed: a member whose probe passes counts as sick only when it has not served the operator for a while, and one
+// that answers only when it has had the time to hear of a new leader.
 func unreadyConfirmed(s *state, step *Step) *Hold {
-	o, grace := s.ordinal(step.Ordinals[0]), s.Config.Grace()
-	if !s.Snapshot.Cluster.LeaderKnown || !o.ReadyButNotServing() {
+	o, grace, led := s.ordinal(step.Ordinals[0]), s.Config.Grace(), s.Timers.LedSince
+	if !s.Snapshot.Cluster.LeaderKnown {
 		return nil
 	}
+	if o.Answers && !o.Serving && !timers.Lasted(led, s.now, timers.ElectionWindow) {
+		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s answers and does not serve, but there is a leader only since %s; it is replaced if it still does not serve %s after that", o.Name, clockTime(led), timers.ElectionWindow)}
+	}
 	since := s.Timers.NotServingSince[o.Pod.UID]
-	if timers.Lasted(since, s.now, grace) {
+	if !o.ReadyButNotServing() || timers.Lasted(since, s.now, grace) {
 		return nil
 	}
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s has not served the operator since %s although its readiness probe passes; it is replaced if that lasts for %s", o.Name, clockTime(since), grace)}

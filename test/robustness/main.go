@@ -70,7 +70,7 @@ func main() {
 	flag.StringVar(&o.results, "results", "", "the file that totals are added to; .local/robustness/results.json if empty")
 	flag.StringVar(&o.judge, "judge", "", "the folder of a run that is judged again, instead of a new one; -results adds it to totals")
 	flag.StringVar(&o.bug, "bug", "", "the name of the seeded bug in the operator, for the report")
-	flag.StringVar(&o.commit, "commit", "", "of the operator that runs, for the report; that of the checkout if empty")
+	flag.StringVar(&o.commit, "commit", "", "of the operator that runs, for the report; if empty, the one that this program was built from, or that of the checkout with go run")
 	flag.BoolVar(&o.page, "page", false, "write the page of the recorded totals, docs/robustness-results.md, instead of a run")
 	flag.BoolVar(&o.always, "always", false, "inject as many faults as -most-faults allows during each operation")
 	flag.BoolVar(&o.longest, "longest", false, "faults last as long as they may")
@@ -135,9 +135,10 @@ func conclude(dir, totals string) error {
 	if err != nil {
 		return err
 	}
-	show := func(what string, t report.Total) {
-		fmt.Printf("%s: %d operations, %d of them under faults; %d updates in place, %d of them under faults; %d requests of clients; acts %v; %d illegal, %d undecided\n",
-			what, t.Operations, t.Faulted, t.InPlace, t.InPlaceFaulted, t.Requests, t.Verdicts, t.Illegal, t.Undecided)
+	show := func(what string, totals ...report.Total) {
+		t := report.Sum(totals)
+		fmt.Printf("%s: %d operations, %d of them under faults, the operator acted under a fault in %s; %d updates in place, %d of them under faults; %d requests of clients; acts %v; %d illegal, %d undecided\n",
+			what, t.Operations, t.Faulted, report.Acted(totals), t.InPlace, t.InPlaceFaulted, t.Requests, t.Verdicts, t.Illegal, t.Undecided)
 	}
 	show(fmt.Sprintf("seed %d", result.Run.Seed), result.Total())
 	if totals != "" {
@@ -148,7 +149,7 @@ func conclude(dir, totals string) error {
 		if err != nil {
 			return err
 		}
-		show(fmt.Sprintf("all %d runs", len(all)), report.Sum(all))
+		show(fmt.Sprintf("all %d runs", len(all)), all...)
 	}
 	fmt.Println(filepath.Join(dir, report.PageFile))
 	return result.Err()

@@ -7,6 +7,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -178,6 +179,35 @@ func TestExcludedFaultsAreKnown(t *testing.T) {
 			if _, known := faults.Named(name); !known {
 				t.Errorf("%s: there is no fault %q", o.Name, name)
 			}
+		}
+	}
+}
+
+// The commit of a run is that of the program, as the checkout may have moved on. One that "go run" has built does not know it.
+func TestCommit(t *testing.T) {
+	const revision = "1fa03b2d9c1f0e5b8f6a7d3c2b1a09f8e7d6c5b4"
+	settings := func(pairs ...string) *debug.BuildInfo {
+		info := &debug.BuildInfo{}
+		for i := 0; i < len(pairs); i += 2 {
+			info.Settings = append(info.Settings, debug.BuildSetting{Key: pairs[i], Value: pairs[i+1]})
+		}
+		return info
+	}
+	for name, test := range map[string]struct {
+		options options
+		info    *debug.BuildInfo
+		want    string
+	}{
+		"clean":           {options{}, settings("vcs", "git", "vcs.revision", revision, "vcs.modified", "false"), "1fa03b2"},
+		"modified":        {options{}, settings("vcs.revision", revision, "vcs.modified", "true"), "1fa03b2-dirty"},
+		"go run":          {options{}, settings("CGO_ENABLED", "0"), "of the checkout"},
+		"no information":  {options{}, nil, "of the checkout"},
+		"by the flag":     {options{commit: "abc"}, settings("vcs.revision", revision), "abc"},
+		"with a bug":      {options{bug: "guards off"}, settings("vcs.revision", revision), "1fa03b2 with the bug: guards off"},
+		"of another kind": {options{}, settings("vcs.revision", "12"), "12"},
+	} {
+		if got := test.options.version(test.info, func() string { return "of the checkout" }); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
 }

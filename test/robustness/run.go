@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -61,7 +62,7 @@ type runner struct {
 	root, dir string
 	plan      *plan
 
-	version  string
+	built    string
 	began    time.Time
 	cluster  *operations.Cluster
 	machine  *faults.Machine
@@ -71,6 +72,8 @@ type runner struct {
 
 	mutex    sync.Mutex
 	timeline report.Timeline
+	// tasks are those of the present operation that have ended.
+	tasks []report.Task
 }
 
 func (r *runner) now() time.Duration { return time.Since(r.began) }
@@ -84,7 +87,7 @@ func (r *runner) run(ctx context.Context) error {
 	if err := os.MkdirAll(r.dir, 0o755); err != nil {
 		return err
 	}
-	r.began, r.version = time.Now(), r.commit()
+	r.began, r.built = time.Now(), r.commit()
 	if err := r.connect(); err != nil {
 		return err
 	}
@@ -137,6 +140,15 @@ func (r *runner) connect() error {
 			r.mutex.Lock()
 			defer r.mutex.Unlock()
 			r.timeline.Outages = append(r.timeline.Outages, o)
+		},
+		Ended: func(name string, status v1alpha1.EtcdOperatorTaskStatus) {
+			task := report.Task{Name: name, State: string(status.State)}
+			for _, e := range status.LastErrors {
+				task.Codes = append(task.Codes, string(e.Code))
+			}
+			r.mutex.Lock()
+			defer r.mutex.Unlock()
+			r.tasks = append(r.tasks, task)
 		},
 	}
 	r.machine = &faults.Machine{Kube: c, Namespace: namespace, Name: name, Members: r.members, Operator: operator, ProxyPort: proxyPort}
@@ -236,7 +248,7 @@ func (r *runner) operate(ctx context.Context) {
 		done := r.perform(ctx, r.plan.next(r.machine))
 		r.timeline.Operations = append(r.timeline.Operations, done)
 		begun, acknowledged := r.traffic.Operations()
-		r.say("%s took %s %s (%d requests, %d acknowledged, %d samples)", done.Name, (done.To - done.From).Round(time.Second), done.Error, begun, acknowledged, r.recorder.Count())
+		r.say("%s took %s %v %s (%d requests, %d acknowledged, %d samples)", done.Name, (done.To - done.From).Round(time.Second), done.Tasks, done.Error, begun, acknowledged, r.recorder.Count())
 		if done.Error != "" {
 			r.explain(ctx)
 			return
@@ -256,10 +268,12 @@ func (r *runner) perform(ctx context.Context, next turn) report.Operation {
 	done.Faults = make([]oracle.Fault, len(next.faults))
 	faulting, over := context.WithCancel(ctx)
 	var injecting sync.WaitGroup
+	left := make([]error, len(next.faults))
 	for i, fault := range next.faults {
-		injecting.Go(func() { done.Faults[i] = r.inject(faulting, fault) })
+		injecting.Go(func() { done.Faults[i], left[i] = r.inject(faulting, fault) })
 	}
 	pause(ctx, next.after)
+	r.tasks = []report.Task{}
 	err := next.operation.Run(ctx, r.cluster)
 	if err == nil {
 		err = r.cluster.Settled(ctx)
@@ -269,16 +283,17 @@ func (r *runner) perform(ctx context.Context, next turn) report.Operation {
 	if err == nil {
 		err = errors.Join(r.cluster.Operator.Ready(ctx), r.cluster.Settled(ctx))
 	}
-	if err != nil {
+	if err = errors.Join(append(left, err)...); err != nil {
 		done.Error = err.Error()
 	}
-	done.To = r.now()
+	done.To, done.Tasks = r.now(), r.tasks
 	return done
 }
 
-// inject injects a fault, unless the operation is over before.
-func (r *runner) inject(ctx context.Context, fault planned) oracle.Fault {
-	f := oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target(), EndsEtcd: fault.Kind.EndsEtcd}
+// inject injects a fault, unless the operation is over before. The error is that it could not be ended; one that could not be
+// injected has no evidence.
+func (r *runner) inject(ctx context.Context, fault planned) (f oracle.Fault, left error) {
+	f = oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target(), EndsEtcd: fault.Kind.EndsEtcd}
 	begins := pause(ctx, fault.after)
 	f.From = r.now()
 	if begins {
@@ -286,10 +301,13 @@ func (r *runner) inject(ctx context.Context, fault planned) oracle.Fault {
 		if f.Evidence, err = fault.Inject(ctx, r.machine); err != nil {
 			r.say("%v", err)
 		}
+		if errors.Is(err, faults.ErrNotEnded) {
+			left = err
+		}
 	}
 	f.To = r.now()
 	r.say("  %s of %s from %s: %s", f.Kind, f.Target, f.From.Round(100*time.Millisecond), cmp.Or(f.Evidence, "it was not in effect"))
-	return f
+	return f, left
 }
 
 // explain keeps what a person needs to see why an operation did not end well.
@@ -306,12 +324,15 @@ func (r *runner) explain(ctx context.Context) {
 		out, _ := cmd.CombinedOutput()
 		_ = os.WriteFile(filepath.Join(r.dir, file), out, 0o644)
 	}
+	// A process that is stopped (T) is a fault that was not ended.
+	out, _ := exec.CommandContext(ctx, "ps", "-eo", "pid,stat,lstart,comm").CombinedOutput()
+	_ = os.WriteFile(filepath.Join(r.dir, "processes.txt"), out, 0o644)
 }
 
 // save writes what else is needed to judge the run.
 func (r *runner) save(auditFrom int64) error {
 	about := report.Run{
-		Seed: r.seed, Commit: r.version, Date: r.began.UTC().Format(time.DateOnly), Load: load(), Members: r.members, Length: r.now(), Command: r.replay(),
+		Seed: r.seed, Commit: r.built, Date: r.began.UTC().Format(time.DateOnly), Load: load(), Members: r.members, Length: r.now(), Command: r.replay(),
 		Cluster: oracle.Cluster{Namespace: namespace, Name: name, Operator: operatorUser, Members: r.members, Began: r.began},
 	}
 	return errors.Join(
@@ -344,16 +365,50 @@ func (o options) replay() string {
 
 // commit names what is run.
 func (r *runner) commit() string {
-	out, err := exec.Command("git", "-C", r.root, "describe", "--always", "--dirty", "--exclude=*").Output()
-	commit := strings.TrimSpace(string(out))
-	if err != nil {
-		commit = "unknown"
+	info, _ := debug.ReadBuildInfo()
+	return r.version(info, func() string {
+		out, err := exec.Command("git", "-C", r.root, "describe", "--always", "--dirty", "--exclude=*").Output()
+		if err != nil {
+			return "unknown"
+		}
+		return strings.TrimSpace(string(out))
+	})
+}
+
+// version names the commit that was asked for, or else the one that this program was built from, or else that of the checkout:
+// "go run" does not say what it builds.
+func (o options) version(info *debug.BuildInfo, checkout func() string) string {
+	commit := o.commit
+	if commit == "" && info != nil {
+		commit = revision(info)
 	}
-	commit = cmp.Or(r.options.commit, commit)
-	if r.bug != "" {
-		commit += " with the bug: " + r.bug
+	if commit == "" {
+		commit = checkout()
+	}
+	if o.bug != "" {
+		commit += " with the bug: " + o.bug
 	}
 	return commit
+}
+
+// abbreviated is the length of a commit's name.
+const abbreviated = 7
+
+// revision returns the commit that a program was built from; empty if that is not known.
+func revision(info *debug.BuildInfo) string {
+	commit, dirty := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(abbreviated, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "-dirty"
+		}
+	}
+	if commit == "" {
+		return ""
+	}
+	return commit + dirty
 }
 
 // load says how much more the machine had to do than it could, on average over the last fifteen minutes.

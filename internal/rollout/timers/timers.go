@@ -22,6 +22,8 @@ type Timers struct {
 	At time.Time
 	// LeaderlessSince: no member that answers has known a leader, and the members that do not answer cannot be a quorum.
 	LeaderlessSince time.Time
+	// LedSince: a member that answers has known a leader.
+	LedSince time.Time
 	// NoAnswerSince: no member has answered, although the probe of at least one passes.
 	NoAnswerSince time.Time
 	// NotServingSince: the probe of a pod passes, and its member does not serve. By pod UID.
@@ -37,6 +39,10 @@ type Run struct {
 	// Since is when the operator first saw it, by the operator's clock.
 	Since time.Time
 }
+
+// ElectionWindow is how long a member may take to hear of a new leader: longer than the time that passes from an observation to
+// an act.
+const ElectionWindow = 5 * time.Second
 
 // MaxGap is the longest time between two observations in which a condition counts as uninterrupted.
 const MaxGap = 10 * time.Second
@@ -63,6 +69,9 @@ func (t Timers) Next(snapshot *cluster.Snapshot) Timers {
 	}
 	if _, quorate := snapshot.Unreachable(); !snapshot.Cluster.LeaderKnown && !quorate {
 		next.LeaderlessSince = continued(t.LeaderlessSince, now)
+	}
+	if snapshot.Cluster.LeaderKnown {
+		next.LedSince = continued(t.LedSince, now)
 	}
 	if len(next.NotServingSince) > 0 && !snapshot.Cluster.Reachable {
 		next.NoAnswerSince = continued(t.NoAnswerSince, now)

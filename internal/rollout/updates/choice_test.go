@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
@@ -99,6 +100,32 @@ func TestAtRisk(t *testing.T) {
 	if (State{}).AtRisk(&cluster.Ordinal{}) {
 		t.Error("an ordinal without a pod is at risk")
 	}
+}
+
+// How long it has been at risk does not depend on its class, and begins again after a gap.
+func TestAtRiskLately(t *testing.T) {
+	g := NewWithT(t)
+	at := func(s State, after time.Duration, class v1alpha1.PodClass, risky bool) (State, bool) {
+		snapshot := observed(noon.Add(after), class)
+		snapshot.Ordinals[0].Serving = true
+		s = s.Next(snapshot, assessed(inplace.Assessment{Writes: []inplace.Write{{Final: true}}, AtRisk: risky}))
+		return s, s.AtRiskLately(&snapshot.Ordinals[0], snapshot.At)
+	}
+	s, lately := at(State{}, 0, participating, false)
+	g.Expect(lately).To(BeFalse())
+	for second := 1; second <= 30; second++ {
+		class := participating
+		if second%2 == 0 {
+			class = unready
+		}
+		s, lately = at(s, time.Duration(second)*time.Second, class, true)
+		g.Expect(lately).To(BeTrue(), "%d s", second)
+	}
+	s, lately = at(s, 31*time.Second, participating, true)
+	g.Expect(lately).To(BeFalse())
+	g.Expect(s.AtRisk(&cluster.Ordinal{Serving: true, Pod: &cluster.Pod{UID: "u"}})).To(BeTrue())
+	_, lately = at(s, 42*time.Second, participating, true)
+	g.Expect(lately).To(BeTrue(), "nobody has looked for 11 s")
 }
 
 // After lowered resources, a member has to participate for a while without a restart.

@@ -32,6 +32,8 @@ type pod struct {
 	// phase is that of the assessment, and the class of the pod. since is when it began, in every observation since.
 	phase string
 	since time.Time
+	// risk is when it was first AtRisk, in every observation since.
+	risk time.Time
 }
 
 // Next returns the state after one more observation. As for all timers, any gap resets how long something has lasted (ADR 3).
@@ -46,8 +48,12 @@ func (s State) Next(snapshot *cluster.Snapshot, assessed map[types.UID]inplace.A
 			continue
 		}
 		p := pod{Assessment: a, phase: a.Phase + "|" + string(o.Class), since: snapshot.At}
-		if before := s.pods[o.Pod.UID]; before.phase == p.phase && snapshot.At.Sub(s.At) <= timers.MaxGap {
+		before, gap := s.pods[o.Pod.UID], snapshot.At.Sub(s.At) > timers.MaxGap
+		if before.phase == p.phase && !gap {
 			p.since = before.since
+		}
+		if p.risk = snapshot.At; before.AtRisk && !gap {
+			p.risk = before.risk
 		}
 		next.pods[o.Pod.UID] = p
 	}
@@ -115,6 +121,15 @@ func (s State) Of(o *cluster.Ordinal, now time.Time) Choice {
 // AtRisk reports whether the member of an ordinal serves and may yet stop, because of what was written to its pod.
 func (s State) AtRisk(o *cluster.Ordinal) bool {
 	return o.Pod != nil && o.Serving && s.pods[o.Pod.UID].AtRisk
+}
+
+// riskWindow is how long a member that may yet stop is waited for before one that is running and does not seem to serve.
+const riskWindow = 30 * time.Second
+
+// AtRiskLately is as AtRisk, but for half a minute only, whether or not the member participates: what waits for it may be what
+// the cluster needs.
+func (s State) AtRiskLately(o *cluster.Ordinal, now time.Time) bool {
+	return s.AtRisk(o) && !timers.Lasted(s.pods[o.Pod.UID].risk, now, riskWindow)
 }
 
 // Stage is the place of an outdated pod in the order, before all else: what does not participate and is replaced, what is on its

@@ -70,8 +70,14 @@ func (p Process) PID() int { return p.identity.PID }
 // Alive reports whether the process has not ended. A frozen one is alive.
 func (p Process) Alive() bool { return p.identity.Alive() }
 
-// Freeze stops the process without ending it (SIGSTOP), and returns once it is stopped.
-func (p Process) Freeze(ctx context.Context) error { return p.signal(ctx, syscall.SIGSTOP, true) }
+// Freeze stops the process without ending it (SIGSTOP), and returns once it is stopped. After an error it is not.
+func (p Process) Freeze(ctx context.Context) error {
+	err := p.signal(ctx, syscall.SIGSTOP, true)
+	if err != nil {
+		return errors.Join(err, p.identity.Signal(syscall.SIGCONT))
+	}
+	return nil
+}
 
 // Thaw continues a frozen process (SIGCONT). It is no error if it is not frozen.
 func (p Process) Thaw(ctx context.Context) error { return p.signal(ctx, syscall.SIGCONT, false) }

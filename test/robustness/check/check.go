@@ -9,6 +9,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/history"
@@ -29,7 +30,8 @@ const (
 	LeaseKept    Rule = "lease kept"
 	Durable      Rule = "durable"
 	SameHash     Rule = "same hash"
-	// Undecided is no violation: the search took too long.
+	Written      Rule = "written" // what is seen was written by a client, and what goes had a lease
+	// Undecided is no violation: nobody can say whether there is one.
 	Undecided Rule = "undecided"
 )
 
@@ -47,31 +49,35 @@ func (v Violation) String() string {
 // maxOfRule bounds what is reported of each rule: one lost member can break a rule a hundred thousand times.
 const maxOfRule = 20
 
-// History returns the violations of all rules. Each search for a linearization takes at most patience.
-func History(h *history.History, patience time.Duration) []Violation {
+// History returns the violations of all rules, for a cluster of so many members. Each search for a linearization takes at most
+// patience.
+func History(h *history.History, members int, patience time.Duration) []Violation {
 	var all []Violation
+	end := finalsOf(h)
 	for _, found := range [][]Violation{
-		linearizability(h.Operations, patience),
+		linearizability(slices.Concat(h.Operations, end.reads(h.Operations)), patience),
 		realTime(h.Operations),
 		watches(h),
 		leases(h),
-		durability(h),
-		hashes(h.Hashes),
+		written(h),
+		end.durability(h.Operations, members),
+		hashes(h.Hashes, members),
 	} {
 		all = append(all, found...)
 	}
 	return bounded(all)
 }
 
-// Illegal returns the violations that make a history illegal.
-func Illegal(all []Violation) []Violation {
-	var illegal []Violation
+// Split returns the violations that make a history illegal, and undecided those of which nobody can say.
+func Split(all []Violation) (illegal, undecided []Violation) {
 	for _, v := range all {
-		if v.Rule != Undecided {
+		if v.Rule == Undecided {
+			undecided = append(undecided, v)
+		} else {
 			illegal = append(illegal, v)
 		}
 	}
-	return illegal
+	return illegal, undecided
 }
 
 func bounded(all []Violation) []Violation {

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -123,7 +124,7 @@ func TestOperations(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := rules(History(&history.History{Operations: test.ops}, time.Minute)); !slices.Equal(got, test.want) {
+			if got := rules(History(&history.History{Operations: test.ops}, 0, time.Minute)); !slices.Equal(got, test.want) {
 				t.Errorf("broken rules: %v, want %v", got, test.want)
 			}
 		})
@@ -132,6 +133,12 @@ func TestOperations(t *testing.T) {
 
 func TestWatches(t *testing.T) {
 	writes := ops{put("a", 0, 1, "k", "x", 2), put("a", 2, 3, "k", "y", 3), put("a", 4, 5, "k", "z", 4)}
+	for _, sent := range [][2]string{{"k", "q"}, {"k", "late"}, {"k", "lost"}, {"j", "y"}} {
+		writes = append(writes, lost(put("b", 0, 1, sent[0], sent[1], 0)))
+	}
+	leased := lost(put("b", 0, 1, "l/1", "x", 0))
+	leased.Lease = 7
+	writes = append(writes, leased)
 	x, y, z := event(2, "k", "x"), event(3, "k", "y"), event(4, "k", "z")
 	for name, test := range map[string]struct {
 		watches []history.Watch
@@ -157,10 +164,14 @@ func TestWatches(t *testing.T) {
 		},
 		"progress beyond what was delivered": {[]history.Watch{watch(0, 1, 6, x), {Watcher: "w", From: 1, Progress: 4}}, []Rule{Complete}},
 		"an event after progress":            {[]history.Watch{watch(0, 1, 6, x, y), {Watcher: "w", From: 1, Progress: 4}, watch(0, 1, 8, z)}, []Rule{Ordered}},
+		"a value that nobody wrote":          {[]history.Watch{watch(0, 1, 6, x, y, z, event(5, "k", "nobody's"))}, []Rule{Written}},
+		"a value of another key":             {[]history.Watch{watch(0, 1, 6, x, y, z, event(5, "j", "z"))}, []Rule{Written}},
+		"a key that nobody deletes":          {[]history.Watch{watch(0, 1, 6, x, y, z, history.Event{Revision: 5, Key: "k", Deleted: true})}, []Rule{Written}},
+		"a key whose lease expires":          {[]history.Watch{watch(0, 1, 6, x, y, z, event(5, "l/1", "x"), history.Event{Revision: 6, Key: "l/1", Deleted: true})}, nil},
 		"progress up to what was delivered":  {[]history.Watch{watch(0, 1, 6, x, y), {Watcher: "w", From: 1, Progress: 3}, watch(0, 1, 8, z)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := rules(History(&history.History{Operations: writes, Watches: test.watches}, time.Minute)); !slices.Equal(got, test.want) {
+			if got := rules(History(&history.History{Operations: writes, Watches: test.watches}, 0, time.Minute)); !slices.Equal(got, test.want) {
 				t.Errorf("broken rules: %v, want %v", got, test.want)
 			}
 		})
@@ -187,7 +198,7 @@ func TestLeases(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &history.History{Operations: test.ops, Watches: []history.Watch{watch(0, 1, 30, event(2, "l/1", "x")), watch(0, 1, test.deleted, history.Event{Revision: 3, Key: "l/1", Deleted: true})}}
-			if got := rules(History(h, time.Minute)); !slices.Equal(got, test.want) {
+			if got := rules(History(h, 0, time.Minute)); !slices.Equal(got, test.want) {
 				t.Errorf("broken rules: %v, want %v", got, test.want)
 			}
 		})
@@ -195,35 +206,95 @@ func TestLeases(t *testing.T) {
 }
 
 func TestTheEnd(t *testing.T) {
-	writes := ops{put("a", 0, 1, "u/1", "x", 2), lost(put("a", 2, 3, "u/2", "y", 0))}
-	same := history.Hash{Member: "m-0", Revision: 3, Compacted: 1, Hash: 42}
+	writes := ops{put("a", 0, 1, "u/1", "x", 2), lost(put("a", 2, 3, "u/2", "y", 0)), lost(put("a", 2, 3, "u/1", "q", 0))}
+	hash := func(member string, revision int64, value uint32) history.Hash {
+		return history.Hash{Member: member, Revision: revision, Compacted: 1, Hash: value}
+	}
+	all := func(pairs ...map[string]string) map[string]map[string]string {
+		finals := map[string]map[string]string{}
+		for i, p := range pairs {
+			finals["m-"+strconv.Itoa(i)] = p
+		}
+		return finals
+	}
+	x, both := map[string]string{"u/1": "x"}, map[string]string{"u/1": "x", "u/2": "y"}
+	equal := []history.Hash{hash("m-0", 3, 42), hash("m-1", 3, 42)}
 	for name, test := range map[string]struct {
 		finals map[string]map[string]string
+		unread string
 		hashes []history.Hash
 		want   []Rule
 	}{
-		"all there, and one that was not acknowledged": {finals: map[string]map[string]string{"m-0": {"u/1": "x", "u/2": "y"}, "m-1": {"u/1": "x"}}},
-		"one member has lost it":                       {map[string]map[string]string{"m-0": {"u/1": "x"}, "m-1": {}}, nil, []Rule{Durable}},
-		"another value":                                {map[string]map[string]string{"m-0": {"u/1": "q"}}, nil, []Rule{Durable}},
-		"equal hashes":                                 {nil, []history.Hash{same, same}, nil},
-		"another hash":                                 {nil, []history.Hash{same, {Member: "m-1", Revision: 3, Compacted: 1, Hash: 43}}, []Rule{SameHash}},
-		"the hash of another revision":                 {nil, []history.Hash{same, {Member: "m-1", Revision: 4, Compacted: 1, Hash: 42}}, []Rule{SameHash}},
+		"all there, and one that was not acknowledged": {all(both, x), "", equal, nil},
+		"one member has lost it":                       {all(x, map[string]string{}), "", equal, []Rule{Durable}},
+		"another value":                                {all(x, map[string]string{"u/1": "q"}), "", equal, []Rule{Durable}},
+		"a key that nobody wrote":                      {all(x, map[string]string{"u/1": "x", "u/9": "x"}), "", equal, []Rule{Written}},
+		"another hash":                                 {all(x, x), "", []history.Hash{hash("m-0", 3, 42), hash("m-1", 3, 43)}, []Rule{SameHash}},
+		"the hash of another revision":                 {all(x, x), "", []history.Hash{hash("m-0", 3, 42), hash("m-1", 4, 42)}, []Rule{SameHash}},
+		"a member was not asked":                       {all(x), "", equal, []Rule{Undecided}},
+		"no member was asked":                          {nil, "", equal, []Rule{Undecided}},
+		"a member was asked for a part":                {all(x, map[string]string{}), "m-1", equal, []Rule{Undecided}},
+		"a part that is lost nevertheless":             {all(map[string]string{}, map[string]string{}), "m-1", equal, []Rule{Durable, Undecided}},
+		"a hash is missing":                            {all(x, x), "", equal[:1], []Rule{Undecided}},
+		"no hash":                                      {all(x, x), "", nil, []Rule{Undecided}},
+		"one member gave two hashes":                   {all(x, x), "", []history.Hash{equal[0], equal[0]}, []Rule{Undecided}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &history.History{Operations: writes, Finals: test.finals, Hashes: test.hashes}
-			if got := rules(History(h, time.Minute)); !slices.Equal(got, test.want) {
+			h := &history.History{Operations: writes, Finals: test.finals, Hashes: test.hashes, Unread: map[string]bool{}}
+			if test.unread != "" {
+				h.Unread[test.unread] = true
+			}
+			if got := rules(History(h, 2, time.Minute)); !slices.Equal(got, test.want) {
 				t.Errorf("broken rules: %v, want %v", got, test.want)
 			}
 		})
 	}
 }
 
+// What members have at the end was read by them, after everything else.
+func TestRegistersAtTheEnd(t *testing.T) {
+	writes := ops{put("a", 0, 1, "r/1", "x", 2), put("a", 2, 3, "r/1", "y", 3), lost(put("b", 2, 3, "r/1", "z", 0)), put("a", 2, 3, "u/1", "v", 4)}
+	for name, test := range map[string]struct {
+		values [2]string
+		want   []Rule
+	}{
+		"the last":                       {[2]string{"y", "y"}, nil},
+		"one that was not acknowledged":  {[2]string{"z", "z"}, nil},
+		"one that happened meanwhile":    {[2]string{"y", "z"}, nil},
+		"an older one":                   {[2]string{"y", "x"}, []Rule{Linearizable}},
+		"none":                           {[2]string{"y", ""}, []Rule{Linearizable}},
+		"none at all":                    {[2]string{"", ""}, []Rule{Linearizable}},
+		"one that nobody wrote":          {[2]string{"y", "q"}, []Rule{Linearizable, Written}},
+		"the last, and one of a new key": {[2]string{"y", "y+"}, []Rule{Linearizable, Written}},
+	} {
+		h := &history.History{Operations: writes, Finals: map[string]map[string]string{}}
+		for i, value := range test.values {
+			member := "m-" + strconv.Itoa(i)
+			h.Finals[member] = map[string]string{"u/1": "v"}
+			if value == "y+" {
+				h.Finals[member]["r/2"], value = "y", "y"
+			}
+			if value != "" {
+				h.Finals[member]["r/1"] = value
+			}
+			h.Hashes = append(h.Hashes, history.Hash{Member: member})
+		}
+		if got := rules(History(h, 2, time.Minute)); !slices.Equal(got, test.want) {
+			t.Errorf("%s: broken rules: %v, want %v", name, got, test.want)
+		}
+		h.Unread = map[string]bool{"m-1": true}
+		if got := rules(History(h, 1, time.Minute)); test.values[0] == "y" && slices.Contains(got, Linearizable) {
+			t.Errorf("%s: broken rules, although the member was not read to the end: %v", name, got)
+		}
+	}
+}
+
 func TestReportsAreBounded(t *testing.T) {
-	h := &history.History{Finals: map[string]map[string]string{"m-0": {}}}
+	h := &history.History{Finals: map[string]map[string]string{"m-0": {}}, Hashes: []history.Hash{{Member: "m-0"}}}
 	for i := range 1000 {
 		h.Operations = append(h.Operations, put("a", 2*i, 2*i+1, "u/"+strings.Repeat("x", i+1), "v", int64(i+2)))
 	}
-	if n := len(History(h, time.Minute)); n != maxOfRule {
+	if n := len(History(h, 1, time.Minute)); n != maxOfRule {
 		t.Errorf("%d violations are reported", n)
 	}
 }
@@ -234,7 +305,7 @@ func TestSimulatedHistories(t *testing.T) {
 	for seed := range uint64(30) {
 		for _, fault := range []string{"", "forgets", "stale"} {
 			h := simulate(rand.New(rand.NewPCG(seed, 1)), fault)
-			found := History(h, time.Minute)
+			found := History(h, 0, time.Minute)
 			if legal := len(found) == 0; legal != (fault == "") {
 				t.Errorf("seed %d, fault %q: %v", seed, fault, found)
 			}

@@ -6,16 +6,10 @@ package check
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/history"
 )
-
-// UniquePrefix is the prefix of keys that are written once and never deleted.
-const UniquePrefix = "u/"
 
 // leases checks that no key disappears before its lease can have expired: TTL after the last keep-alive that was
 // acknowledged, counted from when it was asked for.
@@ -55,34 +49,6 @@ func leases(h *history.History) []Violation {
 					break
 				}
 			}
-		}
-	}
-	return found
-}
-
-// durability checks that each member has every write of a unique key at the end, with its value.
-func durability(h *history.History) []Violation {
-	var found []Violation
-	for _, op := range h.Operations {
-		if !op.Wrote() || !strings.HasPrefix(op.Key, UniquePrefix) {
-			continue
-		}
-		for _, member := range slices.Sorted(maps.Keys(h.Finals)) {
-			if got, there := h.Finals[member][op.Key]; !there || got != op.Value {
-				found = append(found, Violation{Durable, op.Return, fmt.Sprintf("%s=%s was acknowledged to %s at revision %d, and %s has %q at the end", op.Key, op.Value, op.Client, op.Revision, member, got)})
-			}
-		}
-	}
-	return found
-}
-
-// hashes checks that all members have the same hash at one revision.
-func hashes(all []history.Hash) []Violation {
-	var found []Violation
-	for _, h := range all {
-		first := all[0]
-		if h.Revision != first.Revision || h.Compacted != first.Compacted || h.Hash != first.Hash {
-			found = append(found, Violation{SameHash, 0, fmt.Sprintf("%s has hash %08x at revision %d, compacted to %d, and %s has %08x at %d, compacted to %d", first.Member, first.Hash, first.Revision, first.Compacted, h.Member, h.Hash, h.Revision, h.Compacted)})
 		}
 	}
 	return found

@@ -112,7 +112,7 @@ func shiftClocks(ctx context.Context, by time.Duration, pods []func(context.Cont
 			failed = append(failed, undo(ctx))
 		}
 		evidence := ""
-		if len(s.said) > 0 {
+		if len(s.said) == len(pods) {
 			evidence = fmt.Sprintf("%d programs; their answers: %v", len(s.undo), s.said)
 		}
 		return evidence, errors.Join(failed...)

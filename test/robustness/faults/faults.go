@@ -96,6 +96,9 @@ func (k Kind) Choose(m *Machine, random *rand.Rand, longest bool) Fault {
 	return Fault{Kind: k, target: k.choose(m, random), Length: time.Duration(float64(k.Longest) * (0.15 + 0.85*part*part))}
 }
 
+// ErrNotEnded is in the error of a fault that could not be ended: what follows is not undisturbed.
+var ErrNotEnded = errors.New("it may still be in effect")
+
 // healPatience bounds the end of a fault. It does not depend on the run: a fault is ended even if that was interrupted.
 const healPatience = time.Minute
 
@@ -110,7 +113,7 @@ func (f Fault) Inject(ctx context.Context, m *Machine) (evidence string, err err
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healPatience)
 	defer cancel()
 	if evidence, err = end(ctx); err != nil {
-		return evidence, fmt.Errorf("ending %s: %w", f, err)
+		return evidence, fmt.Errorf("ending %s: %w: %w", f, ErrNotEnded, err)
 	}
 	return evidence, nil
 }

@@ -78,34 +78,38 @@ func (m *Machine) delay(ctx context.Context, members []string, ports []late) (he
 			undo()
 		})
 	}
+	begun := time.Now()
 	return func(context.Context) (string, error) {
 		cancel()
 		all.Wait()
-		if answers.Load() == 0 {
+		if answers.Load() < int64(time.Since(begun).Seconds()) {
 			return "", nil
 		}
-		return fmt.Sprintf("%d answers were late", answers.Load()), nil
+		return fmt.Sprintf("%d parts of answers were late", answers.Load()), nil
 	}, nil
 }
 
 // delayOne leads what arrives at a pod's ports through proxies in the pod's network, until it is undone. Connections that
-// exist are reset, because the proxies do not know them.
+// exist are reset, then and at the end, so that all go through the proxies meanwhile, and none afterwards.
 func delayOne(ctx context.Context, p node.Process, ports []late, answers *atomic.Int64) (undo func(), err error) {
 	network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", p.PID()))
 	if err != nil {
 		return nil, err
 	}
 	const table = "robustness-late"
+	proxied := &connections{}
 	closers := []io.Closer{network}
 	undo = func() {
 		_ = inNetwork(network, func() error { return nft(context.WithoutCancel(ctx), "delete table ip "+table+"\n") })
-		for _, c := range closers {
+		for _, c := range append(closers, proxied) {
 			_ = c.Close()
 		}
 	}
-	var rules strings.Builder
+	var redirect, reset strings.Builder
 	for _, l := range ports {
-		fmt.Fprintf(&rules, "    iifname eth0 %s tcp dport %d redirect to :%d\n", l.of, l.port, l.proxy)
+		to := fmt.Sprintf("    iifname eth0 %s tcp dport %d", l.of, l.port)
+		fmt.Fprintf(&redirect, "%s redirect to :%d\n", to, l.proxy)
+		fmt.Fprintf(&reset, "%s reject with tcp reset\n", to) // what is redirected has another port there
 		var listener net.Listener
 		err := inNetwork(network, func() (err error) {
 			listener, err = net.Listen("tcp4", fmt.Sprintf(":%d", l.proxy))
@@ -116,9 +120,10 @@ func delayOne(ctx context.Context, p node.Process, ports []late, answers *atomic
 			return nil, err
 		}
 		closers = append(closers, listener)
-		go serve(listener, network, fmt.Sprintf("127.0.0.1:%d", l.port), l.by, answers)
+		go serve(listener, network, fmt.Sprintf("127.0.0.1:%d", l.port), l.by, answers, proxied)
 	}
-	script := fmt.Sprintf("table ip %s {\n  chain late {\n    type nat hook prerouting priority -100;\n%s  }\n}\n", table, rules.String())
+	script := fmt.Sprintf("table ip %s {\n  chain late {\n    type nat hook prerouting priority -100;\n%s  }\n  chain earlier {\n    type filter hook input priority 0;\n%s  }\n}\n",
+		table, redirect.String(), reset.String())
 	if err := inNetwork(network, func() error { return nft(ctx, script) }); err != nil {
 		undo()
 		return nil, err
@@ -140,15 +145,54 @@ func inNetwork(network *os.File, do func() error) error {
 	return <-done
 }
 
+// connections are those that are open, and are closed together.
+type connections struct {
+	mutex  sync.Mutex
+	open   map[net.Conn]bool
+	closed bool
+}
+
+// hold remembers a connection until it is let go; false if all are closed already.
+func (c *connections) hold(conn net.Conn) bool {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.open == nil {
+		c.open = map[net.Conn]bool{}
+	}
+	c.open[conn] = true
+	return !c.closed
+}
+
+func (c *connections) letGo(conn net.Conn) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	delete(c.open, conn)
+	_ = conn.Close()
+}
+
+// Close closes all.
+func (c *connections) Close() error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.closed = true
+	for conn := range c.open {
+		_ = conn.Close()
+	}
+	return nil
+}
+
 // serve proxies connections until the listener is closed.
-func serve(listener net.Listener, network *os.File, to string, delay time.Duration, answers *atomic.Int64) {
+func serve(listener net.Listener, network *os.File, to string, delay time.Duration, answers *atomic.Int64, proxied *connections) {
 	for {
 		client, err := listener.Accept()
 		if err != nil {
 			return
 		}
 		go func() {
-			defer client.Close() //nolint:errcheck // it is reset
+			defer proxied.letGo(client)
+			if !proxied.hold(client) {
+				return
+			}
 			var server net.Conn
 			err := inNetwork(network, func() (err error) {
 				server, err = net.DialTimeout("tcp4", to, time.Second)
@@ -157,7 +201,10 @@ func serve(listener net.Listener, network *os.File, to string, delay time.Durati
 			if err != nil {
 				return
 			}
-			defer server.Close() //nolint:errcheck // it is reset
+			defer proxied.letGo(server)
+			if !proxied.hold(server) {
+				return
+			}
 			go func() {
 				_, _ = io.Copy(server, client)
 				_ = server.Close()

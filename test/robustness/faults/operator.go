@@ -90,10 +90,11 @@ func twin(ctx context.Context, m *Machine, _ target) (heal, error) {
 		if err != nil {
 			successor = ""
 		}
-		if thawed := p.Thaw(ctx); thawed != nil && p.Alive() {
+		thawed := p.Thaw(ctx)
+		if thawed != nil && p.Alive() {
 			return "", thawed
 		}
-		if successor == "" {
+		if successor == "" || thawed != nil {
 			return "", nil
 		}
 		return fmt.Sprintf("%s led while %s ran again", successor, name), nil

@@ -199,11 +199,32 @@ func changeNode(change func(n *corev1.Node, on bool)) func(context.Context, *Mac
 			return nil, err
 		}
 		return func(ctx context.Context) (string, error) {
+			evidence, listed := m.unscheduled(ctx)
 			err := poll(ctx, "the node is as it was", func() (bool, error) {
 				err := set(ctx, false)
 				return err == nil, err
 			})
-			return "the API server took the change", err
+			return evidence, errors.Join(err, listed)
 		}, nil
 	}
+}
+
+// unscheduled names the pods that no node takes.
+func (m *Machine) unscheduled(ctx context.Context) (string, error) {
+	pods := &corev1.PodList{}
+	if err := m.Kube.List(ctx, pods, client.InNamespace(m.Namespace)); err != nil {
+		return "", err
+	}
+	var waiting []string
+	for _, pod := range pods.Items {
+		if slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
+		}) {
+			waiting = append(waiting, pod.Name)
+		}
+	}
+	if len(waiting) == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("no node took %v", waiting), nil
 }

@@ -94,6 +94,8 @@ type Hash struct {
 type Final struct {
 	Member string            `json:"member"`
 	Pairs  map[string]string `json:"pairs"`
+	// More is to come.
+	More bool `json:"more,omitempty"`
 }
 
 // Line is one line of the file; one of its fields is set.
@@ -111,6 +113,8 @@ type History struct {
 	Hashes     []Hash
 	// Finals are the key spaces at the end, by member.
 	Finals map[string]map[string]string
+	// Unread are the members whose key space was not read to its end.
+	Unread map[string]bool
 }
 
 // Add adds a line.
@@ -129,10 +133,23 @@ func (h *History) Add(line Line) {
 		if h.Finals[line.Final.Member] == nil {
 			h.Finals[line.Final.Member] = map[string]string{}
 		}
+		h.read(line.Final.Member, line.Final.More)
 		for key, value := range line.Final.Pairs {
 			h.Finals[line.Final.Member][key] = value
 		}
 	}
+}
+
+// read notes whether the key space of a member has been read to its end.
+func (h *History) read(member string, more bool) {
+	if !more {
+		delete(h.Unread, member)
+		return
+	}
+	if h.Unread == nil {
+		h.Unread = map[string]bool{}
+	}
+	h.Unread[member] = true
 }
 
 // Read reads a file to its end.

@@ -21,7 +21,7 @@ func TestWrittenIsRead(t *testing.T) {
 	hash := Hash{Member: "m-0", Revision: 8, Hash: 42}
 	for _, line := range []Line{
 		{Operation: &op}, {Watch: &watch}, {Hash: &hash},
-		{Final: &Final{Member: "m-0", Pairs: map[string]string{"a": "1"}}}, {Final: &Final{Member: "m-0", Pairs: map[string]string{"b": "2"}}},
+		{Final: &Final{Member: "m-0", Pairs: map[string]string{"a": "1"}, More: true}}, {Final: &Final{Member: "m-1", More: true}}, {Final: &Final{Member: "m-0", Pairs: map[string]string{"b": "2"}}},
 	} {
 		w.Write(line)
 	}
@@ -34,7 +34,7 @@ func TestWrittenIsRead(t *testing.T) {
 	}
 	want := &History{
 		Operations: []Operation{op}, Watches: []Watch{watch}, Hashes: []Hash{hash},
-		Finals: map[string]map[string]string{"m-0": {"a": "1", "b": "2"}},
+		Finals: map[string]map[string]string{"m-0": {"a": "1", "b": "2"}, "m-1": {}}, Unread: map[string]bool{"m-1": true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

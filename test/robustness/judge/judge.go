@@ -40,7 +40,7 @@ func Folder(dir string) (report.Result, error) {
 		return r, err
 	}
 	acknowledged := summarize(&r, h)
-	r.Violations = check.History(h, patience)
+	r.Violations = check.History(h, r.Run.Cluster.Members, patience)
 	acts, containers, samples, err := records(dir, r.Run.Cluster)
 	if err != nil {
 		return r, err
@@ -48,6 +48,7 @@ func Folder(dir string) (report.Result, error) {
 	r.Samples = len(samples)
 	judged := oracle.Judge(r.Run.Cluster, acts, samples, r.Timeline.Outages)
 	r.Judgements = oracle.Promises(judged, acts, containers, r.Timeline.Faults())
+	r.CountActs()
 	r.Gaps = oracle.Gaps(acknowledged, noticeable, r.Judgements, r.Timeline.Faults(), r.Timeline.Outages)
 	err = report.WriteJSON(filepath.Join(dir, report.ResultFile), r)
 	if err == nil {

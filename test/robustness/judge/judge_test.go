@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/check"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/history"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/oracle"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/report"
@@ -43,6 +44,7 @@ func recorded(t *testing.T, found, audit string, timeline report.Timeline) strin
 		}
 	}
 	w.Write(history.Line{Operation: &history.Operation{Client: "b", Kind: history.Get, Key: "u/0", Found: found, Call: time.Minute, Return: time.Minute + 1, Revision: 101}})
+	end(w)
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +60,19 @@ func recorded(t *testing.T, found, audit string, timeline report.Timeline) strin
 		}
 	}
 	return dir
+}
+
+// end writes that every member has everything at the end.
+func end(w *history.Writer) {
+	pairs := map[string]string{}
+	for i := range 100 {
+		pairs[fmt.Sprintf("u/%d", i)] = "v"
+	}
+	for m := range 3 {
+		member := fmt.Sprintf("main-%d", m)
+		w.Write(history.Line{Final: &history.Final{Member: member, Pairs: pairs}})
+		w.Write(history.Line{Hash: &history.Hash{Member: member, Revision: 101, Hash: 42}})
+	}
 }
 
 func TestFolder(t *testing.T) {
@@ -78,6 +93,7 @@ func TestFolder(t *testing.T) {
 		"an illegal history":    {"another", "", timeline, "an illegal history: linearizable"},
 		"an operation stuck":    {"v", "", stuck, "the rollout at 0s did not end well: still waiting"},
 		"an interrupted run":    {"v", "", report.Timeline{Failed: "interrupted"}, "interrupted"},
+		"an act not judged":     {"v", deletion(59, "main-0"), timeline, "an act that could not be judged: 59s unjudged: delete pod main-0: no member had been seen"},
 		"a history that lacks":  {"", "", timeline, "an illegal history"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +107,7 @@ func TestFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 			if test.want == "" {
-				if r.Err() != nil || !strings.Contains(string(page), "# Robustness: passed") || !strings.Contains(string(page), "| member frozen | 1: 1 safe |") || strings.Contains(string(page), "not in effect") {
+				if r.Err() != nil || !strings.Contains(string(page), "# Robustness: passed") || !strings.Contains(string(page), "| member frozen | 1: 1 safe |") || !strings.Contains(string(page), "| operations in which the operator acted under a fault | 1 |") || strings.Contains(string(page), "not in effect") {
 					t.Errorf("error %v, page\n%s", r.Err(), page)
 				}
 				return
@@ -100,6 +116,17 @@ func TestFolder(t *testing.T) {
 				t.Errorf("error %v, want %q; page\n%s", r.Err(), test.want, page)
 			}
 		})
+	}
+}
+
+// What could not be decided fails a run, and is no illegal history.
+func TestUndecided(t *testing.T) {
+	r := report.Result{Violations: []check.Violation{{Rule: check.Undecided, Message: "too many operations"}}}
+	if r.Err() == nil || !strings.Contains(r.Err().Error(), "a history that could not be decided: undecided at 0s: too many operations") || r.Total().Illegal != 0 {
+		t.Errorf("error %v, total %+v", r.Err(), r.Total())
+	}
+	if page := r.Page(); !strings.Contains(page, "# Robustness: FAILED") || !strings.Contains(page, "## Undecided\n\n- undecided at 0s: too many operations\n") {
+		t.Error(page)
 	}
 }
 
@@ -147,9 +174,11 @@ func TestTotals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	again := r
+	again.Run.Cluster.Began = began.Add(time.Hour)
 	path := filepath.Join(t.TempDir(), "totals", "results.json")
-	for range 2 {
-		if err := report.Accumulate(path, r.Total()); err != nil {
+	for _, one := range []report.Result{r, again, r} {
+		if err := report.Accumulate(path, one.Total()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,7 +191,7 @@ func TestTotals(t *testing.T) {
 		t.Errorf("%d totals, sum %+v", len(totals), sum)
 	}
 	page := report.TotalsPage(totals)
-	for _, want := range []string{"| runs | 2, ", "| operations | 4, 2 of them under faults |", "| updates of pods in place | 2, 2 of them under faults |", "| unknown | 2 | 2 |", "| frozen | 2 |", "| abc | 7 |", "2 unsafe"} {
+	for _, want := range []string{"| runs | 2, ", "| acknowledged requests | 202 of 202 |", "| operations | 4, 2 of them under faults |", "| updates of pods in place | 2, 2 of them under faults |", "| unknown | 2 | 2 |", "| frozen | 2 |", "| abc | 7 |", "2 unsafe"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}

@@ -40,6 +40,8 @@ type Cluster struct {
 	Written func(context.Context) error
 	// Outage records a time in which members are stopped because somebody has asked for it.
 	Outage func(oracle.Outage)
+	// Ended records a task that has ended.
+	Ended func(name string, status v1alpha1.EtcdOperatorTaskStatus)
 
 	asked int
 	// raised is by how many MiB the memory of etcd has been raised.
@@ -79,7 +81,8 @@ func All() []Operation {
 // recoveryNot would continue or restart the member that a recovery freezes, or take the last one's data.
 var recoveryNot = []string{
 	"volume lost", "volume lost and no promotion", "member frozen (SIGSTOP)", "all members frozen (SIGSTOP)", "member killed (SIGKILL)", "member terminated (SIGTERM)",
-	"member slow", "all members slow", "container starts slowly", "disk of a member refuses writes",
+	"member slow", "all members slow", "container starts slowly", "disk of a member refuses writes", "disk of a member slow", "disks of all members slow",
+	"clock of a member is off", "clocks of all members are off",
 }
 
 func by(method func(*Cluster, context.Context) error) func(context.Context, *Cluster) error {
@@ -264,6 +267,9 @@ func (c *Cluster) ended(ctx context.Context, name string) (v1alpha1.EtcdOperator
 		}
 		return nil
 	})
+	if err == nil {
+		c.Ended(name, task.Status)
+	}
 	return task.Status, err
 }
 

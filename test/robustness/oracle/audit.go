@@ -30,7 +30,7 @@ type entry struct {
 }
 
 // Read reads, from an audit log, the requests of all users that can cost the cluster members or data, and that were
-// carried out, and what the kubelet reports of etcd's containers. The last line may be torn.
+// carried out or may have been, and what the kubelet reports of etcd's containers. The last line may be torn.
 func Read(log io.Reader, cluster Cluster) ([]Act, *Containers, error) {
 	var acts []Act
 	specs, containers := podSpecs{}, &Containers{}
@@ -48,19 +48,32 @@ func Read(log io.Reader, cluster Cluster) ([]Act, *Containers, error) {
 		if err := json.Unmarshal(bytes.TrimSpace(line), &e); err != nil {
 			return nil, nil, fmt.Errorf("decoding a line of the audit log: %w", err)
 		}
-		if !e.carriedOut(cluster) {
+		if e.isDryRun() || e.ObjectRef.Namespace != cluster.Namespace || e.RequestReceivedTimestamp.Before(cluster.Began) {
 			continue
 		}
-		if act, relevant := e.act(cluster, specs); relevant {
-			acts = append(acts, act)
+		switch {
+		case e.carriedOut():
+			if act, relevant := e.act(cluster, specs); relevant {
+				acts = append(acts, act)
+			}
+			containers.note(e, cluster)
+		case e.perhapsCarriedOut():
+			if act, relevant := e.act(cluster, specs.copyOf(e.ObjectRef.Name)); relevant {
+				act.Perhaps = true
+				acts = append(acts, act)
+			}
 		}
-		containers.note(e, cluster)
 	}
 }
 
-// carriedOut reports whether the request was carried out in the cluster's namespace, in the run.
-func (e entry) carriedOut(cluster Cluster) bool {
-	return !e.isDryRun() && e.Stage == "ResponseComplete" && e.ResponseStatus.Code < 300 && e.ObjectRef.Namespace == cluster.Namespace && !e.RequestReceivedTimestamp.Before(cluster.Began)
+func (e entry) carriedOut() bool {
+	return e.Stage == "ResponseComplete" && e.ResponseStatus.Code < 300
+}
+
+// perhapsCarriedOut reports whether the API server failed, or gave up, before it knew what became of the request. It carries out
+// nothing that it answers with 4xx.
+func (e entry) perhapsCarriedOut() bool {
+	return (e.Stage == "ResponseComplete" || e.Stage == "Panic") && e.ResponseStatus.Code >= 500
 }
 
 // isDryRun reports whether the request only asked what would happen.

@@ -7,6 +7,7 @@ package oracle
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -78,6 +79,20 @@ func (p podSpecs) create(e entry) {
 		all[c.Name] = c
 	}
 	p[body.Metadata.Name] = all
+}
+
+// copyOf returns a copy of what is known of one pod, for a write that was perhaps not carried out.
+func (p podSpecs) copyOf(pod string) podSpecs {
+	copied := podSpecs{}
+	for name, c := range p[pod] {
+		one := *c
+		one.Resources.Requests, one.Resources.Limits = maps.Clone(c.Resources.Requests), maps.Clone(c.Resources.Limits)
+		if copied[pod] == nil {
+			copied[pod] = map[string]*container{}
+		}
+		copied[pod][name] = &one
+	}
+	return copied
 }
 
 // update returns what a write does to a pod and what it changes, and notes it. What cannot be read, or was not seen before, may

@@ -127,11 +127,13 @@ const (
 	DeletePodsOf Kind = "delete collection of pods"
 )
 
-// Act is a request that was carried out.
+// Act is a request that was carried out, or may have been.
 type Act struct {
 	At   time.Duration `json:"at"`
 	User string        `json:"user"`
 	Kind Kind          `json:"kind"`
+	// Perhaps: the API server answered that it failed or took too long, and may have carried it out.
+	Perhaps bool `json:"perhaps,omitempty"`
 	// Name of the object, and Pods that it removes or restarts.
 	Name string   `json:"name"`
 	Pods []string `json:"pods,omitempty"`
@@ -141,6 +143,9 @@ type Act struct {
 	Effect Effect `json:"effect,omitempty"`
 	Change Change `json:"change,omitempty"`
 }
+
+// stopsAll reports whether it scales the StatefulSet to zero.
+func (a Act) stopsAll() bool { return a.Kind == ScaleSet && len(a.Pods) == maxMembers }
 
 // Judgement is an act of the operator and its verdict.
 type Judgement struct {
@@ -202,10 +207,11 @@ func during(outages []Outage, at time.Duration) (Outage, bool) {
 	return Outage{}, false
 }
 
-// judgeDeclared judges an act during an outage that somebody asked for; nothing, if the outage does not cover it.
+// judgeDeclared judges an act during an outage that somebody asked for; nothing, if the outage does not cover it. It covers that
+// all members are stopped, and what is done until the first is started again.
 func (w *world) judgeDeclared(act Act, s scene, o Outage) (Verdict, string) {
 	switch {
-	case o.OnlyIfLost && s.knownRest >= s.quorum:
+	case o.OnlyIfLost && s.knownRest >= s.quorum, !act.stopsAll() && !w.stoppedBy(o, act.At):
 		return "", ""
 	case o.OnlyIfLost && w.quorumWithin(max(0, act.At-patience), act.At) && !w.stoppedBy(o, act.At):
 		return Unsafe, fmt.Sprintf("%s is for a quorum that is lost, and this one was there less than %s ago", o.What, patience)

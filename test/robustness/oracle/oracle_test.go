@@ -227,6 +227,21 @@ func TestJudge(t *testing.T) {
 		"claims in a hibernation while members run": {
 			lives: always(), acts: []Act{act(20, DeleteClaim, "main-0")}, outages: hibernate, want: []Verdict{Unsafe},
 		},
+		"pods in a recreation that has not stopped all": {
+			lives: always(), acts: []Act{act(20, DeletePod, "main-0"), act(20.1, DeletePod, "main-1")}, outages: recreate, want: []Verdict{Safe, Unsafe},
+		},
+		"pods of a hibernation that is over": {
+			lives: [][]life{{serving(0), silent(12), again(18)}, {serving(0), silent(12), again(18)}, {serving(0), silent(12), again(18)}},
+			acts:  []Act{stop(12), act(14, ScaleSet, beyond("main", 3)...), act(40, DeletePod, "main-0"), act(40.1, DeletePod, "main-1")}, outages: hibernate,
+			want: []Verdict{Asked, Safe, Unsafe},
+		},
+		"pods after a recovery has started the members": {
+			lives: [][]life{{serving(0), silent(5), again(36)}, {serving(0), silent(5), again(36)}, {serving(0), leaderless(6), silent(20), again(30)}},
+			acts: []Act{
+				stop(20), act(28, ScaleSet, beyond("main", 1)...), act(34, ScaleSet, beyond("main", 3)...), act(45, DeletePod, "main-0"), act(45.1, DeletePod, "main-1"),
+			},
+			outages: recovery, want: []Verdict{Asked, Asked, Safe, Unsafe},
+		},
 		"nobody had looked": {lives: [][]life{{serving(30)}}, acts: []Act{act(20, DeletePod, "main-0")}, want: []Verdict{Unjudged}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -263,6 +278,11 @@ func TestActs(t *testing.T) {
 		"an eviction":                     {line("create", "pods/eviction", "main-1", `{"deleteOptions":{"preconditions":{"uid":"u"}}}`, 201), "evict pod main-1 [main-1] u"},
 		"an eviction that only asks":      {line("create", "pods/eviction", "main-1", `{"deleteOptions":{"preconditions":{"uid":"u"},"dryRun":["All"]}}`, 201), ""},
 		"a deletion that failed":          {line("delete", "pods", "main-1", "", 409), ""},
+		"a deletion that timed out":       {line("delete", "pods", "main-1", `{"preconditions":{"uid":"u"}}`, 504), "delete pod main-1 [main-1] u, perhaps"},
+		"a deletion with an error":        {line("delete", "pods", "main-1", "", 500), "delete pod main-1 [main-1] , perhaps"},
+		"a deletion that panicked":        {strings.Replace(line("delete", "pods", "main-1", "", 500), "ResponseComplete", "Panic", 1), "delete pod main-1 [main-1] , perhaps"},
+		"an eviction that was refused":    {line("create", "pods/eviction", "main-1", `{}`, 429), ""},
+		"a dry run that timed out":        {line("delete", "pods", "main-1", `{"dryRun":["All"]}`, 504), ""},
 		"the pod of a job":                {line("delete", "pods", "main-compaction", "", 200), ""},
 		"the pod of another":              {line("delete", "pods", "other-1", "", 200), ""},
 		"all pods":                        {line("deletecollection", "pods", "", "", 200), "delete collection of pods  [] "},
@@ -294,6 +314,9 @@ func TestActs(t *testing.T) {
 			got := ""
 			for _, a := range acts {
 				got += fmt.Sprintf("%s %s %v %s", a.Kind, a.Name, a.Pods, a.UID)
+				if a.Perhaps {
+					got += ", perhaps"
+				}
 				if a.At != seconds(20.5) || a.User != operator {
 					t.Errorf("%+v", a)
 				}
@@ -305,6 +328,66 @@ func TestActs(t *testing.T) {
 	}
 	if _, _, err := Read(strings.NewReader("no JSON\n"), cluster); err == nil {
 		t.Error("a line that cannot be read is ignored")
+	}
+}
+
+// An update that was perhaps not carried out does not count as what the pod has had before the next one.
+func TestWhatARepeatedUpdateDoes(t *testing.T) {
+	containers := func(one string) string { return `{"metadata":{"name":"main-1"},"spec":{"containers":[` + one + `]}}` }
+	for subresource, test := range map[string]struct {
+		body string
+		want Effect
+	}{
+		"pods":        {containers(`{"name":"etcd","image":"b"}`), Restarts},
+		"pods/resize": {containers(`{"name":"etcd","resources":{"requests":{"memory":"1Gi"},"limits":{"memory":"2Gi"}}}`), Lowers},
+	} {
+		log := line("create", "pods", "main-1", containers(`{"name":"etcd","image":"a","resources":{"requests":{"memory":"2Gi"},"limits":{"memory":"3Gi"}}}`), 201)
+		for _, code := range []int{500, 200, 200} {
+			log += line("patch", subresource, "main-1", test.body, code)
+		}
+		acts, _, err := Read(strings.NewReader(log), cluster)
+		if err != nil || len(acts) != 3 || acts[0].Effect != test.want || acts[1].Effect != test.want || acts[2].Effect != Keeps {
+			t.Errorf("%s: %+v, error %v", subresource, acts, err)
+		}
+	}
+}
+
+// What somebody who gets no answer says about a pod is no report of it.
+func TestAStatusThatWasNotWritten(t *testing.T) {
+	for code, want := range map[int]int{200: 1, 500: 0} {
+		_, containers, err := Read(strings.NewReader(line("patch", "pods/status", "main-1", `{"metadata":{"uid":"u"}}`, code)), cluster)
+		if err != nil || len(containers.pods) != want {
+			t.Errorf("%d: %d pods, want %d, error %v", code, len(containers.pods), want, err)
+		}
+	}
+}
+
+// A removal without an answer counts like one that was carried out, until the pod serves more than a minute later.
+func TestJudgeAfterAnActWithoutAnAnswer(t *testing.T) {
+	for name, test := range map[string]struct {
+		perhaps bool
+		at      float64
+		want    Verdict
+	}{
+		"carried out":                 {false, 100, Unsafe},
+		"perhaps, just now":           {true, 21, Unsafe},
+		"perhaps, less than a minute": {true, 75, Unsafe},
+		"perhaps, and more than that": {true, 100, Safe},
+	} {
+		first := act(20, DeletePod, "main-0")
+		first.Perhaps, first.UID = test.perhaps, "uid-0"
+		three := cluster
+		three.Members = 3
+		var samples []Sample
+		for minute := range 2 {
+			for _, s := range record(always()) {
+				s.At += time.Duration(minute) * time.Minute
+				samples = append(samples, s)
+			}
+		}
+		if got := Judge(three, []Act{first, act(test.at, DeletePod, "main-1")}, samples, nil); len(got) != 2 || got[0].Verdict != Safe || got[1].Verdict != test.want {
+			t.Errorf("%s: %v, want %s", name, got, test.want)
+		}
 	}
 }
 

@@ -156,6 +156,9 @@ func (w *world) removedSince(s Sample, at, window time.Duration) bool {
 		if !removes(act, s.Pod) || !w.hits(act, s) || act.Kind == UpdatePod && !w.disturbs(act, s, at) {
 			continue
 		}
+		if act.Perhaps && s.At-act.At > reaction {
+			continue // it still serves: it was not removed
+		}
 		if act.User == w.cluster.Operator || window < sight || at-act.At > sight {
 			return true
 		}
@@ -240,12 +243,12 @@ func (w *world) quorumWithin(from, to time.Duration) bool {
 	return false
 }
 
-// stoppedBy reports whether the operator has stopped all members for the outage before, so that what follows is part of it.
-func (w *world) stoppedBy(o Outage, at time.Duration) bool {
+// stoppedBy reports whether the operator has stopped all members for the outage before, and has started none since.
+func (w *world) stoppedBy(o Outage, at time.Duration) (stopped bool) {
 	for _, act := range w.acts {
-		if act.User == w.cluster.Operator && act.Kind == ScaleSet && len(act.Pods) == maxMembers && act.At >= o.From && act.At < at {
-			return true
+		if act.User == w.cluster.Operator && act.Kind == ScaleSet && act.At >= o.From && act.At < at {
+			stopped = act.stopsAll()
 		}
 	}
-	return false
+	return stopped
 }

@@ -36,14 +36,49 @@ func (r Result) Page() string {
 	line("| watch events | %d |", r.Events)
 	line("| answers of members recorded | %d |", r.Samples)
 	line("| operations | %d, %d of them under faults |", t.Operations, t.Faulted)
+	line("| operations in which the operator acted under a fault | %s |", orUnknown(t.Acted))
+	line("| operations without an act of the operator, although they need one | %s |", orUnknown(t.WithoutAct))
+	line("| tasks | %s |", tasks(t))
 	line("| updates of pods in place | %d, %d of them under faults |", t.InPlace, t.InPlaceFaulted)
 	line("| acts of the operator | %s |", counts(t.Verdicts))
 	line("| illegal histories | %d, and %d undecided |", t.Illegal, t.Undecided)
 	line("| operations that did not end well | %d |\n", t.Stuck)
+	r.withoutAct(line)
+	r.tasks(line)
 	r.table(line)
 	r.gaps(line)
 	r.failures(line)
 	return page.String()
+}
+
+// withoutAct lists the operations in which the operator did nothing that the oracle would have judged.
+func (r Result) withoutAct(line func(string, ...any)) {
+	title := "## Operations without an act of the operator\n\n"
+	for _, o := range r.Timeline.Operations {
+		if o.WithoutAct() {
+			line("%s- the %s at %s", title, o.Name, o.From.Round(time.Second))
+			title = ""
+		}
+	}
+	if title == "" {
+		line("")
+	}
+}
+
+// tasks lists the tasks that did not succeed.
+func (r Result) tasks(line func(string, ...any)) {
+	title := "## Tasks that did not succeed\n\n| of | task | state | errors | faults |\n|---|---|---|---|---|\n"
+	for _, o := range r.Timeline.Operations {
+		for _, t := range o.Tasks {
+			if t.State != Succeeded {
+				line("%s| %s at %s | %s | %s | %s | %s |", title, o.Name, o.From.Round(time.Second), t.Name, t.State, strings.Join(t.Codes, ", "), strings.Join(slices.Sorted(maps.Keys(o.kinds())), ", "))
+				title = ""
+			}
+		}
+	}
+	if title == "" {
+		line("")
+	}
 }
 
 func counts(of map[string]int) string {
@@ -87,7 +122,7 @@ func (r Result) cells() map[[2]string]*cell {
 func (o Operation) kinds() map[string]bool {
 	kinds := map[string]bool{}
 	for _, f := range o.Faults {
-		if f.Evidence != "" {
+		if inEffect(f) {
 			kinds[f.Kind] = true
 		}
 	}
@@ -163,17 +198,33 @@ const around = 90 * time.Second
 
 // failures prints the timeline around each failure.
 func (r Result) failures(line func(string, ...any)) {
-	for _, j := range r.Of(oracle.Unsafe) {
-		line("## Unsafe: %s %s\n\n%s\n", j.Kind, j.Name, j)
-		r.timeline(line, j.At)
+	for _, verdict := range []oracle.Verdict{oracle.Unsafe, oracle.Unjudged} {
+		for _, j := range r.Of(verdict) {
+			line("## The operator's %s %s is %s\n\n%s\n", j.Kind, j.Name, verdict, j)
+			r.timeline(line, j.At)
+		}
 	}
-	for _, v := range check.Illegal(r.Violations) {
+	illegal, undecided := check.Split(r.Violations)
+	if len(undecided) > 0 {
+		line("## Undecided\n")
+		for _, v := range undecided {
+			line("- %s", v)
+		}
+		line("")
+	}
+	for _, v := range illegal {
 		line("## Illegal: %s\n\n%s\n", v.Rule, v)
 		r.timeline(line, v.At)
 	}
 	for _, o := range r.Stuck() {
 		line("## The %s did not end well\n\n%s\n", o.Name, o.Error)
 		r.timeline(line, o.To)
+	}
+	for _, o := range r.Timeline.Operations {
+		if why := o.Unsuccessful(); why != "" {
+			line("## The %s did not succeed, without a fault\n\n%s\n", o.Name, why)
+			r.timeline(line, o.To)
+		}
 	}
 	if r.Timeline.Failed != "" {
 		line("## The run was not completed\n\n%s\n", r.Timeline.Failed)

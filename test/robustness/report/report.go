@@ -7,6 +7,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/check"
@@ -54,11 +56,86 @@ type Operation struct {
 	Error string `json:"error,omitempty"`
 	// Faults were injected meanwhile.
 	Faults []oracle.Fault `json:"faults,omitempty"`
+	// Tasks are those that were asked for and have ended; nil if that was not recorded.
+	Tasks []Task `json:"tasks,omitzero"`
+	// Acts of the operator in it, and how many of them while a fault was in effect. The judge counts them.
+	Acts *Count `json:"acts,omitempty"`
 }
 
-// Faulted reports whether a fault was in effect.
-func (o Operation) Faulted() bool {
-	return slices.ContainsFunc(o.Faults, func(f oracle.Fault) bool { return f.Evidence != "" })
+// Task is a task that has ended.
+type Task struct {
+	Name  string   `json:"name"`
+	State string   `json:"state"`
+	Codes []string `json:"codes,omitempty"`
+}
+
+func (t Task) String() string {
+	text := fmt.Sprintf("task %s is %s", t.Name, t.State)
+	if len(t.Codes) > 0 {
+		text += " (" + strings.Join(t.Codes, ", ") + ")"
+	}
+	return text
+}
+
+// The states in which a task ends.
+const (
+	Succeeded = "Succeeded"
+	Rejected  = "Rejected"
+)
+
+const needless = "recovery that is not needed"
+
+// byTask are the operations that are a task, or end with one.
+var byTask = []string{"restart", "restart by eviction", "recreation", "maintenance", "snapshot", "recovery", needless}
+
+// Unsuccessful returns why the operation was not what a user may expect of it without a fault; empty if it was, or if there was a
+// fault, which may explain it.
+func (o Operation) Unsuccessful() string {
+	if o.Tasks == nil || o.Error != "" || o.Faulted() {
+		return ""
+	}
+	want := Succeeded
+	if o.Name == needless {
+		want = Rejected
+	}
+	switch n := len(o.Tasks); {
+	case n == 0 && slices.Contains(byTask, o.Name):
+		return "no task has ended"
+	case n > 0 && o.Tasks[n-1].State != want:
+		return o.Tasks[n-1].String()
+	}
+	return ""
+}
+
+// Faulted reports whether a fault was in effect at any time.
+func (o Operation) Faulted() bool { return slices.ContainsFunc(o.Faults, inEffect) }
+
+func inEffect(f oracle.Fault) bool { return f.Evidence != "" }
+
+// Acted reports whether the operator acted while a fault was in effect.
+func (o Operation) Acted() bool { return o.Acts != nil && o.Acts.Faulted > 0 }
+
+// passive are the operations that can end without an act of the operator on the members.
+var passive = []string{"maintenance", "snapshot", needless, "gate switched"}
+
+// WithoutAct reports whether the operation has ended without an act of the operator, although it needs one.
+func (o Operation) WithoutAct() bool {
+	return o.Error == "" && o.Acts != nil && o.Acts.All == 0 && !slices.Contains(passive, o.Name)
+}
+
+// countActs counts the acts in the operation.
+func (o Operation) countActs(all []oracle.Judgement) *Count {
+	acts := Count{}
+	for _, j := range all {
+		if j.At < o.From || j.At > o.To {
+			continue
+		}
+		acts.All++
+		if slices.ContainsFunc(o.Faults, func(f oracle.Fault) bool { return inEffect(f) && f.From <= j.At && j.At <= f.To }) {
+			acts.Faulted++
+		}
+	}
+	return &acts
 }
 
 // Timeline is what was done to a cluster.
@@ -74,7 +151,7 @@ func (t Timeline) Faults() []oracle.Fault {
 	var all []oracle.Fault
 	for _, o := range t.Operations {
 		for _, f := range o.Faults {
-			if f.Evidence != "" {
+			if inEffect(f) {
 				all = append(all, f)
 			}
 		}
@@ -106,12 +183,19 @@ func (r Result) Stuck() []Operation {
 	return slices.DeleteFunc(slices.Clone(r.Timeline.Operations), func(o Operation) bool { return o.Error == "" })
 }
 
+// CountActs counts the acts of the operator in each operation.
+func (r Result) CountActs() {
+	for i, o := range r.Timeline.Operations {
+		r.Timeline.Operations[i].Acts = o.countActs(r.Judgements)
+	}
+}
+
 // Of returns the judgements of a verdict.
 func (r Result) Of(v oracle.Verdict) []oracle.Judgement {
 	return slices.DeleteFunc(slices.Clone(r.Judgements), func(j oracle.Judgement) bool { return j.Verdict != v })
 }
 
-// Count is how many there were, and how many of them while a fault was in effect or just after one.
+// Count is how many there were, and how many of them under a fault.
 type Count struct {
 	All     int `json:"all"`
 	Faulted int `json:"faulted"`
@@ -119,7 +203,8 @@ type Count struct {
 
 func (c Count) plus(o Count) Count { return Count{c.All + o.All, c.Faulted + o.Faulted} }
 
-// InPlace returns how many updates of pods in place were carried out, by what they changed.
+// InPlace returns how many updates of pods in place were carried out, by what they changed. One just after a fault counts as
+// faulted, too.
 func (r Result) InPlace() map[string]Count {
 	counts := map[string]Count{}
 	for _, j := range r.Judgements {
@@ -141,11 +226,23 @@ func (r Result) Err() error {
 	for _, j := range r.Of(oracle.Unsafe) {
 		failures = append(failures, fmt.Errorf("an unsafe act: %s", j))
 	}
-	for _, v := range check.Illegal(r.Violations) {
+	for _, j := range r.Of(oracle.Unjudged) {
+		failures = append(failures, fmt.Errorf("an act that could not be judged: %s", j))
+	}
+	illegal, undecided := check.Split(r.Violations)
+	for _, v := range illegal {
 		failures = append(failures, fmt.Errorf("an illegal history: %s", v))
+	}
+	for _, v := range undecided {
+		failures = append(failures, fmt.Errorf("a history that could not be decided: %s", v))
 	}
 	for _, o := range r.Stuck() {
 		failures = append(failures, fmt.Errorf("the %s at %s did not end well: %s", o.Name, o.From.Round(time.Second), o.Error))
+	}
+	for _, o := range r.Timeline.Operations {
+		if why := o.Unsuccessful(); why != "" {
+			failures = append(failures, fmt.Errorf("the %s at %s, without a fault: %s", o.Name, o.From.Round(time.Second), why))
+		}
 	}
 	if r.Timeline.Failed != "" {
 		failures = append(failures, errors.New(r.Timeline.Failed))
@@ -155,16 +252,26 @@ func (r Result) Err() error {
 
 // Total is what one run adds to the totals.
 type Total struct {
-	Seed           uint64 `json:"seed"`
-	Commit         string `json:"commit"`
-	Date           string `json:"date,omitempty"`
-	Load           string `json:"load,omitempty"`
-	Seconds        int    `json:"seconds"`
-	Requests       int    `json:"requests"`
-	Operations     int    `json:"operations"`
-	Faulted        int    `json:"faulted"`
-	InPlace        int    `json:"inPlace"`
-	InPlaceFaulted int    `json:"inPlaceFaulted"`
+	Seed   uint64 `json:"seed"`
+	Commit string `json:"commit"`
+	// Began tells the run from others; it is unknown for earlier ones.
+	Began    time.Time `json:"began,omitzero"`
+	Date     string    `json:"date,omitempty"`
+	Load     string    `json:"load,omitempty"`
+	Seconds  int       `json:"seconds"`
+	Requests int       `json:"requests"`
+	// Acknowledged are the requests that were answered; it is unknown for earlier runs.
+	Acknowledged *int `json:"acknowledged,omitempty"`
+	Operations   int  `json:"operations"`
+	Faulted      int  `json:"faulted"`
+	// Acted is in how many operations the operator acted while a fault was in effect, WithoutAct how many ended without an act
+	// although they need one. Both are unknown for earlier runs.
+	Acted      *int `json:"acted,omitempty"`
+	WithoutAct *int `json:"withoutAct,omitempty"`
+	// Tasks are those that have ended, by state; nil for earlier runs, for which it is unknown.
+	Tasks          map[string]int `json:"tasks,omitzero"`
+	InPlace        int            `json:"inPlace"`
+	InPlaceFaulted int            `json:"inPlaceFaulted"`
 	// InPlaceOf are the updates in place by what they change. The first runs recorded only their sum, without labels.
 	InPlaceOf        map[string]Count `json:"inPlaceOf,omitempty"`
 	ByOperation      map[string]int   `json:"byOperation"`
@@ -180,11 +287,12 @@ type Total struct {
 // Total returns what the run adds.
 func (r Result) Total() Total {
 	t := Total{
-		Seed: r.Run.Seed, Commit: r.Run.Commit, Date: r.Run.Date, Load: r.Run.Load, Seconds: int(r.Run.Length / time.Second), Requests: r.Requests,
+		Seed: r.Run.Seed, Commit: r.Run.Commit, Began: r.Run.Cluster.Began, Date: r.Run.Date, Load: r.Run.Load, Seconds: int(r.Run.Length / time.Second), Requests: r.Requests, Acknowledged: &r.Acknowledged,
 		Operations: len(r.Timeline.Operations), ByOperation: map[string]int{}, Faults: map[string]int{}, Verdicts: map[string]int{},
-		Illegal: len(check.Illegal(r.Violations)), Stuck: len(r.Stuck()), Failed: r.Timeline.Failed,
+		Stuck: len(r.Stuck()), Failed: r.Timeline.Failed,
 	}
-	t.Undecided = len(r.Violations) - t.Illegal
+	illegal, undecided := check.Split(r.Violations)
+	t.Illegal, t.Undecided = len(illegal), len(undecided)
 	t.InPlaceOf = r.InPlace()
 	for _, n := range t.InPlaceOf {
 		t.InPlace += n.All
@@ -196,6 +304,8 @@ func (r Result) Total() Total {
 			t.Faulted++
 		}
 	}
+	t.Tasks = r.Tasks()
+	t.Acted, t.WithoutAct = r.count(Operation.Acted), r.count(Operation.WithoutAct)
 	for _, f := range r.Timeline.Faults() {
 		t.Faults[f.Kind]++
 	}
@@ -212,14 +322,56 @@ func (r Result) Total() Total {
 	return t
 }
 
-// Accumulate adds a run to a file of totals. A run of the same seed and commit is another run: what happens besides the
-// choices differs.
+// count counts operations by what the operator did in them; nil if its acts were not counted.
+func (r Result) count(is func(Operation) bool) *int {
+	n := 0
+	for _, o := range r.Timeline.Operations {
+		if o.Acts == nil {
+			return nil
+		}
+		if is(o) {
+			n++
+		}
+	}
+	return &n
+}
+
+// Tasks counts the tasks that have ended by state; nil if they were not recorded.
+func (r Result) Tasks() map[string]int {
+	tasks := map[string]int{}
+	for _, o := range r.Timeline.Operations {
+		if o.Tasks == nil {
+			return nil
+		}
+		for _, t := range o.Tasks {
+			tasks[t.State]++
+		}
+	}
+	return tasks
+}
+
+// Accumulate adds a run to a file of totals, or replaces what is there of it if it was judged again. A run of the same seed and
+// commit is another run: what happens besides the choices differs.
 func Accumulate(path string, t Total) error {
 	totals, err := ReadTotals(path)
 	if err != nil {
 		return err
 	}
-	return WriteJSON(path, append(totals, t))
+	if i := slices.IndexFunc(totals, t.sameRun); i >= 0 {
+		totals[i] = t
+	} else {
+		totals = append(totals, t)
+	}
+	return WriteJSON(path, totals)
+}
+
+// sameRun reports whether another total is of the same run. The clients of two runs never send as many requests, which tells
+// earlier runs apart.
+func (t Total) sameRun(o Total) bool {
+	if !t.Began.IsZero() && !o.Began.IsZero() {
+		return t.Began.Equal(o.Began)
+	}
+	return t.Seed == o.Seed && t.Commit == o.Commit && t.Seconds == o.Seconds && t.Requests == o.Requests
 }
 
 // ReadTotals reads a file of totals; none if there is no file.
@@ -263,6 +415,12 @@ func Sum(totals []Total) Total {
 		sum.Requests += t.Requests
 		sum.Operations += t.Operations
 		sum.Faulted += t.Faulted
+		sum.Acknowledged = plus(sum.Acknowledged, t.Acknowledged)
+		sum.Acted, sum.WithoutAct = plus(sum.Acted, t.Acted), plus(sum.WithoutAct, t.WithoutAct)
+		if t.Tasks != nil && sum.Tasks == nil {
+			sum.Tasks = map[string]int{}
+		}
+		add(sum.Tasks, t.Tasks)
 		sum.InPlace += t.InPlace
 		sum.InPlaceFaulted += t.InPlaceFaulted
 		for what, n := range t.InPlaceOf {
@@ -276,6 +434,15 @@ func Sum(totals []Total) Total {
 		add(sum.Verdicts, t.Verdicts)
 	}
 	return sum
+}
+
+// plus adds up what is known.
+func plus(a, b *int) *int {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	n := *a + *b
+	return &n
 }
 
 func add(to, from map[string]int) {

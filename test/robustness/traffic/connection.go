@@ -92,7 +92,7 @@ func (t *Traffic) readAll(ctx context.Context, etcd *clientv3.Client, member str
 			pairs[strings.TrimPrefix(string(pair.Key), prefix)] = string(pair.Value)
 			from = string(pair.Key) + "\x00"
 		}
-		t.writer.Write(history.Line{Final: &history.Final{Member: member, Pairs: pairs}})
+		t.writer.Write(history.Line{Final: &history.Final{Member: member, Pairs: pairs, More: answer.More}})
 		if newest = max(newest, answer.Header.Revision); !answer.More {
 			return newest, nil
 		}

@@ -149,7 +149,7 @@ func (t *Traffic) newValue() string { return fmt.Sprintf("v%d", t.value.Add(1)) 
 func (t *Traffic) registers(ctx context.Context, c *client) {
 	last := map[string]string{}
 	for c.pause(ctx) {
-		key := fmt.Sprintf("r/%d/%d", t.writer.Now()/round, c.random.IntN(registers))
+		key := fmt.Sprintf("%s%d/%d", check.RegisterPrefix, t.writer.Now()/round, c.random.IntN(registers))
 		op := history.Operation{Key: key}
 		switch c.random.IntN(5) {
 		case 0:
