@@ -40,8 +40,8 @@ type Kind struct {
 	Longest time.Duration
 	// EndsEtcd: it ends the etcd of its target.
 	EndsEtcd bool
-	// by is what injects it, if that can do one thing at a time.
-	by string
+	// by is what injects it, if that can do one thing at a time, and also another such thing that it needs.
+	by, also string
 	// choose picks a target.
 	choose func(m *Machine, random *rand.Rand) target
 	inject func(ctx context.Context, m *Machine, t target) (heal, error)
@@ -49,8 +49,10 @@ type Kind struct {
 
 // Excludes reports whether two kinds are not injected at the same time, because the end of one would be that of the other.
 func (k Kind) Excludes(other Kind) bool {
-	return k.Name == other.Name || k.by != "" && k.by == other.by
+	return k.Name == other.Name || k.needs(other.by) || k.needs(other.also)
 }
+
+func (k Kind) needs(what string) bool { return what != "" && (k.by == what || k.also == what) }
 
 // heal ends a fault, and returns how one knows that it was in effect; empty if it was not.
 type heal func(ctx context.Context) (evidence string, err error)
@@ -62,6 +64,10 @@ type target struct {
 	// from and to are the ends of a network link.
 	from, to string
 	both     bool
+	// resource is a kind of objects of the API server.
+	resource string
+	// delay is how long after its beginning the fault takes effect.
+	delay time.Duration
 	// shift is how far off a clock is.
 	shift time.Duration
 }
@@ -140,7 +146,7 @@ func poll(ctx context.Context, what string, holds func() (bool, error)) error {
 // All are all kinds of faults.
 func All() []Kind {
 	var all []Kind
-	for _, some := range [][]Kind{members(), clocks(), answersLate(), storage(), slowDisks(), links(), operators(), apiServers(), others()} {
+	for _, some := range [][]Kind{members(), clocks(), answersLate(), storage(), slowDisks(), links(), operators(), apiServers(), others(), behind(), takeovers()} {
 		all = append(all, some...)
 	}
 	return all

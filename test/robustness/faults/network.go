@@ -51,7 +51,7 @@ func links() []Kind {
 		{Name: "network cut between members", Longest: 30 * time.Second, choose: link("member", "member"), inject: cut},
 		{Name: "network cut between operator and member", Longest: 40 * time.Second, choose: link(theOperator, "member"), inject: cut},
 		{Name: "network cut between operator and API server", Longest: 25 * time.Second, choose: link(theOperator, theAPIServer), inject: cut},
-		{Name: "member cut off from members", Longest: 40 * time.Second, choose: anyMember, inject: isolate},
+		{Name: "member cut off from members", Longest: 100 * time.Second, choose: anyMember, inject: isolate},
 		{Name: "members cut off from each other", Longest: 45 * time.Second, choose: allMembers, inject: scatter},
 		{Name: "operator sees only a member that is cut off", Longest: 60 * time.Second, choose: anyMember, inject: blind},
 		{Name: "packets between members are lost", Longest: 40 * time.Second, choose: allMembers, inject: losePeers},
@@ -97,8 +97,8 @@ func blind(ctx context.Context, m *Machine, t target) (heal, error) {
 	return m.drop(ctx, pairs)
 }
 
-// lost is how many packets of a hundred are lost where some are. TCP repeats them, later and later.
-const lost = 25
+// lost are the packets that are lost where some are: one of four. TCP repeats them, later and later.
+const lost = "numgen random mod 100 < 25"
 
 // losePeers loses some of the packets between members.
 func losePeers(ctx context.Context, m *Machine, t target) (heal, error) {
@@ -133,18 +133,18 @@ var tables atomic.Int64
 
 // drop drops packets until it is healed.
 func (m *Machine) drop(ctx context.Context, pairs []pair) (heal, error) {
-	return m.dropSome(ctx, pairs, 100)
+	return m.dropSome(ctx, pairs, "")
 }
 
-// dropSome drops so many of a hundred packets, by chance, until it is healed. Pods that are replaced get other addresses: the
-// rules follow them.
-func (m *Machine) dropSome(ctx context.Context, pairs []pair, percent int) (heal, error) {
+// dropSome drops the packets that are also matched by an expression of nft, until it is healed. Pods that are replaced get other
+// addresses: the rules follow them.
+func (m *Machine) dropSome(ctx context.Context, pairs []pair, matched string) (heal, error) {
 	table := fmt.Sprintf("robustness-%d", tables.Add(1))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var rules string
 	dropped := 0
 	apply := func() error {
-		now, err := m.rules(ctx, pairs, percent)
+		now, err := m.rules(ctx, pairs, matched)
 		if err != nil || now == rules {
 			return err
 		}
@@ -179,7 +179,7 @@ func (m *Machine) dropSome(ctx context.Context, pairs []pair, percent int) (heal
 
 // rules returns chains that drop what goes between the present addresses. Packets between pods are forwarded by the
 // bridge; those between a pod and the node arrive there, and leave it.
-func (m *Machine) rules(ctx context.Context, pairs []pair, percent int) (string, error) {
+func (m *Machine) rules(ctx context.Context, pairs []pair, matched string) (string, error) {
 	var drops []string
 	for _, p := range pairs {
 		from, err := m.addresses(ctx, p.from)
@@ -199,10 +199,7 @@ func (m *Machine) rules(ctx context.Context, pairs []pair, percent int) (string,
 				case p.from:
 					rule += fmt.Sprintf(" tcp sport %d", m.ProxyPort)
 				}
-				if percent < 100 {
-					rule += fmt.Sprintf(" numgen random mod 100 < %d", percent)
-				}
-				drops = append(drops, "    "+rule+" counter drop\n")
+				drops = append(drops, "    "+rule+" "+matched+" counter drop\n")
 			}
 		}
 	}

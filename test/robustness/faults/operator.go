@@ -101,6 +101,9 @@ func twin(ctx context.Context, m *Machine, _ target) (heal, error) {
 	}, nil
 }
 
+// byProxy: what the proxy does to requests.
+const byProxy = "the proxy before the API server"
+
 func apiServers() []Kind {
 	mischief := func(m proxy.Mischief) func(context.Context, *Machine, target) (heal, error) {
 		return func(_ context.Context, machine *Machine, _ target) (heal, error) {
@@ -114,7 +117,6 @@ func apiServers() []Kind {
 			}, nil
 		}
 	}
-	const byProxy = "the proxy before the API server"
 	requests := nothing("the operator's requests")
 	return []Kind{
 		{Name: "API server frozen (SIGSTOP)", Longest: 10 * time.Second, choose: nothing("kube-apiserver"), inject: freezeProgram("kube-apiserver")},

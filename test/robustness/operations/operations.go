@@ -64,8 +64,10 @@ func All() []Operation {
 		rollout,
 		{Name: "restart", Run: task(v1alpha1.QuorumAwareRollout, "restart: true")},
 		{Name: "recreation", Run: by((*Cluster).recreate)},
+		{Name: "recreation instead of a rollout", Run: by((*Cluster).recreateInstead)},
 		rollout,
 		{Name: "restart by eviction", Run: task(v1alpha1.QuorumAwareRollout, "{restart: true, podRemoval: Evict}")},
+		{Name: "restart with overridden guards", Run: by((*Cluster).restartWithOverrides)},
 		{Name: "maintenance", Run: task(v1alpha1.OnDemandMaintenance, "{etcdCompaction: true, etcdDefragmentation: true}")},
 		{Name: "recovery that is not needed", Run: by((*Cluster).needlessRecovery)},
 		rollout,
@@ -234,15 +236,15 @@ func (c *Cluster) patch(ctx context.Context, change func(*v1alpha1.Etcd)) error 
 // kept is for how many seconds a task that has ended can be read, even if the operator's clock is a day ahead.
 const kept = int32(3 * 24 * 60 * 60)
 
-// ask creates a task and returns its name.
-func (c *Cluster) ask(ctx context.Context, kind v1alpha1.TaskType, config string) (string, error) {
+// ask creates a task, which overrides some guards, and returns its name.
+func (c *Cluster) ask(ctx context.Context, kind v1alpha1.TaskType, config string, overridden ...v1alpha1.OverridableGuard) (string, error) {
 	c.asked++
 	name := fmt.Sprintf("%s-%d", strings.ToLower(string(kind)), c.asked)
 	return name, until(ctx, "task "+name+" is created", func(ctx context.Context) error {
 		err := c.Kube.Create(ctx, &v1alpha1.EtcdOperatorTask{
 			ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name},
 			Spec: v1alpha1.EtcdOperatorTaskSpec{
-				Type: kind, Config: config, OwnerEtcdReference: v1alpha1.EtcdReference{Name: c.Name}, TTLSecondsAfterFinished: ptr.To(kept),
+				Type: kind, Config: config, OverrideGuards: overridden, OwnerEtcdReference: v1alpha1.EtcdReference{Name: c.Name}, TTLSecondsAfterFinished: ptr.To(kept),
 			},
 		})
 		if err != nil {
@@ -272,9 +274,9 @@ func (c *Cluster) ended(ctx context.Context, name string) (v1alpha1.EtcdOperator
 }
 
 // task returns an operation that is one task. Under faults it may fail, and say so: that is no error.
-func task(kind v1alpha1.TaskType, config string) func(context.Context, *Cluster) error {
+func task(kind v1alpha1.TaskType, config string, overridden ...v1alpha1.OverridableGuard) func(context.Context, *Cluster) error {
 	return func(ctx context.Context, c *Cluster) error {
-		name, err := c.ask(ctx, kind, config)
+		name, err := c.ask(ctx, kind, config, overridden...)
 		if err == nil {
 			_, err = c.ended(ctx, name)
 		}

@@ -80,6 +80,51 @@ func (c *Cluster) recreate(ctx context.Context) error {
 	})
 }
 
+// recreateInstead is for an Etcd whose rollouts wait for approval: it changes the pod template, and asks for a recreation instead
+// of approving the rollout.
+func (c *Cluster) recreateInstead(ctx context.Context) error {
+	if err := c.approveRollouts(ctx, true); err != nil {
+		return err
+	}
+	if err := c.replacePods(ctx); err != nil {
+		return err
+	}
+	return c.during(ctx, oracle.Outage{What: "recreation"}, func() error {
+		if err := task(v1alpha1.RecreateRollout, "")(ctx, c); err != nil {
+			return err
+		}
+		return errors.Join(c.approveRollouts(ctx, false), c.dismissSuspended(ctx))
+	})
+}
+
+// approveRollouts sets whether rollouts wait for approval.
+func (c *Cluster) approveRollouts(ctx context.Context, manual bool) error {
+	return c.patch(ctx, func(e *v1alpha1.Etcd) {
+		delete(e.Annotations, v1alpha1.AnnotationRollout)
+		if manual {
+			metav1.SetMetaDataAnnotation(&e.ObjectMeta, v1alpha1.AnnotationRollout, v1alpha1.RolloutManual)
+		}
+	})
+}
+
+// dismissSuspended deletes the tasks that wait for approval, until every pod is updated: then there will be no more.
+func (c *Cluster) dismissSuspended(ctx context.Context) error {
+	return until(ctx, "no task waits for approval", func(ctx context.Context) error {
+		tasks := &v1alpha1.EtcdOperatorTaskList{}
+		if err := c.Kube.List(ctx, tasks, client.InNamespace(c.Namespace)); err != nil {
+			return err
+		}
+		for _, t := range tasks.Items {
+			if t.Spec.Suspend && !t.Status.State.IsFinal() {
+				if err := client.IgnoreNotFound(c.Kube.Delete(ctx, &t)); err != nil {
+					return err
+				}
+			}
+		}
+		return c.updated(ctx)
+	})
+}
+
 func (c *Cluster) hibernate(ctx context.Context) error {
 	return c.during(ctx, oracle.Outage{What: "hibernation"}, func() error {
 		if err := c.patch(ctx, func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }); err != nil {

@@ -25,12 +25,18 @@ type Sample struct {
 	Member uint64 `json:"member,omitempty"`
 	Leader uint64 `json:"leader,omitempty"`
 	Term   uint64 `json:"term,omitempty"`
+	// Committed is the last entry of the log that it knows to be committed, and Applied the last that it has applied.
+	Committed uint64 `json:"committed,omitempty"`
+	Applied   uint64 `json:"applied,omitempty"`
 	// Voters are the IDs of the voting members that it knows; empty if it was not asked.
 	Voters []uint64 `json:"voters,omitempty"`
+
+	// behind is how many entries it lacks that its leader had committed.
+	behind uint64
 }
 
-// Serves reports whether the member can serve: it is in touch with a leader.
-func (s Sample) Serves() bool { return s.Answered && s.Leader != 0 }
+// Serves reports whether the member can serve: it is in touch with a leader, and not far behind it.
+func (s Sample) Serves() bool { return s.Answered && s.Leader != 0 && s.behind <= lag }
 
 // Outage is a time in which somebody has asked for the members to be stopped.
 type Outage struct {
@@ -84,7 +90,8 @@ const (
 	Asked Verdict = "asked for"
 	// Broken: there was no quorum to lose, and had not been for long.
 	Broken Verdict = "already broken"
-	// Race: it cost the quorum, because another member was lost too shortly before for the operator to know.
+	// Race: it cost the quorum, because another member was lost too shortly before for the operator to know, or it took a member
+	// of an election that had begun as shortly before.
 	Race Verdict = "race"
 	// Unsafe: it cost the quorum or data, or could have.
 	Unsafe Verdict = "unsafe"
@@ -100,6 +107,8 @@ const (
 	moment = time.Second
 	// patience is the shortest time without a quorum after which a running member may be removed.
 	patience = 10 * time.Second
+	// lag is how many committed entries a member may lack that counts: with one that lacks more, nothing is committed for a while.
+	lag = 5000
 	// memory is how far the oracle looks back for a quorum.
 	memory = 2 * time.Minute
 )
@@ -230,7 +239,7 @@ func (w *world) judgeRemoval(act Act, s scene) (Verdict, string) {
 		left += "; " + s.why
 	}
 	switch {
-	case s.known >= s.quorum && s.knownRest >= s.quorum && s.now >= s.quorum && s.nowRest < s.quorum:
+	case s.known >= s.quorum && s.knownRest >= s.quorum && s.nowRest < s.quorum && (s.now >= s.quorum || len(s.present) > 0):
 		return Race, fmt.Sprintf("%d of %d voters remain: others were lost within the %s that an observation may be old; %s", s.nowRest, s.voters, sight, s.why)
 	case s.known >= s.quorum && s.knownRest >= s.quorum:
 		return Safe, left

@@ -18,14 +18,20 @@ var cluster = Cluster{Namespace: "robustness", Name: "main", Operator: operator,
 // life is what a member does from a second on.
 type life struct {
 	from float64
-	// mode: serves, leaderless (answers, and knows no leader), silent, or gone (there is no pod).
+	// mode: serves, leaderless (answers, and knows no leader), catchesUp (serves, but has applied less than the leader), silent, or
+	// gone (there is no pod).
 	mode string
 	uid  string
+	// lacks is how many entries it has not applied.
+	lacks uint64
 }
 
 func serving(from float64) life    { return life{from: from, mode: "serves"} }
 func silent(from float64) life     { return life{from: from, mode: "silent"} }
 func leaderless(from float64) life { return life{from: from, mode: "leaderless"} }
+
+// catchesUp is a member that is back, knows the leader, and lacks entries.
+func catchesUp(lacks uint64) life { return life{from: 18, mode: "catchesUp", lacks: lacks} }
 
 // again is a pod that serves with a new UID.
 func again(from float64) life { return life{from: from, mode: "serves", uid: "new"} }
@@ -58,8 +64,8 @@ func record(lives [][]life, learners ...int) []Sample {
 			if s.Answered = now.mode != "silent"; s.Answered {
 				s.Member, s.Term, s.Voters = uint64(i+1), 2, voters
 			}
-			if now.mode == "serves" {
-				s.Leader = 1
+			if now.mode == "serves" || now.mode == "catchesUp" {
+				s.Leader, s.Committed, s.Applied = 1, 9000, 9000-now.lacks
 			}
 			all = append(all, s)
 		}
@@ -145,6 +151,26 @@ func TestJudge(t *testing.T) {
 		},
 		"the member that is cut off": {
 			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0), leaderless(5)}}, acts: []Act{act(50, DeletePod, "main-2")}, want: []Verdict{Safe},
+		},
+		"a member that is back is far behind": {
+			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0), silent(5), catchesUp(5001)}}, acts: []Act{act(20, DeletePod, "main-1")}, want: []Verdict{Unsafe},
+		},
+		"a member that is back has nearly caught up": {
+			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0), silent(5), catchesUp(5000)}}, acts: []Act{act(20, DeletePod, "main-1")}, want: []Verdict{Safe},
+		},
+		"the one that is far behind": {
+			lives: [][]life{{serving(0)}, {serving(0)}, {serving(0), silent(5), catchesUp(5001)}}, acts: []Act{act(20, DeletePod, "main-2")}, want: []Verdict{Safe},
+		},
+		"behind a leader that was there long ago": {
+			lives: [][]life{{serving(0), silent(10)}, {serving(0)}, {serving(0), silent(5), catchesUp(5001)}}, acts: []Act{act(20, DeletePod, "main-0")}, want: []Verdict{Safe},
+		},
+		"a running member in an election": {
+			lives: [][]life{{serving(0), silent(18)}, {serving(0), leaderless(18.5)}, {serving(0), leaderless(18.5)}},
+			acts:  []Act{act(20, DeletePod, "main-1")}, want: []Verdict{Race},
+		},
+		"a running member in an election, and one has been missing": {
+			lives: [][]life{{serving(0), silent(10)}, {serving(0), leaderless(18.5)}, {serving(0), leaderless(18.5)}},
+			acts:  []Act{act(20, DeletePod, "main-1")}, want: []Verdict{Unsafe},
 		},
 		"during an election": {
 			lives: [][]life{{serving(0), silent(18)}, {serving(0), leaderless(19), serving(20.5)}, {serving(0), leaderless(19), serving(20.5)}},

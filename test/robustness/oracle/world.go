@@ -31,6 +31,7 @@ func newWorld(cluster Cluster, acts []Act, samples []Sample) *world {
 	w := &world{cluster: cluster, acts: acts, samples: map[uint64][]Sample{}, pods: map[string][]Sample{}, silent: map[string][]time.Duration{}}
 	samples = slices.Clone(samples)
 	sort.SliceStable(samples, func(i, j int) bool { return samples[i].At < samples[j].At })
+	measureLag(samples)
 	for _, s := range samples {
 		w.times = append(w.times, s.At)
 		if !s.Answered {
@@ -198,10 +199,32 @@ func (w *world) describe(id uint64, at time.Duration) string {
 	seen := before(w.samples[id], at)
 	for i := len(seen) - 1; i >= 0; i-- {
 		if seen[i].Serves() {
-			return fmt.Sprintf("%s last served %s before", seen[i].Pod, (at - seen[i].At).Round(time.Millisecond))
+			return fmt.Sprintf("%s last served %s before%s", seen[i].Pod, (at - seen[i].At).Round(time.Millisecond), seen[len(seen)-1].lagging())
 		}
 	}
 	return fmt.Sprintf("member %x never served", id)
+}
+
+// lagging says that a member is far behind, if it is.
+func (s Sample) lagging() string {
+	if s.behind <= lag {
+		return ""
+	}
+	return fmt.Sprintf(" and lacks %d entries", s.behind)
+}
+
+// measureLag notes in samples, which are in order of time, how far members are behind the leader that they know, by what that
+// one said last.
+func measureLag(samples []Sample) {
+	leaders := map[uint64]Sample{}
+	for i, s := range samples {
+		if s.Answered && s.Member == s.Leader {
+			leaders[s.Member] = s
+		}
+		if leader, known := leaders[s.Leader]; known && s.At-leader.At <= sight && leader.Committed > s.Applied {
+			samples[i].behind = leader.Committed - s.Applied
+		}
+	}
 }
 
 // quorumWithin reports whether there was a quorum at any time between two.

@@ -22,6 +22,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,8 +39,11 @@ type Mischief struct {
 	Refuse int
 	// Lose is whether the answers to a part of the writes are lost after they were carried out.
 	Lose bool
-	// Hold is whether watches deliver nothing, so that caches grow stale.
+	// Hold is whether watches deliver nothing, so that caches grow stale: those of one resource, or of all if that is empty, and
+	// those of clients at some addresses, or of all if there are none.
 	Hold bool
+	Of   string
+	From []string
 	// Late is how much later every second removal of a pod is carried out, also if the operator has given up by then.
 	Late time.Duration
 	// Share is the part of the requests that are refused or whose answers are lost, in percent.
@@ -104,7 +109,7 @@ func newProxy(o Options) (*Proxy, error) {
 		},
 		ModifyResponse: func(r *http.Response) error {
 			if r.Request.URL.Query().Get("watch") != "" {
-				r.Body = &stream{ReadCloser: r.Body, proxy: p, ctx: r.Request.Context()}
+				r.Body = &stream{ReadCloser: r.Body, proxy: p, request: r.Request}
 			}
 			return nil
 		},
@@ -218,16 +223,22 @@ func (n *nobody) WriteHeader(int)             {}
 // stream is the events of a watch.
 type stream struct {
 	io.ReadCloser
-	proxy *Proxy
-	ctx   context.Context
+	proxy   *Proxy
+	request *http.Request
 }
 
-// Read delivers nothing while watches are held.
+// holds reports whether the events of a watch are held back.
+func (m Mischief) holds(watch *http.Request) bool {
+	host, _, _ := net.SplitHostPort(watch.RemoteAddr)
+	return m.Hold && (m.Of == "" || m.Of == path.Base(watch.URL.Path)) && (len(m.From) == 0 || slices.Contains(m.From, host))
+}
+
+// Read delivers nothing while the watch is held.
 func (s *stream) Read(b []byte) (int, error) {
 	n, err := s.ReadCloser.Read(b)
 	for held := false; ; held = true {
 		m, _, changed := s.proxy.now()
-		if !m.Hold {
+		if !m.holds(s.request) {
 			return n, err
 		}
 		if !held {
@@ -235,8 +246,8 @@ func (s *stream) Read(b []byte) (int, error) {
 		}
 		select {
 		case <-changed:
-		case <-s.ctx.Done():
-			return n, errors.Join(err, s.ctx.Err())
+		case <-s.request.Context().Done():
+			return n, errors.Join(err, s.request.Context().Err())
 		}
 	}
 }

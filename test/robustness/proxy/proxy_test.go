@@ -203,3 +203,32 @@ func TestRemovalsArriveLate(t *testing.T) {
 		t.Errorf("%d requests were affected", n)
 	}
 }
+
+// Events of one resource are held back from one client, and from nobody else.
+func TestHolds(t *testing.T) {
+	watch := func(url, from string) *http.Request {
+		r := httptest.NewRequest(http.MethodGet, url+"?watch=true", nil)
+		r.RemoteAddr = from + ":1234"
+		return r
+	}
+	const pods, all = "/api/v1/namespaces/a/pods", "/apis/druid.gardener.cloud/v1alpha1/etcds"
+	for name, test := range map[string]struct {
+		mischief Mischief
+		want     [4]bool // pods from 10.0.0.1 and 10.0.0.2, etcds from both
+	}{
+		"nothing":                   {Mischief{Of: "pods", From: []string{"10.0.0.1"}}, [4]bool{}},
+		"all":                       {Mischief{Hold: true}, [4]bool{true, true, true, true}},
+		"a resource":                {Mischief{Hold: true, Of: "etcds"}, [4]bool{false, false, true, true}},
+		"a client":                  {Mischief{Hold: true, From: []string{"10.0.0.3", "10.0.0.2"}}, [4]bool{false, true, false, true}},
+		"a resource from a client":  {Mischief{Hold: true, Of: "pods", From: []string{"10.0.0.1"}}, [4]bool{true, false, false, false}},
+		"a resource of that ending": {Mischief{Hold: true, Of: "ods"}, [4]bool{}},
+	} {
+		got := [4]bool{}
+		for i, url := range []string{pods, pods, all, all} {
+			got[i] = test.mischief.holds(watch(url, fmt.Sprintf("10.0.0.%d", 1+i%2)))
+		}
+		if got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}

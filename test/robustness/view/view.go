@@ -195,6 +195,7 @@ func (r *Recorder) ask(ctx context.Context, client *clientv3.Client, pod Pod, li
 		return s
 	}
 	s.Answered, s.Member, s.Leader, s.Term = true, status.Header.MemberId, status.Leader, status.RaftTerm
+	s.Committed, s.Applied = status.RaftIndex, status.RaftAppliedIndex
 	if !list {
 		return s
 	}
