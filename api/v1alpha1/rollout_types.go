@@ -42,7 +42,8 @@ const (
 	// GuardQuorumLossConfirmed requires, while no leader is known, that this has lasted for the grace period, that members which
 	// the operator cannot reach cannot form a quorum, and that every other member has been running for as long.
 	GuardQuorumLossConfirmed GuardName = "QuorumLossConfirmed"
-	// GuardUnreadyConfirmed requires that a member whose probe passes has not served the operator for the grace period.
+	// GuardUnreadyConfirmed requires that a member whose probe passes has not served the operator for the grace period, and that one
+	// that answers has had five seconds to hear of a new leader.
 	GuardUnreadyConfirmed GuardName = "UnreadyConfirmed"
 	// GuardHandoverObserved requires that the last attempt to move leadership has had time to take effect.
 	GuardHandoverObserved GuardName = "HandoverObserved"
