@@ -163,7 +163,7 @@ func (n *session) idle(ctx context.Context) (*request, error) {
 const leap = time.Minute
 
 // look requests the snapshots that are due, and reports whether a garbage collection is. Elapsed is how long the last look was
-// ago, by a clock that cannot be set. Times of Go that have both clocks are compared by that one, so it is removed from now.
+// ago by the monotonic clock. Everything else goes by the wall clock: now loses its monotonic reading, by which Go would compare.
 //
 // Retention goes by age: where the clock was set, it waits until nobody has set it for a whole period. A clock that is wrong
 // for a moment then removes nothing.

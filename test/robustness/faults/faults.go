@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/proxy"
@@ -116,6 +117,25 @@ func (f Fault) Inject(ctx context.Context, m *Machine) (evidence string, err err
 		return evidence, fmt.Errorf("ending %s: %w: %w", f, ErrNotEnded, err)
 	}
 	return evidence, nil
+}
+
+// during does something for each of some things again and again, until it is stopped. do returns when it is to be done again, at
+// the latest when its context ends.
+func during[T any](ctx context.Context, all []T, again time.Duration, do func(context.Context, T)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	for _, one := range all {
+		running.Go(func() {
+			for ctx.Err() == nil {
+				do(ctx, one)
+				wait(ctx, again)
+			}
+		})
+	}
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // wait waits; false if the context has ended before.

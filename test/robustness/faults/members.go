@@ -102,27 +102,18 @@ const (
 
 // stutter lets members run for a tenth of the time.
 func stutter(ctx context.Context, m *Machine, t target) (heal, error) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var cycles atomic.Int64
-	var all sync.WaitGroup
-	for _, member := range t.members {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				p, err := m.process(ctx, member)
-				if err != nil || p.Freeze(ctx) != nil {
-					wait(ctx, running)
-					continue
-				}
-				wait(ctx, stopped)
-				_ = p.Thaw(context.WithoutCancel(ctx)) // it has ended
-				cycles.Add(1)
-				wait(ctx, running)
-			}
-		})
-	}
+	stop := during(ctx, t.members, running, func(ctx context.Context, member string) {
+		p, err := m.process(ctx, member)
+		if err != nil || p.Freeze(ctx) != nil {
+			return
+		}
+		wait(ctx, stopped)
+		_ = p.Thaw(context.WithoutCancel(ctx)) // it has ended
+		cycles.Add(1)
+	})
 	return func(context.Context) (string, error) {
-		cancel()
-		all.Wait()
+		stop()
 		if cycles.Load() == 0 {
 			return "", nil
 		}
@@ -135,28 +126,28 @@ const slowness = 10 * time.Second
 
 // slowStart freezes every etcd that starts in the meantime for a while, once.
 func slowStart(ctx context.Context, m *Machine, t target) (heal, error) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var slowed atomic.Int64
-	var all sync.WaitGroup
+	var known sync.Map
 	for _, member := range t.members {
-		all.Go(func() {
-			before, _ := m.process(ctx, member)
-			for ctx.Err() == nil {
-				p, err := m.process(ctx, member)
-				if err != nil || p == before || p.Freeze(ctx) != nil {
-					wait(ctx, 100*time.Millisecond)
-					continue
-				}
-				before = p
-				wait(ctx, slowness)
-				_ = p.Thaw(context.WithoutCancel(ctx)) // it has ended
-				slowed.Add(1)
-			}
-		})
+		if p, err := m.process(ctx, member); err == nil {
+			known.Store(p, true)
+		}
 	}
+	stop := during(ctx, t.members, 100*time.Millisecond, func(ctx context.Context, member string) {
+		p, err := m.process(ctx, member)
+		if err != nil {
+			return
+		}
+		if _, slow := known.Load(p); slow || p.Freeze(ctx) != nil {
+			return
+		}
+		known.Store(p, true)
+		wait(ctx, slowness)
+		_ = p.Thaw(context.WithoutCancel(ctx)) // it has ended
+		slowed.Add(1)
+	})
 	return func(context.Context) (string, error) {
-		cancel()
-		all.Wait()
+		stop()
 		if slowed.Load() == 0 {
 			return "", nil
 		}

@@ -5,17 +5,13 @@
 package faults
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"time"
 
+	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults/nft"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -129,8 +125,6 @@ func (m *Machine) apart(member string) []pair {
 	return pairs
 }
 
-var tables atomic.Int64
-
 // drop drops packets until it is healed.
 func (m *Machine) drop(ctx context.Context, pairs []pair) (heal, error) {
 	return m.dropSome(ctx, pairs, "")
@@ -139,37 +133,12 @@ func (m *Machine) drop(ctx context.Context, pairs []pair) (heal, error) {
 // dropSome drops the packets that are also matched by an expression of nft, until it is healed. Pods that are replaced get other
 // addresses: the rules follow them.
 func (m *Machine) dropSome(ctx context.Context, pairs []pair, matched string) (heal, error) {
-	table := fmt.Sprintf("robustness-%d", tables.Add(1))
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var rules string
-	dropped := 0
-	apply := func() error {
-		now, err := m.rules(ctx, pairs, matched)
-		if err != nil || now == rules {
-			return err
-		}
-		if rules != "" {
-			dropped += counted(ctx, table)
-		}
-		rules = now
-		return nft(ctx, fmt.Sprintf("add table bridge %[1]s\ndelete table bridge %[1]s\ntable bridge %[1]s {\n%[2]s}\n", table, rules))
-	}
-	if err := apply(); err != nil {
-		cancel()
+	stop, err := nft.Drop(ctx, func(ctx context.Context) ([]string, error) { return m.matches(ctx, pairs, matched) })
+	if err != nil {
 		return nil, err
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for wait(ctx, 500*time.Millisecond) {
-			_ = apply() // the API server may be down: the rules stay as they are
-		}
-	}()
 	return func(ctx context.Context) (string, error) {
-		cancel()
-		<-done
-		dropped += counted(ctx, table)
-		err := nft(ctx, "delete table bridge "+table+"\n")
+		dropped, err := stop(ctx)
 		if dropped == 0 {
 			return "", err
 		}
@@ -177,37 +146,32 @@ func (m *Machine) dropSome(ctx context.Context, pairs []pair, matched string) (h
 	}, nil
 }
 
-// rules returns chains that drop what goes between the present addresses. Packets between pods are forwarded by the
-// bridge; those between a pod and the node arrive there, and leave it.
-func (m *Machine) rules(ctx context.Context, pairs []pair, matched string) (string, error) {
-	var drops []string
+// matches returns expressions of nft for what goes between the present addresses.
+func (m *Machine) matches(ctx context.Context, pairs []pair, matched string) ([]string, error) {
+	var all []string
 	for _, p := range pairs {
 		from, err := m.addresses(ctx, p.from)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		to, err := m.addresses(ctx, p.to)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		for _, a := range from {
 			for _, b := range to {
-				rule := fmt.Sprintf("ip saddr %s ip daddr %s", a, b)
+				match := fmt.Sprintf("ip saddr %s ip daddr %s", a, b)
 				switch theAPIServer {
 				case p.to:
-					rule += fmt.Sprintf(" tcp dport %d", m.ProxyPort)
+					match += fmt.Sprintf(" tcp dport %d", m.ProxyPort)
 				case p.from:
-					rule += fmt.Sprintf(" tcp sport %d", m.ProxyPort)
+					match += fmt.Sprintf(" tcp sport %d", m.ProxyPort)
 				}
-				drops = append(drops, "    "+rule+" "+matched+" counter drop\n")
+				all = append(all, match+" "+matched)
 			}
 		}
 	}
-	var rules strings.Builder
-	for _, hook := range []string{"forward", "input", "output"} {
-		fmt.Fprintf(&rules, "  chain %[1]s {\n    type filter hook %[1]s priority 0;\n%[2]s  }\n", hook, strings.Join(drops, ""))
-	}
-	return rules.String(), nil
+	return all, nil
 }
 
 // addresses returns the present addresses of an end.
@@ -240,38 +204,4 @@ func (m *Machine) operatorPods(ctx context.Context) ([]corev1.Pod, error) {
 		return nil, fmt.Errorf("listing the operator's pods: %w", err)
 	}
 	return pods.Items, nil
-}
-
-func nft(ctx context.Context, script string) error {
-	cmd := exec.CommandContext(ctx, "nft", "-f", "-")
-	cmd.Stdin = strings.NewReader(script)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("running nft: %w: %s", err, bytes.TrimSpace(out))
-	}
-	return nil
-}
-
-// counted returns how many packets the rules of a table have dropped.
-func counted(ctx context.Context, table string) int {
-	out, err := exec.CommandContext(ctx, "nft", "--json", "list", "table", "bridge", table).Output()
-	if err != nil {
-		return 0
-	}
-	var list struct {
-		Nftables []struct {
-			Rule struct {
-				Expr []struct{ Counter struct{ Packets int } }
-			}
-		}
-	}
-	if json.Unmarshal(out, &list) != nil {
-		return 0
-	}
-	packets := 0
-	for _, item := range list.Nftables {
-		for _, e := range item.Rule.Expr {
-			packets += e.Counter.Packets
-		}
-	}
-	return packets
 }

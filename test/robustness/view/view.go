@@ -9,6 +9,7 @@ package view
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -106,6 +107,56 @@ func (r *Roster) miss(object any) {
 	if r.pods[pod.Name].UID == string(pod.UID) {
 		delete(r.pods, pod.Name)
 	}
+}
+
+// askPatience bounds a question to a member that somebody waits for.
+const askPatience = 2 * time.Second
+
+// OnAny does something through one member after another, until it succeeds.
+func (r *Roster) OnAny(ctx context.Context, do func(context.Context, *clientv3.Client) error) error {
+	failed := []error{errors.New("no member has an address")}
+	for _, pod := range r.Pods() {
+		err := pod.on(ctx, do)
+		if err == nil {
+			return nil
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// Lag returns how many entries a member lacks that another knows to be committed; 0 if it does not answer.
+func (r *Roster) Lag(ctx context.Context, member string) int {
+	applied, committed := 0, 0
+	for _, pod := range r.Pods() {
+		_ = pod.on(context.WithoutCancel(ctx), func(ctx context.Context, etcd *clientv3.Client) error {
+			status, err := etcd.Status(ctx, pod.Address())
+			switch {
+			case err != nil:
+			case pod.Name == member:
+				applied = int(status.RaftAppliedIndex)
+			default:
+				committed = max(committed, int(status.RaftIndex))
+			}
+			return err
+		})
+	}
+	if applied == 0 {
+		return 0
+	}
+	return committed - applied
+}
+
+// on does something with a connection of its own.
+func (p Pod) on(ctx context.Context, do func(context.Context, *clientv3.Client) error) error {
+	etcd, err := Dial(p.Address())
+	if err != nil {
+		return err
+	}
+	defer etcd.Close() //nolint:errcheck // it is not used any more
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	return do(ctx, etcd)
 }
 
 // Dial returns a client of the members at some addresses. It connects again soon after a member has restarted.
