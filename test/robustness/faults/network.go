@@ -13,12 +13,15 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults/nft"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
 	theOperator  = "operator"
 	theAPIServer = "API server"
+	// theService is where agents find the API server; the operator is led to the proxy.
+	theService = "Service of the API server"
 	nodeIP       = "10.88.0.1"
 )
 
@@ -47,6 +50,7 @@ func links() []Kind {
 		{Name: "network cut between members", Longest: 30 * time.Second, choose: link("member", "member"), inject: cut},
 		{Name: "network cut between operator and member", Longest: 40 * time.Second, choose: link(theOperator, "member"), inject: cut},
 		{Name: "network cut between operator and API server", Longest: 25 * time.Second, choose: link(theOperator, theAPIServer), inject: cut},
+		{Name: "network cut between member and API server", Longest: 60 * time.Second, choose: link("member", theService), inject: cut},
 		{Name: "member cut off from members", Longest: 100 * time.Second, choose: anyMember, inject: isolate},
 		{Name: "members cut off from each other", Longest: 45 * time.Second, choose: allMembers, inject: scatter},
 		{Name: "operator sees only a member that is cut off", Longest: 60 * time.Second, choose: anyMember, inject: blind},
@@ -179,6 +183,8 @@ func (m *Machine) addresses(ctx context.Context, end string) ([]string, error) {
 	switch end {
 	case theAPIServer:
 		return []string{nodeIP}, nil
+	case theService:
+		return m.serviceIPs(ctx)
 	case theOperator:
 		pods, err := m.operatorPods(ctx)
 		var ips []string
@@ -194,6 +200,17 @@ func (m *Machine) addresses(ctx context.Context, end string) ([]string, error) {
 		return []string{pod.IP}, nil
 	}
 	return nil, nil
+}
+
+// serviceIPs are what packets to the API server are addressed to on the bridge: they get its own address later.
+func (m *Machine) serviceIPs(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	service := &corev1.Service{}
+	if err := m.Kube.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, service); err != nil {
+		return nil, fmt.Errorf("reading the Service of the API server: %w", err)
+	}
+	return service.Spec.ClusterIPs, nil
 }
 
 func (m *Machine) operatorPods(ctx context.Context) ([]corev1.Pod, error) {
