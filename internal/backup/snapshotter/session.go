@@ -168,7 +168,7 @@ const leap = time.Minute
 // Retention goes by age: where the clock was set, it waits until nobody has set it for a whole period. A clock that is wrong
 // for a moment then removes nothing.
 func (n *session) look(now time.Time, elapsed time.Duration) (collect bool) {
-	last := n.checked.Round(0)
+	last := n.checked
 	n.checked = now
 	now = now.Round(0)
 	if ahead := now.Sub(last) - elapsed; ahead.Abs() > leap {
