@@ -21,7 +21,7 @@ func (s *state) first(precedes func(s *state, a, b int) int) (ordinal int, found
 	for i := range s.Snapshot.Ordinals {
 		// A member that serves is not disturbed while another one, which was updated, may yet stop serving. One that is running may
 		// serve although it does not seem to: it is not disturbed either, soon after the update.
-		if !found || !s.outdated(i) {
+		if !s.outdated(i) {
 			continue
 		}
 		if o := s.ordinal(ordinal); o.Serving && s.Updates.AtRisk(s.ordinal(i)) || o.IsRunning() && s.Updates.AtRiskLately(s.ordinal(i), s.now) {
