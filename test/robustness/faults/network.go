@@ -22,7 +22,7 @@ const (
 	theAPIServer = "API server"
 	// theService is where agents find the API server; the operator is led to the proxy.
 	theService = "Service of the API server"
-	nodeIP       = "10.88.0.1"
+	nodeIP     = "10.88.0.1"
 )
 
 func links() []Kind {

@@ -84,6 +84,15 @@ func byOther(a Act) Act {
 	return a
 }
 
+// running is what the kubelet reports of pods whose etcd runs.
+func running(members int) string {
+	log := ""
+	for i := range members {
+		log += status(1, fmt.Sprintf("main-%d", i), fmt.Sprintf("uid-%d", i), "")
+	}
+	return log
+}
+
 func stop(at float64) Act { return act(at, ScaleSet, beyond("main", 0)...) }
 
 func TestJudge(t *testing.T) {
@@ -95,7 +104,9 @@ func TestJudge(t *testing.T) {
 		learners []int
 		acts     []Act
 		outages  []Outage
-		want     []Verdict
+		// log is what the kubelet reports.
+		log  string
+		want []Verdict
 	}{
 		"one of three": {lives: always(), acts: []Act{act(20, DeletePod, "main-0")}, want: []Verdict{Safe}},
 		"one after another, each back before the next": {
@@ -188,6 +199,27 @@ func TestJudge(t *testing.T) {
 			lives: [][]life{{serving(0), silent(10)}, {serving(0), silent(10)}, {serving(0), leaderless(11)}},
 			acts:  []Act{act(18, DeletePod, "main-0")}, want: []Verdict{Broken},
 		},
+		"one that is frozen, soon after the quorum was lost": {
+			lives: [][]life{{serving(0), silent(20)}, {serving(0), silent(20)}, {serving(0), silent(20)}},
+			acts:  []Act{act(25.5, DeletePod, "main-0")}, log: running(3), want: []Verdict{Unsafe},
+		},
+		"one whose etcd has ended, soon after the quorum was lost": {
+			lives: [][]life{{serving(0), silent(20)}, {serving(0), silent(20)}, {serving(0), silent(20)}},
+			acts:  []Act{act(25.5, DeletePod, "main-0")}, log: running(3) + status(22, "main-0", "uid-0", "dead at 20"), want: []Verdict{Broken},
+		},
+		"all that are frozen, long after the quorum was lost": {
+			lives: [][]life{{serving(0), silent(20)}, {serving(0), silent(20)}, {serving(0), silent(20)}},
+			acts:  []Act{act(35, DeletePod, "main-0"), act(35.1, DeletePod, "main-0"), act(36, DeletePod, "main-1"), act(56, DeletePod, "main-2")},
+			log:   running(3), want: []Verdict{Broken, Broken, Unsafe, Broken},
+		},
+		"all that are leaderless": {
+			lives: [][]life{{serving(0), leaderless(20)}, {serving(0), leaderless(20)}, {serving(0), leaderless(20)}},
+			acts:  []Act{act(35, DeletePod, "main-0"), act(35.1, EvictPod, "main-1")}, want: []Verdict{Broken, Unsafe},
+		},
+		"somebody else removes another in between": {
+			lives: [][]life{{serving(0), leaderless(20)}, {serving(0), leaderless(20)}, {serving(0), leaderless(20)}},
+			acts:  []Act{byOther(act(34, DeletePod, "main-0")), act(35.1, DeletePod, "main-1")}, want: []Verdict{Broken},
+		},
 		"all are stopped":               {lives: always(), acts: []Act{stop(20)}, want: []Verdict{Unsafe}},
 		"the StatefulSet is deleted":    {lives: always(), acts: []Act{act(20, DeleteSet)}, want: []Verdict{Unsafe}},
 		"all pods are deleted":          {lives: always(), acts: []Act{act(20, DeletePodsOf)}, want: []Verdict{Unsafe}},
@@ -200,13 +232,28 @@ func TestJudge(t *testing.T) {
 		"a recovery that is not needed": {lives: always(), acts: []Act{stop(20)}, outages: recovery, want: []Verdict{Unsafe}},
 		"a recovery while only one is up": {
 			lives:   [][]life{{serving(0), silent(5)}, {serving(0), silent(5)}, {serving(0), leaderless(6)}},
-			acts:    []Act{stop(30), act(40, DeletePod, "main-2")},
+			acts:    []Act{stop(35), act(40, DeletePod, "main-2")},
 			outages: recovery, want: []Verdict{Asked, Asked},
 		},
 		"a recovery of a quorum that has just been lost": {
 			lives:   [][]life{{serving(0), silent(9)}, {serving(0), silent(9)}, {serving(0), leaderless(10)}},
 			acts:    []Act{stop(15)},
 			outages: recovery, want: []Verdict{Unsafe},
+		},
+		"a recovery of a quorum that was lost 27 seconds ago": {
+			lives: [][]life{{serving(0), silent(5)}, {serving(0), silent(5)}, {serving(0), leaderless(5)}},
+			acts:  []Act{stop(32)}, outages: recovery, want: []Verdict{Unsafe},
+		},
+		"a recovery of a quorum that was lost 30 seconds ago": {
+			lives: [][]life{{serving(0), silent(5)}, {serving(0), silent(5)}, {serving(0), leaderless(5)}},
+			acts:  []Act{stop(35)}, outages: recovery, want: []Verdict{Asked},
+		},
+		"all are stopped again": {
+			lives: [][]life{{serving(0), silent(12), again(18)}, {serving(0), silent(12), again(18)}, {serving(0), silent(12), again(18)}},
+			acts:  []Act{stop(12), act(15, ScaleSet, beyond("main", 3)...), stop(40)}, outages: recreate, want: []Verdict{Asked, Unsafe},
+		},
+		"all are stopped, and the answer was lost": {
+			lives: always(), acts: []Act{stop(12), stop(13)}, outages: recreate, want: []Verdict{Asked, Asked},
 		},
 		"the claim of a member that serves": {lives: always(), acts: []Act{act(20, DeleteClaim, "main-0")}, want: []Verdict{Unsafe}},
 		"the claim of a dead member": {
@@ -236,9 +283,9 @@ func TestJudge(t *testing.T) {
 			want: []Verdict{Asked, Safe, Unsafe},
 		},
 		"pods after a recovery has started the members": {
-			lives: [][]life{{serving(0), silent(5), again(36)}, {serving(0), silent(5), again(36)}, {serving(0), leaderless(6), silent(20), again(30)}},
+			lives: [][]life{{serving(0), silent(2), again(44)}, {serving(0), silent(2), again(44)}, {serving(0), leaderless(3), silent(32), again(38)}},
 			acts: []Act{
-				stop(20), act(28, ScaleSet, beyond("main", 1)...), act(34, ScaleSet, beyond("main", 3)...), act(45, DeletePod, "main-0"), act(45.1, DeletePod, "main-1"),
+				stop(32), act(36, ScaleSet, beyond("main", 1)...), act(42, ScaleSet, beyond("main", 3)...), act(48, DeletePod, "main-0"), act(48.1, DeletePod, "main-1"),
 			},
 			outages: recovery, want: []Verdict{Asked, Asked, Safe, Unsafe},
 		},
@@ -248,7 +295,11 @@ func TestJudge(t *testing.T) {
 			var got []Verdict
 			cluster := cluster
 			cluster.Members = len(test.lives)
-			judged := Judge(cluster, test.acts, record(test.lives, test.learners...), test.outages)
+			_, containers, err := Read(strings.NewReader(test.log), cluster)
+			if err != nil {
+				t.Fatal(err)
+			}
+			judged := Judge(cluster, test.acts, containers, record(test.lives, test.learners...), test.outages)
 			for _, j := range judged {
 				got = append(got, j.Verdict)
 			}
@@ -385,7 +436,7 @@ func TestJudgeAfterAnActWithoutAnAnswer(t *testing.T) {
 				samples = append(samples, s)
 			}
 		}
-		if got := Judge(three, []Act{first, act(test.at, DeletePod, "main-1")}, samples, nil); len(got) != 2 || got[0].Verdict != Safe || got[1].Verdict != test.want {
+		if got := Judge(three, []Act{first, act(test.at, DeletePod, "main-1")}, &Containers{}, samples, nil); len(got) != 2 || got[0].Verdict != Safe || got[1].Verdict != test.want {
 			t.Errorf("%s: %v, want %s", name, got, test.want)
 		}
 	}
