@@ -247,6 +247,8 @@ func (w *world) judgeRemoval(act Act, s scene) (Verdict, string) {
 		return Race, fmt.Sprintf("%d of %d voters remain: others were lost within the %s that an observation may be old; %s", s.nowRest, s.voters, sight, s.why)
 	case s.known >= s.quorum && s.knownRest >= s.quorum:
 		return Safe, left
+	case s.now < s.quorum && s.ended:
+		return Broken, "there is no quorum, and the kubelet had reported that its etcd has ended"
 	case s.known >= s.quorum && w.cluster.Members < 3:
 		return Asked, fmt.Sprintf("a cluster of %d cannot do without one", w.cluster.Members)
 	case s.known >= s.quorum:

@@ -207,6 +207,18 @@ func TestJudge(t *testing.T) {
 			lives: [][]life{{serving(0), silent(20)}, {serving(0), silent(20)}, {serving(0), silent(20)}},
 			acts:  []Act{act(25.5, DeletePod, "main-0")}, log: running(3) + status(22, "main-0", "uid-0", "dead at 20"), want: []Verdict{Broken},
 		},
+		"one whose etcd has just ended, while another is replaced": {
+			lives: [][]life{{serving(0), leaderless(18)}, {serving(0), silent(19)}, {serving(0), silent(16)}},
+			acts:  []Act{act(16, DeletePod, "main-2"), act(21, DeletePod, "main-1")}, log: running(3) + status(20, "main-1", "uid-1", "dead at 19"), want: []Verdict{Safe, Broken},
+		},
+		"one whose etcd has just ended, and that is not reported": {
+			lives: [][]life{{serving(0), leaderless(18)}, {serving(0), silent(19)}, {serving(0), silent(16)}},
+			acts:  []Act{act(16, DeletePod, "main-2"), act(21, DeletePod, "main-1")}, log: running(3) + status(22, "main-1", "uid-1", "dead at 19"), want: []Verdict{Safe, Unsafe},
+		},
+		"one whose etcd has ended and runs again": {
+			lives: [][]life{{serving(0)}, {serving(0), silent(19), serving(20.5)}, {serving(0), silent(16)}},
+			acts:  []Act{act(16, DeletePod, "main-2"), act(21, DeletePod, "main-1")}, log: running(3) + status(20, "main-1", "uid-1", "dead at 19"), want: []Verdict{Safe, Unsafe},
+		},
 		"all that are frozen, long after the quorum was lost": {
 			lives: [][]life{{serving(0), silent(20)}, {serving(0), silent(20)}, {serving(0), silent(20)}},
 			acts:  []Act{act(35, DeletePod, "main-0"), act(35.1, DeletePod, "main-0"), act(36, DeletePod, "main-1"), act(56, DeletePod, "main-2")},

@@ -85,8 +85,8 @@ func (c *Containers) note(e entry, cluster Cluster) {
 	}
 }
 
-// runs returns the UID of the newest pod of a name, and whether its etcd runs, by what was reported before a time.
-func (c *Containers) runs(pod string, at time.Duration) (uid string, running bool) {
+// runs returns the UID of the newest pod of a name, and whether its etcd runs, by what was reported before a time, if it was.
+func (c *Containers) runs(pod string, at time.Duration) (uid string, running, reported bool) {
 	for _, r := range c.pods {
 		if r.name == pod && r.since <= at {
 			uid = r.uid
@@ -94,10 +94,10 @@ func (c *Containers) runs(pod string, at time.Duration) (uid string, running boo
 	}
 	for _, s := range c.states {
 		if s.uid == uid && s.at <= at {
-			running = s.running
+			running, reported = s.running, true
 		}
 	}
-	return uid, running
+	return uid, running, reported
 }
 
 // since returns when the kubelet reported of a pod first.

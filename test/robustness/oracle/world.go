@@ -103,6 +103,8 @@ type scene struct {
 	known, knownRest, now, nowRest int
 	// present are the pods of removed members that answer, and running those of which the kubelet says that they run, too.
 	present, running []string
+	// ended: the kubelet has reported that their etcd has, and they do not answer.
+	ended bool
 	// why names the voters that do not serve.
 	why string
 }
@@ -124,9 +126,11 @@ func (w *world) scene(act Act, voters, removed []uint64) scene {
 			s.present = append(s.present, pod)
 		}
 	}
-	s.running = slices.Clone(s.present)
+	s.running, s.ended = slices.Clone(s.present), len(s.present) == 0
 	for _, pod := range w.podsOf(act) {
-		if !slices.Contains(s.running, pod) && w.runs(pod, act.At) {
+		uid, runs, reported := w.containers.runs(pod, act.At)
+		s.ended = s.ended && reported && !runs
+		if runs && !slices.Contains(s.running, pod) && !w.isRemoved(pod, uid, act.At) {
 			s.running = append(s.running, pod)
 		}
 	}
@@ -269,10 +273,9 @@ func (w *world) podsOf(act Act) []string {
 	return act.Pods
 }
 
-// runs reports whether the etcd of a pod runs by what the kubelet has reported, and the pod was not removed before.
-func (w *world) runs(pod string, at time.Duration) bool {
-	uid, running := w.containers.runs(pod, at)
-	return running && !slices.ContainsFunc(w.acts, func(a Act) bool {
+// isRemoved reports whether a pod was removed before a time.
+func (w *world) isRemoved(pod, uid string, at time.Duration) bool {
+	return slices.ContainsFunc(w.acts, func(a Act) bool {
 		return a.At < at && a.Kind != UpdatePod && removes(a, pod) && (a.UID == uid || a.UID == "" && a.At >= w.containers.since(uid))
 	})
 }
