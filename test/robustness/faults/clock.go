@@ -29,7 +29,7 @@ func clocks() []Kind {
 	return []Kind{
 		{Name: "clock of a member is off", Longest: 60 * time.Second, by: bySignals, choose: eitherWay(anyMember), inject: shiftMember},
 		{Name: "clocks of all members are off", Longest: 60 * time.Second, by: bySignals, choose: eitherWay(allMembers), inject: shiftMember},
-		{Name: "clock of the operator is off", Longest: 60 * time.Second, by: byOperator, choose: eitherWay(nothing("the leading operator")), inject: shiftOperator},
+		{Name: "clock of the operator is off", Longest: 60 * time.Second, SparesWrites: true, by: byOperator, choose: eitherWay(nothing("the leading operator")), inject: shiftOperator},
 	}
 }
 

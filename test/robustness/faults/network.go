@@ -48,14 +48,14 @@ func links() []Kind {
 	}
 	return []Kind{
 		{Name: "network cut between members", Longest: 30 * time.Second, choose: link("member", "member"), inject: cut},
-		{Name: "network cut between operator and member", Longest: 40 * time.Second, choose: link(theOperator, "member"), inject: cut},
-		{Name: "network cut between operator and API server", Longest: 25 * time.Second, choose: link(theOperator, theAPIServer), inject: cut},
-		{Name: "network cut between member and API server", Longest: 60 * time.Second, choose: link("member", theService), inject: cut},
+		{Name: "network cut between operator and member", Longest: 40 * time.Second, SparesWrites: true, choose: link(theOperator, "member"), inject: cut},
+		{Name: "network cut between operator and API server", Longest: 25 * time.Second, SparesWrites: true, choose: link(theOperator, theAPIServer), inject: cut},
+		{Name: "network cut between member and API server", Longest: 60 * time.Second, SparesWrites: true, choose: link("member", theService), inject: cut},
 		{Name: "member cut off from members", Longest: 100 * time.Second, choose: anyMember, inject: isolate},
 		{Name: "members cut off from each other", Longest: 45 * time.Second, choose: allMembers, inject: scatter},
 		{Name: "operator sees only a member that is cut off", Longest: 60 * time.Second, choose: anyMember, inject: blind},
 		{Name: "packets between members are lost", Longest: 40 * time.Second, choose: allMembers, inject: losePeers},
-		{Name: "packets of the operator are lost", Longest: 40 * time.Second, choose: nothing(theOperator), inject: loseOperator},
+		{Name: "packets of the operator are lost", Longest: 40 * time.Second, SparesWrites: true, choose: nothing(theOperator), inject: loseOperator},
 	}
 }
 

@@ -31,9 +31,9 @@ func others() []Kind {
 		{Name: "pod evicted by somebody else", Longest: 2 * time.Second, choose: anyMember, inject: evictPod},
 		{Name: "volume lost", Longest: 2 * time.Second, by: byVolumes, choose: anyMember, inject: loseVolume},
 		{Name: "volume lost and no promotion", Longest: 60 * time.Second, by: byVolumes, choose: anyMember, inject: loseVolumeAndStayLearner},
-		{Name: "finalizer on a pod", Longest: 25 * time.Second, choose: anyMember, inject: finalizer},
-		{Name: "node cordoned", Longest: 25 * time.Second, choose: nothing("the node"), inject: changeNode(func(n *corev1.Node, on bool) { n.Spec.Unschedulable = on })},
-		{Name: "node tainted", Longest: 25 * time.Second, choose: nothing("the node"), inject: changeNode(taint)},
+		{Name: "finalizer on a pod", Longest: 25 * time.Second, SparesWrites: true, choose: anyMember, inject: finalizer},
+		{Name: "node cordoned", Longest: 25 * time.Second, SparesWrites: true, choose: nothing("the node"), inject: changeNode(func(n *corev1.Node, on bool) { n.Spec.Unschedulable = on })},
+		{Name: "node tainted", Longest: 25 * time.Second, SparesWrites: true, choose: nothing("the node"), inject: changeNode(taint)},
 	}
 }
 

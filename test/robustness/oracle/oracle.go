@@ -49,22 +49,26 @@ type Outage struct {
 	Claims bool `json:"claims,omitempty"`
 }
 
-// Fault is a fault that was injected, and when it was in effect.
+// Fault is a fault that was injected.
 type Fault struct {
-	From time.Duration `json:"from"`
-	To   time.Duration `json:"to"`
-	Kind string        `json:"kind"`
+	// From is when it began to be injected, Since when it was in effect, To when it had ended. Earlier runs have no Since.
+	From  time.Duration `json:"from"`
+	Since time.Duration `json:"since,omitempty"`
+	To    time.Duration `json:"to"`
+	Kind  string        `json:"kind"`
 	// Target is what it was done to.
 	Target string `json:"target"`
 	// Evidence is how one knows that it was in effect; empty if it was not.
 	Evidence string `json:"evidence,omitempty"`
 	// EndsEtcd: it ends the etcd of the target, a pod, which restarts in its pod.
 	EndsEtcd bool `json:"endsEtcd,omitempty"`
+	// SparesWrites: it does not reach the members, so it cannot cost writes.
+	SparesWrites bool `json:"sparesWrites,omitempty"`
 }
 
-// Affects reports whether the fault was in effect at a time, or had been just before.
-func (f Fault) Affects(at time.Duration) bool {
-	return f.Evidence != "" && f.From <= at && at <= f.To+wake
+// InEffect reports whether the fault was in effect at any time between two.
+func (f Fault) InEffect(from, to time.Duration) bool {
+	return f.Evidence != "" && max(f.From, f.Since) <= to && from <= f.To
 }
 
 // Cluster is what is judged.

@@ -362,6 +362,7 @@ func TestActs(t *testing.T) {
 		"a StatefulSet that is deleted":   {line("delete", "statefulsets", "main", `{"propagationPolicy":"Background"}`, 200), "delete StatefulSet main [] "},
 		"a StatefulSet that is replaced":  {line("delete", "statefulsets", "main", `{"propagationPolicy":"Orphan"}`, 200), ""},
 		"a claim":                         {line("delete", "persistentvolumeclaims", "main-main-2", "", 200), "delete claim main-main-2 [main-2] "},
+		"all claims":                      {line("deletecollection", "persistentvolumeclaims", "", "", 200), "delete claim  [main-0 main-1 main-2 main-3 main-4 main-5 main-6 main-7 main-8] "},
 		"the claim of a store":            {line("delete", "persistentvolumeclaims", "backups", "", 200), ""},
 		"a torn line":                     {`{"stage":"Respo`, ""},
 		"a dry run by its URI":            {strings.Replace(line("create", "pods/eviction", "main-1", `{}`, 201), `"verb"`, `"requestURI":"/api/v1/namespaces/robustness/pods/main-1/eviction?dryRun=All","verb"`, 1), ""},
@@ -471,16 +472,18 @@ func TestGaps(t *testing.T) {
 		outages []Outage
 		want    Cause
 	}{
-		"nobody":                   {want: ByNobody},
-		"an act":                   {judged: []Judgement{ours}, want: ByUs},
-		"an act long before":       {judged: []Judgement{early}, want: ByNobody},
-		"a fault":                  {faults: []Fault{fault}, want: ByFault},
-		"a fault long before":      {faults: []Fault{{From: 0, To: seconds(3)}}, want: ByNobody},
-		"an act during a fault":    {judged: []Judgement{ours}, faults: []Fault{fault}, want: ByFault},
-		"an unsafe act in a fault": {judged: []Judgement{unsafe}, faults: []Fault{fault}, want: ByUs},
-		"a fault after an outage":  {faults: []Fault{fault}, outages: []Outage{{From: seconds(5), To: seconds(18)}}, want: ByFault},
-		"after an outage":          {outages: []Outage{{From: seconds(5), To: seconds(18)}}, want: ByRequest},
-		"as asked for":             {judged: []Judgement{ours}, outages: []Outage{{From: seconds(18), To: seconds(30)}}, want: ByRequest},
+		"nobody":                    {want: ByNobody},
+		"an act":                    {judged: []Judgement{ours}, want: ByUs},
+		"an act long before":        {judged: []Judgement{early}, want: ByNobody},
+		"a fault":                   {faults: []Fault{fault}, want: ByFault},
+		"a fault long before":       {faults: []Fault{{From: 0, To: seconds(3)}}, want: ByNobody},
+		"a fault of others":         {faults: []Fault{{From: fault.From, To: fault.To, SparesWrites: true}}, want: ByNobody},
+		"an act, a fault of others": {judged: []Judgement{ours}, faults: []Fault{{From: fault.From, To: fault.To, SparesWrites: true}}, want: ByUs},
+		"an act during a fault":     {judged: []Judgement{ours}, faults: []Fault{fault}, want: ByFault},
+		"an unsafe act in a fault":  {judged: []Judgement{unsafe}, faults: []Fault{fault}, want: ByUs},
+		"a fault after an outage":   {faults: []Fault{fault}, outages: []Outage{{From: seconds(5), To: seconds(18)}}, want: ByFault},
+		"after an outage":           {outages: []Outage{{From: seconds(5), To: seconds(18)}}, want: ByRequest},
+		"as asked for":              {judged: []Judgement{ours}, outages: []Outage{{From: seconds(18), To: seconds(30)}}, want: ByRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gaps := Gaps(acknowledged, time.Second, test.judged, test.faults, test.outages)
