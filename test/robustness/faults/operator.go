@@ -57,7 +57,17 @@ func freezeOperator(ctx context.Context, m *Machine, _ target) (heal, error) {
 	if err := p.Freeze(ctx); err != nil {
 		return notInEffect, nil
 	}
-	return func(ctx context.Context) (string, error) { return p.String() + " was stopped", p.Thaw(ctx) }, nil
+	return thaw(p), nil
+}
+
+// thaw continues a process, which was frozen if it still is.
+func thaw(p node.Process) heal {
+	return func(ctx context.Context) (string, error) {
+		if !p.Stopped() {
+			return "", p.Thaw(ctx)
+		}
+		return p.String() + " was stopped until the end", p.Thaw(ctx)
+	}
 }
 
 func killOperator(ctx context.Context, m *Machine, _ target) (heal, error) {
@@ -143,6 +153,6 @@ func freezeProgram(name string) func(context.Context, *Machine, target) (heal, e
 		if err := p.Freeze(ctx); err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context) (string, error) { return p.String() + " was stopped", p.Thaw(ctx) }, nil
+		return thaw(p), nil
 	}
 }
