@@ -223,7 +223,8 @@ func (r *runner) record(ctx context.Context) error {
 	background.Go(func() { recorded = r.recorder.Run(following, r.members) })
 	clients, silence := context.WithCancel(following)
 	var all sync.WaitGroup
-	all.Go(func() { r.traffic.Run(clients, r.members) })
+	var unwatched error
+	all.Go(func() { unwatched = r.traffic.Run(clients, r.members) })
 	r.operate(ctx)
 	r.explain(ctx)
 	pause(ctx, 2*time.Second)
@@ -231,7 +232,7 @@ func (r *runner) record(ctx context.Context) error {
 	all.Wait()
 	ending, cancel := context.WithTimeout(ctx, min(r.patience, endPatience))
 	defer cancel()
-	if err := r.traffic.End(ending); err != nil && r.timeline.Failed == "" {
+	if err := errors.Join(unwatched, r.traffic.End(ending)); err != nil && r.timeline.Failed == "" {
 		r.timeline.Failed = err.Error()
 	}
 	stop()
