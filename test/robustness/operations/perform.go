@@ -265,7 +265,7 @@ func (c *Cluster) catchUpLast(ctx context.Context) error {
 		if err := c.Written(ctx); err != nil {
 			return fmt.Errorf("waiting for a write: %w", err)
 		}
-		if !slices.ContainsFunc(frozen, func(p node.Process) bool { return !p.Alive() }) {
+		if !slices.ContainsFunc(frozen, func(p node.Process) bool { return !p.Stopped() }) {
 			return nil
 		}
 	}
