@@ -154,7 +154,7 @@ func (c *Cluster) needlessRecovery(ctx context.Context) error {
 	})
 }
 
-// recover loses the volumes of a majority or more, and asks for a recovery.
+// recover loses the volumes of a quorum, and asks for a recovery.
 func (c *Cluster) recover(ctx context.Context) error {
 	return c.during(ctx, oracle.Outage{What: "recovery", OnlyIfLost: true}, func() error {
 		if err := c.loseQuorum(ctx); err != nil {
@@ -202,9 +202,9 @@ func lost(members int) []int {
 	return lost
 }
 
-// loseQuorum loses the volumes of a quorum, once a survivor has every acknowledged write. One that is behind stays so: its process
-// remains frozen, and is killed when its pod ends. A fault may end its pod before; then it may catch up with the other survivor, and
-// the more advanced of the two still has every acknowledged write.
+// loseQuorum loses the volumes of a quorum, once a survivor has every acknowledged write. The one that is behind stays frozen until
+// its pod ends, which kills its process. If a fault ends that pod before the others are gone, it may catch up, and writes may do
+// without the last member. They still need one of the two, so the more advanced one has them all.
 func (c *Cluster) loseQuorum(ctx context.Context) error {
 	if err := c.catchUpLast(ctx); err != nil {
 		return err
