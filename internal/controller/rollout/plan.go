@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -105,8 +106,7 @@ func (p pending) inheritsSuspend() bool {
 		if t.Status.State == v1alpha1.TaskStateRejected && !etcdtasks.IsOwned(t, p.etcd) {
 			continue
 		}
-		// Of the same second, the one that the list shows later: it is at least not older by name.
-		if t.Spec.Type.IsRollout() && (newest == nil || !t.CreationTimestamp.Before(&newest.CreationTimestamp)) {
+		if t.Spec.Type.IsRollout() && (newest == nil || queue.Compare(t, newest) > 0) {
 			newest = t
 		}
 	}

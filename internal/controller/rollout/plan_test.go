@@ -148,3 +148,28 @@ func TestSuspendIsInherited(t *testing.T) {
 		}
 	}
 }
+
+// Of tasks of one second, the one that arrived last counts, in whatever order a cache lists them: a recreation that followed a
+// suspended rollout has taken its place.
+func TestSuspendIsInheritedFromTheTaskThatArrivedLast(t *testing.T) {
+	arrived := func(t v1alpha1.EtcdOperatorTask, resourceVersion string) v1alpha1.EtcdOperatorTask {
+		t.Status.ArrivalResourceVersion = resourceVersion
+		return t
+	}
+	suspended := suspend(supersede(owned(rolloutTask("", v1alpha1.TaskStateRejected, 1))))
+	recreation := owned(rolloutTask("", v1alpha1.TaskStateSucceeded, 1))
+	recreation.Spec.Type = v1alpha1.RecreateRollout
+	for name, c := range map[string]struct {
+		change pending
+		want   bool
+	}{
+		"the recreation came later, and is listed first": {change(arrived(recreation, "10"), arrived(suspended, "9")), false},
+		"the recreation came later, and is listed last":  {change(arrived(suspended, "9"), arrived(recreation, "10")), false},
+		"the rollout came later, and is listed first":    {change(arrived(suspended, "10"), arrived(recreation, "9")), true},
+		"the rollout came later, and is listed last":     {change(arrived(recreation, "9"), arrived(suspended, "10")), true},
+	} {
+		if next, _ := c.change.next(now); next.Spec.Suspend != c.want {
+			t.Errorf("%s: suspend is %v", name, next.Spec.Suspend)
+		}
+	}
+}
