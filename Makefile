@@ -98,7 +98,7 @@ matrix: assets ## Run integration tests of the controllers, of executor mode and
 
 .PHONY: explore
 explore: ## Check the rollout decision, and its plan, in every state. Takes minutes; the unit tests check a subset in a second.
-	go test ./internal/rollout -run 'TestExploration$$|TestPlanIsWhatIsCarriedOut$$' -explore-all -timeout 60m -v
+	go test ./internal/rollout -run 'TestExploration$$|TestPlanIsWhatIsCarriedOut$$' -explore-all -timeout 3h -v
 
 FUZZTIME ?= 1m
 .PHONY: fuzz

@@ -20,6 +20,8 @@ type Task struct {
 	Etcd   *v1alpha1.Etcd
 	// Config is what Decode, or Restore, made of spec.config.
 	Config any
+	// Elapsed is the time since the task was admitted. A clock that is set meanwhile does not change it.
+	Elapsed time.Duration
 }
 
 // Handler carries out the tasks of one type. Every method may be called again after a crash at any line, and

@@ -110,7 +110,7 @@ func (z size) variants(w *world, visit func(*world)) {
 		w.intent, w.short, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost = -1, false, false, false, false, false, false, false, false
 		w.kind, w.phase = replaced, [7]phase{}
 		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent, w.upgrade = 0, 0, 0, false, samePatch
-		w.cordoned, w.unsteady, w.stranded, w.young, w.behind = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
+		w.cordoned, w.unsteady, w.stranded, w.young, w.behind, w.lying = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
 	}
 	try := func() {
 		if w.coherent() {
@@ -170,7 +170,7 @@ func (z size) circumstances(w *world, plain, try func()) {
 		try()
 	}
 	for i := range w.members {
-		for _, set := range []*[7]bool{&w.cordoned, &w.unsteady, &w.stranded, &w.young, &w.behind} {
+		for _, set := range []*[7]bool{&w.cordoned, &w.unsteady, &w.stranded, &w.young, &w.behind, &w.lying} {
 			plain()
 			set[i] = true
 			try()
@@ -307,7 +307,7 @@ func (w *world) recover() {
 	if w.upgrade == saving {
 		w.upgrade = samePatch
 	}
-	w.unsteady, w.stranded, w.young, w.behind = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
+	w.unsteady, w.stranded, w.young, w.behind, w.lying = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
 	for i, m := range w.members {
 		if w.phase[i] == written {
 			w.phase[i] = carried

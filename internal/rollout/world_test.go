@@ -67,6 +67,8 @@ type world struct {
 	young [7]bool
 	// behind: a follower answers, and votes, and lags so far behind that it does not serve.
 	behind [7]bool
+	// lying: a member says that it leads, in a term that no other knows. In a cluster of one or two, nothing tells that from the truth.
+	lying [7]bool
 	// kind of update that the template makes, and how far each pod has come.
 	kind  kind
 	phase [7]phase
@@ -281,6 +283,9 @@ func (w *world) coherent() bool {
 		if w.behind[i] && (i == w.leader || !m.alive() || m == terminating) {
 			return false
 		}
+		if w.lying[i] && (len(w.members) < 3 || i == w.leader || w.stale || !m.alive() || m == terminating) {
+			return false
+		}
 		if w.phase[i] != untouched && (w.kind == replaced || !m.present() || m.updated()) {
 			return false
 		}
@@ -391,7 +396,36 @@ func (w *world) snapshot(now time.Time) *cluster.Snapshot {
 	case w.stale:
 		c.Leader = staleLeader
 	}
+	for i := range w.members {
+		if w.lying[i] {
+			believe(s, i)
+		}
+	}
 	return s
+}
+
+// believe changes a snapshot as an observation has it that believes a member: what it says is of the newest term.
+func believe(s *cluster.Snapshot, liar int) {
+	s.Cluster.LeaderKnown, s.Cluster.Leader = true, s.Ordinals[liar].MemberID
+	for i := range s.Ordinals {
+		o := &s.Ordinals[i]
+		o.Serving = i == liar && o.Answers
+		if o.Role == v1alpha1.RoleLeader {
+			o.Role = v1alpha1.RoleFollower
+		}
+		if o.Serving {
+			o.Role = v1alpha1.RoleLeader
+		}
+		switch {
+		case o.Serving && o.Pod.Ready:
+			o.Class = v1alpha1.ClassParticipating
+		case o.Class == v1alpha1.ClassParticipating:
+			o.Class = v1alpha1.ClassUnready
+		}
+	}
+	for i, v := range s.Cluster.Voters {
+		s.Cluster.Voters[i].Serving = v.Ordinal == liar
+	}
 }
 
 // answers reports whether the operator gets an answer. In a hidden world, a frozen member is one that runs near the

@@ -141,7 +141,7 @@ func (h *Handler) Execute(_ context.Context, task tasks.Task) (tasks.Verdict, er
 	case known && call.Err == nil:
 		return taken(call.Result, h.Clock.Now()), nil
 	}
-	left := config.Timeout.Duration - h.Clock.Now().Sub(task.Object.Status.InitiatedAt.Time)
+	left := config.Timeout.Duration - task.Elapsed
 	switch {
 	case left <= 0 && known:
 		return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrSnapshot, Message: fmt.Sprintf("no %s snapshot was taken within %s: %v", config.Type, config.Timeout.Duration, call.Err)}, nil

@@ -169,7 +169,7 @@ func TestAnotherServerAnswers(t *testing.T) {
 
 func TestTimeout(t *testing.T) {
 	f := newFixture(t, "{type: full, timeout: 1m}")
-	f.clock.SetTime(epoch.Add(2 * time.Minute))
+	f.task.Elapsed = 2 * time.Minute
 	end, err := f.run(t)
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(end.Outcome).To(Equal(tasks.Fail))

@@ -121,7 +121,14 @@ func (r *runner) copyAudit(from int64) error {
 		return fmt.Errorf("reading the audit log: %w", err)
 	}
 	defer log.Close() //nolint:errcheck // it is only read
-	if _, err := log.Seek(from, io.SeekStart); err != nil {
+	end, err := log.Seek(0, io.SeekEnd)
+	if err == nil && end < from {
+		err = errors.New("it is shorter than when the run began: the API server has begun another one")
+	}
+	if err == nil {
+		_, err = log.Seek(from, io.SeekStart)
+	}
+	if err != nil {
 		return fmt.Errorf("reading the audit log: %w", err)
 	}
 	var kept bytes.Buffer

@@ -223,14 +223,16 @@ func (r *runner) record(ctx context.Context) error {
 	background.Go(func() { recorded = r.recorder.Run(following, r.members) })
 	clients, silence := context.WithCancel(following)
 	var all sync.WaitGroup
-	all.Go(func() { r.traffic.Run(clients, r.members) })
+	var unwatched error
+	all.Go(func() { unwatched = r.traffic.Run(clients, r.members) })
 	r.operate(ctx)
+	r.explain(ctx)
 	pause(ctx, 2*time.Second)
 	silence()
 	all.Wait()
 	ending, cancel := context.WithTimeout(ctx, min(r.patience, endPatience))
 	defer cancel()
-	if err := r.traffic.End(ending); err != nil && r.timeline.Failed == "" {
+	if err := errors.Join(unwatched, r.traffic.End(ending)); err != nil && r.timeline.Failed == "" {
 		r.timeline.Failed = err.Error()
 	}
 	stop()
@@ -246,7 +248,6 @@ func (r *runner) operate(ctx context.Context) {
 		begun, acknowledged := r.traffic.Operations()
 		r.say("%s took %s %v %s (%d requests, %d acknowledged, %d samples)", done.Name, (done.To - done.From).Round(time.Second), done.Tasks, done.Error, begun, acknowledged, r.recorder.Count())
 		if done.Error != "" {
-			r.explain(ctx)
 			return
 		}
 	}
@@ -269,7 +270,7 @@ func (r *runner) perform(ctx context.Context, next turn) report.Operation {
 		injecting.Go(func() { done.Faults[i], left[i] = r.inject(faulting, fault) })
 	}
 	pause(ctx, next.after)
-	r.tasks = []report.Task{}
+	r.tasks, done.Asked = []report.Task{}, r.now()
 	err := next.operation.Run(ctx, r.cluster)
 	if err == nil {
 		err = r.cluster.Settled(ctx)
@@ -289,12 +290,12 @@ func (r *runner) perform(ctx context.Context, next turn) report.Operation {
 // inject injects a fault, unless the operation is over before. The error is that it could not be ended; one that could not be
 // injected has no evidence.
 func (r *runner) inject(ctx context.Context, fault planned) (f oracle.Fault, left error) {
-	f = oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target(), EndsEtcd: fault.Kind.EndsEtcd}
+	f = oracle.Fault{Kind: fault.Kind.Name, Target: fault.Target(), EndsEtcd: fault.Kind.EndsEtcd, SparesWrites: fault.Kind.SparesWrites}
 	begins := pause(ctx, fault.after)
 	f.From = r.now()
 	if begins {
 		var err error
-		if f.Evidence, err = fault.Inject(ctx, r.machine); err != nil {
+		if f.Evidence, err = fault.Inject(ctx, r.machine, func() { f.Since = r.now() }); err != nil {
 			r.say("%v", err)
 		}
 		if errors.Is(err, faults.ErrNotEnded) {
@@ -306,15 +307,16 @@ func (r *runner) inject(ctx context.Context, fault planned) (f oracle.Fault, lef
 	return f, left
 }
 
-// explain keeps what a person needs to see why an operation did not end well.
+// explain keeps what a person needs to see why an operation did not end well, or why the operator did what is judged later.
 func (r *runner) explain(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	for file, args := range map[string]string{
-		"objects.yaml": "get etcds,etcdoperatortasks,statefulsets,pods,persistentvolumeclaims,jobs -n robustness -o yaml",
-		"events.txt":   "events -n robustness",
-		"nodes.yaml":   "get nodes -o yaml",
-		"operator.log": "logs -n etcd-foreman-system -l app.kubernetes.io/name=etcd-foreman --prefix --tail=5000",
+		"objects.yaml":        "get etcds,etcdoperatortasks,statefulsets,pods,persistentvolumeclaims,jobs -n robustness -o yaml",
+		"events.txt":          "events -n robustness",
+		"nodes.yaml":          "get nodes -o yaml",
+		"operator.log":        "logs -n etcd-foreman-system -l app.kubernetes.io/name=etcd-foreman --prefix --tail=-1",
+		"operator-before.log": "logs -n etcd-foreman-system -l app.kubernetes.io/name=etcd-foreman --prefix --tail=-1 --previous",
 	} {
 		cmd := exec.CommandContext(ctx, filepath.Join(r.root, ".local/bin/kubectl"), append(strings.Fields(args), "--kubeconfig="+filepath.Join(r.root, ".local/kubeconfig"))...)
 		out, _ := cmd.CombinedOutput()

@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
 )
 
 // bookkeeping is what the engine keeps between reconciles, by Etcd. Everything in it can be lost: then a status is
@@ -34,6 +35,8 @@ type record struct {
 	pauses map[types.UID]pause
 	// configs are the decoded configs of tasks that have not ended. A config is immutable.
 	configs map[types.UID]decoded
+	// readings are those of the clock for tasks that run.
+	readings map[types.UID]reading
 	// troubled are the deleted tasks that could not be cleaned up after, and for which there was an event.
 	troubled map[types.UID]bool
 }
@@ -83,7 +86,7 @@ func (b *bookkeeping) of(etcd types.NamespacedName) *record {
 	r, ok := b.etcds[etcd]
 	if !ok {
 		r = &record{
-			writes: map[types.UID]written{}, runs: map[types.UID]tasks.Task{}, pauses: map[types.UID]pause{}, configs: map[types.UID]decoded{}, troubled: map[types.UID]bool{},
+			writes: map[types.UID]written{}, runs: map[types.UID]tasks.Task{}, pauses: map[types.UID]pause{}, configs: map[types.UID]decoded{}, readings: map[types.UID]reading{}, troubled: map[types.UID]bool{},
 		}
 		b.etcds[etcd] = r
 	}
@@ -103,6 +106,7 @@ func (b *bookkeeping) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperat
 	maps.DeleteFunc(r.writes, func(uid types.UID, _ written) bool { return !there[uid] })
 	maps.DeleteFunc(r.pauses, func(uid types.UID, _ pause) bool { return !there[uid] })
 	maps.DeleteFunc(r.configs, func(uid types.UID, _ decoded) bool { return !unfinished[uid] })
+	maps.DeleteFunc(r.readings, func(uid types.UID, _ reading) bool { return !unfinished[uid] })
 	if len(r.writes) == 0 && len(r.runs) == 0 && len(r.pauses) == 0 && len(r.configs) == 0 {
 		delete(b.etcds, etcd)
 	}
@@ -171,6 +175,26 @@ func (b *bookkeeping) pausedFor(t *v1alpha1.EtcdOperatorTask, now time.Time) tim
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.of(t.EtcdKey()).pauses[t.UID].until.Sub(now)
+}
+
+// reading is what the clock said when this process first saw that a task runs, and for how long it had been running by it. The time
+// since then is measured by the monotonic clock.
+type reading struct {
+	initiated, at time.Time
+	before        time.Duration
+}
+
+// elapsed returns for how long a task has been running. What the status says is from the wall clock, perhaps of another machine: a
+// time in the future was just now.
+func (b *bookkeeping) elapsed(t *v1alpha1.EtcdOperatorTask, clock clock.PassiveClock) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r, initiated := b.of(t.EtcdKey()), t.Status.InitiatedAt.Truncate(time.Second)
+	if known, ok := r.readings[t.UID]; !ok || !known.initiated.Equal(initiated) {
+		now := clock.Now()
+		r.readings[t.UID] = reading{initiated, now, max(0, now.Sub(t.Status.InitiatedAt.Round(0)))}
+	}
+	return r.readings[t.UID].before + clock.Since(r.readings[t.UID].at)
 }
 
 // running remembers a task of an Etcd that runs. The object itself is kept, because what is recorded in it later

@@ -33,8 +33,9 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 			return r.conclude(ctx, cached, task, verdict, err)
 		}
 	}
+	task.Elapsed = r.books.elapsed(task.Object, r.Clock)
 	r.books.running(task)
-	left, overdue := r.overdue(task.Object)
+	left, overdue := r.overdue(task)
 	if overdue != nil {
 		return r.conclude(ctx, cached, task, *overdue, nil)
 	}
@@ -179,12 +180,12 @@ func (r *Reconciler) end(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 }
 
 // overdue is the verdict on a task that takes longer than its type allows, or how long it may still take; 0 for ever.
-func (r *Reconciler) overdue(t *v1alpha1.EtcdOperatorTask) (left time.Duration, verdict *tasks.Verdict) {
-	deadline := r.Registry[t.Spec.Type].Deadline
+func (r *Reconciler) overdue(t tasks.Task) (left time.Duration, verdict *tasks.Verdict) {
+	deadline := r.Registry[t.Object.Spec.Type].Deadline
 	if deadline == 0 {
 		return 0, nil
 	}
-	if left = t.Status.InitiatedAt.Add(deadline).Sub(r.Clock.Now()); left > 0 {
+	if left = deadline - t.Elapsed; left > 0 {
 		return left, nil
 	}
 	return 0, &tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrDeadlineExceeded, Message: fmt.Sprintf("the task did not end within %s", deadline)}

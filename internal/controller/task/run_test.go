@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
@@ -203,6 +204,57 @@ func TestDeadlines(t *testing.T) {
 			}
 		})
 	}
+}
+
+// settable is a clock that can be set. Time passes by the one that cannot.
+type settable struct {
+	*clocktesting.FakePassiveClock
+	ahead time.Duration
+	read  map[time.Time]time.Time
+}
+
+func (c *settable) Now() time.Time {
+	now := c.FakePassiveClock.Now()
+	c.read[now.Add(c.ahead)] = now
+	return now.Add(c.ahead)
+}
+
+func (c *settable) Since(at time.Time) time.Duration { return c.FakePassiveClock.Since(c.read[at]) }
+
+// Who sets the operator's clock while a task runs neither ends it nor prolongs it.
+func TestDeadlineOnAClockThatIsSet(t *testing.T) {
+	for _, ahead := range []time.Duration{24 * time.Hour, -24 * time.Hour} {
+		s := newServer(t)
+		s.add(t, "a", running)
+		e := newEngine(t, s)
+		clock := &settable{FakePassiveClock: e.clock, read: map[time.Time]time.Time{}}
+		e.Clock = clock
+		e.Registry[v1alpha1.OnDemandSnapshot] = tasks.Type{Handler: e.actor, Deadline: time.Hour}
+		e.look()
+		clock.ahead = ahead
+		e.clock.SetTime(epoch.Add(time.Hour - 1))
+		e.look()
+		e.Expect(e.state("a")).To(Equal(running), "the clock is %s ahead", ahead)
+		e.clock.SetTime(epoch.Add(time.Hour))
+		e.look()
+		e.Expect(e.state("a")).To(Equal(failed), "the clock is %s ahead", ahead)
+	}
+}
+
+// A task whose admission was recorded by a clock that was ahead has no more time than others.
+func TestDeadlineOfATaskFromTheFuture(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) { task.Status.InitiatedAt = &metav1.Time{Time: epoch.Add(24 * time.Hour)} })
+	e := newEngine(t, s)
+	e.Registry[v1alpha1.OnDemandSnapshot] = tasks.Type{Handler: e.actor, Deadline: time.Hour}
+	e.look()
+	seen := e.clock.Now()
+	e.clock.SetTime(seen.Add(time.Hour - 1))
+	e.look()
+	e.Expect(e.state("a")).To(Equal(running))
+	e.clock.SetTime(seen.Add(time.Hour))
+	e.look()
+	e.Expect(e.state("a")).To(Equal(failed))
 }
 
 // A task that is suspended between two steps says so, is not executed, and does not lose its place.

@@ -44,7 +44,7 @@ var killAll = flag.Bool("kill-all", false, "kill the agent at each of its writes
 // every is which writes it is killed at.
 func every() killed.Every {
 	if *killAll {
-		return killed.Every{Call: 1, Plain: 3}
+		return killed.Every{Call: 1, Plain: 1}
 	}
 	return killed.Every{Call: 9, Plain: 5}
 }

@@ -70,6 +70,12 @@ func (p Process) PID() int { return p.identity.PID }
 // Alive reports whether the process has not ended. A frozen one is alive.
 func (p Process) Alive() bool { return p.identity.Alive() }
 
+// Stopped reports whether the process is frozen.
+func (p Process) Stopped() bool {
+	stopped, err := p.identity.Stopped()
+	return err == nil && stopped
+}
+
 // Freeze stops the process without ending it (SIGSTOP), and returns once it is stopped. After an error it is not.
 func (p Process) Freeze(ctx context.Context) error {
 	err := p.signal(ctx, syscall.SIGSTOP, true)

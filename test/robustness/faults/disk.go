@@ -7,7 +7,6 @@ package faults
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 )
 
@@ -24,17 +23,14 @@ func slowDisks() []Kind {
 
 // slowDisk delays the return of each fsync and fdatasync of members, also of those that start meanwhile.
 func slowDisk(ctx context.Context, m *Machine, t target) (heal, error) {
-	var delayed atomic.Int64
+	var delayed tally
 	stop := during(ctx, t.members, 200*time.Millisecond, func(ctx context.Context, member string) {
 		if p, err := m.process(ctx, member); err == nil {
-			_ = p.DelaySyncs(ctx, syncing, func() { delayed.Add(1) }) // without one there is no evidence
+			_ = p.DelaySyncs(ctx, syncing, func() { delayed.add(member) }) // without one there is no evidence
 		}
 	})
 	return func(context.Context) (string, error) {
 		stop()
-		if delayed.Load() == 0 {
-			return "", nil
-		}
-		return fmt.Sprintf("%d calls of fsync and fdatasync returned %s late", delayed.Load(), syncing), nil
+		return delayed.evidence(t.members, fmt.Sprintf("fsync or fdatasync returned %s late", syncing)), nil
 	}, nil
 }

@@ -41,6 +41,8 @@ type Kind struct {
 	Longest time.Duration
 	// EndsEtcd: it ends the etcd of its target.
 	EndsEtcd bool
+	// SparesWrites: it does not reach the members.
+	SparesWrites bool
 	// by is what injects it, if that can do one thing at a time, and also another such thing that it needs.
 	by, also string
 	// choose picks a target.
@@ -71,6 +73,8 @@ type target struct {
 	delay time.Duration
 	// shift is how far off a clock is.
 	shift time.Duration
+	// began is called when the fault is in effect, if that is later than when it was injected.
+	began func()
 }
 
 // Fault is a fault that was chosen and can be injected.
@@ -103,13 +107,15 @@ var ErrNotEnded = errors.New("it may still be in effect")
 // healPatience bounds the end of a fault. It does not depend on the run: a fault is ended even if that was interrupted.
 const healPatience = time.Minute
 
-// Inject injects the fault, waits for its length or until the context ends, and ends it. It returns how one knows that it
-// was in effect; empty if it was not.
-func (f Fault) Inject(ctx context.Context, m *Machine) (evidence string, err error) {
+// Inject injects the fault, waits for its length or until the context ends, and ends it. began is called when it is in effect; of
+// several times the last one counts. It returns how one knows that it was in effect; empty if it was not.
+func (f Fault) Inject(ctx context.Context, m *Machine, began func()) (evidence string, err error) {
+	f.target.began = began
 	end, err := f.Kind.inject(ctx, m, f.target)
 	if err != nil {
 		return "", fmt.Errorf("injecting %s: %w", f, err)
 	}
+	began()
 	wait(ctx, f.Length)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healPatience)
 	defer cancel()

@@ -7,7 +7,6 @@ package faults
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults/delay"
@@ -37,13 +36,14 @@ func answersLate() []Kind {
 // delayAnswers delays the answers of members, also of pods that come meanwhile.
 func delayAnswers(ports []delay.Port) func(context.Context, *Machine, target) (heal, error) {
 	return func(ctx context.Context, m *Machine, t target) (heal, error) {
-		var answers atomic.Int64
+		var late tally
+		named := func(member string, port int) string { return fmt.Sprintf("%s:%d", member, port) }
 		stop := during(ctx, t.members, 200*time.Millisecond, func(ctx context.Context, member string) {
 			p, err := m.process(ctx, member)
 			if err != nil {
 				return
 			}
-			undo, err := delay.Answers(ctx, p, ports, &answers)
+			undo, err := delay.Answers(ctx, p, ports, func(port int) { late.add(named(member, port)) })
 			if err != nil {
 				return
 			}
@@ -51,13 +51,15 @@ func delayAnswers(ports []delay.Port) func(context.Context, *Machine, target) (h
 			for p.Alive() && wait(ctx, 200*time.Millisecond) {
 			}
 		})
-		begun := time.Now()
+		var all []string
+		for _, member := range t.members {
+			for _, port := range ports {
+				all = append(all, named(member, port.Port))
+			}
+		}
 		return func(context.Context) (string, error) {
 			stop()
-			if answers.Load() < int64(time.Since(begun).Seconds()) {
-				return "", nil
-			}
-			return fmt.Sprintf("%d parts of answers were late", answers.Load()), nil
+			return late.evidence(all, "parts of answers were late"), nil
 		}, nil
 	}
 }

@@ -45,34 +45,37 @@ func (m *Machine) process(ctx context.Context, member string) (node.Process, err
 	return node.Find(ctx, pod.UID, node.Etcd)
 }
 
+// freezeMembers freezes the processes that members have now. One that has been killed meanwhile was frozen until then.
 func freezeMembers(ctx context.Context, m *Machine, t target) (heal, error) {
 	var frozen []node.Process
-	end := func(ctx context.Context) (string, error) {
-		var failed []error
-		var stopped []string
-		for _, p := range frozen {
-			if p.Alive() {
-				stopped = append(stopped, p.String()+" was stopped until the end")
-			} else {
-				stopped = append(stopped, p.String()+" was stopped until it was killed")
-			}
-			if err := p.Thaw(ctx); err != nil && p.Alive() {
-				failed = append(failed, err)
-			}
-		}
-		return strings.Join(stopped, ", "), errors.Join(failed...)
-	}
 	for _, member := range t.members {
 		p, err := m.process(ctx, member)
 		if err == nil {
 			err = p.Freeze(ctx)
 		}
-		if err != nil {
-			continue // it is not running: there is nothing to freeze
+		if err == nil {
+			frozen = append(frozen, p) // else it is not running: there is nothing to freeze
 		}
-		frozen = append(frozen, p)
 	}
-	return end, nil
+	return func(ctx context.Context) (string, error) {
+		var failed []error
+		var ends []string
+		for _, p := range frozen {
+			switch {
+			case p.Stopped():
+				ends = append(ends, p.String()+" was stopped until the end")
+			case !p.Alive():
+				ends = append(ends, p.String()+" was stopped until it was killed")
+			}
+			if err := p.Thaw(ctx); err != nil && p.Alive() {
+				failed = append(failed, err)
+			}
+		}
+		if len(ends) < len(t.members) {
+			return "", errors.Join(failed...)
+		}
+		return strings.Join(ends, ", "), errors.Join(failed...)
+	}, nil
 }
 
 func endMember(kill func(node.Process, context.Context) error) func(context.Context, *Machine, target) (heal, error) {
@@ -102,7 +105,7 @@ const (
 
 // stutter lets members run for a tenth of the time.
 func stutter(ctx context.Context, m *Machine, t target) (heal, error) {
-	var cycles atomic.Int64
+	var stops tally
 	stop := during(ctx, t.members, running, func(ctx context.Context, member string) {
 		p, err := m.process(ctx, member)
 		if err != nil || p.Freeze(ctx) != nil {
@@ -110,14 +113,11 @@ func stutter(ctx context.Context, m *Machine, t target) (heal, error) {
 		}
 		wait(ctx, stopped)
 		_ = p.Thaw(context.WithoutCancel(ctx)) // it has ended
-		cycles.Add(1)
+		stops.add(member)
 	})
 	return func(context.Context) (string, error) {
 		stop()
-		if cycles.Load() == 0 {
-			return "", nil
-		}
-		return fmt.Sprintf("stopped %d times for %s", cycles.Load(), stopped), nil
+		return stops.evidence(t.members, fmt.Sprintf("stopped for %s", stopped)), nil
 	}, nil
 }
 
@@ -142,9 +142,10 @@ func slowStart(ctx context.Context, m *Machine, t target) (heal, error) {
 			return
 		}
 		known.Store(p, true)
-		wait(ctx, slowness)
-		_ = p.Thaw(context.WithoutCancel(ctx)) // it has ended
-		slowed.Add(1)
+		whole := wait(ctx, slowness)
+		if p.Thaw(context.WithoutCancel(ctx)) == nil && whole { // else it has ended, or so has the fault
+			slowed.Add(1)
+		}
 	})
 	return func(context.Context) (string, error) {
 		stop()

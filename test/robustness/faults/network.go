@@ -6,6 +6,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -22,7 +23,7 @@ const (
 	theAPIServer = "API server"
 	// theService is where agents find the API server; the operator is led to the proxy.
 	theService = "Service of the API server"
-	nodeIP       = "10.88.0.1"
+	nodeIP     = "10.88.0.1"
 )
 
 func links() []Kind {
@@ -48,14 +49,14 @@ func links() []Kind {
 	}
 	return []Kind{
 		{Name: "network cut between members", Longest: 30 * time.Second, choose: link("member", "member"), inject: cut},
-		{Name: "network cut between operator and member", Longest: 40 * time.Second, choose: link(theOperator, "member"), inject: cut},
-		{Name: "network cut between operator and API server", Longest: 25 * time.Second, choose: link(theOperator, theAPIServer), inject: cut},
-		{Name: "network cut between member and API server", Longest: 60 * time.Second, choose: link("member", theService), inject: cut},
+		{Name: "network cut between operator and member", Longest: 40 * time.Second, SparesWrites: true, choose: link(theOperator, "member"), inject: cut},
+		{Name: "network cut between operator and API server", Longest: 25 * time.Second, SparesWrites: true, choose: link(theOperator, theAPIServer), inject: cut},
+		{Name: "network cut between member and API server", Longest: 60 * time.Second, SparesWrites: true, choose: link("member", theService), inject: cut},
 		{Name: "member cut off from members", Longest: 100 * time.Second, choose: anyMember, inject: isolate},
 		{Name: "members cut off from each other", Longest: 45 * time.Second, choose: allMembers, inject: scatter},
 		{Name: "operator sees only a member that is cut off", Longest: 60 * time.Second, choose: anyMember, inject: blind},
 		{Name: "packets between members are lost", Longest: 40 * time.Second, choose: allMembers, inject: losePeers},
-		{Name: "packets of the operator are lost", Longest: 40 * time.Second, choose: nothing(theOperator), inject: loseOperator},
+		{Name: "packets of the operator are lost", Longest: 40 * time.Second, SparesWrites: true, choose: nothing(theOperator), inject: loseOperator},
 	}
 }
 
@@ -78,23 +79,35 @@ func isolate(ctx context.Context, m *Machine, t target) (heal, error) {
 
 // scatter cuts every member off from every other: there is no quorum, and the operator reaches all.
 func scatter(ctx context.Context, m *Machine, t target) (heal, error) {
-	var pairs []pair
-	for _, member := range t.members {
-		pairs = append(pairs, m.apart(member)...)
-	}
-	return m.drop(ctx, pairs)
+	return m.drop(ctx, between(t.members))
 }
 
 // blind is the case in which the operator is on the wrong side: it reaches only a member that the others are cut off
 // from, and they have the quorum.
 func blind(ctx context.Context, m *Machine, t target) (heal, error) {
-	pairs := m.apart(t.members[0])
+	var others []pair
 	for i := range m.Members {
 		if other := m.pod(i); other != t.members[0] {
-			pairs = append(pairs, pair{theOperator, other}, pair{other, theOperator})
+			others = append(others, pair{theOperator, other}, pair{other, theOperator})
 		}
 	}
-	return m.drop(ctx, pairs)
+	connect, err := m.drop(ctx, m.apart(t.members[0]))
+	if err != nil {
+		return nil, err
+	}
+	see, err := m.drop(ctx, others)
+	if err != nil {
+		_, failed := connect(context.WithoutCancel(ctx))
+		return nil, errors.Join(err, failed)
+	}
+	return func(ctx context.Context) (string, error) {
+		cut, err := connect(ctx)
+		unseen, failed := see(ctx)
+		if cut == "" || unseen == "" {
+			return "", errors.Join(err, failed)
+		}
+		return fmt.Sprintf("between members %s, and of the operator %s", cut, unseen), errors.Join(err, failed)
+	}, nil
 }
 
 // lost are the packets that are lost where some are: one of four. TCP repeats them, later and later.
@@ -102,11 +115,7 @@ const lost = "numgen random mod 100 < 25"
 
 // losePeers loses some of the packets between members.
 func losePeers(ctx context.Context, m *Machine, t target) (heal, error) {
-	var pairs []pair
-	for _, member := range t.members {
-		pairs = append(pairs, m.apart(member)...)
-	}
-	return m.dropSome(ctx, pairs, lost)
+	return m.dropSome(ctx, between(t.members), lost)
 }
 
 // loseOperator loses some of the packets between the operator and everybody whom it talks to.
@@ -116,6 +125,19 @@ func loseOperator(ctx context.Context, m *Machine, _ target) (heal, error) {
 		pairs = append(pairs, pair{theOperator, m.pod(i)}, pair{m.pod(i), theOperator})
 	}
 	return m.dropSome(ctx, pairs, lost)
+}
+
+// between returns the directions between members, each once: two rules for the same packets would drop more of them.
+func between(members []string) []pair {
+	var pairs []pair
+	for _, from := range members {
+		for _, to := range members {
+			if from != to {
+				pairs = append(pairs, pair{from, to})
+			}
+		}
+	}
+	return pairs
 }
 
 // apart returns the directions between a member and all others.

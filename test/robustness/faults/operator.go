@@ -22,9 +22,9 @@ const byOperator = "signals to the operator"
 
 func operators() []Kind {
 	return []Kind{
-		{Name: "operator frozen (SIGSTOP)", Longest: 12 * time.Second, by: byOperator, choose: nothing("the leading operator"), inject: freezeOperator},
-		{Name: "operator killed (SIGKILL)", Longest: 2 * time.Second, by: byOperator, choose: nothing("the leading operator"), inject: killOperator},
-		{Name: "two operators at once", Longest: 2 * time.Second, by: byOperator, choose: nothing("the leading operator"), inject: twin},
+		{Name: "operator frozen (SIGSTOP)", Longest: 12 * time.Second, SparesWrites: true, by: byOperator, choose: nothing("the leading operator"), inject: freezeOperator},
+		{Name: "operator killed (SIGKILL)", Longest: 2 * time.Second, SparesWrites: true, by: byOperator, choose: nothing("the leading operator"), inject: killOperator},
+		{Name: "two operators at once", Longest: 2 * time.Second, SparesWrites: true, by: byOperator, choose: nothing("the leading operator"), inject: twin},
 	}
 }
 
@@ -57,7 +57,17 @@ func freezeOperator(ctx context.Context, m *Machine, _ target) (heal, error) {
 	if err := p.Freeze(ctx); err != nil {
 		return notInEffect, nil
 	}
-	return func(ctx context.Context) (string, error) { return p.String() + " was stopped", p.Thaw(ctx) }, nil
+	return thaw(p), nil
+}
+
+// thaw continues a process, which was frozen if it still is.
+func thaw(p node.Process) heal {
+	return func(ctx context.Context) (string, error) {
+		if !p.Stopped() {
+			return "", p.Thaw(ctx)
+		}
+		return p.String() + " was stopped until the end", p.Thaw(ctx)
+	}
 }
 
 func killOperator(ctx context.Context, m *Machine, _ target) (heal, error) {
@@ -119,15 +129,15 @@ func apiServers() []Kind {
 	}
 	requests := nothing("the operator's requests")
 	return []Kind{
-		{Name: "API server frozen (SIGSTOP)", Longest: 10 * time.Second, choose: nothing("kube-apiserver"), inject: freezeProgram("kube-apiserver")},
-		{Name: "API server slow", Longest: 40 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Delay: 1200 * time.Millisecond})},
-		{Name: "API server answers 409", Longest: 30 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Refuse: http.StatusConflict, Share: 40})},
-		{Name: "API server answers 429", Longest: 30 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Refuse: http.StatusTooManyRequests, Share: 40})},
-		{Name: "API server answers 500", Longest: 30 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Refuse: http.StatusInternalServerError, Share: 40})},
-		{Name: "answers lost after the write", Longest: 30 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Lose: true, Share: 40})},
-		{Name: "removals arrive late", Longest: 90 * time.Second, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Late: lateRemoval})},
-		{Name: "watches held back", Longest: 45 * time.Second, by: byProxy, choose: nothing("the operator's watches"), inject: mischief(proxy.Mischief{Hold: true})},
-		{Name: "kubelet frozen (SIGSTOP)", Longest: 20 * time.Second, choose: nothing("kubelet"), inject: freezeProgram("kubelet")},
+		{Name: "API server frozen (SIGSTOP)", Longest: 10 * time.Second, SparesWrites: true, choose: nothing("kube-apiserver"), inject: freezeProgram("kube-apiserver")},
+		{Name: "API server slow", Longest: 40 * time.Second, SparesWrites: true, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Delay: 1200 * time.Millisecond})},
+		{Name: "API server answers 409", Longest: 30 * time.Second, SparesWrites: true, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Refuse: http.StatusConflict, Share: 40})},
+		{Name: "API server answers 429", Longest: 30 * time.Second, SparesWrites: true, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Refuse: http.StatusTooManyRequests, Share: 40})},
+		{Name: "API server answers 500", Longest: 30 * time.Second, SparesWrites: true, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Refuse: http.StatusInternalServerError, Share: 40})},
+		{Name: "answers lost after the write", Longest: 30 * time.Second, SparesWrites: true, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Lose: true, Share: 40})},
+		{Name: "removals arrive late", Longest: 90 * time.Second, SparesWrites: true, by: byProxy, choose: requests, inject: mischief(proxy.Mischief{Late: lateRemoval})},
+		{Name: "watches held back", Longest: 45 * time.Second, SparesWrites: true, by: byProxy, choose: nothing("the operator's watches"), inject: mischief(proxy.Mischief{Hold: true})},
+		{Name: "kubelet frozen (SIGSTOP)", Longest: 20 * time.Second, SparesWrites: true, choose: nothing("kubelet"), inject: freezeProgram("kubelet")},
 	}
 }
 
@@ -143,6 +153,6 @@ func freezeProgram(name string) func(context.Context, *Machine, target) (heal, e
 		if err := p.Freeze(ctx); err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context) (string, error) { return p.String() + " was stopped", p.Thaw(ctx) }, nil
+		return thaw(p), nil
 	}
 }

@@ -30,10 +30,10 @@ func others() []Kind {
 		{Name: "pod deleted by somebody else", Longest: 2 * time.Second, choose: anyMember, inject: deletePod},
 		{Name: "pod evicted by somebody else", Longest: 2 * time.Second, choose: anyMember, inject: evictPod},
 		{Name: "volume lost", Longest: 2 * time.Second, by: byVolumes, choose: anyMember, inject: loseVolume},
-		{Name: "volume lost and no promotion", Longest: 60 * time.Second, by: byVolumes, choose: anyMember, inject: loseVolumeAndStayLearner},
-		{Name: "finalizer on a pod", Longest: 25 * time.Second, choose: anyMember, inject: finalizer},
-		{Name: "node cordoned", Longest: 25 * time.Second, choose: nothing("the node"), inject: changeNode(func(n *corev1.Node, on bool) { n.Spec.Unschedulable = on })},
-		{Name: "node tainted", Longest: 25 * time.Second, choose: nothing("the node"), inject: changeNode(taint)},
+		{Name: "volume lost and no promotion", Longest: 60 * time.Second, by: byVolumes, also: bySignals, choose: anyMember, inject: loseVolumeAndStayLearner},
+		{Name: "finalizer on a pod", Longest: 25 * time.Second, SparesWrites: true, choose: anyMember, inject: finalizer},
+		{Name: "node cordoned", Longest: 25 * time.Second, SparesWrites: true, choose: nothing("the node"), inject: changeNode(func(n *corev1.Node, on bool) { n.Spec.Unschedulable = on })},
+		{Name: "node tainted", Longest: 25 * time.Second, SparesWrites: true, choose: nothing("the node"), inject: changeNode(taint)},
 	}
 }
 
@@ -98,9 +98,12 @@ func loseVolumeAndStayLearner(ctx context.Context, m *Machine, t target) (heal, 
 		all.Wait()
 		evidence, err := end(ctx)
 		if frozen == (node.Process{}) {
-			return evidence, err
+			return "", err
 		}
-		return fmt.Sprintf("%s, and its agent, %s, was stopped", evidence, frozen), errors.Join(err, frozen.Thaw(ctx))
+		if !frozen.Stopped() {
+			return "", errors.Join(err, frozen.Thaw(ctx))
+		}
+		return fmt.Sprintf("%s, and its agent, %s, was stopped until the end", evidence, frozen), errors.Join(err, frozen.Thaw(ctx))
 	}, nil
 }
 

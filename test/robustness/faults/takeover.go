@@ -30,7 +30,7 @@ func takeovers() []Kind {
 		t.name = fmt.Sprintf("the operator's %s after %s", t.resource, t.delay.Round(100*time.Millisecond))
 		return t
 	}
-	return []Kind{{Name: "operator takes over with an old cache", Longest: 60 * time.Second, by: byOperator, also: byProxy, choose: choose, inject: takeOver}}
+	return []Kind{{Name: "operator takes over with an old cache", Longest: 60 * time.Second, SparesWrites: true, by: byOperator, also: byProxy, choose: choose, inject: takeOver}}
 }
 
 // takeOver lets an operator that does not lead take over with a cache in which objects of one kind are old, as one whose API
@@ -59,6 +59,7 @@ func takeOver(ctx context.Context, m *Machine, t target) (heal, error) {
 	}
 	m.Proxy.Set(proxy.Mischief{Hold: true, Of: t.resource, From: others})
 	return func(ctx context.Context) (string, error) {
+		t.began() // nothing that the operator has done before rests on the old cache
 		successor, err := m.handOver(ctx, name)
 		if successor != "" {
 			wait(ctx, acting)

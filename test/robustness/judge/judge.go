@@ -46,7 +46,7 @@ func Folder(dir string) (report.Result, error) {
 		return r, err
 	}
 	r.Samples = len(samples)
-	judged := oracle.Judge(r.Run.Cluster, acts, samples, r.Timeline.Outages)
+	judged := oracle.Judge(r.Run.Cluster, acts, containers, samples, r.Timeline.Outages)
 	r.Judgements = oracle.Promises(judged, acts, containers, r.Timeline.Faults())
 	r.CountActs()
 	r.Gaps = oracle.Gaps(acknowledged, noticeable, r.Judgements, r.Timeline.Faults(), r.Timeline.Outages)

@@ -78,7 +78,7 @@ func All() []Operation {
 	}...)
 }
 
-// recoveryNot would continue or restart the member that a recovery freezes, or take the last one's data.
+// recoveryNot would continue or restart the members that a recovery freezes, or take the last one's data.
 var recoveryNot = []string{
 	"volume lost", "volume lost and no promotion", "member frozen (SIGSTOP)", "all members frozen (SIGSTOP)", "member killed (SIGKILL)", "member terminated (SIGTERM)",
 	"member slow", "all members slow", "container starts slowly", "disk of a member refuses writes", "disk of a member slow", "disks of all members slow",

@@ -154,7 +154,7 @@ func (c *Cluster) needlessRecovery(ctx context.Context) error {
 	})
 }
 
-// recover loses the volumes of all members but one, which has every acknowledged write, and asks for a recovery.
+// recover loses the volumes of a quorum, and asks for a recovery.
 func (c *Cluster) recover(ctx context.Context) error {
 	return c.during(ctx, oracle.Outage{What: "recovery", OnlyIfLost: true}, func() error {
 		if err := c.loseQuorum(ctx); err != nil {
@@ -182,13 +182,43 @@ func (c *Cluster) askForRecovery(ctx context.Context) error {
 	}
 }
 
-// loseQuorum loses the volumes of all members but the last, which has every acknowledged write.
+// minority is how many members can be missed. A recovery freezes so many, the first ones.
+func minority(members int) int { return (members - 1) / 2 }
+
+// lost are the members whose volumes are lost before a recovery. The last one survives, which has every acknowledged write. Where
+// two survivors are no quorum, the last of the frozen ones does too, which is behind. It is before the other, so that a recovery
+// that does not compare their data is likely to take the wrong one.
+func lost(members int) []int {
+	last, behind := members-1, -1
+	if members/2 >= 2 {
+		behind = minority(members) - 1
+	}
+	var lost []int
+	for i := range members {
+		if i != last && i != behind {
+			lost = append(lost, i)
+		}
+	}
+	return lost
+}
+
+// loseQuorum loses the volumes of a quorum, once a survivor has every acknowledged write. The one that is behind stays frozen until
+// its pod ends, which kills its process. If a fault ends that pod before the others are gone, it may catch up, and writes may do
+// without the last member. They still need one of the two, so the more advanced one has them all.
 func (c *Cluster) loseQuorum(ctx context.Context) error {
 	if err := c.catchUpLast(ctx); err != nil {
 		return err
 	}
+	if err := c.loseVolumes(ctx, lost(c.Members)); err != nil {
+		return err
+	}
+	return until(ctx, "the volumes are lost", c.volumesLost)
+}
+
+// loseVolumes deletes the claims of members, and then their pods.
+func (c *Cluster) loseVolumes(ctx context.Context, members []int) error {
 	for _, list := range []client.Object{&corev1.PersistentVolumeClaim{}, &corev1.Pod{}} {
-		for i := range c.Members - 1 {
+		for _, i := range members {
 			list.SetNamespace(c.Namespace)
 			list.SetName(c.pod(i))
 			if _, claim := list.(*corev1.PersistentVolumeClaim); claim {
@@ -202,7 +232,7 @@ func (c *Cluster) loseQuorum(ctx context.Context) error {
 			}
 		}
 	}
-	return until(ctx, "the volumes are lost", c.volumesLost)
+	return nil
 }
 
 // volumesLost returns nil once the pods are told that their data is lost.
@@ -221,11 +251,11 @@ func (c *Cluster) pod(i int) string   { return fmt.Sprintf("%s-%d", c.Name, i) }
 func (c *Cluster) claim(i int) string { return fmt.Sprintf("%s-%s", c.Name, c.pod(i)) }
 
 // catchUpLast freezes the first members of a minority, so that every write needs all others, and waits for one: then the last
-// member has all that were acknowledged before, and until the others go.
+// member has all that were acknowledged before, and until the others go, and each of the frozen ones lacks that write.
 func (c *Cluster) catchUpLast(ctx context.Context) error {
 	for {
 		var frozen []node.Process
-		for i := range (c.Members - 1) / 2 {
+		for i := range minority(c.Members) {
 			p, err := c.freeze(ctx, c.pod(i))
 			if err != nil {
 				return err
@@ -235,7 +265,7 @@ func (c *Cluster) catchUpLast(ctx context.Context) error {
 		if err := c.Written(ctx); err != nil {
 			return fmt.Errorf("waiting for a write: %w", err)
 		}
-		if !slices.ContainsFunc(frozen, func(p node.Process) bool { return !p.Alive() }) {
+		if !slices.ContainsFunc(frozen, func(p node.Process) bool { return !p.Stopped() }) {
 			return nil
 		}
 	}

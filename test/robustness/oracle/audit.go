@@ -120,6 +120,9 @@ func (e entry) act(cluster Cluster, specs podSpecs) (Act, bool) {
 	case "delete persistentvolumeclaims":
 		act.Kind, act.Pods = DeleteClaim, []string{podOfClaim(ref.Name, cluster.Name)}
 		return act, act.Pods[0] != ""
+	case "deletecollection persistentvolumeclaims":
+		act.Kind, act.Pods = DeleteClaim, beyond(cluster.Name, 0)
+		return act, true
 	case "delete statefulsets":
 		act.Kind = DeleteSet
 		return act, ref.Name == cluster.Name && !e.orphans()

@@ -35,8 +35,8 @@ func (g Gap) Length() time.Duration { return g.To - g.From }
 const (
 	// lead is how long before a gap its cause may lie: a pod that is deleted terminates first, and an election follows.
 	lead = 3 * time.Second
-	// wake is how long after a fault has ended it may still cost writes: members find each other again.
-	wake = 5 * time.Second
+	// Wake is how long after a fault has ended it may still cost writes: members find each other again.
+	Wake = 5 * time.Second
 )
 
 // Gaps returns the gaps of at least some length between acknowledgements, each with its cause.
@@ -72,12 +72,12 @@ func attribute(g Gap, judged []Judgement, faults []Fault, outages []Outage) (Cau
 		}
 	}
 	for _, f := range faults {
-		if f.From <= g.To && g.From <= f.To+wake {
+		if !f.SparesWrites && f.From <= g.To && g.From <= f.To+Wake {
 			return ByFault, fmt.Sprintf("%s of %s", f.Kind, f.Target)
 		}
 	}
 	for _, o := range outages {
-		if o.From <= g.To && g.From <= o.To+wake {
+		if o.From <= g.To && g.From <= o.To+Wake {
 			return ByRequest, o.What
 		}
 	}

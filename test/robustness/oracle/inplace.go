@@ -232,15 +232,5 @@ func (w *world) disturbs(act Act, s Sample, at time.Duration) bool {
 	case Lowers:
 		return at-act.At < settle
 	}
-	return at-act.At < reaction && !w.silentBetween(s.UID, act.At, s.At)
-}
-
-// silentBetween reports whether a pod was asked between two times and did not answer.
-func (w *world) silentBetween(uid string, from, to time.Duration) bool {
-	for _, at := range w.silent[uid] {
-		if from < at && at < to {
-			return true
-		}
-	}
-	return false
+	return at-act.At < reaction && !w.containers.endedBetween(s.UID, act.At, s.At)
 }

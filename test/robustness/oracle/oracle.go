@@ -49,22 +49,26 @@ type Outage struct {
 	Claims bool `json:"claims,omitempty"`
 }
 
-// Fault is a fault that was injected, and when it was in effect.
+// Fault is a fault that was injected.
 type Fault struct {
-	From time.Duration `json:"from"`
-	To   time.Duration `json:"to"`
-	Kind string        `json:"kind"`
+	// From is when it began to be injected, Since when it was in effect, To when it had ended. Earlier runs have no Since.
+	From  time.Duration `json:"from"`
+	Since time.Duration `json:"since,omitempty"`
+	To    time.Duration `json:"to"`
+	Kind  string        `json:"kind"`
 	// Target is what it was done to.
 	Target string `json:"target"`
 	// Evidence is how one knows that it was in effect; empty if it was not.
 	Evidence string `json:"evidence,omitempty"`
 	// EndsEtcd: it ends the etcd of the target, a pod, which restarts in its pod.
 	EndsEtcd bool `json:"endsEtcd,omitempty"`
+	// SparesWrites: it does not reach the members, so it cannot cost writes.
+	SparesWrites bool `json:"sparesWrites,omitempty"`
 }
 
-// Affects reports whether the fault was in effect at a time, or had been just before.
-func (f Fault) Affects(at time.Duration) bool {
-	return f.Evidence != "" && f.From <= at && at <= f.To+wake
+// InEffect reports whether the fault was in effect at any time between two.
+func (f Fault) InEffect(from, to time.Duration) bool {
+	return f.Evidence != "" && max(f.From, f.Since) <= to && from <= f.To
 }
 
 // Cluster is what is judged.
@@ -105,8 +109,11 @@ const (
 	sight = 5 * time.Second
 	// moment is how recently a member must have served to count at the time of an act. It spans a slow answer.
 	moment = time.Second
-	// patience is the shortest time without a quorum after which a running member may be removed.
+	// patience is the shortest time without a quorum after which a running member may be removed, and between two removals then.
 	patience = 10 * time.Second
+	// recoveryPatience is how long there must have been no quorum before a recovery stops the members: 30 s are promised, from
+	// when the loss is seen. Here a member counts for a moment after its last answer, and is asked as long.
+	recoveryPatience = 30*time.Second - 2*moment
 	// lag is how many committed entries a member may lack that counts: with one that lacks more, nothing is committed for a while.
 	lag = 5000
 	// memory is how far the oracle looks back for a quorum.
@@ -160,8 +167,8 @@ func (j Judgement) String() string {
 }
 
 // Judge judges every act of the operator, in order.
-func Judge(cluster Cluster, acts []Act, samples []Sample, outages []Outage) []Judgement {
-	w := newWorld(cluster, acts, samples)
+func Judge(cluster Cluster, acts []Act, containers *Containers, samples []Sample, outages []Outage) []Judgement {
+	w := newWorld(cluster, acts, containers, samples)
 	var all []Judgement
 	for _, act := range acts {
 		if act.User != cluster.Operator {
@@ -208,13 +215,14 @@ func during(outages []Outage, at time.Duration) (Outage, bool) {
 }
 
 // judgeDeclared judges an act during an outage that somebody asked for; nothing, if the outage does not cover it. It covers that
-// all members are stopped, and what is done until the first is started again.
+// all members are stopped once, and what is done until the first is started again.
 func (w *world) judgeDeclared(act Act, s scene, o Outage) (Verdict, string) {
+	stopped, started := w.stoppedBy(o, act.At)
 	switch {
-	case o.OnlyIfLost && s.knownRest >= s.quorum, !act.stopsAll() && !w.stoppedBy(o, act.At):
+	case o.OnlyIfLost && s.knownRest >= s.quorum, !act.stopsAll() && !stopped, started:
 		return "", ""
-	case o.OnlyIfLost && w.quorumWithin(max(0, act.At-patience), act.At) && !w.stoppedBy(o, act.At):
-		return Unsafe, fmt.Sprintf("%s is for a quorum that is lost, and this one was there less than %s ago", o.What, patience)
+	case o.OnlyIfLost && w.quorumWithin(max(0, act.At-recoveryPatience), act.At) && !stopped:
+		return Unsafe, fmt.Sprintf("%s is for a quorum that is lost, and this one was there less than %s ago", o.What, recoveryPatience)
 	case act.Kind == DeleteClaim && !o.Claims:
 		return "", ""
 	case act.Kind == DeleteClaim && len(s.present) > 0:
@@ -243,14 +251,19 @@ func (w *world) judgeRemoval(act Act, s scene) (Verdict, string) {
 		return Race, fmt.Sprintf("%d of %d voters remain: others were lost within the %s that an observation may be old; %s", s.nowRest, s.voters, sight, s.why)
 	case s.known >= s.quorum && s.knownRest >= s.quorum:
 		return Safe, left
+	case s.now < s.quorum && s.ended:
+		return Broken, "there is no quorum, and the kubelet had reported that its etcd has ended"
 	case s.known >= s.quorum && w.cluster.Members < 3:
 		return Asked, fmt.Sprintf("a cluster of %d cannot do without one", w.cluster.Members)
 	case s.known >= s.quorum:
 		return Unsafe, left
-	case len(s.present) == 0:
-		return Broken, "there is no quorum, and its member does not answer"
+	case len(s.running) == 0:
+		return Broken, "there is no quorum, and its member does not run"
 	case w.quorumWithin(max(0, act.At-patience), act.At):
-		return Unsafe, fmt.Sprintf("%s runs, and there was a quorum less than %s ago: it might have come back by itself; %s", strings.Join(s.present, ", "), patience, left)
+		return Unsafe, fmt.Sprintf("%s runs, and there was a quorum less than %s ago: it might have come back by itself; %s", strings.Join(s.running, ", "), patience, left)
+	}
+	if other, found := w.removedLately(act); found {
+		return Unsafe, fmt.Sprintf("%s runs, and %s was removed %s ago: without a quorum members are removed one at a time", strings.Join(s.running, ", "), other.Name, act.At-other.At)
 	}
 	return Broken, fmt.Sprintf("there has been no quorum for %s", patience)
 }

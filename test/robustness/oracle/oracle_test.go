@@ -84,6 +84,15 @@ func byOther(a Act) Act {
 	return a
 }
 
+// running is what the kubelet reports of pods whose etcd runs.
+func running(members int) string {
+	log := ""
+	for i := range members {
+		log += status(1, fmt.Sprintf("main-%d", i), fmt.Sprintf("uid-%d", i), "")
+	}
+	return log
+}
+
 func stop(at float64) Act { return act(at, ScaleSet, beyond("main", 0)...) }
 
 func TestJudge(t *testing.T) {
@@ -95,7 +104,9 @@ func TestJudge(t *testing.T) {
 		learners []int
 		acts     []Act
 		outages  []Outage
-		want     []Verdict
+		// log is what the kubelet reports.
+		log  string
+		want []Verdict
 	}{
 		"one of three": {lives: always(), acts: []Act{act(20, DeletePod, "main-0")}, want: []Verdict{Safe}},
 		"one after another, each back before the next": {
@@ -188,6 +199,39 @@ func TestJudge(t *testing.T) {
 			lives: [][]life{{serving(0), silent(10)}, {serving(0), silent(10)}, {serving(0), leaderless(11)}},
 			acts:  []Act{act(18, DeletePod, "main-0")}, want: []Verdict{Broken},
 		},
+		"one that is frozen, soon after the quorum was lost": {
+			lives: [][]life{{serving(0), silent(20)}, {serving(0), silent(20)}, {serving(0), silent(20)}},
+			acts:  []Act{act(25.5, DeletePod, "main-0")}, log: running(3), want: []Verdict{Unsafe},
+		},
+		"one whose etcd has ended, soon after the quorum was lost": {
+			lives: [][]life{{serving(0), silent(20)}, {serving(0), silent(20)}, {serving(0), silent(20)}},
+			acts:  []Act{act(25.5, DeletePod, "main-0")}, log: running(3) + status(22, "main-0", "uid-0", "dead at 20"), want: []Verdict{Broken},
+		},
+		"one whose etcd has just ended, while another is replaced": {
+			lives: [][]life{{serving(0), leaderless(18)}, {serving(0), silent(19)}, {serving(0), silent(16)}},
+			acts:  []Act{act(16, DeletePod, "main-2"), act(21, DeletePod, "main-1")}, log: running(3) + status(20, "main-1", "uid-1", "dead at 19"), want: []Verdict{Safe, Broken},
+		},
+		"one whose etcd has just ended, and that is not reported": {
+			lives: [][]life{{serving(0), leaderless(18)}, {serving(0), silent(19)}, {serving(0), silent(16)}},
+			acts:  []Act{act(16, DeletePod, "main-2"), act(21, DeletePod, "main-1")}, log: running(3) + status(22, "main-1", "uid-1", "dead at 19"), want: []Verdict{Safe, Unsafe},
+		},
+		"one whose etcd has ended and runs again": {
+			lives: [][]life{{serving(0)}, {serving(0), silent(19), serving(20.5)}, {serving(0), silent(16)}},
+			acts:  []Act{act(16, DeletePod, "main-2"), act(21, DeletePod, "main-1")}, log: running(3) + status(20, "main-1", "uid-1", "dead at 19"), want: []Verdict{Safe, Unsafe},
+		},
+		"all that are frozen, long after the quorum was lost": {
+			lives: [][]life{{serving(0), silent(20)}, {serving(0), silent(20)}, {serving(0), silent(20)}},
+			acts:  []Act{act(35, DeletePod, "main-0"), act(35.1, DeletePod, "main-0"), act(36, DeletePod, "main-1"), act(56, DeletePod, "main-2")},
+			log:   running(3), want: []Verdict{Broken, Broken, Unsafe, Broken},
+		},
+		"all that are leaderless": {
+			lives: [][]life{{serving(0), leaderless(20)}, {serving(0), leaderless(20)}, {serving(0), leaderless(20)}},
+			acts:  []Act{act(35, DeletePod, "main-0"), act(35.1, EvictPod, "main-1")}, want: []Verdict{Broken, Unsafe},
+		},
+		"somebody else removes another in between": {
+			lives: [][]life{{serving(0), leaderless(20)}, {serving(0), leaderless(20)}, {serving(0), leaderless(20)}},
+			acts:  []Act{byOther(act(34, DeletePod, "main-0")), act(35.1, DeletePod, "main-1")}, want: []Verdict{Broken},
+		},
 		"all are stopped":               {lives: always(), acts: []Act{stop(20)}, want: []Verdict{Unsafe}},
 		"the StatefulSet is deleted":    {lives: always(), acts: []Act{act(20, DeleteSet)}, want: []Verdict{Unsafe}},
 		"all pods are deleted":          {lives: always(), acts: []Act{act(20, DeletePodsOf)}, want: []Verdict{Unsafe}},
@@ -200,13 +244,28 @@ func TestJudge(t *testing.T) {
 		"a recovery that is not needed": {lives: always(), acts: []Act{stop(20)}, outages: recovery, want: []Verdict{Unsafe}},
 		"a recovery while only one is up": {
 			lives:   [][]life{{serving(0), silent(5)}, {serving(0), silent(5)}, {serving(0), leaderless(6)}},
-			acts:    []Act{stop(30), act(40, DeletePod, "main-2")},
+			acts:    []Act{stop(35), act(40, DeletePod, "main-2")},
 			outages: recovery, want: []Verdict{Asked, Asked},
 		},
 		"a recovery of a quorum that has just been lost": {
 			lives:   [][]life{{serving(0), silent(9)}, {serving(0), silent(9)}, {serving(0), leaderless(10)}},
 			acts:    []Act{stop(15)},
 			outages: recovery, want: []Verdict{Unsafe},
+		},
+		"a recovery of a quorum that was lost 27 seconds ago": {
+			lives: [][]life{{serving(0), silent(5)}, {serving(0), silent(5)}, {serving(0), leaderless(5)}},
+			acts:  []Act{stop(32)}, outages: recovery, want: []Verdict{Unsafe},
+		},
+		"a recovery of a quorum that was lost 30 seconds ago": {
+			lives: [][]life{{serving(0), silent(5)}, {serving(0), silent(5)}, {serving(0), leaderless(5)}},
+			acts:  []Act{stop(35)}, outages: recovery, want: []Verdict{Asked},
+		},
+		"all are stopped again": {
+			lives: [][]life{{serving(0), silent(12), again(18)}, {serving(0), silent(12), again(18)}, {serving(0), silent(12), again(18)}},
+			acts:  []Act{stop(12), act(15, ScaleSet, beyond("main", 3)...), stop(40)}, outages: recreate, want: []Verdict{Asked, Unsafe},
+		},
+		"all are stopped, and the answer was lost": {
+			lives: always(), acts: []Act{stop(12), stop(13)}, outages: recreate, want: []Verdict{Asked, Asked},
 		},
 		"the claim of a member that serves": {lives: always(), acts: []Act{act(20, DeleteClaim, "main-0")}, want: []Verdict{Unsafe}},
 		"the claim of a dead member": {
@@ -236,9 +295,9 @@ func TestJudge(t *testing.T) {
 			want: []Verdict{Asked, Safe, Unsafe},
 		},
 		"pods after a recovery has started the members": {
-			lives: [][]life{{serving(0), silent(5), again(36)}, {serving(0), silent(5), again(36)}, {serving(0), leaderless(6), silent(20), again(30)}},
+			lives: [][]life{{serving(0), silent(2), again(44)}, {serving(0), silent(2), again(44)}, {serving(0), leaderless(3), silent(32), again(38)}},
 			acts: []Act{
-				stop(20), act(28, ScaleSet, beyond("main", 1)...), act(34, ScaleSet, beyond("main", 3)...), act(45, DeletePod, "main-0"), act(45.1, DeletePod, "main-1"),
+				stop(32), act(36, ScaleSet, beyond("main", 1)...), act(42, ScaleSet, beyond("main", 3)...), act(48, DeletePod, "main-0"), act(48.1, DeletePod, "main-1"),
 			},
 			outages: recovery, want: []Verdict{Asked, Asked, Safe, Unsafe},
 		},
@@ -248,7 +307,11 @@ func TestJudge(t *testing.T) {
 			var got []Verdict
 			cluster := cluster
 			cluster.Members = len(test.lives)
-			judged := Judge(cluster, test.acts, record(test.lives, test.learners...), test.outages)
+			_, containers, err := Read(strings.NewReader(test.log), cluster)
+			if err != nil {
+				t.Fatal(err)
+			}
+			judged := Judge(cluster, test.acts, containers, record(test.lives, test.learners...), test.outages)
 			for _, j := range judged {
 				got = append(got, j.Verdict)
 			}
@@ -299,6 +362,7 @@ func TestActs(t *testing.T) {
 		"a StatefulSet that is deleted":   {line("delete", "statefulsets", "main", `{"propagationPolicy":"Background"}`, 200), "delete StatefulSet main [] "},
 		"a StatefulSet that is replaced":  {line("delete", "statefulsets", "main", `{"propagationPolicy":"Orphan"}`, 200), ""},
 		"a claim":                         {line("delete", "persistentvolumeclaims", "main-main-2", "", 200), "delete claim main-main-2 [main-2] "},
+		"all claims":                      {line("deletecollection", "persistentvolumeclaims", "", "", 200), "delete claim  [main-0 main-1 main-2 main-3 main-4 main-5 main-6 main-7 main-8] "},
 		"the claim of a store":            {line("delete", "persistentvolumeclaims", "backups", "", 200), ""},
 		"a torn line":                     {`{"stage":"Respo`, ""},
 		"a dry run by its URI":            {strings.Replace(line("create", "pods/eviction", "main-1", `{}`, 201), `"verb"`, `"requestURI":"/api/v1/namespaces/robustness/pods/main-1/eviction?dryRun=All","verb"`, 1), ""},
@@ -385,7 +449,7 @@ func TestJudgeAfterAnActWithoutAnAnswer(t *testing.T) {
 				samples = append(samples, s)
 			}
 		}
-		if got := Judge(three, []Act{first, act(test.at, DeletePod, "main-1")}, samples, nil); len(got) != 2 || got[0].Verdict != Safe || got[1].Verdict != test.want {
+		if got := Judge(three, []Act{first, act(test.at, DeletePod, "main-1")}, &Containers{}, samples, nil); len(got) != 2 || got[0].Verdict != Safe || got[1].Verdict != test.want {
 			t.Errorf("%s: %v, want %s", name, got, test.want)
 		}
 	}
@@ -408,16 +472,18 @@ func TestGaps(t *testing.T) {
 		outages []Outage
 		want    Cause
 	}{
-		"nobody":                   {want: ByNobody},
-		"an act":                   {judged: []Judgement{ours}, want: ByUs},
-		"an act long before":       {judged: []Judgement{early}, want: ByNobody},
-		"a fault":                  {faults: []Fault{fault}, want: ByFault},
-		"a fault long before":      {faults: []Fault{{From: 0, To: seconds(3)}}, want: ByNobody},
-		"an act during a fault":    {judged: []Judgement{ours}, faults: []Fault{fault}, want: ByFault},
-		"an unsafe act in a fault": {judged: []Judgement{unsafe}, faults: []Fault{fault}, want: ByUs},
-		"a fault after an outage":  {faults: []Fault{fault}, outages: []Outage{{From: seconds(5), To: seconds(18)}}, want: ByFault},
-		"after an outage":          {outages: []Outage{{From: seconds(5), To: seconds(18)}}, want: ByRequest},
-		"as asked for":             {judged: []Judgement{ours}, outages: []Outage{{From: seconds(18), To: seconds(30)}}, want: ByRequest},
+		"nobody":                    {want: ByNobody},
+		"an act":                    {judged: []Judgement{ours}, want: ByUs},
+		"an act long before":        {judged: []Judgement{early}, want: ByNobody},
+		"a fault":                   {faults: []Fault{fault}, want: ByFault},
+		"a fault long before":       {faults: []Fault{{From: 0, To: seconds(3)}}, want: ByNobody},
+		"a fault of others":         {faults: []Fault{{From: fault.From, To: fault.To, SparesWrites: true}}, want: ByNobody},
+		"an act, a fault of others": {judged: []Judgement{ours}, faults: []Fault{{From: fault.From, To: fault.To, SparesWrites: true}}, want: ByUs},
+		"an act during a fault":     {judged: []Judgement{ours}, faults: []Fault{fault}, want: ByFault},
+		"an unsafe act in a fault":  {judged: []Judgement{unsafe}, faults: []Fault{fault}, want: ByUs},
+		"a fault after an outage":   {faults: []Fault{fault}, outages: []Outage{{From: seconds(5), To: seconds(18)}}, want: ByFault},
+		"after an outage":           {outages: []Outage{{From: seconds(5), To: seconds(18)}}, want: ByRequest},
+		"as asked for":              {judged: []Judgement{ours}, outages: []Outage{{From: seconds(18), To: seconds(30)}}, want: ByRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gaps := Gaps(acknowledged, time.Second, test.judged, test.faults, test.outages)

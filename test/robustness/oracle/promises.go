@@ -17,6 +17,15 @@ type Containers struct {
 	pods []reported
 	// ends may be there more than once.
 	ends []end
+	// states are what the kubelet has reported, in order.
+	states []state
+}
+
+// state is whether the etcd of a pod runs, from when the kubelet reports it.
+type state struct {
+	at      time.Duration
+	uid     string
+	running bool
 }
 
 // reported is since when the kubelet reports of a pod.
@@ -49,18 +58,24 @@ func (c *Containers) note(e entry, cluster Cluster) {
 		Status   struct {
 			ContainerStatuses []struct {
 				Name             string
-				State, LastState struct{ Terminated *terminated }
+				State, LastState struct {
+					Running    *struct{}
+					Terminated *terminated
+				}
 			}
 		}
 	}
 	if json.Unmarshal(e.RequestObject, &pod) != nil || pod.Metadata.UID == "" {
 		return
 	}
-	uid := pod.Metadata.UID
+	uid, at := pod.Metadata.UID, e.RequestReceivedTimestamp.Sub(cluster.Began)
 	if !slices.ContainsFunc(c.pods, func(r reported) bool { return r.uid == uid }) {
-		c.pods = append(c.pods, reported{e.RequestReceivedTimestamp.Sub(cluster.Began), e.ObjectRef.Name, uid})
+		c.pods = append(c.pods, reported{at, e.ObjectRef.Name, uid})
 	}
 	for _, s := range pod.Status.ContainerStatuses {
+		if s.Name == etcdContainer {
+			c.states = append(c.states, state{at, uid, s.State.Running != nil})
+		}
 		for _, t := range []*terminated{s.State.Terminated, s.LastState.Terminated} {
 			if s.Name != etcdContainer || t == nil {
 				continue
@@ -68,6 +83,32 @@ func (c *Containers) note(e entry, cluster Cluster) {
 			c.ends = append(c.ends, end{t.FinishedAt.Sub(cluster.Began), uid, fmt.Sprintf("%s, exit code %d", t.Reason, t.ExitCode)})
 		}
 	}
+}
+
+// runs returns the UID of the newest pod of a name, and whether its etcd runs, by what was reported before a time, if it was.
+func (c *Containers) runs(pod string, at time.Duration) (uid string, running, reported bool) {
+	for _, r := range c.pods {
+		if r.name == pod && r.since <= at {
+			uid = r.uid
+		}
+	}
+	for _, s := range c.states {
+		if s.uid == uid && s.at <= at {
+			running, reported = s.running, true
+		}
+	}
+	return uid, running, reported
+}
+
+// since returns when the kubelet reported of a pod first.
+func (c *Containers) since(uid string) time.Duration {
+	i := slices.IndexFunc(c.pods, func(r reported) bool { return r.uid == uid })
+	return c.pods[i].since
+}
+
+// endedBetween reports whether the etcd of a pod ended between two times.
+func (c *Containers) endedBetween(uid string, from, to time.Duration) bool {
+	return slices.ContainsFunc(c.ends, func(e end) bool { return e.uid == uid && e.at+second > from && e.at <= to })
 }
 
 // of returns the pod that an act is about.
@@ -120,6 +161,7 @@ func explained(e end, pod reported, acts []Act, faults []Fault) bool {
 	return slices.ContainsFunc(faults, func(f Fault) bool {
 		return f.EndsEtcd && f.Evidence != "" && f.Target == pod.name && f.From <= e.at+second && e.at <= f.To
 	}) || slices.ContainsFunc(acts, func(a Act) bool {
-		return removes(a, pod.name) && (a.Kind != UpdatePod || a.Effect != Keeps) && (a.UID == "" || a.UID == pod.uid) && pod.since <= a.At && a.At <= e.at+second
+		ends := a.Kind != UpdatePod || a.Effect != Keeps && e.at-a.At <= reaction
+		return ends && removes(a, pod.name) && (a.UID == "" || a.UID == pod.uid) && pod.since <= a.At && a.At <= e.at+second
 	})
 }

@@ -89,11 +89,27 @@ func TestPromises(t *testing.T) {
 			}
 			cluster := cluster
 			cluster.Members = 3
-			judged := Promises(Judge(cluster, acts, record(always()), nil), acts, containers, test.faults)
+			judged := Promises(Judge(cluster, acts, containers, record(always()), nil), acts, containers, test.faults)
 			if judged[0].Verdict != test.want {
 				t.Errorf("%v, want %s", judged[0], test.want)
 			}
 		})
+	}
+}
+
+// What restarted etcd explains its end for a minute: an update of long ago does not.
+func TestAnUpdateExplainsForAMinute(t *testing.T) {
+	_, containers, err := Read(strings.NewReader(status(1, "main-0", "uid-0", "")+status(50, "main-0", "uid-0", "ended at 49")), cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	containers.pods[0].since = -2 * time.Minute
+	raise := update(40, Keeps, "main-0")
+	for at, want := range map[float64]Verdict{-12: Unsafe, -11: Safe} {
+		acts := []Act{update(at, Lowers, "main-0"), raise}
+		if got := Promises([]Judgement{{raise, Safe, ""}}, acts, containers, nil)[0].Verdict; got != want {
+			t.Errorf("a lowering at %g: %s, want %s", at, got, want)
+		}
 	}
 }
 

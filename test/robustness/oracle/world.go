@@ -22,20 +22,20 @@ type world struct {
 	pods map[string][]Sample
 	// lists are the samples with voters.
 	lists []Sample
-	// times of all samples, answered or not; silent are those that were not, by UID.
-	times  []time.Duration
-	silent map[string][]time.Duration
+	// times of all samples, answered or not.
+	times []time.Duration
+	// containers are what the kubelet reports.
+	containers *Containers
 }
 
-func newWorld(cluster Cluster, acts []Act, samples []Sample) *world {
-	w := &world{cluster: cluster, acts: acts, samples: map[uint64][]Sample{}, pods: map[string][]Sample{}, silent: map[string][]time.Duration{}}
+func newWorld(cluster Cluster, acts []Act, containers *Containers, samples []Sample) *world {
+	w := &world{cluster: cluster, acts: acts, containers: containers, samples: map[uint64][]Sample{}, pods: map[string][]Sample{}}
 	samples = slices.Clone(samples)
 	sort.SliceStable(samples, func(i, j int) bool { return samples[i].At < samples[j].At })
 	measureLag(samples)
 	for _, s := range samples {
 		w.times = append(w.times, s.At)
 		if !s.Answered {
-			w.silent[s.UID] = append(w.silent[s.UID], s.At)
 			continue
 		}
 		w.samples[s.Member] = append(w.samples[s.Member], s)
@@ -101,8 +101,10 @@ type scene struct {
 	voters, quorum int
 	// known and knownRest are what the operator can know, now and nowRest what is.
 	known, knownRest, now, nowRest int
-	// present are the pods of removed members that answer.
-	present []string
+	// present are the pods of removed members that answer, and running those of which the kubelet says that they run, too.
+	present, running []string
+	// ended: the kubelet has reported that their etcd has, and they do not answer.
+	ended bool
 	// why names the voters that do not serve.
 	why string
 }
@@ -122,6 +124,14 @@ func (w *world) scene(act Act, voters, removed []uint64) scene {
 	for _, id := range removed {
 		if pod, answers := w.answers(id, act.At); answers {
 			s.present = append(s.present, pod)
+		}
+	}
+	s.running, s.ended = slices.Clone(s.present), len(s.present) == 0
+	for _, pod := range w.podsOf(act) {
+		uid, runs, reported := w.containers.runs(pod, act.At)
+		s.ended = s.ended && reported && !runs
+		if runs && !slices.Contains(s.running, pod) && !w.isRemoved(pod, uid, act.At) {
+			s.running = append(s.running, pod)
 		}
 	}
 	s.why = strings.Join(missing, ", ")
@@ -243,12 +253,41 @@ func (w *world) quorumWithin(from, to time.Duration) bool {
 	return false
 }
 
-// stoppedBy reports whether the operator has stopped all members for the outage before, and has started none since.
-func (w *world) stoppedBy(o Outage, at time.Duration) (stopped bool) {
+// stoppedBy reports whether the operator has stopped all members for the outage before and has started none since, or has stopped
+// and started them.
+func (w *world) stoppedBy(o Outage, at time.Duration) (stopped, started bool) {
 	for _, act := range w.acts {
 		if act.User == w.cluster.Operator && act.Kind == ScaleSet && act.At >= o.From && act.At < at {
+			started = started || stopped && !act.stopsAll()
 			stopped = act.stopsAll()
 		}
 	}
-	return stopped
+	return stopped, started
+}
+
+// podsOf returns the pods that an act removes. Of a StatefulSet, that is all.
+func (w *world) podsOf(act Act) []string {
+	if act.Kind == DeleteSet || act.Kind == DeletePodsOf {
+		return beyond(w.cluster.Name, 0)
+	}
+	return act.Pods
+}
+
+// isRemoved reports whether a pod was removed before a time.
+func (w *world) isRemoved(pod, uid string, at time.Duration) bool {
+	return slices.ContainsFunc(w.acts, func(a Act) bool {
+		return a.At < at && a.Kind != UpdatePod && removes(a, pod) && (a.UID == uid || a.UID == "" && a.At >= w.containers.since(uid))
+	})
+}
+
+// removedLately returns the act by which the operator has removed another pod a short while before.
+func (w *world) removedLately(act Act) (Act, bool) {
+	i := slices.IndexFunc(w.acts, func(a Act) bool {
+		other := (a.Kind == DeletePod || a.Kind == EvictPod) && !slices.Equal(a.Pods, act.Pods)
+		return other && a.User == w.cluster.Operator && a.At < act.At && act.At-a.At < patience
+	})
+	if i < 0 {
+		return Act{}, false
+	}
+	return w.acts[i], true
 }

@@ -122,7 +122,7 @@ func (r Result) cells() map[[2]string]*cell {
 func (o Operation) kinds() map[string]bool {
 	kinds := map[string]bool{}
 	for _, f := range o.Faults {
-		if inEffect(f) {
+		if f.Evidence != "" {
 			kinds[f.Kind] = true
 		}
 	}

@@ -49,9 +49,11 @@ type Run struct {
 
 // Operation is something that was asked for.
 type Operation struct {
-	Name string        `json:"name"`
-	From time.Duration `json:"from"`
-	To   time.Duration `json:"to"`
+	Name string `json:"name"`
+	// From is when its faults began to be injected, Asked when it was asked for, To when it had ended. Earlier runs have no Asked.
+	From  time.Duration `json:"from"`
+	Asked time.Duration `json:"asked,omitempty"`
+	To    time.Duration `json:"to"`
 	// Error is why it did not end well; empty if it did.
 	Error string `json:"error,omitempty"`
 	// Faults were injected meanwhile.
@@ -91,7 +93,7 @@ var byTask = []string{"restart", "restart by eviction", "recreation", "maintenan
 // Unsuccessful returns why the operation was not what a user may expect of it without a fault; empty if it was, or if there was a
 // fault, which may explain it.
 func (o Operation) Unsuccessful() string {
-	if o.Tasks == nil || o.Error != "" || o.Faulted() {
+	if o.Tasks == nil || o.Error != "" || slices.ContainsFunc(o.Faults, func(f oracle.Fault) bool { return f.Evidence != "" }) {
 		return ""
 	}
 	want := Succeeded
@@ -103,14 +105,16 @@ func (o Operation) Unsuccessful() string {
 		return "no task has ended"
 	case n > 0 && o.Tasks[n-1].State != want:
 		return o.Tasks[n-1].String()
+	case o.WithoutAct():
+		return "the operator has done nothing that could be judged"
 	}
 	return ""
 }
 
-// Faulted reports whether a fault was in effect at any time.
-func (o Operation) Faulted() bool { return slices.ContainsFunc(o.Faults, inEffect) }
-
-func inEffect(f oracle.Fault) bool { return f.Evidence != "" }
+// Faulted reports whether a fault was in effect at any time since it was asked for.
+func (o Operation) Faulted() bool {
+	return slices.ContainsFunc(o.Faults, func(f oracle.Fault) bool { return f.InEffect(max(o.From, o.Asked), o.To) })
+}
 
 // Acted reports whether the operator acted while a fault was in effect.
 func (o Operation) Acted() bool { return o.Acts != nil && o.Acts.Faulted > 0 }
@@ -131,7 +135,7 @@ func (o Operation) countActs(all []oracle.Judgement) *Count {
 			continue
 		}
 		acts.All++
-		if slices.ContainsFunc(o.Faults, func(f oracle.Fault) bool { return inEffect(f) && f.From <= j.At && j.At <= f.To }) {
+		if slices.ContainsFunc(o.Faults, func(f oracle.Fault) bool { return f.InEffect(j.At, j.At) }) {
 			acts.Faulted++
 		}
 	}
@@ -151,7 +155,7 @@ func (t Timeline) Faults() []oracle.Fault {
 	var all []oracle.Fault
 	for _, o := range t.Operations {
 		for _, f := range o.Faults {
-			if inEffect(f) {
+			if f.Evidence != "" {
 				all = append(all, f)
 			}
 		}
@@ -212,7 +216,7 @@ func (r Result) InPlace() map[string]Count {
 			continue
 		}
 		one := Count{All: 1}
-		if slices.ContainsFunc(r.Timeline.Faults(), func(f oracle.Fault) bool { return f.Affects(j.At) }) {
+		if slices.ContainsFunc(r.Timeline.Faults(), func(f oracle.Fault) bool { return f.InEffect(j.At-oracle.Wake, j.At) }) {
 			one.Faulted = 1
 		}
 		counts[string(j.Change)] = counts[string(j.Change)].plus(one)
@@ -243,6 +247,9 @@ func (r Result) Err() error {
 		if why := o.Unsuccessful(); why != "" {
 			failures = append(failures, fmt.Errorf("the %s at %s, without a fault: %s", o.Name, o.From.Round(time.Second), why))
 		}
+	}
+	if n := len(r.Timeline.Operations); n > 0 && len(r.Judgements) == 0 && slices.ContainsFunc(r.Timeline.Operations, Operation.WithoutAct) {
+		failures = append(failures, fmt.Errorf("the audit log has no act of %s in %d operations: it is not the log of this cluster, or not the operator's user", r.Run.Cluster.Operator, n))
 	}
 	if r.Timeline.Failed != "" {
 		failures = append(failures, errors.New(r.Timeline.Failed))

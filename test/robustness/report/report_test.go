@@ -29,6 +29,47 @@ func acts(seconds ...int) []oracle.Judgement {
 	return all
 }
 
+// since is the operation with faults that were in effect from a second on.
+func since(o Operation, second int) Operation {
+	for i := range o.Faults {
+		o.Faults[i].Since = time.Duration(second) * time.Second
+	}
+	return o
+}
+
+func asked(o Operation, second int) Operation {
+	o.Asked = time.Duration(second) * time.Second
+	return o
+}
+
+// A log without any act is that of another cluster; without a fault, an operation that needs an act has one.
+func TestARunWithoutActs(t *testing.T) {
+	for name, test := range map[string]struct {
+		operations []Operation
+		acts       []oracle.Judgement
+		want       string
+	}{
+		"none at all":                     {[]Operation{during("rollout", "it was"), during("snapshot", "it was")}, nil, "the audit log has no act of the-operator in 2 operations"},
+		"none is needed":                  {[]Operation{during("snapshot", "it was")}, nil, ""},
+		"in another operation":            {[]Operation{during("rollout", "it was"), during("rollout", "it was")}, acts(40), ""},
+		"in another, and without a fault": {[]Operation{during("rollout", "")}, acts(40), "the rollout at 10s, without a fault: the operator has done nothing that could be judged"},
+		"without a fault":                 {[]Operation{during("rollout", "")}, acts(15), ""},
+	} {
+		r := Result{Run: Run{Cluster: oracle.Cluster{Operator: "the-operator"}}, Timeline: Timeline{Operations: test.operations}, Judgements: test.acts}
+		for i := range r.Timeline.Operations {
+			r.Timeline.Operations[i].Tasks = []Task{}
+		}
+		r.CountActs()
+		got := ""
+		if err := r.Err(); err != nil {
+			got = err.Error()
+		}
+		if test.want == "" && got != "" || !strings.Contains(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
 // An operation was under a fault as soon as one was in effect. The operator acted under a fault if it did so at that time.
 func TestActed(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -42,6 +83,10 @@ func TestActed(t *testing.T) {
 		"as it ends":               {during("rollout", "it was"), acts(20), Count{1, 1}, 1, 1, 0},
 		"just after the fault":     {during("rollout", "it was"), acts(21), Count{1, 0}, 1, 0, 0},
 		"before the fault":         {during("rollout", "it was"), acts(10), Count{1, 0}, 1, 0, 0},
+		"before it was in effect":  {since(during("rollout", "it was"), 16), acts(15), Count{1, 0}, 1, 0, 0},
+		"since it was in effect":   {since(during("rollout", "it was"), 15), acts(15), Count{1, 1}, 1, 1, 0},
+		"over before it was asked": {asked(during("rollout", "it was"), 21), acts(25), Count{1, 0}, 0, 0, 0},
+		"over as it was asked for": {asked(during("rollout", "it was"), 20), acts(25), Count{1, 0}, 1, 0, 0},
 		"no fault was in effect":   {during("rollout", ""), acts(15), Count{1, 0}, 0, 0, 0},
 		"in other operations":      {during("rollout", "it was"), acts(9, 31), Count{0, 0}, 1, 0, 1},
 		"no act, and none needed":  {during("snapshot", "it was"), nil, Count{0, 0}, 1, 0, 0},

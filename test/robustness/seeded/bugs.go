@@ -19,6 +19,8 @@ type bug struct {
 	Edits []edit
 	// Operations and Faults with which it shows, separated by commas.
 	Operations, Faults string
+	// Members of the etcd cluster; as many as the test has by default if 0.
+	Members int
 	// After is how long after its first fault an operation begins; chosen by the seed if 0.
 	After  time.Duration
 	Length time.Duration
@@ -124,6 +126,15 @@ var bugs = []bug{
 		Edits: []edit{
 			{"tasks/recovery/choose.go", "	case len(usable) > 0:\n", "	case len(usable) > 1:\n"}},
 		Operations: "recovery", Length: 10 * time.Second, Patience: 5 * time.Minute,
+	},
+	{
+		Name: "a recovery takes the data of a survivor that is behind",
+		Edits: []edit{
+			{"internal/survey/survey.go",
+				"cmp.Or(cmp.Compare(b.Survey.LastTerm, a.Survey.LastTerm), cmp.Compare(b.Survey.LastIndex, a.Survey.LastIndex))",
+				"cmp.Or(cmp.Compare(a.Survey.LastTerm, b.Survey.LastTerm), cmp.Compare(a.Survey.LastIndex, b.Survey.LastIndex))"}},
+		// Two survivors of three members would be a quorum.
+		Operations: "recovery", Members: 5, Length: 10 * time.Second, Patience: 6 * time.Minute,
 	},
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/faults"
 	"github.com/etcd-foreman/etcd-foreman/test/robustness/operations"
@@ -63,6 +64,33 @@ func checkNames(t *testing.T, b bug) {
 		if _, known := faults.Named(name); !known {
 			t.Errorf("%s: there is no fault %q", b.Name, name)
 		}
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for name, test := range map[string]struct {
+		bug    bug
+		length string
+		want   string
+	}{
+		"with what the test has by default": {
+			bug{Name: "b", Operations: "rollout", Length: time.Minute}, "0s",
+			"-seed=1 -length=1m0s -patience=1m10s -after=0s -bug=b -operations=rollout -results=r -most-faults=0",
+		},
+		"with members": {
+			bug{Name: "b", Operations: "recovery", Members: 5, Length: time.Minute, Patience: 2 * time.Minute}, "0s",
+			"-seed=1 -length=1m0s -patience=2m0s -after=0s -bug=b -operations=recovery -results=r -members=5 -most-faults=0",
+		},
+		"with faults, and a length that is asked for": {
+			bug{Name: "b", Operations: "rollout", Faults: "x,y", After: time.Second, Length: time.Minute}, "3s",
+			"-seed=1 -length=3s -patience=1m10s -after=1s -bug=b -operations=rollout -results=r -faults=x,y -most-faults=2 -always -longest",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := strings.Join(test.bug.flags(test.length, "r"), " "); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
 	}
 }
 

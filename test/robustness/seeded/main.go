@@ -146,27 +146,36 @@ func buildPrograms(ctx context.Context, root, keep string) (string, error) {
 // patience is how long an operation may take, unless the bug says otherwise.
 const patience = 70 * time.Second
 
+// flags are those of the run with the bug; its length is the bug's own if it is 0.
+func (b bug) flags(length, results string) []string {
+	if length == "0s" {
+		length = b.Length.String()
+	}
+	flags := []string{
+		"-seed=1", "-length=" + length, "-patience=" + cmp.Or(b.Patience, patience).String(), "-after=" + b.After.String(), "-bug=" + b.Name,
+		"-operations=" + b.Operations, "-results=" + results,
+	}
+	if b.Members != 0 {
+		flags = append(flags, fmt.Sprintf("-members=%d", b.Members))
+	}
+	if b.Faults == "" {
+		return append(flags, "-most-faults=0")
+	}
+	return append(flags, "-faults="+b.Faults, fmt.Sprintf("-most-faults=%d", 1+strings.Count(b.Faults, ",")), "-always", "-longest")
+}
+
 // try runs the test against the operator with the bug, and returns what it has found: unsafe acts or illegal histories. That an
 // operation does not end is no proof, because it might be due to the machine.
 func (b bug) try(ctx context.Context, root, programs, built, length string) (found string, err error) {
 	if err := deploy(ctx, root, programs, built); err != nil {
 		return "", err
 	}
-	if length == "0s" {
-		length = b.Length.String()
-	}
 	results := filepath.Join(programs, "results.json")
-	args := []string{"-seed=1", "-length=" + length, "-patience=" + cmp.Or(b.Patience, patience).String(), "-after=" + b.After.String(), "-bug=" + b.Name, "-operations=" + b.Operations, "-results=" + results}
-	if b.Faults == "" {
-		args = append(args, "-most-faults=0")
-	} else {
-		args = append(args, "-faults="+b.Faults, fmt.Sprintf("-most-faults=%d", 1+strings.Count(b.Faults, ",")), "-always", "-longest")
-	}
 	before, err := report.ReadTotals(results)
 	if err != nil {
 		return "", err
 	}
-	failed := command(ctx, root, filepath.Join(programs, "robustness"), args...).Run()
+	failed := command(ctx, root, filepath.Join(programs, "robustness"), b.flags(length, results)...).Run()
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}

@@ -8,8 +8,11 @@ package traffic
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,8 +49,8 @@ type Traffic struct {
 	set    string
 
 	begun, answered, value atomic.Int64
-	// wrote is when a write was acknowledged last.
-	wrote atomic.Int64
+	// wrote is when a write was acknowledged last, and newest the highest revision of all.
+	wrote, newest atomic.Int64
 }
 
 // New returns the clients of a StatefulSet.
@@ -70,13 +73,20 @@ func (t *Traffic) Written(ctx context.Context) error {
 	return nil
 }
 
-// Run runs the clients until the context ends: for each member those bound to it, and those that use all.
-func (t *Traffic) Run(ctx context.Context, members int) {
+// tailPatience is how long watchers may take to get the last writes, once there are no more.
+const tailPatience = 30 * time.Second
+
+// Run runs the clients until the context ends: for each member those bound to it, and those that use all. Watchers go on until they
+// have got every write that was acknowledged. The error is that one did not.
+func (t *Traffic) Run(ctx context.Context, members int) error {
 	targets := []string{""}
 	for i := range members {
 		targets = append(targets, fmt.Sprintf("%s-%d", t.set, i))
 	}
-	var all sync.WaitGroup
+	watching, enough := context.WithCancel(context.WithoutCancel(ctx))
+	defer enough()
+	var all, watchers sync.WaitGroup
+	reached := map[string]*atomic.Int64{}
 	for n, target := range targets {
 		c := &connection{roster: t.roster, target: target}
 		who := target
@@ -89,9 +99,31 @@ func (t *Traffic) Run(ctx context.Context, members int) {
 		}
 		all.Go(func() { t.unique(ctx, &client{t, c, who + "/unique", random(7)}) })
 		all.Go(func() { t.leases(ctx, &client{t, c, who + "/lease", random(8)}) })
-		all.Go(func() { t.watch(ctx, who, c) })
+		at := &atomic.Int64{}
+		reached[who] = at
+		watchers.Go(func() { t.watch(watching, who, c, at) })
 	}
 	all.Wait()
+	err := t.caughtUp(reached)
+	enough()
+	watchers.Wait()
+	return err
+}
+
+// caughtUp waits until watchers have got every write that was acknowledged.
+func (t *Traffic) caughtUp(reached map[string]*atomic.Int64) error {
+	ctx, cancel := context.WithTimeout(context.Background(), tailPatience)
+	defer cancel()
+	var failed []error
+	for _, who := range slices.Sorted(maps.Keys(reached)) {
+		for reached[who].Load() < t.newest.Load() {
+			if !wait(ctx, pace) {
+				failed = append(failed, fmt.Errorf("watcher %s has got everything up to revision %d only, and not the last write, at revision %d, %s after it", who, reached[who].Load(), t.newest.Load(), tailPatience))
+				break
+			}
+		}
+	}
+	return errors.Join(failed...)
 }
 
 // client is one sequence of operations.
@@ -138,9 +170,15 @@ func (c *client) do(ctx context.Context, op history.Operation, request func(cont
 	}
 	if op.Wrote() {
 		c.wrote.Store(int64(op.Return))
+		c.sawRevision(op.Revision)
 	}
 	c.writer.Write(history.Line{Operation: &op})
 	return op
+}
+
+func (t *Traffic) sawRevision(revision int64) {
+	for known := t.newest.Load(); revision > known && !t.newest.CompareAndSwap(known, revision); known = t.newest.Load() {
+	}
 }
 
 func (t *Traffic) newValue() string { return fmt.Sprintf("v%d", t.value.Add(1)) }
@@ -253,7 +291,7 @@ func keepAlive(ctx context.Context, etcd *clientv3.Client, op *history.Operation
 }
 
 // watch follows all keys, and resumes after the last revision when it is interrupted.
-func (t *Traffic) watch(ctx context.Context, who string, c *connection) {
+func (t *Traffic) watch(ctx context.Context, who string, c *connection, reached *atomic.Int64) {
 	next := int64(1)
 	for segment := 0; wait(ctx, pace); segment++ {
 		etcd, err := c.client()
@@ -261,7 +299,7 @@ func (t *Traffic) watch(ctx context.Context, who string, c *connection) {
 			segment--
 			continue
 		}
-		next = t.segment(ctx, etcd, history.Watch{Watcher: who, Segment: segment, From: next})
+		next = t.segment(ctx, etcd, history.Watch{Watcher: who, Segment: segment, From: next}, reached)
 	}
 }
 
@@ -270,7 +308,7 @@ func (t *Traffic) watch(ctx context.Context, who string, c *connection) {
 const watchPatience = 5 * time.Second
 
 // segment is one watch. It returns where the next one begins.
-func (t *Traffic) segment(ctx context.Context, etcd *clientv3.Client, template history.Watch) int64 {
+func (t *Traffic) segment(ctx context.Context, etcd *clientv3.Client, template history.Watch, reached *atomic.Int64) int64 {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	idle := time.AfterFunc(watchPatience, cancel)
@@ -285,6 +323,7 @@ func (t *Traffic) segment(ctx context.Context, etcd *clientv3.Client, template h
 				Revision: e.Kv.ModRevision, Key: strings.TrimPrefix(string(e.Kv.Key), prefix), Value: string(e.Kv.Value), Deleted: e.Type == clientv3.EventTypeDelete,
 			})
 			next = e.Kv.ModRevision + 1
+			reached.Store(e.Kv.ModRevision)
 		}
 		if answer.IsProgressNotify() {
 			w.Progress = answer.Header.Revision

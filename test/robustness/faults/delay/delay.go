@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/test/local/node"
@@ -30,10 +29,10 @@ type Port struct {
 	By time.Duration
 }
 
-// Answers leads what arrives at ports of a process's pod through proxies in the pod's network, until it is undone, and counts the
-// parts of answers that are late. Connections that
-// exist are reset, then and at the end, so that all go through the proxies meanwhile, and none afterwards.
-func Answers(ctx context.Context, p node.Process, ports []Port, late *atomic.Int64) (undo func(), err error) {
+// Answers leads what arrives at ports of a process's pod through proxies in the pod's network, until it is undone, and calls
+// something with the port for each part of an answer that is late. Connections that exist are reset, then and at the end, so that
+// all go through the proxies meanwhile, and none afterwards.
+func Answers(ctx context.Context, p node.Process, ports []Port, late func(port int)) (undo func(), err error) {
 	network, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", p.PID()))
 	if err != nil {
 		return nil, err
@@ -62,7 +61,7 @@ func Answers(ctx context.Context, p node.Process, ports []Port, late *atomic.Int
 			return nil, err
 		}
 		closers = append(closers, listener)
-		go serve(listener, network, fmt.Sprintf("127.0.0.1:%d", l.Port), l.By, late, proxied)
+		go serve(listener, network, fmt.Sprintf("127.0.0.1:%d", l.Port), l.By, func() { late(l.Port) }, proxied)
 	}
 	script := fmt.Sprintf("table ip %s {\n  chain late {\n    type nat hook prerouting priority -100;\n%s  }\n  chain earlier {\n    type filter hook input priority 0;\n%s  }\n}\n",
 		table, redirect.String(), reset.String())
@@ -124,7 +123,7 @@ func (c *connections) Close() error {
 }
 
 // serve proxies connections until the listener is closed.
-func serve(listener net.Listener, network *os.File, to string, by time.Duration, late *atomic.Int64, proxied *connections) {
+func serve(listener net.Listener, network *os.File, to string, by time.Duration, late func(), proxied *connections) {
 	for {
 		client, err := listener.Accept()
 		if err != nil {
@@ -157,7 +156,7 @@ func serve(listener net.Listener, network *os.File, to string, by time.Duration,
 }
 
 // delayed passes on what a server says, each part later by the delay.
-func delayed(client io.Writer, server io.Reader, by time.Duration, late *atomic.Int64) {
+func delayed(client io.Writer, server io.Reader, by time.Duration, late func()) {
 	type part struct {
 		data []byte
 		due  time.Time
@@ -184,6 +183,6 @@ func delayed(client io.Writer, server io.Reader, by time.Duration, late *atomic.
 		}
 		_, err := client.Write(p.data)
 		failed = err != nil
-		late.Add(1)
+		late()
 	}
 }

@@ -27,7 +27,7 @@ func TestDelayed(t *testing.T) {
 		var got bytes.Buffer
 		var answers atomic.Int64
 		began := time.Now()
-		delayed(&got, server, time.Second, &answers)
+		delayed(&got, server, time.Second, func() { answers.Add(1) })
 		if took := time.Since(began); got.String() != "xxxxxxxxxx" || answers.Load() != 10 || took < time.Second || took > 1200*time.Millisecond {
 			t.Errorf("%d answers, %q in %s", answers.Load(), got.String(), took)
 		}
