@@ -51,7 +51,7 @@ func (f *foresight) act(next *projection.Projection, step *Step) *cluster.Snapsh
 // update carries out a write to a pod, and returns the state while its member is disrupted.
 func (f *foresight) update(next *projection.Projection, step *Step) *cluster.Snapshot {
 	o := &next.Ordinals[step.Ordinals[0]]
-	f.in.Updates = f.in.Updates.Foresee(o, next.StatefulSet.UpdateRevision, f.now)
+	f.in.Updates = f.in.Updates.Foresee(o, next.StatefulSet, f.now)
 	if !step.Write.Disrupts {
 		return nil
 	}
@@ -63,7 +63,7 @@ func (f *foresight) update(next *projection.Projection, step *Step) *cluster.Sna
 
 func (f *foresight) observeUpdate(next *projection.Projection, hold *Hold, step *Step) {
 	o := &next.Ordinals[step.Ordinals[0]]
-	f.in.Updates = f.in.Updates.Foresee(o, next.StatefulSet.UpdateRevision, f.now)
+	f.in.Updates = f.in.Updates.Foresee(o, next.StatefulSet, f.now)
 	if o.Class != v1alpha1.ClassParticipating {
 		f.recoverPod(next, hold, step)
 	}
@@ -105,29 +105,30 @@ func (f *foresight) recoverVoters(next *projection.Projection, _ *Hold, step *St
 	next.RecoverVoters(step.Ordinals[0], f.now)
 }
 
-// confirmLoss lets the loss of the quorum last. Members that the operator cannot reach become reachable instead, and a pod
-// that is waited for comes back.
+// confirmLoss lets the loss of the quorum last. Before that, members that the operator cannot reach become reachable, and a pod
+// that is waited for comes back; if they know a leader, nothing was lost.
 func (f *foresight) confirmLoss(next *projection.Projection, hold *Hold, step *Step) {
 	if names, quorate := f.in.Snapshot.Unreachable(); quorate {
 		for _, pod := range names {
 			next.Recover(pod, f.now)
 		}
-		return
-	}
-	if hold.Pod != f.in.Snapshot.Ordinals[step.Ordinals[0]].Name {
+		if next.Cluster.LeaderKnown {
+			return
+		}
+	} else if hold.Pod != f.in.Snapshot.Ordinals[step.Ordinals[0]].Name {
 		next.Recover(hold.Pod, f.now)
 	}
 	f.passGrace(next, hold, step)
 }
 
 // passGrace lets the state last for the grace period.
-func (f *foresight) passGrace(_ *projection.Projection, _ *Hold, step *Step) {
+func (f *foresight) passGrace(next *projection.Projection, _ *Hold, step *Step) {
 	t := timers.Timers{At: f.now, LeaderlessSince: f.now, LedSince: f.now, NotServingSince: maps.Clone(f.in.Timers.NotServingSince), Running: map[types.UID]timers.Run{}}
 	if t.NotServingSince == nil {
 		t.NotServingSince = map[types.UID]time.Time{}
 	}
-	t.NotServingSince[f.in.Snapshot.Ordinals[step.Ordinals[0]].Pod.UID] = f.now
-	for _, o := range f.in.Snapshot.Ordinals {
+	t.NotServingSince[next.Ordinals[step.Ordinals[0]].Pod.UID] = f.now
+	for _, o := range next.Ordinals {
 		if o.Pod != nil {
 			t.Running[o.Pod.UID] = timers.Run{Since: f.now}
 		}

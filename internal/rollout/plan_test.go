@@ -75,6 +75,16 @@ func TestForesee(t *testing.T) {
 		"unreachable members": {hidden(of(1, frozenNew, readyOld, readyOld)), nil,
 			"hold QuorumLossConfirmed m-2, DeletePod m-2, DeletePod m-1, Finished"},
 		"a loss that lasts, and a pod that has yet to run": {lasting(of(-1, startingNew, startingNew, runningOld)), nil, "hold QuorumLossConfirmed m-0, hold OthersParticipating m-1, DeletePod m-2, Finished"},
+		"no leader, and a pod that is missing":             {of(-1, missing, missing, frozenOld), nil, "hold QuorumLossConfirmed m-2, hold QuorumLossConfirmed m-0, hold QuorumLossConfirmed m-1, DeletePod m-2, Finished"},
+		"an unreachable member beside a lost voter": {foreign(of(-1, frozenReadyOld)), nil,
+			"hold QuorumLossConfirmed m-0, DeletePod m-0 (no quorum), hold OthersParticipating m-0, Finished"},
+		"an intended removal of a learner": {func() *world { w := of(-1, runningOld, learnerOld); w.intent, w.recent = 1, true; return w }(), nil,
+			"hold DeletionObserved m-1, MoveLeader m-0 to m-1, DeletePod m-0 (no quorum), Finished"},
+		"a restart in place to the next minor version": {func() *world {
+			w := following(restarted, of(-1, readyOld, readyOld, frozenOld))
+			w.upgrade = unsaved
+			return w
+		}(), nil, "hold QuorumLossConfirmed m-2, DeletePod m-2, TakeSnapshot m-1, PatchMetadata m-1, ResizePod m-1, PatchMetadata m-1, MoveLeader m-0 to m-1, PatchMetadata m-0, ResizePod m-0, PatchMetadata m-0, Finished"},
 		"a refused eviction": {of(0, readyNew, readyNew, readyOld), func(in *Input) {
 			in.Config.PodRemoval = spec.Evict
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}

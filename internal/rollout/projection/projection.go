@@ -46,7 +46,7 @@ func (p *Projection) Remove(ordinals []int) {
 	p.elect()
 }
 
-// Replace puts healthy pods of the newest template into ordinals.
+// Replace puts healthy pods of the newest template into ordinals. One whose member was a learner votes.
 func (p *Projection) Replace(ordinals []int, now time.Time) {
 	for _, i := range ordinals {
 		o := &p.Ordinals[i]
@@ -56,6 +56,7 @@ func (p *Projection) Replace(ordinals []int, now time.Time) {
 		}
 		o.Versions.Etcd = cmp.Or(p.StatefulSet.EtcdVersion, o.Versions.Etcd)
 		o.AppliedIndex = p.newestIndex()
+		p.promote(i)
 		p.revive(o)
 	}
 	p.elect()
@@ -75,12 +76,21 @@ func (p *Projection) Recover(name string, now time.Time) {
 		p.Replace([]int{i}, now)
 		return
 	}
-	if o.Role == v1alpha1.RoleLearner {
-		o.Role = v1alpha1.RoleFollower
-		p.Cluster.Voters = append(p.Cluster.Voters, cluster.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i})
-	}
+	p.promote(i)
 	p.revive(o)
 	p.elect()
+}
+
+// promote makes the member of an ordinal a voter.
+func (p *Projection) promote(ordinal int) {
+	o := &p.Ordinals[ordinal]
+	if o.Role == v1alpha1.RoleLearner {
+		o.Role = v1alpha1.RoleFollower
+	}
+	isVoter := func(v cluster.Voter) bool { return v.Ordinal == ordinal }
+	if o.MemberID != 0 && len(p.Cluster.Voters) > 0 && !slices.ContainsFunc(p.Cluster.Voters, isVoter) {
+		p.Cluster.Voters = append(p.Cluster.Voters, cluster.Voter{ID: o.MemberID, Name: o.Name, Ordinal: ordinal})
+	}
 }
 
 func (p *Projection) endTerminating() {

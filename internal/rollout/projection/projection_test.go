@@ -71,6 +71,44 @@ func TestALearnerThatRecoversVotes(t *testing.T) {
 	g.Expect(p.Participating()).To(Equal(3))
 }
 
+// A learner that is replaced, or whose pod cannot start, votes too once it is healthy. Who is no member yet does not.
+func TestALearnerThatIsReplacedVotes(t *testing.T) {
+	learner := func() *cluster.Snapshot {
+		s := healthy()
+		s.Ordinals[2].Role, s.Ordinals[2].Class = v1alpha1.RoleLearner, v1alpha1.ClassUnready
+		s.Cluster.Voters = s.Cluster.Voters[:2]
+		return s
+	}
+	for name, recover := range map[string]func(p *Projection){
+		"replaced":     func(p *Projection) { p.Remove([]int{2}); p.Replace([]int{2}, noon) },
+		"missing":      func(p *Projection) { p.Remove([]int{2}); p.Recover("m-2", noon) },
+		"dead":         func(p *Projection) { p.Ordinals[2].Role = v1alpha1.RoleUnknown; p.Recover("m-2", noon) },
+		"of no leader": func(p *Projection) { p.Remove([]int{1}); p.Recover("m-2", noon); p.Recover("m-1", noon) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p := Of(learner())
+			recover(p)
+			g.Expect(p.Cluster.Voters).To(HaveLen(3))
+			g.Expect(p.Cluster.Voters).To(ContainElement(cluster.Voter{ID: 3, Name: "m-2", Ordinal: 2, Serving: true}))
+			g.Expect(p.Participating()).To(Equal(3))
+		})
+	}
+	g := NewWithT(t)
+	s := learner()
+	s.Ordinals[2].MemberID = 0
+	p := Of(s)
+	p.Remove([]int{2})
+	p.Replace([]int{2}, noon)
+	g.Expect(p.Cluster.Voters).To(HaveLen(2))
+
+	s = learner()
+	s.Cluster.Voters = nil
+	p = Of(s)
+	p.Recover("m-2", noon)
+	g.Expect(p.Cluster.Voters).To(HaveLen(3), "no voter has returned the member list: every replica is one")
+}
+
 // A member serves until its pod is gone: then the leader goes with it, or with the quorum that it was part of, and an election follows.
 func TestWhatTerminatesIsGoneBeforeAnythingIsBack(t *testing.T) {
 	for name, c := range map[string]struct {

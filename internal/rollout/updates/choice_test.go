@@ -93,7 +93,7 @@ func TestAtRisk(t *testing.T) {
 		if got := s.AtRisk(o); got != c.want {
 			t.Errorf("%+v: %t", c, got)
 		}
-		if s.Foresee(o, "target", noon).AtRisk(o) {
+		if s.Foresee(o, target, noon).AtRisk(o) {
 			t.Errorf("%+v: at risk once what is waited for has come to pass", c)
 		}
 	}
@@ -139,27 +139,42 @@ func TestSettle(t *testing.T) {
 	g.Expect(s.Of(o, noon).Write).NotTo(BeNil())
 }
 
+// target is what the StatefulSet of a plan brings its pods to.
+var target = cluster.StatefulSet{UpdateRevision: "target", EtcdVersion: "3.7.3"}
+
 func TestForesee(t *testing.T) {
 	g := NewWithT(t)
 	resize, final := inplace.Write{Kind: inplace.ResizePod}, inplace.Write{Kind: inplace.PatchMetadata, Final: true}
 	s, o := stateOf(false, inplace.Assessment{Writes: []inplace.Write{resize, final}, Pending: "kubelet", Settle: time.Second})
-	o.Pod.Updating = true
-	waited := s.Foresee(o, "target", noon)
+	o.Pod.Updating, o.Versions.Etcd = true, "3.6.11"
+	waited := s.Foresee(o, target, noon)
 	g.Expect(s.Of(o, noon).Wait).NotTo(BeEmpty(), "what was before is unchanged")
 	g.Expect(waited.Enabled).To(Equal(s.Enabled))
 	g.Expect(waited.Of(o, noon).Write).To(HaveValue(Equal(resize)))
 
-	begun := waited.Foresee(o, "target", noon)
+	begun := waited.Foresee(o, target, noon)
 	g.Expect(o.Pod.ResourceVersion).To(Equal("1+"))
 	g.Expect(o.Pod.Updating).To(BeTrue())
 	g.Expect(o.Pod.Revision).NotTo(Equal("target"))
+	g.Expect(o.Versions.Etcd).To(Equal("3.6.11"))
 	g.Expect(begun.pods[o.Pod.UID].ResourceVersion).To(Equal("1+"), "it is compared with the pod as it is then")
 	g.Expect(begun.Of(o, noon).Write).To(HaveValue(Equal(final)))
 
-	done := begun.Foresee(o, "target", noon)
+	done := begun.Foresee(o, target, noon)
 	g.Expect(o.Pod.Updating).To(BeFalse())
 	g.Expect(o.Pod.Revision).To(Equal("target"))
+	g.Expect(o.Versions.Etcd).To(Equal("3.7.3"))
 	g.Expect(done.pods[types.UID("u")].Writes).To(BeEmpty())
+}
+
+// An image whose tag is no version says nothing of the member.
+func TestForeseeWithoutAVersion(t *testing.T) {
+	g := NewWithT(t)
+	s, o := stateOf(false, inplace.Assessment{Writes: []inplace.Write{{Kind: inplace.PatchMetadata, Final: true}}})
+	o.Versions.Etcd = "3.6.11"
+	s.Foresee(o, cluster.StatefulSet{UpdateRevision: "target"}, noon)
+	g.Expect(o.Pod.Revision).To(Equal("target"))
+	g.Expect(o.Versions.Etcd).To(Equal("3.6.11"))
 }
 
 // What will be given up is said while it is waited for.
@@ -177,7 +192,7 @@ func TestWaitingUntilItIsGivenUp(t *testing.T) {
 func TestForeseeGivingUp(t *testing.T) {
 	g := NewWithT(t)
 	s, o := stateOf(true, inplace.Assessment{Replace: "it was tried for too long", GiveUp: &inplace.Write{Kind: inplace.PatchMetadata}})
-	given := s.Foresee(o, "target", noon)
+	given := s.Foresee(o, target, noon)
 	g.Expect(given.Of(o, noon).Replace).To(Equal("it was tried for too long"))
 }
 

@@ -7,6 +7,7 @@
 package updates
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -147,8 +148,8 @@ func (s State) Stage(o *cluster.Ordinal, now time.Time) int {
 	return 3
 }
 
-// Foresee carries the next write of a pod out, in a plan.
-func (s State) Foresee(o *cluster.Ordinal, target string, now time.Time) State {
+// Foresee carries the next write of a pod out, in a plan. With the last, the pod is as the StatefulSet's template.
+func (s State) Foresee(o *cluster.Ordinal, set cluster.StatefulSet, now time.Time) State {
 	next := State{Enabled: s.Enabled, At: s.At, pods: map[types.UID]pod{}}
 	for uid, p := range s.pods {
 		next.pods[uid] = p
@@ -168,7 +169,7 @@ func (s State) Foresee(o *cluster.Ordinal, target string, now time.Time) State {
 	}
 	o.Pod.Updating = !c.Write.Final
 	if c.Write.Final {
-		o.Pod.Revision = target
+		o.Pod.Revision, o.Versions.Etcd = set.UpdateRevision, cmp.Or(set.EtcdVersion, o.Versions.Etcd)
 	}
 	next.pods[o.Pod.UID] = p
 	return next
