@@ -90,9 +90,9 @@ func (p Plan) steps(entries int) (all []string) {
 }
 
 // foreseen is how many entries of a plan, from the first on, rest on no assumption.
-func (p Plan) foreseen(k kind) int {
+func (p Plan) foreseen(w *world) int {
 	for i := range p.Entries {
-		if p.assumes(i, k) {
+		if p.assumes(i, w) {
 			return i
 		}
 	}
@@ -100,8 +100,8 @@ func (p Plan) foreseen(k kind) int {
 }
 
 // assumes reports whether an entry rests on what cannot be foreseen: who leads or wins an election, or that a loss of the quorum, a member that
-// is not ready, a learner, or a volume that cannot be attached, remains so until it is its turn. Undisturbed, all recover, and learners are promoted.
-func (p Plan) assumes(entry int, k kind) bool {
+// is not ready, a lie, a learner, or a volume that cannot be attached, remains so until it is its turn. Undisturbed, all recover, and learners are promoted.
+func (p Plan) assumes(entry int, w *world) bool {
 	e := p.Entries[entry]
 	switch {
 	case e.Hold != nil && (e.Hold.Guard == v1alpha1.GuardQuorumLossConfirmed || e.Hold.Guard == v1alpha1.GuardUnreadyConfirmed):
@@ -112,7 +112,7 @@ func (p Plan) assumes(entry int, k kind) bool {
 		e.Step != nil && e.Before.Ordinals[e.Step.Ordinals[0]].Class == v1alpha1.ClassUnready:
 		return true
 	}
-	return k != replaced && p.assumesInPlace(entry)
+	return w.lying != [7]bool{} || w.kind != replaced && p.assumesInPlace(entry)
 }
 
 // assumesInPlace is about updates in place. A member that recovers before it is replaced is updated in place, and what terminates may end, and
@@ -196,7 +196,7 @@ func (w *world) exception() string {
 
 // difference is what an execution does otherwise than its plan says; empty if nothing.
 func (p Plan) difference(from *world, steps []string, finished bool) string {
-	foreseen, agree := p.foreseen(from.kind), finished == (p.End == Finished)
+	foreseen, agree := p.foreseen(from), finished == (p.End == Finished)
 	certain, all := p.steps(foreseen), p.steps(len(p.Entries))
 	switch {
 	case agree && from.exception() != "":
@@ -232,7 +232,7 @@ func (a *tally) count(p Plan, from *world, finished bool) {
 		a.excepted[e]++
 		return
 	}
-	if foreseen := p.foreseen(from.kind); foreseen == len(p.Entries) {
+	if foreseen := p.foreseen(from); foreseen == len(p.Entries) {
 		a.whole[from.kind]++
 	} else {
 		a.assumed++
