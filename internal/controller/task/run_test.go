@@ -244,7 +244,9 @@ func TestDeadlineOnAClockThatIsSet(t *testing.T) {
 // A task whose admission was recorded by a clock that was ahead has no more time than others.
 func TestDeadlineOfATaskFromTheFuture(t *testing.T) {
 	s := newServer(t)
-	s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) { task.Status.InitiatedAt = &metav1.Time{Time: epoch.Add(24 * time.Hour)} })
+	s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) {
+		task.Status.InitiatedAt = &metav1.Time{Time: epoch.Add(24 * time.Hour)}
+	})
 	e := newEngine(t, s)
 	e.Registry[v1alpha1.OnDemandSnapshot] = tasks.Type{Handler: e.actor, Deadline: time.Hour}
 	e.look()

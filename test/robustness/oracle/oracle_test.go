@@ -84,10 +84,10 @@ func byOther(a Act) Act {
 	return a
 }
 
-// running is what the kubelet reports of pods whose etcd runs.
-func running(members int) string {
+// running is what the kubelet reports of three pods whose etcd runs.
+func running() string {
 	log := ""
-	for i := range members {
+	for i := range 3 {
 		log += status(1, fmt.Sprintf("main-%d", i), fmt.Sprintf("uid-%d", i), "")
 	}
 	return log
@@ -201,28 +201,28 @@ func TestJudge(t *testing.T) {
 		},
 		"one that is frozen, soon after the quorum was lost": {
 			lives: [][]life{{serving(0), silent(20)}, {serving(0), silent(20)}, {serving(0), silent(20)}},
-			acts:  []Act{act(25.5, DeletePod, "main-0")}, log: running(3), want: []Verdict{Unsafe},
+			acts:  []Act{act(25.5, DeletePod, "main-0")}, log: running(), want: []Verdict{Unsafe},
 		},
 		"one whose etcd has ended, soon after the quorum was lost": {
 			lives: [][]life{{serving(0), silent(20)}, {serving(0), silent(20)}, {serving(0), silent(20)}},
-			acts:  []Act{act(25.5, DeletePod, "main-0")}, log: running(3) + status(22, "main-0", "uid-0", "dead at 20"), want: []Verdict{Broken},
+			acts:  []Act{act(25.5, DeletePod, "main-0")}, log: running() + status(22, "main-0", "uid-0", "dead at 20"), want: []Verdict{Broken},
 		},
 		"one whose etcd has just ended, while another is replaced": {
 			lives: [][]life{{serving(0), leaderless(18)}, {serving(0), silent(19)}, {serving(0), silent(16)}},
-			acts:  []Act{act(16, DeletePod, "main-2"), act(21, DeletePod, "main-1")}, log: running(3) + status(20, "main-1", "uid-1", "dead at 19"), want: []Verdict{Safe, Broken},
+			acts:  []Act{act(16, DeletePod, "main-2"), act(21, DeletePod, "main-1")}, log: running() + status(20, "main-1", "uid-1", "dead at 19"), want: []Verdict{Safe, Broken},
 		},
 		"one whose etcd has just ended, and that is not reported": {
 			lives: [][]life{{serving(0), leaderless(18)}, {serving(0), silent(19)}, {serving(0), silent(16)}},
-			acts:  []Act{act(16, DeletePod, "main-2"), act(21, DeletePod, "main-1")}, log: running(3) + status(22, "main-1", "uid-1", "dead at 19"), want: []Verdict{Safe, Unsafe},
+			acts:  []Act{act(16, DeletePod, "main-2"), act(21, DeletePod, "main-1")}, log: running() + status(22, "main-1", "uid-1", "dead at 19"), want: []Verdict{Safe, Unsafe},
 		},
 		"one whose etcd has ended and runs again": {
 			lives: [][]life{{serving(0)}, {serving(0), silent(19), serving(20.5)}, {serving(0), silent(16)}},
-			acts:  []Act{act(16, DeletePod, "main-2"), act(21, DeletePod, "main-1")}, log: running(3) + status(20, "main-1", "uid-1", "dead at 19"), want: []Verdict{Safe, Unsafe},
+			acts:  []Act{act(16, DeletePod, "main-2"), act(21, DeletePod, "main-1")}, log: running() + status(20, "main-1", "uid-1", "dead at 19"), want: []Verdict{Safe, Unsafe},
 		},
 		"all that are frozen, long after the quorum was lost": {
 			lives: [][]life{{serving(0), silent(20)}, {serving(0), silent(20)}, {serving(0), silent(20)}},
 			acts:  []Act{act(35, DeletePod, "main-0"), act(35.1, DeletePod, "main-0"), act(36, DeletePod, "main-1"), act(56, DeletePod, "main-2")},
-			log:   running(3), want: []Verdict{Broken, Broken, Unsafe, Broken},
+			log:   running(), want: []Verdict{Broken, Broken, Unsafe, Broken},
 		},
 		"all that are leaderless": {
 			lives: [][]life{{serving(0), leaderless(20)}, {serving(0), leaderless(20)}, {serving(0), leaderless(20)}},
