@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,6 +65,15 @@ func Code(err error) int {
 		return e.Code
 	}
 	return ExitFailed
+}
+
+// IsOver reports whether a context has ended. One whose deadline has passed ends in a moment: the rate limiter of requests may know
+// that before the context does.
+func IsOver(ctx context.Context) bool {
+	if deadline, bounded := ctx.Deadline(); bounded && !time.Now().Before(deadline) {
+		<-ctx.Done()
+	}
+	return ctx.Err() != nil
 }
 
 // IsObjectNotFound reports whether the API server has the kind, and no object of that name.

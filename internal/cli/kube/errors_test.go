@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/url"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,5 +47,47 @@ func TestSentenceAndCode(t *testing.T) {
 	}
 	if !IsObjectNotFound(apierrors.NewNotFound(etcds, "a")) {
 		t.Error("a missing object")
+	}
+}
+
+// late is a context whose deadline has passed, and which ends only when somebody waits for that.
+type late struct {
+	context.Context
+	ended bool
+}
+
+func (l *late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+func (l *late) Done() <-chan struct{} {
+	l.ended = true
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (l *late) Err() error {
+	if l.ended {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// A request for which there is no time left fails as one does that takes too long.
+func TestIsOver(t *testing.T) {
+	open, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	closed, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		want bool
+	}{
+		"without a deadline":      {t.Context(), false},
+		"before its deadline":     {open, false},
+		"ended":                   {closed, true},
+		"its deadline has passed": {&late{Context: t.Context()}, true},
+	} {
+		if got := IsOver(c.ctx); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }

@@ -62,7 +62,7 @@ func (c *command) pending(ctx context.Context, cluster *kube.Cluster, name strin
 	switch err := cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name}, etcd); {
 	case kube.IsObjectNotFound(err) || apierrors.IsForbidden(err):
 		return "", nil
-	case ctx.Err() != nil:
+	case kube.IsOver(ctx):
 		return "", stopped(ctx, "Etcd "+name+" has not been read.")
 	case err != nil:
 		return "", fmt.Errorf("reading Etcd %s/%s: %w", cluster.Namespace, name, err)

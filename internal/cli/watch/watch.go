@@ -53,7 +53,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 	defer cancel()
 	task, err := cluster.FindTask(ctx, ref)
 	switch {
-	case ctx.Err() != nil:
+	case kube.IsOver(ctx):
 		return stopped(ctx, arg+" has not been read.")
 	case err != nil:
 		return err
