@@ -93,7 +93,7 @@ func Sift(volumes []Volume, clusterID string) (usable []Volume, others []string)
 	})
 	if len(usable) > 1 {
 		for _, v := range usable[1:] {
-			others = append(others, fmt.Sprintf("%s has %s", v.Member, Position(v.Survey)))
+			others = append(others, fmt.Sprintf("%s: %s", v.Member, Position(v.Survey)))
 		}
 	}
 	return usable, others

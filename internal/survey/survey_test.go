@@ -29,7 +29,7 @@ func TestSift(t *testing.T) {
 	g.Expect(usable).To(Equal([]Volume{all[2], all[1], all[0]}))
 	g.Expect(others).To(Equal([]string{
 		"m-3 has no volume", "the volume of m-4 is empty", "m-5 has data of another cluster, beef", "the data of m-6 is damaged (torn)",
-		"m-1 has its log ends at index 10 of term 3, and its database is at revision 7", "m-0 has its log ends at index 100 of term 2, and its database is at revision 7",
+		"m-1: its log ends at index 10 of term 3, and its database is at revision 7", "m-0: its log ends at index 100 of term 2, and its database is at revision 7",
 	}))
 	_, second := Sift(all[:2], "cafe")
 	g.Expect(second).To(HaveLen(1))

@@ -50,7 +50,7 @@ func TestChoose(t *testing.T) {
 		"one of three":                  {[]survey.Volume{gone, has(2, 5), empty}, "", "b", data, "m-1", false, "m-0 has no volume; the volume of m-2 is empty"},
 		"two of three are a quorum":     {[]survey.Volume{has(2, 5), has(2, 6), gone}, "", "b", none, "", false, "2 of 3 members have their data"},
 		"two of five, the newer term":   {[]survey.Volume{gone, has(3, 4), gone, has(2, 900), gone}, "", "", data, "m-1", false, "the most advanced of the 2"},
-		"two of five, the longer log":   {[]survey.Volume{gone, has(3, 4), gone, has(3, 5), gone}, "", "", data, "m-3", false, "m-1 has its log"},
+		"two of five, the longer log":   {[]survey.Volume{gone, has(3, 4), gone, has(3, 5), gone}, "", "", data, "m-3", false, "m-1: its log"},
 		"two of five, the same":         {[]survey.Volume{gone, has(3, 5), gone, has(3, 5), gone}, "", "", data, "m-1", false, ""},
 		"damaged data does not count":   {[]survey.Volume{damaged, has(1, 1), gone}, "", "b", data, "m-1", false, "m-0 is damaged (a page)"},
 		"nor that of another cluster":   {[]survey.Volume{of("beef"), has(1, 1), gone}, "", "b", data, "m-1", false, "another cluster, beef"},
