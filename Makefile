@@ -149,7 +149,7 @@ robustness: up ## Inject faults during operations, and judge what the operator d
 
 .PHONY: robustness-core
 robustness-core: up ## Run the robustness test for two minutes: rollouts, restarts and updates in place, each under one fault. As root.
-	@go run ./test/robustness -seed 1 -length 90s -always -most-faults 1 -patience 10m \
+	@go run ./test/robustness -seed 1 -length 90s -always -longest -most-faults 1 -patience 10m \
 		-operations 'rollout,restart,resources raised in place' \
 		-faults 'member frozen (SIGSTOP),member killed (SIGKILL),operator killed (SIGKILL),answers lost after the write,clock of the operator is off'
 
