@@ -7,6 +7,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -224,5 +225,26 @@ func TestPageOfTheResults(t *testing.T) {
 	}
 	if string(page) != report.TotalsPage(totals) {
 		t.Error(`docs/robustness-results.md is not that of results.json: run "go run ./test/robustness -page"`)
+	}
+}
+
+// A log that is shorter than it was is another one: what the run did is not in it.
+func TestCopyAudit(t *testing.T) {
+	r := &runner{root: t.TempDir(), dir: t.TempDir()}
+	if err := os.MkdirAll(filepath.Dir(r.auditLog()), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	before, ours, theirs := "{\"before\":1}\n", `{"namespace":"robustness"}`+"\n", `{"namespace":"other"}`+"\n"
+	if err := os.WriteFile(r.auditLog(), []byte(before+ours+theirs+ours), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.copyAudit(int64(len(before))); err != nil {
+		t.Fatal(err)
+	}
+	if copied, err := os.ReadFile(filepath.Join(r.dir, report.AuditFile)); err != nil || string(copied) != ours+ours {
+		t.Errorf("%q, %v", copied, err)
+	}
+	if err := r.copyAudit(1000); err == nil || !strings.Contains(err.Error(), "shorter than when the run began") {
+		t.Errorf("a log that was begun anew: %v", err)
 	}
 }

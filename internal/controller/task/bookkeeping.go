@@ -107,7 +107,7 @@ func (b *bookkeeping) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperat
 	maps.DeleteFunc(r.pauses, func(uid types.UID, _ pause) bool { return !there[uid] })
 	maps.DeleteFunc(r.configs, func(uid types.UID, _ decoded) bool { return !unfinished[uid] })
 	maps.DeleteFunc(r.readings, func(uid types.UID, _ reading) bool { return !unfinished[uid] })
-	if len(r.writes) == 0 && len(r.runs) == 0 && len(r.pauses) == 0 && len(r.configs) == 0 {
+	if len(r.writes) == 0 && len(r.runs) == 0 && len(r.pauses) == 0 && len(r.configs) == 0 && len(r.readings) == 0 {
 		delete(b.etcds, etcd)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -91,7 +92,11 @@ func TestBooksAreKept(t *testing.T) {
 		"a write":  {func(t *v1alpha1.EtcdOperatorTask) { m.wrote(t, written{at: epoch}) }, func(r *record, uid types.UID) bool { _, ok := r.writes[uid]; return ok }, true, false},
 		"a pause":  {func(t *v1alpha1.EtcdOperatorTask) { m.pause(t, epoch, time.Hour) }, func(r *record, uid types.UID) bool { _, ok := r.pauses[uid]; return ok }, true, false},
 		"a config": {func(t *v1alpha1.EtcdOperatorTask) { _, _ = m.decode(t, &actor{}) }, func(r *record, uid types.UID) bool { _, ok := r.configs[uid]; return ok }, false, false},
-		"a run":    {func(t *v1alpha1.EtcdOperatorTask) { m.running(tasks.Task{Object: t}) }, func(r *record, uid types.UID) bool { _, ok := r.runs[uid]; return ok }, true, true},
+		"a reading": {func(t *v1alpha1.EtcdOperatorTask) {
+			t.Status.InitiatedAt = &metav1.Time{Time: epoch}
+			m.elapsed(t, clocktesting.NewFakePassiveClock(epoch))
+		}, func(r *record, uid types.UID) bool { _, ok := r.readings[uid]; return ok }, false, false},
+		"a run": {func(t *v1alpha1.EtcdOperatorTask) { m.running(tasks.Task{Object: t}) }, func(r *record, uid types.UID) bool { _, ok := r.runs[uid]; return ok }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -107,6 +112,23 @@ func TestBooksAreKept(t *testing.T) {
 			g.Expect(m.etcds).To(HaveLen(map[bool]int{true: 1}[c.gone]))
 		})
 	}
+}
+
+// An admission that could not be written is repeated: what passed before does not count. One that was written has lost its
+// fractions of a second.
+func TestElapsedSinceTheLastAdmission(t *testing.T) {
+	g := NewWithT(t)
+	var m bookkeeping
+	now, task := clocktesting.NewFakePassiveClock(epoch.Add(time.Second/2)), newTask()
+	elapsed := func(initiated time.Time, at time.Duration) time.Duration {
+		task.Status.InitiatedAt = &metav1.Time{Time: initiated}
+		now.SetTime(epoch.Add(at))
+		return m.elapsed(task, now)
+	}
+	g.Expect(elapsed(epoch.Add(time.Second/2), time.Second/2)).To(BeZero())
+	g.Expect(elapsed(epoch, time.Second)).To(Equal(time.Second / 2))
+	g.Expect(elapsed(epoch.Add(time.Hour), time.Hour)).To(BeZero())
+	g.Expect(elapsed(epoch.Add(time.Hour), 2*time.Hour)).To(Equal(time.Hour))
 }
 
 // A config is decoded once, and once more if it is another one, which the API server does not allow.

@@ -92,7 +92,7 @@ const (
 	Safe Verdict = "safe"
 	// Asked: somebody asked for the members to be stopped, or there are too few of them to go without one.
 	Asked Verdict = "asked for"
-	// Broken: there was no quorum to lose, and had not been for long.
+	// Broken: there was no quorum to lose, and the member does not run, or there had been none for long.
 	Broken Verdict = "already broken"
 	// Race: it cost the quorum, because another member was lost too shortly before for the operator to know, or it took a member
 	// of an election that had begun as shortly before.
