@@ -51,7 +51,7 @@ func addExecutor(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration)
 	})
 	makeUnavailable(registry)
 	return errors.Join(
-		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now, Rule: deleter.Executor, Metrics: rollout.NewMetrics(metrics.Registry)}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
+		(&rollout.Reconciler{Client: mgr.GetClient(), Live: live, Clock: now, Rule: deleter.Executor, Metrics: rollout.NewMetrics(metrics.Registry)}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
 		(&settle.Reconciler{Client: mgr.GetClient(), Live: live, Locker: locker, Clock: now, Rule: deleter.Executor}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
 		(&task.Reconciler{
 			Client: mgr.GetClient(), Live: live, Registry: registry, Locker: locker,

@@ -204,7 +204,7 @@ func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfigurati
 		(&upkeep.Reconciler{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("etcd-foreman"), Clock: now, Events: compactionmetrics.NewEvents(crmetrics.Registry),
 		}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
-		(&rollout.Reconciler{Client: mgr.GetClient(), Clock: now, Metrics: rollout.NewMetrics(crmetrics.Registry)}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
+		(&rollout.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now, Metrics: rollout.NewMetrics(crmetrics.Registry)}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
 		(&task.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: locker,
 			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(crmetrics.Registry), Clock: now,

@@ -194,7 +194,7 @@ func controllersOf(o *inmemory.Operator, now *clocktesting.FakePassiveClock) []r
 			Client: cached, APIReader: live, Observer: observe.New(o, now), Locker: &lock.Locks{}, Clock: now, Dialer: o, Recorder: silent{},
 			Images: configv1alpha1.Images{Etcd: "localhost/etcd:v3.6.16", EtcdAgent: "localhost/agent:v1"}, QuorumAwareUpdates: true,
 		},
-		&rollout.Reconciler{Client: cached, Clock: now},
+		&rollout.Reconciler{Client: cached, Live: live, Clock: now},
 		&upkeep.Reconciler{Client: cached, Recorder: silent{}, Clock: now},
 	}
 }

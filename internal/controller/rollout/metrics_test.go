@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -45,16 +46,16 @@ func TestOutdatedWithoutTaskShows(t *testing.T) {
 		g.Expect(add(scheme)).To(Succeed())
 	}
 	refusal := errors.New("the API server refuses")
-	server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(etcd, set, pod).WithIndex(&v1alpha1.EtcdOperatorTask{}, "spec.ownerEtcdReference.name", func(o client.Object) []string {
-		return []string{o.(*v1alpha1.EtcdOperatorTask).Spec.OwnerEtcdReference.Name}
-	}).WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(etcd, set, pod)
+	g.Expect(etcdtasks.Index(t.Context(), indexer{builder})).To(Succeed())
+	server := builder.WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 		if refusal != nil {
 			return refusal
 		}
 		return c.Create(ctx, o, options...)
 	}}).Build()
 	metrics := NewMetrics(prometheus.NewRegistry())
-	r := &Reconciler{Client: server, Clock: clocktesting.NewFakePassiveClock(now), Rule: deleter.Executor, Metrics: metrics}
+	r := &Reconciler{Client: server, Live: server, Clock: clocktesting.NewFakePassiveClock(now), Rule: deleter.Executor, Metrics: metrics}
 	look := func() error {
 		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "main"}})
 		return err

@@ -9,12 +9,14 @@ package rollout
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/logging"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,7 +32,9 @@ import (
 // Reconciler creates rollout tasks.
 type Reconciler struct {
 	Client client.Client
-	Clock  clock.PassiveClock
+	// Live reads from the API server. A task is only made of what it shows.
+	Live  client.Reader
+	Clock clock.PassiveClock
 	// Rule says whose pods the operator replaces.
 	Rule    deleter.Rule
 	Metrics *Metrics
@@ -39,36 +43,37 @@ type Reconciler struct {
 // Reconcile makes sure that a task covers the update revision of a StatefulSet as long as a pod is outdated.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	key := request.NamespacedName
-	p, err := r.outdated(ctx, key)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if p == nil || p.covered() {
-		if p != nil {
-			r.Metrics.show(key, false)
+	var task *v1alpha1.EtcdOperatorTask
+	// What the cache shows may be over, and a task that replaces nothing takes a snapshot all the same.
+	for _, reader := range []client.Reader{r.Client, r.Live} {
+		p, err := r.outdated(ctx, reader, key)
+		if err != nil || p == nil {
+			return ctrl.Result{}, err
 		}
-		return ctrl.Result{}, nil
-	}
-	created, wait := p.next(r.Clock.Now())
-	if wait > 0 {
+		if p.covered() {
+			r.Metrics.show(key, false)
+			return ctrl.Result{}, nil
+		}
 		r.Metrics.show(key, true)
-		return ctrl.Result{RequeueAfter: wait}, nil
+		var wait time.Duration
+		if task, wait = p.next(r.Clock.Now()); wait > 0 {
+			return ctrl.Result{RequeueAfter: wait}, nil
+		}
 	}
-	if err := r.Client.Create(ctx, created); err != nil && !apierrors.IsAlreadyExists(err) {
-		r.Metrics.show(key, true)
-		return ctrl.Result{}, fmt.Errorf("creating task %s: %w", klog.KObj(created), err)
+	if err := r.Client.Create(ctx, task); err != nil && !apierrors.IsAlreadyExists(err) {
+		return ctrl.Result{}, fmt.Errorf("creating task %s: %w", klog.KObj(task), err)
 	}
 	r.Metrics.show(key, false)
-	log.FromContext(ctx).Info("Created rollout task", logging.KeyTask, klog.KObj(created), "targetRevision", p.revision, "suspend", created.Spec.Suspend)
+	log.FromContext(ctx).Info("Created rollout task", logging.KeyTask, klog.KObj(task), "targetRevision", spec.TargetOf(task).Revision, "suspend", task.Spec.Suspend)
 	return ctrl.Result{}, nil
 }
 
 // outdated is the template change that pods of an Etcd still have to follow; nil when there is none, or when the operator does not
 // replace its pods.
-func (r *Reconciler) outdated(ctx context.Context, key types.NamespacedName) (*pending, error) {
+func (r *Reconciler) outdated(ctx context.Context, reader client.Reader, key types.NamespacedName) (*pending, error) {
 	set, etcd := &appsv1.StatefulSet{}, &v1alpha1.Etcd{}
 	for _, object := range []client.Object{set, etcd} {
-		if err := r.Client.Get(ctx, key, object); apierrors.IsNotFound(err) {
+		if err := reader.Get(ctx, key, object); apierrors.IsNotFound(err) {
 			r.Metrics.forget(key)
 			return nil, nil
 		} else if err != nil {
@@ -82,7 +87,7 @@ func (r *Reconciler) outdated(ctx context.Context, key types.NamespacedName) (*p
 	if set.Status.ObservedGeneration < set.Generation {
 		return nil, nil
 	}
-	outdated, err := r.hasOutdatedPod(ctx, set)
+	outdated, err := hasOutdatedPod(ctx, reader, set)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +96,7 @@ func (r *Reconciler) outdated(ctx context.Context, key types.NamespacedName) (*p
 		return nil, nil
 	}
 	tasks := &v1alpha1.EtcdOperatorTaskList{}
-	if err := r.Client.List(ctx, tasks, etcdtasks.Of(key)); err != nil {
+	if err := reader.List(ctx, tasks, etcdtasks.Of(key)); err != nil {
 		return nil, fmt.Errorf("listing the tasks of Etcd %s: %w", key, err)
 	}
 	return &pending{etcd: etcd, set: set.UID, revision: set.Status.UpdateRevision, tasks: tasks.Items}, nil
@@ -101,9 +106,9 @@ func concerns(set *appsv1.StatefulSet) bool {
 	return set.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
 }
 
-func (r *Reconciler) hasOutdatedPod(ctx context.Context, set *appsv1.StatefulSet) (bool, error) {
+func hasOutdatedPod(ctx context.Context, reader client.Reader, set *appsv1.StatefulSet) (bool, error) {
 	pods := &corev1.PodList{}
-	if err := r.Client.List(ctx, pods, client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: set.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := reader.List(ctx, pods, client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: set.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("listing the pods of StatefulSet %s: %w", klog.KObj(set), err)
 	}
 	for i := range pods.Items {

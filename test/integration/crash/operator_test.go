@@ -94,7 +94,7 @@ func (w *world) setup(mgr ctrl.Manager, p *proxy.Proxy) error {
 			Client: cached, APIReader: live, Observer: observer, Locker: locker, Clock: now, Dialer: dialer,
 			Recorder: mgr.GetEventRecorder("etcd-foreman"), Images: images, QuorumAwareUpdates: true,
 		}).Setup(mgr, 1),
-		(&rollout.Reconciler{Client: cached, Clock: now}).Setup(mgr, 1),
+		(&rollout.Reconciler{Client: cached, Live: live, Clock: now}).Setup(mgr, 1),
 		(&task.Reconciler{
 			Client: cached, Live: live, Registry: registry, Locker: locker, Clock: now,
 			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),

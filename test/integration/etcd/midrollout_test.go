@@ -36,7 +36,7 @@ func (w *world) startAll(change ...func(*etcd.Reconciler)) *operator {
 		if err := engine.Setup(mgr, 2); err != nil {
 			return err
 		}
-		return (&rollout.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}).Setup(mgr, 2)
+		return (&rollout.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}).Setup(mgr, 2)
 	}, change...)
 }
 

@@ -96,7 +96,7 @@ func (c *cluster) start() {
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,
 			Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/agent:v1"}, QuorumAwareUpdates: c.quorum,
 		}).Setup(mgr, 2)).To(Succeed())
-		c.Expect((&rollout.Reconciler{Client: mgr.GetClient(), Clock: now}).Setup(mgr, 2)).To(Succeed())
+		c.Expect((&rollout.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now}).Setup(mgr, 2)).To(Succeed())
 		c.Expect((&task.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: locker, Clock: now,
 			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),

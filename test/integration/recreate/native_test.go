@@ -77,6 +77,7 @@ func TestNativeStrategyBesideTheTask(t *testing.T) {
 	stuck, ours := c.podUIDs(plain), c.podUIDs(name)
 	c.kubelet.Set(plain+"-0", env.Crashing)
 	c.kubelet.Set(pod(0), env.Crashing)
+	c.Eventually(func() bool { return c.kubelet.Ready(pod(0)) }).Should(BeFalse())
 	c.recreate()
 	c.untilPhase(v1alpha1.RecreateReadyForCreation)
 	c.kubelet.Set(pod(0), env.Ready)

@@ -200,7 +200,7 @@ func (c *cluster) startWith(restConfig *rest.Config, more tasks.Registry) *opera
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: &lock.Locks{},
 			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{},
 		}
-		return errors.Join(engine.Setup(mgr, 4), (&rollout.Reconciler{Client: mgr.GetClient(), Clock: clock.RealClock{}}).Setup(mgr, 4))
+		return errors.Join(engine.Setup(mgr, 4), (&rollout.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}).Setup(mgr, 4))
 	})}
 }
 
