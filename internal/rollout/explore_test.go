@@ -259,6 +259,7 @@ func (w *world) apply(step *Step) {
 		w.leader, w.handovers = step.Successor, 0
 	case DeletePod, EvictPod:
 		for _, i := range step.Ordinals {
+			w.toPromote[i] = w.learner(i)
 			w.members[i], w.phase[i] = missing, untouched
 			w.generation[i]++
 			if w.leader == i {
@@ -317,6 +318,9 @@ func (w *world) recover() {
 			w.members[i] = missing
 		case missing:
 			w.members[i] = startingNew
+			if w.toPromote[i] {
+				w.members[i], w.toPromote[i] = learnerNew, false
+			}
 		case deadNew, startingNew, frozenNew, learnerNew, frozenReadyNew:
 			w.members[i] = runningNew
 		case deadOld, startingOld, frozenOld:

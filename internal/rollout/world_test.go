@@ -74,6 +74,8 @@ type world struct {
 	phase [7]phase
 	// distort changes what package inplace says of a pod; nil if that is true.
 	distort func(*inplace.Assessment)
+	// toPromote: the member of a removed pod was a learner, and that of its successor will be.
+	toPromote [7]bool
 	// generation distinguishes successive pods of one ordinal.
 	generation [7]int
 }
@@ -238,7 +240,9 @@ func (m member) running() bool {
 
 func (m member) ready() bool { return m.old() == readyOld || m.old() == frozenReadyOld }
 
-func (w *world) learner(i int) bool { return w.members[i].old() == learnerOld }
+func (w *world) learner(i int) bool {
+	return w.members[i].old() == learnerOld || w.members[i] == missing && w.toPromote[i]
+}
 
 func (w *world) voters() int {
 	n := w.foreignUp + w.foreignDown

@@ -105,7 +105,7 @@ func (p *Projection) endTerminating() {
 	}
 }
 
-// RecoverVoters makes every voter healthy but the one of an ordinal.
+// RecoverVoters makes every voter healthy but the one of an ordinal. If they are no quorum without that one, learners are promoted.
 func (p *Projection) RecoverVoters(except int, now time.Time) {
 	for i, v := range p.Cluster.Voters {
 		switch {
@@ -116,10 +116,24 @@ func (p *Projection) RecoverVoters(except int, now time.Time) {
 		}
 	}
 	p.elect()
+	others := 0
+	for _, v := range p.Cluster.Voters {
+		if v.Serving && v.Ordinal != except {
+			others++
+		}
+	}
+	if quorum.Exists(others, len(p.Cluster.Voters)) {
+		return
+	}
+	for _, o := range p.Ordinals {
+		if o.Role == v1alpha1.RoleLearner {
+			p.Recover(o.Name, now)
+		}
+	}
 }
 
 func (p *Projection) revive(o *cluster.Ordinal) {
-	o.Answers = true
+	o.Answers, o.Lag = true, 0
 	o.Class = v1alpha1.ClassUnready
 	o.Pod.Ready, o.Pod.AllContainersReady, o.Pod.BackupSidecarReady, o.Pod.Trouble = true, true, true, ""
 }
@@ -138,7 +152,7 @@ func (p *Projection) CatchUp() {
 	newest := p.newestIndex()
 	for i := range p.Ordinals {
 		if p.Ordinals[i].Answers {
-			p.Ordinals[i].AppliedIndex = newest
+			p.Ordinals[i].AppliedIndex, p.Ordinals[i].Lag = newest, 0
 		}
 	}
 }
@@ -172,13 +186,19 @@ func (p *Projection) elect() {
 	}
 	// By readiness alone nobody may know who leads; and a foreign leader stays.
 	keep := p.Cluster.LeaderKnown && p.Leader() < 0 && (p.Cluster.Leader == 0 || p.foreignLeads())
+	lagging := 0
 	for i, v := range p.Cluster.Voters {
-		if v.Ordinal >= 0 {
-			p.Cluster.Voters[i].Serving = p.alive(v.Ordinal)
+		if v.Ordinal < 0 {
+			continue
+		}
+		alive, lags := p.alive(v.Ordinal), p.Ordinals[v.Ordinal].Lag > cluster.MaxLag
+		p.Cluster.Voters[i].Serving = alive && !lags
+		if alive && lags {
+			lagging++
 		}
 	}
 	leaderless := !p.Cluster.LeaderKnown
-	p.Cluster.LeaderKnown = quorum.Exists(p.ServingVoters(), len(p.Cluster.Voters))
+	p.Cluster.LeaderKnown = quorum.Exists(p.ServingVoters()+lagging, len(p.Cluster.Voters))
 	if !p.Cluster.LeaderKnown {
 		p.disband()
 		return
@@ -192,10 +212,10 @@ func (p *Projection) elect() {
 	}
 }
 
-// serve lets a member that is alive serve, now that there is a leader. While there was none, its probe failed
+// serve lets a member that is alive serve, now that there is a leader, unless it lags. While there was none, its probe failed
 // for that reason.
 func (p *Projection) serve(o *cluster.Ordinal, ordinal int, leaderless bool) {
-	if !p.alive(ordinal) {
+	if !p.alive(ordinal) || o.Lag > cluster.MaxLag {
 		return
 	}
 	o.Serving = true

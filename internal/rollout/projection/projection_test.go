@@ -60,6 +60,30 @@ func TestNoLeaderWithoutAQuorum(t *testing.T) {
 	g.Expect(p.Participating()).To(Equal(2))
 }
 
+// A member that lags votes, and does not serve until it is what recovers.
+func TestAMemberThatLagsVotes(t *testing.T) {
+	g := NewWithT(t)
+	s := healthy()
+	for i := range s.Cluster.Voters {
+		s.Cluster.Voters[i].Serving = i == 0
+	}
+	lagging := &s.Ordinals[2]
+	lagging.Class, lagging.Serving, lagging.Lag = v1alpha1.ClassUnready, false, cluster.MaxLag+1
+	p := Of(s)
+	p.Remove([]int{1})
+	g.Expect(p.Cluster.LeaderKnown).To(BeTrue())
+	g.Expect(p.Elected).To(BeFalse())
+	g.Expect(p.ServingVoters()).To(Equal(1))
+	p.RecoverVoters(2, noon)
+	g.Expect(p.Participating()).To(Equal(2))
+	g.Expect(p.Ordinals[2].Class).To(Equal(v1alpha1.ClassUnready))
+	g.Expect(p.Ordinals[2].Serving).To(BeFalse())
+	p.Recover("m-2", noon)
+	g.Expect(p.Participating()).To(Equal(3))
+	g.Expect(p.ServingVoters()).To(Equal(3))
+	g.Expect(p.Ordinals[2].Lag).To(BeZero())
+}
+
 func TestALearnerThatRecoversVotes(t *testing.T) {
 	g := NewWithT(t)
 	s := healthy()
@@ -69,6 +93,30 @@ func TestALearnerThatRecoversVotes(t *testing.T) {
 	p.Recover("m-2", noon)
 	g.Expect(p.Cluster.Voters).To(HaveLen(3))
 	g.Expect(p.Participating()).To(Equal(3))
+}
+
+// Two voters cannot do without one of them: what is waited for is that the learner becomes the third. Where the voters suffice, it stays a learner.
+func TestLearnersArePromotedIfTheVotersDoNotSuffice(t *testing.T) {
+	for name, c := range map[string]struct {
+		except int
+		votes  bool
+	}{
+		"two voters without one": {1, true},
+		"two voters":             {-1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := healthy()
+			s.Ordinals[2].Role, s.Ordinals[2].Class = v1alpha1.RoleLearner, v1alpha1.ClassUnready
+			s.Cluster.Voters = s.Cluster.Voters[:2]
+			p := Of(s)
+			p.Remove([]int{0})
+			p.RecoverVoters(c.except, noon)
+			g.Expect(p.Ordinals[0].Class).To(Equal(v1alpha1.ClassParticipating))
+			g.Expect(p.Ordinals[2].Role != v1alpha1.RoleLearner).To(Equal(c.votes))
+			g.Expect(p.Cluster.Voters).To(HaveLen(map[bool]int{true: 3, false: 2}[c.votes]))
+		})
+	}
 }
 
 // A learner that is replaced, or whose pod cannot start, votes too once it is healthy. Who is no member yet does not.
