@@ -110,7 +110,7 @@ func (z size) variants(w *world, visit func(*world)) {
 		w.intent, w.short, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost = -1, false, false, false, false, false, false, false, false
 		w.kind, w.phase = replaced, [7]phase{}
 		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent, w.upgrade = 0, 0, 0, false, samePatch
-		w.cordoned, w.unsteady, w.stranded, w.young, w.behind, w.lying = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
+		w.cordoned, w.unsteady, w.stranded, w.young, w.behind, w.lying, w.toPromote = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
 	}
 	try := func() {
 		if w.coherent() {
@@ -170,7 +170,7 @@ func (z size) circumstances(w *world, plain, try func()) {
 		try()
 	}
 	for i := range w.members {
-		for _, set := range []*[7]bool{&w.cordoned, &w.unsteady, &w.stranded, &w.young, &w.behind, &w.lying} {
+		for _, set := range []*[7]bool{&w.cordoned, &w.unsteady, &w.stranded, &w.young, &w.behind, &w.lying, &w.toPromote} {
 			plain()
 			set[i] = true
 			try()
@@ -313,14 +313,15 @@ func (w *world) recover() {
 		if w.phase[i] == written {
 			w.phase[i] = carried
 		}
+		if w.toPromote[i] && m != deadOld && m != startingOld {
+			w.members[i], w.toPromote[i] = learnerNew, false
+			continue
+		}
 		switch m {
 		case terminating:
 			w.members[i] = missing
 		case missing:
 			w.members[i] = startingNew
-			if w.toPromote[i] {
-				w.members[i], w.toPromote[i] = learnerNew, false
-			}
 		case deadNew, startingNew, frozenNew, learnerNew, frozenReadyNew:
 			w.members[i] = runningNew
 		case deadOld, startingOld, frozenOld:

@@ -74,7 +74,7 @@ type world struct {
 	phase [7]phase
 	// distort changes what package inplace says of a pod; nil if that is true.
 	distort func(*inplace.Assessment)
-	// toPromote: the member of a removed pod was a learner, and that of its successor will be.
+	// toPromote: a member whose etcd does not run is a learner, and still is one when it runs.
 	toPromote [7]bool
 	// generation distinguishes successive pods of one ordinal.
 	generation [7]int
@@ -238,10 +238,13 @@ func (m member) running() bool {
 	return false
 }
 
+// stopped reports whether there is no process.
+func (m member) stopped() bool { return m == missing || m.old() == deadOld || m.old() == startingOld }
+
 func (m member) ready() bool { return m.old() == readyOld || m.old() == frozenReadyOld }
 
 func (w *world) learner(i int) bool {
-	return w.members[i].old() == learnerOld || w.members[i] == missing && w.toPromote[i]
+	return w.members[i].old() == learnerOld || w.toPromote[i] && w.members[i].stopped()
 }
 
 func (w *world) voters() int {
@@ -288,6 +291,9 @@ func (w *world) coherent() bool {
 			return false
 		}
 		if w.lying[i] && (len(w.members) < 3 || i == w.leader || w.stale || !m.alive() || m == terminating) {
+			return false
+		}
+		if w.toPromote[i] && (!m.stopped() || w.voters() == 0) {
 			return false
 		}
 		if w.phase[i] != untouched && (w.kind == replaced || !m.present() || m.updated()) {
@@ -441,7 +447,7 @@ func (w *world) answers(i int) bool {
 	case w.hidden:
 		return w.members[i].old() == frozenOld
 	}
-	return w.members[i].alive() || w.learner(i)
+	return w.members[i].alive() || w.members[i].old() == learnerOld
 }
 
 func (w *world) pod(i int) *cluster.Pod {
@@ -587,7 +593,7 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 		say("removes a pod that is not outdated")
 		return
 	}
-	if w.learner(i) {
+	if w.members[i].old() == learnerOld {
 		say("disturbs a learner")
 	}
 	if w.phase[i] >= written && w.kind != replaced {

@@ -44,7 +44,7 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	key := request.NamespacedName
 	var task *v1alpha1.EtcdOperatorTask
-	// What the cache shows may be over, and a task that replaces nothing takes a snapshot all the same.
+	// The cache may be stale, and a task that replaces nothing still takes a snapshot.
 	for _, reader := range []client.Reader{r.Client, r.Live} {
 		p, err := r.outdated(ctx, reader, key)
 		if err != nil || p == nil {

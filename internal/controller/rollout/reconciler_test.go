@@ -21,6 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
 // state is what a reader sees of a cluster of one member.
@@ -86,7 +87,7 @@ func (s split) List(ctx context.Context, list client.ObjectList, options ...clie
 	return s.cache.List(ctx, list, options...)
 }
 
-// What a cache shows may be over: whether a task is needed, and which, is decided on live reads before one is made.
+// The cache may be stale: whether a task is needed, and which, is decided on live reads before one is made.
 func TestTasksAreMadeOfLiveReads(t *testing.T) {
 	of := func(task v1alpha1.EtcdOperatorTask) []v1alpha1.EtcdOperatorTask {
 		task.Namespace, task.Spec.OwnerEtcdReference = "ns", v1alpha1.EtcdReference{Name: "main"}
@@ -127,4 +128,36 @@ func TestTasksAreMadeOfLiveReads(t *testing.T) {
 			g.Expect(made).To(Equal(c.want))
 		})
 	}
+}
+
+// The cache may show a pod later than its StatefulSet, so that the pod is what makes the controller look again.
+func TestPodsThatMayBeOutdatedAreLookedAt(t *testing.T) {
+	pod := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-0", UID: "pod", Labels: map[string]string{v1alpha1.LabelPartOf: "main", appsv1.StatefulSetRevisionLabel: "old"}}}
+		change(p)
+		return p
+	}
+	same := pod(func(*corev1.Pod) {})
+	marked := pod(func(p *corev1.Pod) {
+		p.Annotations = map[string]string{v1alpha1.AnnotationInPlaceUpdate: `{"uid":"pod"}`}
+	})
+	for name, c := range map[string]struct {
+		before, after *corev1.Pod
+		want          bool
+	}{
+		"ready":            {same, pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }), false},
+		"another revision": {same, pod(func(p *corev1.Pod) { p.Labels[appsv1.StatefulSetRevisionLabel] = "new" }), true},
+		"marked":           {same, marked, true},
+		"no longer marked": {marked, same, true},
+		"marked as before": {marked, marked.DeepCopy(), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(revisions.Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after})).To(Equal(c.want))
+		})
+	}
+	g := NewWithT(t)
+	g.Expect(revisions.Create(event.CreateEvent{Object: same})).To(BeTrue())
+	g.Expect(revisions.Delete(event.DeleteEvent{Object: same})).To(BeFalse())
+	g.Expect(setOf(t.Context(), same)).To(ConsistOf(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "main"}}))
+	g.Expect(setOf(t.Context(), &corev1.Pod{})).To(BeEmpty())
 }

@@ -87,10 +87,14 @@ func (p *Projection) promote(ordinal int) {
 	if o.Role == v1alpha1.RoleLearner {
 		o.Role = v1alpha1.RoleFollower
 	}
-	isVoter := func(v cluster.Voter) bool { return v.Ordinal == ordinal }
-	if o.MemberID != 0 && len(p.Cluster.Voters) > 0 && !slices.ContainsFunc(p.Cluster.Voters, isVoter) {
+	if len(p.Cluster.Voters) > 0 && p.isNonVoter(ordinal) {
 		p.Cluster.Voters = append(p.Cluster.Voters, cluster.Voter{ID: o.MemberID, Name: o.Name, Ordinal: ordinal})
 	}
+}
+
+// isNonVoter reports whether the member of an ordinal is a learner, also one that does not answer.
+func (p *Projection) isNonVoter(ordinal int) bool {
+	return p.Ordinals[ordinal].MemberID != 0 && !slices.ContainsFunc(p.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == ordinal })
 }
 
 func (p *Projection) endTerminating() {
@@ -125,8 +129,8 @@ func (p *Projection) RecoverVoters(except int, now time.Time) {
 	if quorum.Exists(others, len(p.Cluster.Voters)) {
 		return
 	}
-	for _, o := range p.Ordinals {
-		if o.Role == v1alpha1.RoleLearner {
+	for i, o := range p.Ordinals {
+		if p.isNonVoter(i) {
 			p.Recover(o.Name, now)
 		}
 	}
@@ -155,6 +159,7 @@ func (p *Projection) CatchUp() {
 			p.Ordinals[i].AppliedIndex, p.Ordinals[i].Lag = newest, 0
 		}
 	}
+	p.elect()
 }
 
 func (p *Projection) newestIndex() uint64 {
@@ -204,7 +209,7 @@ func (p *Projection) elect() {
 		return
 	}
 	if leader := p.Leader(); !keep && (leader < 0 || !p.alive(leader)) {
-		p.Elected = p.Elected || p.ServingVoters() > 1
+		p.Elected = p.Elected || p.ServingVoters()+lagging > 1
 		p.electAny()
 	}
 	for i := range p.Ordinals {
@@ -230,13 +235,15 @@ func (p *Projection) serve(o *cluster.Ordinal, ordinal int, leaderless bool) {
 	}
 }
 
-// electAny makes a voter that is alive the leader. Which of several would win cannot be foreseen.
+// electAny makes a voter that is alive the leader, one that lags only if there is no other. Which of several would win cannot be foreseen.
 func (p *Projection) electAny() {
-	for _, v := range p.Cluster.Voters {
-		if v.Serving && v.Ordinal >= 0 {
-			p.Lead(v.Ordinal)
-			return
-		}
+	alive := func(v cluster.Voter) bool { return v.Ordinal >= 0 && p.alive(v.Ordinal) }
+	winner := slices.IndexFunc(p.Cluster.Voters, func(v cluster.Voter) bool { return v.Serving && alive(v) })
+	if winner < 0 {
+		winner = slices.IndexFunc(p.Cluster.Voters, alive)
+	}
+	if winner >= 0 {
+		p.Lead(p.Cluster.Voters[winner].Ordinal)
 	}
 }
 

@@ -95,28 +95,80 @@ func TestALearnerThatRecoversVotes(t *testing.T) {
 	g.Expect(p.Participating()).To(Equal(3))
 }
 
-// Two voters cannot do without one of them: what is waited for is that the learner becomes the third. Where the voters suffice, it stays a learner.
+// Two voters cannot do without one of them, so a guard waits until the learner is the third. Where the voters suffice, it remains a learner.
 func TestLearnersArePromotedIfTheVotersDoNotSuffice(t *testing.T) {
+	learner := func(o *cluster.Ordinal) { o.Role, o.Class = v1alpha1.RoleLearner, v1alpha1.ClassUnready }
+	dead := func(o *cluster.Ordinal) {
+		o.Role, o.Class, o.Answers, o.Serving = v1alpha1.RoleUnknown, v1alpha1.ClassDead, false, false
+	}
 	for name, c := range map[string]struct {
-		except int
-		votes  bool
+		learner func(*cluster.Ordinal)
+		except  int
+		votes   bool
 	}{
-		"two voters without one": {1, true},
-		"two voters":             {-1, false},
+		"two voters without one":                      {learner, 1, true},
+		"two voters":                                  {learner, -1, false},
+		"two voters without one, and it is dead":      {dead, 1, true},
+		"two voters, and it is dead":                  {dead, -1, false},
+		"two voters without one, and it is no member": {func(o *cluster.Ordinal) { dead(o); o.MemberID = 0 }, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			s := healthy()
-			s.Ordinals[2].Role, s.Ordinals[2].Class = v1alpha1.RoleLearner, v1alpha1.ClassUnready
+			c.learner(&s.Ordinals[2])
 			s.Cluster.Voters = s.Cluster.Voters[:2]
 			p := Of(s)
 			p.Remove([]int{0})
 			p.RecoverVoters(c.except, noon)
 			g.Expect(p.Ordinals[0].Class).To(Equal(v1alpha1.ClassParticipating))
-			g.Expect(p.Ordinals[2].Role != v1alpha1.RoleLearner).To(Equal(c.votes))
+			g.Expect(p.Ordinals[2].Class == v1alpha1.ClassParticipating).To(Equal(c.votes))
 			g.Expect(p.Cluster.Voters).To(HaveLen(map[bool]int{true: 3, false: 2}[c.votes]))
 		})
 	}
+}
+
+// Members that lag elect one of themselves: what they lack is applied, not received.
+func TestMembersThatLagElectALeader(t *testing.T) {
+	g := NewWithT(t)
+	s := healthy()
+	for i := 1; i < 3; i++ {
+		o := &s.Ordinals[i]
+		o.Class, o.Serving, o.Lag, s.Cluster.Voters[i].Serving = v1alpha1.ClassUnready, false, cluster.MaxLag+1, false
+	}
+	p := Of(s)
+	p.Remove([]int{0})
+	g.Expect(p.Cluster.LeaderKnown).To(BeTrue())
+	g.Expect(p.Leader()).To(Equal(1))
+	g.Expect(p.Elected).To(BeTrue())
+	p.CatchUp()
+	g.Expect(p.Participating()).To(Equal(2))
+	g.Expect(p.ServingVoters()).To(Equal(2))
+}
+
+// One that serves leads rather than one that lags, and which of the two wins is not known.
+func TestOneThatServesIsElectedBeforeOneThatLags(t *testing.T) {
+	g := NewWithT(t)
+	s := healthy()
+	s.Ordinals[1].Class, s.Ordinals[1].Serving, s.Ordinals[1].Lag, s.Cluster.Voters[1].Serving = v1alpha1.ClassUnready, false, cluster.MaxLag+1, false
+	p := Of(s)
+	p.Remove([]int{0})
+	g.Expect(p.Leader()).To(Equal(2))
+	g.Expect(p.Elected).To(BeTrue())
+}
+
+// A member serves as long as it lags by no more than is allowed.
+func TestAllowedLag(t *testing.T) {
+	g := NewWithT(t)
+	s := healthy()
+	s.Ordinals[1].Lag = cluster.MaxLag
+	p := Of(s)
+	p.Remove([]int{2})
+	g.Expect(p.ServingVoters()).To(Equal(2))
+	g.Expect(p.Ordinals[1].Class).To(Equal(v1alpha1.ClassParticipating))
+	s.Ordinals[1].Class = v1alpha1.ClassUnready
+	p = Of(s)
+	p.Remove([]int{2})
+	g.Expect(p.Ordinals[1].Class).To(Equal(v1alpha1.ClassParticipating))
 }
 
 // A learner that is replaced, or whose pod cannot start, votes too once it is healthy. Who is no member yet does not.
@@ -421,7 +473,7 @@ func TestNodesAndLogs(t *testing.T) {
 	g := NewWithT(t)
 	s := down(healthy(), 2)
 	s.Ordinals[0].Pod.Node = cluster.Node{Name: "n", Trouble: "not ready", Cordoned: true}
-	s.Ordinals[1].Pod, s.Ordinals[2].Pod.Disrupted = nil, true
+	s.Ordinals[1].Pod, s.Ordinals[1].Class, s.Ordinals[2].Pod.Disrupted = nil, v1alpha1.ClassMissing, true
 	s.Ordinals[0].AppliedIndex, s.Ordinals[1].AppliedIndex, s.Ordinals[2].AppliedIndex = 3, 9, 1
 	p := Of(s)
 	p.SettleNodes()

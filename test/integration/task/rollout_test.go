@@ -5,6 +5,7 @@
 package task
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -51,6 +52,21 @@ func TestTemplateChangeIsRolledLeaderLast(t *testing.T) {
 	for _, condition := range []string{v1alpha1.ConditionAdmitted, v1alpha1.ConditionFinished, v1alpha1.ConditionSucceeded} {
 		c.Expect(meta.IsStatusConditionTrue(done.Status.Conditions, condition)).To(BeTrue(), condition)
 	}
+}
+
+// A pod is outdated as long as an update in place has begun and not ended. Its StatefulSet does not tell.
+func TestPodThatIsMarkedIsRolled(t *testing.T) {
+	c := newCluster(t, 3)
+	c.start(nil)
+	c.Expect(c.change("1")).NotTo(BeEmpty())
+	c.finalRollout(1)
+
+	pod := &corev1.Pod{}
+	c.Expect(testEnv.Client.Get(t.Context(), types.NamespacedName{Namespace: c.namespace, Name: "main-1"}, pod)).To(Succeed())
+	before := client.MergeFrom(pod.DeepCopy())
+	pod.Annotations = map[string]string{v1alpha1.AnnotationInPlaceUpdate: fmt.Sprintf(`{"uid":%q}`, pod.UID)}
+	c.Expect(testEnv.Client.Patch(t.Context(), pod, before)).To(Succeed())
+	c.Eventually(func(g Gomega) { g.Expect(c.rollouts(g)).To(HaveLen(2)) }).Should(Succeed())
 }
 
 func TestSickMemberGoesFirst(t *testing.T) {
