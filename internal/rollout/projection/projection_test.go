@@ -171,6 +171,16 @@ func TestAllowedLag(t *testing.T) {
 	g.Expect(p.Ordinals[1].Class).To(Equal(v1alpha1.ClassParticipating))
 }
 
+func TestALearnerJoinsAnOnlyVoter(t *testing.T) {
+	g := NewWithT(t)
+	s := healthy()
+	s.Ordinals[1].Role, s.Ordinals[1].Class = v1alpha1.RoleLearner, v1alpha1.ClassUnready
+	s.Ordinals, s.Cluster.Voters = s.Ordinals[:2], s.Cluster.Voters[:1]
+	p := Of(s)
+	p.Recover("m-1", noon)
+	g.Expect(p.Cluster.Voters).To(HaveLen(2))
+}
+
 // A learner that is replaced, or whose pod cannot start, votes too once it is healthy. Who is no member yet does not.
 func TestALearnerThatIsReplacedVotes(t *testing.T) {
 	learner := func() *cluster.Snapshot {
