@@ -11,13 +11,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/datadir"
-	"go.etcd.io/etcd/client/pkg/v3/types"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
-	"go.uber.org/zap"
 )
 
-// newClusterID returns the ID, in hex, of the recovered cluster; empty without a recovery. etcd derives it from the peer URL
-// of the first member and from the token.
+// newClusterID returns the ID, in hex, of the recovered cluster; empty without a recovery.
 func newClusterID(shared member.Shared) (string, error) {
 	if shared.Recovery == nil {
 		return "", nil
@@ -25,15 +21,7 @@ func newClusterID(shared member.Shared) (string, error) {
 	if _, err := shared.Identify(shared.Recovery.Member); err != nil {
 		return "", fmt.Errorf("looking for the member that the cluster is recovered from: %w", err)
 	}
-	urls, err := types.NewURLsMap(shared.Founders())
-	if err != nil {
-		return "", fmt.Errorf("reading the peer URL of member %s: %w", shared.Recovery.Member, err)
-	}
-	cluster, err := membership.NewClusterFromURLsMap(zap.NewNop(), shared.Token(), urls)
-	if err != nil {
-		return "", fmt.Errorf("computing the ID of the recovered cluster: %w", err)
-	}
-	return cluster.ID().String(), nil
+	return member.ClusterID(shared.Token(), shared.Founders()), nil
 }
 
 // mayRestore reports whether this member may restore a backup: in a recovery, only the first member does.
