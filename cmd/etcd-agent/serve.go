@@ -134,14 +134,3 @@ func trustIn(file string) func() (agentauth.Trust, error) {
 		return agentauth.ParseTrust(data)
 	}
 }
-
-// anybodyIn returns a function that reports whether requests are not authenticated now.
-func anybodyIn(trust func() (agentauth.Trust, error)) func() bool {
-	return func() bool {
-		if trust == nil {
-			return true
-		}
-		t, err := trust()
-		return err == nil && t.AllowUnauthenticated
-	}
-}

@@ -75,7 +75,6 @@ func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *c
 		return snapshotter.New(snapshotter.Config{
 			Options: o.snapshots, Etcd: etcd, Store: to, FullFirst: restoredErr == nil, OnSnapshot: s.tell,
 			Recorded: recorded,
-			Anybody:  anybodyIn(trustIn(o.trustFile)),
 			Clock:    clock.RealClock{}, Log: log, Metrics: registry,
 		})
 	}

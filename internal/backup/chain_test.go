@@ -7,7 +7,6 @@ package backup
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -227,40 +226,6 @@ func TestManySnapshots(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(chains).To(HaveLen(maxChains))
 	g.Expect(time.Since(start)).To(BeNumerically("<", 20*time.Second))
-}
-
-// Somebody asks for a snapshot every minute of a week, beside the daily schedule. What the limit was for is kept, and
-// what was asked for is thinned out.
-func TestRequestsDoNotDisplaceTheSchedule(t *testing.T) {
-	g := NewWithT(t)
-	const week = 7 * 24 * time.Hour
-	start := time.Date(2026, 11, 1, 3, 0, 0, 0, time.UTC)
-	r := Retention{Limit: 7, Span: week}
-	var store []Snapshot
-	for day := range 7 {
-		store = append(store, Snapshot{Kind: Full, LastRevision: int64(day), Created: start.AddDate(0, 0, day)})
-	}
-	daily := slices.Clone(store)
-	most := 0
-	for now := start.AddDate(0, 0, 6); now.Before(start.AddDate(0, 0, 7)); now = now.Add(time.Minute) {
-		store = append(store, Snapshot{Kind: Full, LastRevision: 100, Created: now.Add(time.Second)})
-		expired := r.Expired(store, now.Add(2*time.Second))
-		store = slices.DeleteFunc(store, func(s Snapshot) bool { return slices.Contains(expired, s) })
-		most = max(most, len(store))
-	}
-	for _, s := range daily[1:6] {
-		g.Expect(store).To(ContainElement(s), "of %s", s.Created)
-	}
-	g.Expect(most).To(BeNumerically("<", 7+24+60+7))
-
-	// Without requests, the limit alone decides.
-	for _, retention := range []Retention{{Limit: 7}, r} {
-		store = nil
-		for day := range 20 {
-			store = append(store, Snapshot{Kind: Full, LastRevision: int64(day), Created: start.AddDate(0, 0, day)})
-		}
-		g.Expect(retention.Expired(store, start.AddDate(0, 0, 19).Add(time.Minute))).To(HaveLen(13))
-	}
 }
 
 // Signed deltas follow only a snapshot of their history, and only if what they continue is there.

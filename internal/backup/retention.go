@@ -10,45 +10,66 @@ import (
 )
 
 // Retention is which snapshots are kept.
+//
+// Full snapshots are also taken between the times of the schedule: on request, by compactions, and when a leader cannot continue the
+// deltas in the store. They displace none of the schedule. So the policy is applied twice, to all full snapshots and to those of the
+// schedule alone, and what either keeps is kept: at most twice as many as the policy has.
 type Retention struct {
 	// Full snapshots to keep: with a limit, so many of the newest; without one (0) the newest of each of the last
 	// 24 hours, 7 days and 4 weeks, and all of the current hour. Hours, days and weeks are those of UTC, and do
 	// not move with the time of asking: otherwise a weekly snapshot would be replaced before it is a week old.
 	Limit int
-	// Span is how long full snapshots are kept beyond the Limit, the newest of each hour; 0 for not at all. Where anybody may
-	// ask for snapshots, it keeps requests from displacing what the Limit was meant to keep.
-	Span time.Duration
+	// Due returns the first time of the schedule of full snapshots after a time. If it is nil, all full snapshots are of the schedule.
+	Due func(after time.Time) time.Time
 	// Deltas is how long delta snapshots are kept beyond those that restores need.
 	Deltas time.Duration
 }
 
+// maxChain is how long deltas are kept because they follow a full snapshot of the schedule, although two newer full ones contain
+// them. Schedules may be a year apart.
+const maxChain = 7 * 24 * time.Hour
+
 // Expired are the snapshots to remove. Never among them are the newest full snapshot, the one before (unless the
-// limit is 1), which serves when the newest is corrupt, and the deltas that were taken since.
+// limit is 1), which serves when the newest is corrupt, and the deltas that were taken since. The same holds for those of the
+// schedule, for as long as maxChain.
 func (r Retention) Expired(list []Snapshot, now time.Time) []Snapshot {
 	sorted := Sorted(list)
-	slices.Reverse(sorted)
-	fulls, safe := 0, 2
-	if r.Limit == 1 {
-		safe = 1
-	}
-	kept := map[period]bool{}
+	ofSchedule := r.ofSchedule(sorted)
+	all, scheduled := r.selection(now), r.selection(now)
 	var expired []Snapshot
-	for _, s := range sorted {
-		age := now.Sub(s.Created)
-		if s.Kind == Delta {
-			if fulls >= safe && age > r.Deltas {
-				expired = append(expired, s)
-			}
-			continue
+	for i, s := range slices.Backward(sorted) {
+		keep := false
+		switch age := now.Sub(s.Created); {
+		case s.Kind == Delta:
+			keep = age <= r.Deltas || !all.covers() || !scheduled.covers() && age <= maxChain
+		case ofSchedule[i]:
+			keep = scheduled.keeps(s)
+			keep = all.keeps(s) || keep
+		default:
+			keep = all.keeps(s)
 		}
-		fulls++
-		if fulls > safe && !r.keeps(s, fulls, kept, now) {
+		if !keep {
 			expired = append(expired, s)
-			continue
 		}
-		kept[r.periodOf(s.Created, now)] = true
 	}
 	return expired
+}
+
+// ofSchedule reports which of the snapshots are full ones of the schedule: the first one after each of its times. Names do not say
+// why a snapshot was taken. One that is requested when one is due takes its place: the agent takes no other.
+func (r Retention) ofSchedule(sorted []Snapshot) []bool {
+	is := make([]bool, len(sorted))
+	var due time.Time
+	for i, s := range sorted {
+		switch {
+		case s.Kind != Full || s.Created.Before(due):
+		case r.Due == nil:
+			is[i] = true
+		default:
+			is[i], due = true, r.Due(s.Created)
+		}
+	}
+	return is
 }
 
 // ExpiredSigned are the snapshots to remove where snapshots must be signed. Unsigned ones displace no signed ones.
@@ -58,18 +79,51 @@ func (r Retention) ExpiredSigned(list []Snapshot, now time.Time) []Snapshot {
 	return append(slices.DeleteFunc(r.Expired(list, now), isSigned), r.Expired(signed, now)...)
 }
 
-func (r Retention) keeps(s Snapshot, rank int, kept map[period]bool, now time.Time) bool {
-	p := r.periodOf(s.Created, now)
-	if r.Limit > 0 {
-		return rank <= r.Limit || now.Sub(s.Created) < r.Span && !kept[p]
+// selection applies the policy to full snapshots, the newest first.
+type selection struct {
+	Retention
+	now time.Time
+	// seen is the number of full snapshots so far, and kept has the periods from which one is kept.
+	seen int
+	kept map[period]bool
+}
+
+func (r Retention) selection(now time.Time) *selection {
+	return &selection{Retention: r, now: now, kept: map[period]bool{}}
+}
+
+// safe is the number of full snapshots that are kept whatever their age.
+func (s *selection) safe() int {
+	if s.Limit == 1 {
+		return 1
 	}
-	switch p.length {
-	case moment:
-		return true
-	case ever:
+	return 2
+}
+
+// covers reports whether the full snapshots so far include all that are safe, so that no restore needs an older delta.
+func (s *selection) covers() bool { return s.seen >= s.safe() }
+
+// keeps reports whether the next full snapshot is kept.
+func (s *selection) keeps(full Snapshot) bool {
+	s.seen++
+	p := periodOf(full.Created, s.now)
+	if s.seen > s.safe() && !s.selects(p) {
 		return false
 	}
-	return !kept[p]
+	s.kept[p] = true
+	return true
+}
+
+func (s *selection) selects(p period) bool {
+	switch {
+	case s.Limit > 0:
+		return s.seen <= s.Limit
+	case p.length == moment:
+		return true
+	case p.length == ever:
+		return false
+	}
+	return !s.kept[p]
 }
 
 // period is a stretch of time from which one full snapshot is kept.
@@ -95,13 +149,11 @@ const (
 	mondays = 3
 )
 
-func (r Retention) periodOf(created, now time.Time) period {
+func periodOf(created, now time.Time) period {
 	hourOf := func(t time.Time) int64 { return t.Unix() / secondsOfHour }
 	dayOf := func(t time.Time) int64 { return t.Unix() / secondsOfDay }
 	weekOf := func(t time.Time) int64 { return (dayOf(t) + mondays) / 7 }
 	switch {
-	case r.Limit > 0:
-		return period{hour, hourOf(created)}
 	case hourOf(created) >= hourOf(now): // also what a clock that jumped put into the future
 		return period{length: moment}
 	case hourOf(now)-hourOf(created) <= 24:

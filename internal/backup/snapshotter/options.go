@@ -68,23 +68,15 @@ func (s schedule) after(last, now time.Time) time.Time {
 	if last.After(now) {
 		last = now
 	}
-	next := s.Next(last.UTC())
-	if next.IsZero() {
-		// It is beyond cron's search, as February 29 may be. Zero would mean always due.
-		next = last.UTC().AddDate(lookAhead, 0, 0)
-	}
-	return next
+	return s.next(last)
 }
 
-// span returns the time between a number of full snapshots by the schedule, around now.
-func (s schedule) span(number int, now time.Time) time.Duration {
-	first := s.Next(now.UTC())
-	last := first
-	for range number {
-		if last = s.Next(last); last.IsZero() {
-			// It is beyond cron's search.
-			return lookAhead * 366 * 24 * time.Hour
-		}
+// next returns the first time of the schedule after a time.
+func (s schedule) next(after time.Time) time.Time {
+	next := s.Next(after.UTC())
+	if next.IsZero() {
+		// It is beyond cron's search, as February 29 may be. Zero would mean always due.
+		next = after.UTC().AddDate(lookAhead, 0, 0)
 	}
-	return last.Sub(first)
+	return next
 }

@@ -75,3 +75,45 @@ func TestWhatANewLeaderFinds(t *testing.T) {
 	now.Step(time.Hour)
 	g.Expect(lead(11).Current().IsZero()).To(BeTrue(), "the store lacks a revision")
 }
+
+// A garbage collection goes by the schedule: seven snapshots that were requested displace none of the seven daily ones.
+func TestCollectionKeepsWhatTheScheduleTook(t *testing.T) {
+	g := NewWithT(t)
+	start := time.Date(2026, 11, 20, 1, 0, 0, 0, time.UTC)
+	now := testingclock.NewFakeClock(start.AddDate(0, 0, 6))
+	to, err := store.Open(t.Context(), store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"})
+	g.Expect(err).NotTo(HaveOccurred())
+	for day := range 7 {
+		daily := backup.Snapshot{Kind: backup.Full, LastRevision: int64(day + 1), Created: start.AddDate(0, 0, day), Compression: backup.None}
+		_, err := to.Write(t.Context(), daily, func(w io.Writer) error { _, err := w.Write([]byte("x")); return err })
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	daily, err := to.List(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	o := Options{Schedule: "0 1 * * *", Compression: backup.None, Timeout: time.Minute, Retention: backup.Retention{Limit: 7}}
+	s, err := New(Config{Options: o, Etcd: at{10}, Store: to, Clock: now, Log: logr.Discard()})
+	g.Expect(err).NotTo(HaveOccurred())
+	s.start()
+	n := &session{Snapshotter: s, leases: map[int64]int64{}}
+	g.Expect(n.resume(t.Context())).To(Succeed())
+	for range 9 {
+		now.Step(time.Minute)
+		_, err := s.submit(want{kind: backup.Full}, false)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(n.perform(t.Context(), n.next(now.Now()))).To(Succeed())
+		n.removeExpired(t.Context())
+	}
+	left, err := to.List(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(left).To(ContainElements(daily))
+	g.Expect(left).To(HaveLen(14), "of those that were requested, the newest seven are kept")
+	now.SetTime(start.AddDate(0, 0, 7))
+	g.Expect(n.look(now.Now(), 23*time.Hour+51*time.Minute)).To(BeFalse())
+	g.Expect(n.perform(t.Context(), n.next(now.Now()))).To(Succeed())
+	n.removeExpired(t.Context())
+	left, err = to.List(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(left).To(ContainElements(daily[1:]))
+	g.Expect(left).NotTo(ContainElement(daily[0]), "the schedule displaces the oldest of its own")
+	g.Expect(left).To(HaveLen(13), "it is also one of the newest seven")
+}

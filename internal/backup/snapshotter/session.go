@@ -209,9 +209,7 @@ func (n *session) removeExpired(ctx context.Context) {
 		return
 	}
 	retention := n.config.Retention
-	if n.config.Anybody != nil && n.config.Anybody() {
-		retention.Span = n.schedule.span(retention.Limit, now)
-	}
+	retention.Due = n.schedule.next
 	expired := retention.Expired
 	if n.config.Store.Signed() {
 		expired = retention.ExpiredSigned

@@ -170,15 +170,3 @@ func TestTheIntervalOfRequests(t *testing.T) {
 func event(revision int64) backup.Event {
 	return backup.Event{EtcdEvent: backup.EtcdEvent{Kv: backup.KeyValue{Key: []byte("k"), ModRevision: revision}}}
 }
-
-// The span of a limit is what the schedule alone would keep by it.
-func TestSpan(t *testing.T) {
-	g := NewWithT(t)
-	now := time.Date(2026, 11, 20, 12, 30, 0, 0, time.UTC)
-	for text, want := range map[string]time.Duration{"0 3 * * *": 7 * 24 * time.Hour, "0 * * * *": 7 * time.Hour} {
-		s, err := parseSchedule(text)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(s.span(7, now)).To(Equal(want), text)
-		g.Expect(s.span(0, now)).To(BeZero())
-	}
-}

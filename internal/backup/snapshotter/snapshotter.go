@@ -34,8 +34,6 @@ type Config struct {
 	// FullFirst: start with a full snapshot. Set it after the member was restored or recovered from the data of another:
 	// the store may hold another history.
 	FullFirst bool
-	// Anybody reports whether snapshots may be requested without authentication. It may be nil.
-	Anybody func() bool
 	// OnSnapshot is called with each snapshot once it is in the store.
 	OnSnapshot func(backup.Snapshot)
 	// Recorded returns what OnSnapshot recorded outside of the store. It is used where snapshots are signed, and may be nil.
