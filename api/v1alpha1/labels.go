@@ -137,6 +137,9 @@ const (
 	// AnnotationBackupsCurrent on the Lease of full snapshots is when the leader's agent last found that the store has
 	// everything that was written until then.
 	AnnotationBackupsCurrent = "druid.gardener.cloud/backups-current-at"
+	// AnnotationBackupOfRecovered on the Lease of full snapshots is the ID of the recovered cluster of which the store has a full
+	// snapshot, so that no other member takes one because of the same recovery. The agent that took it sets it.
+	AnnotationBackupOfRecovered = "druid.gardener.cloud/backup-of-recovered-cluster"
 	// AnnotationSafeToEvict on a pod of a Job prevents the cluster autoscaler from evicting it. Whether it may evict members is
 	// decided by spec.annotations of the Etcd.
 	AnnotationSafeToEvict = "cluster-autoscaler.kubernetes.io/safe-to-evict"

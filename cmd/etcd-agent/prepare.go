@@ -29,7 +29,7 @@ const terminationLog = "/dev/termination-log"
 func prepareCommand(log logr.Logger) *cobra.Command {
 	var storeConfig store.Config
 	var leases leaseNames
-	options := prepare.Options{Name: os.Getenv(member.NameVariable), RestoredFile: member.RestoredFile, Clock: clock.RealClock{}}
+	options := prepare.Options{Name: os.Getenv(member.NameVariable), Clock: clock.RealClock{}}
 	cmd := &cobra.Command{
 		Use:   "prepare",
 		Short: "Decide how the member starts, and write its configuration file",

@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
 	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	"github.com/go-logr/logr"
@@ -46,6 +44,7 @@ type snapshots struct {
 	failed      atomic.Pointer[error]
 	making      sync.Mutex
 	full, delta serve.Lease
+	restored    serve.Restored
 	log         logr.Logger
 }
 
@@ -66,19 +65,32 @@ func newSnapshots(log logr.Logger, o serveOptions, config *rest.Config, local *c
 	if err != nil {
 		return nil, err
 	}
-	_, restoredErr := os.Stat(member.RestoredFile)
+	s.restored = serve.Restored{
+		Log: log, Shared: serve.SharedIn(o.sharedDir),
+		Record: func(ctx context.Context, clusterID string) error {
+			return s.full.Annotate(ctx, v1alpha1.AnnotationBackupOfRecovered, clusterID)
+		},
+	}
+	if s.restored.Recorded, err = serve.RecoveredCluster(config, o.namespace, o.fullLease); err != nil {
+		return nil, err
+	}
 	s.open = func(ctx context.Context) (*snapshotter.Snapshotter, error) {
 		to, err := store.Open(ctx, o.store)
 		if err != nil {
 			return nil, err
 		}
-		return snapshotter.New(snapshotter.Config{
-			Options: o.snapshots, Etcd: etcd, Store: to, FullFirst: restoredErr == nil, OnSnapshot: s.tell,
-			Recorded: recorded,
-			Clock:    clock.RealClock{}, Log: log, Metrics: registry,
-		})
+		return snapshotter.New(s.config(snapshotter.Config{
+			Options: o.snapshots, Etcd: etcd, Store: to, Recorded: recorded,
+			Clock: clock.RealClock{}, Log: log, Metrics: registry,
+		}))
 	}
 	return s, nil
+}
+
+// config completes the configuration of a snapshotter with what it asks and tells.
+func (s *snapshots) config(c snapshotter.Config) snapshotter.Config {
+	c.FullFirst, c.OnSnapshot = s.restored.NeedsFull, s.tell
+	return c
 }
 
 func (s *snapshots) Full(ctx context.Context, final bool) (backup.Snapshot, error) {
@@ -153,7 +165,7 @@ func (s *snapshots) lead(ctx context.Context) {
 	<-told
 }
 
-// tell renews the lease of a snapshot's kind.
+// tell renews the lease of a snapshot's kind, and notes that a full one was taken.
 func (s *snapshots) tell(snapshot backup.Snapshot) {
 	lease := s.delta
 	if snapshot.Kind == backup.Full {
@@ -161,6 +173,9 @@ func (s *snapshots) tell(snapshot backup.Snapshot) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaseTimeout)
 	defer cancel()
+	if snapshot.Kind == backup.Full {
+		s.restored.Took(ctx)
+	}
 	if err := lease.Renew(ctx, strconv.FormatInt(snapshot.LastRevision, 10), snapshot.Created); err != nil {
 		s.log.Error(err, "Renewing the lease of snapshots failed", "snapshot", snapshot.Name())
 	}

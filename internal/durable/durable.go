@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package durable renames folders so that a crash loses nothing: after it, a folder is under its name with all of its
-// content, or not at all.
+// Package durable writes so that a crash loses nothing: after it, a folder is under its name with all of its content, or not
+// at all, and a file that was written has its content.
 package durable
 
 import (
@@ -34,6 +34,18 @@ func Rename(from, to string) error {
 	}
 	if err := sync(filepath.Dir(to)); err != nil {
 		return fmt.Errorf("writing the name %s to the disk: %w", to, err)
+	}
+	return nil
+}
+
+// WriteFile writes a file, and syncs its content and its name. After a crash before it returns, the file may have any part of the
+// content.
+func WriteFile(name string, content []byte) error {
+	if err := os.WriteFile(name, content, 0o644); err != nil {
+		return err
+	}
+	if err := errors.Join(sync(name), sync(filepath.Dir(name))); err != nil {
+		return fmt.Errorf("writing %s to the disk: %w", name, err)
 	}
 	return nil
 }

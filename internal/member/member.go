@@ -36,8 +36,6 @@ const (
 	ConfigDir = "/var/etcd/config"
 	// ConfigFile is the member's own configuration file.
 	ConfigFile = ConfigDir + "/" + KeyConfig
-	// RestoredFile exists if the member was restored from a backup in this pod.
-	RestoredFile = ConfigDir + "/restored"
 	// VolumeDir is where the member's volume is mounted.
 	VolumeDir = "/var/etcd/data"
 	// DataDir is etcd's data directory. Gardener's etcd-wrapper uses the same, so that each can use the volumes of the

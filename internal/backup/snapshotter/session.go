@@ -90,7 +90,7 @@ func (n *session) resume(ctx context.Context) error {
 	n.stored = chain.LastRevision()
 	n.checked, n.fullDue = now, n.schedule.after(lastFull, now)
 	n.deltaDue, n.collectionDue = now.Round(0).Add(n.config.DeltaPeriod), now.Round(0).Add(n.config.CollectionPeriod)
-	reason := n.whyFullFirst(err, revision)
+	reason := n.whyFullFirst(ctx, err, revision)
 	n.config.Log.Info("Taking snapshots", "revision", revision, "stored", n.stored, "nextFull", n.fullDue)
 	if reason == "" && n.stored == revision {
 		n.foundCurrent()
@@ -108,14 +108,14 @@ func (n *session) resume(ctx context.Context) error {
 }
 
 // whyFullFirst is why the chain in the store cannot be continued at a revision of etcd; empty if it can.
-func (n *session) whyFullFirst(err error, revision int64) string {
+func (n *session) whyFullFirst(ctx context.Context, err error, revision int64) string {
 	switch {
 	case err != nil:
 		return err.Error()
 	case n.stored > revision:
 		return fmt.Sprintf("etcd is at revision %d, but the store ends at %d: it holds another history", revision, n.stored)
-	case n.config.FullFirst && !n.renewed:
-		return "the member was restored"
+	case n.config.FullFirst != nil && !n.renewed && n.config.FullFirst(ctx):
+		return "the member was restored, or its cluster recovered"
 	}
 	return ""
 }

@@ -31,9 +31,9 @@ type Config struct {
 	Etcd Etcd
 	// Store for the snapshots.
 	Store *store.Store
-	// FullFirst: start with a full snapshot. Set it after the member was restored or recovered from the data of another:
-	// the store may hold another history.
-	FullFirst bool
+	// FullFirst reports whether to start with a full snapshot, because the store may hold another history: the member was
+	// restored, or its cluster recovered. It may be nil.
+	FullFirst func(context.Context) bool
 	// OnSnapshot is called with each snapshot once it is in the store.
 	OnSnapshot func(backup.Snapshot)
 	// Recorded returns what OnSnapshot recorded outside of the store. It is used where snapshots are signed, and may be nil.
@@ -66,7 +66,7 @@ type Snapshotter struct {
 	// distrusted is what is wrong with the store where snapshots are signed; nil for nothing.
 	distrusted error
 
-	// renewed: a full snapshot was taken since the start. Only Run's goroutine uses it.
+	// renewed: a full snapshot was taken since the start, so that FullFirst does not matter. Only Run's goroutine uses it.
 	renewed bool
 }
 

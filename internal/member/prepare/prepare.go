@@ -36,8 +36,6 @@ type Options struct {
 	SharedDir string
 	// ConfigFile is the file to write.
 	ConfigFile string
-	// RestoredFile is written if the member was restored or its cluster recovered: the store may then hold another history.
-	RestoredFile string
 	// Patience is how long to wait for conditions that may change, before returning why.
 	Patience time.Duration
 	// Backups of the cluster; nil without a store.
@@ -151,7 +149,7 @@ func (p *preparation) configure(facts member.Facts, action member.Action, known 
 	}
 	if p.shared.Recovery != nil {
 		// The leader of the recovered cluster starts with a full snapshot.
-		if err := p.noteRestored(); err != nil {
+		if err := p.noteRecovered(); err != nil {
 			return err
 		}
 	}
@@ -239,7 +237,7 @@ func (p *preparation) restore(ctx context.Context, facts member.Facts) (waits *R
 		return nil, err
 	}
 	// Before there is data: the next decision after a crash starts with it, and does not come by here.
-	if err := p.noteRestored(); err != nil {
+	if err := p.note(member.Restored{FromBackup: true, ClusterID: p.newClusterID}); err != nil {
 		return nil, err
 	}
 	if err := p.Backups.Restore(ctx, p.shared, p.id); err != nil {
@@ -250,12 +248,25 @@ func (p *preparation) restore(ctx context.Context, facts member.Facts) (waits *R
 	return p.once(ctx)
 }
 
-// noteRestored tells the agent beside etcd.
-func (p *preparation) noteRestored() error {
-	if err := os.WriteFile(p.RestoredFile, nil, 0o644); err != nil {
+// note makes the agent beside etcd take a full snapshot before any delta.
+func (p *preparation) note(r member.Restored) error {
+	if err := durable.WriteFile(p.shared.RestoredFile(), []byte(r.String())); err != nil {
 		return fmt.Errorf("noting that member %s was restored: %w", p.id.Name, err)
 	}
 	return nil
+}
+
+// noteRecovered notes that the cluster was recovered, unless it is noted that this member was restored in this recovery: then a
+// snapshot that another member has taken before does not count.
+func (p *preparation) noteRecovered() error {
+	text, err := os.ReadFile(p.shared.RestoredFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading whether member %s was restored: %w", p.id.Name, err)
+	}
+	if err == nil && member.ParseRestored(string(text)).ClusterID == p.newClusterID {
+		return nil
+	}
+	return p.note(member.Restored{ClusterID: p.newClusterID})
 }
 
 // clear sets the data directory aside, even without a log: etcd would open a database that it finds.

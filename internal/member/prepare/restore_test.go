@@ -30,14 +30,50 @@ func (d dying) Restore(context.Context, member.Shared, member.Identity) error {
 func TestRestoreIsNotedBeforeThereIsData(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
-	p := &preparation{Options: Options{RestoredFile: filepath.Join(dir, "restored")}}
-	noted := false
-	p.Backups = dying{func() {
-		_, err := os.Stat(p.RestoredFile)
-		noted = err == nil
-	}}
+	p := &preparation{shared: sharedIn(dir)}
+	noted := ""
+	p.Backups = dying{func() { noted = noteIn(g, p) }}
 	waits, err := p.restore(t.Context(), member.Facts{DataDir: filepath.Join(dir, "data")})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(waits.Message).To(ContainSubstring("killed"))
-	g.Expect(noted).To(BeTrue())
+	g.Expect(noted).To(Equal("restored"))
+}
+
+func sharedIn(dir string) member.Shared {
+	return member.Shared{Config: map[string]any{"data-dir": filepath.Join(dir, "data"), "listen-client-urls": "http://127.0.0.1:2379"}}
+}
+
+// noteIn returns the note that the member was restored; empty for none.
+func noteIn(g *WithT, p *preparation) string {
+	text, err := os.ReadFile(p.shared.RestoredFile())
+	if !errors.Is(err, os.ErrNotExist) {
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	return string(text)
+}
+
+// Each member of a recovered cluster knows of it before it starts. One that was also restored does not count on the full snapshot of
+// another.
+func TestRecoveryIsNotedBeforeTheMemberStarts(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	p := &preparation{shared: sharedIn(dir), Options: Options{ConfigFile: filepath.Join(dir, "etcd.conf.yaml")}}
+	start := func() string {
+		g.Expect(p.configure(member.Facts{DataDir: p.shared.DataDir()}, member.Start, knowledge{})).To(Succeed())
+		return noteIn(g, p)
+	}
+	g.Expect(start()).To(BeEmpty(), "without a recovery")
+	p.shared.Recovery, p.newClusterID = &member.Recovery{Task: "1"}, "a1"
+	g.Expect(start()).To(Equal("recovered a1"))
+	p.shared.Recovery, p.newClusterID = &member.Recovery{Task: "2"}, "b2"
+	g.Expect(start()).To(Equal("recovered b2"), "by a second recovery")
+	p.Backups = dying{func() {}}
+	_, err := p.restore(t.Context(), member.Facts{DataDir: p.shared.DataDir()})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(start()).To(Equal("restored b2"))
+	p.newClusterID = "c3"
+	g.Expect(start()).To(Equal("recovered c3"), "by a third one")
+	g.Expect(os.Remove(p.shared.RestoredFile())).To(Succeed())
+	g.Expect(os.Mkdir(p.shared.RestoredFile(), 0o700)).To(Succeed())
+	g.Expect(p.configure(member.Facts{DataDir: p.shared.DataDir()}, member.Start, knowledge{})).To(MatchError(ContainSubstring("whether member")), "it does not start without")
 }
