@@ -117,3 +117,42 @@ func TestCollectionKeepsWhatTheScheduleTook(t *testing.T) {
 	g.Expect(left).NotTo(ContainElement(daily[0]), "the schedule displaces the oldest of its own")
 	g.Expect(left).To(HaveLen(13), "it is also one of the newest seven")
 }
+
+// A member that was restored, or whose cluster was recovered, takes a full snapshot although the store seems to have all that it has.
+// Once it has taken one, a failure of the store does not make it take another, whatever the note says.
+func TestFullFirst(t *testing.T) {
+	g := NewWithT(t)
+	now := testingclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	to, err := store.Open(t.Context(), store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"})
+	g.Expect(err).NotTo(HaveOccurred())
+	needed := false
+	begin := func() *Snapshotter {
+		s, err := New(Config{
+			Options: Options{Schedule: "0 0 * * *", Compression: backup.None, Timeout: time.Minute}, Etcd: at{10}, Store: to, Clock: now, Log: logr.Discard(),
+			FullFirst: func(context.Context) bool { return needed },
+		})
+		g.Expect(err).NotTo(HaveOccurred())
+		s.start()
+		return s
+	}
+	takesDeltas := func(s *Snapshotter) bool {
+		n := &session{Snapshotter: s, leases: map[int64]int64{}}
+		g.Expect(n.resume(t.Context())).To(Succeed())
+		if n.stored > 0 {
+			return true
+		}
+		n.schedules(want{kind: backup.Full})
+		g.Expect(n.perform(t.Context(), n.next(now.Now()))).To(Succeed())
+		return false
+	}
+	s := begin()
+	g.Expect(takesDeltas(s)).To(BeFalse(), "the store is empty")
+	g.Expect(takesDeltas(s)).To(BeTrue())
+	needed = true
+	s = begin()
+	g.Expect(takesDeltas(s)).To(BeFalse(), "the member was restored")
+	g.Expect(takesDeltas(s)).To(BeTrue(), "in the same process, the snapshot counts")
+	g.Expect(takesDeltas(begin())).To(BeFalse(), "the note was not removed")
+	needed = false
+	g.Expect(takesDeltas(begin())).To(BeTrue())
+}

@@ -246,7 +246,6 @@ func (c *cluster) share(g Gomega, n int) {
 func (c *cluster) prepare(i int, patience time.Duration) error {
 	o := prepare.Options{
 		Name: fmt.Sprintf("m%d", i), SharedDir: c.memberDir(i), ConfigFile: c.configFile(i), Patience: patience, Clock: clock.RealClock{},
-		RestoredFile: filepath.Join(c.memberDir(i), "restored"),
 	}
 	if c.store.Provider != "" {
 		o.Backups = prepare.StoredBackups{Config: c.store, Log: logr.Discard()}

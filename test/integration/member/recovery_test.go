@@ -144,7 +144,9 @@ func TestRecoveryFromABackup(t *testing.T) {
 	c.recover(g, r)
 	g.Expect(c.prepare(2, 0)).To(MatchError(And(HavePrefix(v1alpha1.ReasonRecovering+": "), ContainSubstring("the newest backup, by member m1"))))
 	c.start(g, 1, "existing")
-	g.Expect(filepath.Join(c.memberDir(1), "restored")).To(BeARegularFile(), "backups start with a new full snapshot")
+	note, err := os.ReadFile(c.dataDir(1) + ".restored")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(note)).To(HavePrefix("restored "), "backups start with a new full snapshot")
 	g.Expect(filepath.Glob(c.dataDir(1) + member.BeforeSuffix + "5b1c-*")).To(HaveLen(1))
 	g.Eventually(func() string { return c.get(g, 1) }).WithTimeout(patience).Should(Equal("in the delta"))
 	for _, i := range []int{0, 2} {

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	err := prepare.Run(context.Background(), logr.Discard(), prepare.Options{
-		Name: "m0", SharedDir: dir, ConfigFile: filepath.Join(dir, "rendered.yaml"), RestoredFile: filepath.Join(dir, "restored"), Clock: clock.RealClock{},
+		Name: "m0", SharedDir: dir, ConfigFile: filepath.Join(dir, "rendered.yaml"), Clock: clock.RealClock{},
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
