@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -70,13 +71,13 @@ func TestRecoveryFromTheDataOfAMember(t *testing.T) {
 	for _, i := range []int{chosen, late} {
 		g.Expect(filepath.Glob(c.dataDir(i)+member.BeforeSuffix+"5b1c-*")).To(HaveLen(1), "the data of member %d is kept", i)
 		g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(i)))).To(BeFalse())
-		g.Expect(filepath.Glob(c.dataDir(i) + ".*")).To(HaveLen(1))
+		g.Expect(c.setAside(g, i)).To(HaveLen(1))
 	}
 
 	c.recover(g, nil)
 	for i := range 3 {
 		g.Expect(serve.RemoveReplaced(logr.Discard(), serve.SharedIn(c.memberDir(i)))).To(BeTrue())
-		g.Expect(filepath.Glob(c.dataDir(i) + ".*")).To(BeEmpty())
+		g.Expect(c.setAside(g, i)).To(BeEmpty())
 	}
 	c.stop(late)
 	c.start(g, late, "existing")
@@ -158,6 +159,14 @@ func TestRecoveryFromABackup(t *testing.T) {
 	g.Expect(filepath.Glob(c.dataDir(2) + member.BeforeSuffix + "5b1c-*")).To(HaveLen(1))
 }
 
+// setAside returns what is beside the data of a member other than the note for its agent.
+func (c *cluster) setAside(g Gomega, i int) []string {
+	beside, err := filepath.Glob(c.dataDir(i) + ".*")
+	g.Expect(err).NotTo(HaveOccurred())
+	note := member.Shared{Config: map[string]any{"data-dir": c.dataDir(i)}}.RestoredFile()
+	return slices.DeleteFunc(beside, func(name string) bool { return name == note })
+}
+
 // However often a rebuild is killed, the next one has the same result, and the data is unchanged until it is put aside.
 func TestRebuildThatIsKilled(t *testing.T) {
 	t.Parallel()
@@ -187,8 +196,7 @@ func TestRebuildThatIsKilled(t *testing.T) {
 		g.Expect(survey.State).To(Equal(member.SurveyPresent), survey.Damage)
 		g.Expect(survey.ClusterID).NotTo(Equal(id))
 		g.Expect(survey.Revision).To(Equal(n), "killed after %s", after)
-		kept, err := filepath.Glob(c.dataDir(0) + ".*")
-		g.Expect(err).NotTo(HaveOccurred())
+		kept := c.setAside(g, 0)
 		g.Expect(kept).To(HaveLen(1), "killed after %s", after)
 		g.Expect(exec.Command("diff", "-r", original, kept[0]).CombinedOutput()).To(BeEmpty())
 		for _, dir := range append(kept, c.dataDir(0)) {
