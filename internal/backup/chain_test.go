@@ -330,6 +330,8 @@ func TestUnsignedSnapshotsDisplaceNone(t *testing.T) {
 	g.Expect(retention.Expired(list, now)).To(ContainElement(signed))
 	g.Expect(retention.ExpiredSigned(list, now)).NotTo(ContainElement(signed))
 	g.Expect(retention.ExpiredSigned(list, now)).To(ContainElement(list[4]), "those from before signing expire")
+	older := snapshot(3*time.Hour, &Proof{})
+	g.Expect(retention.ExpiredSigned(append(list, older), now)).To(And(ContainElement(older), Not(ContainElement(signed))), "signed ones displace each other")
 	g.Expect(LastTaken(list, true, now)).To(Equal(now.Add(2 * time.Hour)))
 	g.Expect(LastTaken(list, false, now)).To(Equal(now.Add(48 * time.Hour)))
 }

@@ -38,7 +38,7 @@ func (r Retention) Expired(list []Snapshot, now time.Time) []Snapshot {
 	all, scheduled := r.selection(now), r.selection(now)
 	var expired []Snapshot
 	for i, s := range slices.Backward(sorted) {
-		keep := false
+		var keep bool
 		switch age := now.Sub(s.Created); {
 		case s.Kind == Delta:
 			keep = age <= r.Deltas || !all.covers() || !scheduled.covers() && age <= maxChain
@@ -135,7 +135,7 @@ type period struct {
 type length int
 
 const (
-	moment length = iota // every snapshot
+	moment length = iota + 1 // every snapshot
 	hour
 	day
 	week

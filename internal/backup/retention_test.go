@@ -76,12 +76,41 @@ func TestRequestsDoNotDisplaceDeltas(t *testing.T) {
 	g := NewWithT(t)
 	r := Retention{Limit: 7, Due: every(365*24*time.Hour, 0)}
 	list := list("F10", "11-20", "F20", "21-30", "F30", "31-40", "F40", "41-50")
-	g.Expect(r.Expired(list, noon.Add(7*24*time.Hour))).To(BeEmpty())
+	g.Expect(r.Expired(list, noon.Add(7*24*time.Hour+time.Minute))).To(BeEmpty())
 	g.Expect(notation(r.Expired(list, noon.Add(7*24*time.Hour+2*time.Minute))...)).To(Equal([]string{"11-20"}), "after a week, those before the newest two")
 	r.Due = nil
 	g.Expect(notation(r.Expired(list, noon.Add(time.Hour))...)).To(Equal([]string{"21-30", "11-20"}))
 	r.Deltas = 365 * 24 * time.Hour
 	g.Expect(r.Expired(list, noon.Add(8*24*time.Hour))).To(BeEmpty(), "their own period is longer")
+}
+
+// Hours, days and weeks are those of UTC, and weeks begin on Mondays.
+func TestPeriods(t *testing.T) {
+	g := NewWithT(t)
+	at := func(text string) time.Time {
+		parsed, err := time.Parse(time.DateTime, text)
+		g.Expect(err).NotTo(HaveOccurred())
+		return parsed
+	}
+	now := at("2026-11-25 12:30:00") // a Wednesday
+	for created, want := range map[string]length{
+		"2026-11-25 13:00:00": moment, "2026-11-25 12:00:00": moment, "2026-11-25 11:59:59": hour,
+		"2026-11-24 12:00:00": hour, "2026-11-24 11:59:59": day,
+		"2026-11-18 00:00:00": day, "2026-11-17 23:59:59": week,
+		"2026-10-19 00:00:00": week, "2026-10-18 23:59:59": ever,
+	} {
+		g.Expect(periodOf(at(created), now).length).To(Equal(want), created)
+	}
+	same := func(a, b string) bool { return periodOf(at(a), now) == periodOf(at(b), now) }
+	g.Expect(same("2026-11-25 10:00:00", "2026-11-25 10:59:59")).To(BeTrue())
+	g.Expect(same("2026-11-25 10:00:00", "2026-11-25 09:59:59")).To(BeFalse())
+	g.Expect(same("2026-11-20 00:00:00", "2026-11-20 23:59:59")).To(BeTrue())
+	g.Expect(same("2026-11-20 00:00:00", "2026-11-19 23:59:59")).To(BeFalse())
+	g.Expect(same("2026-11-09 00:00:00", "2026-11-15 23:59:59")).To(BeTrue())
+	g.Expect(same("2026-11-09 00:00:00", "2026-11-08 23:59:59")).To(BeFalse())
+
+	ofThisHour := []Snapshot{full(1, now.Add(-4*time.Minute)), full(2, now.Add(-3*time.Minute)), full(3, now.Add(-2*time.Minute)), full(4, now.Add(-time.Minute))}
+	g.Expect(Retention{}.Expired(ofThisHour, now)).To(BeEmpty())
 }
 
 // world is a store with what was requested, and the same one without.

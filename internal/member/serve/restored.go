@@ -56,11 +56,8 @@ func (r Restored) NeedsFull(ctx context.Context) bool {
 // Took is called when a full snapshot of this member is in the store. A failure costs one more.
 func (r Restored) Took(ctx context.Context) {
 	file, note, err := r.read()
-	if errors.Is(err, fs.ErrNotExist) {
-		return
-	}
 	if err != nil {
-		r.Log.Error(err, "Reading whether the member was restored failed")
+		// NeedsFull has logged the cause, unless there is no note.
 		return
 	}
 	r.remove(file)
@@ -77,14 +74,11 @@ func (r Restored) Took(ctx context.Context) {
 func (r Restored) read() (file string, note member.Restored, err error) {
 	shared, err := r.Shared()
 	if err != nil {
-		return "", member.Restored{}, err
+		return "", note, err
 	}
 	file = shared.RestoredFile()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		return file, member.Restored{}, fmt.Errorf("reading whether the member was restored: %w", err)
-	}
-	return file, member.ParseRestored(string(text)), nil
+	return file, member.ParseRestored(string(text)), err
 }
 
 func (r Restored) remove(file string) {
