@@ -73,6 +73,8 @@ func TestRecoveryIsNotedBeforeTheMemberStarts(t *testing.T) {
 	g.Expect(start()).To(Equal("restored b2"))
 	p.newClusterID = "c3"
 	g.Expect(start()).To(Equal("recovered c3"), "by a third one")
+	full := &preparation{shared: sharedIn(filepath.Join(dir, "missing")), newClusterID: "c3"}
+	g.Expect(full.noteRecovered()).To(MatchError(ContainSubstring("noting that member")), "on a volume that takes no file")
 	g.Expect(os.Remove(p.shared.RestoredFile())).To(Succeed())
 	g.Expect(os.Mkdir(p.shared.RestoredFile(), 0o700)).To(Succeed())
 	g.Expect(p.configure(member.Facts{DataDir: p.shared.DataDir()}, member.Start, knowledge{})).To(MatchError(ContainSubstring("whether member")), "it does not start without")

@@ -112,6 +112,8 @@ func TestFullSnapshotAfterARestore(t *testing.T) {
 		g.Expect(lease.logged).To(HaveLen(2))
 		m.Shared = func() (member.Shared, error) { return member.Shared{}, os.ErrPermission }
 		g.Expect(m.NeedsFull(ctx)).To(BeTrue())
+		m.Took(ctx)
+		g.Expect(lease.logged).To(HaveLen(3))
 	})
 }
 
