@@ -248,27 +248,6 @@ func (p *preparation) restore(ctx context.Context, facts member.Facts) (waits *R
 	return p.once(ctx)
 }
 
-// note makes the agent beside etcd take a full snapshot before any delta.
-func (p *preparation) note(r member.Restored) error {
-	if err := durable.WriteFile(p.shared.RestoredFile(), []byte(r.String())); err != nil {
-		return fmt.Errorf("noting that member %s was restored: %w", p.id.Name, err)
-	}
-	return nil
-}
-
-// noteRecovered notes that the cluster was recovered, unless it is noted that this member was restored in this recovery: then a
-// snapshot that another member has taken before does not count.
-func (p *preparation) noteRecovered() error {
-	text, err := os.ReadFile(p.shared.RestoredFile())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("reading whether member %s was restored: %w", p.id.Name, err)
-	}
-	if err == nil && member.ParseRestored(string(text)).ClusterID == p.newClusterID {
-		return nil
-	}
-	return p.note(member.Restored{ClusterID: p.newClusterID})
-}
-
 // clear sets the data directory aside, even without a log: etcd would open a database that it finds.
 func (p *preparation) clear(facts member.Facts, suffix string) error {
 	p.data = nil

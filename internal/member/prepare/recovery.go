@@ -6,9 +6,13 @@ package prepare
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/durable"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/member/datadir"
 )
@@ -54,4 +58,25 @@ func (p *preparation) rebuild(ctx context.Context) (waits *Refusal, err error) {
 		"revision", result.Revision, "replayed", result.Replayed, "uncommitted", result.Uncommitted)
 	// The next decision finds the data, and starts with it.
 	return p.once(ctx)
+}
+
+// note makes the agent beside etcd take a full snapshot before any delta.
+func (p *preparation) note(r member.Restored) error {
+	if err := durable.WriteFile(p.shared.RestoredFile(), []byte(r.String())); err != nil {
+		return fmt.Errorf("noting that member %s was restored: %w", p.id.Name, err)
+	}
+	return nil
+}
+
+// noteRecovered notes that the cluster was recovered, unless it is noted that this member was restored in this recovery: then a
+// snapshot that another member has taken before does not count.
+func (p *preparation) noteRecovered() error {
+	text, err := os.ReadFile(p.shared.RestoredFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading whether member %s was restored: %w", p.id.Name, err)
+	}
+	if err == nil && member.ParseRestored(string(text)).ClusterID == p.newClusterID {
+		return nil
+	}
+	return p.note(member.Restored{ClusterID: p.newClusterID})
 }
