@@ -15,13 +15,14 @@ import (
 // previous cluster, so a member that comes late with such data cannot form a quorum.
 //
 // The recorded cluster ID is that of the previous cluster until the new one has served. A cluster that has served is not
-// bootstrapped again: with the same ID, it would be taken for the running one.
+// bootstrapped again: with the same ID, it would be taken for the running one. To a single member, a recovery is over once the new
+// cluster is recorded (Shared.Settled): it then starts as usual, and until then it may restore once more.
 func decideRecovery(f Facts) Decision {
-	served := f.ClusterID == f.NewClusterID || f.Data.ClusterID == f.NewClusterID
+	served := !f.Single && (f.ClusterID == f.NewClusterID || f.Data.ClusterID == f.NewClusterID)
 	switch {
 	case f.Data.State == DataPresent && f.Data.ClusterID == f.NewClusterID:
 		return Decision{Action: Start, Why: "the member has data of the recovered cluster"}
-	case f.Data.ClusterID != "" && f.Data.ClusterID != f.NewClusterID && !f.Recovery.leavesBehind(f.Data.ClusterID):
+	case f.Data.ClusterID != "" && f.Data.ClusterID != f.NewClusterID && !f.Recovery.LeavesBehind(f.Data.ClusterID):
 		return refuseForeign(f, f.NewClusterID)
 	case f.Others != AnswerNone && f.OthersClusterID == f.NewClusterID:
 		return joinRecovered(f)
