@@ -101,21 +101,21 @@ func TestOnlyMemberThatWokeUpRestoresNoLess(t *testing.T) {
 // beginAsUsual starts a cluster of one whose ID is recorded, with a backup.
 func beginAsUsual(g *GomegaWithT, c *cluster) {
 	c.share(g, 1)
-	c.begin(g, 0)
+	c.begin(g)
 }
 
 // beginAsDruid starts it with the token of etcd-druid, before it is adopted.
 func beginAsDruid(g *GomegaWithT, c *cluster) {
 	c.share(g, 1)
 	c.bootstrap(g, "http", "etcd-cluster")
-	c.begin(g, 0)
+	c.begin(g)
 	c.share(g, 1)
 }
 
 // beginElsewhere starts it, and restores it while its peer URL has another scheme than it has later.
 func beginElsewhere(g *GomegaWithT, c *cluster) {
 	c.share(g, 1)
-	c.begin(g, 0)
+	c.begin(g)
 	c.stop(0)
 	c.recordID("cafe")
 	g.Expect(os.RemoveAll(c.dataDir(0))).To(Succeed())
@@ -129,7 +129,7 @@ func beginElsewhere(g *GomegaWithT, c *cluster) {
 // beginAwake starts it, and wakes it up from a snapshot; the recovery is still in its configuration.
 func beginAwake(g *GomegaWithT, c *cluster) {
 	c.share(g, 1)
-	c.begin(g, 0)
+	c.begin(g)
 	c.stop(0)
 	revision := c.finalRevision(g)
 	g.Expect(os.RemoveAll(c.dataDir(0))).To(Succeed())
@@ -142,10 +142,10 @@ func beginAwake(g *GomegaWithT, c *cluster) {
 }
 
 // begin starts a new cluster, records its ID, and takes a backup.
-func (c *cluster) begin(g *GomegaWithT, i int) {
-	c.start(g, i, "new")
+func (c *cluster) begin(g *GomegaWithT) {
+	c.start(g, 0, "new")
 	c.awaitVoters(g, 1)
-	c.recordID(c.idOf(g, i))
+	c.recordID(c.idOf(g, 0))
 	c.put(g, "saved")
 	_, err := c.takeSnapshots(g).Full(c.t.Context(), false)
 	g.Expect(err).NotTo(HaveOccurred())
