@@ -159,6 +159,8 @@ const (
 	ErrNotQuorate ErrorCode = "ERR_NOT_QUORATE"
 	// ErrForeignObject means that a foreign object has a name that the Etcd needs.
 	ErrForeignObject ErrorCode = "ERR_FOREIGN_OBJECT"
+	// ErrClusterID means that the members serve as another cluster than the recorded one.
+	ErrClusterID ErrorCode = "ERR_CLUSTER_ID"
 	// ErrNotAllowed means that the operator's configuration does not allow an image or a prefix of the Etcd.
 	ErrNotAllowed ErrorCode = "ERR_NOT_ALLOWED"
 	// ErrApply means that an object of an Etcd could not be applied.

@@ -337,8 +337,8 @@ type EtcdStatus struct {
 	// bootstrapWithExistingCluster is never written by this operator.
 	// +optional
 	BootstrapWithExistingCluster *BootstrapWithExistingClusterStatus `json:"bootstrapWithExistingCluster,omitempty"`
-	// clusterID is etcd's cluster ID in hex, recorded when the cluster first has a quorum. From then on members do not
-	// bootstrap again, except in a recovery or on waking up without volumes, and then under a new ID.
+	// clusterID is etcd's cluster ID in hex, recorded when the cluster first has a quorum. From then on members start
+	// with data of this cluster alone. It changes in a recovery, on waking up without volumes, and when the only member is restored.
 	// +optional
 	ClusterID string `json:"clusterID,omitempty"`
 	// clusterSize is the largest number of members observed: the highest ordinal whose member is a voter, plus one. A

@@ -87,20 +87,38 @@ func sharedConfig(in Input) (string, error) {
 // bootstrapConfig renders what only a member without data uses. The token separates the members of an Etcd from those of a
 // deleted Etcd of the same name.
 func bootstrapConfig(in Input) (string, error) {
-	etcd := in.Etcd
-	var members []string
-	for i := range in.Replicas {
-		pod := PodName(etcd.Name, i)
-		members = append(members, fmt.Sprintf("%s=%s://%s:%d", etcd.MemberName(pod), scheme(in.PeerTLS == PeerTLSOn), etcd.MemberHost(pod), peerPort(etcd)))
-	}
-	config, err := yaml.Marshal(map[string]any{
-		"initial-cluster":       strings.Join(members, ","),
-		"initial-cluster-token": string(etcd.UID),
-	})
+	config, err := yaml.Marshal(bootstrap(in.Etcd, in.Replicas, in.PeerTLS == PeerTLSOn))
 	if err != nil {
-		return "", fmt.Errorf("rendering the initial cluster of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
+		return "", fmt.Errorf("rendering the initial cluster of Etcd %s/%s: %w", in.Etcd.Namespace, in.Etcd.Name, err)
 	}
 	return string(config), nil
+}
+
+func bootstrap(etcd *v1alpha1.Etcd, members int32, peerTLS bool) map[string]any {
+	var entries []string
+	for i := range members {
+		pod := PodName(etcd.Name, i)
+		entries = append(entries, fmt.Sprintf("%s=%s://%s:%d", etcd.MemberName(pod), scheme(peerTLS), etcd.MemberHost(pod), peerPort(etcd)))
+	}
+	return map[string]any{"initial-cluster": strings.Join(entries, ","), "initial-cluster-token": string(etcd.UID)}
+}
+
+// Lineage returns what the IDs of the next cluster of an Etcd follow from: what its members read of it, by the status. Of what it
+// rests on, only the scheme of the peer URLs can change, and IDs are computed for both.
+func Lineage(etcd *v1alpha1.Etcd) member.Shared {
+	members := max(etcd.Status.ClusterSize, etcd.Spec.Replicas, 1)
+	return member.Shared{Bootstrap: bootstrap(etcd, members, false), ClusterID: etcd.Status.ClusterID, Recovery: Recovery(etcd.Status.Recovery)}
+}
+
+// Recovery returns what the members read of a recovery; nil when there is none.
+func Recovery(r *v1alpha1.ClusterRecovery) *member.Recovery {
+	if r == nil {
+		return nil
+	}
+	return &member.Recovery{
+		Task: string(r.TaskUID), TaskName: r.Task, Member: r.Member, Source: member.RecoverySource(r.Source),
+		PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs, Revision: r.Revision,
+	}
 }
 
 // checksum of a configuration, short enough to compare by eye.

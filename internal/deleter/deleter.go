@@ -8,6 +8,7 @@ package deleter
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
@@ -54,6 +55,8 @@ func (r Rule) Objection(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
 	switch {
 	case operator && !onDelete:
 		return NotOnDelete(set.Name)
+	case operator && servesAsAnother(etcd):
+		return fmt.Sprintf("the members of Etcd %s serve as another cluster than the recorded one (%s in status.lastErrors): one that is replaced would refuse its data", etcd.Name, v1alpha1.ErrClusterID)
 	case !onDelete:
 		return fmt.Sprintf("the update strategy of StatefulSet %s is not OnDelete, so its own controller replaces pods: %s wrote it, and admission did not change it. "+
 			"Check that namespace %s has the label %s=%s, that the ConfigMap %s exists, and that the webhook is reachable or Kubernetes 1.36 or later has the policy; then let %s reconcile the Etcd",
@@ -63,6 +66,11 @@ func (r Rule) Objection(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
 			set.Name, v1alpha1.AnnotationRolloutBy, v1alpha1.ManagedBy)
 	}
 	return ""
+}
+
+// servesAsAnother reports whether the status says that the members serve as another cluster than the recorded one.
+func servesAsAnother(etcd *v1alpha1.Etcd) bool {
+	return slices.ContainsFunc(etcd.Status.LastErrors, func(e v1alpha1.LastError) bool { return e.Code == v1alpha1.ErrClusterID })
 }
 
 // of is the Rule for an object: for Either, that of the operator that would work on it.

@@ -70,3 +70,14 @@ func TestOneDeleter(t *testing.T) {
 		})
 	}
 }
+
+// A member that restarts refuses the data of a cluster that is not the recorded one, so no pod is replaced.
+func TestNoPodIsReplacedWhileAnotherClusterServes(t *testing.T) {
+	g := NewWithT(t)
+	own := set(v1alpha1.ManagedBy, appsv1.OnDeleteStatefulSetStrategyType, nil)
+	e := etcd.DeepCopy()
+	e.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrApply}, {Code: v1alpha1.ErrClusterID}}
+	g.Expect(Operator.Objection(e, own)).To(ContainSubstring("another cluster than the recorded one (ERR_CLUSTER_ID in status.lastErrors)"))
+	e.Status.LastErrors = e.Status.LastErrors[:1]
+	g.Expect(Operator.Objection(e, own)).To(BeEmpty())
+}

@@ -28,6 +28,8 @@ type Shared struct {
 	ClusterID string
 	// Recovery is how the cluster restarts after the loss of its quorum; nil if there is none.
 	Recovery *Recovery
+	// Revision that a backup has to reach to be restored, even after the recovery is over; 0 for any.
+	Revision int64
 	// Accept is what a restore may use although it is not verified; nil for nothing.
 	Accept *Acceptance
 }
@@ -106,6 +108,9 @@ func ParseShared(data map[string]string) (Shared, error) {
 	var err error
 	if s.Recovery, err = ParseRecovery([]byte(data[KeyRecovery])); err != nil {
 		return Shared{}, err
+	}
+	if s.Recovery != nil {
+		s.Revision = s.Recovery.Revision
 	}
 	if s.Accept, err = parseAcceptance([]byte(data[KeyAccept])); err != nil {
 		return Shared{}, err

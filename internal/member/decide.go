@@ -6,6 +6,7 @@ package member
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 )
@@ -97,6 +98,9 @@ type Facts struct {
 	Single bool
 	// ClusterID is the recorded ID of the cluster, in hex; empty if none is recorded.
 	ClusterID string
+	// Successors are the IDs that the recorded cluster may have after its only member was restored. The operator records it once it
+	// serves.
+	Successors []string
 	// Others are asked only if there is no data to start with.
 	Others Answer
 	// OthersClusterID is the cluster ID of the others, in hex.
@@ -132,7 +136,7 @@ func Decide(f Facts) Decision {
 	switch {
 	case f.Recovery != nil:
 		return decideRecovery(f)
-	case f.ClusterID != "" && f.Data.ClusterID != "" && f.Data.ClusterID != f.ClusterID:
+	case f.ClusterID != "" && f.Data.ClusterID != "" && !f.isCurrent(f.Data.ClusterID):
 		return refuseForeign(f, f.ClusterID)
 	case f.Data.State == DataPresent:
 		return Decision{Action: Start, Why: "the member has its data"}
@@ -144,6 +148,11 @@ func Decide(f Facts) Decision {
 		return decideAlone(f)
 	}
 	return wait(reasonOf(f), "%s, and no quorum of cluster %s answers; only a quorum can replace the member. Restore the other members; if they are permanently lost, recover the cluster. Starting empty or from a backup could create a second cluster beside a living one", loss(f), f.ClusterID)
+}
+
+// isCurrent reports whether data of a cluster is that of the recorded one, or of the one that a restore has made of it.
+func (f Facts) isCurrent(clusterID string) bool {
+	return clusterID == f.ClusterID || f.Single && slices.Contains(f.Successors, clusterID)
 }
 
 // decideByOthers: a quorum serves without the member.

@@ -15,13 +15,14 @@ import (
 // previous cluster, so a member that comes late with such data cannot form a quorum.
 //
 // The recorded cluster ID is that of the previous cluster until the new one has served. A cluster that has served is not
-// bootstrapped again: with the same ID, it would be taken for the running one.
+// bootstrapped again: with the same ID, it would be taken for the running one. A single member, whose data no other has, restores
+// it again if it is damaged before the new cluster is recorded; then the recovery is over to it (Shared.Settled).
 func decideRecovery(f Facts) Decision {
-	served := f.ClusterID == f.NewClusterID || f.Data.ClusterID == f.NewClusterID
+	served := f.ClusterID == f.NewClusterID || !f.Single && f.Data.ClusterID == f.NewClusterID
 	switch {
 	case f.Data.State == DataPresent && f.Data.ClusterID == f.NewClusterID:
 		return Decision{Action: Start, Why: "the member has data of the recovered cluster"}
-	case f.Data.ClusterID != "" && f.Data.ClusterID != f.NewClusterID && !f.Recovery.leavesBehind(f.Data.ClusterID):
+	case f.Data.ClusterID != "" && f.Data.ClusterID != f.NewClusterID && !f.Recovery.LeavesBehind(f.Data.ClusterID):
 		return refuseForeign(f, f.NewClusterID)
 	case f.Others != AnswerNone && f.OthersClusterID == f.NewClusterID:
 		return joinRecovered(f)

@@ -98,6 +98,8 @@ func TestDecideWakingUp(t *testing.T) {
 		{"there is no store", chosen, Facts{ClusterID: before}, Refuse, v1alpha1.ReasonRestoreFailed, "which is missing"},
 		{"another member runs with the old data", chosen, Facts{ClusterID: before, Others: AnswerStarted, OthersClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonWakingUp, "was hibernated and is waking up"},
 		{"it has served, and lost its data", chosen, Facts{ClusterID: newID, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataLost, "Restore the other members"},
+		{"a single one, restored and damaged", chosen, Facts{Data: Data{State: DataDamaged, ClusterID: newID}, ClusterID: before, Single: true, Backup: BackupHolds}, Restore, "", "the cluster wakes up"},
+		{"restored and damaged", chosen, Facts{Data: Data{State: DataDamaged, ClusterID: newID}, ClusterID: before, Backup: BackupHolds}, Wait, v1alpha1.ReasonDataDamaged, "Restore the other members"},
 		{"another waits", other, Facts{ClusterID: before}, Wait, v1alpha1.ReasonWakingUp, "main-1 joins it as a learner once it serves"},
 		{"another joins", other, Facts{ClusterID: newID, Others: AnswerNotListed, OthersClusterID: newID}, Replace, "", "joins it as a learner"},
 	} {

@@ -17,6 +17,7 @@ func TestDecide(t *testing.T) {
 	const ours, another = "cafe", "beef"
 	good, foreign := Data{State: DataPresent, ClusterID: ours}, Data{State: DataPresent, ClusterID: another}
 	damaged := Data{State: DataDamaged, ClusterID: ours, Damage: "the database: it is missing"}
+	restored, successors := Data{State: DataPresent, ClusterID: successorID}, []string{"5ca1e", successorID}
 	for _, tc := range []struct {
 		name  string
 		facts Facts
@@ -32,6 +33,14 @@ func TestDecide(t *testing.T) {
 		{"data of another cluster", Facts{Data: foreign, ClusterID: ours}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster beef, but this is cluster cafe"},
 		{"damaged data of another cluster", Facts{Data: Data{State: DataDamaged, ClusterID: another}, ClusterID: ours, Others: AnswerStarted, OthersClusterID: ours}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
 		{"only member, data of another cluster", Facts{Data: foreign, ClusterID: ours, Single: true, Backup: BackupHolds}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
+
+		{"only member, restored, not recorded yet", Facts{Data: restored, ClusterID: ours, Successors: successors, Single: true}, Start, "", "has its data"},
+		{"only member, restored with TLS between peers, not recorded yet", Facts{Data: Data{State: DataPresent, ClusterID: successors[0]}, ClusterID: ours, Successors: successors, Single: true}, Start, "", "has its data"},
+		{"only member, restored and recorded", Facts{Data: restored, ClusterID: successorID, Successors: []string{"d00d"}, Single: true}, Start, "", "has its data"},
+		{"only member, restored and damaged", Facts{Data: Data{State: DataDamaged, ClusterID: successorID}, ClusterID: ours, Successors: successors, Single: true, Backup: BackupHolds}, Restore, "", "the only member"},
+		{"only member, the volume from before a recorded restore", Facts{Data: good, ClusterID: successorID, Successors: []string{"d00d"}, Single: true, Backup: BackupHolds}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "cluster cafe, but this is cluster babe"},
+		{"only member, restored from another cluster", Facts{Data: foreign, ClusterID: ours, Successors: successors, Single: true}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
+		{"one of several, restored when it was alone", Facts{Data: restored, ClusterID: ours, Successors: successors}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
 
 		{"first start of the first members", Facts{}, Bootstrap, "", "no recorded cluster"},
 		{"first start of the only member", Facts{Single: true}, Bootstrap, "", "no recorded cluster"},
@@ -83,7 +92,8 @@ func TestDecidePromises(t *testing.T) {
 			ours, before, chosen = f.NewClusterID, r.PreviousClusterID, r.Member == f.Member
 		}
 		earlier := f.Recovery != nil && f.Data.ClusterID == "ace"
-		foreign := ours != "" && f.Data.ClusterID != "" && f.Data.ClusterID != ours && f.Data.ClusterID != before && !earlier
+		restored := f.Recovery == nil && f.Single && f.Data.ClusterID == successorID && f.ClusterID == "cafe"
+		foreign := ours != "" && f.Data.ClusterID != "" && f.Data.ClusterID != ours && f.Data.ClusterID != before && !earlier && !restored
 		previous := before != "" && f.Data.ClusterID == before
 		for promise, broken := range map[string]bool{
 			"no new cluster beside one that answers":                     begins && f.Others != AnswerNone,
@@ -95,11 +105,12 @@ func TestDecidePromises(t *testing.T) {
 			"no refusal because of data of the previous cluster":         d.Reason == v1alpha1.ReasonDataOfAnotherCluster && previous,
 			"only the chosen member starts the recovered cluster":        begins && f.Recovery != nil && !chosen,
 			"no bootstrap in a recovery":                                 d.Action == Bootstrap && f.Recovery != nil,
-			"a recovered cluster that has served is not recovered again": begins && f.Recovery != nil && (f.ClusterID == f.NewClusterID || f.Data.ClusterID == f.NewClusterID),
+			"a recovered cluster that has served is not recovered again": begins && f.Recovery != nil && (f.ClusterID == f.NewClusterID || !f.Single && f.Data.ClusterID == f.NewClusterID),
 			"a rebuild needs data of the previous cluster":               d.Action == Rebuild && !f.Rebuilt && (!previous || f.Data.State != DataPresent),
 			"a recovery uses its recorded source":                        begins && f.Recovery != nil && (d.Action == Rebuild) != (f.Recovery.Source == RecoverFromData),
 			"no rebuild without a recovery":                              d.Action == Rebuild && f.Recovery == nil,
 			"data of another cluster is not changed":                     foreign && d.Action != Refuse,
+			"a single member starts with what it has restored":           restored && f.Data.State == DataPresent && d.Action != Start,
 			"a member starts only with good data":                        d.Action == Start && f.Data.State != DataPresent,
 			"damaged data does not join or bootstrap":                    f.Data.State == DataDamaged && (d.Action == Join || d.Action == Bootstrap),
 			"a replacement needs a quorum of this cluster":               (d.Action == Replace || d.Action == Join) && (f.Others == AnswerNone || ours != "" && f.OthersClusterID != ours),
@@ -113,18 +124,21 @@ func TestDecidePromises(t *testing.T) {
 	}
 }
 
-// newID is the ID of the recovered cluster.
-const newID = "f00d"
+// newID is the ID of the recovered cluster, and successorID that of the one that a restore makes of cluster cafe.
+const newID, successorID = "f00d", "babe"
 
 // everyFacts iterates over all combinations of facts.
 func everyFacts() func(yield func(Facts) bool) {
 	return func(yield func(Facts) bool) {
-		for i := range 3 * 5 * 2 * 3 * 4 * 3 * 4 * 5 * 2 {
+		for i := range 3 * 6 * 2 * 3 * 4 * 3 * 4 * 5 * 2 {
 			pick := func(n int) int { r := i % n; i /= n; return r }
 			f := Facts{Member: "m", DataDir: "/data"}
-			f.Data = Data{State: DataState(pick(3)), ClusterID: []string{"", "cafe", "beef", newID, "ace"}[pick(5)]}
+			f.Data = Data{State: DataState(pick(3)), ClusterID: []string{"", "cafe", "beef", newID, "ace", successorID}[pick(6)]}
 			f.Single = pick(2) == 1
 			f.ClusterID = []string{"", "cafe", newID}[pick(3)]
+			if f.ClusterID == "cafe" {
+				f.Successors = []string{"5ca1e", successorID}
+			}
 			f.Others = Answer(pick(4))
 			f.OthersClusterID = []string{"cafe", "beef", newID}[pick(3)]
 			f.Backup = Backup(pick(4))

@@ -46,8 +46,8 @@ type Recovery struct {
 // wakes reports whether the cluster wakes up from its final snapshot.
 func (r Recovery) wakes() bool { return r.Revision > 0 }
 
-// leavesBehind reports whether a cluster is one that the recovery replaces.
-func (r Recovery) leavesBehind(clusterID string) bool {
+// LeavesBehind reports whether a cluster is one that the recovery replaces.
+func (r Recovery) LeavesBehind(clusterID string) bool {
 	return clusterID == r.PreviousClusterID || slices.Contains(r.EarlierClusterIDs, clusterID)
 }
 

@@ -258,7 +258,9 @@ func (r *run) rebuild(ctx context.Context) {
 		return
 	}
 	r.rebuilt, r.world.Crashing = true, map[string]bool{}
-	r.world.Members.Rebuild()
+	shared, err := member.ParseShared(config.Data)
+	must(r.t, err)
+	r.world.Members.Rebuild(shared.RecoveredID())
 }
 
 // release delivers what was held, once it was for long enough.

@@ -31,6 +31,8 @@ type pass struct {
 	session *apply.Session
 	// held: a task holds the StatefulSet at zero replicas, or would if there were one.
 	held bool
+	// refused: the operator's configuration refuses the Etcd, or its members serve as another cluster than the recorded one.
+	refused bool
 	// specFailed: the spec could not be carried out, or not entirely.
 	specFailed bool
 	// recoveryUnknown: whether a task still keeps the recovery in the status could not be read.

@@ -50,18 +50,20 @@ func (p *pass) hold(ctx context.Context) (err error) {
 	return err
 }
 
-// checkPolicy keeps the spec of an Etcd that the operator's configuration refuses from being carried out. Its members are still
+// checkPolicy keeps the spec of an Etcd that the operator's configuration refuses from being carried out, and that of one whose
+// members serve as a cluster that is not the recorded one: they would refuse their data once they restart. The members are still
 // observed, and those that a task has stopped are started again as they were.
 func (p *pass) checkPolicy(context.Context) error {
 	if p.reconciler.Allowed != nil {
 		p.found.Refused = p.reconciler.Allowed(p.etcd)
 	}
-	p.specFailed = p.found.Refused != nil
+	p.refused = p.found.Refused != nil || status.Unexplained(p.etcd, p.found.Snapshot) != nil
+	p.specFailed = p.refused
 	return nil
 }
 
 func (p *pass) planTLS(ctx context.Context) error {
-	frozen := p.etcd.SpecSuspended() || p.found.Adoption.Frozen() || p.found.Refused != nil || len(p.session.Foreign()) > 0
+	frozen := p.etcd.SpecSuspended() || p.found.Adoption.Frozen() || p.refused || len(p.session.Foreign()) > 0
 	plan, err := p.tls.Plan(ctx, p.found.State, frozen)
 	p.status.reportManagedTLS(p.etcd, plan.Managed.Events)
 	if err != nil {
@@ -73,7 +75,7 @@ func (p *pass) planTLS(ctx context.Context) error {
 }
 
 func (p *pass) wakeUp(ctx context.Context) error {
-	if p.found.Refused != nil {
+	if p.refused {
 		return errSkipped
 	}
 	wake, err := p.hibernator.WakeUp(ctx, p.found.State, p.held, p.session)
@@ -159,7 +161,7 @@ func retention(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) v1alpha1.Persistent
 }
 
 func (p *pass) growVolumes(ctx context.Context) (err error) {
-	may := volumes.Permission{Grow: p.found.Refused == nil && !p.etcd.SpecSuspended() && !p.found.Adoption.Frozen(), Replace: p.found.TLS != nil && p.creates()}
+	may := volumes.Permission{Grow: !p.refused && !p.etcd.SpecSuspended() && !p.found.Adoption.Frozen(), Replace: p.found.TLS != nil && p.creates()}
 	p.found.Volumes, err = p.volumes.Reconcile(ctx, p.found.State, p.session, may)
 	p.specFailed = p.specFailed || err != nil
 	return err

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
@@ -33,8 +34,8 @@ type Cluster struct {
 	Version string
 
 	mu sync.Mutex
-	// begun is how often the cluster was rebuilt.
-	begun uint64
+	// id of the cluster; 0 is 1.
+	id uint64
 	// leader is the member that led last, counted from one; 0 when none has.
 	leader int
 	term   uint64
@@ -60,11 +61,14 @@ func (c *Cluster) Leader() int {
 	return c.elect() - 1
 }
 
-// Rebuild gives the cluster another ID, as when it is recovered.
-func (c *Cluster) Rebuild() {
+// Rebuild gives the cluster another ID, in hex, as when it is recovered.
+func (c *Cluster) Rebuild(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.begun++
+	var err error
+	if c.id, err = strconv.ParseUint(id, 16, 64); err != nil {
+		panic(err)
+	}
 }
 
 // Moves are the members that leadership was moved to, in order.
@@ -105,7 +109,7 @@ func (m *member) Status(context.Context) (etcdclient.Status, error) {
 	if !c.Up(m.index) {
 		return etcdclient.Status{}, ErrDown
 	}
-	return etcdclient.Status{ClusterID: 1 + m.cluster.begun, MemberID: uint64(m.index + 1), Leader: uint64(c.elect()), Term: c.term, AppliedIndex: 100, Version: c.Version}, nil
+	return etcdclient.Status{ClusterID: max(c.id, 1), MemberID: uint64(m.index + 1), Leader: uint64(c.elect()), Term: c.term, AppliedIndex: 100, Version: c.Version}, nil
 }
 
 func (m *member) Members(context.Context) ([]etcdclient.Member, error) {

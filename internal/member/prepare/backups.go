@@ -54,7 +54,7 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 	defer func() { _ = from.Close() }()
 	config := restore.Config{
 		Store: from, DataDir: shared.DataDir(), Member: id.Name, PeerURL: id.PeerURL,
-		InitialCluster: shared.Founders(), Token: shared.Token(), Log: b.Log,
+		InitialCluster: shared.Founders(), Token: shared.RestoreToken(), AtLeast: shared.Revision, Log: b.Log,
 	}
 	if from.Signed() {
 		if config.Accept, err = acceptance(shared.Accept); err != nil {
@@ -68,9 +68,6 @@ func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id mem
 		if config.Accept != (restore.Acceptance{}) {
 			b.Log.Info("The restore may use what is not verified", "unsignedUntil", config.Accept.UnsignedUntil, "revision", config.Accept.Revision)
 		}
-	}
-	if shared.Recovery != nil {
-		config.AtLeast = shared.Recovery.Revision
 	}
 	result, err := restore.Restore(ctx, config)
 	if err != nil {

@@ -62,8 +62,6 @@ type preparation struct {
 	shared member.Shared
 	id     member.Identity
 	others *others
-	// newClusterID is the ID of the recovered cluster, in hex; empty without a recovery.
-	newClusterID string
 	// data caches the state of the data directory, because reading a log takes time; nil if it must be read.
 	data *member.Data
 }
@@ -76,10 +74,11 @@ func Run(ctx context.Context, log logr.Logger, o Options) error {
 	if p.shared, err = member.ReadShared(o.SharedDir); err != nil {
 		return err
 	}
+	p.shared = p.shared.Settled()
 	if p.id, err = p.shared.Identify(o.Name); err != nil {
 		return err
 	}
-	if p.newClusterID, err = newClusterID(p.shared); err != nil {
+	if err := checkRecovery(p.shared); err != nil {
 		return err
 	}
 	if p.others, err = dialOthers(p.shared, p.id); err != nil {
@@ -143,7 +142,7 @@ func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
 // configure prepares everything for etcd to start by an action.
 func (p *preparation) configure(facts member.Facts, action member.Action, known knowledge) error {
 	if action != member.Start {
-		if err := p.clear(facts, p.suffix(member.AsideSuffix)); err != nil {
+		if err := p.clear(facts, p.suffix(facts, member.AsideSuffix)); err != nil {
 			return err
 		}
 	}
@@ -171,7 +170,7 @@ func (p *preparation) configure(facts member.Facts, action member.Action, known 
 func (p *preparation) look(ctx context.Context) (member.Facts, knowledge, error) {
 	facts := member.Facts{
 		Member: p.id.Name, DataDir: p.shared.DataDir(), ClusterID: p.shared.ClusterID, Single: p.others == nil,
-		Recovery: p.shared.Recovery, NewClusterID: p.newClusterID,
+		Successors: p.shared.SuccessorIDs(), Recovery: p.shared.Recovery,
 	}
 	if p.data == nil {
 		data, err := datadir.Inspect(facts.DataDir)
@@ -181,6 +180,7 @@ func (p *preparation) look(ctx context.Context) (member.Facts, knowledge, error)
 		p.data = &data
 	}
 	facts.Data = *p.data
+	facts.NewClusterID = p.shared.RecoveredID(facts.ClusterID, facts.Data.ClusterID)
 	if facts.Data.State == member.DataPresent && (facts.Recovery == nil || facts.Data.ClusterID == facts.NewClusterID) {
 		return facts, knowledge{}, nil
 	}
@@ -195,6 +195,7 @@ func (p *preparation) look(ctx context.Context) (member.Facts, knowledge, error)
 		p.log.V(1).Info("The other members did not answer", "reason", err.Error())
 	}
 	facts.Others, facts.OthersClusterID = known.answer, known.clusterID
+	facts.NewClusterID = p.shared.RecoveredID(facts.ClusterID, facts.OthersClusterID, facts.Data.ClusterID)
 	if facts.Others == member.AnswerNone && p.Backups != nil && p.mayRestore() {
 		facts.Backup = p.lookForBackup(ctx)
 	}
@@ -221,7 +222,7 @@ func (p *preparation) replace(ctx context.Context, facts member.Facts, known kno
 			return nil, err
 		}
 	}
-	if err := p.clear(facts, p.suffix(member.ReplacedSuffix)); err != nil {
+	if err := p.clear(facts, p.suffix(facts, member.ReplacedSuffix)); err != nil {
 		return nil, err
 	}
 	// etcd would refuse it, after a write to the cluster's log each time.
@@ -233,7 +234,7 @@ func (p *preparation) replace(ctx context.Context, facts member.Facts, known kno
 
 // restore restores the backup into the data directory of the first member of a cluster.
 func (p *preparation) restore(ctx context.Context, facts member.Facts) (waits *Refusal, err error) {
-	if err := p.clear(facts, p.suffix(member.AsideSuffix)); err != nil {
+	if err := p.clear(facts, p.suffix(facts, member.AsideSuffix)); err != nil {
 		return nil, err
 	}
 	// Before there is data: the next decision after a crash starts with it, and does not come by here.

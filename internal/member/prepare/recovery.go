@@ -17,15 +17,15 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/member/datadir"
 )
 
-// newClusterID returns the ID, in hex, of the recovered cluster; empty without a recovery.
-func newClusterID(shared member.Shared) (string, error) {
+// checkRecovery checks that the member that the cluster is recovered from is in the initial cluster.
+func checkRecovery(shared member.Shared) error {
 	if shared.Recovery == nil {
-		return "", nil
+		return nil
 	}
 	if _, err := shared.Identify(shared.Recovery.Member); err != nil {
-		return "", fmt.Errorf("looking for the member that the cluster is recovered from: %w", err)
+		return fmt.Errorf("looking for the member that the cluster is recovered from: %w", err)
 	}
-	return member.ClusterID(shared.Token(), shared.Founders()), nil
+	return nil
 }
 
 // mayRestore reports whether this member may restore a backup: in a recovery, only the first member does.
@@ -35,8 +35,8 @@ func (p *preparation) mayRestore() bool {
 }
 
 // suffix returns the suffix of data that is set aside. Data from before a recovery is kept until the recovery is over.
-func (p *preparation) suffix(usual string) string {
-	if r := p.shared.Recovery; r != nil && p.data != nil && p.data.ClusterID != p.newClusterID {
+func (p *preparation) suffix(facts member.Facts, usual string) string {
+	if r := facts.Recovery; r != nil && facts.Data.ClusterID != facts.NewClusterID {
 		return member.BeforeSuffix + r.Task + "-"
 	}
 	return usual

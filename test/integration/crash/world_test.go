@@ -364,7 +364,11 @@ func (w *world) rebuild() {
 		return
 	}
 	w.rebuilt = true
-	w.fake.Rebuild()
+	shared, err := member.ParseShared(config.Data)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.fake.Rebuild(shared.RecoveredID())
 	for i := range members {
 		w.kubelet.Set(pod(i), env.Ready)
 	}

@@ -216,7 +216,11 @@ func TestHibernationWithoutVolumes(t *testing.T) {
 	}).Should(Succeed())
 	another()
 	w.Eventually(func(g Gomega) { w.hibernated(g, metav1.ConditionFalse, v1alpha1.ReasonWakingUp) }).Should(Succeed())
-	w.members.Rebuild()
+	config := &corev1.ConfigMap{}
+	w.get(w, name+"-config", config)
+	shared, err := member.ParseShared(config.Data)
+	w.Expect(err).NotTo(HaveOccurred())
+	w.members.Rebuild(shared.RecoveredID())
 	w.eventuallyWell()
 	w.Eventually(func(g Gomega) {
 		status := w.status(g)

@@ -130,10 +130,7 @@ func encode(r *v1alpha1.ClusterRecovery) (string, error) {
 	if r == nil {
 		return "", nil
 	}
-	text, err := member.Recovery{
-		Task: string(r.TaskUID), TaskName: r.Task, Member: r.Member, Source: member.RecoverySource(r.Source),
-		PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs, Revision: r.Revision,
-	}.Encode()
+	text, err := component.Recovery(r).Encode()
 	if err != nil {
 		return "", fmt.Errorf("encoding the recovery for the members: %w", err)
 	}

@@ -36,8 +36,8 @@ type facts struct {
 	have *int32
 	// size that the cluster has been seen to have.
 	size int32
-	// served: the ID of the cluster is recorded.
-	served bool
+	// clusterID is the recorded ID of the cluster, in hex; empty before it has served.
+	clusterID string
 	// snapshot is taken only when the cluster may grow.
 	snapshot *cluster.Snapshot
 }
@@ -82,12 +82,15 @@ func growthBlocked(f facts) (reason, why string) {
 		return v1alpha1.ReasonScaleOutHeld, fmt.Sprintf(format, args...)
 	}
 	switch {
-	case !f.served:
+	case f.clusterID == "":
 		return held("the cluster has not served yet")
 	case s == nil || !s.StatefulSet.Observed:
 		return held("the StatefulSet controller has not seen the newest spec yet")
 	case !s.HasQuorum() || !s.Cluster.LeaderKnown:
 		return held("%d of %d voters serve, which is not a quorum", s.ServingVoters(), len(s.Cluster.Voters))
+	case fmt.Sprintf("%x", s.Cluster.ID) != f.clusterID:
+		// A further member would refuse to join it, and an only one that was restored would not be alone any more.
+		return held("the members serve as cluster %x, and cluster %s is recorded", s.Cluster.ID, f.clusterID)
 	}
 	for _, o := range s.Ordinals {
 		switch {
@@ -154,7 +157,7 @@ func (s Scaler) size(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.State
 		}
 		return size, nil
 	}
-	f := facts{wanted: etcd.Spec.Replicas, size: etcd.Status.ClusterSize, served: etcd.Status.ClusterID != ""}
+	f := facts{wanted: etcd.Spec.Replicas, size: etcd.Status.ClusterSize, clusterID: etcd.Status.ClusterID}
 	if set != nil {
 		f.have = set.Spec.Replicas
 	}

@@ -51,6 +51,9 @@ func findings(o Observation) []v1alpha1.LastError {
 	if len(o.Foreign) > 0 {
 		add(v1alpha1.ErrForeignObject, strings.TrimSuffix(sentences(o.Foreign), "."))
 	}
+	if err := Unexplained(o.Etcd, o.Snapshot); err != nil {
+		found = append(found, Failure{Err: err}.lastError(o.Now))
+	}
 	if o.Refused != nil {
 		add(v1alpha1.ErrNotAllowed, o.Refused.Error())
 	}
@@ -80,6 +83,8 @@ func isOpen(code v1alpha1.ErrorCode, o Observation) bool {
 		return o.TLS == nil
 	case v1alpha1.ErrForeignObject:
 		return !o.OwnersChecked
+	case v1alpha1.ErrClusterID:
+		return servingID(o.Snapshot) == ""
 	}
 	return slices.Contains(o.Open, code)
 }

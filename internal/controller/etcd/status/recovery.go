@@ -9,6 +9,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/scale"
 )
@@ -28,7 +29,7 @@ func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Observatio
 	if h != nil && o.WakeUp != nil && o.WakeUp.Restores && clusterID == h.ClusterID && !hibernation.Restores(recorded, h) {
 		return hibernation.Restore(o.Etcd, h)
 	}
-	if recorded == nil || clusterID == recorded.PreviousClusterID || o.Snapshot == nil || !allVote(o.Snapshot, o.Etcd.Spec.Replicas) ||
+	if recorded == nil || component.Recovery(recorded).LeavesBehind(clusterID) || servingID(o.Snapshot) != clusterID || !allVote(o.Snapshot, o.Etcd.Spec.Replicas) ||
 		slices.ContainsFunc(o.Tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == recorded.TaskUID }) {
 		return recorded
 	}

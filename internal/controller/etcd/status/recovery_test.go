@@ -5,7 +5,6 @@
 package status
 
 import (
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -27,12 +26,8 @@ func recoveryTask(phase v1alpha1.RecoveryPhase, source v1alpha1.RecoverySource) 
 func TestRecoveryInTheStatus(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
-	etcd.Status.ClusterID = "cafe"
-	serving := func(clusterID uint64) *cluster.Snapshot {
-		s := clustertest.Healthy(3)
-		s.Cluster.ID = clusterID
-		return s
-	}
+	etcd.UID, etcd.Status.ClusterID = etcdUID, "cafe"
+	other := recovered("http", "recovery")
 	step := func(s *cluster.Snapshot, tasks ...v1alpha1.EtcdOperatorTask) v1alpha1.EtcdStatus {
 		o := observed(etcd, s, noon)
 		o.Tasks = tasks
@@ -46,21 +41,21 @@ func TestRecoveryInTheStatus(t *testing.T) {
 
 	// The task is deleted before the recovered cluster serves: the choice stays.
 	g.Expect(step(nil).Recovery).To(Equal(chosen))
-	g.Expect(step(serving(0xcafe)).Recovery).To(Equal(chosen))
+	g.Expect(step(serving(3, "cafe")).Recovery).To(Equal(chosen))
 
 	// The cluster serves: the ID is the new one. The task still exists.
 	growing := recoveryTask(v1alpha1.RecoveryGrowing, v1alpha1.RecoverFromData)
-	one := serving(0xbeef)
+	one := serving(3, other)
 	one.Ordinals[0].Role = v1alpha1.RoleLearner
-	g.Expect(step(one, growing).ClusterID).To(Equal("beef"))
+	g.Expect(step(one, growing).ClusterID).To(Equal(other))
 	growing.Status.State = v1alpha1.TaskStateSucceeded
-	g.Expect(step(serving(0xbeef), growing).Recovery).To(Equal(chosen))
+	g.Expect(step(serving(3, other), growing).Recovery).To(Equal(chosen))
 
 	// The task is deleted: the record stays until every member votes.
 	g.Expect(step(one).Recovery).To(Equal(chosen))
 	g.Expect(step(nil).Recovery).To(Equal(chosen))
-	g.Expect(step(serving(0xbeef)).Recovery).To(BeNil())
+	g.Expect(step(serving(3, other)).Recovery).To(BeNil())
 
 	// Only a recovery records another ID.
-	g.Expect(step(serving(0xdead)).ClusterID).To(Equal("beef"))
+	g.Expect(step(serving(3, "dead")).ClusterID).To(Equal(other))
 }

@@ -6,7 +6,6 @@
 package status
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -75,11 +74,7 @@ func Next(o Observation) v1alpha1.EtcdStatus {
 	if s := o.Snapshot; s != nil {
 		next.Members = members(next.Members, s, o.Now)
 		countReplicas(&next, s)
-		// The ID changes only with a recovery, and with a hibernation without volumes.
-		unset := next.ClusterID == "" || next.Recovery != nil && next.ClusterID == next.Recovery.PreviousClusterID
-		if unset && s.Quorate() && s.Cluster.ID != 0 {
-			next.ClusterID = fmt.Sprintf("%x", s.Cluster.ID)
-		}
+		next.ClusterID, _ = lineage(etcd, s)
 		if s.Quorate() {
 			next.ClusterSize = scale.Seen(next.ClusterSize, s)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -404,7 +405,7 @@ func TestInterrupted(t *testing.T) {
 func TestHibernationInTheStatus(t *testing.T) {
 	g := NewWithT(t)
 	etcd := served()
-	etcd.Status.ClusterID, etcd.Spec.Replicas = "cafe", 0
+	etcd.UID, etcd.Status.ClusterID, etcd.Spec.Replicas = etcdUID, "cafe", 0
 	step := func(change func(*Observation)) v1alpha1.EtcdStatus {
 		o := observed(etcd, nil, noon)
 		change(&o)
@@ -434,19 +435,17 @@ func TestHibernationInTheStatus(t *testing.T) {
 	}))
 
 	// One member serves, and the others are learners.
-	one := clustertest.Healthy(3)
-	one.Cluster.ID = 0xbeef
+	id := member.ClusterID(etcdUID+"-job", "etcd-main-0=http"+memberURL0)
+	one := serving(3, id)
 	one.Ordinals[1].Role = v1alpha1.RoleLearner
 	step(func(o *Observation) { restoring(o); o.Snapshot = one })
-	g.Expect(etcd.Status.ClusterID).To(Equal("beef"))
+	g.Expect(etcd.Status.ClusterID).To(Equal(id))
 	g.Expect(etcd.Status.Hibernation).To(BeNil())
 	g.Expect(etcd.Status.Recovery).NotTo(BeNil())
 	for _, c := range etcd.Status.Conditions {
 		g.Expect(c.Type).NotTo(Equal(v1alpha1.ConditionHibernated))
 	}
-	all := clustertest.Healthy(3)
-	all.Cluster.ID = 0xbeef
-	g.Expect(step(func(o *Observation) { o.Snapshot = all }).Recovery).To(BeNil())
+	g.Expect(step(func(o *Observation) { o.Snapshot = serving(3, id) }).Recovery).To(BeNil())
 }
 
 // What a reconcile did not find out keeps its error: a Secret that could not be read, owners that nobody has checked, and a
