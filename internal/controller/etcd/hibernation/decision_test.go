@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/survey"
@@ -28,8 +27,8 @@ func stoppedOf(n int, change ...func(*facts)) facts {
 	for i := range n {
 		voters = append(voters, fmt.Sprint(i))
 	}
-	for i := range state.MaxMembers {
-		v := survey.Volume{Member: fmt.Sprintf("m-%d", i), Claim: fmt.Sprintf("c-%d", i)}
+	for i := range survey.MaxMembers {
+		v := survey.Volume{Ordinal: int32(i), Member: fmt.Sprintf("m-%d", i), Claim: fmt.Sprintf("c-%d", i)}
 		if i < n {
 			v.State, v.UID = survey.Seen, types.UID(fmt.Sprintf("claim-%d", i))
 			v.Survey = member.Survey{
