@@ -82,11 +82,11 @@ func (s Surveyor) ofOrdinal(ctx context.Context, o Order, ordinal int32) (Volume
 	}
 	if foreign := ownership.OfClaim(o.Etcd, claim); foreign != nil {
 		v.State, v.Message = Foreign, foreign.String()
-	} else {
-		v.UID = claim.UID
-		if v, err = s.look(ctx, o, v); err != nil {
-			return v, err
-		}
+		return v, nil
+	}
+	v.UID = claim.UID
+	if v, err = s.look(ctx, o, v); err != nil {
+		return v, err
 	}
 	if claim.DeletionTimestamp != nil {
 		v = abandoned(v)

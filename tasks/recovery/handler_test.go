@@ -203,7 +203,7 @@ func TestABackupIsBelievedOfTheEtcdsOwnLease(t *testing.T) {
 		r.lease(owner, "42")
 		found, err := r.handler.newestBackup(t.Context(), etcd)
 		r.Expect(err).NotTo(HaveOccurred())
-		r.Expect(found != "").To(Equal(known), "controlled by %q: %s", owner, found)
+		r.Expect(found != Backup{}).To(Equal(known), "controlled by %q: %+v", owner, found)
 	}
 }
 

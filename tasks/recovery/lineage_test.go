@@ -78,8 +78,8 @@ func (r *trial) execute() tasks.Verdict {
 	return v
 }
 
-// madeBy is the ID of the cluster that a recovery with a member of Etcd main makes.
-func madeBy(task, of string) string {
+// clusterOf is the ID of the cluster that a recovery with a member of Etcd main makes.
+func clusterOf(task, of string) string {
 	return member.ClusterID("etcd-"+task, fmt.Sprintf("%s=http://%s.main-peer.ns.svc:2380", of, of))
 }
 
@@ -91,7 +91,7 @@ func TestDataOfTheClusterThatTheRecoveryMadeCounts(t *testing.T) {
 		e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "first", TaskUID: "first", Member: "main-2", Source: v1alpha1.RecoverFromData, PreviousClusterID: "cafe"}
 	})
 	r.configMap(3)
-	made := madeBy("first", "main-2")
+	made := clusterOf("first", "main-2")
 	r.claim(0, member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: "0", Voters: []string{"0", "1", "2"}, LastTerm: 9, LastIndex: 900, Revision: 50})
 	r.claim(1, member.Survey{State: member.SurveyPresent, ClusterID: made, MemberID: "b1", Voters: []string{"b1", "b2"}, LastTerm: 2, LastIndex: 20, Revision: 60})
 	r.surveying()
