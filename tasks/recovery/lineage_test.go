@@ -145,3 +145,66 @@ func TestBackupIsRestoredWhereTheMemberAccepts(t *testing.T) {
 	r.Expect(v.Recovery.Source).To(Equal(v1alpha1.RecoverFromBackup), v.Message)
 	r.Expect(v.Recovery.Member).To(Equal("main-2"), v.Message)
 }
+
+// The clusters that an Etcd has had, in the order in which they were made, whatever recoveries in a row have recorded.
+func TestLineage(t *testing.T) {
+	made := []string{"made-http", "made"}
+	recovery := func(previous string, earlier ...string) *v1alpha1.ClusterRecovery {
+		return &v1alpha1.ClusterRecovery{PreviousClusterID: previous, EarlierClusterIDs: earlier}
+	}
+	for name, c := range map[string]struct {
+		recovery *v1alpha1.ClusterRecovery
+		recorded string
+		want     []string
+	}{
+		"never recovered":                          {nil, "a", []string{"a"}},
+		"not recorded any more":                    {nil, "", nil},
+		"has not served yet":                       {recovery("a"), "a", []string{"a", "made-http", "made"}},
+		"has served":                               {recovery("a"), "made", []string{"a", "made-http", "made"}},
+		"has served before peers used TLS":         {recovery("a"), "made-http", []string{"a", "made", "made-http"}},
+		"has served with peer URLs of its own":     {recovery("a"), "b", []string{"a", "made-http", "made", "b"}},
+		"the second in a row":                      {recovery("b", "a"), "a", []string{"a", "b", "made-http", "made"}},
+		"the third, from data that was not newest": {recovery("a", "a", "b"), "a", []string{"a", "b", "made-http", "made"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			of := made
+			if c.recovery == nil {
+				of = nil
+			}
+			got := lineage(c.recovery, of, c.recorded)
+			g.Expect(got).To(Equal(c.want))
+			// Whatever is chosen of it, the next recovery knows the same order, and what it makes after it.
+			for _, chosen := range got {
+				next := lineage(&v1alpha1.ClusterRecovery{PreviousClusterID: chosen, EarlierClusterIDs: earlier(got, chosen)}, []string{"next"}, c.recorded)
+				g.Expect(next).To(Equal(append(got, "next")), "from data of %s", chosen)
+			}
+		})
+	}
+	var many []string
+	for i := range 40 {
+		many = lineage(&v1alpha1.ClusterRecovery{PreviousClusterID: fmt.Sprint(i), EarlierClusterIDs: many}, nil, "")
+	}
+	NewWithT(t).Expect(many).To(And(HaveLen(16), ContainElement("39")), "the status has no room for more")
+}
+
+// The IDs that the members themselves compute: with the peer URLs of today, and with those before or after TLS.
+func TestIDOfTheClusterThatARecoveryMakes(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
+	ids := map[component.PeerTLS][]string{}
+	for _, station := range []component.PeerTLS{component.PeerTLSOff, component.PeerTLSOn} {
+		config, err := component.ConfigMap(component.Input{Etcd: etcd, Replicas: 3, PeerTLS: station})
+		g.Expect(err).NotTo(HaveOccurred())
+		shared, err := member.ParseShared(config.Data)
+		g.Expect(err).NotTo(HaveOccurred())
+		ids[station], err = madeBy(shared, &v1alpha1.ClusterRecovery{TaskUID: "first", Member: "main-2"})
+		g.Expect(err).NotTo(HaveOccurred())
+		shared.Recovery = &member.Recovery{Task: "first", Member: "main-2"}
+		g.Expect(ids[station][1]).To(Equal(member.ClusterID(shared.Token(), shared.Founders())))
+		_, err = madeBy(shared, &v1alpha1.ClusterRecovery{TaskUID: "first", Member: "main-7"})
+		g.Expect(err).To(MatchError(ContainSubstring("main-7")), "the founder is not known")
+	}
+	g.Expect(ids[component.PeerTLSOff]).To(Equal([]string{ids[component.PeerTLSOn][1], ids[component.PeerTLSOn][0]}))
+	g.Expect(ids[component.PeerTLSOff][0]).NotTo(Equal(ids[component.PeerTLSOff][1]))
+}
