@@ -37,8 +37,10 @@ type Order struct {
 	Etcd *v1alpha1.Etcd
 	// Owner of the Jobs.
 	Owner job.Owner
-	// Members is the number of members that are known. More may have volumes.
+	// Members is the number of members that are known. Voters on their volumes may be more.
 	Members int32
+	// Beyond: the claims of the Etcd's own beyond those are surveyed too, although an earlier Etcd may have left them.
+	Beyond bool
 	// Round distinguishes successive surveys for one owner, whose results may differ. Empty if an owner has only one.
 	Round string
 	// Image of the agent for an Etcd that does not name its own.
@@ -51,11 +53,14 @@ type Order struct {
 const MaxMembers = 5
 
 // Look returns the volume of each ordinal, with the result of the Job that surveys it. A member may have joined while no operator
-// watched: beyond the known members, it returns ordinals with a claim of the Etcd's own, and as many as voters are on the volumes.
+// watched: if the volumes know more voters than there are known members, it returns as many, and those beyond if they are ordered.
 func (s Surveyor) Look(ctx context.Context, o Order) ([]Volume, error) {
 	var volumes []Volume
-	known := o.Members
-	for i := int32(0); i < max(known, MaxMembers); i++ {
+	known, beyond := o.Members, int32(0)
+	if o.Beyond {
+		beyond = MaxMembers
+	}
+	for i := int32(0); i < max(known, beyond); i++ {
 		v, err := s.ofOrdinal(ctx, o, i)
 		if err != nil {
 			return nil, err

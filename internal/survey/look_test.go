@@ -215,15 +215,17 @@ func TestVolumesBeyondTheKnownMembers(t *testing.T) {
 		claims []client.Object
 		want   []State
 	}{
-		"none":                          {nil, []State{Unseen}},
-		"the next one":                  {[]client.Object{of("1", own)}, []State{Unseen, Unseen}},
-		"the last one":                  {[]client.Object{of("4", own)}, []State{Unseen, Gone, Gone, Gone, Unseen}},
-		"more than the API allows":      {[]client.Object{of("5", own)}, []State{Unseen}},
-		"somebody else's":               {[]client.Object{of("1", foreign), of("4", foreign)}, []State{Unseen}},
-		"somebody else's, and then one": {[]client.Object{of("1", foreign), of("2", own)}, []State{Unseen, Foreign, Unseen}},
+		"none":                     {nil, []State{Unseen}},
+		"the next one":             {[]client.Object{of("1", own)}, []State{Unseen, Unseen}},
+		"the last one":             {[]client.Object{of("4", own)}, []State{Unseen, Gone, Gone, Gone, Unseen}},
+		"more than the API allows": {[]client.Object{of("5", own)}, []State{Unseen}},
+		"foreign":                  {[]client.Object{of("1", foreign), of("4", foreign)}, []State{Unseen}},
+		"foreign, and then one":    {[]client.Object{of("1", foreign), of("2", own)}, []State{Unseen, Foreign, Unseen}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSurveyed(t, append(c.claims, claim())...)
+			s.Expect(s.only().State).To(Equal(Unseen), "they are not ordered")
+			s.Beyond = true
 			volumes, err := s.Look(s.ctx, s.Order)
 			s.Expect(err).NotTo(HaveOccurred())
 			var states []State
@@ -241,7 +243,7 @@ func TestVolumesBeyondTheKnownMembers(t *testing.T) {
 	}
 }
 
-// A volume that knows six voters is not alone with the four that the API allows beside it.
+// A volume that knows six voters says of six volumes, one more than the API allows, although one member is known.
 func TestVotersBeyondTheKnownMembers(t *testing.T) {
 	sixth := claim()
 	sixth.Name, sixth.UID = "m-m-5", "claim 5"

@@ -87,13 +87,14 @@ func (e Evidence) started(members []survey.Volume) (n int) {
 }
 
 // restore chooses the backup. A member refuses to set data aside that the recovery does not leave behind, so it is restored on the first
-// volume without such data, or by a member that has no volume.
+// volume without such data, or by a member that has no volume. A volume beyond the members that are started is one of a member only if it
+// has data of the lineage.
 func (e Evidence) restore(why, without string) Choice {
 	var foreign []string
 	for _, state := range []survey.State{survey.Seen, survey.Gone} {
 		for _, v := range e.Volumes {
 			switch id := v.Survey.ClusterID; {
-			case v.State != state:
+			case v.State != state, v.Ordinal >= e.Members && id == "":
 			case id != "" && !slices.Contains(e.Lineage, id):
 				foreign = append(foreign, fmt.Sprintf("%s of %s has data of cluster %s", v.Claim, v.Member, id))
 			default:

@@ -75,6 +75,8 @@ func TestChoose(t *testing.T) {
 		"one of one, and a learner":    {[]survey.Volume{member1of("a"), withID(has(2, 4), "c"), gone}, old, Backup{}, none, "", "", "those that vote are a quorum"},
 		"a quorum only with a member that would not be started": {[]survey.Volume{withID(has(2, 4), "a"), gone, gone, member1of("a", "b")}, old, Backup{}, data, "m-3", "", ""},
 
+		"a backup, and an empty volume beyond": {[]survey.Volume{gone, gone, gone, empty}, old, backup, restored, "m-0", "", ""},
+		"a backup, and a member beyond":        {[]survey.Volume{gone, gone, gone, damaged}, old, backup, restored, "m-3", "", ""},
 		"a backup, and foreign data":           {[]survey.Volume{of("beef"), gone, damaged}, old, backup, restored, "m-2", "", "on m-2 (revision 70)"},
 		"a backup, and a volume to be made":    {[]survey.Volume{of("beef"), gone, of("bead")}, old, backup, restored, "m-1", "", ""},
 		"a backup, and no volume to set aside": {[]survey.Volume{of("beef"), of("beef"), of("bead")}, old, backup, none, "", "failed", "claim c-0 of m-0 has data of cluster beef; claim c-1 of m-1 has data of cluster beef; claim c-2 of m-2 has data of cluster bead. Mount"},

@@ -189,7 +189,7 @@ type detail struct {
 // the StatefulSet has been scaled.
 func (h *Handler) order(task tasks.Task, s *cluster.Snapshot) survey.Order {
 	return survey.Order{
-		Etcd: task.Etcd, Owner: job.OfTask(task.Object), Members: members(task.Etcd), Round: strconv.FormatInt(s.StatefulSet.Generation, 10),
+		Etcd: task.Etcd, Owner: job.OfTask(task.Object), Members: members(task.Etcd), Beyond: true, Round: strconv.FormatInt(s.StatefulSet.Generation, 10),
 		Image: h.Image, Timeout: Deadline,
 	}
 }
