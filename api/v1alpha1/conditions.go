@@ -147,7 +147,7 @@ const (
 	ErrJobFailed      ErrorCode = "ERR_JOB_FAILED"
 	// ErrHibernated means that the Etcd is hibernated.
 	ErrHibernated ErrorCode = "ERR_HIBERNATED"
-	// ErrSingleMember means that the cluster has a single member, which restores the newest backup itself.
+	// ErrSingleMember means that the cluster has a single member, and no other is configured: it restores the newest backup itself.
 	ErrSingleMember ErrorCode = "ERR_SINGLE_MEMBER"
 	// ErrNeverServed means that the cluster has never had a quorum, so there is nothing to recover.
 	ErrNeverServed ErrorCode = "ERR_NEVER_SERVED"

@@ -5,6 +5,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -59,7 +61,8 @@ type RecoveryStatus struct {
 	// previousClusterID is the cluster ID before the recovery, in hex.
 	// +optional
 	PreviousClusterID string `json:"previousClusterID,omitempty"`
-	// earlierClusterIDs are the cluster IDs, in hex, that earlier unfinished recoveries replaced.
+	// earlierClusterIDs are the IDs, in hex, of the clusters before, in the order in which recoveries made them. If the data is of one
+	// that is not the newest of them, previousClusterID is among them too.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional
@@ -79,7 +82,8 @@ type ClusterRecovery struct {
 	Source RecoverySource `json:"source"`
 	// previousClusterID is the cluster ID before, in hex.
 	PreviousClusterID string `json:"previousClusterID"`
-	// earlierClusterIDs are the cluster IDs, in hex, that earlier unfinished recoveries replaced.
+	// earlierClusterIDs are the IDs, in hex, of the clusters before, in the order in which recoveries made them. If the data is of one
+	// that is not the newest of them, previousClusterID is among them too.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional
@@ -87,4 +91,9 @@ type ClusterRecovery struct {
 	// revision that the backup must reach at least; 0 if any backup is accepted.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
+}
+
+// LeavesBehind reports whether a cluster is one that the recovery replaces.
+func (r *ClusterRecovery) LeavesBehind(clusterID string) bool {
+	return r != nil && (clusterID == r.PreviousClusterID || slices.Contains(r.EarlierClusterIDs, clusterID))
 }

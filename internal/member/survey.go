@@ -34,6 +34,8 @@ type Survey struct {
 	LastIndex uint64 `json:"lastIndex,omitempty"`
 	// CommitIndex is the commit index that the member last wrote.
 	CommitIndex uint64 `json:"commitIndex,omitempty"`
+	// AppliedIndex is the index of the last entry that the database contains; 0 if the agent is too old to say so.
+	AppliedIndex uint64 `json:"appliedIndex,omitempty"`
 	// Revision of the database. Entries of the log that it lacks may have later ones.
 	Revision int64 `json:"revision,omitempty"`
 	// Hash is the checksum of the database, as in "etcdutl snapshot status". Members with the same applied entries may have
@@ -41,4 +43,9 @@ type Survey struct {
 	Hash uint32 `json:"hash,omitempty"`
 	// Bytes is the size of the database.
 	Bytes int64 `json:"bytes,omitempty"`
+}
+
+// MaxRevision returns the latest revision that the data may have with every entry of its log: an entry adds one at most.
+func (s Survey) MaxRevision() int64 {
+	return s.Revision + int64(s.LastIndex-min(s.AppliedIndex, s.LastIndex))
 }

@@ -37,8 +37,10 @@ type Order struct {
 	Etcd *v1alpha1.Etcd
 	// Owner of the Jobs.
 	Owner job.Owner
-	// Members is the number of ordinals that may have volumes.
+	// Members is the number of members that are known. Voters on their volumes may be more.
 	Members int32
+	// Beyond: the claims of the Etcd's own beyond those are surveyed too, although an earlier Etcd may have left them.
+	Beyond bool
 	// Round distinguishes successive surveys for one owner, whose results may differ. Empty if an owner has only one.
 	Round string
 	// Image of the agent for an Etcd that does not name its own.
@@ -47,39 +49,59 @@ type Order struct {
 	Timeout time.Duration
 }
 
-// Look returns the volume of each ordinal, with the result of the Job that surveys it.
+// MaxMembers is how many members the API allows.
+const MaxMembers = 5
+
+// Look returns the volume of each ordinal, with the result of the Job that surveys it. A member may have joined while no operator
+// watched: if the volumes know more voters than there are known members, it returns as many, and those beyond if they are ordered.
 func (s Surveyor) Look(ctx context.Context, o Order) ([]Volume, error) {
-	volumes := make([]Volume, 0, o.Members)
-	for i := range o.Members {
-		v := Volume{Member: o.Etcd.MemberName(component.PodName(o.Etcd.Name, i)), Claim: component.ClaimName(o.Etcd, i)}
-		claim := &corev1.PersistentVolumeClaim{}
-		err := s.Live.Get(ctx, client.ObjectKey{Namespace: o.namespace(), Name: v.Claim}, claim)
-		switch {
-		case apierrors.IsNotFound(err):
-			v.State = Gone
-		case err != nil:
-			return nil, fmt.Errorf("reading claim %s of member %s: %w", v.Claim, v.Member, err)
-		default:
-			v.UID = claim.UID
-			if foreign := ownership.OfClaim(o.Etcd, claim); foreign != nil {
-				v.State, v.Message = Foreign, foreign.String()
-				break
-			}
-			if v, err = s.look(ctx, o, v, i); err != nil {
-				return nil, err
-			}
-			if claim.DeletionTimestamp != nil {
-				v = abandoned(v)
-			}
+	var volumes []Volume
+	known, beyond := o.Members, int32(0)
+	if o.Beyond {
+		beyond = MaxMembers
+	}
+	for i := int32(0); i < max(known, beyond); i++ {
+		v, err := s.ofOrdinal(ctx, o, i)
+		if err != nil {
+			return nil, err
 		}
 		volumes = append(volumes, v)
+		known = max(known, int32(len(v.Survey.Voters)))
+	}
+	for last := len(volumes) - 1; int32(last) >= known && volumes[last].UID == ""; last-- {
+		volumes = volumes[:last]
 	}
 	return volumes, nil
 }
 
+// ofOrdinal returns the volume of an ordinal.
+func (s Surveyor) ofOrdinal(ctx context.Context, o Order, ordinal int32) (Volume, error) {
+	v := Volume{Ordinal: ordinal, Member: o.Etcd.MemberName(component.PodName(o.Etcd.Name, ordinal)), Claim: component.ClaimName(o.Etcd, ordinal)}
+	claim := &corev1.PersistentVolumeClaim{}
+	err := s.Live.Get(ctx, client.ObjectKey{Namespace: o.namespace(), Name: v.Claim}, claim)
+	switch {
+	case apierrors.IsNotFound(err):
+		return v, nil
+	case err != nil:
+		return v, fmt.Errorf("reading claim %s of member %s: %w", v.Claim, v.Member, err)
+	}
+	if foreign := ownership.OfClaim(o.Etcd, claim); foreign != nil {
+		v.State, v.Message = Foreign, foreign.String()
+		return v, nil
+	}
+	v.UID = claim.UID
+	if v, err = s.look(ctx, o, v); err != nil {
+		return v, err
+	}
+	if claim.DeletionTimestamp != nil {
+		v = abandoned(v)
+	}
+	return v, nil
+}
+
 // look adds the state of the Job that surveys a volume.
-func (s Surveyor) look(ctx context.Context, o Order, v Volume, ordinal int32) (Volume, error) {
-	key := client.ObjectKey{Namespace: o.namespace(), Name: o.jobName(ordinal)}
+func (s Surveyor) look(ctx context.Context, o Order, v Volume) (Volume, error) {
+	key := client.ObjectKey{Namespace: o.namespace(), Name: o.jobName(v.Ordinal)}
 	found, foreign, err := job.Find(ctx, s.Live, o.Owner.Object, key)
 	switch {
 	case err != nil:
@@ -127,15 +149,15 @@ func abandoned(v Volume) Volume {
 		v.State, v.Message = Abandoned, fmt.Sprintf("claim %s of %s is being deleted and is no longer surveyed", v.Claim, v.Member)
 		return v
 	}
-	return Volume{Member: v.Member, Claim: v.Claim, State: Gone}
+	return Volume{Ordinal: v.Ordinal, Member: v.Member, Claim: v.Claim, State: Gone}
 }
 
 // Go creates a Job for each volume that has none, and removes the Jobs of abandoned volumes.
 func (s Surveyor) Go(ctx context.Context, o Order, volumes []Volume) error {
-	for i, v := range volumes {
+	for _, v := range volumes {
 		switch v.State {
 		case Unseen:
-			j, err := o.job(v, int32(i))
+			j, err := o.job(v)
 			if err != nil {
 				return err
 			}
@@ -144,7 +166,7 @@ func (s Surveyor) Go(ctx context.Context, o Order, volumes []Volume) error {
 				return fmt.Errorf("creating Job %s for claim %s: %w", client.ObjectKeyFromObject(j), v.Claim, err)
 			}
 		case Abandoned:
-			if err := job.Remove(ctx, s.Client, s.Live, o.Owner.Object, client.ObjectKey{Namespace: o.namespace(), Name: o.jobName(int32(i))}); err != nil {
+			if err := job.Remove(ctx, s.Client, s.Live, o.Owner.Object, client.ObjectKey{Namespace: o.namespace(), Name: o.jobName(v.Ordinal)}); err != nil {
 				return err
 			}
 		case Gone, Looking, Unread, Seen, Foreign:
@@ -153,13 +175,13 @@ func (s Surveyor) Go(ctx context.Context, o Order, volumes []Volume) error {
 	return nil
 }
 
-func (o Order) job(v Volume, ordinal int32) (*batchv1.Job, error) {
+func (o Order) job(v Volume) (*batchv1.Job, error) {
 	image := ""
 	if b := o.Etcd.Spec.Backup; b != nil {
 		image = ptr.Deref(b.Image, "")
 	}
 	j, err := job.Build(job.Spec{
-		Owner: o.Owner, Name: o.jobName(ordinal), Subject: o.subject(v), Component: v1alpha1.ComponentSurveyJob, Image: cmp.Or(image, o.Image),
+		Owner: o.Owner, Name: o.jobName(v.Ordinal), Subject: o.subject(v), Component: v1alpha1.ComponentSurveyJob, Image: cmp.Or(image, o.Image),
 		Args: []string{"survey", "--data-dir=" + member.DataDir}, Claim: v.Claim, ClaimDir: member.VolumeDir, Database: o.Etcd, Timeout: o.Timeout,
 	})
 	if err != nil {
@@ -180,10 +202,10 @@ func (o Order) subject(v Volume) string {
 	return o.Round + "/" + string(v.UID)
 }
 
-// Jobs returns the names of the Jobs that survey the volumes.
+// Jobs returns the names of the Jobs that may survey volumes.
 func (o Order) Jobs() []client.ObjectKey {
-	keys := make([]client.ObjectKey, o.Members)
-	for i := range o.Members {
+	keys := make([]client.ObjectKey, max(o.Members, MaxMembers))
+	for i := range int32(len(keys)) {
 		keys[i] = client.ObjectKey{Namespace: o.namespace(), Name: o.jobName(i)}
 	}
 	return keys

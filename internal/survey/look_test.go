@@ -16,6 +16,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -103,7 +104,7 @@ func TestSurveyOfAVolume(t *testing.T) {
 	s.Expect(s.Go(s.ctx, s.Order, []Volume{unseen})).To(Succeed(), "it exists by now")
 	s.Expect(s.jobs()).To(HaveLen(1))
 	made := s.jobs()[0]
-	s.Expect(s.Jobs()).To(Equal([]client.ObjectKey{{Namespace: "ns", Name: made.Name}}))
+	s.Expect(s.Jobs()).To(And(HaveLen(MaxMembers), HaveEach(HaveField("Namespace", "ns")), ContainElement(HaveField("Name", made.Name))))
 	s.Expect(made.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationJobSubject, "3/claim"))
 	s.Expect(made.Spec.Template.Spec.Containers[0].Image).To(Equal("agent"))
 	s.Expect(s.only()).To(And(HaveField("State", Looking), HaveField("UID", BeEquivalentTo("claim"))))
@@ -199,4 +200,69 @@ func TestErrorsOfASurvey(t *testing.T) {
 		return nil
 	}
 	s.Expect(s.Go(s.ctx, s.Order, []Volume{unseen})).To(MatchError(errRefused))
+}
+
+// A member may have joined while no operator watched, so volumes beyond the known members are surveyed too. Those of others are not.
+func TestVolumesBeyondTheKnownMembers(t *testing.T) {
+	of := func(ordinal string, change func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+		c := claim()
+		c.Name, c.UID = "m-m-"+ordinal, types.UID("claim "+ordinal)
+		change(c)
+		return c
+	}
+	own, foreign := func(*corev1.PersistentVolumeClaim) {}, func(c *corev1.PersistentVolumeClaim) { c.Labels = nil }
+	for name, c := range map[string]struct {
+		claims []client.Object
+		want   []State
+	}{
+		"none":                     {nil, []State{Unseen}},
+		"the next one":             {[]client.Object{of("1", own)}, []State{Unseen, Unseen}},
+		"the last one":             {[]client.Object{of("4", own)}, []State{Unseen, Gone, Gone, Gone, Unseen}},
+		"more than the API allows": {[]client.Object{of("5", own)}, []State{Unseen}},
+		"foreign":                  {[]client.Object{of("1", foreign), of("4", foreign)}, []State{Unseen}},
+		"foreign, and then one":    {[]client.Object{of("1", foreign), of("2", own)}, []State{Unseen, Foreign, Unseen}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSurveyed(t, append(c.claims, claim())...)
+			s.Expect(s.only().State).To(Equal(Unseen), "they are not ordered")
+			s.Beyond = true
+			volumes, err := s.Look(s.ctx, s.Order)
+			s.Expect(err).NotTo(HaveOccurred())
+			var states []State
+			for i, v := range volumes {
+				states = append(states, v.State)
+				s.Expect(v.Ordinal).To(BeEquivalentTo(i))
+			}
+			s.Expect(states).To(Equal(c.want))
+			s.Expect(s.Go(s.ctx, s.Order, volumes)).To(Succeed())
+			volumes, err = s.Look(s.ctx, s.Order)
+			s.Expect(err).NotTo(HaveOccurred())
+			_, act := Pending(volumes)
+			s.Expect(act).To(BeFalse(), "each has its own Job")
+		})
+	}
+}
+
+// A volume that knows six voters says of six volumes, one more than the API allows, although one member is known.
+func TestVotersBeyondTheKnownMembers(t *testing.T) {
+	sixth := claim()
+	sixth.Name, sixth.UID = "m-m-5", "claim 5"
+	s := newSurveyed(t, claim(), sixth)
+	s.Expect(s.Go(s.ctx, s.Order, []Volume{s.only()})).To(Succeed())
+	made := s.jobs()[0]
+	made.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	s.Expect(s.Client.Status().Update(s.ctx, &made)).To(Succeed())
+	s.Expect(s.Client.Create(s.ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "pod", Labels: map[string]string{batchv1.JobNameLabel: made.Name},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Job", UID: made.UID, Controller: ptr.To(true)}},
+		},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			Message: `{"state":"Present","voters":["0","1","2","3","4","5"]}`,
+		}}}}},
+	})).To(Succeed())
+	volumes, err := s.Look(s.ctx, s.Order)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(volumes).To(HaveLen(6))
+	s.Expect(volumes[5].State).To(Equal(Unseen))
 }

@@ -40,9 +40,10 @@ const (
 
 // Volume is the volume of an ordinal.
 type Volume struct {
+	Ordinal int32
 	// Member is the name of the member.
 	Member string
-	// Claim is the name of the PersistentVolumeClaim, and UID its UID.
+	// Claim is the name of the PersistentVolumeClaim, and UID its UID; it is empty if there is no claim of the Etcd's own.
 	Claim string
 	UID   types.UID
 	State State
@@ -99,23 +100,25 @@ func Sift(volumes []Volume, clusterID string) (usable []Volume, others []string)
 	return usable, others
 }
 
-// AreQuorum reports whether the members of some volumes are a quorum of the voters as the first, most advanced, of them knows
-// them; learners do not count. If it knows no voters, all members count as voters.
-func AreQuorum(usable []Volume, members int) bool {
-	if len(usable) == 0 {
-		return false
+// Voting returns the volumes of members that vote, as the first, most advanced, of the usable ones knows them, and the number of
+// voters; learners do not count. If it knows no voters, all members count as voters.
+func Voting(usable []Volume, members int) (voting []Volume, voters int) {
+	if len(usable) == 0 || len(usable[0].Survey.Voters) == 0 {
+		return usable, members
 	}
-	voters := usable[0].Survey.Voters
-	if len(voters) == 0 {
-		return quorum.Exists(len(usable), members)
-	}
-	n := 0
+	known := usable[0].Survey.Voters
 	for _, v := range usable {
-		if slices.Contains(voters, v.Survey.MemberID) {
-			n++
+		if slices.Contains(known, v.Survey.MemberID) {
+			voting = append(voting, v)
 		}
 	}
-	return quorum.Exists(n, len(voters))
+	return voting, len(known)
+}
+
+// AreQuorum reports whether the members of some volumes are a quorum of the voters.
+func AreQuorum(usable []Volume, members int) bool {
+	voting, voters := Voting(usable, members)
+	return quorum.Exists(len(voting), voters)
 }
 
 // Position describes how advanced the data of a member is.

@@ -34,46 +34,91 @@ func of(clusterID string) survey.Volume {
 	return survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: clusterID, LastTerm: 9, LastIndex: 99}}
 }
 
+// learner has data of a cluster in which it does not vote.
+func learner(clusterID string, index uint64, revision int64) survey.Volume {
+	v := of(clusterID)
+	v.Survey.MemberID, v.Survey.Voters = "l", []string{"v"}
+	v.Survey.LastIndex, v.Survey.AppliedIndex, v.Survey.Revision = index, index, revision
+	return v
+}
+
 func TestChoose(t *testing.T) {
 	gone, empty := survey.Volume{}, survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyNone}}
-	damaged := survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyDamaged, Damage: "a page", ClusterID: "cafe", LastTerm: 9, LastIndex: 99}}
-	const data, backup, none = v1alpha1.RecoverFromData, v1alpha1.RecoverFromBackup, v1alpha1.RecoverySource("")
+	damagedOf := func(clusterID string) survey.Volume {
+		return survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyDamaged, Damage: "a page", ClusterID: clusterID, LastTerm: 9, LastIndex: 99}}
+	}
+	joined := survey.Volume{State: survey.Seen, Survey: member.Survey{State: member.SurveyNone, ClusterID: "new"}}
+	damaged := damagedOf("cafe")
+	old, once, twice := []string{"cafe"}, []string{"cafe", "new"}, []string{"ace", "cafe", "new"}
+	backup := Backup{Revision: 70, Says: "revision 70"}
+	const data, restored, none = v1alpha1.RecoverFromData, v1alpha1.RecoverFromBackup, v1alpha1.RecoverySource("")
 	for name, c := range map[string]struct {
-		volumes    []survey.Volume
-		unfinished string
-		backup     string
-		source     v1alpha1.RecoverySource
-		member     string
-		failed     bool
-		says       string
+		volumes []survey.Volume
+		lineage []string
+		backup  Backup
+		source  v1alpha1.RecoverySource
+		member  string
+		end     string // "failed" or "waits"
+		says    string
 	}{
-		"one of three":                  {[]survey.Volume{gone, has(2, 5), empty}, "", "b", data, "m-1", false, "m-0 has no volume; the volume of m-2 is empty"},
-		"two of three are a quorum":     {[]survey.Volume{has(2, 5), has(2, 6), gone}, "", "b", none, "", false, "2 of 3 members have their data"},
-		"two of five, the newer term":   {[]survey.Volume{gone, has(3, 4), gone, has(2, 900), gone}, "", "", data, "m-1", false, "the most advanced of the 2"},
-		"two of five, the longer log":   {[]survey.Volume{gone, has(3, 4), gone, has(3, 5), gone}, "", "", data, "m-3", false, "m-1: its log"},
-		"two of five, the same":         {[]survey.Volume{gone, has(3, 5), gone, has(3, 5), gone}, "", "", data, "m-1", false, ""},
-		"damaged data does not count":   {[]survey.Volume{damaged, has(1, 1), gone}, "", "b", data, "m-1", false, "m-0 is damaged (a page)"},
-		"nor that of another cluster":   {[]survey.Volume{of("beef"), has(1, 1), gone}, "", "b", data, "m-1", false, "another cluster, beef"},
-		"a backup":                      {[]survey.Volume{gone, damaged, empty}, "", "revision 7", backup, "m-1", false, "revision 7"},
-		"a backup, and no volume":       {[]survey.Volume{gone, gone, gone}, "", "revision 7", backup, "m-0", false, "are lost"},
-		"nothing":                       {[]survey.Volume{gone, damaged, empty}, "", "", none, "", true, "nothing was deleted"},
-		"two of three, but one learns":  {[]survey.Volume{member1of("a", "b"), withID(has(2, 4), "c"), gone}, "", "", data, "m-0", false, ""},
-		"one of one, and a learner":     {[]survey.Volume{member1of("a"), withID(has(2, 4), "c"), gone}, "", "", none, "", false, "those that vote are a quorum"},
-		"unfinished, and rebuilt":       {[]survey.Volume{has(8, 8), gone, of("new")}, "m-2", "", data, "m-2", false, "m-0 has data of another cluster, cafe"},
-		"unfinished, and not rebuilt":   {[]survey.Volume{has(8, 8), gone, has(7, 7)}, "m-2", "", none, "", false, "2 of 3"},
-		"unfinished, and lost since":    {[]survey.Volume{has(8, 8), gone, gone}, "m-2", "", data, "m-0", false, ""},
-		"unfinished, and damaged since": {[]survey.Volume{has(8, 8), gone, damaged}, "m-2", "", data, "m-0", false, ""},
+		"one of three":                 {[]survey.Volume{gone, has(2, 5), empty}, old, backup, data, "m-1", "", "m-0 has no volume; the volume of m-2 is empty"},
+		"two of three are a quorum":    {[]survey.Volume{has(2, 5), has(2, 6), gone}, old, backup, none, "", "", "2 of 3 members have their data"},
+		"two of five, the newer term":  {[]survey.Volume{gone, has(3, 4), gone, has(2, 900), gone}, old, Backup{}, data, "m-1", "", "the most advanced of the 2"},
+		"two of five, the longer log":  {[]survey.Volume{gone, has(3, 4), gone, has(3, 5), gone}, old, Backup{}, data, "m-3", "", "m-1: its log"},
+		"two of five, the same":        {[]survey.Volume{gone, has(3, 5), gone, has(3, 5), gone}, old, Backup{}, data, "m-1", "", ""},
+		"damaged data does not count":  {[]survey.Volume{damaged, has(1, 1), gone}, old, backup, data, "m-1", "", "m-0 is damaged (a page)"},
+		"nor that of another cluster":  {[]survey.Volume{of("beef"), has(1, 1), gone}, old, backup, data, "m-1", "", "another cluster, beef"},
+		"a backup":                     {[]survey.Volume{gone, damaged, empty}, old, backup, restored, "m-1", "", "revision 70"},
+		"a backup, and no volume":      {[]survey.Volume{gone, gone, gone}, old, backup, restored, "m-0", "", "are lost"},
+		"nothing":                      {[]survey.Volume{gone, damaged, empty}, old, Backup{}, none, "", "failed", "nothing was deleted"},
+		"two of three, but one learns": {[]survey.Volume{member1of("a", "b"), withID(has(2, 4), "c"), gone}, old, Backup{}, data, "m-0", "", ""},
+		"one of one, and a learner":    {[]survey.Volume{member1of("a"), withID(has(2, 4), "c"), gone}, old, Backup{}, none, "", "", "those that vote are a quorum"},
+		"a quorum only with a member that would not be started": {[]survey.Volume{withID(has(2, 4), "a"), gone, gone, member1of("a", "b")}, old, Backup{}, data, "m-3", "", ""},
+
+		"a backup, and an empty volume beyond": {[]survey.Volume{gone, gone, gone, empty}, old, backup, restored, "m-0", "", ""},
+		"a backup, and a member beyond":        {[]survey.Volume{gone, gone, gone, damaged}, old, backup, restored, "m-3", "", ""},
+		"a backup, and foreign data":           {[]survey.Volume{of("beef"), gone, damaged}, old, backup, restored, "m-2", "", "on m-2 (revision 70)"},
+		"a backup, and a volume to be made":    {[]survey.Volume{of("beef"), gone, of("bead")}, old, backup, restored, "m-1", "", ""},
+		"a backup, and no volume to set aside": {[]survey.Volume{of("beef"), of("beef"), of("bead")}, old, backup, none, "", "failed", "claim c-0 of m-0 has data of cluster beef; claim c-1 of m-1 has data of cluster beef; claim c-2 of m-2 has data of cluster bead. Mount"},
+
+		"a learner, and no backup":         {[]survey.Volume{gone, learner("cafe", 9, 60), empty}, old, Backup{}, data, "m-1", "", "it was a learner"},
+		"a learner, and a backup behind":   {[]survey.Volume{gone, learner("cafe", 9, 70), empty}, old, backup, data, "m-1", "", "it was a learner"},
+		"a learner, and a backup ahead":    {[]survey.Volume{gone, learner("cafe", 9, 69), empty}, old, backup, restored, "m-1", "", "the newest backup is ahead"},
+		"a learner that may be ahead":      {[]survey.Volume{gone, func() survey.Volume { v := learner("cafe", 9, 60); v.Survey.LastIndex += 10; return v }(), empty}, old, backup, data, "m-1", "", ""},
+		"a voter, and a backup ahead":      {[]survey.Volume{gone, has(1, 1), empty}, old, backup, data, "m-1", "", ""},
+		"a learner ahead of the one voter": {[]survey.Volume{member1of("a", "b", "c"), withID(has(1, 4), "d"), gone}, old, backup, data, "m-0", "", ""},
+
+		"unfinished, and rebuilt":                    {[]survey.Volume{has(8, 8), gone, of("new")}, once, Backup{}, data, "m-2", "", "m-0 has data of another cluster, cafe"},
+		"unfinished, and another one has joined":     {[]survey.Volume{has(8, 8), learner("new", 2, 1), gone}, once, Backup{}, data, "m-1", "", ""},
+		"a second one, unfinished":                   {[]survey.Volume{of("ace"), has(8, 8), learner("new", 2, 1)}, twice, Backup{}, data, "m-2", "", ""},
+		"unfinished, and not rebuilt":                {[]survey.Volume{has(8, 8), gone, has(7, 7)}, once, Backup{}, data, "m-0", "", "a later one, which a recovery made, has left none"},
+		"unfinished, and lost since":                 {[]survey.Volume{has(8, 8), gone, gone}, once, Backup{}, data, "m-0", "", "a later one, which a recovery made, has left none"},
+		"unfinished, lost, and a backup of it":       {[]survey.Volume{has(8, 8), gone, gone}, once, backup, restored, "m-0", "", "the newest backup is ahead"},
+		"unfinished, and damaged since":              {[]survey.Volume{has(8, 8), gone, damagedOf("new")}, once, backup, none, "", "waits", "the data of m-2 is of cluster new and is damaged (a page), and that of m-0 is of the earlier cluster cafe"},
+		"unfinished, and damaged data of some":       {[]survey.Volume{has(8, 8), gone, damagedOf("")}, once, backup, none, "", "waits", "delete claim c-2 to go on without it"},
+		"unfinished, and one that had just joined":   {[]survey.Volume{has(8, 8), joined, gone}, once, backup, none, "", "waits", "had just joined"},
+		"unfinished, and data of an unknown cluster": {[]survey.Volume{has(8, 8), of("beef"), gone}, once, backup, none, "", "waits", "the data of m-1 is of cluster beef and cannot be used"},
+		"unfinished, and unknown data alone":         {[]survey.Volume{gone, of("beef"), gone}, once, backup, none, "", "waits", "delete claim c-1"},
+		"unfinished, damaged, and nothing older":     {[]survey.Volume{damaged, gone, damagedOf("new")}, once, backup, restored, "m-0", "", ""},
+		"unfinished, and a quorum of it":             {[]survey.Volume{has(8, 8), of("new"), of("new")}, once, Backup{}, none, "", "", "2 of 3"},
+		"damaged data of a cluster before":           {[]survey.Volume{damaged, gone, of("new")}, once, backup, data, "m-2", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			for i := range c.volumes {
-				c.volumes[i].Member = fmt.Sprintf("m-%d", i)
+				c.volumes[i].Ordinal, c.volumes[i].Member, c.volumes[i].Claim = int32(i), fmt.Sprintf("m-%d", i), fmt.Sprintf("c-%d", i)
 			}
-			got := Choose(c.volumes, "cafe", c.unfinished, c.backup)
+			members := int32(len(c.volumes))
+			if members == 4 {
+				members = 3
+			}
+			got := Choose(Evidence{Volumes: c.volumes, Lineage: c.lineage, Members: members, Backup: c.backup})
 			g.Expect(got.Source).To(Equal(c.source), got.Why)
 			g.Expect(got.Member).To(Equal(c.member), got.Why)
-			g.Expect(got.Failed).To(Equal(c.failed), got.Why)
+			g.Expect(got.Failed).To(Equal(c.end == "failed"), got.Why)
+			g.Expect(got.Waits).To(Equal(c.end == "waits"), got.Why)
 			g.Expect(got.Why).To(ContainSubstring(c.says))
+			g.Expect(got.ClusterID != "").To(Equal(c.source == data), got.ClusterID)
 		})
 	}
 }

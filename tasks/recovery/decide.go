@@ -17,7 +17,6 @@ package recovery
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -50,16 +49,10 @@ type Input struct {
 	LostSince time.Time
 	// ClusterID is the recorded ID of the cluster, in hex.
 	ClusterID string
-	// Unfinished is the member of a recovery before this one that did not come to its end; empty when there is none.
-	Unfinished string
-	// Left are the IDs, in hex, of the clusters that such recoveries have left behind.
-	Left []string
 	// Configured: the configuration of the members says how the cluster is rebuilt.
 	Configured bool
-	// Volumes of the ordinals, once the phase is Surveying.
-	Volumes []survey.Volume
-	// Backup is what is known of the newest full snapshot; empty when there is none.
-	Backup string
+	// Evidence is gathered once the phase is Surveying.
+	Evidence
 }
 
 // Operations that lastOperation names.
@@ -147,15 +140,18 @@ func (in Input) surveying(now time.Time) Decision {
 		d.Survey = act
 		return d
 	}
-	c := Choose(in.Volumes, in.Recorded.PreviousClusterID, in.Unfinished, in.Backup)
-	if c.Failed {
+	c := Choose(in.Evidence)
+	switch {
+	case c.Failed:
 		return Decision{Outcome: tasks.Fail, Code: v1alpha1.ErrNothingToRecover, Recovery: in.Recorded, Message: c.Why}
+	case c.Waits:
+		return in.stay("%s", c.Why)
 	}
 	d := in.enter(v1alpha1.RecoveryStarting, now, "%s", c.Why)
 	d.Recovery.Member, d.Recovery.Source = c.Member, c.Source
 	if c.Source != "" {
-		d.Recovery.PreviousClusterID = c.ClusterID
-		d.Recovery.EarlierClusterIDs = slices.DeleteFunc(slices.Clone(in.Left), func(id string) bool { return id == c.ClusterID })
+		d.Recovery.PreviousClusterID = cmp.Or(c.ClusterID, d.Recovery.PreviousClusterID)
+		d.Recovery.EarlierClusterIDs = earlier(in.Lineage, d.Recovery.PreviousClusterID)
 	}
 	return d
 }

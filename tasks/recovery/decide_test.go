@@ -24,7 +24,7 @@ const before, after = 0xcafe, 0xbeef
 
 // newInput is a cluster of three without a quorum: main-2 answers and knows no leader, and the others are not there.
 func newInput(change ...func(*Input)) Input {
-	in := Input{Task: "task", ClusterID: id(before), Snapshot: &cluster.Snapshot{At: epoch, StatefulSet: cluster.StatefulSet{Name: "main", Observed: true}}}
+	in := Input{Task: "task", ClusterID: id(before), Evidence: Evidence{Lineage: []string{id(before)}, Members: 3}, Snapshot: &cluster.Snapshot{At: epoch, StatefulSet: cluster.StatefulSet{Name: "main", Observed: true}}}
 	for i := range 3 {
 		in.Snapshot.Ordinals = append(in.Snapshot.Ordinals, cluster.Ordinal{Name: fmt.Sprintf("main-%d", i), Member: fmt.Sprintf("x-main-%d", i), Class: v1alpha1.ClassMissing})
 		in.Snapshot.Cluster.Voters = append(in.Snapshot.Cluster.Voters, cluster.Voter{ID: uint64(i + 1), Name: fmt.Sprintf("main-%d", i), Ordinal: i})
@@ -138,6 +138,8 @@ func TestPhases(t *testing.T) {
 			tasks.Continue, surveying, "volume 1"},
 		"one survives": {newInput(in(surveying, ""), hold(), volume(survey.Gone, member.Survey{}), volume(survey.Seen, survivor), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Continue, starting, "the data of main-1"},
+		"a person has to decide": {newInput(in(surveying, ""), hold(), volume(survey.Seen, survivor), volume(survey.Seen, member.Survey{State: member.SurveyDamaged, ClusterID: "new"}), func(in *Input) { in.Lineage = []string{id(before), "new"} }), 0,
+			tasks.Continue, surveying, "to go on without it"},
 		"none survives": {newInput(in(surveying, ""), hold(), volume(survey.Gone, member.Survey{}), volume(survey.Gone, member.Survey{})), 0,
 			tasks.Fail, surveying, "nothing can be recovered"},
 
@@ -188,7 +190,7 @@ func TestVolumesWithoutAJobGetOne(t *testing.T) {
 func TestEarlierClustersAreToldOf(t *testing.T) {
 	g := NewWithT(t)
 	i := newInput(in(v1alpha1.RecoverySurveying, ""), hold())
-	i.Unfinished, i.Left = "main-2", []string{"ace", id(before)}
+	i.Lineage = []string{"ace", id(before), "new"}
 	i.Volumes = []survey.Volume{
 		{Member: "main-0", State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: id(before)}}, {Member: "main-1"},
 		{Member: "main-2", State: survey.Seen, Survey: member.Survey{State: member.SurveyPresent, ClusterID: "new"}},
@@ -202,7 +204,7 @@ func TestEarlierClustersAreToldOf(t *testing.T) {
 	i.Volumes[0] = survey.Volume{Member: "main-0"}
 	d = Decide(i, epoch)
 	g.Expect(d.Recovery.PreviousClusterID).To(Equal(id(before)))
-	g.Expect(d.Recovery.EarlierClusterIDs).To(Equal([]string{"ace"}))
+	g.Expect(d.Recovery.EarlierClusterIDs).To(Equal(i.Lineage), "the order is kept, and the member that was chosen before may come back")
 }
 
 func TestVerdictTellsWhatWasChosen(t *testing.T) {

@@ -5,14 +5,24 @@
 package recovery
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -30,22 +40,89 @@ func (h *Handler) liveEtcd(ctx context.Context, task tasks.Task) (*v1alpha1.Etcd
 	return etcd, nil
 }
 
-// newestBackup describes the newest full snapshot that the agents have recorded; empty when there is none.
-func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (string, error) {
+// evidence gathers what a choice rests on, once all members are stopped.
+func (h *Handler) evidence(ctx context.Context, task tasks.Task, s *cluster.Snapshot) (e Evidence, err error) {
+	etcd := task.Etcd
+	e.Members = members(etcd)
+	if e.Volumes, err = h.surveyor().Look(ctx, h.order(task, s)); err != nil {
+		return e, coded(err)
+	}
+	if e.Backup, err = h.newestBackup(ctx, etcd); err != nil {
+		return e, err
+	}
+	var made []string
+	if r := etcd.Status.Recovery; r != nil {
+		shared, err := h.shared(ctx, etcd)
+		if err != nil {
+			return e, coded(err)
+		}
+		if made, err = madeBy(shared, r); err != nil {
+			return e, coded(err)
+		}
+	}
+	recorded := ptr.Deref(task.Object.Status.Recovery, v1alpha1.RecoveryStatus{}).PreviousClusterID
+	e.Lineage = lineage(etcd.Status.Recovery, made, cmp.Or(etcd.Status.ClusterID, recorded))
+	return e, nil
+}
+
+// alone reports whether the only member of a cluster is configured as such: it then restores the newest backup itself, by the same
+// fact. The members of a cluster that grows wait for a recovery.
+func (h *Handler) alone(ctx context.Context, etcd *v1alpha1.Etcd) (bool, error) {
+	if members(etcd) > 1 {
+		return false, nil
+	}
+	shared, err := h.shared(ctx, etcd)
+	return err == nil && !strings.Contains(shared.InitialCluster(), ","), err
+}
+
+// shared reads the configuration that the members share.
+func (h *Handler) shared(ctx context.Context, etcd *v1alpha1.Etcd) (member.Shared, error) {
+	set := &appsv1.StatefulSet{}
+	if err := h.Live.Get(ctx, client.ObjectKeyFromObject(etcd), set); client.IgnoreNotFound(err) != nil {
+		return member.Shared{}, fmt.Errorf("reading StatefulSet %s: %w", client.ObjectKeyFromObject(etcd), err)
+	}
+	key, config := client.ObjectKey{Namespace: etcd.Namespace, Name: component.ConfigMapName(etcd.Name, ownership.Manager(etcd, set))}, &corev1.ConfigMap{}
+	if err := h.Live.Get(ctx, key, config); err != nil {
+		return member.Shared{}, fmt.Errorf("reading ConfigMap %s: %w", key, err)
+	}
+	if foreign := ownership.Of(etcd, "ConfigMap", config); foreign != nil {
+		return member.Shared{}, fmt.Errorf("reading how the members are configured: %s", foreign)
+	}
+	shared, err := member.ParseShared(config.Data)
+	if err != nil {
+		return member.Shared{}, fmt.Errorf("reading ConfigMap %s: %w", key, err)
+	}
+	return shared, nil
+}
+
+// newestBackup describes the newest backup that the agents have recorded. Without a full snapshot there is none.
+func (h *Handler) newestBackup(ctx context.Context, etcd *v1alpha1.Etcd) (Backup, error) {
 	if component.BackupStore(etcd) == nil {
-		return "", nil
+		return Backup{}, nil
 	}
 	leases, err := observe.ReadSnapshotLeases(ctx, h.Live, etcd)
 	if err != nil {
-		return "", coded(err)
+		return Backup{}, coded(err)
 	}
-	lease := leases.Full
+	full := recordOf(leases.Full)
+	if full == (backup.Record{}) {
+		return Backup{}, nil
+	}
+	return Backup{
+		Revision: full.Newer(recordOf(leases.Delta)).Revision,
+		Says:     fmt.Sprintf("a full snapshot at revision %d of %s, and the deltas since", full.Revision, full.Created.Format(time.RFC3339)),
+	}, nil
+}
+
+// recordOf returns what a lease records of a snapshot; of one that cannot be read, that there is one.
+func recordOf(lease *coordinationv1.Lease) backup.Record {
 	if lease == nil {
-		return "", nil
+		return backup.Record{}
 	}
-	revision := ptr.Deref(lease.Spec.HolderIdentity, "")
-	if revision == "" || lease.Spec.RenewTime == nil {
-		return "", nil
+	renewed := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
+	r, err := backup.ParseRecord(ptr.Deref(lease.Spec.HolderIdentity, ""), renewed)
+	if err != nil {
+		return backup.Record{Created: renewed.UTC()}
 	}
-	return fmt.Sprintf("a full snapshot at revision %s of %s, and the deltas since", revision, lease.Spec.RenewTime.UTC().Format(time.RFC3339)), nil
+	return r
 }

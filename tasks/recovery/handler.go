@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"time"
 
@@ -32,9 +31,6 @@ const Deadline = 4 * time.Hour
 
 // pollInterval is how often the members are observed: etcd sends no events.
 const pollInterval = time.Second
-
-// maxMembers bounds the members that there may be: the API allows no more.
-const maxMembers = 5
 
 // Config is spec.config of a QuorumLossRecovery: there is nothing to say.
 type Config struct{}
@@ -89,8 +85,6 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	switch {
 	case etcd.Spec.Replicas == 0:
 		return reject(v1alpha1.ErrHibernated, "Etcd %s is hibernated, with spec.replicas 0: wake it up", etcd.Name)
-	case members(etcd) == 1:
-		return reject(v1alpha1.ErrSingleMember, "Etcd %s has one member, which restores the newest backup on its own if it has lost its data: check the condition DataVolumesReady", etcd.Name)
 	case etcd.Status.ClusterID == "":
 		return reject(v1alpha1.ErrNeverServed, "Etcd %s has never had a quorum, so there is nothing to recover: check why its members do not start", etcd.Name)
 	}
@@ -103,12 +97,17 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	if snapshot.StatefulSet.OfDruid {
 		return reject(v1alpha1.ErrForeignObject, "the pods of StatefulSet %s are etcd-druid's, which do not read how the operator recovers a cluster: recover it with etcd-druid", snapshot.StatefulSet.Name)
 	}
+	if alone, err := h.alone(ctx, etcd); err != nil {
+		return tasks.Verdict{}, coded(err)
+	} else if alone {
+		return reject(v1alpha1.ErrSingleMember, "Etcd %s has one member, and no other is configured: it restores the newest backup on its own if it has lost its data: check the condition DataVolumesReady", etcd.Name)
+	}
 	if quorate(snapshot) {
 		return reject(v1alpha1.ErrQuorumNotLost, "Etcd %s has not lost its quorum: %s. A member that is down comes back on its own, or is replaced if it has lost its data", etcd.Name, describeQuorum(snapshot))
 	}
 	if newest, err := h.newestBackup(ctx, etcd); err != nil {
 		return tasks.Verdict{}, err
-	} else if newest == "" && allRefuse(snapshot) {
+	} else if newest == (Backup{}) && allRefuse(snapshot) {
 		return reject(v1alpha1.ErrNothingToRecover, "every member of Etcd %s has lost its data, and there is no backup: nothing can be recovered. If a volume can still be found, restore it under the name of its claim; otherwise delete the Etcd and create it again", etcd.Name)
 	}
 	_, why := quorumLost(snapshot)
@@ -146,18 +145,12 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	}
 	if r := task.Etcd.Status.Recovery; r != nil {
 		in.Configured = r.TaskUID == task.Object.UID
-		if !in.Configured && r.PreviousClusterID == in.ClusterID {
-			in.Unfinished, in.Left = r.Member, append(slices.Clone(r.EarlierClusterIDs), r.PreviousClusterID)
-		}
 	}
 	switch in.Recorded.Phase {
 	case "", v1alpha1.RecoveryConfirming:
 		in.LostSince = h.losses.observe(task.Object.UID, task.Object.Generation, snapshot)
 	case v1alpha1.RecoverySurveying:
-		if in.Volumes, err = h.surveyor().Look(ctx, h.order(task, members(task.Etcd), snapshot)); err != nil {
-			return tasks.Verdict{}, coded(err)
-		}
-		if in.Backup, err = h.newestBackup(ctx, task.Etcd); err != nil {
+		if in.Evidence, err = h.evidence(ctx, task, snapshot); err != nil {
 			return tasks.Verdict{}, err
 		}
 	}
@@ -167,7 +160,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 // Perform implements tasks.Handler.
 func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step) error {
 	d := step.Detail.(detail)
-	if err := h.surveyor().Go(ctx, h.order(task, int32(len(d.volumes)), d.snapshot), d.volumes); err != nil {
+	if err := h.surveyor().Go(ctx, h.order(task, d.snapshot), d.volumes); err != nil {
 		return coded(err)
 	}
 	return nil
@@ -175,7 +168,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 
 // Cleanup implements tasks.Handler. The Etcd controller scales the StatefulSet up again once the task has ended, or is gone.
 func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
-	if err := h.surveyor().Remove(ctx, h.order(task, maxMembers, &cluster.Snapshot{})); err != nil {
+	if err := h.surveyor().Remove(ctx, h.order(task, &cluster.Snapshot{})); err != nil {
 		return coded(err)
 	}
 	h.losses.forget(task.Object.UID)
@@ -194,14 +187,14 @@ type detail struct {
 
 // order returns what to survey. Members that somebody has started in between may have written, so a volume is surveyed again once
 // the StatefulSet has been scaled.
-func (h *Handler) order(task tasks.Task, members int32, s *cluster.Snapshot) survey.Order {
+func (h *Handler) order(task tasks.Task, s *cluster.Snapshot) survey.Order {
 	return survey.Order{
-		Etcd: task.Etcd, Owner: job.OfTask(task.Object), Members: members, Round: strconv.FormatInt(s.StatefulSet.Generation, 10),
+		Etcd: task.Etcd, Owner: job.OfTask(task.Object), Members: members(task.Etcd), Beyond: true, Round: strconv.FormatInt(s.StatefulSet.Generation, 10),
 		Image: h.Image, Timeout: Deadline,
 	}
 }
 
-// members is how many members the cluster has: it may not have grown yet to what its spec says.
+// members is how many members the cluster is known to have, and is started with: it may not have grown yet to what its spec says.
 func members(etcd *v1alpha1.Etcd) int32 {
 	if size := etcd.Status.ClusterSize; size > 0 {
 		return size

@@ -181,23 +181,29 @@ func TestEveryVolumeOfTheLiveEtcdIsSurveyed(t *testing.T) {
 	r.Expect(err).To(MatchError(ContainSubstring("it is another one now")))
 }
 
+// lease makes the Lease of the full snapshots.
+func (r *trial) lease(owner types.UID, revision string) {
+	r.t.Helper()
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: component.FullSnapshotLeaseName("main")},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &revision, RenewTime: &metav1.MicroTime{Time: epoch}},
+	}
+	if owner != "" {
+		lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "main", UID: owner, Controller: ptr.To(true)}}
+	}
+	r.Expect(r.api.Create(r.t.Context(), lease)).To(Succeed())
+}
+
 // A lease of the right name may be of somebody else, and a backup that there is not cannot be restored.
 func TestABackupIsBelievedOfTheEtcdsOwnLease(t *testing.T) {
 	for owner, known := range map[types.UID]bool{"etcd": true, "earlier": false, "": false} {
 		r := newTrial(t)
 		etcd := r.task.Etcd.DeepCopy()
 		etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
-		lease := &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: component.FullSnapshotLeaseName("main")},
-			Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("42"), RenewTime: &metav1.MicroTime{Time: epoch}},
-		}
-		if owner != "" {
-			lease.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "main", UID: owner, Controller: ptr.To(true)}}
-		}
-		r.Expect(r.api.Create(t.Context(), lease)).To(Succeed())
+		r.lease(owner, "42")
 		found, err := r.handler.newestBackup(t.Context(), etcd)
 		r.Expect(err).NotTo(HaveOccurred())
-		r.Expect(found != "").To(Equal(known), "controlled by %q: %s", owner, found)
+		r.Expect(found != Backup{}).To(Equal(known), "controlled by %q: %+v", owner, found)
 	}
 }
 

@@ -294,6 +294,7 @@ func TestSurvey(t *testing.T) {
 			if tc.want == member.SurveyPresent {
 				g.Expect(got.LastIndex).To(Equal(uint64(1)), "a recovered cluster starts a new log")
 				g.Expect(got.Revision).To(Equal(int64(3)))
+				g.Expect(got.MaxRevision()).To(Equal(int64(3)), "the database has all of the log")
 				g.Expect(got.Hash).NotTo(BeZero())
 				g.Expect(got.Voters).To(Equal([]string{got.MemberID}))
 				g.Expect(got.Bytes).To(BeNumerically(">", 500_000))

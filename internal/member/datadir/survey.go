@@ -109,7 +109,7 @@ func Survey(dir string) (member.Survey, error) {
 		return damaged(fmt.Errorf("the write-ahead log: %w", err))
 	}
 	db := data.database
-	survey.Bytes = db.bytes
+	survey.Bytes, survey.AppliedIndex = db.bytes, db.applied.index
 	if err := db.check(); err != nil {
 		return damaged(fmt.Errorf("the database: %w", err))
 	}

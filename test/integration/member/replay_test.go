@@ -78,6 +78,8 @@ func TestEverythingInTheLogIsRecovered(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(survey.State).To(Equal(member.SurveyPresent), survey.Damage)
 	g.Expect(survey.LastIndex).To(BeNumerically(">", survey.CommitIndex+100))
+	g.Expect(survey.Revision).To(BeNumerically("<", want))
+	g.Expect(survey.MaxRevision()).To(BeNumerically(">=", want), "whatever the database lacks")
 	c.recover(g, &member.Recovery{Task: "5b1c", Member: "m0", Source: member.RecoverFromData, PreviousClusterID: id})
 	c.start(g, 0, "existing")
 	root := &clientv3.Config{Username: "root", Password: "secret"}

@@ -130,8 +130,8 @@ func (f facts) secure(now time.Time) decision {
 		return f.say(next, v1alpha1.ReasonHibernating, "No member is running; surveying the volumes: %s.", strings.Join(waits, "; "))
 	}
 	for _, v := range f.volumes {
-		// Nobody has agreed to the deletion of this.
-		if v.State == survey.Seen && v.Survey.ClusterID != "" && v.Survey.ClusterID != f.clusterID {
+		// The user has not consented to the deletion of this.
+		if f.hasMember(v) && v.State == survey.Seen && v.Survey.ClusterID != "" && v.Survey.ClusterID != f.clusterID {
 			return f.keep(wait, "claim %s has data of another cluster, %s; this is cluster %s", v.Claim, v.Survey.ClusterID, f.clusterID)
 		}
 	}
@@ -143,6 +143,12 @@ func (f facts) secure(now time.Time) decision {
 	d := f.snapshot(source, now)
 	d.source = source
 	return d
+}
+
+// hasMember reports whether a volume is one of a member. One beyond the size of the cluster is if it has data of it: the member has
+// joined while no operator watched. Otherwise it may be left over from an earlier Etcd.
+func (f facts) hasMember(v survey.Volume) bool {
+	return int(v.Ordinal) < f.size || v.Survey.ClusterID == f.clusterID
 }
 
 // snapshot takes the final snapshot of the most advanced member of a quorum, which has all that was acknowledged.
@@ -192,7 +198,7 @@ func (f facts) conclude(source survey.Volume, now time.Time) (*v1alpha1.Hibernat
 		ID: f.final.uid, Since: metav1.Time{Time: now}, Snapshot: reported.Snapshot, Revision: revision, ClusterID: f.clusterID,
 	}
 	for _, v := range f.volumes {
-		if v.State == survey.Seen {
+		if v.State == survey.Seen && f.hasMember(v) {
 			record.Claims = append(record.Claims, v1alpha1.HibernatedClaim{Name: v.Claim, UID: v.UID})
 		}
 	}

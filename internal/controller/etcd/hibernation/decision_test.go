@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	"github.com/etcd-foreman/etcd-foreman/internal/survey"
@@ -28,8 +27,8 @@ func stoppedOf(n int, change ...func(*facts)) facts {
 	for i := range n {
 		voters = append(voters, fmt.Sprint(i))
 	}
-	for i := range state.MaxMembers {
-		v := survey.Volume{Member: fmt.Sprintf("m-%d", i), Claim: fmt.Sprintf("c-%d", i)}
+	for i := range survey.MaxMembers {
+		v := survey.Volume{Ordinal: int32(i), Member: fmt.Sprintf("m-%d", i), Claim: fmt.Sprintf("c-%d", i)}
 		if i < n {
 			v.State, v.UID = survey.Seen, types.UID(fmt.Sprintf("claim-%d", i))
 			v.Survey = member.Survey{
@@ -154,6 +153,39 @@ func TestRecordHasWhatWasSeen(t *testing.T) {
 	g.Expect(d.record.Claims).To(Equal(recordOfThree().Claims[1:]))
 }
 
+// A member that joined while no operator watched has a volume beyond the size of the cluster. What an earlier Etcd left there stays.
+func TestVolumesBeyondTheSize(t *testing.T) {
+	beyond := func(clusterID string) func(*facts) {
+		return func(s *facts) {
+			for i := range 4 {
+				v := &s.volumes[i]
+				v.State, v.UID = survey.Seen, types.UID(fmt.Sprintf("claim-%d", i))
+				v.Survey = member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: fmt.Sprint(i), Voters: []string{"0", "1", "2", "3"}, LastTerm: 2, LastIndex: uint64(100 + i), Revision: 40}
+			}
+			s.volumes[3].Survey.ClusterID = clusterID
+		}
+	}
+	for _, c := range []struct {
+		clusterID, source string
+		members, claims   int
+	}{{"cafe", "m-3", 4, 4}, {"beef", "m-2", 3, 3}} {
+		g := NewWithT(t)
+		s := stoppedOf(3, beyond(c.clusterID))
+		d := decide(s, noon)
+		g.Expect(d.step).To(Equal(takeSnapshot), d.condition.Message)
+		g.Expect(d.source.Member).To(Equal(c.source))
+		d = decide(stoppedOf(3, beyond(c.clusterID), taken(c.members, whole, 0)), noon)
+		g.Expect(d.record).NotTo(BeNil(), d.condition.Message)
+		g.Expect(d.record.Claims).To(HaveLen(c.claims))
+
+		etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "m"}, Status: v1alpha1.EtcdStatus{ClusterSize: 3, Hibernation: &v1alpha1.Hibernation{}}}
+		for i := range c.claims {
+			etcd.Status.Hibernation.Claims = append(etcd.Status.Hibernation.Claims, v1alpha1.HibernatedClaim{Name: fmt.Sprintf("m-m-%d", i)})
+		}
+		g.Expect(membersOf(etcd)).To(BeEquivalentTo(c.claims), "those that are given up are deleted")
+	}
+}
+
 func TestDecideWaking(t *testing.T) {
 	record := recordOfThree()
 	recovery := &v1alpha1.ClusterRecovery{TaskUID: "job", PreviousClusterID: "cafe"}
@@ -168,9 +200,10 @@ func TestDecideWaking(t *testing.T) {
 		"while a claim is left":           {waking{record: record, left: []string{"c-1", "c-2"}, recorded: recovery, instructed: true}, wakingDecision{why: "that were given up: c-1, c-2", cleanUp: true}},
 		"not recorded":                    {waking{record: record}, wakingDecision{why: "the status records", restore: true}},
 		"an earlier recovery is recorded": {waking{record: record, recorded: earlier, instructed: true}, wakingDecision{why: "the status records", restore: true}},
-		"not instructed":                  {waking{record: record, recorded: recovery}, wakingDecision{why: "are instructed", restore: true}},
-		"instructed":                      {waking{record: record, recorded: recovery, instructed: true}, wakingDecision{restore: true}},
-		"recovered by a task":             {waking{record: record, recorded: &v1alpha1.ClusterRecovery{TaskUID: "task", PreviousClusterID: "cafe"}, instructed: true}, wakingDecision{restore: true}},
+		"recovered by a task, from the cluster that it woke up as": {waking{record: record, recorded: &v1alpha1.ClusterRecovery{TaskUID: "task", PreviousClusterID: "woken", EarlierClusterIDs: []string{"cafe"}}, instructed: true}, wakingDecision{restore: true}},
+		"not instructed":      {waking{record: record, recorded: recovery}, wakingDecision{why: "are instructed", restore: true}},
+		"instructed":          {waking{record: record, recorded: recovery, instructed: true}, wakingDecision{restore: true}},
+		"recovered by a task": {waking{record: record, recorded: &v1alpha1.ClusterRecovery{TaskUID: "task", PreviousClusterID: "cafe"}, instructed: true}, wakingDecision{restore: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -195,4 +228,6 @@ func TestObstacle(t *testing.T) {
 	g.Expect(obstacle(etcd)).To(ContainSubstring("was being recovered"))
 	etcd.Status.Recovery.PreviousClusterID = "ace"
 	g.Expect(obstacle(etcd)).To(BeEmpty())
+	etcd.Status.Recovery.EarlierClusterIDs = []string{"cafe"}
+	g.Expect(obstacle(etcd)).To(ContainSubstring("was being recovered"), "the second recovery in a row")
 }

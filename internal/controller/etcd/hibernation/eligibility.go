@@ -63,7 +63,7 @@ func obstacle(etcd *v1alpha1.Etcd) string {
 		return why
 	case etcd.Status.ClusterID == "" || etcd.Status.ClusterSize == 0:
 		return "the cluster has never served, so it is unknown what the volumes should hold"
-	case etcd.Status.Recovery != nil && component.Recovery(etcd.Status.Recovery).LeavesBehind(etcd.Status.ClusterID) && etcd.Status.Hibernation == nil:
+	case etcd.Status.Recovery.LeavesBehind(etcd.Status.ClusterID) && etcd.Status.Hibernation == nil:
 		return "the cluster was being recovered from the loss of its quorum: wake it up, and hibernate it once it is ready"
 	}
 	return ""

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -86,12 +87,12 @@ func (h Hibernator) find(ctx context.Context, etcd *v1alpha1.Etcd, settled bool,
 		return err
 	case f.record == nil && f.clusterID == "":
 		// Its size was never recorded.
-		f.claims, err = h.identities(ctx, h.Client, etcd, state.MaxMembers)
+		f.claims, err = h.identities(ctx, h.Client, etcd, survey.MaxMembers)
 		return err
 	case f.record == nil && f.obstacle != "":
 		return nil
 	case f.record != nil:
-		if f.claims, err = h.identities(ctx, h.Client, etcd, etcd.Status.ClusterSize); err != nil || len(f.claims) == 0 {
+		if f.claims, err = h.identities(ctx, h.Client, etcd, membersOf(etcd)); err != nil || len(f.claims) == 0 {
 			return err
 		}
 	}
@@ -99,10 +100,10 @@ func (h Hibernator) find(ctx context.Context, etcd *v1alpha1.Etcd, settled bool,
 		return err
 	}
 	if f.record != nil {
-		f.claims, err = h.identities(ctx, h.API, etcd, etcd.Status.ClusterSize)
+		f.claims, err = h.identities(ctx, h.API, etcd, membersOf(etcd))
 		return err
 	}
-	if f.volumes, err = h.surveyor().Look(ctx, h.order(etcd, etcd.Status.ClusterSize)); err != nil {
+	if f.volumes, err = h.surveyor().Look(ctx, h.order(etcd)); err != nil {
 		return err
 	}
 	f.final, err = h.findFinal(ctx, etcd)
@@ -122,6 +123,20 @@ func (h Hibernator) stopped(ctx context.Context, etcd *v1alpha1.Etcd, settled bo
 	return snapshot.StatefulSet.Observed && snapshot.Replicas() == 0 && len(snapshot.Surplus) == 0, nil
 }
 
+// membersOf returns how many members may have a claim that a hibernation gives up: those of the cluster, and any beyond that its record
+// names, since they joined while no operator watched.
+func membersOf(etcd *v1alpha1.Etcd) int32 {
+	members := etcd.Status.ClusterSize
+	if record := etcd.Status.Hibernation; record != nil {
+		for i := range int32(survey.MaxMembers) {
+			if slices.ContainsFunc(record.Claims, func(c v1alpha1.HibernatedClaim) bool { return c.Name == component.ClaimName(etcd, i) }) {
+				members = max(members, i+1)
+			}
+		}
+	}
+	return members
+}
+
 // identities returns the claims of so many members of an Etcd that exist and are its own.
 func (h Hibernator) identities(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, members int32) (found []v1alpha1.HibernatedClaim, err error) {
 	claims, err := state.Claims(ctx, reader, etcd, members)
@@ -137,9 +152,9 @@ func (h Hibernator) surveyor() survey.Surveyor {
 	return survey.Surveyor{Client: h.Client, Live: h.API, Clock: h.Clock}
 }
 
-func (h Hibernator) order(etcd *v1alpha1.Etcd, members int32) survey.Order {
+func (h Hibernator) order(etcd *v1alpha1.Etcd) survey.Order {
 	return survey.Order{
-		Etcd: etcd, Owner: job.OfEtcd(etcd), Members: members, Round: strconv.FormatInt(etcd.Generation, 10), Image: h.Images.EtcdAgent, Timeout: jobTimeout,
+		Etcd: etcd, Owner: job.OfEtcd(etcd), Members: etcd.Status.ClusterSize, Round: strconv.FormatInt(etcd.Generation, 10), Image: h.Images.EtcdAgent, Timeout: jobTimeout,
 	}
 }
 
@@ -181,7 +196,7 @@ func (h Hibernator) carryOut(ctx context.Context, etcd *v1alpha1.Etcd, f facts, 
 	switch d.step {
 	case wait:
 	case surveyVolumes:
-		err = h.surveyor().Go(ctx, h.order(etcd, int32(len(f.volumes))), f.volumes)
+		err = h.surveyor().Go(ctx, h.order(etcd), f.volumes)
 	case takeSnapshot:
 		err = h.takeFinal(ctx, etcd, f, d.source)
 	case dropSnapshot:
@@ -231,7 +246,7 @@ func (h Hibernator) takeFinal(ctx context.Context, etcd *v1alpha1.Etcd, f facts,
 
 // jobKeys returns the keys of the Jobs of a hibernation.
 func (h Hibernator) jobKeys(etcd *v1alpha1.Etcd) []client.ObjectKey {
-	return append(h.order(etcd, state.MaxMembers).Jobs(), finalKey(etcd))
+	return append(h.order(etcd).Jobs(), finalKey(etcd))
 }
 
 // jobsLeft reports whether the Etcd has such Jobs. One is gone only after its pods.

@@ -62,7 +62,7 @@ func decideWaking(w waking) wakingDecision {
 // Restores reports whether a recorded recovery restores a cluster that hibernated without volumes: as its record says, or as a
 // task that has recovered it since.
 func Restores(recorded *v1alpha1.ClusterRecovery, record *v1alpha1.Hibernation) bool {
-	return recorded != nil && recorded.PreviousClusterID == record.ClusterID
+	return recorded.LeavesBehind(record.ClusterID)
 }
 
 // Restore returns the recovery of a cluster that wakes up without volumes: the first member restores the final snapshot, and
@@ -96,7 +96,7 @@ func (h Hibernator) WakeUp(ctx context.Context, s *state.State, held bool, objec
 		return WakeUp{}, err
 	}
 	if record != nil {
-		if claims, err = h.identities(ctx, h.API, etcd, etcd.Status.ClusterSize); err != nil {
+		if claims, err = h.identities(ctx, h.API, etcd, membersOf(etcd)); err != nil {
 			return WakeUp{}, err
 		}
 		claims, _ = leftOver(record, claims)

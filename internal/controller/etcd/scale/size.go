@@ -13,8 +13,10 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/hibernation"
+	"github.com/etcd-foreman/etcd-foreman/internal/survey"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -123,6 +125,20 @@ func Seen(before int32, s *cluster.Snapshot) int32 {
 	return before
 }
 
+// sizeOf returns how many members a cluster has to be started with: as many as it has been seen to have, or more if it is recovered from
+// the data of one that joined while no operator watched; 0 if it has not been seen.
+func sizeOf(etcd *v1alpha1.Etcd) int32 {
+	size := etcd.Status.ClusterSize
+	if r := etcd.Status.Recovery; r != nil && size > 0 {
+		for i := size; i < survey.MaxMembers; i++ {
+			if etcd.MemberName(component.PodName(etcd.Name, i)) == r.Member {
+				return i + 1
+			}
+		}
+	}
+	return size
+}
+
 // released returns how many replicas the StatefulSet has when it is not held at zero. A cluster that hibernated without its
 // volumes has none before the status records that it is restored.
 func released(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
@@ -132,7 +148,7 @@ func released(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
 	if h := etcd.Status.Hibernation; h != nil && !hibernation.Restores(etcd.Status.Recovery, h) {
 		return 0
 	}
-	return decide(facts{wanted: etcd.Spec.Replicas, size: etcd.Status.ClusterSize}).Replicas
+	return decide(facts{wanted: etcd.Spec.Replicas, size: sizeOf(etcd)}).Replicas
 }
 
 // mayGrow reports whether a StatefulSet with replicas has fewer than the spec asks for.
@@ -157,7 +173,7 @@ func (s Scaler) size(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.State
 		}
 		return size, nil
 	}
-	f := facts{wanted: etcd.Spec.Replicas, size: etcd.Status.ClusterSize, clusterID: etcd.Status.ClusterID}
+	f := facts{wanted: etcd.Spec.Replicas, size: sizeOf(etcd), clusterID: etcd.Status.ClusterID}
 	if set != nil {
 		f.have = set.Spec.Replicas
 	}

@@ -124,4 +124,13 @@ func TestReleased(t *testing.T) {
 	g.Expect(released(etcd, setOf(0))).To(BeZero(), "the restore is not recorded yet")
 	etcd.Status.Recovery = &v1alpha1.ClusterRecovery{PreviousClusterID: "cafe"}
 	g.Expect(released(etcd, setOf(0))).To(Equal(int32(3)))
+
+	// It is recovered from a member that joined while no operator watched.
+	etcd.Name, etcd.Status.ClusterSize = "main", 3
+	for member, want := range map[string]int32{"main-0": 3, "main-2": 3, "main-3": 4, "main-4": 5, "main-5": 3} {
+		etcd.Status.Recovery.Member = member
+		g.Expect(released(etcd, setOf(0))).To(Equal(want), member)
+	}
+	etcd.Status.ClusterSize = 0
+	g.Expect(released(etcd, setOf(0))).To(Equal(int32(3)), "it has not been seen")
 }

@@ -29,9 +29,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// MaxMembers is the greatest number of members that an Etcd may have.
-const MaxMembers = 5
-
 // Observer takes Snapshots of an Etcd; it returns observe.ErrNoStatefulSet when there is none.
 type Observer interface {
 	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)

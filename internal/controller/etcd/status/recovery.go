@@ -29,7 +29,7 @@ func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Observatio
 	if h != nil && o.WakeUp != nil && o.WakeUp.Restores && clusterID == h.ClusterID && !hibernation.Restores(recorded, h) {
 		return hibernation.Restore(o.Etcd, h)
 	}
-	if recorded == nil || component.Recovery(recorded).LeavesBehind(clusterID) || servingID(o.Snapshot) != clusterID || !allVote(o.Snapshot, o.Etcd.Spec.Replicas) ||
+	if recorded == nil || recorded.LeavesBehind(clusterID) || servingID(o.Snapshot) != clusterID || !allVote(o.Snapshot, o.Etcd.Spec.Replicas) ||
 		slices.ContainsFunc(o.Tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == recorded.TaskUID }) {
 		return recorded
 	}

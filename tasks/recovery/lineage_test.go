@@ -1,0 +1,210 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package recovery
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// surveying has all members stopped, for their volumes to be surveyed.
+func (r *trial) surveying() {
+	r.witness.says = newInput(hold()).Snapshot
+	r.witness.says.StatefulSet.HeldAtZeroBy = r.task.Object.UID
+	r.task.Object.Status.Recovery = &v1alpha1.RecoveryStatus{Phase: v1alpha1.RecoverySurveying, PreviousClusterID: r.task.Etcd.Status.ClusterID}
+}
+
+// claim makes the claim of an ordinal, with the Job that has surveyed it.
+func (r *trial) claim(ordinal int32, found member.Survey) {
+	r.t.Helper()
+	name := component.ClaimName(r.task.Etcd, ordinal)
+	r.Expect(r.api.Create(r.t.Context(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: "main"},
+	}})).To(Succeed())
+	j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: fmt.Sprintf("%s-%d", job.Name(r.task.Object), ordinal), UID: types.UID("job of " + name),
+		Annotations:     map[string]string{v1alpha1.AnnotationJobSubject: "0/" + name},
+		OwnerReferences: []metav1.OwnerReference{{Kind: "EtcdOperatorTask", UID: r.task.Object.UID, Controller: ptr.To(true)}},
+	}, Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}}}
+	r.Expect(r.api.Create(r.t.Context(), j)).To(Succeed())
+	result, err := json.Marshal(found)
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(r.api.Create(r.t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "survey-" + name, Labels: map[string]string{batchv1.JobNameLabel: j.Name},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Job", UID: j.UID, Controller: ptr.To(true)}},
+		},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: string(result)}}}}},
+	})).To(Succeed())
+}
+
+// configMap makes the configuration that so many members share.
+func (r *trial) configMap(members int32) {
+	r.t.Helper()
+	config, err := component.ConfigMap(component.Input{Etcd: r.task.Etcd, Replicas: members})
+	r.Expect(err).NotTo(HaveOccurred())
+	r.Expect(r.api.Create(r.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: *config.Name, Labels: config.Labels,
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: v1alpha1.KindEtcd, Name: "main", UID: r.task.Etcd.UID, Controller: ptr.To(true)}},
+	}, Data: config.Data})).To(Succeed())
+}
+
+// live changes the Etcd that the API server shows.
+func (r *trial) live(change func(*v1alpha1.Etcd)) {
+	change(r.task.Etcd)
+	r.lives(r.task.Etcd.DeepCopy())
+	r.restart()
+}
+
+func (r *trial) execute() tasks.Verdict {
+	r.t.Helper()
+	v, err := r.handler.Execute(r.t.Context(), r.task)
+	r.Expect(err).NotTo(HaveOccurred())
+	return v
+}
+
+// clusterOf is the ID of the cluster that a recovery with a member of Etcd main makes.
+func clusterOf(task, of string) string {
+	return member.ClusterID("etcd-"+task, fmt.Sprintf("%s=http://%s.main-peer.ns.svc:2380", of, of))
+}
+
+// A recovery chose main-2, whose cluster served: main-1 joined it. Then the volume of main-2 is lost. What main-0 has is from before.
+func TestDataOfTheClusterThatTheRecoveryMadeCounts(t *testing.T) {
+	r := newTrial(t)
+	r.live(func(e *v1alpha1.Etcd) {
+		e.Status.ClusterID, e.Status.ClusterSize = "cafe", 3
+		e.Status.Recovery = &v1alpha1.ClusterRecovery{Task: "first", TaskUID: "first", Member: "main-2", Source: v1alpha1.RecoverFromData, PreviousClusterID: "cafe"}
+	})
+	r.configMap(3)
+	made := clusterOf("first", "main-2")
+	r.claim(0, member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: "0", Voters: []string{"0", "1", "2"}, LastTerm: 9, LastIndex: 900, Revision: 50})
+	r.claim(1, member.Survey{State: member.SurveyPresent, ClusterID: made, MemberID: "b1", Voters: []string{"b1", "b2"}, LastTerm: 2, LastIndex: 20, Revision: 60})
+	r.surveying()
+	v := r.execute()
+	r.Expect(v.Recovery.Phase).To(Equal(v1alpha1.RecoveryStarting))
+	r.Expect(v.Recovery.Member).To(Equal("main-1"), v.Message)
+	r.Expect(v.Recovery.PreviousClusterID).To(Equal(made))
+	r.Expect(v.Recovery.EarlierClusterIDs).To(ContainElement("cafe"), "main-0 may put its data aside")
+}
+
+// A voter that joined while no operator watched is in no status. The volumes of others know it, and it has a claim.
+func TestVoterThatNoStatusKnowsIsSurveyed(t *testing.T) {
+	for _, others := range [][]int32{{0}, nil} {
+		r := newTrial(t)
+		r.live(func(e *v1alpha1.Etcd) { e.Spec.Replicas, e.Status.ClusterID, e.Status.ClusterSize = 5, "cafe", 3 })
+		r.configMap(4)
+		for _, i := range append(others, 3) {
+			r.claim(i, member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: fmt.Sprint(i), Voters: []string{"0", "1", "2", "3"}, LastTerm: 2, LastIndex: uint64(10 + i)})
+		}
+		r.surveying()
+		v := r.execute()
+		r.Expect(v.Recovery.Member).To(Equal("main-3"), v.Message)
+	}
+}
+
+// The only voter of a cluster that grows is lost. Its members are configured as several, and wait for a recovery.
+func TestGrowingClusterWithOneVoterIsRecovered(t *testing.T) {
+	for members, code := range map[int32]v1alpha1.ErrorCode{1: v1alpha1.ErrSingleMember, 2: ""} {
+		r := newTrial(t)
+		r.live(func(e *v1alpha1.Etcd) { e.Status.ClusterID, e.Status.ClusterSize = "cafe", 1 })
+		r.configMap(members)
+		v, err := r.handler.Admit(t.Context(), r.task)
+		r.Expect(err).NotTo(HaveOccurred())
+		r.Expect(v.Code).To(Equal(code), "%d members: %s", members, v.Message)
+	}
+}
+
+// No member restores a backup over data of a foreign cluster.
+func TestBackupIsRestoredWhereTheMemberAccepts(t *testing.T) {
+	r := newTrial(t)
+	r.live(func(e *v1alpha1.Etcd) {
+		e.Status.ClusterID, e.Status.ClusterSize = "cafe", 3
+		e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
+	})
+	r.configMap(3)
+	r.lease("etcd", "42")
+	r.claim(0, member.Survey{State: member.SurveyPresent, ClusterID: "beef", LastTerm: 1, LastIndex: 1})
+	r.claim(2, member.Survey{State: member.SurveyDamaged, ClusterID: "cafe"})
+	r.surveying()
+	v := r.execute()
+	r.Expect(v.Recovery.Source).To(Equal(v1alpha1.RecoverFromBackup), v.Message)
+	r.Expect(v.Recovery.Member).To(Equal("main-2"), v.Message)
+}
+
+// The clusters that an Etcd has had, in the order in which they were made, whatever recoveries in a row have recorded.
+func TestLineage(t *testing.T) {
+	made := []string{"made-http", "made"}
+	recovery := func(previous string, earlier ...string) *v1alpha1.ClusterRecovery {
+		return &v1alpha1.ClusterRecovery{PreviousClusterID: previous, EarlierClusterIDs: earlier}
+	}
+	for name, c := range map[string]struct {
+		recovery *v1alpha1.ClusterRecovery
+		recorded string
+		want     []string
+	}{
+		"never recovered":                          {nil, "a", []string{"a"}},
+		"not recorded any more":                    {nil, "", nil},
+		"has not served yet":                       {recovery("a"), "a", []string{"a", "made-http", "made"}},
+		"has served":                               {recovery("a"), "made", []string{"a", "made-http", "made"}},
+		"has served before peers used TLS":         {recovery("a"), "made-http", []string{"a", "made", "made-http"}},
+		"has served with peer URLs of its own":     {recovery("a"), "b", []string{"a", "made-http", "made", "b"}},
+		"the second in a row":                      {recovery("b", "a"), "a", []string{"a", "b", "made-http", "made"}},
+		"the third, from data that was not newest": {recovery("a", "a", "b"), "a", []string{"a", "b", "made-http", "made"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			of := made
+			if c.recovery == nil {
+				of = nil
+			}
+			got := lineage(c.recovery, of, c.recorded)
+			g.Expect(got).To(Equal(c.want))
+			// Whatever is chosen of it, the next recovery knows the same order, and what it makes after it.
+			for _, chosen := range got {
+				next := lineage(&v1alpha1.ClusterRecovery{PreviousClusterID: chosen, EarlierClusterIDs: earlier(got, chosen)}, []string{"next"}, c.recorded)
+				g.Expect(next).To(Equal(append(got, "next")), "from data of %s", chosen)
+			}
+		})
+	}
+	var many []string
+	for i := range 40 {
+		many = lineage(&v1alpha1.ClusterRecovery{PreviousClusterID: fmt.Sprint(i), EarlierClusterIDs: many}, nil, "")
+	}
+	NewWithT(t).Expect(many).To(And(HaveLen(16), ContainElement("39")), "the status has no room for more")
+}
+
+// The IDs that the members themselves compute: with the peer URLs of today, and with those before or after TLS.
+func TestIDOfTheClusterThatARecoveryMakes(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
+	ids := map[component.PeerTLS][]string{}
+	for _, station := range []component.PeerTLS{component.PeerTLSOff, component.PeerTLSOn} {
+		config, err := component.ConfigMap(component.Input{Etcd: etcd, Replicas: 3, PeerTLS: station})
+		g.Expect(err).NotTo(HaveOccurred())
+		shared, err := member.ParseShared(config.Data)
+		g.Expect(err).NotTo(HaveOccurred())
+		ids[station], err = madeBy(shared, &v1alpha1.ClusterRecovery{TaskUID: "first", Member: "main-2"})
+		g.Expect(err).NotTo(HaveOccurred())
+		shared.Recovery = &member.Recovery{Task: "first", Member: "main-2"}
+		g.Expect(ids[station][1]).To(Equal(member.ClusterID(shared.Token(), shared.Founders())))
+		_, err = madeBy(shared, &v1alpha1.ClusterRecovery{TaskUID: "first", Member: "main-7"})
+		g.Expect(err).To(MatchError(ContainSubstring("main-7")), "the founder is not known")
+	}
+	g.Expect(ids[component.PeerTLSOff]).To(Equal([]string{ids[component.PeerTLSOn][1], ids[component.PeerTLSOn][0]}))
+	g.Expect(ids[component.PeerTLSOff][0]).NotTo(Equal(ids[component.PeerTLSOff][1]))
+}
