@@ -7,7 +7,6 @@ package recovery
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
@@ -56,10 +55,7 @@ func madeBy(shared member.Shared, r *v1alpha1.ClusterRecovery) ([]string, error)
 		return nil, fmt.Errorf("computing the ID of the cluster that the last recovery made: %w", err)
 	}
 	shared.Recovery = &member.Recovery{Task: string(r.TaskUID), Member: r.Member}
-	founder, plain, secure := shared.Founders(), "=http://", "=https://"
-	other := strings.Replace(founder, plain, secure, 1)
-	if other == founder {
-		other = strings.Replace(founder, secure, plain, 1)
-	}
-	return []string{member.ClusterID(shared.Token(), other), member.ClusterID(shared.Token(), founder)}, nil
+	made := shared.RecoveredIDs()
+	slices.Reverse(made)
+	return made, nil
 }

@@ -68,15 +68,15 @@ func (p *preparation) note(r member.Restored) error {
 	return nil
 }
 
-// noteRecovered notes that the cluster was recovered, unless it is noted that this member was restored in this recovery: then a
+// noteRecovered notes that the cluster was recovered under an ID, unless it is noted that this member was restored in this recovery: then a
 // snapshot that another member has taken before does not count.
-func (p *preparation) noteRecovered() error {
+func (p *preparation) noteRecovered(clusterID string) error {
 	text, err := os.ReadFile(p.shared.RestoredFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading whether member %s was restored: %w", p.id.Name, err)
 	}
-	if err == nil && member.ParseRestored(string(text)).ClusterID == p.newClusterID {
+	if err == nil && member.ParseRestored(string(text)).ClusterID == clusterID {
 		return nil
 	}
-	return p.note(member.Restored{ClusterID: p.newClusterID})
+	return p.note(member.Restored{ClusterID: clusterID})
 }

@@ -58,24 +58,25 @@ func TestRecoveryIsNotedBeforeTheMemberStarts(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
 	p := &preparation{shared: sharedIn(dir), Options: Options{ConfigFile: filepath.Join(dir, "etcd.conf.yaml")}}
+	facts := member.Facts{DataDir: p.shared.DataDir()}
 	start := func() string {
-		g.Expect(p.configure(member.Facts{DataDir: p.shared.DataDir()}, member.Start, knowledge{})).To(Succeed())
+		g.Expect(p.configure(facts, member.Start, knowledge{})).To(Succeed())
 		return noteIn(g, p)
 	}
 	g.Expect(start()).To(BeEmpty(), "without a recovery")
-	p.shared.Recovery, p.newClusterID = &member.Recovery{Task: "1"}, "a1"
+	p.shared.Recovery, facts.NewClusterID = &member.Recovery{Task: "1"}, "a1"
 	g.Expect(start()).To(Equal("recovered a1"))
-	p.shared.Recovery, p.newClusterID = &member.Recovery{Task: "2"}, "b2"
+	p.shared.Recovery, facts.NewClusterID = &member.Recovery{Task: "2"}, "b2"
 	g.Expect(start()).To(Equal("recovered b2"), "by a second recovery")
 	p.Backups = dying{func() {}}
-	_, err := p.restore(t.Context(), member.Facts{DataDir: p.shared.DataDir()})
+	_, err := p.restore(t.Context(), facts)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(start()).To(Equal("restored b2"))
-	p.newClusterID = "c3"
+	facts.NewClusterID = "c3"
 	g.Expect(start()).To(Equal("recovered c3"), "by a third one")
-	full := &preparation{shared: sharedIn(filepath.Join(dir, "missing")), newClusterID: "c3"}
-	g.Expect(full.noteRecovered()).To(MatchError(ContainSubstring("noting that member")), "on a volume that takes no file")
+	full := &preparation{shared: sharedIn(filepath.Join(dir, "missing"))}
+	g.Expect(full.noteRecovered("c3")).To(MatchError(ContainSubstring("noting that member")), "on a volume that takes no file")
 	g.Expect(os.Remove(p.shared.RestoredFile())).To(Succeed())
 	g.Expect(os.Mkdir(p.shared.RestoredFile(), 0o700)).To(Succeed())
-	g.Expect(p.configure(member.Facts{DataDir: p.shared.DataDir()}, member.Start, knowledge{})).To(MatchError(ContainSubstring("whether member")), "it does not start without")
+	g.Expect(p.configure(facts, member.Start, knowledge{})).To(MatchError(ContainSubstring("whether member")), "it does not start without")
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/scale"
 )
