@@ -18,7 +18,7 @@ import (
 // clusters of one or two cannot spare a member.
 func quorumKept(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
-	if !s.Snapshot.Cluster.LeaderKnown || !s.ordinal(next).IsRunning() || s.cannotSpareOne() {
+	if !s.Snapshot.Cluster.LeaderKnown || !s.ordinal(next).MayRun() || s.cannotSpareOne() {
 		return nil
 	}
 	name, voters, rest := s.ordinal(next).Name, len(s.Snapshot.Cluster.Voters), s.Snapshot.ServingVotersWithout(next)
@@ -36,7 +36,7 @@ func quorumKept(s *state, step *Step) *Hold {
 // may be what the next leader needs; and one at a time (ADR 17).
 func quorumLossConfirmed(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
-	if s.Snapshot.Cluster.LeaderKnown || !s.ordinal(next).IsRunning() {
+	if s.Snapshot.Cluster.LeaderKnown || !s.ordinal(next).MayRun() {
 		return nil
 	}
 	name, grace := s.ordinal(next).Name, s.Config.Grace()
