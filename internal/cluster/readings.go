@@ -54,7 +54,7 @@ func (p *Pod) Stale() string {
 	case p.Ended:
 		return ""
 	case p.Node.Trouble != "":
-		return fmt.Sprintf("node %s is %s", p.Node.Name, p.Node.Trouble)
+		return fmt.Sprintf("its node %s is %s", p.Node.Name, p.Node.Trouble)
 	case p.NodeLost:
 		return "its node is marked as lost"
 	}

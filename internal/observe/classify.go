@@ -127,11 +127,14 @@ func hasEnded(pod *corev1.Pod) bool {
 // isMarkedAsLost reports whether Kubernetes' controllers have marked a pod because its node is lost: as not ready, although its
 // containers were by the kubelet's last report; or as to be deleted, because of a taint of the node or because the node is gone.
 func isMarkedAsLost(pod *corev1.Pod) bool {
-	if c := condition(pod, corev1.DisruptionTarget); isTrue(c) && (c.Reason == "DeletionByTaintManager" || c.Reason == "DeletionByPodGC") {
-		return true
-	}
 	ready := condition(pod, corev1.PodReady)
-	return ready != nil && ready.Status != corev1.ConditionTrue && allReady(pod)
+	return isDisrupted(pod, "DeletionByTaintManager", "DeletionByPodGC") || ready != nil && ready.Status != corev1.ConditionTrue && allReady(pod)
+}
+
+// isDisrupted reports whether something other than the operator is about to remove the pod, for one of some reasons, or any.
+func isDisrupted(pod *corev1.Pod, reasons ...string) bool {
+	c := condition(pod, corev1.DisruptionTarget)
+	return isTrue(c) && (len(reasons) == 0 || slices.Contains(reasons, c.Reason))
 }
 
 func allReady(pod *corev1.Pod) bool {
@@ -160,8 +163,8 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		Trouble:            trouble,
 		Claims:             claims(pod),
 		Finalizers:         pod.Finalizers,
-		Disrupted:          isTrue(condition(pod, corev1.DisruptionTarget)),
-		Ended:              hasEnded(pod) && !isMarkedAsLost(pod),
+		Disrupted:          isDisrupted(pod),
+		Ended:              hasEnded(pod) && !isDisrupted(pod, "DeletionByPodGC"),
 		NodeLost:           isMarkedAsLost(pod),
 		Node:               cluster.Node{Name: pod.Spec.NodeName},
 		PeerTLS:            PeerTLS(pod.ObjectMeta, pod.Spec),

@@ -69,7 +69,7 @@ type Observer struct {
 // Option changes an Observer.
 type Option func(*Observer)
 
-// WithSurroundings has an Observer read nodes, claims and volumes too. Nodes and volumes are read through a cache: they
+// WithSurroundings has an Observer read nodes, claims and volumes too. Volumes, and the nodes of ready pods, are read through a cache: they
 // change slowly, and to ask the API server for each decision would cost more requests than all the rest.
 func WithSurroundings(cache client.Reader) Option {
 	return func(o *Observer) { o.surroundings = cache }

@@ -14,8 +14,8 @@ import (
 
 // The guards of this file are the promise: no act of ours takes the quorum. None but the last can be overridden.
 
-// quorumKept judges the cluster as it will be without the pod. Removing a member that is not running costs no quorum. Only
-// clusters of one or two cannot spare a member.
+// quorumKept judges the cluster as it will be without the pod. Removing a member that is certainly not running costs no quorum;
+// one on a lost node may be running, whatever was reported of it (ADR 46). Only clusters of one or two cannot spare a member.
 func quorumKept(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
 	if !s.Snapshot.Cluster.LeaderKnown || !s.ordinal(next).MayRun() || s.cannotSpareOne() {
@@ -29,10 +29,14 @@ func quorumKept(s *state, step *Step) *Hold {
 	if s.byReadiness {
 		vouchAfter = 0 // probes vouch for members already
 	}
-	return &Hold{Pod: name, Message: fmt.Sprintf("%s %s would leave %d of %d voters; quorum is %d. %s", map[bool]string{true: "restarting", false: "removing"}[step.Write != nil], name, rest, voters, s.Snapshot.Quorum(), advice.DownVoters(s.Snapshot, vouchAfter))}
+	message := fmt.Sprintf("%s %s would leave %d of %d voters; quorum is %d. %s", map[bool]string{true: "restarting", false: "removing"}[step.Write != nil], name, rest, voters, s.Snapshot.Quorum(), advice.DownVoters(s.Snapshot, vouchAfter))
+	if lost := advice.LostNode(*s.ordinal(next)); lost != "" {
+		message += ". " + name + " " + lost
+	}
+	return &Hold{Pod: name, Message: message}
 }
 
-// quorumLossConfirmed: where no leader is known, a running member goes only when the quorum is known to be lost, since it
+// quorumLossConfirmed: where no leader is known, a member that may be running goes only when the quorum is known to be lost, since it
 // may be what the next leader needs; and one at a time (ADR 17).
 func quorumLossConfirmed(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
@@ -49,6 +53,8 @@ func quorumLossConfirmed(s *state, step *Step) *Hold {
 	for i, o := range s.Snapshot.Ordinals {
 		switch {
 		case s.Timers.HasRun(&o, s.now, grace) || o.Pod != nil && o.Pod.Refusal != nil:
+		case i == next && o.Pod.Stale() != "":
+			return &Hold{Pod: name, Message: fmt.Sprintf("no member knows a leader, and %s %s", name, advice.LostNode(o))}
 		case i == next:
 			return &Hold{Pod: name, Message: fmt.Sprintf("no member knows a leader; %s is replaced if that lasts until it has been running for %s", name, grace)}
 		default:
