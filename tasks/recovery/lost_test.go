@@ -22,7 +22,9 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 			in.Snapshot.Ordinals[ordinal].Pod = &cluster.Pod{EtcdStarted: epoch}
 		}
 	}
-	created := func(in *Input) { in.Snapshot.Ordinals[1].Class, in.Snapshot.Ordinals[1].Pod = v1alpha1.ClassStarting, &cluster.Pod{} }
+	created := func(in *Input) {
+		in.Snapshot.Ordinals[1].Class, in.Snapshot.Ordinals[1].Pod = v1alpha1.ClassStarting, &cluster.Pod{}
+	}
 	lastSeen := func(class v1alpha1.PodClass, ordinals ...int) func(*Input) {
 		return func(in *Input) {
 			for _, i := range ordinals {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/logging"
-	authenticationv1 "k8s.io/api/authentication/v1"
+	"github.com/etcd-foreman/etcd-foreman/internal/servertime"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,19 +58,16 @@ func (r *Reconciler) expire(ctx context.Context, cached *v1alpha1.EtcdOperatorTa
 // endedFor returns how long ago a task ended by the clock of the API server, which stamps every write of a status, and says what time
 // it is. Without a stamp it is for as long as this process has seen it.
 func (r *Reconciler) endedFor(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, seen time.Duration) (time.Duration, error) {
-	key, live, review := client.ObjectKeyFromObject(cached), &v1alpha1.EtcdOperatorTask{}, &authenticationv1.SelfSubjectReview{}
+	key, live := client.ObjectKeyFromObject(cached), &v1alpha1.EtcdOperatorTask{}
 	if err := r.Live.Get(ctx, key, live); err != nil {
 		return 0, fmt.Errorf("reading task %s, whose TTL may have passed: %w", key, err)
 	}
-	// Nothing is stored: the API server answers with who asks, and the time.
-	if err := r.Client.Create(ctx, review); err != nil {
-		return 0, fmt.Errorf("asking the API server for the time: %w", err)
-	}
 	ended := statusWritten(live)
-	if ended.IsZero() || review.CreationTimestamp.IsZero() {
+	if ended.IsZero() {
 		return seen, nil
 	}
-	return review.CreationTimestamp.Sub(ended), nil
+	now, err := servertime.Now(ctx, r.Client)
+	return now.Sub(ended), err
 }
 
 // statusWritten is when the status of a task was changed last, by the clock of the API server; zero if it does not say.
