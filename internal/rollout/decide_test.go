@@ -178,7 +178,7 @@ func TestDecide(t *testing.T) {
 		}, "hold RevisionObserved "},
 
 		"AllAtOnce removes pods that do not run": {of(2, deadOld, startingOld, readyOld, readyOld, readyOld), config(func(c *spec.Config) { c.NonParticipatingPods = spec.AllAtOnce }), "DeletePod m-0 m-1"},
-		"AllAtOnce keeps pods that could not return": {of(4, deadOld, startingOld, deadOld, readyOld, readyOld), func(in *Input) {
+		"AllAtOnce keeps pods that could not return": {of(4, deadOld, startingOld, deadOld, readyOld, readyOld, readyOld, readyOld), func(in *Input) {
 			in.Config.NonParticipatingPods = spec.AllAtOnce
 			pod(2, stranded)(in)
 			pod(1, stranded)(in)
@@ -237,6 +237,8 @@ func TestDecide(t *testing.T) {
 		"a frozen member is removed regardless of nodes":                     {of(0, readyOld, readyOld, frozenOld), pod(1, notReady), "DeletePod m-2"},
 		"dead by a lost node's last word, and the leader may need it":        {of(0, readyNew, deadOld, deadNew), pod(1, notReady), "hold QuorumKept m-1"},
 		"starting by a lost node's last word":                                {of(0, readyNew, startingOld, frozenNew), pod(1, notReady), "hold QuorumKept m-1"},
+		"dead by a report that is late: the leader needs it":                 {of(0, readyNew, deadOld, deadNew), nil, "hold QuorumKept m-1"},
+		"dead, and the leader may have another":                              {of(0, readyNew, deadOld, frozenNew), nil, "DeletePod m-1"},
 		"dead by a lost node's last word, and the others suffice":            {of(0, readyNew, readyNew, deadOld), pod(2, notReady), "DeletePod m-2"},
 		"what is certainly dead goes before that":                            {of(0, readyOld, readyOld, readyOld, startingOld, deadOld), pod(4, notReady), "DeletePod m-3"},
 		"quorum may be on lost nodes that reported dead members":             {of(-1, runningOld, deadOld, deadOld), twice(pod(1, notReady), pod(2, notReady)), "hold QuorumLossConfirmed m-2"},

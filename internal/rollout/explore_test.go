@@ -107,7 +107,7 @@ func (z size) worlds(visit func(*world)) {
 
 func (z size) variants(w *world, visit func(*world)) {
 	plain := func() {
-		w.intent, w.short, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost = -1, false, false, false, false, false, false, false, false
+		w.intent, w.short, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost, w.unmarked = -1, false, false, false, false, false, false, false, false, false
 		w.kind, w.phase = replaced, [7]phase{}
 		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent, w.upgrade = 0, 0, 0, false, samePatch
 		w.cordoned, w.unsteady, w.stranded, w.lost, w.young, w.behind, w.lying, w.toPromote = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
@@ -189,7 +189,11 @@ func (z size) lost(w *world, plain, try func()) {
 			for i, m := range w.members {
 				w.lost[i] = only == i || only < 0 && m.mayBeLost()
 			}
-			if w.lost != [7]bool{} {
+			if w.lost == [7]bool{} {
+				continue
+			}
+			try()
+			if w.unmarked = !hidden; w.unmarked {
 				try()
 			}
 		}
@@ -594,6 +598,12 @@ func TestExplorationDetectsMutants(t *testing.T) {
 		})
 	}
 	mutants["believes lost nodes"] = believing(v1alpha1.GuardQuorumKept, quorumKept)
+	mutants["believes reports that a leader contradicts"] = with(v1alpha1.GuardQuorumKept, func(s *state, step *Step) *Hold {
+		if !s.ordinal(step.Ordinals[0]).MayRun() {
+			return nil
+		}
+		return quorumKept(s, step)
+	})
 	mutants["believes lost nodes without a leader"] = believing(v1alpha1.GuardQuorumLossConfirmed, quorumLossConfirmed)
 	// But for updates in place, every guard is complete.
 	unlessInPlace := func(name v1alpha1.GuardName, check func(*state, *Step) *Hold) policy {

@@ -18,8 +18,11 @@ import (
 // one on a lost node may be running, whatever was reported of it (ADR 46). Only clusters of one or two cannot spare a member.
 func quorumKept(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
-	if !s.Snapshot.Cluster.LeaderKnown || !s.ordinal(next).MayRun() || s.cannotSpareOne() {
+	if !s.Snapshot.Cluster.LeaderKnown || s.cannotSpareOne() {
 		return nil
+	}
+	if !s.ordinal(next).MayRun() {
+		return s.leaderCanDoWithout(next)
 	}
 	name, voters, rest := s.ordinal(next).Name, len(s.Snapshot.Cluster.Voters), s.Snapshot.ServingVotersWithout(next)
 	if quorum.Exists(rest, voters) {
@@ -34,6 +37,22 @@ func quorumKept(s *state, step *Step) *Hold {
 		message += ". " + name + " " + lost
 	}
 	return &Hold{Pod: name, Message: message}
+}
+
+// leaderCanDoWithout: a leader steps down within an election timeout of losing its quorum. One that cannot have a quorum without a
+// member that was reported as down either is about to, or the report is late: the node of that member may be lost, and not marked yet.
+func (s *state) leaderCanDoWithout(next int) *Hold {
+	others := 0
+	for _, v := range s.Snapshot.Cluster.Voters {
+		if v.Serving || v.Ordinal < 0 || v.Ordinal != next && s.ordinal(v.Ordinal).MayRun() {
+			others++
+		}
+	}
+	o, voters := s.ordinal(next), len(s.Snapshot.Cluster.Voters)
+	if s.byReadiness || quorum.Exists(others, voters) {
+		return nil
+	}
+	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s was reported as %s, but a leader is known, which without it could have at most %d of %d voters; quorum is %d. It steps down within seconds if the report is true; if this persists, check the node of %s", o.Name, o.Describe(), others, voters, s.Snapshot.Quorum(), o.Name)}
 }
 
 // quorumLossConfirmed: where no leader is known, a member that may be running goes only when the quorum is known to be lost, since it

@@ -66,6 +66,8 @@ type world struct {
 	// lost: the node of an ordinal is cut off from the API server and the operator. Its member runs, and votes, whatever the kubelet
 	// reported last: that it was dead, starting, or frozen. A terminating one has not been told.
 	lost [7]bool
+	// unmarked: nothing says yet that these nodes are lost.
+	unmarked bool
 	// young: the container of an ordinal was started a moment ago.
 	young [7]bool
 	// behind: a follower answers, and votes, and lags so far behind that it does not serve.
@@ -270,7 +272,7 @@ func (w *world) voters() int {
 func (w *world) votes(i int) bool { return w.members[i].alive() || w.lost[i] }
 
 // staleReport reports whether the kubelet's last report on an ordinal may no longer be true.
-func (w *world) staleReport(i int) bool { return w.lost[i] || w.unsteady[i] && i%2 != 0 }
+func (w *world) staleReport(i int) bool { return w.lost[i] && !w.unmarked || w.unsteady[i] && i%2 != 0 }
 
 // alive returns the number of voters that are alive, with or without those of terminating pods.
 func (w *world) alive(withTerminating bool) int {
@@ -312,6 +314,10 @@ func (w *world) coherent() bool {
 			return false
 		}
 		if w.lost[i] && !m.mayBeLost() {
+			return false
+		}
+		if w.unmarked && (w.leader < 0 || !w.anyAnswers() || m == terminating || !w.answers(i) && !m.stopped()) {
+			// Only where a leader is known, and nothing else can give it a quorum, is the report known to be late.
 			return false
 		}
 		if w.phase[i] != untouched && (w.kind == replaced || !m.present() || m.updated()) {
@@ -494,7 +500,7 @@ func (w *world) pod(i int) *cluster.Pod {
 	if w.nodesLost && m.alive() {
 		p.Ready, p.AllContainersReady, p.Node.Trouble = false, false, "not ready"
 	}
-	if w.lost[i] {
+	if w.lost[i] && !w.unmarked {
 		p.Node.Trouble = "not ready"
 	}
 	if w.stranded[i] {
@@ -726,7 +732,7 @@ func (w *world) faultsOfGrace(i int, step *Step, config spec.Config, say func(st
 	if short && step.Action != DeletePod {
 		say("evicts %s with a short grace period", podName[i])
 	}
-	if short && w.serves(i) {
+	if short && w.serves(i) && !w.unmarked {
 		say("gives %s, which serves, a short grace period", podName[i])
 	}
 	if short && step.Grace[i] != config.ShortGrace() {
