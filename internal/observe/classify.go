@@ -112,10 +112,12 @@ func joinTrouble(what, reason, message string) string {
 // isReady reports whether the etcd container's readiness probe passes. When a node is lost, the container's own flag stays: the
 // node controller sets the pod's Ready condition to False, without a reason of containers.
 func isReady(pod *corev1.Pod, etcd *corev1.ContainerStatus) bool {
-	if etcd == nil || !etcd.Ready {
-		return false
-	}
-	return !isMarkedAsLost(pod)
+	return etcd != nil && etcd.Ready && !isMarkedUnready(pod)
+}
+
+func isMarkedUnready(pod *corev1.Pod) bool {
+	ready := condition(pod, corev1.PodReady)
+	return ready != nil && ready.Status != corev1.ConditionTrue && allReady(pod)
 }
 
 // hasEnded reports whether the pod has a phase that it never leaves. The kubelet reports one once no container is running; the pod
@@ -127,8 +129,7 @@ func hasEnded(pod *corev1.Pod) bool {
 // isMarkedAsLost reports whether Kubernetes' controllers have marked a pod because its node is lost: as not ready, although its
 // containers were by the kubelet's last report; or as to be deleted, because of a taint of the node or because the node is gone.
 func isMarkedAsLost(pod *corev1.Pod) bool {
-	ready := condition(pod, corev1.PodReady)
-	return isDisrupted(pod, "DeletionByTaintManager", "DeletionByPodGC") || ready != nil && ready.Status != corev1.ConditionTrue && allReady(pod)
+	return isMarkedUnready(pod) || isDisrupted(pod, "DeletionByTaintManager", "DeletionByPodGC")
 }
 
 // isDisrupted reports whether something other than the operator is about to remove the pod, for one of some reasons, or any.

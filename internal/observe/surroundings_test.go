@@ -185,4 +185,8 @@ func TestPodsOfLostNodes(t *testing.T) {
 			t.Errorf("%s: lost %t, ended %t", name, p.NodeLost, p.Ended)
 		}
 	}
+	serves := newPod().etcd(running(), true).is(corev1.DisruptionTarget, corev1.ConditionTrue, "DeletionByTaintManager")
+	if !describePod(&serves.Pod, "").Ready {
+		t.Error("an eviction counts as a failing probe")
+	}
 }
