@@ -178,6 +178,7 @@ func TestPodsOfLostNodes(t *testing.T) {
 		"the eviction for a taint is off":    {crashed().is(corev1.DisruptionTarget, corev1.ConditionFalse, "DeletionByTaintManager"), false, false},
 		"evicted by a user":                  {crashed().is(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"), false, false},
 		"ended by the kubelet":               {newPod().phase(corev1.PodFailed, "Evicted").is(corev1.DisruptionTarget, corev1.ConditionTrue, "TerminationByKubelet"), false, true},
+		"ended of its own":                   {newPod().phase(corev1.PodSucceeded, ""), false, true},
 		"ended by the pod garbage collector": {newPod().phase(corev1.PodFailed, "").is(corev1.DisruptionTarget, corev1.ConditionTrue, "DeletionByPodGC"), true, false},
 		"marked before the kubelet ended it": {newPod().phase(corev1.PodFailed, "").is(corev1.DisruptionTarget, corev1.ConditionTrue, "DeletionByTaintManager"), true, true},
 	} {
