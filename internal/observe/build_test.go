@@ -126,6 +126,7 @@ func TestWhichClusterItIs(t *testing.T) {
 		"none is ours":                                  {lineage{recorded: ours}, []etcdclient.Status{at(0, third, 0), at(1, other, 2)}, other, true},
 		"a recovered cluster beside the one before":     {lineage{recorded: ours, previous: []uint64{ours}}, []etcdclient.Status{at(0, ours, 0), at(1, ours, 0), at(2, other, 3)}, other, true},
 		"a recovered cluster beside that of an earlier": {lineage{recorded: other, previous: []uint64{ours, third}}, []etcdclient.Status{at(0, third, 0), at(1, other, 2)}, other, true},
+		"one before with a leader beside the recovered": {lineage{recorded: other, previous: []uint64{ours}}, []etcdclient.Status{at(0, ours, 1), at(1, ours, 1), at(2, other, 0)}, other, false},
 		"only the one before":                           {lineage{recorded: ours, previous: []uint64{ours}}, []etcdclient.Status{at(0, ours, 0)}, ours, false},
 	} {
 		answers := map[int]etcdclient.Status{}

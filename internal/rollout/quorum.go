@@ -49,8 +49,8 @@ func (s *state) leaderCanDoWithout(next int) *Hold {
 		}
 	}
 	o, voters := s.ordinal(next), len(s.Snapshot.Cluster.Voters)
-	if s.byReadiness || quorum.Exists(others, voters) {
-		return nil
+	if unproven := s.byReadiness && s.Snapshot.ServingVoters() == 0; unproven || quorum.Exists(others, voters) {
+		return nil // that a pod is ready proves no leader if it has no probe
 	}
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s was reported as %s, but a leader is known, which without it could have at most %d of %d voters; quorum is %d. It steps down within seconds if the report is true; if this persists, check the node of %s", o.Name, o.Describe(), others, voters, s.Snapshot.Quorum(), o.Name)}
 }
