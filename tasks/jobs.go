@@ -49,12 +49,12 @@ func (j Jobs) Execute(ctx context.Context, task Task, build func() (*batchv1.Job
 	case found == nil:
 		return j.begin(key.Name, build), nil
 	}
-	pods, err := job.Pods(ctx, j.Live, found)
+	now := j.Clock.Now()
+	state, err := job.Look(ctx, j.Client, j.Live, found, now)
 	if err != nil {
 		return Verdict{}, coded(err)
 	}
-	now := j.Clock.Now()
-	return jobVerdict(task, job.Judge(found, pods, now), now), nil
+	return jobVerdict(task, state, now), nil
 }
 
 // begin is the verdict on a task whose Job is to be created.

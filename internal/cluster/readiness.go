@@ -42,7 +42,7 @@ func (s *Snapshot) Vouch(ordinals []int) *Snapshot {
 		if !slices.Contains(ordinals, voter.Ordinal) {
 			continue
 		}
-		if pod := s.Ordinals[voter.Ordinal].Pod; pod != nil && pod.Ready && pod.Node.Trouble == "" && !pod.Disrupted && pod.probeProvesVote() {
+		if pod := s.Ordinals[voter.Ordinal].Pod; pod != nil && pod.Ready && pod.Stale() == "" && !pod.Disrupted && pod.probeProvesVote() {
 			v.Cluster.Voters[i].Serving = true
 		}
 	}

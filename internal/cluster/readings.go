@@ -7,6 +7,7 @@ package cluster
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,17 +32,56 @@ func (s *Snapshot) PodsBehind() (outdated, missing int) {
 // At reports whether the pod is at a revision: it has it, and no update in place has begun.
 func (p *Pod) At(revision string) bool { return p.Revision == revision && !p.Updating }
 
-// Describe returns the class of the ordinal, with the kubelet's words where it has some.
+// Describe returns the class of the ordinal, with the kubelet's words where it has some, and why they may no longer be true.
 func (o Ordinal) Describe() string {
-	if o.Pod == nil || o.Pod.Trouble == "" {
+	var say []string
+	if o.Pod != nil && o.Pod.Trouble != "" {
+		say = append(say, o.Pod.Trouble)
+	}
+	if o.isDown() && o.Pod.Stale() != "" {
+		say = append(say, "unknown now: "+o.Pod.Stale())
+	}
+	if len(say) == 0 {
 		return string(o.Class)
 	}
-	return fmt.Sprintf("%s (%s)", o.Class, o.Pod.Trouble)
+	return fmt.Sprintf("%s (%s)", o.Class, strings.Join(say, "; "))
 }
 
-// IsRunning reports whether the etcd of the ordinal is running.
-func (o *Ordinal) IsRunning() bool {
-	return o.Class == v1alpha1.ClassUnready || o.Class == v1alpha1.ClassParticipating
+// Stale is why the kubelet's last report on the pod may no longer be true; empty while nothing suggests that. A pod that the
+// kubelet has ended for good is never started again.
+func (p *Pod) Stale() string {
+	switch {
+	case p.Ended:
+		return ""
+	case p.Node.Trouble != "":
+		return fmt.Sprintf("its node %s is %s", p.Node.Name, p.Node.Trouble)
+	case p.NodeLost:
+		return "its node is marked as lost"
+	}
+	return ""
+}
+
+// KnownClass is the class as far as it is certain: what was Dead or Starting when its node was lost may be Unready by now.
+func (o *Ordinal) KnownClass() v1alpha1.PodClass {
+	if o.isDown() && o.Pod.Stale() != "" {
+		return v1alpha1.ClassUnready
+	}
+	return o.Class
+}
+
+// MayRun reports whether the etcd of the ordinal is running, or may be for all that is known (ADR 46).
+func (o *Ordinal) MayRun() bool {
+	if o.Class == v1alpha1.ClassTerminating {
+		return !o.Pod.EtcdStarted.IsZero() || o.Pod.Stale() != ""
+	}
+	return o.Pod != nil && !o.IsDown()
+}
+
+// IsDown reports whether the etcd of the ordinal is certainly not running, although there is a pod for it.
+func (o *Ordinal) IsDown() bool { return o.isDown() && o.Pod.Stale() == "" }
+
+func (o *Ordinal) isDown() bool {
+	return o.Class == v1alpha1.ClassDead || o.Class == v1alpha1.ClassStarting
 }
 
 // OrdinalOf returns the ordinal of the pod with this UID; -1 when it is gone.

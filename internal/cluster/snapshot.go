@@ -123,6 +123,10 @@ type Pod struct {
 	// Disrupted: something other than the operator is about to remove the pod, or has removed it: an eviction,
 	// a preemption, a taint (condition DisruptionTarget).
 	Disrupted bool
+	// Ended: the kubelet has ended the pod for good, with phase Failed or Succeeded.
+	Ended bool
+	// NodeLost: the node controller, or another of Kubernetes' controllers, has marked the pod because its node is lost.
+	NodeLost bool
 	// Node that the pod is on.
 	Node Node
 	// VolumeTrouble is why the pod's replacement could not have its volumes as they are; empty when it could, or when that

@@ -16,19 +16,16 @@ func (o *Ordinal) ReadyButNotServing() bool {
 
 // Unreachable names the members that do not answer although their probes pass, as far as is known, and reports whether they
 // may be part of a quorum (ADR 14). A probe that passes is a linearizable read that went through, so there was a quorum; it
-// may include any member that is running and does not answer, and foreign voters. Probe results from a lost node are stale.
+// may include any member that may be running and does not answer, and foreign voters. On a lost node, any report is stale.
 func (s *Snapshot) Unreachable() (names []string, quorate bool) {
 	unreachable, voters := 0, len(s.Cluster.Voters)
 	for _, o := range s.Ordinals {
-		switch {
-		case o.Answers:
-		case o.Class == v1alpha1.ClassTerminating:
-			unreachable++
-		case o.Class == v1alpha1.ClassUnready:
-			unreachable++
-			if o.Pod.Ready || o.Pod.Node.Trouble != "" {
-				names = append(names, o.Name)
-			}
+		if o.Answers || !o.MayRun() {
+			continue
+		}
+		unreachable++
+		if o.Class == v1alpha1.ClassUnready && o.Pod.Ready || o.Pod.Stale() != "" {
+			names = append(names, o.Name)
 		}
 	}
 	for _, v := range s.Cluster.Voters {

@@ -27,6 +27,8 @@ type State struct {
 	Running bool
 	// Code is why it failed; empty if it is running or has succeeded.
 	Code v1alpha1.ErrorCode
+	// StartingSince is when the API server created what has not started, the Job or its newest pod; zero if it has.
+	StartingSince time.Time
 	// Message for people.
 	Message string
 	// Result of the agent: a JSON object.
@@ -86,9 +88,9 @@ func running(job *batchv1.Job, pods []corev1.Pod, now time.Time) State {
 // starting returns the State of a Job whose pod has not started, which is a failure after startDeadline.
 func starting(job string, code v1alpha1.ErrorCode, message string, since, now time.Time) State {
 	if now.Sub(since) < startDeadline {
-		return State{Running: true, Message: message}
+		return State{Running: true, StartingSince: since, Message: message}
 	}
-	return State{Code: code, Message: fmt.Sprintf("Job %s has not started within %s: %s", job, startDeadline, message)}
+	return State{Code: code, StartingSince: since, Message: fmt.Sprintf("Job %s has not started within %s: %s", job, startDeadline, message)}
 }
 
 func codeOf(reason string) v1alpha1.ErrorCode {

@@ -8,8 +8,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/servertime"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +26,23 @@ func Pods(ctx context.Context, live client.Reader, j *batchv1.Job) ([]corev1.Pod
 		return nil, fmt.Errorf("listing the pods of Job %s: %w", client.ObjectKeyFromObject(j), err)
 	}
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, j) }), nil
+}
+
+// Look returns what has become of a Job. Whether it has taken too long to start is for the API server's clock to say, which created
+// it: the operator's only says when to ask.
+func Look(ctx context.Context, c client.Client, live client.Reader, j *batchv1.Job, now time.Time) (State, error) {
+	pods, err := Pods(ctx, live, j)
+	if err != nil {
+		return State{}, err
+	}
+	state := Judge(j, pods, now)
+	if age := now.Sub(state.StartingSince); state.StartingSince.IsZero() || age >= 0 && age < startDeadline {
+		return state, nil
+	}
+	if now, err = servertime.Now(ctx, c); err != nil {
+		return State{}, err
+	}
+	return Judge(j, pods, now), nil
 }
 
 // Find returns a Job of an owner; nil if there is none. It reports a foreign Job of that name as such.

@@ -6,7 +6,9 @@ package job
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	. "github.com/onsi/gomega"
@@ -25,6 +27,10 @@ type server struct {
 	job     *batchv1.Job
 	pods    []corev1.Pod
 	deleted []types.UID
+	// now is the time by its clock, asked how often it was asked for it, and away why it does not answer.
+	now   time.Time
+	asked int
+	away  error
 }
 
 func (s *server) Get(_ context.Context, key types.NamespacedName, into client.Object, _ ...client.GetOption) error {
@@ -101,4 +107,38 @@ func TestPods(t *testing.T) {
 	pods, err := Pods(t.Context(), s, j)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pods).To(ConsistOf(HaveField("Name", "its own")))
+}
+
+// Create implements client.Client: the answer to a review has the time of the API server.
+func (s *server) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
+	s.asked++
+	o.SetCreationTimestamp(metav1.Time{Time: s.now})
+	return s.away
+}
+
+// Whether a Job takes too long to start is measured by the clock that its creation was, whatever the operator's says.
+func TestJobsOnAClockThatIsWrong(t *testing.T) {
+	const late = startDeadline + time.Second
+	for name, c := range map[string]struct {
+		passed, ahead time.Duration
+		running       bool
+		asked         int
+	}{
+		"right, and young": {time.Second, 0, true, 0},
+		"right, and late":  {late, 0, false, 1},
+		"ahead, and young": {time.Second, startDeadline, true, 1},
+		"ahead, and late":  {late, time.Hour, false, 1},
+		"behind, young":    {time.Second, -time.Hour, true, 1},
+		"behind, late":     {late, -time.Hour, false, 1},
+	} {
+		g := NewWithT(t)
+		s := &server{now: epoch.Add(c.passed)}
+		state, err := Look(t.Context(), s, s, jobWith(), epoch.Add(c.passed+c.ahead))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(state.Running).To(Equal(c.running), name)
+		g.Expect(s.asked).To(Equal(c.asked), name)
+	}
+	away := &server{now: epoch, away: errors.New("away")}
+	_, err := Look(t.Context(), away, away, jobWith(), epoch.Add(time.Hour))
+	NewWithT(t).Expect(err).To(MatchError(away.away))
 }

@@ -42,7 +42,7 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *facts) error
 	})
 	maps.Copy(f.answers, statuses(limited, members, o.hurried(f, endpoints), func(int) time.Duration { return askTimeout }))
 	o.recheckCertificates(etcd, f)
-	f.members = memberList(limited, members, f.answers, endpoints)
+	f.members = memberList(limited, members, f, endpoints)
 	f.foreign = statuses(limited, members, foreignVoters(f), func(uint64) time.Duration { return askTimeout })
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("asking the members of StatefulSet %s: %w", f.statefulSet.Name, err)
@@ -50,11 +50,11 @@ func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *facts) error
 	return nil
 }
 
-// hurried are the members to ask again, with more time, as long as nobody knows a leader: those that run and were given
-// little. The loss of a quorum is never concluded from answers that were not waited for.
+// hurried are the members to ask again, with more time, as long as no member of the cluster knows a leader: those that run and
+// were given little. The loss of a quorum is never concluded from answers that were not waited for.
 func (o *Observer) hurried(f *facts, endpoints map[int]target) map[int]target {
 	again := map[int]target{}
-	if o.afar || knowLeader(f.answers) {
+	if o.afar || f.knowLeader() {
 		return again
 	}
 	for i, at := range endpoints {
@@ -66,9 +66,10 @@ func (o *Observer) hurried(f *facts, endpoints map[int]target) map[int]target {
 	return again
 }
 
-func knowLeader(answers map[int]etcdclient.Status) bool {
-	for _, s := range answers {
-		if s.Leader != 0 {
+// knowLeader reports whether a member that answered knows a leader. One of another cluster than that which is recorded says nothing.
+func (f *facts) knowLeader() bool {
+	for _, s := range f.answers {
+		if s.Leader != 0 && (f.lineage.recorded == 0 || s.ClusterID == f.lineage.recorded) {
 			return true
 		}
 	}
@@ -177,8 +178,8 @@ func statuses[K comparable](ctx context.Context, members *members, endpoints map
 }
 
 // memberList asks the voters that answered, the best informed first, until one gives the list.
-func memberList(ctx context.Context, members *members, answers map[int]etcdclient.Status, endpoints map[int]target) []etcdclient.Member {
-	for _, i := range bestInformed(answers) {
+func memberList(ctx context.Context, members *members, f *facts, endpoints map[int]target) []etcdclient.Member {
+	for _, i := range bestInformed(f) {
 		c, err := members.at(ctx, endpoints[i])
 		if err != nil {
 			continue

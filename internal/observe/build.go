@@ -28,6 +28,7 @@ type facts struct {
 	ordinals    []cluster.Ordinal
 	surplus     []string
 	growing     bool
+	lineage     lineage
 	// answers are the statuses of the members that answered, by ordinal.
 	answers map[int]etcdclient.Status
 	// members is the member list of the cluster; nil when no voter gave one.
@@ -48,7 +49,7 @@ func (f facts) confirm(s *cluster.Snapshot) bool {
 func build(f facts) *cluster.Snapshot {
 	s := &cluster.Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Growing: f.growing}
 	s.Cluster.Reachable = len(f.answers) > 0
-	s.Cluster.ID = clusterID(f.answers)
+	s.Cluster.ID = f.lineage.clusterID(f.answers)
 	s.Cluster.Leader, s.Cluster.Term = leader(f, s.Cluster.ID)
 	s.Cluster.LeaderKnown = s.Cluster.Leader != 0
 	committed := committedIndex(f, s.Cluster)
@@ -116,20 +117,6 @@ func role(o *cluster.Ordinal, status etcdclient.Status, leader uint64) v1alpha1.
 		return v1alpha1.RoleLeader
 	}
 	return v1alpha1.RoleFollower
-}
-
-// clusterID is the ID of the cluster that most of the members that answered belong to.
-func clusterID(answers map[int]etcdclient.Status) uint64 {
-	votes := map[uint64]int{}
-	var best uint64
-	for _, i := range sortedKeys(answers) {
-		c := answers[i].ClusterID
-		votes[c]++
-		if votes[c] > votes[best] {
-			best = c
-		}
-	}
-	return best
 }
 
 // leader is the leader of the newest term in which a member of the cluster knows one. A member that was cut
@@ -227,8 +214,8 @@ func describeStatefulSet(s *appsv1.StatefulSet) cluster.StatefulSet {
 }
 
 // bestInformed orders the voters of the cluster that answered by how much they know: a leader, then term, then log.
-func bestInformed(answers map[int]etcdclient.Status) []int {
-	cluster := clusterID(answers)
+func bestInformed(f *facts) []int {
+	answers, cluster := f.answers, f.lineage.clusterID(f.answers)
 	voters := slices.DeleteFunc(sortedKeys(answers), func(i int) bool { return answers[i].Learner || answers[i].ClusterID != cluster })
 	slices.SortStableFunc(voters, func(a, b int) int {
 		x, y := answers[a], answers[b]

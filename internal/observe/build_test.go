@@ -101,6 +101,59 @@ func TestVoterThatIsFarBehindDoesNotServe(t *testing.T) {
 	}
 }
 
+// Members that belong to another cluster, or say so, hide no leader of this one.
+func TestWhichClusterItIs(t *testing.T) {
+	const ours, other, third = 7, 9, 8
+	at := func(ordinal int, id, leader uint64) etcdclient.Status {
+		s := says(ordinal, leader, 5)
+		s.ClusterID = id
+		return s
+	}
+	for name, c := range map[string]struct {
+		lineage lineage
+		answers []etcdclient.Status
+		id      uint64
+		leader  bool
+	}{
+		"a tie, and ours knows a leader":                {lineage{recorded: ours}, []etcdclient.Status{at(0, other, 0), at(1, ours, 3)}, ours, true},
+		"a tie, and the other knows a leader":           {lineage{recorded: ours}, []etcdclient.Status{at(0, other, 1), at(1, ours, 0)}, ours, false},
+		"a tie, and nothing is recorded":                {lineage{}, []etcdclient.Status{at(0, other, 0), at(1, ours, 3)}, ours, true},
+		"a tie without a leader":                        {lineage{recorded: ours}, []etcdclient.Status{at(0, other, 0), at(1, ours, 0)}, ours, false},
+		"ours alone knows a leader":                     {lineage{recorded: ours}, []etcdclient.Status{at(0, other, 0), at(1, other, 0), at(2, ours, 3)}, ours, true},
+		"others that know a leader are more":            {lineage{recorded: ours}, []etcdclient.Status{at(0, other, 2), at(1, other, 2), at(2, ours, 0)}, other, true},
+		"others that know none are more":                {lineage{recorded: ours}, []etcdclient.Status{at(0, other, 0), at(1, other, 0), at(2, ours, 0)}, ours, false},
+		"more, and nothing is recorded":                 {lineage{}, []etcdclient.Status{at(0, ours, 1), at(1, other, 0), at(2, other, 0)}, other, false},
+		"none is ours":                                  {lineage{recorded: ours}, []etcdclient.Status{at(0, third, 0), at(1, other, 2)}, other, true},
+		"a recovered cluster beside the one before":     {lineage{recorded: ours, previous: []uint64{ours}}, []etcdclient.Status{at(0, ours, 0), at(1, ours, 0), at(2, other, 3)}, other, true},
+		"a recovered cluster beside that of an earlier": {lineage{recorded: other, previous: []uint64{ours, third}}, []etcdclient.Status{at(0, third, 0), at(1, other, 2)}, other, true},
+		"one before with a leader beside the recovered": {lineage{recorded: other, previous: []uint64{ours}}, []etcdclient.Status{at(0, ours, 1), at(1, ours, 1), at(2, other, 0)}, other, false},
+		"only the one before":                           {lineage{recorded: ours, previous: []uint64{ours}}, []etcdclient.Status{at(0, ours, 0)}, ours, false},
+	} {
+		answers := map[int]etcdclient.Status{}
+		for i, a := range c.answers {
+			answers[i] = a
+		}
+		f := answersOf(3, answers)
+		f.lineage = c.lineage
+		if s := build(f); s.Cluster.ID != c.id || s.Cluster.LeaderKnown != c.leader {
+			t.Errorf("%s: cluster %d, leader known: %t", name, s.Cluster.ID, s.Cluster.LeaderKnown)
+		}
+	}
+}
+
+func TestLineage(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{}
+	g.Expect(lineageOf(etcd)).To(Equal(lineage{}))
+	etcd.Status.ClusterID, etcd.Status.Recovery = "cafe", &v1alpha1.ClusterRecovery{PreviousClusterID: "a", EarlierClusterIDs: []string{"b", "?"}}
+	g.Expect(lineageOf(etcd)).To(Equal(lineage{0xcafe, []uint64{10, 11, 0}}))
+
+	f := answersOf(2, map[int]etcdclient.Status{0: says(0, 1, 5)})
+	g.Expect(f.knowLeader()).To(BeTrue())
+	f.lineage.recorded = 9
+	g.Expect(f.knowLeader()).To(BeFalse(), "a member of another cluster does not speak for this one")
+}
+
 func TestNoLeader(t *testing.T) {
 	g := NewWithT(t)
 	s := build(answersOf(3, map[int]etcdclient.Status{0: says(0, 0, 5), 1: says(1, 0, 5), 2: says(2, 0, 5)}))

@@ -30,7 +30,7 @@ func classify(pod *corev1.Pod) (v1alpha1.PodClass, string) {
 		return v1alpha1.ClassMissing, ""
 	case pod.DeletionTimestamp != nil:
 		return v1alpha1.ClassTerminating, ""
-	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
+	case hasEnded(pod):
 		return v1alpha1.ClassDead, joinTrouble("pod "+string(pod.Status.Phase), pod.Status.Reason, pod.Status.Message)
 	}
 	for _, c := range pod.Status.InitContainerStatuses {
@@ -112,12 +112,30 @@ func joinTrouble(what, reason, message string) string {
 // isReady reports whether the etcd container's readiness probe passes. When a node is lost, the container's own flag stays: the
 // node controller sets the pod's Ready condition to False, without a reason of containers.
 func isReady(pod *corev1.Pod, etcd *corev1.ContainerStatus) bool {
-	if etcd == nil || !etcd.Ready {
-		return false
-	}
+	return etcd != nil && etcd.Ready && !isMarkedUnready(pod)
+}
+
+func isMarkedUnready(pod *corev1.Pod) bool {
 	ready := condition(pod, corev1.PodReady)
-	markedByNodeController := ready != nil && ready.Status != corev1.ConditionTrue && allReady(pod)
-	return !markedByNodeController
+	return ready != nil && ready.Status != corev1.ConditionTrue && allReady(pod)
+}
+
+// hasEnded reports whether the pod has a phase that it never leaves. The kubelet reports one once no container is running; the pod
+// garbage collector writes Failed too, when the node is gone.
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// isMarkedAsLost reports whether Kubernetes' controllers have marked a pod because its node is lost: as not ready, although its
+// containers were by the kubelet's last report; or as to be deleted, because of a taint of the node or because the node is gone.
+func isMarkedAsLost(pod *corev1.Pod) bool {
+	return isMarkedUnready(pod) || isDisrupted(pod, "DeletionByTaintManager", "DeletionByPodGC")
+}
+
+// isDisrupted reports whether something other than the operator is about to remove the pod, for one of some reasons, or any.
+func isDisrupted(pod *corev1.Pod, reasons ...string) bool {
+	c := condition(pod, corev1.DisruptionTarget)
+	return isTrue(c) && (len(reasons) == 0 || slices.Contains(reasons, c.Reason))
 }
 
 func allReady(pod *corev1.Pod) bool {
@@ -146,7 +164,9 @@ func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
 		Trouble:            trouble,
 		Claims:             claims(pod),
 		Finalizers:         pod.Finalizers,
-		Disrupted:          isTrue(condition(pod, corev1.DisruptionTarget)),
+		Disrupted:          isDisrupted(pod),
+		Ended:              hasEnded(pod) && !isDisrupted(pod, "DeletionByPodGC"),
+		NodeLost:           isMarkedAsLost(pod),
 		Node:               cluster.Node{Name: pod.Spec.NodeName},
 		PeerTLS:            PeerTLS(pod.ObjectMeta, pod.Spec),
 		OfDruid:            runsDruid(pod.ObjectMeta),

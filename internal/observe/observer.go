@@ -69,7 +69,7 @@ type Observer struct {
 // Option changes an Observer.
 type Option func(*Observer)
 
-// WithSurroundings has an Observer read nodes, claims and volumes too. Nodes and volumes are read through a cache: they
+// WithSurroundings has an Observer read nodes, claims and volumes too. Volumes, and the nodes of ready pods, are read through a cache: they
 // change slowly, and to ask the API server for each decision would cost more requests than all the rest.
 func WithSurroundings(cache client.Reader) Option {
 	return func(o *Observer) { o.surroundings = cache }
@@ -148,7 +148,7 @@ func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha
 	if n := ptr.Deref(statefulSet.Spec.Replicas, 1); n > MaxReplicas {
 		return facts{}, fmt.Errorf("reading StatefulSet %s: it has %d replicas, more than %d: %w", key, n, MaxReplicas, ErrTooManyReplicas)
 	}
-	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet)}
+	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet), lineage: lineageOf(etcd)}
 	f.statefulSet.Objection = o.rule.Objection(etcd, statefulSet)
 	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
 	f.growing = len(f.ordinals) > 0 && len(f.ordinals) < int(etcd.Spec.Replicas)

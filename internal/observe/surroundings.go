@@ -19,7 +19,8 @@ import (
 )
 
 // readSurroundings adds to the pods what is known of their nodes and volumes. Claims are read by the same reader as the pods: one
-// that is being deleted goes with its data once no pod uses it.
+// that is being deleted goes with its data once no pod uses it. So are the nodes of pods that are not ready: on a lost node, what
+// the kubelet reported last may no longer be true.
 func (o *Observer) readSurroundings(ctx context.Context, reader client.Reader, etcd types.NamespacedName, ordinals []cluster.Ordinal) error {
 	if o.surroundings == nil {
 		return nil
@@ -33,7 +34,11 @@ func (o *Observer) readSurroundings(ctx context.Context, reader client.Reader, e
 		if pod == nil || pod.Node.Name == "" {
 			continue
 		}
-		if pod.Node, err = o.node(ctx, pod.Node.Name); err != nil {
+		from := o.surroundings
+		if !pod.Ready {
+			from = reader
+		}
+		if pod.Node, err = node(ctx, from, pod.Node.Name); err != nil {
 			return err
 		}
 		for _, name := range pod.Claims {
@@ -77,9 +82,9 @@ func readClaim(ctx context.Context, reader client.Reader, key client.ObjectKey) 
 	return claim, nil
 }
 
-func (o *Observer) node(ctx context.Context, name string) (cluster.Node, error) {
+func node(ctx context.Context, reader client.Reader, name string) (cluster.Node, error) {
 	node := &corev1.Node{}
-	if err := o.surroundings.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+	if err := reader.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		return cluster.Node{Name: name, Trouble: "gone"}, nil
 	} else if err != nil {
 		return cluster.Node{}, fmt.Errorf("reading node %s: %w", name, err)

@@ -127,6 +127,22 @@ func TestClaimsAreReadAsThePodsAre(t *testing.T) {
 	}
 }
 
+// What the kubelet last reported of a pod that is not ready may be stale. A stale cache does not show that its node is lost.
+func TestNodesOfPodsThatAreNotReadyAreReadAsThePodsAre(t *testing.T) {
+	claim, volume := newClaim(), newVolume("n1")
+	cache := fake.NewClientBuilder().WithObjects(newNode("n1", corev1.ConditionTrue, false), claim, volume).Build()
+	live := fake.NewClientBuilder().WithObjects(newNode("n1", corev1.ConditionUnknown, false), claim, volume).Build()
+	for _, ready := range []bool{false, true} {
+		ordinals := []cluster.Ordinal{{Name: "m-0", Class: v1alpha1.ClassDead, Pod: &cluster.Pod{Ready: ready, Node: cluster.Node{Name: "n1"}}}}
+		if err := New(nil, nil, WithSurroundings(cache)).readSurroundings(t.Context(), live, etcdKey, ordinals); err != nil {
+			t.Fatal(err)
+		}
+		if trouble := ordinals[0].Pod.Node.Trouble; (trouble == "") != ready {
+			t.Errorf("ready %t: the node is %q", ready, trouble)
+		}
+	}
+}
+
 func TestPodThatIsOnNoNodeHasNothingToLose(t *testing.T) {
 	reader := fake.NewClientBuilder().Build()
 	o := New(nil, nil, WithSurroundings(reader))
@@ -144,5 +160,34 @@ func TestDisruptedPod(t *testing.T) {
 	pod = newPod().etcd(running(), true).is(corev1.DisruptionTarget, corev1.ConditionFalse, "")
 	if describePod(&pod.Pod, "").Disrupted {
 		t.Error("a canceled eviction counts")
+	}
+}
+
+// Kubernetes' controllers mark pods on lost nodes: what their kubelets reported before may no longer be true. A phase that the kubelet
+// has written is final.
+func TestPodsOfLostNodes(t *testing.T) {
+	crashed := func() *podBuilder { return newPod().etcd(waiting("CrashLoopBackOff"), false) }
+	for name, c := range map[string]struct {
+		pod         *podBuilder
+		lost, ended bool
+	}{
+		"nothing is marked":                  {crashed(), false, false},
+		"marked as not ready":                {newPod().etcd(running(), true).is(corev1.PodReady, corev1.ConditionFalse, ""), true, false},
+		"not ready by the kubelet":           {newPod().etcd(running(), false).is(corev1.PodReady, corev1.ConditionFalse, "ContainersNotReady"), false, false},
+		"evicted for a taint":                {crashed().is(corev1.DisruptionTarget, corev1.ConditionTrue, "DeletionByTaintManager"), true, false},
+		"the eviction for a taint is off":    {crashed().is(corev1.DisruptionTarget, corev1.ConditionFalse, "DeletionByTaintManager"), false, false},
+		"evicted by a user":                  {crashed().is(corev1.DisruptionTarget, corev1.ConditionTrue, "EvictionByEvictionAPI"), false, false},
+		"ended by the kubelet":               {newPod().phase(corev1.PodFailed, "Evicted").is(corev1.DisruptionTarget, corev1.ConditionTrue, "TerminationByKubelet"), false, true},
+		"ended of its own":                   {newPod().phase(corev1.PodSucceeded, ""), false, true},
+		"ended by the pod garbage collector": {newPod().phase(corev1.PodFailed, "").is(corev1.DisruptionTarget, corev1.ConditionTrue, "DeletionByPodGC"), true, false},
+		"marked before the kubelet ended it": {newPod().phase(corev1.PodFailed, "").is(corev1.DisruptionTarget, corev1.ConditionTrue, "DeletionByTaintManager"), true, true},
+	} {
+		if p := describePod(&c.pod.Pod, ""); p.NodeLost != c.lost || p.Ended != c.ended {
+			t.Errorf("%s: lost %t, ended %t", name, p.NodeLost, p.Ended)
+		}
+	}
+	serves := newPod().etcd(running(), true).is(corev1.DisruptionTarget, corev1.ConditionTrue, "DeletionByTaintManager")
+	if !describePod(&serves.Pod, "").Ready {
+		t.Error("an eviction counts as a failing probe")
 	}
 }

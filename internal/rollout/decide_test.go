@@ -67,12 +67,15 @@ func override(guards ...v1alpha1.GuardName) change {
 	}
 }
 
+func twice(a, b change) change { return func(in *Input) { a(in); b(in) } }
+
 func stranded(p *cluster.Pod) { p.VolumeTrouble = "its volume is stranded" }
 func notReady(p *cluster.Pod) { p.Node.Trouble = "not ready" }
 
 func TestDecide(t *testing.T) {
 	lasting := func(w *world) *world { w.lasted = true; return w }
 	hidden := func(w *world) *world { w.hidden, w.lasted = true, true; return w }
+	cutOff := func(w *world) *world { w.cutOff, w.lasted = true, true; return w }
 	young := func(ordinal int, w *world) *world { w.young[ordinal] = true; return w }
 	nodesLost := func(w *world) *world { w.nodesLost = true; return w }
 	foreign := func(n int, w *world) *world { w.foreignUp = n; return w }
@@ -176,7 +179,7 @@ func TestDecide(t *testing.T) {
 		}, "hold RevisionObserved "},
 
 		"AllAtOnce removes pods that do not run": {of(2, deadOld, startingOld, readyOld, readyOld, readyOld), config(func(c *spec.Config) { c.NonParticipatingPods = spec.AllAtOnce }), "DeletePod m-0 m-1"},
-		"AllAtOnce keeps pods that could not return": {of(4, deadOld, startingOld, deadOld, readyOld, readyOld), func(in *Input) {
+		"AllAtOnce keeps pods that could not return": {of(4, deadOld, startingOld, deadOld, readyOld, readyOld, readyOld, readyOld), func(in *Input) {
 			in.Config.NonParticipatingPods = spec.AllAtOnce
 			pod(2, stranded)(in)
 			pod(1, stranded)(in)
@@ -222,17 +225,35 @@ func TestDecide(t *testing.T) {
 			in.Snapshot.Ordinals[0].Pod.BackupSidecarReady, in.Snapshot.Ordinals[1].Pod.BackupSidecarReady = false, false
 		}, "DeletePod m-1"},
 
-		"a pod on a cordoned node goes first":            {of(0, readyOld, readyOld, readyOld), pod(1, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-1"},
-		"but the leader still goes last":                 {of(0, readyOld, readyOld, readyOld), pod(0, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-2"},
-		"an unhealthy pod still goes before it":          {of(2, frozenOld, readyOld, readyOld), pod(1, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-0"},
-		"a pod that could not return goes last":          {of(0, readyOld, readyOld, readyOld), pod(2, stranded), "DeletePod m-1"},
-		"and then not at all":                            {of(0, readyOld, readyNew, readyOld), pod(2, stranded), "hold VolumeReachable m-2"},
-		"nor when it is dead":                            {of(0, readyOld, readyOld, deadOld), pod(2, stranded), "hold VolumeReachable m-2"},
-		"another pod is being evicted":                   {of(0, readyOld, readyOld, readyOld), pod(0, func(p *cluster.Pod) { p.Disrupted = true }), "hold NodesStable m-0"},
-		"the node of another pod is not ready":           {of(0, readyOld, readyOld, readyOld), pod(1, notReady), "hold NodesStable m-1"},
-		"the next member is on a node that is not ready": {of(0, readyOld, readyOld, readyOld), pod(2, notReady), "DeletePod m-2"},
-		"a dead member is removed regardless of nodes":   {of(0, readyOld, readyOld, deadOld), pod(1, notReady), "DeletePod m-2"},
-		"a frozen member is removed regardless of nodes": {of(0, readyOld, readyOld, frozenOld), pod(1, notReady), "DeletePod m-2"},
+		"a pod on a cordoned node goes first":                         {of(0, readyOld, readyOld, readyOld), pod(1, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-1"},
+		"but the leader still goes last":                              {of(0, readyOld, readyOld, readyOld), pod(0, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-2"},
+		"an unhealthy pod still goes before it":                       {of(2, frozenOld, readyOld, readyOld), pod(1, func(p *cluster.Pod) { p.Node.Cordoned = true }), "DeletePod m-0"},
+		"a pod that could not return goes last":                       {of(0, readyOld, readyOld, readyOld), pod(2, stranded), "DeletePod m-1"},
+		"and then not at all":                                         {of(0, readyOld, readyNew, readyOld), pod(2, stranded), "hold VolumeReachable m-2"},
+		"nor when it is dead":                                         {of(0, readyOld, readyOld, deadOld), pod(2, stranded), "hold VolumeReachable m-2"},
+		"another pod is being evicted":                                {of(0, readyOld, readyOld, readyOld), pod(0, func(p *cluster.Pod) { p.Disrupted = true }), "hold NodesStable m-0"},
+		"the node of another pod is not ready":                        {of(0, readyOld, readyOld, readyOld), pod(1, notReady), "hold NodesStable m-1"},
+		"the next member is on a node that is not ready":              {of(0, readyOld, readyOld, readyOld), pod(2, notReady), "DeletePod m-2"},
+		"a dead member is removed regardless of nodes":                {of(0, readyOld, readyOld, deadOld), pod(1, notReady), "DeletePod m-2"},
+		"a frozen member is removed regardless of nodes":              {of(0, readyOld, readyOld, frozenOld), pod(1, notReady), "DeletePod m-2"},
+		"dead by a lost node's last word, and the leader may need it": {of(0, readyNew, deadOld, deadNew), pod(1, notReady), "hold QuorumKept m-1"},
+		"starting by a lost node's last word":                         {of(0, readyNew, startingOld, frozenNew), pod(1, notReady), "hold QuorumKept m-1"},
+		"dead by a report that is late: the leader needs it":          {of(0, readyNew, deadOld, deadNew), nil, "hold QuorumKept m-1"},
+		"dead by a report that a probe contradicts":                   {cutOff(of(0, readyNew, deadOld, deadNew)), nil, "hold QuorumKept m-1"},
+		"dead, and nothing is probed": {cutOff(of(0, readyNew, deadOld, deadNew)), func(in *Input) {
+			for i := range in.Snapshot.Ordinals {
+				in.Snapshot.Ordinals[i].Pod.Probed = false
+			}
+		}, "DeletePod m-1"},
+		"dead, and the leader may have another":                              {of(0, readyNew, deadOld, frozenNew), nil, "DeletePod m-1"},
+		"dead by a lost node's last word, and the others suffice":            {of(0, readyNew, readyNew, deadOld), pod(2, notReady), "DeletePod m-2"},
+		"what is certainly dead goes before that":                            {of(0, readyOld, readyOld, readyOld, startingOld, deadOld), pod(4, notReady), "DeletePod m-3"},
+		"quorum may be on lost nodes that reported dead members":             {of(-1, runningOld, deadOld, deadOld), twice(pod(1, notReady), pod(2, notReady)), "hold QuorumLossConfirmed m-2"},
+		"a member on a lost node does not count as running without a leader": {lasting(of(-1, runningOld, runningOld, frozenOld, runningOld, runningOld)), pod(2, notReady), "hold QuorumLossConfirmed m-2"},
+		"AllAtOnce keeps what may be running": {of(2, deadOld, deadOld, readyOld, readyOld, readyOld), func(in *Input) {
+			in.Config.NonParticipatingPods = spec.AllAtOnce
+			pod(1, notReady)(in)
+		}, "DeletePod m-0"},
 		"the node guard can be overridden": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
 			pod(1, notReady)(in)
 			in.Overridden = []v1alpha1.OverridableGuard{v1alpha1.OverridableGuard(v1alpha1.GuardNodesStable)}

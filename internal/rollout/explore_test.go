@@ -107,10 +107,10 @@ func (z size) worlds(visit func(*world)) {
 
 func (z size) variants(w *world, visit func(*world)) {
 	plain := func() {
-		w.intent, w.short, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost = -1, false, false, false, false, false, false, false, false
+		w.intent, w.short, w.recent, w.changed, w.surplus, w.unobserved, w.cutOff, w.hidden, w.nodesLost, w.unmarked = -1, false, false, false, false, false, false, false, false, false
 		w.kind, w.phase = replaced, [7]phase{}
 		w.foreignUp, w.foreignDown, w.handovers, w.handoverRecent, w.upgrade = 0, 0, 0, false, samePatch
-		w.cordoned, w.unsteady, w.stranded, w.young, w.behind, w.lying, w.toPromote = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
+		w.cordoned, w.unsteady, w.stranded, w.lost, w.young, w.behind, w.lying, w.toPromote = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
 	}
 	try := func() {
 		if w.coherent() {
@@ -138,6 +138,7 @@ func (z size) variants(w *world, visit func(*world)) {
 			}
 		}, try)
 	}
+	z.lost(w, plain, try)
 	for i := range w.members {
 		for variant := range 8 {
 			plain()
@@ -174,6 +175,27 @@ func (z size) circumstances(w *world, plain, try func()) {
 			plain()
 			set[i] = true
 			try()
+		}
+	}
+}
+
+// lost are the variants in which nodes are lost, one or all that may be, and what the kubelets reported last is not true; with a
+// leader that the operator knows, or does not.
+func (z size) lost(w *world, plain, try func()) {
+	for _, hidden := range []bool{false, true} {
+		for only := -1; only < z.members; only++ {
+			plain()
+			w.hidden = hidden
+			for i, m := range w.members {
+				w.lost[i] = only == i || only < 0 && m.mayBeLost()
+			}
+			if w.lost == [7]bool{} {
+				continue
+			}
+			try()
+			if w.unmarked = !hidden; w.unmarked {
+				try()
+			}
 		}
 	}
 }
@@ -260,7 +282,7 @@ func (w *world) apply(step *Step) {
 	case DeletePod, EvictPod:
 		for _, i := range step.Ordinals {
 			w.toPromote[i] = w.learner(i)
-			w.members[i], w.phase[i] = missing, untouched
+			w.members[i], w.phase[i], w.lost[i] = missing, untouched, false
 			w.generation[i]++
 			if w.leader == i {
 				w.leader = -1
@@ -309,6 +331,7 @@ func (w *world) recover() {
 		w.upgrade = samePatch
 	}
 	w.unsteady, w.stranded, w.young, w.behind, w.lying = [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}, [7]bool{}
+	w.restoreNodes()
 	for i, m := range w.members {
 		if w.phase[i] == written {
 			w.phase[i] = carried
@@ -346,12 +369,26 @@ func (w *world) recover() {
 	w.elect()
 }
 
+// restoreNodes has kubelets of lost nodes report what is true: the members run.
+func (w *world) restoreNodes() {
+	for i, m := range w.members {
+		switch {
+		case !w.lost[i] || m == terminating:
+		case m.updated():
+			w.members[i] = runningNew
+		default:
+			w.members[i] = runningOld
+		}
+	}
+	w.lost = [7]bool{}
+}
+
 func (w *world) elect() {
-	if w.leader >= 0 && (!w.members[w.leader].alive() || !w.hasQuorum()) {
+	if w.leader >= 0 && (!w.votes(w.leader) || !w.hasQuorum()) {
 		w.leader = -1
 	}
 	for i, m := range w.members {
-		if w.leader < 0 && w.hasQuorum() && m.alive() && m != terminating {
+		if w.leader < 0 && w.hasQuorum() && w.votes(i) && m != terminating {
 			w.leader, w.lasted, w.behind[i] = i, false, false
 		}
 	}
@@ -502,7 +539,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 			return nil
 		}),
 		"removes one member after another after quorum loss": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
-			if !s.Snapshot.Cluster.LeaderKnown && s.ordinal(step.Ordinals[0]).IsRunning() && !timers.Lasted(s.Timers.LeaderlessSince, s.now, s.Config.Grace()) {
+			if !s.Snapshot.Cluster.LeaderKnown && s.ordinal(step.Ordinals[0]).MayRun() && !timers.Lasted(s.Timers.LeaderlessSince, s.now, s.Config.Grace()) {
 				return hold
 			}
 			return nil
@@ -514,7 +551,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 			return quorumLossConfirmed(s, step)
 		}),
 		"never gives up on a lost quorum": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
-			if !s.Snapshot.Cluster.LeaderKnown && s.ordinal(step.Ordinals[0]).IsRunning() {
+			if !s.Snapshot.Cluster.LeaderKnown && s.ordinal(step.Ordinals[0]).MayRun() {
 				return hold
 			}
 			return nil
@@ -551,6 +588,23 @@ func TestExplorationDetectsMutants(t *testing.T) {
 			return rank(a) - rank(b)
 		}),
 	}
+	// Before ADR 46, what was dead or starting by the last report of a lost node was down.
+	believing := func(name v1alpha1.GuardName, check func(*state, *Step) *Hold) policy {
+		return with(name, func(s *state, step *Step) *Hold {
+			if c := s.ordinal(step.Ordinals[0]).Class; c == v1alpha1.ClassDead || c == v1alpha1.ClassStarting {
+				return nil
+			}
+			return check(s, step)
+		})
+	}
+	mutants["believes lost nodes"] = believing(v1alpha1.GuardQuorumKept, quorumKept)
+	mutants["believes reports that a leader contradicts"] = with(v1alpha1.GuardQuorumKept, func(s *state, step *Step) *Hold {
+		if !s.ordinal(step.Ordinals[0]).MayRun() {
+			return nil
+		}
+		return quorumKept(s, step)
+	})
+	mutants["believes lost nodes without a leader"] = believing(v1alpha1.GuardQuorumLossConfirmed, quorumLossConfirmed)
 	// But for updates in place, every guard is complete.
 	unlessInPlace := func(name v1alpha1.GuardName, check func(*state, *Step) *Hold) policy {
 		return with(name, func(s *state, step *Step) *Hold {

@@ -102,12 +102,14 @@ func (f *foresight) reachVolume(next *projection.Projection, _ *Hold, step *Step
 func (f *foresight) settleNodes(next *projection.Projection, _ *Hold, _ *Step) { next.SettleNodes() }
 
 func (f *foresight) recoverVoters(next *projection.Projection, _ *Hold, step *Step) {
+	next.SettleNodes()
 	next.RecoverVoters(step.Ordinals[0], f.now)
 }
 
-// confirmLoss lets the loss of the quorum last. Before that, members that the operator cannot reach become reachable, and a pod
-// that is waited for comes back; if they know a leader, nothing was lost.
+// confirmLoss lets the loss of the quorum last. Before that, nodes come back, members that the operator cannot reach become
+// reachable, and a pod that is waited for comes back; if they know a leader, nothing was lost.
 func (f *foresight) confirmLoss(next *projection.Projection, hold *Hold, step *Step) {
+	next.SettleNodes()
 	if names, quorate := f.in.Snapshot.Unreachable(); quorate {
 		for _, pod := range names {
 			next.Recover(pod, f.now)

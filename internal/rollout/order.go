@@ -24,7 +24,7 @@ func (s *state) first(precedes func(s *state, a, b int) int) (ordinal int, found
 		if !s.outdated(i) {
 			continue
 		}
-		if o := s.ordinal(ordinal); o.Serving && s.Updates.AtRisk(s.ordinal(i)) || o.IsRunning() && s.Updates.AtRiskLately(s.ordinal(i), s.now) {
+		if o := s.ordinal(ordinal); o.Serving && s.Updates.AtRisk(s.ordinal(i)) || o.MayRun() && s.Updates.AtRiskLately(s.ordinal(i), s.now) {
 			return i, true
 		}
 	}

@@ -14,12 +14,15 @@ import (
 
 // The guards of this file are the promise: no act of ours takes the quorum. None but the last can be overridden.
 
-// quorumKept judges the cluster as it will be without the pod. Removing a member that is not running costs no quorum. Only
-// clusters of one or two cannot spare a member.
+// quorumKept judges the cluster as it will be without the pod. Removing a member that is certainly not running costs no quorum;
+// one on a lost node may be running, whatever was reported of it (ADR 46). Only clusters of one or two cannot spare a member.
 func quorumKept(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
-	if !s.Snapshot.Cluster.LeaderKnown || !s.ordinal(next).IsRunning() || s.cannotSpareOne() {
+	if !s.Snapshot.Cluster.LeaderKnown || s.cannotSpareOne() {
 		return nil
+	}
+	if !s.ordinal(next).MayRun() {
+		return s.leaderCanDoWithout(next)
 	}
 	name, voters, rest := s.ordinal(next).Name, len(s.Snapshot.Cluster.Voters), s.Snapshot.ServingVotersWithout(next)
 	if quorum.Exists(rest, voters) {
@@ -29,14 +32,34 @@ func quorumKept(s *state, step *Step) *Hold {
 	if s.byReadiness {
 		vouchAfter = 0 // probes vouch for members already
 	}
-	return &Hold{Pod: name, Message: fmt.Sprintf("%s %s would leave %d of %d voters; quorum is %d. %s", map[bool]string{true: "restarting", false: "removing"}[step.Write != nil], name, rest, voters, s.Snapshot.Quorum(), advice.DownVoters(s.Snapshot, vouchAfter))}
+	message := fmt.Sprintf("%s %s would leave %d of %d voters; quorum is %d. %s", map[bool]string{true: "restarting", false: "removing"}[step.Write != nil], name, rest, voters, s.Snapshot.Quorum(), advice.DownVoters(s.Snapshot, vouchAfter))
+	if lost := advice.LostNode(*s.ordinal(next)); lost != "" {
+		message += ". " + name + " " + lost
+	}
+	return &Hold{Pod: name, Message: message}
 }
 
-// quorumLossConfirmed: where no leader is known, a running member goes only when the quorum is known to be lost, since it
+// leaderCanDoWithout: a leader steps down within an election timeout of losing its quorum. One that cannot have a quorum without a
+// member that was reported as down either is about to, or the report is late: the node of that member may be lost, and not marked yet.
+func (s *state) leaderCanDoWithout(next int) *Hold {
+	others := 0
+	for _, v := range s.Snapshot.Cluster.Voters {
+		if v.Serving || v.Ordinal < 0 || v.Ordinal != next && s.ordinal(v.Ordinal).MayRun() {
+			others++
+		}
+	}
+	o, voters := s.ordinal(next), len(s.Snapshot.Cluster.Voters)
+	if unproven := s.byReadiness && s.Snapshot.ServingVoters() == 0; unproven || quorum.Exists(others, voters) {
+		return nil // that a pod is ready proves no leader if it has no probe
+	}
+	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s was reported as %s, but a leader is known, which without it could have at most %d of %d voters; quorum is %d. It steps down within seconds if the report is true; if this persists, check the node of %s", o.Name, o.Describe(), others, voters, s.Snapshot.Quorum(), o.Name)}
+}
+
+// quorumLossConfirmed: where no leader is known, a member that may be running goes only when the quorum is known to be lost, since it
 // may be what the next leader needs; and one at a time (ADR 17).
 func quorumLossConfirmed(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
-	if s.Snapshot.Cluster.LeaderKnown || !s.ordinal(next).IsRunning() {
+	if s.Snapshot.Cluster.LeaderKnown || !s.ordinal(next).MayRun() {
 		return nil
 	}
 	name, grace := s.ordinal(next).Name, s.Config.Grace()
@@ -49,6 +72,8 @@ func quorumLossConfirmed(s *state, step *Step) *Hold {
 	for i, o := range s.Snapshot.Ordinals {
 		switch {
 		case s.Timers.HasRun(&o, s.now, grace) || o.Pod != nil && o.Pod.Refusal != nil:
+		case i == next && o.Pod.Stale() != "":
+			return &Hold{Pod: name, Message: fmt.Sprintf("no member knows a leader, and %s %s", name, advice.LostNode(o))}
 		case i == next:
 			return &Hold{Pod: name, Message: fmt.Sprintf("no member knows a leader; %s is replaced if that lasts until it has been running for %s", name, grace)}
 		default:

@@ -127,19 +127,15 @@ func (s *state) removal(ordinal int) Action {
 // alongWith are the pods that go in the same step: one, or with AllAtOnce every outdated pod that is not running.
 func (s *state) alongWith(next int) []int {
 	all := []int{next}
-	if s.Config.NonParticipatingPods != spec.AllAtOnce || !isDown(s.ordinal(next).Class) {
+	if s.Config.NonParticipatingPods != spec.AllAtOnce || !s.ordinal(next).IsDown() {
 		return all
 	}
 	for i, o := range s.Snapshot.Ordinals {
-		if i != next && s.outdated(i) && isDown(o.Class) && o.Pod.VolumeTrouble == "" && !s.Updates.Of(&o, s.now).InPlace() {
+		if i != next && s.outdated(i) && o.IsDown() && o.Pod.VolumeTrouble == "" && !s.Updates.Of(&o, s.now).InPlace() {
 			all = append(all, i)
 		}
 	}
 	return all
-}
-
-func isDown(class v1alpha1.PodClass) bool {
-	return class == v1alpha1.ClassDead || class == v1alpha1.ClassStarting
 }
 
 // reason is why the pod of an ordinal is removed, or its member disrupted, and why now.

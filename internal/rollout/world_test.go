@@ -63,6 +63,11 @@ type world struct {
 	// cordoned: the node of an ordinal takes no new pods. unsteady: an ordinal may be lost with its node, or is
 	// being evicted. stranded: no node takes the volume of an ordinal.
 	cordoned, unsteady, stranded [7]bool
+	// lost: the node of an ordinal is cut off from the API server and the operator. Its member runs, and votes, whatever the kubelet
+	// reported last: that it was dead, starting, or frozen. A terminating one has not been told.
+	lost [7]bool
+	// unmarked: nothing says yet that these nodes are lost.
+	unmarked bool
 	// young: the container of an ordinal was started a moment ago.
 	young [7]bool
 	// behind: a follower answers, and votes, and lags so far behind that it does not serve.
@@ -241,6 +246,12 @@ func (m member) running() bool {
 // stopped reports whether there is no process.
 func (m member) stopped() bool { return m == missing || m.old() == deadOld || m.old() == startingOld }
 
+// mayBeLost reports whether the kubelet may have reported this when its node was lost, and the operator gets no answer since.
+func (m member) mayBeLost() bool {
+	o := m.old()
+	return m == terminating || o == deadOld || o == startingOld || o == frozenOld
+}
+
 func (m member) ready() bool { return m.old() == readyOld || m.old() == frozenReadyOld }
 
 func (w *world) learner(i int) bool {
@@ -257,11 +268,17 @@ func (w *world) voters() int {
 	return n
 }
 
+// votes reports whether the process of an ordinal runs and votes, whatever the operator sees of it.
+func (w *world) votes(i int) bool { return w.members[i].alive() || w.lost[i] }
+
+// staleReport reports whether the kubelet's last report on an ordinal may no longer be true.
+func (w *world) staleReport(i int) bool { return w.lost[i] && !w.unmarked || w.unsteady[i] && i%2 != 0 }
+
 // alive returns the number of voters that are alive, with or without those of terminating pods.
 func (w *world) alive(withTerminating bool) int {
 	n := w.foreignUp
-	for _, m := range w.members {
-		if m.alive() && (withTerminating || m != terminating) {
+	for i, m := range w.members {
+		if w.votes(i) && (withTerminating || m != terminating) {
 			n++
 		}
 	}
@@ -277,7 +294,7 @@ func (w *world) participating(i int) bool {
 
 // coherent reports whether a combination of variables means anything.
 func (w *world) coherent() bool {
-	if w.leader >= 0 && (!w.hasQuorum() || !w.members[w.leader].alive()) {
+	if w.leader >= 0 && (!w.hasQuorum() || !w.votes(w.leader)) {
 		return false
 	}
 	if w.stale && (w.leader >= 0 || w.alive(true) == 0 || w.lasted) {
@@ -296,6 +313,13 @@ func (w *world) coherent() bool {
 		if w.toPromote[i] && (!m.stopped() || w.voters() == 0) {
 			return false
 		}
+		if w.lost[i] && !m.mayBeLost() {
+			return false
+		}
+		if w.unmarked && (w.leader < 0 || !w.anyAnswers() || m == terminating || !w.answers(i) && !m.stopped()) {
+			// Only where a leader is known, and nothing else can give it a quorum, is the report known to be late.
+			return false
+		}
 		if w.phase[i] != untouched && (w.kind == replaced || !m.present() || m.updated()) {
 			return false
 		}
@@ -304,7 +328,7 @@ func (w *world) coherent() bool {
 		return w.lasted && w.probesAreAccurate()
 	}
 	if w.hidden {
-		return w.leader >= 0 && w.lasted && w.probesAreAccurate() && slices.ContainsFunc(w.members, func(m member) bool { return m.old() == frozenOld })
+		return w.leader >= 0 && w.lasted && w.probesAreAccurate() && w.anyAnswers()
 	}
 	if w.lasted && w.alive(true) == w.foreignUp && slices.ContainsFunc(w.members, member.ready) {
 		// The probe of a frozen process does not pass for longer than the grace period.
@@ -321,7 +345,7 @@ func (w *world) probesAreAccurate() bool {
 			return false
 		}
 	}
-	return slices.ContainsFunc(w.members, member.ready)
+	return slices.ContainsFunc(w.members, member.ready) || w.lost != [7]bool{}
 }
 
 var (
@@ -344,7 +368,7 @@ func (w *world) snapshot(now time.Time) *cluster.Snapshot {
 		s.Surplus = []string{"m-9"}
 	}
 	c := &s.Cluster
-	c.LeaderKnown = (w.leader >= 0 || w.stale) && !w.cutOff && !w.hidden
+	c.LeaderKnown = (w.leader >= 0 || w.stale) && !w.cutOff && !w.hidden && w.anyAnswers()
 	s.Ordinals = make([]cluster.Ordinal, len(w.members))
 	for i, m := range w.members {
 		o := &s.Ordinals[i]
@@ -445,9 +469,18 @@ func (w *world) answers(i int) bool {
 	case w.cutOff:
 		return false
 	case w.hidden:
-		return w.members[i].old() == frozenOld
+		return w.members[i].old() == frozenOld && !w.lost[i]
 	}
-	return w.members[i].alive() || w.members[i].old() == learnerOld
+	return (w.members[i].alive() || w.members[i].old() == learnerOld) && !w.lost[i]
+}
+
+func (w *world) anyAnswers() bool {
+	for i := range w.members {
+		if w.answers(i) {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *world) pod(i int) *cluster.Pod {
@@ -467,13 +500,16 @@ func (w *world) pod(i int) *cluster.Pod {
 	if w.nodesLost && m.alive() {
 		p.Ready, p.AllContainersReady, p.Node.Trouble = false, false, "not ready"
 	}
+	if w.lost[i] && !w.unmarked {
+		p.Node.Trouble = "not ready"
+	}
 	if w.stranded[i] {
 		p.VolumeTrouble = "stranded"
 	}
 	if w.intent == i && w.changed {
 		p.ResourceVersion = "2"
 	}
-	if m.running() {
+	if m.running() || m == terminating {
 		p.EtcdStarted = epoch
 	}
 	return p
@@ -604,14 +640,15 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 	}
 	onItsOwn := w.voters() == len(w.members) && len(w.members) <= 2
 	lastingLoss := w.leader < 0 && w.lasted
-	if m.alive() && !onItsOwn && !lastingLoss && w.hasQuorum() && !quorum.Exists(w.alive(false)-1, w.voters()) {
+	if w.votes(i) && !onItsOwn && !lastingLoss && w.hasQuorum() && !quorum.Exists(w.alive(false)-1, w.voters()) {
 		say("costs quorum: %d of %d voters are alive", w.alive(false), w.voters())
 	}
-	if w.leader < 0 && !w.stale && m.running() && !w.lasted {
+	mayRun := m.running() || w.staleReport(i)
+	if w.leader < 0 && !w.stale && mayRun && !w.lasted {
 		say("removes a running member during a short time without a leader")
 	}
 	for j, other := range w.members {
-		if w.leader < 0 && !w.stale && m.running() && (w.young[j] || j != i && !other.running()) {
+		if w.leader < 0 && !w.stale && mayRun && (w.young[j] || j != i && (!other.running() || w.staleReport(j) && !w.answers(j))) {
 			say("removes a running member without a leader while %s has not been running for long", podName[j])
 		}
 	}
@@ -640,7 +677,7 @@ func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...a
 		if w.leader >= 0 && m.alive() && !w.behind[i] && (!other.alive() || w.behind[j]) && !w.learner(j) && !w.cutOff {
 			say("removes a serving pod while %s does not serve", podName[j])
 		}
-		if worse := other.old(); other.present() && !other.updated() && w.phase[j] < written && (worse == deadOld && m != deadOld || worse == startingOld && m.running()) {
+		if worse := other.old(); other.present() && !other.updated() && w.phase[j] < written && !w.staleReport(j) && (worse == deadOld && (m != deadOld || mayRun) || worse == startingOld && mayRun) {
 			say("removes a pod that is healthier than %s", podName[j])
 		}
 	}
@@ -687,7 +724,7 @@ func (w *world) updatedAnswers() bool {
 }
 
 // serves reports whether a member really serves, whatever the operator sees of it.
-func (w *world) serves(i int) bool { return w.leader >= 0 && w.members[i].alive() }
+func (w *world) serves(i int) bool { return w.leader >= 0 && w.votes(i) }
 
 // faultsOfGrace: a member that serves has the time that its pod asks for, and nothing waits for one that does not.
 func (w *world) faultsOfGrace(i int, step *Step, config spec.Config, say func(string, ...any)) {
@@ -695,13 +732,13 @@ func (w *world) faultsOfGrace(i int, step *Step, config spec.Config, say func(st
 	if short && step.Action != DeletePod {
 		say("evicts %s with a short grace period", podName[i])
 	}
-	if short && w.serves(i) {
+	if short && w.serves(i) && !w.unmarked {
 		say("gives %s, which serves, a short grace period", podName[i])
 	}
 	if short && step.Grace[i] != config.ShortGrace() {
 		say("gives %s a grace period of %s", podName[i], step.Grace[i])
 	}
-	staleNode := w.unsteady[i] && i%2 != 0
+	staleNode := w.staleReport(i)
 	switch w.members[i].old() {
 	case deadOld, startingOld:
 		if !short && !staleNode {

@@ -117,11 +117,11 @@ func (s Surveyor) look(ctx context.Context, o Order, v Volume) (Volume, error) {
 		v.State, v.Message = Abandoned, fmt.Sprintf("Job %s is being replaced by another that surveys claim %s of %s", key.Name, v.Claim, v.Member)
 		return v, nil
 	}
-	pods, err := job.Pods(ctx, s.Live, found)
+	state, err := job.Look(ctx, s.Client, s.Live, found, s.Clock.Now())
 	if err != nil {
 		return v, err
 	}
-	return seen(v, key.Name, job.Judge(found, pods, s.Clock.Now())), nil
+	return seen(v, key.Name, state), nil
 }
 
 // seen returns a volume with the result of its Job. It is pure.

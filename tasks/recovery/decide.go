@@ -225,14 +225,12 @@ func (in Input) chosen() *cluster.Ordinal {
 func (in Input) members() string {
 	said := make([]string, 0, len(in.Snapshot.Ordinals))
 	for _, o := range in.Snapshot.Ordinals {
-		is := fmt.Sprintf("%s is %s", o.Name, o.Class)
+		is := fmt.Sprintf("%s is %s", o.Name, o.Describe())
 		switch {
 		case o.Role == v1alpha1.RoleLearner:
 			is = o.Name + " is a learner that catches up"
 		case o.Pod != nil && o.Pod.Refusal != nil:
-			is += fmt.Sprintf(" (%s: %s)", o.Pod.Refusal.Reason, o.Pod.Refusal.Message)
-		case o.Pod != nil && o.Pod.Trouble != "":
-			is += fmt.Sprintf(" (%s)", o.Pod.Trouble)
+			is = fmt.Sprintf("%s is %s (%s: %s)", o.Name, o.Class, o.Pod.Refusal.Reason, o.Pod.Refusal.Message)
 		}
 		said = append(said, is)
 	}

@@ -39,7 +39,7 @@ func quorumLost(s *cluster.Snapshot) (lost bool, why string) {
 		switch {
 		case o.Answers:
 			answering = append(answering, o.Name)
-		case o.Pod != nil && !o.Pod.EtcdStarted.IsZero():
+		case o.MayRun():
 			unreachable = append(unreachable, o.Name)
 		}
 	}

@@ -22,7 +22,17 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 			in.Snapshot.Ordinals[ordinal].Pod = &cluster.Pod{EtcdStarted: epoch}
 		}
 	}
-	created := func(in *Input) { in.Snapshot.Ordinals[1].Pod = &cluster.Pod{} }
+	created := func(in *Input) {
+		in.Snapshot.Ordinals[1].Class, in.Snapshot.Ordinals[1].Pod = v1alpha1.ClassStarting, &cluster.Pod{}
+	}
+	lastSeen := func(class v1alpha1.PodClass, ordinals ...int) func(*Input) {
+		return func(in *Input) {
+			for _, i := range ordinals {
+				in.Snapshot.Ordinals[i].Class = class
+				in.Snapshot.Ordinals[i].Pod = &cluster.Pod{Node: cluster.Node{Name: "n", Trouble: "not ready"}}
+			}
+		}
+	}
 	surplus := func(names ...string) func(*Input) {
 		return func(in *Input) { in.Snapshot.Surplus = names }
 	}
@@ -37,17 +47,21 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 		lost   bool
 		says   string
 	}{
-		"a leader has not stepped down yet":    {[]func(*Input){leads}, false, "a member still knows a leader, although only 1 of 3 voters serve"},
-		"a quorum":                             {[]func(*Input){serving(before, 0, 2)}, false, "2 of 3 voters serve"},
-		"none is silent":                       {nil, true, "main-2"},
-		"one is":                               {[]func(*Input){silent(0)}, true, "main-2"},
-		"one that has not started is not":      {[]func(*Input){silent(0), created}, true, "main-2"},
-		"two are":                              {[]func(*Input){silent(0), silent(1)}, false, "main-0, main-1 do not answer"},
-		"a pod beyond the replicas":            {[]func(*Input){surplus("main-3")}, true, "main-2"},
-		"one, and a pod beyond the replicas":   {[]func(*Input){silent(0), surplus("main-3")}, false, "main-0, main-3 do not answer"},
-		"two pods beyond the replicas":         {[]func(*Input){surplus("main-3", "main-4")}, false, "main-3, main-4 do not answer"},
-		"a member elsewhere":                   {[]func(*Input){elsewhere}, true, "main-2"},
-		"one that is elsewhere, and a surplus": {[]func(*Input){elsewhere, surplus("main-3")}, false, "main-3, stranger do not answer"},
+		"a leader has not stepped down yet": {[]func(*Input){leads}, false, "a member still knows a leader, although only 1 of 3 voters serve"},
+		"a quorum":                          {[]func(*Input){serving(before, 0, 2)}, false, "2 of 3 voters serve"},
+		"none is silent":                    {nil, true, "main-2"},
+		"one is":                            {[]func(*Input){silent(0)}, true, "main-2"},
+		"one that has not started is not":   {[]func(*Input){silent(0), created}, true, "main-2"},
+		"two are":                           {[]func(*Input){silent(0), silent(1)}, false, "main-0, main-1 do not answer"},
+		"two that were dead when their nodes were lost":     {[]func(*Input){lastSeen(v1alpha1.ClassDead, 0, 1)}, false, "main-0, main-1 do not answer"},
+		"two that were starting when their nodes were lost": {[]func(*Input){lastSeen(v1alpha1.ClassStarting, 0, 1)}, false, "main-0, main-1 do not answer"},
+		"two that were terminating when their nodes were":   {[]func(*Input){lastSeen(v1alpha1.ClassTerminating, 0, 1)}, false, "main-0, main-1 do not answer"},
+		"one that was dead when its node was lost":          {[]func(*Input){lastSeen(v1alpha1.ClassDead, 0)}, true, "main-2"},
+		"a pod beyond the replicas":                         {[]func(*Input){surplus("main-3")}, true, "main-2"},
+		"one, and a pod beyond the replicas":                {[]func(*Input){silent(0), surplus("main-3")}, false, "main-0, main-3 do not answer"},
+		"two pods beyond the replicas":                      {[]func(*Input){surplus("main-3", "main-4")}, false, "main-3, main-4 do not answer"},
+		"a member elsewhere":                                {[]func(*Input){elsewhere}, true, "main-2"},
+		"one that is elsewhere, and a surplus":              {[]func(*Input){elsewhere, surplus("main-3")}, false, "main-3, stranger do not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

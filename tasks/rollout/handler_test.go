@@ -236,6 +236,7 @@ func TestRevocationIsDecidedOnLiveReads(t *testing.T) {
 	away := func(s *cluster.Snapshot) {
 		dead(2)(s)
 		s.Ordinals[2].Class, s.Ordinals[2].Pod = v1alpha1.ClassMissing, nil
+		s.Cluster.LeaderKnown = false // with m-1 dead there is no quorum
 	}
 	for name, c := range map[string]struct {
 		live []change

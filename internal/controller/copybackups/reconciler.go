@@ -192,7 +192,7 @@ func subject(task *v1alpha1.EtcdCopyBackupsTask) string {
 
 // follow records in the status of a task what has become of its Job.
 func (r *Reconciler) follow(ctx context.Context, task *v1alpha1.EtcdCopyBackupsTask, found *batchv1.Job) error {
-	pods, err := job.Pods(ctx, r.Live, found)
+	state, err := job.Look(ctx, r.Client, r.Live, found, r.Clock.Now())
 	if err != nil {
 		return r.retry(task, err)
 	}
@@ -200,7 +200,6 @@ func (r *Reconciler) follow(ctx context.Context, task *v1alpha1.EtcdCopyBackupsT
 	if of := found.Annotations[v1alpha1.AnnotationJobSubject]; of != "" && of != subject(task) {
 		task.Status.LastError = ptr.To(fmt.Sprintf("the spec was changed after Job %s was created, which copies what generation %s of it says: create another task", found.Name, of))
 	}
-	state := job.Judge(found, pods, r.Clock.Now())
 	switch {
 	case state.Running:
 	case state.Code != "":

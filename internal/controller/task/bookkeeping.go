@@ -35,7 +35,7 @@ type record struct {
 	pauses map[types.UID]pause
 	// configs are the decoded configs of tasks that have not ended. A config is immutable.
 	configs map[types.UID]decoded
-	// readings are those of the clock for tasks that run.
+	// readings are those of the clock for tasks that run, or have ended.
 	readings map[types.UID]reading
 	// troubled are the deleted tasks that could not be cleaned up after, and for which there was an event.
 	troubled map[types.UID]bool
@@ -106,7 +106,7 @@ func (b *bookkeeping) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperat
 	maps.DeleteFunc(r.writes, func(uid types.UID, _ written) bool { return !there[uid] })
 	maps.DeleteFunc(r.pauses, func(uid types.UID, _ pause) bool { return !there[uid] })
 	maps.DeleteFunc(r.configs, func(uid types.UID, _ decoded) bool { return !unfinished[uid] })
-	maps.DeleteFunc(r.readings, func(uid types.UID, _ reading) bool { return !unfinished[uid] })
+	maps.DeleteFunc(r.readings, func(uid types.UID, _ reading) bool { return !there[uid] })
 	if len(r.writes) == 0 && len(r.runs) == 0 && len(r.pauses) == 0 && len(r.configs) == 0 && len(r.readings) == 0 {
 		delete(b.etcds, etcd)
 	}
@@ -177,24 +177,35 @@ func (b *bookkeeping) pausedFor(t *v1alpha1.EtcdOperatorTask, now time.Time) tim
 	return b.of(t.EtcdKey()).pauses[t.UID].until.Sub(now)
 }
 
-// reading is what the clock said when this process first saw that a task runs, and for how long it had been running by it. The time
-// since then is measured by the monotonic clock.
+// reading is what the clock said when this process first saw that a task runs or has ended, and how long ago it had begun to by
+// that. The time since then is measured by the monotonic clock.
 type reading struct {
-	initiated, at time.Time
-	before        time.Duration
+	since, at time.Time
+	before    time.Duration
 }
 
-// elapsed returns for how long a task has been running. What the status says is from the wall clock, perhaps of another machine: a
-// time in the future was just now.
-func (b *bookkeeping) elapsed(t *v1alpha1.EtcdOperatorTask, clock clock.PassiveClock) time.Duration {
+// elapsed returns for how long a task has been running, or how long ago it ended, and for how much of that this process has seen it.
+// What the status says is from the wall clock, perhaps of another machine: a time in the future was just now.
+func (b *bookkeeping) elapsed(t *v1alpha1.EtcdOperatorTask, since time.Time, clock clock.PassiveClock) (elapsed, seen time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	r, initiated := b.of(t.EtcdKey()), t.Status.InitiatedAt.Truncate(time.Second)
-	if known, ok := r.readings[t.UID]; !ok || !known.initiated.Equal(initiated) {
+	r, second := b.of(t.EtcdKey()), since.Truncate(time.Second)
+	if known, ok := r.readings[t.UID]; !ok || !known.since.Equal(second) {
 		now := clock.Now()
-		r.readings[t.UID] = reading{initiated, now, max(0, now.Sub(t.Status.InitiatedAt.Round(0)))}
+		r.readings[t.UID] = reading{second, now, max(0, now.Sub(since.Round(0)))}
 	}
-	return r.readings[t.UID].before + clock.Since(r.readings[t.UID].at)
+	seen = clock.Since(r.readings[t.UID].at)
+	return r.readings[t.UID].before + seen, seen
+}
+
+// correct remembers for how long a task has been running, or how long ago it ended, by a clock that is known to be right.
+func (b *bookkeeping) correct(t *v1alpha1.EtcdOperatorTask, elapsed time.Duration, clock clock.PassiveClock) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.of(t.EtcdKey())
+	known := r.readings[t.UID]
+	known.before = elapsed - clock.Since(known.at)
+	r.readings[t.UID] = known
 }
 
 // running remembers a task of an Etcd that runs. The object itself is kept, because what is recorded in it later

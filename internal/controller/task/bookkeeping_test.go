@@ -93,9 +93,8 @@ func TestBooksAreKept(t *testing.T) {
 		"a pause":  {func(t *v1alpha1.EtcdOperatorTask) { m.pause(t, epoch, time.Hour) }, func(r *record, uid types.UID) bool { _, ok := r.pauses[uid]; return ok }, true, false},
 		"a config": {func(t *v1alpha1.EtcdOperatorTask) { _, _ = m.decode(t, &actor{}) }, func(r *record, uid types.UID) bool { _, ok := r.configs[uid]; return ok }, false, false},
 		"a reading": {func(t *v1alpha1.EtcdOperatorTask) {
-			t.Status.InitiatedAt = &metav1.Time{Time: epoch}
-			m.elapsed(t, clocktesting.NewFakePassiveClock(epoch))
-		}, func(r *record, uid types.UID) bool { _, ok := r.readings[uid]; return ok }, false, false},
+			m.elapsed(t, epoch, clocktesting.NewFakePassiveClock(epoch))
+		}, func(r *record, uid types.UID) bool { _, ok := r.readings[uid]; return ok }, true, false},
 		"a run": {func(t *v1alpha1.EtcdOperatorTask) { m.running(tasks.Task{Object: t}) }, func(r *record, uid types.UID) bool { _, ok := r.runs[uid]; return ok }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,9 +120,9 @@ func TestElapsedSinceTheLastAdmission(t *testing.T) {
 	var m bookkeeping
 	now, task := clocktesting.NewFakePassiveClock(epoch.Add(time.Second/2)), newTask()
 	elapsed := func(initiated time.Time, at time.Duration) time.Duration {
-		task.Status.InitiatedAt = &metav1.Time{Time: initiated}
 		now.SetTime(epoch.Add(at))
-		return m.elapsed(task, now)
+		elapsed, _ := m.elapsed(task, initiated, now)
+		return elapsed
 	}
 	g.Expect(elapsed(epoch.Add(time.Second/2), time.Second/2)).To(BeZero())
 	g.Expect(elapsed(epoch, time.Second)).To(Equal(time.Second / 2))

@@ -16,6 +16,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -118,12 +119,31 @@ type server struct {
 	// beforeDelete and beforePatch refuse every deletion and patch; nil refuses none.
 	beforeDelete, beforePatch error
 	created                   int
+	// now is the time by its clock. ended is when statuses became final, by that clock; zero if it is not known.
+	now   func() time.Time
+	ended time.Time
+	asked int
 }
 
 func newServer(t *testing.T) *server {
 	t.Helper()
 	s := &server{tracker: storage(t)}
 	s.Client = interceptor.NewClient(s.tracker, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if review, ok := o.(*authenticationv1.SelfSubjectReview); ok {
+				s.asked++
+				review.CreationTimestamp = metav1.NewTime(s.now())
+				return nil
+			}
+			return c.Create(ctx, o, options...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			err := c.Get(ctx, key, o, options...)
+			if task, ok := o.(*v1alpha1.EtcdOperatorTask); ok && !s.ended.IsZero() {
+				task.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: s.ended.Add(-time.Minute)}, Subresource: "status"}, {Time: &metav1.Time{Time: s.ended}, Subresource: "status"}, {Time: &metav1.Time{Time: s.ended.Add(time.Hour)}}}
+			}
+			return err
+		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, options ...client.SubResourceUpdateOption) error {
 			if s.beforeStatus != nil {
 				if err := s.beforeStatus(); err != nil {
@@ -287,8 +307,9 @@ func newEngine(t *testing.T, s *server) *engine {
 		WithT: NewWithT(t), t: t, actor: &actor{}, server: s, gatherer: registry,
 		clock: clocktesting.NewFakePassiveClock(epoch.Add(time.Minute)), events: make(chan string, 1000),
 	}
+	s.now = e.clock.Now
 	e.Reconciler = &Reconciler{
-		Client: s.Client, Live: s.tracker, Registry: tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: e.actor}}, Locker: &lock.Locks{},
+		Client: s.Client, Live: s.Client, Registry: tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: e.actor}}, Locker: &lock.Locks{},
 		Recorder: &events.FakeRecorder{Events: e.events}, Metrics: NewMetrics(registry), Clock: e.clock,
 	}
 	return e

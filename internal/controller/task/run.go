@@ -33,7 +33,7 @@ func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask,
 			return r.conclude(ctx, cached, task, verdict, err)
 		}
 	}
-	task.Elapsed = r.books.elapsed(task.Object, r.Clock)
+	task.Elapsed, _ = r.books.elapsed(task.Object, task.Object.Status.InitiatedAt.Time, r.Clock)
 	r.books.running(task)
 	left, overdue := r.overdue(task)
 	if overdue != nil {

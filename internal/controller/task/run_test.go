@@ -330,6 +330,7 @@ func TestExpiry(t *testing.T) {
 	s.add(t, "a", succeeded, ended(100))
 	s.add(t, "b", failed, ended(200))
 	s.add(t, "c", rejected)
+	s.ended = epoch
 	e := newEngine(t, s)
 	e.clock.SetTime(epoch.Add(99 * time.Second))
 	e.Expect(e.look()).To(Equal(time.Second))
@@ -345,6 +346,60 @@ func TestExpiry(t *testing.T) {
 	e.Expect(e.look()).To(Equal(firstPause))
 	e.pass(firstPause)
 	e.Expect(e.look()).To(Equal(2*firstPause), "it is tried less and less often")
+}
+
+// A wrong clock of the operator, or of the one that recorded the end, deletes no task before its time, and keeps none for ever. With a
+// recovery's task go the data that members have kept.
+func TestExpiryOnAClockThatIsWrong(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, c := range map[string]struct {
+		// at is how far ahead the clock is at the start, and then what it is set to. wrote is how far ahead the clock was that recorded
+		// the end.
+		at, then, wrote time.Duration
+		// stamped: the API server says when the status was written.
+		stamped bool
+		// restarts: another operator looks each time.
+		restarts bool
+		deleted  time.Duration
+	}{
+		"right":                            {0, 0, 0, true, false, 100 * time.Second},
+		"set ahead":                        {0, day, 0, true, false, 100 * time.Second},
+		"set back":                         {0, -day, 0, true, false, 100 * time.Second},
+		"ahead from the start":             {day, day, 0, true, false, 100 * time.Second},
+		"ahead, of each operator":          {day, day, 0, true, true, 100 * time.Second},
+		"ahead, until it was set right":    {day, 0, 0, true, false, 100 * time.Second},
+		"behind":                           {-day, -day, 0, true, false, 110 * time.Second},
+		"recorded by one that was ahead":   {0, 0, day, true, false, 110 * time.Second},
+		"recorded by one that was behind":  {0, 0, -day, true, false, 100 * time.Second},
+		"ahead, and nothing was stamped":   {day, day, 0, false, false, 110 * time.Second},
+		"right, and the operator restarts": {0, 0, 0, true, true, 100 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.add(t, "a", succeeded, func(task *v1alpha1.EtcdOperatorTask) {
+				task.Spec.TTLSecondsAfterFinished, task.Status.CompletedAt = ptr.To[int32](100), &metav1.Time{Time: epoch.Add(c.wrote)}
+			})
+			var e *engine
+			for second := 10; second <= 120; second += 10 {
+				if e == nil || c.restarts {
+					e = newEngine(t, s)
+					e.Clock = &settable{FakePassiveClock: e.clock, read: map[time.Time]time.Time{}, ahead: c.at}
+				}
+				if s.ended = epoch; !c.stamped {
+					s.ended = time.Time{}
+				}
+				e.clock.SetTime(epoch.Add(time.Duration(second) * time.Second))
+				e.look()
+				after := time.Duration(second) * time.Second
+				e.Expect(s.get(t, "a") == nil).To(Equal(after >= c.deleted), "after %s", after)
+				e.Clock.(*settable).ahead = c.then
+			}
+			e.Expect(s.asked).To(BeNumerically("<=", map[bool]int{false: 2, true: 12}[c.restarts]), "the API server is asked for the time")
+			if c.at < 0 {
+				e.Expect(s.asked).To(BeZero(), "what was seen to pass is not asked for")
+			}
+		})
+	}
 }
 
 // A change that matters is written at once. Another wording waits, and is written in the end.

@@ -16,14 +16,13 @@ import (
 
 // For says what the pod of an ordinal lacks to participate, and what a person can do.
 func For(o cluster.Ordinal, statefulSet string) string {
-	const outOfService = "if the node does not come back, power off its machine, and only then taint it with node.kubernetes.io/out-of-service"
+	if lost := LostNode(o); lost != "" {
+		return lost
+	}
 	switch o.Class {
 	case v1alpha1.ClassMissing:
 		return fmt.Sprintf("does not exist yet: if this persists, check the events of StatefulSet %s", statefulSet)
 	case v1alpha1.ClassTerminating:
-		if o.Pod.Node.Trouble != "" {
-			return fmt.Sprintf("is terminating, and its node %s is %s: %s", o.Pod.Node.Name, o.Pod.Node.Trouble, outOfService)
-		}
 		if len(o.Pod.Finalizers) > 0 {
 			return fmt.Sprintf("is terminating, and is kept by finalizers (%s): if this persists, check what set them, which has to remove them", strings.Join(o.Pod.Finalizers, ", "))
 		}
@@ -37,8 +36,6 @@ func For(o cluster.Ordinal, statefulSet string) string {
 		return "is starting"
 	}
 	switch {
-	case o.Pod.Node.Trouble != "":
-		return fmt.Sprintf("does not participate, and its node %s is %s: %s", o.Pod.Node.Name, o.Pod.Node.Trouble, outOfService)
 	case o.Role == v1alpha1.RoleLearner:
 		return "is a learner that is catching up with the leader: if this persists, check its log, and its disk and network"
 	case o.Unproven:
@@ -51,6 +48,28 @@ func For(o cluster.Ordinal, statefulSet string) string {
 		return "is running but knows no leader; if this persists, check its log and the other members"
 	}
 	return "serves, but its readiness probe does not pass yet"
+}
+
+// LostNode says what is known of a pod whose kubelet's last report may be stale, and what a person can do; empty if it is not.
+func LostNode(o cluster.Ordinal) string {
+	if o.Pod == nil || o.Pod.Stale() == "" {
+		return ""
+	}
+	is := "does not participate"
+	switch {
+	case o.Class == v1alpha1.ClassTerminating:
+		is = "is terminating"
+	case o.KnownClass() != o.Class:
+		is = fmt.Sprintf("may be running although it was last reported as %s%s", o.Class, parenthesized(o.Pod.Trouble))
+	}
+	return fmt.Sprintf("%s, and %s: if the node does not come back, power off its machine, and only then taint it with node.kubernetes.io/out-of-service", is, o.Pod.Stale())
+}
+
+func parenthesized(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
 }
 
 // DownVoters names the voters that do not serve, and what a person can do about them. Members that do not answer count
@@ -66,8 +85,8 @@ func DownVoters(s *cluster.Snapshot, vouchAfter time.Duration) string {
 			continue
 		}
 		switch o := s.Ordinals[v.Ordinal]; {
-		case o.Pod != nil && o.Pod.Node.Trouble != "":
-			ours = append(ours, fmt.Sprintf("%s (its node %s is %s)", v.Name, o.Pod.Node.Name, o.Pod.Node.Trouble))
+		case o.Pod != nil && o.Pod.Stale() != "":
+			ours = append(ours, fmt.Sprintf("%s (%s)", v.Name, o.Pod.Stale()))
 		case o.Pod != nil && o.ReadyButNotServing() && !o.Answers && vouchAfter > 0:
 			ours = append(ours, fmt.Sprintf("%s (its readiness probe passes, and counts once it has for %s)", v.Name, vouchAfter))
 		case o.Unproven:

@@ -18,13 +18,13 @@ import (
 // word is not stale, and the member itself. If the operator is cut off from all members, nothing is known of one that is
 // running.
 func Period(o *cluster.Ordinal, short time.Duration, cutOff bool) (period time.Duration, why string) {
-	if o.Pod == nil || o.Pod.GracePeriod <= short || o.Pod.Node.Trouble != "" {
+	if o.Pod == nil || o.Pod.GracePeriod <= short || o.Pod.Stale() != "" {
 		return 0, ""
 	}
 	switch {
-	case o.Class == v1alpha1.ClassDead || o.Class == v1alpha1.ClassStarting:
+	case o.IsDown():
 		return short, "its etcd is not running"
-	case o.Class != v1alpha1.ClassUnready || cutOff || o.Serving || !failsItsProbe(o.Pod):
+	case o.Class != v1alpha1.ClassUnready || cutOff || o.Serving || o.Pod.Ready:
 		return 0, ""
 	case !o.Answers:
 		return short, "its readiness probe fails and it does not answer"
@@ -34,7 +34,3 @@ func Period(o *cluster.Ordinal, short time.Duration, cutOff bool) (period time.D
 	// A member that is catching up is at work.
 	return 0, ""
 }
-
-// failsItsProbe reports whether the readiness probe of etcd fails by the kubelet's word. If all containers are ready and the
-// pod is not, the node controller has marked it, which says nothing of the member.
-func failsItsProbe(pod *cluster.Pod) bool { return !pod.Ready && !pod.AllContainersReady }

@@ -30,7 +30,7 @@ func TestPeriod(t *testing.T) {
 	ready := func(o *cluster.Ordinal) { o.Pod.Ready, o.Pod.AllContainersReady = true, true }
 	behind := func(o *cluster.Ordinal) { o.Answers, o.Lag = true, cluster.MaxLag+1 }
 	onLostNode := func(o *cluster.Ordinal) { o.Pod.Node.Trouble = "not ready" }
-	markedUnready := func(o *cluster.Ordinal) { o.Pod.AllContainersReady = true }
+	markedUnready := func(o *cluster.Ordinal) { o.Pod.AllContainersReady, o.Pod.NodeLost = true, true }
 	for name, c := range map[string]struct {
 		ordinal *cluster.Ordinal
 		cutOff  bool

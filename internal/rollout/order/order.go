@@ -17,7 +17,7 @@ import (
 // first; with sidecarFirst, those whose agent is not ready.
 func Compare(x, y *cluster.Ordinal, evict, sidecarFirst bool) int {
 	return cmp.Or(
-		cmp.Compare(Class(x.Class), Class(y.Class)),
+		cmp.Compare(Class(x.KnownClass()), Class(y.KnownClass())),
 		// Of members that are running and do not participate: those whose probe fails first, then those that do not serve.
 		after(x.ReadyButNotServing(), y.ReadyButNotServing()),
 		after(x.Serving, y.Serving),

@@ -42,8 +42,9 @@ func TestReasonOfARemoval(t *testing.T) {
 	failed := func(r *Removal, _ *cluster.Ordinal) { r.Handover = "; leadership could not be moved" }
 	small := func(r *Removal, _ *cluster.Ordinal) { r.CannotSpareOne = true }
 	for want, changes := range map[string][]removal{
-		"m-0 is not running (OOMKilled)":                                                                    {is(v1alpha1.ClassDead, v1alpha1.RoleUnknown), evict, containers},
-		"m-0 has not started":                                                                               {is(v1alpha1.ClassStarting, v1alpha1.RoleUnknown)},
+		"m-0 is not running (OOMKilled)": {is(v1alpha1.ClassDead, v1alpha1.RoleUnknown), evict, containers},
+		"m-0 was last reported as Dead and may be running by now, since its node n is not ready": {is(v1alpha1.ClassDead, v1alpha1.RoleUnknown), func(_ *Removal, o *cluster.Ordinal) { o.Pod.Node = cluster.Node{Name: "n", Trouble: "not ready"} }},
+		"m-0 has not started": {is(v1alpha1.ClassStarting, v1alpha1.RoleUnknown)},
 		"m-0 is running, and no member has known a leader for 30s":                                          {is(unready, v1alpha1.RoleUnknown), leaderless},
 		"m-0 serves, but its readiness probe fails":                                                         {is(unready, v1alpha1.RoleFollower), evict, small, containers},
 		"m-0 is running but does not participate":                                                           {is(unready, v1alpha1.RoleUnknown), func(_ *Removal, o *cluster.Ordinal) { o.Serving = false }},

@@ -28,6 +28,8 @@ func (r Removal) String() string {
 	o := &r.Snapshot.Ordinals[r.Ordinal]
 	var say []string
 	switch {
+	case o.KnownClass() != o.Class:
+		say = append(say, fmt.Sprintf("%s was last reported as %s and may be running by now, since %s", o.Name, o.Class, o.Pod.Stale()))
 	case o.Class == v1alpha1.ClassDead:
 		say = append(say, fmt.Sprintf("%s is not running (%s)", o.Name, o.Pod.Trouble))
 	case o.Class == v1alpha1.ClassStarting:

@@ -37,9 +37,9 @@ func (t Timers) Vouched(snapshot *cluster.Snapshot, now time.Time, grace time.Du
 	return vouched
 }
 
-// HasRun reports whether the etcd container of an ordinal has been running for the grace period, without a restart. The
-// member need not answer: etcd opens its client port only once it has published itself through raft, and with a bad
+// HasRun reports whether the etcd container of an ordinal has been running for the grace period, without a restart, and still
+// is as far as is known. The member need not answer: etcd opens its client port only once it has published itself through raft, and with a bad
 // configuration on all members none does.
 func (t Timers) HasRun(o *cluster.Ordinal, now time.Time, grace time.Duration) bool {
-	return o.Pod != nil && o.Class != v1alpha1.ClassTerminating && Lasted(t.Running[o.Pod.UID].Since, now, grace)
+	return o.Pod != nil && o.Class != v1alpha1.ClassTerminating && (o.Answers || o.Pod.Stale() == "") && Lasted(t.Running[o.Pod.UID].Since, now, grace)
 }

@@ -32,7 +32,7 @@ func Of(s *cluster.Snapshot) []Member {
 	var members []Member
 	for _, o := range s.Ordinals {
 		m := Member{Name: o.Name, Versions: o.Versions, Answers: o.Answers}
-		if !o.Answers && o.IsRunning() {
+		if !o.Answers && o.Class != v1alpha1.ClassTerminating && o.MayRun() {
 			m.Versions = cluster.Versions{Etcd: o.Pod.EtcdVersion}
 		}
 		members = append(members, m)

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // heldBy waits until a guard holds the newest rollout because of a pod.
@@ -32,6 +33,45 @@ func (c *cluster) heldBy(guard v1alpha1.GuardName, pod string) {
 		g.Expect(r.HeldBy.Guard).To(Equal(guard))
 		g.Expect(r.HeldBy.Pod).To(Equal(pod))
 	}).Should(Succeed())
+}
+
+// Without a leader, a member that crashed goes at once, but not one that may be running again: its node is lost. Once the node is back,
+// what its kubelet reports is true.
+func TestRolloutDoesNotBelieveLostNodes(t *testing.T) {
+	c := newCluster(t, 3)
+	for i := range 3 {
+		c.kubelet.Set(c.pod(i), env.Crashing)
+	}
+	c.Eventually(func(g Gomega) {
+		g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKeyFromObject(c.set), c.set)).To(Succeed())
+		g.Expect(c.set.Status.ReadyReplicas).To(BeZero())
+	}).Should(Succeed())
+	c.start(tasks.Registry{v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
+		Client: testEnv.Client, Live: testEnv.Client, Clock: clock.RealClock{}, Dialer: c.fake,
+		Observer: observe.New(c.fake, clock.RealClock{}, observe.WithSurroundings(testEnv.Client)),
+	}}})
+	c.change("1")
+	c.heldBy(v1alpha1.GuardQuorumLossConfirmed, c.pod(2))
+	c.Expect(c.rollouts(c)[0].Status.Rollout.Pods).To(BeEmpty())
+	c.readyNode()
+	for i := range 3 {
+		c.kubelet.Set(c.pod(i), env.Ready)
+	}
+	c.Expect(c.finalRollout(1).Status.Rollout.Pods).NotTo(BeEmpty())
+}
+
+// readyNode makes the node that pods are bound to, and has it be ready.
+func (c *cluster) readyNode() {
+	c.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: env.Node}}
+	c.create(node)
+	c.t.Cleanup(func() {
+		if err := testEnv.Client.Delete(context.Background(), node); err != nil {
+			c.t.Logf("deleting node %s: %v", node.Name, err)
+		}
+	})
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	c.Expect(testEnv.Client.Status().Update(c.t.Context(), node)).To(Succeed())
 }
 
 // The node that the simulated kubelet binds pods to does not exist at first; then it is there and ready; and then
@@ -51,15 +91,7 @@ func TestRolloutLooksAtNodes(t *testing.T) {
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), // one that is stale is reset
 	})
 	c.Expect(testEnv.Client.Status().Update(t.Context(), evicted)).To(Succeed())
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: env.Node}}
-	c.create(node)
-	t.Cleanup(func() {
-		if err := testEnv.Client.Delete(context.Background(), node); err != nil {
-			t.Logf("deleting node %s: %v", node.Name, err)
-		}
-	})
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	c.Expect(testEnv.Client.Status().Update(t.Context(), node)).To(Succeed())
+	c.readyNode()
 	c.heldBy(v1alpha1.GuardNodesStable, c.pod(1))
 	c.Expect(c.rollouts(c)[0].Status.Rollout.Pods).To(BeEmpty())
 

@@ -73,7 +73,7 @@ var bugs = []bug{
 	{
 		Name: "a quorum out of the operator's sight counts as lost",
 		Edits: []edit{{"internal/rollout/quorum.go",
-			"	if s.Snapshot.Cluster.LeaderKnown || !s.ordinal(next).IsRunning() {",
+			"	if s.Snapshot.Cluster.LeaderKnown || !s.ordinal(next).MayRun() {",
 			"	if !s.now.IsZero() || s.Snapshot.Cluster.LeaderKnown {"}},
 		Operations: rollout, Faults: "operator sees only a member that is cut off", Length: time.Minute,
 	},

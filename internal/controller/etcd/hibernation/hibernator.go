@@ -177,12 +177,8 @@ func (h Hibernator) findFinal(ctx context.Context, etcd *v1alpha1.Etcd) (finalJo
 		f.subject = ""
 		return f, nil
 	}
-	pods, err := job.Pods(ctx, h.API, found)
-	if err != nil {
-		return finalJob{}, err
-	}
-	f.state = job.Judge(found, pods, h.Clock.Now())
-	return f, nil
+	f.state, err = job.Look(ctx, h.Client, h.API, found, h.Clock.Now())
+	return f, err
 }
 
 // carryOut takes the step of a decision.
