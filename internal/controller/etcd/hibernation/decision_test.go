@@ -195,4 +195,6 @@ func TestObstacle(t *testing.T) {
 	g.Expect(obstacle(etcd)).To(ContainSubstring("was being recovered"))
 	etcd.Status.Recovery.PreviousClusterID = "ace"
 	g.Expect(obstacle(etcd)).To(BeEmpty())
+	etcd.Status.Recovery.EarlierClusterIDs = []string{"cafe"}
+	g.Expect(obstacle(etcd)).To(ContainSubstring("was being recovered"))
 }
