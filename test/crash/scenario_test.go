@@ -399,7 +399,7 @@ func (r *run) stateOfEtcd(ctx context.Context) (lines []string) {
 		lines = append(lines, fmt.Sprintf("Etcd %s=%s", c.Type, c.Status))
 	}
 	return append(lines, fmt.Sprintf("Etcd ready %t, cluster %s, size %d, recovery %t, members recover %t",
-		ptr.Deref(e.Status.Ready, false), e.Status.ClusterID, e.Status.ClusterSize, e.Status.Recovery != nil, config.Data[member.KeyRecovery] != ""))
+		ptr.Deref(e.Status.Ready, false), disturb.Cluster(e.Status.ClusterID, config.Data), e.Status.ClusterSize, e.Status.Recovery != nil, config.Data[member.KeyRecovery] != ""))
 }
 
 // acts are what must not be done twice: the pods that were replaced, and what was asked of the agent.

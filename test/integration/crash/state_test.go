@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -79,7 +80,7 @@ func (w *world) stateOfEtcd() []string {
 	}
 	slices.Sort(conditions)
 	return []string{
-		fmt.Sprintf("Etcd ready %t, cluster %s, size %d, recovery %t", ptr.Deref(e.Status.Ready, false), e.Status.ClusterID, e.Status.ClusterSize, e.Status.Recovery != nil),
+		fmt.Sprintf("Etcd ready %t, cluster %s, size %d, recovery %t", ptr.Deref(e.Status.Ready, false), disturb.Cluster(e.Status.ClusterID, config.Data), e.Status.ClusterSize, e.Status.Recovery != nil),
 		fmt.Sprintf("Etcd %v", conditions),
 		fmt.Sprintf("members recover %t", config.Data[member.KeyRecovery] != ""),
 	}
