@@ -181,6 +181,27 @@ func TestCAIsRenewed(t *testing.T) {
 	}
 }
 
+// While something is wrong with a certificate, it may be one of the previous CA that is in use: that stays trusted.
+func TestPreviousCAIsTrustedWhileThereIsAProblem(t *testing.T) {
+	g := NewWithT(t)
+	state := fresh(g)
+	now := Situation{Now: start.Add(day), InUse: true, Trusted: true, Loaded: true, RenewCA: true}
+	_, _ = settle(g, &state, now)
+	now.RenewCA, now.Now = false, now.Now.Add(7*day)
+	_, _ = settle(g, &state, now)
+	both := state.Bundle
+	now.Now = state.Authority.PreviousUntil.Add(time.Second)
+	broken := state
+	broken.Broken = map[string]error{"server": errors.New("x")}
+	d := Decide(spec, broken, now)
+	g.Expect(d.Problems).To(HaveLen(1))
+	actions, _ := settle(g, &broken, now)
+	g.Expect(actions).NotTo(ContainElement(Retire))
+	g.Expect(broken.Bundle).To(Equal(both))
+	actions, _ = settle(g, &state, now)
+	g.Expect(actions).To(ContainElement(Retire), "once it is fixed")
+}
+
 // What somebody did to the Secrets, and what becomes of it.
 func TestWhatSomebodyDid(t *testing.T) {
 	g := NewWithT(t)

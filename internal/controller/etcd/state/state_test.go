@@ -14,37 +14,16 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state/statetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
-
-// indexer registers the index of tasks with a fake client.
-type indexer struct{ *fake.ClientBuilder }
-
-func (i indexer) IndexField(_ context.Context, object client.Object, field string, extract client.IndexerFunc) error {
-	i.WithIndex(object, field, extract)
-	return nil
-}
-
-func clientOf(g *WithT, objects ...client.Object) client.Client {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, appsv1.AddToScheme, corev1.AddToScheme, coordinationv1.AddToScheme} {
-		g.Expect(add(scheme)).To(Succeed())
-	}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
-	g.Expect(etcdtasks.Index(context.Background(), indexer{builder})).To(Succeed())
-	return builder.Build()
-}
 
 // observing returns a Snapshot, or an error.
 type observing struct{ err error }
@@ -88,7 +67,7 @@ func TestRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			a := Access{Client: clientOf(g, tc.cached...), API: clientOf(g, tc.live...), Observer: observing{tc.observe}}
+			a := Access{Client: statetest.API(tc.cached...), API: statetest.API(tc.live...), Observer: observing{tc.observe}}
 			s, err := a.Read(t.Context(), etcd)
 			if tc.err != nil {
 				g.Expect(err).To(MatchError(tc.err))
@@ -108,7 +87,7 @@ func TestLiveReads(t *testing.T) {
 	g := NewWithT(t)
 	now := clocktesting.NewFakePassiveClock(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC))
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
-	reads := Access{API: clientOf(g, etcd), Clock: now}.Live()
+	reads := Access{API: statetest.API(etcd), Clock: now}.Live()
 	_, err := reads.Etcd(t.Context(), etcd)
 	g.Expect(err).NotTo(HaveOccurred())
 	earlier := etcd.DeepCopy()

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package statetest imitates, for unit tests, the API server that the parts of the Etcd controller read and write.
+package statetest
+
+import (
+	"context"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+)
+
+// API returns an API server with some objects. Of the preconditions of a deletion it checks the resourceVersion alone.
+func API(objects ...client.Object) client.WithWatch {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
+	utilruntime.Must(etcdtasks.Index(context.Background(), indexer{builder}))
+	return builder.Build()
+}
+
+// indexer registers the index of tasks with a fake client.
+type indexer struct{ *fake.ClientBuilder }
+
+// IndexField implements client.FieldIndexer.
+func (i indexer) IndexField(_ context.Context, object client.Object, field string, extract client.IndexerFunc) error {
+	i.WithIndex(object, field, extract)
+	return nil
+}
+
+// ControlledBy returns the owner references of an object that an Etcd controls.
+func ControlledBy(etcd *v1alpha1.Etcd) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
+}

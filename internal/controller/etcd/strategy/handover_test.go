@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package strategy
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state/statetest"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// looks are observations, each of a cluster of its own.
+type looks struct {
+	n       int
+	observe func(look int) *cluster.Snapshot
+}
+
+func (l *looks) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+	l.n++
+	return l.observe(l.n), nil
+}
+
+// handingOver is an Etcd of three members whose StatefulSet has the update strategy OnDelete, while the feature gate is off.
+type handingOver struct {
+	*WithT
+	etcd   *v1alpha1.Etcd
+	set    *appsv1.StatefulSet
+	client client.WithWatch
+	clock  *clocktesting.FakePassiveClock
+	keeper *Keeper
+}
+
+func newHandingOver(t *testing.T, observe func(look int) *cluster.Snapshot) *handingOver {
+	h := &handingOver{WithT: NewWithT(t), clock: clocktesting.NewFakePassiveClock(noon)}
+	h.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "etcd-main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	h.set = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "etcd-main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
+		OwnerReferences: statetest.ControlledBy(h.etcd),
+	}}
+	h.set.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
+	h.client = statetest.API(h.etcd, h.set)
+	h.keeper = &Keeper{Access: state.Access{Client: h.client, API: h.client, Observer: &looks{observe: observe}, Locker: &lock.Locks{}, Clock: h.clock}}
+	return h
+}
+
+// through has the keeper use a client that does something else.
+func (h *handingOver) through(funcs interceptor.Funcs) {
+	c := interceptor.NewClient(h.client, funcs)
+	h.keeper.Client, h.keeper.API = c, c
+}
+
+func (h *handingOver) reconcile(t *testing.T) (waits bool, err error) {
+	objects := &apply.Objects{Writer: apply.Writer{Client: h.keeper.Client, Live: h.keeper.API}, Clock: h.clock}
+	session, err := objects.Begin(t.Context(), h.etcd, h.set, "")
+	h.Expect(err).NotTo(HaveOccurred())
+	return h.keeper.Reconcile(t.Context(), &state.State{Etcd: h.etcd, StatefulSet: h.set}, session)
+}
+
+// strategy of the StatefulSet now.
+func (h *handingOver) strategy(t *testing.T) appsv1.StatefulSetUpdateStrategyType {
+	live := &appsv1.StatefulSet{}
+	h.Expect(h.client.Get(t.Context(), client.ObjectKeyFromObject(h.set), live)).To(Succeed())
+	return live.Spec.UpdateStrategy.Type
+}
+
+// locked reports whether the lock of the Etcd is held. It errs for a lock that is free, and is not taken in time.
+func (h *handingOver) locked() bool {
+	free := make(chan struct{})
+	go func() {
+		defer h.keeper.Locker.Lock(client.ObjectKeyFromObject(h.etcd))()
+		close(free)
+	}()
+	select {
+	case <-free:
+		return false
+	case <-time.After(200 * time.Millisecond):
+		return true
+	}
+}
+
+func TestHandOver(t *testing.T) {
+	h := newHandingOver(t, func(int) *cluster.Snapshot { return clustertest.Healthy(3) })
+	_, err := h.reconcile(t)
+	h.Expect(err).To(MatchError(state.ErrBehind))
+	h.Expect(h.strategy(t)).To(Equal(appsv1.RollingUpdateStatefulSetStrategyType))
+}
+
+// A task that held the lock until now may have deleted a pod: whether the StatefulSet controller may take the next one is
+// decided again, while no task can act.
+func TestHandOverIsDecidedAgainUnderTheLock(t *testing.T) {
+	var h *handingOver
+	locked := false
+	h = newHandingOver(t, func(look int) *cluster.Snapshot {
+		if look == 1 {
+			return clustertest.Healthy(3)
+		}
+		locked = h.locked()
+		return missing(1)
+	})
+	waits, err := h.reconcile(t)
+	h.Expect(err).NotTo(HaveOccurred())
+	h.Expect(waits).To(BeTrue())
+	h.Expect(locked).To(BeTrue(), "the second decision is made under the lock")
+	h.Expect(h.strategy(t)).To(Equal(appsv1.OnDeleteStatefulSetStrategyType))
+}
+
+// An operator that was paused does not hand over on what it saw before, and none does on a StatefulSet that has changed since it
+// was read.
+func TestHandOverOnWhatHasChanged(t *testing.T) {
+	t.Run("the operator is paused", func(t *testing.T) {
+		var h *handingOver
+		h = newHandingOver(t, func(look int) *cluster.Snapshot {
+			if look == 2 {
+				h.clock.SetTime(noon.Add(state.MaxReadAge + time.Second))
+			}
+			return clustertest.Healthy(3)
+		})
+		waits, err := h.reconcile(t)
+		h.Expect(err).NotTo(HaveOccurred())
+		h.Expect(waits).To(BeTrue())
+		h.Expect(h.strategy(t)).To(Equal(appsv1.OnDeleteStatefulSetStrategyType))
+	})
+	t.Run("the StatefulSet changes", func(t *testing.T) {
+		h := newHandingOver(t, func(int) *cluster.Snapshot { return clustertest.Healthy(3) })
+		h.through(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+			changed := &appsv1.StatefulSet{}
+			h.Expect(c.Get(ctx, client.ObjectKeyFromObject(h.set), changed)).To(Succeed())
+			changed.Labels["changed"] = "by another"
+			h.Expect(c.Update(ctx, changed)).To(Succeed())
+			return c.Patch(ctx, o, p, options...)
+		}})
+		_, err := h.reconcile(t)
+		h.Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+		h.Expect(h.strategy(t)).To(Equal(appsv1.OnDeleteStatefulSetStrategyType))
+	})
+}

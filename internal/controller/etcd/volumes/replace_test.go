@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes
+
+import (
+	"context"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state/statetest"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// healthy is an observation of healthy members.
+type healthy struct{}
+
+func (healthy) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+	return clustertest.Healthy(3), nil
+}
+
+// A StatefulSet that has changed since it was judged is not deleted: by its new spec its claims, or its pods, could go with it.
+func TestReplacedStatefulSetIsTheOneThatWasJudged(t *testing.T) {
+	const retain, remove = appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType
+	policy := func(whenDeleted appsv1.PersistentVolumeClaimRetentionPolicyType) *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy {
+		return &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: whenDeleted, WhenScaled: retain}
+	}
+	for name, tc := range map[string]struct {
+		policy   *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy
+		then     func(*appsv1.StatefulSet)
+		replaced bool
+		conflict bool
+	}{
+		"as it was judged":              {policy(retain), nil, true, false},
+		"its claims would be deleted":   {policy(remove), nil, false, false},
+		"its claims are no longer kept": {policy(retain), func(set *appsv1.StatefulSet) { set.Spec.PersistentVolumeClaimRetentionPolicy = policy(remove) }, false, true},
+		"it is scaled":                  {policy(retain), func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To(int32(1)) }, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "etcd-main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "etcd-main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
+				OwnerReferences: statetest.ControlledBy(etcd),
+			}, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(3)), PersistentVolumeClaimRetentionPolicy: tc.policy}}
+			api := statetest.API(etcd, set)
+			writes := interceptor.NewClient(api, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+				if tc.then != nil {
+					changed := &appsv1.StatefulSet{}
+					g.Expect(c.Get(ctx, client.ObjectKeyFromObject(set), changed)).To(Succeed())
+					tc.then(changed)
+					g.Expect(c.Update(ctx, changed)).To(Succeed())
+				}
+				asked := (&client.DeleteOptions{}).ApplyOptions(options)
+				g.Expect(asked.PropagationPolicy).To(HaveValue(Equal(metav1.DeletePropagationOrphan)))
+				g.Expect(asked.Preconditions).To(HaveField("UID", HaveValue(BeEquivalentTo("set"))), "the fake does not check it")
+				return c.Delete(ctx, o, options...)
+			}})
+			grower := &Grower{Access: state.Access{Client: writes, API: api, Observer: healthy{}, Locker: &lock.Locks{}}}
+			err := grower.replaceSet(t.Context(), etcd)
+			switch {
+			case tc.replaced:
+				g.Expect(err).To(MatchError(state.ErrBehind))
+			case tc.conflict:
+				g.Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+			default:
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+			g.Expect(apierrors.IsNotFound(api.Get(t.Context(), client.ObjectKeyFromObject(set), set))).To(Equal(tc.replaced))
+		})
+	}
+}
