@@ -33,6 +33,18 @@ func (s slow) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.
 	return s.snapshot, nil
 }
 
+// watched is a clock that looks at the lock of an Etcd when it is asked how old something is.
+type watched struct {
+	*clocktesting.FakePassiveClock
+	locked func() bool
+	found  *[]bool
+}
+
+func (w watched) Since(t time.Time) time.Duration {
+	*w.found = append(*w.found, w.locked())
+	return w.FakePassiveClock.Since(t)
+}
+
 // An operator that was paused adopts nothing, and hands nothing back, on what it read before: another may have.
 func TestAdoptionRestsOnFreshReads(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -56,13 +68,16 @@ func TestAdoptionRestsOnFreshReads(t *testing.T) {
 				f.set.Annotations = map[string]string{v1alpha1.AnnotationAdoptedBy: string(f.etcd.UID)}
 			}
 			api := statetest.API(f.etcd, f.set)
+			locks, locked := &lock.Locks{}, []bool{}
 			a := Adopter{
-				Access:      state.Access{Client: api, API: api, Observer: slow{now, tc.takes, f.snapshot}, Locker: &lock.Locks{}, Clock: now},
+				Access: state.Access{Client: api, API: api, Observer: slow{now, tc.takes, f.snapshot}, Locker: locks,
+					Clock: watched{now, func() bool { return statetest.Locked(locks, f.etcd) }, &locked}},
 				Images:      configv1alpha1.Images{Etcd: "etcd:v3.6.16", EtcdAgent: "agent:v1"},
 				QuorumAware: true, Enabled: true,
 			}
 			_, err := a.Reconcile(t.Context(), &state.State{Etcd: f.etcd, StatefulSet: f.set})
 			g.Expect(err).To(MatchError(state.ErrBehind))
+			g.Expect(locked).To(HaveExactElements(true), "the wait for the lock counts, too")
 			live := &appsv1.StatefulSet{}
 			g.Expect(api.Get(t.Context(), client.ObjectKeyFromObject(f.set), live)).To(Succeed())
 			if tc.after {

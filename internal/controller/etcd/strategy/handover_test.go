@@ -79,21 +79,6 @@ func (h *handingOver) strategy(t *testing.T) appsv1.StatefulSetUpdateStrategyTyp
 	return live.Spec.UpdateStrategy.Type
 }
 
-// locked reports whether the lock of the Etcd is held. It errs for a lock that is free, and is not taken in time.
-func (h *handingOver) locked() bool {
-	free := make(chan struct{})
-	go func() {
-		defer h.keeper.Locker.Lock(client.ObjectKeyFromObject(h.etcd))()
-		close(free)
-	}()
-	select {
-	case <-free:
-		return false
-	case <-time.After(200 * time.Millisecond):
-		return true
-	}
-}
-
 func TestHandOver(t *testing.T) {
 	h := newHandingOver(t, func(int) *cluster.Snapshot { return clustertest.Healthy(3) })
 	_, err := h.reconcile(t)
@@ -110,7 +95,7 @@ func TestHandOverIsDecidedAgainUnderTheLock(t *testing.T) {
 		if look == 1 {
 			return clustertest.Healthy(3)
 		}
-		locked = h.locked()
+		locked = statetest.Locked(h.keeper.Locker, h.etcd)
 		return missing(1)
 	})
 	waits, err := h.reconcile(t)

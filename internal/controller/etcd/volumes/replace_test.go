@@ -7,6 +7,7 @@ package volumes
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -18,15 +19,20 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// healthy is an observation of healthy members.
-type healthy struct{}
+// healthy are healthy members that take a while to answer.
+type healthy struct {
+	clock *clocktesting.FakePassiveClock
+	takes time.Duration
+}
 
-func (healthy) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+func (h healthy) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+	h.clock.SetTime(h.clock.Now().Add(h.takes))
 	return clustertest.Healthy(3), nil
 }
 
@@ -39,13 +45,15 @@ func TestReplacedStatefulSetIsTheOneThatWasJudged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy   *appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy
 		then     func(*appsv1.StatefulSet)
+		takes    time.Duration
 		replaced bool
 		conflict bool
 	}{
-		"as it was judged":              {policy(retain), nil, true, false},
-		"its claims would be deleted":   {policy(remove), nil, false, false},
-		"its claims are no longer kept": {policy(retain), func(set *appsv1.StatefulSet) { set.Spec.PersistentVolumeClaimRetentionPolicy = policy(remove) }, false, true},
-		"it is scaled":                  {policy(retain), func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To(int32(1)) }, false, true},
+		"as it was judged":              {policy(retain), nil, 0, true, false},
+		"its claims would be deleted":   {policy(remove), nil, 0, false, false},
+		"it was judged long ago":        {policy(retain), nil, state.MaxReadAge + time.Second, false, false},
+		"its claims are no longer kept": {policy(retain), func(set *appsv1.StatefulSet) { set.Spec.PersistentVolumeClaimRetentionPolicy = policy(remove) }, 0, false, true},
+		"it is scaled":                  {policy(retain), func(set *appsv1.StatefulSet) { set.Spec.Replicas = ptr.To(int32(1)) }, 0, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -67,10 +75,11 @@ func TestReplacedStatefulSetIsTheOneThatWasJudged(t *testing.T) {
 				g.Expect(asked.Preconditions).To(HaveField("UID", HaveValue(BeEquivalentTo("set"))), "the fake does not check it")
 				return c.Delete(ctx, o, options...)
 			}})
-			grower := &Grower{Access: state.Access{Client: writes, API: api, Observer: healthy{}, Locker: &lock.Locks{}}}
+			now := clocktesting.NewFakePassiveClock(noon)
+			grower := &Grower{Access: state.Access{Client: writes, API: api, Observer: healthy{now, tc.takes}, Locker: &lock.Locks{}, Clock: now}}
 			err := grower.replaceSet(t.Context(), etcd)
 			switch {
-			case tc.replaced:
+			case tc.replaced, tc.takes > 0:
 				g.Expect(err).To(MatchError(state.ErrBehind))
 			case tc.conflict:
 				g.Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)

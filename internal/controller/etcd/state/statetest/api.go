@@ -7,9 +7,11 @@ package statetest
 
 import (
 	"context"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -40,4 +42,19 @@ func (i indexer) IndexField(_ context.Context, object client.Object, field strin
 // ControlledBy returns the owner references of an object that an Etcd controls.
 func ControlledBy(etcd *v1alpha1.Etcd) []metav1.OwnerReference {
 	return []metav1.OwnerReference{*metav1.NewControllerRef(etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
+}
+
+// Locked reports whether the lock of an Etcd is held. It can err only where the lock is free.
+func Locked(locks *lock.Locks, etcd *v1alpha1.Etcd) bool {
+	free := make(chan struct{})
+	go func() {
+		defer locks.Lock(client.ObjectKeyFromObject(etcd))()
+		close(free)
+	}()
+	select {
+	case <-free:
+		return false
+	case <-time.After(200 * time.Millisecond):
+		return true
+	}
 }
