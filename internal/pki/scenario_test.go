@@ -51,8 +51,7 @@ type scenario struct {
 	now Situation
 	// before are the CAs that the issuer had.
 	before []*Pair
-	// backup of the Secret with the CA.
-	backup *Authority
+	backup State
 	// serials of CAs, in the order of their appearance.
 	serials []string
 }
@@ -65,53 +64,81 @@ func (s *scenario) happens(line string) {
 	}
 }
 
-func (s *scenario) one(what, secret string) {
+func (s *scenario) one(what, of string) {
 	switch what {
 	case "day":
-		days, err := strconv.ParseFloat(secret, 64)
-		s.g.Expect(err).NotTo(HaveOccurred())
-		s.now.Now = start.Add(time.Duration(days * float64(day)))
+		s.now.Now = start.Add(s.days(of))
 	case "settle":
 		_, _ = s.settle(s.now)
 		s.now.RenewCA = false
 	case "gone":
-		s.lose(secret)
+		s.lose(of)
 	case "broken":
-		s.lose(secret)
-		s.state.Broken = map[string]error{secret: errors.New("it is garbage")}
-	case "backup":
-		s.backup = s.state.Authority
-	case "restore":
-		s.state.Authority = s.backup
+		s.lose(of)
+		s.state.Broken = map[string]error{of: errors.New("it is garbage")}
+	case "replaced":
+		s.replace(of)
 	case "keyless":
 		s.state.Authority.Signer = &Pair{Certificate: s.state.Authority.Signer.Certificate}
-	case "replaced":
-		other := fresh(s.g)
-		switch secret {
-		case "key":
-			s.state.Authority = other.Authority
-		case "ca":
-			s.state.Bundle = other.Bundle
-		default:
-			s.state.Leaves[secret] = other.Leaves[secret]
+	case "later":
+		ca := *s.state.Authority.Signer.Certificate
+		ca.NotBefore = s.now.Now.Add(day)
+		pair, err := newLeaf(&Pair{&ca, s.state.Authority.Signer.Key}, s.spec.Leaves[0], s.spec.Leaf, s.now.Now, nil)
+		s.g.Expect(err).NotTo(HaveOccurred())
+		s.state.Leaves[of] = &Leaf{Pair: *pair}
+	case "backup":
+		s.backup = s.state
+	case "restore":
+		if of == "key" {
+			s.state.Authority = s.backup.Authority
+		} else {
+			s.state.Bundle = s.backup.Bundle
 		}
+	default:
+		s.wants(what, of)
+	}
+}
+
+// wants changes what there should be, or what the issuer does.
+func (s *scenario) wants(what, of string) {
+	s.spec.Leaves = slices.Clone(s.spec.Leaves)
+	switch what {
 	case "hosts":
-		s.spec.Leaves = slices.Clone(s.spec.Leaves)
-		s.spec.Leaves[0].Hosts = []string{secret}
+		s.spec.Leaves[0].Hosts = []string{of}
 	case "usage":
-		s.spec.Leaves = slices.Clone(s.spec.Leaves)
-		s.spec.Leaves[1].Usages = []x509.ExtKeyUsage{map[string]x509.ExtKeyUsage{"server": x509.ExtKeyUsageServerAuth, "client": x509.ExtKeyUsageClientAuth, "any": x509.ExtKeyUsageAny}[secret]}
+		s.spec.Leaves[1].Usages = []x509.ExtKeyUsage{map[string]x509.ExtKeyUsage{"server": x509.ExtKeyUsageServerAuth, "client": x509.ExtKeyUsageClientAuth, "any": x509.ExtKeyUsageAny}[of]}
+	case "renew-before":
+		s.spec.LeafRenewBefore = s.days(of)
 	case "another-ca":
 		s.before = append(s.before, s.ca)
 		s.ca = s.newCA()
 	case "earlier-ca":
 		s.ca = s.before[len(s.before)-1]
 	case "issued":
-		s.issue(secret, s.now.Now)
+		s.issue(of, s.now.Now)
 	case "lacking":
-		s.state.Issued[secret] = &Issued{Lacking: "Issuer x does not exist"}
+		s.state.Issued[of] = &Issued{Lacking: "Issuer x does not exist"}
 	default:
 		s.situation(what)
+	}
+}
+
+func (s *scenario) days(of string) time.Duration {
+	days, err := strconv.ParseFloat(of, 64)
+	s.g.Expect(err).NotTo(HaveOccurred())
+	return time.Duration(days * float64(day))
+}
+
+// replace puts the Secret of another cluster in the place of one.
+func (s *scenario) replace(secret string) {
+	other := fresh(s.g)
+	switch secret {
+	case "key":
+		s.state.Authority = other.Authority
+	case "ca":
+		s.state.Bundle = other.Bundle
+	default:
+		s.state.Leaves[secret] = other.Leaves[secret]
 	}
 }
 
