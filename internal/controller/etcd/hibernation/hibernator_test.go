@@ -131,6 +131,9 @@ func TestRecordedClaimsAreDeleted(t *testing.T) {
 	}
 }
 
+// live is an API server that can be told from a cache.
+type live struct{ client.Reader }
+
 // observed is what an observation of the API server shows; one of the cache fails the test.
 type observed struct {
 	api      client.Reader
@@ -167,7 +170,7 @@ func TestStopped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			cache, api := statetest.API(), statetest.API()
+			cache, api := statetest.API(), &live{statetest.API()}
 			h := Hibernator{Access: state.Access{Client: cache, API: api, Observer: observed{api, tc.snapshot}}}
 			stopped, err := h.stopped(t.Context(), &v1alpha1.Etcd{}, tc.settled)
 			g.Expect(err).NotTo(HaveOccurred())

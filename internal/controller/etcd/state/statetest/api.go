@@ -7,6 +7,7 @@ package statetest
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -14,20 +15,36 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// API returns an API server with some objects. Of the preconditions of a deletion it checks the resourceVersion alone.
+// scheme has every kind that the controller works on. It takes a while to make.
+var scheme = sync.OnceValue(func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(v1alpha1.AddToScheme(s))
+	utilruntime.Must(clientgoscheme.AddToScheme(s))
+	return s
+})
+
+// API returns an API server with some objects. It gives UIDs to new ones. Of the preconditions of a deletion it checks the resourceVersion
+// alone.
 func API(objects ...client.Object) client.WithWatch {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
+	builder := fake.NewClientBuilder().WithScheme(scheme()).WithObjects(objects...)
 	utilruntime.Must(etcdtasks.Index(context.Background(), indexer{builder}))
-	return builder.Build()
+	return interceptor.NewClient(builder.Build(), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if o.GetUID() == "" {
+				o.SetUID(types.UID(o.GetName() + "-uid"))
+			}
+			return c.Create(ctx, o, options...)
+		},
+	})
 }
 
 // indexer registers the index of tasks with a fake client.
@@ -41,7 +58,11 @@ func (i indexer) IndexField(_ context.Context, object client.Object, field strin
 
 // ControlledBy returns the owner references of an object that an Etcd controls.
 func ControlledBy(etcd *v1alpha1.Etcd) []metav1.OwnerReference {
-	return []metav1.OwnerReference{*metav1.NewControllerRef(etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))}
+	return controlledBy(etcd, v1alpha1.GroupVersion.WithKind(v1alpha1.KindEtcd))
+}
+
+func controlledBy(o metav1.Object, kind schema.GroupVersionKind) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(o, kind)}
 }
 
 // Locked reports whether the lock of an Etcd is held. It can err only where the lock is free.
