@@ -5,6 +5,7 @@
 package hibernation
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -28,6 +29,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // night is a cluster of three members that is to hibernate without its volumes, and whose pods are gone.
@@ -44,7 +46,7 @@ type night struct {
 }
 
 func newNight(t *testing.T) *night {
-	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd", Generation: 7}, Spec: v1alpha1.EtcdSpec{
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd", Generation: 12}, Spec: v1alpha1.EtcdSpec{
 		PersistentVolumeClaimRetentionPolicy: &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted},
 		Backup:                               &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}},
 	}}
@@ -187,6 +189,8 @@ func asleep(t *testing.T, fails bool) *night {
 	n.surveyed()
 	n.Expect(n.hibernate().Condition.Message).To(ContainSubstring("taking the final snapshot of main-1"))
 	final := n.finalJob()
+	n.Expect(final.Annotations[v1alpha1.AnnotationJobSubject]).To(HavePrefix("12/main-main-1/"))
+	n.Expect(final.Spec.Template.Spec.Volumes).To(ContainElement(Or(HaveField("EmptyDir", Not(BeNil())), HaveField("Ephemeral", Not(BeNil())))), "a database takes space")
 	n.Expect(final.Spec.Template.Spec.Containers[0].Args).To(ContainElements("final-snapshot", "--cluster-id=cafe"))
 	n.Expect(final.Spec.Template.Spec.Volumes).To(ContainElement(HaveField("PersistentVolumeClaim", HaveValue(HaveField("ClaimName", "main-main-1")))))
 	statetest.Run(t, n.api, client.ObjectKeyFromObject(final))
@@ -210,6 +214,7 @@ func TestNightWithoutVolumes(t *testing.T) {
 	view := n.hibernate()
 	n.Expect(view.Condition.Status).To(Equal(metav1.ConditionTrue))
 	n.Expect(view.Record).NotTo(BeNil())
+	n.asksNothing()
 
 	n.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
 	n.Expect(n.hibernate()).To(BeNil(), "it is to wake up")
@@ -229,6 +234,67 @@ func TestNightWithoutVolumes(t *testing.T) {
 	w = n.wakeUp()
 	n.Expect(w).To(Equal(WakeUp{Restores: true}))
 	n.Expect(w.Condition(n.state().Etcd)).To(HaveValue(HaveField("Message", "The cluster wakes up from snapshot Full-1, at revision 40.")))
+}
+
+// asksNothing checks that the next step reads the cache alone.
+func (n *night) asksNothing() {
+	n.t.Helper()
+	cache, objects := n.with(n.api)
+	h := cache
+	h.API = interceptor.NewClient(n.api, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		n.t.Error("the API server was asked")
+		return nil
+	}})
+	_, err := h.Hibernate(n.t.Context(), n.state(), n.held, !n.unsettled, objects)
+	n.Expect(err).NotTo(HaveOccurred())
+}
+
+// Once it is recorded what the volumes had, they go, even if the store is no longer configured; and what a late cache still shows is not
+// waited for.
+func TestRecordedVolumesGo(t *testing.T) {
+	n := asleep(t, false)
+	n.change(func(e *v1alpha1.Etcd) { e.Spec.Backup = nil })
+	late := statetest.Copy(t, n.api)
+	n.hibernate()
+	n.Expect(n.claims()).To(BeEmpty())
+	h, objects := n.with(n.api)
+	h.Client = late
+	view, err := h.Hibernate(t.Context(), n.state(), false, true, objects)
+	n.Expect(err).NotTo(HaveOccurred())
+	n.Expect(view.Condition.Message).To(ContainSubstring("hibernated without volumes"))
+}
+
+// The Job that takes the final snapshot signs it where snapshots are signed.
+func TestFinalSnapshotIsSigned(t *testing.T) {
+	n := newNight(t)
+	n.change(func(e *v1alpha1.Etcd) {
+		e.Spec.Backup.Signing = &v1alpha1.SigningSpec{SecretRef: v1alpha1.SecretReference{Name: "keys"}}
+	})
+	n.hibernate()
+	n.surveyed()
+	n.hibernate()
+	n.Expect(n.finalJob().Spec.Template.Spec.Volumes).To(ContainElement(HaveField("Secret", HaveValue(HaveField("SecretName", "keys")))))
+}
+
+// A claim that was made since is not in the record: waking up deletes those that are, and no other; and nothing while an object is foreign.
+func TestWakingUpDeletesWhatWasGivenUp(t *testing.T) {
+	n := asleep(t, false)
+	n.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	foreign := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
+	n.Expect(n.api.Create(t.Context(), foreign)).To(Succeed())
+	n.Expect(n.wakeUp().Why).To(Equal("waiting for the Jobs of the hibernation to end"))
+	n.Expect(n.claims()).To(HaveLen(3))
+	n.Expect(n.jobs()).NotTo(BeEmpty())
+	n.Expect(n.api.Delete(t.Context(), foreign)).To(Succeed())
+
+	h, _ := n.with(n.api)
+	n.Expect(h.removeJobs(t.Context(), n.state().Etcd)).To(Succeed())
+	n.Expect(n.api.Delete(t.Context(), claimOf(0))).To(Succeed())
+	again := claimOf(0)
+	again.UID = "again"
+	n.Expect(n.api.Create(t.Context(), again)).To(Succeed())
+	n.Expect(n.wakeUp().Why).To(Equal("waiting for the deletion of the claims that were given up: main-main-1, main-main-2"))
+	n.Expect(n.claims()).To(Equal([]string{"main-main-0"}))
 }
 
 // A cluster that wakes up before its volumes were deleted waits for that: a late deletion must not hit what members use.
@@ -311,6 +377,7 @@ func TestWhatKeepsTheVolumes(t *testing.T) {
 // A cluster that never served, and has no volumes, is hibernated at once.
 func TestClusterWithoutVolumes(t *testing.T) {
 	n := newNight(t)
+	n.fails = true
 	for i := range 3 {
 		n.Expect(n.api.Delete(t.Context(), claimOf(i))).To(Succeed())
 	}
@@ -342,6 +409,7 @@ func TestFinalSnapshotOfAnother(t *testing.T) {
 		left   bool
 	}{
 		"another's":          {func(j *batchv1.Job) { j.OwnerReferences = nil }, "the volumes are kept", true},
+		"being deleted":      {func(j *batchv1.Job) { j.Finalizers = []string{"foregroundDeletion"} }, "an earlier final snapshot", true},
 		"for another volume": {func(j *batchv1.Job) { j.Annotations[v1alpha1.AnnotationJobSubject] = "other" }, "an earlier final snapshot", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -353,6 +421,9 @@ func TestFinalSnapshotOfAnother(t *testing.T) {
 			tc.change(j)
 			n.Expect(n.api.Update(t.Context(), j)).To(Succeed())
 			statetest.Complete(t, n.api, client.ObjectKeyFromObject(j), `{"snapshot":"Full-1","revision":"40"}`)
+			if len(j.Finalizers) > 0 {
+				n.Expect(n.api.Delete(t.Context(), j)).To(Succeed())
+			}
 			view := n.hibernate()
 			n.Expect(view.Condition.Message).To(ContainSubstring(tc.says))
 			n.Expect(view.Record).To(BeNil())

@@ -64,6 +64,9 @@ func TestBlocked(t *testing.T) {
 			if (why == "") != (tc.want == "") || !strings.Contains(why, tc.want) {
 				t.Errorf("%q", why)
 			}
+			if passes := strings.HasPrefix(tc.want, "snapshots fail"); BlockedForNow(tc.etcd, tc.set) != passes {
+				t.Errorf("it passes by itself: %v", !passes)
+			}
 		})
 	}
 }
@@ -91,11 +94,12 @@ func TestRecordedClaimsAreDeleted(t *testing.T) {
 		// claim as the API server has it, and what becomes of it after it was read.
 		claim, then func(*corev1.PersistentVolumeClaim)
 		deleted     bool
+		behind      bool
 	}{
 		"given up":                   {live: record, takes: time.Second, deleted: true},
-		"of a cluster that woke up":  {takes: time.Second},
-		"of another hibernation":     {live: &v1alpha1.Hibernation{ID: "other"}, takes: time.Second},
-		"and the operator is paused": {live: record, takes: 5 * time.Second},
+		"of a cluster that woke up":  {takes: time.Second, behind: true},
+		"of another hibernation":     {live: &v1alpha1.Hibernation{ID: "other"}, takes: time.Second, behind: true},
+		"and the operator is paused": {live: record, takes: 5 * time.Second, behind: true},
 		"created again":              {live: record, claim: func(c *corev1.PersistentVolumeClaim) { c.UID = "again" }},
 		"owned by another":           {live: record, claim: func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = []metav1.OwnerReference{another} }},
 		"of another Etcd":            {live: record, claim: func(c *corev1.PersistentVolumeClaim) { c.Labels[v1alpha1.LabelPartOf] = "other" }},
@@ -124,7 +128,8 @@ func TestRecordedClaimsAreDeleted(t *testing.T) {
 			}})
 			h := Hibernator{Access: state.Access{Client: writes, API: slow{api, now, tc.takes}, Clock: now}}
 			err := h.deleteClaims(t.Context(), cached, record.Claims)
-			g.Expect(err).To(Or(BeNil(), MatchError(state.ErrBehind)))
+			g.Expect(errors.Is(err, state.ErrBehind)).To(Equal(tc.behind))
+			g.Expect(err == nil).To(Equal(!tc.behind))
 			err = api.Get(t.Context(), client.ObjectKeyFromObject(claim), claim)
 			g.Expect(apierrors.IsNotFound(err)).To(Equal(tc.deleted))
 		})

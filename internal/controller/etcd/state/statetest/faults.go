@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -128,7 +129,7 @@ func Copy(t *testing.T, api client.Client) client.WithWatch {
 	var all []client.Object
 	for _, list := range []client.ObjectList{
 		&v1alpha1.EtcdList{}, &v1alpha1.EtcdOperatorTaskList{}, &appsv1.StatefulSetList{}, &corev1.PersistentVolumeClaimList{}, &corev1.ConfigMapList{},
-		&corev1.PodList{}, &batchv1.JobList{}, &corev1.SecretList{}, &corev1.ServiceList{},
+		&corev1.PodList{}, &batchv1.JobList{}, &corev1.SecretList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{}, &corev1.EventList{}, &storagev1.StorageClassList{},
 	} {
 		utilruntime.Must(api.List(t.Context(), list))
 		utilruntime.Must(meta.EachListItem(list, func(o runtime.Object) error {
