@@ -13,7 +13,10 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -130,6 +133,7 @@ func Copy(t *testing.T, api client.Client) client.WithWatch {
 	for _, list := range []client.ObjectList{
 		&v1alpha1.EtcdList{}, &v1alpha1.EtcdOperatorTaskList{}, &appsv1.StatefulSetList{}, &corev1.PersistentVolumeClaimList{}, &corev1.ConfigMapList{},
 		&corev1.PodList{}, &batchv1.JobList{}, &corev1.SecretList{}, &corev1.ServiceList{}, &corev1.ServiceAccountList{}, &corev1.EventList{}, &storagev1.StorageClassList{},
+		&rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &coordinationv1.LeaseList{}, &policyv1.PodDisruptionBudgetList{},
 	} {
 		utilruntime.Must(api.List(t.Context(), list))
 		utilruntime.Must(meta.EachListItem(list, func(o runtime.Object) error {
