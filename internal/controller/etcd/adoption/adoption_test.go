@@ -11,9 +11,9 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state/statetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -63,15 +63,15 @@ func TestAdoptionRestsOnFreshReads(t *testing.T) {
 			f := adoptable()
 			f.etcd.Annotations = map[string]string{v1alpha1.AnnotationOperation: tc.operation}
 			f.set.Namespace, f.set.UID = f.etcd.Namespace, "set"
-			f.set.OwnerReferences = statetest.ControlledBy(f.etcd)
+			f.set.OwnerReferences = apitest.ControlledBy(f.etcd)
 			if tc.before {
 				f.set.Annotations = map[string]string{v1alpha1.AnnotationAdoptedBy: string(f.etcd.UID)}
 			}
-			api := statetest.API(f.etcd, f.set)
+			api := apitest.API(f.etcd, f.set)
 			locks, locked := &lock.Locks{}, []bool{}
 			a := Adopter{
 				Access: state.Access{Client: api, API: api, Observer: slow{now, tc.takes, f.snapshot}, Locker: locks,
-					Clock: watched{now, func() bool { return statetest.Locked(locks, f.etcd) }, &locked}},
+					Clock: watched{now, func() bool { return apitest.Locked(locks, f.etcd) }, &locked}},
 				Images:      configv1alpha1.Images{Etcd: "etcd:v3.6.16", EtcdAgent: "agent:v1"},
 				QuorumAware: true, Enabled: true,
 			}

@@ -12,10 +12,10 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state/statetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	. "github.com/onsi/gomega"
@@ -43,21 +43,21 @@ func newDruids(t *testing.T, operation string) *druids {
 	f := adoptable()
 	f.etcd.Finalizers = []string{"other", v1alpha1.FinalizerDruid}
 	f.etcd.Annotations = map[string]string{v1alpha1.AnnotationOperation: operation}
-	f.set.Namespace, f.set.UID, f.set.OwnerReferences = "shoot", "set", statetest.ControlledBy(f.etcd)
+	f.set.Namespace, f.set.UID, f.set.OwnerReferences = "shoot", "set", apitest.ControlledBy(f.etcd)
 	f.set.CreationTimestamp = metav1.NewTime(noon)
 	f.set.Annotations = map[string]string{v1alpha1.AnnotationRolloutBy: v1alpha1.ManagedBy}
 	mark := func(o client.Object, name string) client.Object {
 		o.SetNamespace("shoot")
 		o.SetName(name)
 		o.SetLabels(map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByDruid, v1alpha1.LabelPartOf: "etcd-main"})
-		o.SetOwnerReferences(statetest.ControlledBy(f.etcd))
+		o.SetOwnerReferences(apitest.ControlledBy(f.etcd))
 		return o
 	}
 	objects := []client.Object{f.etcd, f.set, mark(&corev1.ServiceAccount{}, "etcd-main"), mark(&rbacv1.Role{}, component.RoleName("etcd-main")), mark(&corev1.Service{}, "etcd-main-client")}
 	for i := range 3 {
 		objects = append(objects, claim(i))
 	}
-	return &druids{WithT: NewWithT(t), t: t, api: statetest.API(objects...), snapshot: f.snapshot, change: func(*Adopter) {}}
+	return &druids{WithT: NewWithT(t), t: t, api: apitest.API(objects...), snapshot: f.snapshot, change: func(*Adopter) {}}
 }
 
 func claim(i int) *corev1.PersistentVolumeClaim {
@@ -70,7 +70,7 @@ func claim(i int) *corev1.PersistentVolumeClaim {
 func (d *druids) with(api client.WithWatch) Adopter {
 	a := Adopter{
 		Access: state.Access{
-			Client: api, API: api, Observer: statetest.Members(func() *cluster.Snapshot { return d.snapshot }),
+			Client: api, API: api, Observer: apitest.Members(func() *cluster.Snapshot { return d.snapshot }),
 			Locker: &lock.Locks{}, Clock: clocktesting.NewFakePassiveClock(noon),
 		},
 		Images: configv1alpha1.Images{Etcd: "etcd:v3.6.16", EtcdAgent: "agent:v1"}, QuorumAware: true, Enabled: true,
@@ -102,7 +102,7 @@ func (d *druids) reconcile() (View, error) {
 func (d *druids) each() {
 	d.t.Helper()
 	s := d.state()
-	statetest.EachRequestFails(d.t, d.api, func(api client.WithWatch) error {
+	apitest.EachRequestFails(d.t, d.api, func(api client.WithWatch) error {
 		_, err := d.with(api).Reconcile(d.t.Context(), s)
 		return err
 	})

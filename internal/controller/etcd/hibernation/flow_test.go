@@ -12,13 +12,13 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/instruct"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state/statetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -52,13 +52,13 @@ func newNight(t *testing.T) *night {
 	}}
 	etcd.Status.ClusterID, etcd.Status.ClusterSize = "cafe", 3
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: statetest.ControlledBy(etcd),
+		Namespace: "ns", Name: "main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(etcd),
 	}, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(0))}}
 	objects := []client.Object{etcd, set}
 	for i := range 3 {
 		objects = append(objects, claimOf(i))
 	}
-	return &night{WithT: NewWithT(t), t: t, api: statetest.API(objects...), clock: clocktesting.NewFakePassiveClock(noon), snapshot: clustertest.Healthy(0)}
+	return &night{WithT: NewWithT(t), t: t, api: apitest.API(objects...), clock: clocktesting.NewFakePassiveClock(noon), snapshot: clustertest.Healthy(0)}
 }
 
 func claimOf(i int) *corev1.PersistentVolumeClaim {
@@ -89,7 +89,7 @@ func (n *night) with(api client.WithWatch) (Hibernator, *apply.Session) {
 	s := n.state()
 	session, err := objects.Begin(n.t.Context(), s.Etcd, s.StatefulSet, "")
 	n.Expect(err).NotTo(HaveOccurred())
-	observer := statetest.Members(func() *cluster.Snapshot { return n.snapshot })
+	observer := apitest.Members(func() *cluster.Snapshot { return n.snapshot })
 	return Hibernator{
 		Access: state.Access{Client: api, API: api, Observer: observer, Locker: &lock.Locks{}, Clock: n.clock},
 		Images: configv1alpha1.Images{Etcd: "etcd:v1", EtcdAgent: "agent:v1"},
@@ -98,7 +98,7 @@ func (n *night) with(api client.WithWatch) (Hibernator, *apply.Session) {
 
 func (n *night) each(run func(api client.WithWatch) error) {
 	if n.fails {
-		statetest.EachRequestFails(n.t, n.api, run)
+		apitest.EachRequestFails(n.t, n.api, run)
 	}
 }
 
@@ -164,7 +164,7 @@ func (n *night) claims() (names []string) {
 // surveyed has the Jobs of a survey end. Member 1 is the most advanced.
 func (n *night) surveyed() {
 	for i, name := range n.jobs() {
-		statetest.Complete(n.t, n.api, client.ObjectKey{Namespace: "ns", Name: name}, fmt.Sprintf(
+		apitest.Complete(n.t, n.api, client.ObjectKey{Namespace: "ns", Name: name}, fmt.Sprintf(
 			`{"state":"Present","clusterID":"cafe","memberID":"%d","lastTerm":3,"lastIndex":%d,"revision":40}`, i+1, []int{7, 9, 8}[i]))
 	}
 }
@@ -193,12 +193,12 @@ func asleep(t *testing.T, fails bool) *night {
 	n.Expect(final.Spec.Template.Spec.Volumes).To(ContainElement(Or(HaveField("EmptyDir", Not(BeNil())), HaveField("Ephemeral", Not(BeNil())))), "a database takes space")
 	n.Expect(final.Spec.Template.Spec.Containers[0].Args).To(ContainElements("final-snapshot", "--cluster-id=cafe"))
 	n.Expect(final.Spec.Template.Spec.Volumes).To(ContainElement(HaveField("PersistentVolumeClaim", HaveValue(HaveField("ClaimName", "main-main-1")))))
-	statetest.Run(t, n.api, client.ObjectKeyFromObject(final))
+	apitest.Run(t, n.api, client.ObjectKeyFromObject(final))
 	view := n.hibernate()
 	n.Expect(view.Condition.Message).To(ContainSubstring("is running"))
 	n.Expect(view.Record).To(BeNil())
 	n.Expect(n.claims()).To(HaveLen(3), "nothing is deleted before the snapshot was verified")
-	statetest.Complete(t, n.api, client.ObjectKeyFromObject(final), `{"snapshot":"Full-1","revision":"40"}`)
+	apitest.Complete(t, n.api, client.ObjectKeyFromObject(final), `{"snapshot":"Full-1","revision":"40"}`)
 	view = n.hibernate()
 	n.Expect(view.Record).To(HaveValue(And(HaveField("Snapshot", "Full-1"), HaveField("Revision", int64(40)), HaveField("ClusterID", "cafe"), HaveField("ID", final.UID), HaveField("Claims", HaveLen(3)))))
 	n.Expect(n.claims()).To(HaveLen(3), "nothing is deleted before that is recorded")
@@ -225,7 +225,7 @@ func TestNightWithoutVolumes(t *testing.T) {
 	recovery := n.state().Etcd.Status.Recovery
 	n.Expect(*recovery).To(Equal(v1alpha1.ClusterRecovery{TaskUID: view.Record.ID, Member: "main-0", Source: v1alpha1.RecoverFromBackup, PreviousClusterID: "cafe", Revision: 40}))
 	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: component.ConfigMapName("main", ""), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: statetest.ControlledBy(n.state().Etcd),
+		Namespace: "ns", Name: component.ConfigMapName("main", ""), Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(n.state().Etcd),
 	}}
 	n.Expect(n.api.Create(t.Context(), config)).To(Succeed())
 	n.Expect(n.wakeUp().Why).To(Equal("waiting until the members are instructed to restore the snapshot"))
@@ -254,7 +254,7 @@ func (n *night) asksNothing() {
 func TestRecordedVolumesGo(t *testing.T) {
 	n := asleep(t, false)
 	n.change(func(e *v1alpha1.Etcd) { e.Spec.Backup = nil })
-	late := statetest.Copy(t, n.api)
+	late := apitest.Copy(t, n.api)
 	n.hibernate()
 	n.Expect(n.claims()).To(BeEmpty())
 	h, objects := n.with(n.api)
@@ -420,7 +420,7 @@ func TestFinalSnapshotOfAnother(t *testing.T) {
 			j := n.finalJob()
 			tc.change(j)
 			n.Expect(n.api.Update(t.Context(), j)).To(Succeed())
-			statetest.Complete(t, n.api, client.ObjectKeyFromObject(j), `{"snapshot":"Full-1","revision":"40"}`)
+			apitest.Complete(t, n.api, client.ObjectKeyFromObject(j), `{"snapshot":"Full-1","revision":"40"}`)
 			if len(j.Finalizers) > 0 {
 				n.Expect(n.api.Delete(t.Context(), j)).To(Succeed())
 			}

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state/statetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -114,7 +114,7 @@ func TestRecordedClaimsAreDeleted(t *testing.T) {
 			if tc.claim != nil {
 				tc.claim(claim)
 			}
-			api := statetest.API(live, claim)
+			api := apitest.API(live, claim)
 			writes := interceptor.NewClient(api, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 				if tc.then != nil {
 					changed := claim.DeepCopy()
@@ -175,7 +175,7 @@ func TestStopped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			cache, api := statetest.API(), &live{statetest.API()}
+			cache, api := apitest.API(), &live{apitest.API()}
 			h := Hibernator{Access: state.Access{Client: cache, API: api, Observer: observed{api, tc.snapshot}}}
 			stopped, err := h.stopped(t.Context(), &v1alpha1.Etcd{}, tc.settled)
 			g.Expect(err).NotTo(HaveOccurred())

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
@@ -17,7 +18,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/instruct"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state/statetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	. "github.com/onsi/gomega"
@@ -46,17 +46,17 @@ var key = client.ObjectKey{Namespace: "ns", Name: "main"}
 func newScaled(t *testing.T, have int32) *scaled {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
 	etcd.Status.ClusterID, etcd.Status.ClusterSize = "cafe", 3
-	meta := metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: statetest.ControlledBy(etcd)}
+	meta := metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(etcd)}
 	set := &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(have)}}
 	config := &corev1.ConfigMap{ObjectMeta: *meta.DeepCopy()}
 	config.Name, config.UID = component.ConfigMapName("main", ""), "config"
 	return &scaled{
-		WithT: NewWithT(t), t: t, api: statetest.API(etcd, set, config), clock: clocktesting.NewFakePassiveClock(noon), locks: &lock.Locks{}, snapshot: clustertest.Healthy(int(have)),
+		WithT: NewWithT(t), t: t, api: apitest.API(etcd, set, config), clock: clocktesting.NewFakePassiveClock(noon), locks: &lock.Locks{}, snapshot: clustertest.Healthy(int(have)),
 	}
 }
 
 func (s *scaled) with(api client.WithWatch) Scaler {
-	access := state.Access{Client: api, API: api, Observer: statetest.Members(func() *cluster.Snapshot { return s.snapshot }), Locker: s.locks, Clock: s.clock}
+	access := state.Access{Client: api, API: api, Observer: apitest.Members(func() *cluster.Snapshot { return s.snapshot }), Locker: s.locks, Clock: s.clock}
 	return Scaler{Access: access, Instructor: instruct.Instructor{Access: access}}
 }
 
@@ -99,7 +99,7 @@ func (s *scaled) hold(api client.WithWatch, st *state.State) (bool, error) {
 func (s *scaled) each() {
 	s.t.Helper()
 	st := s.state()
-	statetest.EachRequestFails(s.t, s.api, func(api client.WithWatch) error {
+	apitest.EachRequestFails(s.t, s.api, func(api client.WithWatch) error {
 		_, err := s.hold(api, st)
 		return err
 	})
@@ -109,7 +109,7 @@ func (s *scaled) each() {
 func (s *scaled) watched(locked *bool) client.WithWatch {
 	return interceptor.NewClient(s.api, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
 		if _, ok := o.(*appsv1.StatefulSet); ok {
-			*locked = statetest.Locked(s.locks, &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}})
+			*locked = apitest.Locked(s.locks, &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}})
 		}
 		return c.Patch(ctx, o, p, options...)
 	}})
@@ -237,25 +237,25 @@ func TestBegin(t *testing.T) {
 			s := newScaled(t, tc.have)
 			s.change(tc.change)
 			st := s.state()
-			statetest.EachRequestFails(t, s.api, func(api client.WithWatch) error {
+			apitest.EachRequestFails(t, s.api, func(api client.WithWatch) error {
 				_, c, err := s.with(api).Begin(t.Context(), st, tc.wake)
 				c.End()
 				return err
 			})
-			s.Expect(statetest.Locked(s.locks, st.Etcd)).To(BeFalse(), "what failed has ended")
+			s.Expect(apitest.Locked(s.locks, st.Etcd)).To(BeFalse(), "what failed has ended")
 			ctx, c, err := s.with(s.api).Begin(t.Context(), st, tc.wake)
 			s.Expect(err).NotTo(HaveOccurred())
 			s.Expect(c.Replicas).To(Equal(tc.replicas))
 			s.Expect(c.Why).To(ContainSubstring(tc.why))
 			s.Expect(c.Why == "").To(Equal(tc.why == ""))
-			s.Expect(statetest.Locked(s.locks, st.Etcd)).To(Equal(tc.locked))
+			s.Expect(apitest.Locked(s.locks, st.Etcd)).To(Equal(tc.locked))
 			_, bounded := ctx.Deadline()
 			s.Expect(bounded).To(Equal(tc.confirmed))
 			s.clock.SetTime(noon.Add(state.MaxReadAge + time.Second))
 			s.Expect(c.Permit(t.Context(), st.StatefulSet) != nil).To(Equal(tc.confirmed), "a confirmation grows old")
 			c.End()
 			c.End()
-			s.Expect(statetest.Locked(s.locks, st.Etcd)).To(BeFalse())
+			s.Expect(apitest.Locked(s.locks, st.Etcd)).To(BeFalse())
 			s.Expect(ctx.Err() != nil).To(Equal(tc.confirmed))
 		})
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state/statetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -67,7 +67,7 @@ func TestRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			a := Access{Client: statetest.API(tc.cached...), API: statetest.API(tc.live...), Observer: observing{tc.observe}}
+			a := Access{Client: apitest.API(tc.cached...), API: apitest.API(tc.live...), Observer: observing{tc.observe}}
 			s, err := a.Read(t.Context(), etcd)
 			if tc.err != nil {
 				g.Expect(err).To(MatchError(tc.err))
@@ -87,7 +87,7 @@ func TestLiveReads(t *testing.T) {
 	g := NewWithT(t)
 	now := clocktesting.NewFakePassiveClock(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC))
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}}
-	reads := Access{API: statetest.API(etcd), Clock: now}.Live()
+	reads := Access{API: apitest.API(etcd), Clock: now}.Live()
 	_, err := reads.Etcd(t.Context(), etcd)
 	g.Expect(err).NotTo(HaveOccurred())
 	earlier := etcd.DeepCopy()

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state/statetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -35,7 +35,7 @@ type looks struct {
 
 func (l *looks) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error) {
 	l.n++
-	return statetest.Members(func() *cluster.Snapshot { return l.observe(l.n) }).Observe(ctx, reader, etcd)
+	return apitest.Members(func() *cluster.Snapshot { return l.observe(l.n) }).Observe(ctx, reader, etcd)
 }
 
 // handingOver is an Etcd of three members whose StatefulSet has the update strategy OnDelete, while the feature gate is off.
@@ -53,10 +53,10 @@ func newHandingOver(t *testing.T, observe func(look int) *cluster.Snapshot) *han
 	h.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "etcd-main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
 	h.set = &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "etcd-main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
-		OwnerReferences: statetest.ControlledBy(h.etcd),
+		OwnerReferences: apitest.ControlledBy(h.etcd),
 	}}
 	h.set.Spec.UpdateStrategy.Type = appsv1.OnDeleteStatefulSetStrategyType
-	h.client = statetest.API(h.etcd, h.set)
+	h.client = apitest.API(h.etcd, h.set)
 	h.keeper = &Keeper{Access: state.Access{Client: h.client, API: h.client, Observer: &looks{observe: observe}, Locker: &lock.Locks{}, Clock: h.clock}}
 	return h
 }
@@ -85,7 +85,7 @@ func (h *handingOver) strategy(t *testing.T) appsv1.StatefulSetUpdateStrategyTyp
 func (h *handingOver) each(t *testing.T) {
 	t.Helper()
 	api, observe := h.client, h.keeper.Observer.(*looks).observe
-	statetest.EachRequestFails(t, api, func(failing client.WithWatch) error {
+	apitest.EachRequestFails(t, api, func(failing client.WithWatch) error {
 		h.keeper = &Keeper{Access: state.Access{Client: failing, API: failing, Observer: &looks{observe: observe}, Locker: &lock.Locks{}, Clock: h.clock}, QuorumAware: h.keeper.QuorumAware}
 		waits, err := h.reconcile(t)
 		h.Expect(err == nil && waits).To(BeFalse())
@@ -112,7 +112,7 @@ func TestHandOverIsDecidedAgainUnderTheLock(t *testing.T) {
 		if look == 1 {
 			return clustertest.Healthy(3)
 		}
-		locked = statetest.Locked(h.keeper.Locker, h.etcd)
+		locked = apitest.Locked(h.keeper.Locker, h.etcd)
 		return missing(1)
 	})
 	waits, err := h.reconcile(t)
@@ -168,14 +168,14 @@ func TestStrategyIsCorrected(t *testing.T) {
 			h := newHandingOver(t, func(int) *cluster.Snapshot { return missing(1) })
 			h.set.Spec.UpdateStrategy = rolling
 			h.set.ResourceVersion = ""
-			h.client = statetest.API(h.etcd, h.set)
+			h.client = apitest.API(h.etcd, h.set)
 			h.keeper.QuorumAware = tc.quorumAware
 			h.keeper.Client, h.keeper.API = h.client, h.client
 			h.Expect(h.keeper.Wanted()).To(Equal(tc.want.Type))
 			h.each(t)
 			locked := false
 			h.through(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
-				locked = statetest.Locked(h.keeper.Locker, h.etcd)
+				locked = apitest.Locked(h.keeper.Locker, h.etcd)
 				return c.Patch(ctx, o, p, options...)
 			}})
 			waits, err := h.reconcile(t)

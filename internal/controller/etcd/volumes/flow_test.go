@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state/statetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -51,7 +51,7 @@ func newSmall(t *testing.T) *small {
 	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3, StorageCapacity: ptr.To(resource.MustParse("8Gi"))}}
 	const retain = appsv1.RetainPersistentVolumeClaimRetentionPolicyType
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: statetest.ControlledBy(etcd),
+		Namespace: "ns", Name: "main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(etcd),
 	}, Spec: appsv1.StatefulSetSpec{
 		Replicas: ptr.To(int32(3)), VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{Spec: corev1.PersistentVolumeClaimSpec{Resources: storage("4Gi")}}},
 		PersistentVolumeClaimRetentionPolicy: &appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{WhenDeleted: retain, WhenScaled: retain},
@@ -65,7 +65,7 @@ func newSmall(t *testing.T) *small {
 			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: storage("4Gi").Requests},
 		})
 	}
-	s := &small{WithT: NewWithT(t), t: t, api: statetest.API(objects...), clock: clocktesting.NewFakePassiveClock(noon), snapshot: clustertest.Healthy(3)}
+	s := &small{WithT: NewWithT(t), t: t, api: apitest.API(objects...), clock: clocktesting.NewFakePassiveClock(noon), snapshot: clustertest.Healthy(3)}
 	s.grower = s.through(s.api)
 	return s
 }
@@ -73,7 +73,7 @@ func newSmall(t *testing.T) *small {
 // through returns a Grower that has seen nothing yet.
 func (s *small) through(api client.WithWatch) *Grower {
 	g := &Grower{Access: state.Access{Client: api, API: api, Locker: &lock.Locks{}, Clock: s.clock}}
-	g.Observer = statetest.Members(func() *cluster.Snapshot {
+	g.Observer = apitest.Members(func() *cluster.Snapshot {
 		if s.seen != nil {
 			s.seen(g)
 		}
@@ -108,7 +108,7 @@ func (s *small) begin(api client.WithWatch, st *state.State) *apply.Session {
 func (s *small) each(may Permission) {
 	s.t.Helper()
 	st := s.state()
-	statetest.EachRequestFails(s.t, s.api, func(api client.WithWatch) error {
+	apitest.EachRequestFails(s.t, s.api, func(api client.WithWatch) error {
 		_, err := s.through(api).Reconcile(s.t.Context(), st, s.begin(api, st), may)
 		return err
 	})
@@ -161,7 +161,7 @@ func TestVolumesGrow(t *testing.T) {
 	s.Expect(s.replaced()).To(BeFalse(), "it may not")
 	s.each(all)
 	locked := false
-	s.seen = func(g *Grower) { locked = statetest.Locked(g.Locker, s.state().Etcd) }
+	s.seen = func(g *Grower) { locked = apitest.Locked(g.Locker, s.state().Etcd) }
 	_, err = s.reconcile(all)
 	s.Expect(err).To(MatchError(state.ErrBehind))
 	s.Expect(locked).To(BeTrue(), "no task deletes a pod while this is decided")

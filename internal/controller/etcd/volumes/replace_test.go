@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state/statetest"
 	"github.com/etcd-foreman/etcd-foreman/internal/lock"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -60,9 +60,9 @@ func TestReplacedStatefulSetIsTheOneThatWasJudged(t *testing.T) {
 			etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "etcd-main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
 			set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "ns", Name: "etcd-main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy},
-				OwnerReferences: statetest.ControlledBy(etcd),
+				OwnerReferences: apitest.ControlledBy(etcd),
 			}, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(3)), PersistentVolumeClaimRetentionPolicy: tc.policy}}
-			api := statetest.API(etcd, set)
+			api := apitest.API(etcd, set)
 			writes := interceptor.NewClient(api, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 				if tc.then != nil {
 					changed := &appsv1.StatefulSet{}

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package statetest imitates, for unit tests, the API server that the parts of the Etcd controller read and write.
-package statetest
+// Package apitest imitates the API server for unit tests, and lets each request to it fail once.
+package apitest
 
 import (
 	"context"
