@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
@@ -19,10 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
@@ -45,11 +44,8 @@ func (w *world) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluste
 
 func newWorld(t *testing.T) *world {
 	w := &world{WithT: NewWithT(t), clock: clocktesting.NewFakePassiveClock(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC))}
-	scheme := runtime.NewScheme()
-	w.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	w.Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	w.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3, ManagedTLS: &v1alpha1.ManagedTLS{}}}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.etcd).Build()
+	w.client = apitest.API(w.etcd)
 	w.trusting("CAs")
 	w.live = w.snapshot
 	w.with(interceptor.Funcs{})
