@@ -228,7 +228,7 @@ func TestAbsenceIsRemembered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var h *handingOver
 			h = newHandingOver(t, func(int) *cluster.Snapshot {
-				s := missing(1)
+				s := missing(2)
 				s.At = h.clock.Now()
 				return s
 			})
