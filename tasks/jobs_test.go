@@ -11,9 +11,11 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/apitest"
+	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -155,4 +157,21 @@ func TestJobThatFails(t *testing.T) {
 	w.Expect(v.LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
 	w.Expect(v.Result).NotTo(HaveKey("a"))
 	w.Expect(jobVerdict(w.task, job.State{Result: []byte("x")}, time.Unix(1, 0)).Result).To(HaveLen(1))
+}
+
+// What a restore must reach is read from the leases of the Etcd.
+func TestRecorded(t *testing.T) {
+	w := newWorking(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}}
+	revision := "7"
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: component.FullSnapshotLeaseName("main")}}
+	lease.Spec.HolderIdentity, lease.Spec.RenewTime = &revision, &metav1.MicroTime{Time: time.Unix(1, 0)}
+	w.Expect(w.api.Create(t.Context(), lease)).To(Succeed())
+	apitest.EachRequestFails(t, w.api, func(api client.WithWatch) error {
+		args, err := w.jobs(api).Recorded(t.Context(), etcd)
+		_, ok := errors.AsType[*CodedError](err)
+		w.Expect(ok).To(Equal(err != nil))
+		w.Expect(args == nil).To(Equal(err != nil))
+		return err
+	})
 }
