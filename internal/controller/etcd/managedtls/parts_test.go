@@ -314,6 +314,19 @@ func TestConclude(t *testing.T) {
 	g.Expect(l.result.Remarks).To(Equal([]string{"Secret ca has another CA.", "The CA in Secret key is being renewed: for members."}))
 }
 
+// Members that read any CA when they start have to have started with it.
+func TestWithoutRollouts(t *testing.T) {
+	g := NewWithT(t)
+	of := func(change func(*v1alpha1.Etcd)) bool {
+		etcd := &v1alpha1.Etcd{}
+		change(etcd)
+		return (&looking{Request: Request{State: &state.State{Etcd: etcd}}}).withoutRollouts()
+	}
+	g.Expect(of(func(*v1alpha1.Etcd) {})).To(BeTrue())
+	g.Expect(of(func(e *v1alpha1.Etcd) { e.Spec.Etcd.PeerURLTLS = &v1alpha1.PeerURLTLS{} })).To(BeFalse())
+	g.Expect(of(func(e *v1alpha1.Etcd) { e.Spec.Etcd.ClientURLTLS = &v1alpha1.ClientURLTLS{} })).To(BeFalse())
+}
+
 // A CA signs, and one is retired, only while both the CAs and the certificates have lasted.
 func TestLasting(t *testing.T) {
 	w := newWorld(t)
