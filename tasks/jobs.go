@@ -7,6 +7,7 @@ package tasks
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -47,7 +48,7 @@ func (j Jobs) Execute(ctx context.Context, task Task, build func() (*batchv1.Job
 	case foreign != nil:
 		return Verdict{Outcome: Fail, Code: v1alpha1.ErrForeignObject, Message: foreign.String()}, nil
 	case found == nil:
-		return j.begin(key.Name, build), nil
+		return j.begin(key.Name, build)
 	}
 	now := j.Clock.Now()
 	state, err := job.Look(ctx, j.Client, j.Live, found, now)
@@ -58,16 +59,29 @@ func (j Jobs) Execute(ctx context.Context, task Task, build func() (*batchv1.Job
 }
 
 // begin is the verdict on a task whose Job is to be created.
-func (j Jobs) begin(name string, build func() (*batchv1.Job, error)) Verdict {
+func (j Jobs) begin(name string, build func() (*batchv1.Job, error)) (Verdict, error) {
 	built, err := build()
+	if _, unread := errors.AsType[*CodedError](err); unread {
+		return Verdict{}, err
+	}
 	if err != nil {
-		return Verdict{Outcome: Fail, Code: v1alpha1.ErrInvalidConfig, Message: err.Error()}
+		return Verdict{Outcome: Fail, Code: v1alpha1.ErrInvalidConfig, Message: err.Error()}, nil
 	}
 	reason := fmt.Sprintf("the agent works in Job %s", name)
 	return Verdict{
 		Outcome: Continue, Reason: v1alpha1.ReasonRunning, Message: reason, Result: map[string]string{keyJob: name},
 		Step: &Step{Operation: createJob, Reason: reason, Detail: built, RecheckAfter: jobPoll},
+	}, nil
+}
+
+// Recorded returns the agent's flags for the newest snapshot that the leases of an Etcd record. What cannot be read is read again: it says
+// nothing of the task.
+func (j Jobs) Recorded(ctx context.Context, etcd *v1alpha1.Etcd) ([]string, error) {
+	args, err := job.RecordArgs(ctx, j.Live, etcd)
+	if err != nil {
+		return nil, coded(err)
 	}
+	return args, nil
 }
 
 // jobVerdict translates the state of a Job for the task engine. It is pure.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apitest"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,3 +103,23 @@ func TestWorkOfRollouts(t *testing.T) {
 	g.Expect(r.WorkKey(t.Context(), rolloutTask(), "")).To(Equal("current"))
 	g.Expect(Rollouts{Client: reader(set("earlier", "current"))}.WorkKey(t.Context(), rolloutTask(), "")).To(BeEmpty())
 }
+
+// While the StatefulSet cannot be read, nothing is said of a rollout.
+func TestRolloutsWithoutAnAnswer(t *testing.T) {
+	apitest.EachRequestFails(t, apitest.API(set("etcd", "new")), func(api client.WithWatch) error {
+		_, err := Rollouts{Client: api, Live: api}.WorkKey(t.Context(), rolloutTask(), "")
+		return err
+	})
+	apitest.EachRequestFails(t, apitest.API(set("etcd", "new")), func(api client.WithWatch) error {
+		by, err := Rollouts{Client: api, Live: &live{api}}.Superseded(t.Context(), rolloutTask(), "old")
+		NewWithT(t).Expect(by == "").To(Equal(err != nil))
+		return err
+	})
+	apitest.EachRequestFails(t, apitest.API(set("etcd", "new")), func(api client.WithWatch) error {
+		_, err := Rollouts{Client: api, Live: api}.Admit(t.Context(), rolloutTask())
+		return err
+	})
+}
+
+// live is an API server that can be told from a cache.
+type live struct{ client.Reader }

@@ -174,6 +174,10 @@ func (d *decision) withCA() {
 // trust decides on the bundle, and reports whether it is complete.
 func (d *decision) trust() (complete bool) {
 	a := d.state.Authority
+	if len(d.state.Bundle) == 0 && len(d.state.Leaves) > 0 && !slices.ContainsFunc(a.trusted(), d.signs) {
+		d.problem(d.spec.BundleSecret, "does not exist, and the CA of Secret %s has signed none of the certificates in use: trusting it alone would cut off members and clients. Restore both from a backup", d.spec.KeySecret)
+		return false
+	}
 	if len(d.state.Bundle) == 0 {
 		d.step(Trust, d.spec.BundleSecret, "it did not exist")
 		return false

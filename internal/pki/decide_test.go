@@ -5,7 +5,11 @@
 package pki
 
 import (
+	"crypto"
+	"crypto/ecdh"
+	"crypto/rand"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"testing"
 	"time"
@@ -181,6 +185,27 @@ func TestCAIsRenewed(t *testing.T) {
 	}
 }
 
+// While something is wrong with a certificate, it may be one of the previous CA that is in use: that stays trusted.
+func TestPreviousCAIsTrustedWhileThereIsAProblem(t *testing.T) {
+	g := NewWithT(t)
+	state := fresh(g)
+	now := Situation{Now: start.Add(day), InUse: true, Trusted: true, Loaded: true, RenewCA: true}
+	_, _ = settle(g, &state, now)
+	now.RenewCA, now.Now = false, now.Now.Add(7*day)
+	_, _ = settle(g, &state, now)
+	both := state.Bundle
+	now.Now = state.Authority.PreviousUntil.Add(time.Second)
+	broken := state
+	broken.Broken = map[string]error{"server": errors.New("x")}
+	d := Decide(spec, broken, now)
+	g.Expect(d.Problems).To(HaveLen(1))
+	actions, _ := settle(g, &broken, now)
+	g.Expect(actions).NotTo(ContainElement(Retire))
+	g.Expect(broken.Bundle).To(Equal(both))
+	actions, _ = settle(g, &state, now)
+	g.Expect(actions).To(ContainElement(Retire), "once it is fixed")
+}
+
 // What somebody did to the Secrets, and what becomes of it.
 func TestWhatSomebodyDid(t *testing.T) {
 	g := NewWithT(t)
@@ -318,6 +343,9 @@ func TestPreviousCAIsTrustedForWhatIsGone(t *testing.T) {
 	next, err := Perform(spec, state, Step{Action: Promote}, start)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(next.Authority.PreviousUntil).To(Equal(start.Add(90 * day)))
+	next, err = Perform(spec, state, Step{Action: Promote}, start.Add(990*day))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(next.Authority.PreviousUntil).To(Equal(start.Add(1000*day)), "a CA that has expired needs no trust")
 }
 
 func TestParsePair(t *testing.T) {
@@ -333,15 +361,63 @@ func TestParsePair(t *testing.T) {
 	g.Expect(again.Key).To(BeNil())
 	_, otherKey, err := state.Leaves["server"].Encode()
 	g.Expect(err).NotTo(HaveOccurred())
-	for name, pair := range map[string][2][]byte{
-		"no certificate":  {[]byte("x"), key},
-		"garbage":         {[]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), key},
-		"a key":           {key, key},
-		"two":             {append(append([]byte{}, certificate...), certificate...), key},
-		"the key is none": {certificate, []byte("x")},
-		"another key":     {certificate, otherKey},
+	exchange, err := ecdh.X25519().GenerateKey(rand.Reader)
+	g.Expect(err).NotTo(HaveOccurred())
+	der, err := x509.MarshalPKCS8PrivateKey(exchange)
+	g.Expect(err).NotTo(HaveOccurred())
+	block := func(kind string, content []byte) []byte {
+		return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content})
+	}
+	for says, pair := range map[string][2][]byte{
+		"there is no certificate":                        {[]byte("x"), key},
+		"malformed certificate":                          {block("CERTIFICATE", []byte("AAAA")), key},
+		`there is a PEM block of type "PRIVATE KEY"`:     {key, key},
+		"there are 2 certificates, and not one":          {append(append([]byte{}, certificate...), certificate...), key},
+		"the private key has no PEM block":               {certificate, []byte("x")},
+		"parsing the private key":                        {certificate, block("PRIVATE KEY", []byte("AAAA"))},
+		"the private key is a *ecdh.PrivateKey":          {certificate, block("PRIVATE KEY", der)},
+		"the private key is not that of the certificate": {certificate, otherKey},
 	} {
 		_, err := ParsePair(pair[0], pair[1])
-		g.Expect(err).To(HaveOccurred(), name)
+		g.Expect(err).To(MatchError(ContainSubstring(says)))
 	}
+	for says, pair := range map[string][2][]byte{
+		"there is no certificate":                        {nil, key},
+		"the private key is not that of the certificate": {certificate, otherKey},
+		"there is no private key":                        {certificate, nil},
+	} {
+		_, err := ParseLeaf(pair[0], pair[1])
+		g.Expect(err).To(MatchError(ContainSubstring(says)))
+	}
+}
+
+// unknown is a key of a kind that cannot be stored.
+type unknown struct{ crypto.Signer }
+
+func TestWhatCannotBePerformed(t *testing.T) {
+	g := NewWithT(t)
+	state := fresh(g)
+	_, err := Perform(spec, state, Step{Action: "Forge"}, start)
+	g.Expect(err).To(MatchError(ContainSubstring(`unknown action "Forge"`)))
+	keyless := *state.Authority
+	keyless.Signer = &Pair{Certificate: state.Authority.Signer.Certificate}
+	without := state
+	without.Authority = &keyless
+	same, err := Perform(spec, without, Step{Action: Issue, Secret: "server", Want: spec.Leaves[0]}, start)
+	g.Expect(err).To(MatchError(ContainSubstring("signing a certificate")))
+	g.Expect(same).To(Equal(without), "nothing is lost")
+	_, _, err = (&Pair{Certificate: state.Authority.Signer.Certificate, Key: unknown{}}).Encode()
+	g.Expect(err).To(MatchError(ContainSubstring("encoding a private key")))
+}
+
+// A CA signs no other CA, and certificates none at all.
+func TestWhoMaySign(t *testing.T) {
+	g := NewWithT(t)
+	state := fresh(g)
+	ca, leaf := state.Authority.Signer.Certificate, state.Leaves["server"].Certificate
+	g.Expect(ca.IsCA).To(BeTrue())
+	g.Expect(ca.MaxPathLen).To(BeZero())
+	g.Expect(ca.MaxPathLenZero).To(BeTrue())
+	g.Expect(leaf.IsCA).To(BeFalse())
+	g.Expect(leaf.BasicConstraintsValid).To(BeTrue())
 }

@@ -5,6 +5,8 @@
 package pki
 
 import (
+	"crypto/rand"
+	"crypto/x509"
 	"testing"
 	"time"
 
@@ -201,6 +203,32 @@ func TestIssuedNeedsItsCA(t *testing.T) {
 	i.g.Expect(err).To(MatchError(ContainSubstring("the issuer names no CA")))
 	_, err = NewIssued(certificate, key, EncodeCertificates(i.newCA().Certificate))
 	i.g.Expect(err).To(MatchError(ContainSubstring("no CA in ca.crt")))
+	_, err = NewIssued(certificate, key, []byte("x"))
+	i.g.Expect(err).To(MatchError(ContainSubstring("ca.crt: there is no certificate")))
+	_, err = NewIssued(nil, key, certificate)
+	i.g.Expect(err).To(MatchError("there is no certificate"))
+	issued, err := NewIssued(certificate, key, EncodeCertificates(i.ca.Certificate))
+	i.g.Expect(err).NotTo(HaveOccurred())
+	i.g.Expect(issued.For(spec.Leaves[0])).To(BeTrue())
+	i.g.Expect(issued.For(spec.Leaves[1])).To(BeFalse(), "it has other hosts")
+}
+
+// Intermediates that have signed each other lead nowhere.
+func TestIntermediatesInACircle(t *testing.T) {
+	i := newIssuer(t)
+	one, other := resign(i.g, i.ca), resign(i.g, i.newCA())
+	cross := func(subject, by *Pair) *x509.Certificate {
+		der, err := x509.CreateCertificate(rand.Reader, subject.Certificate, by.Certificate, subject.Key.Public(), by.Key)
+		i.g.Expect(err).NotTo(HaveOccurred())
+		c, err := x509.ParseCertificate(der)
+		i.g.Expect(err).NotTo(HaveOccurred())
+		return c
+	}
+	pair, err := newLeaf(one, spec.Leaves[0], day, start, nil)
+	i.g.Expect(err).NotTo(HaveOccurred())
+	leaf := Leaf{Pair: *pair, Intermediates: []*x509.Certificate{cross(one, other), cross(other, one)}}
+	i.g.Expect(leaf.signedBy(i.newCA().Certificate)).To(BeFalse())
+	i.g.Expect(leaf.signedBy(one.Certificate)).To(BeTrue())
 }
 
 // With intermediates, members trust the root alone.

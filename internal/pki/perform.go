@@ -102,13 +102,14 @@ func notice(spec Spec, a Authority) time.Duration {
 func lastExpiry(spec Spec, state State, now time.Time) time.Time {
 	ca := state.Authority.Signer.Certificate
 	var last time.Time
-	if len(state.Leaves) < len(spec.Leaves) {
-		last = now.Add(spec.Leaf)
-	}
 	for _, leaf := range state.Leaves {
 		if leaf.signedBy(ca) && leaf.Certificate.NotAfter.After(last) {
 			last = leaf.Certificate.NotAfter
 		}
+	}
+	// Of certificates that the Secrets do not have any more somebody may have a copy. None is left where the CA is that of a backup.
+	if gone := now.Add(spec.Leaf); (len(state.Leaves) < len(spec.Leaves) || last.IsZero()) && gone.After(last) {
+		last = gone
 	}
 	if last.After(ca.NotAfter) {
 		last = ca.NotAfter

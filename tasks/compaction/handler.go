@@ -120,7 +120,7 @@ func (h *Handler) job(ctx context.Context, task tasks.Task) (*batchv1.Job, error
 		return nil, err
 	}
 	if keys != nil {
-		recorded, err := job.RecordArgs(ctx, h.Live, task.Etcd)
+		recorded, err := h.Recorded(ctx, task.Etcd)
 		if err != nil {
 			return nil, err
 		}

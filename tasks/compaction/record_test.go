@@ -10,8 +10,13 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/tasks"
+	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 func TestWhatTheLeaseIsToTell(t *testing.T) {
@@ -47,5 +52,33 @@ func TestLeaseOfOtherAgentsIsNotWritten(t *testing.T) {
 	})
 	if err != nil || v.Outcome != tasks.Done || v.Step != nil || !strings.Contains(v.Message, "the agents of the Etcd write it") {
 		t.Errorf("verdict %+v, error %v", v, err)
+	}
+}
+
+// Between the look at the lease and the write the leading agent may have recorded a newer snapshot: that is not overwritten.
+func TestNewerSnapshotIsNotOverwritten(t *testing.T) {
+	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct{ before, want string }{
+		"nothing was recorded":               {"", "7"},
+		"the agent has recorded a newer one": {"9", "9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, scheme := NewWithT(t), runtime.NewScheme()
+			g.Expect(coordinationv1.AddToScheme(scheme)).To(Succeed())
+			lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main-full-snap"}}
+			api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(lease).Build()
+			key, read, live := client.ObjectKeyFromObject(lease), &coordinationv1.Lease{}, &coordinationv1.Lease{}
+			g.Expect(api.Get(t.Context(), key, read)).To(Succeed())
+			if tc.before != "" {
+				g.Expect(api.Get(t.Context(), key, live)).To(Succeed())
+				live.Spec.HolderIdentity, live.Spec.RenewTime = &tc.before, &metav1.MicroTime{Time: noon.Add(time.Second)}
+				g.Expect(api.Update(t.Context(), live)).To(Succeed())
+			}
+			h := &Handler{Jobs: tasks.Jobs{Client: api, Live: api}}
+			err := h.carryOut(t.Context(), recording{read, made{7, noon}})
+			g.Expect(apierrors.IsConflict(err)).To(Equal(tc.before != ""), "%v", err)
+			g.Expect(api.Get(t.Context(), key, live)).To(Succeed())
+			g.Expect(live.Spec.HolderIdentity).To(HaveValue(Equal(tc.want)))
+		})
 	}
 }

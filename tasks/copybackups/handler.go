@@ -169,7 +169,7 @@ func (h *Handler) signing(ctx context.Context, etcd *v1alpha1.Etcd, c Config) (a
 		return nil, nil, err
 	}
 	if own := component.BackupStore(etcd); own.Provider.Canonical() == c.SourceStore.Provider.Canonical() && own.Container == c.SourceStore.Container && own.Prefix == c.SourceStore.Prefix {
-		if args, err = job.RecordArgs(ctx, h.Live, etcd); err != nil {
+		if args, err = h.Recorded(ctx, etcd); err != nil {
 			return nil, nil, err
 		}
 	}

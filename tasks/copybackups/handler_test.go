@@ -11,15 +11,14 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 const stores = `
@@ -38,13 +37,9 @@ func etcd() *v1alpha1.Etcd {
 }
 
 // handler may copy to the claim besides.
-func handler(g *WithT, neighbors ...client.Object) *Handler {
-	scheme := runtime.NewScheme()
-	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	g.Expect(coordinationv1.AddToScheme(scheme)).To(Succeed())
-	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(neighbors...).Build()
+func handler(neighbors ...client.Object) *Handler {
 	return &Handler{
-		Jobs: tasks.Jobs{Live: live}, Image: "x/agent",
+		Jobs: tasks.Jobs{Live: apitest.API(neighbors...)}, Image: "x/agent",
 		Rules: policy.Rules{CopyStores: []configv1alpha1.CopyStore{{Provider: "Local", Container: "claim"}}},
 	}
 }
@@ -83,7 +78,7 @@ func TestConfig(t *testing.T) {
 
 func TestJob(t *testing.T) {
 	g := NewWithT(t)
-	h := handler(g)
+	h := handler()
 	task := taskOf(g, stores+"maxBackupAge: 7\nmaxBackups: 3")
 	admitted, err := h.Admit(context.Background(), task)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -105,7 +100,7 @@ func TestTheFinalSnapshot(t *testing.T) {
 	} {
 		t.Run(config, func(t *testing.T) {
 			g := NewWithT(t)
-			j, err := handler(g).job(t.Context(), taskOf(g, stores+config))
+			j, err := handler().job(t.Context(), taskOf(g, stores+config))
 			g.Expect(err).NotTo(HaveOccurred())
 			pod := j.Spec.Template
 			if want == "" {
@@ -131,7 +126,7 @@ func TestJobOfSignedSnapshots(t *testing.T) {
 		task := taskOf(g, config)
 		task.Etcd.Namespace = "ns"
 		task.Etcd.Spec.Backup.Signing = &v1alpha1.SigningSpec{SecretRef: v1alpha1.SecretReference{Name: "keys"}}
-		h := handler(g, lease)
+		h := handler(lease)
 		j, err := h.job(t.Context(), task)
 		g.Expect(err).NotTo(HaveOccurred())
 		return j.Spec.Template.Spec.Containers[0].Args
@@ -141,6 +136,10 @@ func TestJobOfSignedSnapshots(t *testing.T) {
 	elsewhere := args("sourceStore: {provider: Local, container: claim, prefix: p}\ntargetStore: {provider: aws, container: old, prefix: q, secretRef: {name: s}}")
 	g.Expect(elsewhere).To(ContainElement(HavePrefix("--source-store-signing-keys=/")))
 	g.Expect(elsewhere).NotTo(ContainElement(HavePrefix("--recorded-")), "nothing is recorded of another store")
+	for _, other := range []string{"container: old, prefix: b", "container: other, prefix: a/main"} {
+		g.Expect(args("sourceStore: {provider: aws, "+other+", secretRef: {name: s}}\ntargetStore: {provider: Local, container: claim, prefix: q}")).NotTo(ContainElement(HavePrefix("--recorded-")), other)
+	}
+	g.Expect(args("sourceStore: {provider: gcp, container: old, prefix: a/main, secretRef: {name: s}}\ntargetStore: {provider: Local, container: claim, prefix: q}")).NotTo(ContainElement(HavePrefix("--recorded-")))
 	g.Expect(args(stores + "allowUnsigned: true")).NotTo(ContainElement(ContainSubstring("signing-keys")))
 }
 
@@ -167,11 +166,66 @@ func TestForeignStores(t *testing.T) {
 	} {
 		t.Run(config, func(t *testing.T) {
 			g := NewWithT(t)
-			v, err := handler(g, neighbor, etcd()).Admit(t.Context(), taskOf(g, config))
+			v, err := handler(neighbor, etcd()).Admit(t.Context(), taskOf(g, config))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(v.Outcome).To(Equal(tasks.Reject))
 			g.Expect(v.Code).To(Equal(v1alpha1.ErrInvalidConfig))
 			g.Expect(v.Message).To(ContainSubstring(says))
 		})
 	}
+}
+
+// A Job is not made while it is not known what a restore must reach, or without the keys.
+func TestCopyThatCannotBegin(t *testing.T) {
+	g := NewWithT(t)
+	task := taskOf(g, stores)
+	task.Etcd.Namespace = "ns"
+	task.Etcd.Spec.Backup.Signing = &v1alpha1.SigningSpec{SecretRef: v1alpha1.SecretReference{Name: "keys"}}
+	apitest.EachRequestFails(t, apitest.API(task.Etcd, task.Object), func(api client.WithWatch) error {
+		_, err := (&Handler{Jobs: tasks.Jobs{Client: api, Live: api}, Image: "x/agent"}).Execute(t.Context(), task)
+		return err
+	})
+	apitest.EachRequestFails(t, apitest.API(task.Etcd, task.Object), func(api client.WithWatch) error {
+		_, err := (&Handler{Jobs: tasks.Jobs{Live: api}, Rules: policy.Rules{CopyStores: []configv1alpha1.CopyStore{{Provider: "Local", Container: "claim"}}}}).Admit(t.Context(), task)
+		return err
+	})
+	task.Etcd.Spec.Backup.Signing.SecretRef.Name = ""
+	v, err := handler().Execute(t.Context(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(v.Outcome).To(Equal(tasks.Fail))
+	g.Expect(v.Message).To(ContainSubstring("it needs a secretRef"))
+}
+
+func TestImageOfTheEtcd(t *testing.T) {
+	g := NewWithT(t)
+	task := taskOf(g, stores)
+	task.Etcd.Spec.Backup.Image = ptr.To("its/own")
+	j, err := handler().job(t.Context(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(j.Spec.Template.Spec.Containers[0].Image).To(Equal("its/own"))
+	task.Etcd.Spec.Backup = nil
+	j, err = handler().job(t.Context(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(j.Spec.Template.Spec.Containers[0].Image).To(Equal("x/agent"))
+}
+
+func TestTimeoutOfTheFinalSnapshot(t *testing.T) {
+	g, h := NewWithT(t), &Handler{}
+	for _, timeout := range []string{"1s", "6h"} {
+		_, err := h.Decode(stores + "waitForFinalSnapshot: {enabled: true, timeout: " + timeout + "}")
+		g.Expect(err).NotTo(HaveOccurred(), timeout)
+	}
+}
+
+func TestWorkAndRestore(t *testing.T) {
+	g, h := NewWithT(t), &Handler{}
+	task := taskOf(g, stores+"maxBackups: 3")
+	key, err := h.WorkKey(t.Context(), task)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(key).To(ContainSubstring(`"maxBackups":3`))
+	again, err := h.Restore(key)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(again).To(Equal(task.Config))
+	_, err = h.Restore("x")
+	g.Expect(err).To(MatchError(ContainSubstring("decoding status.config")))
 }

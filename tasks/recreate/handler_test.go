@@ -8,9 +8,11 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
@@ -168,4 +170,115 @@ func TestARecreationThatWaitsAsksNoMember(t *testing.T) {
 	key, err := h.WorkKey(t.Context(), task)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(key).To(Equal("newer"))
+}
+
+// broken is an API server that does not answer.
+type broken struct{ client.Reader }
+
+func (broken) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errNoAnswer
+}
+
+// What the cache shows is waited on without a request; a phase is not entered without the Etcd.
+func TestRequests(t *testing.T) {
+	g := NewWithT(t)
+	h := newHandler(seen(func(in *Input) { in.hold("m-0") }), nil)
+	h.Live = broken{h.Live}
+	_, err := h.Execute(t.Context(), recreation(v1alpha1.RecreateWaitingTermination))
+	g.Expect(err).NotTo(HaveOccurred())
+	h = newHandler(seen(), seen())
+	h.Live = broken{h.Live}
+	v, err := h.Execute(t.Context(), recreation(""))
+	g.Expect(err).To(MatchError(ContainSubstring("reading Etcd ns/m: no answer")))
+	g.Expect(v).To(BeZero())
+	h.Observer = noSet{}
+	v, err = h.Execute(t.Context(), recreation(""))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(v.Outcome).To(Equal(tasks.Fail))
+	g.Expect(v.Code).To(Equal(v1alpha1.ErrStatefulSetNotFound))
+}
+
+// noSet observes no StatefulSet.
+type noSet struct{}
+
+func (noSet) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+	return nil, observe.ErrNoStatefulSet
+}
+
+// What the status says of a decision.
+func TestVerdict(t *testing.T) {
+	const ready = v1alpha1.RecreateReadyForCreation
+	for name, tc := range map[string]struct {
+		before, phase v1alpha1.RecreatePhase
+		outcome       tasks.Outcome
+		ago           time.Duration
+		reason, event string
+		operation     string
+		state         v1alpha1.OperationState
+	}{
+		"waits":              {ready, ready, tasks.Continue, progressDeadline - time.Second, v1alpha1.ReasonRecreateInProgress, "", "", ""},
+		"waits for long":     {ready, ready, tasks.Continue, progressDeadline, v1alpha1.ReasonStalled, "", "", ""},
+		"ends after long":    {ready, v1alpha1.RecreateComplete, tasks.Done, progressDeadline, v1alpha1.ReasonRecreateInProgress, "RecreateComplete", "StartAllPods", v1alpha1.OperationStateCompleted},
+		"begins":             {"", v1alpha1.RecreateNeedsDeletion, tasks.Continue, progressDeadline, v1alpha1.ReasonRecreateInProgress, "RecreateStarted", "StopAllPods", v1alpha1.OperationStateInProgress},
+		"waits for the last": {v1alpha1.RecreateNeedsDeletion, v1alpha1.RecreateWaitingTermination, tasks.Continue, 0, v1alpha1.ReasonRecreateInProgress, "", "StopAllPods", v1alpha1.OperationStateInProgress},
+		"starts all":         {v1alpha1.RecreateWaitingTermination, ready, tasks.Continue, 0, v1alpha1.ReasonRecreateInProgress, "", "StartAllPods", v1alpha1.OperationStateInProgress},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			in := newWorld()
+			in.Recorded.Phase, in.Recorded.LastProgressTime = tc.before, &metav1.Time{Time: epoch.Add(-tc.ago)}
+			in.Recorded.MostParticipatingReplicas = 3
+			v := verdict(*in, Decision{Outcome: tc.outcome, Phase: tc.phase, Message: "why"}, epoch)
+			g.Expect(v.Reason).To(Equal(tc.reason))
+			g.Expect(v.Event).To(Equal(tc.event))
+			g.Expect(v.EndReason == v1alpha1.ReasonRecreateComplete).To(Equal(tc.outcome == tasks.Done))
+			if tc.operation == "" {
+				g.Expect(v.LastOperation).To(BeNil())
+				return
+			}
+			g.Expect(v.LastOperation).To(HaveValue(And(HaveField("Name", tc.operation), HaveField("State", tc.state))))
+		})
+	}
+}
+
+// The revision to come back at is that of a spec that the StatefulSet controller has seen.
+func TestRecordedRevision(t *testing.T) {
+	for name, tc := range map[string]struct {
+		observed bool
+		phase    v1alpha1.RecreatePhase
+		want     string
+	}{
+		"seen, and begun":     {true, v1alpha1.RecreateNeedsDeletion, "new"},
+		"seen, and not begun": {true, "", ""},
+		"begun, and not seen": {false, v1alpha1.RecreateNeedsDeletion, ""},
+	} {
+		g := NewWithT(t)
+		in := newWorld()
+		in.Recorded.TargetRevision, in.Snapshot.StatefulSet.Observed, in.Snapshot.StatefulSet.UpdateRevision = "", tc.observed, "new"
+		in.Snapshot.Ordinals = in.Snapshot.Ordinals[:1]
+		r := Record(*in, Decision{Phase: tc.phase}, epoch)
+		g.Expect(r.TargetRevision).To(Equal(tc.want), name)
+		g.Expect(r.Replicas).To(Equal(int32(1)))
+	}
+}
+
+func TestAway(t *testing.T) {
+	g := NewWithT(t)
+	in := newWorld()
+	in.pods("new", v1alpha1.ClassParticipating)
+	in.Snapshot.Ordinals[0].Class, in.Snapshot.Ordinals[0].Pod.Trouble = v1alpha1.ClassStarting, "ImagePullBackOff"
+	in.Snapshot.Ordinals[1].Class, in.Snapshot.Ordinals[1].Pod = v1alpha1.ClassMissing, nil
+	in.Snapshot.Surplus = []string{"m-3"}
+	g.Expect(in.away()).To(Equal("waiting until every member participates: m-0 is Starting (ImagePullBackOff); m-1 is Missing; m-3"))
+}
+
+func TestRestoreAndPerform(t *testing.T) {
+	g := NewWithT(t)
+	h := &Handler{}
+	c, err := h.Restore(`{"targetRevision":"r","since":"v9"}`)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(c.(spec.Recreate).TargetRevision).To(Equal("r"))
+	_, err = h.Restore("x")
+	g.Expect(err).To(MatchError(ContainSubstring("decoding status.config")))
+	g.Expect(h.Perform(t.Context(), tasks.Task{}, tasks.Step{Operation: "Fly"})).To(MatchError("performing Fly: no such step"))
 }

@@ -7,6 +7,7 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -16,10 +17,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
 	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
+	"github.com/etcd-foreman/etcd-foreman/internal/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -189,4 +194,140 @@ func TestConfig(t *testing.T) {
 		_, err := (&Handler{}).Decode(config)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(says)), config)
 	}
+}
+
+// observed is what an observation shows.
+type observed struct {
+	snapshot *cluster.Snapshot
+	err      error
+}
+
+func (o observed) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+	return o.snapshot, o.err
+}
+
+func TestAdmit(t *testing.T) {
+	lost := clustertest.Healthy(3)
+	clustertest.Away(lost, 0, v1alpha1.ClassUnready, "")
+	clustertest.Away(lost, 1, v1alpha1.ClassUnready, "")
+	broken := errors.New("no answer")
+	store := &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
+	for name, tc := range map[string]struct {
+		backup   *v1alpha1.BackupSpec
+		observer observed
+		want     tasks.Verdict
+		err      error
+	}{
+		"no backups": {nil, observed{}, tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoBackup, Message: "Etcd main has no spec.backup.store"}, nil},
+		"no StatefulSet": {store, observed{err: observe.ErrNoStatefulSet},
+			tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStatefulSetNotFound, Message: observe.ErrNoStatefulSet.Error()}, nil},
+		"no answer": {store, observed{err: broken}, tasks.Verdict{}, broken},
+		"no quorum": {store, observed{snapshot: lost},
+			tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoQuorum, Message: "the cluster has no quorum: 1 of 3 voters serve, and it takes 2"}, nil},
+		"a quorum": {store, observed{snapshot: clustertest.Healthy(3)}, tasks.Verdict{Outcome: tasks.Continue, Message: "backups are configured, and 3 of 3 voters serve"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, "type: full")
+			f.task.Etcd.Name, f.task.Etcd.Spec.Backup, f.handler.Observer = "main", tc.backup, tc.observer
+			v, err := f.handler.Admit(t.Context(), f.task)
+			f.Expect(v).To(Equal(tc.want))
+			if tc.err == nil {
+				f.Expect(err).NotTo(HaveOccurred())
+			} else {
+				f.Expect(err).To(MatchError(tc.err))
+			}
+		})
+	}
+}
+
+func TestConfigOfASnapshot(t *testing.T) {
+	h := &Handler{}
+	for config, ok := range map[string]bool{
+		"type: full\ntimeout: 1s": true, "type: full\ntimeout: 999ms": false, "type: delta\ntimeout: 4h": true, "type: delta\ntimeout: 4h1s": false, "type: full\ntimeout: null": false,
+		"type: delta\nisFinal: true": false, "type: full\nisFinal: true": true,
+	} {
+		_, err := h.Decode(config)
+		NewWithT(t).Expect(err == nil).To(Equal(ok), "%s: %v", config, err)
+	}
+	g := NewWithT(t)
+	c, err := h.Restore(`{"type":"delta","since":"v9"}`)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(c).To(Equal(Config{Type: Delta, Timeout: &metav1.Duration{Duration: 15 * time.Minute}}))
+	_, err = h.Restore("x")
+	g.Expect(err).To(MatchError(ContainSubstring("decoding status.config")))
+	key, err := h.WorkKey(t.Context(), tasks.Task{Config: Config{Type: Full, IsFinal: true}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(key).To(Equal("full, final: true"))
+}
+
+// An answer that was lost is found in the store, if it is what was asked for.
+func TestTakenSince(t *testing.T) {
+	g := NewWithT(t)
+	delta := func(at time.Duration, final bool) backup.Snapshot {
+		return backup.Snapshot{Kind: backup.Delta, Created: epoch.Add(at), Final: final}
+	}
+	chain := backup.Chain{Full: &backup.Snapshot{Kind: backup.Full, Created: epoch}, Deltas: []backup.Snapshot{delta(0, false), delta(time.Minute, false)}}
+	g.Expect(takenSince(chain, Config{Type: Delta}, epoch)).To(HaveValue(Equal(chain.Deltas[1])))
+	g.Expect(takenSince(chain, Config{Type: Delta}, epoch.Add(time.Hour))).To(BeNil())
+	g.Expect(takenSince(chain, Config{Type: Full}, epoch.Add(time.Millisecond))).To(HaveValue(Equal(*chain.Full)), "names have full seconds")
+	g.Expect(takenSince(chain, Config{Type: Full, IsFinal: true}, epoch)).To(BeNil())
+	chain.Deltas = chain.Deltas[:1]
+	g.Expect(takenSince(chain, Config{Type: Delta}, epoch)).To(HaveValue(Equal(chain.Deltas[0])))
+	chain.Deltas = nil
+	g.Expect(takenSince(chain, Config{Type: Delta}, epoch)).To(BeNil(), "a full one is no delta")
+}
+
+func TestTaken(t *testing.T) {
+	g := NewWithT(t)
+	s := &backup.Snapshot{Kind: backup.Full, LastRevision: 7, Created: epoch}
+	v := taken(s, epoch)
+	g.Expect(v.Message).To(Equal(s.Name() + " holds everything up to revision 7"))
+	g.Expect(v.LastOperation).To(HaveValue(Equal(v1alpha1.LastOperation{Name: "TakeSnapshot", State: v1alpha1.OperationStateCompleted, LastTransitionTime: metav1.Time{Time: epoch}, Reason: v.Message})))
+	g.Expect(taken(nil, epoch).Message).To(ContainSubstring("no delta snapshot was needed"))
+}
+
+// Time that has passed fails the task, with the last failure where there is one; what is forgotten is not known again.
+func TestTimeIsUp(t *testing.T) {
+	f := newFixture(t, "type: full\ntimeout: 1m")
+	execute := func(elapsed time.Duration) (tasks.Verdict, error) {
+		f.task.Elapsed = elapsed
+		return f.handler.Execute(t.Context(), f.task)
+	}
+	v, err := execute(time.Minute)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(v.Outcome).To(Equal(tasks.Fail))
+	f.Expect(v.Message).To(Equal("no full snapshot was taken within 1m0s"))
+	fails := func() {
+		done := make(chan struct{})
+		f.handler.calls.Start(t.Context(), "1", "x", time.Minute, func(context.Context) (*backup.Snapshot, error) {
+			defer close(done)
+			return nil, errors.New("no space")
+		})
+		<-done
+		f.Eventually(func() bool { call, _ := f.handler.calls.Of("1"); return call.Running }).Should(BeFalse())
+	}
+	fails()
+	v, err = execute(time.Minute)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(v.Message).To(Equal("no full snapshot was taken within 1m0s: no space"))
+	_, err = execute(time.Second)
+	f.Expect(err).To(MatchError("no space"))
+	v, err = execute(time.Second)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(v.Step).NotTo(BeNil(), "it is asked again")
+
+	running, end := make(chan struct{}), make(chan struct{})
+	f.handler.calls.Start(t.Context(), "1", "waiting", time.Minute, func(context.Context) (*backup.Snapshot, error) {
+		close(running)
+		<-end
+		return nil, nil
+	})
+	<-running
+	v, err = execute(time.Second)
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(v).To(Equal(tasks.Verdict{Outcome: tasks.Continue, Reason: v1alpha1.ReasonRunning, Message: "waiting", RequeueAfter: time.Second}))
+	f.Expect(f.handler.Cleanup(t.Context(), f.task)).To(Succeed())
+	_, known := f.handler.calls.Of("1")
+	f.Expect(known).To(BeFalse())
+	close(end)
 }

@@ -80,3 +80,28 @@ func TestRecoveryIsNotedBeforeTheMemberStarts(t *testing.T) {
 	g.Expect(os.Mkdir(p.shared.RestoredFile(), 0o700)).To(Succeed())
 	g.Expect(p.configure(facts, member.Start, knowledge{})).To(MatchError(ContainSubstring("whether member")), "it does not start without")
 }
+
+// A member that starts with the data of its own rebuild takes a full snapshot when it leads, as one that was restored does: the deltas in the store
+// continue another history.
+func TestRebuildIsNoted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		recovery *member.Recovery
+		noted    bool
+	}{
+		"a usual start":   {nil, false},
+		"after a rebuild": {&member.Recovery{Task: "task", Member: "main-0", Source: member.RecoverFromData}, true},
+		"after a restore": {&member.Recovery{Task: "task", Member: "main-0", Source: member.RecoverFromBackup}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, dir := NewWithT(t), t.TempDir()
+			p := &preparation{
+				Options: Options{RestoredFile: filepath.Join(dir, "restored"), ConfigFile: filepath.Join(dir, "etcd.yaml")},
+				shared:  member.Shared{Config: map[string]any{}, Recovery: tc.recovery},
+			}
+			g.Expect(p.configure(member.Facts{}, member.Start, knowledge{})).To(Succeed())
+			_, err := os.Stat(p.RestoredFile)
+			g.Expect(err == nil).To(Equal(tc.noted))
+			g.Expect(p.ConfigFile).To(BeARegularFile())
+		})
+	}
+}

@@ -153,11 +153,11 @@ func (a Adopter) adopt(ctx context.Context, etcd *v1alpha1.Etcd) (why string, er
 	if err != nil {
 		return "", err
 	}
+	// A task that is queued does not act while this is written.
+	defer a.Locker.Lock(client.ObjectKeyFromObject(etcd))()
 	if err := reads.Fresh(ctx); err != nil {
 		return "", err
 	}
-	// A task that is queued does not act while this is written.
-	defer a.Locker.Lock(client.ObjectKeyFromObject(etcd))()
 	for _, object := range objects {
 		annotations := map[string]any{v1alpha1.AnnotationAdoptedBy: string(etcd.UID)}
 		if object == client.Object(f.set) {

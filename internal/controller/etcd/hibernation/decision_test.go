@@ -107,11 +107,14 @@ func TestDecide(t *testing.T) {
 		"the store is broken":                 {stoppedOf(3, taken(3, job.State{Code: v1alpha1.ErrJobFailed, Message: "no such bucket"}, 0)), wait, none, "the volumes are kept: the final snapshot failed; retrying: no such bucket"},
 		"the store is broken, a retry is due": {stoppedOf(3, taken(3, job.State{Code: v1alpha1.ErrJobFailed, Message: "no such bucket"}, time.Minute)), dropSnapshot, none, "no such bucket"},
 		"the Job has no result":               {stoppedOf(3, taken(3, job.State{}, 0)), wait, none, "cannot be read"},
+		"the Job names no snapshot":           {stoppedOf(3, taken(3, job.State{Result: []byte(`{"revision":"42"}`)}, 0)), wait, none, "cannot be read"},
+		"the snapshot is of nothing":          {stoppedOf(3, volume(2, func(v *survey.Volume) { v.Survey.Revision = 0 }), taken(3, job.State{Result: []byte(`{"snapshot":"x","revision":"0"}`)}, 0)), wait, none, `at revision "0"`},
 		"the snapshot is too old":             {stoppedOf(3, taken(3, job.State{Result: []byte(`{"snapshot":"p/v2/Full-x","revision":"39"}`)}, 0)), wait, none, "revision 40"},
 		"the snapshot is taken":               {stoppedOf(3, taken(3, whole, time.Hour)), wait, hibernating, "snapshot p/v2/Full-x, at revision 42, has all that is on the volumes"},
 
 		"recorded":                                 {stoppedOf(3, recorded(ours...)), deleteClaims, hibernating, "deleting claims c-0, c-1, c-2."},
 		"recorded, and not stopped":                {stoppedOf(3, recorded(ours...), func(s *facts) { s.stopped = false }), wait, hibernating, "waiting"},
+		"one is left, and not stopped":             {stoppedOf(3, recorded(ours[0]), func(s *facts) { s.stopped = false }), wait, hibernating, "waiting"},
 		"recorded, and the policy changed":         {stoppedOf(3, recorded(ours[1:]...), func(s *facts) { s.deletes = false }), deleteClaims, hibernating, "deleting claims c-1, c-2."},
 		"recorded, and the store is removed":       {stoppedOf(3, recorded(ours[2]), func(s *facts) { s.obstacle = "no store" }), deleteClaims, hibernating, "deleting claims c-2."},
 		"without volumes":                          {stoppedOf(3, recorded()), wait, done, "wakes up from snapshot p/v2/Full-x, at revision 42"},
@@ -186,6 +189,13 @@ func TestVolumesBeyondTheSize(t *testing.T) {
 	}
 }
 
+// Etcd begins with revision 1: a cluster in which nothing was ever written hibernates as well.
+func TestRecordOfAnEmptyCluster(t *testing.T) {
+	empty := func(v *survey.Volume) { v.Survey.Revision = 1 }
+	d := decide(stoppedOf(1, volume(0, empty), taken(1, job.State{Result: []byte(`{"snapshot":"x","revision":"1"}`)}, 0)), noon)
+	NewWithT(t).Expect(d.record).To(HaveValue(HaveField("Revision", int64(1))), d.condition.Message)
+}
+
 func TestDecideWaking(t *testing.T) {
 	record := recordOfThree()
 	recovery := &v1alpha1.ClusterRecovery{TaskUID: "job", PreviousClusterID: "cafe"}
@@ -198,6 +208,7 @@ func TestDecideWaking(t *testing.T) {
 		"while Jobs survey them":          {waking{jobs: true}, wakingDecision{why: "Jobs", cleanUp: true}},
 		"while Jobs exist":                {waking{jobs: true, record: record, recorded: recovery, instructed: true}, wakingDecision{why: "Jobs", cleanUp: true}},
 		"while a claim is left":           {waking{record: record, left: []string{"c-1", "c-2"}, recorded: recovery, instructed: true}, wakingDecision{why: "that were given up: c-1, c-2", cleanUp: true}},
+		"while a single claim is left":    {waking{record: record, left: []string{"c-1"}, recorded: recovery, instructed: true}, wakingDecision{why: "that were given up: c-1", cleanUp: true}},
 		"not recorded":                    {waking{record: record}, wakingDecision{why: "the status records", restore: true}},
 		"an earlier recovery is recorded": {waking{record: record, recorded: earlier, instructed: true}, wakingDecision{why: "the status records", restore: true}},
 		"recovered by a task, from the cluster that it woke up as": {waking{record: record, recorded: &v1alpha1.ClusterRecovery{TaskUID: "task", PreviousClusterID: "woken", EarlierClusterIDs: []string{"cafe"}}, instructed: true}, wakingDecision{restore: true}},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/apitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
@@ -19,10 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
@@ -45,11 +44,8 @@ func (w *world) Observe(context.Context, client.Reader, *v1alpha1.Etcd) (*cluste
 
 func newWorld(t *testing.T) *world {
 	w := &world{WithT: NewWithT(t), clock: clocktesting.NewFakePassiveClock(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC))}
-	scheme := runtime.NewScheme()
-	w.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	w.Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	w.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3, ManagedTLS: &v1alpha1.ManagedTLS{}}}
-	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.etcd).Build()
+	w.client = apitest.API(w.etcd)
 	w.trusting("CAs")
 	w.live = w.snapshot
 	w.with(interceptor.Funcs{})
@@ -152,6 +148,19 @@ func TestWhenTheNextCASigns(t *testing.T) {
 			w.forward(24 * time.Hour)
 			w.ensure()
 		}, false},
+		"the clock is set back": {func(w *world) {
+			for range 3 {
+				w.forward(time.Minute)
+				w.ensure()
+			}
+			// As after a pause for which no other clock is asked.
+			w.forward(-time.Second)
+			for range 3 {
+				w.ensure()
+				w.forward(time.Minute)
+			}
+			w.ensure()
+		}, false},
 		"another operator takes over": {func(w *world) {
 			w.forward(2 * time.Minute)
 			w.ensure()
@@ -223,6 +232,57 @@ func TestWhenTheNextCASigns(t *testing.T) {
 				w.Expect(secret.Annotations).To(HaveKey(v1alpha1.AnnotationTrustedUntil))
 			} else {
 				w.Expect(secret.Data).To(And(HaveKey("next.crt"), Not(HaveKey("previous.crt"))))
+			}
+		})
+	}
+}
+
+// The trust in the previous CA ends by one more look at the Etcd and its members that is live.
+func TestWhenThePreviousCAIsRetired(t *testing.T) {
+	for name, tc := range map[string]struct {
+		live    func(w *world)
+		retired bool
+	}{
+		"nothing has changed": {func(*world) {}, true},
+		"the cache is behind": {func(w *world) { w.live = clustertest.Healthy(3) }, false},
+		"a member is away":    {func(w *world) { clustertest.Away(w.live, 1, v1alpha1.ClassUnready, "") }, false},
+		"the Etcd is another one": {func(w *world) {
+			w.Expect(w.client.Delete(context.Background(), w.etcd.DeepCopy())).To(Succeed())
+			w.Expect(w.client.Create(context.Background(), &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "another"}})).To(Succeed())
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.renewing()
+			w.trusting("both")
+			w.live = w.snapshot
+			w.forward(7 * 24 * time.Hour)
+			pass := func(minutes int) {
+				for range minutes {
+					w.forward(time.Minute)
+					_, err := w.manager.Ensure(context.Background(), Request{State: &state.State{Etcd: w.etcd, Snapshot: w.snapshot}, Authorities: w.authorities})
+					w.Expect(err).To(Or(BeNil(), MatchError(state.ErrBehind)))
+				}
+			}
+			pass(7)
+			secret, key := &corev1.Secret{}, client.ObjectKey{Namespace: "ns", Name: "main-peer-ca-key"}
+			w.Expect(w.client.Get(t.Context(), key, secret)).To(Succeed())
+			w.Expect(secret.Data).To(HaveKey("previous.crt"))
+			until, err := time.Parse(time.RFC3339, secret.Annotations[v1alpha1.AnnotationTrustedUntil])
+			w.Expect(err).NotTo(HaveOccurred())
+
+			w.clock.SetTime(until)
+			w.live = clustertest.Healthy(3)
+			for i := range w.live.Ordinals {
+				w.live.Ordinals[i].Pod.Authorities = w.authorities
+			}
+			tc.live(w)
+			pass(10)
+			w.Expect(w.client.Get(t.Context(), key, secret)).To(Succeed())
+			if tc.retired {
+				w.Expect(secret.Data).NotTo(HaveKey("previous.crt"))
+			} else {
+				w.Expect(secret.Data).To(HaveKey("previous.crt"))
 			}
 		})
 	}

@@ -130,8 +130,12 @@ func (g *Grower) growClaim(ctx context.Context, c *corev1.PersistentVolumeClaim,
 // decides on live reads, while no task deletes a pod.
 func (g *Grower) replaceSet(ctx context.Context, etcd *v1alpha1.Etcd) error {
 	defer g.Locker.Lock(client.ObjectKeyFromObject(etcd))()
+	reads := g.Live()
 	set, err := g.replaceable(ctx, etcd)
 	if err != nil || set == nil {
+		return err
+	}
+	if err := reads.Fresh(ctx); err != nil {
 		return err
 	}
 	err = g.Client.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationOrphan), client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion})
