@@ -88,19 +88,28 @@ func sharedConfig(in Input) (string, error) {
 // deleted Etcd of the same name.
 func bootstrapConfig(in Input) (string, error) {
 	etcd := in.Etcd
-	var members []string
-	for i := range in.Replicas {
-		pod := PodName(etcd.Name, i)
-		members = append(members, fmt.Sprintf("%s=%s://%s:%d", etcd.MemberName(pod), scheme(in.PeerTLS == PeerTLSOn), etcd.MemberHost(pod), peerPort(etcd)))
-	}
 	config, err := yaml.Marshal(map[string]any{
-		"initial-cluster":       strings.Join(members, ","),
+		"initial-cluster":       initialCluster(etcd, in.Replicas, in.PeerTLS),
 		"initial-cluster-token": string(etcd.UID),
 	})
 	if err != nil {
 		return "", fmt.Errorf("rendering the initial cluster of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
 	}
 	return string(config), nil
+}
+
+func initialCluster(etcd *v1alpha1.Etcd, replicas int32, peerTLS PeerTLS) string {
+	var members []string
+	for i := range replicas {
+		pod := PodName(etcd.Name, i)
+		members = append(members, fmt.Sprintf("%s=%s://%s:%d", etcd.MemberName(pod), scheme(peerTLS == PeerTLSOn), etcd.MemberHost(pod), peerPort(etcd)))
+	}
+	return strings.Join(members, ",")
+}
+
+// BootstrappedID returns the ID, in hex, of the cluster that so many members of an Etcd bootstrap.
+func BootstrappedID(etcd *v1alpha1.Etcd, replicas int32, peerTLS PeerTLS) string {
+	return member.ClusterID(string(etcd.UID), initialCluster(etcd, replicas, peerTLS))
 }
 
 // checksum of a configuration, short enough to compare by eye.

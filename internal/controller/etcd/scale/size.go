@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/conditions"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/hibernation"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,10 +122,13 @@ func Seen(before int32, s *cluster.Snapshot) int32 {
 }
 
 // released returns how many replicas the StatefulSet has when it is not held at zero. A cluster that hibernated without its
-// volumes has none before the status records that it is restored.
+// volumes has none before the status records that it is restored, and one that has not served before its volumes were surveyed.
 func released(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
 	if hibernation.Blocked(etcd, set) != "" {
 		return ptr.Deref(set.Spec.Replicas, 1)
+	}
+	if etcd.Status.ClusterID == "" {
+		return 0
 	}
 	if h := etcd.Status.Hibernation; h != nil && !hibernation.Restores(etcd.Status.Recovery, h) {
 		return 0
@@ -143,7 +147,10 @@ func mayGrow(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 
 // size decides how many replicas the StatefulSet is to have. The members are observed again, with live reads, only when the
 // cluster may grow.
-func (s Scaler) size(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, wake hibernation.WakeUp) (Size, error) {
+func (s Scaler) size(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, first firststart.View, wake hibernation.WakeUp) (Size, error) {
+	if first.Why != "" {
+		return Size{Reason: first.Reason, Why: first.Why}, nil
+	}
 	if wake.Why != "" {
 		return Size{Reason: v1alpha1.ReasonWakingUp, Why: wake.Why}, nil
 	}
