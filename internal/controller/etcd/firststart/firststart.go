@@ -84,12 +84,8 @@ func (s Starter) Look(ctx context.Context, st *state.State, peerTLS component.Pe
 func (s Starter) find(ctx context.Context, reads state.Live, st *state.State, peerTLS component.PeerTLS) (facts, error) {
 	etcd, set := st.Etcd, st.StatefulSet
 	f := facts{members: int(members(etcd)), set: set != nil, own: component.BootstrappedID(etcd, members(etcd), peerTLS), round: round(set)}
-	live, err := state.StatefulSet(ctx, reads, etcd)
-	if err != nil {
+	if err := upToDate(ctx, reads, st); err != nil {
 		return f, err
-	}
-	if (live == nil) != (set == nil) || set != nil && (live.UID != set.UID || live.Generation != set.Generation) {
-		return f, state.Behind(ctx, "StatefulSet %s was scaled, created or deleted", client.ObjectKeyFromObject(etcd))
 	}
 	claims, err := s.claims(ctx, reads, etcd)
 	if err != nil {
@@ -122,6 +118,26 @@ func (s Starter) find(ctx context.Context, reads state.Live, st *state.State, pe
 		f.jobsOf = append(f.jobsOf, key.Name)
 	}
 	return f, err
+}
+
+// upToDate returns state.ErrBehind if the Etcd records a cluster by now, or its StatefulSet was scaled, created or deleted.
+func upToDate(ctx context.Context, reads state.Live, st *state.State) error {
+	etcd, err := reads.Etcd(ctx, st.Etcd)
+	if err != nil {
+		return err
+	}
+	set, err := state.StatefulSet(ctx, reads, etcd)
+	if err != nil {
+		return err
+	}
+	seen := st.StatefulSet
+	switch {
+	case etcd.Generation != st.Etcd.Generation || etcd.Status.ClusterID != "" || etcd.Status.Recovery != nil:
+		return state.Behind(ctx, "the spec of Etcd %s has changed, or it records a cluster", client.ObjectKeyFromObject(etcd))
+	case (set == nil) != (seen == nil) || set != nil && (set.UID != seen.UID || set.Generation != seen.Generation):
+		return state.Behind(ctx, "StatefulSet %s was scaled, created or deleted", client.ObjectKeyFromObject(etcd))
+	}
+	return nil
 }
 
 // members is how many an Etcd is to have, or had when its cluster was recorded.

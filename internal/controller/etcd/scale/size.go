@@ -122,13 +122,10 @@ func Seen(before int32, s *cluster.Snapshot) int32 {
 }
 
 // released returns how many replicas the StatefulSet has when it is not held at zero. A cluster that hibernated without its
-// volumes has none before the status records that it is restored, and one that has not served before its volumes were surveyed.
+// volumes has none before the status records that it is restored.
 func released(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
 	if hibernation.Blocked(etcd, set) != "" {
 		return ptr.Deref(set.Spec.Replicas, 1)
-	}
-	if etcd.Status.ClusterID == "" {
-		return 0
 	}
 	if h := etcd.Status.Hibernation; h != nil && !hibernation.Restores(etcd.Status.Recovery, h) {
 		return 0
