@@ -132,26 +132,44 @@ func (f facts) judge() decision {
 		}
 	}
 	switch {
-	case len(held) == 0 && f.recorded != "":
-		return f.belongsTo(f.recorded, f.members, "the ConfigMap records cluster %s, and no volume holds data", f.recorded)
-	case len(held) == 0:
-		return surveying(permit, "no volume holds data")
 	case len(ids) > 1:
 		return blocked(wait, "the volumes hold data of different clusters: %s", f.remedies(held))
-	case len(ids) == 0:
+	case len(held) > 0 && len(ids) == 0:
 		return blocked(wait, "the data on the volumes is damaged, and does not say of which cluster it is: %s", f.remedies(held))
-	case f.recorded != "" && f.recorded != ids[0]:
+	case len(held) > 0 && f.recorded != "" && f.recorded != ids[0]:
 		return blocked(wait, "the ConfigMap records cluster %s, and the volumes hold data of another: %s; or, if that is the right one, remove the key %s of the ConfigMap", f.recorded, f.remedies(held), member.KeyClusterID)
 	}
-	usable, _ = survey.Sift(usable, ids[0])
-	if ids[0] == f.own && f.recorded == "" && !survey.AreQuorum(usable, f.members) && !slices.ContainsFunc(held, acknowledged) {
-		return surveying(permit, "no volume holds data that was acknowledged")
+	if len(held) > 0 && !f.interrupted(held, usable, ids[0]) {
+		if !slices.ContainsFunc(held, func(v survey.Volume) bool { return len(v.Survey.Voters) > 0 }) {
+			// Its size is unknown, and a cluster of one would restore the backup by itself.
+			size = max(size, f.members)
+		}
+		return f.belongsTo(ids[0], size, "claims %s hold data of cluster %s", strings.Join(claims(held), ", "), ids[0])
 	}
-	if !slices.ContainsFunc(held, func(v survey.Volume) bool { return len(v.Survey.Voters) > 0 }) {
-		// Its size is unknown, and a cluster of one would restore the backup by itself.
-		size = max(size, f.members)
+	if f.recorded != "" {
+		return f.belongsTo(f.recorded, f.members, "the ConfigMap records cluster %s, and no volume holds data", f.recorded)
 	}
-	return f.belongsTo(ids[0], size, "claims %s hold data of cluster %s", strings.Join(claims(held), ", "), ids[0])
+	if aside := f.setAside(); len(aside) > 0 {
+		return blocked(wait, "no volume holds data, but some was set aside: %s", strings.Join(aside, "; "))
+	}
+	return surveying(permit, "no volume holds data that was acknowledged")
+}
+
+// interrupted reports whether the volumes hold nothing but what this Etcd's own bootstrap wrote before it had a leader. A quorum of it
+// goes on by itself.
+func (f facts) interrupted(held, usable []survey.Volume, id string) bool {
+	usable, _ = survey.Sift(usable, id)
+	return id == f.own && f.recorded == "" && !survey.AreQuorum(usable, f.members) && !slices.ContainsFunc(held, acknowledged)
+}
+
+// setAside says which volumes hold data that was set aside, and what to do about it.
+func (f facts) setAside() (say []string) {
+	for i, v := range f.volumes {
+		if v.State == survey.Seen && len(v.Survey.SetAside) > 0 {
+			say = append(say, fmt.Sprintf("claim %s of %s has %s; rename it to new.etcd to use it, or move it away, and delete Job %s to survey the claim again", v.Claim, v.Member, strings.Join(v.Survey.SetAside, ", "), f.jobsOf[i]))
+		}
+	}
+	return say
 }
 
 // belongsTo: the Etcd has a cluster, which its status is to record before members are started.

@@ -57,6 +57,7 @@ var (
 	damaged      = content(member.Survey{State: member.SurveyDamaged, Damage: "the log", ClusterID: "cafe"})
 	unnamed      = content(member.Survey{State: member.SurveyDamaged, Damage: "the log"})
 	another      = content(member.Survey{State: member.SurveyPresent, ClusterID: "beef", Voters: []string{"7"}, MemberID: "7", LastTerm: 9})
+	setAside     = content(member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.before-x"}})
 	unreceived   = content(member.Survey{State: member.SurveyNone, ClusterID: "cafe"})
 	beginning    = content(member.Survey{State: member.SurveyPresent, ClusterID: own, MemberID: "0", Voters: []string{"0", "1", "2"}, LastTerm: 1, LastIndex: 3})
 	elected      = content(member.Survey{State: member.SurveyPresent, ClusterID: own, MemberID: "0", Voters: []string{"0", "1", "2"}, LastTerm: 2, LastIndex: 4})
@@ -102,8 +103,11 @@ func TestDecide(t *testing.T) {
 		"of somebody else":                  {recreated(volume(1, in(survey.Foreign, "claim c-1 is web's"))), wait, blockedBy, "claim c-1 is web's", false, nil},
 		"unreadable, others to be surveyed": {recreated(volume(1, in(survey.Unread, "unknown")), volume(0, in(survey.Unseen, "j"))), surveyVolumes, blockedBy, "unknown", false, nil},
 
-		"all volumes are empty":                      {recreated(empty), permit, looks, "no volume holds data", false, nil},
-		"empty, and the ConfigMap records a cluster": {recreated(empty, recordedAs("cafe")), wait, looks, "the ConfigMap records cluster cafe", false, &Cluster{"cafe", 3}},
+		"all volumes are empty":                              {recreated(empty), permit, looks, "no volume holds data", false, nil},
+		"empty, and the ConfigMap records a cluster":         {recreated(empty, recordedAs("cafe")), wait, looks, "the ConfigMap records cluster cafe", false, &Cluster{"cafe", 3}},
+		"empty, and data was set aside":                      {recreated(empty, volume(1, setAside)), wait, blockedBy, "claim c-1 of m-1 has new.etcd.before-x; rename it to new.etcd to use it", false, nil},
+		"data was set aside, and others have it":             {recreated(volume(2, setAside)), wait, looks, "c-0, c-1", false, &Cluster{"cafe", 3}},
+		"interrupted while it began, and data was set aside": {recreated(onlyTheFirst(beginning), volume(2, setAside)), wait, blockedBy, "c-2", false, nil},
 		"all data":                                  {recreated(), wait, looks, "claims c-0, c-1, c-2 hold data of cluster cafe", false, &Cluster{"cafe", 3}},
 		"data of a quorum":                          {recreated(volume(2, gone)), wait, looks, "c-0, c-1", false, &Cluster{"cafe", 3}},
 		"data of less":                              {recreated(onlyTheFirst(func(*survey.Volume) {})), wait, looks, "c-0 hold data", false, &Cluster{"cafe", 3}},
@@ -141,7 +145,7 @@ func TestDecide(t *testing.T) {
 // These promises hold for all volumes of three members, and one beyond.
 func TestDecidePromises(t *testing.T) {
 	kinds := []func(*survey.Volume){
-		gone, nothing, damaged, unnamed, another, unreceived, beginning, elected, onlyVoter,
+		gone, nothing, setAside, damaged, unnamed, another, unreceived, beginning, elected, onlyVoter,
 		in(survey.Unseen, "unseen"), in(survey.Looking, "looking"), in(survey.Unread, "unread"), in(survey.Foreign, "foreign"), in(survey.Abandoned, "abandoned"),
 		content(member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: "1", Voters: []string{"0", "1", "2"}, LastTerm: 2, LastIndex: 9}),
 	}
@@ -170,7 +174,7 @@ func TestDecidePromises(t *testing.T) {
 func check(t *testing.T, f facts, d decision) {
 	unknown := slices.ContainsFunc(f.volumes, func(v survey.Volume) bool { return v.State != survey.Gone && v.State != survey.Seen })
 	data := slices.ContainsFunc(f.volumes, func(v survey.Volume) bool {
-		return v.State == survey.Seen && v.Survey.State != member.SurveyNone && (v.Survey.ClusterID != own || v.Survey.LastTerm > 1)
+		return v.State == survey.Seen && (v.Survey.State != member.SurveyNone || len(v.Survey.SetAside) > 0) && (v.Survey.ClusterID != own || v.Survey.LastTerm > 1)
 	})
 	looked := f.permit != nil && f.permit.Round == f.round && !slices.ContainsFunc(f.claims, func(uid string) bool { return !slices.Contains(f.permit.Claims, uid) })
 	for promise, broken := range map[string]bool{
