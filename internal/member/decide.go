@@ -185,7 +185,7 @@ func decideAlone(f Facts) Decision {
 	case BackupUnreachable:
 		return wait(v1alpha1.ReasonBackupUnreachable, "%s, and the backup store does not answer: check the store and its credentials", loss(f))
 	}
-	return refuse(reasonOf(f), "%s, it is the only member, and there is no backup to restore: restore the volume; if the data is permanently lost, delete the Etcd and create it again. Starting empty would hide the loss", loss(f))
+	return refuse(reasonOf(f), "%s, it is the only member, and there is no backup to restore: restore the volume; if the data is permanently lost, delete the Etcd and its claim, and create it again. Starting empty would hide the loss", loss(f))
 }
 
 func refuseForeign(f Facts, clusterID string) Decision {

@@ -26,8 +26,9 @@ type facts struct {
 	recorded string
 	// own is the ID of the cluster that the members would bootstrap.
 	own string
-	// claims are the UIDs of those that exist and may be used by a member.
-	claims []string
+	// claims are the UIDs of those that exist and may be used by a member. foreign says whose those of members are that are not the
+	// Etcd's own.
+	claims, foreign []string
 	// permit that was given to this Etcd; nil if none was.
 	permit *member.FirstStart
 	// round of surveys: what was found counts while it lasts.
@@ -86,6 +87,8 @@ func decide(f facts) decision {
 	case f.adopts:
 		// They run with what they have. Members without data wait for a permission, or for those.
 		return decision{}
+	case len(f.foreign) > 0:
+		return blocked(wait, "%s", strings.Join(f.foreign, "; "))
 	case len(f.pods) > 0:
 		return surveying(wait, "waiting for the end of pods that are left: %s", strings.Join(f.pods, ", "))
 	case len(f.claims) == 0 && f.recorded == "":

@@ -85,6 +85,7 @@ func TestDecide(t *testing.T) {
 		"no claims, permitted already":                   {recreated(none, func(f *facts) { f.permit = &member.FirstStart{Etcd: "e"} }), wait, "", "", true, nil},
 		"no claims, and the ConfigMap records a cluster": {recreated(none, recordedAs("cafe")), wait, looks, "the ConfigMap records cluster cafe", false, &Cluster{"cafe", 3}},
 
+		"a foreign claim":                        {recreated(func(f *facts) { f.set, f.foreign = false, []string{"claim c-1 is web's"} }), wait, blockedBy, "c-1 is web's", false, nil},
 		"claims, and no StatefulSet":             {recreated(func(f *facts) { f.set = false }), wait, looks, "is created without replicas", false, nil},
 		"pods are left":                          {recreated(func(f *facts) { f.pods = []string{"m-0", "m-1"} }), wait, looks, "pods that are left: m-0, m-1", false, nil},
 		"pods are left, and claims go":           {recreated(none, func(f *facts) { f.pods = []string{"m-0"} }), wait, looks, "m-0", false, nil},

@@ -92,6 +92,9 @@ func (s Starter) find(ctx context.Context, reads state.Live, st *state.State, pe
 		return f, err
 	}
 	for _, c := range claims {
+		if foreign := ownership.OfClaim(etcd, &c); foreign != nil {
+			f.foreign = append(f.foreign, foreign.String())
+		}
 		if c.DeletionTimestamp == nil {
 			f.claims = append(f.claims, string(c.UID))
 		}
@@ -106,7 +109,7 @@ func (s Starter) find(ctx context.Context, reads state.Live, st *state.State, pe
 		return f, err
 	}
 	f.permit, f.recorded = written(etcd, config)
-	if len(f.claims) == 0 || !f.set || f.adopts || len(f.pods) > 0 {
+	if len(f.claims) == 0 || len(f.foreign) > 0 || !f.set || f.adopts || len(f.pods) > 0 {
 		return f, nil
 	}
 	if f.surveyed() {
