@@ -161,8 +161,8 @@ func decideByOthers(f Facts) Decision {
 	return Decision{Action: Replace, Why: loss(f) + ", and the cluster serves: the member is replaced by a learner of the same name"}
 }
 
-// decideFirstStart: there is no data and no recorded cluster, and no other member serves. Other volumes of the Etcd may hold data
-// all the same: an Etcd that is created again beside them knows nothing of it. Only the operator can look at all of them.
+// decideFirstStart: there is no data and no recorded cluster, and no other member serves. Other volumes of the Etcd may hold data:
+// an Etcd that is created again beside them knows nothing of it. Only the operator can look at all of them.
 func decideFirstStart(f Facts) Decision {
 	switch {
 	case !f.MayBegin:

@@ -52,7 +52,7 @@ type step int
 const (
 	// wait: nothing, or what is under way has to end first.
 	wait step = iota
-	// withdraw the permission to begin the cluster: there is something that nobody has looked at.
+	// withdraw the permission to begin the cluster: there is something that was not looked at.
 	withdraw
 	// surveyVolumes creates, or removes, the Jobs that survey volumes.
 	surveyVolumes
@@ -102,7 +102,7 @@ func decide(f facts) decision {
 	case f.surveyed():
 		return decision{begins: true}
 	case f.permit != nil:
-		return surveying(withdraw, "claims of its members exist that nobody has surveyed")
+		return surveying(withdraw, "claims of its members exist that have not been surveyed")
 	}
 	if waits, act := survey.Pending(f.volumes); len(waits) > 0 {
 		next := wait

@@ -90,9 +90,9 @@ func TestDecide(t *testing.T) {
 		"pods are left":                          {recreated(func(f *facts) { f.pods = []string{"m-0", "m-1"} }), wait, looks, "pods that are left: m-0, m-1", false, nil},
 		"pods are left, and claims go":           {recreated(none, func(f *facts) { f.pods = []string{"m-0"} }), wait, looks, "m-0", false, nil},
 		"pods that the next one adopts":          {recreated(func(f *facts) { f.adopts, f.set, f.pods = true, false, []string{"m-0"} }), wait, "", "", false, nil},
-		"a permission without a survey":          {recreated(func(f *facts) { f.permit = &member.FirstStart{Etcd: "e"} }), withdraw, looks, "nobody has surveyed", false, nil},
-		"a permission of an earlier round":       {recreated(permitted, func(f *facts) { f.round = "s" }), withdraw, looks, "nobody has surveyed", false, nil},
-		"a claim that came since":                {recreated(permitted, func(f *facts) { f.claims = append(f.claims, "new") }), withdraw, looks, "nobody has surveyed", false, nil},
+		"a permission without a survey":          {recreated(func(f *facts) { f.permit = &member.FirstStart{Etcd: "e"} }), withdraw, looks, "have not been surveyed", false, nil},
+		"a permission of an earlier round":       {recreated(permitted, func(f *facts) { f.round = "s" }), withdraw, looks, "have not been surveyed", false, nil},
+		"a claim that came since":                {recreated(permitted, func(f *facts) { f.claims = append(f.claims, "new") }), withdraw, looks, "have not been surveyed", false, nil},
 		"a permission beside a recorded cluster": {recreated(permitted, recordedAs("cafe")), withdraw, looks, "", false, nil},
 		"surveyed, Jobs are left":                {recreated(permitted, func(f *facts) { f.jobs = true }), removeJobs, looks, "removing the Jobs", false, nil},
 		"surveyed":                               {recreated(permitted), wait, "", "", true, nil},
@@ -101,7 +101,7 @@ func TestDecide(t *testing.T) {
 		"to be surveyed":                    {recreated(volume(1, in(survey.Unseen, "Job j"))), surveyVolumes, looks, "Job j", false, nil},
 		"being surveyed":                    {recreated(volume(1, in(survey.Looking, "claim c-1 of m-1 is being surveyed"))), wait, looks, "claim c-1 of m-1", false, nil},
 		"cannot be read":                    {recreated(volume(1, in(survey.Unread, "the content of claim c-1 is unknown"))), wait, blockedBy, "claim c-1 is unknown", false, nil},
-		"of somebody else":                  {recreated(volume(1, in(survey.Foreign, "claim c-1 is web's"))), wait, blockedBy, "claim c-1 is web's", false, nil},
+		"of another":                  {recreated(volume(1, in(survey.Foreign, "claim c-1 is web's"))), wait, blockedBy, "claim c-1 is web's", false, nil},
 		"unreadable, others to be surveyed": {recreated(volume(1, in(survey.Unread, "unknown")), volume(0, in(survey.Unseen, "j"))), surveyVolumes, blockedBy, "unknown", false, nil},
 
 		"all volumes are empty":                              {recreated(empty), permit, looks, "no volume holds data", false, nil},
@@ -146,18 +146,22 @@ func TestDecide(t *testing.T) {
 // These promises hold for all volumes of three members, and one beyond.
 func TestDecidePromises(t *testing.T) {
 	kinds := []func(*survey.Volume){
-		gone, nothing, setAside, damaged, unnamed, another, unreceived, beginning, elected, onlyVoter,
-		in(survey.Unseen, "unseen"), in(survey.Looking, "looking"), in(survey.Unread, "unread"), in(survey.Foreign, "foreign"), in(survey.Abandoned, "abandoned"),
+		gone, nothing, setAside, damaged, unnamed, another, unreceived, beginning, onlyVoter,
+		in(survey.Unseen, "unseen"), in(survey.Looking, "looking"), in(survey.Unread, "unread"), in(survey.Foreign, "foreign"),
 		content(member.Survey{State: member.SurveyPresent, ClusterID: "cafe", MemberID: "1", Voters: []string{"0", "1", "2"}, LastTerm: 2, LastIndex: 9}),
 	}
 	permits := []*member.FirstStart{nil, {Etcd: "e"}, {Etcd: "e", Round: "r", Claims: []string{"0", "1"}}, {Etcd: "e", Round: "q", Claims: []string{"0", "1", "2"}}}
 	n := 0
-	for i := range len(kinds) * len(kinds) * len(kinds) * len(permits) * 3 * 2 * 2 * 2 {
+	for i := range len(kinds) * len(kinds) * len(kinds) * len(permits) * 3 * 4 {
 		pick := func(n int) int { r := i % n; i /= n; return r }
-		f := facts{members: 3, set: true, own: own, round: "r", permit: permits[pick(len(permits))], recorded: []string{"", "cafe", "dead"}[pick(3)]}
-		f.set, f.jobs = pick(2) == 0, pick(2) == 0
-		if pick(2) == 0 {
-			f.pods = []string{"m-0"}
+		f := facts{members: 3, own: own, round: "r", permit: permits[pick(len(permits))], recorded: []string{"", "cafe", "dead"}[pick(3)]}
+		switch pick(4) {
+		case 0:
+			f.set = true
+		case 1:
+			f.set, f.jobs = true, true
+		case 2:
+			f.set, f.pods = true, []string{"m-0"}
 		}
 		for o, kind := range []func(*survey.Volume){kinds[pick(len(kinds))], kinds[pick(len(kinds))], kinds[pick(len(kinds))]} {
 			v := survey.Volume{Member: fmt.Sprintf("m-%d", o), Claim: fmt.Sprintf("c-%d", o)}
