@@ -308,6 +308,11 @@ const (
 	ReasonVolumeLost = "VolumeLost"
 	// ReasonNotReplaced means that etcd has not yet added the learner that replaces a member.
 	ReasonNotReplaced = "NotReplaced"
+	// ReasonSurveyingVolumes means that no member is started before the volumes that exist have been surveyed: they may hold data of
+	// an earlier Etcd of this name.
+	ReasonSurveyingVolumes = "SurveyingVolumes"
+	// ReasonFirstStartBlocked means that the cluster is not begun, because volumes hold data, or may hold data, that it would hide.
+	ReasonFirstStartBlocked = "FirstStartBlocked"
 	// ReasonRebuildFailed means that the data from which the cluster is recovered could not be used.
 	ReasonRebuildFailed = "RebuildFailed"
 )
@@ -316,7 +321,7 @@ const (
 func IsDataVolumeReason(reason string) bool {
 	switch reason {
 	case ReasonDataOfAnotherCluster, ReasonDataLost, ReasonDataDamaged, ReasonBackupUnreachable,
-		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced, ReasonRecovering, ReasonWakingUp, ReasonRebuildFailed:
+		ReasonBackupOfEarlierCluster, ReasonRestoreFailed, ReasonNotReplaced, ReasonRecovering, ReasonWakingUp, ReasonRebuildFailed, ReasonFirstStartBlocked:
 		return true
 	}
 	return false

@@ -94,6 +94,12 @@ func bootstrapConfig(in Input) (string, error) {
 	return string(config), nil
 }
 
+// BootstrappedID returns the ID, in hex, of the cluster that so many members of an Etcd bootstrap.
+func BootstrappedID(etcd *v1alpha1.Etcd, members int32, peerTLS PeerTLS) string {
+	s := member.Shared{Bootstrap: bootstrap(etcd, members, peerTLS == PeerTLSOn)}
+	return member.ClusterID(s.Token(), s.InitialCluster())
+}
+
 func bootstrap(etcd *v1alpha1.Etcd, members int32, peerTLS bool) map[string]any {
 	var entries []string
 	for i := range members {

@@ -30,6 +30,8 @@ type Shared struct {
 	Recovery *Recovery
 	// Revision that a backup has to reach to be restored, even after the recovery is over; 0 for any.
 	Revision int64
+	// FirstStart permits to begin the cluster; nil if the operator has not.
+	FirstStart *FirstStart
 	// Accept is what a restore may use although it is not verified; nil for nothing.
 	Accept *Acceptance
 }
@@ -68,6 +70,11 @@ func (s Shared) Token() string {
 	return token
 }
 
+// MayBegin reports whether the operator permits members without data to begin the cluster of this very Etcd, whose UID is the token.
+func (s Shared) MayBegin() bool {
+	return s.FirstStart != nil && s.FirstStart.Etcd == text(s.Bootstrap, "initial-cluster-token")
+}
+
 // LocalClientURL returns where a member listens for clients in its own pod.
 func (s Shared) LocalClientURL() (string, error) {
 	listen, err := url.Parse(text(s.Config, "listen-client-urls"))
@@ -83,9 +90,9 @@ func (s Shared) LocalClientURL() (string, error) {
 // ReadShared reads the shared ConfigMap from where it is mounted.
 func ReadShared(dir string) (Shared, error) {
 	values := map[string]string{}
-	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyAccept} {
+	for _, key := range []string{KeyConfig, KeyBootstrap, KeyClusterID, KeyRecovery, KeyFirstStart, KeyAccept} {
 		value, err := os.ReadFile(filepath.Join(dir, key))
-		if errors.Is(err, fs.ErrNotExist) && (key == KeyClusterID || key == KeyRecovery || key == KeyAccept) {
+		if errors.Is(err, fs.ErrNotExist) && key != KeyConfig && key != KeyBootstrap {
 			continue
 		}
 		if err != nil {
@@ -98,7 +105,7 @@ func ReadShared(dir string) (Shared, error) {
 
 // ParseShared reads the data of the shared ConfigMap.
 func ParseShared(data map[string]string) (Shared, error) {
-	s := Shared{ClusterID: strings.TrimSpace(data[KeyClusterID])}
+	s := Shared{ClusterID: strings.TrimSpace(data[KeyClusterID]), FirstStart: ParseFirstStart(data[KeyFirstStart])}
 	if err := yaml.Unmarshal([]byte(data[KeyConfig]), &s.Config); err != nil {
 		return Shared{}, fmt.Errorf("reading %s of the shared configuration: %w", KeyConfig, err)
 	}

@@ -101,3 +101,28 @@ func TestRecoveryIsReadCompletelyOrNotAtAll(t *testing.T) {
 		g.Expect(err).To(MatchError(ContainSubstring("reading "+KeyRecovery)), name)
 	}
 }
+
+// A permission counts for the Etcd that it was given to alone, and none is read from what is unreadable.
+func TestMayBegin(t *testing.T) {
+	for name, c := range map[string]struct {
+		value string
+		want  bool
+	}{
+		"given":                     {"etcd: uid-1\n", true},
+		"with the claims looked at": {"etcd: uid-1\nclaims: [a, b]\nround: \"2\"\n", true},
+		"by a later operator":       {"etcd: uid-1\nmore: true\n", true},
+		"not given":                 {"", false},
+		"to an earlier Etcd":        {"etcd: uid-0\n", false},
+		"to none":                   {"claims: [a]\n", false},
+		"unreadable":                {"etcd: [uid-1", false},
+	} {
+		shared, err := ParseShared(map[string]string{KeyConfig: sharedConfig, KeyBootstrap: "initial-cluster-token: uid-1\n", KeyFirstStart: c.value})
+		if err != nil || shared.MayBegin() != c.want {
+			t.Errorf("%s: %v %v", name, shared.MayBegin(), err)
+		}
+	}
+	without, err := ParseShared(map[string]string{KeyConfig: sharedConfig, KeyFirstStart: "etcd: \"\"\n"})
+	if err != nil || without.MayBegin() {
+		t.Errorf("without a token: %v %v", without.MayBegin(), err)
+	}
+}

@@ -101,6 +101,8 @@ type Facts struct {
 	// Successors are the IDs that the recorded cluster may have after its only member was restored. The operator records it once it
 	// serves.
 	Successors []string
+	// MayBegin: the operator permits members without data to begin the cluster. It counts only while no ID is recorded.
+	MayBegin bool
 	// Others are asked only if there is no data to start with.
 	Others Answer
 	// OthersClusterID is the cluster ID of the others, in hex.
@@ -168,9 +170,12 @@ func decideByOthers(f Facts) Decision {
 	return Decision{Action: Replace, Why: loss(f) + ", and the cluster serves: the member is replaced by a learner of the same name"}
 }
 
-// decideFirstStart: there is no data and no recorded cluster, and no other member serves.
+// decideFirstStart: there is no data and no recorded cluster, and no other member serves. Other volumes of the Etcd may hold data:
+// an Etcd that is created again beside them knows nothing of it. Only the operator can look at all of them.
 func decideFirstStart(f Facts) Decision {
 	switch {
+	case !f.MayBegin:
+		return wait(v1alpha1.ReasonFirstStartBlocked, "member %s has no data in %s, no cluster ID is recorded, and the operator has not permitted a first start, because other volumes may hold data. If this persists, set spec.replicas of the Etcd to 0, wait until its pods are gone, and set it back: the operator then surveys the volumes", f.Member, f.DataDir)
 	case f.Backup == BackupUnreachable:
 		return wait(v1alpha1.ReasonBackupUnreachable, "there is no data, and the backup store does not answer, so it is unknown whether there is a backup to restore: check the store and its credentials")
 	case f.Backup == BackupHolds && f.Single:
@@ -189,7 +194,7 @@ func decideAlone(f Facts) Decision {
 	case BackupUnreachable:
 		return wait(v1alpha1.ReasonBackupUnreachable, "%s, and the backup store does not answer: check the store and its credentials", loss(f))
 	}
-	return refuse(reasonOf(f), "%s, it is the only member, and there is no backup to restore: restore the volume; if the data is permanently lost, delete the Etcd and create it again. Starting empty would hide the loss", loss(f))
+	return refuse(reasonOf(f), "%s, it is the only member, and there is no backup to restore: restore the volume; if the data is permanently lost, delete the Etcd and its claim, and create it again. Starting empty would hide the loss", loss(f))
 }
 
 func refuseForeign(f Facts, clusterID string) Decision {

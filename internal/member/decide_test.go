@@ -42,12 +42,15 @@ func TestDecide(t *testing.T) {
 		{"only member, restored from another cluster", Facts{Data: foreign, ClusterID: ours, Successors: successors, Single: true}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
 		{"one of several, restored when it was alone", Facts{Data: restored, ClusterID: ours, Successors: successors}, Refuse, v1alpha1.ReasonDataOfAnotherCluster, "nothing was changed"},
 
-		{"first start of the first members", Facts{}, Bootstrap, "", "no recorded cluster"},
-		{"first start of the only member", Facts{Single: true}, Bootstrap, "", "no recorded cluster"},
-		{"first start, empty store", Facts{Backup: BackupEmpty}, Bootstrap, "", "no recorded cluster"},
-		{"first start of the only member, backup", Facts{Single: true, Backup: BackupHolds}, Restore, "", "the store holds a backup"},
-		{"first start of several, backup", Facts{Backup: BackupHolds}, Wait, v1alpha1.ReasonBackupOfEarlierCluster, "with one replica"},
-		{"first start, store unreachable", Facts{Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
+		{"first start of the first members", Facts{MayBegin: true}, Bootstrap, "", "no recorded cluster"},
+		{"first start of the only member", Facts{MayBegin: true, Single: true}, Bootstrap, "", "no recorded cluster"},
+		{"first start, empty store", Facts{MayBegin: true, Backup: BackupEmpty}, Bootstrap, "", "no recorded cluster"},
+		{"first start of the only member, backup", Facts{MayBegin: true, Single: true, Backup: BackupHolds}, Restore, "", "the store holds a backup"},
+		{"first start of several, backup", Facts{MayBegin: true, Backup: BackupHolds}, Wait, v1alpha1.ReasonBackupOfEarlierCluster, "with one replica"},
+		{"first start, store unreachable", Facts{MayBegin: true, Single: true, Backup: BackupUnreachable}, Wait, v1alpha1.ReasonBackupUnreachable, "check the store"},
+		{"first start, not permitted", Facts{}, Wait, v1alpha1.ReasonFirstStartBlocked, "spec.replicas of the Etcd to 0"},
+		{"first start of the only member, backup, not permitted", Facts{Single: true, Backup: BackupHolds}, Wait, v1alpha1.ReasonFirstStartBlocked, "other volumes may hold data"},
+		{"permitted once, and served since", Facts{MayBegin: true, ClusterID: ours}, Wait, v1alpha1.ReasonDataLost, "beside a living one"},
 		{"first start, the others already serve", Facts{Others: AnswerNeverStarted, OthersClusterID: ours}, Join, "", "never seen it run"},
 		{"first start, late", Facts{ClusterID: ours, Others: AnswerNeverStarted, OthersClusterID: ours}, Join, "", "never seen it run"},
 
@@ -98,6 +101,7 @@ func TestDecidePromises(t *testing.T) {
 		for promise, broken := range map[string]bool{
 			"no new cluster beside one that answers":                     begins && f.Others != AnswerNone,
 			"no bootstrap of a cluster that has served":                  d.Action == Bootstrap && f.ClusterID != "",
+			"nothing begins without a permission or a recorded cluster":  begins && f.Recovery == nil && !f.MayBegin && f.ClusterID == "" && f.Data.State == DataNone,
 			"a member of several restores only to recover":               d.Action == Restore && !f.Single && !chosen,
 			"good data is neither replaced nor restored over":            f.Data.State == DataPresent && d.Action != Start && d.Action != Refuse && f.Recovery == nil,
 			"a member with good data of the recovered cluster starts":    f.Data.State == DataPresent && f.Recovery != nil && f.Data.ClusterID == ours && d.Action != Start,
@@ -130,7 +134,7 @@ const newID, successorID = "f00d", "babe"
 // everyFacts iterates over all combinations of facts.
 func everyFacts() func(yield func(Facts) bool) {
 	return func(yield func(Facts) bool) {
-		for i := range 3 * 6 * 2 * 3 * 4 * 3 * 4 * 5 * 2 {
+		for i := range 3 * 6 * 2 * 3 * 4 * 3 * 4 * 5 * 2 * 2 {
 			pick := func(n int) int { r := i % n; i /= n; return r }
 			f := Facts{Member: "m", DataDir: "/data"}
 			f.Data = Data{State: DataState(pick(3)), ClusterID: []string{"", "cafe", "beef", newID, "ace", successorID}[pick(6)]}
@@ -148,7 +152,7 @@ func everyFacts() func(yield func(Facts) bool) {
 					Task: "t", Member: []string{"m", "other"}[n%2], Source: []RecoverySource{RecoverFromData, RecoverFromBackup}[n/3], PreviousClusterID: "cafe", EarlierClusterIDs: []string{"ace"},
 				}
 			}
-			f.Rebuilt = pick(2) == 1
+			f.Rebuilt, f.MayBegin = pick(2) == 1, pick(2) == 1
 			if f.Single && f.Others != AnswerNone || f.Data.State == DataNone && f.Data.ClusterID != "" || f.Recovery == nil && f.Rebuilt {
 				continue
 			}

@@ -21,6 +21,9 @@ const (
 	// KeyRecovery is how a cluster restarts after the loss of its quorum: a Recovery as YAML. It is absent or empty if there
 	// is none.
 	KeyRecovery = "recovery.yaml"
+	// KeyFirstStart permits members without data to begin the cluster: a FirstStart as YAML. It is absent or empty if they may not,
+	// and once the cluster has served.
+	KeyFirstStart = "first-start.yaml"
 	// KeyAccept is what a restore may use although it is not signed or older than recorded: an Acceptance as YAML. It is absent or
 	// empty if that is nothing. A change of it replaces no pod.
 	KeyAccept = "accept-backup.yaml"

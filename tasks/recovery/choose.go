@@ -73,7 +73,7 @@ func Choose(e Evidence) Choice {
 		return e.restore("no member has data that it could start with", f.without())
 	}
 	return Choice{Failed: true, Why: "no member has data that it could start with, and there is no backup: nothing can be recovered, and nothing was deleted. " +
-		"If a volume can still be found, restore it under the name of its claim and create the task again; otherwise delete the Etcd and create it again" + f.without()}
+		"If a volume can still be found, restore it under the name of its claim and create the task again; otherwise delete the Etcd and its claims, and create the Etcd again" + f.without()}
 }
 
 // started returns how many of some members are started if nothing is rebuilt.

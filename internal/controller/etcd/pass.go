@@ -71,6 +71,7 @@ var stages = []stage{
 	{name: "policy", run: (*pass).checkPolicy},
 	{name: "TLS", code: v1alpha1.ErrApply, run: (*pass).planTLS, passable: true},
 	{name: "wake-up", code: v1alpha1.ErrApply, run: (*pass).wakeUp},
+	{name: "first start", code: v1alpha1.ErrApply, run: (*pass).lookFirst},
 	{name: "spec", code: v1alpha1.ErrApply, run: (*pass).applySpec, passable: true},
 	{name: "volumes", code: v1alpha1.ErrApply, run: (*pass).growVolumes, passable: true, alone: true},
 	{name: "hibernation", code: v1alpha1.ErrApply, run: (*pass).hibernate, passable: true, alone: true},

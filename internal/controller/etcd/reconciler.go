@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/adoption"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/instruct"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/managedtls"
@@ -79,6 +80,7 @@ type parts struct {
 	tls        *tls.Mover
 	hibernator hibernation.Hibernator
 	instructor instruct.Instructor
+	starter    firststart.Starter
 	scaler     scale.Scaler
 	volumes    *volumes.Grower
 	failures   failures
@@ -98,6 +100,7 @@ func (r *Reconciler) build() *parts {
 		tls:        &tls.Mover{Access: access, Dialer: r.Dialer, Credentials: r.Credentials, Managed: &managedtls.Manager{Access: access}},
 		hibernator: hibernation.Hibernator{Access: access, Images: r.Images},
 		instructor: instructor,
+		starter:    firststart.Starter{Access: access, Instructor: instructor, Images: r.Images},
 		scaler:     scale.Scaler{Access: access, Instructor: instructor},
 		volumes:    &volumes.Grower{Access: access},
 		status:     statusWriter{client: r.Client, recorder: r.Recorder, clock: r.Clock},

@@ -12,6 +12,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/adoption"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/scale"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/status"
@@ -85,6 +86,15 @@ func (p *pass) wakeUp(ctx context.Context) error {
 	return err
 }
 
+// lookFirst looks at the volumes before the first start of the members.
+func (p *pass) lookFirst(ctx context.Context) (err error) {
+	if p.specFailed || p.held || p.etcd.SpecSuspended() || p.found.Adoption.Frozen() {
+		return nil
+	}
+	p.found.FirstStart, err = p.starter.Look(ctx, p.found.State, p.found.TLS.Station, p.session)
+	return err
+}
+
 // applySpec applies the objects, unless the spec is suspended, or a task keeps all members stopped: what the spec asks of them
 // waits until they are started again.
 //
@@ -111,7 +121,7 @@ func (p *pass) apply(ctx context.Context) error {
 		return nil
 	}
 	set, plan := p.found.StatefulSet, p.found.TLS
-	ctx, change, err := p.scaler.Begin(ctx, p.found.State, *p.found.WakeUp)
+	ctx, change, err := p.scaler.Begin(ctx, p.found.State, p.found.FirstStart, *p.found.WakeUp)
 	defer change.End()
 	if err != nil {
 		return err
@@ -129,7 +139,13 @@ func (p *pass) apply(ctx context.Context) error {
 	settled, err := p.session.Apply(ctx, apply.Request{
 		Input: in, Due: plan.Problem == nil && (plan.Due || state.Due(p.etcd)),
 		// Without usable Secrets, pods could not start.
-		NoStatefulSet: plan.Problem != nil, Permit: change.Permit,
+		NoStatefulSet: plan.Problem != nil,
+		Permit: func(ctx context.Context, base *appsv1.StatefulSet) error {
+			if err := change.Permit(ctx, base); err != nil || !firststart.Starts(base, change.Replicas) {
+				return err
+			}
+			return p.starter.Start(ctx, p.etcd, p.found.FirstStart, p.session)
+		},
 	})
 	// While the cluster grows to its size the spec is not settled, so that each further member is due.
 	p.found.Settled = err == nil && settled && change.Why == "" && !in.Converting && len(p.session.Foreign()) == 0

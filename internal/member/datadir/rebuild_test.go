@@ -316,6 +316,18 @@ func TestSurveyOfANewMember(t *testing.T) {
 	g.Expect(got.ClusterID).To(Equal("cafe"))
 }
 
+// A volume without data may have the only copy beside it. What a learner replaced is none.
+func TestSurveyNamesWhatWasSetAside(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "new.etcd")
+	for _, suffix := range []string{".aside-1", ".before-task-1", ".rebuilt-task", ".rebuilding", ".replaced-1"} {
+		g.Expect(os.MkdirAll(dir+suffix, 0o700)).To(Succeed())
+	}
+	got, err := Survey(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got).To(Equal(member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.before-task-1", "new.etcd.aside-1", "new.etcd.rebuilt-task"}}))
+}
+
 // The voters follow from the database and the later entries of the log.
 func TestSurveyReportsTheVoters(t *testing.T) {
 	g := NewWithT(t)

@@ -86,7 +86,11 @@ func Survey(dir string) (member.Survey, error) {
 		return member.Survey{}, err
 	}
 	if found.State == member.DataNone {
-		return surveyWithoutLog(dir)
+		survey, err := surveyWithoutLog(dir)
+		if err == nil && survey.State == member.SurveyNone {
+			survey.SetAside, err = setAside(dir)
+		}
+		return survey, err
 	}
 	survey := member.Survey{State: member.SurveyPresent, ClusterID: found.ClusterID}
 	damaged := func(err error) (member.Survey, error) {
@@ -135,6 +139,24 @@ func surveyWithoutLog(dir string) (member.Survey, error) {
 		return member.Survey{State: member.SurveyNone}, nil
 	}
 	return member.Survey{State: member.SurveyDamaged, Damage: "the write-ahead log is missing", Bytes: db.bytes}, nil
+}
+
+// maxSetAside is how many directories a survey names.
+const maxSetAside = 3
+
+// setAside returns the directories beside a data directory that may hold the only copy of its data: damaged data, that from before a
+// recovery, and that which was rebuilt and did not get its name yet. A quorum has what a learner replaced.
+func setAside(dir string) (names []string, err error) {
+	for _, suffix := range []string{member.BeforeSuffix, member.AsideSuffix, rebuiltSuffix} {
+		found, err := filepath.Glob(dir + suffix + "*")
+		if err != nil {
+			return nil, fmt.Errorf("looking for data beside %s: %w", dir, err)
+		}
+		for _, path := range found {
+			names = append(names, filepath.Base(path))
+		}
+	}
+	return names[:min(len(names), maxSetAside)], nil
 }
 
 // maxDamage, in bytes, leaves room for the rest of a survey in the termination message of a container.

@@ -169,7 +169,7 @@ func (p *preparation) configure(facts member.Facts, action member.Action, known 
 // look gathers the facts, each only if needed: a member with intact data does not wait.
 func (p *preparation) look(ctx context.Context) (member.Facts, knowledge, error) {
 	facts := member.Facts{
-		Member: p.id.Name, DataDir: p.shared.DataDir(), ClusterID: p.shared.ClusterID, Single: p.others == nil,
+		Member: p.id.Name, DataDir: p.shared.DataDir(), ClusterID: p.shared.ClusterID, Single: p.others == nil, MayBegin: p.shared.MayBegin(),
 		Successors: p.shared.SuccessorIDs(), Recovery: p.shared.Recovery,
 	}
 	if p.data == nil {

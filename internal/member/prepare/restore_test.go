@@ -95,11 +95,12 @@ func TestRebuildIsNoted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g, dir := NewWithT(t), t.TempDir()
 			p := &preparation{
-				Options: Options{RestoredFile: filepath.Join(dir, "restored"), ConfigFile: filepath.Join(dir, "etcd.yaml")},
-				shared:  member.Shared{Config: map[string]any{}, Recovery: tc.recovery},
+				Options: Options{ConfigFile: filepath.Join(dir, "etcd.yaml")},
+				shared:  sharedIn(dir),
 			}
-			g.Expect(p.configure(member.Facts{}, member.Start, knowledge{})).To(Succeed())
-			_, err := os.Stat(p.RestoredFile)
+			p.shared.Recovery = tc.recovery
+			g.Expect(p.configure(member.Facts{DataDir: p.shared.DataDir(), NewClusterID: "b2"}, member.Start, knowledge{})).To(Succeed())
+			_, err := os.Stat(p.shared.RestoredFile())
 			g.Expect(err == nil).To(Equal(tc.noted))
 			g.Expect(p.ConfigFile).To(BeARegularFile())
 		})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/member"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -446,7 +447,7 @@ func TestEtcdIsCreatedAgain(t *testing.T) {
 	w.start()
 	w.eventuallyWell()
 	w.bind(1)
-	claim, set := w.claim(w, 0), w.statefulSet(w)
+	claim, set, id := w.claim(w, 0), w.statefulSet(w), w.etcd.Status.ClusterID
 	w.Expect(testEnv.Client.Delete(t.Context(), w.etcd)).To(Succeed())
 	again := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: w.etcd.Spec}
 	w.Eventually(func() error { return testEnv.Client.Create(t.Context(), again) }).Should(Succeed())
@@ -454,7 +455,13 @@ func TestEtcdIsCreatedAgain(t *testing.T) {
 		g.Expect(w.statefulSet(g).UID).NotTo(Equal(set.UID))
 		g.Expect(metav1.IsControlledBy(w.statefulSet(g), again)).To(BeTrue())
 	}).WithTimeout(time.Minute).Should(Succeed())
+	w.looked(1, func(string) member.Survey {
+		s := surveyed(id, 0)
+		s.Voters = []string{"0"}
+		return s
+	})
 	w.eventuallyWell()
+	w.Expect(w.etcd.Status.ClusterID).To(Equal(id))
 	w.Expect(w.claim(w, 0).UID).To(Equal(claim.UID))
 	w.Expect(w.condition(w, v1alpha1.ConditionObjectsOwned).Status).To(Equal(metav1.ConditionTrue))
 	for _, note := range w.warnings(w) {

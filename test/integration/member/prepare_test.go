@@ -198,6 +198,9 @@ type cluster struct {
 	processes map[int]*exec.Cmd
 	// store of the backups; without a provider there is none.
 	store store.Config
+	// etcdUID is the UID of the Etcd, which is the token of its cluster, and mayBegin whether the operator permits a first start.
+	etcdUID  string
+	mayBegin bool
 	// options of etcd.
 	options map[string]any
 }
@@ -211,6 +214,7 @@ func newCluster(t testing.TB, members int) *cluster {
 	c := &cluster{
 		t: t, dir: t.TempDir(), etcd: filepath.Join(assets, "etcd"), members: members,
 		client: freePort(t), peer: freePort(t), processes: map[int]*exec.Cmd{},
+		etcdUID: t.Name(), mayBegin: true,
 	}
 	t.Cleanup(func() {
 		for i := range c.processes {
@@ -237,8 +241,11 @@ func (c *cluster) share(g Gomega, n int) {
 		maps.Copy(config, c.options)
 		c.write(g, i, member.KeyConfig, config)
 		c.write(g, i, member.KeyBootstrap, map[string]any{
-			"initial-cluster": strings.Join(initial, ","), "initial-cluster-token": c.t.Name(),
+			"initial-cluster": strings.Join(initial, ","), "initial-cluster-token": c.etcdUID,
 		})
+		if c.mayBegin {
+			c.write(g, i, member.KeyFirstStart, map[string]any{"etcd": c.etcdUID})
+		}
 	}
 }
 

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package instruct writes what the members of an Etcd have to know into their ConfigMap: the ID of their cluster, how it is
-// recovered, and whose requests their agents accept.
+// Package instruct writes what the members of an Etcd have to know into their ConfigMap: the ID of their cluster, whether they may
+// begin it, how it is recovered, and whose requests their agents accept.
 package instruct
 
 import (
@@ -37,13 +37,10 @@ type Instructor struct {
 // says what is written so far. The live Etcd has to agree with the given one: members that start with what was recorded once,
 // and is not any more, are taken for those of another cluster.
 func (i Instructor) Instruct(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, objects *apply.Session) error {
-	key := configMapOf(etcd, objects.Manager)
-	config := &corev1.ConfigMap{}
-	if err := reader.Get(ctx, key, config); apierrors.IsNotFound(err) {
+	config, err := ConfigMap(ctx, reader, etcd, objects.Manager)
+	if err != nil || config == nil {
 		// The event of its creation leads here.
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("reading ConfigMap %s: %w", key, err)
+		return err
 	}
 	trust := ""
 	if i.AgentTrust != nil {
@@ -60,10 +57,8 @@ func (i Instructor) Instruct(ctx context.Context, reader client.Reader, etcd *v1
 		return err
 	}
 	// It may have been applied by this reconcile.
-	if err := i.API.Get(ctx, key, config); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("reading ConfigMap %s: %w", key, err)
+	if config, err = ConfigMap(ctx, i.API, etcd, objects.Manager); err != nil || config == nil {
+		return err
 	}
 	data, err := missing(&etcd.Status, trust, config.Data)
 	if err != nil || len(data) == 0 || ownership.Of(etcd, "ConfigMap", config) != nil {
@@ -72,11 +67,38 @@ func (i Instructor) Instruct(ctx context.Context, reader client.Reader, etcd *v1
 	if live.Status.ClusterID != etcd.Status.ClusterID || !equality.Semantic.DeepEqual(live.Status.Recovery, etcd.Status.Recovery) {
 		return state.Behind(ctx, "Etcd %s records another cluster, or another recovery", client.ObjectKeyFromObject(etcd))
 	}
+	return i.patch(ctx, config, data)
+}
+
+// Permit permits the members of an Etcd to begin its cluster; nil withdraws that. The caller has decided so on the given live reads.
+func (i Instructor) Permit(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, manager string, permit *member.FirstStart) error {
+	config, err := ConfigMap(ctx, reads, etcd, manager)
+	if err != nil {
+		return err
+	}
+	if config == nil || ownership.Of(etcd, "ConfigMap", config) != nil {
+		return state.Behind(ctx, "Etcd %s has no ConfigMap of its own yet", client.ObjectKeyFromObject(etcd))
+	}
+	data := map[string]any{member.KeyFirstStart: nil}
+	if permit != nil {
+		if data[member.KeyFirstStart], err = permit.Encode(); err != nil {
+			return err
+		}
+	}
+	if err := reads.Fresh(ctx); err != nil {
+		return err
+	}
+	return i.patch(ctx, config, data)
+}
+
+// patch changes keys of the ConfigMap as it was read; a nil value is removed.
+func (i Instructor) patch(ctx context.Context, config *corev1.ConfigMap, data map[string]any) error {
+	key := client.ObjectKeyFromObject(config)
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": config.UID, "resourceVersion": config.ResourceVersion}, "data": data,
 	})
 	if err != nil {
-		return fmt.Errorf("encoding the instructions for the members of Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
+		return fmt.Errorf("encoding the instructions in ConfigMap %s: %w", key, err)
 	}
 	if err := i.Client.Patch(ctx, config, client.RawPatch(types.MergePatchType, patch), apply.Manager); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("instructing the members by ConfigMap %s: %w", key, err)
@@ -91,17 +113,22 @@ func Instructed(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, ma
 	if err != nil {
 		return false, err
 	}
-	key, config := configMapOf(etcd, manager), &corev1.ConfigMap{}
-	if err := live.Get(ctx, key, config); apierrors.IsNotFound(err) {
-		return false, nil
-	} else if err != nil {
-		return false, fmt.Errorf("reading ConfigMap %s: %w", key, err)
+	config, err := ConfigMap(ctx, live, etcd, manager)
+	if err != nil || config == nil {
+		return false, err
 	}
 	return wanted != "" && config.Data[member.KeyRecovery] == wanted, nil
 }
 
-func configMapOf(etcd *v1alpha1.Etcd, manager string) types.NamespacedName {
-	return types.NamespacedName{Namespace: etcd.Namespace, Name: component.ConfigMapName(etcd.Name, manager)}
+// ConfigMap returns the ConfigMap that the members of an Etcd read; nil when there is none. It need not be the Etcd's own.
+func ConfigMap(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, manager string) (*corev1.ConfigMap, error) {
+	key, config := types.NamespacedName{Namespace: etcd.Namespace, Name: component.ConfigMapName(etcd.Name, manager)}, &corev1.ConfigMap{}
+	if err := reader.Get(ctx, key, config); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", key, err)
+	}
+	return config, nil
 }
 
 // missing returns what is missing in the data of the ConfigMap; a nil value is to be removed. It is pure.
@@ -113,6 +140,10 @@ func missing(status *v1alpha1.EtcdStatus, trust string, data map[string]string) 
 	change := map[string]any{}
 	if id := status.ClusterID; id != "" && data[member.KeyClusterID] != id {
 		change[member.KeyClusterID] = id
+	}
+	if _, ok := data[member.KeyFirstStart]; ok && status.ClusterID != "" {
+		// The cluster has begun, and no member begins it a second time.
+		change[member.KeyFirstStart] = nil
 	}
 	if before, ok := data[member.KeyRecovery]; recovery != "" && before != recovery {
 		change[member.KeyRecovery] = recovery

@@ -21,8 +21,13 @@ func TestMissing(t *testing.T) {
 		data   map[string]string
 		want   map[string]any
 	}{
-		"nothing recorded":   {v1alpha1.EtcdStatus{}, nil, map[string]any{}},
-		"the ID":             {v1alpha1.EtcdStatus{ClusterID: "cafe"}, nil, map[string]any{member.KeyClusterID: "cafe"}},
+		"nothing recorded": {v1alpha1.EtcdStatus{}, nil, map[string]any{}},
+		"the ID":           {v1alpha1.EtcdStatus{ClusterID: "cafe"}, nil, map[string]any{member.KeyClusterID: "cafe"}},
+		"the ID, and the first start is over": {
+			v1alpha1.EtcdStatus{ClusterID: "cafe"}, map[string]string{member.KeyFirstStart: "etcd: uid"},
+			map[string]any{member.KeyClusterID: "cafe", member.KeyFirstStart: nil},
+		},
+		"permitted to begin": {v1alpha1.EtcdStatus{}, map[string]string{member.KeyFirstStart: "etcd: uid"}, map[string]any{}},
 		"another ID":         {v1alpha1.EtcdStatus{ClusterID: "beef"}, map[string]string{member.KeyClusterID: "cafe"}, map[string]any{member.KeyClusterID: "beef"}},
 		"up to date":         {v1alpha1.EtcdStatus{ClusterID: "cafe", Recovery: recovery}, map[string]string{member.KeyClusterID: "cafe", member.KeyRecovery: text}, map[string]any{}},
 		"a recovery":         {v1alpha1.EtcdStatus{Recovery: recovery}, nil, map[string]any{member.KeyRecovery: text}},

@@ -8,6 +8,7 @@ import (
 	"context"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
@@ -41,7 +42,7 @@ func (c *Change) End() {
 // Begin decides how many replicas the StatefulSet is to have. Where the cluster may grow, or all its members start or stop, the
 // lock of the Etcd is held until the Change ends, which has to be in any case. What starts or stops all members is confirmed by
 // the API server, and the returned context bounds the time for it.
-func (s Scaler) Begin(ctx context.Context, st *state.State, wake hibernation.WakeUp) (context.Context, *Change, error) {
+func (s Scaler) Begin(ctx context.Context, st *state.State, first firststart.View, wake hibernation.WakeUp) (context.Context, *Change, error) {
 	c := &Change{etcd: st.Etcd, set: st.StatefulSet}
 	key := client.ObjectKeyFromObject(st.Etcd)
 	grows := mayGrow(c.etcd, c.set)
@@ -50,7 +51,7 @@ func (s Scaler) Begin(ctx context.Context, st *state.State, wake hibernation.Wak
 		c.end = append(c.end, s.Locker.Lock(key))
 	}
 	var err error
-	if c.Size, err = s.size(ctx, c.etcd, c.set, wake); err != nil {
+	if c.Size, err = s.size(ctx, c.etcd, c.set, first, wake); err != nil {
 		return ctx, c, err
 	}
 	if !startsOrStopsAll(c.set, c.Replicas) {

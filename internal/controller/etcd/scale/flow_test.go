@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/instruct"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
@@ -238,12 +239,12 @@ func TestBegin(t *testing.T) {
 			s.change(tc.change)
 			st := s.state()
 			apitest.EachRequestFails(t, s.api, func(api client.WithWatch) error {
-				_, c, err := s.with(api).Begin(t.Context(), st, tc.wake)
+				_, c, err := s.with(api).Begin(t.Context(), st, firststart.View{}, tc.wake)
 				c.End()
 				return err
 			})
 			s.Expect(apitest.Locked(s.locks, st.Etcd)).To(BeFalse(), "what failed has ended")
-			ctx, c, err := s.with(s.api).Begin(t.Context(), st, tc.wake)
+			ctx, c, err := s.with(s.api).Begin(t.Context(), st, firststart.View{}, tc.wake)
 			s.Expect(err).NotTo(HaveOccurred())
 			s.Expect(c.Replicas).To(Equal(tc.replicas))
 			s.Expect(c.Why).To(ContainSubstring(tc.why))
@@ -268,28 +269,28 @@ func TestBeginOnALateCache(t *testing.T) {
 	s.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 	st := s.state()
 	s.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
-	_, c, err := s.with(s.api).Begin(t.Context(), st, hibernation.WakeUp{})
+	_, c, err := s.with(s.api).Begin(t.Context(), st, firststart.View{}, hibernation.WakeUp{})
 	c.End()
 	s.Expect(err).To(MatchError(state.ErrBehind), "it is no longer to hibernate")
 
 	s = newScaled(t, 0)
 	st = s.state()
 	s.Expect(s.api.Create(t.Context(), s.task())).To(Succeed())
-	_, c, err = s.with(s.api).Begin(t.Context(), st, hibernation.WakeUp{})
+	_, c, err = s.with(s.api).Begin(t.Context(), st, firststart.View{}, hibernation.WakeUp{})
 	c.End()
 	s.Expect(err).To(MatchError(state.ErrBehind), "a task holds it that the cache does not show")
 
 	s = newScaled(t, 3)
 	s.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
 	s.Expect(s.api.Create(t.Context(), s.task())).To(Succeed())
-	_, c, err = s.with(s.api).Begin(t.Context(), s.state(), hibernation.WakeUp{})
+	_, c, err = s.with(s.api).Begin(t.Context(), s.state(), firststart.View{}, hibernation.WakeUp{})
 	c.End()
 	s.Expect(err).NotTo(HaveOccurred(), "to stop them contradicts no task")
 
 	s = newScaled(t, 3)
 	s.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5 })
 	s.snapshot = clustertest.Healthy(4)
-	_, c, err = s.with(s.api).Begin(t.Context(), s.state(), hibernation.WakeUp{})
+	_, c, err = s.with(s.api).Begin(t.Context(), s.state(), firststart.View{}, hibernation.WakeUp{})
 	c.End()
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(c.Replicas).To(Equal(int32(3)), "it has grown already, by what the API server says")

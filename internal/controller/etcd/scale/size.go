@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/conditions"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/survey"
 	appsv1 "k8s.io/api/apps/v1"
@@ -162,7 +163,10 @@ func mayGrow(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
 
 // size decides how many replicas the StatefulSet is to have. The members are observed again, with live reads, only when the
 // cluster may grow.
-func (s Scaler) size(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, wake hibernation.WakeUp) (Size, error) {
+func (s Scaler) size(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, first firststart.View, wake hibernation.WakeUp) (Size, error) {
+	if first.Why != "" {
+		return Size{Reason: first.Reason, Why: first.Why}, nil
+	}
 	if wake.Why != "" {
 		return Size{Reason: v1alpha1.ReasonWakingUp, Why: wake.Why}, nil
 	}

@@ -81,6 +81,14 @@ func withoutMembers(status *v1alpha1.EtcdStatus, o Observation) []metav1.Conditi
 			conditions.Unknown(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonTooManyReplicas, "%s", message),
 			conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonTooManyReplicas, "%s", message),
 		}
+	case o.FirstStart.Why != "":
+		message := "No member has been started yet: " + o.FirstStart.Why + "."
+		return []metav1.Condition{
+			conditions.Unknown(v1alpha1.ConditionReady, v1alpha1.ReasonNoMembersInStatus, "%s", message),
+			conditions.False(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonNotAllMembersReady, "%s", message),
+			conditions.False(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonRolloutPending, "%s", message),
+			conditions.False(v1alpha1.ConditionDataVolumesReady, o.FirstStart.Reason, "%s", message),
+		}
 	case s == nil:
 		const message = "There is no StatefulSet yet."
 		return []metav1.Condition{

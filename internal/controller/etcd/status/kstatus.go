@@ -42,6 +42,9 @@ func stalled(next *v1alpha1.EtcdStatus, tasks []v1alpha1.EtcdOperatorTask) metav
 	if c := next.Conditions.Find(v1alpha1.ConditionScaled); c != nil && c.Reason == v1alpha1.ReasonScaleInRefused {
 		return conditions.True(v1alpha1.ConditionStalled, c.Reason, "%s", c.Message)
 	}
+	if c := next.Conditions.Find(v1alpha1.ConditionDataVolumesReady); c != nil && c.Reason == v1alpha1.ReasonFirstStartBlocked {
+		return conditions.True(v1alpha1.ConditionStalled, c.Reason, "%s", c.Message)
+	}
 	return conditions.False(v1alpha1.ConditionStalled, v1alpha1.ReasonNotStalled, "")
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/adoption"
+	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/firststart"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/hibernation"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/scale"
 	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd/state"
@@ -36,6 +37,8 @@ type Observation struct {
 	// Settled: the cache shows each object as it was applied for the present spec.
 	Settled bool
 	Volumes *volumes.View
+	// FirstStart of a cluster that has not served.
+	FirstStart firststart.View
 	// WakeUp is nil while a task holds the StatefulSet at zero.
 	WakeUp      *hibernation.WakeUp
 	Hibernation *hibernation.View
@@ -78,6 +81,9 @@ func Next(o Observation) v1alpha1.EtcdStatus {
 		if s.Quorate() {
 			next.ClusterSize = scale.Seen(next.ClusterSize, s)
 		}
+	}
+	if found := o.FirstStart.Found; found != nil && next.ClusterID == "" {
+		next.ClusterID, next.ClusterSize = found.ID, max(next.ClusterSize, found.Size)
 	}
 	next.Hibernation = recordOf(next.Hibernation, next.ClusterID, o)
 	next.Recovery = recovery(next.Recovery, next.ClusterID, o)
