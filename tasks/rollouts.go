@@ -9,9 +9,9 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
-	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +22,7 @@ import (
 type Rollouts struct {
 	// Client reads from the cache, and Live from the API server.
 	Client, Live client.Reader
-	Rule         deleter.Rule
+	Rule         replacer.Rule
 }
 
 // WorkKey returns what identifies the work of a task that is for a revision: that revision, or the current one where the task
@@ -52,7 +52,7 @@ func (r Rollouts) Superseded(ctx context.Context, task Task, revision string) (s
 			return "", nil
 		}
 		if reader == r.Live {
-			return spec.Superseded(set.Name, revision, set.Status.UpdateRevision), nil
+			return rollout.SupersededMessage(set.Name, revision, set.Status.UpdateRevision), nil
 		}
 	}
 	return "", nil
@@ -77,7 +77,7 @@ func (r Rollouts) Admit(ctx context.Context, task Task) (Verdict, error) {
 		}
 		return Verdict{Outcome: Reject, Code: code, Message: objection}, nil
 	}
-	return Verdict{Outcome: Continue, Message: spec.OnDelete(set.Name)}, nil
+	return Verdict{Outcome: Continue, Message: rollout.OnDeleteMessage(set.Name)}, nil
 }
 
 // statefulSet reads the StatefulSet with the name of the Etcd; nil when there is none. Foreign says whose it is, where it is not

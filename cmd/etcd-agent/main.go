@@ -13,8 +13,8 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/logging"
-	"github.com/etcd-foreman/etcd-foreman/internal/version"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
 	"github.com/spf13/cobra"

@@ -8,7 +8,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/version"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 )

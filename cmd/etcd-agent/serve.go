@@ -13,13 +13,13 @@ import (
 	"os"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/server"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
-	"github.com/etcd-foreman/etcd-foreman/internal/version/buildinfo"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/server"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/version/buildinfo"
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -119,18 +119,18 @@ func newServer(log logr.Logger, o serveOptions) (*serve.Server, error) {
 
 // trustIn returns a function that reads the trust of the API for each request: the operator may change it at any time. Without
 // a file, requests are not authenticated.
-func trustIn(file string) func() (agentauth.Trust, error) {
+func trustIn(file string) func() (auth.Trust, error) {
 	if file == "" {
 		return nil
 	}
-	return func() (agentauth.Trust, error) {
+	return func() (auth.Trust, error) {
 		data, err := os.ReadFile(file)
 		if errors.Is(err, os.ErrNotExist) {
-			return agentauth.Trust{}, errors.New("the operator has not published its key to the agents yet; retry in a minute")
+			return auth.Trust{}, errors.New("the operator has not published its key to the agents yet; retry in a minute")
 		}
 		if err != nil {
-			return agentauth.Trust{}, errors.New("the trust file of the agent API cannot be read")
+			return auth.Trust{}, errors.New("the trust file of the agent API cannot be read")
 		}
-		return agentauth.ParseTrust(data)
+		return auth.ParseTrust(data)
 	}
 }

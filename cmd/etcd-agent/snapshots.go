@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
-	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
-	"github.com/etcd-foreman/etcd-foreman/internal/plain"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -199,7 +199,7 @@ func (s *snapshots) tellHealth(ctx context.Context) {
 	for {
 		failure := ""
 		if err := s.Healthy(); err != nil {
-			failure = plain.Text(err.Error(), maxFailure)
+			failure = sanitize.Text(err.Error(), maxFailure)
 		}
 		if !known || failure != told {
 			if err := s.full.Annotate(ctx, v1alpha1.AnnotationBackupError, failure); err == nil {

@@ -15,10 +15,10 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
-	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
-	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
-	"github.com/etcd-foreman/etcd-foreman/internal/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -34,23 +34,23 @@ type agents struct {
 }
 
 // trust returns who may use the API of the agents of an Etcd.
-func (a agents) trust(etcd *v1alpha1.Etcd) agentauth.Trust {
-	return agentauth.Trust{Audience: string(etcd.UID), PublicKey: a.key.Public().(ed25519.PublicKey), AllowUnauthenticated: a.api.AllowUnauthenticatedSnapshots,
+func (a agents) trust(etcd *v1alpha1.Etcd) auth.Trust {
+	return auth.Trust{Audience: string(etcd.UID), PublicKey: a.key.Public().(ed25519.PublicKey), AllowUnauthenticated: a.api.AllowUnauthenticatedSnapshots,
 		MetricsTokenHash: a.api.MetricsTokenHash, AllowUnauthenticatedMetrics: a.api.AllowUnauthenticatedMetrics}
 }
 
 // client makes a client of the agents of an Etcd, each of which forwards to that of the leader. Agents verify the operator's
 // signature; with spec.backup.tls, the operator verifies their certificates.
-func (a agents) client(ctx context.Context, etcd *v1alpha1.Etcd) (agentapi.Client, error) {
+func (a agents) client(ctx context.Context, etcd *v1alpha1.Etcd) (api.Client, error) {
 	at := url.URL{Scheme: "http", Host: net.JoinHostPort(etcd.ClientHost(), strconv.Itoa(int(component.BackupPort(etcd))))}
-	c := agentapi.Client{}
+	c := api.Client{}
 	if a.key != nil {
-		c.Authorize = func(r *http.Request) error { return agentauth.Sign(a.key, string(etcd.UID), r, a.clock.Now()) }
+		c.Authorize = func(r *http.Request) error { return auth.Sign(a.key, string(etcd.UID), r, a.clock.Now()) }
 	}
 	if etcd.BackupTLS() != nil {
 		roots, err := certificates.Agents(ctx, a.live, etcd)
 		if err != nil {
-			return agentapi.Client{}, err
+			return api.Client{}, err
 		}
 		at.Scheme, c.TLS = "https", &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	}

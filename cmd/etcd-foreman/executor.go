@@ -10,16 +10,16 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/settle"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
-	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdview"
-	"github.com/etcd-foreman/etcd-foreman/internal/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/policy"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/currentrevision"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/view"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -31,31 +31,31 @@ import (
 // restrict lets a manager write only what an operator in executor mode may, and read Etcds as it does.
 func restrict(kubeconfig *rest.Config, options *ctrl.Options, namespace string) {
 	kubeconfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return guard{next, namespace} })
-	options.Cache.ByObject[etcdview.New()] = cache.ByObject{Transform: keep(etcdview.Trim)}
+	options.Cache.ByObject[view.New()] = cache.ByObject{Transform: keep(view.Trim)}
 	options.NewCache = func(config *rest.Config, options cache.Options) (cache.Cache, error) {
 		c, err := cache.New(config, options)
-		return etcdview.Cache{Cache: c}, err
+		return view.Cache{Cache: c}, err
 	}
 }
 
 // addExecutor adds what an operator in executor mode does: it runs tasks, and makes those of rollouts.
 func addExecutor(mgr ctrl.Manager, config *configv1alpha1.OperatorConfiguration) error {
-	now, rules, live := clock.RealClock{}, policy.New(config), etcdview.Reader{Reader: mgr.GetAPIReader()}
+	now, rules, live := clock.RealClock{}, policy.New(config), view.Reader{Reader: mgr.GetAPIReader()}
 	dialer := etcdclient.NewPool(now.Now)
 	credentials := &certificates.Credentials{Reader: live, Clock: now}
 	locker := &lock.Locks{}
 	registry := newRegistry(mgr.GetClient(), live, dependencies{
-		observer: observe.New(dialer, now, observe.WithCredentials(credentials), observe.WithSurroundings(mgr.GetCache()), observe.WithRule(deleter.Executor)),
-		dialer:   dialer, credentials: credentials, clock: now, images: config.Images, rules: rules, rule: deleter.Executor,
+		observer: observe.New(dialer, now, observe.WithCredentials(credentials), observe.WithSurroundings(mgr.GetCache()), observe.WithRule(replacer.Executor)),
+		dialer:   dialer, credentials: credentials, clock: now, images: config.Images, rules: rules, rule: replacer.Executor,
 		agents: agents{live: live, clock: now, api: config.AgentAPI},
 	})
 	makeUnavailable(registry)
 	return errors.Join(
-		(&rollout.Reconciler{Client: mgr.GetClient(), Live: live, Clock: now, Rule: deleter.Executor, Metrics: rollout.NewMetrics(metrics.Registry)}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
-		(&settle.Reconciler{Client: mgr.GetClient(), Live: live, Locker: locker, Clock: now, Rule: deleter.Executor}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
-		(&task.Reconciler{
+		(&rollouts.Reconciler{Client: mgr.GetClient(), Live: live, Clock: now, Rule: replacer.Executor, Metrics: rollouts.NewMetrics(metrics.Registry)}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
+		(&currentrevision.Reconciler{Client: mgr.GetClient(), Live: live, Locker: locker, Clock: now, Rule: replacer.Executor}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
+		(&engine.Reconciler{
 			Client: mgr.GetClient(), Live: live, Registry: registry, Locker: locker,
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(metrics.Registry), Clock: now,
+			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(metrics.Registry), Clock: now,
 		}).Setup(mgr, config.Controllers.Task.ConcurrentSyncs),
 	)
 }

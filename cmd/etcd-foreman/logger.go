@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/logging"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"

@@ -12,7 +12,7 @@ import (
 	"runtime/debug"
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/version"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 

@@ -12,21 +12,21 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
-	"github.com/etcd-foreman/etcd-foreman/internal/compactionmetrics"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdtasks"
-	"github.com/etcd-foreman/etcd-foreman/internal/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/metrics"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/policy"
-	"github.com/etcd-foreman/etcd-foreman/internal/servedcrd"
-	"github.com/etcd-foreman/etcd-foreman/internal/version/buildinfo"
-	"github.com/etcd-foreman/etcd-foreman/internal/webhookcert"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/version/buildinfo"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/compactionmetrics"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/servedcrd"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/webhookcert"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/upkeep"
+	"github.com/etcd-foreman/etcd-foreman/internal/operator/metrics"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -205,10 +205,10 @@ func addControllers(mgr ctrl.Manager, config *configv1alpha1.OperatorConfigurati
 		(&upkeep.Reconciler{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("etcd-foreman"), Clock: now, Events: compactionmetrics.NewEvents(crmetrics.Registry),
 		}).Setup(mgr, config.Controllers.Etcd.ConcurrentSyncs),
-		(&rollout.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now, Metrics: rollout.NewMetrics(crmetrics.Registry)}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
-		(&task.Reconciler{
+		(&rollouts.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now, Metrics: rollouts.NewMetrics(crmetrics.Registry)}).Setup(mgr, config.Controllers.Rollout.ConcurrentSyncs),
+		(&engine.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: locker,
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(crmetrics.Registry), Clock: now,
+			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(crmetrics.Registry), Clock: now,
 		}).Setup(mgr, config.Controllers.Task.ConcurrentSyncs),
 		crmetrics.Registry.Register(&metrics.Collector{Cache: mgr.GetCache(), Active: mgr.Elected()}),
 	)

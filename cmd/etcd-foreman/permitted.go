@@ -8,7 +8,7 @@ import (
 	"context"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/policy"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 )
 

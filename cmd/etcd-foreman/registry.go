@@ -7,11 +7,11 @@ package main
 import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
-	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/policy"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
 	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
@@ -33,7 +33,7 @@ type dependencies struct {
 	images      configv1alpha1.Images
 	agents      agents
 	rules       policy.Rules
-	rule        deleter.Rule
+	rule        replacer.Rule
 	podUpdates  v1alpha1.PodUpdatePolicy
 }
 
@@ -54,7 +54,7 @@ func newRegistry(cached client.Client, live client.Reader, d dependencies) tasks
 		v1alpha1.OnDemandSnapshot: {Deadline: snapshot.Deadline, Handler: &snapshot.Handler{
 			Live: live, Observer: d.observer, Clock: d.clock, Agent: d.agents.client,
 		}},
-		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: d.images.EtcdAgent, SkipLease: d.rule == deleter.Executor}},
+		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: d.images.EtcdAgent, SkipLease: d.rule == replacer.Executor}},
 		v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: d.images.EtcdAgent, Rules: d.rules}},
 		v1alpha1.QuorumLossRecovery: {Deadline: recovery.Deadline, Handler: &recovery.Handler{
 			Client: cached, Live: live, Observer: d.observer, Clock: d.clock, Image: d.images.EtcdAgent,

@@ -11,8 +11,8 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/admission"
-	"github.com/etcd-foreman/etcd-foreman/internal/webhookcert"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/admission"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/webhookcert"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"

@@ -116,7 +116,7 @@ func buildImage(ctx context.Context, o options, program string, roots []byte, sb
 		build.WithBaseImages(func(context.Context, string) (name.Reference, build.Result, error) { return baseName, base, nil }),
 		build.WithPlatforms(o.platforms...),
 		build.WithTrimpath(true),
-		build.WithLdflags([]string{"-s", "-w", "-X", module + "/internal/version.release=" + o.version}),
+		build.WithLdflags([]string{"-s", "-w", "-X", module + "/internal/base/version.release=" + o.version}),
 		build.WithCreationTime(v1.Time{Time: epoch}),
 		build.WithUser(user),
 		build.WithLabel("org.opencontainers.image.source", "https://"+module),

@@ -12,13 +12,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
-	"github.com/etcd-foreman/etcd-foreman/internal/compactionmetrics"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
-	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
-	"github.com/etcd-foreman/etcd-foreman/internal/metrics"
-	"github.com/etcd-foreman/etcd-foreman/internal/version/buildinfo"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/version/buildinfo"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/compactionmetrics"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
+	"github.com/etcd-foreman/etcd-foreman/internal/operator/metrics"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -37,8 +37,8 @@ var sections = []section{
 			"The names `etcddruid_*` are those of etcd-druid's proposal DEP-05, and continue them.",
 		func(r prometheus.Registerer) {
 			r.MustRegister(&metrics.Collector{}, buildinfo.New())
-			task.NewMetrics(r)
-			rollout.NewMetrics(r)
+			engine.NewMetrics(r)
+			rollouts.NewMetrics(r)
 			compactionmetrics.NewEvents(r)
 		},
 	},

@@ -5,7 +5,7 @@
 // Command mutants breaks packages on purpose, one small change at a time, and reports the changes that no test notices
 // (docs/adr/0034-all-mutants-in-one-binary.md).
 //
-//	go run ./hack/mutants ./internal/queue ./internal/rollout/...
+//	go run ./hack/mutants ./internal/engine/queue ./internal/rollout/...
 //
 // Every mutant of the packages is compiled into their test binaries at once, and an environment variable selects the one that is
 // active, so that a mutant costs a run of the tests and no build. Nothing in the tree is changed: the compiler reads the changed

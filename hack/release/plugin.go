@@ -66,7 +66,7 @@ func (r *release) build(ctx context.Context, platform string) ([]byte, error) {
 	defer func() { _ = os.RemoveAll(dir) }()
 	at := filepath.Join(dir, plugin)
 	system, architecture, _ := strings.Cut(platform, "/")
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w -X "+module+"/internal/version.release="+r.version, "-o", at, "./cmd/"+plugin)
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w -X "+module+"/internal/base/version.release="+r.version, "-o", at, "./cmd/"+plugin)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the plugin for %s: %w\n%s", platform, err, out)

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/describe"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
@@ -24,7 +25,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/versions"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
-	"github.com/etcd-foreman/etcd-foreman/internal/version"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"

@@ -6,7 +6,7 @@ package cluster
 
 import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
 )
 
 // ReadyButNotServing reports whether the readiness probe of a member passes, and the member does not serve the operator.

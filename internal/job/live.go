@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/ownership"
-	"github.com/etcd-foreman/etcd-foreman/internal/servertime"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/advice"
 )
 
 // waitFor is the hold of a pod that does not exist or does not participate, with what a person can do.
@@ -19,7 +18,7 @@ func (s *state) waitFor(pod string) *Hold {
 	if i < 0 {
 		return &Hold{Pod: pod, Message: fmt.Sprintf("%s is not among the replicas of StatefulSet %s and must terminate first", pod, s.Snapshot.StatefulSet.Name)}
 	}
-	return &Hold{Pod: pod, Message: pod + " " + advice.For(*s.ordinal(i), s.Snapshot.StatefulSet.Name)}
+	return &Hold{Pod: pod, Message: pod + " " + adviceFor(*s.ordinal(i), s.Snapshot.StatefulSet.Name)}
 }
 
 func clockTime(t time.Time) string { return t.UTC().Format("15:04:05 MST") }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	. "github.com/onsi/gomega"
 )
 
@@ -25,7 +24,7 @@ func TestNobodyElseGoesBeforeARestartThatIsComing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			w := &world{members: []member{readyOld, readyOld, c.other}, leader: 0, intent: -1, kind: restarted, phase: [7]phase{1: written}}
-			d := Decide(w.input(epoch, spec.Defaults()), epoch)
+			d := Decide(w.input(epoch, DefaultConfig()), epoch)
 			g.Expect(d.Conclusion).To(Equal(c.want))
 			if c.want == Act {
 				g.Expect(d.Step.Ordinals).To(Equal([]int{2}))

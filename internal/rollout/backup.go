@@ -6,8 +6,6 @@ package rollout
 
 import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/versions"
 )
 
 // snapshot is why a full snapshot is to be taken before the next pod is removed; wanted is false if none is. Without a quorum
@@ -16,15 +14,15 @@ func (s *state) snapshot() (reason string, wanted bool) {
 	if !s.Backup.IsMissing(s.Recorded.Snapshot) || s.overrides(v1alpha1.GuardSnapshotTaken) || !s.Snapshot.Quorate() {
 		return "", false
 	}
-	target, _ := versions.Target(s.Snapshot, s.outdated)
+	target, _ := targetVersion(s.Snapshot, s.outdated)
 	switch {
-	case s.Config.SnapshotBefore == spec.Always:
+	case s.Config.SnapshotBefore == SnapshotAlways:
 		return "a full snapshot is taken first (snapshotBefore: Always)", true
 	case target == "" && s.byReadiness:
 		// Nothing says that the minor version changes, and an operator that is cut off from the members most likely is from their
 		// agents. The rollout may be what repairs that.
 		return "", false
-	case s.Config.SnapshotBefore == spec.Never || !versions.ChangesMinor(versions.Of(s.Snapshot), target):
+	case s.Config.SnapshotBefore == SnapshotNever || !changesMinor(VersionsOf(s.Snapshot), target):
 		return "", false
 	case target == "":
 		return "a full snapshot is taken first: the image of the template has no tag with a version of etcd", true

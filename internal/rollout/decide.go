@@ -11,8 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/grace"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 )
 
 // Conclusion of a decision.
@@ -63,7 +62,7 @@ type policy struct {
 	period      func(o *cluster.Ordinal, short time.Duration, cutOff bool) (time.Duration, string)
 }
 
-var standard = policy{sight: sightGuards, step: stepGuards, precedes: precedes, period: grace.Period}
+var standard = policy{sight: sightGuards, step: stepGuards, precedes: precedes, period: gracePeriod}
 
 func (p policy) decide(s *state) Decision {
 	if hold := s.blocking(p.sight, nil); hold != nil {

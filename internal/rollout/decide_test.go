@@ -13,9 +13,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/advice"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -52,7 +49,7 @@ func short(d Decision, s *cluster.Snapshot) string {
 
 type change func(*Input)
 
-func config(set func(*spec.Config)) change { return func(in *Input) { set(&in.Config) } }
+func config(set func(*Config)) change { return func(in *Input) { set(&in.Config) } }
 
 // pod returns a change of the pod of an ordinal.
 func pod(ordinal int, set func(*cluster.Pod)) change {
@@ -81,7 +78,7 @@ func TestDecide(t *testing.T) {
 	foreign := func(n int, w *world) *world { w.foreignUp = n; return w }
 	foreignDown := func(n int, w *world) *world { w.foreignDown = n; return w }
 	growing := func(in *Input) { in.Snapshot.Growing = true }
-	evict := config(func(c *spec.Config) { c.PodRemoval = spec.Evict })
+	evict := config(func(c *Config) { c.PodRemoval = Evict })
 	for name, c := range map[string]struct {
 		world  *world
 		change change
@@ -104,7 +101,7 @@ func TestDecide(t *testing.T) {
 		"and not while one is starting":                 {of(0, readyOld, readyNew, startingNew), nil, "hold OthersServing m-2"},
 		"nor while one is a learner":                    {of(0, readyOld, readyNew, readyNew, readyNew, learnerNew), nil, "hold OthersServing m-4"},
 		"leadership moves to a participating member":    {of(0, readyOld, runningNew, runningNew), nil, "hold OthersParticipating m-1"},
-		"no handover if disabled":                       {of(0, readyOld, readyNew, readyNew), config(func(c *spec.Config) { no := false; c.LeaderHandover = &no }), "DeletePod m-0"},
+		"no handover if disabled":                       {of(0, readyOld, readyNew, readyNew), config(func(c *Config) { no := false; c.LeaderHandover = &no }), "DeletePod m-0"},
 		"a successor must have caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
 			in.Snapshot.Ordinals[0].AppliedIndex, in.Snapshot.Ordinals[2].AppliedIndex = 5000, 4500
 		}, "MoveLeader m-0 to m-2"},
@@ -116,7 +113,7 @@ func TestDecide(t *testing.T) {
 		}, "DeletePod m-0"},
 		"no member has caught up": {of(0, readyOld, readyNew, readyNew), func(in *Input) { in.Snapshot.Ordinals[0].AppliedIndex = 5000 }, "hold SuccessorCaughtUp m-0"},
 		"without a handover after three attempts": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
-			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon.Add(-timers.HandoverWindow)}}
+			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon.Add(-HandoverWindow)}}
 		}, "DeletePod m-0"},
 		"once the third attempt can be observed": {of(0, readyOld, readyNew, readyNew), func(in *Input) {
 			in.Recorded.LeaderHandover = &v1alpha1.LeaderHandover{From: "m-0", Attempts: 3, LastAttemptTime: metav1.Time{Time: noon}}
@@ -178,13 +175,13 @@ func TestDecide(t *testing.T) {
 			in.Overridden = []v1alpha1.OverridableGuard{"RevisionObserved"}
 		}, "hold RevisionObserved "},
 
-		"AllAtOnce removes pods that do not run": {of(2, deadOld, startingOld, readyOld, readyOld, readyOld), config(func(c *spec.Config) { c.NonParticipatingPods = spec.AllAtOnce }), "DeletePod m-0 m-1"},
+		"AllAtOnce removes pods that do not run": {of(2, deadOld, startingOld, readyOld, readyOld, readyOld), config(func(c *Config) { c.NonParticipatingPods = AllAtOnce }), "DeletePod m-0 m-1"},
 		"AllAtOnce keeps pods that could not return": {of(4, deadOld, startingOld, deadOld, readyOld, readyOld, readyOld, readyOld), func(in *Input) {
-			in.Config.NonParticipatingPods = spec.AllAtOnce
+			in.Config.NonParticipatingPods = AllAtOnce
 			pod(2, stranded)(in)
 			pod(1, stranded)(in)
 		}, "DeletePod m-0"},
-		"AllAtOnce keeps running pods": {of(2, deadOld, frozenOld, readyOld, readyOld, readyOld), config(func(c *spec.Config) { c.NonParticipatingPods = spec.AllAtOnce }), "DeletePod m-0"},
+		"AllAtOnce keeps running pods": {of(2, deadOld, frozenOld, readyOld, readyOld, readyOld), config(func(c *Config) { c.NonParticipatingPods = AllAtOnce }), "DeletePod m-0"},
 		"Evict a healthy pod":          {of(0, readyOld, readyOld, readyOld), evict, "EvictPod m-2"},
 		"Delete an unhealthy pod":      {of(0, readyOld, readyOld, deadOld), evict, "DeletePod m-2"},
 		"Delete in a cluster of two":   {of(0, readyOld, readyOld), evict, "DeletePod m-1"},
@@ -251,7 +248,7 @@ func TestDecide(t *testing.T) {
 		"quorum may be on lost nodes that reported dead members":             {of(-1, runningOld, deadOld, deadOld), twice(pod(1, notReady), pod(2, notReady)), "hold QuorumLossConfirmed m-2"},
 		"a member on a lost node does not count as running without a leader": {lasting(of(-1, runningOld, runningOld, frozenOld, runningOld, runningOld)), pod(2, notReady), "hold QuorumLossConfirmed m-2"},
 		"AllAtOnce keeps what may be running": {of(2, deadOld, deadOld, readyOld, readyOld, readyOld), func(in *Input) {
-			in.Config.NonParticipatingPods = spec.AllAtOnce
+			in.Config.NonParticipatingPods = AllAtOnce
 			pod(1, notReady)(in)
 		}, "DeletePod m-0"},
 		"the node guard can be overridden": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
@@ -283,7 +280,7 @@ func TestDecide(t *testing.T) {
 		}, "MoveLeader m-0 to m-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := c.world.input(noon, spec.Defaults())
+			in := c.world.input(noon, DefaultConfig())
 			if c.change != nil {
 				c.change(&in)
 			}
@@ -306,7 +303,7 @@ func TestIntendedDeletion(t *testing.T) {
 	}
 	recent := func(w *world) *world { w.recent = true; return w }
 	eviction := func(in *Input) {
-		in.Config.PodRemoval = spec.Evict
+		in.Config.PodRemoval = Evict
 		in.Recorded.Pods[0].LastOperation.Name = string(EvictPod)
 	}
 	changed := func(w *world) *world { w.changed = true; return w }
@@ -347,7 +344,7 @@ func TestIntendedDeletion(t *testing.T) {
 // expectDecision expects what is decided in a world after a change, which may be nil.
 func expectDecision(t *testing.T, w *world, change func(*Input), want string) {
 	t.Helper()
-	in := w.input(noon, spec.Defaults())
+	in := w.input(noon, DefaultConfig())
 	if change != nil {
 		change(&in)
 	}
@@ -361,11 +358,11 @@ func TestIsIntent(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
 	w.intent = 2
-	in := w.input(noon, spec.Defaults())
+	in := w.input(noon, DefaultConfig())
 	g.Expect(IsIntent(in, w.uid(2), noon)).To(BeTrue())
 	g.Expect(IsIntent(in, w.uid(1), noon)).To(BeFalse())
 	w.changed = true
-	g.Expect(IsIntent(w.input(noon, spec.Defaults()), w.uid(2), noon)).To(BeFalse())
+	g.Expect(IsIntent(w.input(noon, DefaultConfig()), w.uid(2), noon)).To(BeFalse())
 }
 
 func TestTimers(t *testing.T) {
@@ -374,7 +371,7 @@ func TestTimers(t *testing.T) {
 		return w.snapshot(noon.Add(time.Duration(seconds) * time.Second))
 	}
 	healthy, leaderless := of(0, readyOld, readyOld, readyOld), of(-1, readyOld, readyOld, readyOld)
-	s := timers.Timers{}.Next(at(0, healthy))
+	s := Timers{}.Next(at(0, healthy))
 	g.Expect(s.LedSince).To(Equal(s.At))
 	g.Expect(s.LeaderlessSince).To(BeZero())
 	s = s.Next(at(1, leaderless)).Next(at(2, leaderless))
@@ -389,7 +386,7 @@ func TestTimers(t *testing.T) {
 
 	hidden, cutOff := of(1, frozenNew, readyOld, readyOld), of(1, readyOld, readyOld, readyOld)
 	hidden.hidden, cutOff.cutOff = true, true
-	s = timers.Timers{}.Next(at(0, hidden)).Next(at(1, hidden))
+	s = Timers{}.Next(at(0, hidden)).Next(at(1, hidden))
 	g.Expect(s.LeaderlessSince).To(BeZero(), "members with passing probes may be a quorum")
 	g.Expect(s.NoAnswerSince).To(BeZero(), "one answers")
 	s = s.Next(at(2, cutOff)).Next(at(3, cutOff))
@@ -402,15 +399,15 @@ func TestTimers(t *testing.T) {
 	g.Expect(s.Running[restarted.Ordinals[0].Pod.UID].Since).To(Equal(noon), "by the operator's own clock")
 	g.Expect(s.Running[restarted.Ordinals[1].Pod.UID].Since).To(Equal(noon.Add(4*time.Second)), "regardless of the kubelet's clock")
 	foreign := of(-1, frozenReadyOld, runningOld, runningOld)
-	g.Expect(timers.Timers{}.Next(at(0, foreign)).LeaderlessSince).NotTo(BeZero(), "one of three is no quorum")
+	g.Expect(Timers{}.Next(at(0, foreign)).LeaderlessSince).NotTo(BeZero(), "one of three is no quorum")
 	foreign.foreignDown = 2
-	g.Expect(timers.Timers{}.Next(at(0, foreign)).LeaderlessSince).To(BeZero(), "with two foreign voters of five it is")
+	g.Expect(Timers{}.Next(at(0, foreign)).LeaderlessSince).To(BeZero(), "with two foreign voters of five it is")
 }
 
 func TestRecordOfARollout(t *testing.T) {
 	g := NewWithT(t)
 	w := of(1, frozenOld, readyOld, readyOld)
-	in := w.input(noon, spec.Defaults())
+	in := w.input(noon, DefaultConfig())
 	r := Record(in, Decide(in, noon), noon)
 	g.Expect(r.TargetRevision).To(Equal(newRevision))
 	g.Expect(r.Replicas).To(Equal(int32(3)))
@@ -429,7 +426,7 @@ func TestRecordOfARollout(t *testing.T) {
 	w.members[0] = missing
 	w.generation[0]++
 	later := noon.Add(10 * time.Second)
-	in = w.input(later, spec.Defaults())
+	in = w.input(later, DefaultConfig())
 	in.Recorded = r
 	r = Record(in, Decide(in, later), later)
 	g.Expect(r.HeldBy.Guard).To(Equal(v1alpha1.GuardOthersParticipating))
@@ -451,7 +448,7 @@ func TestRecordOfADeletionThatDidNotHappen(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
 	w.intent, w.changed = 2, true
-	in := w.input(noon, spec.Defaults())
+	in := w.input(noon, DefaultConfig())
 	in.Recorded.Pods[0].LastOperation.Reason = "it was its turn"
 	r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
@@ -463,14 +460,14 @@ func TestRecordOfADeletionThatWasRefused(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
 	w.intent, w.recent = 2, true
-	in := w.input(noon, spec.Defaults())
+	in := w.input(noon, DefaultConfig())
 	in.Refused = map[types.UID]Refusal{w.uid(2): {At: noon, Message: "the policy says no"}}
 	r := Record(in, Decide(in, noon), noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
 	g.Expect(r.Pods[0].LastOperation.Reason).To(HaveSuffix("not carried out: the policy says no"))
 
 	w.changed = true
-	in = w.input(noon, spec.Defaults())
+	in = w.input(noon, DefaultConfig())
 	in.Refused = map[types.UID]Refusal{w.uid(2): {At: noon.Add(-time.Hour), Message: "the policy says no"}}
 	r = Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
 	g.Expect(r.Pods[0].LastOperation.Reason).To(HaveSuffix("not carried out: the pod has changed since"), "an earlier attempt was refused")
@@ -480,12 +477,12 @@ func TestRecordOfADeletionThatWasRefused(t *testing.T) {
 // is recorded once.
 func TestRecordCountsWhatIsThere(t *testing.T) {
 	g := NewWithT(t)
-	in := of(0, readyNew, missing, terminating).input(noon, spec.Defaults())
+	in := of(0, readyNew, missing, terminating).input(noon, DefaultConfig())
 	g.Expect(Record(in, Decide(in, noon), noon).UpdatedReplicas).To(BeEquivalentTo(1))
 
 	w := of(1, frozenOld, readyOld, readyOld)
 	w.intent = 0
-	in = w.input(noon, spec.Defaults())
+	in = w.input(noon, DefaultConfig())
 	in.Recorded.LastProgressTime, in.Recorded.MostParticipatingReplicas = &metav1.Time{Time: noon.Add(-2 * time.Hour)}, 3
 	d := Decide(in, noon)
 	g.Expect(short(d, in.Snapshot)).To(Equal("DeletePod m-0"))
@@ -513,7 +510,7 @@ func TestUpdatesInPlaceAskTheBudget(t *testing.T) {
 		"a lowering":                      {kind: lowered, phase: marked, asks: true},
 		"after the restart":               {kind: restarted, phase: carried},
 		"a raise":                         {kind: raised, phase: marked},
-		"podRemoval Delete":               {kind: restarted, phase: marked, change: config(func(c *spec.Config) { c.PodRemoval = spec.Delete })},
+		"podRemoval Delete":               {kind: restarted, phase: marked, change: config(func(c *Config) { c.PodRemoval = Delete })},
 		"refused by the budget":           {kind: restarted, phase: marked, refused: refused(true), held: true},
 		"refused by a webhook":            {kind: restarted, phase: marked, refused: refused(false), held: true},
 		"a raise of a pod with a refusal": {kind: raised, phase: marked, refused: refused(true)},
@@ -523,8 +520,8 @@ func TestUpdatesInPlaceAskTheBudget(t *testing.T) {
 	} {
 		w := of(0, readyOld, readyOld, readyOld)
 		w.kind, w.phase[2], w.lasted = c.kind, c.phase, true
-		in := w.input(noon, spec.Defaults())
-		in.Config.PodRemoval, in.Refused = spec.Evict, c.refused
+		in := w.input(noon, DefaultConfig())
+		in.Config.PodRemoval, in.Refused = Evict, c.refused
 		if c.change != nil {
 			c.change(&in)
 		}
@@ -542,8 +539,8 @@ func TestUpdatesInPlaceAskTheBudget(t *testing.T) {
 func TestRepeatedAttemptsAreNoProgress(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
-	in := w.input(noon, spec.Defaults())
-	in.Config.PodRemoval = spec.Evict
+	in := w.input(noon, DefaultConfig())
+	in.Config.PodRemoval = Evict
 	record := func(at time.Time) (Decision, v1alpha1.RolloutStatus) {
 		d := Decide(in, at)
 		in.Recorded = Record(in, d, at)
@@ -584,14 +581,14 @@ func TestReasons(t *testing.T) {
 		want   string
 	}{
 		"a follower":      {of(0, readyOld, readyOld, readyOld), nil, "m-2 is a follower, and all others participate"},
-		"the leader":      {of(0, readyOld, readyNew, readyNew), config(func(c *spec.Config) { no := false; c.LeaderHandover = &no }), "m-0 leads and is the last one"},
+		"the leader":      {of(0, readyOld, readyNew, readyNew), config(func(c *Config) { no := false; c.LeaderHandover = &no }), "m-0 leads and is the last one"},
 		"of unknown role": {of(0, readyOld, readyOld, readyOld), func(in *Input) { in.Snapshot.Ordinals[2].Role = v1alpha1.RoleUnknown }, "m-2 is next, and all others participate"},
 		"others are down": {of(0, readyOld, readyOld, readyOld, readyOld, deadNew), func(in *Input) { in.Overridden = []v1alpha1.OverridableGuard{"OthersParticipating"} }, "m-3 is next, although not all others participate"},
 		"the leader first": {of(0, readyOld, readyOld, readyOld), func(in *Input) {
-			in.Config.PodRemoval, in.Snapshot.Ordinals[0].Pod.AllContainersReady = spec.Evict, false
+			in.Config.PodRemoval, in.Snapshot.Ordinals[0].Pod.AllContainersReady = Evict, false
 		}, "m-0 leads; one of its containers is not ready, so it goes first"},
 	} {
-		in := c.world.input(noon, spec.Defaults())
+		in := c.world.input(noon, DefaultConfig())
 		if c.change != nil {
 			c.change(&in)
 		}
@@ -605,18 +602,18 @@ func TestReasons(t *testing.T) {
 func TestDownVoters(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, runningOld, readyNew)
-	in := w.input(noon, spec.Defaults())
+	in := w.input(noon, DefaultConfig())
 	behind := &in.Snapshot.Ordinals[2]
 	behind.Class, behind.Serving, behind.Lag, in.Snapshot.Cluster.Voters[2].Serving = v1alpha1.ClassUnready, false, 4_999_988, false
 	in.Snapshot.Ordinals[1].Serving, in.Snapshot.Cluster.Voters[1].Serving = false, false
 	d := Decide(in, noon)
 	g.Expect(short(d, in.Snapshot)).To(Equal("hold QuorumKept m-1"), "a member that catches up replaces no voter")
 	g.Expect(d.Hold.Message).To(ContainSubstring("m-2 (4999988 raft entries behind)"))
-	g.Expect(advice.For(*behind, "m")).To(ContainSubstring("4999988 raft entries behind the leader"))
+	g.Expect(adviceFor(*behind, "m")).To(ContainSubstring("4999988 raft entries behind the leader"))
 
 	cutOff := of(0, readyOld, readyOld, readyOld)
 	cutOff.cutOff, cutOff.lasted = true, true
-	in = cutOff.input(noon, spec.Defaults())
+	in = cutOff.input(noon, DefaultConfig())
 	in.Snapshot.StatefulSet.EtcdVersion = ""
 	for i, tag := range []string{"3.6.8", "3.5.18", ""} {
 		in.Snapshot.Ordinals[i].Pod.EtcdVersion = tag
@@ -627,7 +624,7 @@ func TestDownVoters(t *testing.T) {
 
 	silent := of(0, readyOld, frozenReadyOld, frozenOld)
 	for period, want := range map[time.Duration]string{time.Minute: "2m0s", time.Hour: "1h0m0s"} {
-		in = silent.input(noon, spec.Defaults())
+		in = silent.input(noon, DefaultConfig())
 		in.Config.UnreadyGracePeriod.Duration = period
 		hold := quorumKept(&state{Input: in, now: noon}, &Step{Ordinals: []int{0}})
 		g.Expect(hold.Message).To(ContainSubstring("its readiness probe passes, and counts once it has for " + want))
@@ -639,14 +636,14 @@ func TestRecordOfADeletionWithAStaleCache(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, readyOld, readyOld)
 	w.intent, w.lagging = 2, true
-	in := w.input(noon, spec.Defaults())
+	in := w.input(noon, DefaultConfig())
 	r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateInProgress))
 }
 
 func TestRecordIsBounded(t *testing.T) {
 	w := of(0, readyOld, readyOld, readyOld)
-	in := w.input(noon, spec.Defaults())
+	in := w.input(noon, DefaultConfig())
 	for i := range maxRecordedPods {
 		in.Recorded.Pods = append(in.Recorded.Pods, v1alpha1.RolloutPod{UID: types.UID(fmt.Sprint(i))})
 	}
@@ -661,10 +658,10 @@ func TestHandoverUnderWay(t *testing.T) {
 	g := NewWithT(t)
 	underWay := func(w *world, ago time.Duration) bool {
 		last := &v1alpha1.LeaderHandover{From: "m-0", To: "m-1", Attempts: 1, LastAttemptTime: metav1.Time{Time: noon.Add(-ago)}}
-		return timers.IsHandoverUnderWay(last, w.snapshot(noon), noon)
+		return IsHandoverUnderWay(last, w.snapshot(noon), noon)
 	}
 	g.Expect(underWay(of(0, readyOld, readyNew, runningNew), time.Second)).To(BeTrue(), "the old leader still leads")
-	g.Expect(underWay(of(0, readyOld, readyNew, runningNew), timers.HandoverWindow)).To(BeFalse(), "the handover failed")
+	g.Expect(underWay(of(0, readyOld, readyNew, runningNew), HandoverWindow)).To(BeFalse(), "the handover failed")
 	g.Expect(underWay(of(-1, readyOld, readyNew, runningNew), time.Second)).To(BeTrue(), "no member knows a leader")
 	g.Expect(underWay(of(1, readyOld, readyNew, runningNew), time.Second)).To(BeFalse(), "all members know the new leader")
 	g.Expect(underWay(of(1, readyOld, readyNew, startingNew), time.Second)).To(BeFalse(), "all answering members know the new leader")
@@ -684,7 +681,7 @@ func TestOverridableGuards(t *testing.T) {
 // What keeps a pod is named: a node that is gone is not the only reason why one does not terminate.
 func TestAPodThatFinalizersKeepIsSaidToBe(t *testing.T) {
 	g := NewWithT(t)
-	in := of(0, readyOld, readyOld, terminating).input(noon, spec.Defaults())
+	in := of(0, readyOld, readyOld, terminating).input(noon, DefaultConfig())
 	g.Expect(Decide(in, noon).Hold.Message).To(ContainSubstring("taint the node"))
 	in.Snapshot.Ordinals[2].Pod.Finalizers = []string{"example.com/keep"}
 	g.Expect(Decide(in, noon).Hold.Message).To(Equal("m-2 is terminating, and is kept by finalizers (example.com/keep): if this persists, check what set them, which has to remove them"))
@@ -694,7 +691,7 @@ func TestAPodThatFinalizersKeepIsSaidToBe(t *testing.T) {
 // serves now, and the intent may still be carried out.
 func TestGracePeriodOfARemoval(t *testing.T) {
 	g := NewWithT(t)
-	in := of(1, frozenOld, readyOld, readyOld).input(noon, spec.Defaults())
+	in := of(1, frozenOld, readyOld, readyOld).input(noon, DefaultConfig())
 	d := Decide(in, noon)
 	g.Expect(d.Step.Grace).To(Equal(map[int]time.Duration{0: 2 * time.Second}))
 	g.Expect(d.Step.Reason).To(HaveSuffix("; m-0 gets a grace period of 2s (its own is 30s): its readiness probe fails and it does not answer"))
@@ -702,10 +699,10 @@ func TestGracePeriodOfARemoval(t *testing.T) {
 	g.Expect(recorded.Pods[0].GracePeriodSeconds).To(HaveValue(BeEquivalentTo(2)))
 
 	later := noon.Add(time.Minute)
-	serves := of(1, runningOld, readyOld, readyOld).input(later, spec.Defaults())
+	serves := of(1, runningOld, readyOld, readyOld).input(later, DefaultConfig())
 	serves.Recorded = recorded
 	g.Expect(short(Decide(serves, later), serves.Snapshot)).To(Equal("RevokeDeletion m-0"))
-	still := of(1, frozenOld, readyOld, readyOld).input(later, spec.Defaults())
+	still := of(1, frozenOld, readyOld, readyOld).input(later, DefaultConfig())
 	still.Recorded = recorded
 	g.Expect(short(Decide(still, later), still.Snapshot)).To(Equal("DeletePod m-0"), "it is repeated as it was")
 	slower := still
@@ -715,10 +712,10 @@ func TestGracePeriodOfARemoval(t *testing.T) {
 	quicker.Config.NonServingGracePeriod = &metav1.Duration{Duration: time.Second}
 	g.Expect(short(Decide(quicker, later), quicker.Snapshot)).To(Equal("DeletePod m-0"))
 
-	healthy := of(1, readyNew, readyOld, readyOld).input(noon, spec.Defaults())
+	healthy := of(1, readyNew, readyOld, readyOld).input(noon, DefaultConfig())
 	g.Expect(Record(healthy, Decide(healthy, noon), noon).Pods[0].GracePeriodSeconds).To(BeNil())
-	all := of(2, deadOld, startingOld, readyOld, readyNew, readyNew).input(noon, spec.Defaults())
-	all.Config.NonParticipatingPods = spec.AllAtOnce
+	all := of(2, deadOld, startingOld, readyOld, readyNew, readyNew).input(noon, DefaultConfig())
+	all.Config.NonParticipatingPods = AllAtOnce
 	all.Snapshot.Ordinals[1].Pod.Node.Trouble = "not ready"
 	g.Expect(Decide(all, noon).Step.Grace).To(Equal(map[int]time.Duration{0: 2 * time.Second}), "each pod has its own")
 }

@@ -13,13 +13,12 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // carriedOut are the steps of an undisturbed rollout, in their order, and whether it has finished. A removal that was just
 // recorded is on its way, and arrives.
-func (w *world) carriedOut(config spec.Config, now time.Time) (steps []string, finished bool) {
+func (w *world) carriedOut(config Config, now time.Time) (steps []string, finished bool) {
 	if w.intent >= 0 && w.recent && !w.changed && w.members[w.intent].present() {
 		w.apply(&Step{Action: DeletePod, Ordinals: []int{w.intent}})
 	}
@@ -271,8 +270,8 @@ func TestPlanIsWhatIsCarriedOut(t *testing.T) {
 			z.worlds(func(from *world) {
 				w := *from
 				w.members = slices.Clone(from.members)
-				plan := Foresee(w.input(noon, spec.Defaults()), noon)
-				steps, finished := w.carriedOut(spec.Defaults(), noon)
+				plan := Foresee(w.input(noon, DefaultConfig()), noon)
+				steps, finished := w.carriedOut(DefaultConfig(), noon)
 				seen.count(plan, from, finished)
 				if why := plan.difference(from, steps, finished); why != "" {
 					if seen.different++; seen.different <= 5 {

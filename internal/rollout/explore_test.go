@@ -14,13 +14,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
-	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/grace"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/order"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/versions"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 )
 
 // enumerate calls visit with every combination of the states of n members, or if sorted, only with those in ascending
@@ -228,7 +223,7 @@ func (z size) updates(w *world, plain, try func()) {
 }
 
 // violations explores every world of the sizes and stops at the first few broken promises.
-func (p policy) violations(sizes []size, config spec.Config, distort func(*inplace.Assessment)) []string {
+func (p policy) violations(sizes []size, config Config, distort func(*inplace.Assessment)) []string {
 	const enough = 3
 	var found []string
 	now := epoch.Add(24 * time.Hour)
@@ -255,7 +250,7 @@ func (p policy) violations(sizes []size, config spec.Config, distort func(*inpla
 }
 
 // liveness advances a world in which replaced pods return, and expects the rollout to finish.
-func (p policy) liveness(from *world, config spec.Config, now time.Time) string {
+func (p policy) liveness(from *world, config Config, now time.Time) string {
 	w := *from
 	w.members = slices.Clone(from.members)
 	rounds := 12*len(w.members) + 12
@@ -405,7 +400,7 @@ func TestExploration(t *testing.T) {
 			visited := 0
 			z.worlds(func(*world) { visited++ })
 			t.Logf("%d worlds", visited)
-			for _, v := range standard.violations([]size{z}, spec.Defaults(), nil) {
+			for _, v := range standard.violations([]size{z}, DefaultConfig(), nil) {
 				t.Error(v)
 			}
 		})
@@ -447,7 +442,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 		"skips minor versions":               without(v1alpha1.GuardVersionsCompatible),
 		"asks for a snapshot twice":          without(v1alpha1.GuardSnapshotTaken),
 		"does not wait for the canary": with(v1alpha1.GuardVersionsCompatible, func(s *state, step *Step) *Hold {
-			if target, canary := versions.Target(s.Snapshot, s.outdated); target == "" && canary != "" {
+			if target, canary := targetVersion(s.Snapshot, s.outdated); target == "" && canary != "" {
 				return nil
 			}
 			return versionsCompatible(s, step)
@@ -466,7 +461,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 			return othersParticipating(s, step)
 		}),
 		"forgets pods on their way": ordered(func(s *state, a, b int) int {
-			return cmp.Or(order.Compare(s.ordinal(a), s.ordinal(b), false, false), cmp.Compare(b, a))
+			return cmp.Or(compareHealth(s.ordinal(a), s.ordinal(b), false, false), cmp.Compare(b, a))
 		}),
 		"disturbs learners":                     without(v1alpha1.GuardLearnerPromoted),
 		"does not wait for updated pods":        without(v1alpha1.GuardOthersParticipating),
@@ -488,7 +483,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 		"ignores cordoned nodes": ordered(func(s *state, a, b int) int {
 			x, y := *s.Snapshot.Ordinals[a].Pod, *s.Snapshot.Ordinals[b].Pod
 			if x.VolumeTrouble == "" && y.VolumeTrouble == "" && s.Snapshot.Ordinals[a].Role == s.Snapshot.Ordinals[b].Role && x.Node.Cordoned != y.Node.Cordoned {
-				return cmp.Or(cmp.Compare(order.Class(s.Snapshot.Ordinals[a].Class), order.Class(s.Snapshot.Ordinals[b].Class)), b-a)
+				return cmp.Or(cmp.Compare(classOrder(s.Snapshot.Ordinals[a].Class), classOrder(s.Snapshot.Ordinals[b].Class)), b-a)
 			}
 			return precedes(s, a, b)
 		}),
@@ -539,7 +534,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 			return nil
 		}),
 		"removes one member after another after quorum loss": with(v1alpha1.GuardQuorumLossConfirmed, func(s *state, step *Step) *Hold {
-			if !s.Snapshot.Cluster.LeaderKnown && s.ordinal(step.Ordinals[0]).MayRun() && !timers.Lasted(s.Timers.LeaderlessSince, s.now, s.Config.Grace()) {
+			if !s.Snapshot.Cluster.LeaderKnown && s.ordinal(step.Ordinals[0]).MayRun() && !Lasted(s.Timers.LeaderlessSince, s.now, s.Config.Grace()) {
 				return hold
 			}
 			return nil
@@ -564,7 +559,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 		}),
 		"goes by ordinal, as RollingUpdate does": ordered(func(_ *state, a, b int) int { return b - a }),
 		"removes the leader first": ordered(func(s *state, a, b int) int {
-			if r := order.Role(s.Snapshot.Ordinals[b].Role) - order.Role(s.Snapshot.Ordinals[a].Role); r != 0 && s.Snapshot.Ordinals[a].Class == s.Snapshot.Ordinals[b].Class {
+			if r := roleOrder(s.Snapshot.Ordinals[b].Role) - roleOrder(s.Snapshot.Ordinals[a].Role); r != 0 && s.Snapshot.Ordinals[a].Class == s.Snapshot.Ordinals[b].Class {
 				return r
 			}
 			return precedes(s, a, b)
@@ -578,13 +573,13 @@ func TestExplorationDetectsMutants(t *testing.T) {
 			if o.Class == v1alpha1.ClassUnready && o.Serving {
 				return short, "mutant"
 			}
-			return grace.Period(o, short, cutOff)
+			return gracePeriod(o, short, cutOff)
 		}),
 		"hurries members that it cannot reach": granting(func(o *cluster.Ordinal, short time.Duration, _ bool) (time.Duration, string) {
-			return grace.Period(o, short, false)
+			return gracePeriod(o, short, false)
 		}),
 		"removes unready before starting members": ordered(func(s *state, a, b int) int {
-			rank := func(i int) int { return order.Class(s.Snapshot.Ordinals[i].Class) ^ 3 }
+			rank := func(i int) int { return classOrder(s.Snapshot.Ordinals[i].Class) ^ 3 }
 			return rank(a) - rank(b)
 		}),
 	}
@@ -628,10 +623,10 @@ func TestExplorationDetectsMutants(t *testing.T) {
 
 func expectDetected(t *testing.T, mutant policy, distort func(*inplace.Assessment)) {
 	t.Helper()
-	found := mutant.violations([]size{quick[0], quick[1], quick[3]}, spec.Defaults(), distort)
+	found := mutant.violations([]size{quick[0], quick[1], quick[3]}, DefaultConfig(), distort)
 	if len(found) == 0 {
 		// In a cluster of three, QuorumKept compensates for some mutants.
-		found = mutant.violations(quick[4:], spec.Defaults(), distort)
+		found = mutant.violations(quick[4:], DefaultConfig(), distort)
 	}
 	if len(found) == 0 {
 		t.Fatal("the exploration does not detect the mutant")

@@ -11,10 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/projection"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/versions"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -125,14 +122,14 @@ func (f *foresight) confirmLoss(next *projection.Projection, hold *Hold, step *S
 
 // passGrace lets the state last for the grace period.
 func (f *foresight) passGrace(next *projection.Projection, _ *Hold, step *Step) {
-	t := timers.Timers{At: f.now, LeaderlessSince: f.now, LedSince: f.now, NotServingSince: maps.Clone(f.in.Timers.NotServingSince), Running: map[types.UID]timers.Run{}}
+	t := Timers{At: f.now, LeaderlessSince: f.now, LedSince: f.now, NotServingSince: maps.Clone(f.in.Timers.NotServingSince), Running: map[types.UID]Running{}}
 	if t.NotServingSince == nil {
 		t.NotServingSince = map[types.UID]time.Time{}
 	}
 	t.NotServingSince[next.Ordinals[step.Ordinals[0]].Pod.UID] = f.now
 	for _, o := range next.Ordinals {
 		if o.Pod != nil {
-			t.Running[o.Pod.UID] = timers.Run{Since: f.now}
+			t.Running[o.Pod.UID] = Running{Since: f.now}
 		}
 	}
 	f.in.Timers = t
@@ -140,7 +137,7 @@ func (f *foresight) passGrace(next *projection.Projection, _ *Hold, step *Step) 
 }
 
 func (f *foresight) observeHandover(_ *projection.Projection, _ *Hold, _ *Step) {
-	f.now = f.now.Add(timers.HandoverWindow)
+	f.now = f.now.Add(HandoverWindow)
 }
 
 func (f *foresight) catchUp(next *projection.Projection, _ *Hold, _ *Step) { next.CatchUp() }
@@ -148,13 +145,13 @@ func (f *foresight) catchUp(next *projection.Projection, _ *Hold, _ *Step) { nex
 // agreeOnVersions lets the canary answer. A rollout that etcd does not take cannot be foreseen.
 func (f *foresight) agreeOnVersions(next *projection.Projection, hold *Hold, _ *Step) {
 	s := newState(f.in, f.now)
-	if _, canary := versions.Target(s.Snapshot, s.outdated); canary == "" {
+	if _, canary := targetVersion(s.Snapshot, s.outdated); canary == "" {
 		return
 	}
 	next.Recover(hold.Pod, f.now)
 	assumed := cluster.Versions{Etcd: "0.0"}
-	for _, m := range versions.Of(s.Snapshot) {
-		if versions.IsKnown(m.Versions.Etcd) {
+	for _, m := range VersionsOf(s.Snapshot) {
+		if IsKnownVersion(m.Versions.Etcd) {
 			assumed = m.Versions
 		}
 	}
@@ -162,7 +159,7 @@ func (f *foresight) agreeOnVersions(next *projection.Projection, hold *Hold, _ *
 }
 
 func (f *foresight) takeSnapshot(_ *projection.Projection, _ *Hold, _ *Step) {
-	f.in.Backup = backup.State{Taken: "snapshot"}
+	f.in.Backup = Backup{Taken: "snapshot"}
 }
 
 func (f *foresight) grantRemoval(_ *projection.Projection, _ *Hold, _ *Step) { f.in.Refused = nil }

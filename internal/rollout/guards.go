@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/projection"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 )
 
 // guard is a condition that must be true before a step is carried out.
@@ -86,7 +85,7 @@ func revisionObserved(s *state, _ *Step) *Hold {
 func deletionObserved(s *state, _ *Step) *Hold {
 	for _, i := range s.intents {
 		o := s.ordinal(i)
-		if timers.Within(s.recordOf(o.Pod.UID).Evidence.ObservedAt.Time, s.now, intentWindow) {
+		if Within(s.recordOf(o.Pod.UID).Evidence.ObservedAt.Time, s.now, intentWindow) {
 			return &Hold{Pod: o.Name, Message: fmt.Sprintf("the %s of %s does not show yet: after %s it is repeated or revoked", inplace.Describe(s.recordOf(o.Pod.UID).LastOperation.Name), o.Name, intentWindow)}
 		}
 	}
@@ -165,7 +164,7 @@ const removalRetry = 10 * time.Second
 func removalGranted(s *state, step *Step) *Hold {
 	o := s.ordinal(step.Ordinals[0])
 	refusal, refused := s.Refused[o.Pod.UID]
-	if !refused || refusal.Update || !step.IsRemoval() && !step.AsksBudget || refusal.ByBudget && step.Action == DeletePod || !timers.Within(refusal.At, s.now, removalRetry) {
+	if !refused || refusal.Update || !step.IsRemoval() && !step.AsksBudget || refusal.ByBudget && step.Action == DeletePod || !Within(refusal.At, s.now, removalRetry) {
 		return nil
 	}
 	if step.AsksBudget {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 )
 
 const (
@@ -69,7 +68,7 @@ func (h handover) failed() string {
 // included.
 func handoverObserved(s *state, step *Step) *Hold {
 	last, next := s.Recorded.LeaderHandover, step.Ordinals[0]
-	if s.ordinal(next).Role != v1alpha1.RoleLeader || (handover{s, next}).attempts() == 0 || !timers.Within(last.LastAttemptTime.Time, s.now, timers.HandoverWindow) {
+	if s.ordinal(next).Role != v1alpha1.RoleLeader || (handover{s, next}).attempts() == 0 || !Within(last.LastAttemptTime.Time, s.now, HandoverWindow) {
 		return nil
 	}
 	return &Hold{Pod: last.From, Message: fmt.Sprintf("leadership is moving from %s to %s, attempt %d of %d", last.From, last.To, last.Attempts, maxHandoverAttempts)}

@@ -11,8 +11,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/updates"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -28,7 +26,7 @@ func following(k kind, w *world, phases ...phase) *world {
 // Which pod is written to next, and what that waits for.
 func TestDecideInPlace(t *testing.T) {
 	lasting := func(w *world) *world { w.lasted = true; return w }
-	evict := config(func(c *spec.Config) { c.PodRemoval = spec.Evict })
+	evict := config(func(c *Config) { c.PodRemoval = Evict })
 	for name, c := range map[string]struct {
 		world  *world
 		change change
@@ -97,10 +95,10 @@ func TestIntendedUpdates(t *testing.T) {
 	} {
 		w := following(c.kind, of(0, readyOld, readyOld, readyOld), 0, 0, c.phase)
 		w.intent = 2
-		in := w.input(noon, spec.Defaults())
+		in := w.input(noon, DefaultConfig())
 		in.Recorded.Pods[0].LastOperation.Name = string(c.recorded)
 		if c.evict {
-			in.Config.PodRemoval = spec.Evict
+			in.Config.PodRemoval = Evict
 		}
 		if got := short(Decide(in, noon), in.Snapshot); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -112,7 +110,7 @@ func TestIntendedUpdates(t *testing.T) {
 func TestWhatIsSaidOfUpdatesInPlace(t *testing.T) {
 	g := NewWithT(t)
 	said := func(k kind, m member, p phase) (string, *Hold) {
-		d := Decide(following(k, of(0, readyOld, readyNew, m), 0, 0, p).input(noon, spec.Defaults()), noon)
+		d := Decide(following(k, of(0, readyOld, readyNew, m), 0, 0, p).input(noon, DefaultConfig()), noon)
 		if d.Step != nil {
 			return d.Step.Reason, d.Hold
 		}
@@ -127,16 +125,16 @@ func TestWhatIsSaidOfUpdatesInPlace(t *testing.T) {
 	_, hold = said(raised, frozenOld, carried)
 	g.Expect(hold.Message).To(HavePrefix("m-2 has been updated in place and does not participate; m-2 is running but not answering the operator"))
 
-	costly := following(restarted, of(0, readyOld, deadNew, readyOld), 0, 0, marked).input(noon, spec.Defaults())
+	costly := following(restarted, of(0, readyOld, deadNew, readyOld), 0, 0, marked).input(noon, DefaultConfig())
 	override(v1alpha1.GuardOthersParticipating, v1alpha1.GuardOthersServing)(&costly)
 	g.Expect(Decide(costly, noon).Hold.Message).To(HavePrefix("restarting m-2 would leave 1 of 3 voters; quorum is 2."))
-	costly.Updates = updates.State{}
+	costly.Updates = Updates{}
 	g.Expect(Decide(costly, noon).Hold.Message).To(HavePrefix("removing m-2 would leave 1 of 3 voters; quorum is 2."))
 
-	replaced := following(raised, of(0, readyOld, readyOld, deadOld)).input(noon, spec.Defaults())
+	replaced := following(raised, of(0, readyOld, readyOld, deadOld)).input(noon, DefaultConfig())
 	replaced.Snapshot.Ordinals[2].Pod.Trouble = "OOMKilled"
 	g.Expect(Decide(replaced, noon).Step.Reason).To(HavePrefix("m-2 is not running (OOMKilled); it needs a new pod: it does not participate"))
-	g.Expect(Decide(of(0, readyOld, readyOld, readyOld).input(noon, spec.Defaults()), noon).Step.Reason).NotTo(ContainSubstring("new pod"))
+	g.Expect(Decide(of(0, readyOld, readyOld, readyOld).input(noon, DefaultConfig()), noon).Step.Reason).NotTo(ContainSubstring("new pod"))
 }
 
 // The record of an update ends once the pod has the revision and its member participates, or once another write is needed.
@@ -161,7 +159,7 @@ func TestRecordOfUpdatesInPlace(t *testing.T) {
 			g := NewWithT(t)
 			w := following(raised, of(1, c.member, readyOld, readyOld), c.phase)
 			w.intent, w.changed = 0, true
-			in := w.input(noon, spec.Defaults())
+			in := w.input(noon, DefaultConfig())
 			op := &in.Recorded.Pods[0].LastOperation
 			op.Name, op.Reason = string(c.recorded), "it was its turn"
 			r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
@@ -184,7 +182,7 @@ func TestUpdatesInPlaceAreProgress(t *testing.T) {
 			w.phase[2] = carried
 		}
 		w.intent, w.changed = 2, true
-		in := w.input(noon, spec.Defaults())
+		in := w.input(noon, DefaultConfig())
 		in.Recorded.Pods[0].LastOperation.Name = string(ResizePod)
 		in.Recorded.LastProgressTime = &metav1.Time{Time: noon.Add(-time.Minute)}
 		in.Recorded.MostParticipatingReplicas = 3
@@ -211,13 +209,13 @@ func TestForeseeUpdatesInPlace(t *testing.T) {
 		"a single member":         {following(restarted, of(0, readyOld)), "PatchMetadata m-0, ResizePod m-0 (no quorum), PatchMetadata m-0, Finished", false},
 		"it does not participate": {following(raised, of(0, readyNew, readyNew, frozenOld), 0, 0, carried), "hold UpdateObserved m-2, PatchMetadata m-2, Finished", false},
 	} {
-		plan := Foresee(c.world.input(noon, spec.Defaults()), noon)
+		plan := Foresee(c.world.input(noon, DefaultConfig()), noon)
 		if got := oneLine(plan); got != c.want || plan.Elections != c.elections {
 			t.Errorf("%s: elections %t\ngot  %s\nwant %s", name, plan.Elections, got, c.want)
 		}
 	}
 	// Without a handover, the leader restarts, and another one is elected meanwhile.
-	in := following(restarted, of(0, readyOld, readyNew, readyNew)).input(noon, spec.Defaults())
+	in := following(restarted, of(0, readyOld, readyNew, readyNew)).input(noon, DefaultConfig())
 	in.Config.LeaderHandover = ptr.To(false)
 	plan := Foresee(in, noon)
 	if !plan.Elections {

@@ -10,30 +10,26 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/updates"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // Input is all that a decision rests on.
 type Input struct {
 	Snapshot *cluster.Snapshot
-	Config   spec.Config
+	Config   Config
 	// Created is when the task was created. A restart replaces the pods that are not younger.
 	Created time.Time
 	// Overridden are the guards that the task overrides.
 	Overridden []v1alpha1.OverridableGuard
 	// Recorded is what the task's status says of the rollout so far.
 	Recorded v1alpha1.RolloutStatus
-	Timers   timers.Timers
+	Timers   Timers
 	// Refused are the removals that the API server refused, by the UID of the pod.
 	Refused map[types.UID]Refusal
 	// Updates are the pods that can be updated in place.
-	Updates updates.State
+	Updates Updates
 	// Backup is what is known of the snapshot before the rollout.
-	Backup backup.State
+	Backup Backup
 }
 
 // Refusal is the API server's answer to a removal that it did not carry out.

@@ -6,9 +6,6 @@ package rollout
 
 import (
 	"cmp"
-
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/order"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 )
 
 // first is the outdated pod that goes first; found is false when no pod is outdated.
@@ -34,5 +31,5 @@ func (s *state) first(precedes func(s *state, a, b int) int) (ordinal int, found
 // precedes compares two outdated pods: negative when a goes before b.
 func precedes(s *state, a, b int) int {
 	// As the StatefulSet controller does: the highest ordinal first.
-	return cmp.Or(cmp.Compare(s.Updates.Stage(s.ordinal(a), s.now), s.Updates.Stage(s.ordinal(b), s.now)), order.Compare(s.ordinal(a), s.ordinal(b), s.Config.PodRemoval == spec.Evict, s.Config.UnhealthyBackupSidecarFirst), cmp.Compare(b, a))
+	return cmp.Or(cmp.Compare(s.Updates.Stage(s.ordinal(a), s.now), s.Updates.Stage(s.ordinal(b), s.now)), compareHealth(s.ordinal(a), s.ordinal(b), s.Config.PodRemoval == Evict, s.Config.UnhealthyBackupSidecarFirst), cmp.Compare(b, a))
 }

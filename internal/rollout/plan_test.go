@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -69,7 +67,7 @@ func TestForesee(t *testing.T) {
 		"a node that is not ready":      {of(0, readyOld, readyOld, readyOld), pod(1, notReady), "hold NodesStable m-1, DeletePod m-2, DeletePod m-1, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
 		"a stranded volume":             {of(0, readyOld, readyNew, readyOld), pod(2, stranded), "hold VolumeReachable m-2, DeletePod m-2, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
 		"the leader froze a moment ago": {of(1, frozenReadyOld, readyOld, readyNew), nil, "hold UnreadyConfirmed m-0, DeletePod m-0, MoveLeader m-1 to m-0, DeletePod m-1, Finished"},
-		"an operator that has just started": {of(1, frozenReadyOld, readyOld, readyNew), func(in *Input) { in.Timers = timers.Timers{} },
+		"an operator that has just started": {of(1, frozenReadyOld, readyOld, readyNew), func(in *Input) { in.Timers = Timers{} },
 			"hold UnreadyConfirmed m-0, DeletePod m-0, MoveLeader m-1 to m-0, DeletePod m-1, Finished"},
 		"two frozen members of five": {of(2, frozenReadyOld, frozenReadyOld, readyNew, readyNew, readyNew), nil, "hold UnreadyConfirmed m-1, DeletePod m-1, DeletePod m-0, Finished"},
 		"unreachable members": {hidden(of(1, frozenNew, readyOld, readyOld)), nil,
@@ -86,7 +84,7 @@ func TestForesee(t *testing.T) {
 			return w
 		}(), nil, "hold QuorumLossConfirmed m-2, DeletePod m-2, TakeSnapshot m-1, PatchMetadata m-1, ResizePod m-1, PatchMetadata m-1, MoveLeader m-0 to m-1, PatchMetadata m-0, ResizePod m-0, PatchMetadata m-0, Finished"},
 		"a refused eviction": {of(0, readyNew, readyNew, readyOld), func(in *Input) {
-			in.Config.PodRemoval = spec.Evict
+			in.Config.PodRemoval = Evict
 			in.Refused = map[types.UID]Refusal{in.Snapshot.Ordinals[2].Pod.UID: {At: noon, ByBudget: true}}
 		}, "hold RemovalGranted m-2, EvictPod m-2, Finished"},
 		"an intended removal of the leader": {func() *world { w := of(2, readyOld, readyNew, readyOld); w.intent, w.recent = 2, true; return w }(), nil, "hold DeletionObserved m-2, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
@@ -94,7 +92,7 @@ func TestForesee(t *testing.T) {
 			"DeletePod m-2, DeletePod m-1, MoveLeader m-0 to m-1, DeletePod m-0, Finished"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := c.world.input(noon, spec.Defaults())
+			in := c.world.input(noon, DefaultConfig())
 			if c.change != nil {
 				c.change(&in)
 			}
@@ -115,18 +113,18 @@ func TestElectionsOfAPlan(t *testing.T) {
 		"leadership has been lost":               {of(-1, deadOld, deadOld, runningOld), true},
 		"the removal of the leader was recorded": {func() *world { w := of(2, readyOld, readyNew, readyOld); w.intent, w.recent = 2, true; return w }(), true},
 	} {
-		plan := Foresee(c.world.input(noon, spec.Defaults()), noon)
+		plan := Foresee(c.world.input(noon, DefaultConfig()), noon)
 		if plan.Elections != c.want {
 			t.Errorf("%s: %t, %s", name, plan.Elections, oneLine(plan))
 		}
 	}
-	plan := Foresee(of(0, readyOld, readyOld, readyOld).input(noon, spec.Defaults()), noon)
+	plan := Foresee(of(0, readyOld, readyOld, readyOld).input(noon, DefaultConfig()), noon)
 	if created := plan.Entries[1].Before.Ordinals[2].Pod.Created; !created.Equal(noon.Add(intentWindow)) {
 		t.Errorf("the replacement was created at %s", created)
 	}
 	unreachable := of(1, frozenNew, readyOld, readyOld)
 	unreachable.hidden, unreachable.lasted = true, true
-	plan = Foresee(unreachable.input(noon, spec.Defaults()), noon)
+	plan = Foresee(unreachable.input(noon, DefaultConfig()), noon)
 	if created := plan.Entries[2].Before.Ordinals[2].Pod.Created; !created.Equal(noon.Add(intentWindow)) {
 		t.Errorf("once members can be reached, no grace period has to pass: the replacement was created at %s", created)
 	}
@@ -140,7 +138,7 @@ func TestEveryPlanKeepsThePromises(t *testing.T) {
 		{members: 3, states: fewer, sorted: true},
 	} {
 		z.worlds(func(w *world) {
-			in := w.input(noon, spec.Defaults())
+			in := w.input(noon, DefaultConfig())
 			before := oneLine(Plan{End: Finished}) + fmt.Sprintf("%+v %+v", in.Snapshot.Ordinals, in.Snapshot.Cluster)
 			plan := Foresee(in, noon)
 			if after := oneLine(Plan{End: Finished}) + fmt.Sprintf("%+v %+v", in.Snapshot.Ordinals, in.Snapshot.Cluster); before != after {
@@ -182,7 +180,7 @@ func (p Plan) fault() string {
 }
 
 func TestHolding(t *testing.T) {
-	in := of(0, readyOld, readyOld, deadNew).input(noon, spec.Defaults())
+	in := of(0, readyOld, readyOld, deadNew).input(noon, DefaultConfig())
 	var names []v1alpha1.GuardName
 	for _, hold := range Holding(in, noon) {
 		names = append(names, hold.Guard)
@@ -193,7 +191,7 @@ func TestHolding(t *testing.T) {
 	}
 	raise := following(raised, of(0, readyOld, readyOld, deadNew))
 	raise.unobserved, raise.intent, raise.recent = true, 1, true
-	names, in = nil, raise.input(noon, spec.Defaults())
+	names, in = nil, raise.input(noon, DefaultConfig())
 	for _, hold := range Holding(in, noon) {
 		names = append(names, hold.Guard)
 	}
@@ -202,7 +200,7 @@ func TestHolding(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("%v hold, want %v", names, want)
 	}
-	if holds := Holding(of(0, readyNew, readyNew, readyNew).input(noon, spec.Defaults()), noon); len(holds) > 0 {
+	if holds := Holding(of(0, readyNew, readyNew, readyNew).input(noon, DefaultConfig()), noon); len(holds) > 0 {
 		t.Errorf("%v hold, but nothing is left to do", holds)
 	}
 }

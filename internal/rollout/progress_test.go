@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	. "github.com/onsi/gomega"
 )
 
@@ -17,7 +16,7 @@ import (
 func TestFlappingIsNoProgress(t *testing.T) {
 	g := NewWithT(t)
 	w := of(0, readyOld, startingNew, readyNew, deadNew, readyOld)
-	in := w.input(noon, spec.Defaults())
+	in := w.input(noon, DefaultConfig())
 	minute := 0
 	// next advances a minute and returns the minute of the last progress.
 	next := func(ordinal int, m member) int {
@@ -61,7 +60,7 @@ func TestFlappingIsNoProgress(t *testing.T) {
 // A status without a recorded maximum counts from the participating members.
 func TestProgressOfARolloutOfAnEarlierOperator(t *testing.T) {
 	g := NewWithT(t)
-	in := of(0, readyOld, startingNew, readyNew).input(noon, spec.Defaults())
+	in := of(0, readyOld, startingNew, readyNew).input(noon, DefaultConfig())
 	in.Recorded = Record(in, Decide(in, noon), noon)
 	in.Recorded.MostParticipatingReplicas = 0
 	later := noon.Add(time.Minute)

@@ -7,9 +7,7 @@ package rollout
 import (
 	"fmt"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/advice"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
 )
 
 // The guards of this file are the promise: no act of ours takes the quorum. None but the last can be overridden.
@@ -28,12 +26,12 @@ func quorumKept(s *state, step *Step) *Hold {
 	if quorum.Exists(rest, voters) {
 		return nil
 	}
-	vouchAfter := timers.VouchedAfter(s.Config.Grace())
+	vouchAfter := VouchedAfter(s.Config.Grace())
 	if s.byReadiness {
 		vouchAfter = 0 // probes vouch for members already
 	}
-	message := fmt.Sprintf("%s %s would leave %d of %d voters; quorum is %d. %s", map[bool]string{true: "restarting", false: "removing"}[step.Write != nil], name, rest, voters, s.Snapshot.Quorum(), advice.DownVoters(s.Snapshot, vouchAfter))
-	if lost := advice.LostNode(*s.ordinal(next)); lost != "" {
+	message := fmt.Sprintf("%s %s would leave %d of %d voters; quorum is %d. %s", map[bool]string{true: "restarting", false: "removing"}[step.Write != nil], name, rest, voters, s.Snapshot.Quorum(), downVoters(s.Snapshot, vouchAfter))
+	if lost := LostNode(*s.ordinal(next)); lost != "" {
 		message += ". " + name + " " + lost
 	}
 	return &Hold{Pod: name, Message: message}
@@ -64,21 +62,21 @@ func quorumLossConfirmed(s *state, step *Step) *Hold {
 	}
 	name, grace := s.ordinal(next).Name, s.Config.Grace()
 	if names, quorate := s.Snapshot.Unreachable(); quorate {
-		return &Hold{Pod: name, Message: advice.MayHaveLeader(s.Snapshot, names, grace)}
+		return &Hold{Pod: name, Message: mayHaveLeader(s.Snapshot, names, grace)}
 	}
-	if since := s.Timers.LeaderlessSince; !timers.Lasted(since, s.now, grace) {
+	if since := s.Timers.LeaderlessSince; !Lasted(since, s.now, grace) {
 		return &Hold{Pod: name, Message: fmt.Sprintf("no member has known a leader since %s; %s is replaced if that lasts for %s", clockTime(since), name, grace)}
 	}
 	for i, o := range s.Snapshot.Ordinals {
 		switch {
 		case s.Timers.HasRun(&o, s.now, grace) || o.Pod != nil && o.Pod.Refusal != nil:
 		case i == next && o.Pod.Stale() != "":
-			return &Hold{Pod: name, Message: fmt.Sprintf("no member knows a leader, and %s %s", name, advice.LostNode(o))}
+			return &Hold{Pod: name, Message: fmt.Sprintf("no member knows a leader, and %s %s", name, LostNode(o))}
 		case i == next:
 			return &Hold{Pod: name, Message: fmt.Sprintf("no member knows a leader; %s is replaced if that lasts until it has been running for %s", name, grace)}
 		default:
 			return &Hold{Pod: o.Name, Message: fmt.Sprintf("no member knows a leader, and %s is replaced only once %s has been running for %s: %s %s",
-				name, o.Name, grace, o.Name, advice.For(o, s.Snapshot.StatefulSet.Name))}
+				name, o.Name, grace, o.Name, adviceFor(o, s.Snapshot.StatefulSet.Name))}
 		}
 	}
 	return nil
@@ -91,11 +89,11 @@ func unreadyConfirmed(s *state, step *Step) *Hold {
 	if !s.Snapshot.Cluster.LeaderKnown {
 		return nil
 	}
-	if o.Answers && !o.Serving && !timers.Lasted(led, s.now, timers.ElectionWindow) {
-		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s answers and does not serve, but there is a leader only since %s; it is replaced if it still does not serve %s after that", o.Name, clockTime(led), timers.ElectionWindow)}
+	if o.Answers && !o.Serving && !Lasted(led, s.now, ElectionWindow) {
+		return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s answers and does not serve, but there is a leader only since %s; it is replaced if it still does not serve %s after that", o.Name, clockTime(led), ElectionWindow)}
 	}
 	since := s.Timers.NotServingSince[o.Pod.UID]
-	if !o.ReadyButNotServing() || timers.Lasted(since, s.now, grace) {
+	if !o.ReadyButNotServing() || Lasted(since, s.now, grace) {
 		return nil
 	}
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s has not served the operator since %s although its readiness probe passes; it is replaced if that lasts for %s", o.Name, clockTime(since), grace)}

@@ -11,9 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/evidence"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/reason"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -32,7 +30,7 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if w.progresses(d) {
 		r.LastProgressTime = &metav1.Time{Time: now}
 	}
-	r.MostParticipatingReplicas = max(evidence.MostParticipating(r), int32(s.Snapshot.Participating()))
+	r.MostParticipatingReplicas = max(mostParticipating(r), int32(s.Snapshot.Participating()))
 	r.Replicas, r.UpdatedReplicas, r.ParticipatingReplicas = int32(s.Snapshot.Replicas()), w.updated(), int32(s.Snapshot.Participating())
 	for i := range r.Pods {
 		w.settle(&r.Pods[i])
@@ -63,7 +61,7 @@ func (w recorder) progresses(d Decision) bool {
 		return true
 	case d.Step != nil && d.Step.Action == MoveLeader:
 		return true
-	case int32(s.Snapshot.Participating()) > evidence.MostParticipating(r):
+	case int32(s.Snapshot.Participating()) > mostParticipating(r):
 		return true
 	}
 	return slices.ContainsFunc(r.Pods, func(p v1alpha1.RolloutPod) bool {
@@ -141,7 +139,7 @@ func (w recorder) transition(p *v1alpha1.RolloutPod, state v1alpha1.OperationSta
 	s := w.state
 	p.LastOperation.State = state
 	p.LastOperation.LastTransitionTime = metav1.Time{Time: s.now}
-	p.LastOperation.Reason = reason.WithEnd(p.LastOperation.Reason, why)
+	p.LastOperation.Reason = withEnd(p.LastOperation.Reason, why)
 }
 
 // concerns reports whether a step is about the pod of a hold: what blocked its removal most likely blocks it again.
@@ -189,7 +187,7 @@ func (w recorder) recordStep(r *v1alpha1.RolloutStatus, step *Step, ordinal int)
 			Name: string(step.Action), State: v1alpha1.OperationStateInProgress,
 			LastTransitionTime: metav1.Time{Time: s.now}, Reason: step.Reason,
 		},
-		Evidence: evidence.Of(s.Snapshot, o, s.now),
+		Evidence: evidenceOf(s.Snapshot, o, s.now),
 	}
 	if period, short := step.Grace[ordinal]; short {
 		pod.GracePeriodSeconds = ptr.To(int64(period.Seconds()))

@@ -15,8 +15,6 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
@@ -102,13 +100,13 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 // begin creates the cluster of a scenario. Every pod is at the old revision unless the scenario says otherwise.
 func (s *scenario) begin(d *datadriven.TestData) {
 	*s = scenario{t: s.t, now: noon, set: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new", EtcdVersion: "3.6.8"}}
-	s.task.Config, s.task.Created = spec.Defaults(), noon
+	s.task.Config, s.task.Created = DefaultConfig(), noon
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {
 		case "evict":
-			s.task.Config.PodRemoval = spec.Evict
+			s.task.Config.PodRemoval = Evict
 		case "all-at-once":
-			s.task.Config.NonParticipatingPods = spec.AllAtOnce
+			s.task.Config.NonParticipatingPods = AllAtOnce
 		case "restart":
 			s.task.Config.Restart = true
 		case "no-handover":
@@ -237,7 +235,7 @@ func (s *scenario) event(words []string) error {
 func (s *scenario) operatorEvent(words []string) error {
 	switch words[0] {
 	case "restarts":
-		s.task.Timers, s.task.Refused = timers.Timers{}, nil
+		s.task.Timers, s.task.Refused = Timers{}, nil
 	case "paused":
 		span, err := time.ParseDuration(words[1])
 		s.now = s.now.Add(span)
@@ -248,7 +246,7 @@ func (s *scenario) operatorEvent(words []string) error {
 		in.Snapshot = s.snapshot()
 		in.Timers = in.Timers.Next(in.Snapshot)
 		s.task.Recorded = Record(in, Decide(in, s.now), s.now)
-		s.task.Timers = timers.Timers{}
+		s.task.Timers = Timers{}
 	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/evidence"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -59,7 +58,7 @@ func (s *state) mayStillCome(pod v1alpha1.RolloutPod) bool {
 		return false
 	}
 	o := s.ordinal(s.Snapshot.OrdinalOf(pod.UID))
-	if o.Class == v1alpha1.ClassTerminating || evidence.ChangedSince(pod.Evidence.ResourceVersion, o.Pod.ResourceVersion) {
+	if o.Class == v1alpha1.ClassTerminating || changedSince(pod.Evidence.ResourceVersion, o.Pod.ResourceVersion) {
 		return false
 	}
 	refusal, refused := s.Refused[pod.UID]

@@ -11,9 +11,7 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/reason"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 )
 
 // Action is a kind of step.
@@ -115,7 +113,7 @@ func (s *state) shorten(step *Step, period func(*cluster.Ordinal, time.Duration,
 // can spare one is evicted; everything else would be refused for ever (DEP-06).
 func (s *state) removal(ordinal int) Action {
 	o := s.ordinal(ordinal)
-	if s.Config.PodRemoval != spec.Evict || o.Class != v1alpha1.ClassParticipating || !o.Pod.AllContainersReady || s.Snapshot.Replicas() <= 2 {
+	if s.Config.PodRemoval != Evict || o.Class != v1alpha1.ClassParticipating || !o.Pod.AllContainersReady || s.Snapshot.Replicas() <= 2 {
 		return DeletePod
 	}
 	if refusal, refused := s.Refused[o.Pod.UID]; refused && refusal.ByBudget && s.overrides(v1alpha1.GuardRemovalGranted) {
@@ -127,7 +125,7 @@ func (s *state) removal(ordinal int) Action {
 // alongWith are the pods that go in the same step: one, or with AllAtOnce every outdated pod that is not running.
 func (s *state) alongWith(next int) []int {
 	all := []int{next}
-	if s.Config.NonParticipatingPods != spec.AllAtOnce || !s.ordinal(next).IsDown() {
+	if s.Config.NonParticipatingPods != AllAtOnce || !s.ordinal(next).IsDown() {
 		return all
 	}
 	for i, o := range s.Snapshot.Ordinals {
@@ -140,8 +138,8 @@ func (s *state) alongWith(next int) []int {
 
 // reason is why the pod of an ordinal is removed, or its member disrupted, and why now.
 func (s *state) reason(next int) string {
-	return reason.Removal{
-		Snapshot: s.Snapshot, Ordinal: next, Grace: s.Config.Grace(), Evict: s.Config.PodRemoval == spec.Evict,
+	return removalReason{
+		Snapshot: s.Snapshot, Ordinal: next, Grace: s.Config.Grace(), Evict: s.Config.PodRemoval == Evict,
 		CannotSpareOne: s.cannotSpareOne(), ByReadiness: s.byReadiness, LastOutdated: s.isLastOutdated(next), Handover: (handover{s, next}).failed(),
 	}.String()
 }

@@ -8,11 +8,10 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/updates"
 )
 
 // update is the step of a pod that is updated in place (ADR 30).
-func (s *state) update(next int, c updates.Choice) *Step {
+func (s *state) update(next int, c UpdateChoice) *Step {
 	o := s.ordinal(next)
 	step := &Step{Ordinals: []int{next}, Write: c.Write, wait: c.Wait, disrupts: c.Disrupts, Action: PatchMetadata}
 	step.AsksBudget = c.Write != nil && c.Disrupts && s.removal(next) == EvictPod

@@ -10,15 +10,13 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	. "github.com/onsi/gomega"
 )
 
 // upgraded returns the input of a world whose members answer with one version, and those that are updated with another. The tag
 // is that of the new image.
 func upgraded(w *world, from, to cluster.Versions, tag string, changes ...change) Input {
-	in := w.input(noon, spec.Defaults())
+	in := w.input(noon, DefaultConfig())
 	in.Snapshot.StatefulSet.EtcdVersion = tag
 	for i := range in.Snapshot.Ordinals {
 		if o := &in.Snapshot.Ordinals[i]; o.Answers {
@@ -92,10 +90,10 @@ func foreignVoter(w *world) *world { w.foreignUp = 1; return w }
 func TestSnapshotBefore(t *testing.T) {
 	v35, v36 := cluster.Versions{Etcd: "3.5.33"}, cluster.Versions{Etcd: "3.6.16", Storage: "3.6.0"}
 	stored := func(in *Input) { in.Backup.Configured = true }
-	with := func(b backup.State) change {
+	with := func(b Backup) change {
 		return func(in *Input) { b.Configured = true; in.Backup = b }
 	}
-	mode := func(m spec.SnapshotBefore) change { return config(func(c *spec.Config) { c.SnapshotBefore = m }) }
+	mode := func(m SnapshotBefore) change { return config(func(c *Config) { c.SnapshotBefore = m }) }
 	healthy := func() *world { return of(0, readyOld, readyOld, readyOld) }
 	for name, c := range map[string]struct {
 		in   Input
@@ -105,20 +103,20 @@ func TestSnapshotBefore(t *testing.T) {
 		"a patch release":                      {upgraded(healthy(), v36, v36, "3.6.17", stored), "DeletePod m-2"},
 		"while the operator is cut off":        {upgraded(unreachable(healthy()), v35, v36, "3.6.16", stored, anyTag("3.5.33")), "TakeSnapshot m-2"},
 		"cut off, and nothing is known":        {upgraded(unreachable(healthy()), v35, v36, "", stored, anyTag("3.5.33")), "DeletePod m-2"},
-		"a patch release, always":              {upgraded(healthy(), v36, v36, "3.6.17", stored, mode(spec.Always)), "TakeSnapshot m-2"},
+		"a patch release, always":              {upgraded(healthy(), v36, v36, "3.6.17", stored, mode(SnapshotAlways)), "TakeSnapshot m-2"},
 		"a version that is not known":          {upgraded(healthy(), v36, v36, "", stored), "TakeSnapshot m-2"},
-		"never":                                {upgraded(healthy(), v35, v36, "3.6.16", stored, mode(spec.Never)), "DeletePod m-2"},
+		"never":                                {upgraded(healthy(), v35, v36, "3.6.16", stored, mode(SnapshotNever)), "DeletePod m-2"},
 		"without a store":                      {upgraded(healthy(), v35, v36, "3.6.16"), "DeletePod m-2"},
 		"overridden":                           {upgraded(healthy(), v35, v36, "3.6.16", stored, override(v1alpha1.GuardSnapshotTaken)), "DeletePod m-2"},
 		"before a dead member is replaced":     {upgraded(of(0, readyOld, readyOld, deadOld), v35, v36, "3.6.16", stored), "TakeSnapshot m-2"},
 		"before leadership moves":              {upgraded(of(0, readyOld, readyNew, readyNew), v35, v36, "3.6.16", stored), "TakeSnapshot m-0"},
 		"without a quorum":                     {upgraded(of(-1, deadOld, deadOld, runningOld), v35, v36, "3.6.16", stored), "DeletePod m-1"},
 		"not for a version that is refused":    {upgraded(healthy(), v35, v36, "3.7.3", stored), "hold VersionsCompatible m-0"},
-		"it is being taken":                    {upgraded(healthy(), v35, v36, "3.6.16", with(backup.State{Running: true})), "hold SnapshotTaken "},
-		"it failed":                            {upgraded(healthy(), v35, v36, "3.6.16", with(backup.State{Failed: "no space", FailedAt: noon})), "hold SnapshotTaken "},
-		"it failed a while ago":                {upgraded(healthy(), v35, v36, "3.6.16", with(backup.State{Failed: "no space", FailedAt: noon.Add(-time.Minute)})), "TakeSnapshot m-2"},
-		"it failed by a clock that has jumped": {upgraded(healthy(), v35, v36, "3.6.16", with(backup.State{Failed: "no space", FailedAt: noon.Add(time.Hour)})), "TakeSnapshot m-2"},
-		"it was taken":                         {upgraded(healthy(), v35, v36, "3.6.16", with(backup.State{Taken: "Full-1"})), "DeletePod m-2"},
+		"it is being taken":                    {upgraded(healthy(), v35, v36, "3.6.16", with(Backup{Running: true})), "hold SnapshotTaken "},
+		"it failed":                            {upgraded(healthy(), v35, v36, "3.6.16", with(Backup{Failed: "no space", FailedAt: noon})), "hold SnapshotTaken "},
+		"it failed a while ago":                {upgraded(healthy(), v35, v36, "3.6.16", with(Backup{Failed: "no space", FailedAt: noon.Add(-time.Minute)})), "TakeSnapshot m-2"},
+		"it failed by a clock that has jumped": {upgraded(healthy(), v35, v36, "3.6.16", with(Backup{Failed: "no space", FailedAt: noon.Add(time.Hour)})), "TakeSnapshot m-2"},
+		"it was taken":                         {upgraded(healthy(), v35, v36, "3.6.16", with(Backup{Taken: "Full-1"})), "DeletePod m-2"},
 		"it was taken, as another operator wrote": {upgraded(healthy(), v35, v36, "3.6.16", stored, func(in *Input) {
 			in.Recorded.Snapshot = &v1alpha1.RolloutSnapshot{State: v1alpha1.OperationStateCompleted}
 		}), "DeletePod m-2"},
@@ -137,12 +135,12 @@ func TestSnapshotBefore(t *testing.T) {
 func TestReasonsOfTheSnapshot(t *testing.T) {
 	v36 := cluster.Versions{Etcd: "3.6.16", Storage: "3.6.0"}
 	for tag, c := range map[string]struct {
-		mode spec.SnapshotBefore
+		mode SnapshotBefore
 		want string
 	}{
-		"3.6.17": {spec.Always, "a full snapshot is taken first (snapshotBefore: Always)"},
-		"3.7.3":  {spec.MinorVersion, "a full snapshot is taken first: the minor version of etcd changes to that of 3.7.3"},
-		"":       {spec.MinorVersion, "a full snapshot is taken first: the image of the template has no tag with a version of etcd"},
+		"3.6.17": {SnapshotAlways, "a full snapshot is taken first (snapshotBefore: Always)"},
+		"3.7.3":  {SnapshotForMinorVersion, "a full snapshot is taken first: the minor version of etcd changes to that of 3.7.3"},
+		"":       {SnapshotForMinorVersion, "a full snapshot is taken first: the image of the template has no tag with a version of etcd"},
 	} {
 		in := upgraded(of(0, readyOld, readyOld, deadOld), v36, v36, tag, func(in *Input) { in.Backup.Configured = true })
 		in.Config.SnapshotBefore = c.mode
@@ -169,7 +167,7 @@ func TestRecordOfTheSnapshot(t *testing.T) {
 	in.Recorded = Record(in, d, later)
 	g.Expect(in.Recorded.Snapshot.RequestedAt.Time).To(Equal(noon))
 
-	in.Backup = backup.State{Configured: true, Taken: "Full-00000000-00000042-1"}
+	in.Backup = Backup{Configured: true, Taken: "Full-00000000-00000042-1"}
 	d = Decide(in, later)
 	g.Expect(short(d, in.Snapshot)).To(Equal("DeletePod m-2"))
 	r := Record(in, d, later)
@@ -206,6 +204,6 @@ func TestPlanOfAnUpgrade(t *testing.T) {
 	g.Expect(oneLine(stored)).To(Equal(oneLine(canary)))
 	foreign := upgraded(foreignVoter(of(0, readyOld, readyOld, readyOld)), cluster.Versions{Etcd: "3.5.33"}, v35, "3.6.16", func(in *Input) { in.Snapshot.Cluster.Voters[3].Versions.Etcd = "3.5.1" })
 	g.Expect(oneLine(Foresee(foreign, noon))).To(Equal("hold VersionsCompatible foreign, Wait"))
-	taking := upgraded(of(0, readyOld, readyNew, readyNew), v35, cluster.Versions{Etcd: "3.6.16", Storage: "3.5.0"}, "3.6.16", func(in *Input) { in.Backup = backup.State{Configured: true, Running: true} })
+	taking := upgraded(of(0, readyOld, readyNew, readyNew), v35, cluster.Versions{Etcd: "3.6.16", Storage: "3.5.0"}, "3.6.16", func(in *Input) { in.Backup = Backup{Configured: true, Running: true} })
 	g.Expect(oneLine(Foresee(taking, noon))).To(Equal("hold SnapshotTaken , MoveLeader m-0 to m-1, DeletePod m-0, Finished"))
 }

@@ -12,12 +12,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
-	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/updates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -144,9 +140,9 @@ func (w *world) assessment(i int) inplace.Assessment {
 	return a
 }
 
-func (w *world) updates(s *cluster.Snapshot) updates.State {
+func (w *world) updates(s *cluster.Snapshot) Updates {
 	if w.kind == replaced {
-		return updates.State{}
+		return Updates{}
 	}
 	assessed := map[types.UID]inplace.Assessment{}
 	for i, o := range s.Ordinals {
@@ -159,11 +155,11 @@ func (w *world) updates(s *cluster.Snapshot) updates.State {
 			assessed[o.Pod.UID] = a
 		}
 	}
-	return updates.State{}.Next(s, assessed)
+	return Updates{}.Next(s, assessed)
 }
 
 // faultsOfUpdate: nothing is written to a pod out of turn, or before the kubelet has carried out what was written before.
-func (w *world) faultsOfUpdate(step *Step, config spec.Config, say func(string, ...any)) {
+func (w *world) faultsOfUpdate(step *Step, config Config, say func(string, ...any)) {
 	i := step.Ordinals[0]
 	if step.Write == nil {
 		say("writes to %s, which it waits for", podName[i])
@@ -516,18 +512,18 @@ func (w *world) pod(i int) *cluster.Pod {
 }
 
 // input returns the input of Decide.
-func (w *world) input(now time.Time, config spec.Config) Input {
+func (w *world) input(now time.Time, config Config) Input {
 	in := Input{
 		Snapshot: w.snapshot(now), Config: config, Created: epoch,
 		Recorded: v1alpha1.RolloutStatus{TargetRevision: newRevision},
-		Backup:   backup.State{Configured: w.upgrade == unsaved || w.upgrade == saving, Running: w.upgrade == saving},
+		Backup:   Backup{Configured: w.upgrade == unsaved || w.upgrade == saving, Running: w.upgrade == saving},
 	}
 	since := now
 	if w.lasted {
 		since = now.Add(-config.UnreadyGracePeriod.Duration)
 	}
 	before := w.snapshot(since)
-	in.Timers, in.Updates = timers.Timers{}.Next(before), w.updates(before)
+	in.Timers, in.Updates = Timers{}.Next(before), w.updates(before)
 	for i := range w.members {
 		if run, runs := in.Timers.Running[w.uid(i)]; runs && w.young[i] {
 			run.Since = now
@@ -558,7 +554,7 @@ func (w *world) input(now time.Time, config spec.Config) Input {
 }
 
 // faults returns the promises that a decision breaks in this world.
-func (w *world) faults(d Decision, config spec.Config) []string {
+func (w *world) faults(d Decision, config Config) []string {
 	if d.Conclusion == Finished {
 		for i, m := range w.members {
 			if !m.updated() || !w.participating(i) && (!w.stale || m != readyNew) {
@@ -595,7 +591,7 @@ func (w *world) faults(d Decision, config spec.Config) []string {
 			say("writes to a pod while an intended deletion may still happen")
 		}
 	case DeletePod, EvictPod:
-		if config.NonParticipatingPods != spec.AllAtOnce && len(d.Step.Ordinals) > 1 {
+		if config.NonParticipatingPods != AllAtOnce && len(d.Step.Ordinals) > 1 {
 			say("removes %d pods in one step", len(d.Step.Ordinals))
 		}
 		for _, i := range d.Step.Ordinals {
@@ -623,7 +619,7 @@ func (s *Step) removes(ordinal int) bool {
 	return s.IsRemoval() && slices.Contains(s.Ordinals, ordinal)
 }
 
-func (w *world) faultsOfRemoval(i int, config spec.Config, say func(string, ...any)) {
+func (w *world) faultsOfRemoval(i int, config Config, say func(string, ...any)) {
 	m := w.members[i]
 	if !m.present() || m.updated() {
 		say("removes a pod that is not outdated")
@@ -727,7 +723,7 @@ func (w *world) updatedAnswers() bool {
 func (w *world) serves(i int) bool { return w.leader >= 0 && w.votes(i) }
 
 // faultsOfGrace: a member that serves has the time that its pod asks for, and nothing waits for one that does not.
-func (w *world) faultsOfGrace(i int, step *Step, config spec.Config, say func(string, ...any)) {
+func (w *world) faultsOfGrace(i int, step *Step, config Config, say func(string, ...any)) {
 	short := step.Grace[i] > 0
 	if short && step.Action != DeletePod {
 		say("evicts %s with a short grace period", podName[i])

@@ -7,7 +7,7 @@ package maintenance
 import (
 	"errors"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 )
 
 // Config is spec.config of an OnDemandMaintenance. At least one of the two has to be true.

@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
-	"github.com/etcd-foreman/etcd-foreman/internal/survey"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 )
 
 // Evidence is what a Choice rests on.

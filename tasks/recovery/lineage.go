@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 )
 
 // maxEarlier is how many earlier clusters a status may name.

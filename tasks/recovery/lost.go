@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
 )
 
 // quorate reports whether there is a quorum: enough voters serve, or one that answers knows a leader.

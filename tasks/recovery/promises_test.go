@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/survey"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 )
 

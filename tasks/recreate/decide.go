@@ -19,7 +19,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,7 +28,7 @@ import (
 // Input is all that a decision rests on.
 type Input struct {
 	Snapshot *cluster.Snapshot
-	Config   spec.Recreate
+	Config   rollout.RecreateConfig
 	// Task is the UID of the task.
 	Task types.UID
 	// Overridden are the guards that the task may pass over.
@@ -65,7 +65,7 @@ func Decide(in Input) Decision {
 	case !set.Observed:
 		return stay("the StatefulSet controller has not seen the newest spec of StatefulSet %s yet", set.Name)
 	case set.UpdateRevision != target:
-		return Decision{Outcome: tasks.Reject, Code: v1alpha1.ErrSuperseded, Phase: phase, Message: spec.Superseded(set.Name, target, set.UpdateRevision)}
+		return Decision{Outcome: tasks.Reject, Code: v1alpha1.ErrSuperseded, Phase: phase, Message: rollout.SupersededMessage(set.Name, target, set.UpdateRevision)}
 	case phase == "" && !in.SpecApplied && in.Config.TargetRevision == "":
 		// The revision to come back at would be that of a spec that has been fixed since.
 		return stay("waiting until the newest spec of the Etcd is applied to StatefulSet %s", set.Name)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 )
@@ -170,8 +170,8 @@ func TestRecordAndVerdict(t *testing.T) {
 func TestConfig(t *testing.T) {
 	g := NewWithT(t)
 	h := &Handler{}
-	g.Expect(h.Decode("")).To(Equal(spec.Recreate{}))
-	g.Expect(h.Decode("targetRevision: m-1")).To(Equal(spec.Recreate{TargetRevision: "m-1"}))
+	g.Expect(h.Decode("")).To(Equal(rollout.RecreateConfig{}))
+	g.Expect(h.Decode("targetRevision: m-1")).To(Equal(rollout.RecreateConfig{TargetRevision: "m-1"}))
 	_, err := h.Decode("restart: true")
 	g.Expect(err).To(MatchError(ContainSubstring(`unknown field "restart"`)))
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -45,11 +45,11 @@ type Handler struct {
 var _ tasks.Handler = (*Handler)(nil)
 
 // Decode implements tasks.Handler.
-func (h *Handler) Decode(config string) (any, error) { return spec.DecodeRecreate(config) }
+func (h *Handler) Decode(config string) (any, error) { return rollout.DecodeRecreateConfig(config) }
 
 // Restore implements tasks.Handler.
 func (h *Handler) Restore(normalized string) (any, error) {
-	var c spec.Recreate
+	var c rollout.RecreateConfig
 	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
 		return nil, fmt.Errorf("decoding status.config: %w", err)
 	}
@@ -68,7 +68,7 @@ func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, erro
 
 // wanted is the revision that a task is for; empty as long as it is not fixed.
 func wanted(task tasks.Task) string {
-	return cmp.Or(spec.RecordedRevision(task.Object), task.Config.(spec.Recreate).TargetRevision)
+	return cmp.Or(rollout.RecordedRevision(task.Object), task.Config.(rollout.RecreateConfig).TargetRevision)
 }
 
 // Admit implements tasks.Handler.
@@ -109,7 +109,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 }
 
 func input(task tasks.Task, snapshot *cluster.Snapshot) Input {
-	in := Input{Snapshot: snapshot, Config: task.Config.(spec.Recreate), Task: task.Object.UID, Overridden: task.Object.Spec.OverrideGuards}
+	in := Input{Snapshot: snapshot, Config: task.Config.(rollout.RecreateConfig), Task: task.Object.UID, Overridden: task.Object.Spec.OverrideGuards}
 	_, suspended := task.Etcd.Annotations[v1alpha1.AnnotationSuspendSpecReconcile]
 	in.SpecApplied = suspended || task.Etcd.Status.ObservedGeneration == task.Etcd.Generation
 	if r := task.Object.Status.Rollout; r != nil {

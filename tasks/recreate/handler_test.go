@@ -12,8 +12,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -80,7 +80,7 @@ func recreation(phase v1alpha1.RecreatePhase) tasks.Task {
 	etcd := theEtcd()
 	object := &v1alpha1.EtcdOperatorTask{Status: v1alpha1.EtcdOperatorTaskStatus{Rollout: &v1alpha1.RolloutStatus{Phase: phase, TargetRevision: "new"}}}
 	object.UID = "task"
-	return tasks.Task{Object: object, Etcd: etcd, Config: spec.Recreate{}}
+	return tasks.Task{Object: object, Etcd: etcd, Config: rollout.RecreateConfig{}}
 }
 
 // Another phase stops all members, or starts them. It is entered on what the API server says, and so does the task end.
@@ -277,7 +277,7 @@ func TestRestoreAndPerform(t *testing.T) {
 	h := &Handler{}
 	c, err := h.Restore(`{"targetRevision":"r","since":"v9"}`)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(c.(spec.Recreate).TargetRevision).To(Equal("r"))
+	g.Expect(c.(rollout.RecreateConfig).TargetRevision).To(Equal("r"))
 	_, err = h.Restore("x")
 	g.Expect(err).To(MatchError(ContainSubstring("decoding status.config")))
 	g.Expect(h.Perform(t.Context(), tasks.Task{}, tasks.Step{Operation: "Fly"})).To(MatchError("performing Fly: no such step"))

@@ -16,16 +16,14 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
-	"github.com/etcd-foreman/etcd-foreman/internal/calls"
-	"github.com/etcd-foreman/etcd-foreman/internal/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/updates"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,14 +49,14 @@ type Handler struct {
 	Credentials *certificates.Credentials
 	Clock       clock.PassiveClock
 	// Rule says whose pods the operator replaces.
-	Rule deleter.Rule
+	Rule replacer.Rule
 	// PodUpdatePolicy is the operator's default. Without one, every pod is replaced.
 	PodUpdatePolicy v1alpha1.PodUpdatePolicy
 	// Agent makes a client of the agents of an Etcd, any of which asks the leading one.
-	Agent func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error)
+	Agent func(context.Context, *v1alpha1.Etcd) (api.Client, error)
 
 	tracker   tracker
-	snapshots calls.Calls[taken]
+	snapshots background.Requests[taken]
 }
 
 var _ tasks.Handler = (*Handler)(nil)
@@ -71,11 +69,11 @@ const pollInterval = time.Second
 const handoverInterval = 25 * time.Millisecond
 
 // Decode implements tasks.Handler.
-func (h *Handler) Decode(config string) (any, error) { return spec.Decode(config) }
+func (h *Handler) Decode(config string) (any, error) { return rollout.DecodeConfig(config) }
 
 // Restore implements tasks.Handler.
 func (h *Handler) Restore(normalized string) (any, error) {
-	c := spec.Defaults()
+	c := rollout.DefaultConfig()
 	if err := json.Unmarshal([]byte(normalized), &c); err != nil {
 		return nil, fmt.Errorf("decoding status.config: %w", err)
 	}
@@ -84,7 +82,7 @@ func (h *Handler) Restore(normalized string) (any, error) {
 
 // WorkKey implements tasks.Handler. Two rollouts to the same revision are the same work, and so are two restarts.
 func (h *Handler) WorkKey(ctx context.Context, task tasks.Task) (string, error) {
-	if task.Config.(spec.Config).Restart {
+	if task.Config.(rollout.Config).Restart {
 		return "restart", nil
 	}
 	return h.rollouts().WorkKey(ctx, task, wanted(task))
@@ -92,7 +90,7 @@ func (h *Handler) WorkKey(ctx context.Context, task tasks.Task) (string, error) 
 
 // Superseded implements tasks.Handler. A restart follows the revision.
 func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, error) {
-	if task.Config.(spec.Config).Restart {
+	if task.Config.(rollout.Config).Restart {
 		return "", nil
 	}
 	return h.rollouts().Superseded(ctx, task, wanted(task))
@@ -100,7 +98,7 @@ func (h *Handler) Superseded(ctx context.Context, task tasks.Task) (string, erro
 
 // wanted is the revision that a task is for; empty as long as it is not fixed.
 func wanted(task tasks.Task) string {
-	return cmp.Or(spec.RecordedRevision(task.Object), task.Config.(spec.Config).TargetRevision)
+	return cmp.Or(rollout.RecordedRevision(task.Object), task.Config.(rollout.Config).TargetRevision)
 }
 
 // Admit implements tasks.Handler.
@@ -123,7 +121,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	if h.updatesInPlace(task, snapshot) {
 		return h.executeInPlace(ctx, task, snapshot)
 	}
-	in, decision, now := h.decide(task, snapshot, updates.State{})
+	in, decision, now := h.decide(task, snapshot, rollout.Updates{})
 	if mayRestOnCache(decision) {
 		return verdict(in, decision, now), nil
 	}
@@ -134,7 +132,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 		// The cache has shown no pod that is outdated.
 		return h.executeInPlace(ctx, task, snapshot)
 	}
-	in, decision, now = h.decide(task, snapshot, updates.State{})
+	in, decision, now = h.decide(task, snapshot, rollout.Updates{})
 	return verdict(in, decision, now), nil
 }
 
@@ -150,9 +148,9 @@ func mayRestOnCache(d rollout.Decision) bool {
 	return d.Conclusion == rollout.Wait || d.Conclusion == rollout.Act && (d.Step.Action == rollout.MoveLeader || d.Step.Action == rollout.TakeSnapshot)
 }
 
-func (h *Handler) decide(task tasks.Task, snapshot *cluster.Snapshot, u updates.State) (rollout.Input, rollout.Decision, time.Time) {
+func (h *Handler) decide(task tasks.Task, snapshot *cluster.Snapshot, u rollout.Updates) (rollout.Input, rollout.Decision, time.Time) {
 	in := rollout.Input{
-		Snapshot: snapshot, Config: task.Config.(spec.Config), Created: task.Object.CreationTimestamp.Time,
+		Snapshot: snapshot, Config: task.Config.(rollout.Config), Created: task.Object.CreationTimestamp.Time,
 		Overridden: task.Object.Spec.OverrideGuards,
 		Timers:     h.tracker.observe(task.Object.UID, snapshot),
 		Refused:    h.tracker.refusals(task.Object.UID),

@@ -13,11 +13,9 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -106,7 +104,7 @@ func newTrial(t *testing.T, cached, live *cluster.Snapshot) *trial {
 	r := &trial{Gomega: NewWithT(t), witness: &witness{cached: cached, live: live}, clock: clocktesting.NewFakePassiveClock(noon)}
 	r.task = tasks.Task{
 		Object: &v1alpha1.EtcdOperatorTask{Status: v1alpha1.EtcdOperatorTaskStatus{Rollout: &v1alpha1.RolloutStatus{TargetRevision: "new"}}},
-		Etcd:   &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}}, Config: spec.Defaults(),
+		Etcd:   &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}}, Config: rollout.DefaultConfig(),
 	}
 	r.task.Object.Namespace, r.task.Object.Spec.OwnerEtcdReference.Name = "ns", "m"
 	r.handler = &Handler{Observer: r.witness, Clock: r.clock, Live: fake.NewClientBuilder().WithObjects(statefulSet()).Build(), Client: fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
@@ -141,17 +139,17 @@ func TestNothingIsRemovedOnceAnotherReplacesPods(t *testing.T) {
 		s.Annotations = map[string]string{v1alpha1.AnnotationRolloutBy: v1alpha1.ManagedBy}
 	}
 	for name, c := range map[string]struct {
-		rule    deleter.Rule
+		rule    replacer.Rule
 		live    []func(*appsv1.StatefulSet)
 		removed []string
 	}{
-		"nothing has changed":                     {deleter.Operator, nil, []string{"m-2"}},
-		"the strategy has":                        {deleter.Operator, []func(*appsv1.StatefulSet){rolling}, nil},
-		"etcd-druid manages it":                   {deleter.Operator, []func(*appsv1.StatefulSet){ofDruid, marked}, nil},
-		"beside etcd-druid":                       {deleter.Executor, []func(*appsv1.StatefulSet){ofDruid, marked}, []string{"m-2"}},
-		"etcd-druid has written its strategy":     {deleter.Executor, []func(*appsv1.StatefulSet){ofDruid, rolling}, nil},
-		"etcd-druid has an OnDelete of its own":   {deleter.Executor, []func(*appsv1.StatefulSet){ofDruid}, nil},
-		"it is no longer etcd-druid's, or marked": {deleter.Executor, nil, nil},
+		"nothing has changed":                     {replacer.Operator, nil, []string{"m-2"}},
+		"the strategy has":                        {replacer.Operator, []func(*appsv1.StatefulSet){rolling}, nil},
+		"etcd-druid manages it":                   {replacer.Operator, []func(*appsv1.StatefulSet){ofDruid, marked}, nil},
+		"beside etcd-druid":                       {replacer.Executor, []func(*appsv1.StatefulSet){ofDruid, marked}, []string{"m-2"}},
+		"etcd-druid has written its strategy":     {replacer.Executor, []func(*appsv1.StatefulSet){ofDruid, rolling}, nil},
+		"etcd-druid has an OnDelete of its own":   {replacer.Executor, []func(*appsv1.StatefulSet){ofDruid}, nil},
+		"it is no longer etcd-druid's, or marked": {replacer.Executor, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, observed(noon), observed(noon))
@@ -307,7 +305,7 @@ func TestCleanupForgets(t *testing.T) {
 
 func TestVerdictOfAStalledRollout(t *testing.T) {
 	g := NewWithT(t)
-	in := rollout.Input{Snapshot: observed(noon, updated(0), dead(0)), Config: spec.Defaults()}
+	in := rollout.Input{Snapshot: observed(noon, updated(0), dead(0)), Config: rollout.DefaultConfig()}
 	in.Recorded = v1alpha1.RolloutStatus{TargetRevision: "new", UpdatedReplicas: 1, ParticipatingReplicas: 2, LastProgressTime: &metav1.Time{Time: noon.Add(-9 * time.Minute)}}
 	g.Expect(verdict(in, rollout.Decide(in, noon), noon).Reason).To(Equal(v1alpha1.ReasonHeld))
 	in.Recorded.LastProgressTime = &metav1.Time{Time: noon.Add(-10 * time.Minute)}
@@ -320,7 +318,7 @@ func TestVerdictOfAStalledRollout(t *testing.T) {
 // After a handover the handler looks again soon, until the members know of it.
 func TestRequeueAfterAHandover(t *testing.T) {
 	g := NewWithT(t)
-	in := rollout.Input{Snapshot: observed(noon), Config: spec.Defaults()}
+	in := rollout.Input{Snapshot: observed(noon), Config: rollout.DefaultConfig()}
 	in.Recorded = v1alpha1.RolloutStatus{TargetRevision: "new", LeaderHandover: &v1alpha1.LeaderHandover{From: "m-0", To: "m-1", Attempts: 1, LastAttemptTime: metav1.Time{Time: noon}}}
 	wait := rollout.Decision{Conclusion: rollout.Wait, Hold: &rollout.Hold{}}
 	g.Expect(verdict(in, wait, noon).RequeueAfter).To(Equal(handoverInterval))
@@ -346,7 +344,7 @@ func TestEtcdReachable(t *testing.T) {
 		"none does although all are ready": {observed(noon, silent(true)), metav1.ConditionFalse},
 		"none is ready":                    {observed(noon, silent(false)), metav1.ConditionUnknown},
 	} {
-		in := rollout.Input{Snapshot: c.snapshot, Config: spec.Defaults(), Timers: timers.Timers{}.Next(c.snapshot)}
+		in := rollout.Input{Snapshot: c.snapshot, Config: rollout.DefaultConfig(), Timers: rollout.Timers{}.Next(c.snapshot)}
 		if got := reachable(in); got.Status != c.want {
 			t.Errorf("%s: %s, %s", name, got.Status, got.Message)
 		}

@@ -16,12 +16,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
-	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
-	"github.com/etcd-foreman/etcd-foreman/internal/inplace/revisions"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace/read"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,7 +32,7 @@ import (
 // updatesInPlace reports whether pods that have to follow the template are updated in place where that is possible. Beside
 // etcd-druid they are replaced.
 func (h *Handler) updatesInPlace(task tasks.Task, s *cluster.Snapshot) bool {
-	return h.Rule != deleter.Executor && task.Config.(spec.Config).InPlace(task.Etcd.Spec.PodUpdatePolicy, h.PodUpdatePolicy) &&
+	return h.Rule != replacer.Executor && task.Config.(rollout.Config).InPlace(task.Etcd.Spec.PodUpdatePolicy, h.PodUpdatePolicy) &&
 		slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool {
 			return o.Pod != nil && !o.Pod.At(s.StatefulSet.UpdateRevision)
 		})
@@ -41,7 +40,7 @@ func (h *Handler) updatesInPlace(task tasks.Task, s *cluster.Snapshot) bool {
 
 // executeInPlace is Execute where pods are updated in place. It rests on live reads alone: a cache does not keep whole pods.
 func (h *Handler) executeInPlace(ctx context.Context, task tasks.Task, cached *cluster.Snapshot) (tasks.Verdict, error) {
-	live := &revisions.Reader{Reader: h.Live, Known: h.tracker.revisions(task.Object.UID)}
+	live := &read.Reader{Reader: h.Live, Known: h.tracker.revisions(task.Object.UID)}
 	snapshot, err := h.Observer.Confirm(ctx, live, task.Etcd, cached)
 	if err != nil {
 		return unobserved(err)

@@ -12,11 +12,10 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
-	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	policyv1 "k8s.io/api/policy/v1"
@@ -41,7 +40,7 @@ func TestWriteToAPod(t *testing.T) {
 		paused time.Duration
 		// reverted: admission changes it back, so the pod stays as it was.
 		reverted bool
-		rule     deleter.Rule
+		rule     replacer.Rule
 		want     string
 	}{
 		"metadata":                {kind: inplace.PatchMetadata, want: "pod"},
@@ -49,8 +48,8 @@ func TestWriteToAPod(t *testing.T) {
 		"resources":               {kind: inplace.ResizePod, want: "resize"},
 		"without effect":          {kind: inplace.ResizePod, reverted: true, want: "resize"},
 		"paused":                  {kind: inplace.ResizePod, paused: time.Minute},
-		"another replaces pods":   {kind: inplace.PatchMetadata, rule: deleter.Executor},
-		"another, and a resource": {kind: inplace.ResizePod, rule: deleter.Executor},
+		"another replaces pods":   {kind: inplace.PatchMetadata, rule: replacer.Executor},
+		"another, and a resource": {kind: inplace.ResizePod, rule: replacer.Executor},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, observed(noon), observed(noon))
@@ -74,7 +73,7 @@ func TestWriteToAPod(t *testing.T) {
 				},
 			}).Build()
 			step := rollout.Step{Action: rollout.Action(c.kind), Ordinals: []int{1}, Write: write(c.kind)}
-			v := verdict(rollout.Input{Snapshot: observed(noon), Config: spec.Defaults()}, rollout.Decision{Conclusion: rollout.Act, Step: &step}, noon)
+			v := verdict(rollout.Input{Snapshot: observed(noon), Config: rollout.DefaultConfig()}, rollout.Decision{Conclusion: rollout.Act, Step: &step}, noon)
 			r.clock.SetTime(noon.Add(c.paused))
 			err := r.handler.Perform(t.Context(), r.task, *v.Step)
 			if c.want == "" {
@@ -131,7 +130,7 @@ func TestADisruptionInPlaceIsGrantedFirst(t *testing.T) {
 				},
 			}).Build()
 			step := rollout.Step{Action: rollout.UpdateContainer, Ordinals: []int{1}, AsksBudget: c.asks, Write: &inplace.Write{Kind: inplace.UpdateContainer, Disrupts: true, Patch: map[string]any{}}}
-			v := verdict(rollout.Input{Snapshot: observed(noon), Config: spec.Defaults()}, rollout.Decision{Conclusion: rollout.Act, Step: &step}, noon)
+			v := verdict(rollout.Input{Snapshot: observed(noon), Config: rollout.DefaultConfig()}, rollout.Decision{Conclusion: rollout.Act, Step: &step}, noon)
 			err := r.handler.Perform(t.Context(), r.task, *v.Step)
 			r.Expect(err == nil).To(Equal(c.writes || apierrors.IsNotFound(c.answer)), "%v", err)
 			r.Expect(writes).To(Equal(c.writes))
@@ -189,13 +188,13 @@ func TestRevisionsAreKeptForATask(t *testing.T) {
 // Beside etcd-druid, and by a restart, every pod is replaced. If no pod is outdated, nothing is read for it.
 func TestWhoUpdatesInPlace(t *testing.T) {
 	for name, c := range map[string]struct {
-		rule     deleter.Rule
+		rule     replacer.Rule
 		restart  bool
 		snapshot []change
 		want     bool
 	}{
 		"by the policy":          {want: true},
-		"beside etcd-druid":      {rule: deleter.Executor},
+		"beside etcd-druid":      {rule: replacer.Executor},
 		"a restart":              {restart: true},
 		"all are updated":        {snapshot: []change{updated(0, 1, 2)}},
 		"all but one on its way": {snapshot: []change{updated(0, 1, 2), updating(1)}, want: true},
@@ -203,7 +202,7 @@ func TestWhoUpdatesInPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, nil, nil)
 			r.handler.Rule, r.handler.PodUpdatePolicy = c.rule, v1alpha1.InPlaceIfPossible
-			config := spec.Defaults()
+			config := rollout.DefaultConfig()
 			config.Restart = c.restart
 			r.task.Config = config
 			r.Expect(r.handler.updatesInPlace(r.task, observed(noon, c.snapshot...))).To(Equal(c.want))
@@ -229,7 +228,7 @@ func TestAStaleCacheReplacesNoPod(t *testing.T) {
 // A late write of another operator is revoked like a late deletion, before anything else happens.
 func TestAnUpdateThatIsNoLongerNextIsRevoked(t *testing.T) {
 	g := NewWithT(t)
-	in := rollout.Input{Snapshot: observed(noon), Config: spec.Defaults(), Recorded: v1alpha1.RolloutStatus{TargetRevision: "new", Pods: []v1alpha1.RolloutPod{{
+	in := rollout.Input{Snapshot: observed(noon), Config: rollout.DefaultConfig(), Recorded: v1alpha1.RolloutStatus{TargetRevision: "new", Pods: []v1alpha1.RolloutPod{{
 		Name: "m-1", UID: types.UID("m-1"), LastOperation: v1alpha1.LastOperation{Name: string(rollout.UpdateContainer), State: v1alpha1.OperationStateInProgress},
 		Evidence: v1alpha1.Evidence{ObservedAt: metav1.NewMicroTime(noon.Add(-time.Minute)), ResourceVersion: "1"},
 	}}}}

@@ -10,9 +10,8 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -83,7 +82,7 @@ func TestWhatIsARefusal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := &Handler{Clock: clocktesting.NewFakePassiveClock(noon)}
-			d := detail{in: rollout.Input{Snapshot: observed(noon), Config: spec.Defaults()}}
+			d := detail{in: rollout.Input{Snapshot: observed(noon), Config: rollout.DefaultConfig()}}
 			err := h.refusable(tasks.Task{Object: &v1alpha1.EtcdOperatorTask{}}, d, 0, "deleting", c.answer)
 			g := NewWithT(t)
 			g.Expect(err != nil).To(Equal(c.answer != nil && !apierrors.IsNotFound(c.answer)))

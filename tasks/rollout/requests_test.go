@@ -12,7 +12,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -32,10 +31,10 @@ import (
 // A removal is of the pod that was judged, as it was then: without the preconditions it would also remove a pod that has
 // recovered since, or its replacement.
 func TestRemovalCarriesPreconditions(t *testing.T) {
-	for name, how := range map[string]spec.PodRemoval{"a deletion": spec.Delete, "an eviction": spec.Evict} {
+	for name, how := range map[string]rollout.PodRemoval{"a deletion": rollout.Delete, "an eviction": rollout.Evict} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, observed(noon), observed(noon))
-			config := spec.Defaults()
+			config := rollout.DefaultConfig()
 			config.PodRemoval = how
 			r.task.Config = config
 			var sent []*metav1.Preconditions
@@ -179,7 +178,7 @@ func TestRefusalOfARecordedRemoval(t *testing.T) {
 			t.Run(string(action)+" at "+recorded, func(t *testing.T) {
 				g := NewWithT(t)
 				h := &Handler{Clock: clocktesting.NewFakePassiveClock(noon)}
-				d := detail{in: rollout.Input{Snapshot: observed(noon), Config: spec.Defaults()}}
+				d := detail{in: rollout.Input{Snapshot: observed(noon), Config: rollout.DefaultConfig()}}
 				d.in.Recorded.Pods = []v1alpha1.RolloutPod{{
 					Name: "m-2", UID: "m-2", Evidence: v1alpha1.Evidence{ResourceVersion: recorded},
 					LastOperation: v1alpha1.LastOperation{Name: string(action), State: v1alpha1.OperationStateInProgress},
@@ -223,7 +222,7 @@ func TestSupersededIsDecidedOnLiveReads(t *testing.T) {
 			r := newTrial(t, nil, nil)
 			r.task.Etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{UID: "etcd"}}
 			r.task.Object.Namespace, r.task.Object.Spec.OwnerEtcdReference.Name = "ns", "m"
-			config := spec.Defaults()
+			config := rollout.DefaultConfig()
 			config.Restart = c.restart
 			r.task.Config = config
 			cache := reader(c.cached, c.observed)

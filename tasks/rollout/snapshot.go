@@ -9,11 +9,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
-	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
-	"github.com/etcd-foreman/etcd-foreman/internal/plain"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 )
 
@@ -33,9 +32,9 @@ type taken struct {
 }
 
 // backup is what this operator knows of the snapshot before a rollout.
-func (h *Handler) backup(task tasks.Task) backup.State {
-	b := backup.State{Configured: task.Etcd.HasBackupStore()}
-	if h.Rule == deleter.Executor && task.Config.(spec.Config).SnapshotBefore != spec.Always {
+func (h *Handler) backup(task tasks.Task) rollout.Backup {
+	b := rollout.Backup{Configured: task.Etcd.HasBackupStore()}
+	if h.Rule == replacer.Executor && task.Config.(rollout.Config).SnapshotBefore != rollout.SnapshotAlways {
 		// The images of etcd-druid do not say which version of etcd they have, so every rollout would begin with a snapshot.
 		b.Configured = false
 	}
@@ -45,7 +44,7 @@ func (h *Handler) backup(task tasks.Task) backup.State {
 	case call.Running:
 		b.Running = true
 	case call.Err != nil:
-		b.Failed, b.FailedAt = plain.Text(call.Err.Error(), maxFailure), call.Result.at
+		b.Failed, b.FailedAt = sanitize.Text(call.Err.Error(), maxFailure), call.Result.at
 	case call.Result.noStore:
 		b.Configured = false
 	default:
@@ -69,7 +68,7 @@ func (h *Handler) takeSnapshot(ctx context.Context, task tasks.Task, d detail) e
 			}
 		}
 		s, err := agent.Full(ctx, false)
-		if refused, ok := errors.AsType[*agentapi.StatusError](err); ok && refused.Reason == agentapi.CodeNoStore {
+		if refused, ok := errors.AsType[*api.StatusError](err); ok && refused.Reason == api.CodeNoStore {
 			return taken{noStore: true}, nil
 		}
 		return taken{name: s.Name(), at: h.Clock.Now()}, err

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +28,7 @@ import (
 type store struct {
 	mu     sync.Mutex
 	asked  []string
-	code   agentapi.Code
+	code   api.Code
 	latest backup.Chain
 }
 
@@ -37,10 +37,10 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	s.asked = append(s.asked, r.URL.RequestURI())
 	switch {
-	case r.URL.Path == agentapi.PathLatest:
+	case r.URL.Path == api.PathLatest:
 		_ = json.NewEncoder(w).Encode(s.latest)
 	case s.code != "":
-		agentapi.WriteError(w, http.StatusMethodNotAllowed, s.code, "as told")
+		api.WriteError(w, http.StatusMethodNotAllowed, s.code, "as told")
 	default:
 		_ = json.NewEncoder(w).Encode(full)
 	}
@@ -64,7 +64,7 @@ func upgrade(s *cluster.Snapshot) {
 
 // A rollout that changes the minor version takes a full snapshot, writes its name down, and only then removes the first pod.
 func TestSnapshotComesFirst(t *testing.T) {
-	const askFull, askLatest = agentapi.PathFull + "?final=false", agentapi.PathLatest
+	const askFull, askLatest = api.PathFull + "?final=false", api.PathLatest
 	asked := &v1alpha1.RolloutSnapshot{State: v1alpha1.OperationStateInProgress, RequestedAt: metav1.Time{Time: noon}}
 	older := full
 	older.Created = noon.Add(-time.Hour)
@@ -78,15 +78,15 @@ func TestSnapshotComesFirst(t *testing.T) {
 		"it is taken": {store: &store{}, want: askFull, snapshot: full.Name()},
 		"the answer to an earlier request was lost": {store: &store{latest: backup.Chain{Full: &full}}, recorded: asked, want: askLatest, snapshot: full.Name()},
 		"an earlier request was lost":               {store: &store{latest: backup.Chain{Full: &older}}, recorded: asked, want: askLatest + " " + askFull, snapshot: full.Name()},
-		"it fails":                                  {store: &store{code: agentapi.CodeSnapshotFailed}, want: askFull, held: true},
-		"the running pods have no store yet":        {store: &store{code: agentapi.CodeNoStore}, want: askFull},
+		"it fails":                                  {store: &store{code: api.CodeSnapshotFailed}, want: askFull, held: true},
+		"the running pods have no store yet":        {store: &store{code: api.CodeNoStore}, want: askFull},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, observed(noon, upgrade), observed(noon, upgrade))
 			server := httptest.NewServer(c.store)
 			t.Cleanup(server.Close)
-			r.handler.Agent = func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error) {
-				return agentapi.Client{BaseURL: server.URL}, nil
+			r.handler.Agent = func(context.Context, *v1alpha1.Etcd) (api.Client, error) {
+				return api.Client{BaseURL: server.URL}, nil
 			}
 			r.task.Etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
 			r.task.Object.Status.Rollout.Snapshot = c.recorded
@@ -148,13 +148,13 @@ func TestNothingHappensWhileTheSnapshotIsTaken(t *testing.T) {
 func TestSnapshotsBesideDruidAreAskedFor(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Backup: &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}}}
-	of := func(rule deleter.Rule, before spec.SnapshotBefore) bool {
-		config := spec.Defaults()
+	of := func(rule replacer.Rule, before rollout.SnapshotBefore) bool {
+		config := rollout.DefaultConfig()
 		config.SnapshotBefore = before
 		h := &Handler{Rule: rule}
 		return h.backup(tasks.Task{Object: &v1alpha1.EtcdOperatorTask{}, Etcd: etcd, Config: config}).Configured
 	}
-	g.Expect(of(deleter.Operator, spec.MinorVersion)).To(BeTrue())
-	g.Expect(of(deleter.Executor, spec.MinorVersion)).To(BeFalse())
-	g.Expect(of(deleter.Executor, spec.Always)).To(BeTrue())
+	g.Expect(of(replacer.Operator, rollout.SnapshotForMinorVersion)).To(BeTrue())
+	g.Expect(of(replacer.Executor, rollout.SnapshotForMinorVersion)).To(BeFalse())
+	g.Expect(of(replacer.Executor, rollout.SnapshotAlways)).To(BeTrue())
 }

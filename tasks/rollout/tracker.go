@@ -10,11 +10,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
-	"github.com/etcd-foreman/etcd-foreman/internal/inplace/revisions"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/updates"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace/read"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -26,11 +24,11 @@ type tracker struct {
 }
 
 type tracked struct {
-	timers  timers.Timers
+	timers  rollout.Timers
 	refused map[types.UID]rollout.Refusal
-	updates updates.State
+	updates rollout.Updates
 	// revisions are what was read of ControllerRevisions.
-	revisions *revisions.Known
+	revisions *read.Known
 	// unfit are the updates in place that the API server has refused, by pod.
 	unfit map[types.UID]unfit
 }
@@ -43,7 +41,7 @@ type unfit struct {
 }
 
 // observe adds an observation to the timers of a task, and returns them.
-func (t *tracker) observe(task types.UID, snapshot *cluster.Snapshot) timers.Timers {
+func (t *tracker) observe(task types.UID, snapshot *cluster.Snapshot) rollout.Timers {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	of := t.tasks[task]
@@ -53,7 +51,7 @@ func (t *tracker) observe(task types.UID, snapshot *cluster.Snapshot) timers.Tim
 }
 
 // assess adds an assessment of pods to the timers of a task, and returns them.
-func (t *tracker) assess(task types.UID, snapshot *cluster.Snapshot, assessed map[types.UID]inplace.Assessment) updates.State {
+func (t *tracker) assess(task types.UID, snapshot *cluster.Snapshot, assessed map[types.UID]inplace.Assessment) rollout.Updates {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	of := t.tasks[task]
@@ -63,12 +61,12 @@ func (t *tracker) assess(task types.UID, snapshot *cluster.Snapshot, assessed ma
 }
 
 // revisions are the ControllerRevisions that a task has read.
-func (t *tracker) revisions(task types.UID) *revisions.Known {
+func (t *tracker) revisions(task types.UID) *read.Known {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	of := t.tasks[task]
 	if of.revisions == nil {
-		of.revisions = &revisions.Known{}
+		of.revisions = &read.Known{}
 		t.put(task, of)
 	}
 	return of.revisions

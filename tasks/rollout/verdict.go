@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -34,15 +32,15 @@ func verdict(in rollout.Input, d rollout.Decision, now time.Time) tasks.Verdict 
 		v.Message = fmt.Sprintf("every pod of StatefulSet %s is at revision %s, and every member participates", set.Name, recorded.TargetRevision)
 	case rollout.Superseded:
 		v.Outcome, v.Code = tasks.Reject, v1alpha1.ErrSuperseded
-		v.Message = spec.Superseded(set.Name, recorded.TargetRevision, set.UpdateRevision)
+		v.Message = rollout.SupersededMessage(set.Name, recorded.TargetRevision, set.UpdateRevision)
 	case rollout.Disengaged:
-		v.Outcome, v.Code, v.Message = tasks.Fail, v1alpha1.ErrStrategy, cmp.Or(set.Objection, deleter.NotOnDelete(set.Name))
+		v.Outcome, v.Code, v.Message = tasks.Fail, v1alpha1.ErrStrategy, cmp.Or(set.Objection, replacer.NotOnDelete(set.Name))
 		if set.OnDelete {
 			v.Code = v1alpha1.ErrForeignObject
 		}
 	case rollout.Wait:
 		v.Reason, v.Message, v.RequeueAfter = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Hold.Guard, d.Hold.Message), pollInterval
-		if timers.IsHandoverUnderWay(recorded.LeaderHandover, in.Snapshot, now) {
+		if rollout.IsHandoverUnderWay(recorded.LeaderHandover, in.Snapshot, now) {
 			v.RequeueAfter = handoverInterval
 		}
 	case rollout.Act:

@@ -16,13 +16,13 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/calls"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/background"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/component"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/taskconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -70,10 +70,10 @@ type Handler struct {
 	Observer Observer
 	Clock    clock.PassiveClock
 	// Agent makes a client of the agents of an Etcd, any of which asks the leading one.
-	Agent func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error)
+	Agent func(context.Context, *v1alpha1.Etcd) (api.Client, error)
 
 	// calls return nil for a delta snapshot that nothing has happened for.
-	calls calls.Calls[*backup.Snapshot]
+	calls background.Requests[*backup.Snapshot]
 }
 
 var _ tasks.Handler = (*Handler)(nil)

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,10 +44,10 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.asked = append(a.asked, r.URL.RequestURI())
 	answer := a.answer
 	switch {
-	case r.URL.Path == agentapi.PathLatest:
+	case r.URL.Path == api.PathLatest:
 		answer = a.latest
 	case a.code != 0:
-		agentapi.WriteError(w, a.code, agentapi.CodeNoLeader, "no leader")
+		api.WriteError(w, a.code, api.CodeNoLeader, "no leader")
 		return
 	}
 	_ = json.NewEncoder(w).Encode(answer)
@@ -71,8 +71,8 @@ func newFixture(t *testing.T, config string) *fixture {
 	f := &fixture{WithT: NewWithT(t), agent: &agent{}, clock: testingclock.NewFakePassiveClock(epoch)}
 	server := httptest.NewServer(f.agent)
 	t.Cleanup(server.Close)
-	f.handler = &Handler{Clock: f.clock, Agent: func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error) {
-		return agentapi.Client{BaseURL: server.URL}, nil
+	f.handler = &Handler{Clock: f.clock, Agent: func(context.Context, *v1alpha1.Etcd) (api.Client, error) {
+		return api.Client{BaseURL: server.URL}, nil
 	}}
 	c, err := f.handler.Decode(config)
 	f.Expect(err).NotTo(HaveOccurred())
@@ -165,8 +165,8 @@ func TestAnotherServerAnswers(t *testing.T) {
 	f := newFixture(t, "type: full")
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "password: hunter2", http.StatusForbidden) }))
 	t.Cleanup(other.Close)
-	f.handler.Agent = func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error) {
-		return agentapi.Client{BaseURL: other.URL}, nil
+	f.handler.Agent = func(context.Context, *v1alpha1.Etcd) (api.Client, error) {
+		return api.Client{BaseURL: other.URL}, nil
 	}
 	_, err := f.run(t)
 	f.Expect(err).To(MatchError(And(ContainSubstring("403"), Not(ContainSubstring("hunter2")))))

@@ -17,11 +17,11 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/upkeep"
-	"github.com/etcd-foreman/etcd-foreman/internal/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/upkeep"
 	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	"github.com/go-logr/logr"
@@ -194,7 +194,7 @@ func controllersOf(o *inmemory.Operator, now *clocktesting.FakePassiveClock) []r
 			Client: cached, APIReader: live, Observer: observe.New(o, now), Locker: &lock.Locks{}, Clock: now, Dialer: o, Recorder: silent{},
 			Images: configv1alpha1.Images{Etcd: "localhost/etcd:v3.6.16", EtcdAgent: "localhost/agent:v1"}, QuorumAwareUpdates: true,
 		},
-		&rollout.Reconciler{Client: cached, Live: live, Clock: now},
+		&rollouts.Reconciler{Client: cached, Live: live, Clock: now},
 		&upkeep.Reconciler{Client: cached, Recorder: silent{}, Clock: now},
 	}
 }

@@ -15,11 +15,11 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
-	"github.com/etcd-foreman/etcd-foreman/internal/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
 	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
@@ -43,7 +43,7 @@ var mainKey = types.NamespacedName{Namespace: inmemory.Namespace, Name: inmemory
 // operator is one operator: the task engine, with all that it remembers, and the controller of Etcds, if it takes part.
 type operator struct {
 	*inmemory.Operator
-	engine *task.Reconciler
+	engine *engine.Reconciler
 	etcds  *etcd.Reconciler
 }
 
@@ -60,8 +60,8 @@ func newOperator(w *inmemory.World, agent string, whole bool, decide func(distur
 	cached, live, now := o.Client(), o.Live(), clock.RealClock{}
 	observer, locker := observe.New(o, now), &lock.Locks{}
 	jobs := tasks.Jobs{Client: cached, Live: live, Clock: now}
-	agents := func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error) {
-		return agentapi.Client{BaseURL: agent}, nil
+	agents := func(context.Context, *v1alpha1.Etcd) (api.Client, error) {
+		return api.Client{BaseURL: agent}, nil
 	}
 	const image = "localhost/agent:v1"
 	registry := tasks.Registry{
@@ -79,8 +79,8 @@ func newOperator(w *inmemory.World, agent string, whole bool, decide func(distur
 			Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: image}, QuorumAwareUpdates: true,
 		}
 	}
-	o.engine = &task.Reconciler{
-		Client: cached, Live: live, Registry: registry, Locker: locker, Recorder: silent{}, Metrics: task.NewMetrics(prometheus.NewRegistry()), Clock: now,
+	o.engine = &engine.Reconciler{
+		Client: cached, Live: live, Registry: registry, Locker: locker, Recorder: silent{}, Metrics: engine.NewMetrics(prometheus.NewRegistry()), Clock: now,
 	}
 	return o
 }

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/component"
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	appsv1 "k8s.io/api/apps/v1"

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
 )
 
 // Agent is the leading agent: it takes snapshots, and shows the newest. Its clock is that of the machine, ahead of every bubble.
@@ -27,14 +27,14 @@ type Agent struct {
 func NewAgent() *Agent {
 	a := &Agent{}
 	mux := http.NewServeMux()
-	mux.HandleFunc(agentapi.PathFull, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc(api.PathFull, func(w http.ResponseWriter, _ *http.Request) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.count++
 		a.chain = backup.Chain{Full: &backup.Snapshot{Kind: backup.Full, LastRevision: int64(a.count), Created: time.Now().Truncate(time.Second)}}
 		answer(w, a.chain.Full)
 	})
-	mux.HandleFunc(agentapi.PathLatest, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc(api.PathLatest, func(w http.ResponseWriter, _ *http.Request) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		answer(w, a.chain)

@@ -4,7 +4,7 @@
 
 package disturb
 
-import etcdmember "github.com/etcd-foreman/etcd-foreman/internal/member"
+import etcdmember "github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 
 // Cluster describes a recorded cluster ID in the same words in every run: that of a recovered cluster follows from the UIDs of the
 // Etcd and of the task.

@@ -8,7 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 )
 
 // Members passes what is asked of members that changes something to a function, as a write.

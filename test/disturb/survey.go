@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	etcdmember "github.com/etcd-foreman/etcd-foreman/internal/member"
+	etcdmember "github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	batchv1 "k8s.io/api/batch/v1"
 )
 

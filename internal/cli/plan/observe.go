@@ -11,8 +11,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/reach"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/inplace/revisions"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace/read"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 )
@@ -23,7 +23,7 @@ type observation struct {
 	// unreachable is why no member answered; empty if one did.
 	unreachable string
 	// pods are those that were observed, whole.
-	pods *revisions.Reader
+	pods *read.Reader
 	// surroundings is why nodes and volumes could not be read; empty if they were.
 	surroundings string
 }
@@ -35,7 +35,7 @@ func observeCluster(ctx context.Context, cluster *kube.Cluster, clock clock.Cloc
 		return nil, err
 	}
 	defer members.Close()
-	o := &observation{pods: &revisions.Reader{Reader: cluster}}
+	o := &observation{pods: &read.Reader{Reader: cluster}}
 	o.snapshot, err = members.ObserveThrough(ctx, o.pods, observe.WithSurroundings(cluster))
 	if apierrors.IsForbidden(err) {
 		// Nodes and volumes are cluster-scoped, and the user may not be allowed to read them.

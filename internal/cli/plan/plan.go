@@ -16,11 +16,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/rolloutflags"
-	"github.com/etcd-foreman/etcd-foreman/internal/queue"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/timers"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,7 +27,7 @@ import (
 type command struct {
 	*kube.Kube
 	restart bool
-	options func(*spec.Config)
+	options func(*rollout.Config)
 	output  string
 }
 
@@ -142,22 +139,22 @@ func (p *result) foresee(in rollout.Input, now time.Time) {
 }
 
 // config returns the config that the flags ask for; the zero value without flags.
-func (c *command) config() spec.Config {
-	config := spec.Config{Restart: c.restart}
+func (c *command) config() rollout.Config {
+	config := rollout.Config{Restart: c.restart}
 	c.options(&config)
 	return config
 }
 
 // input returns the input of the decision: for the rollout that has not ended, unless another config is asked for.
-func (p *result) input(all []*v1alpha1.EtcdOperatorTask, wanted spec.Config, now time.Time) (rollout.Input, error) {
-	in := rollout.Input{Snapshot: p.snapshot, Created: now, Backup: backup.State{Configured: p.etcd.HasBackupStore()}}
+func (p *result) input(all []*v1alpha1.EtcdOperatorTask, wanted rollout.Config, now time.Time) (rollout.Input, error) {
+	in := rollout.Input{Snapshot: p.snapshot, Created: now, Backup: rollout.Backup{Configured: p.etcd.HasBackupStore()}}
 	raw, err := yaml.Marshal(wanted)
 	if err != nil {
 		return in, fmt.Errorf("encoding the config: %w", err)
 	}
 	config := string(raw)
 	i := slices.IndexFunc(queue.New(all), func(t *v1alpha1.EtcdOperatorTask) bool { return t.Spec.Type == v1alpha1.QuorumAwareRollout })
-	if i >= 0 && wanted == (spec.Config{}) {
+	if i >= 0 && wanted == (rollout.Config{}) {
 		p.task = queue.New(all)[i]
 		config = p.task.Spec.Config
 		in.Created, in.Overridden = p.task.CreationTimestamp.Time, p.task.Spec.OverrideGuards
@@ -165,12 +162,12 @@ func (p *result) input(all []*v1alpha1.EtcdOperatorTask, wanted spec.Config, now
 			in.Recorded = *r
 		}
 	}
-	if in.Config, err = spec.Decode(config); err != nil && p.task == nil {
+	if in.Config, err = rollout.DecodeConfig(config); err != nil && p.task == nil {
 		return in, kube.Usage("%v", err)
 	} else if err != nil {
 		return in, kube.Failure("task %s cannot be planned: %v", p.task.Name, err)
 	}
-	in.Timers = timers.Timers{}.Next(p.snapshot)
+	in.Timers = rollout.Timers{}.Next(p.snapshot)
 	if p.unreachable != "" {
 		// As the operator decides once it could not reach etcd for long enough.
 		in.Timers.NoAnswerSince = now.Add(-in.Config.Grace())

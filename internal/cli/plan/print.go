@@ -7,7 +7,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"github.com/etcd-foreman/etcd-foreman/internal/deleter"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
@@ -87,7 +87,7 @@ func (p *result) heading() []string {
 	}
 	set := p.snapshot.StatefulSet
 	switch {
-	case p.otherStrategy && set.Objection != "" && set.Objection != deleter.NotOnDelete(set.Name):
+	case p.otherStrategy && set.Objection != "" && set.Objection != replacer.NotOnDelete(set.Name):
 		say = append(say, fmt.Sprintf("A task would be rejected: %s. The plan assumes that the operator replaces the pods.", set.Objection))
 	case p.otherStrategy:
 		say = append(say, fmt.Sprintf("The update strategy of StatefulSet %s is not OnDelete: the StatefulSet controller replaces pods, and a task would be rejected with %s. "+

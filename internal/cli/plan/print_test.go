@@ -14,7 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -78,7 +78,7 @@ func planned(t *testing.T, p *result, tasks ...*v1alpha1.EtcdOperatorTask) *resu
 	t.Helper()
 	p.etcd = &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "etcd-main"}}
 	p.etcd.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}
-	in, err := p.input(tasks, spec.Config{Restart: p.restart}, clitest.Now)
+	in, err := p.input(tasks, rollout.Config{Restart: p.restart}, clitest.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

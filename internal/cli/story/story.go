@@ -14,8 +14,8 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
-	"github.com/etcd-foreman/etcd-foreman/internal/inplace"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/reason"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,7 +66,7 @@ func beginning(task *v1alpha1.EtcdOperatorTask) []Line {
 func ofRollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []Line {
 	var lines []Line
 	for _, p := range r.Pods {
-		why, end := reason.Of(p.LastOperation)
+		why, end := rollout.SplitReason(p.LastOperation)
 		lines = append(lines, Line{At: p.Evidence.ObservedAt.Time, Text: p.LastOperation.Name + " " + p.Name, Detail: fmt.Sprintf("%s (%s; %s)", why, classAndRole(p), evidence(p.Evidence))})
 		switch p.LastOperation.State {
 		case v1alpha1.OperationStateCompleted:

@@ -11,7 +11,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/rolloutflags"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,7 +48,7 @@ func rolloutConfig(flags flagSet) func() (any, error) {
 	revision := flags.String("target-revision", "", targetRevisionUsage)
 	options := rolloutflags.AddTo(flags.cmd)
 	return func() (any, error) {
-		c := spec.Config{TargetRevision: *revision}
+		c := rollout.Config{TargetRevision: *revision}
 		options(&c)
 		return c, nil
 	}
@@ -57,7 +57,7 @@ func rolloutConfig(flags flagSet) func() (any, error) {
 func restartConfig(flags flagSet) func() (any, error) {
 	options := rolloutflags.AddTo(flags.cmd)
 	return func() (any, error) {
-		c := spec.Config{Restart: true}
+		c := rollout.Config{Restart: true}
 		options(&c)
 		return c, nil
 	}
@@ -66,7 +66,7 @@ func restartConfig(flags flagSet) func() (any, error) {
 func recreateConfig(flags flagSet) func() (any, error) {
 	revision := flags.String("target-revision", "", targetRevisionUsage)
 	return func() (any, error) {
-		return spec.Recreate{TargetRevision: *revision}, nil
+		return rollout.RecreateConfig{TargetRevision: *revision}, nil
 	}
 }
 

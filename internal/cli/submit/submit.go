@@ -19,7 +19,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/follow"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/spec"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -152,7 +151,7 @@ func (c *command) task(namespace, etcd string) (*v1alpha1.EtcdOperatorTask, erro
 		return nil, err
 	}
 	if c.verb.taskType == v1alpha1.QuorumAwareRollout {
-		if _, err := spec.Decode(text); err != nil {
+		if _, err := rollout.DecodeConfig(text); err != nil {
 			return nil, kube.Usage("%v", err)
 		}
 	}

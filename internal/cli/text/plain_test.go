@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
-	"github.com/etcd-foreman/etcd-foreman/internal/plain"
 	. "github.com/onsi/gomega"
 )
 
@@ -22,7 +22,7 @@ func TestNothingControlsTheTerminal(t *testing.T) {
 	var out strings.Builder
 	text.Print(&out, evil, "two\nlines")
 	for _, shown := range append(table.Lines(0), out.String(), text.Labeled("Message:", 10, evil, 40), text.Clip(evil, 5), strings.Join(text.Wrap(evil, 0, 0), "\n"), text.Plain(evil)) {
-		g.Expect(strings.ContainsFunc(strings.ReplaceAll(shown, "\n", ""), plain.Harmful)).To(BeFalse(), "%q", shown)
+		g.Expect(strings.ContainsFunc(strings.ReplaceAll(shown, "\n", ""), sanitize.Harmful)).To(BeFalse(), "%q", shown)
 	}
 	g.Expect(out.String()).To(HaveSuffix("two\nlines\n"))
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/plain"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
@@ -45,7 +45,7 @@ func (t *Table) Lines(width int) []string {
 	rows := make([][]string, len(t.Rows))
 	for i, row := range t.Rows {
 		for _, cell := range row {
-			rows[i] = append(rows[i], plain.Text(cell, 0))
+			rows[i] = append(rows[i], sanitize.Text(cell, 0))
 		}
 	}
 	shown := make([]int, len(t.Columns))
@@ -100,7 +100,7 @@ func Wrap(text string, indent, width int) []string {
 	}
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(plain.Text(text, 0)) {
+	for _, word := range strings.Fields(sanitize.Text(text, 0)) {
 		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > room {
 			lines, line = append(lines, line), ""
 		}
@@ -123,7 +123,7 @@ func Labeled(label string, indent int, text string, width int) string {
 
 // Clip shortens text to a width; 0 is any width.
 func Clip(text string, width int) string {
-	text = plain.Text(text, 0)
+	text = sanitize.Text(text, 0)
 	if runes := []rune(text); width > 0 && len(runes) > width {
 		return string(runes[:width-1]) + "…"
 	}
@@ -142,7 +142,7 @@ func Print(out io.Writer, lines ...string) {
 func Plain(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		lines[i] = plain.Text(line, 0)
+		lines[i] = sanitize.Text(line, 0)
 	}
 	return strings.Join(lines, "\n")
 }

@@ -12,10 +12,10 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/operator"
-	"github.com/etcd-foreman/etcd-foreman/internal/version"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/quorum"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/quorum"
 	"k8s.io/apimachinery/pkg/types"
 )
 

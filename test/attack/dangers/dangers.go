@@ -17,7 +17,7 @@ type Danger struct {
 // List has all dangers.
 var List = []Danger{
 	{1, "a slow member counts as lost, and is removed", []string{
-		"internal/observe:TestSlowIsNotLost", "internal/etcdclient:TestPoolKeepsTheConnectionToAMemberThatIsSlow",
+		"internal/cluster/observe:TestSlowIsNotLost", "internal/cluster/etcdclient:TestPoolKeepsTheConnectionToAMemberThatIsSlow",
 		"internal/rollout:TestScenarios", "internal/rollout:TestExplorationDetectsMutants", "test/e2e:TestBrokenProbe", "test/e2e:TestLeaderlessSpell",
 	}},
 	{2, "a stale cache stops or starts members", []string{
@@ -29,61 +29,61 @@ var List = []Danger{
 		"tasks/recovery:TestVolumesAreSurveyedAgainOnceMembersHaveRun",
 	}},
 	{4, "the gate is switched off in the middle of a rollout", []string{
-		"internal/controller/etcd/strategy:TestTakeOverByTheStatefulSetController", "test/integration/etcd:TestGateSwitchedInMidRollout", "test/e2e:TestGateSwitchedInMidRollout",
+		"internal/etcd/strategy:TestTakeOverByTheStatefulSetController", "test/integration/etcd:TestGateSwitchedInMidRollout", "test/e2e:TestGateSwitchedInMidRollout",
 	}},
 	{5, "an override takes the quorum", []string{
 		"internal/rollout:TestScenarios", "internal/rollout:TestOverridableGuards", "internal/rollout:TestExploration",
 	}},
-	{6, "a voter that is far behind counts as serving", []string{"internal/observe:TestVoterThatIsFarBehindDoesNotServe"}},
-	{7, "a pod is removed whose volume is gone", []string{"internal/observe:TestSurroundings", "internal/observe:TestClaimsAreReadAsThePodsAre"}},
-	{8, "a task of a deleted Etcd runs on its successor", []string{"internal/controller/task:TestTaskRunsForItsOwnEtcdAlone", "test/integration/task:TestTasksOfADeletedEtcd"}},
-	{9, "a learner of an old etcd counts as a voter", []string{"internal/observe:TestByReadinessOfOldVersions"}},
+	{6, "a voter that is far behind counts as serving", []string{"internal/cluster/observe:TestVoterThatIsFarBehindDoesNotServe"}},
+	{7, "a pod is removed whose volume is gone", []string{"internal/cluster/observe:TestSurroundings", "internal/cluster/observe:TestClaimsAreReadAsThePodsAre"}},
+	{8, "a task of a deleted Etcd runs on its successor", []string{"internal/engine:TestTaskRunsForItsOwnEtcdAlone", "test/integration/task:TestTasksOfADeletedEtcd"}},
+	{9, "a learner of an old etcd counts as a voter", []string{"internal/cluster/observe:TestByReadinessOfOldVersions"}},
 	{10, "a rollout that repairs reachability never ends", []string{"internal/rollout:TestScenarios", "internal/cluster:TestVouch"}},
-	{11, "back-off is forgotten", []string{"internal/controller/task:TestBackOffIsRememberedWithoutWrites"}},
-	{12, "a failing cleanup blocks the queue silently", []string{"internal/controller/task:TestCleanupThatFailsIsToldOf"}},
+	{11, "back-off is forgotten", []string{"internal/engine:TestBackOffIsRememberedWithoutWrites"}},
+	{12, "a failing cleanup blocks the queue silently", []string{"internal/engine:TestCleanupThatFailsIsToldOf"}},
 	{13, "a flapping member makes progress", []string{"internal/rollout:TestFlappingIsNoProgress", "tasks/recreate:TestProgress"}},
-	{14, "a status that nobody admitted", []string{"internal/controller/task:TestTaskThatRunsWithoutAnAdmissionIsRejected"}},
+	{14, "a status that nobody admitted", []string{"internal/engine:TestTaskThatRunsWithoutAnAdmissionIsRejected"}},
 	{15, "advice that is missing, timers that do not accumulate, memory that is never freed", []string{
-		"internal/rollout:TestScenarios", "tasks/recreate:TestARecreationThatWaitsAsksNoMember", "internal/observe:TestLeasesAreForgotten",
-		"internal/rollout:TestAPodThatFinalizersKeepIsSaidToBe", "internal/observe:TestFinalizersOfAPod",
-		"internal/rollout/timers:TestConditionsLastFromOneObservationToTheNext",
+		"internal/rollout:TestScenarios", "tasks/recreate:TestARecreationThatWaitsAsksNoMember", "internal/cluster/observe:TestLeasesAreForgotten",
+		"internal/rollout:TestAPodThatFinalizersKeepIsSaidToBe", "internal/cluster/observe:TestFinalizersOfAPod",
+		"internal/rollout:TestConditionsLastFromOneObservationToTheNext",
 	}},
 	{16, "one Etcd slows others", []string{
-		"internal/controller/task:TestManyTasks", "internal/controller/task:TestRecoveryIsNeverTurnedAway", "cmd/etcd-foreman:TestWhatIsKeptOfTasks",
-		"internal/controller/etcd/state:TestRead",
+		"internal/engine:TestManyTasks", "internal/engine:TestRecoveryIsNeverTurnedAway", "cmd/etcd-foreman:TestWhatIsKeptOfTasks",
+		"internal/etcd/state:TestRead",
 	}},
 	{17, "a foreign object is modified or used", []string{
 		"test/integration/etcd:TestForeignObjects", "test/integration/etcd:TestForeignObjectInACluster", "test/integration/etcd:TestForeignObjectBehindAStaleCache",
-		"test/integration/operator:TestForeignObjects", "internal/apply:TestNothingIsWrittenWhileAnObjectIsForeign", "internal/observe:TestForeignStatefulSetIsNotObserved",
+		"test/integration/operator:TestForeignObjects", "internal/etcd/apply:TestNothingIsWrittenWhileAnObjectIsForeign", "internal/cluster/observe:TestForeignStatefulSetIsNotObserved",
 	}},
 	{18, "a foreign claim grows, or is deleted", []string{
 		"test/integration/etcd:TestClaimsOfAnotherDoNotGrow", "test/integration/etcd:TestClaimsOfAnotherOutlastHibernation",
-		"test/integration/etcd:TestClaimBecomesForeignBeforeItsDeletion", "internal/ownership:TestOfClaim", "internal/job:TestPods",
+		"test/integration/etcd:TestClaimBecomesForeignBeforeItsDeletion", "internal/base/ownership:TestOfClaim", "internal/job:TestPods",
 	}},
-	{19, "a hostile member exhausts the operator", []string{"internal/observe:TestForgedMembersCostLittle", "internal/observe:TestForgedListOfEmptyMembersCostsLittle"}},
+	{19, "a hostile member exhausts the operator", []string{"internal/cluster/observe:TestForgedMembersCostLittle", "internal/cluster/observe:TestForgedListOfEmptyMembersCostsLittle"}},
 	{20, "a neighbor has snapshots taken, and backups removed", []string{
-		"test/integration/backup:TestUnauthorizedClientsRemoveNoBackups", "internal/backup/server:TestAccess", "internal/agentauth:TestVerify", "internal/member/serve:TestTimeoutsOfTheServer",
+		"test/integration/backup:TestUnauthorizedClientsRemoveNoBackups", "internal/agent/backup/server:TestAccess", "internal/agent/auth:TestVerify", "internal/agent/serve:TestTimeoutsOfTheServer",
 	}},
 	{21, "an agent redirects the operator, or has it repeat what it answers", []string{
-		"internal/agentapi:TestClientFollowsNoRedirect", "internal/agentapi:TestClientEchoesNothing", "tasks/snapshot:TestAnotherServerAnswers",
+		"internal/agent/api:TestClientFollowsNoRedirect", "internal/agent/api:TestClientEchoesNothing", "tasks/snapshot:TestAnotherServerAnswers",
 	}},
 	{22, "copies and dangerous tasks without the right", []string{
 		"test/integration/rbac:TestWhoMayRunWhichTasks", "test/integration/rbac:TestWhoMayChangeTasks", "tasks/copybackups:TestForeignStores",
-		"internal/policy:TestCopies", "internal/policy:TestPrefixes",
+		"internal/etcd/policy:TestCopies", "internal/etcd/policy:TestPrefixes",
 	}},
 	{23, "a hostile bucket", []string{
-		"internal/backup:TestBombs", "internal/backup:TestBigEvents", "internal/backup:TestNamesAreCanonical", "internal/boltfile:TestHostileDatabases",
-		"test/integration/backup:TestHostileDatabases", "internal/backup/restore:TestATransactionIsBoundedInBytes", "internal/job:TestEveryJobHasLimits",
+		"internal/agent/backup:TestBombs", "internal/agent/backup:TestBigEvents", "internal/agent/backup:TestNamesAreCanonical", "internal/agent/boltfile:TestHostileDatabases",
+		"test/integration/backup:TestHostileDatabases", "internal/agent/backup/restore:TestATransactionIsBoundedInBytes", "internal/job:TestEveryJobHasLimits",
 	}},
 	{24, "metrics are read by anybody", []string{
-		"test/integration/operator:TestMetricsAreProtected", "internal/backup/server:TestWhoReadsMetrics", "internal/backup/server:TestMetricsByCertificate",
+		"test/integration/operator:TestMetricsAreProtected", "internal/agent/backup/server:TestWhoReadsMetrics", "internal/agent/backup/server:TestMetricsByCertificate",
 	}},
 	{25, "images and Secrets that are not allowed", []string{
-		"internal/policy:TestImages", "test/integration/etcd:TestImageThatIsNotAllowed", "cmd/etcd-foreman:TestNoTaskRunsAnImageThatIsNotAllowed",
+		"internal/etcd/policy:TestImages", "test/integration/etcd:TestImageThatIsNotAllowed", "cmd/etcd-foreman:TestNoTaskRunsAnImageThatIsNotAllowed",
 		"test/integration/etcd:TestSecretsOfOtherNamespacesAreRefused",
 	}},
 	{26, "schedules, names and texts that do harm", []string{
-		"internal/schedule:TestParse", "internal/component:TestScheduleThatNeverComes", "internal/job:TestNamesOfJobs", "internal/logging:TestLinesAreBounded",
-		"internal/plain:TestText", "internal/cli/text:TestNothingControlsTheTerminal",
+		"internal/base/schedule:TestParse", "internal/etcd/component:TestScheduleThatNeverComes", "internal/job:TestNamesOfJobs", "internal/base/logging:TestLinesAreBounded",
+		"internal/base/sanitize:TestText", "internal/cli/text:TestNothingControlsTheTerminal",
 	}},
 }

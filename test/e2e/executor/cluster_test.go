@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/test/certs"
 	"github.com/etcd-foreman/etcd-foreman/test/druid"
 	"github.com/etcd-foreman/etcd-foreman/test/local/node"

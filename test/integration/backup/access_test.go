@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
-	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
-	agent "github.com/etcd-foreman/etcd-foreman/internal/backup/server"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
+	agent "github.com/etcd-foreman/etcd-foreman/internal/agent/backup/server"
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/clock"
 )
@@ -31,16 +31,16 @@ func TestUnauthorizedClientsRemoveNoBackups(t *testing.T) {
 	before, err := s.List(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	key := ed25519.NewKeyFromSeed([]byte(strings.Repeat("a", ed25519.SeedSize)))
-	api := httptest.NewServer(agent.Handler(agent.Config{
+	served := httptest.NewServer(agent.Handler(agent.Config{
 		Snapshots: r, Log: logOf(t), Clock: clock.RealClock{},
 		Leader: func(context.Context) (agent.Leader, error) { return agent.Leader{Self: true}, nil },
-		Trust: func() (agentauth.Trust, error) {
-			return agentauth.Trust{Audience: "uid", PublicKey: key.Public().(ed25519.PublicKey)}, nil
+		Trust: func() (auth.Trust, error) {
+			return auth.Trust{Audience: "uid", PublicKey: key.Public().(ed25519.PublicKey)}, nil
 		},
 	}))
-	t.Cleanup(api.Close)
+	t.Cleanup(served.Close)
 	for range 7 {
-		response, err := http.Get(api.URL + agentapi.PathFull) //nolint:noctx // unauthorized
+		response, err := http.Get(served.URL + api.PathFull) //nolint:noctx // unauthorized
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(response.Body.Close()).To(Succeed())
 		g.Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
@@ -49,11 +49,11 @@ func TestUnauthorizedClientsRemoveNoBackups(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(list).To(Equal(before))
 
-	sign := func(r *http.Request) error { return agentauth.Sign(key, "uid", r, time.Now()) }
-	second, err := agentapi.Client{BaseURL: api.URL, Authorize: sign}.Full(t.Context(), false)
+	sign := func(r *http.Request) error { return auth.Sign(key, "uid", r, time.Now()) }
+	second, err := api.Client{BaseURL: served.URL, Authorize: sign}.Full(t.Context(), false)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(second.Created).To(BeTemporally(">", before[len(before)-1].Created))
-	chain, err := agentapi.Client{BaseURL: api.URL, Authorize: sign}.Latest(t.Context())
+	chain, err := api.Client{BaseURL: served.URL, Authorize: sign}.Latest(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(chain.Full.Name()).To(Equal(second.Name()))
 }

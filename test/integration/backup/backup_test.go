@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/restore"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/restore"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	. "github.com/onsi/gomega"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/copier"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/copier"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	. "github.com/onsi/gomega"
 )
 

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/copier"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
-	"github.com/etcd-foreman/etcd-foreman/internal/copyjob"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/copier"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/copyjob"
 	. "github.com/onsi/gomega"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/restore"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/restore"
 	. "github.com/onsi/gomega"
 )
 

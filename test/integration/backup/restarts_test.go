@@ -11,11 +11,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/snapshotter"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
-	memberserve "github.com/etcd-foreman/etcd-foreman/internal/member/serve"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/snapshotter"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	memberserve "github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
 	. "github.com/onsi/gomega"
 )
 

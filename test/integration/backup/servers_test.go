@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
-	"github.com/etcd-foreman/etcd-foreman/internal/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
 	. "github.com/onsi/gomega"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/version"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	. "github.com/onsi/gomega"
 )
 

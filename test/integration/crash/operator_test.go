@@ -11,12 +11,12 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
-	"github.com/etcd-foreman/etcd-foreman/internal/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
 	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
@@ -75,8 +75,8 @@ func (w *world) setup(mgr ctrl.Manager, p *proxy.Proxy) error {
 	dialer := disturb.Members{Dialer: w.fake, Write: p.Write}
 	observer := observe.New(dialer, now)
 	jobs := tasks.Jobs{Client: cached, Live: live, Clock: now}
-	agents := func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error) {
-		return agentapi.Client{BaseURL: w.agent.URL}, nil
+	agents := func(context.Context, *v1alpha1.Etcd) (api.Client, error) {
+		return api.Client{BaseURL: w.agent.URL}, nil
 	}
 	registry := tasks.Registry{
 		v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{Client: cached, Live: live, Observer: observer, Dialer: dialer, Clock: now, Agent: agents}},
@@ -94,10 +94,10 @@ func (w *world) setup(mgr ctrl.Manager, p *proxy.Proxy) error {
 			Client: cached, APIReader: live, Observer: observer, Locker: locker, Clock: now, Dialer: dialer,
 			Recorder: mgr.GetEventRecorder("etcd-foreman"), Images: images, QuorumAwareUpdates: true,
 		}).Setup(mgr, 1),
-		(&rollout.Reconciler{Client: cached, Live: live, Clock: now}).Setup(mgr, 1),
-		(&task.Reconciler{
+		(&rollouts.Reconciler{Client: cached, Live: live, Clock: now}).Setup(mgr, 1),
+		(&engine.Reconciler{
 			Client: cached, Live: live, Registry: registry, Locker: locker, Clock: now,
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
+			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()),
 		}).Setup(mgr, 1),
 	)
 }

@@ -17,12 +17,12 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agentapi"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
-	"github.com/etcd-foreman/etcd-foreman/internal/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/servedcrd"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/servedcrd"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
@@ -163,11 +163,11 @@ func TestTheEngineUnderTheStockEtcd(t *testing.T) {
 		now := clock.RealClock{}
 		handler := &snapshot.Handler{
 			Live: mgr.GetAPIReader(), Observer: observe.New(&etcdfake.Cluster{}, now), Clock: now,
-			Agent: func(context.Context, *v1alpha1.Etcd) (agentapi.Client, error) { return agentapi.Client{}, nil },
+			Agent: func(context.Context, *v1alpha1.Etcd) (api.Client, error) { return api.Client{}, nil },
 		}
-		return (&task.Reconciler{
+		return (&engine.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: handler, Deadline: snapshot.Deadline}},
-			Locker: &lock.Locks{}, Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()), Clock: now,
+			Locker: &lock.Locks{}, Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()), Clock: now,
 		}).Setup(mgr, 1)
 	})
 	wanted := &v1alpha1.EtcdOperatorTask{

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	"github.com/etcd-foreman/etcd-foreman/test/druid"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/policy"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"

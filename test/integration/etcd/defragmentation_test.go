@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"

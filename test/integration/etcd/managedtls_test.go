@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"

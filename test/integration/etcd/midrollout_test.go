@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
@@ -29,14 +29,14 @@ func (w *world) startAll(change ...func(*etcd.Reconciler)) *operator {
 		registry := tasks.Registry{v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Observer: o.observer, Dialer: w.members,
 		}}}
-		engine := &task.Reconciler{
+		engine := &engine.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: o.locker,
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{},
+			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{},
 		}
 		if err := engine.Setup(mgr, 2); err != nil {
 			return err
 		}
-		return (&rollout.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}).Setup(mgr, 2)
+		return (&rollouts.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}).Setup(mgr, 2)
 	}, change...)
 }
 

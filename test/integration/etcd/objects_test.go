@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -141,15 +141,15 @@ func TestAgentsReceiveTheOperatorsKey(t *testing.T) {
 	w := newWorld(t, 1)
 	trusting := func(key string) func(*etcd.Reconciler) {
 		return func(r *etcd.Reconciler) {
-			r.AgentTrust = func(e *v1alpha1.Etcd) agentauth.Trust {
-				return agentauth.Trust{Audience: string(e.UID), PublicKey: ed25519.PublicKey(key)}
+			r.AgentTrust = func(e *v1alpha1.Etcd) auth.Trust {
+				return auth.Trust{Audience: string(e.UID), PublicKey: ed25519.PublicKey(key)}
 			}
 		}
 	}
 	key := func(g Gomega) string {
 		config := &corev1.ConfigMap{}
 		w.get(g, name+"-config", config)
-		trust, err := agentauth.ParseTrust([]byte(config.Data[member.KeyAgentAPI]))
+		trust, err := auth.ParseTrust([]byte(config.Data[member.KeyAgentAPI]))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(trust.Audience).To(BeEquivalentTo(w.etcd.UID))
 		return string(trust.PublicKey)

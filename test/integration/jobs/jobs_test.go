@@ -14,10 +14,10 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
-	"github.com/etcd-foreman/etcd-foreman/internal/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/policy"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
 	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
@@ -72,9 +72,9 @@ func (w *world) start() (stop func()) {
 	w.t.Helper()
 	return testEnv.StartManager(w.t, testEnv.Config, w.namespace, func(mgr ctrl.Manager) error {
 		jobs := tasks.Jobs{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
-		return (&task.Reconciler{
+		return (&engine.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: &lock.Locks{}, Clock: clock.RealClock{},
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
+			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()),
 			Registry: tasks.Registry{
 				v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: "x/agent"}},
 				v1alpha1.CopyBackups: {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: "x/agent", Rules: policy.Rules{

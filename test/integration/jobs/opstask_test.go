@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/opstask"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
-	"github.com/etcd-foreman/etcd-foreman/internal/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/opstask"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
 	. "github.com/onsi/gomega"
@@ -28,15 +28,15 @@ import (
 )
 
 // startOps starts an operator that serves EtcdOpsTasks, and runs their EtcdOperatorTasks only if it has the engine.
-func (w *world) startOps(engine bool) (stop func()) {
+func (w *world) startOps(withEngine bool) (stop func()) {
 	w.t.Helper()
 	return testEnv.StartManager(w.t, testEnv.Config, w.namespace, func(mgr ctrl.Manager) error {
 		now := clock.RealClock{}
-		if engine {
+		if withEngine {
 			handler := &snapshot.Handler{Live: mgr.GetAPIReader(), Observer: observe.New(&etcdfake.Cluster{}, now), Clock: now}
-			if err := (&task.Reconciler{
+			if err := (&engine.Reconciler{
 				Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: handler, Deadline: snapshot.Deadline}},
-				Locker: &lock.Locks{}, Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()), Clock: now,
+				Locker: &lock.Locks{}, Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()), Clock: now,
 			}).Setup(mgr, 1); err != nil {
 				return err
 			}

@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
-	"github.com/etcd-foreman/etcd-foreman/internal/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/maintenance"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
@@ -100,9 +100,9 @@ func newClusterIn(t *testing.T, folders []string, args ...string) *cluster {
 func (c *cluster) start() (stop func()) {
 	c.t.Helper()
 	return testEnv.StartManager(c.t, testEnv.Config, c.namespace, func(mgr ctrl.Manager) error {
-		engine := &task.Reconciler{
+		engine := &engine.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: &lock.Locks{}, Clock: clock.RealClock{},
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
+			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()),
 			Registry: tasks.Registry{v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: &maintenance.Handler{
 				Live: mgr.GetAPIReader(), Observer: observe.New(c.members, clock.RealClock{}), Dialer: c.spy,
 			}}},

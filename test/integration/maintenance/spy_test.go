@@ -8,7 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 )
 
 func (s *spy) Dial(endpoint string, config *tls.Config) (etcdclient.Client, error) {

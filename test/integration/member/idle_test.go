@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/member/serve"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/serve"
 	"github.com/go-logr/logr/testr"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"

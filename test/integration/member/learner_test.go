@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/member/datadir"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	. "github.com/onsi/gomega"
 )
 

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/member/datadir"
-	"github.com/etcd-foreman/etcd-foreman/internal/member/prepare"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/prepare"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	bolt "go.etcd.io/bbolt"

@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agentauth"
-	"github.com/etcd-foreman/etcd-foreman/internal/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -102,7 +102,7 @@ func TestSigningKey(t *testing.T) {
 			g.Eventually(func(g Gomega) {
 				config := &corev1.ConfigMap{}
 				g.Expect(testEnv.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name + "-config"}, config)).To(Succeed())
-				trust, err := agentauth.ParseTrust([]byte(config.Data[member.KeyAgentAPI]))
+				trust, err := auth.ParseTrust([]byte(config.Data[member.KeyAgentAPI]))
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(trust.AllowUnauthenticated).To(BeFalse())
 				keys = append(keys, string(trust.PublicKey))

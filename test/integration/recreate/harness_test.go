@@ -17,12 +17,12 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
-	"github.com/etcd-foreman/etcd-foreman/internal/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"github.com/etcd-foreman/etcd-foreman/tasks/recreate"
 	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
@@ -96,10 +96,10 @@ func (c *cluster) start() {
 			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,
 			Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/agent:v1"}, QuorumAwareUpdates: c.quorum,
 		}).Setup(mgr, 2)).To(Succeed())
-		c.Expect((&rollout.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now}).Setup(mgr, 2)).To(Succeed())
-		c.Expect((&task.Reconciler{
+		c.Expect((&rollouts.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now}).Setup(mgr, 2)).To(Succeed())
+		c.Expect((&engine.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: locker, Clock: now,
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()),
+			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()),
 			Registry: tasks.Registry{
 				v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now, Observer: observer, Dialer: c.fake}},
 				v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{

@@ -18,11 +18,11 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/rollout"
-	"github.com/etcd-foreman/etcd-foreman/internal/controller/task"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
-	"github.com/etcd-foreman/etcd-foreman/internal/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
@@ -196,11 +196,11 @@ func (c *cluster) startWith(restConfig *rest.Config, more tasks.Registry) *opera
 		for taskType, t := range more {
 			registry[taskType] = t
 		}
-		engine := &task.Reconciler{
+		engine := &engine.Reconciler{
 			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: &lock.Locks{},
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: task.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{},
+			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{},
 		}
-		return errors.Join(engine.Setup(mgr, 4), (&rollout.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}).Setup(mgr, 4))
+		return errors.Join(engine.Setup(mgr, 4), (&rollouts.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}).Setup(mgr, 4))
 	})}
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"

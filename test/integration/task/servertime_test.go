@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/servertime"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
 	. "github.com/onsi/gomega"
 )
 

@@ -10,7 +10,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 )
 
 const (

@@ -61,7 +61,7 @@ var bugs = []bug{
 	{
 		Name: "the quorum is one too small",
 		Edits: []edit{othersIgnored, unservingIgnored,
-			{"internal/quorum/quorum.go", "	return n/2 + 1\n", "	return (n + 1) / 3\n"}},
+			{"internal/cluster/quorum/quorum.go", "	return n/2 + 1\n", "	return (n + 1) / 3\n"}},
 		Operations: rollout, Length: short,
 	},
 	{
@@ -88,15 +88,15 @@ var bugs = []bug{
 		Name: "health from the cache instead of the members",
 		Edits: []edit{
 			{"tasks/rollout/handler.go", "	return d.Conclusion == rollout.Wait ||", "	return d.Conclusion != \"\" || d.Conclusion == rollout.Wait ||"},
-			{"internal/observe/build.go", "			o.MemberID = memberID(f.members, o.Member)\n", "			o.MemberID, o.Serving = memberID(f.members, o.Member), o.Pod != nil && o.Pod.Ready\n"}},
+			{"internal/cluster/observe/build.go", "			o.MemberID = memberID(f.members, o.Member)\n", "			o.MemberID, o.Serving = memberID(f.members, o.Member), o.Pod != nil && o.Pod.Ready\n"}},
 		// The kubelet takes 15 s to find that a frozen member is not ready.
 		Operations: rollout, Faults: "member frozen (SIGSTOP)", After: 7 * time.Second, Length: 2 * time.Minute,
 	},
 	{
 		Name: "a learner counts as a voter",
 		Edits: []edit{
-			{"internal/observe/build.go", "		if m.Learner {\n			continue", "		if m.Learner && m.ID == 0 {\n			continue"},
-			{"internal/observe/build.go", "	if o.Pod.Ready && o.Serving && o.Role != v1alpha1.RoleLearner {", "	if o.Serving && (o.Pod.Ready || o.Role == v1alpha1.RoleLearner) {"},
+			{"internal/cluster/observe/build.go", "		if m.Learner {\n			continue", "		if m.Learner && m.ID == 0 {\n			continue"},
+			{"internal/cluster/observe/build.go", "	if o.Pod.Ready && o.Serving && o.Role != v1alpha1.RoleLearner {", "	if o.Serving && (o.Pod.Ready || o.Role == v1alpha1.RoleLearner) {"},
 			{"internal/cluster/readings.go", "(!o.Serving || o.Role == v1alpha1.RoleLearner || ", "(!o.Serving || "},
 			{"internal/rollout/guards.go", "	if o.Role != v1alpha1.RoleLearner {\n		return nil", "	if o.Role != v1alpha1.RoleLearner || !s.now.IsZero() {\n		return nil"}},
 		Operations: rollout, Faults: "volume lost and no promotion", Length: time.Minute,
@@ -130,7 +130,7 @@ var bugs = []bug{
 	{
 		Name: "a recovery takes the data of a survivor that is behind",
 		Edits: []edit{
-			{"internal/survey/survey.go",
+			{"internal/job/survey/survey.go",
 				"cmp.Or(cmp.Compare(b.Survey.LastTerm, a.Survey.LastTerm), cmp.Compare(b.Survey.LastIndex, a.Survey.LastIndex))",
 				"cmp.Or(cmp.Compare(a.Survey.LastTerm, b.Survey.LastTerm), cmp.Compare(a.Survey.LastIndex, b.Survey.LastIndex))"}},
 		// Two survivors of three members would be a quorum.

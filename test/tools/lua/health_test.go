@@ -20,12 +20,12 @@ const root = "../../.."
 
 // The statuses are those that the operator writes: its own tests keep the files.
 var health = map[string]map[string]string{
-	"internal/controller/etcd/status/testdata": {
+	"internal/etcd/status/testdata": {
 		"nothing to do": "Healthy", "a newer spec": "Progressing", "a suspended spec": "Progressing", "a rollout is pending": "Progressing",
 		"a rollout is stalled": "Degraded", "a rollout was stalled": "Healthy", "another task stalls": "Healthy", "a member is down": "Progressing",
 		"a stage keeps failing": "Degraded", "scale-in is refused": "Degraded", "the quorum is lost": "Degraded", "hibernated": "Healthy",
 	},
-	"internal/conditions/testdata": {
+	"internal/base/conditions/testdata": {
 		"seen": "Progressing", "queued": "Progressing", "suspended": "Suspended", "running": "Progressing", "held": "Progressing",
 		"stalled": "Degraded", "goes on": "Progressing", "succeeded": "Healthy", "recreated": "Healthy", "failed": "Degraded",
 		"rejected": "Degraded", "late error": "Degraded",

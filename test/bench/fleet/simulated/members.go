@@ -12,7 +12,7 @@ import (
 	"net"
 	"sync"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/etcdclient/etcdfake"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"

@@ -1,0 +1,239 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package copier copies snapshots from one store to another.
+package copier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/go-logr/logr"
+)
+
+// Config of a copy.
+type Config struct {
+	Source, Target *store.Store
+	Selection
+	// WaitForFinal is for how long the copy waits for a final snapshot in the source; 0: it does not. The copy begins without one
+	// when that is over.
+	WaitForFinal time.Duration
+	// Now is when the copy begins; ages count from there.
+	Now time.Time
+	// Record is the newest snapshot that was recorded outside of the source. Where snapshots are signed, a source that ends before
+	// it is refused.
+	Record backup.Record
+	Log    logr.Logger
+}
+
+// Selection is what to copy.
+type Selection struct {
+	// MaxAge of a snapshot that is copied; 0 for any.
+	MaxAge time.Duration
+	// MaxBackups is the number of full snapshots that are copied, the newest ones, with the deltas that were
+	// taken since the first of them; 0 for all.
+	MaxBackups int
+}
+
+// Result is what a copy did.
+type Result struct {
+	// Copied snapshots, and Skipped ones that the target already has.
+	Copied  int `json:"copied"`
+	Skipped int `json:"skipped"`
+	// Bytes that were copied.
+	Bytes int64 `json:"bytes"`
+	// Unsigned snapshots of the source, which are not copied where snapshots are signed.
+	Unsigned int `json:"unsigned,omitempty"`
+	// LastRevision that a restore from the target reaches.
+	LastRevision int64 `json:"lastRevision"`
+	// FinalSnapshot reports whether the source had a final snapshot, if the copy was to wait for one.
+	FinalSnapshot *bool `json:"finalSnapshot,omitempty"`
+}
+
+// Copy copies snapshots, oldest first, so that the target can be restored at any time. It skips what the target already has,
+// so an interrupted copy continues where it stopped. Every snapshot is verified while it is copied, and read back from a
+// bucket after it was written. Where snapshots are signed, only those with a valid signature are copied, and signed for the target.
+func Copy(ctx context.Context, config Config) (Result, error) {
+	var result Result
+	if config.Target.Signed() && !config.Source.Signed() {
+		return result, errors.New("copies cannot be signed without keys to verify the source with")
+	}
+	if config.WaitForFinal > 0 {
+		final, err := config.awaitFinal(ctx)
+		if err != nil {
+			return result, err
+		}
+		result.FinalSnapshot = &final
+	}
+	snapshots, unsigned, err := config.usable(ctx)
+	if err != nil {
+		return result, fmt.Errorf("source: %w", err)
+	}
+	result.Unsigned = unsigned
+	present, err := config.Target.List(ctx)
+	if err != nil {
+		return result, fmt.Errorf("target: %w", err)
+	}
+	copies := map[string]backup.Snapshot{}
+	for _, p := range present {
+		copies[p.Name()] = p
+	}
+	for _, s := range config.Select(snapshots, config.Now) {
+		if config.isIn(copies, s) {
+			result.Skipped++
+			continue
+		}
+		if err := config.copy(ctx, s); err != nil {
+			return result, err
+		}
+		result.Copied++
+		result.Bytes += s.Size
+		config.Log.Info("Copied a snapshot", "snapshot", s.Name(), "bytes", s.Size)
+	}
+	if present, err = config.Target.Trusted(ctx, time.Time{}); err != nil {
+		return result, fmt.Errorf("target: %w", err)
+	}
+	chain, err := backup.Newest(present)
+	result.LastRevision = chain.LastRevision()
+	if err != nil {
+		return result, fmt.Errorf("target: %w", err)
+	}
+	return result, nil
+}
+
+// usable returns the snapshots of the source that may be copied, and how many may not, since they are not signed.
+func (c Config) usable(ctx context.Context) (snapshots []backup.Snapshot, unsigned int, err error) {
+	all, err := c.Source.List(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	if snapshots, err = c.Source.Trusted(ctx, time.Time{}); err != nil {
+		return nil, 0, err
+	}
+	if c.Source.Signed() {
+		err = c.check(snapshots)
+	}
+	return snapshots, max(len(all)-len(snapshots), 0), err
+}
+
+const (
+	// finalInterval is how often the source is looked at for a final snapshot.
+	finalInterval = 5 * time.Second
+	// finalAmong is among how many of the newest full snapshots a final one is looked for: after it was requested, the agent may
+	// have taken others by its schedule, and when it stopped.
+	finalAmong = 4
+)
+
+// awaitFinal waits for a final snapshot in the source, and reports whether there is one. A source that cannot be read is tried
+// again until the time is over.
+func (c Config) awaitFinal(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.WaitForFinal)
+	defer cancel()
+	c.Log.Info("Waiting for a final snapshot in the source", "timeout", c.WaitForFinal)
+	for {
+		snapshots, err := c.Source.Trusted(ctx, time.Time{})
+		if err == nil && hasFinal(snapshots) {
+			return true, nil
+		}
+		select {
+		case <-time.After(finalInterval):
+		case <-ctx.Done():
+			if err != nil {
+				return false, fmt.Errorf("source: %w", err)
+			}
+			c.Log.Info("There is no final snapshot in the source; copying what there is")
+			return false, nil
+		}
+	}
+}
+
+// hasFinal reports whether one of the newest full snapshots is final.
+func hasFinal(list []backup.Snapshot) bool {
+	fulls := 0
+	for _, s := range slices.Backward(backup.Sorted(list)) {
+		if s.Kind != backup.Full {
+			continue
+		}
+		if s.Final {
+			return true
+		}
+		if fulls++; fulls == finalAmong {
+			return false
+		}
+	}
+	return false
+}
+
+// check returns an error if the newest snapshots cannot be restored, or end before the record: a copy would vouch for them.
+func (c Config) check(snapshots []backup.Snapshot) error {
+	chain, err := backup.Newest(snapshots)
+	if err != nil {
+		return err
+	}
+	return c.Record.Check(chain)
+}
+
+// isIn reports whether a snapshot was copied before. A copy that must be signed has the signature of the same content.
+func (c Config) isIn(copies map[string]backup.Snapshot, s backup.Snapshot) bool {
+	s = inTarget(s)
+	copy, ok := copies[s.Name()]
+	return ok && copy.Size == s.Size && (!c.Target.Signed() || copy.Proof != nil && s.Proof != nil && *copy.Proof == *s.Proof)
+}
+
+// Select returns the snapshots to copy, in the order in which they were taken. It always includes the newest full snapshot
+// and its deltas, however old, because a copy without them cannot be restored. It omits deltas before the first full
+// snapshot, which are useless.
+func (s Selection) Select(list []backup.Snapshot, now time.Time) []backup.Snapshot {
+	sorted := backup.Sorted(list)
+	first := len(sorted)
+	fulls := 0
+	for i := len(sorted) - 1; i >= 0; i-- {
+		if sorted[i].Kind != backup.Full {
+			continue
+		}
+		tooOld := s.MaxAge > 0 && now.Sub(sorted[i].Created) > s.MaxAge
+		tooMany := s.MaxBackups > 0 && fulls >= s.MaxBackups
+		if fulls > 0 && (tooOld || tooMany) {
+			break
+		}
+		fulls++
+		first = i
+	}
+	return sorted[first:]
+}
+
+// inTarget returns a snapshot as it is in the target, where none is final: that a cluster moved here says nothing of when it moves
+// on, and the next copy would not wait for that.
+func inTarget(s backup.Snapshot) backup.Snapshot {
+	s.Final = false
+	return s
+}
+
+// copy copies one object. It is verified before it gets its name in the target.
+func (c Config) copy(ctx context.Context, s backup.Snapshot) error {
+	object, err := c.Source.Reader(ctx, s)
+	if err != nil {
+		return fmt.Errorf("source: %w", err)
+	}
+	// It was only read.
+	defer func() { _ = object.Close() }()
+	written, err := c.Target.Write(ctx, inTarget(s), func(w io.Writer) error { return backup.Verify(s, io.TeeReader(object, w)) })
+	if err != nil {
+		return fmt.Errorf("copying to the target: %w", err)
+	}
+	if _, isFile := c.Target.File(written); isFile {
+		// It was verified and synced; reading it back would only read the page cache.
+		return nil
+	}
+	if err := c.Target.Verify(ctx, written); err != nil {
+		return errors.Join(fmt.Errorf("reading back what was written to the target: %w", err), c.Target.Delete(ctx, inTarget(s)))
+	}
+	return nil
+}

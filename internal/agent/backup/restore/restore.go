@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package restore makes a data directory, or a compacted snapshot, from the snapshots of a store. It links etcd's
+// server, so only the agent imports it.
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/crashsafe"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/go-logr/logr"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// Config of a restore.
+type Config struct {
+	// Store to restore from.
+	Store *store.Store
+	// DataDir is etcd's data directory. It must not exist, or be empty.
+	DataDir string
+	// Member, its peer URL, and the initial cluster with its token, as in etcd's configuration.
+	Member, PeerURL, InitialCluster, Token string
+	// AtLeast is the revision that the snapshots must reach; 0 for any.
+	AtLeast int64
+	// Record is the newest snapshot that was recorded outside of the store. Where snapshots are signed, a store that ends before
+	// it is refused.
+	Record backup.Record
+	// Accept is what may be used nevertheless.
+	Accept Acceptance
+	Log    logr.Logger
+}
+
+// Acceptance is what a user has accepted where snapshots are signed. Its zero value is nothing.
+type Acceptance struct {
+	// UnsignedUntil is the time until which snapshots need no signature.
+	UnsignedUntil time.Time
+	// Revision at which the snapshots may end although a later one is recorded; 0 for none.
+	Revision int64
+}
+
+// Result of a restore.
+type Result struct {
+	// Chain of the snapshots that were used.
+	Chain backup.Chain
+	// Revision of the restored state: that of the newest snapshot. Restoring keeps revisions.
+	Revision int64
+}
+
+// Restore makes a data directory from the newest full snapshot and the deltas that follow it. Every object is verified before
+// it is used; where snapshots are signed, only signed ones are. It returns a *backup.CorruptError for a corrupt object, unless it is the newest full snapshot and an older one
+// reaches the same revision, which is used instead; backup.ErrNoFull for a store without a full snapshot; and a
+// *backup.GapError for a store that lacks a delta.
+//
+// The directory gets its name once it is complete. Restore may be called again after an interruption.
+func Restore(ctx context.Context, config Config) (Result, error) {
+	if err := os.Remove(config.DataDir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return Result{}, fmt.Errorf("restoring into %s: it must be empty: %w", config.DataDir, err)
+	}
+	work := config.DataDir + ".restoring"
+	if err := os.RemoveAll(work); err != nil {
+		return Result{}, fmt.Errorf("removing leftovers of an interrupted restore: %w", err)
+	}
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		return Result{}, fmt.Errorf("making a folder for the restore: %w", err)
+	}
+	result, err := config.restore(ctx, work)
+	return result, errors.Join(err, os.RemoveAll(work))
+}
+
+// quiet logs nothing, and panics where etcd would end the process, so that it becomes an error.
+var quiet = zap.NewNop().WithOptions(zap.WithFatalHook(zapcore.WriteThenPanic))
+
+// recovered turns a panic of etcd or bbolt over the content of a snapshot into an error. It is deferred.
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = errors.Join(*err, fmt.Errorf("etcd cannot use the content of the snapshots: %s", sanitize.Text(fmt.Sprint(r), maxReason)))
+	}
+}
+
+// maxReason bounds what is kept of a panic, in bytes.
+const maxReason = 1 << 10
+
+func (c Config) restore(ctx context.Context, work string) (result Result, err error) {
+	defer recovered(&err)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	source := source{store: c.Store, work: work, log: c.Log, accept: c.Accept, record: c.Record}
+	var file string
+	chain, err := source.choose(ctx, func(full backup.Snapshot) (err error) {
+		file, err = source.file(ctx, full)
+		return err
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	if last := chain.LastRevision(); last < c.AtLeast {
+		return Result{}, fmt.Errorf("the snapshots in %s end at revision %d, and the final one, at revision %d, is missing: restore it, or the store that holds it", c.Store, last, c.AtLeast)
+	}
+	data := filepath.Join(work, "data")
+	// The checksum was just verified, and may not be part of the file.
+	err = snapshot.NewV3(quiet).Restore(snapshot.RestoreConfig{
+		SnapshotPath: file, SkipHashCheck: true, OutputDataDir: data,
+		Name: c.Member, PeerURLs: []string{c.PeerURL}, InitialCluster: c.InitialCluster, InitialClusterToken: c.Token,
+	})
+	if err != nil {
+		return Result{}, fmt.Errorf("making a data directory from %s: %w", chain.Full.Name(), err)
+	}
+	// Make space for the deltas.
+	if err := os.RemoveAll(filepath.Join(work, "snapshot.db")); err != nil {
+		return Result{}, fmt.Errorf("removing the snapshot's file: %w", err)
+	}
+	revision, err := source.applyAll(ctx, filepath.Join(data, "member", "snap", "db"), chain)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := crashsafe.Publish(data, c.DataDir); err != nil {
+		return Result{}, fmt.Errorf("giving the data directory its name: %w", err)
+	}
+	return Result{Chain: chain, Revision: revision}, nil
+}

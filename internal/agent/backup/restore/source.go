@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/boltfile"
+	"github.com/go-logr/logr"
+)
+
+// source fetches snapshots into a folder.
+type source struct {
+	store *store.Store
+	work  string
+	log   logr.Logger
+	// accept is what a restore may use although it is not signed, or older than recorded.
+	accept Acceptance
+	record backup.Record
+}
+
+// choose returns the newest chain whose full snapshot is intact. It calls take with each candidate until take returns no
+// error.
+func (s source) choose(ctx context.Context, take func(full backup.Snapshot) error) (backup.Chain, error) {
+	list, err := s.store.Trusted(ctx, s.accept.UnsignedUntil)
+	if err != nil {
+		return backup.Chain{}, err
+	}
+	chains, err := backup.Chains(list)
+	if err != nil {
+		return backup.Chain{}, fmt.Errorf("looking for a backup in %s: %w", s.store, err)
+	}
+	if s.store.Signed() && (s.accept.Revision == 0 || s.accept.Revision != chains[0].LastRevision()) {
+		if err := s.record.Check(chains[0]); err != nil {
+			return backup.Chain{}, fmt.Errorf("looking for a backup in %s: %w", s.store, err)
+		}
+	}
+	var failures []error
+	for _, chain := range chains {
+		err := take(*chain.Full)
+		if err == nil {
+			return chain, nil
+		}
+		failures = append(failures, err)
+		if corrupt := (*backup.CorruptError)(nil); !errors.As(err, &corrupt) {
+			break
+		}
+		s.log.Error(err, "A full snapshot cannot be used", "snapshot", chain.Full.Name())
+	}
+	return backup.Chain{}, errors.Join(failures...)
+}
+
+// fetch writes the verified content of a snapshot into a file.
+func (s source) fetch(ctx context.Context, snapshot backup.Snapshot, name string) (err error) {
+	file, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("making a file for snapshot %s: %w", snapshot.Name(), err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return s.read(ctx, snapshot, file)
+}
+
+// file returns a file with the verified content of a full snapshot: the object itself if it is an uncompressed file, with
+// its checksum at the end; otherwise, and if it is signed, a file in the work folder: a writer of the store could alter the object
+// after it was verified.
+func (s source) file(ctx context.Context, snapshot backup.Snapshot) (string, error) {
+	name, isFile := s.store.File(snapshot)
+	if !isFile || snapshot.Compression != backup.None || snapshot.Proof != nil {
+		name = filepath.Join(s.work, "snapshot.db")
+		return name, s.fetchDatabase(ctx, snapshot, name)
+	}
+	if err := s.read(ctx, snapshot, io.Discard); err != nil {
+		return "", err
+	}
+	return name, checkPages(snapshot, name)
+}
+
+// fetchDatabase writes the verified content of a full snapshot into a file that bbolt can open.
+func (s source) fetchDatabase(ctx context.Context, snapshot backup.Snapshot, name string) error {
+	if err := s.fetch(ctx, snapshot, name); err != nil {
+		return err
+	}
+	return checkPages(snapshot, name)
+}
+
+// checkPages checks the pages of a database. A matching checksum does not help here: a writer of the bucket can
+// write the checksum, too.
+func checkPages(snapshot backup.Snapshot, name string) error {
+	err := boltfile.Check(name)
+	if failed := (*fs.PathError)(nil); err == nil || errors.As(err, &failed) {
+		return err
+	}
+	return &backup.CorruptError{Name: snapshot.Name(), Reason: "its database: " + err.Error()}
+}
+
+func (s source) read(ctx context.Context, snapshot backup.Snapshot, to io.Writer) error {
+	object, err := s.store.Reader(ctx, snapshot)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = object.Close() }()
+	content, err := backup.NewReader(snapshot, object)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(to, content); err != nil {
+		return err
+	}
+	// Only the end of the object confirms what was signed.
+	_, err = io.Copy(io.Discard, object)
+	return err
+}
+
+// applyAll applies the deltas of a chain to a database, and returns the resulting revision.
+func (s source) applyAll(ctx context.Context, path string, chain backup.Chain) (revision int64, err error) {
+	db, err := openDatabase(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.close()) }()
+	for _, delta := range chain.Deltas {
+		if err := s.applyDelta(ctx, db, delta); err != nil {
+			return 0, err
+		}
+		s.log.Info("Applied a delta snapshot", "snapshot", delta.Name(), "revision", db.revision)
+	}
+	if db.revision < chain.LastRevision() {
+		return 0, fmt.Errorf("restored revision %d, but the newest snapshot ends at %d", db.revision, chain.LastRevision())
+	}
+	return db.revision, nil
+}
+
+// applyDelta applies one delta. It goes through a file, so that nothing is applied before all of it is verified, and memory
+// use does not depend on its size.
+func (s source) applyDelta(ctx context.Context, db *database, delta backup.Snapshot) error {
+	name := filepath.Join(s.work, "delta.json")
+	if err := s.fetch(ctx, delta, name); err != nil {
+		return err
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("reading snapshot %s: %w", delta.Name(), err)
+	}
+	defer func() { _ = file.Close() }()
+	if err := backup.ReadDelta(file, db.apply); err != nil {
+		return fmt.Errorf("applying snapshot %s: %w", delta.Name(), err)
+	}
+	return nil
+}

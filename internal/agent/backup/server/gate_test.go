@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+var (
+	noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	key  = ed25519.NewKeyFromSeed([]byte(strings.Repeat("a", ed25519.SeedSize)))
+)
+
+// trusting lets in whom the operator with that key has signed for, or anybody.
+func trusting(anybody bool) func() (auth.Trust, error) {
+	return func() (auth.Trust, error) {
+		return auth.Trust{Audience: "uid", PublicKey: key.Public().(ed25519.PublicKey), AllowUnauthenticated: anybody}, nil
+	}
+}
+
+func sign(r *http.Request) error { return auth.Sign(key, "uid", r, noon) }
+
+func unsigned(*http.Request) error { return nil }
+
+// Who is not the operator takes no snapshot, and so has no old one removed; nor does a GET. How an agent is, and with the
+// setting for it everything, is answered to anybody.
+func TestAccess(t *testing.T) {
+	unknown := func() (auth.Trust, error) { return auth.Trust{}, errors.New("agent-api.json is not there") }
+	for name, c := range map[string]struct {
+		trust  func() (auth.Trust, error)
+		by     func(*http.Request) error
+		method string
+		path   string
+		code   int
+	}{
+		"anonymous GET":                              {trusting(false), unsigned, http.MethodGet, api.PathFull, 401},
+		"anonymous POST":                             {trusting(false), unsigned, http.MethodPost, api.PathFull, 401},
+		"anonymous delta":                            {trusting(false), unsigned, http.MethodPost, api.PathDelta, 401},
+		"anonymous listing":                          {trusting(false), unsigned, http.MethodGet, api.PathLatest, 401},
+		"anonymous, and health":                      {trusting(false), unsigned, http.MethodGet, api.PathHealth, 200},
+		"the operator":                               {trusting(false), sign, http.MethodPost, api.PathFull + "?final=true", 200},
+		"the operator's delta":                       {trusting(false), sign, http.MethodPost, api.PathDelta, 200},
+		"the operator's listing":                     {trusting(false), sign, http.MethodGet, api.PathLatest, 200},
+		"a signed GET of what changes something":     {trusting(false), sign, http.MethodGet, api.PathFull, 405},
+		"a signed HEAD":                              {trusting(false), sign, http.MethodHead, api.PathFull, 405},
+		"nobody is known yet":                        {unknown, sign, http.MethodPost, api.PathFull, 401},
+		"nobody is known yet, and health":            {unknown, unsigned, http.MethodGet, api.PathHealth, 200},
+		"anybody, as the setting has it":             {trusting(true), unsigned, http.MethodGet, api.PathFull + "?final=true", 200},
+		"anybody posts":                              {trusting(true), unsigned, http.MethodPost, api.PathDelta, 200},
+		"anybody, but by HEAD":                       {trusting(true), unsigned, http.MethodHead, api.PathFull, 405},
+		"an operator that signs, and need not":       {trusting(true), sign, http.MethodPost, api.PathFull, 200},
+		"an operator of before":                      {nil, unsigned, http.MethodPost, api.PathFull, 200},
+		"automation beside an operator of before":    {nil, unsigned, http.MethodGet, api.PathFull, 200},
+		"a HEAD beside an operator of before":        {nil, unsigned, http.MethodHead, api.PathDelta, 405},
+		"an operator of now, and an agent of before": {nil, sign, http.MethodPost, api.PathFull, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			taker := &counting{}
+			url := serve(t, Config{Snapshots: taker, Leader: self, Trust: c.trust, Clock: testingclock.NewFakePassiveClock(noon)})
+			request, err := http.NewRequestWithContext(t.Context(), c.method, url+c.path, nil)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(c.by(request)).To(Succeed())
+			response, err := http.DefaultClient.Do(request)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(response.Body.Close()).To(Succeed())
+			g.Expect(response.StatusCode).To(Equal(c.code))
+			if c.code != http.StatusOK {
+				g.Expect(taker.taken.Load()).To(BeZero())
+			}
+		})
+	}
+}
+
+// counting counts what it is asked for.
+type counting struct {
+	fake
+	taken atomic.Int32
+}
+
+func (c *counting) Full(ctx context.Context, final bool) (backup.Snapshot, error) {
+	c.taken.Add(1)
+	return full, nil
+}
+
+func (c *counting) Delta(ctx context.Context) (*backup.Snapshot, error) {
+	c.taken.Add(1)
+	return nil, nil
+}
+
+// What a follower passes on the leader verifies by itself.
+func TestForwardingKeepsTheSignature(t *testing.T) {
+	g := NewWithT(t)
+	config := Config{Snapshots: fake{full: full}, Trust: trusting(false), Clock: testingclock.NewFakePassiveClock(noon), Leader: self}
+	leader := serve(t, config)
+	config.Snapshots, config.Leader = fake{err: errors.New("not here")}, func(context.Context) (Leader, error) { return Leader{URL: leader}, nil }
+	got, err := api.Client{BaseURL: serve(t, config), Authorize: sign}.Full(t.Context(), true)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.Final).To(BeTrue())
+
+	config.Trust = nil // a follower of before
+	got, err = api.Client{BaseURL: serve(t, config), Authorize: sign}.Full(t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.Final).To(BeFalse())
+	_, err = api.Client{BaseURL: serve(t, config)}.Full(t.Context(), false)
+	g.Expect(err).To(MatchError(ContainSubstring("not signed")))
+}
+
+// slow takes as long as it is told to.
+type slow struct {
+	fake
+	proceed chan struct{}
+}
+
+func (s slow) Full(ctx context.Context, _ bool) (backup.Snapshot, error) {
+	select {
+	case <-s.proceed:
+		return full, nil
+	case <-ctx.Done():
+		return backup.Snapshot{}, ctx.Err()
+	}
+}
+
+// A snapshot takes longer than the timeouts of the server, which are for what is answered at once.
+func TestSnapshotsOutlastTheTimeouts(t *testing.T) {
+	g := NewWithT(t)
+	taker := slow{proceed: make(chan struct{})}
+	const timeout = 50 * time.Millisecond
+	impatient := func(leader func(context.Context) (Leader, error)) string {
+		s := httptest.NewUnstartedServer(Handler(Config{Snapshots: taker, Leader: leader, Log: logr.Discard()}))
+		s.Config.ReadHeaderTimeout, s.Config.ReadTimeout, s.Config.WriteTimeout = timeout, timeout, timeout
+		s.Start()
+		t.Cleanup(s.Close)
+		return s.URL
+	}
+	leader := impatient(self)
+	follower := impatient(func(context.Context) (Leader, error) { return Leader{URL: leader}, nil })
+	time.AfterFunc(8*timeout, func() { close(taker.proceed) })
+	got, err := api.Client{BaseURL: follower}.Full(t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got).To(Equal(full))
+}
+
+// So many wait for a snapshot, and no more.
+func TestTooManyWait(t *testing.T) {
+	g := NewWithT(t)
+	taker := slow{proceed: make(chan struct{})}
+	client := api.Client{BaseURL: serve(t, Config{Snapshots: taker, Leader: self})}
+	var done sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	refused := make(chan error, maxWaiting+1)
+	for range maxWaiting + 1 {
+		done.Go(func() {
+			if _, err := client.Full(ctx, false); ctx.Err() == nil {
+				refused <- err
+			}
+		})
+	}
+	var err error
+	g.Eventually(refused).WithTimeout(10 * time.Second).Should(Receive(&err))
+	var status *api.StatusError
+	g.Expect(errors.As(err, &status)).To(BeTrue(), "%v", err)
+	g.Expect(status.Reason).To(Equal(api.CodeTooManyRequests))
+	cancel()
+	done.Wait()
+	close(taker.proceed)
+	g.Expect(refused).To(BeEmpty())
+	g.Eventually(func() error { _, err := client.Full(t.Context(), false); return err }).Should(Succeed())
+}
+
+// A body is not read.
+func TestBodiesAreNotRead(t *testing.T) {
+	g := NewWithT(t)
+	leader := serve(t, Config{Snapshots: fake{full: full}, Leader: self})
+	follower := serve(t, Config{Snapshots: fake{}, Leader: func(context.Context) (Leader, error) { return Leader{URL: leader}, nil }})
+	for _, url := range []string{leader, follower} {
+		response, err := http.Post(url+api.PathFull, "text/plain", io.LimitReader(endless{}, 1<<20)) //nolint:noctx // a client like any
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(response.Body.Close()).To(Succeed())
+		g.Expect(response.StatusCode).To(Equal(http.StatusOK), fmt.Sprint(url == leader))
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }

@@ -1,0 +1,81 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/test/certs"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+)
+
+// agent is what an agent has of a CA: a certificate for this host, and the CA itself.
+func agent(g Gomega, dir string, ca *certs.CA) TLS {
+	pair, err := ca.Issue([]string{"localhost"})
+	g.Expect(err).NotTo(HaveOccurred())
+	files := TLS{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), CAFile: filepath.Join(dir, "ca.crt")}
+	for name, content := range map[string][]byte{files.CertFile: pair.Certificate, files.KeyFile: pair.Key, files.CAFile: ca.PEM} {
+		g.Expect(os.WriteFile(name, content, 0o600)).To(Succeed())
+	}
+	return files
+}
+
+func serveTLS(t *testing.T, of TLS, c Config) string {
+	c.Log, c.Transport = logr.Discard(), of
+	s := httptest.NewUnstartedServer(Handler(c))
+	s.Listener = tls.NewListener(s.Listener, of.Server())
+	s.Start()
+	t.Cleanup(s.Close)
+	return strings.Replace(s.URL, "http://127.0.0.1", of.Scheme()+"://localhost", 1)
+}
+
+func clientOf(ca *certs.CA, url string) api.Client {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca.PEM)
+	return api.Client{BaseURL: url, TLS: &tls.Config{RootCAs: roots}}
+}
+
+// Clients recognize the agents by their CA, and so do the agents each other. Certificates and CAs that change are used
+// without a new start.
+func TestTLS(t *testing.T) {
+	g := NewWithT(t)
+	ca, err := certs.NewCA("ca")
+	g.Expect(err).NotTo(HaveOccurred())
+	other, err := certs.NewCA("other")
+	g.Expect(err).NotTo(HaveOccurred())
+	leaders, followers := t.TempDir(), t.TempDir()
+	leader := serveTLS(t, agent(g, leaders, ca), Config{Snapshots: fake{full: full}, Leader: self})
+	follower := serveTLS(t, agent(g, followers, ca), Config{Snapshots: fake{err: errors.New("not here")}, Leader: func(context.Context) (Leader, error) { return Leader{URL: leader}, nil }})
+
+	got, err := clientOf(ca, follower).Full(t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.Name()).To(Equal(full.Name()))
+	var unknown *tls.CertificateVerificationError
+	_, err = clientOf(other, follower).Full(t.Context(), false)
+	g.Expect(errors.As(err, &unknown)).To(BeTrue(), "%v", err)
+
+	agent(g, leaders, other)
+	_, err = clientOf(ca, follower).Full(t.Context(), false)
+	g.Expect(err).To(MatchError(ContainSubstring("the agent of the leader is not answering")), "it is somebody else")
+	agent(g, followers, other)
+	_, err = clientOf(other, follower).Full(t.Context(), false)
+	g.Expect(err).NotTo(HaveOccurred())
+}
+
+func TestWithoutTLS(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(TLS{}.Scheme()).To(Equal("http"))
+	g.Expect(TLS{}.Server()).To(BeNil())
+}

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshotter
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// at is an Etcd at a revision, whose database is its content.
+type at struct{ revision int64 }
+
+func (e at) Revision(context.Context) (int64, error) { return e.revision, nil }
+func (e at) Snapshot(context.Context) (io.ReadCloser, error) {
+	content := bytes.Repeat([]byte("database"), 64)
+	sum := sha256.Sum256(content)
+	return io.NopCloser(bytes.NewReader(append(content, sum[:]...))), nil
+}
+func (e at) LeaseTTL(context.Context, int64) (int64, error)  { return 0, nil }
+func (e at) Watch(context.Context, int64) clientv3.WatchChan { return nil }
+
+// A member that begins to lead reports at once whether the store is up to date, and what is in it, also if another member took it. A full snapshot
+// that is due stays required until it is taken.
+func TestWhatANewLeaderFinds(t *testing.T) {
+	g := NewWithT(t)
+	now := testingclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	to, err := store.Open(t.Context(), store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"})
+	g.Expect(err).NotTo(HaveOccurred())
+	lead := func(revision int64) *session {
+		s, err := New(Config{Options: Options{Schedule: "0 0 * * *", Compression: backup.None, Timeout: time.Minute}, Etcd: at{revision}, Store: to, Clock: now, Log: logr.Discard()})
+		g.Expect(err).NotTo(HaveOccurred())
+		s.start()
+		n := &session{Snapshotter: s, leases: map[int64]int64{}}
+		g.Expect(n.resume(t.Context())).To(Succeed())
+		return n
+	}
+	required := func(n *session, kind backup.Kind) float64 {
+		return testutil.ToFloat64(n.metrics.required.WithLabelValues(string(kind)))
+	}
+	first := lead(10)
+	g.Expect(first.Current().IsZero()).To(BeTrue(), "the store is empty")
+	first.schedules(want{kind: backup.Full})
+	g.Expect(required(first, backup.Full)).To(Equal(1.0))
+	_, err = first.submit(want{kind: backup.Delta}, true)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(first.perform(t.Context(), first.next(now.Now()))).To(Succeed())
+	g.Expect(required(first, backup.Full)).To(BeZero())
+	g.Expect(first.Current()).To(Equal(now.Now()))
+
+	now.Step(time.Hour)
+	second := lead(10)
+	g.Expect(second.Current()).To(Equal(now.Now()), "nothing was written since")
+	g.Expect(testutil.ToFloat64(second.metrics.revision.WithLabelValues(string(backup.Full)))).To(Equal(10.0))
+	second.schedules(want{kind: backup.Full})
+	_, err = second.submit(want{kind: backup.Delta}, true)
+	g.Expect(err).NotTo(HaveOccurred())
+	second.queue[0], second.queue[1] = second.queue[1], second.queue[0]
+	g.Expect(second.perform(t.Context(), second.next(now.Now()))).To(Succeed())
+	g.Expect(required(second, backup.Full)).To(Equal(1.0), "a delta is no full snapshot")
+
+	now.Step(time.Hour)
+	g.Expect(lead(11).Current().IsZero()).To(BeTrue(), "the store lacks a revision")
+}
+
+// A garbage collection goes by the schedule: seven snapshots that were requested displace none of the seven daily ones.
+func TestCollectionKeepsWhatTheScheduleTook(t *testing.T) {
+	g := NewWithT(t)
+	start := time.Date(2026, 11, 20, 1, 0, 0, 0, time.UTC)
+	now := testingclock.NewFakeClock(start.AddDate(0, 0, 6))
+	to, err := store.Open(t.Context(), store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"})
+	g.Expect(err).NotTo(HaveOccurred())
+	for day := range 7 {
+		daily := backup.Snapshot{Kind: backup.Full, LastRevision: int64(day + 1), Created: start.AddDate(0, 0, day), Compression: backup.None}
+		_, err := to.Write(t.Context(), daily, func(w io.Writer) error { _, err := w.Write([]byte("x")); return err })
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	daily, err := to.List(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	o := Options{Schedule: "0 1 * * *", Compression: backup.None, Timeout: time.Minute, Retention: backup.Retention{Limit: 7}}
+	s, err := New(Config{Options: o, Etcd: at{10}, Store: to, Clock: now, Log: logr.Discard()})
+	g.Expect(err).NotTo(HaveOccurred())
+	s.start()
+	n := &session{Snapshotter: s, leases: map[int64]int64{}}
+	g.Expect(n.resume(t.Context())).To(Succeed())
+	for range 9 {
+		now.Step(time.Minute)
+		_, err := s.submit(want{kind: backup.Full}, false)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(n.perform(t.Context(), n.next(now.Now()))).To(Succeed())
+		n.removeExpired(t.Context())
+	}
+	left, err := to.List(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(left).To(ContainElements(daily))
+	g.Expect(left).To(HaveLen(14), "of those that were requested, the newest seven are kept")
+	now.SetTime(start.AddDate(0, 0, 7))
+	g.Expect(n.look(now.Now(), 23*time.Hour+51*time.Minute)).To(BeFalse())
+	g.Expect(n.perform(t.Context(), n.next(now.Now()))).To(Succeed())
+	n.removeExpired(t.Context())
+	left, err = to.List(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(left).To(ContainElements(daily[1:]))
+	g.Expect(left).NotTo(ContainElement(daily[0]), "the schedule displaces the oldest of its own")
+	g.Expect(left).To(HaveLen(13), "it is also one of the newest seven")
+}
+
+// A member that was restored, or whose cluster was recovered, takes a full snapshot although the store seems to have all that it has.
+// Once it has taken one, a failure of the store does not make it take another, whatever the note says.
+func TestFullFirst(t *testing.T) {
+	g := NewWithT(t)
+	now := testingclock.NewFakeClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	to, err := store.Open(t.Context(), store.Config{Provider: store.Local, Container: t.TempDir(), Prefix: "a"})
+	g.Expect(err).NotTo(HaveOccurred())
+	needed := false
+	begin := func() *Snapshotter {
+		s, err := New(Config{
+			Options: Options{Schedule: "0 0 * * *", Compression: backup.None, Timeout: time.Minute}, Etcd: at{10}, Store: to, Clock: now, Log: logr.Discard(),
+			FullFirst: func(context.Context) bool { return needed },
+		})
+		g.Expect(err).NotTo(HaveOccurred())
+		s.start()
+		return s
+	}
+	takesDeltas := func(s *Snapshotter) bool {
+		n := &session{Snapshotter: s, leases: map[int64]int64{}}
+		g.Expect(n.resume(t.Context())).To(Succeed())
+		if n.stored > 0 {
+			return true
+		}
+		n.schedules(want{kind: backup.Full})
+		g.Expect(n.perform(t.Context(), n.next(now.Now()))).To(Succeed())
+		return false
+	}
+	s := begin()
+	g.Expect(takesDeltas(s)).To(BeFalse(), "the store is empty")
+	g.Expect(takesDeltas(s)).To(BeTrue())
+	needed = true
+	s = begin()
+	g.Expect(takesDeltas(s)).To(BeFalse(), "the member was restored")
+	g.Expect(takesDeltas(s)).To(BeTrue(), "in the same process, the snapshot counts")
+	g.Expect(takesDeltas(begin())).To(BeFalse(), "the note was not removed")
+	needed = false
+	g.Expect(takesDeltas(begin())).To(BeTrue())
+}

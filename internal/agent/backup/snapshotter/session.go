@@ -1,0 +1,233 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package snapshotter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// session is the state of Run between two failures.
+type session struct {
+	*Snapshotter
+	// stored is the revision up to which the store is complete, or 0 if deltas cannot continue from there; newest is when
+	// its last snapshot was taken.
+	stored int64
+	newest time.Time
+	// history and last are what the proof of the next snapshot has: the history that it continues, empty for a new one, and the
+	// snapshot that is complete up to stored.
+	history string
+	last    backup.Reference
+	// events since then, which the store lacks, and the TTLs of their leases, in seconds.
+	events backup.DeltaBuffer
+	leases map[int64]int64
+	// When something is due, and when that was last checked.
+	fullDue, deltaDue, collectionDue, checked time.Time
+}
+
+// session takes snapshots until something fails. The next session reads again where the store ends; etcd still has the
+// events that were collected.
+func (s *Snapshotter) session(ctx context.Context) error {
+	n := &session{Snapshotter: s, leases: map[int64]int64{}}
+	if err := n.resume(ctx); err != nil {
+		return err
+	}
+	for {
+		request, err := n.idle(ctx)
+		if err == nil && request == nil {
+			n.removeExpired(ctx)
+			continue
+		}
+		if err == nil {
+			err = n.perform(ctx, request)
+		}
+		if errors.Is(err, rpctypes.ErrCompacted) || errors.Is(err, backup.ErrDeltaTooBig) {
+			// Events that no snapshot has were compacted away, or do not fit: a full snapshot is needed.
+			n.config.Log.Info("Some events are lost to delta snapshots; taking a full one", "stored", n.stored, "reason", err.Error())
+			n.forget()
+			n.stored, err = 0, nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// resume finds out where the store ends, and whether deltas can continue from there.
+func (n *session) resume(ctx context.Context) error {
+	list, err := n.config.Store.List(ctx)
+	if err != nil {
+		return err
+	}
+	revision, err := n.config.Etcd.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	now := n.config.Clock.Now()
+	n.newest = backup.LastTaken(list, n.config.Store.Signed(), now)
+	usable, err := n.usable(list)
+	var lastFull time.Time
+	for _, snapshot := range list {
+		n.metrics.stored(snapshot)
+	}
+	for _, snapshot := range usable {
+		if snapshot.Kind == backup.Full {
+			lastFull = snapshot.Created
+		}
+	}
+	chain, broken := backup.Newest(usable)
+	err = errors.Join(err, broken)
+	if err == nil {
+		err = n.checkRecord(ctx, chain)
+	}
+	n.stored = chain.LastRevision()
+	n.checked, n.fullDue = now, n.schedule.after(lastFull, now)
+	n.deltaDue, n.collectionDue = now.Round(0).Add(n.config.DeltaPeriod), now.Round(0).Add(n.config.CollectionPeriod)
+	reason := n.whyFullFirst(ctx, err, revision)
+	n.config.Log.Info("Taking snapshots", "revision", revision, "stored", n.stored, "nextFull", n.fullDue)
+	if reason == "" && n.stored == revision {
+		n.foundCurrent()
+	}
+	if reason != "" {
+		n.config.Log.Info("Taking a full snapshot first", "reason", reason)
+		n.stored = 0
+		return nil
+	}
+	n.last = chain.Last().Reference()
+	if chain.Full.Proof != nil {
+		n.history = chain.Full.Proof.History
+	}
+	return nil
+}
+
+// whyFullFirst is why the chain in the store cannot be continued at a revision of etcd; empty if it can.
+func (n *session) whyFullFirst(ctx context.Context, err error, revision int64) string {
+	switch {
+	case err != nil:
+		return err.Error()
+	case n.stored > revision:
+		return fmt.Sprintf("etcd is at revision %d, but the store ends at %d: it holds another history", revision, n.stored)
+	case n.config.FullFirst != nil && !n.renewed && n.config.FullFirst(ctx):
+		return "the member was restored, or its cluster recovered"
+	}
+	return ""
+}
+
+// tick is how often due times are checked. Checking, unlike waiting, survives a clock that jumps.
+const tick = time.Second
+
+// idle collects events until a snapshot is requested, and returns the request; if a garbage collection is due, it returns
+// nil.
+//
+// The watch ends with it: while a snapshot is written, etcd keeps the events, not this process.
+func (n *session) idle(ctx context.Context) (*request, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ticker := n.config.Clock.NewTicker(tick)
+	defer ticker.Stop()
+	changes := n.watch(ctx)
+	if n.stored == 0 {
+		n.schedules(want{kind: backup.Full})
+	}
+	for {
+		if int64(n.events.Len()) >= n.config.DeltaLimit {
+			n.schedules(want{kind: backup.Delta})
+		}
+		if r := n.next(n.config.Clock.Now()); r != nil {
+			return r, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-n.wake:
+		case response, open := <-changes:
+			if err := n.take(ctx, response, open); err != nil {
+				return nil, err
+			}
+		case <-ticker.C():
+			if n.look(n.config.Clock.Now(), n.config.Clock.Since(n.checked)) {
+				return nil, nil
+			}
+		}
+	}
+}
+
+// leap is how far a clock is set at once that was set, rather than adjusted.
+const leap = time.Minute
+
+// look requests the snapshots that are due, and reports whether a garbage collection is. Elapsed is how long the last look was
+// ago by the monotonic clock. Everything else goes by the wall clock: now loses its monotonic reading, by which Go would compare.
+//
+// Retention goes by age: where the clock was set, it waits until nobody has set it for a whole period. A clock that is wrong
+// for a moment then removes nothing.
+func (n *session) look(now time.Time, elapsed time.Duration) (collect bool) {
+	last := n.checked
+	n.checked = now
+	now = now.Round(0)
+	if ahead := now.Sub(last) - elapsed; ahead.Abs() > leap {
+		n.config.Log.Info("The clock was set", "ahead", ahead.Round(time.Second))
+		n.collectionDue = now.Add(n.config.CollectionPeriod)
+		if ahead < 0 {
+			n.fullDue, n.deltaDue = n.schedule.after(now, now), now.Add(n.config.DeltaPeriod)
+		}
+	}
+	if !now.Before(n.fullDue) {
+		n.fullDue = n.schedule.after(now, now)
+		n.schedules(want{kind: backup.Full})
+	}
+	if n.config.DeltaPeriod > 0 && !now.Before(n.deltaDue) {
+		n.deltaDue = now.Add(n.config.DeltaPeriod)
+		// Without changes nothing is written, but etcd is asked whether there are none.
+		n.schedules(want{kind: backup.Delta})
+	}
+	if n.config.CollectionPeriod > 0 && !now.Before(n.collectionDue) {
+		n.collectionDue = now.Add(n.config.CollectionPeriod)
+		return true
+	}
+	return false
+}
+
+// schedules requests a snapshot without waiting for it. It cannot fail while Run is running.
+func (n *session) schedules(w want) {
+	n.metrics.require(w.kind, w.kind == backup.Full || n.events.Len() > 0)
+	_, _ = n.submit(w, true)
+}
+
+// removeExpired removes what retention no longer keeps. What a failure leaves is removed next time.
+func (n *session) removeExpired(ctx context.Context) {
+	now := n.config.Clock.Now()
+	list, err := n.config.Store.List(ctx)
+	if err != nil {
+		n.config.Log.Error(err, "Garbage collection failed")
+		return
+	}
+	retention := n.config.Retention
+	retention.Due = n.schedule.next
+	expired := retention.Expired
+	if n.config.Store.Signed() {
+		expired = retention.ExpiredSigned
+		n.supersede(list, now)
+	}
+	for _, snapshot := range expired(list, now) {
+		err := n.config.Store.Delete(ctx, snapshot)
+		n.metrics.removed(snapshot.Kind, err)
+		if err != nil {
+			n.config.Log.Error(err, "Could not remove a snapshot", "snapshot", snapshot.Name())
+			return
+		}
+		n.config.Log.Info("Removed a snapshot", "snapshot", snapshot.Name())
+	}
+	if err := n.config.Store.Sweep(ctx, now.Add(-leftoverAge)); err != nil {
+		n.config.Log.Error(err, "Could not remove leftovers of interrupted uploads")
+	}
+}
+
+// leftoverAge is longer than any upload takes.
+const leftoverAge = 24 * time.Hour

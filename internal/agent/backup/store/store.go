@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package store keeps snapshots as objects: in a folder, or in a bucket of S3 (and what is compatible with it),
+// Google Cloud Storage or Azure. It links the drivers of the clouds, so only the agent imports it.
+package store
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/spf13/pflag"
+	"gocloud.dev/blob"
+)
+
+// Config is the location of a store.
+type Config struct {
+	// Provider is S3, GCS, ABS or Local.
+	Provider string
+	// Container is the bucket, or the folder of a Local store.
+	Container string
+	// Prefix of the objects.
+	Prefix string
+	// Endpoint is the URL of the service; empty for that of the credentials or the provider.
+	Endpoint string
+	// Credentials is a folder with one file for each key of Gardener's backup secrets. See credentials.go. Empty for the identity
+	// that the cloud gives the process.
+	Credentials string
+	// SigningKeys is a folder with the keys that sign snapshots; empty: snapshots are neither signed nor need to be. See package
+	// signature.
+	SigningKeys string
+}
+
+// AddFlags adds the flags of the configuration. Their names begin with the role, such as "source-".
+func (c *Config) AddFlags(flags *pflag.FlagSet, role string) {
+	name := func(field string) string { return role + "store-" + field }
+	flags.StringVar(&c.Provider, name("provider"), "", "provider of the store: S3, GCS, ABS or Local; empty: none")
+	flags.StringVar(&c.Container, name("container"), "", "bucket, or folder of a Local store")
+	flags.StringVar(&c.Prefix, name("prefix"), "", "prefix of the objects")
+	flags.StringVar(&c.Endpoint, name("endpoint"), "", "URL of the service, in place of the one in the credentials")
+	flags.StringVar(&c.Credentials, name("credentials"), "", "folder with the credentials, one file for each key; empty: the identity that the cloud gives the pod")
+	flags.StringVar(&c.SigningKeys, name("signing-keys"), "", "folder with the keys that sign snapshots; empty: snapshots are not signed")
+}
+
+// maxSnapshots is the maximum number of snapshots: a delta every second for two days, and some.
+const maxSnapshots = 250_000
+
+// Store holds snapshots. It is safe for concurrent use.
+type Store struct {
+	objects    *objects
+	signatures *signatures
+	// maxSnapshots bounds a list, which is held in memory.
+	maxSnapshots int
+}
+
+func newStore(config Config) *Store {
+	o := &objects{config: config, max: maxObjects}
+	return &Store{objects: o, signatures: &signatures{objects: o}, maxSnapshots: maxSnapshots}
+}
+
+// Open opens a store. It reads the credentials but sends no request, so it does not report an unreachable store.
+func Open(ctx context.Context, config Config) (*Store, error) {
+	// A trailing slash is ignored.
+	if err := backup.CheckPrefix(strings.TrimSuffix(config.Prefix, "/")); err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	s := newStore(config)
+	if _, err := s.objects.open(ctx); err != nil {
+		return nil, err
+	}
+	if s.Signed() {
+		if _, err := s.signatures.trustedKeys(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// String names the store, without secrets.
+func (s *Store) String() string { return s.objects.String() }
+
+// Close ends the store's connections.
+func (s *Store) Close() error { return s.objects.close() }
+
+// Signed reports whether snapshots must be signed.
+func (s *Store) Signed() bool { return s.signatures.required() }
+
+// folder of the snapshots.
+func (s *Store) folder() string { return path.Join(s.objects.config.Prefix, backup.LayoutVersion) }
+
+// List returns all snapshots in the order in which they were taken, with the proofs of the signed ones. It ignores other objects.
+func (s *Store) List(ctx context.Context) ([]backup.Snapshot, error) {
+	list, _, err := s.list(ctx)
+	return list, err
+}
+
+// list returns also why snapshots have no proof, by name.
+func (s *Store) list(ctx context.Context) (snapshots []backup.Snapshot, reasons map[string]string, err error) {
+	err = s.objects.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
+		snapshot, err := backup.ParseName(strings.TrimPrefix(o.Key, s.folder()+"/"))
+		if err != nil {
+			return
+		}
+		if snapshot.Prefix, snapshot.Size = s.folder(), o.Size; len(snapshots) <= s.maxSnapshots {
+			snapshots = append(snapshots, snapshot)
+		}
+	})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(snapshots) > s.maxSnapshots:
+		return nil, nil, fmt.Errorf("%s has more than %d snapshots: check who writes to it, and remove what is not needed", s, s.maxSnapshots)
+	case s.Signed():
+		if reasons, err = s.signatures.prove(ctx, snapshots); err != nil {
+			return nil, nil, err
+		}
+	}
+	return backup.Sorted(snapshots), reasons, nil
+}
+
+// Trusted returns the snapshots that may be used, in the order in which they were taken: without signing keys, all. With keys, it
+// returns those with a valid signature, and unsigned ones until a time, which is zero for none; a *backup.UnsignedError comes with
+// them if an unsigned one would otherwise be restored. A signature is of a name and a size: the content is verified when it is
+// read to its end.
+func (s *Store) Trusted(ctx context.Context, until time.Time) ([]backup.Snapshot, error) {
+	list, reasons, err := s.list(ctx)
+	if err != nil || !s.Signed() {
+		return list, err
+	}
+	trusted, refused := backup.Trusted(list, until)
+	if refused != "" {
+		return trusted, &backup.UnsignedError{Name: refused, Reason: reasons[refused], Where: s.String()}
+	}
+	return trusted, nil
+}
+
+// Reader reads the object of a snapshot. Only its io.EOF confirms that a signed one is what was signed; the content is verified
+// by backup.NewReader.
+func (s *Store) Reader(ctx context.Context, snapshot backup.Snapshot) (io.ReadCloser, error) {
+	bucket, err := s.objects.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := bucket.NewReader(ctx, s.key(snapshot), nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading snapshot %s: %w", snapshot.Name(), err)
+	}
+	return newVerified(r, snapshot), nil
+}
+
+// File returns the file of a snapshot; ok is false if the store is a bucket.
+func (s *Store) File(snapshot backup.Snapshot) (name string, ok bool) {
+	return s.objects.file(s.key(snapshot)), s.objects.isLocal()
+}
+
+func (s *Store) key(snapshot backup.Snapshot) string { return path.Join(s.folder(), snapshot.Name()) }
+
+// Delete removes a snapshot, the chunks that another tool may have left beside it, and then its signatures: a snapshot that loses
+// its signature first would be refused after a crash. A missing snapshot is not an error.
+func (s *Store) Delete(ctx context.Context, snapshot backup.Snapshot) error {
+	keys := []string{s.key(snapshot)}
+	err := s.objects.each(ctx, s.key(snapshot)+"/", func(o *blob.ListObject) { keys = append(keys, o.Key) })
+	if err != nil {
+		return err
+	}
+	signatures, err := s.signatures.of(ctx, snapshot)
+	if err != nil {
+		return err
+	}
+	return s.objects.remove(ctx, append(keys, signatures...))
+}
+
+// Sweep removes leftovers of interrupted uploads that are older than a time: signatures, and unfinished files in a folder. Buckets
+// hide unfinished uploads, and remove them by their own rules.
+func (s *Store) Sweep(ctx context.Context, before time.Time) error {
+	present := map[string]bool{}
+	err := s.objects.each(ctx, s.folder()+"/", func(o *blob.ListObject) { present[strings.TrimPrefix(o.Key, s.folder()+"/")] = true })
+	if err != nil {
+		return err
+	}
+	if err := s.signatures.sweep(ctx, present, before); err != nil {
+		return err
+	}
+	if !s.objects.isLocal() {
+		return nil
+	}
+	var keys []string
+	err = s.objects.each(ctx, s.folder()+"/", func(o *blob.ListObject) {
+		if strings.HasPrefix(path.Base(o.Key), unfinished) && o.ModTime.Before(before) {
+			keys = append(keys, o.Key)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return s.objects.remove(ctx, keys)
+}

@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package datadir reads the data directories of stopped members, with etcd's own code, and rebuilds a cluster of one member
+// from one. It links etcd's server, so only the agent imports it.
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/boltfile"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+)
+
+// Inspect describes a data directory, by etcd's own criteria: a member has data if it has a write-ahead log, and it can start
+// if the log can be read, and the pages of the database are consistent. The directory of snapshots and database is made
+// before the log, so a log without it has lost it. If the content cannot be read for other reasons, Inspect returns an error.
+func Inspect(dir string) (member.Data, error) {
+	log := filepath.Join(dir, "member", "wal")
+	files, err := logFiles(log)
+	if err != nil {
+		return member.Data{}, fmt.Errorf("reading the write-ahead log: %w", err)
+	}
+	if len(files) == 0 {
+		return member.Data{}, nil
+	}
+	data := member.Data{State: member.DataPresent}
+	damage := func(what string, err error) (member.Data, error) {
+		data.State, data.Damage = member.DataDamaged, fmt.Sprintf("%s: %v", what, err)
+		return data, nil
+	}
+	data.ClusterID, err = clusterID(filepath.Join(log, files[len(files)-1]))
+	if isIOError(err) {
+		return member.Data{}, fmt.Errorf("reading the write-ahead log: %w", err)
+	} else if err != nil {
+		return damage("the write-ahead log does not name its cluster", err)
+	}
+	snapshots, err := wal.ValidSnapshotEntries(zap.NewNop(), log)
+	if isIOError(err) {
+		return member.Data{}, fmt.Errorf("reading the write-ahead log: %w", err)
+	} else if err != nil {
+		return damage("the write-ahead log", err)
+	}
+	switch err := inspectDatabase(filepath.Join(dir, "member", "snap"), snapshots); {
+	case isIOError(err):
+		return member.Data{}, fmt.Errorf("reading the database: %w", err)
+	case err != nil:
+		return damage("the database", err)
+	}
+	return data, nil
+}
+
+// clusterID reads the ID of the cluster, in hex, from the metadata at the beginning of a file of a write-ahead log.
+func clusterID(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }()
+	decoder := wal.NewDecoder(fileutil.NewFileReader(file))
+	record := &walpb.Record{}
+	for record.GetType() != wal.MetadataType {
+		if err := decoder.Decode(record); err != nil {
+			return "", fmt.Errorf("decoding %s: %w", filepath.Base(path), err)
+		}
+		if record.GetType() == wal.CrcType {
+			// The checksum continues from the previous file.
+			decoder.UpdateCRC(record.GetCrc())
+		}
+	}
+	metadata := &etcdserverpb.Metadata{}
+	if err := proto.Unmarshal(record.Data, metadata); err != nil {
+		return "", fmt.Errorf("decoding the metadata of %s: %w", filepath.Base(path), err)
+	}
+	return strconv.FormatUint(metadata.GetClusterID(), 16), nil
+}
+
+// inspectDatabase opens the database. It may be missing, or empty, as long as the log has everything.
+func inspectDatabase(dir string, snapshots []*walpb.Snapshot) error {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return errNoDatabase
+	}
+	path := filepath.Join(dir, "db")
+	info, err := os.Stat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err != nil || info.Size() == 0 {
+		if slices.ContainsFunc(snapshots, func(s *walpb.Snapshot) bool { return s.GetIndex() > 0 }) {
+			return errNoDatabase
+		}
+		return nil
+	}
+	unlock, err := lock(path)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// This comes first: bbolt trusts the pages, and etcd would panic over an inconsistent one, or read beyond the file.
+	if err := boltfile.Check(path); err != nil {
+		return err
+	}
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: lockTimeout})
+	if err != nil {
+		return err
+	}
+	return db.Close()
+}
+
+// lock takes the shared lock that bbolt takes to read: the pages of a database that is being written are inconsistent.
+func lock(path string) (unlock func(), err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(lockTimeout); ; {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			// Closing the file releases the lock.
+			return func() { _ = file.Close() }, nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return nil, errors.Join(&fs.PathError{Op: "flock", Path: path, Err: err}, file.Close())
+		case time.Now().After(deadline):
+			return nil, errors.Join(bolterrors.ErrTimeout, file.Close())
+		}
+		<-time.After(lockRetry)
+	}
+}
+
+// isIOError reports whether an error says nothing about the content of a file.
+func isIOError(err error) bool {
+	if err == nil {
+		return false
+	}
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*os.SyscallError](err); ok {
+		return true
+	}
+	return errors.Is(err, bolterrors.ErrTimeout)
+}

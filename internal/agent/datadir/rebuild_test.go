@@ -1,0 +1,400 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package datadir
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/go-logr/logr/testr"
+	. "github.com/onsi/gomega"
+	bolt "go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/etcdserver/cindex"
+	"go.etcd.io/etcd/server/v3/lease"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	testingclock "k8s.io/utils/clock/testing"
+)
+
+// put returns the data of an entry that writes a key.
+func put(key, value string, leaseID int64) []byte {
+	return encode(&etcdserverpb.InternalRaftRequest{
+		Header: &etcdserverpb.RequestHeader{ID: 1},
+		Put:    &etcdserverpb.PutRequest{Key: []byte(key), Value: []byte(value), Lease: leaseID},
+	})
+}
+
+func encode(m proto.Message) []byte {
+	data, err := proto.Marshal(m)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+// newMember writes the data directory of a member whose log has some requests, after two entries of another kind, with a
+// commit index. Everything is only in the log.
+func newMember(t *testing.T, commit uint64, requests ...[]byte) (dir string) {
+	t.Helper()
+	smallSegments(t)
+	dir = filepath.Join(t.TempDir(), "new.etcd")
+	l := newLog(t, filepath.Join(dir, "member", "wal"))
+	l.Expect(os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700)).To(Succeed())
+	entries := []*raftpb.Entry{
+		{Index: proto.Uint64(1), Term: proto.Uint64(1), Type: raftpb.EntryConfChange.Enum(), Data: encode(&raftpb.ConfChange{})},
+		{Index: proto.Uint64(2), Term: proto.Uint64(2)},
+	}
+	for i, r := range requests {
+		entries = append(entries, &raftpb.Entry{Index: proto.Uint64(uint64(i) + 3), Term: proto.Uint64(2), Data: r})
+	}
+	l.Expect(l.wal.Save(&raftpb.HardState{Term: proto.Uint64(2), Commit: proto.Uint64(commit)}, entries)).To(Succeed())
+	l.close()
+	return dir
+}
+
+func configFor(t *testing.T, dir string) RebuildConfig {
+	return RebuildConfig{
+		DataDir: dir, Task: "task", Member: "m", PeerURL: "http://m:2380", Token: "token-task", PreviousClusterID: "cafe",
+		Clock: testingclock.NewFakePassiveClock(time.Unix(1234, 0)), Log: testr.New(t),
+	}
+}
+
+// value reads a key from a data directory.
+func value(g Gomega, dir, key string) string {
+	return valueIn(g, filepath.Join(dir, "member", "snap", "db"), key)
+}
+
+// valueIn reads a key from a database.
+func valueIn(g Gomega, file, key string) string {
+	b := backend.NewDefaultBackend(quiet, file)
+	defer func() { g.Expect(b.Close()).To(Succeed()) }()
+	s := mvcc.NewStore(quiet, b, &lease.FakeLessor{}, mvcc.StoreConfig{})
+	defer func() { g.Expect(s.Close()).To(Succeed()) }()
+	r, err := s.Range(context.Background(), []byte(key), nil, mvcc.RangeOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	if len(r.KVs) == 0 {
+		return ""
+	}
+	return string(r.KVs[0].Value)
+}
+
+// content returns a checksum of a folder.
+func content(g Gomega, dir string) string {
+	h := sha256.New()
+	g.Expect(filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		name, _ := filepath.Rel(dir, path)
+		_, _ = fmt.Fprintf(h, "%s %d ", name, len(data))
+		_, _ = h.Write(data)
+		return err
+	})).To(Succeed())
+	return string(h.Sum(nil))
+}
+
+func TestRebuildKeepsWhatTheMemberHas(t *testing.T) {
+	g := NewWithT(t)
+	v2 := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), 9)
+	v2 = protowire.AppendString(protowire.AppendTag(v2, fieldV2, protowire.BytesType), "PUT")
+	v2 = protowire.AppendString(protowire.AppendTag(v2, 3, protowire.BytesType), "/0/members/7/attributes")
+	dir := newMember(
+		t, 4,
+		put("a", "1", 0),
+		v2,
+		encode(&etcdserverpb.InternalRaftRequest{Header: &etcdserverpb.RequestHeader{ID: 2}, LeaseGrant: &etcdserverpb.LeaseGrantRequest{ID: 77, TTL: 600}}),
+		put("leased", "2", 77),
+		put("refused", "3", 78), // no such lease
+		encode(&etcdserverpb.InternalRaftRequest{Header: &etcdserverpb.RequestHeader{ID: 3}, DeleteRange: &etcdserverpb.DeleteRangeRequest{Key: []byte("a")}}),
+		put("b", "4", 0),
+	)
+	before := content(g, dir)
+	result, err := Rebuild(t.Context(), configFor(t, dir))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(result).To(Equal(RebuildResult{Revision: 5, Replayed: 9, Uncommitted: 5}))
+	for key, want := range map[string]string{"a": "", "leased": "2", "refused": "", "b": "4"} {
+		g.Expect(value(g, dir, key)).To(Equal(want), key)
+	}
+	survey, err := Survey(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(survey.State).To(Equal(member.SurveyPresent), survey.Damage)
+	g.Expect(survey.ClusterID).NotTo(BeElementOf("", "cafe"))
+	g.Expect(survey.Revision).To(Equal(int64(5)))
+	aside := dir + member.BeforeSuffix + "task-1234"
+	g.Expect(content(g, aside)).To(Equal(before), "the data was only renamed")
+	g.Expect(filepath.Glob(dir + "*")).To(ConsistOf(dir, aside))
+}
+
+// Whatever an interrupted rebuild left, another one has the same result.
+func TestRebuildResumes(t *testing.T) {
+	for name, interrupt := range map[string]func(g Gomega, dir, rebuilt string){
+		"a partial copy": func(g Gomega, dir, _ string) {
+			g.Expect(os.MkdirAll(dir+rebuildingSuffix+"/data/member/snap", 0o700)).To(Succeed())
+			g.Expect(os.WriteFile(dir+rebuildingSuffix+"/data/member/snap/db", []byte("half"), 0o600)).To(Succeed())
+		},
+		"complete, not renamed": func(g Gomega, dir, rebuilt string) {
+			g.Expect(os.CopyFS(dir+rebuildingSuffix+"/data", os.DirFS(rebuilt))).To(Succeed())
+		},
+		"before the renames": func(g Gomega, dir, rebuilt string) {
+			g.Expect(os.CopyFS(dir+rebuiltSuffix+"task", os.DirFS(rebuilt))).To(Succeed())
+		},
+		"finished, its folder not removed": func(g Gomega, dir, rebuilt string) {
+			g.Expect(os.CopyFS(dir+rebuiltSuffix+"task", os.DirFS(rebuilt))).To(Succeed())
+			g.Expect(os.Mkdir(dir+rebuildingSuffix, 0o700)).To(Succeed())
+		},
+		"between the renames": func(g Gomega, dir, rebuilt string) {
+			g.Expect(os.CopyFS(dir+rebuiltSuffix+"task", os.DirFS(rebuilt))).To(Succeed())
+			g.Expect(os.Rename(dir, dir+member.BeforeSuffix+"task-1000")).To(Succeed())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			dir := newMember(t, 3, put("a", "1", 0), put("b", "2", 0))
+			before := content(g, dir)
+			rebuilt := filepath.Join(t.TempDir(), "rebuilt")
+			g.Expect(os.CopyFS(rebuilt, os.DirFS(dir))).To(Succeed())
+			_, err := Rebuild(t.Context(), configFor(t, rebuilt))
+			g.Expect(err).NotTo(HaveOccurred())
+
+			interrupt(g, dir, rebuilt)
+			_, err = Rebuild(t.Context(), configFor(t, dir))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(value(g, dir, "b")).To(Equal("2"))
+			aside, err := filepath.Glob(dir + member.BeforeSuffix + "*")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(aside).To(HaveLen(1))
+			g.Expect(content(g, aside[0])).To(Equal(before))
+			g.Expect(filepath.Glob(dir + "*")).To(ConsistOf(dir, aside[0]))
+		})
+	}
+}
+
+func TestRebuildRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		requests [][]byte
+		change   func(*RebuildConfig)
+		says     string
+	}{
+		"data of another cluster":      {[][]byte{put("a", "1", 0)}, func(c *RebuildConfig) { c.PreviousClusterID = "beef" }, "holds data of cluster cafe, but cluster beef is to be recovered"},
+		"an entry that cannot be read": {[][]byte{put("a", "1", 0), []byte("this is no request")}, nil, "applying entry 4 of term 2"},
+		"an unknown request":           {[][]byte{encode(&etcdserverpb.InternalRaftRequest{ID: 5})}, nil, "applying entry 3 of term 2: etcd panicked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			dir := newMember(t, 3, tc.requests...)
+			before := content(g, dir)
+			config := configFor(t, dir)
+			if tc.change != nil {
+				tc.change(&config)
+			}
+			_, err := Rebuild(t.Context(), config)
+			g.Expect(err).To(MatchError(ContainSubstring(tc.says)))
+			g.Expect(content(g, dir)).To(Equal(before))
+			g.Expect(filepath.Glob(dir + "*")).To(ConsistOf(dir))
+		})
+	}
+}
+
+func TestRebuildNeedsSpace(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(checkSpace(t.TempDir(), 1)).To(Succeed())
+	g.Expect(checkSpace(t.TempDir(), 1<<60)).To(MatchError(MatchRegexp(`1152921504606846976 bytes are needed on the volume of .*, but only \d+ are free`)))
+	s := stopped{database: database{bytes: 100}, log: &writeAheadLog{bytes: 10}}
+	g.Expect(s.needs()).To(BeNumerically(">", 120))
+}
+
+func TestSurvey(t *testing.T) {
+	original := newMember(t, 3, put("big", string(bytes.Repeat([]byte("x"), 500_000)), 0), put("b", "2", 0))
+	_, err := Rebuild(t.Context(), configFor(t, original))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	db := func(dir string) string { return filepath.Join(dir, "member", "snap", "db") }
+	log := func(dir string) string { return filepath.Join(dir, "member", "wal") }
+	for _, tc := range []struct {
+		name   string
+		change func(g Gomega, dir string)
+		want   member.SurveyState
+		damage string
+	}{
+		{"good", func(Gomega, string) {}, member.SurveyPresent, ""},
+		{"no directory", func(g Gomega, dir string) { g.Expect(os.RemoveAll(dir)).To(Succeed()) }, member.SurveyNone, ""},
+		{"the log is gone", func(g Gomega, dir string) { g.Expect(os.RemoveAll(log(dir))).To(Succeed()) }, member.SurveyDamaged, "the write-ahead log is missing"},
+		{"the database is gone", func(g Gomega, dir string) { g.Expect(os.RemoveAll(filepath.Dir(db(dir)))).To(Succeed()) }, member.SurveyDamaged, "the database: it is missing"},
+		{
+			"the pages of the database", func(g Gomega, dir string) {
+				data, err := os.ReadFile(db(dir))
+				g.Expect(err).NotTo(HaveOccurred())
+				for page := 2 * os.Getpagesize(); page < len(data); page += os.Getpagesize() {
+					copy(data[page:], bytes.Repeat([]byte("not by etcd"), 20))
+				}
+				g.Expect(os.WriteFile(db(dir), data, 0o600)).To(Succeed())
+			},
+			member.SurveyDamaged, "the database: ",
+		},
+		{
+			"the value of a key", func(g Gomega, dir string) {
+				b, err := bolt.Open(db(dir), 0o600, nil)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(b.Update(func(tx *bolt.Tx) error {
+					bucket := tx.Bucket(schema.Key.Name())
+					k, _ := bucket.Cursor().First()
+					return bucket.Put(k, []byte("not by etcd"))
+				})).To(Succeed())
+				g.Expect(b.Close()).To(Succeed())
+			},
+			member.SurveyDamaged, "the database: revision 2_0 cannot be read: ",
+		},
+		{
+			"no bbolt database", func(g Gomega, dir string) {
+				g.Expect(os.WriteFile(db(dir), make([]byte, 65536), 0o600)).To(Succeed())
+			},
+			member.SurveyDamaged, "the database: invalid database",
+		},
+		{
+			"a truncated database", func(g Gomega, dir string) { g.Expect(os.Truncate(db(dir), 64<<10)).To(Succeed()) },
+			member.SurveyDamaged, "the database: ",
+		},
+		{
+			"a record of the log", func(g Gomega, dir string) {
+				name := filepath.Join(log(dir), "0000000000000000-0000000000000000.wal")
+				data, err := os.ReadFile(name)
+				g.Expect(err).NotTo(HaveOccurred())
+				copy(data[200:], "this was not written by etcd")
+				g.Expect(os.WriteFile(name, data, 0o600)).To(Succeed())
+			},
+			member.SurveyDamaged, "the write-ahead log: ",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			dir := filepath.Join(t.TempDir(), "new.etcd")
+			g.Expect(os.CopyFS(dir, os.DirFS(original))).To(Succeed())
+			tc.change(g, dir)
+			before := content(g, filepath.Dir(dir))
+			got, err := Survey(dir)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got.State).To(Equal(tc.want), got.Damage)
+			g.Expect(got.Damage).To(HavePrefix(tc.damage))
+			g.Expect(got.Damage == "").To(Equal(tc.damage == ""), got.Damage)
+			if tc.want == member.SurveyPresent {
+				g.Expect(got.LastIndex).To(Equal(uint64(1)), "a recovered cluster starts a new log")
+				g.Expect(got.Revision).To(Equal(int64(3)))
+				g.Expect(got.MaxRevision()).To(Equal(int64(3)), "the database has all of the log")
+				g.Expect(got.Hash).NotTo(BeZero())
+				g.Expect(got.Voters).To(Equal([]string{got.MemberID}))
+				g.Expect(got.Bytes).To(BeNumerically(">", 500_000))
+			}
+			g.Expect(content(g, filepath.Dir(dir))).To(Equal(before), "the survey changes nothing")
+		})
+	}
+}
+
+// A new member that has received nothing yet has no data.
+func TestSurveyOfANewMember(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "new.etcd")
+	g.Expect(os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700)).To(Succeed())
+	newLog(t, filepath.Join(dir, "member", "wal")).close()
+	got, err := Survey(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.State).To(Equal(member.SurveyNone))
+	g.Expect(got.ClusterID).To(Equal("cafe"))
+}
+
+// A volume without data may have the only copy beside it. What a learner replaced is none.
+func TestSurveyNamesWhatWasSetAside(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "new.etcd")
+	for _, suffix := range []string{".aside-1", ".before-task-1", ".rebuilt-task", ".rebuilding", ".replaced-1"} {
+		g.Expect(os.MkdirAll(dir+suffix, 0o700)).To(Succeed())
+	}
+	got, err := Survey(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got).To(Equal(member.Survey{State: member.SurveyNone, SetAside: []string{"new.etcd.before-task-1", "new.etcd.aside-1", "new.etcd.rebuilt-task"}}))
+}
+
+// The voters follow from the database and the later entries of the log.
+func TestSurveyReportsTheVoters(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "new.etcd")
+	g.Expect(os.MkdirAll(filepath.Join(dir, "member", "snap"), 0o700)).To(Succeed())
+	smallSegments(t)
+	l := newLog(t, filepath.Join(dir, "member", "wal"))
+	var entries []*raftpb.Entry
+	for i, c := range []struct {
+		change raftpb.ConfChangeType
+		id     uint64
+	}{
+		{raftpb.ConfChangeAddNode, 7},
+		{raftpb.ConfChangeAddNode, 8},
+		{raftpb.ConfChangeAddLearnerNode, 9},
+		{raftpb.ConfChangeAddLearnerNode, 10},
+		{raftpb.ConfChangeRemoveNode, 8},
+		{raftpb.ConfChangeAddNode, 10}, // promoted
+	} {
+		entries = append(entries, &raftpb.Entry{
+			Index: proto.Uint64(uint64(i + 1)), Term: proto.Uint64(1), Type: raftpb.EntryConfChange.Enum(),
+			Data: encode(&raftpb.ConfChange{Type: c.change.Enum(), NodeId: proto.Uint64(c.id)}),
+		})
+	}
+	g.Expect(l.wal.Save(&raftpb.HardState{Term: proto.Uint64(1), Commit: proto.Uint64(1)}, entries)).To(Succeed())
+	l.close()
+	got, err := Survey(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.State).To(Equal(member.SurveyPresent), got.Damage)
+	g.Expect(got.Voters).To(Equal([]string{"7", "a"}))
+}
+
+// A member was stopped after it had received a snapshot, before the snapshot became its database.
+func TestReceivedDatabase(t *testing.T) {
+	g := NewWithT(t)
+	dir := newMember(t, 3, put("a", "1", 0))
+	_, err := Rebuild(t.Context(), configFor(t, dir))
+	g.Expect(err).NotTo(HaveOccurred())
+	snap := filepath.Join(dir, "member", "snap")
+	usual, err := findDatabase(snap, position{1, 1})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(usual.path).To(Equal(filepath.Join(snap, "db")))
+	_, err = findDatabase(snap, position{1, 16})
+	g.Expect(err).To(MatchError("it ends at entry 1, and the log begins after entry 16"))
+
+	received := filepath.Join(snap, "0000000000000010.snap.db")
+	data, err := os.ReadFile(usual.path)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(received, data, 0o600)).To(Succeed())
+	_, err = findDatabase(snap, position{1, 16})
+	g.Expect(err).To(MatchError(ContainSubstring("it ends at entry 1")), "the received database is incomplete")
+	setApplied(g, received, 16)
+	found, err := findDatabase(snap, position{1, 16})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.path).To(Equal(received))
+	g.Expect(os.Remove(filepath.Join(snap, "db"))).To(Succeed())
+	found, err = findDatabase(snap, position{1, 16})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(found.path).To(Equal(received))
+}
+
+func setApplied(g Gomega, path string, index uint64) {
+	b := backend.NewDefaultBackend(quiet, path)
+	cindex.UpdateConsistentIndexForce(b.BatchTx(), index, 1)
+	g.Expect(b.Close()).To(Succeed())
+}
+
+func TestSurveyIsShortEnoughForATerminationMessage(t *testing.T) {
+	NewWithT(t).Expect(len(shorten(string(bytes.Repeat([]byte("ä"), 5000))))).To(BeNumerically("<", maxDamage+10))
+}

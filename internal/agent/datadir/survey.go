@@ -1,0 +1,170 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// stopped is the data of a stopped member.
+type stopped struct {
+	log      *writeAheadLog
+	database database
+}
+
+// last returns the position of the member's last entry. A database ahead of its log has entries that the log lost.
+func (s stopped) last() position {
+	if s.database.applied.compare(s.log.last()) > 0 {
+		return s.database.applied
+	}
+	return s.log.last()
+}
+
+// open reads a data directory, without checking the whole database.
+func open(dir string) (stopped, error) {
+	log, err := readLog(filepath.Join(dir, "member", "wal"))
+	if err != nil {
+		return stopped{}, fmt.Errorf("the write-ahead log: %w", err)
+	}
+	db, err := findDatabase(filepath.Join(dir, "member", "snap"), log.snapshot)
+	if err != nil {
+		return stopped{log: log}, fmt.Errorf("the database: %w", err)
+	}
+	return stopped{log, db}, nil
+}
+
+// voters returns the IDs, in hex, of the voters after the last entry.
+func (s stopped) voters() ([]string, error) {
+	voters := map[uint64]bool{}
+	maps.Copy(voters, s.database.voters)
+	if s.database.applied.index < s.log.last().index {
+		err := s.log.entries(s.database.applied.index, func(entry *raftpb.Entry) error {
+			if entry.GetType() != raftpb.EntryConfChange {
+				return nil
+			}
+			change := &raftpb.ConfChange{}
+			if err := proto.Unmarshal(entry.Data, change); err != nil {
+				return fmt.Errorf("decoding a change of members: %w", err)
+			}
+			switch change.GetType() {
+			case raftpb.ConfChangeAddNode:
+				voters[change.GetNodeId()] = true
+			case raftpb.ConfChangeRemoveNode:
+				delete(voters, change.GetNodeId())
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	var ids []string
+	for id := range voters {
+		ids = append(ids, strconv.FormatUint(id, 16))
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// Survey reads the data directory of a stopped member completely: every record of the log with its checksum, and every page of
+// the database. If the content cannot be read for other reasons, it returns an error.
+func Survey(dir string) (member.Survey, error) {
+	found, err := Inspect(dir)
+	if err != nil {
+		return member.Survey{}, err
+	}
+	if found.State == member.DataNone {
+		survey, err := surveyWithoutLog(dir)
+		if err == nil && survey.State == member.SurveyNone {
+			survey.SetAside, err = setAside(dir)
+		}
+		return survey, err
+	}
+	survey := member.Survey{State: member.SurveyPresent, ClusterID: found.ClusterID}
+	damaged := func(err error) (member.Survey, error) {
+		if isIOError(err) {
+			return member.Survey{}, fmt.Errorf("reading %s: %w", dir, err)
+		}
+		survey.State, survey.Damage = member.SurveyDamaged, shorten(err.Error())
+		return survey, nil
+	}
+	data, err := open(dir)
+	if log := data.log; log != nil {
+		survey.ClusterID, survey.MemberID = strconv.FormatUint(log.clusterID, 16), strconv.FormatUint(log.memberID, 16)
+		survey.CommitIndex = log.commit
+		survey.LastTerm, survey.LastIndex = data.last().term, data.last().index
+	}
+	if err != nil {
+		return damaged(err)
+	}
+	if survey.Voters, err = data.voters(); err != nil {
+		return damaged(fmt.Errorf("the write-ahead log: %w", err))
+	}
+	db := data.database
+	survey.Bytes, survey.AppliedIndex = db.bytes, db.applied.index
+	if err := db.check(); err != nil {
+		return damaged(fmt.Errorf("the database: %w", err))
+	}
+	survey.Revision, survey.Hash = db.revision, db.hash
+	switch {
+	case found.State == member.DataDamaged:
+		return damaged(errors.New(found.Damage))
+	case data.last().index == 0:
+		// The member was added, but has not received anything yet.
+		survey.State = member.SurveyNone
+	}
+	return survey, nil
+}
+
+// surveyWithoutLog distinguishes a member that never ran from one that lost its log. A database without its log may lack
+// entries that the member acknowledged.
+func surveyWithoutLog(dir string) (member.Survey, error) {
+	db, err := findDatabase(filepath.Join(dir, "member", "snap"), position{})
+	switch {
+	case isIOError(err):
+		return member.Survey{}, fmt.Errorf("reading %s: %w", dir, err)
+	case err == nil && db.applied.index == 0:
+		return member.Survey{State: member.SurveyNone}, nil
+	}
+	return member.Survey{State: member.SurveyDamaged, Damage: "the write-ahead log is missing", Bytes: db.bytes}, nil
+}
+
+// maxSetAside is how many directories a survey names.
+const maxSetAside = 3
+
+// setAside returns the directories beside a data directory that may hold the only copy of its data: damaged data, that from before a
+// recovery, and that which was rebuilt and did not get its name yet. A quorum has what a learner replaced.
+func setAside(dir string) (names []string, err error) {
+	for _, suffix := range []string{member.BeforeSuffix, member.AsideSuffix, rebuiltSuffix} {
+		found, err := filepath.Glob(dir + suffix + "*")
+		if err != nil {
+			return nil, fmt.Errorf("looking for data beside %s: %w", dir, err)
+		}
+		for _, path := range found {
+			names = append(names, filepath.Base(path))
+		}
+	}
+	return names[:min(len(names), maxSetAside)], nil
+}
+
+// maxDamage, in bytes, leaves room for the rest of a survey in the termination message of a container.
+const maxDamage = 1000
+
+func shorten(s string) string {
+	if len(s) <= maxDamage {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxDamage], "") + " ..."
+}

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package prepare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/restore"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup/store"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/go-logr/logr"
+)
+
+// StoredBackups implements Backups with a store. The store is opened only when needed: a member with intact data starts even
+// with invalid credentials.
+type StoredBackups struct {
+	Config store.Config
+	// Recorded returns the newest snapshot that is recorded outside of the store. It is used where snapshots are signed, and may
+	// be nil.
+	Recorded func(context.Context) (backup.Record, error)
+	Log      logr.Logger
+}
+
+// Exist reports whether there is a full snapshot, signed or not. Restore reports a missing delta, and a missing signature.
+func (b StoredBackups) Exist(ctx context.Context) (bool, error) {
+	from, err := store.Open(ctx, b.Config)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = from.Close() }()
+	list, err := from.List(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, err = backup.Newest(list)
+	if errors.Is(err, backup.ErrNoFull) {
+		return false, nil
+	}
+	return true, nil
+}
+
+// Restore makes the data directory from the newest full snapshot and the deltas that follow it.
+func (b StoredBackups) Restore(ctx context.Context, shared member.Shared, id member.Identity) error {
+	from, err := store.Open(ctx, b.Config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	config := restore.Config{
+		Store: from, DataDir: shared.DataDir(), Member: id.Name, PeerURL: id.PeerURL,
+		InitialCluster: shared.Founders(), Token: shared.RestoreToken(), AtLeast: shared.Revision, Log: b.Log,
+	}
+	if from.Signed() {
+		if config.Accept, err = acceptance(shared.Accept); err != nil {
+			return err
+		}
+		if b.Recorded != nil {
+			if config.Record, err = b.Recorded(ctx); err != nil {
+				return fmt.Errorf("reading which snapshot must be restored at least: %w", err)
+			}
+		}
+		if config.Accept != (restore.Acceptance{}) {
+			b.Log.Info("The restore may use what is not verified", "unsignedUntil", config.Accept.UnsignedUntil, "revision", config.Accept.Revision)
+		}
+	}
+	result, err := restore.Restore(ctx, config)
+	if err != nil {
+		return fmt.Errorf("restoring from %s: %w%s", from, err, remedy(err))
+	}
+	b.Log.Info("Restored the newest backup; later writes are lost", "revision", result.Revision, "full", result.Chain.Full.Name(), "deltas", len(result.Chain.Deltas))
+	return nil
+}
+
+func acceptance(a *member.Acceptance) (restore.Acceptance, error) {
+	if a == nil {
+		return restore.Acceptance{}, nil
+	}
+	accept := restore.Acceptance{Revision: a.Revision}
+	if a.UnsignedUntil != "" {
+		var err error
+		if accept.UnsignedUntil, err = time.Parse(time.RFC3339, a.UnsignedUntil); err != nil {
+			return restore.Acceptance{}, fmt.Errorf("reading what the restore may use without a signature: %w", err)
+		}
+	}
+	return accept, nil
+}
+
+// remedy returns what a user can do about a restore that was refused for what is not signed, or older than recorded.
+func remedy(err error) string {
+	if refused, ok := errors.AsType[*backup.UnsignedError](err); ok {
+		at := ""
+		if s, err := backup.ParseName(refused.Name); err == nil {
+			at = s.Created.UTC().Format(time.RFC3339)
+		}
+		return fmt.Sprintf(". To restore unsigned snapshots that you trust, set spec.backup.signing.acceptUnsignedUntil of the Etcd to the time of the last one (this one: %s)", at)
+	}
+	if older, ok := errors.AsType[*backup.OlderError](err); ok {
+		return fmt.Sprintf(". Put the missing snapshots back. To restore the older state and lose what was written since, set spec.backup.signing.acceptRevision of the Etcd to %d", older.Reached.Revision)
+	}
+	return ""
+}

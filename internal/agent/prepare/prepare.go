@@ -1,0 +1,268 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package prepare observes the state of a member when its pod starts, and carries out what package member decides: it renders
+// the configuration file, replaces the member with a learner, restores a backup, or rebuilds a cluster from the member's
+// data. It links etcd's server, so only the agent imports it.
+package prepare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/crashsafe"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/datadir"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/go-logr/logr"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"k8s.io/utils/clock"
+)
+
+// retry is how long to wait before deciding again.
+const retry = time.Second
+
+// Options of Run.
+type Options struct {
+	// Name of the member.
+	Name string
+	// SharedDir is where the shared ConfigMap is mounted.
+	SharedDir string
+	// ConfigFile is the file to write.
+	ConfigFile string
+	// Patience is how long to wait for conditions that may change, before returning why.
+	Patience time.Duration
+	// Backups of the cluster; nil without a store.
+	Backups Backups
+	Clock   clock.Clock
+}
+
+// Backups are what the first member of a cluster is restored from.
+type Backups interface {
+	// Exist reports whether there is a full snapshot.
+	Exist(ctx context.Context) (bool, error)
+	// Restore makes a data directory, which must not exist, from the newest full snapshot and its deltas. An interrupted
+	// restore leaves none.
+	Restore(ctx context.Context, shared member.Shared, id member.Identity) error
+}
+
+// Refusal is why a member does not start.
+type Refusal = cluster.Refusal
+
+// preparation is one run.
+type preparation struct {
+	Options
+	log    logr.Logger
+	shared member.Shared
+	id     member.Identity
+	others *others
+	// data caches the state of the data directory, because reading a log takes time; nil if it must be read.
+	data *member.Data
+}
+
+// Run decides how a member starts and writes its configuration file. For a member that must wait, it decides again until
+// Patience has passed. For a member that does not start, it returns a *Refusal.
+func Run(ctx context.Context, log logr.Logger, o Options) error {
+	p := &preparation{Options: o, log: log}
+	var err error
+	if p.shared, err = member.ReadShared(o.SharedDir); err != nil {
+		return err
+	}
+	p.shared = p.shared.Settled()
+	if p.id, err = p.shared.Identify(o.Name); err != nil {
+		return err
+	}
+	if err := checkRecovery(p.shared); err != nil {
+		return err
+	}
+	if p.others, err = dialOthers(p.shared, p.id); err != nil {
+		return err
+	}
+	defer p.others.close()
+	deadline := o.Clock.Now().Add(o.Patience)
+	said := ""
+	for {
+		waits, err := p.once(ctx)
+		if err != nil || waits == nil {
+			return err
+		}
+		if waits.Message != said {
+			log.Info("The member waits", "member", p.id.Name, "reason", waits.Reason, "why", waits.Message)
+			said = waits.Message
+		}
+		if !o.Clock.Now().Before(deadline) {
+			return waits
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), waits)
+		case <-o.Clock.After(retry):
+		}
+	}
+}
+
+// once observes, decides and acts. It returns what the member waits for; nil if it may start.
+func (p *preparation) once(ctx context.Context) (waits *Refusal, err error) {
+	facts, known, err := p.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	decision := member.Decide(facts)
+	log := p.log.WithValues("member", p.id.Name, "action", decision.Action, "why", decision.Why, "clusterID", facts.ClusterID)
+	switch decision.Action {
+	case member.Refuse:
+		return nil, &Refusal{Reason: decision.Reason, Message: decision.Why}
+	case member.Wait:
+		return &Refusal{Reason: decision.Reason, Message: decision.Why}, nil
+	case member.Restore:
+		log.Info("Restoring the member from the newest backup")
+		return p.restore(ctx, facts)
+	case member.Rebuild:
+		log.Info("Rebuilding the cluster from the data of the member")
+		return p.rebuild(ctx)
+	case member.Replace:
+		log.Info("Replacing the member with a learner", "oldMemberID", fmt.Sprintf("%x", known.memberID))
+		if known.members, err = p.replace(ctx, facts, known); err != nil {
+			return &Refusal{Reason: v1alpha1.ReasonNotReplaced, Message: fmt.Sprintf("%s: %v", decision.Why, err)}, nil
+		}
+	}
+	if err := p.configure(facts, decision.Action, known); err != nil {
+		return nil, err
+	}
+	log.Info("The member may start")
+	return nil, nil
+}
+
+// configure prepares everything for etcd to start by an action.
+func (p *preparation) configure(facts member.Facts, action member.Action, known knowledge) error {
+	if action != member.Start {
+		if err := p.clear(facts, p.suffix(facts, member.AsideSuffix)); err != nil {
+			return err
+		}
+	}
+	if p.shared.Recovery != nil {
+		// The leader of the recovered cluster starts with a full snapshot.
+		if err := p.noteRecovered(facts.NewClusterID); err != nil {
+			return err
+		}
+	}
+	initial := ""
+	if action == member.Join || action == member.Replace {
+		initial = initialCluster(p.id, known.members)
+	}
+	file, err := p.shared.Render(p.id, action, initial)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(p.ConfigFile, file, 0o644); err != nil {
+		return fmt.Errorf("writing the configuration of member %s: %w", p.id.Name, err)
+	}
+	return nil
+}
+
+// look gathers the facts, each only if needed: a member with intact data does not wait.
+func (p *preparation) look(ctx context.Context) (member.Facts, knowledge, error) {
+	facts := member.Facts{
+		Member: p.id.Name, DataDir: p.shared.DataDir(), ClusterID: p.shared.ClusterID, Single: p.others == nil, MayBegin: p.shared.MayBegin(),
+		Successors: p.shared.SuccessorIDs(), Recovery: p.shared.Recovery,
+	}
+	if p.data == nil {
+		data, err := datadir.Inspect(facts.DataDir)
+		if err != nil {
+			return facts, knowledge{}, fmt.Errorf("inspecting the data directory %s of member %s: %w", facts.DataDir, p.id.Name, err)
+		}
+		p.data = &data
+	}
+	facts.Data = *p.data
+	facts.NewClusterID = p.shared.RecoveredID(facts.ClusterID, facts.Data.ClusterID)
+	if facts.Data.State == member.DataPresent && (facts.Recovery == nil || facts.Data.ClusterID == facts.NewClusterID) {
+		return facts, knowledge{}, nil
+	}
+	var err error
+	if facts.Recovery != nil {
+		if facts.Rebuilt, err = datadir.Rebuilt(facts.DataDir, facts.Recovery.Task); err != nil {
+			return facts, knowledge{}, err
+		}
+	}
+	known, err := p.others.ask(ctx, p.id)
+	if err != nil {
+		p.log.V(1).Info("The other members did not answer", "reason", err.Error())
+	}
+	facts.Others, facts.OthersClusterID = known.answer, known.clusterID
+	facts.NewClusterID = p.shared.RecoveredID(facts.ClusterID, facts.OthersClusterID, facts.Data.ClusterID)
+	if facts.Others == member.AnswerNone && p.Backups != nil && p.mayRestore() {
+		facts.Backup = p.lookForBackup(ctx)
+	}
+	return facts, known, nil
+}
+
+func (p *preparation) lookForBackup(ctx context.Context) member.Backup {
+	exist, err := p.Backups.Exist(ctx)
+	switch {
+	case err != nil:
+		p.log.Error(err, "Looking for a backup failed")
+		return member.BackupUnreachable
+	case exist:
+		return member.BackupHolds
+	}
+	return member.BackupEmpty
+}
+
+// replace replaces the member with a learner. It may be interrupted anywhere and is then decided again. It removes the old
+// member before its data, so that it never sets data aside that a listed member could start with.
+func (p *preparation) replace(ctx context.Context, facts member.Facts, known knowledge) (members []*etcdserverpb.Member, err error) {
+	if known.answer != member.AnswerNotListed {
+		if err := p.others.remove(ctx, known.memberID); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.clear(facts, p.suffix(facts, member.ReplacedSuffix)); err != nil {
+		return nil, err
+	}
+	// etcd would refuse it, after a write to the cluster's log each time.
+	if learner := otherLearner(known.members, p.id.PeerURL); learner != "" {
+		return nil, fmt.Errorf("member %s waits until %s is promoted: etcd allows one learner at a time", p.id.Name, learner)
+	}
+	return p.others.addLearner(ctx, p.id.PeerURL)
+}
+
+// restore restores the backup into the data directory of the first member of a cluster.
+func (p *preparation) restore(ctx context.Context, facts member.Facts) (waits *Refusal, err error) {
+	if err := p.clear(facts, p.suffix(facts, member.AsideSuffix)); err != nil {
+		return nil, err
+	}
+	// Before there is data: the next decision after a crash starts with it, and does not come by here.
+	if err := p.note(member.Restored{FromBackup: true, ClusterID: facts.NewClusterID}); err != nil {
+		return nil, err
+	}
+	if err := p.Backups.Restore(ctx, p.shared, p.id); err != nil {
+		p.log.Error(err, "Restoring the backup failed")
+		return &Refusal{Reason: v1alpha1.ReasonRestoreFailed, Message: fmt.Sprintf("restoring the backup of member %s failed: %v", p.id.Name, err)}, nil
+	}
+	// The next decision finds the data, and starts with it.
+	return p.once(ctx)
+}
+
+// clear sets the data directory aside, even without a log: etcd would open a database that it finds.
+func (p *preparation) clear(facts member.Facts, suffix string) error {
+	p.data = nil
+	entries, err := os.ReadDir(facts.DataDir)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the data directory to set aside: %w", err)
+	}
+	aside := fmt.Sprintf("%s%s%d", facts.DataDir, suffix, p.Clock.Now().Unix())
+	if err := crashsafe.Rename(facts.DataDir, aside); err != nil {
+		return fmt.Errorf("setting the data directory aside: %w", err)
+	}
+	p.log.Info("Set the data directory aside", "member", p.id.Name, "to", aside, "damage", facts.Data.Damage)
+	return nil
+}

@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package serve
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+)
+
+// leaseServer serves leases by their names, and takes patches.
+type leaseServer struct {
+	leases  map[string]coordinationv1.LeaseSpec
+	patched map[string]map[string]any
+	broken  bool
+}
+
+func (s *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	name := path.Base(r.URL.Path)
+	spec, known := s.leases[name]
+	switch {
+	case s.broken:
+		w.WriteHeader(http.StatusInternalServerError)
+	case !known:
+		w.WriteHeader(http.StatusNotFound)
+		_ = json.NewEncoder(w).Encode(metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound})
+	case r.Method == http.MethodPatch:
+		patch := map[string]any{}
+		_ = json.NewDecoder(r.Body).Decode(&patch)
+		s.patched[name+" by "+r.URL.Query().Get("fieldManager")] = patch
+		fallthrough
+	default:
+		_ = json.NewEncoder(w).Encode(coordinationv1.Lease{TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, Spec: spec})
+	}
+}
+
+func serving(t *testing.T, leases map[string]coordinationv1.LeaseSpec) (*leaseServer, *rest.Config) {
+	s := &leaseServer{leases: leases, patched: map[string]map[string]any{}}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	return s, &rest.Config{Host: server.URL}
+}
+
+// What a restore must reach is the newest snapshot that any of the leases records. What cannot be read is no record.
+func TestRecorded(t *testing.T) {
+	g, at := NewWithT(t), time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	records := func(revision string, at time.Time) coordinationv1.LeaseSpec {
+		return coordinationv1.LeaseSpec{HolderIdentity: &revision, RenewTime: ptr.To(metav1.NewMicroTime(at))}
+	}
+	s, config := serving(t, map[string]coordinationv1.LeaseSpec{"full": records("7", at), "delta": records("9", at.Add(time.Minute)), "new": {}, "odd": records("many", at)})
+	record := func(names ...string) (backup.Record, error) {
+		read, err := Recorded(config, "ns", names...)
+		g.Expect(err).NotTo(HaveOccurred())
+		return read(t.Context())
+	}
+	for _, names := range [][]string{{"full", "delta"}, {"delta", "full"}, {"gone", "delta"}, {"new", "delta"}} {
+		r, err := record(names...)
+		g.Expect(err).NotTo(HaveOccurred(), "%v", names)
+		g.Expect(r.Revision).To(Equal(int64(9)), "%v", names)
+		g.Expect(r.Created).To(BeTemporally("==", at.Add(time.Minute)))
+	}
+	r, err := record("gone", "new")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(r).To(BeZero())
+	r, err = record("full", "odd")
+	g.Expect(err).To(MatchError(ContainSubstring("reading lease ns/odd")))
+	g.Expect(r).To(BeZero())
+	s.broken = true
+	r, err = record("full")
+	g.Expect(err).To(MatchError(ContainSubstring("reading lease ns/full")))
+	g.Expect(r).To(BeZero())
+}
+
+// A renewal writes holder and time, and for how long they are valid where that ends; nothing else.
+func TestRenewals(t *testing.T) {
+	g, at := NewWithT(t), time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	s, config := serving(t, map[string]coordinationv1.LeaseSpec{"main-0": {}, "full": {}})
+	lease := func(name string, lifetime time.Duration) Lease {
+		l, err := NewLease(config, "ns", name, lifetime)
+		g.Expect(err).NotTo(HaveOccurred())
+		return l
+	}
+	g.Expect(lease("main-0", time.Minute).Renew(t.Context(), "1:2:Leader", at)).To(Succeed())
+	g.Expect(s.patched["main-0 by etcd-agent"]).To(Equal(map[string]any{"spec": map[string]any{"holderIdentity": "1:2:Leader", "renewTime": "2026-07-01T12:00:00.000000Z", "leaseDurationSeconds": 60.0}}))
+	g.Expect(lease("full", 0).Renew(t.Context(), "7", at)).To(Succeed())
+	g.Expect(s.patched["full by etcd-agent"]).To(Equal(map[string]any{"spec": map[string]any{"holderIdentity": "7", "renewTime": "2026-07-01T12:00:00.000000Z"}}))
+	g.Expect(lease("full", 0).Annotate(t.Context(), "a", "b")).To(Succeed())
+	g.Expect(s.patched["full by etcd-agent"]).To(Equal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{"a": "b"}}}))
+	g.Expect(lease("gone", 0).Renew(t.Context(), "7", at)).To(MatchError(ContainSubstring("patching lease gone")))
+}

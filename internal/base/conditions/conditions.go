@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package conditions builds the conditions of a status.
+package conditions
+
+import (
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MaxMessage bounds a message of a status, in bytes: the API server rejects a condition with more than 32 KiB, and with it
+// the whole status. What others wrote into a lease, or into a termination message, has any length.
+const MaxMessage = 4 << 10
+
+// New returns a condition. Its message is plain text of at most MaxMessage bytes.
+func New(conditionType string, status metav1.ConditionStatus, reason, format string, args ...any) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: sanitize.Text(fmt.Sprintf(format, args...), MaxMessage)}
+}
+
+// True returns a condition that is true.
+func True(conditionType, reason, format string, args ...any) metav1.Condition {
+	return New(conditionType, metav1.ConditionTrue, reason, format, args...)
+}
+
+// False returns a condition that is false.
+func False(conditionType, reason, format string, args ...any) metav1.Condition {
+	return New(conditionType, metav1.ConditionFalse, reason, format, args...)
+}
+
+// Unknown returns a condition that is unknown.
+func Unknown(conditionType, reason, format string, args ...any) metav1.Condition {
+	return New(conditionType, metav1.ConditionUnknown, reason, format, args...)
+}

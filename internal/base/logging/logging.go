@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package logging bounds what is logged. Errors carry what others have answered, of any length: an API server, a store, a
+// container at its end. A line of half a megabyte, again and again, costs more than it is worth.
+package logging
+
+import (
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// KeyTask is the key of a task in a line, by which all that is logged of it can be found, whichever part of the operator logs it.
+const KeyTask = "task"
+
+// maxText bounds each text of a line, in bytes.
+const maxText = 4 << 10
+
+// Bounded is an option of a logger that cuts the message and the texts of its fields. Objects are logged as they are: they
+// are this program's own.
+func Bounded() zap.Option {
+	return zap.WrapCore(func(core zapcore.Core) zapcore.Core { return bounded{core} })
+}
+
+type bounded struct{ zapcore.Core }
+
+func (b bounded) With(fields []zapcore.Field) zapcore.Core { return bounded{b.Core.With(cut(fields))} }
+
+func (b bounded) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if b.Enabled(entry.Level) {
+		return checked.AddCore(entry, b)
+	}
+	return checked
+}
+
+func (b bounded) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	entry.Message = short(entry.Message)
+	return b.Core.Write(entry, cut(fields))
+}
+
+// cut returns the fields with their texts cut. Those that are short are left as they are.
+func cut(fields []zapcore.Field) []zapcore.Field {
+	kept := make([]zapcore.Field, len(fields))
+	for i, f := range fields {
+		switch value := f.Interface.(type) {
+		case error:
+			if text := value.Error(); f.Type == zapcore.ErrorType && len(text) > maxText {
+				f = zap.String(f.Key, short(text))
+			}
+		case fmt.Stringer:
+			if text := value.String(); f.Type == zapcore.StringerType && len(text) > maxText {
+				f = zap.String(f.Key, short(text))
+			}
+		}
+		if f.Type == zapcore.StringType {
+			f.String = short(f.String)
+		}
+		kept[i] = f
+	}
+	return kept
+}
+
+// short cuts a text that is too long; lines of others are none of ours.
+func short(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return sanitize.Text(text, maxText)
+}

@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package memory keeps values for Etcds in the memory of this process.
+package memory
+
+import (
+	"sync"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Map has a value for each Etcd. An Etcd that was created again under its name has no
+// value yet. The zero Map is ready for use, by several goroutines. A value is replaced, never changed in place.
+type PerEtcd[T any] struct {
+	mu     sync.Mutex
+	values map[types.NamespacedName]valueOf[T]
+}
+
+type valueOf[T any] struct {
+	etcd  types.UID
+	value T
+}
+
+// Of returns the value of an Etcd; the zero value when there is none.
+func (p *PerEtcd[T]) Of(etcd *v1alpha1.Etcd) (value T) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if v := p.values[client.ObjectKeyFromObject(etcd)]; v.etcd == etcd.UID {
+		return v.value
+	}
+	return value
+}
+
+// Set replaces the value of an Etcd.
+func (p *PerEtcd[T]) Set(etcd *v1alpha1.Etcd, value T) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.values == nil {
+		p.values = map[types.NamespacedName]valueOf[T]{}
+	}
+	p.values[client.ObjectKeyFromObject(etcd)] = valueOf[T]{etcd.UID, value}
+}
+
+// Forget removes the value of the Etcd of a name.
+func (p *PerEtcd[T]) Forget(etcd types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.values, etcd)
+}

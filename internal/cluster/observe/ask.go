@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ask asks every member that has an address for its status, the best informed voter for the member list, and
+// then the foreign members, all with deadlines. Members that do not answer are not in the facts. As long as no answer
+// names a leader, every member that runs has askTimeout.
+func (o *Observer) ask(ctx context.Context, etcd *v1alpha1.Etcd, f *facts) error {
+	endpoints := map[int]target{}
+	for i, ordinal := range f.ordinals {
+		if ordinal.Pod != nil && ordinal.Pod.Endpoint != "" {
+			endpoints[i] = target{member: ordinal.Name, endpoint: ordinal.Pod.Endpoint}
+		}
+	}
+	members := o.newMembers(etcd)
+	defer members.close()
+	limited, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	f.answers = statuses(limited, members, endpoints, func(i int) time.Duration {
+		if !f.ordinals[i].Pod.Ready && !o.afar {
+			return askUnreadyTimeout
+		}
+		return askTimeout
+	})
+	maps.Copy(f.answers, statuses(limited, members, o.hurried(f, endpoints), func(int) time.Duration { return askTimeout }))
+	o.recheckCertificates(etcd, f)
+	f.members = memberList(limited, members, f, endpoints)
+	f.foreign = statuses(limited, members, foreignVoters(f), func(uint64) time.Duration { return askTimeout })
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("asking the members of StatefulSet %s: %w", f.statefulSet.Name, err)
+	}
+	return nil
+}
+
+// hurried are the members to ask again, with more time, as long as no member of the cluster knows a leader: those that run and
+// were given little. The loss of a quorum is never concluded from answers that were not waited for.
+func (o *Observer) hurried(f *facts, endpoints map[int]target) map[int]target {
+	again := map[int]target{}
+	if o.afar || f.knowLeader() {
+		return again
+	}
+	for i, at := range endpoints {
+		_, answered := f.answers[i]
+		if ordinal := f.ordinals[i]; !answered && ordinal.Class == v1alpha1.ClassUnready && !ordinal.Pod.Ready {
+			again[i] = at
+		}
+	}
+	return again
+}
+
+// knowLeader reports whether a member that answered knows a leader. One of another cluster than that which is recorded says nothing.
+func (f *facts) knowLeader() bool {
+	for _, s := range f.answers {
+		if s.Leader != 0 && (f.lineage.recorded == 0 || s.ClusterID == f.lineage.recorded) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxForeign is how many foreign voters are asked. A member list can name any address, and each takes a connection. Voters that
+// are not asked count as down.
+const maxForeign = 7
+
+// foreignVoters are where the voters are asked that are in no ordinal, by member ID.
+func foreignVoters(f *facts) map[uint64]target {
+	foreign := map[uint64]target{}
+	for _, m := range f.members {
+		if len(foreign) < maxForeign && len(m.ClientURLs) > 0 && !m.Learner && !isOurs(f.ordinals, f.answers, m) {
+			foreign[m.ID] = target{endpoint: m.ClientURLs[0]}
+		}
+	}
+	return foreign
+}
+
+func isOurs(ordinals []cluster.Ordinal, answers map[int]etcdclient.Status, m etcdclient.Member) bool {
+	for i, o := range ordinals {
+		if o.Member == m.Name || answers[i].MemberID == m.ID {
+			return true
+		}
+	}
+	return false
+}
+
+func endpoint(scheme, host string, port int32) string {
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+// recheckCertificates has the certificates of the Etcd read again when a member that is ready did not answer over TLS.
+func (o *Observer) recheckCertificates(etcd *v1alpha1.Etcd, f *facts) {
+	for i, ordinal := range f.ordinals {
+		_, answered := f.answers[i]
+		if !answered && ordinal.Pod != nil && ordinal.Pod.Ready && strings.HasPrefix(ordinal.Pod.Endpoint, "https://") {
+			o.credentials.Doubt(client.ObjectKeyFromObject(etcd))
+		}
+	}
+}
+
+// target is where a member is asked. The member of a foreign one is empty.
+type target struct {
+	member, endpoint string
+}
+
+// members are the clients of one observation, one for each target.
+type members struct {
+	observer *Observer
+	etcd     *v1alpha1.Etcd
+	mu       sync.Mutex
+	clients  map[target]etcdclient.Client
+}
+
+func (o *Observer) newMembers(etcd *v1alpha1.Etcd) *members {
+	return &members{observer: o, etcd: etcd, clients: map[target]etcdclient.Client{}}
+}
+
+func (m *members) at(ctx context.Context, t target) (etcdclient.Client, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if c, ok := m.clients[t]; ok {
+		return c, nil
+	}
+	c, err := m.observer.credentials.Dial(ctx, m.observer.dialer, m.etcd, t.member, t.endpoint)
+	if err == nil {
+		m.clients[t] = c
+	}
+	return c, err
+}
+
+func (m *members) close() {
+	for _, c := range m.clients {
+		// Nothing depends on how a connection that is not needed any more ends.
+		_ = c.Close()
+	}
+}
+
+// statuses asks all endpoints at the same time, each for as long as it is given.
+func statuses[K comparable](ctx context.Context, members *members, endpoints map[K]target, timeout func(K) time.Duration) map[K]etcdclient.Status {
+	var (
+		mu      sync.Mutex
+		all     sync.WaitGroup
+		answers = map[K]etcdclient.Status{}
+	)
+	for key, target := range endpoints {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, timeout(key))
+			defer cancel()
+			c, err := members.at(ctx, target)
+			if err != nil {
+				return
+			}
+			if status, err := c.Status(ctx); err == nil {
+				mu.Lock()
+				defer mu.Unlock()
+				answers[key] = status
+			}
+		})
+	}
+	all.Wait()
+	return answers
+}
+
+// memberList asks the voters that answered, the best informed first, until one gives the list.
+func memberList(ctx context.Context, members *members, f *facts, endpoints map[int]target) []etcdclient.Member {
+	for _, i := range bestInformed(f) {
+		c, err := members.at(ctx, endpoints[i])
+		if err != nil {
+			continue
+		}
+		ask, cancel := context.WithTimeout(ctx, askTimeout)
+		list, err := c.Members(ask)
+		cancel()
+		if err == nil {
+			return list
+		}
+	}
+	return nil
+}

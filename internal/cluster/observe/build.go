@@ -1,0 +1,232 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// facts are the answers that a Snapshot is made of.
+type facts struct {
+	at          time.Time
+	statefulSet cluster.StatefulSet
+	ordinals    []cluster.Ordinal
+	surplus     []string
+	growing     bool
+	lineage     lineage
+	// answers are the statuses of the members that answered, by ordinal.
+	answers map[int]etcdclient.Status
+	// members is the member list of the cluster; nil when no voter gave one.
+	members []etcdclient.Member
+	// foreign are the statuses of the members without an ordinal that answered, by member ID.
+	foreign map[uint64]etcdclient.Status
+}
+
+// confirm reports whether a Snapshot was made of the same objects, whatever its members answered.
+func (f facts) confirm(s *cluster.Snapshot) bool {
+	return f.statefulSet == s.StatefulSet && f.growing == s.Growing && slices.Equal(f.surplus, s.Surplus) &&
+		slices.EqualFunc(f.ordinals, s.Ordinals, func(a, b cluster.Ordinal) bool {
+			return a.Name == b.Name && a.Member == b.Member && reflect.DeepEqual(a.Pod, b.Pod)
+		})
+}
+
+// build makes a Snapshot of facts. It is pure.
+func build(f facts) *cluster.Snapshot {
+	s := &cluster.Snapshot{At: f.at, StatefulSet: f.statefulSet, Ordinals: f.ordinals, Surplus: f.surplus, Growing: f.growing}
+	s.Cluster.Reachable = len(f.answers) > 0
+	s.Cluster.ID = f.lineage.clusterID(f.answers)
+	s.Cluster.Leader, s.Cluster.Term = leader(f, s.Cluster.ID)
+	s.Cluster.LeaderKnown = s.Cluster.Leader != 0
+	committed := committedIndex(f, s.Cluster)
+	serves := func(status etcdclient.Status) bool {
+		return status.ClusterID == s.Cluster.ID && s.Cluster.Leader != 0 &&
+			status.Leader == s.Cluster.Leader && status.Term == s.Cluster.Term && lag(status, committed) <= cluster.MaxLag
+	}
+	for i := range s.Ordinals {
+		o := &s.Ordinals[i]
+		status, answered := f.answers[i]
+		o.Answers = answered && belongs(f, o.Member, status)
+		if o.Answers {
+			o.MemberID, o.AppliedIndex, o.Serving = status.MemberID, status.AppliedIndex, serves(status)
+			o.Lag, o.Versions = lag(status, committed), versions(status)
+		} else {
+			o.MemberID = memberID(f.members, o.Member)
+		}
+		o.Role = role(o, status, s.Cluster.Leader)
+		o.Class = refine(o)
+	}
+	for _, m := range f.members {
+		if m.Learner {
+			continue
+		}
+		v := cluster.Voter{ID: m.ID, Name: cmp.Or(sanitize.Text(m.Name, maxName), fmt.Sprintf("%x", m.ID)), Ordinal: ordinalOf(s.Ordinals, m.ID), PeerURLs: m.PeerURLs}
+		if v.Ordinal >= 0 {
+			// A member that terminates may serve now, and does not a moment later.
+			v.Serving = s.Ordinals[v.Ordinal].Serving && s.Ordinals[v.Ordinal].Class != v1alpha1.ClassTerminating
+		} else if status, ok := f.foreign[m.ID]; ok {
+			v.Serving, v.Versions = serves(status), versions(status)
+		}
+		s.Cluster.Voters = append(s.Cluster.Voters, v)
+	}
+	return s
+}
+
+// maxName bounds what is shown of the name of a member, in bytes. Ours have names of pods.
+const maxName = 253
+
+// refine turns the kubelet's word on a pod into the class of the ordinal, by what the member itself says.
+func refine(o *cluster.Ordinal) v1alpha1.PodClass {
+	switch o.Class {
+	case v1alpha1.ClassMissing, v1alpha1.ClassTerminating:
+		return o.Class
+	case v1alpha1.ClassDead, v1alpha1.ClassStarting:
+		if o.Answers {
+			// The kubelet's status is late: a member that answers runs.
+			return v1alpha1.ClassUnready
+		}
+		return o.Class
+	}
+	if o.Pod.Ready && o.Serving && o.Role != v1alpha1.RoleLearner {
+		return v1alpha1.ClassParticipating
+	}
+	return v1alpha1.ClassUnready
+}
+
+func role(o *cluster.Ordinal, status etcdclient.Status, leader uint64) v1alpha1.Role {
+	switch {
+	case !o.Answers:
+		return v1alpha1.RoleUnknown
+	case status.Learner:
+		return v1alpha1.RoleLearner
+	case leader != 0 && status.MemberID == leader:
+		return v1alpha1.RoleLeader
+	}
+	return v1alpha1.RoleFollower
+}
+
+// leader is the leader of the newest term in which a member of the cluster knows one. A member that was cut
+// off reports an older term, and does not serve.
+func leader(f facts, cluster uint64) (id, term uint64) {
+	consider := func(s etcdclient.Status) {
+		if s.ClusterID == cluster && s.Leader != 0 && s.Term > term {
+			id, term = s.Leader, s.Term
+		}
+	}
+	for _, s := range f.answers {
+		consider(s)
+	}
+	for _, s := range f.foreign {
+		consider(s)
+	}
+	return id, term
+}
+
+// committedIndex is the raft index up to which the cluster has committed: as its leader says or, where that does not
+// answer, the newest that a member of the cluster knows of.
+func committedIndex(f facts, cluster cluster.Cluster) uint64 {
+	newest := uint64(0)
+	for _, answers := range []iter.Seq[etcdclient.Status]{maps.Values(f.answers), maps.Values(f.foreign)} {
+		for s := range answers {
+			switch {
+			case s.ClusterID != cluster.ID:
+			case s.MemberID == cluster.Leader:
+				return s.CommittedIndex
+			default:
+				newest = max(newest, s.CommittedIndex)
+			}
+		}
+	}
+	return newest
+}
+
+// lag is the number of entries up to an index that a member has yet to apply.
+func lag(s etcdclient.Status, committed uint64) uint64 {
+	return committed - min(committed, s.AppliedIndex)
+}
+
+// belongs reports whether an answer came from the member of this name: the address of a pod that is gone may
+// have been given to another one.
+func belongs(f facts, name string, status etcdclient.Status) bool {
+	for _, m := range f.members {
+		if m.ID == status.MemberID {
+			return m.Name == name || m.Name == ""
+		}
+	}
+	return true
+}
+
+// maxVersion bounds what is kept of a version that a member reports, in bytes.
+const maxVersion = 64
+
+func versions(s etcdclient.Status) cluster.Versions {
+	return cluster.Versions{Etcd: sanitize.Text(s.Version, maxVersion), Storage: sanitize.Text(s.StorageVersion, maxVersion), DowngradeTo: sanitize.Text(s.DowngradeTo, maxVersion)}
+}
+
+func memberID(members []etcdclient.Member, name string) uint64 {
+	for _, m := range members {
+		if m.Name == name {
+			return m.ID
+		}
+	}
+	return 0
+}
+
+func ordinalOf(ordinals []cluster.Ordinal, id uint64) int {
+	return slices.IndexFunc(ordinals, func(o cluster.Ordinal) bool { return o.MemberID != 0 && o.MemberID == id })
+}
+
+func sortedKeys(m map[int]etcdclient.Status) []int {
+	keys := make([]int, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func describeStatefulSet(s *appsv1.StatefulSet) cluster.StatefulSet {
+	return cluster.StatefulSet{
+		Name:           s.Name,
+		UID:            s.UID,
+		Generation:     s.Generation,
+		Observed:       s.Status.ObservedGeneration >= s.Generation,
+		UpdateRevision: s.Status.UpdateRevision,
+		EtcdVersion:    etcdVersion(s.Spec.Template.ObjectMeta, s.Spec.Template.Spec),
+		OnDelete:       s.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType,
+		OfDruid:        runsDruid(s.Spec.Template.ObjectMeta),
+		HeldAtZeroBy:   types.UID(s.Annotations[v1alpha1.AnnotationHeldAtZeroBy]),
+	}
+}
+
+// bestInformed orders the voters of the cluster that answered by how much they know: a leader, then term, then log.
+func bestInformed(f *facts) []int {
+	answers, cluster := f.answers, f.lineage.clusterID(f.answers)
+	voters := slices.DeleteFunc(sortedKeys(answers), func(i int) bool { return answers[i].Learner || answers[i].ClusterID != cluster })
+	slices.SortStableFunc(voters, func(a, b int) int {
+		x, y := answers[a], answers[b]
+		return cmp.Or(knowsLeader(y)-knowsLeader(x), cmp.Compare(y.Term, x.Term), cmp.Compare(y.AppliedIndex, x.AppliedIndex))
+	})
+	return voters
+}
+
+func knowsLeader(s etcdclient.Status) int {
+	if s.Leader != 0 {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,292 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// classify is DEP-07's "Health Assessment", made total, as far as the kubelet's word goes: an etcd container
+// that runs is Unready here, and becomes Participating only by its member's own answer. The second result is
+// what keeps a container from running, in the kubelet's or the scheduler's words.
+func classify(pod *corev1.Pod) (v1alpha1.PodClass, string) {
+	switch {
+	case pod == nil:
+		return v1alpha1.ClassMissing, ""
+	case pod.DeletionTimestamp != nil:
+		return v1alpha1.ClassTerminating, ""
+	case hasEnded(pod):
+		return v1alpha1.ClassDead, joinTrouble("pod "+string(pod.Status.Phase), pod.Status.Reason, pod.Status.Message)
+	}
+	for _, c := range pod.Status.InitContainerStatuses {
+		if dead, trouble := isDead(c); dead && !completed(c) {
+			return v1alpha1.ClassDead, "init container " + c.Name + ": " + trouble
+		}
+	}
+	etcd := containerStatus(pod, v1alpha1.ContainerEtcd)
+	if etcd == nil {
+		return v1alpha1.ClassStarting, unschedulable(pod)
+	}
+	if dead, trouble := isDead(*etcd); dead {
+		return v1alpha1.ClassDead, "container " + etcd.Name + ": " + trouble
+	}
+	if etcd.State.Running != nil {
+		return v1alpha1.ClassUnready, ""
+	}
+	return v1alpha1.ClassStarting, unschedulable(pod)
+}
+
+// isDead reports whether a container has exited or cannot be started. Waiting for anything but its set-up
+// counts: CrashLoopBackOff, ImagePullBackOff, CreateContainerConfigError, and whatever a later kubelet says.
+func isDead(c corev1.ContainerStatus) (bool, string) {
+	if t := c.State.Terminated; t != nil {
+		return true, joinTrouble(fmt.Sprintf("exited with code %d", t.ExitCode), t.Reason, t.Message)
+	}
+	if w := c.State.Waiting; w != nil {
+		switch w.Reason {
+		case "", "ContainerCreating", "PodInitializing":
+			return false, ""
+		}
+		return true, joinTrouble("", w.Reason, w.Message)
+	}
+	return false, ""
+}
+
+func completed(c corev1.ContainerStatus) bool {
+	return c.State.Terminated != nil && c.State.Terminated.ExitCode == 0
+}
+
+func containerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name == name {
+			return &pod.Status.ContainerStatuses[i]
+		}
+	}
+	return nil
+}
+
+func unschedulable(pod *corev1.Pod) string {
+	if c := condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
+		return joinTrouble("not scheduled", c.Reason, c.Message)
+	}
+	return ""
+}
+
+func condition(pod *corev1.Pod, conditionType corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == conditionType {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func joinTrouble(what, reason, message string) string {
+	for _, s := range []string{reason, message} {
+		switch {
+		case s == "":
+		case what == "":
+			what = s
+		default:
+			what += ": " + s
+		}
+	}
+	return what
+}
+
+// isReady reports whether the etcd container's readiness probe passes. When a node is lost, the container's own flag stays: the
+// node controller sets the pod's Ready condition to False, without a reason of containers.
+func isReady(pod *corev1.Pod, etcd *corev1.ContainerStatus) bool {
+	return etcd != nil && etcd.Ready && !isMarkedUnready(pod)
+}
+
+func isMarkedUnready(pod *corev1.Pod) bool {
+	ready := condition(pod, corev1.PodReady)
+	return ready != nil && ready.Status != corev1.ConditionTrue && allReady(pod)
+}
+
+// hasEnded reports whether the pod has a phase that it never leaves. The kubelet reports one once no container is running; the pod
+// garbage collector writes Failed too, when the node is gone.
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+}
+
+// isMarkedAsLost reports whether Kubernetes' controllers have marked a pod because its node is lost: as not ready, although its
+// containers were by the kubelet's last report; or as to be deleted, because of a taint of the node or because the node is gone.
+func isMarkedAsLost(pod *corev1.Pod) bool {
+	return isMarkedUnready(pod) || isDisrupted(pod, "DeletionByTaintManager", "DeletionByPodGC")
+}
+
+// isDisrupted reports whether something other than the operator is about to remove the pod, for one of some reasons, or any.
+func isDisrupted(pod *corev1.Pod, reasons ...string) bool {
+	c := condition(pod, corev1.DisruptionTarget)
+	return isTrue(c) && (len(reasons) == 0 || slices.Contains(reasons, c.Reason))
+}
+
+func allReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.ContainerStatuses {
+		if !c.Ready {
+			return false
+		}
+	}
+	return len(pod.Status.ContainerStatuses) > 0
+}
+
+// describePod makes a Pod of a pod that exists.
+func describePod(pod *corev1.Pod, trouble string) *cluster.Pod {
+	etcd := containerStatus(pod, v1alpha1.ContainerEtcd)
+	sidecar := containerStatus(pod, v1alpha1.ContainerBackupRestore)
+	p := &cluster.Pod{
+		UID:                pod.UID,
+		ResourceVersion:    pod.ResourceVersion,
+		Revision:           pod.Labels[appsv1.StatefulSetRevisionLabel],
+		Updating:           inplace.MarkOf(pod) != nil,
+		Created:            pod.CreationTimestamp.Time,
+		GracePeriod:        time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)) * time.Second,
+		Ready:              isReady(pod, etcd),
+		AllContainersReady: allReady(pod),
+		BackupSidecarReady: sidecar == nil || sidecar.Ready,
+		Trouble:            trouble,
+		Claims:             claims(pod),
+		Finalizers:         pod.Finalizers,
+		Disrupted:          isDisrupted(pod),
+		Ended:              hasEnded(pod) && !isDisrupted(pod, "DeletionByPodGC"),
+		NodeLost:           isMarkedAsLost(pod),
+		Node:               cluster.Node{Name: pod.Spec.NodeName},
+		PeerTLS:            PeerTLS(pod.ObjectMeta, pod.Spec),
+		OfDruid:            runsDruid(pod.ObjectMeta),
+		Authorities:        pod.Annotations[v1alpha1.AnnotationCAChecksum],
+		EtcdVersion:        etcdVersion(pod.ObjectMeta, pod.Spec),
+		Probed:             isProbed(pod),
+		Refusal:            Refusal(pod),
+	}
+	if pod.Status.PodIP != "" {
+		p.Endpoint = endpoint(clientScheme(pod), pod.Status.PodIP, clientPort(pod))
+	}
+	if etcd != nil && etcd.State.Running != nil {
+		p.EtcdStarted = etcd.State.Running.StartedAt.Time
+	}
+	return p
+}
+
+// etcdVersion is that of the tag of the etcd container's image, without its v; empty when there is none. That of etcd-druid is
+// the version of a wrapper.
+func etcdVersion(of metav1.ObjectMeta, spec corev1.PodSpec) string {
+	if runsDruid(of) {
+		return ""
+	}
+	for _, c := range spec.Containers {
+		if c.Name != v1alpha1.ContainerEtcd {
+			continue
+		}
+		return ImageVersion(c.Image)
+	}
+	return ""
+}
+
+// ImageVersion returns the tag of an image without its v, also beside a digest; empty when there is none.
+func ImageVersion(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
+		return strings.TrimPrefix(image[i+1:], "v")
+	}
+	return ""
+}
+
+func isProbed(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name == v1alpha1.ContainerEtcd && c.ReadinessProbe != nil
+	})
+}
+
+func isTrue(c *corev1.PodCondition) bool { return c != nil && c.Status == corev1.ConditionTrue }
+
+func claims(pod *corev1.Pod) []string {
+	var names []string
+	for _, v := range pod.Spec.Volumes {
+		if v.PersistentVolumeClaim != nil {
+			names = append(names, v.PersistentVolumeClaim.ClaimName)
+		}
+	}
+	return names
+}
+
+// clientScheme is that of the member of this pod, which is not that of the Etcd's spec while a change of it is
+// being rolled out.
+func clientScheme(pod *corev1.Pod) string {
+	if pod.Annotations[v1alpha1.AnnotationClientTLS] == v1alpha1.TLSOn {
+		return "https"
+	}
+	if runsDruid(pod.ObjectMeta) && hasVolume(pod.Spec, isClientTLSVolume) {
+		return "https"
+	}
+	return "http"
+}
+
+// PeerTLS returns how far the member of a pod, or of the pods of a template, is on its way to TLS among members. One of etcd-druid
+// has been there since it has the certificate.
+func PeerTLS(of metav1.ObjectMeta, spec corev1.PodSpec) string {
+	if runsDruid(of) && hasVolume(spec, isPeerTLSVolume) {
+		return v1alpha1.TLSOn
+	}
+	return of.Annotations[v1alpha1.AnnotationPeerTLS]
+}
+
+// IsServerTLSVolume reports whether a volume of a pod of etcd-druid with this name holds a certificate that its member serves with.
+func IsServerTLSVolume(name string) bool { return isClientTLSVolume(name) || isPeerTLSVolume(name) }
+
+// The second is the name in earlier versions.
+func isClientTLSVolume(name string) bool {
+	return name == "etcd-server-tls" || name == "client-url-etcd-server-tls"
+}
+
+func isPeerTLSVolume(name string) bool {
+	return name == "etcd-peer-server-tls" || name == "peer-url-etcd-server-tls"
+}
+
+func hasVolume(spec corev1.PodSpec, like func(name string) bool) bool {
+	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool { return like(v.Name) })
+}
+
+// runsDruid reports whether a pod, or a template, is one that etcd-druid has made. The operator's own have the same labels if it
+// has adopted the StatefulSet, and a checksum that those of etcd-druid do not have.
+func runsDruid(of metav1.ObjectMeta) bool {
+	_, converted := of.Annotations[v1alpha1.AnnotationConfigChecksum]
+	return of.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByDruid && !converted
+}
+
+// ClientAddress is the address of the member of a pod, host and port; empty while the pod has none.
+func ClientAddress(pod *corev1.Pod) string {
+	if pod.Status.PodIP == "" {
+		return ""
+	}
+	return net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(clientPort(pod))))
+}
+
+// clientPort is the port that the member of this pod listens on, which is not that of the Etcd's spec while a
+// change of it is being rolled out.
+func clientPort(pod *corev1.Pod) int32 {
+	for _, c := range pod.Spec.Containers {
+		for _, p := range c.Ports {
+			if c.Name == v1alpha1.ContainerEtcd && p.Name == clientPortName {
+				return p.ContainerPort
+			}
+		}
+	}
+	return defaultClientPort
+}

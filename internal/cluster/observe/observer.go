@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ErrNoStatefulSet says that an Etcd has no StatefulSet of its own.
+var ErrNoStatefulSet = errors.New("the Etcd has no StatefulSet")
+
+// ErrTooManyReplicas says that a StatefulSet has more than MaxReplicas.
+var ErrTooManyReplicas = errors.New("the StatefulSet has too many replicas")
+
+// askTimeout bounds what one member may take to answer. A member that is slower counts as down.
+const askTimeout = 2 * time.Second
+
+// askUnreadyTimeout is that of a member whose probe fails, as long as another knows a leader. It most likely hangs, the
+// rollout would wait for it each time, and one that serves although its probe fails mostly answers in milliseconds.
+const askUnreadyTimeout = 300 * time.Millisecond
+
+// observeTimeout bounds all that is asked for one Snapshot. What is done on it has to be sent before another operator may
+// have taken over, so some time has to be left.
+const observeTimeout = 3 * time.Second
+
+// MaxReplicas is how many replicas a StatefulSet may have to be observed. A user who may scale it can choose any number.
+const MaxReplicas = etcdclient.MaxMembers
+
+// etcd's client port: that of the container port of this name, or else the default.
+const (
+	clientPortName    = "client"
+	defaultClientPort = 2379
+)
+
+// Observer takes Snapshots.
+type Observer struct {
+	dialer      etcdclient.Dialer
+	credentials *certificates.Credentials
+	clock       clock.PassiveClock
+	renewals    renewals
+	// surroundings is nil where nodes and volumes are not read.
+	surroundings client.Reader
+	// afar: see FromAfar.
+	afar bool
+	rule replacer.Rule
+}
+
+// Option changes an Observer.
+type Option func(*Observer)
+
+// WithSurroundings has an Observer read nodes, claims and volumes too. Volumes, and the nodes of ready pods, are read through a cache: they
+// change slowly, and to ask the API server for each decision would cost more requests than all the rest.
+func WithSurroundings(cache client.Reader) Option {
+	return func(o *Observer) { o.surroundings = cache }
+}
+
+// WithCredentials has an Observer reach members that listen for clients with TLS too.
+func WithCredentials(credentials *certificates.Credentials) Option {
+	return func(o *Observer) { o.credentials = credentials }
+}
+
+// WithRule has an Observer say of a StatefulSet whether an operator with this rule may replace its pods.
+func WithRule(rule replacer.Rule) Option {
+	return func(o *Observer) { o.rule = rule }
+}
+
+// FromAfar is for a user who observes once, from elsewhere: members that are not ready get as much time as the others, and the
+// times in leases are believed, since no renewal is waited for. The mode of the operator is not known.
+func FromAfar() Option {
+	return func(o *Observer) { o.afar, o.renewals.asWritten, o.rule = true, true, replacer.Either }
+}
+
+// New makes an Observer.
+func New(dialer etcdclient.Dialer, clock clock.PassiveClock, options ...Option) *Observer {
+	o := &Observer{dialer: dialer, clock: clock}
+	for _, option := range options {
+		option(o)
+	}
+	return o
+}
+
+// Observe takes a Snapshot of an Etcd. The reader decides whether the API server is asked or a cache, whose objects are
+// only read, and not copied for it; the members are always asked. It returns ErrNoStatefulSet when there is none.
+func (o *Observer) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+	f, err := o.read(ctx, reader, etcd)
+	if err != nil {
+		return nil, err
+	}
+	return o.askAndBuild(ctx, reader, etcd, f)
+}
+
+// Confirm makes of a Snapshot that rests on a cache, and was taken just now, one that rests on the API server. Where
+// that says the same, the answers of the members stand, and the Snapshot itself is returned. Otherwise, and where no
+// member answered, it is Observe.
+func (o *Observer) Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (*cluster.Snapshot, error) {
+	f, err := o.read(ctx, live, etcd)
+	if err != nil {
+		return nil, err
+	}
+	if s.Cluster.Reachable && f.confirm(s) {
+		return s, nil
+	}
+	return o.askAndBuild(ctx, live, etcd, f)
+}
+
+// read reads what a reader has of an Etcd: facts without the answers of the members.
+func (o *Observer) read(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (facts, error) {
+	statefulSet, pods := &appsv1.StatefulSet{}, &corev1.PodList{}
+	key := client.ObjectKeyFromObject(etcd)
+	var setErr, podsErr error
+	var both sync.WaitGroup
+	both.Go(func() { setErr = reader.Get(ctx, key, statefulSet, client.UnsafeDisableDeepCopy) })
+	both.Go(func() {
+		podsErr = reader.List(ctx, pods, client.InNamespace(etcd.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: etcd.Name}, client.UnsafeDisableDeepCopy)
+	})
+	both.Wait()
+	switch {
+	case apierrors.IsNotFound(setErr):
+		return facts{}, fmt.Errorf("reading StatefulSet %s: %w", key, ErrNoStatefulSet)
+	case setErr != nil:
+		return facts{}, fmt.Errorf("reading StatefulSet %s: %w", key, setErr)
+	case podsErr != nil:
+		return facts{}, fmt.Errorf("listing the pods of StatefulSet %s: %w", key, podsErr)
+	case !metav1.IsControlledBy(statefulSet, etcd):
+		return facts{}, fmt.Errorf("reading StatefulSet %s: it is not controlled by the Etcd of that name: %w", key, ErrNoStatefulSet)
+	}
+	if n := ptr.Deref(statefulSet.Spec.Replicas, 1); n > MaxReplicas {
+		return facts{}, fmt.Errorf("reading StatefulSet %s: it has %d replicas, more than %d: %w", key, n, MaxReplicas, ErrTooManyReplicas)
+	}
+	f := facts{at: o.clock.Now(), statefulSet: describeStatefulSet(statefulSet), lineage: lineageOf(etcd)}
+	f.statefulSet.Objection = o.rule.Objection(etcd, statefulSet)
+	f.ordinals, f.surplus = ordinals(etcd, statefulSet, pods.Items)
+	f.growing = len(f.ordinals) > 0 && len(f.ordinals) < int(etcd.Spec.Replicas)
+	return f, o.readSurroundings(ctx, reader, key, f.ordinals)
+}
+
+func (o *Observer) askAndBuild(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, f facts) (*cluster.Snapshot, error) {
+	if err := o.ask(ctx, etcd, &f); err != nil {
+		return nil, err
+	}
+	if len(f.answers) == 0 {
+		// Only then do leases matter.
+		if err := o.readLeases(ctx, reader, etcd, f.ordinals); err != nil {
+			return nil, err
+		}
+	}
+	return build(f), nil
+}
+
+// ordinals puts the pods of a StatefulSet into its ordinals. Whatever else carries the labels of an Etcd, the
+// pods of a backup job for one, is not controlled by the StatefulSet.
+func ordinals(etcd *v1alpha1.Etcd, statefulSet *appsv1.StatefulSet, pods []corev1.Pod) ([]cluster.Ordinal, []string) {
+	replicas := int(ptr.Deref(statefulSet.Spec.Replicas, 1))
+	result := make([]cluster.Ordinal, replicas)
+	for i := range result {
+		pod := fmt.Sprintf("%s-%d", statefulSet.Name, i)
+		result[i] = cluster.Ordinal{Name: pod, Member: etcd.MemberName(pod), Class: v1alpha1.ClassMissing, Role: v1alpha1.RoleUnknown, LeaseRole: v1alpha1.RoleUnknown}
+	}
+	var surplus []string
+	for i := range pods {
+		pod := &pods[i]
+		if !metav1.IsControlledBy(pod, statefulSet) {
+			continue
+		}
+		n, err := strconv.Atoi(strings.TrimPrefix(pod.Name, statefulSet.Name+"-"))
+		if err != nil || n < 0 || n >= replicas {
+			surplus = append(surplus, pod.Name)
+			continue
+		}
+		class, trouble := classify(pod)
+		result[n].Class = class
+		result[n].Pod = describePod(pod, trouble)
+	}
+	return result, surplus
+}

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package compactionmetrics publishes the compactions of snapshots under the names of etcd-druid's metrics, so that its alerts and
+// dashboards work.
+package compactionmetrics
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Metrics are the metrics.
+type Metrics struct {
+	jobs, fullSnapshots *prometheus.CounterVec
+	current             *prometheus.GaugeVec
+	duration            *prometheus.HistogramVec
+
+	mu sync.Mutex
+	// running are the Etcds with a compaction that is running.
+	running map[types.NamespacedName]bool
+}
+
+// The labels, and the values of the reason of a failure.
+const (
+	labelSucceeded = "succeeded"
+	labelReason    = "failureReason"
+	labelNamespace = "etcd_namespace"
+
+	reasonNone     = "none"
+	reasonDeadline = "deadlineExceeded"
+	reasonProcess  = "processFailure"
+	reasonUnknown  = "unknown"
+)
+
+// New makes the metrics and registers them.
+func New(registerer prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "etcddruid_compaction_jobs_total", Help: "Compactions of snapshots that have ended.",
+		}, []string{labelSucceeded, labelReason, labelNamespace}),
+		fullSnapshots: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "etcddruid_compaction_full_snapshot_triggered_total", Help: "Full snapshots that the operator requested instead of a compaction, and that have ended.",
+		}, []string{labelSucceeded, labelNamespace}),
+		current: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "etcddruid_compaction_jobs_current", Help: "Compactions of snapshots that are running.",
+		}, []string{labelNamespace}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "etcddruid_compaction_job_duration_seconds", Help: "Time that compactions of snapshots took.",
+			Buckets: []float64{60, 300, 600, 900, 1200, 1800},
+		}, []string{labelSucceeded, labelReason, labelNamespace}),
+		running: map[types.NamespacedName]bool{},
+	}
+	registerer.MustRegister(m.jobs, m.fullSnapshots, m.current, m.duration)
+	return m
+}
+
+// Observe counts a change of a task's status that was written.
+func (m *Metrics) Observe(before, after *v1alpha1.EtcdOperatorTask, now time.Time) {
+	is := after.Status.State
+	if before.Status.State == is || !is.IsFinal() || is == v1alpha1.TaskStateRejected {
+		return
+	}
+	succeeded := strconv.FormatBool(is == v1alpha1.TaskStateSucceeded)
+	switch {
+	case after.Spec.Type == v1alpha1.OnDemandCompaction:
+		labels := []string{succeeded, reason(after), after.Namespace}
+		m.jobs.WithLabelValues(labels...).Inc()
+		if at := after.Status.InitiatedAt; at != nil {
+			m.duration.WithLabelValues(labels...).Observe(now.Sub(at.Time).Seconds())
+		}
+	case after.Spec.Type == v1alpha1.OnDemandSnapshot && after.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedBy:
+		m.fullSnapshots.WithLabelValues(succeeded, after.Namespace).Inc()
+	}
+}
+
+// reason returns why a task has failed, in the words of etcd-druid's metrics.
+func reason(task *v1alpha1.EtcdOperatorTask) string {
+	if task.Status.State == v1alpha1.TaskStateSucceeded {
+		return reasonNone
+	}
+	if len(task.Status.LastErrors) == 0 {
+		return reasonUnknown
+	}
+	switch task.Status.LastErrors[len(task.Status.LastErrors)-1].Code {
+	case v1alpha1.ErrDeadlineExceeded:
+		return reasonDeadline
+	case v1alpha1.ErrJobFailed, v1alpha1.ErrJobOutOfMemory:
+		return reasonProcess
+	}
+	return reasonUnknown
+}
+
+// Show publishes whether a compaction of an Etcd is running. The queue is empty for one that is gone.
+func (m *Metrics) Show(etcd types.NamespacedName, q queue.Queue) {
+	running := slices.ContainsFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool {
+		return t.Spec.Type == v1alpha1.OnDemandCompaction && t.Status.State == v1alpha1.TaskStateInProgress
+	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.running[etcd] == running {
+		return
+	}
+	delete(m.running, etcd)
+	if running {
+		m.running[etcd] = true
+	}
+	count := 0
+	for other := range m.running {
+		if other.Namespace == etcd.Namespace {
+			count++
+		}
+	}
+	if count == 0 {
+		m.current.DeleteLabelValues(etcd.Namespace)
+		return
+	}
+	m.current.WithLabelValues(etcd.Namespace).Set(float64(count))
+}

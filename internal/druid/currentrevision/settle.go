@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package currentrevision completes what Kubernetes before 1.37 leaves open when pods of a StatefulSet with OnDelete have been replaced:
+// status.currentRevision stays at the old revision, and etcd-druid takes the rollout for unfinished for ever. Once every pod is
+// ready at the update revision, it is written. Kubernetes 1.37 does so by itself, within the time that is waited here.
+package currentrevision
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// patience is how long the revision must have been stale.
+	patience = 5 * time.Second
+	// poll is how often it is looked at meanwhile, and maxGap the longest time between two looks that counts as uninterrupted.
+	poll   = time.Second
+	maxGap = 3 * time.Second
+)
+
+// Reconciler settles StatefulSets.
+type Reconciler struct {
+	// Client reads from the cache and writes to the API server, and Live reads from it.
+	Client client.Client
+	Live   client.Reader
+	Locker *lock.Locks
+	Clock  clock.PassiveClock
+	// Rule says whose pods the operator replaces.
+	Rule replacer.Rule
+
+	mu    sync.Mutex
+	stale map[types.NamespacedName]spell
+}
+
+// spell is how long a StatefulSet has been stale without interruption.
+type spell struct {
+	set         types.UID
+	revision    string
+	since, seen time.Time
+}
+
+// Setup registers the controller with a manager.
+func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
+	if err := ctrl.NewControllerManagedBy(mgr).Named("settle").WithOptions(controller.Options(concurrency)).For(&appsv1.StatefulSet{}).Complete(r); err != nil {
+		return fmt.Errorf("setting up the settle controller: %w", err)
+	}
+	return nil
+}
+
+// Reconcile settles a StatefulSet that has been stale for a while.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	key := request.NamespacedName
+	set, err := r.read(ctx, r.Client, key)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if set == nil || !isStale(set) {
+		r.forget(key)
+		return ctrl.Result{}, nil
+	}
+	if r.lasted(key, set) < patience {
+		return ctrl.Result{RequeueAfter: poll}, nil
+	}
+	defer r.Locker.Lock(key)()
+	return ctrl.Result{RequeueAfter: poll}, r.settle(ctx, key)
+}
+
+// read reads the StatefulSet of an Etcd; nil if there is none whose pods the operator replaces.
+func (r *Reconciler) read(ctx context.Context, reader client.Reader, key types.NamespacedName) (*appsv1.StatefulSet, error) {
+	set, etcd := &appsv1.StatefulSet{}, &v1alpha1.Etcd{}
+	if err := reader.Get(ctx, key, set); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading StatefulSet %s: %w", key, err)
+	}
+	if set.Spec.UpdateStrategy.Type != appsv1.OnDeleteStatefulSetStrategyType {
+		return nil, nil
+	}
+	if err := reader.Get(ctx, key, etcd); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading Etcd %s: %w", key, err)
+	}
+	if r.Rule.Objection(etcd, set) != "" {
+		return nil, nil
+	}
+	return set, nil
+}
+
+// isStale reports whether the status of a StatefulSet says that all pods are ready at its update revision, and that this is not
+// the current one.
+func isStale(set *appsv1.StatefulSet) bool {
+	s, replicas := set.Status, ptr.Deref(set.Spec.Replicas, 1)
+	return set.DeletionTimestamp == nil && s.ObservedGeneration >= set.Generation && s.UpdateRevision != "" && s.CurrentRevision != s.UpdateRevision &&
+		replicas > 0 && s.Replicas == replicas && s.ReadyReplicas == replicas && s.UpdatedReplicas == replicas
+}
+
+// lasted is how long a StatefulSet has been stale at this revision, as far as it was watched without a gap.
+func (r *Reconciler) lasted(key types.NamespacedName, set *appsv1.StatefulSet) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.Clock.Now()
+	s := r.stale[key]
+	if gap := now.Sub(s.seen); s.set != set.UID || s.revision != set.Status.UpdateRevision || gap > maxGap || gap < 0 {
+		s = spell{set: set.UID, revision: set.Status.UpdateRevision, since: now}
+	}
+	s.seen = now
+	if r.stale == nil {
+		r.stale = map[types.NamespacedName]spell{}
+	}
+	r.stale[key] = s
+	return now.Sub(s.since)
+}
+
+func (r *Reconciler) forget(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.stale, key)
+}
+
+// settle decides once more, on what the API server says, and writes the revision under the resourceVersion that it has read.
+func (r *Reconciler) settle(ctx context.Context, key types.NamespacedName) error {
+	set, err := r.read(ctx, r.Live, key)
+	if err != nil || set == nil || !isStale(set) {
+		return err
+	}
+	if all, err := r.allUpdated(ctx, set); err != nil || !all {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]string{"resourceVersion": set.ResourceVersion},
+		"status":   map[string]string{"currentRevision": set.Status.UpdateRevision},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	before := set.Status.CurrentRevision
+	if err := r.Client.Status().Patch(ctx, set, client.RawPatch(types.MergePatchType, patch)); apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("writing the current revision of StatefulSet %s: %w", key, err)
+	}
+	log.FromContext(ctx).Info("Promoted the current revision", "statefulSet", klog.KObj(set), "from", before, "to", set.Status.UpdateRevision)
+	return nil
+}
+
+// allUpdated reports whether every pod of a StatefulSet is ready at the update revision, and there is no other.
+func (r *Reconciler) allUpdated(ctx context.Context, set *appsv1.StatefulSet) (bool, error) {
+	pods := &corev1.PodList{}
+	if err := r.Live.List(ctx, pods, client.InNamespace(set.Namespace), client.MatchingLabels{v1alpha1.LabelPartOf: set.Name}); err != nil {
+		return false, fmt.Errorf("listing the pods of StatefulSet %s: %w", klog.KObj(set), err)
+	}
+	updated := int32(0)
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !metav1.IsControlledBy(pod, set) {
+			continue
+		}
+		if pod.DeletionTimestamp != nil || pod.Labels[appsv1.StatefulSetRevisionLabel] != set.Status.UpdateRevision || !isReady(pod) {
+			return false, nil
+		}
+		updated++
+	}
+	return updated == ptr.Deref(set.Spec.Replicas, 1), nil
+}
+
+func isReady(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// prepare makes a tasks.Task of a task, wherever in line it is, or says why it is not to be carried out. What
+// can be known on arrival is said on arrival, so that a hopeless task does not wait in line.
+func (r *Reconciler) prepare(ctx context.Context, line *line, cached, t *v1alpha1.EtcdOperatorTask) (tasks.Task, *tasks.Verdict, error) {
+	task := tasks.Task{Object: t, Etcd: line.etcd}
+	reject := func(code v1alpha1.ErrorCode, format string, args ...any) (tasks.Task, *tasks.Verdict, error) {
+		return task, &tasks.Verdict{Outcome: tasks.Reject, Code: code, Message: fmt.Sprintf(format, args...)}, nil
+	}
+	registered, refused := r.typeOf(t)
+	if refused != nil {
+		return task, refused, nil
+	}
+	pending := t.Status.State == v1alpha1.TaskStatePending
+	if !pending && t.Status.InitiatedAt == nil {
+		return reject(v1alpha1.ErrNotAdmitted, "status.state is %s and status.initiatedAt is empty, so no operator has admitted the task: create it again, and leave its status to the operator", t.Status.State)
+	}
+	var err error
+	if pending {
+		task.Config, err = r.books.decode(t, registered.Handler)
+	} else {
+		task.Config, err = registered.Handler.Restore(t.Status.Config)
+	}
+	if err != nil {
+		return reject(v1alpha1.ErrInvalidConfig, "%v", err)
+	}
+	if by := r.displacedBy(line.Queue, cached); by != "" {
+		return reject(v1alpha1.ErrSuperseded, "task %s, which was created later, supersedes it", by)
+	}
+	if line.etcd == nil {
+		return reject(v1alpha1.ErrEtcdNotFound, "spec.ownerEtcdReference names Etcd %q, which does not exist in namespace %s", t.Spec.OwnerEtcdReference.Name, t.Namespace)
+	}
+	if !pending && !t.Spec.Suspend {
+		// Execute sees for itself whether the task is outdated.
+		return task, nil, nil
+	}
+	if by, err := registered.Handler.Superseded(ctx, task); err != nil {
+		return task, nil, err
+	} else if by != "" {
+		return reject(v1alpha1.ErrSuperseded, "%s", by)
+	}
+	if !pending {
+		return task, nil, nil
+	}
+	same, err := r.sameWork(ctx, registered.Handler, line, cached, task)
+	if err != nil || same == "" {
+		return task, nil, err
+	}
+	return reject(v1alpha1.ErrDuplicateTask, "task %s, which was created earlier and has not ended, does the same work", same)
+}
+
+// typeOf returns the type of a task, or why the operator does not carry it out.
+func (r *Reconciler) typeOf(t *v1alpha1.EtcdOperatorTask) (tasks.Type, *tasks.Verdict) {
+	if ns := t.Spec.OwnerEtcdReference.Namespace; ns != "" && ns != t.Namespace {
+		return tasks.Type{}, &tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrCrossNamespace,
+			Message: fmt.Sprintf("spec.ownerEtcdReference.namespace is %q: a task may only refer to an Etcd in its own namespace, %s", ns, t.Namespace)}
+	}
+	registered, ok := r.Registry[t.Spec.Type]
+	if !ok {
+		return tasks.Type{}, &tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrUnsupportedType,
+			Message: fmt.Sprintf("spec.type %s is not supported by this version of the operator", t.Spec.Type)}
+	}
+	return registered, registered.Unavailable
+}
+
+// displacedBy names a later task whose type supersedes that of a task; empty when there is none. One that is
+// suspended, whose config does not decode, or that may yet be rejected on arrival supersedes nobody.
+func (r *Reconciler) displacedBy(q queue.Queue, t *v1alpha1.EtcdOperatorTask) string {
+	place := slices.Index(q, t)
+	for _, later := range q[place+1:] {
+		registered, ok := r.Registry[later.Spec.Type]
+		if !ok || later.Spec.Suspend || later.Status.State == "" || !slices.Contains(registered.Supersedes, t.Spec.Type) {
+			continue
+		}
+		if _, err := r.books.decode(later, registered.Handler); err == nil {
+			return later.Name
+		}
+	}
+	return ""
+}
+
+// sameWork names an earlier task that does the same work; empty when there is none.
+func (r *Reconciler) sameWork(ctx context.Context, handler tasks.Handler, line *line, cached *v1alpha1.EtcdOperatorTask, task tasks.Task) (string, error) {
+	earlier := line.Earlier(cached)
+	if len(earlier) == 0 {
+		return "", nil
+	}
+	key, err := line.workKey(ctx, handler, task)
+	if err != nil {
+		return "", err
+	}
+	for _, t := range earlier {
+		config, err := r.books.decode(t, handler)
+		if err != nil {
+			// It is rejected in this same pass.
+			continue
+		}
+		other, err := line.workKey(ctx, handler, tasks.Task{Object: t, Etcd: line.etcd, Config: config})
+		if err != nil {
+			return "", err
+		}
+		if other == key {
+			return t.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// adopt makes the Etcd an owner of the task, so that the task goes with it. The arrival is written first: this
+// very write changes the resourceVersion that records it.
+func (r *Reconciler) adopt(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) error {
+	if err := r.writeNow(ctx, cached, t); err != nil {
+		return err
+	}
+	patch := client.MergeFromWithOptions(t.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	t.OwnerReferences = append(t.OwnerReferences, etcdtasks.Owner(etcd))
+	if err := r.Client.Patch(ctx, t, patch); err != nil {
+		return fmt.Errorf("making Etcd %s an owner of task %s: %w", etcd.Name, t.Name, err)
+	}
+	return nil
+}

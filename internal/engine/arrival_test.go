@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// What can be known on arrival is said on arrival, also to a task that would have to wait.
+func TestRejectedOnArrival(t *testing.T) {
+	inNamespace := func(ns string) func(*v1alpha1.EtcdOperatorTask) {
+		return func(task *v1alpha1.EtcdOperatorTask) { task.Spec.OwnerEtcdReference.Namespace = ns }
+	}
+	for name, c := range map[string]struct {
+		change  func(*v1alpha1.EtcdOperatorTask)
+		prepare func(*engine)
+		code    v1alpha1.ErrorCode
+		says    string
+	}{
+		"in the namespace of the Etcd":               {change: inNamespace("ns")},
+		"in another namespace":                       {change: inNamespace("other"), code: v1alpha1.ErrCrossNamespace, says: `spec.ownerEtcdReference.namespace is "other": a task may only refer to an Etcd in its own namespace, ns`},
+		"of a type that nobody knows":                {change: func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = "Dance" }, code: v1alpha1.ErrUnsupportedType, says: "spec.type Dance is not supported by this version of the operator"},
+		"with a config that cannot be":               {prepare: func(e *engine) { e.undecodable = "b" }, code: v1alpha1.ErrInvalidConfig, says: "it cannot be decoded"},
+		"for what another one does":                  {change: func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Config = "a" }, code: v1alpha1.ErrDuplicateTask, says: "task a, which was created earlier and has not ended, does the same work"},
+		"though another one's config cannot be read": {prepare: func(e *engine) { e.undecodable = "a" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.add(t, "a", running)
+			if c.change == nil {
+				c.change = func(*v1alpha1.EtcdOperatorTask) {}
+			}
+			s.add(t, "b", "", c.change)
+			e := newEngine(t, s)
+			if c.prepare != nil {
+				c.prepare(e)
+			}
+			e.look()
+			task := s.get(t, "b")
+			if c.code == "" {
+				e.Expect(task.Status.State).To(Equal(pending))
+				e.Expect(progressingReason(task)).To(Equal(v1alpha1.ReasonQueued))
+				return
+			}
+			e.Expect(task.Status.State).To(Equal(v1alpha1.TaskStateRejected))
+			e.Expect(task.Status.LastErrors).To(HaveLen(1))
+			e.Expect(task.Status.LastErrors[0].Code).To(Equal(c.code))
+			e.Expect(task.Status.LastErrors[0].Description).To(Equal(c.says))
+			e.Expect(task.Status.ArrivalResourceVersion).NotTo(BeEmpty())
+			e.Expect(e.cleaned).To(BeEmpty(), "it has not begun")
+		})
+	}
+}
+
+// Whatever there is to be done for an Etcd that is gone, nobody does it. A task of none is rejected, and cleaned up after if it ran.
+func TestWithoutAnEtcd(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running)
+	s.add(t, "b", "")
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: mainKey.Namespace, Name: mainKey.Name}}
+	if err := s.tracker.Delete(t.Context(), etcd); err != nil {
+		t.Fatal(err)
+	}
+	e := newEngine(t, s)
+	e.look()
+	for _, name := range []string{"a", "b"} {
+		e.Expect(s.get(t, name).Status.LastErrors[0].Code).To(Equal(v1alpha1.ErrEtcdNotFound))
+		e.Expect(s.get(t, name).Status.LastErrors[0].Description).To(Equal(`spec.ownerEtcdReference names Etcd "main", which does not exist in namespace ns`))
+	}
+	e.Expect(e.cleaned).To(Equal([]string{"a"}))
+	e.Expect(e.admitted).To(BeEmpty())
+	e.look()
+	e.Expect(collected(e)).NotTo(BeEmpty(), "as long as there are tasks")
+	for _, name := range []string{"a", "b"} {
+		e.Expect(s.tracker.Delete(t.Context(), s.get(t, name))).To(Succeed())
+	}
+	e.look()
+	e.Expect(collected(e)).To(BeEmpty())
+	e.Expect(e.books.etcds).To(BeEmpty())
+}
+
+// An Etcd adopts its tasks, once each, and a task arrives before it is adopted: the adoption changes the resourceVersion.
+func TestAdoption(t *testing.T) {
+	orphan := func(task *v1alpha1.EtcdOperatorTask) {
+		task.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"}}
+		task.Status.ArrivalResourceVersion = ""
+	}
+	s := newServer(t)
+	s.add(t, "a", "", orphan)
+	e := newEngine(t, s)
+	created := s.get(t, "a").ResourceVersion
+	e.look()
+	task := s.get(t, "a")
+	e.Expect(task.Status.ArrivalResourceVersion).To(Equal(created))
+	e.Expect(task.Status.State).To(Equal(pending))
+	e.Expect(task.OwnerReferences).To(HaveLen(2))
+	e.Expect(task.OwnerReferences[1].UID).To(BeEquivalentTo("etcd"))
+	e.look()
+	e.Expect(e.state("a")).To(Equal(running))
+	e.Expect(s.get(t, "a").OwnerReferences).To(HaveLen(2))
+
+	// A task whose arrival cannot be written is not adopted.
+	s = newServer(t)
+	s.add(t, "a", "", orphan)
+	s.beforeStatus = func() error { return errors.New("the API server is away") }
+	e = newEngine(t, s)
+	e.Expect(e.look()).To(Equal(firstPause))
+	e.Expect(s.get(t, "a").OwnerReferences).To(HaveLen(1))
+	s.beforeStatus, s.beforePatch = nil, errors.New("the API server is away")
+	e.pass(firstPause)
+	e.Expect(e.look()).To(Equal(2*firstPause), "nor does it run before it is")
+	e.Expect(e.state("a")).To(Equal(pending))
+}
+
+// A task that is being deleted, and that a finalizer keeps, neither runs nor is in anybody's way.
+func TestTaskThatIsBeingDeleted(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", pending, func(task *v1alpha1.EtcdOperatorTask) { task.Finalizers = []string{"example.com/keep"} })
+	s.add(t, "b", pending)
+	s.deleteA(t)
+	e := newEngine(t, s)
+	e.look()
+	e.Expect(e.admitted).To(Equal([]string{"b"}))
+	e.Expect(e.state("a")).To(Equal(pending))
+}
+
+// A task that waits says for what, and since no event may come of that, it is said again when the line moves.
+func TestWaiting(t *testing.T) {
+	task := func(name string, at int, change ...func(*v1alpha1.EtcdOperatorTask)) *v1alpha1.EtcdOperatorTask {
+		t := newTask()
+		t.Name, t.UID, t.CreationTimestamp = name, types.UID(name), metav1.Time{Time: epoch.Add(time.Duration(at) * time.Second)}
+		for _, c := range change {
+			c(t)
+		}
+		return t
+	}
+	suspended := func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Suspend = true }
+	runs := func(t *v1alpha1.EtcdOperatorTask) { t.Status.State = running }
+	recovers := func(t *v1alpha1.EtcdOperatorTask) { t.Spec.Type = v1alpha1.QuorumLossRecovery }
+	a, c, d := task("a", 0, runs), task("c", 1), task("d", 2, suspended)
+	q := queue.New([]*v1alpha1.EtcdOperatorTask{a, c, d, task("e", 3)})
+	for name, tc := range map[string]struct {
+		q    queue.Queue
+		t    *v1alpha1.EtcdOperatorTask
+		want string
+	}{
+		"second":    {q, q[1], "Queued: number 2 in line, behind a"},
+		"suspended": {q, d, "Suspended: spec.suspend is set: the task is not started"},
+		"third":     {q, q[3], "Queued: number 3 in line, behind a"},
+		"preempted": {queue.New([]*v1alpha1.EtcdOperatorTask{a, task("r", 9, recovers)}), a, "Preempted: r has preempted this task between two steps; this task continues when that one has ended"},
+	} {
+		reason, message := waiting(tc.q, tc.t)
+		if got := reason + ": " + message; got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// A work key that cannot be determined is no duplicate, and no reason to run: it is tried again. It is determined once in a reconcile.
+func TestWorkKeys(t *testing.T) {
+	s := newServer(t)
+	s.add(t, "a", running)
+	s.add(t, "b", "")
+	s.add(t, "c", "")
+	s.add(t, "d", "", func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Config = "c" })
+	e := newEngine(t, s)
+	e.look()
+	e.Expect(e.keys).To(Equal(4))
+	e.Expect(s.get(t, "d").Status.LastErrors[0].Description).To(HavePrefix("task c, which was created earlier"))
+	e.noKey = "c"
+	e.Expect(e.look()).To(Equal(firstPause), "its own")
+	e.pass(firstPause)
+	e.noKey = "a"
+	e.Expect(e.look()).To(Equal(firstPause), "that of one before it")
+	for _, name := range []string{"b", "c"} {
+		e.Expect(e.state(name)).To(Equal(pending))
+	}
+}
+
+// A type that supersedes others does so only with a config that can be decoded, and only those before it.
+func TestSuperseding(t *testing.T) {
+	recreate := func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.RecreateRollout }
+	for name, c := range map[string]struct {
+		undecodable string
+		first       bool
+		supersedes  []v1alpha1.TaskType
+		want        v1alpha1.TaskState
+	}{
+		"a later one":                    {"", false, []v1alpha1.TaskType{v1alpha1.OnDemandSnapshot}, v1alpha1.TaskStateRejected},
+		"an earlier one does not":        {"", true, []v1alpha1.TaskType{v1alpha1.OnDemandSnapshot}, pending},
+		"nor one of another type":        {"", false, []v1alpha1.TaskType{v1alpha1.CopyBackups}, running},
+		"nor one that cannot be decoded": {"b", false, []v1alpha1.TaskType{v1alpha1.OnDemandSnapshot}, running},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			e := newEngine(t, s)
+			e.Registry[v1alpha1.RecreateRollout] = tasks.Type{Handler: e.actor, Supersedes: c.supersedes}
+			e.undecodable = c.undecodable
+			if c.first {
+				s.add(t, "b", pending, recreate)
+			}
+			s.add(t, "a", pending)
+			if !c.first {
+				s.add(t, "b", pending, recreate)
+			}
+			e.look()
+			e.Expect(e.state("a")).To(Equal(c.want))
+			if c.want == v1alpha1.TaskStateRejected {
+				e.Expect(s.get(t, "a").Status.LastErrors[0]).To(HaveField("Code", v1alpha1.ErrSuperseded))
+				e.Expect(s.get(t, "a").Status.LastErrors[0].Description).To(Equal("task b, which was created later, supersedes it"))
+			}
+		})
+	}
+}
+
+// What cannot be read is no reason to do anything.
+func TestReadsThatFail(t *testing.T) {
+	away := errors.New("the API server is away")
+	for name, c := range map[string]struct {
+		cached, live reads
+		returned     bool
+	}{
+		"the list":                  {reads{list: away}, reads{}, true},
+		"the Etcd":                  {reads{etcd: away}, reads{}, true},
+		"the list, at admission":    {reads{}, reads{list: away}, false},
+		"the Etcd, at admission":    {reads{}, reads{etcd: away}, false},
+		"the Etcd, before adoption": {reads{}, reads{etcd: away}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t)
+			s.add(t, "a", pending, func(task *v1alpha1.EtcdOperatorTask) {
+				if name == "the Etcd, before adoption" {
+					task.OwnerReferences = nil
+				}
+			})
+			e := newEngine(t, s)
+			c.cached.Client, c.live.Client = e.Client, s.tracker
+			e.Client, e.Live = c.cached, c.live
+			result, err := e.Reconcile(t.Context(), ctrl.Request{NamespacedName: mainKey})
+			if c.returned || name == "the Etcd, before adoption" {
+				e.Expect(err).To(MatchError(away))
+			} else {
+				e.Expect(err).NotTo(HaveOccurred())
+				e.Expect(result.RequeueAfter).To(Equal(firstPause))
+				e.Expect(e.progress("a")).To(HavePrefix("Retrying: "))
+			}
+			e.Expect(e.admitted).To(BeEmpty())
+			e.Expect(e.state("a")).To(Equal(pending))
+		})
+	}
+}
+
+// reads is a client some of whose reads fail.
+type reads struct {
+	client.Client
+	list, etcd error
+}
+
+func (r reads) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+	if r.list != nil {
+		return r.list
+	}
+	return r.Client.List(ctx, into, options...)
+}
+
+func (r reads) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if _, ok := into.(*v1alpha1.Etcd); ok && r.etcd != nil {
+		return r.etcd
+	}
+	return r.Client.Get(ctx, key, into, options...)
+}

@@ -1,0 +1,249 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
+)
+
+// bookkeeping is what the engine keeps between reconciles, by Etcd. Everything in it can be lost: then a status is
+// written once more, or a task that is deleted in the very moment in which the operator restarts is not cleaned up
+// after.
+type bookkeeping struct {
+	mu    sync.Mutex
+	etcds map[types.NamespacedName]*record
+}
+
+type record struct {
+	// writes are the last ones of the statuses of tasks.
+	writes map[types.UID]written
+	// runs are the tasks that run: one, or another that runs beside it or has preempted it.
+	runs map[types.UID]tasks.Task
+	// pauses are those of tasks that something failed for: the very record of a failure would trigger a reconcile.
+	pauses map[types.UID]pause
+	// configs are the decoded configs of tasks that have not ended. A config is immutable.
+	configs map[types.UID]decoded
+	// readings are those of the clock for tasks that run, or have ended.
+	readings map[types.UID]reading
+	// troubled are the deleted tasks that could not be cleaned up after, and for which there was an event.
+	troubled map[types.UID]bool
+}
+
+// decoded is what a handler made of spec.config.
+type decoded struct {
+	raw    string
+	config any
+	err    error
+}
+
+// pause is until when a task is left alone, and for how long it was.
+type pause struct {
+	until time.Time
+	wait  time.Duration
+}
+
+// A task that fails again and again is left alone for the first of these, then for twice as long, and so on up to the
+// second.
+const (
+	firstPause = 100 * time.Millisecond
+	maxPause   = 30 * time.Second
+)
+
+// written is a write of a status: when it was, whether it could not wait, and the resourceVersion that it made.
+type written struct {
+	at              time.Time
+	urgent          bool
+	resourceVersion string
+}
+
+// maxCacheLag is how long the cache is waited for. An API server that was restored from a backup may never show again
+// what was written to it.
+const maxCacheLag = 5 * time.Second
+
+// isBehind reports whether a task in the cache is older than what was written last. An event will follow.
+func (w written) isBehind(cached *v1alpha1.EtcdOperatorTask, now time.Time) bool {
+	order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, w.resourceVersion)
+	return err == nil && order < 0 && now.Sub(w.at) < maxCacheLag
+}
+
+// of is what is kept of an Etcd. The caller holds the mutex.
+func (b *bookkeeping) of(etcd types.NamespacedName) *record {
+	if b.etcds == nil {
+		b.etcds = map[types.NamespacedName]*record{}
+	}
+	r, ok := b.etcds[etcd]
+	if !ok {
+		r = &record{
+			writes: map[types.UID]written{}, runs: map[types.UID]tasks.Task{}, pauses: map[types.UID]pause{}, configs: map[types.UID]decoded{}, readings: map[types.UID]reading{}, troubled: map[types.UID]bool{},
+		}
+		b.etcds[etcd] = r
+	}
+	return r
+}
+
+// keep forgets the tasks that are gone, and the Etcd when nothing is left to remember.
+func (b *bookkeeping) keep(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.of(etcd)
+	there, unfinished := map[types.UID]bool{}, map[types.UID]bool{}
+	for _, t := range all {
+		there[t.UID] = true
+		unfinished[t.UID] = !t.Status.State.IsFinal()
+	}
+	maps.DeleteFunc(r.writes, func(uid types.UID, _ written) bool { return !there[uid] })
+	maps.DeleteFunc(r.pauses, func(uid types.UID, _ pause) bool { return !there[uid] })
+	maps.DeleteFunc(r.configs, func(uid types.UID, _ decoded) bool { return !unfinished[uid] })
+	maps.DeleteFunc(r.readings, func(uid types.UID, _ reading) bool { return !there[uid] })
+	if len(r.writes) == 0 && len(r.runs) == 0 && len(r.pauses) == 0 && len(r.configs) == 0 && len(r.readings) == 0 {
+		delete(b.etcds, etcd)
+	}
+}
+
+// decode returns what a handler makes of the config of a task, and has it do so once. Others do not wait for it.
+func (b *bookkeeping) decode(t *v1alpha1.EtcdOperatorTask, handler tasks.Handler) (any, error) {
+	known, ok := b.decoded(t)
+	if !ok || known.raw != t.Spec.Config {
+		known = decoded{raw: t.Spec.Config}
+		known.config, known.err = handler.Decode(t.Spec.Config)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.of(t.EtcdKey()).configs[t.UID] = known
+	}
+	return known.config, known.err
+}
+
+func (b *bookkeeping) decoded(t *v1alpha1.EtcdOperatorTask) (known decoded, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	known, ok = b.of(t.EtcdKey()).configs[t.UID]
+	return known, ok
+}
+
+func (b *bookkeeping) lastWrite(t *v1alpha1.EtcdOperatorTask) written {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.of(t.EtcdKey()).writes[t.UID]
+}
+
+func (b *bookkeeping) wrote(t *v1alpha1.EtcdOperatorTask, w written) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.of(t.EtcdKey()).writes[t.UID] = w
+}
+
+// pause leaves a task alone for a while.
+func (b *bookkeeping) pause(t *v1alpha1.EtcdOperatorTask, now time.Time, wait time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.of(t.EtcdKey()).pauses[t.UID] = pause{now.Add(wait), wait}
+}
+
+// backOff leaves a task alone for twice as long as the last time, and returns for how long.
+func (b *bookkeeping) backOff(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.of(t.EtcdKey())
+	wait := min(max(2*r.pauses[t.UID].wait, firstPause), maxPause)
+	r.pauses[t.UID] = pause{now.Add(wait), wait}
+	return wait
+}
+
+// resume forgets the pause of a task, once it is over.
+func (b *bookkeeping) resume(t *v1alpha1.EtcdOperatorTask, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r := b.of(t.EtcdKey()); !r.pauses[t.UID].until.After(now) {
+		delete(r.pauses, t.UID)
+	}
+}
+
+// pausedFor is how long a task is still left alone; not more than 0 when it is not.
+func (b *bookkeeping) pausedFor(t *v1alpha1.EtcdOperatorTask, now time.Time) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.of(t.EtcdKey()).pauses[t.UID].until.Sub(now)
+}
+
+// reading is what the clock said when this process first saw that a task runs or has ended, and how long ago it had begun to by
+// that. The time since then is measured by the monotonic clock.
+type reading struct {
+	since, at time.Time
+	before    time.Duration
+}
+
+// elapsed returns for how long a task has been running, or how long ago it ended, and for how much of that this process has seen it.
+// What the status says is from the wall clock, perhaps of another machine: a time in the future was just now.
+func (b *bookkeeping) elapsed(t *v1alpha1.EtcdOperatorTask, since time.Time, clock clock.PassiveClock) (elapsed, seen time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r, second := b.of(t.EtcdKey()), since.Truncate(time.Second)
+	if known, ok := r.readings[t.UID]; !ok || !known.since.Equal(second) {
+		now := clock.Now()
+		r.readings[t.UID] = reading{second, now, max(0, now.Sub(since.Round(0)))}
+	}
+	seen = clock.Since(r.readings[t.UID].at)
+	return r.readings[t.UID].before + seen, seen
+}
+
+// correct remembers for how long a task has been running, or how long ago it ended, by a clock that is known to be right.
+func (b *bookkeeping) correct(t *v1alpha1.EtcdOperatorTask, elapsed time.Duration, clock clock.PassiveClock) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.of(t.EtcdKey())
+	known := r.readings[t.UID]
+	known.before = elapsed - clock.Since(known.at)
+	r.readings[t.UID] = known
+}
+
+// running remembers a task of an Etcd that runs. The object itself is kept, because what is recorded in it later
+// counts when the task has been deleted.
+func (b *bookkeeping) running(task tasks.Task) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.of(task.Object.EtcdKey()).runs[task.Object.UID] = task
+}
+
+func (b *bookkeeping) ended(t *v1alpha1.EtcdOperatorTask) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.of(t.EtcdKey())
+	delete(r.runs, t.UID)
+	delete(r.troubled, t.UID)
+}
+
+// trouble remembers that a deleted task could not be cleaned up after, and reports whether that is new.
+func (b *bookkeeping) trouble(t *v1alpha1.EtcdOperatorTask) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.of(t.EtcdKey())
+	known := r.troubled[t.UID]
+	r.troubled[t.UID] = true
+	return !known
+}
+
+// deleted are the tasks that ran, and are not among those that there are, by name.
+func (b *bookkeeping) deleted(etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) []tasks.Task {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var gone []tasks.Task
+	for uid, task := range b.of(etcd).runs {
+		if !slices.ContainsFunc(all, func(t *v1alpha1.EtcdOperatorTask) bool { return t.UID == uid }) {
+			gone = append(gone, task)
+		}
+	}
+	slices.SortFunc(gone, func(a, b tasks.Task) int { return cmp.Compare(a.Object.Name, b.Object.Name) })
+	return gone
+}

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// cleanUpAfterDeleted cleans up after tasks that ran and have been deleted, which aborts them between two steps. What they
+// have recorded as an intent may still happen, so no other task is carried on before. An event says once for each task that it
+// failed.
+func (r *Reconciler) cleanUpAfterDeleted(ctx context.Context, etcd types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) error {
+	defer r.books.keep(etcd, all)
+	var failed error
+	for _, task := range r.books.deleted(etcd, all) {
+		if err := r.Registry[task.Object.Spec.Type].Handler.Cleanup(ctx, task); err != nil {
+			err = fmt.Errorf("cleaning up after task %s, which was deleted while it was running: %w", task.Object.Name, err)
+			if r.books.trouble(task.Object) {
+				r.report().warn(task.Object, v1alpha1.ReasonCleanupFailed, err.Error())
+			}
+			failed = errors.Join(failed, err)
+			continue
+		}
+		r.books.ended(task.Object)
+	}
+	return failed
+}
+
+// blocked says on the task whose turn it is why it is not carried on, and returns why, so that it is tried again.
+func (r *Reconciler) blocked(ctx context.Context, etcd types.NamespacedName, q queue.Queue, why error) error {
+	cached := q.Head()
+	if cached == nil || r.books.lastWrite(cached).isBehind(cached, r.Clock.Now()) {
+		return why
+	}
+	t := cached.DeepCopy()
+	status.RecordArrival(t)
+	message := fmt.Sprintf("no task of Etcd %s runs until this succeeds; it is retried: %s", etcd.Name, strings.ReplaceAll(why.Error(), "\n", "; "))
+	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonCleanupFailed, message, r.Clock.Now())
+	if _, err := r.write(ctx, cached, t); err != nil {
+		return errors.Join(why, err)
+	}
+	return why
+}

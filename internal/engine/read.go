@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// list are the tasks of an Etcd that are not being deleted. They may be those of the cache, and are not changed.
+func (r *Reconciler) list(ctx context.Context, reader client.Reader, etcd types.NamespacedName) ([]*v1alpha1.EtcdOperatorTask, error) {
+	found := &v1alpha1.EtcdOperatorTaskList{}
+	if err := reader.List(ctx, found, etcdtasks.Of(etcd), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the tasks of Etcd %s: %w", etcd, err)
+	}
+	var all []*v1alpha1.EtcdOperatorTask
+	for i := range found.Items {
+		// A task that is being deleted, and only waits for a finalizer, no longer counts.
+		if found.Items[i].DeletionTimestamp == nil {
+			all = append(all, &found.Items[i])
+		}
+	}
+	return all, nil
+}
+
+// separate separates the tasks that are for an Etcd from those that are for an earlier one and have not ended. Without an Etcd
+// none is foreign.
+func separate(all []*v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) (own, foreign []*v1alpha1.EtcdOperatorTask) {
+	for _, t := range all {
+		switch {
+		case etcd == nil || etcdtasks.Foreign(t, etcd) == "":
+			own = append(own, t)
+		case !t.Status.State.IsFinal():
+			foreign = append(foreign, t)
+		}
+	}
+	return own, foreign
+}
+
+// etcdOf returns the Etcd of some tasks; nil when there is none. The cache is believed only where it shows the owner of each
+// task that has not ended: no task is adopted, or ended, because the cache is behind.
+func (r *Reconciler) etcdOf(ctx context.Context, key types.NamespacedName, all []*v1alpha1.EtcdOperatorTask) (*v1alpha1.Etcd, error) {
+	cached, err := readEtcd(ctx, r.Client, key)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range all {
+		if !t.Status.State.IsFinal() && (cached == nil || !etcdtasks.IsOwned(t, cached) || etcdtasks.Foreign(t, cached) != "") {
+			return readEtcd(ctx, r.Live, key)
+		}
+	}
+	return cached, nil
+}
+
+// readEtcd reads an Etcd; nil when there is none.
+func readEtcd(ctx context.Context, reader client.Reader, key types.NamespacedName) (*v1alpha1.Etcd, error) {
+	etcd := &v1alpha1.Etcd{}
+	if err := reader.Get(ctx, key, etcd); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading Etcd %s: %w", key, err)
+	}
+	return etcd, nil
+}

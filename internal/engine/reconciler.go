@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package engine is the task engine: it runs the EtcdOperatorTasks of each Etcd one at a time, first in first
+// out. It knows task types by the contract in package tasks alone.
+//
+// The workqueue is keyed by Etcd. A reconcile looks at all tasks of one Etcd, and carries each whose turn it is,
+// the head and perhaps one that runs beside it, at most one step further: it asks the handler, writes the status
+// with the step as an intent, and only then has the handler carry the step out.
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// Reconciler is the task engine.
+type Reconciler struct {
+	// Client reads from the cache and writes to the API server.
+	Client client.Client
+	// Live reads from the API server.
+	Live     client.Reader
+	Registry tasks.Registry
+	Locker   *lock.Locks
+	Recorder events.EventRecorder
+	Metrics  *Metrics
+	Clock    clock.PassiveClock
+
+	books bookkeeping
+}
+
+const (
+	// detailsAfterUrgent and detailsAfterDetails are how long a change that is not urgent waits to be written, after a
+	// write that was urgent, and after one that was not.
+	detailsAfterUrgent  = 5 * time.Second
+	detailsAfterDetails = 10 * time.Second
+	// retryInterval is how soon a step is tried again after the API server or etcd refused it.
+	retryInterval = time.Second
+)
+
+// Reconcile carries the tasks of one Etcd on. The request names the Etcd.
+func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	all, err := r.list(ctx, r.Client, request.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	etcd, err := r.etcdOf(ctx, request.NamespacedName, all)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	own, foreign := separate(all, etcd)
+	q := queue.New(own)
+	if etcd == nil && len(all) == 0 {
+		r.Metrics.forget(request.NamespacedName)
+	} else {
+		r.Metrics.show(request.NamespacedName, q)
+	}
+	if err := r.cleanUpAfterDeleted(ctx, request.NamespacedName, all); err != nil {
+		return ctrl.Result{}, r.blocked(ctx, request.NamespacedName, q, err)
+	}
+	var again requeue
+	for _, t := range all {
+		if t.Status.State.IsFinal() {
+			again.in(r.attempt(ctx, t, func() (time.Duration, error) { return r.expire(ctx, t) }))
+		}
+	}
+	work := func(t *v1alpha1.EtcdOperatorTask, do func() (time.Duration, error)) {
+		if r.books.lastWrite(t).isBehind(t, r.Clock.Now()) {
+			// Whatever is decided now is refused as a conflict.
+			again.in(retryInterval)
+			return
+		}
+		again.in(r.attempt(ctx, t, do))
+	}
+	for _, t := range foreign {
+		work(t, func() (time.Duration, error) { return 0, r.refuse(ctx, t, etcd) })
+	}
+	line := newLine(q, etcd)
+	for i, t := range q {
+		switch {
+		case !tooMany(i, t):
+			work(t, func() (time.Duration, error) { return r.carryOn(ctx, line, t) })
+		case line.turnedAway < maxTurnedAway:
+			line.turnedAway++
+			work(t, func() (time.Duration, error) { return 0, r.turnAway(ctx, t) })
+		default:
+			again.in(retryInterval)
+		}
+	}
+	return again.result(), nil
+}
+
+// attempt does something about a task, unless the task is backing off, and returns when to do so again. A failure of one task
+// delays no other, and no other resets its back-off: the workqueue would do both.
+func (r *Reconciler) attempt(ctx context.Context, t *v1alpha1.EtcdOperatorTask, do func() (time.Duration, error)) time.Duration {
+	if left := r.books.pausedFor(t, r.Clock.Now()); left > 0 {
+		return left
+	}
+	wait, err := do()
+	switch {
+	case err == nil:
+		r.books.resume(t, r.Clock.Now())
+		return wait
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		// Something else has changed the task. The cache will show it, and trigger another reconcile.
+		return retryInterval
+	}
+	wait = r.books.backOff(t, r.Clock.Now())
+	log.FromContext(ctx).Error(err, "Task failed to proceed", logging.KeyTask, klog.KObj(t), "type", t.Spec.Type, "retryAfter", wait)
+	return wait
+}
+
+// carryOn takes one task that has not ended a step further, and returns when to do so again; 0 where an event triggers it.
+func (r *Reconciler) carryOn(ctx context.Context, line *line, cached *v1alpha1.EtcdOperatorTask) (time.Duration, error) {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithValues(logging.KeyTask, klog.KObj(cached), "type", cached.Spec.Type))
+	t := cached.DeepCopy()
+	status.RecordArrival(t)
+	task, refusal, err := r.prepare(ctx, line, cached, t)
+	if err != nil {
+		return 0, err
+	}
+	if refusal != nil {
+		return 0, r.end(ctx, cached, task, *refusal)
+	}
+	if !etcdtasks.IsOwned(t, task.Etcd) {
+		return 0, r.adopt(ctx, cached, t, task.Etcd)
+	}
+	if line.HasTurn(cached) {
+		return r.run(ctx, cached, task)
+	}
+	reason, message := waiting(line.Queue, cached)
+	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, r.Clock.Now())
+	return r.write(ctx, cached, t)
+}
+
+// waiting says why a task does not run.
+func waiting(q queue.Queue, t *v1alpha1.EtcdOperatorTask) (reason, message string) {
+	switch {
+	case t.Status.State == v1alpha1.TaskStateInProgress:
+		return v1alpha1.ReasonPreempted, fmt.Sprintf("%s has preempted this task between two steps; this task continues when that one has ended", q.Head().Name)
+	case t.Spec.Suspend:
+		return v1alpha1.ReasonSuspended, "spec.suspend is set: the task is not started"
+	}
+	return v1alpha1.ReasonQueued, fmt.Sprintf("number %d in line, behind %s", q.Behind(t)+1, q.Head().Name)
+}

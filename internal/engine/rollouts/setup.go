@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollouts
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch;create;"create:QuorumAwareRollout"
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+
+// Setup registers the controller with a manager whose cache has etcdtasks.Index. Any StatefulSet whose strategy is
+// not OnDelete, and was not before, is ignored.
+func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
+	onDelete := predicate.NewPredicateFuncs(func(o client.Object) bool { return concerns(o.(*appsv1.StatefulSet)) })
+	// One that becomes RollingUpdate leaves the metrics.
+	onDelete.UpdateFunc = func(e event.UpdateEvent) bool {
+		return concerns(e.ObjectOld.(*appsv1.StatefulSet)) || concerns(e.ObjectNew.(*appsv1.StatefulSet))
+	}
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("rollout").
+		WithOptions(controller.Options(concurrency)).
+		For(&appsv1.StatefulSet{}, builder.WithPredicates(onDelete)).
+		// A task that ended may leave outdated pods behind. The StatefulSet is named as its Etcd.
+		Watches(&v1alpha1.EtcdOperatorTask{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+			return []reconcile.Request{{NamespacedName: o.(*v1alpha1.EtcdOperatorTask).EtcdKey()}}
+		})).
+		// The cache may show a pod later than the status of its StatefulSet, which then does not change again.
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(setOf), builder.WithPredicates(revisions)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the rollout controller: %w", err)
+	}
+	return nil
+}
+
+// setOf is the StatefulSet of a pod, which is named as its Etcd.
+func setOf(_ context.Context, pod client.Object) []reconcile.Request {
+	name, found := pod.GetLabels()[v1alpha1.LabelPartOf]
+	if !found {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
+}
+
+// revisions lets through what may make a pod outdated: it is new, or its revision or the mark of an update in place has changed.
+var revisions = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
+		return before.Labels[appsv1.StatefulSetRevisionLabel] != after.Labels[appsv1.StatefulSetRevisionLabel] ||
+			(inplace.MarkOf(before) == nil) != (inplace.MarkOf(after) == nil)
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}

@@ -1,0 +1,215 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// run carries a task on whose turn it is.
+func (r *Reconciler) run(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, task tasks.Task) (time.Duration, error) {
+	unlock := r.Locker.Lock(task.Object.EtcdKey())
+	defer unlock()
+	handler := r.Registry[task.Object.Spec.Type].Handler
+	if task.Object.Status.State == v1alpha1.TaskStatePending {
+		verdict, err := r.admit(ctx, handler, task)
+		if err != nil || verdict.Outcome != tasks.Continue {
+			return r.conclude(ctx, cached, task, verdict, err)
+		}
+	}
+	task.Elapsed, _ = r.books.elapsed(task.Object, task.Object.Status.InitiatedAt.Time, r.Clock)
+	r.books.running(task)
+	left, overdue := r.overdue(task)
+	if overdue != nil {
+		return r.conclude(ctx, cached, task, *overdue, nil)
+	}
+	if task.Object.Spec.Suspend {
+		status.SetCondition(task.Object, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonSuspended, "spec.suspend is set: the task is suspended between two steps, and keeps its place", r.Clock.Now())
+		wait, err := r.write(ctx, cached, task.Object)
+		return sooner(wait, left), err
+	}
+	verdict, err := handler.Execute(ctx, task)
+	return r.conclude(ctx, cached, task, verdict, err)
+}
+
+// admit asks the handler for the preconditions, once the API server has confirmed that it is its turn, and for this Etcd.
+func (r *Reconciler) admit(ctx context.Context, handler tasks.Handler, task tasks.Task) (tasks.Verdict, error) {
+	etcd, err := readEtcd(ctx, r.Live, task.Object.EtcdKey())
+	switch {
+	case err != nil:
+		return tasks.Verdict{}, err
+	case etcd == nil:
+		return tasks.Verdict{}, errCacheBehind
+	case etcdtasks.Foreign(task.Object, etcd) != "":
+		return replaced(task.Object, etcd), nil
+	}
+	live, err := r.list(ctx, r.Live, task.Object.EtcdKey())
+	if err != nil {
+		return tasks.Verdict{}, err
+	}
+	own, _ := separate(live, etcd)
+	q := queue.New(own)
+	if t := q.Find(task.Object.UID); !q.HasTurn(t) || t.Status.State == v1alpha1.TaskStateInProgress {
+		return tasks.Verdict{}, errCacheBehind
+	}
+	verdict, err := handler.Admit(ctx, task)
+	if err == nil && verdict.Outcome == tasks.Continue {
+		config, encodeErr := json.Marshal(task.Config)
+		if encodeErr != nil {
+			return tasks.Verdict{}, fmt.Errorf("encoding the config of task %s: %w", task.Object.Name, encodeErr)
+		}
+		status.RecordAdmission(task.Object, string(config), verdict.Message+company(q, task.Object.UID), r.Clock.Now())
+	}
+	return verdict, err
+}
+
+// company says which tasks one that is admitted preempts, or runs beside; empty when it is alone.
+func company(q queue.Queue, uid types.UID) string {
+	if t := q.Find(uid); t == q.Beside() {
+		return fmt.Sprintf("; it runs beside %s, which is stalled", q.Head().Name)
+	}
+	said := ""
+	for _, t := range q.Preempted() {
+		said += fmt.Sprintf("; it preempts %s, which continues afterwards", t.Name)
+	}
+	return said
+}
+
+// errCacheBehind: the cache does not show the present state of the queue.
+var errCacheBehind = errors.New("the cache is behind the API server")
+
+// conclude writes what a handler said, and then carries its step out.
+func (r *Reconciler) conclude(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, task tasks.Task, verdict tasks.Verdict, err error) (time.Duration, error) {
+	switch {
+	case errors.Is(err, errCacheBehind):
+		return retryInterval, nil
+	case err != nil:
+		return 0, r.failed(ctx, cached, task.Object, err)
+	}
+	decided := r.Clock.Now()
+	status.RecordVerdict(task.Object, verdict, decided)
+	switch {
+	case verdict.Outcome != tasks.Continue:
+		if err := r.end(ctx, cached, task, verdict); err != nil {
+			return 0, err
+		}
+		if verdict.Event != "" {
+			r.report().event(task.Object, verdict.Event, verdict.Message)
+		}
+		return 0, nil
+	case verdict.Step == nil && verdict.Event == "":
+		wait, err := r.write(ctx, cached, task.Object)
+		return sooner(wait, verdict.RequeueAfter), err
+	}
+	if err := r.writeNow(ctx, cached, task.Object); err != nil {
+		return 0, err
+	}
+	if verdict.Step == nil {
+		r.report().event(task.Object, verdict.Event, verdict.Message)
+		return verdict.RequeueAfter, nil
+	}
+	if age := r.Clock.Now().Sub(decided); age > configv1alpha1.StepTimeout {
+		// Another operator may have taken over in the meantime.
+		log.FromContext(ctx).Info("Step not carried out", "operation", verdict.Step.Operation, "reason", "it was decided too long ago", "age", age)
+		return retryInterval, nil
+	}
+	return r.perform(ctx, task, *verdict.Step)
+}
+
+// perform has the handler carry out a step that was recorded as an intent.
+func (r *Reconciler) perform(ctx context.Context, task tasks.Task, step tasks.Step) (time.Duration, error) {
+	logger := log.FromContext(ctx).WithValues("operation", step.Operation)
+	logger.Info("Performing step", "reason", step.Reason)
+	err := r.Registry[task.Object.Spec.Type].Handler.Perform(ctx, task, step)
+	if err != nil {
+		logger.Error(err, "Step failed")
+		r.report().warn(task.Object, step.Operation, err.Error())
+		r.books.pause(task.Object, r.Clock.Now(), retryInterval)
+		before := task.Object.DeepCopy()
+		status.AddError(task.Object, codeOf(err), err.Error(), r.Clock.Now())
+		return retryInterval, r.writeNow(ctx, before, task.Object)
+	}
+	r.report().event(task.Object, step.Operation, step.Reason)
+	return step.RecheckAfter, nil
+}
+
+// failed records an error that is no verdict, and returns it, so that it is tried again.
+func (r *Reconciler) failed(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask, failure error) error {
+	now := r.Clock.Now()
+	status.AddError(t, codeOf(failure), failure.Error(), now)
+	status.SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonRetrying, failure.Error(), now)
+	if _, err := r.write(ctx, cached, t); err != nil {
+		return errors.Join(failure, err)
+	}
+	return failure
+}
+
+// end cleans up after a task and writes its end.
+func (r *Reconciler) end(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, task tasks.Task, verdict tasks.Verdict) error {
+	if handler := r.Registry[task.Object.Spec.Type].Handler; handler != nil && task.Object.Status.State == v1alpha1.TaskStateInProgress {
+		if err := handler.Cleanup(ctx, task); err != nil {
+			return r.failed(ctx, cached, task.Object, err)
+		}
+	}
+	status.RecordEnd(task.Object, verdict.Outcome, verdict.Code, verdict.Message, r.Clock.Now())
+	if verdict.EndReason != "" {
+		status.SetCondition(task.Object, v1alpha1.ConditionProgressing, metav1.ConditionFalse, verdict.EndReason, verdict.Message, r.Clock.Now())
+	}
+	if err := r.writeNow(ctx, cached, task.Object); err != nil {
+		return err
+	}
+	r.books.ended(task.Object)
+	log.FromContext(ctx).Info("Task ended", "state", task.Object.Status.State, "code", verdict.Code, "message", verdict.Message)
+	return nil
+}
+
+// overdue is the verdict on a task that takes longer than its type allows, or how long it may still take; 0 for ever.
+func (r *Reconciler) overdue(t tasks.Task) (left time.Duration, verdict *tasks.Verdict) {
+	deadline := r.Registry[t.Object.Spec.Type].Deadline
+	if deadline == 0 {
+		return 0, nil
+	}
+	if left = deadline - t.Elapsed; left > 0 {
+		return left, nil
+	}
+	return 0, &tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrDeadlineExceeded, Message: fmt.Sprintf("the task did not end within %s", deadline)}
+}
+
+func codeOf(err error) v1alpha1.ErrorCode {
+	if coded, ok := errors.AsType[*tasks.CodedError](err); ok {
+		return coded.Code
+	}
+	return v1alpha1.ErrInternal
+}
+
+// refuse ends a task that is for an earlier Etcd. What it leaves behind is cleaned up after without an Etcd: nothing of the
+// present one is the task's.
+func (r *Reconciler) refuse(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) error {
+	t := cached.DeepCopy()
+	status.RecordArrival(t)
+	return r.end(ctx, cached, tasks.Task{Object: t}, replaced(t, etcd))
+}
+
+// replaced is the verdict on a task that is for an earlier Etcd.
+func replaced(t *v1alpha1.EtcdOperatorTask, etcd *v1alpha1.Etcd) tasks.Verdict {
+	return tasks.Verdict{
+		Outcome: tasks.Reject, Code: v1alpha1.ErrEtcdReplaced,
+		Message: fmt.Sprintf("%s: if the task is meant for the present Etcd, create it again", etcdtasks.Foreign(t, etcd)),
+	}
+}

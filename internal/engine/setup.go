@@ -1,0 +1,71 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks/status,verbs=update
+// A task that owns a Job blocks its deletion, which takes a right to its finalizers where the API server asks for it.
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks/finalizers,verbs=update
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete;patch
+// +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
+// +kubebuilder:rbac:groups="",resources=pods/resize,verbs=patch
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get
+// +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;create;delete
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// Setup registers the engine with a manager.
+func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("task").
+		WithOptions(controller.Options(concurrency)).
+		Watches(&v1alpha1.EtcdOperatorTask{}, enqueue(ofTask)).
+		Watches(&v1alpha1.Etcd{}, enqueue(client.ObjectKeyFromObject),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&appsv1.StatefulSet{}, enqueue(partOf)).
+		Watches(&corev1.Pod{}, enqueue(partOf)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the task engine: %w", err)
+	}
+	return nil
+}
+
+// enqueue has the Etcd reconciled that an object is about, if it is about one.
+func enqueue(etcdOf func(client.Object) types.NamespacedName) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		if k := etcdOf(o); k.Name != "" {
+			return []reconcile.Request{{NamespacedName: k}}
+		}
+		return nil
+	})
+}
+
+func ofTask(o client.Object) types.NamespacedName { return o.(*v1alpha1.EtcdOperatorTask).EtcdKey() }
+
+// partOf is the Etcd of a pod or StatefulSet, which carries its name in a label.
+func partOf(o client.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetLabels()[v1alpha1.LabelPartOf]}
+}

@@ -1,0 +1,63 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Events have the Etcd reconciled that their object is about, and nothing else.
+func TestEvents(t *testing.T) {
+	pod := func(etcd string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod", Labels: map[string]string{v1alpha1.LabelPartOf: etcd}}}
+	}
+	task := taskOf(pending, 0)
+	for name, c := range map[string]struct {
+		of     func(client.Object) types.NamespacedName
+		object client.Object
+		want   []reconcile.Request
+	}{
+		"a task":           {ofTask, task, []reconcile.Request{{NamespacedName: mainKey}}},
+		"a pod of an Etcd": {partOf, pod("main"), []reconcile.Request{{NamespacedName: mainKey}}},
+		"any other pod":    {partOf, pod(""), nil},
+	} {
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		enqueue(c.of).Create(t.Context(), event.CreateEvent{Object: c.object}, q)
+		var got []reconcile.Request
+		for q.Len() > 0 {
+			r, _ := q.Get()
+			got = append(got, r)
+		}
+		q.ShutDown()
+		NewWithT(t).Expect(got).To(Equal(c.want), name)
+	}
+}
+
+// An operator that is set up twice is told so.
+func TestSetup(t *testing.T) {
+	g := NewWithT(t)
+	scheme := runtime.NewScheme()
+	g.Expect(clientgoscheme.AddToScheme(scheme)).To(Succeed())
+	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	mgr, err := ctrl.NewManager(&rest.Config{Host: "localhost:1"}, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect((&Reconciler{}).Setup(mgr, 1)).To(Succeed())
+	g.Expect((&Reconciler{}).Setup(mgr, 1)).To(MatchError(HavePrefix("setting up the task engine: ")))
+}

@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status records in the status of a task what the task engine has decided. It changes the object in memory, and has no
+// client or clock; the engine writes it.
+package status
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// maxLastErrors bounds status.lastErrors.
+	maxLastErrors = 10
+	// maxMessage bounds what goes into conditions and errors, in bytes: the API server refuses conditions
+	// with more than 32 KiB.
+	maxMessage = 4096
+	// sameErrorAgain is how often the same error is written again.
+	sameErrorAgain = time.Minute
+)
+
+// SetCondition sets a condition of a task, and those that follow from it.
+func SetCondition(t *v1alpha1.EtcdOperatorTask, conditionType string, status metav1.ConditionStatus, reason, message string, now time.Time) {
+	setConditions(t, now, metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message})
+}
+
+func setConditions(t *v1alpha1.EtcdOperatorTask, now time.Time, all ...metav1.Condition) {
+	for _, c := range all {
+		c.ObservedGeneration, c.LastTransitionTime, c.Message = t.Generation, metav1.Time{Time: now}, Shorten(c.Message, maxMessage)
+		meta.SetStatusCondition(&t.Status.Conditions, c)
+	}
+	setProgress(t, now)
+}
+
+// setProgress sets the conditions that follow from the state of a task and how it progresses.
+func setProgress(t *v1alpha1.EtcdOperatorTask, now time.Time) {
+	for _, c := range conditions.OfTask(&t.Status) {
+		c.ObservedGeneration, c.LastTransitionTime = t.Generation, metav1.Time{Time: now}
+		meta.SetStatusCondition(&t.Status.Conditions, c)
+	}
+}
+
+// RecordArrival records that a task was seen.
+func RecordArrival(t *v1alpha1.EtcdOperatorTask) {
+	t.Status.ObservedGeneration = t.Generation
+	if t.Status.State == "" {
+		t.Status.State = v1alpha1.TaskStatePending
+		t.Status.ArrivalResourceVersion = t.ResourceVersion
+	}
+}
+
+// RecordAdmission records that a task runs.
+func RecordAdmission(t *v1alpha1.EtcdOperatorTask, config, message string, now time.Time) {
+	t.Status.State = v1alpha1.TaskStateInProgress
+	t.Status.InitiatedAt = &metav1.Time{Time: now}
+	t.Status.Config = config
+	SetCondition(t, v1alpha1.ConditionAdmitted, metav1.ConditionTrue, v1alpha1.ReasonAdmitted, message, now)
+}
+
+// RecordVerdict records what a handler said of a task that runs.
+func RecordVerdict(t *v1alpha1.EtcdOperatorTask, v tasks.Verdict, now time.Time) {
+	s := &t.Status
+	s.Progress = cmp.Or(v.Progress, s.Progress)
+	if v.Rollout != nil {
+		s.Rollout = v.Rollout
+	}
+	if v.Recovery != nil {
+		s.Recovery = v.Recovery
+	}
+	if v.Result != nil {
+		s.Result = v.Result
+	}
+	if v.LastOperation != nil {
+		s.LastOperation = v.LastOperation.DeepCopy()
+		s.LastOperation.Reason = Shorten(s.LastOperation.Reason, maxMessage)
+	}
+	if v.Step != nil {
+		s.LastOperation = &v1alpha1.LastOperation{
+			Name: v.Step.Operation, State: v1alpha1.OperationStateInProgress,
+			LastTransitionTime: metav1.Time{Time: now}, Reason: Shorten(v.Step.Reason, maxMessage),
+		}
+	}
+	setConditions(t, now, v.Conditions...)
+	progressing := metav1.ConditionTrue
+	if v.Reason == v1alpha1.ReasonStalled {
+		progressing = metav1.ConditionFalse
+	}
+	SetCondition(t, v1alpha1.ConditionProgressing, progressing, cmp.Or(v.Reason, v1alpha1.ReasonRunning), v.Message, now)
+}
+
+// RecordEnd records the end of a task. A code is that of an error; it is empty for success.
+func RecordEnd(t *v1alpha1.EtcdOperatorTask, outcome tasks.Outcome, code v1alpha1.ErrorCode, message string, now time.Time) {
+	s := &t.Status
+	succeeded := metav1.ConditionFalse
+	var reason string
+	switch outcome {
+	case tasks.Done:
+		s.State, reason, succeeded = v1alpha1.TaskStateSucceeded, v1alpha1.ReasonSucceeded, metav1.ConditionTrue
+	case tasks.Reject:
+		s.State, reason = v1alpha1.TaskStateRejected, v1alpha1.ReasonRejected
+	default:
+		s.State, reason = v1alpha1.TaskStateFailed, v1alpha1.ReasonFailed
+	}
+	if code != "" {
+		AddError(t, code, message, now)
+		message = string(code) + ": " + message
+	}
+	if s.InitiatedAt == nil {
+		s.InitiatedAt = &metav1.Time{Time: now}
+		admitted := metav1.ConditionTrue
+		if outcome == tasks.Reject {
+			admitted = metav1.ConditionFalse
+		}
+		SetCondition(t, v1alpha1.ConditionAdmitted, admitted, reason, message, now)
+	}
+	s.CompletedAt = &metav1.Time{Time: now}
+	if s.Rollout != nil {
+		s.Rollout.HeldBy = nil
+	}
+	SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, now)
+	SetCondition(t, v1alpha1.ConditionFinished, metav1.ConditionTrue, reason, message, now)
+	SetCondition(t, v1alpha1.ConditionSucceeded, succeeded, reason, message, now)
+}
+
+// AddError adds an error to lastErrors. The same error again replaces the older one, at most once a minute.
+func AddError(t *v1alpha1.EtcdOperatorTask, code v1alpha1.ErrorCode, description string, now time.Time) {
+	e := v1alpha1.LastError{Code: code, Description: Shorten(description, maxMessage), ObservedAt: metav1.Time{Time: now}}
+	same := func(o v1alpha1.LastError) bool { return o.Code == e.Code && o.Description == e.Description }
+	if i := slices.IndexFunc(t.Status.LastErrors, same); i >= 0 {
+		if now.Sub(t.Status.LastErrors[i].ObservedAt.Time) < sameErrorAgain {
+			return
+		}
+		t.Status.LastErrors = slices.Delete(slices.Clone(t.Status.LastErrors), i, i+1)
+	}
+	t.Status.LastErrors = append(t.Status.LastErrors, e)
+	if n := len(t.Status.LastErrors) - maxLastErrors; n > 0 {
+		t.Status.LastErrors = t.Status.LastErrors[n:]
+	}
+}
+
+// Shorten makes a text fit into so many bytes.
+func Shorten(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most-len("…")], "") + "…"
+}
+
+// IsUrgent reports whether a change of status has to be written at once. What is not urgent, the wording of a
+// hold and the counters, changes with every wobble of a pod, and is written only now and then.
+func IsUrgent(before, after *v1alpha1.EtcdOperatorTaskStatus) bool {
+	if before.State != after.State || before.ObservedGeneration != after.ObservedGeneration ||
+		!equality.Semantic.DeepEqual(before.LastOperation, after.LastOperation) ||
+		!equality.Semantic.DeepEqual(before.LastErrors, after.LastErrors) {
+		return true
+	}
+	for _, c := range after.Conditions {
+		if old := meta.FindStatusCondition(before.Conditions, c.Type); old == nil || old.Status != c.Status {
+			return true
+		}
+	}
+	return false
+}

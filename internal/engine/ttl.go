@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/servertime"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// timeToLive is how long a task is kept once it has ended; ends is false for a task that does not expire because it has not.
+func timeToLive(t *v1alpha1.EtcdOperatorTask) (ttl time.Duration, ends bool) {
+	if !t.Status.State.IsFinal() || t.Status.CompletedAt == nil {
+		return 0, false
+	}
+	seconds := ptr.Deref(t.Spec.TTLSecondsAfterFinished, v1alpha1.DefaultTTLSecondsAfterFinished)
+	return time.Duration(seconds) * time.Second, true
+}
+
+// expire deletes a task that has ended and outlived its TTL, and says when to come back for one that has not. Members remove what
+// they have kept once a recovery's task is gone, so the operator's clock alone decides nothing: a TTL that this process has not seen
+// pass is measured by the API server's clock (ADR 46).
+func (r *Reconciler) expire(ctx context.Context, cached *v1alpha1.EtcdOperatorTask) (time.Duration, error) {
+	ttl, ends := timeToLive(cached)
+	if !ends {
+		return 0, nil
+	}
+	elapsed, seen := r.books.elapsed(cached, cached.Status.CompletedAt.Time, r.Clock)
+	if elapsed >= ttl && seen < ttl {
+		var err error
+		if elapsed, err = r.endedFor(ctx, cached, seen); err != nil {
+			return 0, err
+		}
+		r.books.correct(cached, elapsed, r.Clock)
+	}
+	if elapsed < ttl {
+		return ttl - elapsed, nil
+	}
+	// The preconditions are what the cache shows: a task whose TTL was raised since, or that was created again under the same
+	// name, is not deleted.
+	if err := r.Client.Delete(ctx, cached, client.Preconditions{UID: &cached.UID, ResourceVersion: &cached.ResourceVersion}); err != nil {
+		return 0, fmt.Errorf("deleting task %s, which has expired: %w", client.ObjectKeyFromObject(cached), err)
+	}
+	log.FromContext(ctx).Info("Deleted expired task", logging.KeyTask, klog.KObj(cached))
+	return 0, nil
+}
+
+// endedFor returns how long ago a task ended by the clock of the API server, which stamps every write of a status, and says what time
+// it is. Without a stamp it is for as long as this process has seen it.
+func (r *Reconciler) endedFor(ctx context.Context, cached *v1alpha1.EtcdOperatorTask, seen time.Duration) (time.Duration, error) {
+	key, live := client.ObjectKeyFromObject(cached), &v1alpha1.EtcdOperatorTask{}
+	if err := r.Live.Get(ctx, key, live); err != nil {
+		return 0, fmt.Errorf("reading task %s, whose TTL may have passed: %w", key, err)
+	}
+	ended := statusWritten(live)
+	if ended.IsZero() {
+		return seen, nil
+	}
+	now, err := servertime.Now(ctx, r.Client)
+	return now.Sub(ended), err
+}
+
+// statusWritten is when the status of a task was changed last, by the clock of the API server; zero if it does not say.
+func statusWritten(t *v1alpha1.EtcdOperatorTask) time.Time {
+	var last time.Time
+	for _, f := range t.ManagedFields {
+		if f.Subresource == "status" && f.Time != nil && f.Time.After(last) {
+			last = f.Time.Time
+		}
+	}
+	return last
+}

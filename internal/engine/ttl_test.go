@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+func TestTimeToLive(t *testing.T) {
+	ended := inState(newTask(), v1alpha1.TaskStateFailed)
+	ended.Status.CompletedAt = &metav1.Time{Time: epoch}
+	short := ended.DeepCopy()
+	short.Spec.TTLSecondsAfterFinished = ptr.To(int32(0))
+	for name, c := range map[string]struct {
+		task *v1alpha1.EtcdOperatorTask
+		ttl  time.Duration
+		ends bool
+	}{
+		"not ended":   {newTask(), 0, false},
+		"the default": {ended, time.Hour, true},
+		"at once":     {short, 0, true},
+	} {
+		if ttl, ends := timeToLive(c.task); ttl != c.ttl || ends != c.ends {
+			t.Errorf("%s: %s, %v", name, ttl, ends)
+		}
+	}
+}

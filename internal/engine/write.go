@@ -1,0 +1,56 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// write writes a status that differs: at once when it is urgent, otherwise when the last write is some time
+// ago. It returns when to come back for what was not written.
+func (r *Reconciler) write(ctx context.Context, cached, t *v1alpha1.EtcdOperatorTask) (time.Duration, error) {
+	if equality.Semantic.DeepEqual(cached.Status, t.Status) {
+		return 0, nil
+	}
+	if wait := putOff(r.books.lastWrite(t), r.Clock.Now()); wait > 0 && !status.IsUrgent(&cached.Status, &t.Status) {
+		return wait, nil
+	}
+	return 0, r.writeNow(ctx, cached, t)
+}
+
+// putOff is how long a change that is not urgent still waits. What is said first about a hold is said soon; how its
+// wording changes while it lasts matters less.
+func putOff(last written, now time.Time) time.Duration {
+	interval := detailsAfterUrgent
+	if !last.urgent {
+		interval = detailsAfterDetails
+	}
+	return last.at.Add(interval).Sub(now)
+}
+
+// writeNow writes a status under the resourceVersion that it is based on: an operator that worked on an older
+// state fails here, before it does anything.
+func (r *Reconciler) writeNow(ctx context.Context, before, t *v1alpha1.EtcdOperatorTask) error {
+	if equality.Semantic.DeepEqual(before.Status, t.Status) {
+		return nil
+	}
+	decided := *t.Status.DeepCopy()
+	if err := r.Client.Status().Update(ctx, t); err != nil {
+		return fmt.Errorf("writing the status of task %s: %w", client.ObjectKeyFromObject(t), err)
+	}
+	t.Status = decided
+	now := r.Clock.Now()
+	r.books.wrote(t, written{now, status.IsUrgent(&before.Status, &decided), t.ResourceVersion})
+	r.Metrics.observe(before, t, now)
+	r.report().transition(before, t)
+	return nil
+}

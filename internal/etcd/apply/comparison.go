@@ -1,0 +1,171 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"unique"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// comparison is one of the objects of an Etcd as they should be with those that there are, which found nothing to do.
+// While both sides are what they were, another would find the same: so an Etcd with nothing to do costs no rendering.
+type comparison struct {
+	// input that the objects were rendered from, and live ones that they were compared with.
+	input, live fingerprint
+	// due: what should be different was to be applied.
+	due bool
+	// objects that were compared.
+	objects []objectID
+	// settled: each was as it was applied for the present spec. complete: none was left out.
+	settled, complete bool
+}
+
+// objectID names an object in the namespace of the Etcd.
+type objectID struct {
+	kind unique.Handle[schema.GroupVersionKind]
+	name string
+}
+
+func idOf(key component.Key) objectID {
+	return objectID{kind: unique.Make(key.Kind), name: key.Name}
+}
+
+// fingerprint of a value: equal values have the same, and others another one.
+type fingerprint [sha256.Size]byte
+
+func fingerprintOf(value any) (fingerprint, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return fingerprint{}, fmt.Errorf("encoding a %T: %w", value, err)
+	}
+	return sha256.Sum256(data), nil
+}
+
+// essence is all of an Etcd that its objects are made from. What it leaves out changes without a change of them.
+func essence(etcd *v1alpha1.Etcd) *v1alpha1.Etcd {
+	return &v1alpha1.Etcd{
+		ObjectMeta: metav1.ObjectMeta{Namespace: etcd.Namespace, Name: etcd.Name, UID: etcd.UID, Annotations: etcd.Annotations},
+		Spec:       etcd.Spec,
+	}
+}
+
+// state of an object that there is, as far as it may matter to a comparison.
+type state struct {
+	UID         types.UID
+	Version     string
+	Labels      map[string]string
+	Annotations map[string]string
+	Owners      []metav1.OwnerReference
+}
+
+func stateOf(live client.Object) state {
+	return state{
+		UID: live.GetUID(), Version: version(live), Labels: live.GetLabels(), Annotations: live.GetAnnotations(), Owners: live.GetOwnerReferences(),
+	}
+}
+
+// version changes with all of an object but its metadata, and but its status where the API server counts generations.
+func version(live client.Object) string {
+	if _, ok := live.(*coordinationv1.Lease); ok {
+		// Its agent renews it all the time. Nothing of that is applied.
+		return ""
+	}
+	if g := live.GetGeneration(); g != 0 {
+		return strconv.FormatInt(g, 10)
+	}
+	return live.GetResourceVersion()
+}
+
+// cached returns an object in the cache, which is only to be read; nil when there is none. The StatefulSet is the one that the
+// reconcile rests on: what is reported as applied is not newer than what was observed of its members.
+func (s *Session) cached(ctx context.Context, kind schema.GroupVersionKind, name string) (client.Object, error) {
+	if s.seen != nil && (component.Key{Kind: kind, Name: name}) == component.StatefulSetKey(s.etcd) {
+		return s.seen, nil
+	}
+	key := types.NamespacedName{Namespace: s.etcd.Namespace, Name: name}
+	object, err := s.objects.Client.Scheme().New(kind)
+	if err != nil {
+		return nil, fmt.Errorf("making a %s: %w", kind.Kind, err)
+	}
+	cached := object.(client.Object)
+	if err := s.objects.Client.Get(ctx, key, cached, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
+	}
+	return cached, nil
+}
+
+// stillHolds reports whether a comparison would find the same again.
+func (s *Session) stillHolds(ctx context.Context, c comparison, input fingerprint, due bool) (bool, error) {
+	if len(c.objects) == 0 || c.input != input || c.due != due {
+		return false, nil
+	}
+	states := make([]state, 0, len(c.objects))
+	for _, o := range c.objects {
+		live, err := s.cached(ctx, o.kind.Value(), o.name)
+		if err != nil || live == nil {
+			return false, err
+		}
+		states = append(states, stateOf(live))
+	}
+	live, err := fingerprintOf(states)
+	return live == c.live, err
+}
+
+// compare renders the objects, and compares them with those in the cache. When one of them has to be written it returns
+// all: those in the cache may not be the ones that there are.
+func (s *Session) compare(ctx context.Context, q Request) (c comparison, pending []Desired, err error) {
+	objects, err := component.Objects(q.Input)
+	if err != nil {
+		return comparison{}, nil, err
+	}
+	c.settled, c.complete = true, true
+	differ := false
+	var states []state
+	for _, object := range objects {
+		d, err := Render(object, q.Annotations())
+		if err != nil {
+			return comparison{}, nil, err
+		}
+		cached, err := s.cached(ctx, d.GroupVersionKind(), d.GetName())
+		if err != nil {
+			return comparison{}, nil, err
+		}
+		c.settled = c.settled && d.AppliedTo(cached)
+		if cached == nil && q.NoStatefulSet && d.Key() == component.StatefulSetKey(q.Etcd) {
+			c.complete = false
+			continue
+		}
+		why, err := d.Differs(cached, q.Due)
+		if err != nil {
+			return comparison{}, nil, err
+		}
+		differ, pending = differ || why != "", append(pending, d)
+		if cached != nil {
+			differ = differ || ownership.Of(q.Etcd, d.GetKind(), cached) != nil
+			c.objects, states = append(c.objects, idOf(d.Key())), append(states, stateOf(cached))
+		}
+	}
+	if !differ {
+		pending = nil
+	}
+	c.live, err = fingerprintOf(states)
+	return c, pending, err
+}

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Desired is an object as it should be. It carries its own checksum in an annotation: so a later reconcile
+// sees, without asking the API server, whether what it would apply is what was applied.
+type Desired struct {
+	*unstructured.Unstructured
+	checksum string
+}
+
+// Render makes a Desired of what the object is to have, and of annotations that all objects of the Etcd have.
+func Render(object runtime.ApplyConfiguration, common map[string]string) (Desired, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return Desired{}, fmt.Errorf("converting a %T: %w", object, err)
+	}
+	d := Desired{Unstructured: &unstructured.Unstructured{Object: content}}
+	annotations := d.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if len(common) > 0 {
+		maps.Copy(annotations, common)
+		d.SetAnnotations(annotations)
+	}
+	if d.checksum, err = checksum(d.Object); err != nil {
+		return Desired{}, fmt.Errorf("encoding %s %s: %w", d.GetKind(), client.ObjectKeyFromObject(d), err)
+	}
+	annotations[v1alpha1.AnnotationAppliedChecksum] = d.checksum
+	d.SetAnnotations(annotations)
+	return d, nil
+}
+
+// checksum of an object but for a StatefulSet's update strategy, which has rules of its own.
+func checksum(object map[string]any) (string, error) {
+	if spec, ok := object["spec"].(map[string]any); ok && spec["updateStrategy"] != nil {
+		object, spec = maps.Clone(object), maps.Clone(spec)
+		delete(spec, "updateStrategy")
+		object["spec"] = spec
+	}
+	data, err := json.Marshal(object)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// Key of the object.
+func (d Desired) Key() component.Key {
+	return component.Key{Kind: d.GroupVersionKind(), Name: d.GetName()}
+}
+
+// AppliedTo reports whether this is what was last applied to an object.
+func (d Desired) AppliedTo(object client.Object) bool {
+	return object != nil && object.GetAnnotations()[v1alpha1.AnnotationAppliedChecksum] == d.checksum
+}
+
+// Differs says why an object has to be written: it is missing, something else was applied and changes are due, or
+// somebody changed what was applied. It is empty when the object is as it should be, or has to wait until it is due.
+func (d Desired) Differs(object client.Object, due bool) (why string, err error) {
+	switch {
+	case object == nil:
+		return "it is missing", nil
+	case !d.AppliedTo(object) && due:
+		return "it should be different", nil
+	case !d.AppliedTo(object):
+		return "", nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return "", fmt.Errorf("converting %s %s: %w", d.GetKind(), client.ObjectKeyFromObject(object), err)
+	}
+	// Objects of a typed client do not say what they are.
+	content["apiVersion"], content["kind"] = d.GetAPIVersion(), d.GetKind()
+	if contains(content, d.Object) {
+		return "", nil
+	}
+	return "somebody changed it", nil
+}

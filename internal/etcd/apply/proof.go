@@ -1,0 +1,152 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apply writes the objects of an Etcd, and none of anybody else's.
+//
+// Before the first write the API server is asked for all of them, not a cache: a Proof says which exist, and which of
+// those are not the Etcd's own. While one is not, nothing is written. What is missing is created, so that an object which
+// appears in between is not taken over; what exists is applied as it was read, by its UID and resourceVersion.
+package apply
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Writer writes the objects of Etcds.
+type Writer struct {
+	Client client.Client
+	// Live reads from the API server.
+	Live client.Reader
+}
+
+// Proof is what the API server says of all objects of an Etcd.
+type Proof struct {
+	// Objects that exist. They are only read.
+	Objects map[component.Key]client.Object
+	// Foreign are those that are not the Etcd's own.
+	Foreign []ownership.Foreign
+	// Manager is the value of the label managed-by of an Etcd that was adopted from another operator.
+	Manager string
+}
+
+// Owned reports whether each object is the Etcd's own.
+func (p *Proof) Owned() bool { return len(p.Foreign) == 0 }
+
+// StatefulSet of the Etcd; nil when there is none.
+func (p *Proof) StatefulSet(etcd *v1alpha1.Etcd) *appsv1.StatefulSet {
+	set, _ := p.Objects[component.StatefulSetKey(etcd)].(*appsv1.StatefulSet)
+	return set
+}
+
+// Prove reads all objects of an Etcd, and the claims of the members that its StatefulSet does not run yet: those would be
+// started with them.
+func (w Writer) Prove(ctx context.Context, etcd *v1alpha1.Etcd) (*Proof, error) {
+	p := &Proof{Objects: map[component.Key]client.Object{}}
+	if err := w.prove(ctx, etcd, p, component.StatefulSetKey(etcd)); err != nil {
+		return nil, err
+	}
+	runs := int32(0)
+	if set := p.StatefulSet(etcd); set != nil && p.Owned() {
+		runs = ptr.Deref(set.Spec.Replicas, 1)
+	}
+	read, err := w.findManager(ctx, etcd, p)
+	if err != nil {
+		return nil, err
+	}
+	members := max(runs, etcd.Spec.Replicas, etcd.Status.ClusterSize)
+	for _, key := range component.Keys(etcd, members, p.Manager) {
+		if key == read || key == component.StatefulSetKey(etcd) {
+			continue
+		}
+		if err := w.prove(ctx, etcd, p, key); err != nil {
+			return nil, err
+		}
+	}
+	for i := runs; i < members; i++ {
+		if err := w.proveClaim(ctx, etcd, p, component.ClaimName(etcd, i)); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// prove adds an object to a Proof.
+func (w Writer) prove(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, key component.Key) error {
+	typed, err := w.Client.Scheme().New(key.Kind)
+	if err != nil {
+		return fmt.Errorf("making a %s: %w", key.Kind.Kind, err)
+	}
+	object := typed.(client.Object)
+	at := types.NamespacedName{Namespace: etcd.Namespace, Name: key.Name}
+	if err := w.Live.Get(ctx, at, object); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading %s %s: %w", key.Kind.Kind, at, err)
+	}
+	p.Objects[key] = object
+	if f := ownership.Of(etcd, key.Kind.Kind, object); f != nil && !p.follows(etcd, key, object) {
+		p.Foreign = append(p.Foreign, *f)
+	}
+	return nil
+}
+
+// findManager finds out from which operator the objects were adopted, if any. Where there is no StatefulSet, the Service for peers
+// says so, which it returns as read.
+func (w Writer) findManager(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof) (read component.Key, err error) {
+	if set := p.StatefulSet(etcd); set != nil {
+		p.Manager = ownership.Manager(etcd, set)
+		return component.Key{}, nil
+	}
+	read = component.Key{Kind: corev1.SchemeGroupVersion.WithKind("Service"), Name: component.PeerServiceName(etcd.Name)}
+	if err := w.prove(ctx, etcd, p, read); err != nil {
+		return read, err
+	}
+	if service := p.Objects[read]; service != nil {
+		p.Manager = ownership.Manager(etcd, service)
+	}
+	return read, nil
+}
+
+// ManagerOfServices returns the operator from which an Etcd without a StatefulSet was adopted; empty if from none.
+func ManagerOfServices(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (string, error) {
+	service, key := &corev1.Service{}, types.NamespacedName{Namespace: etcd.Namespace, Name: component.PeerServiceName(etcd.Name)}
+	if err := reader.Get(ctx, key, service); apierrors.IsNotFound(err) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("reading Service %s: %w", key, err)
+	}
+	return ownership.Manager(etcd, service), nil
+}
+
+// follows reports whether an object that was not adopted goes with those that were. The operator cannot annotate the Role of
+// etcd-druid, nor its binding: it has not got all the rights in it, and so may only replace it by one with fewer.
+func (p *Proof) follows(etcd *v1alpha1.Etcd, key component.Key, object client.Object) bool {
+	return component.IsAdopted(p.Manager) && key.Kind.Group == rbacv1.GroupName && ownership.Adoptable(etcd, object)
+}
+
+func (w Writer) proveClaim(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, name string) error {
+	claim := &corev1.PersistentVolumeClaim{}
+	at := types.NamespacedName{Namespace: etcd.Namespace, Name: name}
+	if err := w.Live.Get(ctx, at, claim); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading claim %s: %w", at, err)
+	}
+	if f := ownership.OfClaim(etcd, claim); f != nil {
+		p.Foreign = append(p.Foreign, *f)
+	}
+	return nil
+}

@@ -1,0 +1,209 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// RecheckForeign is for how long a foreign object is believed to be there without another live read: the end of one that
+// the cache does not have is no event.
+const RecheckForeign = 10 * time.Second
+
+// Objects keeps the objects of Etcds as they should be.
+type Objects struct {
+	Writer
+	Clock clock.PassiveClock
+
+	comparisons memory.PerEtcd[comparison]
+	obstructed  memory.PerEtcd[obstruction]
+}
+
+// obstruction is what a live read found of an Etcd whose objects are not all its own.
+type obstruction struct {
+	at      time.Time
+	foreign []ownership.Foreign
+}
+
+// Forget forgets an Etcd that is gone.
+func (o *Objects) Forget(etcd types.NamespacedName) {
+	o.comparisons.Forget(etcd)
+	o.obstructed.Forget(etcd)
+}
+
+// Session is the work of one reconcile on the objects of one Etcd. Either all of them are written, or none.
+type Session struct {
+	objects *Objects
+	etcd    *v1alpha1.Etcd
+	// seen is the StatefulSet that the reconcile rests on; nil when there is none.
+	seen *appsv1.StatefulSet
+	// Manager is the value of the label managed-by of the Etcd's objects; empty if the operator's own.
+	Manager string
+	// proof is nil until something is about to be written.
+	proof    *Proof
+	compared bool
+}
+
+// Begin begins a Session, with the StatefulSet that the reconcile has read, nil when there is none, and the value of the label
+// managed-by of the Etcd's objects. Where a foreign object was
+// found before, it is read again: the status reports it, and its end, also when nothing has to be written.
+func (o *Objects) Begin(ctx context.Context, etcd *v1alpha1.Etcd, seen *appsv1.StatefulSet, manager string) (*Session, error) {
+	s := &Session{objects: o, etcd: etcd, seen: seen, Manager: manager}
+	if len(o.obstructed.Of(etcd).foreign) == 0 {
+		return s, nil
+	}
+	_, err := s.Owned(ctx)
+	return s, err
+}
+
+// Owned reports whether each object of the Etcd that exists is its own, as the API server says. It is asked before each
+// write, and the answer holds for the Session.
+func (s *Session) Owned(ctx context.Context) (bool, error) {
+	if s.proof != nil {
+		return s.proof.Owned(), nil
+	}
+	if o := s.objects.obstructed.Of(s.etcd); len(o.foreign) > 0 && s.objects.Clock.Now().Sub(o.at) < RecheckForeign {
+		s.proof = &Proof{Foreign: o.foreign}
+		return false, nil
+	}
+	proof, err := s.objects.Prove(ctx, s.etcd)
+	if err != nil {
+		return false, err
+	}
+	s.proof = proof
+	s.remember()
+	return proof.Owned(), nil
+}
+
+func (s *Session) remember() {
+	o := obstruction{}
+	if !s.proof.Owned() {
+		o = obstruction{at: s.objects.Clock.Now(), foreign: s.proof.Foreign}
+	}
+	s.objects.obstructed.Set(s.etcd, o)
+}
+
+// Obstruct keeps this Session from writing anything.
+func (s *Session) Obstruct(by ownership.Foreign) { s.proof = &Proof{Foreign: []ownership.Foreign{by}} }
+
+// Foreign returns the objects that keep those of the Etcd from being written.
+func (s *Session) Foreign() []ownership.Foreign {
+	if s.proof == nil {
+		return nil
+	}
+	return s.proof.Foreign
+}
+
+// Checked reports whether the Session has checked the owners of the objects: those of the API server, or those in the cache.
+func (s *Session) Checked() bool { return s.proof != nil || s.compared }
+
+// Proven reports whether it has asked the API server for them.
+func (s *Session) Proven() bool { return s.proof != nil }
+
+// StatefulSet returns the StatefulSet that the API server showed when the Session asked it; nil when there was none, or when
+// it has not asked.
+func (s *Session) StatefulSet() *appsv1.StatefulSet {
+	if s.proof == nil {
+		return nil
+	}
+	return s.proof.StatefulSet(s.etcd)
+}
+
+// Request says how the objects are applied.
+type Request struct {
+	component.Input
+	// Due: what should be different is applied; otherwise only what is missing or was changed by others.
+	Due bool
+	// NoStatefulSet: a StatefulSet that is missing is not created.
+	NoStatefulSet bool
+	// Permit is asked right before the StatefulSet is written, with the one that the write is based on; nil when it is created.
+	Permit func(ctx context.Context, base *appsv1.StatefulSet) error
+}
+
+// Apply applies the objects that are not as they should be, and reports whether the cache shows each as it was applied for
+// this request.
+func (s *Session) Apply(ctx context.Context, q Request) (settled bool, err error) {
+	q.Etcd, q.Manager = essence(q.Etcd), s.Manager
+	input, err := fingerprintOf(q.Input)
+	if err != nil {
+		return false, err
+	}
+	last := s.objects.comparisons.Of(s.etcd)
+	if holds, err := s.stillHolds(ctx, last, input, q.Due); err != nil || holds {
+		s.compared = err == nil
+		return last.settled, err
+	}
+	next, pending, err := s.compare(ctx, q)
+	if err != nil {
+		return false, err
+	}
+	if len(pending) > 0 {
+		err := s.write(ctx, pending, q)
+		s.compared = err == nil
+		return next.settled, err
+	}
+	s.compared = true
+	next.input, next.due = input, q.Due
+	if next.complete {
+		s.objects.comparisons.Set(s.etcd, next)
+	}
+	return next.settled, nil
+}
+
+// write writes those of the objects that are not as they should be, as the API server says, once it has said that all are
+// the Etcd's own.
+func (s *Session) write(ctx context.Context, objects []Desired, q Request) error {
+	owned, err := s.Owned(ctx)
+	if err != nil || !owned {
+		return err
+	}
+	for _, d := range objects {
+		live := s.proof.Objects[d.Key()]
+		why, err := d.Differs(live, q.Due)
+		if err != nil {
+			return err
+		}
+		if why == "" {
+			continue
+		}
+		if err := s.permit(ctx, d, live, q); err != nil {
+			return err
+		}
+		if err := s.objects.Put(ctx, s.etcd, s.proof, d, why); errors.Is(err, ErrForeign) {
+			s.remember()
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// permit refuses to write a StatefulSet that is not the one that was seen: its update strategy and its claim template were
+// rendered from that one.
+func (s *Session) permit(ctx context.Context, d Desired, live client.Object, q Request) error {
+	if d.Key() != component.StatefulSetKey(s.etcd) {
+		return nil
+	}
+	set, _ := live.(*appsv1.StatefulSet)
+	if set != nil && (s.seen == nil || s.seen.UID != set.UID || s.seen.Generation != set.Generation) {
+		return conflict(d.Key(), "it has changed since it was read")
+	}
+	if q.Permit == nil {
+		return nil
+	}
+	return q.Permit(ctx, set)
+}

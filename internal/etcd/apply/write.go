@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Manager owns the fields of what is applied, and of what the Etcd controller patches.
+const Manager = client.FieldOwner("etcd-foreman")
+
+// creator owns the fields of what is created, until it is applied for the first time. The API server lists them as those
+// of an update, and no apply removes one of such. What is patched stays with Manager, and never becomes part of what is
+// applied.
+const creator = client.FieldOwner("etcd-foreman-create")
+
+// ErrForeign says that an object has appeared that is not the Etcd's own. The Proof says which.
+var ErrForeign = errors.New("an object that is not the Etcd's own has appeared")
+
+// Put writes an object as a Proof that owns all shows it: it creates what is missing, and applies to what exists. An error
+// is a conflict when the object has changed since.
+func (w Writer) Put(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Desired, why string) error {
+	live := p.Objects[d.Key()]
+	var err error
+	if live == nil {
+		err = w.create(ctx, etcd, p, d)
+	} else {
+		err = w.apply(ctx, d, live)
+	}
+	if errors.Is(err, ErrForeign) {
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("applying %s %s: %w", d.GetKind(), client.ObjectKeyFromObject(d), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Applied an object", "kind", d.GetKind(), "object", client.ObjectKeyFromObject(d), "why", why)
+	return nil
+}
+
+// create creates an object. When there is one of its name by now, it is looked whose that is.
+func (w Writer) create(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Desired) error {
+	err := w.Client.Create(ctx, d.DeepCopy(), creator)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	if err := w.prove(ctx, etcd, p, d.Key()); err != nil {
+		return err
+	}
+	if !p.Owned() {
+		return ErrForeign
+	}
+	return conflict(d.Key(), "it was created meanwhile")
+}
+
+// apply applies to an object as it was read, and to no other of its name.
+func (w Writer) apply(ctx context.Context, d Desired, live client.Object) error {
+	live, err := w.release(ctx, live)
+	if err != nil {
+		return gone(d.Key(), err)
+	}
+	next := d.DeepCopy()
+	next.SetUID(live.GetUID())
+	next.SetResourceVersion(live.GetResourceVersion())
+	return gone(d.Key(), w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(next), client.ForceOwnership, Manager))
+}
+
+// release makes what was created what was applied, so that the next apply removes what is not to be there any more. So it does
+// with the template of a StatefulSet that was adopted: merged with the present one, containers of the same name would have the
+// arguments, probes and volumes of both. It returns the object with its new resourceVersion.
+func (w Writer) release(ctx context.Context, live client.Object) (client.Object, error) {
+	patch, err := csaupgrade.UpgradeManagedFieldsPatch(live, managersBefore(live), string(Manager))
+	if err != nil {
+		return nil, fmt.Errorf("moving fields of other managers to %s: %w", Manager, err)
+	}
+	if patch == nil {
+		return live, nil
+	}
+	next := live.DeepCopyObject().(client.Object)
+	return next, w.Client.Patch(ctx, next, client.RawPatch(types.JSONPatchType, patch), Manager)
+}
+
+// managersBefore are the field managers whose fields become those of Manager.
+func managersBefore(live client.Object) sets.Set[string] {
+	managers := sets.New(string(creator))
+	set, ok := live.(*appsv1.StatefulSet)
+	if !ok || set.Annotations[v1alpha1.AnnotationAdoptedBy] == "" || set.Annotations[v1alpha1.AnnotationAppliedChecksum] != "" {
+		return managers
+	}
+	for _, f := range set.ManagedFields {
+		if f.Operation == metav1.ManagedFieldsOperationUpdate && f.Subresource == "" && ownsTemplate(f) {
+			managers.Insert(f.Manager)
+		}
+	}
+	return managers
+}
+
+// ownsTemplate reports whether a field manager has written the template of a StatefulSet.
+func ownsTemplate(f metav1.ManagedFieldsEntry) bool {
+	fields := struct {
+		Spec map[string]json.RawMessage `json:"f:spec"`
+	}{}
+	return f.FieldsV1 != nil && json.Unmarshal(f.FieldsV1.GetRawBytes(), &fields) == nil && fields.Spec["f:template"] != nil
+}
+
+// gone makes a conflict of the error that there is no such object any more: it was read just now.
+func gone(key component.Key, err error) error {
+	if apierrors.IsNotFound(err) {
+		return conflict(key, "it was deleted meanwhile")
+	}
+	return err
+}
+
+func conflict(key component.Key, why string) error {
+	return apierrors.NewConflict(schema.GroupResource{Group: key.Kind.Group, Resource: key.Kind.Kind}, key.Name, errors.New(why))
+}

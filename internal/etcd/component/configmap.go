@@ -1,0 +1,134 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package component
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"k8s.io/apimachinery/pkg/api/resource"
+	corev1ac "k8s.io/client-go/applyconfigurations/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+)
+
+// ConfigMap builds the configuration that the members share. The cluster ID is another key, which is not applied here: it is
+// recorded once known, even while other changes are suspended.
+func ConfigMap(in Input) (*corev1ac.ConfigMapApplyConfiguration, error) {
+	config, err := sharedConfig(in)
+	if err != nil {
+		return nil, err
+	}
+	bootstrap, err := bootstrapConfig(in)
+	if err != nil {
+		return nil, err
+	}
+	accept, err := acceptance(in.Etcd)
+	if err != nil {
+		return nil, err
+	}
+	name := ConfigMapName(in.Etcd.Name, in.Manager)
+	object := corev1ac.ConfigMap(name, in.Etcd.Namespace).
+		WithLabels(in.labels(v1alpha1.ComponentConfigMap, name)).
+		WithOwnerReferences(owner(in.Etcd)).
+		WithData(map[string]string{member.KeyConfig: config, member.KeyBootstrap: bootstrap})
+	if accept != "" {
+		object.WithData(map[string]string{member.KeyAccept: accept})
+	}
+	if in.PeerTLS != PeerTLSOff {
+		object.WithAnnotations(map[string]string{v1alpha1.AnnotationPeerTLS: string(in.PeerTLS)})
+	}
+	return object, nil
+}
+
+// sharedConfig renders the part of etcd's configuration that all members share. A change of it replaces every pod.
+func sharedConfig(in Input) (string, error) {
+	if in.config != "" {
+		return in.config, nil
+	}
+	etcd := in.Etcd
+	spec := etcd.Spec.Etcd
+	shared := ptr.Deref(etcd.Spec.SharedConfig, v1alpha1.SharedConfig{})
+	quota := ptr.Deref(spec.Quota, resource.MustParse("8Gi"))
+	values := map[string]any{
+		"data-dir":                  member.DataDir,
+		"listen-client-urls":        fmt.Sprintf("%s://0.0.0.0:%d", clientScheme(etcd), clientPort(etcd)),
+		"listen-peer-urls":          fmt.Sprintf("%s://0.0.0.0:%d", scheme(in.PeerTLS == PeerTLSOn), peerPort(etcd)),
+		"listen-metrics-urls":       fmt.Sprintf("http://0.0.0.0:%d", metricsPort(etcd)),
+		"metrics":                   ptr.Deref(spec.Metrics, v1alpha1.MetricsBasic),
+		"quota-backend-bytes":       quota.Value(),
+		"snapshot-count":            ptr.Deref(spec.SnapshotCount, 10000),
+		"auto-compaction-mode":      ptr.Deref(shared.AutoCompactionMode, v1alpha1.CompactionPeriodic),
+		"auto-compaction-retention": ptr.Deref(shared.AutoCompactionRetention, "30m"),
+		"strict-reconfig-check":     true,
+		"logger":                    "zap",
+		"log-level":                 "info",
+	}
+	if t := spec.BackendBboltFreelistType; t != nil {
+		values["backend-bbolt-freelist-type"] = *t
+	}
+	if enabled := spec.EnableGRPCGateway; enabled != nil {
+		values["enable-grpc-gateway"] = *enabled
+	}
+	transportSecurity(values, in)
+	config, err := yaml.Marshal(values)
+	if err != nil {
+		return "", fmt.Errorf("rendering the configuration of Etcd %s/%s: %w", etcd.Namespace, etcd.Name, err)
+	}
+	return string(config), nil
+}
+
+// bootstrapConfig renders what only a member without data uses. The token separates the members of an Etcd from those of a
+// deleted Etcd of the same name.
+func bootstrapConfig(in Input) (string, error) {
+	config, err := yaml.Marshal(bootstrap(in.Etcd, in.Replicas, in.PeerTLS == PeerTLSOn))
+	if err != nil {
+		return "", fmt.Errorf("rendering the initial cluster of Etcd %s/%s: %w", in.Etcd.Namespace, in.Etcd.Name, err)
+	}
+	return string(config), nil
+}
+
+// BootstrappedID returns the ID, in hex, of the cluster that so many members of an Etcd bootstrap.
+func BootstrappedID(etcd *v1alpha1.Etcd, members int32, peerTLS PeerTLS) string {
+	s := member.Shared{Bootstrap: bootstrap(etcd, members, peerTLS == PeerTLSOn)}
+	return member.ClusterID(s.Token(), s.InitialCluster())
+}
+
+func bootstrap(etcd *v1alpha1.Etcd, members int32, peerTLS bool) map[string]any {
+	var entries []string
+	for i := range members {
+		pod := PodName(etcd.Name, i)
+		entries = append(entries, fmt.Sprintf("%s=%s://%s:%d", etcd.MemberName(pod), scheme(peerTLS), etcd.MemberHost(pod), peerPort(etcd)))
+	}
+	return map[string]any{"initial-cluster": strings.Join(entries, ","), "initial-cluster-token": string(etcd.UID)}
+}
+
+// Lineage returns what the IDs of the next cluster of an Etcd follow from: what its members read of it, by the status. Of what it
+// rests on, only the scheme of the peer URLs can change, and IDs are computed for both.
+func Lineage(etcd *v1alpha1.Etcd) member.Shared {
+	members := max(etcd.Status.ClusterSize, etcd.Spec.Replicas, 1)
+	return member.Shared{Bootstrap: bootstrap(etcd, members, false), ClusterID: etcd.Status.ClusterID, Recovery: Recovery(etcd.Status.Recovery)}
+}
+
+// Recovery returns what the members read of a recovery; nil when there is none.
+func Recovery(r *v1alpha1.ClusterRecovery) *member.Recovery {
+	if r == nil {
+		return nil
+	}
+	return &member.Recovery{
+		Task: string(r.TaskUID), TaskName: r.Task, Member: r.Member, Source: member.RecoverySource(r.Source),
+		PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs, Revision: r.Revision,
+	}
+}
+
+// checksum of a configuration, short enough to compare by eye.
+func checksum(config string) string {
+	sum := sha256.Sum256([]byte(config))
+	return hex.EncodeToString(sum[:8])
+}

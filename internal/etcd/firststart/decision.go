@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package firststart
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
+)
+
+// facts are what is known of an Etcd that records no cluster, and none of whose members the StatefulSet runs.
+type facts struct {
+	// members is how many are to be started.
+	members int
+	// set: there is a StatefulSet. Without one, pods may run that it will adopt.
+	set, adopts bool
+	// pods are those that have to end first.
+	pods []string
+	// recorded is the ID, in hex, of the cluster in the ConfigMap, which has served; empty if there is none.
+	recorded string
+	// own is the ID of the cluster that the members would bootstrap.
+	own string
+	// claims are the UIDs of those that exist and may be used by a member. foreign says whose those of members are that are not the
+	// Etcd's own.
+	claims, foreign []string
+	// permit that was given to this Etcd; nil if none was.
+	permit *member.FirstStart
+	// round of surveys: what was found counts while it lasts.
+	round string
+	// jobs: Jobs that have surveyed volumes are left.
+	jobs bool
+	// volumes as they were surveyed, and the names of the Jobs.
+	volumes []survey.Volume
+	jobsOf  []string
+}
+
+// surveyed reports whether each claim was found empty in this round.
+func (f facts) surveyed() bool {
+	return f.permit != nil && f.recorded == "" && f.permit.Round == f.round &&
+		!slices.ContainsFunc(f.claims, func(uid string) bool { return !slices.Contains(f.permit.Claims, uid) })
+}
+
+// step is what is done next.
+type step int
+
+const (
+	// wait: nothing, or what is under way has to end first.
+	wait step = iota
+	// withdraw the permission to begin the cluster: there is something that was not looked at.
+	withdraw
+	// surveyVolumes creates, or removes, the Jobs that survey volumes.
+	surveyVolumes
+	// permit records which claims were found empty.
+	permit
+	// removeJobs removes the Jobs.
+	removeJobs
+)
+
+// Cluster is a cluster whose data is on volumes.
+type Cluster struct {
+	// ID in hex.
+	ID string
+	// Size is the number of its members.
+	Size int32
+}
+
+// decision is what comes before the members are started.
+type decision struct {
+	step step
+	// reason, of those of the condition DataVolumesReady, and why no member is started; empty when they may be.
+	reason, why string
+	// begins: members without data may begin the cluster.
+	begins bool
+	// found on the volumes: the members are those of this cluster; nil if there is none.
+	found *Cluster
+}
+
+// decide decides what comes before the first start. It is pure.
+func decide(f facts) decision {
+	switch {
+	case f.adopts:
+		// They run with what they have. Members without data wait for a permission, or for those.
+		return decision{}
+	case len(f.foreign) > 0:
+		return blocked(wait, "%s", strings.Join(f.foreign, "; "))
+	case len(f.pods) > 0:
+		return surveying(wait, "waiting for the end of pods that are left: %s", strings.Join(f.pods, ", "))
+	case len(f.claims) == 0 && f.recorded == "":
+		return decision{begins: true}
+	case len(f.claims) == 0:
+		return f.belongsTo(f.recorded, f.members, "the ConfigMap records cluster %s, and no claim exists", f.recorded)
+	case !f.set:
+		return surveying(wait, "claims of its members exist; the StatefulSet is created without replicas")
+	case f.surveyed() && f.jobs:
+		return surveying(removeJobs, "no volume holds data; removing the Jobs that have surveyed them")
+	case f.surveyed():
+		return decision{begins: true}
+	case f.permit != nil:
+		return surveying(withdraw, "claims of its members exist that have not been surveyed")
+	}
+	if waits, act := survey.Pending(f.volumes); len(waits) > 0 {
+		next := wait
+		if act {
+			next = surveyVolumes
+		}
+		if slices.ContainsFunc(f.volumes, func(v survey.Volume) bool { return v.State == survey.Unread || v.State == survey.Foreign }) {
+			return blocked(next, "%s", strings.Join(waits, "; "))
+		}
+		return surveying(next, "surveying the volumes that exist: %s", strings.Join(waits, "; "))
+	}
+	return f.judge()
+}
+
+// judge decides by what is on the volumes, once all of them were seen.
+func (f facts) judge() decision {
+	var held, usable []survey.Volume
+	var ids []string
+	size := 0
+	for i, v := range f.volumes {
+		if v.State != survey.Seen || v.Survey.State == member.SurveyNone && v.Survey.ClusterID == "" {
+			continue
+		}
+		held, size = append(held, v), max(size, i+1, len(v.Survey.Voters))
+		if v.Survey.State == member.SurveyPresent {
+			usable = append(usable, v)
+		}
+		if id := v.Survey.ClusterID; id != "" && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	switch {
+	case len(ids) > 1:
+		return blocked(wait, "the volumes hold data of different clusters: %s", f.remedies(held))
+	case len(held) > 0 && len(ids) == 0:
+		return blocked(wait, "the data on the volumes is damaged, and does not say of which cluster it is: %s", f.remedies(held))
+	case len(held) > 0 && f.recorded != "" && f.recorded != ids[0]:
+		return blocked(wait, "the ConfigMap records cluster %s, and the volumes hold data of another: %s; or, if that is the right one, remove the key %s of the ConfigMap", f.recorded, f.remedies(held), member.KeyClusterID)
+	}
+	if len(held) > 0 && !f.interrupted(held, usable, ids[0]) {
+		if !slices.ContainsFunc(held, func(v survey.Volume) bool { return len(v.Survey.Voters) > 0 }) {
+			// Its size is unknown, and a cluster of one would restore the backup by itself.
+			size = max(size, f.members)
+		}
+		return f.belongsTo(ids[0], size, "claims %s hold data of cluster %s", strings.Join(claims(held), ", "), ids[0])
+	}
+	if f.recorded != "" {
+		return f.belongsTo(f.recorded, f.members, "the ConfigMap records cluster %s, and no volume holds data", f.recorded)
+	}
+	if aside := f.setAside(); len(aside) > 0 {
+		return blocked(wait, "no volume holds data, but some was set aside: %s", strings.Join(aside, "; "))
+	}
+	return surveying(permit, "no volume holds data that was acknowledged")
+}
+
+// interrupted reports whether the volumes hold nothing but what this Etcd's own bootstrap wrote before it had a leader. A quorum of it
+// goes on by itself.
+func (f facts) interrupted(held, usable []survey.Volume, id string) bool {
+	usable, _ = survey.Sift(usable, id)
+	return id == f.own && f.recorded == "" && !survey.AreQuorum(usable, f.members) && !slices.ContainsFunc(held, acknowledged)
+}
+
+// setAside says which volumes hold data that was set aside, and what to do about it.
+func (f facts) setAside() (say []string) {
+	for i, v := range f.volumes {
+		if v.State == survey.Seen && len(v.Survey.SetAside) > 0 {
+			say = append(say, fmt.Sprintf("claim %s of %s has %s; rename it to new.etcd to use it, or move it away, and delete Job %s to survey the claim again", v.Claim, v.Member, strings.Join(v.Survey.SetAside, ", "), f.jobsOf[i]))
+		}
+	}
+	return say
+}
+
+// belongsTo: the Etcd has a cluster, which its status is to record before members are started.
+func (f facts) belongsTo(id string, size int, format string, args ...any) decision {
+	d := surveying(wait, format+"; recording that before members are started", args...)
+	d.found = &Cluster{ID: id, Size: int32(size)}
+	return d
+}
+
+// acknowledged reports whether a volume has more than the members that bootstrapped its cluster: without a leader, which begins its
+// term with an entry, nothing was acknowledged.
+func acknowledged(v survey.Volume) bool {
+	return v.Survey.State == member.SurveyDamaged || v.Survey.LastTerm > 1 || v.Survey.LastIndex > uint64(len(v.Survey.Voters))
+}
+
+// remedies says what each volume holds, and what to do about those that are not wanted.
+func (f facts) remedies(held []survey.Volume) string {
+	var say, jobs []string
+	for i, v := range f.volumes {
+		if !slices.ContainsFunc(held, func(h survey.Volume) bool { return h.Claim == v.Claim }) {
+			continue
+		}
+		what := "data of cluster " + v.Survey.ClusterID
+		if v.Survey.State == member.SurveyDamaged {
+			what = fmt.Sprintf("damaged data (%s)", v.Survey.Damage)
+			if v.Survey.ClusterID != "" {
+				what += " of cluster " + v.Survey.ClusterID
+			}
+		}
+		say, jobs = append(say, fmt.Sprintf("claim %s of %s holds %s", v.Claim, v.Member, what)), append(jobs, f.jobsOf[i])
+	}
+	return fmt.Sprintf("%s. Delete each claim whose data is not wanted; or move the directory new.etcd on its volume away, and delete its Job (%s) to survey it again", strings.Join(say, "; "), strings.Join(jobs, ", "))
+}
+
+func claims(volumes []survey.Volume) (names []string) {
+	for _, v := range volumes {
+		names = append(names, v.Claim)
+	}
+	return names
+}
+
+func surveying(next step, format string, args ...any) decision {
+	return decision{step: next, reason: v1alpha1.ReasonSurveyingVolumes, why: fmt.Sprintf(format, args...)}
+}
+
+func blocked(next step, format string, args ...any) decision {
+	return decision{step: next, reason: v1alpha1.ReasonFirstStartBlocked, why: fmt.Sprintf(format, args...)}
+}

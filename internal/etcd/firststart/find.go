@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package firststart
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/internal/job/survey"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// find finds the facts that a decision needs, each only if it is needed, on live reads.
+func (s Starter) find(ctx context.Context, reads state.Live, st *state.State, peerTLS component.PeerTLS) (facts, error) {
+	etcd, set := st.Etcd, st.StatefulSet
+	f := facts{members: int(members(etcd)), set: set != nil, own: component.BootstrappedID(etcd, members(etcd), peerTLS), round: round(set)}
+	if err := upToDate(ctx, reads, st); err != nil {
+		return f, err
+	}
+	claims, err := s.claims(ctx, reads, etcd)
+	if err != nil {
+		return f, err
+	}
+	for _, c := range claims {
+		if foreign := ownership.OfClaim(etcd, &c); foreign != nil {
+			f.foreign = append(f.foreign, foreign.String())
+		}
+		if c.DeletionTimestamp == nil {
+			f.claims = append(f.claims, string(c.UID))
+		}
+	}
+	if len(claims) > 0 {
+		if f.adopts, f.pods, err = s.pods(ctx, reads, st); err != nil {
+			return f, err
+		}
+	}
+	config, err := memberconfig.ConfigMap(ctx, reads, etcd, st.Manager)
+	if err != nil {
+		return f, err
+	}
+	f.permit, f.recorded = written(etcd, config)
+	if len(f.claims) == 0 || len(f.foreign) > 0 || !f.set || f.adopts || len(f.pods) > 0 {
+		return f, nil
+	}
+	if f.surveyed() {
+		f.jobs, err = s.jobsLeft(ctx, etcd, set)
+		return f, err
+	}
+	f.volumes, err = s.survey(ctx, etcd, set, claims)
+	for _, key := range s.order(etcd, set).Jobs() {
+		f.jobsOf = append(f.jobsOf, key.Name)
+	}
+	return f, err
+}
+
+// upToDate returns state.ErrBehind if the Etcd records a cluster by now, or its StatefulSet was scaled, created or deleted.
+func upToDate(ctx context.Context, reads state.Live, st *state.State) error {
+	etcd, err := reads.Etcd(ctx, st.Etcd)
+	if err != nil {
+		return err
+	}
+	set, err := state.StatefulSet(ctx, reads, etcd)
+	if err != nil {
+		return err
+	}
+	seen := st.StatefulSet
+	switch {
+	case etcd.Generation != st.Etcd.Generation || etcd.Status.ClusterID != "" || etcd.Status.Recovery != nil:
+		return state.Behind(ctx, "the spec of Etcd %s has changed, or it records a cluster", client.ObjectKeyFromObject(etcd))
+	case (set == nil) != (seen == nil) || set != nil && (set.UID != seen.UID || set.Generation != seen.Generation):
+		return state.Behind(ctx, "StatefulSet %s was scaled, created or deleted", client.ObjectKeyFromObject(etcd))
+	}
+	return nil
+}
+
+// members is how many an Etcd is to have, or had when its cluster was recorded.
+func members(etcd *v1alpha1.Etcd) int32 { return max(etcd.Spec.Replicas, etcd.Status.ClusterSize) }
+
+// round returns the round of surveys. Members that a user has started in between may have written: what was found before counts no
+// more once the StatefulSet has been scaled.
+func round(set *appsv1.StatefulSet) string {
+	if set == nil {
+		return ""
+	}
+	return fmt.Sprintf("first-start/%s/%d", set.UID, set.Generation)
+}
+
+// claims returns the claims that members may use, now or once there are more of them. A foreign one of a member that is not wanted
+// is none of them.
+func (s Starter) claims(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (found []corev1.PersistentVolumeClaim, err error) {
+	for i := range int32(survey.MaxMembers) {
+		c, key := corev1.PersistentVolumeClaim{}, client.ObjectKey{Namespace: etcd.Namespace, Name: component.ClaimName(etcd, i)}
+		if err := reader.Get(ctx, key, &c); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("reading claim %s: %w", key, err)
+		}
+		if i < members(etcd) || ownership.OfClaim(etcd, &c) == nil {
+			found = append(found, c)
+		}
+	}
+	return found, nil
+}
+
+// pods returns which pods of the members have to end before volumes are surveyed. Where there is no StatefulSet, pods without a
+// controller are adopted by the next one instead, and run.
+func (s Starter) pods(ctx context.Context, reader client.Reader, st *state.State) (adopts bool, left []string, err error) {
+	selector := labels.SelectorFromSet(component.MemberSelector(st.Etcd.Name, st.Manager))
+	for i := range int32(survey.MaxMembers) {
+		p, key := &corev1.Pod{}, client.ObjectKey{Namespace: st.Etcd.Namespace, Name: component.PodName(st.Etcd.Name, i)}
+		if err := reader.Get(ctx, key, p); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return false, nil, fmt.Errorf("reading pod %s: %w", key, err)
+		}
+		if st.StatefulSet == nil && metav1.GetControllerOf(p) == nil && p.DeletionTimestamp == nil && selector.Matches(labels.Set(p.Labels)) {
+			adopts = true
+		}
+		left = append(left, p.Name)
+	}
+	return adopts, left, nil
+}
+
+// written returns what the ConfigMap says: the permission that this Etcd was given, and the ID of its cluster.
+func written(etcd *v1alpha1.Etcd, config *corev1.ConfigMap) (permit *member.FirstStart, clusterID string) {
+	if config == nil || ownership.Of(etcd, "ConfigMap", config) != nil {
+		return nil, ""
+	}
+	permit = member.ParseFirstStart(config.Data[member.KeyFirstStart])
+	if permit != nil && permit.Etcd != string(etcd.UID) {
+		permit = nil
+	}
+	return permit, config.Data[member.KeyClusterID]
+}
+
+// mayHold reports whether there may be data on a claim: it has a volume, or gets one that is made from another.
+func mayHold(c *corev1.PersistentVolumeClaim) bool {
+	return c.Spec.VolumeName != "" || c.Spec.DataSource != nil || c.Spec.DataSourceRef != nil
+}
+
+// survey returns the volumes of all members that there may have been.
+func (s Starter) survey(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, claims []corev1.PersistentVolumeClaim) ([]survey.Volume, error) {
+	volumes, err := s.surveyor().Look(ctx, s.order(etcd, set))
+	if err != nil {
+		return nil, err
+	}
+	for i := range volumes {
+		v := &volumes[i]
+		at := slices.IndexFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return c.UID == v.UID })
+		switch {
+		case at < 0:
+			// There is none, or a foreign one of a member that is not wanted.
+			*v = survey.Volume{Member: v.Member, Claim: v.Claim, State: survey.Gone}
+		case v.State == survey.Unseen && !mayHold(&claims[at]):
+			v.State, v.Survey, v.Message = survey.Seen, member.Survey{State: member.SurveyNone}, ""
+		}
+	}
+	return volumes, nil
+}
+
+func (s Starter) surveyor() survey.Surveyor {
+	return survey.Surveyor{Client: s.Client, Live: s.API, Clock: s.Clock}
+}
+
+func (s Starter) order(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) survey.Order {
+	return survey.Order{
+		Etcd: etcd, Owner: job.OfEtcd(etcd), Members: survey.MaxMembers, Round: round(set), Image: s.Images.EtcdAgent, Timeout: jobTimeout,
+	}
+}
+
+// jobsLeft reports whether Jobs that survey volumes exist. One is gone only after its pods.
+func (s Starter) jobsLeft(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (bool, error) {
+	for _, key := range s.order(etcd, set).Jobs() {
+		if found, _, err := job.Find(ctx, s.API, etcd, key); err != nil || found != nil {
+			return found != nil, err
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package firststart decides whether the members of an Etcd that records no cluster may begin one: only where no volume holds data
+// that it would hide (docs/adr/0044-what-the-volumes-say-comes-first.md).
+package firststart
+
+import (
+	"context"
+	"time"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// jobTimeout is that of the Jobs that survey volumes. What they read is at most a database.
+const jobTimeout = 4 * time.Hour
+
+// Starter prepares the first start of the members of Etcds.
+type Starter struct {
+	state.Access
+	Instructor memberconfig.Writer
+	// Images for an Etcd that does not name its own.
+	Images configv1alpha1.Images
+}
+
+// View is how far the first start of a cluster is. The zero View is that of any other.
+type View struct {
+	// Reason, of those of the condition DataVolumesReady, and Why no member is started yet; empty when they may be.
+	Reason, Why string
+	// Found is the cluster whose data is on the volumes: the members are its own. It is nil where there is none.
+	Found *Cluster
+
+	// begins: members without data may begin the cluster, as the reads say. permitted: they know.
+	begins, permitted bool
+	reads             state.Live
+}
+
+// Look takes the next step before the first start. It comes before the spec is applied. An Etcd whose members run is left alone: what
+// they have is theirs.
+func (s Starter) Look(ctx context.Context, st *state.State, peerTLS component.PeerTLS, objects *apply.Session) (View, error) {
+	etcd := st.Etcd
+	if etcd.Spec.Replicas == 0 || etcd.Status.ClusterID != "" || etcd.Status.Recovery != nil {
+		return View{}, nil
+	}
+	if state.Awake(st.StatefulSet) {
+		return View{}, s.inherit(ctx, st, objects)
+	}
+	reads := s.Live()
+	f, err := s.find(ctx, reads, st, peerTLS)
+	if err != nil {
+		return View{}, err
+	}
+	d := decide(f)
+	if err := s.carryOut(ctx, reads, st, f, d, objects); err != nil {
+		return View{}, err
+	}
+	if d.found != nil {
+		ctrl.LoggerFrom(ctx).Info("The volumes hold data of a cluster, which becomes that of the Etcd", "clusterID", d.found.ID, "members", d.found.Size)
+	}
+	return View{Reason: d.reason, Why: d.why, Found: d.found, begins: d.begins, permitted: f.permit != nil, reads: reads}, nil
+}
+
+// carryOut takes the step of a decision.
+func (s Starter) carryOut(ctx context.Context, reads state.Live, st *state.State, f facts, d decision, objects *apply.Session) error {
+	if d.step == wait {
+		return nil
+	}
+	if owned, err := objects.Owned(ctx); err != nil || !owned {
+		return err
+	}
+	if err := reads.Fresh(ctx); err != nil {
+		return err
+	}
+	order := s.order(st.Etcd, st.StatefulSet)
+	switch d.step {
+	case wait:
+	case withdraw:
+		return s.Instructor.Permit(ctx, reads, st.Etcd, objects.Manager, nil)
+	case surveyVolumes:
+		return s.surveyor().Go(ctx, order, f.volumes)
+	case permit:
+		// The Jobs are removed before members start, so what they found is recorded.
+		return s.permit(ctx, reads, st.Etcd, objects.Manager, member.FirstStart{Claims: f.claims, Round: f.round})
+	case removeJobs:
+		return s.surveyor().Remove(ctx, order)
+	}
+	return nil
+}
+
+// permit permits the members to begin the cluster.
+func (s Starter) permit(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, manager string, permit member.FirstStart) error {
+	permit.Etcd = string(etcd.UID)
+	if err := s.Instructor.Permit(ctx, reads, etcd, manager, &permit); err != nil {
+		return err
+	}
+	ctrl.LoggerFrom(ctx).Info("Permitted the members to begin their cluster: no volume holds data", "surveyed", len(permit.Claims))
+	return nil
+}
+
+// Start is called right before a StatefulSet without replicas, or none, gets replicas: its members have to know which cluster is
+// theirs, or that they may begin one.
+func (s Starter) Start(ctx context.Context, etcd *v1alpha1.Etcd, v View, objects *apply.Session) error {
+	switch {
+	case etcd.Status.ClusterID != "":
+		return s.Instructor.Write(ctx, s.API, etcd, objects)
+	case v.begins && !v.permitted:
+		return s.permit(ctx, v.reads, etcd, objects.Manager, member.FirstStart{})
+	case v.begins:
+		return v.reads.Fresh(ctx)
+	}
+	return nil
+}
+
+// Starts reports whether a StatefulSet that is to have so many replicas starts all members.
+func Starts(base *appsv1.StatefulSet, replicas int32) bool {
+	return replicas > 0 && (base == nil || ptr.Deref(base.Spec.Replicas, 1) == 0)
+}

@@ -1,0 +1,70 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Blocked returns why a cluster that is to hibernate is kept running; empty when it is not.
+func Blocked(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
+	if etcd.Spec.Replicas > 0 || !state.Awake(set) || etcd.Spec.Retention().WhenScaled == v1alpha1.VolumesRetained {
+		return ""
+	}
+	why := storeMissing(etcd)
+	if why == "" {
+		why = backupsFail(etcd)
+	}
+	if why == "" {
+		return ""
+	}
+	return fmt.Sprintf("The cluster is kept running: its volumes would be deleted (persistentVolumeClaimRetentionPolicy.whenScaled: Delete), and %s; to hibernate it with its volumes, set whenScaled to Retain.", why)
+}
+
+// BlockedForNow reports whether what keeps a cluster running may pass without a change of its spec.
+func BlockedForNow(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
+	return Blocked(etcd, set) != "" && storeMissing(etcd) == ""
+}
+
+// storeMissing returns why there is no store that a final snapshot could go into; empty when there is one.
+func storeMissing(etcd *v1alpha1.Etcd) string {
+	store := component.BackupStore(etcd)
+	if store == nil {
+		return "there is no backup to wake up from: set spec.backup.store"
+	}
+	if err := component.ValidateStore(*store, etcd.Namespace); err != nil {
+		return "there is no backup to wake up from: spec.backup: " + err.Error()
+	}
+	return ""
+}
+
+// backupsFail returns why a final snapshot would probably fail; empty when nothing suggests that.
+func backupsFail(etcd *v1alpha1.Etcd) string {
+	c := etcd.Status.Conditions.Find(v1alpha1.ConditionBackupReady)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return ""
+	}
+	return "snapshots fail: " + strings.TrimSuffix(c.Message, ".")
+}
+
+// obstacle returns why no final snapshot can be taken of a cluster that is stopped; empty when one can.
+func obstacle(etcd *v1alpha1.Etcd) string {
+	switch why := storeMissing(etcd); {
+	case why != "":
+		return why
+	case etcd.Status.ClusterID == "" || etcd.Status.ClusterSize == 0:
+		return "the cluster has never served, so it is unknown what the volumes should hold"
+	case etcd.Status.Recovery.LeavesBehind(etcd.Status.ClusterID) && etcd.Status.Hibernation == nil:
+		return "the cluster was being recovered from the loss of its quorum: wake it up, and hibernate it once it is ready"
+	}
+	return ""
+}

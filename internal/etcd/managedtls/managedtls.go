@@ -1,0 +1,335 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package managedtls keeps the Secrets of an Etcd with managed TLS: it reads them, and carries out what internal/etcd/pki decides.
+// It writes no Secret that is not the Etcd's own (docs/adr/0020-a-ca-is-renewed-in-two-rollouts.md).
+package managedtls
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/pki"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// How long the result of a look at the Secrets is good for: the operator does not watch them.
+const (
+	recheck       = time.Hour
+	recheckBroken = 5 * time.Second
+)
+
+// maxSteps bounds the steps of one reconcile. A new Etcd takes fewer.
+const maxSteps = 20
+
+// Manager keeps the Secrets of Etcds with managed TLS.
+type Manager struct {
+	state.Access
+
+	looks  memory.PerEtcd[look]
+	timers memory.PerEtcd[timers]
+}
+
+// look is what was found when the Secrets were last read.
+type look struct {
+	at         time.Time
+	generation int64
+	frozen     bool
+	// next is when something is due; zero if nothing is.
+	next   time.Time
+	result Result
+}
+
+// Result is what is known of the Secrets.
+type Result struct {
+	// Problem is what a person has to fix: *certificates.Problems, joined; nil when there is none.
+	Problem error
+	// Foreign are the Secrets that have a name that the Etcd needs, and are not its own.
+	Foreign []ownership.Foreign
+	// Remarks on renewals that are under way, and on what a person should look at: sentences.
+	Remarks []string
+	// Events of this reconcile.
+	Events []Event
+	// Wrote: Secrets were written in this reconcile.
+	Wrote bool
+	// RenewalBegun: the renewal of CAs that somebody asked for has begun.
+	RenewalBegun bool
+}
+
+// Event is something that was done.
+type Event struct{ Reason, Note string }
+
+// Request says what is known of an Etcd.
+type Request struct {
+	*state.State
+	// Frozen: its spec is not carried out.
+	Frozen bool
+	// Authorities is the checksum of the CAs in the Secrets; empty when it is not known.
+	Authorities string
+	// Doubt: the Secrets were found to be unusable.
+	Doubt bool
+}
+
+// Forget forgets an Etcd that is gone.
+func (m *Manager) Forget(etcd types.NamespacedName) {
+	m.looks.Forget(etcd)
+	m.timers.Forget(etcd)
+}
+
+// Ensure has the Secrets of an Etcd be as they should be.
+func (m *Manager) Ensure(ctx context.Context, q Request) (Result, error) {
+	if q.Etcd.Spec.ManagedTLS == nil {
+		return Result{}, nil
+	}
+	now, last := m.Clock.Now(), m.looks.Of(q.Etcd)
+	m.observe(q, now)
+	renew := q.Etcd.Annotations[v1alpha1.AnnotationOperation] == v1alpha1.OperationRenewCA
+	valid := recheck
+	if q.Doubt || last.result.Problem != nil {
+		valid = recheckBroken
+	}
+	due := !last.next.IsZero() && !now.Before(last.next)
+	if last.generation == q.Etcd.Generation && last.frozen == q.Frozen && !due && !renew && !state.OperationRequested(q.Etcd) && now.Sub(last.at) < valid {
+		return last.result, nil
+	}
+	l := &looking{Manager: m, Request: q, now: now, renew: renew, roots: map[v1alpha1.TLSConnection][]*x509.Certificate{}, look: look{at: now, generation: q.Etcd.Generation, frozen: q.Frozen}}
+	err := l.all(ctx)
+	result := l.result
+	result.RenewalBegun = renew && err == nil && !q.Frozen
+	if err == nil {
+		l.result.Events, l.result.Wrote = nil, false
+		m.looks.Set(q.Etcd, l.look)
+	}
+	return result, err
+}
+
+// looking is one look at the Secrets of an Etcd.
+type looking struct {
+	*Manager
+	Request
+	now      time.Time
+	renew    bool
+	problems []error
+	// roots are the CAs that are trusted, by connection.
+	roots map[v1alpha1.TLSConnection][]*x509.Certificate
+	look
+}
+
+func (l *looking) all(ctx context.Context) error {
+	for _, connection := range v1alpha1.TLSConnections() {
+		if !l.Etcd.ManagesTLS(connection) {
+			continue
+		}
+		if err := l.connection(ctx, connection); err != nil {
+			return err
+		}
+	}
+	l.commonCA()
+	l.result.Problem = errors.Join(l.problems...)
+	return nil
+}
+
+// commonCA remarks on a CA that clients and peers have in common: its issuers have different names, and may have the same key.
+func (l *looking) commonCA() {
+	for _, ca := range l.roots[v1alpha1.TLSPeers] {
+		if slices.ContainsFunc(l.roots[v1alpha1.TLSClients], ca.Equal) {
+			l.result.Remarks = append(l.result.Remarks, fmt.Sprintf("Clients and peers trust the same CA (%s), so every client can act as a member: let spec.managedTLS.peerIssuerRef have a CA of its own.",
+				sanitize.Text(ca.Subject.String(), maxMessage)))
+			return
+		}
+	}
+}
+
+// connection carries out what is decided for a connection, until nothing is left.
+func (l *looking) connection(ctx context.Context, connection v1alpha1.TLSConnection) error {
+	spec, renew, wrote := specOf(l.Etcd, connection), l.renew, false
+	issued, foreign, err := l.issued(ctx, connection, spec)
+	if err != nil {
+		return err
+	}
+	if len(foreign) > 0 {
+		l.foreign(foreign)
+		return nil
+	}
+	for range maxSteps {
+		secrets, err := l.read(ctx, l.Etcd, spec)
+		if err != nil {
+			return err
+		}
+		if len(secrets.foreign) > 0 {
+			l.foreign(secrets.foreign)
+			return nil
+		}
+		current := secrets.state(spec)
+		current.Issued = issued
+		situation := pki.Situation{
+			Now: l.now, Frozen: l.Frozen, RenewCA: renew,
+			InUse: inUse(l.Etcd, l.StatefulSet, connection), Stopped: stopped(l.Snapshot),
+		}
+		if !wrote {
+			// Of what was just written it is not known.
+			situation.Trusted, situation.Loaded = l.lasting(connection, current)
+		}
+		d := pki.Decide(spec, current, situation)
+		if d.Step == nil {
+			l.roots[connection] = current.Bundle
+			l.conclude(spec, d)
+			return nil
+		}
+		if proceed, err := l.carryOut(ctx, spec, current, secrets, *d.Step); err != nil || !proceed {
+			return err
+		}
+		wrote = true
+		if d.Step.Action == pki.MakeCA || d.Step.Action == pki.RenewCA {
+			renew = false
+		}
+	}
+	return fmt.Errorf("the Secrets of Etcd %s/%s change all the time", l.Etcd.Namespace, l.Etcd.Name)
+}
+
+// carryOut writes the Secret of a step, and reports whether to proceed.
+func (l *looking) carryOut(ctx context.Context, spec pki.Spec, current pki.State, before secrets, step pki.Step) (proceed bool, err error) {
+	if proceed, err := l.confirm(ctx, step); err != nil || !proceed {
+		return false, err
+	}
+	next, err := pki.Perform(spec, current, step, l.now)
+	if err != nil {
+		return false, err
+	}
+	err = l.write(ctx, l.Etcd, before.live[step.Secret], spec, step.Secret, next)
+	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		l.forbidden(step, err)
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("writing Secret %s/%s: %w", l.Etcd.Namespace, step.Secret, err)
+	}
+	l.performed(ctx, step)
+	return true, nil
+}
+
+// confirm asks the API server, and the members, again before a step after which somebody is no longer accepted.
+func (l *looking) confirm(ctx context.Context, step pki.Step) (bool, error) {
+	if step.Action != pki.Promote && step.Action != pki.Retire {
+		return true, nil
+	}
+	reads := l.Live()
+	etcd, err := reads.Etcd(ctx, l.Etcd)
+	if err != nil {
+		return false, err
+	}
+	snapshot, err := l.Observe(ctx, l.API, etcd)
+	if err != nil {
+		return false, err
+	}
+	if err := reads.Fresh(ctx); err != nil {
+		return false, err
+	}
+	return l.withoutRollouts() || everyMemberTrusts(snapshot, l.Authorities), nil
+}
+
+// withoutRollouts reports whether no CA of the Etcd is one that members read when they start.
+func (l *looking) withoutRollouts() bool { return l.Etcd.ClientTLS() == nil && l.Etcd.PeerTLS() == nil }
+
+func (l *looking) foreign(foreign []ownership.Foreign) {
+	l.result.Foreign = append(l.result.Foreign, foreign...)
+	for _, f := range foreign {
+		l.problems = append(l.problems, &certificates.Problem{Secret: f.Name, What: f.Whose + ": " + f.Remedy})
+	}
+}
+
+func (l *looking) conclude(spec pki.Spec, d pki.Decision) {
+	for _, p := range d.Problems {
+		l.problems = append(l.problems, &certificates.Problem{Secret: p.Secret, What: p.What})
+	}
+	for _, w := range d.Warnings {
+		l.result.Remarks = append(l.result.Remarks, fmt.Sprintf("Secret %s %s.", w.Secret, w.What))
+	}
+	if d.Waiting != "" {
+		l.result.Remarks = append(l.result.Remarks, fmt.Sprintf("The CA in Secret %s is being renewed: %s.", spec.KeySecret, d.Waiting))
+	}
+	if !d.At.IsZero() && (l.next.IsZero() || d.At.Before(l.next)) {
+		l.next = d.At
+	}
+}
+
+// ignoreRenewal says that a CA is not the operator's to renew.
+func (l *looking) ignoreRenewal(spec pki.Spec) {
+	if l.renew && !l.Frozen {
+		l.event(v1alpha1.ReasonCARenewalIgnored, fmt.Sprintf("Secret %s: its CA is that of the issuer. Renew it there", spec.BundleSecret))
+	}
+}
+
+func (l *looking) forbidden(step pki.Step, err error) {
+	l.problems = append(l.problems, &certificates.Problem{Secret: step.Secret, What: fmt.Sprintf(
+		"cannot be written (%v). Managed TLS needs the right to create and update Secrets: apply config/admission/managed_tls_role.yaml", err)})
+}
+
+// reasons of events, by action.
+var reasons = map[pki.Action]string{
+	pki.MakeCA: v1alpha1.ReasonCACreated, pki.RenewCA: v1alpha1.ReasonCARenewalStarted, pki.Promote: v1alpha1.ReasonCARenewed,
+	pki.Retire: v1alpha1.ReasonCARetired, pki.Issue: v1alpha1.ReasonCertificateIssued,
+}
+
+func (l *looking) performed(ctx context.Context, step pki.Step) {
+	l.result.Wrote = true
+	ctrl.LoggerFrom(ctx).Info("Wrote a Secret of managed TLS", "secret", step.Secret, "action", step.Action, "why", step.Why)
+	if reason := reasons[step.Action]; reason != "" {
+		l.event(reason, fmt.Sprintf("Secret %s: %s", step.Secret, step.Why))
+	}
+}
+
+func (l *looking) event(reason, note string) {
+	// Of events with the same reason the API shows the first note alone.
+	for i, e := range l.result.Events {
+		if e.Reason == reason {
+			l.result.Events[i].Note = e.Note + "; " + note
+			return
+		}
+	}
+	l.result.Events = append(l.result.Events, Event{reason, note})
+}
+
+// lasting reports whether, for long enough, every member has run with the CAs of a connection, and the certificates have been those
+// that there are.
+func (l *looking) lasting(connection v1alpha1.TLSConnection, current pki.State) (trusted, loaded bool) {
+	t := maps.Clone(l.timers.Of(l.Etcd))
+	cas := t.with("CAs "+string(connection), fingerprint(current.Bundle...), l.now)
+	certificates := t.with("certificates "+string(connection), fingerprint(leaves(current)...), l.now)
+	l.timers.Set(l.Etcd, t)
+	trusted = cas && (l.withoutRollouts() || t.lasted(members))
+	return trusted, trusted && certificates
+}
+
+// inUse reports whether members have served with the certificates of a connection.
+func inUse(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet, connection v1alpha1.TLSConnection) bool {
+	if set == nil {
+		return etcd.Status.ClusterID != "" && etcd.Status.Conditions.IsTrue(v1alpha1.ConditionTLSReady)
+	}
+	for _, volume := range set.Spec.Template.Spec.Volumes {
+		if volume.Secret != nil && volume.Secret.SecretName == etcd.CASecret(connection) {
+			return etcd.Status.ClusterID != ""
+		}
+	}
+	return false
+}
+
+// stopped reports whether a cluster has no members.
+func stopped(s *cluster.Snapshot) bool { return s == nil || s.Replicas() == 0 && len(s.Surplus) == 0 }

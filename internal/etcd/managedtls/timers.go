@@ -1,0 +1,111 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package managedtls
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/pki"
+)
+
+const (
+	// propagation is how long it takes at most until a kubelet has brought a changed Secret to the pods, and clients that read
+	// their files again have done so.
+	propagation = 5 * time.Minute
+	// maxUnobserved is the longest gap between two observations that counts as uninterrupted. A healthy Etcd is observed every 30
+	// seconds.
+	maxUnobserved = 2 * time.Minute
+)
+
+// members is the name of the timer of the CAs that every member trusts.
+const members = "members"
+
+// timers say since when something is as it is. A CA signs, or is no longer trusted, by them, so they live in memory alone, and a
+// gap resets them.
+type timers map[string]timer
+
+type timer struct {
+	value     string
+	since, at time.Time
+}
+
+// next returns the timer after one more look. An empty value is unknown.
+func (t timer) next(value string, now time.Time) timer {
+	if t.value != value || t.value == "" || now.Sub(t.at) > maxUnobserved || now.Before(t.at) {
+		t.value, t.since = value, now
+	}
+	t.at = now
+	return t
+}
+
+func (t timer) lasted() bool { return t.value != "" && t.at.Sub(t.since) >= propagation }
+
+// with notes a value, and reports whether it has been the same for long enough.
+func (t timers) with(name, value string, now time.Time) bool {
+	t[name] = t[name].next(value, now)
+	return t[name].lasted()
+}
+
+func (t timers) lasted(name string) bool { return t[name].lasted() }
+
+// observe notes which CAs every member trusts.
+func (m *Manager) observe(q Request, now time.Time) {
+	t := maps.Clone(m.timers.Of(q.Etcd))
+	if t == nil {
+		t = timers{}
+	}
+	value := ""
+	if everyMemberTrusts(q.Snapshot, q.Authorities) {
+		value = q.Authorities
+	}
+	t.with(members, value, now)
+	m.timers.Set(q.Etcd, t)
+}
+
+// everyMemberTrusts reports whether every member that the cluster counts on is of this StatefulSet, participates, and has started
+// with these CAs. What is unknown counts as no.
+func everyMemberTrusts(s *cluster.Snapshot, authorities string) bool {
+	if s == nil || authorities == "" || len(s.Surplus) > 0 {
+		return false
+	}
+	for _, o := range s.Ordinals {
+		if o.Class != v1alpha1.ClassParticipating || o.Pod.Authorities != authorities {
+			return false
+		}
+	}
+	for _, v := range s.Cluster.Voters {
+		if v.Ordinal < 0 {
+			return false
+		}
+	}
+	return len(s.Cluster.Voters) == s.Replicas() || s.Replicas() == 0
+}
+
+// fingerprint of certificates; empty when there are none.
+func fingerprint(all ...*x509.Certificate) string {
+	if len(all) == 0 {
+		return ""
+	}
+	sum := sha256.New()
+	for _, c := range all {
+		sum.Write(c.Raw)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// leaves returns the certificates of a connection, ordered by their Secrets.
+func leaves(s pki.State) (all []*x509.Certificate) {
+	for _, secret := range slices.Sorted(maps.Keys(s.Leaves)) {
+		all = append(all, s.Leaves[secret].Certificate)
+	}
+	return all
+}

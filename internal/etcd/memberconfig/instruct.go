@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package memberconfig writes what the members of an Etcd have to know into their ConfigMap: the ID of their cluster, whether they may
+// begin it, how it is recovered, and whose requests their agents accept.
+package memberconfig
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Instructor instructs members.
+type Writer struct {
+	state.Access
+	// AgentTrust returns whose requests the agents of an Etcd accept; nil to write nothing of it.
+	AgentTrust func(*v1alpha1.Etcd) auth.Trust
+}
+
+// Instruct writes to the ConfigMap what the status of an Etcd says: the ID of the cluster, so that no member makes a second
+// one, and a recovery. It is not part of what is applied, for it has to arrive also while the spec is suspended. The reader
+// says what is written so far. The live Etcd has to agree with the given one: members that start with what was recorded once,
+// and is not any more, are taken for those of another cluster.
+func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, objects *apply.Session) error {
+	config, err := ConfigMap(ctx, reader, etcd, objects.Manager)
+	if err != nil || config == nil {
+		// The event of its creation leads here.
+		return err
+	}
+	trust := ""
+	if i.AgentTrust != nil {
+		trust = i.AgentTrust(etcd).String()
+	}
+	if data, err := missing(&etcd.Status, trust, config.Data); err != nil || len(data) == 0 {
+		return err
+	}
+	if owned, err := objects.Owned(ctx); err != nil || !owned {
+		return err
+	}
+	live, err := i.Live().Etcd(ctx, etcd)
+	if err != nil {
+		return err
+	}
+	// It may have been applied by this reconcile.
+	if config, err = ConfigMap(ctx, i.API, etcd, objects.Manager); err != nil || config == nil {
+		return err
+	}
+	data, err := missing(&etcd.Status, trust, config.Data)
+	if err != nil || len(data) == 0 || ownership.Of(etcd, "ConfigMap", config) != nil {
+		return err
+	}
+	if live.Status.ClusterID != etcd.Status.ClusterID || !equality.Semantic.DeepEqual(live.Status.Recovery, etcd.Status.Recovery) {
+		return state.Behind(ctx, "Etcd %s records another cluster, or another recovery", client.ObjectKeyFromObject(etcd))
+	}
+	return i.patch(ctx, config, data)
+}
+
+// Permit permits the members of an Etcd to begin its cluster; nil withdraws that. The caller has decided so on the given live reads.
+func (i Writer) Permit(ctx context.Context, reads state.Live, etcd *v1alpha1.Etcd, manager string, permit *member.FirstStart) error {
+	config, err := ConfigMap(ctx, reads, etcd, manager)
+	if err != nil {
+		return err
+	}
+	if config == nil || ownership.Of(etcd, "ConfigMap", config) != nil {
+		return state.Behind(ctx, "Etcd %s has no ConfigMap of its own yet", client.ObjectKeyFromObject(etcd))
+	}
+	data := map[string]any{member.KeyFirstStart: nil}
+	if permit != nil {
+		if data[member.KeyFirstStart], err = permit.Encode(); err != nil {
+			return err
+		}
+	}
+	if err := reads.Fresh(ctx); err != nil {
+		return err
+	}
+	return i.patch(ctx, config, data)
+}
+
+// patch changes keys of the ConfigMap as it was read; a nil value is removed.
+func (i Writer) patch(ctx context.Context, config *corev1.ConfigMap, data map[string]any) error {
+	key := client.ObjectKeyFromObject(config)
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": config.UID, "resourceVersion": config.ResourceVersion}, "data": data,
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the instructions in ConfigMap %s: %w", key, err)
+	}
+	if err := i.Client.Patch(ctx, config, client.RawPatch(types.MergePatchType, patch), apply.Manager); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("instructing the members by ConfigMap %s: %w", key, err)
+	}
+	return nil
+}
+
+// Instructed reports whether the members have been instructed to recover their cluster as the status of the Etcd says, by what
+// the API server says.
+func Instructed(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, manager string) (bool, error) {
+	wanted, err := encode(etcd.Status.Recovery)
+	if err != nil {
+		return false, err
+	}
+	config, err := ConfigMap(ctx, live, etcd, manager)
+	if err != nil || config == nil {
+		return false, err
+	}
+	return wanted != "" && config.Data[member.KeyRecovery] == wanted, nil
+}
+
+// ConfigMap returns the ConfigMap that the members of an Etcd read; nil when there is none. It need not be the Etcd's own.
+func ConfigMap(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, manager string) (*corev1.ConfigMap, error) {
+	key, config := types.NamespacedName{Namespace: etcd.Namespace, Name: component.ConfigMapName(etcd.Name, manager)}, &corev1.ConfigMap{}
+	if err := reader.Get(ctx, key, config); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", key, err)
+	}
+	return config, nil
+}
+
+// missing returns what is missing in the data of the ConfigMap; a nil value is to be removed. It is pure.
+func missing(status *v1alpha1.EtcdStatus, trust string, data map[string]string) (map[string]any, error) {
+	recovery, err := encode(status.Recovery)
+	if err != nil {
+		return nil, err
+	}
+	change := map[string]any{}
+	if id := status.ClusterID; id != "" && data[member.KeyClusterID] != id {
+		change[member.KeyClusterID] = id
+	}
+	if _, ok := data[member.KeyFirstStart]; ok && status.ClusterID != "" {
+		// The cluster has begun, and no member begins it a second time.
+		change[member.KeyFirstStart] = nil
+	}
+	if before, ok := data[member.KeyRecovery]; recovery != "" && before != recovery {
+		change[member.KeyRecovery] = recovery
+	} else if recovery == "" && ok {
+		change[member.KeyRecovery] = nil
+	}
+	if trust != "" && data[member.KeyAgentAPI] != trust {
+		change[member.KeyAgentAPI] = trust
+	}
+	return change, nil
+}
+
+// encode returns what the members read of a recovery; empty when there is none.
+func encode(r *v1alpha1.ClusterRecovery) (string, error) {
+	if r == nil {
+		return "", nil
+	}
+	text, err := component.Recovery(r).Encode()
+	if err != nil {
+		return "", fmt.Errorf("encoding the recovery for the members: %w", err)
+	}
+	return text, nil
+}

@@ -1,0 +1,226 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/status"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/upkeep"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// pass is one reconcile of one Etcd: what it has found, and how it ends.
+type pass struct {
+	*parts
+	reconciler *Reconciler
+	etcd       *v1alpha1.Etcd
+	// found becomes the status.
+	found   status.Observation
+	session *apply.Session
+	// held: a task holds the StatefulSet at zero replicas, or would if there were one.
+	held bool
+	// refused: the operator's configuration refuses the Etcd, or its members serve as another cluster than the recorded one.
+	refused bool
+	// specFailed: the spec could not be carried out, or not entirely.
+	specFailed bool
+	// recoveryUnknown: whether a task still keeps the recovery in the status could not be read.
+	recoveryUnknown bool
+	// rollWaits: the update strategy changes once every member participates.
+	rollWaits bool
+	// errs are the errors of the stages; open are the codes of stages that were skipped, or have failed.
+	errs []error
+	open []v1alpha1.ErrorCode
+}
+
+func (r *Reconciler) newPass(etcd *v1alpha1.Etcd) *pass {
+	return &pass{parts: r.parts, reconciler: r, etcd: etcd}
+}
+
+// stage is a part of a reconcile.
+type stage struct {
+	name string
+	// code of its errors where they have none of their own.
+	code v1alpha1.ErrorCode
+	run  func(*pass, context.Context) error
+	// passable: what follows does not rest on it, so that an error does not end the reconcile.
+	passable bool
+	// alone: nothing that follows is decided on what it writes, so that a conflict does not end the reconcile either.
+	alone bool
+}
+
+// The stages of a reconcile, in their order. Each decides on what was read first; those that stop or start members, and those
+// that delete something, read again from the API server.
+var stages = []stage{
+	{name: "read", code: v1alpha1.ErrObserve, run: (*pass).read},
+	{name: "adoption", code: v1alpha1.ErrApply, run: (*pass).adopt},
+	{name: "ownership", code: v1alpha1.ErrObserve, run: (*pass).checkOwners},
+	{name: "update strategy", code: v1alpha1.ErrApply, run: (*pass).keepStrategy, passable: true, alone: true},
+	{name: "hold", code: v1alpha1.ErrApply, run: (*pass).hold},
+	{name: "policy", run: (*pass).checkPolicy},
+	{name: "TLS", code: v1alpha1.ErrApply, run: (*pass).planTLS, passable: true},
+	{name: "wake-up", code: v1alpha1.ErrApply, run: (*pass).wakeUp},
+	{name: "first start", code: v1alpha1.ErrApply, run: (*pass).lookFirst},
+	{name: "spec", code: v1alpha1.ErrApply, run: (*pass).applySpec, passable: true},
+	{name: "volumes", code: v1alpha1.ErrApply, run: (*pass).growVolumes, passable: true, alone: true},
+	{name: "hibernation", code: v1alpha1.ErrApply, run: (*pass).hibernate, passable: true, alone: true},
+	{name: "peer URLs", code: v1alpha1.ErrPeerURLs, run: (*pass).listPeerURLs, passable: true, alone: true},
+	{name: "recovery", code: v1alpha1.ErrObserve, run: (*pass).confirmRecovery, passable: true, alone: true},
+}
+
+// followUps are the stages after the status was written: they rest on what it says.
+var followUps = []stage{
+	{name: "instructions", code: v1alpha1.ErrApply, run: (*pass).instructMembers},
+	{name: "operation", code: v1alpha1.ErrApply, run: (*pass).removeOperation},
+}
+
+// errSkipped is the end of a stage that had nothing to rest on: it has neither failed nor succeeded.
+var errSkipped = errors.New("skipped")
+
+// run goes through the stages, and writes the status whatever their end.
+func (p *pass) run(ctx context.Context) (ctrl.Result, error) {
+	complete, interrupted := p.through(ctx, stages)
+	open, first := p.open, !p.followed.Of(p.etcd)
+	if first {
+		p.leaveOpen(followUps)
+	}
+	after, err := p.writeStatus(ctx, complete)
+	if complete && err == nil {
+		p.open = open
+		before := p.reported()
+		var again error
+		if complete, again = p.through(ctx, followUps); again != nil {
+			interrupted = again
+		}
+		p.followed.Set(p.etcd, complete || !first)
+		if first || p.reported() != before {
+			after, err = p.writeStatus(ctx, true)
+		}
+	}
+	return result(ctx, after, interrupted, errors.Join(append(p.errs, err)...))
+}
+
+// through goes through stages until one fails and is not passable, or interrupts the reconcile: something has to be seen first,
+// which is no failure.
+func (p *pass) through(ctx context.Context, stages []stage) (complete bool, interrupted error) {
+	for _, s := range stages {
+		err := s.run(p, ctx)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			// The operator ends.
+			return false, ctx.Err()
+		case s.alone && apierrors.IsConflict(err):
+			interrupted = err
+			continue
+		case interrupts(err):
+			return false, err
+		case errors.Is(err, errSkipped):
+			p.leaveOpen([]stage{s})
+			continue
+		}
+		p.failures.note(p.etcd, s, err, p.Clock.Now())
+		if err == nil {
+			continue
+		}
+		p.errs = append(p.errs, err)
+		p.leaveOpen([]stage{s})
+		if !s.passable {
+			return false, nil
+		}
+	}
+	return true, interrupted
+}
+
+// leaveOpen notes stages of which this pass does not know whether their errors are over.
+func (p *pass) leaveOpen(stages []stage) {
+	for _, s := range stages {
+		p.open = append(p.open, s.code)
+	}
+}
+
+// interrupts reports whether an error of a stage only says that something has to be seen first, or that the namespace is being
+// deleted.
+func interrupts(err error) bool {
+	return errors.Is(err, state.ErrBehind) || errors.Is(err, context.Canceled) || apierrors.IsConflict(err) || namespaceTerminates(err)
+}
+
+// namespaceTerminates reports whether something was rejected because the namespace is being deleted. Its objects are deleted one
+// by one, and the Etcd need not be the first.
+func namespaceTerminates(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// result is the end of a reconcile.
+func result(ctx context.Context, after time.Duration, interrupted, err error) (ctrl.Result, error) {
+	switch {
+	case namespaceTerminates(err) || namespaceTerminates(interrupted):
+		return ctrl.Result{}, nil
+	case apierrors.IsConflict(err):
+		interrupted, err = err, nil
+	}
+	switch {
+	case err != nil:
+		return ctrl.Result{}, err
+	case interrupted != nil:
+		ctrl.LoggerFrom(ctx).V(1).Info("Retrying, because something has changed", "reason", interrupted.Error())
+		return ctrl.Result{RequeueAfter: retryConflict}, nil
+	}
+	return ctrl.Result{RequeueAfter: after, Priority: priorityOf(after)}, nil
+}
+
+// reported is what the status says of the reconcile itself, in a form that can be compared.
+func (p *pass) reported() string {
+	foreign := p.session != nil && len(p.session.Foreign()) > 0
+	return p.failures.summary(p.etcd, p.Clock.Now(), foreign)
+}
+
+// writeStatus writes the status that follows from what was found, and returns after how long to reconcile again. A reconcile that
+// is not complete adds its errors to the status as it was: what the status says decides what members are instructed, so none of it
+// changes on half of the evidence.
+func (p *pass) writeStatus(ctx context.Context, complete bool) (time.Duration, error) {
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	now := p.Clock.Now()
+	reported := p.failures.reported(p.etcd, now)
+	if !complete {
+		_, err := p.status.write(ctx, p.etcd, status.Interrupted(p.etcd, reported, metav1.NewTime(now)))
+		return 0, err
+	}
+	p.found.Open = p.open
+	p.found.Failures, p.found.Now = reported, metav1.NewTime(now)
+	p.found.LostFor = p.status.lostFor(p.etcd, p.found.Snapshot == nil || p.found.Snapshot.Quorate(), now)
+	_, p.found.ScheduleErr = upkeep.DefragmentationSchedule(p.etcd)
+	p.found.Foreign, p.found.OwnersChecked = p.session.Foreign(), p.session.Checked()
+	if p.found.TLS != nil {
+		p.found.Foreign = slices.Concat(p.found.Foreign, p.found.TLS.Managed.Foreign)
+	}
+	next := status.Next(p.found)
+	if p.recoveryUnknown {
+		next.Recovery = p.etcd.Status.Recovery
+	}
+	after := pollAfter(&next)
+	pending, err := p.status.write(ctx, p.etcd, next)
+	if pending > 0 {
+		after = min(after, pending)
+	}
+	if p.rollWaits {
+		// For how long a member has been away is known only if it is observed.
+		after = min(after, pollTroubled)
+	}
+	if len(p.found.Foreign)+len(p.found.Volumes.Foreign()) > 0 || p.found.Adoption.Why != "" {
+		after = min(after, apply.RecheckForeign)
+	}
+	return after, err
+}

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/status"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+var errBroken = errors.New("broken")
+
+func failing(name string, err error, passable bool) stage {
+	return stage{name: name, code: v1alpha1.ErrApply, run: func(*pass, context.Context) error { return err }, passable: passable}
+}
+
+func TestThrough(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{}, "x", errBroken)
+	for name, tc := range map[string]struct {
+		err         error
+		passable    bool
+		complete    bool
+		interrupted bool
+		errs        int
+		reached     bool
+	}{
+		"success":                    {nil, false, true, false, 0, true},
+		"skipped":                    {errSkipped, false, true, false, 0, true},
+		"failed":                     {errBroken, false, false, false, 1, false},
+		"failed, the rest continues": {errBroken, true, true, false, 1, true},
+		"behind":                     {state.ErrBehind, true, false, true, 0, false},
+		"a conflict":                 {conflict, true, false, true, 0, false},
+		"canceled":                   {context.Canceled, true, false, true, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			p := &pass{parts: &parts{Access: state.Access{Clock: clock.RealClock{}}}, etcd: &v1alpha1.Etcd{}}
+			reached := false
+			last := stage{name: "last", run: func(*pass, context.Context) error { reached = true; return nil }}
+			complete, interrupted := p.through(t.Context(), []stage{failing("first", tc.err, tc.passable), last})
+			g.Expect(complete).To(Equal(tc.complete))
+			g.Expect(interrupted != nil).To(Equal(tc.interrupted))
+			g.Expect(p.errs).To(HaveLen(tc.errs))
+			g.Expect(reached).To(Equal(tc.reached))
+		})
+	}
+}
+
+// A transient error enters the status when it occurs for the second time in a row and has lasted for two seconds, and leaves it
+// at the first success. A stage that is not reached, or is skipped, keeps its error.
+func TestWhenAFailureIsReported(t *testing.T) {
+	g := NewWithT(t)
+	var f failures
+	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	soon, later := noon.Add(reportAfter-1), noon.Add(reportAfter)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Name: "main", UID: "etcd"}}
+	named := func(name string) stage {
+		return stages[slices.IndexFunc(stages, func(s stage) bool { return s.name == name })]
+	}
+	spec, volumes := named("spec"), named("volumes")
+	g.Expect(f.reported(etcd, noon)).To(BeEmpty())
+	f.note(etcd, spec, errBroken, noon.Add(-time.Hour))
+	g.Expect(f.reported(etcd, noon)).To(BeEmpty(), "once")
+	f.note(etcd, spec, nil, noon)
+	f.note(etcd, spec, errBroken, noon)
+	g.Expect(f.reported(etcd, later)).To(BeEmpty(), "the first failure after a success")
+	f.note(etcd, volumes, errBroken, noon)
+	g.Expect(f.reported(etcd, later)).To(BeEmpty(), "an error of another stage does not count")
+	f.note(etcd, spec, errBroken, soon)
+	g.Expect(f.reported(etcd, soon)).To(BeEmpty(), "twice within milliseconds")
+	g.Expect(f.reported(etcd, later)).To(HaveLen(1))
+	g.Expect(f.summary(etcd, later, false)).To(Equal("spec"))
+	f.note(etcd, volumes, errBroken, later)
+	g.Expect(f.reported(etcd, later)).To(HaveLen(2))
+	f.note(etcd, spec, nil, later)
+	g.Expect(f.reported(etcd, later)).To(HaveLen(1))
+	f.note(etcd, volumes, nil, later)
+	g.Expect(f.reported(etcd, later)).To(BeEmpty())
+
+	// A new operator does not know how long the stage has failed: the reported error stays.
+	etcd.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrApply, Description: "another"}}
+	f.note(etcd, spec, errBroken, later)
+	g.Expect(f.reported(etcd, later)).To(BeEmpty(), "an error of the same code")
+	etcd.Status.LastErrors[0].Description = errBroken.Error()
+	g.Expect(f.reported(etcd, later)).To(HaveLen(1))
+}
+
+// A conflict of a stage that nothing rests on does not keep the others from their work.
+func TestConflictOfAStageThatStandsAlone(t *testing.T) {
+	g := NewWithT(t)
+	p := &pass{parts: &parts{Access: state.Access{Clock: clock.RealClock{}}}, etcd: &v1alpha1.Etcd{}}
+	alone := failing("first", apierrors.NewConflict(schema.GroupResource{}, "x", errBroken), true)
+	alone.alone = true
+	complete, interrupted := p.through(t.Context(), []stage{alone, failing("last", nil, false)})
+	g.Expect(complete).To(BeTrue())
+	g.Expect(interrupted).To(Satisfy(apierrors.IsConflict))
+	g.Expect(p.errs).To(BeEmpty())
+}
+
+// unreadable is an API server that answers no list.
+type unreadable struct{ client.Client }
+
+func (unreadable) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errBroken
+}
+
+// The status keeps a recovery for as long as it is not known whether a task still keeps it, and the error is reported.
+func TestRecoveryIsKeptWhileItsTaskIsUnknown(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 1}, Status: v1alpha1.EtcdStatus{
+		ClusterID: "beef", ClusterSize: 1, Recovery: &v1alpha1.ClusterRecovery{Task: "gone", TaskUID: "gone", PreviousClusterID: "cafe"},
+	}}
+	voter := cluster.Ordinal{Name: "main-0", Class: v1alpha1.ClassParticipating, Role: v1alpha1.RoleLeader, MemberID: 1, Answers: true, Serving: true}
+	p := &pass{parts: &parts{Access: state.Access{API: unreadable{}, Clock: clock.RealClock{}}}, etcd: etcd}
+	p.found.State = &state.State{Etcd: etcd, Snapshot: &cluster.Snapshot{
+		Ordinals: []cluster.Ordinal{voter},
+		Cluster:  cluster.Cluster{ID: 0xbeef, Reachable: true, LeaderKnown: true, Voters: []cluster.Voter{{ID: 1, Name: "main-0", Serving: true}}},
+	}}
+	g.Expect(status.Next(p.found).Recovery).To(BeNil(), "the cluster is rebuilt, and the task is gone")
+	complete, _ := p.through(t.Context(), stages[len(stages)-1:])
+	g.Expect(complete).To(BeTrue(), "the rest of the status is written")
+	g.Expect(p.recoveryUnknown).To(BeTrue())
+	g.Expect(p.failures.Of(etcd)).To(HaveKeyWithValue("recovery", HaveField("Failure", And(HaveField("Code", v1alpha1.ErrObserve), HaveField("Err", MatchError(errBroken))))))
+}

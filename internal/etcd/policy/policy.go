@@ -1,0 +1,207 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policy decides what the operator's configuration allows of Etcds and copies: images, prefixes in stores, and the
+// stores of copies. It is pure.
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"k8s.io/utils/ptr"
+)
+
+// Rules are the parts of the operator's configuration that restrict Etcds and tasks.
+type Rules struct {
+	// Images that an Etcd may name; empty for any.
+	Images []string
+	// NamespacePrefixes: the prefix of a store starts with the namespace of the Etcd.
+	NamespacePrefixes bool
+	// CloudIdentity: a store may have no Secret.
+	CloudIdentity bool
+	// Endpoints that a store may name in place of its own.
+	Endpoints []string
+	// CopyStores that a copy may use besides the Etcd's own, and AnyCopyStore for any.
+	CopyStores   []configv1alpha1.CopyStore
+	AnyCopyStore bool
+	// Issuers of cert-manager that an Etcd may name.
+	Issuers []configv1alpha1.AllowedIssuer
+}
+
+// New returns the Rules of a configuration.
+func New(c *configv1alpha1.OperatorConfiguration) Rules {
+	return Rules{
+		Images: c.Images.Allowed, NamespacePrefixes: c.Backup.EnforceNamespacePrefixes, CloudIdentity: c.Backup.AllowCloudIdentity, Endpoints: c.Backup.AllowedEndpoints,
+		CopyStores: c.Backup.CopyStores, AnyCopyStore: c.Backup.AllowAnyCopyStore,
+		Issuers: c.ManagedTLS.Issuers,
+	}
+}
+
+// Etcd returns why an Etcd is refused; nil if it is allowed.
+func (r Rules) Etcd(etcd *v1alpha1.Etcd) error {
+	images := map[string]*string{"spec.etcd.image": etcd.Spec.Etcd.Image}
+	if etcd.Spec.Backup != nil {
+		images["spec.backup.image"] = etcd.Spec.Backup.Image
+	}
+	for _, field := range []string{"spec.etcd.image", "spec.backup.image"} {
+		if image := ptr.Deref(images[field], ""); image != "" && !r.allowsImage(image) {
+			return fmt.Errorf("%s %q is not allowed by the operator's configuration (images.allowed): use one of %s, or remove the field for the operator's default", field, image, strings.Join(r.Images, ", "))
+		}
+	}
+	if store := component.BackupStore(etcd); store != nil {
+		if err := r.store("spec.backup.store", *store, etcd.Namespace); err != nil {
+			return err
+		}
+	}
+	return r.issuers(etcd)
+}
+
+// WithAllowedImages returns the Etcd, or a copy of it that names no image that is not allowed. The Etcd may be nil.
+func (r Rules) WithAllowedImages(etcd *v1alpha1.Etcd) *v1alpha1.Etcd {
+	refused := func(image *string) bool { return image != nil && *image != "" && !r.allowsImage(*image) }
+	if etcd == nil || !refused(etcd.Spec.Etcd.Image) && (etcd.Spec.Backup == nil || !refused(etcd.Spec.Backup.Image)) {
+		return etcd
+	}
+	etcd = etcd.DeepCopy()
+	if refused(etcd.Spec.Etcd.Image) {
+		etcd.Spec.Etcd.Image = nil
+	}
+	if b := etcd.Spec.Backup; b != nil && refused(b.Image) {
+		b.Image = nil
+	}
+	return etcd
+}
+
+// allowsImage reports whether an entry allows an image: the image itself; a repository, with any tag or digest; or, with a
+// slash at its end, all repositories beneath it. A digest decides which image is pulled, whatever the tag beside it: an
+// entry with a tag does not allow it.
+func (r Rules) allowsImage(image string) bool {
+	if len(r.Images) == 0 {
+		return true
+	}
+	for _, allowed := range r.Images {
+		rest, ok := strings.CutPrefix(image, allowed)
+		switch {
+		case !ok:
+		case rest == "":
+			return true
+		case strings.HasSuffix(allowed, "/"):
+			return true
+		case strings.HasPrefix(rest, "@"):
+			if !strings.Contains(last(allowed), ":") {
+				return true
+			}
+		case strings.HasPrefix(rest, ":"):
+			// What follows is a tag, and not the port of a registry.
+			if strings.Contains(allowed, "/") && !strings.Contains(last(allowed), ":") && !strings.Contains(rest, "/") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// last returns the last part of the path of a repository.
+func last(image string) string { return image[strings.LastIndexByte(image, '/')+1:] }
+
+// store returns an error if a store has no Secret or another endpoint, unless that is allowed, or if its prefix is not one of the namespace, where
+// that is enforced.
+func (r Rules) store(field string, store v1alpha1.StoreSpec, namespace string) error {
+	if store.SecretRef == nil && store.Provider.Canonical() != v1alpha1.ProviderLocal && !r.CloudIdentity {
+		return fmt.Errorf("%s has no secretRef, and the operator's configuration (backup.allowCloudIdentity) does not allow the identity of the pods or their nodes: name a Secret with credentials", field)
+	}
+	if endpoint := ptr.Deref(store.EndpointOverride, ""); endpoint != "" && !slices.Contains(r.Endpoints, endpoint) {
+		return fmt.Errorf("endpointOverride of %s is %q, which the operator's configuration (backup.allowedEndpoints) does not have: requests to it would be authorized with the credentials of the store", field, endpoint)
+	}
+	if r.NamespacePrefixes && !strings.HasPrefix(store.Prefix, namespace+"/") {
+		return fmt.Errorf("the prefix of %s is %q; the operator's configuration (backup.enforceNamespacePrefixes) requires that it starts with %q", field, store.Prefix, namespace+"/")
+	}
+	return nil
+}
+
+// Copy returns why a copy for an Etcd is refused; nil if it is allowed. Neighbors are the Etcds whose live backups must not
+// be a target, with or without the Etcd itself.
+func (r Rules) Copy(etcd *v1alpha1.Etcd, neighbors []v1alpha1.Etcd, source, target v1alpha1.StoreSpec) error {
+	own := component.BackupStore(etcd)
+	if own == nil {
+		return fmt.Errorf("Etcd %s has no spec.backup.store, and one side of a copy must be the Etcd's own store", etcd.Name)
+	}
+	if err := spares(append(neighbors[:len(neighbors):len(neighbors)], *etcd), target); err != nil {
+		return err
+	}
+	fromOwn := sameStore(source, *own) && source.Prefix == own.Prefix
+	if !fromOwn && !sameStore(target, *own) {
+		return fmt.Errorf("one side of a copy must be the Etcd's own store: its backups as sourceStore (%s container %s, prefix %q, and its Secret), or its container, with another prefix, as targetStore", own.Provider, own.Container, own.Prefix)
+	}
+	for _, side := range []struct {
+		field string
+		store v1alpha1.StoreSpec
+	}{{"sourceStore", source}, {"targetStore", target}} {
+		if !sameStore(side.store, *own) && !r.names(side.store) {
+			return fmt.Errorf("%s is named neither by the Etcd nor by the operator's configuration (backup.copyStores): %s container %s with Secret %q", side.field, side.store.Provider, side.store.Container, secret(side.store))
+		}
+		if err := r.store(side.field, side.store, etcd.Namespace); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CopyWithoutEtcd returns why a copy in a namespace, which no Etcd asks for, is refused; nil if it is allowed. Whoever may ask for it
+// may use the Secrets of the namespace, as the author of an Etcd may. The live backups of the Etcds of the namespace must not be
+// the target.
+func (r Rules) CopyWithoutEtcd(namespace string, etcds []v1alpha1.Etcd, source, target v1alpha1.StoreSpec) error {
+	if err := spares(etcds, target); err != nil {
+		return err
+	}
+	if err := r.store("sourceStore", source, namespace); err != nil {
+		return err
+	}
+	return r.store("targetStore", target, namespace)
+}
+
+// spares returns an error if a target overlaps the live backups of an Etcd.
+func spares(etcds []v1alpha1.Etcd, target v1alpha1.StoreSpec) error {
+	for _, e := range etcds {
+		if live := component.BackupStore(&e); live != nil && sameBucket(target, *live) && overlap(target.Prefix, live.Prefix) {
+			return fmt.Errorf("targetStore overlaps the live backups of Etcd %s (prefix %q): choose another prefix", e.Name, live.Prefix)
+		}
+	}
+	return nil
+}
+
+// names reports whether the configuration names a store.
+func (r Rules) names(store v1alpha1.StoreSpec) bool {
+	for _, c := range r.CopyStores {
+		if v1alpha1.StorageProvider(c.Provider).Canonical() == store.Provider.Canonical() && c.Container == store.Container && c.SecretName == secret(store) && ptr.Deref(store.EndpointOverride, "") == "" {
+			return true
+		}
+	}
+	return r.AnyCopyStore
+}
+
+// sameBucket reports whether two stores may be the same bucket: their Secrets may lead to the same place.
+func sameBucket(a, b v1alpha1.StoreSpec) bool {
+	return a.Provider.Canonical() == b.Provider.Canonical() && a.Container == b.Container
+}
+
+// sameStore reports whether two stores are the same bucket by the same Secret.
+func sameStore(a, b v1alpha1.StoreSpec) bool {
+	return sameBucket(a, b) && secret(a) == secret(b) && ptr.Deref(a.EndpointOverride, "") == ptr.Deref(b.EndpointOverride, "")
+}
+
+func secret(store v1alpha1.StoreSpec) string {
+	return cmp.Or(ptr.Deref(store.SecretRef, v1alpha1.SecretReference{}).Name, "")
+}
+
+// overlap reports whether two prefixes are the same, or one lies beneath the other.
+func overlap(a, b string) bool {
+	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
+}

@@ -1,0 +1,139 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package etcd keeps the objects and the status of Etcds. Its parts, one in each package beneath it, decide and act; the
+// Reconciler calls them in their order, and writes one status at the end. It does not delete pods: outdated ones are replaced
+// by the StatefulSet controller under RollingUpdate, and by a rollout task under OnDelete.
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/auth"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/adoption"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/managedtls"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/strategy"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/tls"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/volumes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Reconciler keeps the objects and the status of Etcds. Its fields are set before it is first used.
+type Reconciler struct {
+	// Client reads from a cache.
+	Client client.Client
+	// APIReader reads from the API server.
+	APIReader client.Reader
+	Observer  state.Observer
+	// Locker is shared with the task engine: no task takes a step while an update strategy changes, or while members are
+	// stopped or started.
+	Locker *lock.Locks
+	// Dialer and Credentials connect to members.
+	Dialer      etcdclient.Dialer
+	Credentials *certificates.Credentials
+	// Recorder of events.
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Images for an Etcd that does not name its own.
+	Images configv1alpha1.Images
+	// AgentTrust returns whose requests the agents of an Etcd accept; nil to tell them nothing.
+	AgentTrust func(*v1alpha1.Etcd) auth.Trust
+	// Allowed returns why the operator's configuration refuses an Etcd; nil if it does not. It may be nil.
+	Allowed func(*v1alpha1.Etcd) error
+	// QuorumAwareUpdates is the feature gate QuorumAwareUpdatesWithOnDelete.
+	QuorumAwareUpdates bool
+	// AdoptFromDruid is the feature gate AdoptFromDruid.
+	AdoptFromDruid bool
+
+	once  sync.Once
+	parts *parts
+}
+
+// parts are what the Reconciler is made of.
+type parts struct {
+	state.Access
+	adopter    adoption.Adopter
+	objects    *apply.Objects
+	strategy   *strategy.Keeper
+	tls        *tls.Mover
+	hibernator hibernation.Hibernator
+	instructor memberconfig.Writer
+	starter    firststart.Starter
+	scaler     scale.Scaler
+	volumes    *volumes.Grower
+	failures   failures
+	// followed: the stages after the status have succeeded once, in this process.
+	followed memory.PerEtcd[bool]
+	status   statusWriter
+}
+
+func (r *Reconciler) build() *parts {
+	access := state.Access{Client: r.Client, API: r.APIReader, Observer: r.Observer, Locker: r.Locker, Clock: r.Clock}
+	instructor := memberconfig.Writer{Access: access, AgentTrust: r.AgentTrust}
+	return &parts{
+		Access:     access,
+		adopter:    adoption.Adopter{Access: access, Images: r.Images, QuorumAware: r.QuorumAwareUpdates, Enabled: r.AdoptFromDruid},
+		objects:    &apply.Objects{Writer: apply.Writer{Client: r.Client, Live: r.APIReader}, Clock: r.Clock},
+		strategy:   &strategy.Keeper{Access: access, QuorumAware: r.QuorumAwareUpdates},
+		tls:        &tls.Mover{Access: access, Dialer: r.Dialer, Credentials: r.Credentials, Managed: &managedtls.Manager{Access: access}},
+		hibernator: hibernation.Hibernator{Access: access, Images: r.Images},
+		instructor: instructor,
+		starter:    firststart.Starter{Access: access, Instructor: instructor, Images: r.Images},
+		scaler:     scale.Scaler{Access: access, Instructor: instructor},
+		volumes:    &volumes.Grower{Access: access},
+		status:     statusWriter{client: r.Client, recorder: r.Recorder, clock: r.Clock},
+	}
+}
+
+func (p *parts) forget(etcd types.NamespacedName) {
+	p.objects.Forget(etcd)
+	p.strategy.Forget(etcd)
+	p.tls.Forget(etcd)
+	p.volumes.Forget(etcd)
+	p.failures.forget(etcd)
+	p.followed.Forget(etcd)
+	p.status.forget(etcd)
+}
+
+// Reconcile brings one Etcd's objects and status to where they should be.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	r.once.Do(func() { r.parts = r.build() })
+	etcd := &v1alpha1.Etcd{}
+	if err := r.Client.Get(ctx, req.NamespacedName, etcd); apierrors.IsNotFound(err) {
+		r.parts.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", req, err)
+	}
+	if etcd.DeletionTimestamp != nil {
+		// The garbage collector removes its objects.
+		return ctrl.Result{}, nil
+	}
+	if rollout := etcd.Status.Rollout; rollout != nil && rollout.Task != "" {
+		// All that is logged of a rollout has its task in the same key, whichever controller logs it.
+		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues(logging.KeyTask, klog.KRef(etcd.Namespace, rollout.Task)))
+	}
+	return r.newPass(etcd).run(ctx)
+}

@@ -1,0 +1,127 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package scale
+
+import (
+	"context"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Change is a decision on the replicas of a StatefulSet that is about to be carried out.
+type Change struct {
+	Size
+	etcd *v1alpha1.Etcd
+	// set that the decision rests on; nil when there was none.
+	set *appsv1.StatefulSet
+	// reads that confirmed it; nil where that is not needed.
+	reads *state.Live
+	// end releases the lock, and the timeout of what starts or stops all members.
+	end []func()
+}
+
+// End ends a Change, whether or not it was carried out. A nil Change has ended.
+func (c *Change) End() {
+	for c != nil && len(c.end) > 0 {
+		last := len(c.end) - 1
+		c.end[last]()
+		c.end = c.end[:last]
+	}
+}
+
+// Begin decides how many replicas the StatefulSet is to have. Where the cluster may grow, or all its members start or stop, the
+// lock of the Etcd is held until the Change ends, which has to be in any case. What starts or stops all members is confirmed by
+// the API server, and the returned context bounds the time for it.
+func (s Scaler) Begin(ctx context.Context, st *state.State, first firststart.View, wake hibernation.WakeUp) (context.Context, *Change, error) {
+	c := &Change{etcd: st.Etcd, set: st.StatefulSet}
+	key := client.ObjectKeyFromObject(st.Etcd)
+	grows := mayGrow(c.etcd, c.set)
+	if grows {
+		// No pod is deleted while it is decided whether the cluster grows.
+		c.end = append(c.end, s.Locker.Lock(key))
+	}
+	var err error
+	if c.Size, err = s.size(ctx, c.etcd, c.set, first, wake); err != nil {
+		return ctx, c, err
+	}
+	if !startsOrStopsAll(c.set, c.Replicas) {
+		return ctx, c, nil
+	}
+	if !grows {
+		c.end = append(c.end, s.Locker.Lock(key))
+	}
+	ctx, cancel := context.WithTimeout(ctx, state.MaxReadAge)
+	c.end = append(c.end, cancel)
+	return ctx, c, c.confirm(ctx, s.Live())
+}
+
+// startsOrStopsAll reports whether a StatefulSet that is to have so many replicas starts, or stops, all members. One that is
+// created does: it adopts the pods of a StatefulSet that was orphaned, and removes those beyond its replicas.
+func startsOrStopsAll(set *appsv1.StatefulSet, replicas int32) bool {
+	return set == nil || (ptr.Deref(set.Spec.Replicas, 1) == 0) != (replicas == 0)
+}
+
+// outdated returns what is different in the live Etcd, of all that decides whether its members run; empty when the cache is up
+// to date. It is pure.
+func outdated(cached, live *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
+	was, is := &cached.Status, &live.Status
+	switch {
+	case !equality.Semantic.DeepEqual(cached.Spec, live.Spec):
+		return "its spec has changed"
+	case cached.SpecSuspended() != live.SpecSuspended():
+		return "the reconciliation of its spec was suspended, or resumed"
+	case was.ClusterID != is.ClusterID || was.ClusterSize != is.ClusterSize:
+		return "its cluster is another one, or has another size"
+	case !equality.Semantic.DeepEqual(was.Hibernation, is.Hibernation) || !equality.Semantic.DeepEqual(was.Recovery, is.Recovery):
+		return "it has hibernated, woken up, or been recovered"
+	case (hibernation.Blocked(cached, set) == "") != (hibernation.Blocked(live, set) == ""):
+		return "its backups have failed, or work again"
+	}
+	return ""
+}
+
+// confirm returns state.ErrBehind unless the API server shows the same Etcd as the cache, and no task that holds the members of
+// one that starts. The caller holds the lock of the Etcd.
+func (c *Change) confirm(ctx context.Context, reads state.Live) error {
+	c.reads = &reads
+	live, err := reads.Etcd(ctx, c.etcd)
+	if err != nil {
+		return err
+	}
+	if why := outdated(c.etcd, live, c.set); why != "" {
+		return state.Behind(ctx, "Etcd %s: %s", client.ObjectKeyFromObject(live), why)
+	}
+	if c.Replicas == 0 {
+		return nil
+	}
+	tasks, err := etcdtasks.List(ctx, reads, live)
+	if err != nil {
+		return err
+	}
+	if by := holder(tasks, live.Status.Recovery); by != nil {
+		return state.Behind(ctx, "task %s keeps all members stopped", by.Name)
+	}
+	return nil
+}
+
+// Permit is asked right before a StatefulSet is written, with the one that the write is based on; nil when it is created. It
+// returns state.ErrBehind when that is not the one on which the decision rests, or when the confirmation is too old.
+func (c *Change) Permit(ctx context.Context, base *appsv1.StatefulSet) error {
+	switch {
+	case (base == nil) != (c.set == nil), base != nil && ptr.Deref(base.Spec.Replicas, 1) != ptr.Deref(c.set.Spec.Replicas, 1):
+		return state.Behind(ctx, "StatefulSet %s was scaled, created or deleted", client.ObjectKeyFromObject(c.etcd))
+	case c.reads == nil:
+		return nil
+	}
+	return c.reads.Fresh(ctx)
+}

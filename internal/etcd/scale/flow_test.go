@@ -1,0 +1,297 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package scale
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/apitest"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// scaled is an Etcd of three members that has served, and its StatefulSet.
+type scaled struct {
+	*WithT
+	t        *testing.T
+	api      client.WithWatch
+	clock    *clocktesting.FakePassiveClock
+	locks    *lock.Locks
+	snapshot *cluster.Snapshot
+}
+
+var key = client.ObjectKey{Namespace: "ns", Name: "main"}
+
+func newScaled(t *testing.T, have int32) *scaled {
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "etcd"}, Spec: v1alpha1.EtcdSpec{Replicas: 3}}
+	etcd.Status.ClusterID, etcd.Status.ClusterSize = "cafe", 3
+	meta := metav1.ObjectMeta{Namespace: "ns", Name: "main", UID: "set", Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}, OwnerReferences: apitest.ControlledBy(etcd)}
+	set := &appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(have)}}
+	config := &corev1.ConfigMap{ObjectMeta: *meta.DeepCopy()}
+	config.Name, config.UID = component.ConfigMapName("main", ""), "config"
+	return &scaled{
+		WithT: NewWithT(t), t: t, api: apitest.API(etcd, set, config), clock: clocktesting.NewFakePassiveClock(noon), locks: &lock.Locks{}, snapshot: clustertest.Healthy(int(have)),
+	}
+}
+
+func (s *scaled) with(api client.WithWatch) Scaler {
+	access := state.Access{Client: api, API: api, Observer: apitest.Members(func() *cluster.Snapshot { return s.snapshot }), Locker: s.locks, Clock: s.clock}
+	return Scaler{Access: access, Instructor: memberconfig.Writer{Access: access}}
+}
+
+func (s *scaled) state() *state.State {
+	st := &state.State{Etcd: &v1alpha1.Etcd{}, StatefulSet: &appsv1.StatefulSet{}}
+	s.Expect(s.api.Get(s.t.Context(), key, st.Etcd)).To(Succeed())
+	if err := s.api.Get(s.t.Context(), key, st.StatefulSet); err != nil {
+		s.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+		st.StatefulSet = nil
+	}
+	tasks := &v1alpha1.EtcdOperatorTaskList{}
+	s.Expect(s.api.List(s.t.Context(), tasks)).To(Succeed())
+	st.Tasks = tasks.Items
+	return st
+}
+
+func (s *scaled) change(change func(*v1alpha1.Etcd)) {
+	etcd := s.state().Etcd
+	change(etcd)
+	s.Expect(s.api.Update(s.t.Context(), etcd)).To(Succeed())
+}
+
+// task is a recreation that holds the StatefulSet at zero.
+func (s *scaled) task() *v1alpha1.EtcdOperatorTask {
+	return &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "recreate", UID: "task"},
+		Spec:       v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.RecreateRollout, OwnerEtcdReference: v1alpha1.EtcdReference{Name: "main"}},
+		Status:     v1alpha1.EtcdOperatorTaskStatus{State: v1alpha1.TaskStateInProgress, Rollout: &v1alpha1.RolloutStatus{Phase: v1alpha1.RecreateNeedsDeletion}},
+	}
+}
+
+func (s *scaled) hold(api client.WithWatch, st *state.State) (bool, error) {
+	objects := &apply.Objects{Writer: apply.Writer{Client: api, Live: api}, Clock: s.clock}
+	session, err := objects.Begin(s.t.Context(), st.Etcd, st.StatefulSet, "")
+	s.Expect(err).NotTo(HaveOccurred())
+	return s.with(api).Hold(s.t.Context(), st, session)
+}
+
+// each holds, or releases, with each of the requests failing.
+func (s *scaled) each() {
+	s.t.Helper()
+	st := s.state()
+	apitest.EachRequestFails(s.t, s.api, func(api client.WithWatch) error {
+		_, err := s.hold(api, st)
+		return err
+	})
+}
+
+// watched notes whether the lock was held when something was written.
+func (s *scaled) watched(locked *bool) client.WithWatch {
+	return interceptor.NewClient(s.api, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+		if _, ok := o.(*appsv1.StatefulSet); ok {
+			*locked = apitest.Locked(s.locks, &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}})
+		}
+		return c.Patch(ctx, o, p, options...)
+	}})
+}
+
+// A task stops all members, and they are started again once it lets go; each under the lock, and members are instructed first.
+func TestHold(t *testing.T) {
+	s := newScaled(t, 3)
+	held, err := s.hold(s.api, s.state())
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(held).To(BeFalse(), "there is no task")
+
+	s.Expect(s.api.Create(t.Context(), s.task())).To(Succeed())
+	s.each()
+	locked := false
+	held, err = s.hold(s.watched(&locked), s.state())
+	s.Expect(err).To(MatchError(state.ErrBehind))
+	s.Expect(held).To(BeTrue())
+	s.Expect(locked).To(BeTrue())
+	set := s.state().StatefulSet
+	s.Expect(set.Spec.Replicas).To(HaveValue(BeZero()))
+	s.Expect(set.Annotations).To(HaveKeyWithValue(v1alpha1.AnnotationHeldAtZeroBy, "task"))
+	held, err = s.hold(s.api, s.state())
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(held).To(BeTrue(), "it is held")
+	config := &corev1.ConfigMap{}
+	s.Expect(s.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: component.ConfigMapName("main", "")}, config)).To(Succeed())
+	s.Expect(config.Data).To(BeEmpty())
+
+	s.Expect(s.api.Delete(t.Context(), s.task())).To(Succeed())
+	s.each()
+	locked = false
+	held, err = s.hold(s.watched(&locked), s.state())
+	s.Expect(err).To(MatchError(state.ErrBehind))
+	s.Expect(held).To(BeFalse())
+	s.Expect(locked).To(BeTrue())
+	set = s.state().StatefulSet
+	s.Expect(set.Spec.Replicas).To(HaveValue(Equal(int32(3))))
+	s.Expect(set.Annotations).NotTo(HaveKey(v1alpha1.AnnotationHeldAtZeroBy))
+	s.Expect(s.api.Get(t.Context(), client.ObjectKeyFromObject(config), config)).To(Succeed())
+	s.Expect(config.Data).To(HaveKeyWithValue(member.KeyClusterID, "cafe"), "members that start have to know which cluster they are of")
+}
+
+// By what the API server says, the cache may be late: then nothing is stopped or started.
+func TestHoldOnALateCache(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(s *scaled)
+		then   func(s *scaled)
+		slow   time.Duration
+		held   bool
+		behind bool
+		have   int32
+	}{
+		"the task has ended": {before: func(s *scaled) { s.Expect(s.api.Create(s.t.Context(), s.task())).To(Succeed()) },
+			then: func(s *scaled) { s.Expect(s.api.Delete(s.t.Context(), s.task())).To(Succeed()) }, held: true, behind: true, have: 3},
+		"the Etcd is being deleted": {before: func(s *scaled) { s.Expect(s.api.Create(s.t.Context(), s.task())).To(Succeed()) },
+			then: func(s *scaled) {
+				s.change(func(e *v1alpha1.Etcd) { e.Finalizers = []string{"x"} })
+				s.Expect(s.api.Delete(s.t.Context(), s.state().Etcd)).To(Succeed())
+			}, held: true, behind: true, have: 3},
+		"the operator is paused": {before: func(s *scaled) { s.Expect(s.api.Create(s.t.Context(), s.task())).To(Succeed()) },
+			then: func(*scaled) {}, slow: 3 * time.Second, held: true, behind: true, have: 3},
+		"an object is foreign": {before: func(s *scaled) {
+			s.Expect(s.api.Create(s.t.Context(), s.task())).To(Succeed())
+			s.Expect(s.api.Create(s.t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "main"}})).To(Succeed())
+		}, then: func(*scaled) {}, held: true, have: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScaled(t, 3)
+			tc.before(s)
+			st := s.state()
+			tc.then(s)
+			slow := interceptor.NewClient(s.api, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+				s.clock.SetTime(s.clock.Now().Add(tc.slow))
+				return c.Get(ctx, key, into, options...)
+			}})
+			held, err := s.hold(slow, st)
+			s.Expect(held).To(Equal(tc.held))
+			if tc.behind {
+				s.Expect(err).To(MatchError(state.ErrBehind))
+			} else {
+				s.Expect(err).NotTo(HaveOccurred())
+			}
+			s.Expect(s.state().StatefulSet.Spec.Replicas).To(HaveValue(Equal(tc.have)))
+		})
+	}
+	s := newScaled(t, 3)
+	s.Expect(s.api.Create(t.Context(), s.task())).To(Succeed())
+	s.Expect(s.api.Delete(t.Context(), s.state().StatefulSet)).To(Succeed())
+	held, err := s.hold(s.api, s.state())
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(held).To(BeTrue(), "there is no StatefulSet to stop")
+}
+
+// What is begun holds the lock until it ends where members are added, started or stopped, and is confirmed by the API server where all are.
+func TestBegin(t *testing.T) {
+	for name, tc := range map[string]struct {
+		have   int32
+		change func(*v1alpha1.Etcd)
+		wake   hibernation.WakeUp
+		// replicas from now on, and why they are not those of the spec.
+		replicas  int32
+		why       string
+		locked    bool
+		confirmed bool
+	}{
+		"as it is":         {3, func(*v1alpha1.Etcd) {}, hibernation.WakeUp{}, 3, "", false, false},
+		"hibernates":       {3, func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }, hibernation.WakeUp{}, 0, "", true, true},
+		"stays hibernated": {0, func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 }, hibernation.WakeUp{}, 0, "", false, false},
+		"wakes up":         {0, func(*v1alpha1.Etcd) {}, hibernation.WakeUp{}, 3, "", true, true},
+		"is not to yet":    {0, func(*v1alpha1.Etcd) {}, hibernation.WakeUp{Why: "waiting"}, 0, "waiting", false, false},
+		"grows":            {3, func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5 }, hibernation.WakeUp{}, 4, "3 of 5 members: the next one is added", true, false},
+		"is kept running": {3, func(e *v1alpha1.Etcd) {
+			e.Spec.Replicas = 0
+			e.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
+		}, hibernation.WakeUp{}, 3, "", false, false},
+		"is kept running for now": {3, func(e *v1alpha1.Etcd) {
+			e.Spec.Replicas = 0
+			e.Spec.PersistentVolumeClaimRetentionPolicy = &v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenScaled: v1alpha1.VolumesDeleted}
+			e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "backups"}}
+			e.Status.Conditions.Set(metav1.Condition{Type: v1alpha1.ConditionBackupReady, Status: metav1.ConditionFalse, Message: "no space."})
+		}, hibernation.WakeUp{}, 3, "snapshots fail: no space", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScaled(t, tc.have)
+			s.change(tc.change)
+			st := s.state()
+			apitest.EachRequestFails(t, s.api, func(api client.WithWatch) error {
+				_, c, err := s.with(api).Begin(t.Context(), st, firststart.View{}, tc.wake)
+				c.End()
+				return err
+			})
+			s.Expect(apitest.Locked(s.locks, st.Etcd)).To(BeFalse(), "what failed has ended")
+			ctx, c, err := s.with(s.api).Begin(t.Context(), st, firststart.View{}, tc.wake)
+			s.Expect(err).NotTo(HaveOccurred())
+			s.Expect(c.Replicas).To(Equal(tc.replicas))
+			s.Expect(c.Why).To(ContainSubstring(tc.why))
+			s.Expect(c.Why == "").To(Equal(tc.why == ""))
+			s.Expect(apitest.Locked(s.locks, st.Etcd)).To(Equal(tc.locked))
+			_, bounded := ctx.Deadline()
+			s.Expect(bounded).To(Equal(tc.confirmed))
+			s.clock.SetTime(noon.Add(state.MaxReadAge + time.Second))
+			s.Expect(c.Permit(t.Context(), st.StatefulSet) != nil).To(Equal(tc.confirmed), "a confirmation grows old")
+			c.End()
+			c.End()
+			s.Expect(apitest.Locked(s.locks, st.Etcd)).To(BeFalse())
+			s.Expect(ctx.Err() != nil).To(Equal(tc.confirmed))
+		})
+	}
+	(*Change)(nil).End()
+}
+
+// All members are not started, or stopped, by a cache that is late.
+func TestBeginOnALateCache(t *testing.T) {
+	s := newScaled(t, 3)
+	s.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	st := s.state()
+	s.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 3 })
+	_, c, err := s.with(s.api).Begin(t.Context(), st, firststart.View{}, hibernation.WakeUp{})
+	c.End()
+	s.Expect(err).To(MatchError(state.ErrBehind), "it is no longer to hibernate")
+
+	s = newScaled(t, 0)
+	st = s.state()
+	s.Expect(s.api.Create(t.Context(), s.task())).To(Succeed())
+	_, c, err = s.with(s.api).Begin(t.Context(), st, firststart.View{}, hibernation.WakeUp{})
+	c.End()
+	s.Expect(err).To(MatchError(state.ErrBehind), "a task holds it that the cache does not show")
+
+	s = newScaled(t, 3)
+	s.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 0 })
+	s.Expect(s.api.Create(t.Context(), s.task())).To(Succeed())
+	_, c, err = s.with(s.api).Begin(t.Context(), s.state(), firststart.View{}, hibernation.WakeUp{})
+	c.End()
+	s.Expect(err).NotTo(HaveOccurred(), "to stop them contradicts no task")
+
+	s = newScaled(t, 3)
+	s.change(func(e *v1alpha1.Etcd) { e.Spec.Replicas = 5 })
+	s.snapshot = clustertest.Healthy(4)
+	_, c, err = s.with(s.api).Begin(t.Context(), s.state(), firststart.View{}, hibernation.WakeUp{})
+	c.End()
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(c.Replicas).To(Equal(int32(3)), "it has grown already, by what the API server says")
+}

@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package scale
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/memberconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Scaler scales StatefulSets.
+type Scaler struct {
+	state.Access
+	// Instructor instructs members before they are started.
+	Instructor memberconfig.Writer
+}
+
+// Recovering returns the QuorumLossRecovery that is in progress; nil when none is. One that is being deleted does not count.
+func Recovering(tasks []v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
+	i := slices.IndexFunc(tasks, func(t v1alpha1.EtcdOperatorTask) bool {
+		return t.Spec.Type == v1alpha1.QuorumLossRecovery && t.Status.State == v1alpha1.TaskStateInProgress && t.DeletionTimestamp == nil
+	})
+	if i < 0 {
+		return nil
+	}
+	return &tasks[i]
+}
+
+// stopsMembers reports whether a recovery needs all members to be stopped: until it has chosen how the cluster is started
+// again, and the status of the Etcd records it, from where the members are instructed.
+func stopsMembers(t *v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecovery) bool {
+	r := ptr.Deref(t.Status.Recovery, v1alpha1.RecoveryStatus{})
+	switch r.Phase {
+	case v1alpha1.RecoveryStopping, v1alpha1.RecoverySurveying:
+		return true
+	case v1alpha1.RecoveryStarting:
+		return r.Source != "" && (recorded == nil || recorded.TaskUID != t.UID)
+	}
+	return false
+}
+
+// Holds reports whether a RecreateRollout holds the StatefulSet of its Etcd at zero replicas. One that is being deleted, and
+// only waits for a finalizer of somebody else, does not.
+func Holds(t *v1alpha1.EtcdOperatorTask) bool {
+	if t.Spec.Type != v1alpha1.RecreateRollout || t.Status.State != v1alpha1.TaskStateInProgress ||
+		t.DeletionTimestamp != nil || t.Status.Rollout == nil {
+		return false
+	}
+	phase := t.Status.Rollout.Phase
+	return phase == v1alpha1.RecreateNeedsDeletion || phase == v1alpha1.RecreateWaitingTermination
+}
+
+// holder returns the task that holds the StatefulSet at zero replicas; nil when none does. While a recovery is in progress it
+// alone decides: the other tasks wait for it.
+func holder(tasks []v1alpha1.EtcdOperatorTask, recorded *v1alpha1.ClusterRecovery) *v1alpha1.EtcdOperatorTask {
+	if t := Recovering(tasks); t != nil {
+		if stopsMembers(t, recorded) {
+			return t
+		}
+		return nil
+	}
+	for i := range tasks {
+		if Holds(&tasks[i]) {
+			return &tasks[i]
+		}
+	}
+	return nil
+}
+
+// holdPatch returns what has to change in a StatefulSet, given the task that holds it at zero; nil when nothing has to. The
+// claims outlast the hold, whatever their policy. It is pure.
+func holdPatch(set *appsv1.StatefulSet, holder *v1alpha1.EtcdOperatorTask, wanted int32) map[string]any {
+	by, held := set.Annotations[v1alpha1.AnnotationHeldAtZeroBy]
+	metadata := func(heldBy any) map[string]any {
+		return map[string]any{
+			"uid": set.UID, "resourceVersion": set.ResourceVersion, "annotations": map[string]any{v1alpha1.AnnotationHeldAtZeroBy: heldBy},
+		}
+	}
+	switch {
+	case holder != nil && by == string(holder.UID) && ptr.Deref(set.Spec.Replicas, 1) == 0:
+		return nil
+	case holder != nil:
+		return map[string]any{
+			"metadata": metadata(string(holder.UID)),
+			"spec": map[string]any{"replicas": 0, "persistentVolumeClaimRetentionPolicy": map[string]any{
+				"whenScaled": appsv1.RetainPersistentVolumeClaimRetentionPolicyType,
+			}},
+		}
+	case held:
+		return map[string]any{
+			"metadata": metadata(nil),
+			"spec":     map[string]any{"replicas": wanted},
+		}
+	}
+	return nil
+}
+
+// Hold scales the StatefulSet to zero for the task that holds it there, and back once that task lets go or is gone, even while
+// the spec is suspended. It reports whether a task holds it, and returns state.ErrBehind when it has scaled it.
+func (s Scaler) Hold(ctx context.Context, st *state.State, objects *apply.Session) (held bool, err error) {
+	by := holder(st.Tasks, st.Etcd.Status.Recovery)
+	held = by != nil
+	changes := st.StatefulSet != nil && holdPatch(st.StatefulSet, by, released(st.Etcd, st.StatefulSet)) != nil
+	if !changes && (!held || st.StatefulSet != nil) {
+		return held, nil
+	}
+	// What could not be started again is not stopped either. Where there is no StatefulSet, the one of that name may be
+	// somebody else's: the status reports it.
+	if owned, err := objects.Owned(ctx); err != nil || !owned || !changes {
+		return held, err
+	}
+	if err := s.hold(ctx, st.Etcd, objects); err != nil {
+		return held, err
+	}
+	return held, state.ErrBehind
+}
+
+// hold decides on live reads, while no task takes a step: the task that the cache shows may have ended, and one that it does
+// not show yet may be reading the volumes.
+func (s Scaler) hold(ctx context.Context, cached *v1alpha1.Etcd, objects *apply.Session) error {
+	defer s.Locker.Lock(client.ObjectKeyFromObject(cached))()
+	ctx, cancel := context.WithTimeout(ctx, state.MaxReadAge)
+	defer cancel()
+	reads := s.Live()
+	etcd, err := reads.Etcd(ctx, cached)
+	if err != nil {
+		return err
+	}
+	set, err := state.StatefulSet(ctx, reads, etcd)
+	if err != nil {
+		return err
+	}
+	tasks, err := etcdtasks.List(ctx, reads, etcd)
+	if err != nil {
+		return err
+	}
+	by := holder(tasks, etcd.Status.Recovery)
+	var patch map[string]any
+	if set != nil {
+		patch = holdPatch(set, by, released(etcd, set))
+	}
+	if patch == nil {
+		return state.Behind(ctx, "no task takes or releases StatefulSet %s", client.ObjectKeyFromObject(etcd))
+	}
+	if by == nil {
+		// Members that start have to know how.
+		if err := s.Instructor.Write(ctx, reads, etcd, objects); err != nil {
+			return err
+		}
+	}
+	if err := reads.Fresh(ctx); err != nil {
+		return err
+	}
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	before := ptr.Deref(set.Spec.Replicas, 1)
+	if err := s.Client.Patch(ctx, set, client.RawPatch(types.MergePatchType, data), apply.Manager); err != nil {
+		return fmt.Errorf("scaling StatefulSet %s: %w", client.ObjectKeyFromObject(set), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Scaled the StatefulSet for a task", "from", before, "to", ptr.Deref(set.Spec.Replicas, 1), "heldAtZero", by != nil)
+	return nil
+}

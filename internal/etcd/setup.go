@@ -1,0 +1,169 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// An apply takes the verb patch. The owner references block the Etcd's deletion,
+// which takes the right to its finalizers. The operator has to have each right that it gives to the agents: to get and to
+// patch leases.
+//
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds/status,verbs=patch
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcds/finalizers,verbs=update
+// +kubebuilder:rbac:groups=druid.gardener.cloud,resources=etcdoperatortasks,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=configmaps;services;serviceaccounts,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;list;watch;create;patch
+
+// Setup registers the controller with a manager whose cache has the index of tasks by their Etcd.
+func (r *Reconciler) Setup(mgr ctrl.Manager, concurrency int) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("etcd").
+		WithOptions(controller.Options(concurrency)).
+		// Not its status, which this controller writes itself.
+		For(&v1alpha1.Etcd{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&v1alpha1.Etcd{}, dueFirst()).
+		// Its status follows the pods.
+		Owns(&appsv1.StatefulSet{}, builder.WithPredicates(notItsStatus())).
+		Watches(&appsv1.StatefulSet{}, afterwards(etcdOfStatefulSet)).
+		Owns(&corev1.ConfigMap{}).
+		Owns(&corev1.Service{}).
+		Owns(&corev1.ServiceAccount{}).
+		Owns(&rbacv1.Role{}).
+		Owns(&rbacv1.RoleBinding{}).
+		// Not its status, which follows the pods.
+		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(notItsStatus())).
+		Watches(&corev1.Pod{}, afterwards(etcdOfPod)).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(etcdOfClaim)).
+		Watches(&v1alpha1.EtcdOperatorTask{}, handler.EnqueueRequestsFromMapFunc(etcdOfTask), builder.WithPredicates(taskChanged())).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up the Etcd controller: %w", err)
+	}
+	return nil
+}
+
+// notItsStatus selects what changes more of an object than its status: its spec, or whose it is.
+func notItsStatus() predicate.Predicate {
+	owners := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !slices.EqualFunc(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences(), func(a, b metav1.OwnerReference) bool {
+			return a.UID == b.UID && ptr.Deref(a.Controller, false) == ptr.Deref(b.Controller, false)
+		})
+	}}
+	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}, owners)
+}
+
+// dueFirst brings forward, of all the Etcds that an operator finds when it starts, those whose spec has changed while
+// nobody looked.
+func dueFirst() handler.EventHandler {
+	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		if queue, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok && state.Due(e.Object.(*v1alpha1.Etcd)) {
+			queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(0)}, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
+		}
+	}}
+}
+
+func etcdOfPod(_ context.Context, pod client.Object) []reconcile.Request {
+	name := pod.GetLabels()[v1alpha1.LabelPartOf]
+	if name == "" || pod.GetLabels()[v1alpha1.LabelComponent] != v1alpha1.ComponentStatefulSet {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: name}}}
+}
+
+func etcdOfStatefulSet(_ context.Context, set client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOf(set)
+	if owner == nil || owner.Kind != v1alpha1.KindEtcd {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: set.GetNamespace(), Name: owner.Name}}}
+}
+
+// etcdOfClaim returns the Etcd that a claim was created for. One that existed before has no labels; it is read with the rest.
+func etcdOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
+	name := claim.GetLabels()[v1alpha1.LabelPartOf]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: claim.GetNamespace(), Name: name}}}
+}
+
+// settle is how long a change of a pod waits for those that come with it: a pod that starts or goes changes
+// several times at once, and the status of its StatefulSet with it. A controller that acts on pods does so at the same moment,
+// and need not share the processors, nor the API server, with a status that is about to change again.
+const settle = time.Second
+
+// afterwards reconciles an Etcd a little after an object of it has changed.
+func afterwards(etcdOf handler.MapFunc) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	later := func(ctx context.Context, o client.Object, q queue) {
+		for _, request := range etcdOf(ctx, o) {
+			q.AddAfter(request, settle)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { later(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { later(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { later(ctx, e.Object, q) },
+	}
+}
+
+func etcdOfTask(_ context.Context, task client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: task.(*v1alpha1.EtcdOperatorTask).EtcdKey()}}
+}
+
+// taskChanged selects what may change status.rollout, status.recovery or the condition Stalled of an Etcd, or who holds it at zero.
+func taskChanged() predicate.Predicate {
+	phase := func(t *v1alpha1.EtcdOperatorTask) v1alpha1.RecoveryPhase {
+		return ptr.Deref(t.Status.Recovery, v1alpha1.RecoveryStatus{}).Phase
+	}
+	isStalled := func(t *v1alpha1.EtcdOperatorTask) bool {
+		return meta.IsStatusConditionTrue(t.Status.Conditions, v1alpha1.ConditionStalled)
+	}
+	return predicate.And(
+		predicate.NewPredicateFuncs(func(o client.Object) bool {
+			t := o.(*v1alpha1.EtcdOperatorTask)
+			return t.Spec.Type.IsRollout() || t.Spec.Type == v1alpha1.QuorumLossRecovery
+		}),
+		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.(*v1alpha1.EtcdOperatorTask), e.ObjectNew.(*v1alpha1.EtcdOperatorTask)
+			return before.Status.State != after.Status.State || rollout.RecordedRevision(before) != rollout.RecordedRevision(after) || scale.Holds(before) != scale.Holds(after) || phase(before) != phase(after) || isStalled(before) != isStalled(after)
+		}},
+	)
+}

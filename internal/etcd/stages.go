@@ -1,0 +1,244 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package etcd
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/adoption"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/status"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/volumes"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func (p *pass) read(ctx context.Context) (err error) {
+	p.found.State, err = p.Read(ctx, p.etcd)
+	return err
+}
+
+func (p *pass) adopt(ctx context.Context) (err error) {
+	p.found.Adoption, err = p.adopter.Reconcile(ctx, p.found.State)
+	return err
+}
+
+// checkOwners begins the work on the objects. While etcd-druid writes to an Etcd that was adopted from it, none is written.
+func (p *pass) checkOwners(ctx context.Context) (err error) {
+	p.session, err = p.objects.Begin(ctx, p.etcd, p.found.StatefulSet, p.found.Manager)
+	if err == nil && p.found.Adoption.Phase == adoption.Contested {
+		p.session.Obstruct(adoption.Active(p.etcd))
+	}
+	return err
+}
+
+func (p *pass) keepStrategy(ctx context.Context) (err error) {
+	p.rollWaits, err = p.strategy.Reconcile(ctx, p.found.State, p.session)
+	return err
+}
+
+func (p *pass) hold(ctx context.Context) (err error) {
+	p.held, err = p.scaler.Hold(ctx, p.found.State, p.session)
+	return err
+}
+
+// checkPolicy keeps the spec of an Etcd that the operator's configuration refuses from being carried out, and that of one whose
+// members serve as a cluster that is not the recorded one: they would refuse their data once they restart. The members are still
+// observed, and those that a task has stopped are started again as they were.
+func (p *pass) checkPolicy(context.Context) error {
+	if p.reconciler.Allowed != nil {
+		p.found.Refused = p.reconciler.Allowed(p.etcd)
+	}
+	p.refused = p.found.Refused != nil || status.Unexplained(p.etcd, p.found.Snapshot) != nil
+	p.specFailed = p.refused
+	return nil
+}
+
+func (p *pass) planTLS(ctx context.Context) error {
+	frozen := p.etcd.SpecSuspended() || p.found.Adoption.Frozen() || p.refused || len(p.session.Foreign()) > 0
+	plan, err := p.tls.Plan(ctx, p.found.State, frozen)
+	p.status.reportManagedTLS(p.etcd, plan.Managed.Events)
+	if err != nil {
+		p.specFailed = true
+		return err
+	}
+	p.found.TLS = &plan
+	return nil
+}
+
+func (p *pass) wakeUp(ctx context.Context) error {
+	if p.refused {
+		return errSkipped
+	}
+	wake, err := p.hibernator.WakeUp(ctx, p.found.State, p.held, p.session)
+	if err == nil && !p.held {
+		p.found.WakeUp = &wake
+	}
+	return err
+}
+
+// lookFirst looks at the volumes before the first start of the members.
+func (p *pass) lookFirst(ctx context.Context) (err error) {
+	if p.specFailed || p.held || p.etcd.SpecSuspended() || p.found.Adoption.Frozen() {
+		return nil
+	}
+	p.found.FirstStart, err = p.starter.Look(ctx, p.found.State, p.found.TLS.Station, p.session)
+	return err
+}
+
+// applySpec applies the objects, unless the spec is suspended, or a task keeps all members stopped: what the spec asks of them
+// waits until they are started again.
+//
+// What should be different is applied when the spec has changed or an annotation asks for it, so that a new version of the
+// operator does not by itself replace the pods of every cluster. What somebody removed, or changed in what would be applied
+// again, is corrected at any time. While a Secret cannot be used nothing is made different, and no StatefulSet is created.
+func (p *pass) applySpec(ctx context.Context) error {
+	if p.specFailed || p.held {
+		return errSkipped
+	}
+	if err := p.apply(ctx); err != nil {
+		p.specFailed = !interrupts(err)
+		return err
+	}
+	if p.creates() && len(p.session.Foreign()) == 0 && unadopted(p.etcd, p.found.StatefulSet) {
+		return state.ErrBehind
+	}
+	return nil
+}
+
+func (p *pass) apply(ctx context.Context) error {
+	if p.etcd.SpecSuspended() || p.found.Adoption.Frozen() {
+		p.found.Size = &scale.Size{}
+		return nil
+	}
+	set, plan := p.found.StatefulSet, p.found.TLS
+	ctx, change, err := p.scaler.Begin(ctx, p.found.State, p.found.FirstStart, *p.found.WakeUp)
+	defer change.End()
+	if err != nil {
+		return err
+	}
+	p.found.Size = &change.Size
+	in := component.Input{
+		Etcd: p.etcd, Images: p.reconciler.Images, Replicas: change.Replicas, Strategy: p.strategy.Wanted(),
+		Capacity: p.etcd.Spec.Capacity(), Retention: retention(p.etcd, set),
+		PeerTLS: plan.Station, Authorities: plan.Facts.Authorities, Converting: p.found.Adoption.Phase == adoption.Converting,
+	}
+	if set != nil {
+		// They are changed by their own stages alone.
+		in.Strategy, in.Capacity = set.Spec.UpdateStrategy.Type, volumes.TemplateCapacity(set)
+	}
+	settled, err := p.session.Apply(ctx, apply.Request{
+		Input: in, Due: plan.Problem == nil && (plan.Due || state.Due(p.etcd)),
+		// Without usable Secrets, pods could not start.
+		NoStatefulSet: plan.Problem != nil,
+		Permit: func(ctx context.Context, base *appsv1.StatefulSet) error {
+			if err := change.Permit(ctx, base); err != nil || !firststart.Starts(base, change.Replicas) {
+				return err
+			}
+			return p.starter.Start(ctx, p.etcd, p.found.FirstStart, p.session)
+		},
+	})
+	// While the cluster grows to its size the spec is not settled, so that each further member is due.
+	p.found.Settled = err == nil && settled && change.Why == "" && !in.Converting && len(p.session.Foreign()) == 0
+	return err
+}
+
+// creates reports whether a StatefulSet that is missing is created.
+func (p *pass) creates() bool {
+	return !p.specFailed && p.found.TLS.Problem == nil && !p.etcd.SpecSuspended() && !p.found.Adoption.Frozen()
+}
+
+// unadopted reports whether the StatefulSet of a cluster that has served is missing, or so new that its controller has not seen
+// it: its pods may be there without an owner.
+func unadopted(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
+	return etcd.Status.ClusterID != "" && (set == nil || set.Status.ObservedGeneration == 0)
+}
+
+// retention returns what becomes of the claims when the StatefulSet is deleted or scaled in.
+//
+// It is Retain for scaling in, whatever the Etcd says: the operator scales to zero for other reasons than hibernation, others
+// that do so must not lose data by it, and in hibernation the claims are deleted by a record of their own. And it is Retain
+// altogether as long as the StatefulSet is to be replaced for its claim template.
+func retention(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) v1alpha1.PersistentVolumeClaimRetentionPolicy {
+	p := v1alpha1.PersistentVolumeClaimRetentionPolicy{WhenDeleted: etcd.Spec.Retention().WhenDeleted, WhenScaled: v1alpha1.VolumesRetained}
+	if volumes.TemplateTooSmall(etcd, set) {
+		p.WhenDeleted = v1alpha1.VolumesRetained
+	}
+	return p
+}
+
+func (p *pass) growVolumes(ctx context.Context) (err error) {
+	may := volumes.Permission{Grow: !p.refused && !p.etcd.SpecSuspended() && !p.found.Adoption.Frozen(), Replace: p.found.TLS != nil && p.creates()}
+	p.found.Volumes, err = p.volumes.Reconcile(ctx, p.found.State, p.session, may)
+	p.specFailed = p.specFailed || err != nil
+	return err
+}
+
+func (p *pass) hibernate(ctx context.Context) (err error) {
+	if p.found.Adoption.Frozen() {
+		return errSkipped
+	}
+	p.found.Hibernation, err = p.hibernator.Hibernate(ctx, p.found.State, p.held, p.found.Settled, p.session)
+	return err
+}
+
+func (p *pass) listPeerURLs(ctx context.Context) error {
+	if p.specFailed || p.found.Adoption.Frozen() {
+		return errSkipped
+	}
+	return p.tls.ListPeerURLs(ctx, p.found.State, *p.found.TLS)
+}
+
+// confirmRecovery reads the tasks from the API server where the status would no longer have a recovery: the members then remove the
+// data that they had before, and the cache may not show the task yet that keeps it.
+func (p *pass) confirmRecovery(ctx context.Context) error {
+	if p.etcd.Status.Recovery == nil || status.Next(p.found).Recovery != nil {
+		return nil
+	}
+	tasks, err := etcdtasks.List(ctx, p.API, p.etcd)
+	if err != nil {
+		p.recoveryUnknown = true
+		return fmt.Errorf("reading whether a task keeps the recovery: %w", err)
+	}
+	p.found.Tasks = tasks
+	return nil
+}
+
+// instructMembers writes for the members what the status says of their cluster.
+func (p *pass) instructMembers(ctx context.Context) error {
+	return p.instructor.Write(ctx, p.Client, p.etcd, p.session)
+}
+
+// removeOperation removes the annotations that asked for a reconcile once it is done.
+func (p *pass) removeOperation(ctx context.Context) error {
+	renewed := p.found.TLS != nil && p.found.TLS.Managed.RenewalBegun
+	if !renewed && (!p.found.Current() || !state.OperationRequested(p.etcd)) {
+		return nil
+	}
+	before := p.etcd.DeepCopy()
+	for _, key := range []string{v1alpha1.AnnotationOperation, v1alpha1.AnnotationGardenerOperation} {
+		switch p.etcd.Annotations[key] {
+		case v1alpha1.OperationReconcile:
+			if p.found.Current() {
+				delete(p.etcd.Annotations, key)
+			}
+		case v1alpha1.OperationRenewCA:
+			if renewed {
+				delete(p.etcd.Annotations, key)
+			}
+		}
+	}
+	if err := p.Client.Patch(ctx, p.etcd, client.MergeFrom(before), apply.Manager); err != nil {
+		return fmt.Errorf("removing the operation annotation of Etcd %s: %w", client.ObjectKeyFromObject(p.etcd), err)
+	}
+	return nil
+}

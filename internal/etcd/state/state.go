@@ -1,0 +1,195 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package state reads what the Etcd controller works on: once from the cache, before anything is done, and again from the
+// API server where members are stopped, started or instructed (docs/adr/0016-live-reads-and-clocks.md).
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Observer takes Snapshots of an Etcd; it returns observe.ErrNoStatefulSet when there is none.
+type Observer interface {
+	Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error)
+}
+
+// Access is what the parts of the controller read and write with.
+type Access struct {
+	// Client reads from a cache.
+	Client client.Client
+	// API reads from the API server.
+	API      client.Reader
+	Observer Observer
+	Locker   *lock.Locks
+	Clock    clock.PassiveClock
+}
+
+// State is what is known of an Etcd before anything is done.
+type State struct {
+	Etcd *v1alpha1.Etcd
+	// StatefulSet is nil when there is none, or one that is not the Etcd's own.
+	StatefulSet *appsv1.StatefulSet
+	// Manager is the value of the label managed-by of the objects of an Etcd that was adopted from another operator.
+	Manager string
+	// Tasks of the Etcd, of every type and state.
+	Tasks []v1alpha1.EtcdOperatorTask
+	// Claims under the names of its members, by ordinal; they need not be the Etcd's own. None without a StatefulSet.
+	Claims []corev1.PersistentVolumeClaim
+	// Leases of the snapshots; nil where there is no backup store.
+	Leases *observe.SnapshotLeases
+	// Snapshot of the cluster, by what the cache has; nil without a StatefulSet in the cache. It is not older than a StatefulSet
+	// of the cache. It is also nil when the StatefulSet has TooManyReplicas to be observed.
+	Snapshot        *cluster.Snapshot
+	TooManyReplicas bool
+}
+
+// Read reads the state of an Etcd from the cache. It returns ErrBehind while the StatefulSet is being replaced.
+func (a Access) Read(ctx context.Context, etcd *v1alpha1.Etcd) (*State, error) {
+	s := &State{Etcd: etcd}
+	var err error
+	if s.StatefulSet, err = a.findStatefulSet(ctx, etcd); err != nil {
+		return nil, err
+	}
+	if BeingOrphaned(s.StatefulSet) {
+		// Its end is an event, and what the status says of the members is still true.
+		return nil, ErrBehind
+	}
+	if s.Manager, err = a.findManager(ctx, etcd, s.StatefulSet); err != nil {
+		return nil, err
+	}
+	if s.Tasks, err = etcdtasks.List(ctx, a.Client, etcd); err != nil {
+		return nil, err
+	}
+	if component.BackupStore(etcd) != nil {
+		leases, err := observe.ReadSnapshotLeases(ctx, a.Client, etcd)
+		if err != nil {
+			return nil, err
+		}
+		s.Leases = &leases
+	}
+	if s.StatefulSet == nil {
+		return s, nil
+	}
+	if s.Claims, err = Claims(ctx, a.Client, etcd, Members(etcd, s.StatefulSet)); err != nil {
+		return nil, err
+	}
+	if s.Snapshot, err = a.Observe(ctx, a.Client, etcd); errors.Is(err, observe.ErrTooManyReplicas) {
+		s.TooManyReplicas = true
+	} else if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// findStatefulSet returns the StatefulSet in the cache, which may be late, and has none without the operator's labels; or
+// else that of the API server.
+func (a Access) findStatefulSet(ctx context.Context, etcd *v1alpha1.Etcd) (*appsv1.StatefulSet, error) {
+	set, err := StatefulSet(ctx, a.Client, etcd)
+	if err != nil || set != nil {
+		return set, err
+	}
+	return StatefulSet(ctx, a.API, etcd)
+}
+
+// findManager returns from which operator the objects of an Etcd were adopted, given its StatefulSet; empty if from none. One that
+// is not the Etcd's own any more was taken back.
+func (a Access) findManager(ctx context.Context, etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) (string, error) {
+	if set != nil {
+		return ownership.Manager(etcd, set), nil
+	}
+	key := client.ObjectKeyFromObject(etcd)
+	if err := a.Client.Get(ctx, key, &appsv1.StatefulSet{}); err == nil {
+		return "", nil
+	} else if !apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("reading StatefulSet %s: %w", key, err)
+	}
+	return apply.ManagerOfServices(ctx, a.Client, etcd)
+}
+
+// Observe takes a Snapshot; nil when there is no StatefulSet.
+func (a Access) Observe(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*cluster.Snapshot, error) {
+	snapshot, err := a.Observer.Observe(ctx, reader, etcd)
+	if errors.Is(err, observe.ErrNoStatefulSet) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("observing Etcd %s: %w", client.ObjectKeyFromObject(etcd), err)
+	}
+	return snapshot, nil
+}
+
+// StatefulSet returns the StatefulSet of an Etcd; nil when there is none, or one that is not the Etcd's own.
+func StatefulSet(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd) (*appsv1.StatefulSet, error) {
+	set := &appsv1.StatefulSet{}
+	if err := reader.Get(ctx, client.ObjectKeyFromObject(etcd), set); apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading StatefulSet %s: %w", client.ObjectKeyFromObject(etcd), err)
+	}
+	if ownership.Of(etcd, "StatefulSet", set) != nil {
+		return nil, nil
+	}
+	return set, nil
+}
+
+// Members returns how many members a cluster has, or has had: the claims of so many ordinals may be its own. A user who may
+// scale the StatefulSet can choose any number.
+func Members(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) int32 {
+	return max(etcd.Status.ClusterSize, min(ptr.Deref(set.Spec.Replicas, 1), observe.MaxReplicas))
+}
+
+// Claims returns the claims under the names of so many members of an Etcd, by ordinal. They need not be the Etcd's own.
+func Claims(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, members int32) ([]corev1.PersistentVolumeClaim, error) {
+	var claims []corev1.PersistentVolumeClaim
+	for i := range members {
+		key := client.ObjectKey{Namespace: etcd.Namespace, Name: component.ClaimName(etcd, i)}
+		c := corev1.PersistentVolumeClaim{}
+		if err := reader.Get(ctx, key, &c); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return nil, fmt.Errorf("reading claim %s: %w", key, err)
+		}
+		claims = append(claims, c)
+	}
+	return claims, nil
+}
+
+// Awake reports whether a StatefulSet is there and has replicas.
+func Awake(set *appsv1.StatefulSet) bool { return set != nil && ptr.Deref(set.Spec.Replicas, 1) > 0 }
+
+// BeingOrphaned reports whether a StatefulSet is being deleted without its pods and claims.
+func BeingOrphaned(set *appsv1.StatefulSet) bool {
+	return set != nil && set.DeletionTimestamp != nil && slices.Contains(set.Finalizers, metav1.FinalizerOrphanDependents)
+}
+
+// OperationRequested reports whether an annotation asks for a reconcile of the spec.
+func OperationRequested(etcd *v1alpha1.Etcd) bool {
+	return etcd.Annotations[v1alpha1.AnnotationOperation] == v1alpha1.OperationReconcile ||
+		etcd.Annotations[v1alpha1.AnnotationGardenerOperation] == v1alpha1.OperationReconcile
+}
+
+// Due reports whether what should be different is to be applied.
+func Due(etcd *v1alpha1.Etcd) bool {
+	return etcd.Generation != etcd.Status.ObservedGeneration || OperationRequested(etcd)
+}

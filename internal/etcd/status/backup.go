@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// firstSnapshotTimeout is how long the first full snapshot may take before the condition says that it failed.
+const firstSnapshotTimeout = 15 * time.Minute
+
+// staleAllowance is added to twice the delta period: agents report every ten seconds, and clocks differ.
+const staleAllowance = 30 * time.Second
+
+// backupReady returns the condition BackupReady: whether snapshots are taken. How old the newest delta is does not matter: while
+// nothing is written there is nothing to take. What matters is when the agent last found that the store has everything; a period
+// of 0 means that this does not matter either.
+func backupReady(before *metav1.Condition, leases observe.SnapshotLeases, period time.Duration, now time.Time) metav1.Condition {
+	failed := ""
+	if leases.Full != nil {
+		failed = leases.Full.Annotations[v1alpha1.AnnotationBackupError]
+	}
+	switch {
+	case failed != "":
+		return conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupFailed, "The last snapshot failed: %s.", failed)
+	case leases.Full != nil && leases.Full.Spec.RenewTime != nil && stale(leases.Full, period, now):
+		return conditions.Unknown(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupsStale,
+			"No agent has reported since %s that the backups are up to date, and deltas are taken every %s: check that the cluster has a leader, and the log of the leader's container %s.",
+			sanitize.Text(leases.Full.Annotations[v1alpha1.AnnotationBackupsCurrent], len(time.RFC3339)+8), period, v1alpha1.ContainerBackupRestore)
+	case leases.Full != nil && leases.Full.Spec.RenewTime != nil:
+		return conditions.True(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupSucceeded, "Newest %s%s.", said("full", leases.Full), said(", delta", leases.Delta))
+	case before != nil && before.Reason == v1alpha1.ReasonNoFullSnapshot && now.Sub(before.LastTransitionTime.Time) >= firstSnapshotTimeout:
+		return conditions.False(v1alpha1.ConditionBackupReady, v1alpha1.ReasonBackupFailed, "No full snapshot was taken within %s: check the log of the leader's container %s.", firstSnapshotTimeout, v1alpha1.ContainerBackupRestore)
+	case before != nil && before.Status == metav1.ConditionFalse:
+		return *before
+	}
+	return conditions.Unknown(v1alpha1.ConditionBackupReady, v1alpha1.ReasonNoFullSnapshot, "There is no full snapshot yet.")
+}
+
+// stale reports whether no agent has found the store up to date for twice the period. Agents of an earlier version report
+// nothing.
+func stale(full *coordinationv1.Lease, period time.Duration, now time.Time) bool {
+	current, err := time.Parse(time.RFC3339, full.Annotations[v1alpha1.AnnotationBackupsCurrent])
+	return err == nil && period > 0 && now.Sub(current) > 2*period+staleAllowance
+}
+
+// stalePeriod returns the period of deltas of an Etcd whose members run; 0 if none are due.
+func stalePeriod(o Observation) time.Duration {
+	if o.Snapshot == nil || o.Snapshot.Replicas() == 0 {
+		return 0
+	}
+	return component.DeltaSnapshotPeriod(o.Etcd)
+}
+
+// said returns what a lease says of the newest snapshot of a kind; empty where there is none.
+func said(kind string, lease *coordinationv1.Lease) string {
+	if lease == nil || lease.Spec.RenewTime == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s snapshot: revision %s, %s", kind, ptr.Deref(lease.Spec.HolderIdentity, ""), lease.Spec.RenewTime.UTC().Format(time.RFC3339))
+}

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+func TestBackupReady(t *testing.T) {
+	lease := func(revision, failed string) *coordinationv1.Lease {
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationBackupError: failed}}}
+		if revision != "" {
+			l.Spec.HolderIdentity, l.Spec.RenewTime = &revision, ptr.To(metav1.NewMicroTime(noon.Time))
+		}
+		return l
+	}
+	reporting := func(l *coordinationv1.Lease, at string) *coordinationv1.Lease {
+		l.Annotations[v1alpha1.AnnotationBackupsCurrent] = at
+		return l
+	}
+	current := func(l *coordinationv1.Lease, after time.Duration) *coordinationv1.Lease {
+		return reporting(l, noon.Add(after).Format(time.RFC3339))
+	}
+	waiting := &metav1.Condition{Type: v1alpha1.ConditionBackupReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNoFullSnapshot, LastTransitionTime: noon}
+	for _, tc := range []struct {
+		name    string
+		before  *metav1.Condition
+		leases  observe.SnapshotLeases
+		now     time.Time
+		want    metav1.ConditionStatus
+		reason  string
+		message string
+	}{
+		{"nothing yet", nil, observe.SnapshotLeases{}, noon.Time, metav1.ConditionUnknown, v1alpha1.ReasonNoFullSnapshot, "no full snapshot yet"},
+		{"leases, and no snapshot", waiting, observe.SnapshotLeases{Full: lease("", ""), Delta: lease("", "")}, noon.Add(time.Minute), metav1.ConditionUnknown, v1alpha1.ReasonNoFullSnapshot, "yet"},
+		{"no snapshot for too long", waiting, observe.SnapshotLeases{Full: lease("", ""), Delta: nil}, noon.Add(firstSnapshotTimeout), metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "No full snapshot was taken within"},
+		{"full", nil, observe.SnapshotLeases{Full: lease("100", ""), Delta: lease("", "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "Newest full snapshot: revision 100, 2"},
+		{"full and delta", nil, observe.SnapshotLeases{Full: lease("100", ""), Delta: lease("120", "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, ", delta snapshot: revision 120, 2"},
+		{"up to date, and idle for long", nil, observe.SnapshotLeases{Full: current(lease("100", ""), time.Hour), Delta: lease("120", "")}, noon.Add(time.Hour), metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 120"},
+		{"almost twice the period", nil, observe.SnapshotLeases{Full: current(lease("100", ""), 0)}, noon.Add(10*time.Minute + staleAllowance), metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 100"},
+		{"stale", nil, observe.SnapshotLeases{Full: current(lease("100", ""), 0)}, noon.Add(10*time.Minute + staleAllowance + time.Second), metav1.ConditionUnknown, v1alpha1.ReasonBackupsStale, "every 5m0s"},
+		{"an agent that reports nonsense", nil, observe.SnapshotLeases{Full: reporting(lease("100", ""), "long ago")}, noon.Add(time.Hour), metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 100"},
+		{"failure", nil, observe.SnapshotLeases{Full: lease("100", "the store is full"), Delta: lease("120", "")}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: the store is full."},
+		{"a failure of any length", nil, observe.SnapshotLeases{Full: lease("100", strings.Repeat("no\x1b[2J\n", 1<<15))}, noon.Time, metav1.ConditionFalse, v1alpha1.ReasonBackupFailed, "The last snapshot failed: no [2J"},
+		{"a revision of any length", nil, observe.SnapshotLeases{Full: lease(strings.Repeat("1", 1<<18), "")}, noon.Time, metav1.ConditionTrue, v1alpha1.ReasonBackupSucceeded, "revision 111"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := backupReady(tc.before, tc.leases, 5*time.Minute, tc.now)
+			g.Expect(got.Status).To(Equal(tc.want))
+			g.Expect(got.Reason).To(Equal(tc.reason))
+			g.Expect(got.Message).To(ContainSubstring(tc.message))
+			g.Expect(len(got.Message)).To(BeNumerically("<=", 4<<10))
+			g.Expect(strings.ContainsFunc(got.Message, sanitize.Harmful)).To(BeFalse())
+		})
+	}
+}

@@ -1,0 +1,175 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/adoption"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/tls"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// confirmLoss is for how long a quorum has to be lost before the condition says so. While leadership moves from one member to
+// another, no quorum of them knows the same leader for a moment.
+const confirmLoss = 2 * time.Second
+
+// conditionsOf returns the conditions that follow from an observation. Those that are not among them stay as they are.
+func conditionsOf(next *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
+	all := memberConditions(next, o)
+	if o.Adoption != (adoption.View{}) {
+		all = append(all, o.Adoption.Condition(o.Etcd))
+	}
+	if o.TLS != nil && tls.Wanted(o.Etcd) {
+		all = append(all, o.TLS.Condition(o.Etcd, o.Snapshot))
+	}
+	if o.Volumes != nil {
+		all = append(all, o.Volumes.Grown())
+	}
+	if o.WakeUp != nil {
+		if c := o.WakeUp.Condition(o.Etcd); c != nil {
+			all = append(all, *c)
+		}
+	}
+	if o.Hibernation != nil {
+		all = append(all, o.Hibernation.Condition)
+	}
+	if o.Leases != nil {
+		all = append(all, backupReady(next.Conditions.Find(v1alpha1.ConditionBackupReady), *o.Leases, stalePeriod(o), o.Now.Time))
+	}
+	if o.OwnersChecked && (o.Volumes != nil || o.StatefulSet == nil || len(o.Foreign) > 0) {
+		inUse := o.Volumes.Foreign()
+		all = append(all, objectsOwned(o.Foreign, inUse))
+	}
+	return all
+}
+
+func memberConditions(status *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
+	if without := withoutMembers(status, o); without != nil {
+		return without
+	}
+	s := o.Snapshot
+	all := []metav1.Condition{ready(status, o), allMembersReady(s), allMembersUpdated(status, s)}
+	if o.Volumes != nil {
+		all = append(all, o.Volumes.Ready(s))
+	}
+	if o.Size != nil {
+		all = append(all, o.Size.Condition(o.Etcd, status.ClusterSize, s))
+	}
+	return all
+}
+
+// withoutMembers are the conditions of an Etcd that has no members, or none that are observed; nil if it has.
+func withoutMembers(status *v1alpha1.EtcdStatus, o Observation) []metav1.Condition {
+	s := o.Snapshot
+	switch {
+	case o.TooManyReplicas:
+		message := fmt.Sprintf("StatefulSet %s/%s was scaled to %d replicas, and members are observed up to %d only: scale it back to the number of members, %d.",
+			o.Etcd.Namespace, o.Etcd.Name, *o.StatefulSet.Spec.Replicas, observe.MaxReplicas, cmp.Or(status.ClusterSize, o.Etcd.Spec.Replicas))
+		return []metav1.Condition{
+			conditions.Unknown(v1alpha1.ConditionReady, v1alpha1.ReasonTooManyReplicas, "%s", message),
+			conditions.Unknown(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonTooManyReplicas, "%s", message),
+			conditions.Unknown(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonTooManyReplicas, "%s", message),
+			conditions.False(v1alpha1.ConditionScaled, v1alpha1.ReasonTooManyReplicas, "%s", message),
+		}
+	case o.FirstStart.Why != "":
+		message := "No member has been started yet: " + o.FirstStart.Why + "."
+		return []metav1.Condition{
+			conditions.Unknown(v1alpha1.ConditionReady, v1alpha1.ReasonNoMembersInStatus, "%s", message),
+			conditions.False(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonNotAllMembersReady, "%s", message),
+			conditions.False(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonRolloutPending, "%s", message),
+			conditions.False(v1alpha1.ConditionDataVolumesReady, o.FirstStart.Reason, "%s", message),
+		}
+	case s == nil:
+		const message = "There is no StatefulSet yet."
+		return []metav1.Condition{
+			conditions.Unknown(v1alpha1.ConditionReady, v1alpha1.ReasonNoMembersInStatus, message),
+			conditions.False(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonNotAllMembersReady, message),
+			conditions.False(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonRolloutPending, message),
+		}
+	case s.StatefulSet.HeldAtZeroBy != "":
+		const message = "A task has stopped all members, and will start them again."
+		return []metav1.Condition{
+			conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonHeldAtZero, message),
+			conditions.False(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonHeldAtZero, message),
+			conditions.False(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonHeldAtZero, message),
+		}
+	case s.Replicas() == 0 && o.Etcd.Spec.Replicas > 0:
+		const message = "The cluster wakes up, and no member has been started yet."
+		return []metav1.Condition{
+			conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonWakingUp, message),
+			conditions.False(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonWakingUp, message),
+			conditions.False(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonWakingUp, message),
+		}
+	case s.Replicas() == 0:
+		const message = "The Etcd has no replicas."
+		return []metav1.Condition{
+			conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonHibernated, message),
+			conditions.True(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonHibernated, message),
+			conditions.True(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonHibernated, message),
+			conditions.True(v1alpha1.ConditionDataVolumesReady, v1alpha1.ReasonHibernated, message),
+			conditions.True(v1alpha1.ConditionScaled, v1alpha1.ReasonHibernated, message),
+		}
+	}
+	return nil
+}
+
+func ready(status *v1alpha1.EtcdStatus, o Observation) metav1.Condition {
+	s := o.Snapshot
+	before := status.Conditions.Find(v1alpha1.ConditionReady)
+	voters := fmt.Sprintf("%d of %d voters serve", s.ServingVoters(), len(s.Cluster.Voters))
+	switch {
+	case s.Quorate():
+		return conditions.True(v1alpha1.ConditionReady, v1alpha1.ReasonQuorate, "%s.", voters)
+	case before != nil && before.Status == metav1.ConditionTrue && o.LostFor < confirmLoss:
+		return *before
+	case status.ClusterID == "":
+		return conditions.Unknown(v1alpha1.ConditionReady, v1alpha1.ReasonNoMembersInStatus, "The cluster has not served yet.")
+	case !s.Cluster.Reachable && status.ReadyReplicas > 0:
+		return conditions.Unknown(v1alpha1.ConditionReady, v1alpha1.ReasonNoMemberAnswers,
+			"%d pods are ready, but no member answers the operator: allow operator traffic to the pods' client port.", status.ReadyReplicas)
+	case !s.Cluster.Reachable:
+		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonQuorumLost, "No member answers.")
+	}
+	return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonQuorumLost, "%s; quorum is %d.", voters, s.Quorum())
+}
+
+// allMembersReady returns whether every member participates, and which do not.
+func allMembersReady(s *cluster.Snapshot) metav1.Condition {
+	var away []string
+	for _, o := range s.Ordinals {
+		if o.Class == v1alpha1.ClassParticipating {
+			continue
+		}
+		away = append(away, fmt.Sprintf("%s is %s", o.Name, o.Describe()))
+	}
+	if len(away) == 0 {
+		return conditions.True(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonAllMembersReady, "Every member participates.")
+	}
+	return conditions.False(v1alpha1.ConditionAllMembersReady, v1alpha1.ReasonNotAllMembersReady, "%s.", strings.Join(away, "; "))
+}
+
+// allMembersUpdated returns whether every pod is at the StatefulSet's update revision. What is not known yet leaves it as it was:
+// a revision that the StatefulSet controller has not computed, and the revision of a pod that is being recreated. So a rollout
+// does not end before its last pod is back, and a pod that is evicted by somebody does not begin one.
+func allMembersUpdated(status *v1alpha1.EtcdStatus, s *cluster.Snapshot) metav1.Condition {
+	outdated, missing := s.PodsBehind()
+	before := status.Conditions.Find(v1alpha1.ConditionAllMembersUpdated)
+	switch {
+	case before != nil && !s.StatefulSet.Observed:
+		return *before
+	case outdated == 0 && (missing == 0 || before != nil && before.Status == metav1.ConditionTrue):
+		return conditions.True(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonAllMembersUpdated, "Every pod is at the newest template.")
+	}
+	return conditions.False(v1alpha1.ConditionAllMembersUpdated, v1alpha1.ReasonRolloutPending,
+		"%d of %d pods are at the newest template.", s.Replicas()-outdated-missing, s.Replicas())
+}

@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/clustertest"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
+	"github.com/etcd-foreman/etcd-foreman/test/golden"
+	"github.com/etcd-foreman/etcd-foreman/test/kstatus"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// An Etcd is judged right by tools that follow kstatus.
+func TestEtcdsByTheRulesOfKstatus(t *testing.T) {
+	outdated := func() *cluster.Snapshot {
+		s := clustertest.Healthy(3)
+		s.Ordinals[2].Pod.Revision = "old"
+		return s
+	}
+	stalledTask := v1alpha1.EtcdOperatorTask{ObjectMeta: metav1.ObjectMeta{Name: "main-rollout"}, Spec: v1alpha1.EtcdOperatorTaskSpec{Type: v1alpha1.QuorumAwareRollout}}
+	stalledTask.Status.State = v1alpha1.TaskStateInProgress
+	stalledTask.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStalled, Message: "no progress for 10m"}}
+	endedTask := *stalledTask.DeepCopy()
+	endedTask.Status.State = v1alpha1.TaskStateFailed
+	otherTask := *stalledTask.DeepCopy()
+	otherTask.Spec.Type = v1alpha1.CopyBackups
+
+	for name, c := range map[string]struct {
+		change  func(*v1alpha1.Etcd, *Observation)
+		want    kstatus.Status
+		reason  string
+		message string
+	}{
+		"nothing to do": {func(*v1alpha1.Etcd, *Observation) {}, kstatus.Current, v1alpha1.ReasonReconciled, ""},
+		"a newer spec":  {func(e *v1alpha1.Etcd, o *Observation) { e.Generation++; o.Settled = false }, kstatus.InProgress, v1alpha1.ReasonSpecPending, "generation"},
+		"a suspended spec": {func(e *v1alpha1.Etcd, o *Observation) {
+			e.Generation++
+			o.Settled = false
+			e.Annotations = map[string]string{v1alpha1.AnnotationSuspendSpecReconcile: ""}
+		}, kstatus.InProgress, v1alpha1.ReasonSpecPending, "generation"},
+		"a rollout is pending": {func(_ *v1alpha1.Etcd, o *Observation) { o.Snapshot = outdated() }, kstatus.InProgress, v1alpha1.ReasonRolloutPending, "2 of 3 pods"},
+		"a rollout is stalled": {func(_ *v1alpha1.Etcd, o *Observation) {
+			o.Snapshot = outdated()
+			o.Tasks = []v1alpha1.EtcdOperatorTask{stalledTask}
+		}, kstatus.Failed, v1alpha1.ReasonRolloutPending, "Task main-rollout: no progress for 10m"},
+		"a rollout was stalled": {func(_ *v1alpha1.Etcd, o *Observation) { o.Tasks = []v1alpha1.EtcdOperatorTask{endedTask} }, kstatus.Current, v1alpha1.ReasonReconciled, ""},
+		"another task stalls":   {func(_ *v1alpha1.Etcd, o *Observation) { o.Tasks = []v1alpha1.EtcdOperatorTask{otherTask} }, kstatus.Current, v1alpha1.ReasonReconciled, ""},
+		"a member is down": {func(_ *v1alpha1.Etcd, o *Observation) {
+			o.Snapshot.Ordinals[0].Class = v1alpha1.ClassDead
+		}, kstatus.InProgress, v1alpha1.ReasonNotAllMembersReady, "is Dead"},
+		"a stage keeps failing": {func(_ *v1alpha1.Etcd, o *Observation) {
+			o.Failures = []Failure{{v1alpha1.ErrApply, errors.New("the quota is exhausted")}}
+		}, kstatus.Failed, v1alpha1.ReasonReconciled, "the quota is exhausted."},
+		"scale-in is refused": {func(_ *v1alpha1.Etcd, o *Observation) {
+			o.Size = &scale.Size{Reason: v1alpha1.ReasonScaleInRefused, Why: "scale-in is not supported"}
+		}, kstatus.Failed, v1alpha1.ReasonScaleInRefused, "Scale-in is not supported"},
+		"the quorum is lost": {func(_ *v1alpha1.Etcd, o *Observation) {
+			for i := range 2 {
+				clustertest.Away(o.Snapshot, i, v1alpha1.ClassDead, "OOMKilled")
+			}
+			o.LostFor = confirmLoss
+		}, kstatus.InProgress, v1alpha1.ReasonNotAllMembersReady, "OOMKilled"},
+		"hibernated": {func(e *v1alpha1.Etcd, o *Observation) {
+			e.Spec.Replicas = 0
+			o.Snapshot = clustertest.Healthy(0)
+		}, kstatus.InProgress, v1alpha1.ReasonReconciled, "The Etcd has no replicas."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			etcd := served()
+			o := observed(etcd, clustertest.Healthy(3), later)
+			c.change(etcd, &o)
+			etcd.Status = Next(o)
+			got, message, err := kstatus.Compute(etcd)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got).To(Equal(c.want), message)
+			g.Expect(message).To(ContainSubstring(c.message))
+			reconciling := etcd.Status.Conditions.Find(v1alpha1.ConditionReconciling)
+			g.Expect(reconciling.Reason).To(Equal(c.reason), reconciling.Message)
+			golden.Check(t, "kstatus-"+strings.ReplaceAll(name, " ", "-")+".json", encoded(t, etcd))
+			g.Expect(reconciling.Status == metav1.ConditionTrue).To(Equal(c.reason != v1alpha1.ReasonReconciled), "Stalled does not end Reconciling")
+		})
+	}
+}
+
+// encoded returns an Etcd as the API server does. The health checks in docs/gitops.md are tested with it.
+func encoded(t *testing.T, etcd *v1alpha1.Etcd) []byte {
+	t.Helper()
+	data, err := json.MarshalIndent(etcd, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(data, '\n')
+}
+
+// A reconcile that was interrupted says so, too, and Stalled stands in front of Reconciling from the first status on.
+func TestInterruptedReconcileIsStalled(t *testing.T) {
+	g := NewWithT(t)
+	etcd := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
+	etcd.Status.ObservedGeneration = -1
+	etcd.Status = Interrupted(etcd, []Failure{{v1alpha1.ErrObserve, errors.New("the API server times out")}}, noon)
+	g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionStalled)).To(BeTrue())
+	g.Expect(etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReconciling)).To(BeTrue())
+	order := []string{}
+	for _, c := range etcd.Status.Conditions {
+		order = append(order, c.Type)
+	}
+	g.Expect(order).To(HaveExactElements(v1alpha1.ConditionReconciled, v1alpha1.ConditionStalled, v1alpha1.ConditionReconciling))
+}

@@ -1,0 +1,62 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+)
+
+// lineage returns the ID to record of the cluster, in hex. Members refuse data of any other cluster, so the recorded ID has to follow
+// the one under which they serve, whatever changed it; and one that does not follow from it may be that of a stale volume. Such an ID
+// is not recorded, and unexplained says what to do.
+func lineage(etcd *v1alpha1.Etcd, s *cluster.Snapshot) (id string, unexplained error) {
+	recorded := etcd.Status.ClusterID
+	serving := servingID(s)
+	switch {
+	case serving == "":
+		return recorded, nil
+	case recorded == "" || serving == recorded || ofDruid(s) || follows(etcd, serving):
+		return serving, nil
+	}
+	return recorded, &tasks.CodedError{Code: v1alpha1.ErrClusterID, Err: fmt.Errorf("the members serve as cluster %[1]s, but cluster %[2]s is recorded, "+
+		"and neither a recovery nor the restore of an only member has made %[1]s of it: nothing is applied, and a member that restarts refuses its data. "+
+		"If %[1]s has the data of this Etcd, record it: kubectl patch etcd %[3]s -n %[4]s --subresource=status --type=merge -p '{\"status\":{\"clusterID\":\"%[1]s\"}}'; "+
+		"otherwise mount the volumes of cluster %[2]s", serving, recorded, etcd.Name, etcd.Namespace)}
+}
+
+// Unexplained returns what is wrong with the ID under which the members serve; nil if nothing is.
+func Unexplained(etcd *v1alpha1.Etcd, s *cluster.Snapshot) error {
+	_, err := lineage(etcd, s)
+	return err
+}
+
+// servingID returns the ID of the cluster, in hex, under which a quorum serves; empty while none does.
+func servingID(s *cluster.Snapshot) string {
+	if s == nil || !s.Quorate() || s.Cluster.ID == 0 {
+		return ""
+	}
+	return strconv.FormatUint(s.Cluster.ID, 16)
+}
+
+// follows reports whether a cluster is what the recovery makes of the recorded one, or the restore of its only member.
+func follows(etcd *v1alpha1.Etcd, serving string) bool {
+	next := component.Lineage(etcd)
+	if next.Recovery != nil && next.Recovery.LeavesBehind(next.ClusterID) && slices.Contains(next.RecoveredIDs(), serving) {
+		return true
+	}
+	return etcd.Status.ClusterSize <= 1 && slices.Contains(next.SuccessorIDs(), serving)
+}
+
+// ofDruid reports whether a pod of etcd-druid serves, which restores its data as etcd-druid decides.
+func ofDruid(s *cluster.Snapshot) bool {
+	return slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool { return o.Serving && o.Pod != nil && o.Pod.OfDruid })
+}

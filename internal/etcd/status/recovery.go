@@ -1,0 +1,46 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"slices"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
+)
+
+// recovery returns how the members recover their cluster: what a task has chosen, now or before, or how the cluster wakes up
+// without volumes. It is removed once that task is gone, the recovered cluster serves, and every member votes: then no member
+// needs any more what it had before.
+func recovery(recorded *v1alpha1.ClusterRecovery, clusterID string, o Observation) *v1alpha1.ClusterRecovery {
+	if t := scale.Recovering(o.Tasks); t != nil && t.Status.Recovery != nil && t.Status.Recovery.Source != "" {
+		r := t.Status.Recovery
+		return &v1alpha1.ClusterRecovery{
+			Task: t.Name, TaskUID: t.UID, Member: r.Member, Source: r.Source,
+			PreviousClusterID: r.PreviousClusterID, EarlierClusterIDs: r.EarlierClusterIDs,
+		}
+	}
+	h := o.Etcd.Status.Hibernation
+	if h != nil && o.WakeUp != nil && o.WakeUp.Restores && clusterID == h.ClusterID && !hibernation.Restores(recorded, h) {
+		return hibernation.Restore(o.Etcd, h)
+	}
+	if recorded == nil || recorded.LeavesBehind(clusterID) || servingID(o.Snapshot) != clusterID || !allVote(o.Snapshot, o.Etcd.Spec.Replicas) ||
+		slices.ContainsFunc(o.Tasks, func(t v1alpha1.EtcdOperatorTask) bool { return t.UID == recorded.TaskUID }) {
+		return recorded
+	}
+	return nil
+}
+
+// allVote reports whether as many members as are wanted participate and vote.
+func allVote(s *cluster.Snapshot, wanted int32) bool {
+	for _, o := range s.Ordinals {
+		if o.Class != v1alpha1.ClassParticipating || o.Role != v1alpha1.RoleLeader && o.Role != v1alpha1.RoleFollower {
+			return false
+		}
+	}
+	return wanted > 0 && s.Replicas() == int(wanted)
+}

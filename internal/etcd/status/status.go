@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status makes the status of an Etcd of what a reconcile has found. It is pure.
+package status
+
+import (
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/adoption"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/firststart"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/hibernation"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/scale"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/tls"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/volumes"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+// Observation is what a reconcile has found. What it did not get to is nil: the status keeps what it said of that.
+type Observation struct {
+	*state.State
+	// Adoption of the objects from etcd-druid.
+	Adoption adoption.View
+	// TLS of the members.
+	TLS *tls.Plan
+	// Size of the StatefulSet now.
+	Size *scale.Size
+	// Settled: the cache shows each object as it was applied for the present spec.
+	Settled bool
+	Volumes *volumes.View
+	// FirstStart of a cluster that has not served.
+	FirstStart firststart.View
+	// WakeUp is nil while a task holds the StatefulSet at zero.
+	WakeUp      *hibernation.WakeUp
+	Hibernation *hibernation.View
+	// Refused is why the operator's configuration refuses the Etcd.
+	Refused error
+	// Foreign objects keep those of the Etcd from being written; OwnersChecked: it is known which do.
+	Foreign       []ownership.Foreign
+	OwnersChecked bool
+	// ScheduleErr is what is wrong with spec.etcd.defragmentationSchedule.
+	ScheduleErr error
+	// Failures of the reconcile that are to be reported. Open are the codes of stages that were skipped or have failed: whether
+	// their errors are over is not known.
+	Failures []Failure
+	Open     []v1alpha1.ErrorCode
+	// LostFor is for how long the quorum has been lost.
+	LostFor time.Duration
+	Now     metav1.Time
+}
+
+// Current reports whether the spec was applied, and the StatefulSet controller has seen it.
+func (o Observation) Current() bool {
+	return o.Settled && o.Snapshot != nil && o.Snapshot.StatefulSet.Observed && o.TLS != nil && o.TLS.Arrived(o.Etcd)
+}
+
+// Next returns the status that follows from an observation and the present status.
+func Next(o Observation) v1alpha1.EtcdStatus {
+	if foreign := managedElsewhere(o); len(foreign) > 0 {
+		return elsewhere(o, foreign)
+	}
+	etcd := o.Etcd
+	next := *etcd.Status.DeepCopy()
+	if o.Current() {
+		next.ObservedGeneration = etcd.Generation
+	}
+	refer(&next, o)
+	if s := o.Snapshot; s != nil {
+		next.Members = members(next.Members, s, o.Now)
+		countReplicas(&next, s)
+		next.ClusterID, _ = lineage(etcd, s)
+		if s.Quorate() {
+			next.ClusterSize = scale.Seen(next.ClusterSize, s)
+		}
+	}
+	if found := o.FirstStart.Found; found != nil && next.ClusterID == "" {
+		next.ClusterID, next.ClusterSize = found.ID, max(next.ClusterSize, found.Size)
+	}
+	next.Hibernation = recordOf(next.Hibernation, next.ClusterID, o)
+	next.Recovery = recovery(next.Recovery, next.ClusterID, o)
+	for _, c := range conditionsOf(&next, o) {
+		set(&next, c, o.Now)
+	}
+	next.Conditions.Complete()
+	removeStale(&next, o)
+	ready := next.Conditions.IsTrue(v1alpha1.ConditionAllMembersReady) &&
+		!next.Conditions.IsFalse(v1alpha1.ConditionScaled) &&
+		next.Conditions.IsTrue(v1alpha1.ConditionAllMembersUpdated)
+	next.Ready = &ready
+	next.Rollout = currentRollout(&next, o)
+	report(etcd, &next, findings(o), o.Now)
+	setProgress(etcd, &next, o.Tasks, o.Now)
+	return next
+}
+
+// Interrupted returns the status of an Etcd whose reconcile was not completed: it adds the failures to what the status says.
+func Interrupted(etcd *v1alpha1.Etcd, failures []Failure, now metav1.Time) v1alpha1.EtcdStatus {
+	next := *etcd.Status.DeepCopy()
+	if len(failures) > 0 {
+		report(etcd, &next, keep(next.LastErrors, failures, now), now)
+		// There is a failure, so whether a rollout is stalled as well does not matter.
+		setProgress(etcd, &next, nil, now)
+	}
+	return next
+}
+
+// refer writes what other controllers find the members by.
+func refer(next *v1alpha1.EtcdStatus, o Observation) {
+	next.LabelSelector = &metav1.LabelSelector{MatchLabels: component.MemberSelector(o.Etcd.Name, o.Manager)}
+	next.Selector = metav1.FormatLabelSelector(next.LabelSelector)
+	next.Etcd = nil
+	if o.StatefulSet != nil {
+		next.Etcd = &v1alpha1.CrossVersionObjectReference{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "StatefulSet", Name: o.StatefulSet.Name}
+	}
+	// A pod that is being replaced says nothing.
+	with := func(on bool) func(cluster.Ordinal) bool {
+		return func(ordinal cluster.Ordinal) bool {
+			return ordinal.Pod != nil && on == (ordinal.Pod.PeerTLS == v1alpha1.TLSOn)
+		}
+	}
+	if s := o.Snapshot; s != nil && (slices.ContainsFunc(s.Ordinals, with(false)) || slices.ContainsFunc(s.Ordinals, with(true))) {
+		next.PeerURLTLSEnabled = ptr.To(!slices.ContainsFunc(s.Ordinals, with(false)))
+	}
+}
+
+func set(status *v1alpha1.EtcdStatus, c metav1.Condition, now metav1.Time) {
+	// No generation has been applied yet when it is negative, which the schema of a condition does not allow.
+	c.ObservedGeneration, c.LastTransitionTime = max(0, status.ObservedGeneration), now
+	status.Conditions.Set(c)
+}
+
+// removeStale removes the conditions of what the Etcd does not have.
+func removeStale(next *v1alpha1.EtcdStatus, o Observation) {
+	if o.Etcd.Spec.Replicas > 0 && next.Hibernation == nil {
+		next.Conditions.Remove(v1alpha1.ConditionHibernated)
+	}
+	if o.Adoption == (adoption.View{}) {
+		next.Conditions.Remove(v1alpha1.ConditionAdopted)
+	}
+	if !tls.Wanted(o.Etcd) {
+		next.Conditions.Remove(v1alpha1.ConditionTLSReady)
+	}
+	if component.BackupStore(o.Etcd) == nil {
+		next.Conditions.Remove(v1alpha1.ConditionBackupReady)
+	}
+}
+
+// recordOf returns the record of a hibernation without volumes. It does not change before the restored cluster serves.
+func recordOf(recorded *v1alpha1.Hibernation, clusterID string, o Observation) *v1alpha1.Hibernation {
+	switch {
+	case recorded == nil && o.Hibernation != nil:
+		return o.Hibernation.Record
+	case recorded != nil && recorded.ClusterID != clusterID:
+		return nil
+	}
+	return recorded
+}
+
+func countReplicas(status *v1alpha1.EtcdStatus, s *cluster.Snapshot) {
+	status.Replicas = int32(s.Replicas())
+	status.CurrentReplicas, status.ReadyReplicas, status.UpdatedReplicas = 0, 0, 0
+	for _, o := range s.Ordinals {
+		if o.Pod == nil {
+			continue
+		}
+		status.CurrentReplicas++
+		if o.Pod.AllContainersReady {
+			status.ReadyReplicas++
+		}
+		if o.Pod.At(s.StatefulSet.UpdateRevision) {
+			status.UpdatedReplicas++
+		}
+	}
+}

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package tls moves the members of an Etcd to TLS: it checks the Secrets, decides how far the template goes next, and lists the
+// members under the peer URLs that they have on the way (docs/adr/0005-peer-tls-in-two-rollouts.md).
+package tls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/managedtls"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// How old the result of a check of the Secrets may be. The operator does not watch Secrets: the right to watch them is the right
+// to read all of them.
+const (
+	recheckSecrets = 5 * time.Minute
+	// recheckBrokenSecrets is that of Secrets that somebody is about to fix.
+	recheckBrokenSecrets = 5 * time.Second
+)
+
+// Plan is what is known of the TLS of an Etcd before its objects are rendered.
+type Plan struct {
+	// Problem is what a person has to fix in a Secret; nil when there is none.
+	Problem error
+	Facts   certificates.Facts
+	// Station of the template on the way to TLS among members, as it is to be.
+	Station component.PeerTLS
+	// Due: the template has to be changed for TLS alone.
+	Due bool
+	// Managed is what is known of the Secrets of managed TLS.
+	Managed managedtls.Result
+}
+
+// Wanted reports whether the spec of an Etcd asks for TLS.
+func Wanted(etcd *v1alpha1.Etcd) bool {
+	return etcd.ClientTLS() != nil || etcd.PeerTLS() != nil || etcd.BackupTLS() != nil
+}
+
+// Arrived reports whether the template is as the spec asks for, and not only on the way to it.
+func (p Plan) Arrived(etcd *v1alpha1.Etcd) bool {
+	return p.Problem == nil && (etcd.PeerTLS() == nil || p.Station == component.PeerTLSOn)
+}
+
+// Mover moves members to TLS.
+type Mover struct {
+	state.Access
+	// Dialer and Credentials connect to members.
+	Dialer      etcdclient.Dialer
+	Credentials *certificates.Credentials
+	// Managed keeps the Secrets of managed TLS.
+	Managed *managedtls.Manager
+
+	checked memory.PerEtcd[check]
+}
+
+// check is the result of a check of the Secrets of an Etcd.
+type check struct {
+	at         time.Time
+	generation int64
+	facts      certificates.Facts
+	err        error
+}
+
+// Forget forgets an Etcd that is gone.
+func (m *Mover) Forget(etcd types.NamespacedName) {
+	m.checked.Forget(etcd)
+	m.Managed.Forget(etcd)
+}
+
+// Plan keeps, reads and checks the Secrets of an Etcd, and decides how far its members go next. Frozen says that the spec is not
+// carried out.
+func (m *Mover) Plan(ctx context.Context, s *state.State, frozen bool) (Plan, error) {
+	if !Wanted(s.Etcd) {
+		return Plan{}, nil
+	}
+	last := m.checked.Of(s.Etcd)
+	managed, err := m.Managed.Ensure(ctx, managedtls.Request{State: s, Frozen: frozen, Authorities: last.facts.Authorities, Doubt: last.err != nil})
+	if managed.Wrote {
+		m.checked.Set(s.Etcd, check{})
+	}
+	if err != nil {
+		return Plan{Managed: managed}, err
+	}
+	facts, err := m.checkSecrets(ctx, s.Etcd)
+	var problem *certificates.Problem
+	if err != nil && !errors.As(err, &problem) {
+		return Plan{Managed: managed}, err
+	}
+	if managed.Problem != nil && (err != nil || len(managed.Foreign) > 0) {
+		// It says more than that a Secret is missing.
+		err = managed.Problem
+	}
+	plan := Plan{Facts: facts, Problem: err, Managed: managed}
+	at, err := m.station(ctx, s)
+	if err != nil {
+		return Plan{Managed: managed}, err
+	}
+	plan.Station = at
+	if plan.Problem != nil {
+		return plan, nil
+	}
+	if s.Etcd.PeerTLS() != nil && at != component.PeerTLSOn {
+		plan.Station = nextStation(at, s.Snapshot)
+	}
+	plan.Due = s.StatefulSet != nil &&
+		(plan.Station != at || s.StatefulSet.Spec.Template.Annotations[v1alpha1.AnnotationCAChecksum] != facts.Authorities)
+	return plan, nil
+}
+
+// station returns how far the template of the members is on the way to TLS among members. When the StatefulSet is gone, the
+// ConfigMap says so; a new cluster uses TLS from the start.
+func (m *Mover) station(ctx context.Context, s *state.State) (component.PeerTLS, error) {
+	if s.Etcd.PeerTLS() == nil {
+		return component.PeerTLSOff, nil
+	}
+	if s.StatefulSet != nil {
+		return component.PeerTLS(observe.PeerTLS(s.StatefulSet.Spec.Template.ObjectMeta, s.StatefulSet.Spec.Template.Spec)), nil
+	}
+	config := &corev1.ConfigMap{}
+	key := types.NamespacedName{Namespace: s.Etcd.Namespace, Name: component.ConfigMapName(s.Etcd.Name, s.Manager)}
+	if err := m.Client.Get(ctx, key, config); apierrors.IsNotFound(err) || err == nil && s.Etcd.Status.ClusterID == "" {
+		return component.PeerTLSOn, nil
+	} else if err != nil {
+		return "", fmt.Errorf("reading ConfigMap %s: %w", key, err)
+	}
+	return component.PeerTLS(config.Annotations[v1alpha1.AnnotationPeerTLS]), nil
+}
+
+// checkSecrets reads and checks the Secrets of an Etcd, unless that was done recently and nobody asks for it.
+func (m *Mover) checkSecrets(ctx context.Context, etcd *v1alpha1.Etcd) (certificates.Facts, error) {
+	now, last := m.Clock.Now(), m.checked.Of(etcd)
+	valid := recheckSecrets
+	if last.err != nil {
+		valid = recheckBrokenSecrets
+	}
+	if last.generation == etcd.Generation && !state.OperationRequested(etcd) && now.Sub(last.at) < valid {
+		return last.facts, last.err
+	}
+	next := check{at: now, generation: etcd.Generation}
+	material, err := certificates.Read(ctx, m.API, etcd)
+	if err == nil {
+		next.facts, err = material.Check(etcd.MemberHosts(), now)
+	}
+	if problem := (*certificates.Problem)(nil); err != nil && !errors.As(err, &problem) {
+		// Nothing is known of the Secrets.
+		return next.facts, err
+	}
+	next.err = err
+	m.checked.Set(etcd, next)
+	return next.facts, next.err
+}

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package upkeep
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+)
+
+// compactionBackoff is how long a task stays that has compacted the deltas since a full snapshot, or has failed to. Until
+// it is gone there is no other for the same: a store that is away, or a quota, is seldom fixed within minutes.
+const compactionBackoff = time.Hour
+
+// compactionDue is the task by which a restore gets shorter, when the deltas since the newest full snapshot hold too
+// many events: a compaction, which costs the members nothing. Where there are more than that is thought to cope with, or
+// it has failed, over a damaged delta say, it is a full snapshot of the members. It is pure.
+func compactionDue(etcd *v1alpha1.Etcd, leases observe.SnapshotLeases, tasks []v1alpha1.EtcdOperatorTask) *due {
+	if !compacts(etcd) {
+		return nil
+	}
+	spec := etcd.Spec.Backup.SnapshotCompaction
+	full, events := backlog(leases)
+	fewest, most := ptr.Deref(spec.EventsThreshold, v1alpha1.DefaultEventsThreshold), ptr.Deref(spec.TriggerFullSnapshotThreshold, v1alpha1.DefaultTriggerFullSnapshotThreshold)
+	if events < min(fewest, most) {
+		return nil
+	}
+	compaction, fullSnapshot := compactionOf(etcd, full), fullSnapshotAfter(etcd, full)
+	tried := map[string]v1alpha1.TaskState{}
+	for i := range tasks {
+		if !tasks[i].Status.State.IsFinal() && shortensRestores(&tasks[i]) {
+			return nil
+		}
+		tried[tasks[i].Name] = tasks[i].Status.State
+	}
+	said := fmt.Sprintf("the deltas since the full snapshot at revision %d hold %d events", full, events)
+	switch {
+	case tried[compaction.name] == v1alpha1.TaskStateSucceeded:
+		// The lease is about to show it.
+		return nil
+	case tried[compaction.name] == "" && events < most:
+		compaction.message = fmt.Sprintf("%s, and eventsThreshold is %d", said, fewest)
+		return &compaction
+	case tried[compaction.name] == v1alpha1.TaskStateFailed:
+		fullSnapshot.message = fmt.Sprintf("%s, and %s has failed", said, compaction.name)
+	case events >= most:
+		fullSnapshot.message = fmt.Sprintf("%s, and triggerFullSnapshotThreshold is %d", said, most)
+	default:
+		return nil
+	}
+	if tried[fullSnapshot.name] != "" || !etcd.Status.Conditions.IsTrue(v1alpha1.ConditionReady) {
+		return nil
+	}
+	return &fullSnapshot
+}
+
+// compacts reports whether the operator is to compact snapshots of an Etcd by itself.
+func compacts(etcd *v1alpha1.Etcd) bool {
+	return etcd.Spec.Backup != nil && etcd.Spec.Backup.SnapshotCompaction != nil && component.BackupStore(etcd) != nil &&
+		etcd.Spec.Replicas > 0 && !etcd.SpecSuspended()
+}
+
+// backlog is how many events the deltas hold that were taken since the newest full snapshot, counted by revisions, and
+// the revision of that. Deltas that are older than it do not count, whatever their revision: it may have been taken of a
+// state that was restored.
+func backlog(leases observe.SnapshotLeases) (full, events int64) {
+	full, taken, ok := newest(leases.Full)
+	delta, since, more := newest(leases.Delta)
+	if !ok || !more || since.Before(taken) {
+		return full, 0
+	}
+	return full, max(delta-full, 0)
+}
+
+// newest returns what a lease says of the newest snapshot of its kind; false where there is none.
+func newest(lease *coordinationv1.Lease) (revision int64, taken time.Time, ok bool) {
+	if lease == nil || lease.Spec.RenewTime == nil {
+		return 0, time.Time{}, false
+	}
+	revision, err := strconv.ParseInt(ptr.Deref(lease.Spec.HolderIdentity, ""), 10, 64)
+	return revision, lease.Spec.RenewTime.Time, err == nil
+}
+
+// shortensRestores reports whether a task makes a full snapshot, a user's task included.
+func shortensRestores(t *v1alpha1.EtcdOperatorTask) bool {
+	var config snapshot.Config
+	switch t.Spec.Type {
+	case v1alpha1.OnDemandCompaction:
+		return true
+	case v1alpha1.OnDemandSnapshot:
+		// A config that does not decode makes the engine reject the task. A user has written it: no other decoder bounds what
+		// it costs.
+		return taskconfig.Decode(t.Spec.Config, &config) == nil && config.Type == snapshot.Full
+	}
+	return false
+}
+
+func compactionOf(etcd *v1alpha1.Etcd, full int64) due {
+	return due{
+		taskType: v1alpha1.OnDemandCompaction, name: fmt.Sprintf("%s-compaction-%d", etcd.Name, full),
+		kept: compactionBackoff, reason: v1alpha1.ReasonCompactingSnapshots,
+	}
+}
+
+func fullSnapshotAfter(etcd *v1alpha1.Etcd, full int64) due {
+	config := fmt.Sprintf("type: %s\n", snapshot.Full)
+	if timeout := etcd.Spec.Backup.EtcdSnapshotTimeout; timeout != nil {
+		config += fmt.Sprintf("timeout: %s\n", min(timeout.Duration, snapshot.Deadline))
+	}
+	return due{
+		taskType: v1alpha1.OnDemandSnapshot, name: fmt.Sprintf("%s-full-snapshot-%d", etcd.Name, full), config: config,
+		kept: compactionBackoff, reason: v1alpha1.ReasonCompactingSnapshots,
+	}
+}

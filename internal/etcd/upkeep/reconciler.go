@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package upkeep creates the tasks that the spec of an Etcd asks for by itself: compactions of its snapshots, and
+// defragmentations by a schedule. It changes nothing else.
+package upkeep
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/compactionmetrics"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// pollInterval is how soon a task that could not be created yet is considered again, where there is no event.
+const pollInterval = 30 * time.Second
+
+// Reconciler creates the tasks that are due.
+type Reconciler struct {
+	// Client reads from the cache and writes to the API server.
+	Client   client.Client
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Events publish how much a compaction would compact; nil: they are not published.
+	Events *compactionmetrics.Events
+
+	// turns are the newest turns of schedules for which this operator has created a task. Without them, a task of the last half
+	// hour that somebody deleted would be created again.
+	turns memory.PerEtcd[time.Time]
+}
+
+// Reconcile creates the tasks of one Etcd that are due.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	etcd := &v1alpha1.Etcd{}
+	if err := r.Client.Get(ctx, req.NamespacedName, etcd); apierrors.IsNotFound(err) {
+		r.turns.Forget(req.NamespacedName)
+		r.Events.Forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", req, err)
+	}
+	if etcd.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	tasks, err := etcdtasks.List(ctx, r.Client, etcd)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.compact(ctx, etcd, tasks); err != nil {
+		return ctrl.Result{}, err
+	}
+	after, err := r.defragment(ctx, etcd, tasks)
+	return ctrl.Result{RequeueAfter: after}, err
+}
+
+// compact creates the task that spec.backup.snapshotCompaction asks for now, if any. A snapshot that was taken, and a task that
+// has ended, are events.
+func (r *Reconciler) compact(ctx context.Context, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) error {
+	if !compacts(etcd) {
+		r.Events.Forget(client.ObjectKeyFromObject(etcd))
+		return nil
+	}
+	leases, err := observe.ReadSnapshotLeases(ctx, r.Client, etcd)
+	if err != nil {
+		return err
+	}
+	_, events := backlog(leases)
+	r.Events.Set(client.ObjectKeyFromObject(etcd), events)
+	if found := compactionDue(etcd, leases, tasks); found != nil {
+		return r.create(ctx, etcd, *found)
+	}
+	return nil
+}
+
+// defragment creates the task that spec.etcd.defragmentationSchedule asks for now, if any. It returns after how long to
+// reconcile again; 0 when only an event can change anything.
+func (r *Reconciler) defragment(ctx context.Context, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) (time.Duration, error) {
+	schedule, err := DefragmentationSchedule(etcd)
+	if schedule == nil || err != nil {
+		// The status of the Etcd shows the error.
+		return 0, nil
+	}
+	now := r.Clock.Now()
+	last, next := turns(schedule, etcd, now)
+	after := time.Duration(0)
+	if !next.begin.IsZero() {
+		after = next.begin.Sub(now)
+	}
+	found := defragmentationDue(etcd, last, r.turns.Of(etcd), tasks, now)
+	if found == nil {
+		if last.at.After(r.turns.Of(etcd)) {
+			// A member may be away.
+			after = pollInterval
+		}
+		return after, nil
+	}
+	if err := r.create(ctx, etcd, *found); err != nil {
+		return 0, err
+	}
+	r.turns.Set(etcd, last.at)
+	return after, nil
+}

@@ -1,0 +1,61 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package upkeep
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// due is a task that the spec has the operator create by itself. Its name says what it is for, so that an operator that
+// decides the same again, after a crash or beside another one, creates no second one.
+type due struct {
+	taskType v1alpha1.TaskType
+	name     string
+	config   string
+	// kept is how long the task is kept once it has ended: for as long it is not created again.
+	kept time.Duration
+	// reason of its event, and why it is due.
+	reason, message string
+}
+
+// task of an Etcd.
+func (u due) task(etcd *v1alpha1.Etcd) *v1alpha1.EtcdOperatorTask {
+	return &v1alpha1.EtcdOperatorTask{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: etcd.Namespace, Name: u.name,
+			Labels:          map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy, v1alpha1.LabelPartOf: etcd.Name},
+			OwnerReferences: []metav1.OwnerReference{etcdtasks.Owner(etcd)},
+		},
+		Spec: v1alpha1.EtcdOperatorTaskSpec{
+			Type: u.taskType, Config: u.config, TTLSecondsAfterFinished: ptr.To(int32(u.kept.Seconds())),
+			OwnerEtcdReference: v1alpha1.EtcdReference{Name: etcd.Name},
+		},
+	}
+}
+
+// create creates a task that is due. One that exists was created for the same.
+func (r *Reconciler) create(ctx context.Context, etcd *v1alpha1.Etcd, u due) error {
+	task := u.task(etcd)
+	if err := r.Client.Create(ctx, task); apierrors.IsAlreadyExists(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("creating task %s: %w", klog.KObj(task), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Created a task", logging.KeyTask, klog.KObj(task), "type", u.taskType, "reason", u.message)
+	r.Recorder.Eventf(etcd, nil, corev1.EventTypeNormal, u.reason, "CreateTask", "Created task %s: %s", u.name, u.message)
+	return nil
+}

@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package volumes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// claim is what matters of the claim of an ordinal.
+type claim struct {
+	name string
+	// foreign says why it is not the Etcd's own; nil when it is.
+	foreign *ownership.Foreign
+	// bound: it has a volume; lost: it had one, which does not exist any more.
+	bound, lost bool
+	// warning is what the volume's provisioner says of a claim that waits for its volume; empty when it says nothing.
+	warning string
+	// asks for, and has.
+	asks, has resource.Quantity
+	// class is the name of its StorageClass; expandable: that allows volumes to grow.
+	class      string
+	expandable bool
+	// waitsForRestart: its file system grows only when its pod is restarted.
+	waitsForRestart bool
+}
+
+// volumes is what a decision on the growth of an Etcd's volumes rests on.
+type volumes struct {
+	wanted   resource.Quantity
+	template resource.Quantity
+	claims   []claim
+}
+
+// growth is what is to be done about volumes that are too small.
+type growth struct {
+	// grow are the names of the claims that are to ask for more.
+	grow []string
+	// replaceSet: every claim asks for enough; now the StatefulSet's template has to follow, which cannot be changed.
+	replaceSet bool
+	condition  metav1.Condition
+}
+
+// decide decides what is to be done about volumes that are too small. The claims come first: they are what the
+// members use, and the API server refuses one that cannot grow.
+func decide(v volumes) growth {
+	var g growth
+	var foreign, refused, growing []string
+	for _, c := range v.claims {
+		switch {
+		case c.asks.Cmp(v.wanted) < 0 && c.foreign != nil:
+			foreign = append(foreign, c.foreign.String())
+		case c.asks.Cmp(v.wanted) < 0 && !c.bound:
+			growing = append(growing, fmt.Sprintf("claim %s is not bound yet", c.name))
+		case c.asks.Cmp(v.wanted) < 0 && !c.expandable:
+			refused = append(refused, fmt.Sprintf("claim %s (StorageClass %q)", c.name, c.class))
+		case c.asks.Cmp(v.wanted) < 0:
+			g.grow = append(g.grow, c.name)
+			growing = append(growing, fmt.Sprintf("claim %s requests more", c.name))
+		case c.bound && c.has.Cmp(v.wanted) < 0 && c.waitsForRestart:
+			growing = append(growing, fmt.Sprintf("the file system of claim %s grows when its pod restarts: create a QuorumAwareRollout with restart: true", c.name))
+		case c.bound && c.has.Cmp(v.wanted) < 0:
+			growing = append(growing, fmt.Sprintf("claim %s has %s of %s", c.name, c.has.String(), v.wanted.String()))
+		}
+	}
+	// All or none: members with volumes of different sizes would help nobody.
+	if len(foreign) > 0 {
+		g.grow = nil
+		g.condition = conditions.False(v1alpha1.ConditionVolumesGrown, v1alpha1.ReasonClaimNotOwned,
+			"No volume grows to %s, because not every claim is this Etcd's own. %s.", v.wanted.String(), strings.Join(foreign, "; "))
+		return g
+	}
+	if len(refused) > 0 {
+		g.grow = nil
+		g.condition = conditions.False(v1alpha1.ConditionVolumesGrown, v1alpha1.ReasonVolumesNotExpandable,
+			"No volume grows to %s, because the StorageClass does not allow it (allowVolumeExpansion): %s. Move the data to an Etcd with another StorageClass, or set storageCapacity back.", v.wanted.String(), strings.Join(refused, ", "))
+		return g
+	}
+	if v.template.Cmp(v.wanted) < 0 {
+		g.replaceSet = len(g.grow) == 0 && allAsk(v)
+		growing = append(growing, "the claim template of the StatefulSet follows while every member participates and no rollout runs")
+	}
+	g.condition = conditions.True(v1alpha1.ConditionVolumesGrown, v1alpha1.ReasonVolumesGrown, "Every volume has %s.", v.wanted.String())
+	if len(growing) > 0 {
+		g.condition = conditions.False(v1alpha1.ConditionVolumesGrown, v1alpha1.ReasonVolumesGrowing, "%s.", strings.Join(growing, "; "))
+	}
+	return g
+}
+
+func allAsk(v volumes) bool {
+	for _, c := range v.claims {
+		if c.asks.Cmp(v.wanted) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// TemplateCapacity returns the capacity in the claim template of a StatefulSet.
+func TemplateCapacity(set *appsv1.StatefulSet) resource.Quantity {
+	for _, t := range set.Spec.VolumeClaimTemplates {
+		return t.Spec.Resources.Requests[corev1.ResourceStorage]
+	}
+	return resource.Quantity{}
+}
+
+// TemplateTooSmall reports whether a StatefulSet would give new members volumes that are too small.
+func TemplateTooSmall(etcd *v1alpha1.Etcd, set *appsv1.StatefulSet) bool {
+	if set == nil {
+		return false
+	}
+	template, wanted := TemplateCapacity(set), etcd.Spec.Capacity()
+	return template.Cmp(wanted) < 0
+}
+
+// mayReplace returns why a StatefulSet must not be deleted without its pods now; empty when it may. Until its successor has
+// adopted them, nothing recreates a pod.
+func mayReplace(s *cluster.Snapshot, set *appsv1.StatefulSet, etcd *v1alpha1.Etcd, claims []corev1.PersistentVolumeClaim, tasks []v1alpha1.EtcdOperatorTask) string {
+	p := set.Spec.PersistentVolumeClaimRetentionPolicy
+	switch {
+	case s == nil || !s.StatefulSet.Observed:
+		return "the StatefulSet controller has not seen its newest spec"
+	case s.StatefulSet.HeldAtZeroBy != "":
+		return "a task keeps all members stopped"
+	case p == nil || p.WhenDeleted != appsv1.RetainPersistentVolumeClaimRetentionPolicyType || p.WhenScaled != appsv1.RetainPersistentVolumeClaimRetentionPolicyType:
+		return "its claims are not retained"
+	case s.Participating() < s.Replicas() || len(s.Surplus) > 0:
+		return "not every member participates"
+	}
+	for i := range claims {
+		switch {
+		case ownership.OfClaim(etcd, &claims[i]) != nil:
+			return "no StatefulSet would be created with claim " + claims[i].Name + ", which is not the Etcd's own"
+		case ownedBy(&claims[i], set.UID):
+			return "claim " + claims[i].Name + " would be deleted with it"
+		}
+	}
+	for i := range tasks {
+		if tasks[i].Spec.Type.IsRollout() && tasks[i].Status.State == v1alpha1.TaskStateInProgress {
+			return "rollout " + tasks[i].Name + " is in progress"
+		}
+	}
+	return ""
+}
+
+func ownedBy(o metav1.Object, uid types.UID) bool {
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == uid })
+}

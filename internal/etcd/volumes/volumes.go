@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package volumes grows the volumes of an Etcd, and reports what keeps members from their volumes.
+package volumes
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/state"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=list
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=storageclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=delete
+
+// Grower grows volumes.
+type Grower struct {
+	state.Access
+
+	// warnings of claims that wait for their volumes, by the UIDs of the claims.
+	warnings memory.PerEtcd[map[types.UID]warning]
+}
+
+// Forget forgets an Etcd that is gone.
+func (g *Grower) Forget(etcd types.NamespacedName) { g.warnings.Forget(etcd) }
+
+// View is what is known of the volumes of an Etcd.
+type View struct {
+	claims []claim
+	growth growth
+}
+
+// Foreign returns the claims in use that are not the Etcd's own. A nil View has none.
+func (v *View) Foreign() (foreign []ownership.Foreign) {
+	if v == nil {
+		return nil
+	}
+	for _, c := range v.claims {
+		if c.foreign != nil {
+			foreign = append(foreign, *c.foreign)
+		}
+	}
+	return foreign
+}
+
+// Grown returns the condition VolumesGrown.
+func (v *View) Grown() metav1.Condition { return v.growth.condition }
+
+// Permission is what a Grower may do.
+type Permission struct {
+	// Grow claims.
+	Grow bool
+	// Replace the StatefulSet: another one may be created.
+	Replace bool
+}
+
+// Reconcile grows volumes, and then replaces the StatefulSet by one whose claim template has the new size. It returns state.ErrBehind when it has begun to replace it. The View is nil when there is no StatefulSet, or when
+// the claims could not be read.
+func (g *Grower) Reconcile(ctx context.Context, s *state.State, objects *apply.Session, may Permission) (*View, error) {
+	if s.StatefulSet == nil {
+		return nil, nil
+	}
+	v := volumes{wanted: s.Etcd.Spec.Capacity(), template: TemplateCapacity(s.StatefulSet)}
+	for i := range s.Claims {
+		c, err := g.describe(ctx, s.Etcd, &s.Claims[i])
+		if err != nil {
+			return nil, err
+		}
+		v.claims = append(v.claims, c)
+	}
+	view := &View{claims: v.claims, growth: decide(v)}
+	if len(view.growth.grow) > 0 && may.Grow || view.growth.replaceSet && may.Replace {
+		return view, g.grow(ctx, s, objects, view.growth)
+	}
+	return view, nil
+}
+
+// grow carries out what was decided.
+func (g *Grower) grow(ctx context.Context, s *state.State, objects *apply.Session, d growth) error {
+	if d.replaceSet && mayReplace(s.Snapshot, s.StatefulSet, s.Etcd, s.Claims, s.Tasks) != "" {
+		return nil
+	}
+	if owned, err := objects.Owned(ctx); err != nil || !owned {
+		return err
+	}
+	if d.replaceSet {
+		return g.replaceSet(ctx, s.Etcd)
+	}
+	wanted := s.Etcd.Spec.Capacity()
+	for i := range s.Claims {
+		if slices.Contains(d.grow, s.Claims[i].Name) {
+			if err := g.growClaim(ctx, s.Claims[i].DeepCopy(), wanted.String()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *Grower) growClaim(ctx context.Context, c *corev1.PersistentVolumeClaim, to string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"resourceVersion":%q},"spec":{"resources":{"requests":{"storage":%q}}}}`, c.UID, c.ResourceVersion, to)
+	if err := g.Client.Patch(ctx, c, client.RawPatch(types.MergePatchType, patch), apply.Manager); err != nil {
+		return fmt.Errorf("growing claim %s: %w", client.ObjectKeyFromObject(c), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("A claim requests more storage", "claim", client.ObjectKeyFromObject(c), "capacity", to)
+	return nil
+}
+
+// replaceSet deletes the StatefulSet and leaves its pods and claims, for one with another claim template to adopt them. It
+// decides on live reads, while no task deletes a pod.
+func (g *Grower) replaceSet(ctx context.Context, etcd *v1alpha1.Etcd) error {
+	defer g.Locker.Lock(client.ObjectKeyFromObject(etcd))()
+	reads := g.Live()
+	set, err := g.replaceable(ctx, etcd)
+	if err != nil || set == nil {
+		return err
+	}
+	if err := reads.Fresh(ctx); err != nil {
+		return err
+	}
+	err = g.Client.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationOrphan), client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion})
+	if err != nil {
+		return fmt.Errorf("replacing StatefulSet %s: %w", client.ObjectKeyFromObject(set), err)
+	}
+	ctrl.LoggerFrom(ctx).Info("Orphaned the pods of the StatefulSet, for one with a greater claim template", "template", ptr.To(TemplateCapacity(set)).String())
+	return state.ErrBehind
+}
+
+// replaceable returns the StatefulSet as the API server has it; nil when it must not be replaced now.
+func (g *Grower) replaceable(ctx context.Context, etcd *v1alpha1.Etcd) (*appsv1.StatefulSet, error) {
+	set, err := state.StatefulSet(ctx, g.API, etcd)
+	if err != nil || set == nil || set.DeletionTimestamp != nil {
+		return nil, err
+	}
+	snapshot, err := g.Observe(ctx, g.API, etcd)
+	if err != nil || snapshot == nil {
+		return nil, err
+	}
+	claims, err := state.Claims(ctx, g.API, etcd, state.Members(etcd, set))
+	if err != nil {
+		return nil, err
+	}
+	tasks, err := etcdtasks.List(ctx, g.API, etcd)
+	if err != nil || mayReplace(snapshot, set, etcd, claims, tasks) != "" {
+		return nil, err
+	}
+	return set, nil
+}
+
+func (g *Grower) describe(ctx context.Context, etcd *v1alpha1.Etcd, c *corev1.PersistentVolumeClaim) (claim, error) {
+	d := claim{
+		name: c.Name, foreign: ownership.OfClaim(etcd, c), bound: c.Status.Phase == corev1.ClaimBound, lost: c.Status.Phase == corev1.ClaimLost, class: ptr.Deref(c.Spec.StorageClassName, ""),
+		asks: c.Spec.Resources.Requests[corev1.ResourceStorage], has: c.Status.Capacity[corev1.ResourceStorage],
+	}
+	for _, condition := range c.Status.Conditions {
+		if condition.Type == corev1.PersistentVolumeClaimFileSystemResizePending && condition.Status == corev1.ConditionTrue {
+			d.waitsForRestart = true
+		}
+	}
+	if c.Status.Phase == corev1.ClaimPending {
+		var err error
+		if d.warning, err = g.warningOf(ctx, etcd, c); err != nil {
+			return d, err
+		}
+	}
+	if d.class == "" {
+		return d, nil
+	}
+	class := &storagev1.StorageClass{}
+	if err := g.Client.Get(ctx, client.ObjectKey{Name: d.class}, class); client.IgnoreNotFound(err) != nil {
+		return d, fmt.Errorf("reading StorageClass %s: %w", d.class, err)
+	}
+	d.expandable = ptr.Deref(class.AllowVolumeExpansion, false)
+	return d, nil
+}
+
+// maxEvents bounds what is read of a claim's events. There are few: the API server deletes them after an hour.
+const maxEvents = 100
+
+// recheckWarning is for how long a warning is believed. A claim may wait for days, and the API server is not asked each time.
+const recheckWarning = 10 * time.Second
+
+// warning is what was last read of the events of a claim.
+type warning struct {
+	at   time.Time
+	text string
+}
+
+// warningOf returns the newest warning of a claim that waits for its volume; empty when there is none.
+func (g *Grower) warningOf(ctx context.Context, etcd *v1alpha1.Etcd, c *corev1.PersistentVolumeClaim) (string, error) {
+	now, known := g.Clock.Now(), g.warnings.Of(etcd)
+	if w, ok := known[c.UID]; ok && now.Sub(w.at) < recheckWarning {
+		return w.text, nil
+	}
+	events := &corev1.EventList{}
+	err := g.API.List(ctx, events, client.InNamespace(c.Namespace), client.Limit(maxEvents),
+		client.MatchingFields{"involvedObject.uid": string(c.UID), "type": corev1.EventTypeWarning})
+	if err != nil {
+		return "", fmt.Errorf("listing the events of claim %s: %w", client.ObjectKeyFromObject(c), err)
+	}
+	w := warning{at: now, text: newestWarning(events.Items)}
+	if known = maps.Clone(known); known == nil {
+		known = map[types.UID]warning{}
+	}
+	known[c.UID] = w
+	g.warnings.Set(etcd, known)
+	return w.text, nil
+}

@@ -1,0 +1,92 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package copyjob describes the Job in which the agent copies backups from one store to another, whatever asks for it. It is pure.
+package copyjob
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	batchv1 "k8s.io/api/batch/v1"
+)
+
+// Deadline of a copy: stores may be far from each other.
+const Deadline = 12 * time.Hour
+
+// Copy is what to copy, and from where to where.
+type Copy struct {
+	Source, Target v1alpha1.StoreSpec
+	// MaxBackupAge in days, and MaxBackups: nil for any.
+	MaxBackupAge, MaxBackups *uint32
+	// Wait is how long to wait for a final snapshot in the source; 0 for not at all.
+	Wait time.Duration
+}
+
+// prefix is what the API allows in the stores of an Etcd.
+var prefix = regexp.MustCompile(`^([A-Za-z0-9_-][A-Za-z0-9._-]*)(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
+
+// Validate returns an error if the places of a copy are incomplete, or the same. The error begins with the field.
+func (c Copy) Validate() error {
+	for _, side := range c.sides() {
+		switch {
+		case side.store.Provider == "":
+			return fmt.Errorf("%s is missing, or its provider is", side.field)
+		case !prefix.MatchString(side.store.Prefix):
+			return fmt.Errorf("the prefix of %s is %q: it has to be words of letters, digits, dots, dashes and underscores with slashes between them", side.field, side.store.Prefix)
+		}
+	}
+	if s, t := c.Source, c.Target; s.Provider.Canonical() == t.Provider.Canonical() && s.Container == t.Container && s.Prefix == t.Prefix {
+		return fmt.Errorf("sourceStore and targetStore are the same place")
+	}
+	return nil
+}
+
+// ValidateStores returns an error if the agent has no driver for a store, or its Secret is not in the namespace.
+func (c Copy) ValidateStores(namespace string) error {
+	for _, side := range c.sides() {
+		if err := component.ValidateStore(side.store, namespace); err != nil {
+			return fmt.Errorf("%s: %w", side.field, err)
+		}
+	}
+	return nil
+}
+
+type side struct {
+	field string
+	store v1alpha1.StoreSpec
+}
+
+func (c Copy) sides() []side { return []side{{"sourceStore", c.Source}, {"targetStore", c.Target}} }
+
+// Build makes the Job of a copy: it adds the stores and the flags of the agent to a spec.
+func (c Copy) Build(spec job.Spec) (*batchv1.Job, error) {
+	namespace := spec.Owner.Object.GetNamespace()
+	target, err := component.Store(c.Target, namespace, component.StoreMain)
+	if err != nil {
+		return nil, fmt.Errorf("targetStore: %w", err)
+	}
+	source, err := component.Store(c.Source, namespace, component.StoreSource)
+	if err != nil {
+		return nil, fmt.Errorf("sourceStore: %w", err)
+	}
+	args := []string{"copy"}
+	if c.MaxBackupAge != nil {
+		args = append(args, fmt.Sprintf("--max-backup-age=%d", *c.MaxBackupAge))
+	}
+	if c.MaxBackups != nil {
+		args = append(args, fmt.Sprintf("--max-backups=%d", *c.MaxBackups))
+	}
+	if c.Wait > 0 {
+		args = append(args, "--wait-for-final-snapshot="+c.Wait.String())
+	}
+	spec.Component = v1alpha1.ComponentCopyJob
+	spec.Args = append(args, spec.Args...)
+	spec.Stores = append([]component.StoreAccess{target, source}, spec.Stores...)
+	return job.Build(spec)
+}

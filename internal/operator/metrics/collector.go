@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package metrics has the metrics that say how Etcds and tasks are now. They are read from the cache when they are collected,
+// so they need no bookkeeping, are right after a restart, and are gone with their objects.
+package metrics
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/schedule"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func gauge(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("etcd_foreman_"+name, help, labels, nil)
+}
+
+var (
+	active = gauge("active", "1 if this instance is the active one. The others do not report Etcds and tasks.")
+
+	condition = gauge("etcd_condition", "A condition of an Etcd: 1 if it is True, 0 if it is False, -1 if it is Unknown.",
+		"etcd", "etcd_namespace", "condition", "reason")
+	heldAtZero   = gauge("etcd_held_at_zero", "1 while a task keeps all members of an Etcd stopped.", "etcd", "etcd_namespace")
+	snapshotTime = gauge("backup_snapshot_timestamp_seconds", "Unix time of the newest snapshot in the store of an Etcd, by its kind: full or delta.",
+		"etcd", "etcd_namespace", "kind")
+	snapshotDue = gauge("backup_full_snapshot_due_timestamp_seconds", "Unix time at which the schedule of an Etcd wants the full snapshot after the newest one.",
+		"etcd", "etcd_namespace")
+
+	held       = gauge("rollout_held", "1 while a guard blocks a rollout.", "etcd", "etcd_namespace", "guard")
+	taskCount  = gauge("tasks", "Tasks that exist, by their state.", "etcd", "etcd_namespace", "type", "state")
+	oldestTask = gauge("task_oldest_waiting_timestamp_seconds", "Unix time at which the task was created that has waited longest to start. Suspended tasks do not count.",
+		"etcd", "etcd_namespace")
+)
+
+// Collector implements prometheus.Collector.
+type Collector struct {
+	// Cache of Etcds, tasks and Leases.
+	Cache client.Reader
+	// Active is closed once this instance is the active one.
+	Active <-chan struct{}
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{active, condition, heldAtZero, snapshotTime, snapshotDue, held, taskCount, oldestTask} {
+		to <- d
+	}
+}
+
+// timeout of reading the cache, which waits until it is filled.
+const timeout = 5 * time.Second
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	put := func(d *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	select {
+	case <-c.Active:
+		put(active, 1)
+	default:
+		put(active, 0)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	etcds, tasks := &v1alpha1.EtcdList{}, &v1alpha1.EtcdOperatorTaskList{}
+	if err := c.Cache.List(ctx, etcds, client.UnsafeDisableDeepCopy); err != nil {
+		to <- prometheus.NewInvalidMetric(condition, err)
+		return
+	}
+	if err := c.Cache.List(ctx, tasks, client.UnsafeDisableDeepCopy); err != nil {
+		to <- prometheus.NewInvalidMetric(taskCount, err)
+		return
+	}
+	for i := range etcds.Items {
+		c.collectEtcd(ctx, &etcds.Items[i], put)
+	}
+	collectTasks(tasks.Items, put)
+}
+
+type put func(d *prometheus.Desc, value float64, labels ...string)
+
+func (c *Collector) collectEtcd(ctx context.Context, etcd *v1alpha1.Etcd, put put) {
+	for _, is := range etcd.Status.Conditions {
+		value := map[metav1.ConditionStatus]float64{metav1.ConditionTrue: 1, metav1.ConditionFalse: 0, metav1.ConditionUnknown: -1}[is.Status]
+		put(condition, value, etcd.Name, etcd.Namespace, is.Type, is.Reason)
+	}
+	if is := etcd.Status.Conditions.Find(v1alpha1.ConditionReady); is != nil && is.Reason == v1alpha1.ReasonHeldAtZero {
+		put(heldAtZero, 1, etcd.Name, etcd.Namespace)
+	}
+	if component.BackupStore(etcd) == nil {
+		return
+	}
+	full := c.renewed(ctx, etcd.Namespace, component.FullSnapshotLeaseName(etcd.Name))
+	if !full.IsZero() {
+		put(snapshotTime, seconds(full), etcd.Name, etcd.Namespace, "full")
+		// Nothing is due of a hibernated cluster, and of one whose schedule is invalid the status says so.
+		if s, err := schedule.Parse(component.FullSnapshotSchedule(etcd)); err == nil && etcd.Spec.Replicas > 0 {
+			put(snapshotDue, seconds(s.Next(full.UTC())), etcd.Name, etcd.Namespace)
+		}
+	}
+	if delta := c.renewed(ctx, etcd.Namespace, component.DeltaSnapshotLeaseName(etcd.Name)); !delta.IsZero() {
+		put(snapshotTime, seconds(delta), etcd.Name, etcd.Namespace, "delta")
+	}
+}
+
+// renewed returns when a Lease was renewed; zero if it was not, or does not exist.
+func (c *Collector) renewed(ctx context.Context, namespace, name string) time.Time {
+	lease := &coordinationv1.Lease{}
+	if err := c.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, lease); err != nil {
+		return time.Time{}
+	}
+	return ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+// group is what tasks are counted by.
+type group struct {
+	etcd, namespace string
+	taskType        v1alpha1.TaskType
+	state           v1alpha1.TaskState
+}
+
+func collectTasks(tasks []v1alpha1.EtcdOperatorTask, put put) {
+	count := map[group]int{}
+	guards := map[[3]string]bool{}
+	oldest := map[client.ObjectKey]time.Time{}
+	for i := range tasks {
+		t := &tasks[i]
+		key := t.EtcdKey()
+		state := t.Status.State
+		if state == "" {
+			state = v1alpha1.TaskStatePending
+		}
+		count[group{key.Name, key.Namespace, t.Spec.Type, state}]++
+		if r := t.Status.Rollout; r != nil && r.HeldBy != nil && !state.IsFinal() {
+			guards[[3]string{key.Name, key.Namespace, string(r.HeldBy.Guard)}] = true
+		}
+		if created := t.CreationTimestamp.Time; state == v1alpha1.TaskStatePending && !t.Spec.Suspend && (oldest[key].IsZero() || created.Before(oldest[key])) {
+			oldest[key] = created
+		}
+	}
+	for g, n := range count {
+		put(taskCount, float64(n), g.etcd, g.namespace, string(g.taskType), string(g.state))
+	}
+	for labels := range guards {
+		put(held, 1, slices.Clone(labels[:])...)
+	}
+	for key, created := range oldest {
+		put(oldestTask, seconds(created), key.Name, key.Namespace)
+	}
+}

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
+)
+
+// Recreate is spec.config of a RecreateRollout.
+type RecreateConfig struct {
+	// TargetRevision is the revision to bring the pods to. Default: the StatefulSet's update revision when the
+	// task is admitted.
+	TargetRevision string `json:"targetRevision,omitempty"`
+}
+
+// DecodeRecreate decodes and validates spec.config of a RecreateRollout. An error names the field.
+func DecodeRecreateConfig(config string) (RecreateConfig, error) {
+	var c RecreateConfig
+	if err := taskconfig.Decode(config, &c); err != nil {
+		return RecreateConfig{}, err
+	}
+	return c, validateRevision(c.TargetRevision)
+}
+
+func validateRevision(revision string) error {
+	if len(revision) > maxRevisionLength {
+		return fmt.Errorf("spec.config: targetRevision has more than %d characters", maxRevisionLength)
+	}
+	return nil
+}
+
+// Target is what a rollout task brings the pods to.
+type Target struct {
+	// Revision is empty while the task has not fixed it.
+	Revision string
+	// Restart reports that the task follows the revision of the StatefulSet.
+	Restart bool
+}
+
+// TargetOf returns the target of a task of either rollout type. One whose config does not decode has none: it is about to be
+// rejected.
+func TargetOf(t *v1alpha1.EtcdOperatorTask) Target {
+	var target Target
+	if t.Spec.Type == v1alpha1.RecreateRollout {
+		if c, err := DecodeRecreateConfig(t.Spec.Config); err == nil {
+			target.Revision = c.TargetRevision
+		}
+	} else if c, err := DecodeConfig(t.Spec.Config); err == nil {
+		target = Target{c.TargetRevision, c.Restart}
+	}
+	target.Revision = cmp.Or(RecordedRevision(t), target.Revision)
+	return target
+}
+
+// RecordedRevision is the revision in the status of a task; empty while there is none.
+func RecordedRevision(t *v1alpha1.EtcdOperatorTask) string {
+	if t.Status.Rollout == nil {
+		return ""
+	}
+	return t.Status.Rollout.TargetRevision
+}
+
+// Reaches reports whether the task brings the pods to a revision, as far as it has fixed one.
+func (t Target) Reaches(revision string) bool {
+	return t.Restart || t.Revision == "" || t.Revision == revision
+}
+
+// Superseded says that the update revision of a StatefulSet is not the one that a task is for.
+func SupersededMessage(set, revision, current string) string {
+	return fmt.Sprintf("the update revision of StatefulSet %s is %s, not %s: a task of its own replaces the pods that are outdated now", set, current, revision)
+}
+
+// OnDelete says that a rollout task may replace the pods of a StatefulSet.
+func OnDeleteMessage(set string) string {
+	return fmt.Sprintf("the update strategy of StatefulSet %s is OnDelete", set)
+}

@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Timers are how long conditions of a cluster have lasted: for each, the time since when it was true in every
+// observation; zero while it is not. They are kept in memory alone, and any gap between two observations resets them, so an
+// operator that starts can only wait longer than it must (ADR 3).
+type Timers struct {
+	// At is the time of the last observation.
+	At time.Time
+	// LeaderlessSince: no member that answers has known a leader, and the members that do not answer cannot be a quorum.
+	LeaderlessSince time.Time
+	// LedSince: a member that answers has known a leader.
+	LedSince time.Time
+	// NoAnswerSince: no member has answered, although the probe of at least one passes.
+	NoAnswerSince time.Time
+	// NotServingSince: the probe of a pod passes, and its member does not serve. By pod UID.
+	NotServingSince map[types.UID]time.Time
+	// Running: the etcd container of a pod is running. By pod UID.
+	Running map[types.UID]Running
+}
+
+// Run is one run of a container.
+type Running struct {
+	// Started is when it began by the kubelet's clock, which only distinguishes one run from another.
+	Started time.Time
+	// Since is when the operator first saw it, by the operator's clock.
+	Since time.Time
+}
+
+// ElectionWindow is how long a member may take to hear of a new leader: longer than the time that passes from an observation to
+// an act.
+const ElectionWindow = 5 * time.Second
+
+// MaxGap is the longest time between two observations in which a condition counts as uninterrupted.
+const MaxGap = 10 * time.Second
+
+// Next returns the timers after one more observation. Those of the zero value are those of the first.
+func (t Timers) Next(snapshot *cluster.Snapshot) Timers {
+	now := snapshot.At
+	if now.Sub(t.At) > MaxGap {
+		t = Timers{}
+	}
+	next := Timers{At: now, NotServingSince: map[types.UID]time.Time{}, Running: map[types.UID]Running{}}
+	for i := range snapshot.Ordinals {
+		o := &snapshot.Ordinals[i]
+		if o.ReadyButNotServing() {
+			next.NotServingSince[o.Pod.UID] = continued(t.NotServingSince[o.Pod.UID], now)
+		}
+		if o.Pod != nil && !o.Pod.EtcdStarted.IsZero() && o.Class != v1alpha1.ClassTerminating {
+			run := Running{Started: o.Pod.EtcdStarted, Since: now}
+			if before := t.Running[o.Pod.UID]; before.Started.Equal(run.Started) {
+				run.Since = continued(before.Since, now)
+			}
+			next.Running[o.Pod.UID] = run
+		}
+	}
+	if _, quorate := snapshot.Unreachable(); !snapshot.Cluster.LeaderKnown && !quorate {
+		next.LeaderlessSince = continued(t.LeaderlessSince, now)
+	}
+	if snapshot.Cluster.LeaderKnown {
+		next.LedSince = continued(t.LedSince, now)
+	}
+	if len(next.NotServingSince) > 0 && !snapshot.Cluster.Reachable {
+		next.NoAnswerSince = continued(t.NoAnswerSince, now)
+	}
+	return next
+}
+
+func continued(since, now time.Time) time.Time {
+	if since.IsZero() {
+		return now
+	}
+	return since
+}
+
+// Lasted reports whether a condition has lasted for a while.
+func Lasted(since, now time.Time, while time.Duration) bool {
+	return !since.IsZero() && now.Sub(since) >= while
+}
+
+// Within reports whether something was less than a while ago. A time in the future was not: it was taken by a clock that is
+// wrong, most likely that of another machine, and nothing waits for it.
+func Within(at, now time.Time, while time.Duration) bool {
+	age := now.Sub(at)
+	return age >= 0 && age < while
+}

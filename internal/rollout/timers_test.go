@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package rollout
+
+import (
+	"testing"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	. "github.com/onsi/gomega"
+)
+
+// seen returns an observation of a member that does not answer although its probe passes, with a container start time.
+func seen(after, started time.Duration) *cluster.Snapshot {
+	return &cluster.Snapshot{At: noon.Add(after), Ordinals: []cluster.Ordinal{{
+		Class: v1alpha1.ClassUnready, Pod: &cluster.Pod{UID: "pod", Ready: true, EtcdStarted: noon.Add(started)},
+	}}}
+}
+
+func TestConditionsLastFromOneObservationToTheNext(t *testing.T) {
+	g := NewWithT(t)
+	var timers Timers
+	for second := range 20 {
+		timers = timers.Next(seen(time.Duration(second)*time.Second, 0))
+	}
+	g.Expect(timers.NotServingSince["pod"]).To(Equal(noon))
+	g.Expect(timers.NoAnswerSince).To(Equal(noon))
+	g.Expect(timers.Running["pod"].Since).To(Equal(noon))
+	g.Expect(timers.LeaderlessSince).To(BeZero(), "a member that is ready and does not answer may be a quorum of one")
+
+	g.Expect(timers.Next(seen(19*time.Second+MaxGap, 0)).NotServingSince["pod"]).To(Equal(noon), "the timer just continues")
+	late := noon.Add(20*time.Second + MaxGap)
+	timers = timers.Next(seen(20*time.Second+MaxGap, 0))
+	g.Expect(timers.NotServingSince["pod"]).To(Equal(late), "a gap resets every timer")
+	g.Expect(timers.Running["pod"].Since).To(Equal(late))
+
+	restarted := seen(21*time.Second+MaxGap, time.Minute)
+	timers = timers.Next(restarted)
+	g.Expect(timers.Running["pod"].Since).To(Equal(restarted.At), "another run of the container")
+	g.Expect(timers.NotServingSince["pod"]).To(Equal(late))
+
+	timers = timers.Next(&cluster.Snapshot{At: restarted.At.Add(time.Second), Ordinals: []cluster.Ordinal{{Class: v1alpha1.ClassMissing}}})
+	g.Expect(timers.NotServingSince).To(BeEmpty())
+	g.Expect(timers.Running).To(BeEmpty())
+	g.Expect(timers.LeaderlessSince).To(Equal(timers.At))
+}
+
+func TestWithinIsNotTheFuture(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(Within(noon, noon, time.Second)).To(BeTrue())
+	g.Expect(Within(noon, noon.Add(time.Second), time.Second)).To(BeFalse())
+	g.Expect(Within(noon.Add(time.Minute), noon, time.Second)).To(BeFalse())
+	g.Expect(Lasted(noon, noon.Add(time.Second), time.Second)).To(BeTrue())
+	g.Expect(Lasted(time.Time{}, noon, 0)).To(BeFalse())
+}
