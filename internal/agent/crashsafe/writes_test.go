@@ -20,14 +20,14 @@ import (
 )
 
 // The agent's code, from this folder.
-const root = "../.."
+const root = "../../.."
 
-var agent = []string{"internal/agent/member", "internal/agent/backup", "internal/agent/boltfile", "internal/agent/crashsafe", "cmd/etcd-agent"}
+var agent = []string{"internal/agent", "cmd/etcd-agent"}
 
 // changes are the functions that change files.
 var changes = map[string]*regexp.Regexp{
-	"os":      regexp.MustCompile(`^(Rename|Remove|RemoveAll|WriteFile|Mkdir|MkdirAll|MkdirTemp|Create|CreateTemp|OpenFile|Truncate|Chmod|Chown|Symlink|Link)$`),
-	"durable": regexp.MustCompile(`^`),
+	"os":        regexp.MustCompile(`^(Rename|Remove|RemoveAll|WriteFile|Mkdir|MkdirAll|MkdirTemp|Create|CreateTemp|OpenFile|Truncate|Chmod|Chown|Symlink|Link)$`),
+	"crashsafe": regexp.MustCompile(`^`),
 }
 
 // The agent may be killed at each of its writes. testdata/writes lists them, as the code has them, each with the test that kills it there, or why

@@ -44,13 +44,13 @@ func TestDescribe(t *testing.T) {
 // The supported releases of Kubernetes are those that "make test" and "make matrix" run, as documented.
 func TestSupportedKubernetesIsTested(t *testing.T) {
 	g := NewWithT(t)
-	folders, err := filepath.Glob("../../test/tools/kubernetes/1.*")
+	folders, err := filepath.Glob("../../../test/tools/kubernetes/1.*")
 	g.Expect(err).NotTo(HaveOccurred())
 	var releases []string
 	for _, folder := range folders {
 		releases = append(releases, filepath.Base(folder))
 	}
-	tools, err := os.ReadFile("../../test/tools/go.mod")
+	tools, err := os.ReadFile("../../../test/tools/go.mod")
 	g.Expect(err).NotTo(HaveOccurred())
 	newest := regexp.MustCompile(`k8s.io/kubernetes v(1\.\d+)\.`).FindSubmatch(tools)
 	g.Expect(newest).NotTo(BeNil())

@@ -17,7 +17,7 @@ import (
 )
 
 // page documents every field of an Etcd's spec.
-const page = "../../docs/etcd.md"
+const page = "../../../docs/etcd.md"
 
 // documented are the fields on the page, with what it says of whether a change replaces the pods.
 func documented(t *testing.T) map[string]string {
@@ -35,7 +35,7 @@ func documented(t *testing.T) map[string]string {
 
 // What is in the schema is on the page, and the other way round.
 func TestEveryFieldIsDocumented(t *testing.T) {
-	data, err := os.ReadFile("../../config/crd/etcd/druid.gardener.cloud_etcds.yaml")
+	data, err := os.ReadFile("../../../config/crd/etcd/druid.gardener.cloud_etcds.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 
 // A status that is written is valid under etcd-druid's schema: it has every required field, each of its type.
 func TestStatusIsValidUpstream(t *testing.T) {
-	data, err := os.ReadFile("../../../../test/integration/crd/testdata/etcds.json")
+	data, err := os.ReadFile("../../../test/integration/crd/testdata/etcds.json")
 	if err != nil {
 		t.Fatal(err)
 	}
