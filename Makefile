@@ -109,7 +109,7 @@ fuzz: ## Feed every parser with random input for FUZZTIME each, by default 1m. R
 	done
 
 # What decides about members and tasks. Tests that take long are run only for mutants that survive the others.
-PKG ?= ./internal/cluster/quorum ./internal/engine/queue ./internal/rollout/... ./internal/engine/... ./internal/engine/etcdtasks ./internal/engine/lock
+PKG ?= ./internal/cluster/quorum ./internal/rollout/... ./internal/engine/...
 .PHONY: mutants
 mutants: ## Break the code in PKG at one place after another, and report what no test notices. Takes minutes; MUTANTS=-quick leaves out the exploration.
 	@go run ./hack/mutants -skip 'TestExploration|TestPlanIsWhatIsCarriedOut|TestManyTasks|TestRecoveryIsNeverTurnedAway' $(MUTANTS) $(PKG)
@@ -176,7 +176,7 @@ generate: ## Generate deepcopy functions, CRDs, roles, docs/api.md, docs/metrics
 	mv config/crd/etcd/druid.gardener.cloud_etcdoperatortasks.yaml config/crd/task/
 	mv config/crd/etcd/druid.gardener.cloud_etcdcopybackupstasks.yaml config/crd/copybackupstask/
 	mv config/crd/etcd/druid.gardener.cloud_etcdopstasks.yaml config/crd/opstask/
-	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/base/controller/... paths=./cmd/etcd-foreman output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/... paths=./tasks/... paths=./cmd/etcd-foreman output:rbac:dir=config/rbac
 	go run ./hack/monitoring
 	@hack/chart-files
 	go -C hack/apidocs tool crd-ref-docs --source-path=../../api/v1alpha1 --config=config.yaml --renderer=markdown --output-path=../../docs/api.md --log-level=ERROR

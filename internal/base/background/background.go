@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Calls holds at most one call for each task. R is what a call returns. The zero value is ready for use.
+// Requests holds at most one request for each task. R is its result. The zero value is ready for use.
 type Requests[R any] struct {
 	mu    sync.Mutex
 	calls map[types.UID]*entry[R]
@@ -26,7 +26,7 @@ type entry[R any] struct {
 	cancel context.CancelFunc
 }
 
-// Call is one request.
+// Request is one request.
 type Request[R any] struct {
 	// Name says what was asked of whom.
 	Name string
@@ -37,8 +37,8 @@ type Request[R any] struct {
 	Err    error
 }
 
-// Start starts the call of a task, unless one of the task still runs. It has the values of the context, but not
-// its end: it ends by itself, or after the timeout.
+// Start starts the request of a task, unless one of the task is still running. The request has the values of the context but
+// outlives it: it ends by itself, or after the timeout.
 func (c *Requests[R]) Start(ctx context.Context, task types.UID, name string, timeout time.Duration, do func(context.Context) (R, error)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,7 +60,7 @@ func (c *Requests[R]) Start(ctx context.Context, task types.UID, name string, ti
 	}()
 }
 
-// Of is the newest call of a task; false when there is none.
+// Of returns the newest request of a task; false if there is none.
 func (c *Requests[R]) Of(task types.UID) (Request[R], bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func (c *Requests[R]) Of(task types.UID) (Request[R], bool) {
 	return Request[R]{}, false
 }
 
-// Forget cancels the call of a task, and forgets it.
+// Forget cancels the request of a task and removes it.
 func (c *Requests[R]) Forget(task types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

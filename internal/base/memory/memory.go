@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Map has a value for each Etcd. An Etcd that was created again under its name has no
-// value yet. The zero Map is ready for use, by several goroutines. A value is replaced, never changed in place.
+// PerEtcd holds a value for each Etcd. An Etcd that was created again under its name has no
+// value yet. The zero PerEtcd is ready for use, by several goroutines. A value is replaced, never changed in place.
 type PerEtcd[T any] struct {
 	mu     sync.Mutex
 	values map[types.NamespacedName]valueOf[T]
