@@ -13,17 +13,14 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/describe"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/list"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/plan"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/report"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/status"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/steer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/submit"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/versions"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -81,15 +78,15 @@ func newRoot(k *kube.Kube) *cobra.Command {
 	}
 	add(groupRun, submit.Commands(k)...)
 	add(groupSee, status.Command(k), plan.Command(k), list.Command(k), describe.Command(k), watch.Command(k))
-	add(groupSee, steer.Commands(k)...)
-	add(groupSee, report.Command(k), versions.Command(k, name))
+	add(groupSee, submit.ChangeCommands(k)...)
+	add(groupSee, report.Commands(k, name)...)
 	root.Args = usage(root.Args)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return kube.Usage("%v: see \"%s --help\"", err, cmd.CommandPath())
 	})
 	k.Flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().VisitAll(onlyOnce)
-	complete.Flags(k, root)
+	k.CompleteFlags(root)
 	return root
 }
 

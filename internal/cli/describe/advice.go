@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 )
 
 // adviceByError is what to do about a task that ended with an error.
@@ -77,7 +77,7 @@ func (d description) whileHeld() []string {
 		return nil
 	}
 	var say []string
-	if story.Progressing(t).Reason == v1alpha1.ReasonStalled {
+	if text.Progressing(t).Reason == v1alpha1.ReasonStalled {
 		say = append(say, "It is stalled, and continues automatically once the cause is fixed.")
 	}
 	if pod := r.HeldBy.Pod; pod != "" {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
@@ -35,13 +34,13 @@ func Command(k *kube.Kube) *cobra.Command {
 		Long: "Shows a task, what happened to it, in order, from its status and its events, and what to do next if it has failed or is blocked. " +
 			"For an Etcd, shows its running, next or latest task.",
 		Example: "  # Find out why the rollout of etcd-main is stuck\n  kubectl etcdtask describe etcd-main",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: complete.TasksAndEtcds(k),
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: k.CompleteTasksAndEtcds(),
 		PreRunE: func(*cobra.Command, []string) error { return c.validate() },
 		RunE:    k.Run(c.run),
 	}
 	c.print.AddFlags(cmd)
 	cmd.Flags().Lookup("output").Usage = "Print the task itself in one of kubectl's formats (json, yaml, name, jsonpath=, ...) instead."
-	complete.Values(cmd, "output", "json", "yaml", "name")
+	kube.CompleteValues(cmd, "output", "json", "yaml", "name")
 	return cmd
 }
 

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 )
 
@@ -66,15 +65,15 @@ func (d description) head(width int) []string {
 	if r := t.Status.Rollout; r != nil {
 		add("Revision", r.TargetRevision)
 		add("Pods", fmt.Sprintf("%d of %d updated, %d participating", r.UpdatedReplicas, r.Replicas, r.ParticipatingReplicas))
-		add("Blocked by", story.Held(t, d.now))
+		add("Blocked by", text.BlockedBy(t, d.now))
 	}
 	return lines
 }
 
 // state returns the state, with how long the task has run or took.
 func (d description) state() string {
-	s, say := d.task.Status, story.State(d.task)
-	took, ended := story.Took(d.task)
+	s, say := d.task.Status, text.State(d.task)
+	took, ended := text.Took(d.task)
 	switch {
 	case s.State == v1alpha1.TaskStateRejected:
 	case ended:
@@ -82,7 +81,7 @@ func (d description) state() string {
 	case s.InitiatedAt != nil:
 		say += fmt.Sprintf(", for %s", text.Since(s.InitiatedAt.Time, d.now))
 	default:
-		if now := story.Now(d.task); now != "" {
+		if now := text.Doing(d.task); now != "" {
 			say += ": " + now
 		}
 	}
@@ -92,7 +91,7 @@ func (d description) state() string {
 func (d description) story(width int) []string {
 	var lines []string
 	date := ""
-	for _, l := range story.Of(d.task, d.events) {
+	for _, l := range text.Story(d.task, d.events) {
 		if on := d.date(l.At); on != date {
 			lines, date = append(lines, on), on
 		}

@@ -88,14 +88,18 @@ func (c *Cluster) Etcd(ctx context.Context, name string) (*v1alpha1.Etcd, error)
 	return etcd, nil
 }
 
+// TasksOf selects the tasks of an Etcd; those of every Etcd if its name is empty.
+func (c *Cluster) TasksOf(etcd string) client.ListOption {
+	if etcd == "" {
+		return client.InNamespace(c.Namespace)
+	}
+	return etcdtasks.Of(client.ObjectKey{Namespace: c.Namespace, Name: etcd})
+}
+
 // Tasks lists the tasks of an Etcd in no order; those of every Etcd if its name is empty.
 func (c *Cluster) Tasks(ctx context.Context, etcd string) ([]*v1alpha1.EtcdOperatorTask, error) {
 	list := &v1alpha1.EtcdOperatorTaskList{}
-	options := client.ListOption(client.InNamespace(c.Namespace))
-	if etcd != "" {
-		options = etcdtasks.Of(client.ObjectKey{Namespace: c.Namespace, Name: etcd})
-	}
-	if err := c.List(ctx, list, options); err != nil {
+	if err := c.List(ctx, list, c.TasksOf(etcd)); err != nil {
 		return nil, fmt.Errorf("listing tasks: %w", err)
 	}
 	all := make([]*v1alpha1.EtcdOperatorTask, len(list.Items))

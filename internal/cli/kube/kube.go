@@ -7,6 +7,7 @@
 package kube
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +27,7 @@ import (
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
 )
 
 // Kube is the environment of a command: its streams, kubectl's flags, clock and terminal.
@@ -52,7 +55,7 @@ func New(streams genericiooptions.IOStreams) *Kube {
 		Suffix: func() string { return rand.String(5) },
 	}
 	k.Interactive = func() bool { return isTerminal(streams.In) }
-	k.Size = func() (int, int, bool) { return sizeOf(streams.Out) }
+	k.Size = func() (int, int, bool) { return SizeOf(streams.Out) }
 	k.Flags.WrapConfigFn = func(c *rest.Config) *rest.Config { return withTimeouts(c, streams.ErrOut) }
 	return k
 }
@@ -169,6 +172,37 @@ func Printer(flags *genericclioptions.PrintFlags) (printers.ResourcePrinter, err
 		return nil, Usage("%v", err)
 	}
 	return printer, nil
+}
+
+// AddDocumentFormat adds the flag --output to a verb that prints text, or else a document.
+func AddDocumentFormat(cmd *cobra.Command, format *string) {
+	cmd.Flags().StringVarP(format, "output", "o", "", "json or yaml (default: text).")
+	CompleteValues(cmd, "output", "json", "yaml")
+}
+
+// CheckDocumentFormat returns an error if a format is neither empty nor that of a document.
+func CheckDocumentFormat(format string) error {
+	if format != "" && format != "json" && format != "yaml" {
+		return Usage("--output is %q: it must be json or yaml", format)
+	}
+	return nil
+}
+
+// PrintDocument prints a value as JSON or YAML.
+func (k *Kube) PrintDocument(value any, format string) error {
+	raw, err := json.MarshalIndent(value, "", "  ")
+	if err == nil && format == "yaml" {
+		raw, err = yaml.JSONToYAML(raw)
+	} else {
+		raw = append(raw, '\n')
+	}
+	if err == nil {
+		_, err = k.Out.Write(raw)
+	}
+	if err != nil {
+		return fmt.Errorf("printing: %w", err)
+	}
+	return nil
 }
 
 // PrintFlags returns the flags of a verb that prints objects, and what it did to them.

@@ -17,21 +17,12 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// sizeOf returns the size of the terminal that a stream goes to. One that has no escape sequences counts as none.
-func sizeOf(stream io.Writer) (width, height int, ok bool) {
+// SizeOf returns the size of the terminal that a stream goes to; ok is false if it is no terminal, or one without escape sequences.
+func SizeOf(stream io.Writer) (width, height int, ok bool) {
 	file, isFile := stream.(*os.File)
 	if !isFile || os.Getenv("TERM") == "dumb" || !hasSequences(file) {
 		return 0, 0, false
 	}
 	width, height, err := term.GetSize(int(file.Fd()))
 	return width, height, err == nil && width > 0
-}
-
-// WidthOf returns the columns of the terminal that a stream goes to; 0 if it is no terminal.
-func WidthOf(stream io.Writer) int {
-	width, _, ok := sizeOf(stream)
-	if !ok {
-		return 0
-	}
-	return width
 }

@@ -13,9 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/spf13/cobra"
@@ -41,7 +39,7 @@ func Command(k *kube.Kube) *cobra.Command {
 			"Columns that do not fit in the terminal are left out; -o wide shows all.",
 		Example: "  # List the tasks of etcd-main\n  kubectl etcdtask list etcd-main\n\n  # List all tasks of the cluster\n  kubectl etcdtask list -A -o wide\n\n" +
 			"  # Watch what guards block in the cluster\n  kubectl etcdtask list -A --held --watch",
-		Args: cobra.MaximumNArgs(1), ValidArgsFunction: complete.Etcds(k),
+		Args: cobra.MaximumNArgs(1), ValidArgsFunction: k.CompleteEtcds(),
 		PreRunE: func(*cobra.Command, []string) error { return c.validate() },
 		RunE:    k.Run(c.run),
 	}
@@ -51,7 +49,7 @@ func Command(k *kube.Kube) *cobra.Command {
 	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "Renew the list until interrupted; if the output is not a terminal, print each task that changes.")
 	c.print.AddFlags(cmd)
 	cmd.Flags().Lookup("output").Usage = "Output format: wide, or one of kubectl's (json, yaml, name, jsonpath=, go-template=, ...)."
-	complete.Values(cmd, "output", "wide", "json", "yaml", "name")
+	kube.CompleteValues(cmd, "output", "wide", "json", "yaml", "name")
 	return cmd
 }
 
@@ -96,16 +94,16 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 		text.Print(c.ErrOut, none(cluster.Namespace, etcd))
 		return nil
 	}
-	c.Print(c.lines(all, c.Width())...)
+	c.Print(c.lines(all, c.Clock.Now(), c.Width())...)
 	return nil
 }
 
 // lines returns the table of the tasks that are listed.
-func (c *command) lines(all []*v1alpha1.EtcdOperatorTask, width int) []string {
+func (c *command) lines(all []*v1alpha1.EtcdOperatorTask, now time.Time, width int) []string {
 	if c.wide() {
 		width = 0
 	}
-	return table(all, c.selects, c.AllNamespaces, c.wide(), c.Clock.Now()).Lines(width)
+	return table(all, c.selects, c.AllNamespaces, c.wide(), now).Lines(width)
 }
 
 // selects reports whether a task is listed. Places in line are those among all tasks.
@@ -184,7 +182,7 @@ func table(all []*v1alpha1.EtcdOperatorTask, selects func(*v1alpha1.EtcdOperator
 		t.Add([]string{
 			task.Namespace, task.Name, string(task.Spec.Type), task.Spec.OwnerEtcdReference.Name,
 			string(cmp.Or(task.Status.State, v1alpha1.TaskStatePending)), text.OrDash(task.Status.Progress), text.OrDash(heldBy),
-			text.OrDash(places[task.UID]), text.Since(task.CreationTimestamp.Time, now), text.OrDash(story.Now(task)),
+			text.OrDash(places[task.UID]), text.Since(task.CreationTimestamp.Time, now), text.OrDash(text.Doing(task)),
 		}[first:last]...)
 	}
 	return t

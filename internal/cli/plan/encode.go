@@ -5,13 +5,8 @@
 package plan
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
-
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
-	"sigs.k8s.io/yaml"
 )
 
 // document is a plan for programs.
@@ -55,22 +50,6 @@ type step struct {
 	HeldBy *hold    `json:"heldBy,omitempty"`
 	// QuorumMeanwhile is set for steps that remove pods.
 	QuorumMeanwhile *bool `json:"quorumMeanwhile,omitempty"`
-}
-
-func (p *result) encode(out io.Writer, format string) error {
-	raw, err := json.MarshalIndent(p.document(), "", "  ")
-	if err == nil && format == "yaml" {
-		raw, err = yaml.JSONToYAML(raw)
-	} else {
-		raw = append(raw, '\n')
-	}
-	if err == nil {
-		_, err = out.Write(raw)
-	}
-	if err != nil {
-		return fmt.Errorf("printing the plan: %w", err)
-	}
-	return nil
 }
 
 func (p *result) document() document {

@@ -9,11 +9,9 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/reach"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/portforward"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace/read"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 )
 
@@ -30,18 +28,13 @@ type observation struct {
 
 // observeCluster observes a cluster, its members through port-forwards.
 func observeCluster(ctx context.Context, cluster *kube.Cluster, clock clock.Clock, etcd *v1alpha1.Etcd) (*observation, error) {
-	members, err := reach.Open(ctx, cluster, clock, etcd)
+	members, err := portforward.Open(ctx, cluster, clock, etcd)
 	if err != nil {
 		return nil, err
 	}
 	defer members.Close()
 	o := &observation{pods: &read.Reader{Reader: cluster}}
-	o.snapshot, err = members.ObserveThrough(ctx, o.pods, observe.WithSurroundings(cluster))
-	if apierrors.IsForbidden(err) {
-		// Nodes and volumes are cluster-scoped, and the user may not be allowed to read them.
-		o.surroundings = kube.Sentence(err)
-		o.snapshot, err = members.ObserveThrough(ctx, o.pods)
-	}
+	o.snapshot, o.surroundings, err = members.Observe(ctx, o.pods)
 	if err != nil {
 		return nil, err
 	}

@@ -13,9 +13,8 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/rolloutflags"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/submit"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/spf13/cobra"
@@ -41,22 +40,14 @@ func Command(k *kube.Kube) *cobra.Command {
 			"A rollout that has not ended is continued from its current state, with its own config. With --restart or an option of a rollout, a new one is planned instead.",
 		Example: "  # Show what a rollout of etcd-main would do now\n  kubectl etcdtask plan etcd-main\n\n" +
 			"  # Show what a restart of every member would do\n  kubectl etcdtask plan etcd-main --restart",
-		Args: cobra.ExactArgs(1), ValidArgsFunction: complete.Etcds(k),
-		PreRunE: func(*cobra.Command, []string) error { return c.validate() },
+		Args: cobra.ExactArgs(1), ValidArgsFunction: k.CompleteEtcds(),
+		PreRunE: func(*cobra.Command, []string) error { return kube.CheckDocumentFormat(c.output) },
 		RunE:    k.Run(c.run),
 	}
-	c.options = rolloutflags.AddTo(cmd)
+	c.options = submit.RolloutFlags(cmd)
 	cmd.Flags().BoolVar(&c.restart, "restart", false, "Plan the replacement of every pod, outdated or not.")
-	cmd.Flags().StringVarP(&c.output, "output", "o", "", "json or yaml (default: text).")
-	complete.Values(cmd, "output", "json", "yaml")
+	kube.AddDocumentFormat(cmd, &c.output)
 	return cmd
-}
-
-func (c *command) validate() error {
-	if c.output != "" && c.output != "json" && c.output != "yaml" {
-		return kube.Usage("--output is %q: it must be json or yaml", c.output)
-	}
-	return nil
 }
 
 func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
@@ -73,7 +64,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 		return err
 	}
 	if c.output != "" {
-		return p.encode(c.Out, c.output)
+		return c.PrintDocument(p.document(), c.output)
 	}
 	c.Print(p.lines(c.Width())...)
 	return nil

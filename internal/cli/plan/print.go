@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
@@ -69,7 +68,7 @@ func (p *result) heading() []string {
 	case p.task.Spec.Suspend:
 		say = append(say, fmt.Sprintf("Task %s does this; it is suspended: continue it with \"kubectl etcdtask resume %s\".", p.task.Name, p.task.Name))
 	default:
-		say = append(say, fmt.Sprintf("Task %s does this: %s.", p.task.Name, story.State(p.task)))
+		say = append(say, fmt.Sprintf("Task %s does this: %s.", p.task.Name, text.State(p.task)))
 	}
 	if p.unreachable == "" {
 		say = append(say, "Roles and voters come from etcd, asked through a port-forward.")

@@ -13,11 +13,13 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/test/golden"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 const (
@@ -120,7 +122,8 @@ func TestPlan(t *testing.T) {
 			golden.Check(t, "plan-"+name+suffix+".txt", []byte(strings.Join(p.lines(width), "\n")+"\n"))
 		}
 		var out bytes.Buffer
-		if err := p.encode(&out, "yaml"); err != nil {
+		k := kube.Kube{IOStreams: genericiooptions.IOStreams{Out: &out}}
+		if err := k.PrintDocument(p.document(), "yaml"); err != nil {
 			t.Fatal(err)
 		}
 		golden.Check(t, "plan-"+name+".yaml", out.Bytes())

@@ -17,7 +17,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/operator"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -65,7 +64,7 @@ func (c *collector) note(what string, err error) {
 }
 
 // collect reads everything. What cannot be read is noted.
-func (c *collector) collect(ctx context.Context, versions operator.Versions) {
+func (c *collector) collect(ctx context.Context, versions Versions) {
 	if raw, err := yaml.Marshal(versions); err == nil {
 		c.add("versions.yaml", []byte(scrub(string(raw))))
 	}
@@ -87,7 +86,7 @@ func (c *collector) collect(ctx context.Context, versions operator.Versions) {
 }
 
 func (c *collector) operator(ctx context.Context) {
-	pods, err := operator.Pods(ctx, c.cluster)
+	pods, err := operatorPods(ctx, c.cluster)
 	if err != nil {
 		c.note("operator", err)
 		return

@@ -2,7 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report is the verb report: an archive of what a bug report needs, without secrets.
+// Package report is the verb report, an archive of what a bug report needs, without secrets, and the verb version, which shows the
+// first thing that it needs.
 package report
 
 import (
@@ -16,11 +17,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/operator"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/versions"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,8 +31,12 @@ type command struct {
 	path string
 }
 
-// Command is the verb.
-func Command(k *kube.Kube) *cobra.Command {
+// Commands returns the verbs. The program is how the plugin is called.
+func Commands(k *kube.Kube, program string) []*cobra.Command {
+	return []*cobra.Command{newReportCommand(k), newVersionCommand(k, program)}
+}
+
+func newReportCommand(k *kube.Kube) *cobra.Command {
 	c := &command{Kube: k}
 	cmd := &cobra.Command{
 		Use: "report ETCD", Short: "Write an archive of what a bug report needs, without secrets",
@@ -43,7 +45,7 @@ func Command(k *kube.Kube) *cobra.Command {
 			"What you may not read is left out: the file missing.txt names it.",
 		Example: "  # Write the report on etcd-main into this folder\n  kubectl etcdtask report etcd-main\n\n" +
 			"  # Look into it first\n  kubectl etcdtask report etcd-main -f - | tar -tz",
-		Args: cobra.ExactArgs(1), ValidArgsFunction: complete.Etcds(k),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: k.CompleteEtcds(),
 		RunE: k.Run(c.run),
 	}
 	cmd.Flags().StringVarP(&c.path, "file", "f", "", "File to write, which must not exist; - for the standard output (default: etcdtask-report-NAMESPACE-ETCD-TIME.tar.gz).")
@@ -64,7 +66,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 		return err
 	}
 	all := &collector{cluster: cluster, logs: read, etcd: client.ObjectKey{Namespace: cluster.Namespace, Name: name}}
-	all.collect(ctx, operator.ReadVersions(ctx, cluster, versions.Plugin()))
+	all.collect(ctx, readVersions(ctx, cluster))
 	if ctx.Err() != nil {
 		return fmt.Errorf("reading Etcd %s: %w", name, ctx.Err())
 	}

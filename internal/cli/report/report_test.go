@@ -21,7 +21,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/clitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/operator"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,7 +43,7 @@ func spec() corev1.PodSpec {
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{HTTPHeaders: []corev1.HTTPHeader{{Name: "X-Auth", Value: planted}}}}}
 	return corev1.PodSpec{
 		Containers: []corev1.Container{{
-			Name: operator.Name, Image: "registry.example:5000/foreman:v0.1.0@sha256:abc", LivenessProbe: probe,
+			Name: OperatorName, Image: "registry.example:5000/foreman:v0.1.0@sha256:abc", LivenessProbe: probe,
 			Env:     []corev1.EnvVar{{Name: "ANYTHING", Value: planted}, {Name: "GOMEMLIMIT", Value: "900MiB"}},
 			Command: []string{"run", "--db", "postgres://user:" + planted + "@db:5432/x"},
 			Args:    []string{"--password=" + planted, "--auth-token", planted, "--config=/etc/config.yaml", "sh -c 'TOKEN=" + planted + " run'"},
@@ -59,7 +58,7 @@ func spec() corev1.PodSpec {
 
 func meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Namespace: "demo", Name: name, Labels: map[string]string{v1alpha1.LabelPartOf: "etcd-main", v1alpha1.LabelName: operator.Name},
+		Namespace: "demo", Name: name, Labels: map[string]string{v1alpha1.LabelPartOf: "etcd-main", v1alpha1.LabelName: OperatorName},
 		Annotations: map[string]string{
 			lastApplied: `{"env":[{"name":"X","value":"` + planted + `"}]}`, "example.com/password": planted,
 			"example.com/note": "see https://me:" + planted + "@example.com, or " + pem,
@@ -72,7 +71,7 @@ func world() []client.Object {
 	template := corev1.PodTemplateSpec{ObjectMeta: meta(""), Spec: spec()}
 	pod := &corev1.Pod{ObjectMeta: meta("etcd-main-0"), Spec: spec()}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
-		{Name: operator.Name, RestartCount: 1, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "panic: token=" + planted}}},
+		{Name: OperatorName, RestartCount: 1, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "panic: token=" + planted}}},
 	}
 	task := clitest.Task("a", v1alpha1.QuorumAwareRollout, v1alpha1.TaskStateFailed, 60)
 	task.Annotations = meta("").Annotations
@@ -121,7 +120,7 @@ func collected(t *testing.T, funcs interceptor.Funcs) (map[string]string, string
 	reader := fake.NewClientBuilder().WithScheme(kube.Scheme()).WithObjects(world()...).WithInterceptorFuncs(funcs).
 		WithIndex(&v1alpha1.EtcdOperatorTask{}, "spec.ownerEtcdReference.name", byEtcd).Build()
 	c := &collector{cluster: reader, logs: readLogs, etcd: client.ObjectKey{Namespace: "demo", Name: "etcd-main"}}
-	c.collect(t.Context(), operator.Versions{Client: operator.Client{Version: "v0.1.0"}})
+	c.collect(t.Context(), Versions{Client: Plugin{Version: "v0.1.0"}})
 	c.finish()
 	var out bytes.Buffer
 	if err := archive(&out, "report", c.files, clitest.Now); err != nil {
@@ -240,7 +239,7 @@ func TestScrubKeepsWhatIsNoSecret(t *testing.T) {
 
 func TestVersionOfAnImage(t *testing.T) {
 	for image, want := range map[string]string{"a:5000/b:v1@sha256:c": "v1", "a:5000/b": "", "b": "", "b:dev": "dev", "a/b@sha256:c": ""} {
-		if got := operator.Version(image); got != want {
+		if got := imageVersion(image); got != want {
 			t.Errorf("%s: %q", image, got)
 		}
 	}

@@ -9,13 +9,12 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/reach"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/screen"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/portforward"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 )
 
@@ -39,7 +38,7 @@ type view struct {
 }
 
 // readEtcd reads all that is shown of an Etcd. What the user may not read is left out, with the reason.
-func readEtcd(ctx context.Context, cluster *kube.Cluster, clock clock.Clock, name string) (screen.Page, error) {
+func readEtcd(ctx context.Context, cluster *kube.Cluster, clock clock.Clock, name string) (watch.Page, error) {
 	etcd, err := cluster.Etcd(ctx, name)
 	if err != nil {
 		return nil, err
@@ -60,16 +59,12 @@ func readEtcd(ctx context.Context, cluster *kube.Cluster, clock clock.Clock, nam
 
 // readMembers asks the members through port-forwards.
 func (v *view) readMembers(ctx context.Context, cluster *kube.Cluster, clock clock.Clock) error {
-	members, err := reach.Open(ctx, cluster, clock, v.etcd)
+	members, err := portforward.Open(ctx, cluster, clock, v.etcd)
 	if err != nil {
 		return err
 	}
 	defer members.Close()
-	snapshot, err := members.Observe(ctx, observe.WithSurroundings(cluster))
-	if apierrors.IsForbidden(err) {
-		// Nodes and volumes are cluster-scoped, and the user may not be allowed to read them.
-		snapshot, err = members.Observe(ctx)
-	}
+	snapshot, _, err := members.Observe(ctx, cluster)
 	if err != nil {
 		return err
 	}

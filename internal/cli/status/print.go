@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
@@ -20,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// lines implements screen.Page.
+// lines implements watch.Page.
 func (v view) lines(now time.Time, width int) []string {
 	var lines []string
 	for _, s := range v.summary(now) {
@@ -41,11 +40,11 @@ func (v view) lines(now time.Time, width int) []string {
 		lines = append(lines, "None is running or waiting.")
 	}
 	for _, t := range v.queue {
-		say := fmt.Sprintf("%s (%s): %s", t.Name, t.Spec.Type, story.State(t))
+		say := fmt.Sprintf("%s (%s): %s", t.Name, t.Spec.Type, text.State(t))
 		if t.Spec.Suspend {
 			say += ", suspended"
 		}
-		if doing := cmp.Or(story.Held(t, now), story.Now(t)); doing != "" {
+		if doing := cmp.Or(text.BlockedBy(t, now), text.Doing(t)); doing != "" {
 			say += ", " + doing
 		}
 		lines = append(lines, text.Wrap(say, 2, width)...)

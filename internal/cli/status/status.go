@@ -13,10 +13,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/screen"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,7 +35,7 @@ func Command(k *kube.Kube) *cobra.Command {
 			"Members are asked through a port-forward; if that is not possible, roles come from their leases.\n" +
 			"Without a name, shows one line for each Etcd of the namespace, those with trouble first. Members are not asked for that.",
 		Example: "  # See what is wrong with etcd-main\n  kubectl etcdtask status etcd-main\n\n  # Keep an eye on every Etcd of the cluster\n  kubectl etcdtask status -A --watch",
-		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: complete.Etcds(k),
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: k.CompleteEtcds(),
 		RunE: k.Run(c.run),
 	}
 	cmd.Flags().BoolVarP(&k.AllNamespaces, "all-namespaces", "A", false, "Show the Etcds of all namespaces.")
@@ -45,7 +44,7 @@ func Command(k *kube.Kube) *cobra.Command {
 }
 
 func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
-	read := func(ctx context.Context) (screen.Page, error) { return c.all(ctx, cluster) }
+	read := func(ctx context.Context) (watch.Page, error) { return c.all(ctx, cluster) }
 	if arg != "" {
 		if c.AllNamespaces {
 			return kube.Usage("a name and --all-namespaces exclude each other")
@@ -54,10 +53,10 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 		if err != nil {
 			return err
 		}
-		read = func(ctx context.Context) (screen.Page, error) { return readEtcd(ctx, cluster, c.Clock, name) }
+		read = func(ctx context.Context) (watch.Page, error) { return readEtcd(ctx, cluster, c.Clock, name) }
 	}
 	if c.watch {
-		return screen.Watch(ctx, c.Kube, read)
+		return watch.Poll(ctx, c.Kube, read)
 	}
 	page, err := read(ctx)
 	if err != nil {
@@ -68,7 +67,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 }
 
 // all reads the Etcds of the namespace, or of all namespaces.
-func (c *command) all(ctx context.Context, cluster *kube.Cluster) (screen.Page, error) {
+func (c *command) all(ctx context.Context, cluster *kube.Cluster) (watch.Page, error) {
 	list := &v1alpha1.EtcdList{}
 	if err := cluster.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
 		return nil, fmt.Errorf("listing Etcds: %w", err)

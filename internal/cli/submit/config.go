@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/rolloutflags"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,7 +24,7 @@ type flagSet struct {
 // choice adds a flag with a few values, which are completed.
 func (f flagSet) choice(name, value, usage string, values ...string) *string {
 	into := f.String(name, value, usage)
-	complete.Values(f.cmd, name, values...)
+	kube.CompleteValues(f.cmd, name, values...)
 	return into
 }
 
@@ -46,7 +44,7 @@ func duration(d time.Duration) *metav1.Duration {
 
 func rolloutConfig(flags flagSet) func() (any, error) {
 	revision := flags.String("target-revision", "", targetRevisionUsage)
-	options := rolloutflags.AddTo(flags.cmd)
+	options := RolloutFlags(flags.cmd)
 	return func() (any, error) {
 		c := rollout.Config{TargetRevision: *revision}
 		options(&c)
@@ -55,7 +53,7 @@ func rolloutConfig(flags flagSet) func() (any, error) {
 }
 
 func restartConfig(flags flagSet) func() (any, error) {
-	options := rolloutflags.AddTo(flags.cmd)
+	options := RolloutFlags(flags.cmd)
 	return func() (any, error) {
 		c := rollout.Config{Restart: true}
 		options(&c)

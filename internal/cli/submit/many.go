@@ -13,10 +13,9 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/dryrun"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/follow"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,12 +73,12 @@ func (c *command) runMany(ctx context.Context) error {
 		}
 		tasks = append(tasks, task)
 	}
-	if c.dryRun != dryrun.Client {
+	if c.dryRun != dryRunClient {
 		if err := check(ctx, cluster, tasks); err != nil {
 			return err
 		}
 	}
-	if c.dryRun != dryrun.None {
+	if c.dryRun != dryRunNone {
 		return c.showAll(tasks)
 	}
 	if err := c.confirm(ctx, etcds); err != nil {
@@ -192,7 +191,7 @@ func (c *command) showAll(tasks []*v1alpha1.EtcdOperatorTask) error {
 func (c *command) waitForAll(ctx context.Context, cluster *kube.Cluster, tasks []*v1alpha1.EtcdOperatorTask) error {
 	ctx, cancel := c.wait.Context(ctx)
 	defer cancel()
-	each := follow.Flags{Wait: true}
+	each := watch.WaitFlags{Wait: true}
 	var failed []string
 	for _, task := range tasks {
 		last, err := each.UntilEnd(ctx, c.Kube, cluster, task)

@@ -2,22 +2,18 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package submit has the verbs that create a task: rollout, restart, snapshot and the others. They differ in the type of
-// the task, which is in verbs.go, and in its config, which is in config.go.
+// Package submit has the verbs that write: those that create a task, such as rollout, restart and snapshot, and those that change
+// one. The former differ in the type of the task, which is in verbs.go, and in its config, which is in config.go.
 package submit
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/dryrun"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/follow"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,14 +26,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// command is one verb.
+// command is a verb that creates a task.
 type command struct {
 	*kube.Kube
 	verb   verb
 	config func() (any, error)
 	print  *genericclioptions.PrintFlags
-	wait   follow.Flags
-	dryRun dryrun.Mode
+	wait   watch.WaitFlags
+	dryRun dryRunMode
 
 	name      string
 	suspend   bool
@@ -48,7 +44,7 @@ type command struct {
 	printer printers.ResourcePrinter
 }
 
-// Commands returns the verbs.
+// Commands returns the verbs that create a task.
 func Commands(k *kube.Kube) []*cobra.Command {
 	var all []*cobra.Command
 	for _, v := range verbs {
@@ -61,7 +57,7 @@ func newCommand(k *kube.Kube, v verb) *cobra.Command {
 	c := &command{Kube: k, verb: v, print: kube.PrintFlags("created")}
 	cmd := &cobra.Command{
 		Use: v.name + " ETCD", Short: v.short, Long: v.long, Example: v.example,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: complete.Etcds(k),
+		Args: cobra.ExactArgs(1), ValidArgsFunction: k.CompleteEtcds(),
 		PreRunE: func(*cobra.Command, []string) error { return c.validate() },
 		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), append(args, "")[0]) },
 	}
@@ -73,19 +69,19 @@ func newCommand(k *kube.Kube, v verb) *cobra.Command {
 	flags.BoolVar(&c.suspend, "suspend", false, "Create the task suspended; start it with \"kubectl etcdtask resume\".")
 	c.ttl = seconds(v1alpha1.DefaultTTLSecondsAfterFinished)
 	flags.Var(&c.ttl, "ttl", "How long the task is kept after it ends: a duration such as 24h, or a number of seconds.")
-	c.dryRun.AddTo(cmd, "only print the task", "have the API server check it, but not keep it")
+	c.dryRun.addTo(cmd, "only print the task", "have the API server check it, but not keep it")
 	if v.many {
 		c.many.addTo(cmd, k)
 	}
 	if v.guards {
 		flags.StringSliceVar(&c.overrides, "override-guards", nil, "Guards that the task overrides, separated by commas.")
-		complete.Values(cmd, "override-guards", rollout.Overridable()...)
+		kube.CompleteValues(cmd, "override-guards", rollout.Overridable()...)
 	}
 	return cmd
 }
 
 func (c *command) validate() error {
-	if err := c.dryRun.Validate(c.wait.Wait); err != nil {
+	if err := c.dryRun.validate(c.wait.Wait); err != nil {
 		return err
 	}
 	switch {
@@ -94,10 +90,8 @@ func (c *command) validate() error {
 	case c.name != "" && len(validation.IsDNS1123Subdomain(c.name)) > 0:
 		return kube.Usage("--name is %q: %s", c.name, validation.IsDNS1123Subdomain(c.name)[0])
 	}
-	for _, guard := range c.overrides {
-		if !slices.Contains(rollout.Overridable(), guard) {
-			return kube.Usage("guard %q cannot be overridden: only %s can", guard, strings.Join(rollout.Overridable(), ", "))
-		}
+	if err := checkGuards(c.overrides); err != nil {
+		return err
 	}
 	if _, err := kube.Printer(c.print); err != nil {
 		return err
@@ -124,7 +118,7 @@ func (c *command) run(ctx context.Context, arg string) error {
 	if err != nil {
 		return err
 	}
-	if c.dryRun == dryrun.Client {
+	if c.dryRun == dryRunClient {
 		return c.show(task)
 	}
 	cluster, err := c.Connect()
@@ -196,7 +190,7 @@ func (c *command) create(ctx context.Context, cluster *kube.Cluster, task *v1alp
 		return err
 	}
 	var options []client.CreateOption
-	if c.dryRun == dryrun.Server {
+	if c.dryRun == dryRunServer {
 		options = append(options, client.DryRunAll)
 	}
 	if err := cluster.Create(ctx, task, options...); err != nil {
@@ -221,7 +215,7 @@ func (c *command) waitFor(ctx context.Context, cluster *kube.Cluster, task *v1al
 			return err
 		}
 	}
-	return follow.Outcome(last)
+	return watch.Outcome(last)
 }
 
 // printsAtOnce reports whether a task that is waited for is printed when it is created, rather than as it has ended.
@@ -231,7 +225,7 @@ func (c *command) printsAtOnce() bool {
 
 func (c *command) show(task *v1alpha1.EtcdOperatorTask) error {
 	if c.printer == nil {
-		if err := c.print.Complete("%s" + c.dryRun.Suffix()); err != nil {
+		if err := c.print.Complete("%s" + c.dryRun.suffix()); err != nil {
 			return fmt.Errorf("printing: %w", err)
 		}
 		var err error

@@ -2,7 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package text formats output for people: tables that fit a terminal, wrapped sentences, durations as kubectl prints them.
+// Package text formats output for people: tables that fit a terminal, wrapped sentences, durations as kubectl prints them, and
+// tasks in words. It is pure, apart from Print.
 package text
 
 import (
@@ -39,8 +40,8 @@ type Table struct {
 // Add adds a row.
 func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 
-// Lines returns the lines of the table in a width; 0 is any width. Columns that do not fit are left out by rank; the
-// others are never cut.
+// Lines returns the lines of the table in a width; 0 is any width. Columns that do not fit are left out by rank; no
+// cell is cut.
 func (t *Table) Lines(width int) []string {
 	rows := make([][]string, len(t.Rows))
 	for i, row := range t.Rows {
@@ -137,8 +138,8 @@ func Print(out io.Writer, lines ...string) {
 	}
 }
 
-// Plain returns text without control characters, except line ends: what somebody wrote into the cluster must not control
-// the reader's terminal.
+// Plain returns text without control characters, except line ends: text from the cluster must not control the reader's
+// terminal.
 func Plain(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -147,7 +148,7 @@ func Plain(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TimeOfDay returns the time of day of what happened, in the location of t.
+// TimeOfDay returns the time of day, in the location of t.
 func TimeOfDay(t time.Time) string { return t.Format("15:04:05") }
 
 // Since returns how long ago a time is, as kubectl prints it.

@@ -51,7 +51,7 @@ func (c *command) followEtcd(ctx context.Context, cluster *kube.Cluster, ref kub
 		select {
 		case <-ctx.Done():
 			return stopped(ctx, pending)
-		case <-c.Clock.After(period):
+		case <-c.Clock.After(pendingPeriod):
 		}
 	}
 }

@@ -15,24 +15,21 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"k8s.io/utils/clock"
 )
 
 // table shows a task, and the members as the API server knows them. Members are not asked: the operator does that, and
 // the status of the Etcd has their answers.
 type table struct {
-	clock    clock.Clock
 	cluster  *kube.Cluster
 	observer *observe.Observer
 }
 
 func newTable(k *kube.Kube, cluster *kube.Cluster) *table {
-	return &table{k.Clock, cluster, observe.New(noDialer{}, k.Clock, observe.FromAfar())}
+	return &table{cluster, observe.New(noDialer{}, k.Clock, observe.FromAfar())}
 }
 
 // noDialer reaches no member.
@@ -42,9 +39,9 @@ func (noDialer) Dial(string, *tls.Config) (etcdclient.Client, error) {
 	return nil, errors.New("members are not asked")
 }
 
-// lines reads the cluster, and returns a function that formats it in a width.
-func (t *table) lines(ctx context.Context, task *v1alpha1.EtcdOperatorTask) func(width int) []string {
-	v := view{task: task, now: t.clock.Now()}
+// read reads what the table shows beside the task.
+func (t *table) read(ctx context.Context, task *v1alpha1.EtcdOperatorTask) view {
+	v := view{task: task}
 	etcd, err := t.cluster.Etcd(ctx, task.Spec.OwnerEtcdReference.Name)
 	if err == nil {
 		v.etcd = etcd
@@ -55,40 +52,40 @@ func (t *table) lines(ctx context.Context, task *v1alpha1.EtcdOperatorTask) func
 	} else {
 		v.snapshot = v.snapshot.ByReadiness()
 	}
-	return v.format
+	return v
 }
 
-// view is what the table shows at one time. It is a value.
+// view is what the table shows. It is a value.
 type view struct {
 	task     *v1alpha1.EtcdOperatorTask
 	etcd     *v1alpha1.Etcd
 	snapshot *cluster.Snapshot
 	// trouble is why the members could not be read.
 	trouble string
-	now     time.Time
 }
 
-func (v view) format(width int) []string {
+// page implements Page.
+func (v view) page(now time.Time, width int) []string {
 	t := v.task
 	lines := []string{
-		text.Clip(fmt.Sprintf("%s of Etcd %s/%s: %s, %s", t.Spec.Type, t.Namespace, t.Spec.OwnerEtcdReference.Name, story.State(t), took(t, v.now)), width),
+		text.Clip(fmt.Sprintf("%s of Etcd %s/%s: %s, %s", t.Spec.Type, t.Namespace, t.Spec.OwnerEtcdReference.Name, text.State(t), took(t, now)), width),
 		"Task " + t.Name,
 	}
 	if v.snapshot != nil {
 		lines = append(lines, "The newest revision is "+short(v.snapshot.StatefulSet.UpdateRevision), "")
-		lines = append(lines, v.members().Lines(width)...)
+		lines = append(lines, v.members(now).Lines(width)...)
 	} else {
 		lines = append(lines, "")
 		lines = append(lines, text.Wrap("The members could not be read: "+v.trouble, 0, width)...)
 	}
-	return append(append(lines, ""), text.Wrap(v.doing(), 0, width)...)
+	return append(append(lines, ""), text.Wrap(v.doing(now), 0, width)...)
 }
 
 // doing returns what the task does, or what blocks it and for how long.
-func (v view) doing() string {
-	if held := story.Held(v.task, v.now); held != "" {
+func (v view) doing(now time.Time) string {
+	if held := text.BlockedBy(v.task, now); held != "" {
 		say := "Blocked by " + held
-		if story.Progressing(v.task).Reason == v1alpha1.ReasonStalled {
+		if text.Progressing(v.task).Reason == v1alpha1.ReasonStalled {
 			say = "Stalled. " + say
 		}
 		return say
@@ -96,10 +93,10 @@ func (v view) doing() string {
 	if v.task.Status.State.IsFinal() {
 		return ""
 	}
-	return story.Now(v.task)
+	return text.Doing(v.task)
 }
 
-func (v view) members() *text.Table {
+func (v view) members(now time.Time) *text.Table {
 	t := &text.Table{Columns: []text.Column{
 		{Name: "POD"}, {Name: "CLASS"}, {Name: "ROLE"}, {Name: "REVISION", Rank: 1}, {Name: "LAST OPERATION"}, {Name: "SINCE"},
 	}}
@@ -108,7 +105,7 @@ func (v view) members() *text.Table {
 		if o.Pod != nil {
 			revision = short(o.Pod.Revision)
 		}
-		operation, since := v.lastOperation(o.Name)
+		operation, since := v.lastOperation(o.Name, now)
 		t.Add(o.Name, string(o.Class), v.role(o), revision, operation, since)
 	}
 	return t
@@ -135,18 +132,18 @@ func (v view) role(o cluster.Ordinal) string {
 }
 
 // lastOperation returns the newest operation on a pod, and how long it has had its state.
-func (v view) lastOperation(pod string) (operation, since string) {
+func (v view) lastOperation(pod string, now time.Time) (operation, since string) {
 	r := v.task.Status.Rollout
 	if r == nil {
 		return "-", "-"
 	}
 	for _, p := range slices.Backward(r.Pods) {
 		if p.Name == pod {
-			return fmt.Sprintf("%s %s", p.LastOperation.Name, p.LastOperation.State), text.Since(p.LastOperation.LastTransitionTime.Time, v.now)
+			return fmt.Sprintf("%s %s", p.LastOperation.Name, p.LastOperation.State), text.Since(p.LastOperation.LastTransitionTime.Time, now)
 		}
 	}
 	if h := r.LeaderHandover; h != nil && h.From == pod {
-		return "MoveLeader", text.Since(h.LastAttemptTime.Time, v.now)
+		return "MoveLeader", text.Since(h.LastAttemptTime.Time, now)
 	}
 	return "-", "-"
 }

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package watch is the verb watch: on a terminal, a table of a task and the members of its cluster, renewed in place;
-// elsewhere, a line for each thing that happens to the task.
+// Package watch shows what changes, until it ends or is interrupted: on a terminal, a page that is renewed in place; elsewhere,
+// lines. It has the verb watch, the flag --wait, and the live view of the flags --watch of other verbs.
 package watch
 
 import (
@@ -11,20 +11,17 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/follow"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/screen"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/spf13/cobra"
 )
 
-// period is how often the table is renewed if the task does not change.
-const period = time.Second
+// pendingPeriod is the pause before an Etcd that has no task to follow is read again.
+const pendingPeriod = time.Second
 
 type command struct {
 	*kube.Kube
-	wait follow.Flags
+	wait WaitFlags
 }
 
 // Command is the verb.
@@ -36,7 +33,7 @@ func Command(k *kube.Kube) *cobra.Command {
 			"Ends with the task: the exit code is 0 if it succeeded. For an Etcd, shows its running and next task until its newest spec is applied and every member is at the newest template; " +
 			"if that is so already, shows its latest task.",
 		Example: "  # Watch the rollout of etcd-main\n  kubectl etcdtask watch etcd-main\n\n  # In a script, at most ten minutes\n  kubectl etcdtask watch etcd-main --timeout 10m | tee rollout.log",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: complete.TasksAndEtcds(k),
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: k.CompleteTasksAndEtcds(),
 		PreRunE: func(*cobra.Command, []string) error { return c.wait.Validate() },
 		RunE:    k.Run(c.run),
 	}
@@ -68,57 +65,18 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 // follow shows a task until it ends, and returns it as it ended, with the error of one that did not succeed.
 func (c *command) follow(ctx context.Context, cluster *kube.Cluster, task *v1alpha1.EtcdOperatorTask) (*v1alpha1.EtcdOperatorTask, error) {
 	var last *v1alpha1.EtcdOperatorTask
-	var err error
-	if c.Width() > 0 {
-		last, err = c.showTable(ctx, cluster, task)
-	} else {
-		last, err = follow.Task(ctx, c.Kube, cluster, task, newPrinter(c.Kube).print)
-	}
+	table, lines := newTable(c.Kube, cluster), newPrinter(c.Kube)
+	err := Show(ctx, c.Kube, Task(c.Kube, cluster, task, &last), Format[*v1alpha1.EtcdOperatorTask]{
+		Page:  func(t *v1alpha1.EtcdOperatorTask) Page { return table.read(ctx, t).page },
+		Print: lines.print,
+	})
 	if err != nil {
 		return nil, err
 	}
 	if c.Width() > 0 {
-		c.Print(follow.Ended(last))
+		c.Print(Ended(last))
 	}
-	return last, follow.Outcome(last)
-}
-
-// showTable renews the table when the task changes, and every second.
-func (c *command) showTable(ctx context.Context, cluster *kube.Cluster, task *v1alpha1.EtcdOperatorTask) (*v1alpha1.EtcdOperatorTask, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	changed := make(chan *v1alpha1.EtcdOperatorTask)
-	type end struct {
-		last *v1alpha1.EtcdOperatorTask
-		err  error
-	}
-	ended := make(chan end, 1)
-	go func() {
-		last, err := follow.Task(ctx, c.Kube, cluster, task, func(t *v1alpha1.EtcdOperatorTask) {
-			select {
-			case changed <- t:
-			case <-ctx.Done():
-			}
-		})
-		ended <- end{last, err}
-	}()
-	page := screen.New(c.Kube)
-	defer page.Close()
-	table := newTable(c.Kube, cluster)
-	ticker := c.Clock.NewTicker(period)
-	defer ticker.Stop()
-	for {
-		page.Draw(table.lines(ctx, task))
-		select {
-		case task = <-changed:
-		case <-ticker.C():
-		case e := <-ended:
-			if e.err == nil {
-				page.Draw(table.lines(ctx, e.last))
-			}
-			return e.last, e.err
-		}
-	}
+	return last, Outcome(last)
 }
 
 // took returns how long a task has run, or ran.
@@ -126,7 +84,7 @@ func took(t *v1alpha1.EtcdOperatorTask, now time.Time) string {
 	if t.Status.InitiatedAt == nil {
 		return "not started"
 	}
-	if took, ended := story.Took(t); ended {
+	if took, ended := text.Took(t); ended {
 		return took.String()
 	}
 	return now.Sub(t.Status.InitiatedAt.Time).Truncate(time.Second).String()

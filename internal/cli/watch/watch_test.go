@@ -53,9 +53,8 @@ func TestTable(t *testing.T) {
 		"queued":  {task: queued, etcd: etcd, snapshot: snapshot},
 		"blind":   {task: clitest.Held(), trouble: "not permitted: pods is forbidden: User \"ann\" cannot list resource \"pods\" in API group \"\" in the namespace \"demo\""},
 	} {
-		v.now = clitest.Now
 		for suffix, width := range map[string]int{"-120": 120, "-80": 80} {
-			golden.Check(t, "watch-"+name+suffix+".txt", []byte(strings.Join(v.format(width), "\n")+"\n"))
+			golden.Check(t, "watch-"+name+suffix+".txt", []byte(strings.Join(v.page(clitest.Now, width), "\n")+"\n"))
 		}
 	}
 }
@@ -69,7 +68,9 @@ func TestLinesArePrintedOnce(t *testing.T) {
 	clitest.With(queued, v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ReasonQueued, "number 2 in line, behind another")
 	ended, _ := clitest.Ended()
 	for _, task := range []*v1alpha1.EtcdOperatorTask{queued, queued, clitest.Held(), clitest.Held(), ended} {
-		p.print(task)
+		if err := p.print(task); err != nil {
+			t.Fatal(err)
+		}
 	}
 	golden.Check(t, "lines.txt", out.Bytes())
 }

@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/operator"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/report"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,12 +100,12 @@ func TestVersionVerb(t *testing.T) {
 	p.Expect(got.code).To(BeZero(), got.String())
 	p.Expect(got.out).To(And(ContainSubstring("In the cluster\nKubernetes: v1."), ContainSubstring("operator: ")))
 	p.Expect(testEnv.Client.Create(t.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "foreman", Labels: map[string]string{v1alpha1.LabelName: operator.Name}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: operator.Name, Image: "registry.example/foreman:v0.1.0"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "foreman", Labels: map[string]string{v1alpha1.LabelName: report.OperatorName}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: report.OperatorName, Image: "registry.example/foreman:v0.1.0"}}},
 	})).To(Succeed())
 	got = p.run("version")
 	p.Expect(got.out).To(ContainSubstring("operator:   v0.1.0 in pod " + p.namespace + "/foreman, not ready (registry.example/foreman:v0.1.0)\n"))
-	var v operator.Versions
+	var v report.Versions
 	p.Expect(json.Unmarshal([]byte(p.run("version", "-o", "json").out), &v)).To(Succeed())
 	p.Expect(v.Operator).To(ContainElement(HaveField("Version", "v0.1.0")))
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 )
 
@@ -23,8 +22,8 @@ type printer struct {
 func newPrinter(k *kube.Kube) *printer { return &printer{Kube: k, printed: map[string]bool{}} }
 
 // print prints what is new in the status of a task.
-func (p *printer) print(task *v1alpha1.EtcdOperatorTask) {
-	for _, l := range story.Of(task, nil) {
+func (p *printer) print(task *v1alpha1.EtcdOperatorTask) error {
+	for _, l := range text.Story(task, nil) {
 		// The detail of a line may grow; its time and text do not change.
 		key := fmt.Sprint(l.At.Unix(), l.Text)
 		if p.printed[key] {
@@ -42,11 +41,12 @@ func (p *printer) print(task *v1alpha1.EtcdOperatorTask) {
 			p.Print(text.TimeOfDay(p.Clock.Now().In(p.Location)) + " " + waiting)
 		}
 	}
+	return nil
 }
 
 // waitsFor returns what a task waits for that its story does not have.
 func waitsFor(task *v1alpha1.EtcdOperatorTask) string {
-	switch c := story.Progressing(task); c.Reason {
+	switch c := text.Progressing(task); c.Reason {
 	case v1alpha1.ReasonQueued, v1alpha1.ReasonSuspended, v1alpha1.ReasonStalled, v1alpha1.ReasonRetrying,
 		v1alpha1.ReasonCleanupFailed:
 		return fmt.Sprintf("%s: %s", c.Reason, c.Message)

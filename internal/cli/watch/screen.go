@@ -2,8 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package screen shows what changes: lines that are renewed in place on a terminal, and pages elsewhere.
-package screen
+package watch
 
 import (
 	"fmt"
@@ -14,14 +13,16 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 )
 
-// Screen renews lines in place. It switches off line wrapping, so that the number of lines on the terminal is known.
-type Screen struct {
+// screen renews lines in place. It switches off line wrapping, so that the number of lines on the terminal is known.
+type screen struct {
 	out  io.Writer
 	size func() (width, height int, ok bool)
 	// drawn is the number of lines above the cursor, in a terminal of this width.
 	drawn, width int
 	// color: states have colors.
 	color bool
+	// transient: the lines are removed at the end.
+	transient bool
 }
 
 const (
@@ -33,18 +34,22 @@ const (
 	toEnd      = "\x1b[J"
 )
 
-// New prepares the terminal; call Close at the end.
-func New(k *kube.Kube) *Screen {
-	s := &Screen{out: k.Out, size: k.Size, color: k.Color()}
-	s.write(hideCursor + noWrap)
-	return s
+// newScreen returns a screen on the output.
+func newScreen(k *kube.Kube) *screen { return &screen{out: k.Out, size: k.Size, color: k.Color()} }
+
+// newProgress returns a screen on the error stream.
+func newProgress(k *kube.Kube) *screen {
+	return &screen{out: k.ErrOut, size: func() (int, int, bool) { return kube.SizeOf(k.ErrOut) }, transient: true}
 }
 
-// Draw replaces the previous lines. A terminal whose width has changed has moved them: then the new ones go below.
-func (s *Screen) Draw(lines func(width int) []string) {
+// draw replaces the previous lines. A terminal whose width has changed has moved them: then the new ones go below.
+func (s *screen) draw(lines func(width int) []string) {
 	width, height, ok := s.size()
 	if !ok {
 		width, height = 80, 24
+	}
+	if s.width == 0 {
+		s.write(hideCursor + noWrap)
 	}
 	if width != s.width {
 		s.drawn, s.width = 0, width
@@ -69,9 +74,17 @@ func (s *Screen) Draw(lines func(width int) []string) {
 	s.drawn = len(all)
 }
 
-// Close restores the terminal.
-func (s *Screen) Close() { s.write(wrap + showCursor) }
+// close restores the terminal.
+func (s *screen) close() {
+	if s.width == 0 {
+		return
+	}
+	if s.transient && s.drawn > 0 {
+		s.write(fmt.Sprintf("\x1b[%dA\r", s.drawn) + toEnd)
+	}
+	s.write(wrap + showCursor)
+}
 
-func (s *Screen) write(text string) {
+func (s *screen) write(text string) {
 	fmt.Fprint(s.out, text) //nolint:errcheck // there is nowhere to report it
 }

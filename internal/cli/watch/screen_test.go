@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package screen
+package watch
 
 import (
 	"bytes"
@@ -26,14 +26,14 @@ func TestScreenRedrawsInPlace(t *testing.T) {
 	width, height := 10, 4
 	k := kube.New(genericiooptions.IOStreams{Out: &out})
 	k.Size = func() (int, int, bool) { return width, height, true }
-	s := New(k)
+	s := newScreen(k)
 	show := func(lines ...string) string {
 		out.Reset()
-		s.Draw(func(int) []string { return lines })
+		s.draw(func(int) []string { return lines })
 		return strings.NewReplacer("\x1b", "^", "\n", "$").Replace(out.String())
 	}
 	for i, c := range []struct{ got, want string }{
-		{show("one", "two"), "one^[K$two^[K$^[J"},
+		{show("one", "two"), "^[?25l^[?7lone^[K$two^[K$^[J"},
 		{show("three"), "^[2A\rthree^[K$^[J"},
 		{show("a line too long"), "^[1A\ra line to…^[K$^[J"},
 		{show("1", "2", "3", "4", "5"), "^[1A\r1^[K$2^[K$3^[K$^[J"},
@@ -48,7 +48,7 @@ func TestScreenRedrawsInPlace(t *testing.T) {
 	}
 }
 
-// watched runs Watch over reads, one for each period, and returns what it printed until the last.
+// watched runs Poll over reads, one for each period, and returns what it printed until the last.
 func watched(t *testing.T, terminal bool, reads ...func() (Page, error)) (string, error) {
 	t.Helper()
 	streams, _, out, _ := genericiooptions.NewTestIOStreams()
@@ -62,7 +62,7 @@ func watched(t *testing.T, terminal bool, reads ...func() (Page, error)) (string
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	n := 0
-	err := Watch(ctx, k, func(context.Context) (Page, error) {
+	err := Poll(ctx, k, func(context.Context) (Page, error) {
 		if n++; n > len(reads) {
 			cancel()
 			return nil, context.Canceled
@@ -71,7 +71,7 @@ func watched(t *testing.T, terminal bool, reads ...func() (Page, error)) (string
 			for !clock.HasWaiters() {
 				runtime.Gosched()
 			}
-			clock.Step(period)
+			clock.Step(pollPeriod)
 		}()
 		return reads[n-1]()
 	})
@@ -128,7 +128,7 @@ func TestColorsOnAScreen(t *testing.T) {
 			t.Errorf("%+v: %q", c, out.String())
 		}
 		out.Reset()
-		New(k).Draw(func(int) []string { return []string{"a-0  Dead \x1b[32m"} })
+		newScreen(k).draw(func(int) []string { return []string{"a-0  Dead \x1b[32m"} })
 		if got := strings.Contains(out.String(), "\x1b[31mDead\x1b[0m"); got != c.want || strings.Contains(out.String(), "\x1b[32m") {
 			t.Errorf("%+v: %q", c, out.String())
 		}

@@ -2,8 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package story derives what happened to a task, in order, from its status and its events. It is pure.
-package story
+package text
 
 import (
 	"cmp"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	corev1 "k8s.io/api/core/v1"
@@ -21,71 +19,71 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Line is one thing that happened.
-type Line struct {
+// StoryLine is one thing that happened to a task.
+type StoryLine struct {
 	At   time.Time
 	Text string
 	// Detail says more.
 	Detail string
 }
 
-// Of returns the story of a task, oldest first. Events add what its status does not keep.
-func Of(task *v1alpha1.EtcdOperatorTask, events []corev1.Event) []Line {
-	lines := []Line{{At: task.CreationTimestamp.Time, Text: "created"}}
+// Story returns what happened to a task, oldest first. Events add what its status does not keep.
+func Story(task *v1alpha1.EtcdOperatorTask, events []corev1.Event) []StoryLine {
+	lines := []StoryLine{{At: task.CreationTimestamp.Time, Text: "created"}}
 	lines = append(lines, beginning(task)...)
 	if r := task.Status.Rollout; r != nil {
 		lines = append(lines, ofRollout(r, hasEvent(events, "MoveLeader"))...)
 	} else if op := task.Status.LastOperation; op != nil {
-		lines = append(lines, Line{At: op.LastTransitionTime.Time, Text: fmt.Sprintf("%s %s", op.Name, op.State), Detail: op.Reason})
+		lines = append(lines, StoryLine{At: op.LastTransitionTime.Time, Text: fmt.Sprintf("%s %s", op.Name, op.State), Detail: op.Reason})
 	}
 	for _, e := range task.Status.LastErrors {
 		if !task.Status.State.IsFinal() || !strings.Contains(Progressing(task).Message, e.Description) {
-			lines = append(lines, Line{At: e.ObservedAt.Time, Text: fmt.Sprintf("error %s", e.Code), Detail: e.Description})
+			lines = append(lines, StoryLine{At: e.ObservedAt.Time, Text: fmt.Sprintf("error %s", e.Code), Detail: e.Description})
 		}
 	}
 	if t := task.Status.CompletedAt; t != nil {
-		lines = append(lines, Line{At: t.Time, Text: strings.ToLower(string(task.Status.State)), Detail: Progressing(task).Message})
+		lines = append(lines, StoryLine{At: t.Time, Text: strings.ToLower(string(task.Status.State)), Detail: Progressing(task).Message})
 	}
 	lines = append(lines, fromEvents(task, events, lines)...)
-	slices.SortStableFunc(lines, func(a, b Line) int {
+	slices.SortStableFunc(lines, func(a, b StoryLine) int {
 		// The times in the status are in seconds: within one, lines stay in the order in which they were added.
 		return a.At.Truncate(time.Second).Compare(b.At.Truncate(time.Second))
 	})
 	return lines
 }
 
-func beginning(task *v1alpha1.EtcdOperatorTask) []Line {
+func beginning(task *v1alpha1.EtcdOperatorTask) []StoryLine {
 	admitted := meta.FindStatusCondition(task.Status.Conditions, v1alpha1.ConditionAdmitted)
 	if task.Status.InitiatedAt == nil || admitted == nil || admitted.Status != metav1.ConditionTrue {
 		return nil
 	}
-	return []Line{{At: task.Status.InitiatedAt.Time, Text: "started", Detail: admitted.Message}}
+	return []StoryLine{{At: task.Status.InitiatedAt.Time, Text: "started", Detail: admitted.Message}}
 }
 
-// ofRollout returns lines for the pods that were removed, for the handover unless it has an event, and for the hold.
-func ofRollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []Line {
-	var lines []Line
+// ofRollout returns lines for the pods that were removed, for the handover unless it has an event, and for the guard that blocks it.
+func ofRollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []StoryLine {
+	var lines []StoryLine
 	for _, p := range r.Pods {
 		why, end := rollout.SplitReason(p.LastOperation)
-		lines = append(lines, Line{At: p.Evidence.ObservedAt.Time, Text: p.LastOperation.Name + " " + p.Name, Detail: fmt.Sprintf("%s (%s; %s)", why, classAndRole(p), evidence(p.Evidence))})
+		lines = append(lines, StoryLine{At: p.Evidence.ObservedAt.Time, Text: p.LastOperation.Name + " " + p.Name, Detail: fmt.Sprintf("%s (%s; %s)", why, classAndRole(p), evidence(p.Evidence))})
 		switch p.LastOperation.State {
 		case v1alpha1.OperationStateCompleted:
-			lines = append(lines, Line{At: p.LastOperation.LastTransitionTime.Time, Text: p.Name + completed(p), Detail: end})
+			lines = append(lines, StoryLine{At: p.LastOperation.LastTransitionTime.Time, Text: p.Name + completed(p), Detail: end})
 		case v1alpha1.OperationStateFailed:
-			lines = append(lines, Line{At: p.LastOperation.LastTransitionTime.Time, Text: p.LastOperation.Name + " " + p.Name + " failed", Detail: end})
+			lines = append(lines, StoryLine{At: p.LastOperation.LastTransitionTime.Time, Text: p.LastOperation.Name + " " + p.Name + " failed", Detail: end})
 		}
 	}
 	if h := r.LeaderHandover; h != nil && !handoverKnown {
-		lines = append(lines, Line{At: h.LastAttemptTime.Time, Text: "MoveLeader " + h.From, Detail: fmt.Sprintf("leadership goes to %s, attempt %d", h.To, h.Attempts)})
+		lines = append(lines, StoryLine{At: h.LastAttemptTime.Time, Text: "MoveLeader " + h.From, Detail: fmt.Sprintf("leadership goes to %s, attempt %d", h.To, h.Attempts)})
 	}
 	if h := r.HeldBy; h != nil {
-		lines = append(lines, Line{At: h.Since.Time, Text: "blocked by " + string(h.Guard), Detail: h.Message})
+		lines = append(lines, StoryLine{At: h.Since.Time, Text: "blocked by " + string(h.Guard), Detail: h.Message})
 	}
-	slices.SortStableFunc(lines, func(a, b Line) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(lines, func(a, b StoryLine) int { return a.At.Compare(b.At) })
 	return lines
 }
 
-// completed says what has become of a pod: the last write to one that is updated in place sets its metadata.
+// completed returns what an operation has led to: a pod is updated in place, or its replacement is back.
 func completed(p v1alpha1.RolloutPod) string {
 	if inplace.IsWrite(p.LastOperation.Name) {
 		return " is updated"
@@ -114,14 +112,14 @@ func hasEvent(events []corev1.Event, reason string) bool {
 }
 
 // fromEvents returns lines for the events that the lines so far do not have.
-func fromEvents(task *v1alpha1.EtcdOperatorTask, events []corev1.Event, lines []Line) []Line {
-	var added []Line
+func fromEvents(task *v1alpha1.EtcdOperatorTask, events []corev1.Event, lines []StoryLine) []StoryLine {
+	var added []StoryLine
 	for _, e := range events {
-		known := e.Reason == "Started" && task.Status.InitiatedAt != nil || slices.ContainsFunc(lines, func(l Line) bool {
+		known := e.Reason == "Started" && task.Status.InitiatedAt != nil || slices.ContainsFunc(lines, func(l StoryLine) bool {
 			return strings.Contains(l.Detail, e.Message)
 		})
 		if !known {
-			added = append(added, Line{At: firstSeen(e), Text: e.Reason, Detail: e.Message})
+			added = append(added, StoryLine{At: firstSeen(e), Text: e.Reason, Detail: e.Message})
 		}
 	}
 	return added
@@ -152,8 +150,8 @@ func State(task *v1alpha1.EtcdOperatorTask) string {
 	return state
 }
 
-// Now returns a sentence about what a task does or waits for.
-func Now(task *v1alpha1.EtcdOperatorTask) string {
+// Doing returns a sentence about what a task does or waits for.
+func Doing(task *v1alpha1.EtcdOperatorTask) string {
 	if message := Progressing(task).Message; message != "" {
 		return message
 	}
@@ -172,11 +170,11 @@ func Took(task *v1alpha1.EtcdOperatorTask) (time.Duration, bool) {
 	return s.CompletedAt.Sub(s.InitiatedAt.Time).Round(time.Second), true
 }
 
-// Held returns the guard that blocks a task, since when and why; empty if none does.
-func Held(task *v1alpha1.EtcdOperatorTask, now time.Time) string {
+// BlockedBy returns the guard that blocks a task, since when and why; empty if none does.
+func BlockedBy(task *v1alpha1.EtcdOperatorTask, now time.Time) string {
 	r := task.Status.Rollout
 	if r == nil || r.HeldBy == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s for %s: %s", r.HeldBy.Guard, text.Since(r.HeldBy.Since.Time, now), r.HeldBy.Message)
+	return fmt.Sprintf("%s for %s: %s", r.HeldBy.Guard, Since(r.HeldBy.Since.Time, now), r.HeldBy.Message)
 }

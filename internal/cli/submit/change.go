@@ -2,38 +2,37 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package steer has the verbs that change an existing task: suspend, resume, abort, override.
-package steer
+package submit
 
 import (
 	"context"
 	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/complete"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/dryrun"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/follow"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/watch"
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// verb changes one task; done is its past participle.
-type verb struct {
+// change is a verb that changes one task. done is what the verb reports.
+type change struct {
 	name, short, long, example, done string
 	// fits reports whether the change makes sense for a task that has not ended, for the completion.
 	fits func(*v1alpha1.EtcdOperatorTask) bool
-	act  func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...option) error
+	// guards: the change is about guards, which only rollouts have.
+	guards bool
+	act    func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...writeOption) error
 }
 
-// option of a write, for a dry run.
-type option interface {
+// writeOption is an option of a write, for a dry run.
+type writeOption interface {
 	client.PatchOption
 	client.DeleteOption
 }
 
-var verbs = []verb{
+var changes = []change{
 	{
 		name: "suspend", done: "suspended", act: suspend(true), fits: func(t *v1alpha1.EtcdOperatorTask) bool { return !t.Spec.Suspend },
 		short: "Pause a task between two steps, or keep it from starting",
@@ -56,67 +55,73 @@ var verbs = []verb{
 	},
 }
 
-type command struct {
+type changeCommand struct {
 	*kube.Kube
-	verb   verb
-	dryRun dryrun.Mode
-	wait   follow.Flags
+	change
+	dryRun dryRunMode
+	wait   watch.WaitFlags
 }
 
-// Commands returns the verbs.
-func Commands(k *kube.Kube) []*cobra.Command {
+// ChangeCommands returns the verbs that change an existing task: suspend, resume, abort and override.
+func ChangeCommands(k *kube.Kube) []*cobra.Command {
 	var all []*cobra.Command
-	for _, v := range verbs {
-		all = append(all, newCommand(k, v))
+	for _, c := range changes {
+		all = append(all, newChange(k, c))
 	}
 	return append(all, newOverride(k))
 }
 
-func newCommand(k *kube.Kube, v verb) *cobra.Command {
-	c := &command{Kube: k, verb: v}
+func newChange(k *kube.Kube, to change) *cobra.Command {
+	c := &changeCommand{Kube: k, change: to}
 	cmd := &cobra.Command{
-		Use: v.name + " TASK", Short: v.short, Long: v.long, Example: v.example, Args: cobra.ExactArgs(1),
-		ValidArgsFunction: complete.Tasks(k, func(t *v1alpha1.EtcdOperatorTask) bool { return !t.Status.State.IsFinal() && v.fits(t) }),
+		Use: to.name + " TASK", Short: to.short, Long: to.long, Example: to.example, Args: cobra.ExactArgs(1),
+		ValidArgsFunction: k.CompleteTasks(func(t *v1alpha1.EtcdOperatorTask) bool { return !t.Status.State.IsFinal() && to.fits(t) }),
 		PreRunE:           func(*cobra.Command, []string) error { return c.validate() },
 		RunE:              k.Run(c.run),
 	}
-	c.dryRun.AddTo(cmd, "only print what would be done", "have the API server check it, but not do it")
-	if v.name == "resume" {
+	c.addDryRunTo(cmd)
+	if to.name == "resume" {
 		c.wait.AddTo(cmd.Flags())
 	}
 	return cmd
 }
 
-func (c *command) validate() error {
-	if err := c.dryRun.Validate(c.wait.Wait); err != nil {
+func (c *changeCommand) addDryRunTo(cmd *cobra.Command) {
+	c.dryRun.addTo(cmd, "only print what would be done", "have the API server check it, but not do it")
+}
+
+func (c *changeCommand) validate() error {
+	if err := c.dryRun.validate(c.wait.Wait); err != nil {
 		return err
 	}
 	return c.wait.Validate()
 }
 
-func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
+func (c *changeCommand) run(ctx context.Context, cluster *kube.Cluster, arg string) error {
 	name, err := kube.TaskName(arg)
 	if err != nil {
 		return err
 	}
 	task, err := cluster.Task(ctx, name)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if task.Status.State.IsFinal() {
-		return kube.Failure("%s", follow.Ended(task))
+	case task.Status.State.IsFinal():
+		return kube.Failure("%s", watch.Ended(task))
+	case c.guards && task.Spec.Type != v1alpha1.QuorumAwareRollout:
+		return kube.Failure("task %s is a %s: only a %s has guards", name, task.Spec.Type, v1alpha1.QuorumAwareRollout)
 	}
 	switch c.dryRun {
-	case dryrun.Client:
-	case dryrun.Server:
-		err = c.verb.act(ctx, cluster, task, client.DryRunAll)
+	case dryRunClient:
+	case dryRunServer:
+		err = c.act(ctx, cluster, task, client.DryRunAll)
 	default:
-		err = c.verb.act(ctx, cluster, task)
+		err = c.act(ctx, cluster, task)
 	}
 	if err != nil {
 		return fmt.Errorf("changing task %s: %w", name, err)
 	}
-	text.Print(c.Out, "etcdoperatortask.druid.gardener.cloud/"+name+" "+c.verb.done+c.dryRun.Suffix())
+	text.Print(c.Out, "etcdoperatortask.druid.gardener.cloud/"+name+" "+c.done+c.dryRun.suffix())
 	if !c.wait.Wait {
 		return nil
 	}
@@ -124,23 +129,27 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 	if err != nil {
 		return err
 	}
-	return follow.Outcome(last)
+	return watch.Outcome(last)
 }
 
-func suspend(to bool) func(context.Context, client.Client, *v1alpha1.EtcdOperatorTask, ...option) error {
-	return func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...option) error {
+func suspend(to bool) func(context.Context, client.Client, *v1alpha1.EtcdOperatorTask, ...writeOption) error {
+	return func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...writeOption) error {
 		before := client.MergeFrom(t.DeepCopy())
 		t.Spec.Suspend = to
-		var patch []client.PatchOption
-		for _, o := range options {
-			patch = append(patch, o)
-		}
-		return c.Patch(ctx, t, before, patch...)
+		return patch(ctx, c, t, before, options)
 	}
 }
 
+func patch(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, before client.Patch, options []writeOption) error {
+	var all []client.PatchOption
+	for _, o := range options {
+		all = append(all, o)
+	}
+	return c.Patch(ctx, t, before, all...)
+}
+
 // remove deletes the task that was read, not a later one of the same name.
-func remove(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...option) error {
+func remove(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...writeOption) error {
 	precise := []client.DeleteOption{client.Preconditions{UID: &t.UID}}
 	for _, o := range options {
 		precise = append(precise, o)

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package follow
+package watch
 
 import (
 	"context"
@@ -12,32 +12,31 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
-	"github.com/etcd-foreman/etcd-foreman/internal/cli/story"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Flags are --wait and --timeout.
-type Flags struct {
+type WaitFlags struct {
 	Wait    bool
 	Timeout time.Duration
 }
 
 // AddTo adds both flags to a verb.
-func (f *Flags) AddTo(flags *pflag.FlagSet) {
+func (f *WaitFlags) AddTo(flags *pflag.FlagSet) {
 	f.AddTimeoutTo(flags)
 	flags.BoolVar(&f.Wait, "wait", false, "Wait until the task has ended, and exit with 0 if it succeeded.")
 }
 
 // AddTimeoutTo adds the timeout alone, to a verb that always waits.
-func (f *Flags) AddTimeoutTo(flags *pflag.FlagSet) {
+func (f *WaitFlags) AddTimeoutTo(flags *pflag.FlagSet) {
 	f.Wait = true
 	flags.DurationVar(&f.Timeout, "timeout", 0, "How long to wait, such as 90s or 10m; exits with 3 after that. 0 waits without a limit.")
 }
 
 // Validate returns what is wrong with the flags.
-func (f *Flags) Validate() error {
+func (f *WaitFlags) Validate() error {
 	switch {
 	case f.Timeout != 0 && !f.Wait:
 		return kube.Usage("--timeout goes with --wait")
@@ -48,7 +47,7 @@ func (f *Flags) Validate() error {
 }
 
 // Context ends after the timeout.
-func (f *Flags) Context(ctx context.Context) (context.Context, context.CancelFunc) {
+func (f *WaitFlags) Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	if f.Timeout == 0 {
 		return context.WithCancel(ctx)
 	}
@@ -57,12 +56,25 @@ func (f *Flags) Context(ctx context.Context) (context.Context, context.CancelFun
 
 // UntilEnd waits for the end of a task. One line of the error stream shows its progress: renewed in place on a terminal,
 // and otherwise printed when it changes.
-func (f *Flags) UntilEnd(ctx context.Context, k *kube.Kube, c client.WithWatch, task *v1alpha1.EtcdOperatorTask) (*v1alpha1.EtcdOperatorTask, error) {
+func (f *WaitFlags) UntilEnd(ctx context.Context, k *kube.Kube, c client.WithWatch, task *v1alpha1.EtcdOperatorTask) (*v1alpha1.EtcdOperatorTask, error) {
 	ctx, cancel := f.Context(ctx)
 	defer cancel()
-	progress := newProgress(k)
-	last, err := Task(ctx, k, c, task, progress.show)
-	progress.end()
+	start, said := k.Clock.Now(), ""
+	var last *v1alpha1.EtcdOperatorTask
+	err := showOn(ctx, k, newProgress(k), Task(k, c, task, &last), Format[*v1alpha1.EtcdOperatorTask]{
+		Page: func(t *v1alpha1.EtcdOperatorTask) Page {
+			return func(now time.Time, _ int) []string {
+				return []string{now.Sub(start).Truncate(time.Second).String() + " " + progress(t)}
+			}
+		},
+		Print: func(t *v1alpha1.EtcdOperatorTask) error {
+			if say := progress(t); say != said && !t.Status.State.IsFinal() {
+				text.Print(k.ErrOut, say)
+				said = say
+			}
+			return nil
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -70,13 +82,22 @@ func (f *Flags) UntilEnd(ctx context.Context, k *kube.Kube, c client.WithWatch, 
 	return last, nil
 }
 
+// progress returns the state of a task, and what it does.
+func progress(t *v1alpha1.EtcdOperatorTask) string {
+	say := text.State(t)
+	if doing := text.Doing(t); doing != "" {
+		say += ": " + doing
+	}
+	return say
+}
+
 // Ended returns a sentence about how a task ended.
 func Ended(t *v1alpha1.EtcdOperatorTask) string {
 	say := fmt.Sprintf("task %s %s", t.Name, strings.ToLower(string(t.Status.State)))
-	if took, ok := story.Took(t); ok {
+	if took, ok := text.Took(t); ok {
 		say += " after " + took.String()
 	}
-	if message := story.Now(t); message != "" {
+	if message := text.Doing(t); message != "" {
 		say += ": " + message
 	}
 	return say

@@ -2,8 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operator finds the operator that works in a cluster.
-package operator
+package report
 
 import (
 	"context"
@@ -12,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,29 +20,29 @@ import (
 
 const (
 	// Name of the operator: that of its container, and the value of app.kubernetes.io/name.
-	Name = "etcd-foreman"
+	OperatorName = "etcd-foreman"
 	// Namespace that the manifests install it into.
-	Namespace = "etcd-foreman-system"
+	operatorNamespace = "etcd-foreman-system"
 )
 
 // Pods returns the pods of the operator, in all namespaces; in the one of the manifests if the user may not list more.
-func Pods(ctx context.Context, cluster client.Reader) ([]corev1.Pod, error) {
+func operatorPods(ctx context.Context, cluster client.Reader) ([]corev1.Pod, error) {
 	pods := &corev1.PodList{}
-	labeled := client.MatchingLabels{v1alpha1.LabelName: Name}
+	labeled := client.MatchingLabels{v1alpha1.LabelName: OperatorName}
 	err := cluster.List(ctx, pods, labeled)
 	if apierrors.IsForbidden(err) {
-		err = cluster.List(ctx, pods, labeled, client.InNamespace(Namespace))
+		err = cluster.List(ctx, pods, labeled, client.InNamespace(operatorNamespace))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of the operator: %w", err)
 	}
-	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return Image(&p) == "" }), nil
+	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return operatorImage(&p) == "" }), nil
 }
 
 // Image returns the image of the operator in a pod; empty if the pod has no container of that name.
-func Image(pod *corev1.Pod) string {
+func operatorImage(pod *corev1.Pod) string {
 	for _, c := range pod.Spec.Containers {
-		if c.Name == Name {
+		if c.Name == OperatorName {
 			return c.Image
 		}
 	}
@@ -50,7 +50,7 @@ func Image(pod *corev1.Pod) string {
 }
 
 // Version returns the version of the operator by the tag of its image; empty if it has none.
-func Version(image string) string {
+func imageVersion(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	colon := strings.LastIndex(image, ":")
 	if colon < strings.LastIndex(image, "/") || colon < 0 {
@@ -60,7 +60,7 @@ func Version(image string) string {
 }
 
 // IsReady reports whether a pod is ready.
-func IsReady(pod *corev1.Pod) bool {
+func isReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
@@ -68,24 +68,24 @@ func IsReady(pod *corev1.Pod) bool {
 
 // Versions are those of the programs that work together.
 type Versions struct {
-	Client Client `json:"client"`
+	Client Plugin `json:"client"`
 	// Kubernetes is the version of the API server.
 	Kubernetes string `json:"kubernetes,omitempty"`
 	// Operator is its pods, by their images.
-	Operator []Instance `json:"operator,omitempty"`
+	Operator []OperatorPod `json:"operator,omitempty"`
 	// Problems are what could not be read, as sentences.
 	Problems []string `json:"problems,omitempty"`
 }
 
 // Client is the version of the plugin.
-type Client struct {
+type Plugin struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
 	Go      string `json:"go"`
 }
 
 // Instance is a pod of the operator.
-type Instance struct {
+type OperatorPod struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
 	Image     string `json:"image"`
@@ -93,24 +93,30 @@ type Instance struct {
 	Ready     bool   `json:"ready"`
 }
 
-// ReadVersions adds the versions in a cluster to that of the plugin.
-func ReadVersions(ctx context.Context, cluster *kube.Cluster, plugin Client) Versions {
-	v := Versions{Client: plugin}
+// pluginVersions returns the version of the plugin alone.
+func pluginVersions() Versions {
+	build := version.Get()
+	return Versions{Client: Plugin{Version: build.Version, Commit: build.Commit, Go: build.Go}}
+}
+
+// readVersions returns the versions of the plugin and of what runs in a cluster.
+func readVersions(ctx context.Context, cluster *kube.Cluster) Versions {
+	v := pluginVersions()
 	var err error
 	if v.Kubernetes, err = cluster.ServerVersion(ctx); err != nil {
 		v.Problems = append(v.Problems, "the version of Kubernetes could not be read: "+kube.Sentence(err))
 		return v
 	}
-	pods, err := Pods(ctx, cluster)
+	pods, err := operatorPods(ctx, cluster)
 	switch {
 	case err != nil:
 		v.Problems = append(v.Problems, "the operator could not be found: "+kube.Sentence(err))
 	case len(pods) == 0:
-		v.Problems = append(v.Problems, "no pod has the label "+v1alpha1.LabelName+"="+Name+": the operator does not run here, or not as a pod")
+		v.Problems = append(v.Problems, "no pod has the label "+v1alpha1.LabelName+"="+OperatorName+": the operator does not run here, or not as a pod")
 	}
 	for i := range pods {
-		image := Image(&pods[i])
-		v.Operator = append(v.Operator, Instance{pods[i].Namespace, pods[i].Name, image, Version(image), IsReady(&pods[i])})
+		image := operatorImage(&pods[i])
+		v.Operator = append(v.Operator, OperatorPod{pods[i].Namespace, pods[i].Name, image, imageVersion(image), isReady(&pods[i])})
 	}
 	return v
 }

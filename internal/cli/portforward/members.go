@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reach asks the members of an Etcd from wherever the user is, through port-forwards.
-package reach
+// Package portforward asks the members of an Etcd through port-forwards, from wherever the API server is reachable.
+package portforward
 
 import (
 	"cmp"
@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -53,15 +54,19 @@ func (m *Members) Close() { m.through.close() }
 
 func (m *Members) dialer() etcdclient.Dialer { return etcdclient.NewDialerThrough(m.through.connect) }
 
-// Observe takes a snapshot of the cluster.
-func (m *Members) Observe(ctx context.Context, options ...observe.Option) (*cluster.Snapshot, error) {
-	return m.ObserveThrough(ctx, m.cluster, options...)
-}
-
-// ObserveThrough is Observe, with another reader than that of the cluster.
-func (m *Members) ObserveThrough(ctx context.Context, reader client.Reader, options ...observe.Option) (*cluster.Snapshot, error) {
-	options = append(options, observe.FromAfar(), observe.WithCredentials(m.credentials))
-	return observe.New(m.dialer(), m.clock, options...).Observe(ctx, reader, m.etcd)
+// Observe takes a snapshot of the cluster. The user may not be allowed to read nodes and volumes, which are cluster-scoped:
+// then it is taken without them, and unread is why; otherwise, unread is empty.
+func (m *Members) Observe(ctx context.Context, reader client.Reader) (s *cluster.Snapshot, unread string, err error) {
+	observeWith := func(options ...observe.Option) (*cluster.Snapshot, error) {
+		options = append(options, observe.FromAfar(), observe.WithCredentials(m.credentials))
+		return observe.New(m.dialer(), m.clock, options...).Observe(ctx, reader, m.etcd)
+	}
+	s, err = observeWith(observe.WithSurroundings(m.cluster))
+	if apierrors.IsForbidden(err) {
+		unread = kube.Sentence(err)
+		s, err = observeWith()
+	}
+	return s, unread, err
 }
 
 // Unreachable returns why no member has answered for a snapshot; empty if one has.

@@ -1,0 +1,45 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package submit
+
+import (
+	"fmt"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/spf13/cobra"
+)
+
+// dryRunMode is a value of the flag --dry-run.
+type dryRunMode string
+
+const (
+	dryRunNone   dryRunMode = "none"
+	dryRunClient dryRunMode = "client"
+	dryRunServer dryRunMode = "server"
+)
+
+// addTo adds the flag to a verb, with what the modes client and server do.
+func (m *dryRunMode) addTo(cmd *cobra.Command, client, server string) {
+	usage := fmt.Sprintf("none, client (%s) or server (%s).", client, server)
+	cmd.Flags().StringVar((*string)(m), "dry-run", string(dryRunNone), usage)
+	cmd.Flags().Lookup("dry-run").NoOptDefVal = "unchanged"
+	kube.CompleteValues(cmd, "dry-run", string(dryRunNone), string(dryRunClient), string(dryRunServer))
+}
+
+// validate returns what is wrong with the flag; wait is the flag --wait.
+func (m *dryRunMode) validate(wait bool) error {
+	switch {
+	case *m != dryRunNone && *m != dryRunClient && *m != dryRunServer:
+		return kube.Usage("--dry-run needs a value: client or server")
+	case *m != dryRunNone && wait:
+		return kube.Usage("--wait and --dry-run exclude each other: a dry run changes nothing to wait for")
+	}
+	return nil
+}
+
+// suffix is appended to the line that reports what was done.
+func (m *dryRunMode) suffix() string {
+	return map[dryRunMode]string{dryRunClient: " (dry run)", dryRunServer: " (server dry run)"}[*m]
+}

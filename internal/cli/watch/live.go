@@ -1,0 +1,126 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package watch
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
+)
+
+// renewPeriod is how often a page is drawn again while nothing changes: ages grow.
+const renewPeriod = time.Second
+
+// Page formats a state at a time and in a width; 0 is any width.
+type Page func(now time.Time, width int) []string
+
+// Source calls show with each new state, and lost when it cannot read one and retries. It ends with the context at the latest.
+type Source[T any] func(ctx context.Context, show func(T), lost func(error)) error
+
+// Format is how states are shown.
+type Format[T any] struct {
+	// Page formats a state for a terminal, when it is new and every renewPeriod. If it is nil, states are printed there, too.
+	Page func(T) Page
+	// Print prints a state where the output is not a terminal.
+	Print func(T) error
+	// still: a page is drawn only for a new state.
+	still bool
+}
+
+// Show shows the states of a source until the source ends. A terminal shows the newest one in place; elsewhere, each is printed.
+// While the source cannot read a state, the last one stays, and the reason is shown: below it on a terminal, or else on the error
+// stream.
+func Show[T any](ctx context.Context, k *kube.Kube, source Source[T], format Format[T]) error {
+	return showOn(ctx, k, newScreen(k), source, format)
+}
+
+func showOn[T any](ctx context.Context, k *kube.Kube, s *screen, source Source[T], format Format[T]) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if _, _, terminal := s.size(); !terminal || format.Page == nil {
+		return printEach(ctx, cancel, k, source, format.Print)
+	}
+	news, ended := make(chan state[T]), make(chan error, 1)
+	send := func(n state[T]) {
+		select {
+		case news <- n:
+		case <-ctx.Done():
+		}
+	}
+	go func() {
+		ended <- source(ctx, func(value T) { send(state[T]{value: value}) }, func(err error) { send(state[T]{lost: err}) })
+	}()
+	defer s.close()
+	return draw(k, s, format, news, ended)
+}
+
+// state is a value, or the reason why the value before is not the newest.
+type state[T any] struct {
+	value T
+	lost  error
+}
+
+// draw draws each state, and renews the page, until the source has ended.
+func draw[T any](k *kube.Kube, s *screen, format Format[T], news <-chan state[T], ended <-chan error) error {
+	ticker := k.Clock.NewTicker(renewPeriod)
+	defer ticker.Stop()
+	renew := ticker.C()
+	if format.still {
+		renew = nil
+	}
+	var value T
+	var lost error
+	for known := false; ; {
+		select {
+		case err := <-ended:
+			return err
+		case n := <-news:
+			if lost = n.lost; lost == nil {
+				value, known = n.value, true
+			}
+		case <-renew:
+		}
+		if !known {
+			continue
+		}
+		page := format.Page(value)
+		if lost != nil {
+			page = outdated(page, kube.Sentence(lost))
+		}
+		s.draw(func(width int) []string { return page(k.Clock.Now(), width) })
+	}
+}
+
+// printEach prints each state. An outage is reported once.
+func printEach[T any](ctx context.Context, cancel func(), k *kube.Kube, source Source[T], print func(T) error) error {
+	var failed error
+	reported := false
+	err := source(ctx, func(value T) {
+		reported = false
+		if failed == nil {
+			if failed = print(value); failed != nil {
+				cancel()
+			}
+		}
+	}, func(err error) {
+		if !reported {
+			text.Print(k.ErrOut, notNewest+kube.Sentence(err))
+		}
+		reported = true
+	})
+	return cmp.Or(failed, err)
+}
+
+const notNewest = "This is not the newest state: "
+
+// outdated returns a page with the reason that it is not the newest.
+func outdated(last Page, why string) Page {
+	return func(now time.Time, width int) []string {
+		return append(append(last(now, width), ""), text.Wrap(notNewest+why, 0, width)...)
+	}
+}
