@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is the kubectl plugin etcdtask: its root command, and how an error becomes one sentence and an exit code. Each
-// verb, or group of verbs, is a package below this one.
+// Package cli is the kubectl plugin etcdtask: its root command, which turns an error into one sentence and an exit code. Each verb,
+// or group of verbs, is a package below this one.
 package cli
 
 import (

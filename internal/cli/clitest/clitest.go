@@ -37,8 +37,8 @@ func With(t *v1alpha1.EtcdOperatorTask, conditionType string, status metav1.Cond
 	return t
 }
 
-// Held returns a rollout that has replaced an unhealthy member, has deleted a follower, and is held because its replacement
-// does not start.
+// Held returns a rollout that has replaced an unhealthy member and deleted a follower, and is blocked because the follower's
+// replacement does not start.
 func Held() *v1alpha1.EtcdOperatorTask {
 	t := Task("etcd-main-rollout-7d9f9c7bd5-5c8fb-1", v1alpha1.QuorumAwareRollout, v1alpha1.TaskStateInProgress, 60)
 	t.Spec.Config = "targetRevision: etcd-main-7d9f9c7bd5\n"

@@ -11,7 +11,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 )
 
-// adviceByError is what to do about a task that ended with an error.
+// adviceByError has what to do about a task that ended with an error, by its code.
 var adviceByError = map[v1alpha1.ErrorCode]string{
 	v1alpha1.ErrUnsupportedType:     "Install a version of the operator that has this task type.",
 	v1alpha1.ErrInvalidConfig:       "Fix the field of the config that the error names, and create another task: the config of a task cannot be changed.",
@@ -55,7 +55,7 @@ func (d description) advice() []string {
 	case t.Status.State == "":
 		return []string{"The operator has not seen the task yet. If this persists, check that it is running: \"kubectl get pods -A -l app.kubernetes.io/name=etcd-foreman\"."}
 	}
-	return d.whileHeld()
+	return d.whileBlocked()
 }
 
 func afterFailure(t *v1alpha1.EtcdOperatorTask, errors int) []string {
@@ -70,8 +70,8 @@ func afterFailure(t *v1alpha1.EtcdOperatorTask, errors int) []string {
 	return []string{say}
 }
 
-// whileHeld returns what to do beyond the message of a hold.
-func (d description) whileHeld() []string {
+// whileBlocked returns what to do while a guard blocks, beyond the guard's own message.
+func (d description) whileBlocked() []string {
 	t, r := d.task, d.task.Status.Rollout
 	if r == nil || r.HeldBy == nil {
 		return nil

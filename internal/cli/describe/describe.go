@@ -86,7 +86,7 @@ func (c *command) run(ctx context.Context, cluster *kube.Cluster, arg string) er
 	return nil
 }
 
-// place returns the place in line of a task; empty if it has ended.
+// place returns the position of a task in the queue; empty if it has ended.
 func place(ctx context.Context, cluster *kube.Cluster, task *v1alpha1.EtcdOperatorTask) (string, error) {
 	if task.Status.State.IsFinal() {
 		return "", nil
@@ -111,7 +111,7 @@ type description struct {
 	task     *v1alpha1.EtcdOperatorTask
 	events   []corev1.Event
 	noEvents string
-	// pod that a guard waits for; nil if there is none, or if it could not be read.
+	// pod is the pod that a guard names; nil if there is none, or if it could not be read.
 	pod      *corev1.Pod
 	place    string
 	now      time.Time

@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// podAdvice returns where to look for what a pod lacks. Only a container that has run has a log. The pod is nil if it does
-// not exist, or could not be read.
+// podAdvice returns where to find out why a pod does not participate: its log only if a container has run. The pod is nil if it
+// does not exist or could not be read.
 func podAdvice(namespace, name string, pod *corev1.Pod) []string {
 	look := fmt.Sprintf("Check the pod: \"kubectl -n %s describe pod %s\"", namespace, name)
 	if pod == nil {
@@ -31,8 +31,8 @@ func podAdvice(namespace, name string, pod *corev1.Pod) []string {
 	return append(say, look+".")
 }
 
-// lastToRun returns the container whose log says why a member does not participate, and the flag for that of its last run if
-// it waits for the next one; empty if none has run.
+// lastToRun returns the container whose log says why a member does not participate, and the flag of kubectl for the log of its
+// previous run if it is waiting for the next one; empty if none has run.
 func lastToRun(pod *corev1.Pod) (container, previous string) {
 	all := slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses)
 	for _, name := range []string{v1alpha1.ContainerEtcd, v1alpha1.InitContainerPrepare} {

@@ -14,7 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 )
 
-// labelWidth is where values start, and storyIndent where the text of a line of the story does, beside its time.
+// labelWidth is the column of values, storyIndent that of the text of the story, which is beside the time.
 const (
 	labelWidth  = 12
 	storyIndent = 10

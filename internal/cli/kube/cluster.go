@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Cluster is a client for the API server, and the namespace, that the flags choose.
+// Cluster is a client for the API server and the namespace that the flags choose.
 type Cluster struct {
 	client.WithWatch
 	Config *rest.Config

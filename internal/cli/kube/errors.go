@@ -67,8 +67,8 @@ func Code(err error) int {
 	return ExitFailed
 }
 
-// IsOver reports whether a context has ended. One whose deadline has passed ends in a moment: the rate limiter of requests may know
-// that before the context does.
+// IsOver reports whether a context has ended. If the deadline has passed, it waits for the end: the rate limiter of requests may fail
+// shortly before the context ends.
 func IsOver(ctx context.Context) bool {
 	if deadline, bounded := ctx.Deadline(); bounded && !time.Now().Before(deadline) {
 		<-ctx.Done()
@@ -107,7 +107,7 @@ func Sentence(err error) string {
 	return text.OneLine(err.Error())
 }
 
-// isTLS reports whether a server answered, and one side did not accept the other's certificate or protocol.
+// isTLS reports whether a server answered but one side did not accept the certificate or protocol of the other.
 func isTLS(err error) bool {
 	var untrusted *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError

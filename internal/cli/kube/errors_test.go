@@ -50,7 +50,7 @@ func TestSentenceAndCode(t *testing.T) {
 	}
 }
 
-// late is a context whose deadline has passed, and which ends only when somebody waits for that.
+// late is a context whose deadline has passed, and which ends only when its end is waited for.
 type late struct {
 	context.Context
 	ended bool

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kube has what all verbs of the plugin share: the usual flags of kubectl, the cluster that they choose, its objects
-// by name, printers, and errors in one sentence with an exit code.
+// Package kube has what all verbs of the plugin share: kubectl's flags, the cluster that they choose, its objects by name and their
+// completion, printers, and errors in one sentence with an exit code.
 package kube
 
 import (
@@ -38,7 +38,7 @@ type Kube struct {
 	// AllNamespaces is the flag of that name, for the verbs that have it.
 	AllNamespaces bool
 	Clock         clock.WithTicker
-	// Location of the times that are printed.
+	// Location is the time zone of printed times.
 	Location *time.Location
 	// Size of the terminal that the output goes to, in columns and rows; ok is false if it is no terminal.
 	Size func() (width, height int, ok bool)
@@ -69,7 +69,7 @@ func (k *Kube) Width() int {
 	return width
 }
 
-// Print prints lines; on a terminal that has colors, with states in color.
+// Print prints lines, with states in color if the output has colors.
 func (k *Kube) Print(lines ...string) {
 	for _, line := range lines {
 		line = text.Plain(line)
@@ -88,7 +88,7 @@ func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme} {
 		if err := add(scheme); err != nil {
-			// Only a mistake in this list can make it fail.
+			// It fails only if this list is wrong.
 			panic(err)
 		}
 	}
@@ -128,7 +128,7 @@ func (k *Kube) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// unconfiguredHost returns the address that client-go makes up where nothing names a server; empty if something does.
+// unconfiguredHost returns the address that client-go assumes if nothing names a server; empty if something does.
 func (k *Kube) unconfiguredHost() string {
 	config, err := k.Flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil || len(config.Clusters) > 0 || *k.Flags.APIServer != "" || os.Getenv("KUBERNETES_MASTER") != "" {
@@ -174,13 +174,13 @@ func Printer(flags *genericclioptions.PrintFlags) (printers.ResourcePrinter, err
 	return printer, nil
 }
 
-// AddDocumentFormat adds the flag --output to a verb that prints text, or else a document.
+// AddDocumentFormat adds the flag --output to a verb that prints text by default.
 func AddDocumentFormat(cmd *cobra.Command, format *string) {
 	cmd.Flags().StringVarP(format, "output", "o", "", "json or yaml (default: text).")
 	CompleteValues(cmd, "output", "json", "yaml")
 }
 
-// CheckDocumentFormat returns an error if a format is neither empty nor that of a document.
+// CheckDocumentFormat returns an error if the flag --output has no value that AddDocumentFormat names.
 func CheckDocumentFormat(format string) error {
 	if format != "" && format != "json" && format != "yaml" {
 		return Usage("--output is %q: it must be json or yaml", format)
@@ -205,7 +205,7 @@ func (k *Kube) PrintDocument(value any, format string) error {
 	return nil
 }
 
-// PrintFlags returns the flags of a verb that prints objects, and what it did to them.
+// PrintFlags returns the flags of a verb that prints objects. The operation is what the verb does to them.
 func PrintFlags(operation string) *genericclioptions.PrintFlags {
 	return genericclioptions.NewPrintFlags(operation).WithTypeSetter(Scheme())
 }

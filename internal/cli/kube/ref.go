@@ -18,7 +18,7 @@ const kindTask = "EtcdOperatorTask"
 // Ref is the argument of a verb: a name, or a kind and a name, such as etcd/main. The kind is empty if it was not given.
 type Ref struct{ Kind, Name string }
 
-// kinds are the kinds by what kubectl calls them.
+// kinds are the kinds by the names that kubectl takes.
 var kinds = map[string]string{
 	"etcd": v1alpha1.KindEtcd, "etcds": v1alpha1.KindEtcd,
 	"etcdoperatortask": kindTask, "etcdoperatortasks": kindTask, "etcdtask": kindTask,

@@ -8,5 +8,5 @@ package kube
 
 import "os"
 
-// hasSequences reports whether a terminal has escape sequences. All have that are not dumb.
+// hasSequences reports whether a terminal has escape sequences, which all but dumb ones have.
 func hasSequences(*os.File) bool { return true }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// hasSequences switches on the escape sequences of a console, and reports whether it has them. Those before Windows 10 have none.
+// hasSequences switches on the escape sequences of a console, and reports whether it has them. Consoles before Windows 10 do not.
 func hasSequences(console *os.File) bool {
 	var mode uint32
 	handle := windows.Handle(console.Fd())

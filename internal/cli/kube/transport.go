@@ -19,7 +19,7 @@ import (
 const (
 	// connectTimeout is how long the API server may take to accept a connection.
 	connectTimeout = 10 * time.Second
-	// answerTimeout is how long the first byte of an answer may take. That of a watch comes at once, too.
+	// answerTimeout is how long the first byte of an answer may take. A watch is answered at once, too.
 	answerTimeout = 20 * time.Second
 )
 

@@ -53,7 +53,7 @@ func Command(k *kube.Kube) *cobra.Command {
 	return cmd
 }
 
-// wide reports whether the table has all columns, and isTable whether a table is printed at all.
+// wide reports whether the table has all columns, isTable whether a table is printed rather than objects.
 func (c *command) wide() bool    { return *c.print.OutputFormat == "wide" }
 func (c *command) isTable() bool { return *c.print.OutputFormat == "" || c.wide() }
 
@@ -106,9 +106,9 @@ func (c *command) lines(all []*v1alpha1.EtcdOperatorTask, now time.Time, width i
 	return table(all, c.selects, c.AllNamespaces, c.wide(), now).Lines(width)
 }
 
-// selects reports whether a task is listed. Places in line are those among all tasks.
+// selects reports whether a task is listed. Tasks that are not listed still count for positions in the queue.
 func (c *command) selects(t *v1alpha1.EtcdOperatorTask) bool {
-	// It was parsed before.
+	// It is valid: validate has parsed it.
 	selector, _ := labels.Parse(c.selector)
 	isHeld := t.Status.Rollout != nil && t.Status.Rollout.HeldBy != nil
 	return selector.Matches(labels.Set(t.Labels)) && (isHeld || !c.held)
@@ -156,7 +156,7 @@ func typed(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
 	return &item
 }
 
-// table returns the tasks of each Etcd: those that have not ended in the order of the line, then the others, newest first.
+// table returns the tasks of each Etcd: first those that have not ended, in the order of the queue, then the others, newest first.
 func table(all []*v1alpha1.EtcdOperatorTask, selects func(*v1alpha1.EtcdOperatorTask) bool, namespaces, wide bool, now time.Time) *text.Table {
 	t := &text.Table{Columns: []text.Column{
 		{Name: "NAMESPACE"}, {Name: "NAME"}, {Name: "TYPE", Rank: 2}, {Name: "ETCD", Rank: 3}, {Name: "STATE"}, {Name: "PROGRESS", Rank: 4},
@@ -188,7 +188,7 @@ func table(all []*v1alpha1.EtcdOperatorTask, selects func(*v1alpha1.EtcdOperator
 	return t
 }
 
-// places returns the places in line, by the UID of the task.
+// places returns the positions in the queue, by the UID of the task.
 func places(all []*v1alpha1.EtcdOperatorTask) map[types.UID]string {
 	byEtcd := map[types.NamespacedName][]*v1alpha1.EtcdOperatorTask{}
 	for _, t := range all {

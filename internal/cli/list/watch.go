@@ -17,18 +17,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// deleted is the state that is shown of a task that was deleted.
+// deleted is shown as the state of a task that was deleted.
 const deleted v1alpha1.TaskState = "Deleted"
 
-// changes are tasks of which some have changed: all that exist or were just deleted, in the order of the list, and, by UID, those
-// that are listed and are new, changed or deleted.
+// changes are the differences between two states: all tasks of the newer one and those deleted since the older one, in the order of
+// the list, and the UIDs of the listed ones that are new, changed or deleted.
 type changes struct {
 	all     []*v1alpha1.EtcdOperatorTask
 	changed map[types.UID]bool
 }
 
-// follow shows the tasks until it is interrupted: a terminal shows the list in place; elsewhere, each task that changes is
-// printed, below the list. Objects are printed on a terminal, too.
+// follow shows the tasks until it is interrupted. A terminal shows the list in place; elsewhere, the list and then each task that
+// changes is printed. Objects are printed on a terminal, too.
 func (c *command) follow(ctx context.Context, cluster *kube.Cluster, etcd string) error {
 	var before watch.Tasks
 	format := watch.Format[watch.Tasks]{}
@@ -101,7 +101,7 @@ func (c *command) objectPrinter() (func(changes) error, error) {
 func (c *command) rowPrinter() func(changes) error {
 	header := true
 	return func(news changes) error {
-		// The table is that of all tasks, so that columns keep their places, and positions in the queue are right.
+		// The table has all tasks, so that columns stay aligned and positions in the queue are right.
 		lines := table(news.all, c.selects, c.AllNamespaces, c.wide(), c.Clock.Now()).Lines(0)
 		if header {
 			c.Print(lines[0])

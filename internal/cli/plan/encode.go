@@ -9,7 +9,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 )
 
-// document is a plan for programs.
+// document is the plan that programs read.
 type document struct {
 	Etcd           string `json:"etcd"`
 	Namespace      string `json:"namespace"`
@@ -32,7 +32,7 @@ type member struct {
 	Class    string `json:"class"`
 	Role     string `json:"role"`
 	Revision string `json:"revision,omitempty"`
-	// GracePeriodSeconds of a pod that is not deleted with its own.
+	// GracePeriodSeconds is set if a pod is deleted with another grace period than its own.
 	GracePeriodSeconds int64 `json:"gracePeriodSeconds,omitempty"`
 }
 
@@ -43,7 +43,7 @@ type hold struct {
 }
 
 type step struct {
-	// Action, or Wait for a hold.
+	// Action is Wait while a guard blocks.
 	Action string   `json:"action"`
 	Pods   []member `json:"pods,omitempty"`
 	Reason string   `json:"reason,omitempty"`
@@ -87,7 +87,7 @@ func (p *result) document() document {
 	return d
 }
 
-// podsOf returns the ordinals that a step is about. A snapshot is of the cluster.
+// podsOf returns the ordinals of the pods that a step changes: none for a snapshot.
 func podsOf(s *rollout.Step) []int {
 	if s.Action == rollout.TakeSnapshot {
 		return nil

@@ -15,18 +15,18 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// observation is what can be observed of a cluster from here.
+// observation is a snapshot of a cluster, with what could not be observed.
 type observation struct {
 	snapshot *cluster.Snapshot
 	// unreachable is why no member answered; empty if one did.
 	unreachable string
-	// pods are those that were observed, whole.
+	// pods has the observed pods as they were read.
 	pods *read.Reader
 	// surroundings is why nodes and volumes could not be read; empty if they were.
 	surroundings string
 }
 
-// observeCluster observes a cluster, its members through port-forwards.
+// observeCluster observes a cluster and, through port-forwards, its members.
 func observeCluster(ctx context.Context, cluster *kube.Cluster, clock clock.Clock, etcd *v1alpha1.Etcd) (*observation, error) {
 	members, err := portforward.Open(ctx, cluster, clock, etcd)
 	if err != nil {

@@ -85,7 +85,7 @@ type result struct {
 	rollout.Plan
 }
 
-// operatorsDefault is the policy of an operator whose configuration does not change it. A user may not be able to read that.
+// operatorsDefault is the default policy of the operator. Its configuration may change it, which users may not read.
 const operatorsDefault = v1alpha1.InPlaceIfPossible
 
 func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha1.Etcd) (*result, error) {
@@ -117,7 +117,7 @@ func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha
 	return p, nil
 }
 
-// foresee fills in the plan. If the operator does not replace the pods, it plans as if the operator replaced the pods.
+// foresee fills in the plan. If the operator does not replace the pods, the plan assumes that it does.
 func (p *result) foresee(in rollout.Input, now time.Time) {
 	set := in.Snapshot.StatefulSet
 	if p.otherStrategy = !set.OnDelete || set.Objection != ""; p.otherStrategy {
@@ -136,7 +136,7 @@ func (c *command) config() rollout.Config {
 	return config
 }
 
-// input returns the input of the decision: for the rollout that has not ended, unless another config is asked for.
+// input returns the input of the decision: that of the rollout that has not ended, or of a new one if the flags choose a config.
 func (p *result) input(all []*v1alpha1.EtcdOperatorTask, wanted rollout.Config, now time.Time) (rollout.Input, error) {
 	in := rollout.Input{Snapshot: p.snapshot, Created: now, Backup: rollout.Backup{Configured: p.etcd.HasBackupStore()}}
 	raw, err := yaml.Marshal(wanted)
@@ -160,7 +160,7 @@ func (p *result) input(all []*v1alpha1.EtcdOperatorTask, wanted rollout.Config, 
 	}
 	in.Timers = rollout.Timers{}.Next(p.snapshot)
 	if p.unreachable != "" {
-		// As the operator decides once it could not reach etcd for long enough.
+		// The plan is for an operator that has not reached etcd for the grace period either.
 		in.Timers.NoAnswerSince = now.Add(-in.Config.Grace())
 	}
 	return in, nil

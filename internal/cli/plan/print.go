@@ -7,10 +7,10 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"strings"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
@@ -54,7 +54,7 @@ func (p *result) now() *cluster.Snapshot {
 	return p.snapshot
 }
 
-// heading returns what is planned, and what it is based on.
+// heading returns what is planned, and what the plan is based on.
 func (p *result) heading() []string {
 	revision := p.snapshot.StatefulSet.UpdateRevision
 	what := fmt.Sprintf("Rollout of Etcd %s/%s to revision %s.", p.etcd.Namespace, p.etcd.Name, revision)
@@ -217,7 +217,7 @@ func meanwhile(e rollout.Entry) string {
 	return fmt.Sprintf("%d of %d serve", e.Meanwhile.ServingVoters(), len(e.Meanwhile.Cluster.Voters))
 }
 
-// ending returns how the plan ends, and what was assumed.
+// ending returns how the plan ends, and what it assumes.
 func (p *result) ending() []string {
 	revision := p.snapshot.StatefulSet.UpdateRevision
 	var say []string

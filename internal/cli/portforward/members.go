@@ -27,7 +27,7 @@ import (
 const (
 	// forwardTimeout is how long the port-forwards to all members may take together.
 	forwardTimeout = 10 * time.Second
-	// askTimeout is how long a member may take to answer about its database, and a cluster about its alarms.
+	// askTimeout is how long members may take to report their databases, and a cluster its alarms.
 	askTimeout = 2 * time.Second
 )
 
@@ -54,8 +54,8 @@ func (m *Members) Close() { m.through.close() }
 
 func (m *Members) dialer() etcdclient.Dialer { return etcdclient.NewDialerThrough(m.through.connect) }
 
-// Observe takes a snapshot of the cluster. The user may not be allowed to read nodes and volumes, which are cluster-scoped:
-// then it is taken without them, and unread is why; otherwise, unread is empty.
+// Observe takes a snapshot of the cluster. If the user may not read nodes and volumes, which are cluster-scoped, it observes without
+// them and returns the reason in unread.
 func (m *Members) Observe(ctx context.Context, reader client.Reader) (s *cluster.Snapshot, unread string, err error) {
 	observeWith := func(options ...observe.Option) (*cluster.Snapshot, error) {
 		options = append(options, observe.FromAfar(), observe.WithCredentials(m.credentials))
@@ -81,8 +81,7 @@ func (m *Members) Unreachable(ctx context.Context, s *cluster.Snapshot) string {
 	return "no member answers"
 }
 
-// Databases asks the members that have answered for their databases, by the names of their pods. One that does not answer
-// now is left out.
+// Databases returns the databases of the members, by the names of their pods. Members that do not answer are left out.
 func (m *Members) Databases(ctx context.Context, s *cluster.Snapshot) map[string]etcdclient.Database {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -122,7 +121,7 @@ func (m *Members) Alarms(ctx context.Context, s *cluster.Snapshot) ([]etcdclient
 	return nil, kube.Failure("no member serves")
 }
 
-// with calls a function with a client of a member.
+// with calls a function with a client for a member.
 func (m *Members) with(ctx context.Context, o cluster.Ordinal, ask func(etcdclient.Client) error) error {
 	c, err := m.credentials.Dial(ctx, m.dialer(), m.etcd, o.Name, o.Pod.Endpoint)
 	if err != nil {

@@ -21,8 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tunnels are port-forwards to the pods of a cluster, one for each address, opened on demand. With them, members are
-// reachable from wherever the API server is.
+// tunnels are port-forwards to the pods of a cluster, one for each address, opened on demand.
 type tunnels struct {
 	config *rest.Config
 	// pods are the pods by their IP addresses.
@@ -61,7 +60,7 @@ func (t *tunnels) connect(ctx context.Context, address string) (net.Conn, error)
 	return (&net.Dialer{}).DialContext(ctx, "tcp", tunnel.local)
 }
 
-// open opens the tunnels to addresses, so that the time for it does not count as the members' time to answer.
+// open opens the tunnels to addresses in advance, so that opening them does not count towards the members' time to answer.
 func (t *tunnels) open(ctx context.Context, addresses []string) {
 	var all sync.WaitGroup
 	for _, address := range addresses {

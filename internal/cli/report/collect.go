@@ -29,12 +29,12 @@ import (
 )
 
 const (
-	// maxLog and maxLines bound the log of one container: its newest lines.
+	// maxLog and maxLines limit the log of one container to its newest bytes and lines.
 	maxLog   = 2 << 20
 	maxLines = 5000
-	// maxEvents bounds the events: the newest.
+	// maxEvents limits the events to the newest.
 	maxEvents = 1000
-	// maxObjects bounds the objects of a kind.
+	// maxObjects limits the objects of a kind.
 	maxObjects = 500
 )
 
@@ -44,16 +44,16 @@ type file struct {
 	data []byte
 }
 
-// logs reads the log of a container, or that of its previous run.
+// logs reads the log of a container or of its previous run.
 type logs func(ctx context.Context, pod client.ObjectKey, options *corev1.PodLogOptions) (io.ReadCloser, error)
 
-// collector reads what a report has of an Etcd.
+// collector reads the parts of a report on an Etcd.
 type collector struct {
 	cluster client.Reader
 	logs    logs
 	etcd    client.ObjectKey
 	files   []file
-	// missing is what could not be read, as sentences.
+	// missing has sentences about what could not be read.
 	missing []string
 }
 
@@ -140,7 +140,8 @@ func (c *collector) write(name string, object *unstructured.Unstructured) {
 	c.add(name, raw)
 }
 
-// events adds the events of the Etcd and of other objects, oldest first. Those of objects that are gone are found by their names.
+// events adds the events of the Etcd and of other objects, oldest first. Events of deleted objects are found by the names of the
+// objects.
 func (c *collector) events(ctx context.Context, others []unstructured.Unstructured) {
 	list := &corev1.EventList{}
 	if err := c.cluster.List(ctx, list, client.InNamespace(c.etcd.Namespace)); err != nil {
@@ -220,7 +221,7 @@ func (c *collector) log(ctx context.Context, name string, pod client.ObjectKey, 
 		return
 	}
 	defer func() { _ = stream.Close() }()
-	// The API server keeps to the limit; a proxy between may not.
+	// The API server respects the limit; a proxy in between may not.
 	raw, err := io.ReadAll(io.LimitReader(stream, maxLog))
 	if err != nil {
 		c.note(name, err)

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// Name of the operator: that of its container, and the value of app.kubernetes.io/name.
+	// OperatorName is the name of the operator's container, and the value of its label app.kubernetes.io/name.
 	OperatorName = "etcd-foreman"
-	// Namespace that the manifests install it into.
+	// operatorNamespace is the namespace that the manifests install it into.
 	operatorNamespace = "etcd-foreman-system"
 )
 
-// Pods returns the pods of the operator, in all namespaces; in the one of the manifests if the user may not list more.
+// operatorPods returns the pods of the operator in all namespaces, or in its usual one if the user may not list all.
 func operatorPods(ctx context.Context, cluster client.Reader) ([]corev1.Pod, error) {
 	pods := &corev1.PodList{}
 	labeled := client.MatchingLabels{v1alpha1.LabelName: OperatorName}
@@ -39,7 +39,7 @@ func operatorPods(ctx context.Context, cluster client.Reader) ([]corev1.Pod, err
 	return slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return operatorImage(&p) == "" }), nil
 }
 
-// Image returns the image of the operator in a pod; empty if the pod has no container of that name.
+// operatorImage returns the image of the operator in a pod; empty if the pod has no container of that name.
 func operatorImage(pod *corev1.Pod) string {
 	for _, c := range pod.Spec.Containers {
 		if c.Name == OperatorName {
@@ -49,7 +49,7 @@ func operatorImage(pod *corev1.Pod) string {
 	return ""
 }
 
-// Version returns the version of the operator by the tag of its image; empty if it has none.
+// imageVersion returns the tag of an image; empty if it has none.
 func imageVersion(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	colon := strings.LastIndex(image, ":")
@@ -59,32 +59,32 @@ func imageVersion(image string) string {
 	return image[colon+1:]
 }
 
-// IsReady reports whether a pod is ready.
+// isReady reports whether a pod is ready.
 func isReady(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// Versions are those of the programs that work together.
+// Versions are the versions of the plugin, Kubernetes and the operator.
 type Versions struct {
 	Client Plugin `json:"client"`
 	// Kubernetes is the version of the API server.
 	Kubernetes string `json:"kubernetes,omitempty"`
-	// Operator is its pods, by their images.
+	// Operator has the pods of the operator.
 	Operator []OperatorPod `json:"operator,omitempty"`
-	// Problems are what could not be read, as sentences.
+	// Problems are sentences about what could not be read.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Client is the version of the plugin.
+// Plugin is the version of the plugin.
 type Plugin struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit"`
 	Go      string `json:"go"`
 }
 
-// Instance is a pod of the operator.
+// OperatorPod is a pod of the operator.
 type OperatorPod struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`

@@ -15,17 +15,17 @@ const redacted = "REDACTED"
 // lastApplied is a copy of an object as it was applied, secrets included.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// harmless are the names of environment variables whose values are needed to understand a program, and are no secrets.
+// harmless are environment variables whose values are needed to understand a program and are not secrets.
 var harmless = map[string]bool{
 	"GOMEMLIMIT": true, "GOGC": true, "GOMAXPROCS": true, "GODEBUG": true, "POD_NAME": true, "POD_NAMESPACE": true, "TZ": true,
 }
 
-// secretName matches what a secret is called: a key of a map, a flag, or the name before a value in text.
+// secretName matches the name of a secret: a key of a map, a flag, or the name before a value in text.
 const secretName = `(?:pass(?:word|wd|phrase)|secret|token|credential|authorization|api[-_]?key|access[-_]?key|account[-_]?key|private[-_]?key|signature|cookie|sas)`
 
-// A text is scrubbed of these. What is left of a match are its groups.
+// patterns match what may be a secret in text. Only the groups of a match are kept.
 var patterns = []*regexp.Regexp{
-	// A key in PEM, also with escaped line ends, and also without its end.
+	// A key in PEM, also with escaped line ends or without its end.
 	regexp.MustCompile(`()-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----|[A-Za-z0-9+/=\s\\]*)`),
 	// The user information of a URL.
 	regexp.MustCompile(`(://)[^/@\s"']+(@)`),
@@ -52,13 +52,13 @@ func scrub(text string) string {
 var (
 	secretKey  = regexp.MustCompile(`(?i)` + secretName)
 	secretFlag = regexp.MustCompile(`(?i)^--?[\w.-]*` + secretName + `[\w.-]*$`)
-	// notSecret are keys of Kubernetes that name a secret, and do not hold one.
+	// notSecret are keys of Kubernetes that name a secret and do not contain one.
 	notSecret = map[string]bool{"secretName": true, "tokenExpirationSeconds": true}
 )
 
-// redact removes from an object what may be a secret: the value of everything that has a name and a value, such as an environment
-// variable or a header, that of keys that are called like a secret, arguments after such a flag, and what scrub finds. It also
-// removes what repeats the object.
+// redact removes what may be a secret from an object: the value of everything that has a name and a value, such as an environment
+// variable or a header, the value of a key or flag that is named like a secret, and what scrub finds. It also removes copies of the
+// object.
 func redact(object map[string]any) map[string]any {
 	return redactMap(object)
 }

@@ -2,8 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report is the verb report, an archive of what a bug report needs, without secrets, and the verb version, which shows the
-// first thing that it needs.
+// Package report has the verb report, which writes an archive of what a bug report needs, without secrets, and the verb version.
 package report
 
 import (

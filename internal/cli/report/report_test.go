@@ -193,7 +193,7 @@ func TestNoSecretIsInAReport(t *testing.T) {
 		}
 	}
 	if strings.Contains(files["events.yaml"], "name: two") {
-		t.Error("an event of somebody else is in the report")
+		t.Error("an event of a foreign object is in the report")
 	}
 	if n := len(files["logs/etcd-main-0-etcd-foreman.log"]); n > maxLog {
 		t.Errorf("the log has %d bytes", n)

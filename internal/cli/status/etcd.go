@@ -18,26 +18,26 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// view is what is shown of one Etcd. It is a value.
+// view is what the page about an Etcd shows. It is a value.
 type view struct {
 	etcd  *v1alpha1.Etcd
 	queue queue.Queue
-	// leases of the snapshots; none if they could not be read.
+	// leases record the newest snapshots; empty if they could not be read.
 	leases observe.SnapshotLeases
 	// noLeases is why the leases could not be read; empty if they were.
 	noLeases string
 
 	snapshot *cluster.Snapshot
-	// trouble is why the members could not be read, and unreachable why none has answered; empty otherwise.
+	// trouble is why the members could not be read, unreachable why none answered; both are empty otherwise.
 	trouble, unreachable string
 	// databases of the members that answered, by the names of their pods.
 	databases map[string]etcdclient.Database
 	alarms    []etcdclient.Alarm
-	// noAlarms is why the alarms could not be read; empty if they were, or if no member has answered.
+	// noAlarms is why the alarms could not be read; empty if they were, or if no member answered.
 	noAlarms string
 }
 
-// readEtcd reads all that is shown of an Etcd. What the user may not read is left out, with the reason.
+// readEtcd reads the page about an Etcd. What the user may not read is left out, with the reason.
 func readEtcd(ctx context.Context, cluster *kube.Cluster, clock clock.Clock, name string) (watch.Page, error) {
 	etcd, err := cluster.Etcd(ctx, name)
 	if err != nil {

@@ -52,7 +52,7 @@ func (v view) lines(now time.Time, width int) []string {
 	return lines
 }
 
-// summary returns what is wrong, the worst first, and how old the backup is.
+// summary returns what is wrong, the worst first, and the age of the backup.
 func (v view) summary(now time.Time) []string {
 	e := v.etcd
 	say := []string{fmt.Sprintf("Etcd %s/%s: %d replicas, age %s", e.Namespace, e.Name, e.Spec.Replicas, text.Since(e.CreationTimestamp.Time, now))}
@@ -101,7 +101,7 @@ func alarmMeaning(kind etcdclient.AlarmKind) string {
 	return "see etcd's documentation"
 }
 
-// backup returns how old the newest snapshots are.
+// backup returns the age of the newest snapshots.
 func (v view) backup(now time.Time) string {
 	if !v.etcd.HasBackupStore() {
 		return "no store is configured."
@@ -119,7 +119,7 @@ func (v view) backup(now time.Time) string {
 	return "no snapshot is known."
 }
 
-// snapshotIn returns what a lease says of the newest snapshot of a kind; empty if there is none.
+// snapshotIn returns the age and revision of the newest snapshot of a kind, from its lease; empty if there is none.
 func snapshotIn(kind string, lease *coordinationv1.Lease, now time.Time) string {
 	if lease == nil || lease.Spec.RenewTime == nil {
 		return ""
@@ -147,7 +147,7 @@ func (v view) members() *text.Table {
 	return t
 }
 
-// recorded is the members in the status of the Etcd, for users who may read nothing else.
+// recorded returns the members in the status of the Etcd, for users who may not read the pods.
 func (v view) recorded(now time.Time) *text.Table {
 	t := &text.Table{Columns: []text.Column{{Name: "MEMBER"}, {Name: "STATUS"}, {Name: "ROLE"}, {Name: "REASON", Rank: 1}, {Name: "SINCE", Rank: 2}}}
 	for _, m := range v.etcd.Status.Members {
@@ -172,7 +172,7 @@ func (v view) sizes(pod string) (size, inUse, quota string) {
 	return text.Size(d.Size), text.Size(d.InUse), quota
 }
 
-// role returns the role that a member reports, or has in its lease, or else in the status of the Etcd.
+// role returns the role of a member: as it reports it, or else from its lease or the status of the Etcd.
 func (v view) role(o cluster.Ordinal) string {
 	if o.Role != v1alpha1.RoleUnknown && o.Role != "" {
 		return string(o.Role)
@@ -185,7 +185,7 @@ func (v view) role(o cluster.Ordinal) string {
 	return ""
 }
 
-// belowMembers returns what the members say together, and where it comes from.
+// belowMembers returns quorum and alarms, or why they are not known.
 func (v view) belowMembers() []string {
 	switch {
 	case v.snapshot == nil && len(v.etcd.Status.Members) > 0:

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package status is the verb status: how an Etcd is, on one page, or a line for each of many.
+// Package status is the verb status: a page about one Etcd, or a line for each of many.
 package status
 
 import (
@@ -91,7 +91,7 @@ func none(namespace string) string {
 	return "No Etcds in namespace " + namespace + "."
 }
 
-// table returns a line for each Etcd, those with trouble first.
+// table returns a row for each Etcd, those with trouble first.
 func table(etcds []v1alpha1.Etcd, namespaces bool, now time.Time) *text.Table {
 	t := &text.Table{Columns: []text.Column{
 		{Name: "NAMESPACE"}, {Name: "NAME"}, {Name: "QUORUM"}, {Name: "READY"}, {Name: "UPDATED", Rank: 1}, {Name: "ROLLOUT", Rank: 3},
@@ -132,7 +132,7 @@ func state(e *v1alpha1.Etcd, condition string) string {
 	return string(c.Status)
 }
 
-// trouble returns the conditions that say that something is wrong or to be done, the worst first.
+// trouble returns the conditions that report something wrong or pending, the worst first.
 func trouble(e *v1alpha1.Etcd) []metav1.Condition {
 	var wrong []metav1.Condition
 	hibernated := func(c metav1.Condition) bool { return c.Reason == v1alpha1.ReasonHibernated }

@@ -19,9 +19,9 @@ import (
 // change is a verb that changes one task. done is what the verb reports.
 type change struct {
 	name, short, long, example, done string
-	// fits reports whether the change makes sense for a task that has not ended, for the completion.
+	// fits reports whether the name of a task that has not ended is completed.
 	fits func(*v1alpha1.EtcdOperatorTask) bool
-	// guards: the change is about guards, which only rollouts have.
+	// guards: the verb changes guards, which only rollouts have.
 	guards bool
 	act    func(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...writeOption) error
 }
@@ -148,7 +148,7 @@ func patch(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, b
 	return c.Patch(ctx, t, before, all...)
 }
 
-// remove deletes the task that was read, not a later one of the same name.
+// remove deletes the task that was read, and no later one of the same name.
 func remove(ctx context.Context, c client.Client, t *v1alpha1.EtcdOperatorTask, options ...writeOption) error {
 	precise := []client.DeleteOption{client.Preconditions{UID: &t.UID}}
 	for _, o := range options {

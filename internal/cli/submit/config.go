@@ -21,7 +21,7 @@ type flagSet struct {
 	cmd *cobra.Command
 }
 
-// choice adds a flag with a few values, which are completed.
+// choice adds a flag with a few values, and completes them.
 func (f flagSet) choice(name, value, usage string, values ...string) *string {
 	into := f.String(name, value, usage)
 	kube.CompleteValues(f.cmd, name, values...)
@@ -68,7 +68,7 @@ func recreateConfig(flags flagSet) func() (any, error) {
 	}
 }
 
-// taskTimeout adds the flag for how long the task may take, which is not how long the command waits.
+// taskTimeout adds the flag that limits the task. The command itself waits as long as --timeout says.
 func taskTimeout(flags flagSet) *time.Duration {
 	return flags.Duration("task-timeout", 0, "How long the task may take before it fails (default: the operator's).")
 }

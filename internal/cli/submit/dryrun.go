@@ -20,7 +20,7 @@ const (
 	dryRunServer dryRunMode = "server"
 )
 
-// addTo adds the flag to a verb, with what the modes client and server do.
+// addTo adds the flag to a verb. client and server are what these modes do.
 func (m *dryRunMode) addTo(cmd *cobra.Command, client, server string) {
 	usage := fmt.Sprintf("none, client (%s) or server (%s).", client, server)
 	cmd.Flags().StringVar((*string)(m), "dry-run", string(dryRunNone), usage)

@@ -55,7 +55,7 @@ func (m *many) validate(c *command, arg string) error {
 	return nil
 }
 
-// runMany creates a task for each Etcd that is selected; none if one of them would be refused.
+// runMany creates a task for each selected Etcd; none if the API server would refuse one of them.
 func (c *command) runMany(ctx context.Context) error {
 	cluster, err := c.Connect()
 	if err != nil {
@@ -101,9 +101,9 @@ func (c *command) runMany(ctx context.Context) error {
 	return c.waitForAll(ctx, cluster, tasks)
 }
 
-// selected returns the Etcds that are selected. It is an error if there are none, or if one of them has no members to restart.
+// selected returns the selected Etcds. It returns an error if there are none, or if one of them has no members to restart.
 func (c *command) selected(ctx context.Context, cluster *kube.Cluster) ([]v1alpha1.Etcd, error) {
-	// It was parsed before.
+	// It is valid: validate has parsed it.
 	selector, _ := labels.Parse(c.many.selector)
 	list := &v1alpha1.EtcdList{}
 	if err := cluster.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
@@ -149,7 +149,7 @@ func nothingCreated(wrong []string) error {
 	return kube.Failure("no task was created: %s", strings.Join(wrong, "; "))
 }
 
-// confirm asks the user whether the Etcds are the right ones.
+// confirm asks the user to confirm the Etcds.
 func (c *command) confirm(ctx context.Context, etcds []v1alpha1.Etcd) error {
 	if c.many.yes {
 		return nil
@@ -163,7 +163,7 @@ func (c *command) confirm(ctx context.Context, etcds []v1alpha1.Etcd) error {
 	fmt.Fprintf(c.ErrOut, "Create a %s for each of these %d Etcds? [y/N] ", c.verb.name, len(etcds)) //nolint:errcheck // there is nowhere to report it
 	answer := make(chan string, 1)
 	go func() {
-		// An input that ends says no.
+		// The end of the input means no.
 		line, _ := bufio.NewReader(c.In).ReadString('\n')
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
@@ -187,7 +187,7 @@ func (c *command) showAll(tasks []*v1alpha1.EtcdOperatorTask) error {
 	return nil
 }
 
-// waitForAll waits for all tasks, which run at the same time, and reports those that did not succeed.
+// waitForAll waits for all tasks, which run at the same time, and returns an error that names those that did not succeed.
 func (c *command) waitForAll(ctx context.Context, cluster *kube.Cluster, tasks []*v1alpha1.EtcdOperatorTask) error {
 	ctx, cancel := c.wait.Context(ctx)
 	defer cancel()

@@ -22,7 +22,7 @@ func (s *seconds) Set(value string) error {
 		if err != nil {
 			return errors.New("it must be a duration such as 24h, or a number of seconds")
 		}
-		// What is kept for a part of a second is kept for the whole.
+		// A part of a second counts as a whole one.
 		n = int64(math.Ceil(d.Seconds()))
 	}
 	if n < 0 || n > math.MaxInt32 {

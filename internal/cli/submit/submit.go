@@ -40,7 +40,7 @@ type command struct {
 	ttl       seconds
 	overrides []string
 	many      many
-	// printer is made for the first task, since it separates the documents of several.
+	// printer is shared by all tasks, since it separates documents.
 	printer printers.ResourcePrinter
 }
 
@@ -182,8 +182,7 @@ func encode(config any) (string, error) {
 	return string(text), nil
 }
 
-// create creates the task. It reports a missing Etcd itself, before the task is rejected for it, unless the user may create
-// tasks but not read Etcds.
+// create creates the task. If the user may read Etcds, it first checks that the Etcd exists; otherwise the task would be rejected.
 func (c *command) create(ctx context.Context, cluster *kube.Cluster, task *v1alpha1.EtcdOperatorTask) error {
 	_, err := cluster.Etcd(ctx, task.Spec.OwnerEtcdReference.Name)
 	if err != nil && !apierrors.IsForbidden(err) {
@@ -199,7 +198,7 @@ func (c *command) create(ctx context.Context, cluster *kube.Cluster, task *v1alp
 	return nil
 }
 
-// waitFor prints the name of the task at once, and a document once the task has ended.
+// waitFor waits for the task. It prints a name at once, and a document when the task has ended.
 func (c *command) waitFor(ctx context.Context, cluster *kube.Cluster, task *v1alpha1.EtcdOperatorTask) error {
 	if c.printsAtOnce() {
 		if err := c.show(task); err != nil {
@@ -218,7 +217,7 @@ func (c *command) waitFor(ctx context.Context, cluster *kube.Cluster, task *v1al
 	return watch.Outcome(last)
 }
 
-// printsAtOnce reports whether a task that is waited for is printed when it is created, rather than as it has ended.
+// printsAtOnce reports whether a task is printed when it is created rather than when it has ended.
 func (c *command) printsAtOnce() bool {
 	return !c.wait.Wait || *c.print.OutputFormat == "" || *c.print.OutputFormat == "name"
 }

@@ -17,7 +17,7 @@ const (
 	reset  = "\x1b[0m"
 )
 
-// states are the words that are colored, by their color: classes of pods, states of tasks, conditions that report trouble, alarms.
+// states are the words that are colored: classes of pods, states of tasks, conditions that report trouble, alarms.
 var states = []struct {
 	color string
 	words *regexp.Regexp
@@ -30,7 +30,7 @@ var states = []struct {
 // Color returns a line with states in color. The line must be plain.
 func Color(line string) string {
 	for i, s := range states {
-		// What has a color keeps it: later words are looked for between the sequences.
+		// A word that has a color keeps it: the next words are searched between the sequences.
 		parts := []string{line}
 		if i > 0 {
 			parts = split(line)

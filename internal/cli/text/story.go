@@ -46,7 +46,7 @@ func Story(task *v1alpha1.EtcdOperatorTask, events []corev1.Event) []StoryLine {
 	}
 	lines = append(lines, fromEvents(task, events, lines)...)
 	slices.SortStableFunc(lines, func(a, b StoryLine) int {
-		// The times in the status are in seconds: within one, lines stay in the order in which they were added.
+		// Times in the status are in seconds: within a second, lines stay in the order in which they were added.
 		return a.At.Truncate(time.Second).Compare(b.At.Truncate(time.Second))
 	})
 	return lines
@@ -60,7 +60,7 @@ func beginning(task *v1alpha1.EtcdOperatorTask) []StoryLine {
 	return []StoryLine{{At: task.Status.InitiatedAt.Time, Text: "started", Detail: admitted.Message}}
 }
 
-// ofRollout returns lines for the pods that were removed, for the handover unless it has an event, and for the guard that blocks it.
+// ofRollout returns lines for the pods that were removed, the handover unless it has an event, and the guard that blocks.
 func ofRollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []StoryLine {
 	var lines []StoryLine
 	for _, p := range r.Pods {
@@ -111,7 +111,7 @@ func hasEvent(events []corev1.Event, reason string) bool {
 	return slices.ContainsFunc(events, func(e corev1.Event) bool { return e.Reason == reason })
 }
 
-// fromEvents returns lines for the events that the lines so far do not have.
+// fromEvents returns lines for the events that are not in the given lines.
 func fromEvents(task *v1alpha1.EtcdOperatorTask, events []corev1.Event, lines []StoryLine) []StoryLine {
 	var added []StoryLine
 	for _, e := range events {
@@ -161,8 +161,8 @@ func Doing(task *v1alpha1.EtcdOperatorTask) string {
 	return ""
 }
 
-// Took returns how long a task ran, and whether it ran and has ended.
-func Took(task *v1alpha1.EtcdOperatorTask) (time.Duration, bool) {
+// Took returns how long a task ran; ended is false if it has not started or not ended.
+func Took(task *v1alpha1.EtcdOperatorTask) (took time.Duration, ended bool) {
 	s := task.Status
 	if s.InitiatedAt == nil || s.CompletedAt == nil {
 		return 0, false

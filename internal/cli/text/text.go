@@ -93,7 +93,7 @@ func join(cells []string, shown, widths []int) string {
 }
 
 // Wrap breaks text between words into lines of a width, with every line but the first indented; 0 is any width.
-// The first line is assumed to start after indent columns, too.
+// The caller prints the first line after a prefix of indent columns.
 func Wrap(text string, indent, width int) []string {
 	room := max(width-indent, minWrap)
 	if width == 0 {

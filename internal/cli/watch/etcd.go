@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// followEtcd follows the tasks of an Etcd, one after the other, until its newest spec is carried out. A task that has ended
-// before counts only then: right after a change of the spec, the newest task is still that of the change before.
+// followEtcd follows the tasks of an Etcd, one after the other, until its newest spec is applied. A task that had already ended
+// counts only if nothing is pending: right after a change of the spec, the newest task still belongs to the previous change.
 func (c *command) followEtcd(ctx context.Context, cluster *kube.Cluster, ref kube.Ref) error {
 	followed, said := false, ""
 	for {
-		// The Etcd is read first: if nothing is pending then, every task that its spec asked for exists.
+		// The Etcd is read before its tasks: if nothing is pending, every task that its spec asked for exists.
 		pending, err := c.pending(ctx, cluster, ref.Name)
 		if err != nil {
 			return err
@@ -56,7 +56,7 @@ func (c *command) followEtcd(ctx context.Context, cluster *kube.Cluster, ref kub
 	}
 }
 
-// pending returns what of the spec of an Etcd is not carried out yet; empty if all is, or if the user may not read the Etcd.
+// pending returns what is not applied yet of the spec of an Etcd; empty if nothing is pending, or if the user may not read the Etcd.
 func (c *command) pending(ctx context.Context, cluster *kube.Cluster, name string) (string, error) {
 	etcd := &v1alpha1.Etcd{}
 	switch err := cluster.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name}, etcd); {
@@ -70,8 +70,8 @@ func (c *command) pending(ctx context.Context, cluster *kube.Cluster, name strin
 	return pendingOf(etcd)
 }
 
-// pendingOf returns what of the spec of an Etcd is not carried out yet, as a sentence; empty if all is. It is an error if the
-// operator is not going to.
+// pendingOf returns a sentence about what is not applied yet of the spec of an Etcd; empty if nothing is pending. It returns an
+// error if the operator will not apply it.
 func pendingOf(etcd *v1alpha1.Etcd) (string, error) {
 	status := etcd.Status
 	updated := status.Conditions.Find(v1alpha1.ConditionAllMembersUpdated)
@@ -99,7 +99,7 @@ func superseded(t *v1alpha1.EtcdOperatorTask) bool {
 	return t != nil && slices.ContainsFunc(t.Status.LastErrors, func(e v1alpha1.LastError) bool { return e.Code == v1alpha1.ErrSuperseded })
 }
 
-// stopped returns why the wait for the next task has ended.
+// stopped returns the error of a wait that ended before the next task existed.
 func stopped(ctx context.Context, pending string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &kube.Error{Code: kube.ExitTimedOut, Err: fmt.Errorf("timed out: %s", pending)}

@@ -44,7 +44,7 @@ func (p *printer) print(task *v1alpha1.EtcdOperatorTask) error {
 	return nil
 }
 
-// waitsFor returns what a task waits for that its story does not have.
+// waitsFor returns what a task is waiting for, which is not part of its story.
 func waitsFor(task *v1alpha1.EtcdOperatorTask) string {
 	switch c := text.Progressing(task); c.Reason {
 	case v1alpha1.ReasonQueued, v1alpha1.ReasonSuspended, v1alpha1.ReasonStalled, v1alpha1.ReasonRetrying,

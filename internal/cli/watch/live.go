@@ -13,28 +13,29 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 )
 
-// renewPeriod is how often a page is drawn again while nothing changes: ages grow.
+// renewPeriod is how often a page is redrawn while nothing changes, because ages grow.
 const renewPeriod = time.Second
 
 // Page formats a state at a time and in a width; 0 is any width.
 type Page func(now time.Time, width int) []string
 
-// Source calls show with each new state, and lost when it cannot read one and retries. It ends with the context at the latest.
+// Source calls show with each new state, and lost with the error of each read that it will retry. It returns when the context ends,
+// or earlier.
 type Source[T any] func(ctx context.Context, show func(T), lost func(error)) error
 
 // Format is how states are shown.
 type Format[T any] struct {
-	// Page formats a state for a terminal, when it is new and every renewPeriod. If it is nil, states are printed there, too.
+	// Page formats a state for a terminal; it is called for each new state and every renewPeriod. If it is nil, states are printed on
+	// a terminal, too.
 	Page func(T) Page
 	// Print prints a state where the output is not a terminal.
 	Print func(T) error
-	// still: a page is drawn only for a new state.
+	// still: a page is not redrawn while nothing changes.
 	still bool
 }
 
-// Show shows the states of a source until the source ends. A terminal shows the newest one in place; elsewhere, each is printed.
-// While the source cannot read a state, the last one stays, and the reason is shown: below it on a terminal, or else on the error
-// stream.
+// Show shows the states of a source until the source returns. A terminal shows the newest one in place; elsewhere, each is printed.
+// During an outage the last state stays, and the error is shown: below it on a terminal, and once on the error stream otherwise.
 func Show[T any](ctx context.Context, k *kube.Kube, source Source[T], format Format[T]) error {
 	return showOn(ctx, k, newScreen(k), source, format)
 }
@@ -59,19 +60,19 @@ func showOn[T any](ctx context.Context, k *kube.Kube, s *screen, source Source[T
 	return draw(k, s, format, news, ended)
 }
 
-// state is a value, or the reason why the value before is not the newest.
+// state is a new value, or the error of reading one.
 type state[T any] struct {
 	value T
 	lost  error
 }
 
-// draw draws each state, and renews the page, until the source has ended.
+// draw redraws the page for each state and every renewPeriod, until the source has returned.
 func draw[T any](k *kube.Kube, s *screen, format Format[T], news <-chan state[T], ended <-chan error) error {
-	ticker := k.Clock.NewTicker(renewPeriod)
-	defer ticker.Stop()
-	renew := ticker.C()
-	if format.still {
-		renew = nil
+	var renew <-chan time.Time
+	if !format.still {
+		ticker := k.Clock.NewTicker(renewPeriod)
+		defer ticker.Stop()
+		renew = ticker.C()
 	}
 	var value T
 	var lost error
@@ -96,7 +97,7 @@ func draw[T any](k *kube.Kube, s *screen, format Format[T], news <-chan state[T]
 	}
 }
 
-// printEach prints each state. An outage is reported once.
+// printEach prints each state until the source returns. An outage is reported once.
 func printEach[T any](ctx context.Context, cancel func(), k *kube.Kube, source Source[T], print func(T) error) error {
 	var failed error
 	reported := false
@@ -118,7 +119,7 @@ func printEach[T any](ctx context.Context, cancel func(), k *kube.Kube, source S
 
 const notNewest = "This is not the newest state: "
 
-// outdated returns a page with the reason that it is not the newest.
+// outdated returns a page that also says why it is not the newest.
 func outdated(last Page, why string) Page {
 	return func(now time.Time, width int) []string {
 		return append(append(last(now, width), ""), text.Wrap(notNewest+why, 0, width)...)

@@ -16,9 +16,9 @@ import (
 // pollPeriod is the pause between two reads.
 const pollPeriod = 2 * time.Second
 
-// Poll shows a page that is read again every two seconds, until it is interrupted. Where the output is not a terminal, a page is
-// printed, below the time of day, if it differs from the one before in more than ages. Only the first read may fail: later, the
-// last page stays, with the error below it.
+// Poll shows a page, and reads it every two seconds, until it is interrupted. If the output is not a terminal, it prints a page,
+// below the time of day, if more than ages has changed. An error of the first read is returned; after that, the last page stays,
+// with the error below it.
 func Poll(ctx context.Context, k *kube.Kube, read func(context.Context) (Page, error)) error {
 	source := func(ctx context.Context, show func(Page), _ func(error)) error {
 		page, err := read(ctx)

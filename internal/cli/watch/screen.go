@@ -34,15 +34,15 @@ const (
 	toEnd      = "\x1b[J"
 )
 
-// newScreen returns a screen on the output.
+// newScreen returns a screen for the output.
 func newScreen(k *kube.Kube) *screen { return &screen{out: k.Out, size: k.Size, color: k.Color()} }
 
-// newProgress returns a screen on the error stream.
+// newProgress returns a screen for the progress of a command, on the error stream.
 func newProgress(k *kube.Kube) *screen {
 	return &screen{out: k.ErrOut, size: func() (int, int, bool) { return kube.SizeOf(k.ErrOut) }, transient: true}
 }
 
-// draw replaces the previous lines. A terminal whose width has changed has moved them: then the new ones go below.
+// draw replaces the previous lines. After a change of the width, the terminal has moved them, and the new lines go below.
 func (s *screen) draw(lines func(width int) []string) {
 	width, height, ok := s.size()
 	if !ok {

@@ -21,8 +21,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 )
 
-// table shows a task, and the members as the API server knows them. Members are not asked: the operator does that, and
-// the status of the Etcd has their answers.
+// table reads the members that are shown beside a task. It reads the API server only: the operator asks the members, and writes
+// their roles to the status of the Etcd.
 type table struct {
 	cluster  *kube.Cluster
 	observer *observe.Observer
@@ -39,7 +39,7 @@ func (noDialer) Dial(string, *tls.Config) (etcdclient.Client, error) {
 	return nil, errors.New("members are not asked")
 }
 
-// read reads what the table shows beside the task.
+// read returns a task with its members, or with the reason that they cannot be read.
 func (t *table) read(ctx context.Context, task *v1alpha1.EtcdOperatorTask) view {
 	v := view{task: task}
 	etcd, err := t.cluster.Etcd(ctx, task.Spec.OwnerEtcdReference.Name)
@@ -55,7 +55,7 @@ func (t *table) read(ctx context.Context, task *v1alpha1.EtcdOperatorTask) view 
 	return v
 }
 
-// view is what the table shows. It is a value.
+// view is a task with its members. It is a value.
 type view struct {
 	task     *v1alpha1.EtcdOperatorTask
 	etcd     *v1alpha1.Etcd

@@ -26,8 +26,8 @@ const retryPeriod = time.Second
 // Tasks are the tasks that exist, by UID.
 type Tasks map[types.UID]*v1alpha1.EtcdOperatorTask
 
-// TasksOf shows the tasks of an Etcd, or those of every Etcd if its name is empty, whenever one of them changes. Only the first
-// read may fail, unless the user loses the permission.
+// TasksOf returns a source of the tasks of an Etcd, or of every Etcd if its name is empty. It ends with an error if the first read
+// fails; after that, only if a retry would not help.
 func TasksOf(k *kube.Kube, cluster *kube.Cluster, etcd string) Source[Tasks] {
 	return func(ctx context.Context, show func(Tasks), lost func(error)) error {
 		options := cluster.TasksOf(etcd)
@@ -54,7 +54,7 @@ func TasksOf(k *kube.Kube, cluster *kube.Cluster, etcd string) Source[Tasks] {
 	}
 }
 
-// Task shows the states of a task from the present one to its last, and puts the last into a variable.
+// Task returns a source of the states of a task, from its present to its last one. It stores each in last.
 func Task(k *kube.Kube, cluster client.WithWatch, task *v1alpha1.EtcdOperatorTask, last **v1alpha1.EtcdOperatorTask) Source[*v1alpha1.EtcdOperatorTask] {
 	key, uid := client.ObjectKeyFromObject(task), task.UID
 	return func(ctx context.Context, show func(*v1alpha1.EtcdOperatorTask), lost func(error)) error {
@@ -86,7 +86,7 @@ func Task(k *kube.Kube, cluster client.WithWatch, task *v1alpha1.EtcdOperatorTas
 	}
 }
 
-// interrupted returns why the wait ended before the task.
+// interrupted returns the error of a wait that ended before its task.
 func interrupted(ctx context.Context, task string) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &kube.Error{Code: kube.ExitTimedOut, Err: fmt.Errorf("timed out: task %s has not ended, and continues: see \"kubectl etcdtask watch %s\"", task, task)}
@@ -94,8 +94,8 @@ func interrupted(ctx context.Context, task string) error {
 	return kube.Failure("stopped waiting: task %s continues: see \"kubectl etcdtask watch %s\"", task, task)
 }
 
-// follow calls seen with the tasks that exist, at first and after each change, until seen has seen the end, the context ends,
-// or an error is permanent. It waits for an API server that is unreachable.
+// follow calls seen with the tasks that exist, first with those that were read and then after each change, until seen reports the
+// end, the context ends, or an error is permanent. It retries while the API server is unreachable, and calls lost with each error.
 func follow(ctx context.Context, k *kube.Kube, c client.WithWatch, read func() (Tasks, string, error), seen func(Tasks) (ended bool), lost func(error), of ...client.ListOption) error {
 	for {
 		tasks, version, err := read()
@@ -121,7 +121,7 @@ func follow(ctx context.Context, k *kube.Kube, c client.WithWatch, read func() (
 	}
 }
 
-// changes calls seen after each change, until it has seen the end or the watch ends.
+// changes calls seen after each change, until seen reports the end or the watch ends.
 func changes(ctx context.Context, c client.WithWatch, tasks Tasks, seen func(Tasks) (ended bool), options ...client.ListOption) (ended bool, err error) {
 	w, err := c.Watch(ctx, &v1alpha1.EtcdOperatorTaskList{}, options...)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Flags are --wait and --timeout.
+// WaitFlags are the flags --wait and --timeout.
 type WaitFlags struct {
 	Wait    bool
 	Timeout time.Duration
@@ -82,7 +82,7 @@ func (f *WaitFlags) UntilEnd(ctx context.Context, k *kube.Kube, c client.WithWat
 	return last, nil
 }
 
-// progress returns the state of a task, and what it does.
+// progress returns the state of a task and what it is doing.
 func progress(t *v1alpha1.EtcdOperatorTask) string {
 	say := text.State(t)
 	if doing := text.Doing(t); doing != "" {

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package watch shows what changes, until it ends or is interrupted: on a terminal, a page that is renewed in place; elsewhere,
-// lines. It has the verb watch, the flag --wait, and the live view of the flags --watch of other verbs.
+// Package watch has the live view of the plugin, which renews a page in place on a terminal and prints lines elsewhere, and what
+// shows it: the verb watch and the flag --wait. The verbs list and status use it for their flag --watch.
 package watch
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// pendingPeriod is the pause before an Etcd that has no task to follow is read again.
+// pendingPeriod is how often an Etcd is read while it has no task to follow.
 const pendingPeriod = time.Second
 
 type command struct {
@@ -79,7 +79,7 @@ func (c *command) follow(ctx context.Context, cluster *kube.Cluster, task *v1alp
 	return last, Outcome(last)
 }
 
-// took returns how long a task has run, or ran.
+// took returns how long a task has been running, or ran.
 func took(t *v1alpha1.EtcdOperatorTask, now time.Time) string {
 	if t.Status.InitiatedAt == nil {
 		return "not started"
