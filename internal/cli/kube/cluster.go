@@ -143,14 +143,9 @@ func (c *Cluster) CurrentTask(ctx context.Context, ref Ref) (*v1alpha1.EtcdOpera
 		return task, err
 	}
 	if _, err := c.Etcd(ctx, ref.Name); err == nil {
-		return nil, c.HasNoTask(ref.Name)
+		return nil, Failure("Etcd %q in namespace %s has no task", ref.Name, c.Namespace)
 	}
 	return nil, c.noneOf(ref)
-}
-
-// HasNoTask returns the error of an Etcd that has no task.
-func (c *Cluster) HasNoTask(etcd string) error {
-	return Failure("Etcd %q in namespace %s has no task", etcd, c.Namespace)
 }
 
 func (c *Cluster) noneOf(ref Ref) error {

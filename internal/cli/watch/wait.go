@@ -25,12 +25,12 @@ type WaitFlags struct {
 
 // AddTo adds both flags to a verb.
 func (f *WaitFlags) AddTo(flags *pflag.FlagSet) {
-	f.AddTimeoutTo(flags)
+	f.addTimeoutTo(flags)
 	flags.BoolVar(&f.Wait, "wait", false, "Wait until the task has ended, and exit with 0 if it succeeded.")
 }
 
-// AddTimeoutTo adds the timeout alone, to a verb that always waits.
-func (f *WaitFlags) AddTimeoutTo(flags *pflag.FlagSet) {
+// addTimeoutTo adds the timeout alone, to a verb that always waits.
+func (f *WaitFlags) addTimeoutTo(flags *pflag.FlagSet) {
 	f.Wait = true
 	flags.DurationVar(&f.Timeout, "timeout", 0, "How long to wait, such as 90s or 10m; exits with 3 after that. 0 waits without a limit.")
 }

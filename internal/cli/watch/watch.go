@@ -37,7 +37,7 @@ func Command(k *kube.Kube) *cobra.Command {
 		PreRunE: func(*cobra.Command, []string) error { return c.wait.Validate() },
 		RunE:    k.Run(c.run),
 	}
-	c.wait.AddTimeoutTo(cmd.Flags())
+	c.wait.addTimeoutTo(cmd.Flags())
 	return cmd
 }
 

@@ -51,6 +51,8 @@ type person struct {
 	// input is what is typed; interactive: on a terminal.
 	input       string
 	interactive bool
+	// terminal: the output is one.
+	terminal bool
 }
 
 func newPerson(t *testing.T) *person {
@@ -105,6 +107,8 @@ func (p *person) startInto(ctx context.Context, out *watched, args ...string) fu
 	k := kube.New(genericiooptions.IOStreams{In: bytes.NewBufferString(p.input), Out: out, ErrOut: &errOut})
 	interactive := p.interactive
 	k.Interactive = func() bool { return interactive }
+	terminal := p.terminal
+	k.Size = func() (int, int, bool) { return 120, 40, terminal }
 	k.Location, k.Suffix = time.UTC, func() string { return "x7k2p" }
 	if p.kubeconfig != "" {
 		// At the end, because cobra expects the verb first; completion has none.

@@ -138,6 +138,34 @@ func TestListWatch(t *testing.T) {
 	p.Expect(got.err).To(HavePrefix("error: not permitted: "))
 }
 
+// On a terminal, the three live views renew a page in place, and restore the terminal at the end.
+func TestLiveViewsOnATerminal(t *testing.T) {
+	p := newPerson(t)
+	p.observed(metav1.ConditionTrue)
+	task := p.make("a", v1alpha1.TaskStateInProgress)
+	p.terminal = true
+	ctx, interrupt := context.WithCancel(t.Context())
+	var list, status, watch watched
+	endOfWatch := p.startInto(ctx, &watch, "watch", "a")
+	ends := []func() outcome{p.startInto(ctx, &list, "list", "-w"), p.startInto(ctx, &status, "status", "-w")}
+	const up, restored = `\x1b\[\d+A\r`, "\x1b[?7h\x1b[?25h"
+	p.Eventually(list.String).Should(MatchRegexp(`\na +QuorumAwareRollout +main +InProgress .*\n(?s:.*)` + up + "NAME"))
+	p.Eventually(status.String).Should(MatchRegexp(`\nmain .*\n(?s:.*)` + up + "NAME"))
+	p.Eventually(watch.String).Should(MatchRegexp(`QuorumAwareRollout of Etcd .*/main: InProgress, (?s:.*)` + up + "QuorumAwareRollout"))
+	p.operate(task, v1alpha1.TaskStateSucceeded, "done")
+	got := endOfWatch()
+	p.Expect(got.code).To(BeZero(), got.String())
+	p.Expect(got.out).To(MatchRegexp(`: \S*Succeeded\S*, (?s:.*)task a succeeded after .*: done\n$`))
+	p.Expect(got.out).To(ContainSubstring(restored))
+	p.Eventually(list.String).Should(MatchRegexp(`\na +QuorumAwareRollout +main +\S*Succeeded`))
+	interrupt()
+	for _, end := range ends {
+		got := end()
+		p.Expect(got.code).To(BeZero(), got.String())
+		p.Expect(got.out).To(HaveSuffix(restored))
+	}
+}
+
 func TestStatusWatch(t *testing.T) {
 	p := newPerson(t)
 	p.observed(metav1.ConditionTrue)
