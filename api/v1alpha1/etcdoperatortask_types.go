@@ -48,12 +48,11 @@ func (s TaskState) IsFinal() bool {
 }
 
 // OperationState is the state of one operation within a task.
-// +kubebuilder:validation:Enum=Pending;InProgress;Completed;Failed
+// +kubebuilder:validation:Enum=InProgress;Completed;Failed
 type OperationState string
 
 // The states of an operation.
 const (
-	OperationStatePending    OperationState = "Pending"
 	OperationStateInProgress OperationState = "InProgress"
 	OperationStateCompleted  OperationState = "Completed"
 	OperationStateFailed     OperationState = "Failed"

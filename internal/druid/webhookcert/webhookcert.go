@@ -146,11 +146,11 @@ func (k *Keeper) authority(ctx context.Context, now time.Time) (*authority, erro
 	if err == nil && !current.isDue(now) {
 		return current, nil
 	}
-	made, err := newAuthority(now)
+	certificate, key, err := newAuthority(now)
 	if err != nil {
 		return nil, err
 	}
-	data := map[string][]byte{keyCA: made.pem, keyCAKey: made.keyPEM}
+	data := map[string][]byte{keyCA: certificate, keyCAKey: key}
 	if current != nil {
 		data[keyPrevious] = current.pem
 	}

@@ -5,7 +5,10 @@
 package webhookcert
 
 import (
+	"crypto/ecdsa"
+	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"testing"
 	"time"
 
@@ -114,6 +117,26 @@ func TestCAThatCannotBeUsedIsReplaced(t *testing.T) {
 	k := w.replica()
 	w.sync(k)
 	w.Expect(w.trusted(k)).To(BeTrue())
+}
+
+// Earlier versions wrote the key as SEC 1. Their CA goes on: a new one would not be trusted before the next look.
+func TestCAOfAnEarlierVersionIsKept(t *testing.T) {
+	w := newWorld(t, nil)
+	first := w.replica()
+	w.sync(first)
+	secret := &corev1.Secret{}
+	w.Expect(w.client.Get(t.Context(), first.Secret, secret)).To(Succeed())
+	pair, err := tls.X509KeyPair(secret.Data[keyCA], secret.Data[keyCAKey])
+	w.Expect(err).NotTo(HaveOccurred())
+	der, err := x509.MarshalECPrivateKey(pair.PrivateKey.(*ecdsa.PrivateKey))
+	w.Expect(err).NotTo(HaveOccurred())
+	ca := secret.Data[keyCA]
+	secret.Data[keyCAKey] = pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+	w.Expect(w.client.Update(t.Context(), secret)).To(Succeed())
+	second := w.replica()
+	w.sync(second)
+	w.Expect(w.trusted(second)).To(BeTrue())
+	w.Expect(second.leaf.by).To(Equal(ca))
 }
 
 // A Secret of this name with something else in it is somebody else's.

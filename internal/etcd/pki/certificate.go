@@ -138,7 +138,7 @@ func newCA(o Owner, duration time.Duration, now time.Time, notBefore time.Time) 
 	if notBefore.IsZero() {
 		notBefore = now.Add(-early)
 	}
-	return sign(&x509.Certificate{
+	return Sign(&x509.Certificate{
 		SerialNumber: serial,
 		// Each CA has a subject of its own: by it clients choose a certificate.
 		Subject: pkix.Name{
@@ -154,10 +154,6 @@ func newCA(o Owner, duration time.Duration, now time.Time, notBefore time.Time) 
 // newLeaf issues a certificate. It is valid as long as its CA at most, and otherwise not shorter than the one that it replaces:
 // with a clock that is behind, that would be too short.
 func newLeaf(ca *Pair, want Want, duration time.Duration, now time.Time, replaced *x509.Certificate) (*Pair, error) {
-	serial, err := newSerial()
-	if err != nil {
-		return nil, err
-	}
 	end := now.Add(duration)
 	if replaced != nil && replaced.NotAfter.After(end) {
 		end = replaced.NotAfter
@@ -165,19 +161,26 @@ func newLeaf(ca *Pair, want Want, duration time.Duration, now time.Time, replace
 	if ca.Certificate.NotAfter.Before(end) {
 		end = ca.Certificate.NotAfter
 	}
-	return sign(&x509.Certificate{
-		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: want.CommonName},
-		DNSNames:     want.Hosts,
-		NotBefore:    ca.Certificate.NotBefore, NotAfter: end,
+	return Sign(&x509.Certificate{
+		Subject:   pkix.Name{CommonName: want.CommonName},
+		DNSNames:  want.Hosts,
+		NotBefore: ca.Certificate.NotBefore, NotAfter: end,
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           want.Usages,
 	}, ca)
 }
 
-// sign makes a key and signs its certificate; with the key itself when there is no CA.
-func sign(template *x509.Certificate, ca *Pair) (*Pair, error) {
+// Sign makes a key and signs its certificate; with the key itself when ca is nil. A template without a serial number gets a
+// random one.
+func Sign(template *x509.Certificate, ca *Pair) (*Pair, error) {
+	if template.SerialNumber == nil {
+		serial, err := newSerial()
+		if err != nil {
+			return nil, err
+		}
+		template.SerialNumber = serial
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("making a private key: %w", err)

@@ -238,7 +238,7 @@ func TestIssuerWithIntermediates(t *testing.T) {
 	template := *root.Certificate
 	template.Subject.CommonName, template.MaxPathLenZero = "intermediate", false
 	root = resign(i.g, root)
-	between, err := sign(&template, root)
+	between, err := Sign(&template, root)
 	i.g.Expect(err).NotTo(HaveOccurred())
 	for _, want := range spec.Leaves {
 		pair, err := newLeaf(between, want, 90*day, start, nil)
@@ -259,7 +259,7 @@ func TestIssuerWithIntermediates(t *testing.T) {
 func resign(g *WithT, ca *Pair) *Pair {
 	template := *ca.Certificate
 	template.MaxPathLenZero, template.MaxPathLen, template.PublicKey = false, -1, nil
-	again, err := sign(&template, nil)
+	again, err := Sign(&template, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	return again
 }
