@@ -84,8 +84,8 @@ type Decision struct {
 	Progress string
 }
 
-// Decide says what to do next. It is pure.
-func Decide(in Input) Decision {
+// decide says what to do next. It is pure.
+func decide(in Input) Decision {
 	s := &situation{Input: in, record: in.Recorded}
 	s.settle()
 	d := s.first(

@@ -78,7 +78,7 @@ func (w *world) run(t *testing.T, forgetful bool) ([]string, Decision) {
 	t.Helper()
 	var steps []string
 	for range 50 {
-		d := Decide(w.Input)
+		d := decide(w.Input)
 		w.Recorded = d.Result
 		if d.Step == nil {
 			return steps, d
@@ -174,7 +174,7 @@ func TestResume(t *testing.T) {
 			w := newWorld(3)
 			announced(w)
 			c.change(w)
-			d := Decide(w.Input)
+			d := decide(w.Input)
 			g.Expect(d.Outcome).To(Equal(tasks.Continue))
 			g.Expect(d.Message).To(ContainSubstring(c.says))
 			if c.step == "" {
@@ -222,7 +222,7 @@ func TestNothingIsDoneToAClusterThatIsNotWell(t *testing.T) {
 			g := NewWithT(t)
 			w := newWorld(3)
 			c.change(w)
-			d := Decide(w.Input)
+			d := decide(w.Input)
 			g.Expect(d.Step).To(BeNil())
 			g.Expect(d.Outcome).To(Equal(c.outcome))
 			g.Expect(d.Code).To(Equal(c.code))
@@ -236,24 +236,24 @@ func TestAMemberIsWaitedForBeforeTheNextOneGoes(t *testing.T) {
 	g := NewWithT(t)
 	w := newWorld(3)
 	w.Config.EtcdCompaction = false
-	w.Recorded = Decide(w.Input).Result
+	w.Recorded = decide(w.Input).Result
 	w.defragmented(0)
 	w.Completed = "Defragment m-0"
 	w.Snapshot.Ordinals[0].Class = v1alpha1.ClassUnready
-	d := Decide(w.Input)
+	d := decide(w.Input)
 	g.Expect(d.Step).To(BeNil())
 	g.Expect(d.Result).To(HaveKeyWithValue("m-0.bytesAfter", fmt.Sprint(50*mebi)))
 	g.Expect(d.Progress).To(Equal("1/3"))
 	w.Recorded = d.Result
 	w.Snapshot.Ordinals[0].Class = v1alpha1.ClassParticipating
-	g.Expect(Decide(w.Input).Step.Ordinal).To(Equal(2))
+	g.Expect(decide(w.Input).Step.Ordinal).To(Equal(2))
 }
 
 func TestDecideChangesNothingOfItsInput(t *testing.T) {
 	g := NewWithT(t)
 	w := newWorld(3)
 	w.Recorded = map[string]string{"m-0.bytesBefore": fmt.Sprint(200 * mebi)}
-	Decide(w.Input)
+	decide(w.Input)
 	g.Expect(w.Recorded).To(HaveLen(1))
 }
 

@@ -100,7 +100,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 		return tasks.Verdict{}, coded(v1alpha1.ErrObserve, err)
 	}
 	in.Completed = call.Name
-	return verdict(in, Decide(in)), nil
+	return verdict(in, decide(in)), nil
 }
 
 // verdict translates a decision for the task engine.

@@ -51,8 +51,8 @@ type Decision struct {
 	Stranded string
 }
 
-// Decide says how far the recreation has come. It is pure.
-func Decide(in Input) Decision {
+// decide says how far the recreation has come. It is pure.
+func decide(in Input) Decision {
 	set, phase := in.Snapshot.StatefulSet, in.Recorded.Phase
 	stay := func(format string, args ...any) Decision {
 		return Decision{Outcome: tasks.Continue, Phase: phase, Message: fmt.Sprintf(format, args...)}
@@ -153,8 +153,8 @@ func left(s *cluster.Snapshot) string {
 	return ": waiting until these are gone: " + strings.Join(s.Surplus, ", ") + "; if a node is gone, power off its machine, and only then taint it with node.kubernetes.io/out-of-service; if a pod has finalizers, check what set them"
 }
 
-// Record is the status of the rollout after a decision. It is pure; the input is left as it is.
-func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
+// record is the status of the rollout after a decision. It is pure; the input is left as it is.
+func record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	r := *in.Recorded.DeepCopy()
 	updated, participating := in.updated(), int32(in.Snapshot.Participating())
 	// The most that have participated at once in this phase: a member that comes and goes makes no progress.

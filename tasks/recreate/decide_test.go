@@ -49,13 +49,13 @@ func TestHold(t *testing.T) {
 	g := NewWithT(t)
 	in := newWorld()
 	stranded(in)
-	in.Recorded = Record(*in, Decide(*in), epoch)
+	in.Recorded = record(*in, decide(*in), epoch)
 	g.Expect(in.Recorded.HeldBy.Guard).To(Equal(v1alpha1.GuardVolumeReachable))
-	in.Recorded = Record(*in, Decide(*in), epoch.Add(time.Minute))
+	in.Recorded = record(*in, decide(*in), epoch.Add(time.Minute))
 	g.Expect(in.Recorded.HeldBy.Pod).To(Equal("m-1"))
 	g.Expect(in.Recorded.HeldBy.Since.Time).To(Equal(epoch))
 	in.pods("old", v1alpha1.ClassParticipating)
-	g.Expect(Record(*in, Decide(*in), epoch.Add(time.Hour)).HeldBy).To(BeNil())
+	g.Expect(record(*in, decide(*in), epoch.Add(time.Hour)).HeldBy).To(BeNil())
 }
 
 func TestPhases(t *testing.T) {
@@ -109,7 +109,7 @@ func TestPhases(t *testing.T) {
 			in := newWorld()
 			in.Recorded = v1alpha1.RolloutStatus{Phase: c.phase, TargetRevision: "new"}
 			c.world(in)
-			d := Decide(*in)
+			d := decide(*in)
 			g.Expect(d.Outcome).To(Equal(c.outcome), d.Message)
 			g.Expect(d.Phase).To(Equal(c.want), d.Message)
 			g.Expect(d.Message).To(ContainSubstring(c.says))
@@ -122,12 +122,12 @@ func TestAnotherRevision(t *testing.T) {
 		g := NewWithT(t)
 		in := newWorld()
 		in.Recorded = v1alpha1.RolloutStatus{Phase: phase, TargetRevision: "before"}
-		d := Decide(*in)
+		d := decide(*in)
 		g.Expect(d.Outcome).To(Equal(tasks.Reject), phase)
 		g.Expect(d.Code).To(Equal(v1alpha1.ErrSuperseded))
 
 		in.Snapshot.StatefulSet.Observed = false
-		d = Decide(*in)
+		d = decide(*in)
 		g.Expect(d.Outcome).To(Equal(tasks.Continue), "an update revision that may be late ends nothing")
 		g.Expect(d.Phase).To(Equal(phase))
 	}
@@ -136,7 +136,7 @@ func TestAnotherRevision(t *testing.T) {
 func TestRecordAndVerdict(t *testing.T) {
 	g := NewWithT(t)
 	in := newWorld()
-	v := verdict(*in, Decide(*in), epoch)
+	v := verdict(*in, decide(*in), epoch)
 	g.Expect(v.Event).To(Equal("RecreateStarted"))
 	g.Expect(v.Reason).To(Equal(v1alpha1.ReasonRecreateInProgress))
 	g.Expect(v.LastOperation.Name).To(Equal("StopAllPods"))
@@ -145,23 +145,23 @@ func TestRecordAndVerdict(t *testing.T) {
 
 	in.Recorded = *v.Rollout
 	in.hold("m-0")
-	v = verdict(*in, Decide(*in), epoch.Add(time.Minute))
+	v = verdict(*in, decide(*in), epoch.Add(time.Minute))
 	g.Expect(v.Event).To(BeEmpty())
 	g.Expect(v.Rollout.Replicas).To(Equal(int32(3)), "while they are stopped, it says how many there will be again")
 
 	in.Recorded = *v.Rollout
-	v = verdict(*in, Decide(*in), epoch.Add(2*time.Minute))
+	v = verdict(*in, decide(*in), epoch.Add(2*time.Minute))
 	g.Expect(v.LastOperation).To(BeNil(), "nothing has happened")
-	v = verdict(*in, Decide(*in), epoch.Add(11*time.Minute))
+	v = verdict(*in, decide(*in), epoch.Add(11*time.Minute))
 	g.Expect(v.Reason).To(Equal(v1alpha1.ReasonStalled))
 
 	in.hold()
-	v = verdict(*in, Decide(*in), epoch.Add(12*time.Minute))
+	v = verdict(*in, decide(*in), epoch.Add(12*time.Minute))
 	g.Expect(v.LastOperation.Name).To(Equal("StartAllPods"))
 	in.Recorded = *v.Rollout
 	in.Snapshot.StatefulSet.HeldAtZeroBy = ""
 	in.pods("new", v1alpha1.ClassParticipating)
-	v = verdict(*in, Decide(*in), epoch.Add(13*time.Minute))
+	v = verdict(*in, decide(*in), epoch.Add(13*time.Minute))
 	g.Expect(v.Event).To(Equal("RecreateComplete"))
 	g.Expect(v.EndReason).To(Equal(v1alpha1.ReasonRecreateComplete))
 	g.Expect(v.Progress).To(Equal("3/3"))
@@ -188,7 +188,7 @@ func TestProgress(t *testing.T) {
 			in.Snapshot.Ordinals[i].Class, in.Snapshot.Ordinals[i].Pod = v1alpha1.ClassParticipating, &cluster.Pod{Revision: "new"}
 		}
 		minute++
-		in.Recorded = Record(*in, Decision{Phase: phase}, epoch.Add(time.Duration(minute)*time.Minute))
+		in.Recorded = record(*in, Decision{Phase: phase}, epoch.Add(time.Duration(minute)*time.Minute))
 		return int(in.Recorded.LastProgressTime.Sub(epoch) / time.Minute)
 	}
 	g.Expect(next(v1alpha1.RecreateWaitingTermination, 3)).To(Equal(1), "it begins")

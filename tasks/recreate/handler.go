@@ -100,7 +100,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 			return tasks.Verdict{}, coded(err)
 		}
 		in := input(task, snapshot)
-		d := Decide(in)
+		d := decide(in)
 		if reader == h.Live || d.Outcome == tasks.Continue && d.Phase == in.Recorded.Phase {
 			return verdict(in, d, h.Clock.Now()), nil
 		}
@@ -120,7 +120,7 @@ func input(task tasks.Task, snapshot *cluster.Snapshot) Input {
 
 // verdict translates a decision for the task engine. It is pure.
 func verdict(in Input, d Decision, now time.Time) tasks.Verdict {
-	recorded := Record(in, d, now)
+	recorded := record(in, d, now)
 	v := tasks.Verdict{
 		Outcome: d.Outcome, Code: d.Code, Reason: v1alpha1.ReasonRecreateInProgress, Message: d.Message, RequeueAfter: pollInterval,
 		Rollout: &recorded, Progress: fmt.Sprintf("%d/%d", recorded.UpdatedReplicas, recorded.Replicas),

@@ -148,19 +148,19 @@ func (s *Session) compare(ctx context.Context, q Request) (c comparison, pending
 		if err != nil {
 			return comparison{}, nil, err
 		}
-		c.settled = c.settled && d.AppliedTo(cached)
-		if cached == nil && q.NoStatefulSet && d.Key() == component.StatefulSetKey(q.Etcd) {
+		c.settled = c.settled && d.appliedTo(cached)
+		if cached == nil && q.NoStatefulSet && d.key() == component.StatefulSetKey(q.Etcd) {
 			c.complete = false
 			continue
 		}
-		why, err := d.Differs(cached, q.Due)
+		why, err := d.differs(cached, q.Due)
 		if err != nil {
 			return comparison{}, nil, err
 		}
 		differ, pending = differ || why != "", append(pending, d)
 		if cached != nil {
 			differ = differ || ownership.Of(q.Etcd, d.GetKind(), cached) != nil
-			c.objects, states = append(c.objects, idOf(d.Key())), append(states, stateOf(cached))
+			c.objects, states = append(c.objects, idOf(d.key())), append(states, stateOf(cached))
 		}
 	}
 	if !differ {

@@ -63,25 +63,25 @@ func checksum(object map[string]any) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// Key of the object.
-func (d Desired) Key() component.Key {
+// key of the object.
+func (d Desired) key() component.Key {
 	return component.Key{Kind: d.GroupVersionKind(), Name: d.GetName()}
 }
 
-// AppliedTo reports whether this is what was last applied to an object.
-func (d Desired) AppliedTo(object client.Object) bool {
+// appliedTo reports whether this is what was last applied to an object.
+func (d Desired) appliedTo(object client.Object) bool {
 	return object != nil && object.GetAnnotations()[v1alpha1.AnnotationAppliedChecksum] == d.checksum
 }
 
-// Differs says why an object has to be written: it is missing, something else was applied and changes are due, or
+// differs says why an object has to be written: it is missing, something else was applied and changes are due, or
 // somebody changed what was applied. It is empty when the object is as it should be, or has to wait until it is due.
-func (d Desired) Differs(object client.Object, due bool) (why string, err error) {
+func (d Desired) differs(object client.Object, due bool) (why string, err error) {
 	switch {
 	case object == nil:
 		return "it is missing", nil
-	case !d.AppliedTo(object) && due:
+	case !d.appliedTo(object) && due:
 		return "it should be different", nil
-	case !d.AppliedTo(object):
+	case !d.appliedTo(object):
 		return "", nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)

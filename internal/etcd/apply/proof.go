@@ -42,24 +42,24 @@ type Proof struct {
 	Manager string
 }
 
-// Owned reports whether each object is the Etcd's own.
-func (p *Proof) Owned() bool { return len(p.Foreign) == 0 }
+// owned reports whether each object is the Etcd's own.
+func (p *Proof) owned() bool { return len(p.Foreign) == 0 }
 
-// StatefulSet of the Etcd; nil when there is none.
-func (p *Proof) StatefulSet(etcd *v1alpha1.Etcd) *appsv1.StatefulSet {
+// statefulSet of the Etcd; nil when there is none.
+func (p *Proof) statefulSet(etcd *v1alpha1.Etcd) *appsv1.StatefulSet {
 	set, _ := p.Objects[component.StatefulSetKey(etcd)].(*appsv1.StatefulSet)
 	return set
 }
 
-// Prove reads all objects of an Etcd, and the claims of the members that its StatefulSet does not run yet: those would be
+// prove reads all objects of an Etcd, and the claims of the members that its StatefulSet does not run yet: those would be
 // started with them.
-func (w Writer) Prove(ctx context.Context, etcd *v1alpha1.Etcd) (*Proof, error) {
+func (w Writer) prove(ctx context.Context, etcd *v1alpha1.Etcd) (*Proof, error) {
 	p := &Proof{Objects: map[component.Key]client.Object{}}
-	if err := w.prove(ctx, etcd, p, component.StatefulSetKey(etcd)); err != nil {
+	if err := w.proveOne(ctx, etcd, p, component.StatefulSetKey(etcd)); err != nil {
 		return nil, err
 	}
 	runs := int32(0)
-	if set := p.StatefulSet(etcd); set != nil && p.Owned() {
+	if set := p.statefulSet(etcd); set != nil && p.owned() {
 		runs = ptr.Deref(set.Spec.Replicas, 1)
 	}
 	read, err := w.findManager(ctx, etcd, p)
@@ -71,7 +71,7 @@ func (w Writer) Prove(ctx context.Context, etcd *v1alpha1.Etcd) (*Proof, error) 
 		if key == read || key == component.StatefulSetKey(etcd) {
 			continue
 		}
-		if err := w.prove(ctx, etcd, p, key); err != nil {
+		if err := w.proveOne(ctx, etcd, p, key); err != nil {
 			return nil, err
 		}
 	}
@@ -83,8 +83,8 @@ func (w Writer) Prove(ctx context.Context, etcd *v1alpha1.Etcd) (*Proof, error) 
 	return p, nil
 }
 
-// prove adds an object to a Proof.
-func (w Writer) prove(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, key component.Key) error {
+// proveOne adds an object to a Proof.
+func (w Writer) proveOne(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, key component.Key) error {
 	typed, err := w.Client.Scheme().New(key.Kind)
 	if err != nil {
 		return fmt.Errorf("making a %s: %w", key.Kind.Kind, err)
@@ -106,12 +106,12 @@ func (w Writer) prove(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, key co
 // findManager finds out from which operator the objects were adopted, if any. Where there is no StatefulSet, the Service for peers
 // says so, which it returns as read.
 func (w Writer) findManager(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof) (read component.Key, err error) {
-	if set := p.StatefulSet(etcd); set != nil {
+	if set := p.statefulSet(etcd); set != nil {
 		p.Manager = ownership.Manager(etcd, set)
 		return component.Key{}, nil
 	}
 	read = component.Key{Kind: corev1.SchemeGroupVersion.WithKind("Service"), Name: component.PeerServiceName(etcd.Name)}
-	if err := w.prove(ctx, etcd, p, read); err != nil {
+	if err := w.proveOne(ctx, etcd, p, read); err != nil {
 		return read, err
 	}
 	if service := p.Objects[read]; service != nil {

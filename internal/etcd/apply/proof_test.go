@@ -102,7 +102,7 @@ func TestProve(t *testing.T) {
 				o.SetNamespace("shoot-a")
 			}
 			s := serverWith(objects...)
-			p, err := Writer{Client: s, Live: s}.Prove(t.Context(), etcd)
+			p, err := Writer{Client: s, Live: s}.prove(t.Context(), etcd)
 			g.Expect(err).NotTo(HaveOccurred())
 			var want []any
 			for _, k := range component.Keys(etcd, c.members, "") {
@@ -117,7 +117,7 @@ func TestProve(t *testing.T) {
 				foreign = append(foreign, f.Kind+" "+f.Name)
 			}
 			g.Expect(foreign).To(Equal(c.foreign))
-			g.Expect(p.Owned()).To(Equal(c.foreign == nil))
+			g.Expect(p.owned()).To(Equal(c.foreign == nil))
 		})
 	}
 }

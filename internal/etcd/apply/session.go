@@ -73,24 +73,24 @@ func (o *Objects) Begin(ctx context.Context, etcd *v1alpha1.Etcd, seen *appsv1.S
 // write, and the answer holds for the Session.
 func (s *Session) Owned(ctx context.Context) (bool, error) {
 	if s.proof != nil {
-		return s.proof.Owned(), nil
+		return s.proof.owned(), nil
 	}
 	if o := s.objects.obstructed.Of(s.etcd); len(o.foreign) > 0 && s.objects.Clock.Now().Sub(o.at) < RecheckForeign {
 		s.proof = &Proof{Foreign: o.foreign}
 		return false, nil
 	}
-	proof, err := s.objects.Prove(ctx, s.etcd)
+	proof, err := s.objects.prove(ctx, s.etcd)
 	if err != nil {
 		return false, err
 	}
 	s.proof = proof
 	s.remember()
-	return proof.Owned(), nil
+	return proof.owned(), nil
 }
 
 func (s *Session) remember() {
 	o := obstruction{}
-	if !s.proof.Owned() {
+	if !s.proof.owned() {
 		o = obstruction{at: s.objects.Clock.Now(), foreign: s.proof.Foreign}
 	}
 	s.objects.obstructed.Set(s.etcd, o)
@@ -119,7 +119,7 @@ func (s *Session) StatefulSet() *appsv1.StatefulSet {
 	if s.proof == nil {
 		return nil
 	}
-	return s.proof.StatefulSet(s.etcd)
+	return s.proof.statefulSet(s.etcd)
 }
 
 // Request says how the objects are applied.
@@ -171,8 +171,8 @@ func (s *Session) write(ctx context.Context, objects []Desired, q Request) error
 		return err
 	}
 	for _, d := range objects {
-		live := s.proof.Objects[d.Key()]
-		why, err := d.Differs(live, q.Due)
+		live := s.proof.Objects[d.key()]
+		why, err := d.differs(live, q.Due)
 		if err != nil {
 			return err
 		}
@@ -182,7 +182,7 @@ func (s *Session) write(ctx context.Context, objects []Desired, q Request) error
 		if err := s.permit(ctx, d, live, q); err != nil {
 			return err
 		}
-		if err := s.objects.Put(ctx, s.etcd, s.proof, d, why); errors.Is(err, ErrForeign) {
+		if err := s.objects.put(ctx, s.etcd, s.proof, d, why); errors.Is(err, errForeign) {
 			s.remember()
 			return nil
 		} else if err != nil {
@@ -195,12 +195,12 @@ func (s *Session) write(ctx context.Context, objects []Desired, q Request) error
 // permit refuses to write a StatefulSet that is not the one that was seen: its update strategy and its claim template were
 // rendered from that one.
 func (s *Session) permit(ctx context.Context, d Desired, live client.Object, q Request) error {
-	if d.Key() != component.StatefulSetKey(s.etcd) {
+	if d.key() != component.StatefulSetKey(s.etcd) {
 		return nil
 	}
 	set, _ := live.(*appsv1.StatefulSet)
 	if set != nil && (s.seen == nil || s.seen.UID != set.UID || s.seen.Generation != set.Generation) {
-		return conflict(d.Key(), "it has changed since it was read")
+		return conflict(d.key(), "it has changed since it was read")
 	}
 	if q.Permit == nil {
 		return nil

@@ -31,20 +31,20 @@ const Manager = client.FieldOwner("etcd-foreman")
 // applied.
 const creator = client.FieldOwner("etcd-foreman-create")
 
-// ErrForeign says that an object has appeared that is not the Etcd's own. The Proof says which.
-var ErrForeign = errors.New("an object that is not the Etcd's own has appeared")
+// errForeign says that an object has appeared that is not the Etcd's own. The Proof says which.
+var errForeign = errors.New("an object that is not the Etcd's own has appeared")
 
-// Put writes an object as a Proof that owns all shows it: it creates what is missing, and applies to what exists. An error
+// put writes an object as a Proof that owns all shows it: it creates what is missing, and applies to what exists. An error
 // is a conflict when the object has changed since.
-func (w Writer) Put(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Desired, why string) error {
-	live := p.Objects[d.Key()]
+func (w Writer) put(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Desired, why string) error {
+	live := p.Objects[d.key()]
 	var err error
 	if live == nil {
 		err = w.create(ctx, etcd, p, d)
 	} else {
 		err = w.apply(ctx, d, live)
 	}
-	if errors.Is(err, ErrForeign) {
+	if errors.Is(err, errForeign) {
 		return err
 	}
 	if err != nil {
@@ -60,25 +60,25 @@ func (w Writer) create(ctx context.Context, etcd *v1alpha1.Etcd, p *Proof, d Des
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	if err := w.prove(ctx, etcd, p, d.Key()); err != nil {
+	if err := w.proveOne(ctx, etcd, p, d.key()); err != nil {
 		return err
 	}
-	if !p.Owned() {
-		return ErrForeign
+	if !p.owned() {
+		return errForeign
 	}
-	return conflict(d.Key(), "it was created meanwhile")
+	return conflict(d.key(), "it was created meanwhile")
 }
 
 // apply applies to an object as it was read, and to no other of its name.
 func (w Writer) apply(ctx context.Context, d Desired, live client.Object) error {
 	live, err := w.release(ctx, live)
 	if err != nil {
-		return gone(d.Key(), err)
+		return gone(d.key(), err)
 	}
 	next := d.DeepCopy()
 	next.SetUID(live.GetUID())
 	next.SetResourceVersion(live.GetResourceVersion())
-	return gone(d.Key(), w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(next), client.ForceOwnership, Manager))
+	return gone(d.key(), w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(next), client.ForceOwnership, Manager))
 }
 
 // release makes what was created what was applied, so that the next apply removes what is not to be there any more. So it does

@@ -13,8 +13,8 @@ import (
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 )
 
-// RoleName returns the name of the agents' Role and of its binding.
-func RoleName(etcd string) string { return v1alpha1.GroupVersion.Group + ":etcd:" + etcd }
+// roleName returns the name of the agents' Role and of its binding.
+func roleName(etcd string) string { return v1alpha1.GroupVersion.Group + ":etcd:" + etcd }
 
 // FullSnapshotLeaseName returns the name of the Lease that reports the newest full snapshot.
 func FullSnapshotLeaseName(etcd string) string { return etcd + "-full-snap" }
@@ -22,8 +22,8 @@ func FullSnapshotLeaseName(etcd string) string { return etcd + "-full-snap" }
 // DeltaSnapshotLeaseName returns the name of the Lease that reports the newest delta snapshot.
 func DeltaSnapshotLeaseName(etcd string) string { return etcd + "-delta-snap" }
 
-// ServiceAccount builds the ServiceAccount of the agents. Its token is mounted only into their container.
-func ServiceAccount(in Input) *corev1ac.ServiceAccountApplyConfiguration {
+// serviceAccount builds the ServiceAccount of the agents. Its token is mounted only into their container.
+func serviceAccount(in Input) *corev1ac.ServiceAccountApplyConfiguration {
 	name := in.Etcd.Name
 	return corev1ac.ServiceAccount(name, in.Etcd.Namespace).
 		WithLabels(in.labels(v1alpha1.ComponentServiceAccount, name)).
@@ -31,15 +31,15 @@ func ServiceAccount(in Input) *corev1ac.ServiceAccountApplyConfiguration {
 		WithAutomountServiceAccountToken(false)
 }
 
-// Role lets the agents renew the leases of this Etcd, by name, and nothing else. The list of names is never empty, which would
+// role lets the agents renew the leases of this Etcd, by name, and nothing else. The list of names is never empty, which would
 // mean all leases of the namespace.
-func Role(in Input) *rbacv1ac.RoleApplyConfiguration {
+func role(in Input) *rbacv1ac.RoleApplyConfiguration {
 	name := in.Etcd.Name
 	leases := []string{FullSnapshotLeaseName(name), DeltaSnapshotLeaseName(name)}
 	for i := range max(in.Replicas, in.Etcd.Spec.Replicas) {
 		leases = append(leases, in.Etcd.MemberName(PodName(name, i)))
 	}
-	return rbacv1ac.Role(RoleName(name), in.Etcd.Namespace).
+	return rbacv1ac.Role(roleName(name), in.Etcd.Namespace).
 		WithLabels(in.labels(v1alpha1.ComponentRole, name)).
 		WithOwnerReferences(owner(in.Etcd)).
 		WithRules(rbacv1ac.PolicyRule().
@@ -49,18 +49,18 @@ func Role(in Input) *rbacv1ac.RoleApplyConfiguration {
 			WithVerbs("get", "patch"))
 }
 
-// RoleBinding binds the Role to the ServiceAccount.
-func RoleBinding(in Input) *rbacv1ac.RoleBindingApplyConfiguration {
+// roleBinding binds the Role to the ServiceAccount.
+func roleBinding(in Input) *rbacv1ac.RoleBindingApplyConfiguration {
 	name := in.Etcd.Name
-	return rbacv1ac.RoleBinding(RoleName(name), in.Etcd.Namespace).
+	return rbacv1ac.RoleBinding(roleName(name), in.Etcd.Namespace).
 		WithLabels(in.labels(v1alpha1.ComponentRoleBinding, name)).
 		WithOwnerReferences(owner(in.Etcd)).
-		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(RoleName(name))).
+		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(roleName(name))).
 		WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(in.Etcd.Namespace).WithName(name))
 }
 
-// Leases builds the leases of members and snapshots. Agents renew them, and may not create any.
-func Leases(in Input) []*coordinationv1ac.LeaseApplyConfiguration {
+// leases builds the leases of members and snapshots. Agents renew them, and may not create any.
+func leases(in Input) []*coordinationv1ac.LeaseApplyConfiguration {
 	var leases []*coordinationv1ac.LeaseApplyConfiguration
 	for i := range in.Replicas {
 		leases = append(leases, lease(in, in.Etcd.MemberName(PodName(in.Etcd.Name, i)), v1alpha1.ComponentMemberLease))

@@ -52,22 +52,22 @@ func Objects(in Input) ([]runtime.ApplyConfiguration, error) {
 	if in.config, err = sharedConfig(in); err != nil {
 		return nil, err
 	}
-	config, err := ConfigMap(in)
+	config, err := configMap(in)
 	if err != nil {
 		return nil, err
 	}
-	set, err := StatefulSet(in)
+	set, err := statefulSet(in)
 	if err != nil {
 		return nil, err
 	}
 	var objects []runtime.ApplyConfiguration
 	if !in.Converting {
-		objects = append(objects, ServiceAccount(in), Role(in), RoleBinding(in))
+		objects = append(objects, serviceAccount(in), role(in), roleBinding(in))
 	}
-	for _, lease := range Leases(in) {
+	for _, lease := range leases(in) {
 		objects = append(objects, lease)
 	}
-	return append(objects, config, ClientService(in), PeerService(in), PodDisruptionBudget(in), set), nil
+	return append(objects, config, clientService(in), peerService(in), podDisruptionBudget(in), set), nil
 }
 
 // Annotations returns what each object of the Etcd is annotated with.
@@ -95,8 +95,8 @@ func ConfigMapName(etcd, manager string) string {
 	return etcd + "-config"
 }
 
-// ClientServiceName returns the name of the Service for clients.
-func ClientServiceName(etcd string) string { return etcd + "-client" }
+// clientServiceName returns the name of the Service for clients.
+func clientServiceName(etcd string) string { return etcd + "-client" }
 
 // PeerServiceName returns the name of the headless Service that gives each member its host name.
 func PeerServiceName(etcd string) string { return etcd + "-peer" }

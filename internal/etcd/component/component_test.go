@@ -238,7 +238,7 @@ func TestObjects(t *testing.T) {
 // What is applied is what the member's own pod reads.
 func TestMembersUnderstandTheirConfigMap(t *testing.T) {
 	g := NewWithT(t)
-	config, err := ConfigMap(everything())
+	config, err := configMap(everything())
 	g.Expect(err).NotTo(HaveOccurred())
 	shared, err := member.ParseShared(config.Data)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -256,7 +256,7 @@ func TestWhatReplacesPods(t *testing.T) {
 	template := func(change func(*Input)) string {
 		in := input(3)
 		change(&in)
-		set, err := StatefulSet(in)
+		set, err := statefulSet(in)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -83,7 +83,7 @@ func (s openAPISchema) walk(path string, onPage map[string]string, into map[stri
 // What the page says of a field is so: the template of the pods is another, or it is the same.
 func TestWhatThePageSaysOfPods(t *testing.T) {
 	template := func(in Input) string {
-		set, err := StatefulSet(in)
+		set, err := statefulSet(in)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,15 +26,15 @@ func Keys(etcd *v1alpha1.Etcd, members int32, manager string) []Key {
 	name := etcd.Name
 	keys := []Key{
 		{corev1.SchemeGroupVersion.WithKind("ServiceAccount"), name},
-		{rbacv1.SchemeGroupVersion.WithKind("Role"), RoleName(name)},
-		{rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), RoleName(name)},
+		{rbacv1.SchemeGroupVersion.WithKind("Role"), roleName(name)},
+		{rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), roleName(name)},
 	}
 	for _, lease := range leaseNames(etcd, members) {
 		keys = append(keys, Key{coordinationv1.SchemeGroupVersion.WithKind("Lease"), lease})
 	}
 	return append(keys,
 		Key{corev1.SchemeGroupVersion.WithKind("ConfigMap"), ConfigMapName(name, manager)},
-		Key{corev1.SchemeGroupVersion.WithKind("Service"), ClientServiceName(name)},
+		Key{corev1.SchemeGroupVersion.WithKind("Service"), clientServiceName(name)},
 		Key{corev1.SchemeGroupVersion.WithKind("Service"), PeerServiceName(name)},
 		Key{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), name},
 		StatefulSetKey(etcd))

@@ -13,9 +13,9 @@ import (
 	policyv1ac "k8s.io/client-go/applyconfigurations/policy/v1"
 )
 
-// PodDisruptionBudget keeps evictions from costing quorum. It does not protect a single member, whose node could then never
+// podDisruptionBudget keeps evictions from costing quorum. It does not protect a single member, whose node could then never
 // be drained.
-func PodDisruptionBudget(in Input) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
+func podDisruptionBudget(in Input) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
 	minAvailable := 0
 	if in.Replicas > 1 {
 		minAvailable = quorum.Size(int(in.Replicas))

@@ -12,10 +12,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// ClientService routes clients to ready members and their agents. It has the port for peers too, although no member uses it
+// clientService routes clients to ready members and their agents. It has the port for peers too, although no member uses it
 // here: network policies are made from the ports of a Service, and allow the traffic to all pods that it selects.
-func ClientService(in Input) *corev1ac.ServiceApplyConfiguration {
-	s := service(in, ClientServiceName(in.Etcd.Name), v1alpha1.ComponentClientService,
+func clientService(in Input) *corev1ac.ServiceApplyConfiguration {
+	s := service(in, clientServiceName(in.Etcd.Name), v1alpha1.ComponentClientService,
 		corev1ac.ServiceSpec().
 			WithType(corev1.ServiceTypeClusterIP).
 			WithPorts(
@@ -31,9 +31,9 @@ func ClientService(in Input) *corev1ac.ServiceApplyConfiguration {
 	return s
 }
 
-// PeerService gives each member its host name. It publishes members that are not ready, because members must find each other
+// peerService gives each member its host name. It publishes members that are not ready, because members must find each other
 // to become ready.
-func PeerService(in Input) *corev1ac.ServiceApplyConfiguration {
+func peerService(in Input) *corev1ac.ServiceApplyConfiguration {
 	return service(in, PeerServiceName(in.Etcd.Name), v1alpha1.ComponentPeerService,
 		corev1ac.ServiceSpec().
 			WithType(corev1.ServiceTypeClusterIP).

@@ -47,9 +47,9 @@ func TestAcceptance(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	before, after := withBackup(), withBackup()
 	after.Etcd.Spec.Backup.Signing.AcceptUnsignedUntil, after.Etcd.Spec.Backup.Signing.AcceptRevision = nil, nil
-	with, err := StatefulSet(before)
+	with, err := statefulSet(before)
 	g.Expect(err).NotTo(HaveOccurred())
-	without, err := StatefulSet(after)
+	without, err := statefulSet(after)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(with).To(Equal(without), "it replaces no pods")
 	g.Expect(*shared.Accept).To(Equal(member.Acceptance{UnsignedUntil: "2026-07-01T12:00:00Z", Revision: 1234}))

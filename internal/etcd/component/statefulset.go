@@ -11,9 +11,9 @@ import (
 	metav1ac "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
-// StatefulSet builds the StatefulSet of the members. It starts them in parallel, because none becomes ready before a quorum
+// statefulSet builds the StatefulSet of the members. It starts them in parallel, because none becomes ready before a quorum
 // is running.
-func StatefulSet(in Input) (*appsv1ac.StatefulSetApplyConfiguration, error) {
+func statefulSet(in Input) (*appsv1ac.StatefulSetApplyConfiguration, error) {
 	template, err := podTemplate(in)
 	if err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func (a Access) Read(ctx context.Context, etcd *v1alpha1.Etcd) (*State, error) {
 	if s.StatefulSet, err = a.findStatefulSet(ctx, etcd); err != nil {
 		return nil, err
 	}
-	if BeingOrphaned(s.StatefulSet) {
+	if beingOrphaned(s.StatefulSet) {
 		// Its end is an event, and what the status says of the members is still true.
 		return nil, ErrBehind
 	}
@@ -178,8 +178,8 @@ func Claims(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, memb
 // Awake reports whether a StatefulSet is there and has replicas.
 func Awake(set *appsv1.StatefulSet) bool { return set != nil && ptr.Deref(set.Spec.Replicas, 1) > 0 }
 
-// BeingOrphaned reports whether a StatefulSet is being deleted without its pods and claims.
-func BeingOrphaned(set *appsv1.StatefulSet) bool {
+// beingOrphaned reports whether a StatefulSet is being deleted without its pods and claims.
+func beingOrphaned(set *appsv1.StatefulSet) bool {
 	return set != nil && set.DeletionTimestamp != nil && slices.Contains(set.Finalizers, metav1.FinalizerOrphanDependents)
 }
 

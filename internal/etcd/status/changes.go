@@ -25,5 +25,5 @@ func SaysMore(before, after *v1alpha1.EtcdStatus) bool {
 		!equality.Semantic.DeepEqual(before.Hibernation, after.Hibernation) ||
 		!equality.Semantic.DeepEqual(before.Recovery, after.Recovery) ||
 		!equality.Semantic.DeepEqual(before.Rollout, after.Rollout) ||
-		!slices.EqualFunc(before.LastErrors, after.LastErrors, SameError)
+		!slices.EqualFunc(before.LastErrors, after.LastErrors, sameError)
 }

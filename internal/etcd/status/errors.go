@@ -38,7 +38,7 @@ func (f Failure) lastError(now metav1.Time) v1alpha1.LastError {
 func (f Failure) In(reported []v1alpha1.LastError) bool {
 	this := f.lastError(metav1.Time{})
 	this.Description = sanitize.Text(this.Description, conditions.MaxMessage)
-	return slices.ContainsFunc(reported, func(e v1alpha1.LastError) bool { return SameError(e, this) })
+	return slices.ContainsFunc(reported, func(e v1alpha1.LastError) bool { return sameError(e, this) })
 }
 
 // findings returns all that keeps the spec from being carried out. What lasts keeps the time at which it was first seen, so
@@ -120,7 +120,7 @@ func report(etcd *v1alpha1.Etcd, next *v1alpha1.EtcdStatus, found []v1alpha1.Las
 	descriptions := make([]string, 0, len(found))
 	for i := range found {
 		for _, b := range next.LastErrors {
-			if SameError(b, found[i]) {
+			if sameError(b, found[i]) {
 				found[i].ObservedAt = b.ObservedAt
 			}
 		}
@@ -134,8 +134,8 @@ func report(etcd *v1alpha1.Etcd, next *v1alpha1.EtcdStatus, found []v1alpha1.Las
 	next.LastOperation = lastOperation(etcd, next, now)
 }
 
-// SameError reports whether two errors differ at most in when they were seen.
-func SameError(a, b v1alpha1.LastError) bool {
+// sameError reports whether two errors differ at most in when they were seen.
+func sameError(a, b v1alpha1.LastError) bool {
 	return a.Code == b.Code && a.Description == b.Description
 }
 
