@@ -111,6 +111,30 @@ func TestPicture(t *testing.T) {
 	}
 }
 
+// What a rollout does takes writes away near a change; a gap elsewhere is the machine's, and is marked.
+func TestGapsWhileNothingChanges(t *testing.T) {
+	run := example().Runs[0]
+	run.Until = at(61)
+	for _, c := range []struct {
+		from, to float64
+		class    string
+		why      string
+	}{
+		{30, 30.4, "quiet", "nothing changed"},
+		{19.1, 19.5, "quiet", "the last change was at 18"},
+		{18.9, 19.3, "gap", "a pod was deleted at 18"},
+		{47.5, 48.1, "gap", "a pod was gone at 48"},
+		{6, 6.5, "gap", "no member led"},
+		{7.5, 16.9, "gap", "the leader came and went"},
+		{59.5, 60.2, "gap", "the last reign ends at 60"},
+	} {
+		run.Gaps = []measure.Gap{{From: at(c.from), To: at(c.to)}}
+		if got := run.writes(scale{zero, 61}, 0).Bars[1].Class; got != c.class {
+			t.Errorf("from %v to %v: got %s, want %s: %s", c.from, c.to, got, c.class, c.why)
+		}
+	}
+}
+
 func TestTextsFit(t *testing.T) {
 	for text, want := range map[string]string{"a b": "a b", "one two three": "one two …"} {
 		if got := fit(text, textWidth("one two 3 …")-1); got != want {

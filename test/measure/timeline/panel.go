@@ -149,10 +149,29 @@ func (r Run) writes(s scale, y float64) lane {
 		}
 		b = r.between(gap.From, gap.To, s, y)
 		b.Class, b.Title = "gap", fmt.Sprintf("no write for %.2f s", gap.Duration().Seconds())
+		if r.steady(gap.From.Add(-reaction), gap.To) {
+			b.Class, b.Title = "quiet", b.Title+", while no pod changed and one member led"
+		}
 		if label := fmt.Sprintf("%.1f s", gap.Duration().Seconds()); textWidth(label)+6 < b.Width {
 			b.Label = label
 		}
 		l.add(b)
 	}
 	return l
+}
+
+// reaction is how long after a change of a pod or of the leader a gap may be its effect.
+const reaction = time.Second
+
+// steady reports whether one member led, and no pod changed, all the time.
+func (r Run) steady(from, to time.Time) bool {
+	within := func(t time.Time) bool { return !t.Before(from) && !t.After(to) }
+	for _, pod := range r.Members {
+		if slices.ContainsFunc(r.Pods[pod], func(s measure.Span) bool { return within(s.From) || within(s.To) }) {
+			return false
+		}
+	}
+	return !within(r.FrozenAt) &&
+		!slices.ContainsFunc(r.Steps, func(s Step) bool { return within(s.At) }) &&
+		slices.ContainsFunc(r.Reigns, func(reign measure.Reign) bool { return reign.From.Before(from) && reign.To.After(to) })
 }

@@ -64,7 +64,7 @@ type legendEntry struct {
 
 func legend(y float64) []legendEntry {
 	var all []legendEntry
-	x := float64(marginLeft)
+	x := 28.0
 	for _, e := range []legendEntry{
 		{Class: "old", Text: "ready, old revision"},
 		{Class: "new", Text: "ready, new revision"},
@@ -74,9 +74,10 @@ func legend(y float64) []legendEntry {
 		{Class: "leader", Text: "leader"},
 		{Class: "writes", Text: "writes"},
 		{Class: "gap", Text: "no writes"},
+		{Class: "quiet", Text: "no writes, nothing changed"},
 	} {
 		e.X, e.Y = round(x), y
-		x += 24 + textWidth(e.Text) + 10
+		x += 24 + textWidth(e.Text) + 4
 		all = append(all, e)
 	}
 	return all
