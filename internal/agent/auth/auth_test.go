@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 	. "github.com/onsi/gomega"
 )
 
@@ -85,6 +87,25 @@ func signedText(t testing.TB, text string) *http.Request {
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, full, nil)
 	r.Header.Set("Authorization", scheme+text+"."+encoding.EncodeToString(ed25519.Sign(key, []byte(text))))
 	return r
+}
+
+// The token is a JWT as others read and write it. Its header is fixed: agents compare it byte by byte.
+func TestTokenIsAJWT(t *testing.T) {
+	g := NewWithT(t)
+	written := strings.TrimPrefix(signed(t, key, "uid").Header.Get("Authorization"), scheme)
+	parsed, err := jwt.ParseSigned(written, []jose.SignatureAlgorithm{jose.EdDSA})
+	g.Expect(err).NotTo(HaveOccurred())
+	var standard jwt.Claims
+	var own claims
+	g.Expect(parsed.Claims(trust.PublicKey, &standard, &own)).To(Succeed())
+	g.Expect(standard.Validate(jwt.Expected{AnyAudience: jwt.Audience{"uid"}, Time: noon})).To(Succeed())
+	g.Expect(own).To(Equal(claims{Audience: "uid", IssuedAt: noon.Unix(), Method: http.MethodPost, URI: full}))
+
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, (&jose.SignerOptions{}).WithType("JWT"))
+	g.Expect(err).NotTo(HaveOccurred())
+	foreign, err := jwt.Signed(signer).Claims(own).Serialize()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(trust.read(foreign)).To(Equal(own))
 }
 
 func TestTrust(t *testing.T) {

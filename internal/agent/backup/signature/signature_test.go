@@ -126,6 +126,15 @@ func TestInvalidKeys(t *testing.T) {
 	}
 }
 
+// Buckets are full of envelopes of this form, and Ed25519 signs the same in the same way.
+func TestFormatStays(t *testing.T) {
+	g := NewWithT(t)
+	k := keys(t, map[string][]byte{SigningKey: encoded(t, ed25519.NewKeyFromSeed([]byte(strings.Repeat("a", ed25519.SeedSize))))})
+	const stored = `{"payloadType":"application/vnd.etcd-foreman.snapshot.v1+json","payload":"eyJwcmVmaXgiOiJucy9tYWluIiwibmFtZSI6IkluY3ItMDAwMDAxMDEtMDAwMDAxMTAtMTcwMDAwMDMwMC5neiIsInNpemUiOjcsInNoYTI1NiI6ImUzYjBjNDQyOThmYzFjMTQ5YWZiZjRjODk5NmZiOTI0MjdhZTQxZTQ2NDliOTM0Y2E0OTU5OTFiNzg1MmI4NTUiLCJoaXN0b3J5IjoiMGEwYTBhMGEwYTBhMGEwYTBhMGEwYTBhMGEwYTBhMGEiLCJwcmVkZWNlc3NvciI6eyJuYW1lIjoiRnVsbC0wMDAwMDAwMC0wMDAwMDEwMC0xNzAwMDAwMDAwLmd6Iiwic2hhMjU2IjoiZTNiMGM0NDI5OGZjMWMxNDlhZmJmNGM4OTk2ZmI5MjQyN2FlNDFlNDY0OWI5MzRjYTQ5NTk5MWI3ODUyYjg1NSJ9fQ==","signatures":[{"keyid":"a3c761e56d55f45e","sig":"jzSYaT+QC8818FAxb8+2p0zrs1JB0fijXap6tH+ra5TH+QYG9wV2MFxJNjO1Z7bpuprSmgHk5y9YbjsKO+ImCg=="}]}`
+	g.Expect(k.Verify([]byte(stored))).To(Equal(statement()))
+	g.Expect(k.Sign(statement())).To(BeEquivalentTo(stored))
+}
+
 func TestAlteredEnvelopes(t *testing.T) {
 	g := NewWithT(t)
 	k := keys(t, map[string][]byte{SigningKey: private(t)})
