@@ -60,9 +60,9 @@ const (
 	scheme = "Bearer "
 	// maxToken bounds a token, in bytes.
 	maxToken = 4 << 10
-	// Lifetime is the allowed difference between the clocks of operator and agent, and thus how long a request can be
+	// lifetime is the allowed difference between the clocks of operator and agent, and thus how long a request can be
 	// replayed.
-	Lifetime = 5 * time.Minute
+	lifetime = 5 * time.Minute
 )
 
 // claims of a token, which is for one request. Method and URL are named as in RFC 9449.
@@ -101,7 +101,7 @@ func (t Trust) Verify(r *http.Request, now time.Time) error {
 		return errors.New("the request is signed for the agents of another Etcd")
 	case c.Method != r.Method || c.URI != r.URL.RequestURI():
 		return errors.New("the signature is for another request")
-	case age > Lifetime || age < -Lifetime:
+	case age > lifetime || age < -lifetime:
 		return fmt.Errorf("the request was signed at %s, and it is now %s: it is a replay, or the clocks of the nodes differ",
 			time.Unix(c.IssuedAt, 0).UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 	}

@@ -50,10 +50,10 @@ func TestVerify(t *testing.T) {
 		says    string
 	}{
 		"the operator":                {as(func(*http.Request) {}), 0, ""},
-		"a slow clock":                {as(func(*http.Request) {}), -Lifetime, ""},
-		"a fast clock":                {as(func(*http.Request) {}), Lifetime, ""},
-		"a replay":                    {as(func(*http.Request) {}), Lifetime + time.Second, "clocks of the nodes differ"},
-		"a request from the future":   {as(func(*http.Request) {}), -Lifetime - time.Second, "clocks of the nodes differ"},
+		"a slow clock":                {as(func(*http.Request) {}), -lifetime, ""},
+		"a fast clock":                {as(func(*http.Request) {}), lifetime, ""},
+		"a replay":                    {as(func(*http.Request) {}), lifetime + time.Second, "clocks of the nodes differ"},
+		"a request from the future":   {as(func(*http.Request) {}), -lifetime - time.Second, "clocks of the nodes differ"},
 		"no signature":                {as(func(r *http.Request) { r.Header.Del("Authorization") }), 0, "not signed: create"},
 		"a password":                  {as(func(r *http.Request) { r.SetBasicAuth("a", "b") }), 0, "not signed: create"},
 		"another key":                 {signed(t, other, "uid"), 0, "not signed with the key"},

@@ -150,4 +150,4 @@ func continues(delta, full Snapshot, deltas []Snapshot) bool {
 }
 
 // Sorted returns the snapshots in the order in which they were taken.
-func Sorted(list []Snapshot) []Snapshot { return slices.SortedFunc(slices.Values(list), Compare) }
+func Sorted(list []Snapshot) []Snapshot { return slices.SortedFunc(slices.Values(list), compare) }

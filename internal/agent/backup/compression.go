@@ -25,8 +25,8 @@ const (
 
 var suffixes = map[Compression]string{None: "", Gzip: ".gz", LZW: ".Z", Zlib: ".zlib"}
 
-// Suffix of the names of objects with this compression.
-func (c Compression) Suffix() string { return suffixes[c] }
+// suffix of the names of objects with this compression.
+func (c Compression) suffix() string { return suffixes[c] }
 
 // Valid reports whether the compression is supported.
 func (c Compression) Valid() bool {

@@ -32,7 +32,7 @@ type document struct {
 func (s Snapshot) MarshalJSON() ([]byte, error) {
 	return json.Marshal(document{
 		Kind: s.Kind, StartRevision: s.StartRevision, LastRevision: s.LastRevision, CreatedOn: s.Created,
-		SnapName: s.Name(), Prefix: s.Prefix, CompressionSuffix: s.Compression.Suffix(), IsFinal: s.Final, Size: s.Size,
+		SnapName: s.Name(), Prefix: s.Prefix, CompressionSuffix: s.Compression.suffix(), IsFinal: s.Final, Size: s.Size,
 	})
 }
 

@@ -59,7 +59,7 @@ type Snapshot struct {
 
 // Name of the object, beneath its prefix.
 func (s Snapshot) Name() string {
-	name := fmt.Sprintf("%s-%08d-%08d-%d%s", s.Kind, s.StartRevision, s.LastRevision, s.Created.Unix(), s.Compression.Suffix())
+	name := fmt.Sprintf("%s-%08d-%08d-%d%s", s.Kind, s.StartRevision, s.LastRevision, s.Created.Unix(), s.Compression.suffix())
 	if s.Final {
 		name += finalSuffix
 	}
@@ -128,8 +128,8 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
-// Compare orders snapshots as they were taken.
-func Compare(a, b Snapshot) int {
+// compare orders snapshots as they were taken.
+func compare(a, b Snapshot) int {
 	if c := a.Created.Compare(b.Created); c != 0 {
 		return c
 	}

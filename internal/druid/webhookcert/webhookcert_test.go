@@ -136,7 +136,7 @@ func TestCAOfAnEarlierVersionIsKept(t *testing.T) {
 	second := w.replica()
 	w.sync(second)
 	w.Expect(w.trusted(second)).To(BeTrue())
-	w.Expect(second.leaf.by).To(Equal(ca))
+	w.Expect(string(second.leaf.by)).To(Equal(string(ca)))
 }
 
 // A Secret of this name with something else in it is somebody else's.
