@@ -256,7 +256,7 @@ func TestRecordedRevision(t *testing.T) {
 		in := newWorld()
 		in.Recorded.TargetRevision, in.Snapshot.StatefulSet.Observed, in.Snapshot.StatefulSet.UpdateRevision = "", tc.observed, "new"
 		in.Snapshot.Ordinals = in.Snapshot.Ordinals[:1]
-		r := Record(*in, Decision{Phase: tc.phase}, epoch)
+		r := record(*in, Decision{Phase: tc.phase}, epoch)
 		g.Expect(r.TargetRevision).To(Equal(tc.want), name)
 		g.Expect(r.Replicas).To(Equal(int32(1)))
 	}

@@ -13,8 +13,8 @@ import (
 	rbacv1ac "k8s.io/client-go/applyconfigurations/rbac/v1"
 )
 
-// roleName returns the name of the agents' Role and of its binding.
-func roleName(etcd string) string { return v1alpha1.GroupVersion.Group + ":etcd:" + etcd }
+// RoleName returns the name of the agents' Role and of its binding.
+func RoleName(etcd string) string { return v1alpha1.GroupVersion.Group + ":etcd:" + etcd }
 
 // FullSnapshotLeaseName returns the name of the Lease that reports the newest full snapshot.
 func FullSnapshotLeaseName(etcd string) string { return etcd + "-full-snap" }
@@ -39,7 +39,7 @@ func role(in Input) *rbacv1ac.RoleApplyConfiguration {
 	for i := range max(in.Replicas, in.Etcd.Spec.Replicas) {
 		leases = append(leases, in.Etcd.MemberName(PodName(name, i)))
 	}
-	return rbacv1ac.Role(roleName(name), in.Etcd.Namespace).
+	return rbacv1ac.Role(RoleName(name), in.Etcd.Namespace).
 		WithLabels(in.labels(v1alpha1.ComponentRole, name)).
 		WithOwnerReferences(owner(in.Etcd)).
 		WithRules(rbacv1ac.PolicyRule().
@@ -52,10 +52,10 @@ func role(in Input) *rbacv1ac.RoleApplyConfiguration {
 // roleBinding binds the Role to the ServiceAccount.
 func roleBinding(in Input) *rbacv1ac.RoleBindingApplyConfiguration {
 	name := in.Etcd.Name
-	return rbacv1ac.RoleBinding(roleName(name), in.Etcd.Namespace).
+	return rbacv1ac.RoleBinding(RoleName(name), in.Etcd.Namespace).
 		WithLabels(in.labels(v1alpha1.ComponentRoleBinding, name)).
 		WithOwnerReferences(owner(in.Etcd)).
-		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(roleName(name))).
+		WithRoleRef(rbacv1ac.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("Role").WithName(RoleName(name))).
 		WithSubjects(rbacv1ac.Subject().WithKind(rbacv1.ServiceAccountKind).WithNamespace(in.Etcd.Namespace).WithName(name))
 }
 

@@ -52,7 +52,7 @@ func Objects(in Input) ([]runtime.ApplyConfiguration, error) {
 	if in.config, err = sharedConfig(in); err != nil {
 		return nil, err
 	}
-	config, err := configMap(in)
+	config, err := ConfigMap(in)
 	if err != nil {
 		return nil, err
 	}

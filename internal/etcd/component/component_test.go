@@ -238,7 +238,7 @@ func TestObjects(t *testing.T) {
 // What is applied is what the member's own pod reads.
 func TestMembersUnderstandTheirConfigMap(t *testing.T) {
 	g := NewWithT(t)
-	config, err := configMap(everything())
+	config, err := ConfigMap(everything())
 	g.Expect(err).NotTo(HaveOccurred())
 	shared, err := member.ParseShared(config.Data)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// configMap builds the configuration that the members share. The cluster ID is another key, which is not applied here: it is
+// ConfigMap builds the configuration that the members share. The cluster ID is another key, which is not applied here: it is
 // recorded once known, even while other changes are suspended.
-func configMap(in Input) (*corev1ac.ConfigMapApplyConfiguration, error) {
+func ConfigMap(in Input) (*corev1ac.ConfigMapApplyConfiguration, error) {
 	config, err := sharedConfig(in)
 	if err != nil {
 		return nil, err

@@ -26,8 +26,8 @@ func Keys(etcd *v1alpha1.Etcd, members int32, manager string) []Key {
 	name := etcd.Name
 	keys := []Key{
 		{corev1.SchemeGroupVersion.WithKind("ServiceAccount"), name},
-		{rbacv1.SchemeGroupVersion.WithKind("Role"), roleName(name)},
-		{rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), roleName(name)},
+		{rbacv1.SchemeGroupVersion.WithKind("Role"), RoleName(name)},
+		{rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), RoleName(name)},
 	}
 	for _, lease := range leaseNames(etcd, members) {
 		keys = append(keys, Key{coordinationv1.SchemeGroupVersion.WithKind("Lease"), lease})
