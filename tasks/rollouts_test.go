@@ -9,6 +9,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/apitest"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,7 +65,7 @@ func TestRolloutsAreAdmittedForTheEtcdsOwnStatefulSet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			v, err := Rollouts{Client: reader(set("etcd", "new")), Live: reader(c.live)}.Admit(t.Context(), rolloutTask())
+			v, err := Rollouts{Rule: replacer.Operator{}, Client: reader(set("etcd", "new")), Live: reader(c.live)}.Admit(t.Context(), rolloutTask())
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(v.Code).To(Equal(c.want), v.Message)
 			g.Expect(v.Outcome == Continue).To(Equal(c.want == ""))
@@ -89,7 +90,7 @@ func TestRolloutsAreSupersededOnLiveReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			by, err := Rollouts{Client: reader(c.cached), Live: reader(c.live)}.Superseded(t.Context(), rolloutTask(), "new")
+			by, err := Rollouts{Rule: replacer.Operator{}, Client: reader(c.cached), Live: reader(c.live)}.Superseded(t.Context(), rolloutTask(), "new")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(by != "").To(Equal(c.superseded), by)
 		})
@@ -98,25 +99,25 @@ func TestRolloutsAreSupersededOnLiveReads(t *testing.T) {
 
 func TestWorkOfRollouts(t *testing.T) {
 	g := NewWithT(t)
-	r := Rollouts{Client: reader(set("etcd", "current"))}
+	r := Rollouts{Rule: replacer.Operator{}, Client: reader(set("etcd", "current"))}
 	g.Expect(r.WorkKey(t.Context(), rolloutTask(), "fixed")).To(Equal("fixed"))
 	g.Expect(r.WorkKey(t.Context(), rolloutTask(), "")).To(Equal("current"))
-	g.Expect(Rollouts{Client: reader(set("earlier", "current"))}.WorkKey(t.Context(), rolloutTask(), "")).To(BeEmpty())
+	g.Expect(Rollouts{Rule: replacer.Operator{}, Client: reader(set("earlier", "current"))}.WorkKey(t.Context(), rolloutTask(), "")).To(BeEmpty())
 }
 
 // While the StatefulSet cannot be read, nothing is said of a rollout.
 func TestRolloutsWithoutAnAnswer(t *testing.T) {
 	apitest.EachRequestFails(t, apitest.API(set("etcd", "new")), func(api client.WithWatch) error {
-		_, err := Rollouts{Client: api, Live: api}.WorkKey(t.Context(), rolloutTask(), "")
+		_, err := Rollouts{Rule: replacer.Operator{}, Client: api, Live: api}.WorkKey(t.Context(), rolloutTask(), "")
 		return err
 	})
 	apitest.EachRequestFails(t, apitest.API(set("etcd", "new")), func(api client.WithWatch) error {
-		by, err := Rollouts{Client: api, Live: &live{api}}.Superseded(t.Context(), rolloutTask(), "old")
+		by, err := Rollouts{Rule: replacer.Operator{}, Client: api, Live: &live{api}}.Superseded(t.Context(), rolloutTask(), "old")
 		NewWithT(t).Expect(by == "").To(Equal(err != nil))
 		return err
 	})
 	apitest.EachRequestFails(t, apitest.API(set("etcd", "new")), func(api client.WithWatch) error {
-		_, err := Rollouts{Client: api, Live: api}.Admit(t.Context(), rolloutTask())
+		_, err := Rollouts{Rule: replacer.Operator{}, Client: api, Live: api}.Admit(t.Context(), rolloutTask())
 		return err
 	})
 }

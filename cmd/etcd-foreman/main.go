@@ -13,6 +13,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
+	"github.com/etcd-foreman/etcd-foreman/internal/operator"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -52,7 +53,7 @@ func run() error {
 		debug.SetGCPercent(gcPercent)
 	}
 	ctx := ctrl.SetupSignalHandler()
-	mgr, err := newManager(ctx, config)
+	mgr, err := operator.NewManager(ctx, config)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/internal/cli"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/executor"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	// Clusters whose credentials come from a cloud's or a company's own log-in.
 	_ "k8s.io/client-go/plugin/pkg/client/auth"
@@ -21,6 +22,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	k := kube.New(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	k.Rule = executor.Either{}
 	code := cli.Run(ctx, k, os.Args[1:])
 	stop()
 	os.Exit(code)

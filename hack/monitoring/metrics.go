@@ -39,6 +39,7 @@ var sections = []section{
 			r.MustRegister(&metrics.Collector{}, buildinfo.New())
 			engine.NewMetrics(r)
 			rollouts.NewMetrics(r)
+			compactionmetrics.New(r)
 			compactionmetrics.NewEvents(r)
 		},
 	},

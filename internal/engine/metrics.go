@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/druid/compactionmetrics"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,7 +26,15 @@ type Metrics struct {
 	inPlace     *prometheus.CounterVec
 	held        *prometheus.CounterVec
 	stalled     *prometheus.GaugeVec
-	compactions *compactionmetrics.Metrics
+	others      []TaskMetrics
+}
+
+// TaskMetrics are further metrics of tasks.
+type TaskMetrics interface {
+	// Observe counts a change of a task's status that was written.
+	Observe(before, after *v1alpha1.EtcdOperatorTask, now time.Time)
+	// Show publishes the tasks of an Etcd that have not ended: none for an Etcd that is gone.
+	Show(etcd types.NamespacedName, q queue.Queue)
 }
 
 const (
@@ -41,8 +48,8 @@ const (
 // seconds from half a second to more than an hour.
 var buckets = prometheus.ExponentialBuckets(0.5, 2, 14)
 
-// NewMetrics makes the metrics and registers them.
-func NewMetrics(registerer prometheus.Registerer) *Metrics {
+// NewMetrics makes the metrics and registers them. What they are told, others are told, too.
+func NewMetrics(registerer prometheus.Registerer, others ...TaskMetrics) *Metrics {
 	histogram := func(name, help string, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, append(labels, labelEtcd, labelNamespace))
 	}
@@ -61,7 +68,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		inPlace:     counter("etcddruid_rollout_pods_updated_in_place_total", "Pods that were updated in place, and participate."),
 		held:        counter("etcddruid_rollout_held_seconds_total", "Time that rollouts were held, by the guard that held them.", labelGuard),
 		stalled:     gauge("etcddruid_rollout_stalled", "1 while a rollout of an Etcd is stalled."),
-		compactions: compactionmetrics.New(registerer),
+		others:      others,
 	}
 	registerer.MustRegister(m.duration, m.total, m.length, m.queued, m.replacement, m.inPlace, m.held, m.stalled)
 	return m
@@ -73,7 +80,9 @@ func (m *Metrics) show(etcd types.NamespacedName, q queue.Queue) {
 	if slices.ContainsFunc(q, func(t *v1alpha1.EtcdOperatorTask) bool { return progressingReason(t) == v1alpha1.ReasonStalled }) {
 		stalled = 1
 	}
-	m.compactions.Show(etcd, q)
+	for _, o := range m.others {
+		o.Show(etcd, q)
+	}
 	m.length.With(labelsOf(etcd)).Set(float64(len(q)))
 	m.stalled.With(labelsOf(etcd)).Set(stalled)
 }
@@ -81,7 +90,9 @@ func (m *Metrics) show(etcd types.NamespacedName, q queue.Queue) {
 // observe counts a change of status that was written. The write is under optimistic locking, so a change is
 // never counted twice; a crash in between loses it.
 func (m *Metrics) observe(before, after *v1alpha1.EtcdOperatorTask, now time.Time) {
-	m.compactions.Observe(before, after, now)
+	for _, o := range m.others {
+		o.Observe(before, after, now)
+	}
 	etcd := labelsOf(after.EtcdKey())
 	if was, is := before.Status.State, after.Status.State; was != is {
 		if is == v1alpha1.TaskStateInProgress {
@@ -122,7 +133,9 @@ func (m *Metrics) observeRollout(etcd prometheus.Labels, before, after *v1alpha1
 
 // forget removes the series of an Etcd that is gone.
 func (m *Metrics) forget(etcd types.NamespacedName) {
-	m.compactions.Show(etcd, nil)
+	for _, o := range m.others {
+		o.Show(etcd, nil)
+	}
 	labels := labelsOf(etcd)
 	for _, v := range []interface {
 		DeletePartialMatch(prometheus.Labels) int

@@ -180,26 +180,40 @@ func TestMetricsAreForgotten(t *testing.T) {
 	g.Expect(registry.Gather()).To(BeEmpty())
 }
 
-// A compaction that runs counts until it has ended, or is gone with its Etcd.
-func TestMetricsOfCompactions(t *testing.T) {
-	const current = "etcddruid_compaction_jobs_current"
+// shown is a TaskMetrics: the state of a task as it was last shown, and the end that was counted.
+type shown struct{ state, end v1alpha1.TaskState }
+
+func (s *shown) Observe(_, after *v1alpha1.EtcdOperatorTask, _ time.Time) {
+	if after.Status.State.IsFinal() {
+		s.end = after.Status.State
+	}
+}
+
+func (s *shown) Show(_ types.NamespacedName, q queue.Queue) {
+	if s.state = ""; len(q) > 0 {
+		s.state = q[0].Status.State
+	}
+}
+
+// Further metrics show a task that runs until it has ended, or is gone with its Etcd.
+func TestFurtherMetrics(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		s := newServer(t)
-		s.add(t, "a", running, func(task *v1alpha1.EtcdOperatorTask) { task.Spec.Type = v1alpha1.OnDemandCompaction })
-		e := newEngine(t, s)
-		e.Registry[v1alpha1.OnDemandCompaction] = e.Registry[v1alpha1.OnDemandSnapshot]
+		s.add(t, "a", running)
+		e, further := newEngine(t, s), &shown{}
+		e.Metrics = NewMetrics(prometheus.NewRegistry(), further)
 		e.look()
-		e.Expect(collected(e)).To(ContainElement(current))
+		e.Expect(further.state).To(Equal(v1alpha1.TaskStateInProgress))
 		if gone {
 			s.deleteA(t)
 			e.Expect(s.tracker.Delete(t.Context(), etcdOf(""))).To(Succeed())
 		} else {
 			e.execute = endsAs(tasks.Verdict{Outcome: tasks.Done})
 			e.look()
-			e.Expect(collected(e)).To(ContainElement("etcddruid_compaction_jobs_total"))
+			e.Expect(further.end).To(Equal(v1alpha1.TaskStateSucceeded))
 		}
 		e.look()
-		e.Expect(collected(e)).NotTo(ContainElement(current), "gone: %t", gone)
+		e.Expect(further.state).To(BeEmpty(), "gone: %t", gone)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
@@ -76,7 +77,9 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	return h.rollouts().Admit(ctx, task)
 }
 
-func (h *Handler) rollouts() tasks.Rollouts { return tasks.Rollouts{Client: h.Client, Live: h.Live} }
+func (h *Handler) rollouts() tasks.Rollouts {
+	return tasks.Rollouts{Client: h.Client, Live: h.Live, Rule: replacer.Operator{}}
+}
 
 // Execute implements tasks.Handler. It waits on what the cache shows, and enters another phase only on what the API server
 // and the members say now.

@@ -48,10 +48,15 @@ type Handler struct {
 	// Credentials for members that listen for clients with TLS.
 	Credentials *certificates.Credentials
 	Clock       clock.PassiveClock
-	// Rule says whose pods the operator replaces.
+	// Rule decides whose pods the operator replaces.
 	Rule replacer.Rule
 	// PodUpdatePolicy is the operator's default. Without one, every pod is replaced.
 	PodUpdatePolicy v1alpha1.PodUpdatePolicy
+	// ReplacesAlways: no pod is updated in place, whatever the Etcd or the task asks for.
+	ReplacesAlways bool
+	// UnknownVersions: images do not tell which version of etcd they have. A snapshot before a rollout is taken only if the task
+	// always wants one.
+	UnknownVersions bool
 	// Agent makes a client of the agents of an Etcd, any of which asks the leading one.
 	Agent func(context.Context, *v1alpha1.Etcd) (api.Client, error)
 

@@ -13,6 +13,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
@@ -107,7 +108,7 @@ func newTrial(t *testing.T, cached, live *cluster.Snapshot) *trial {
 		Etcd:   &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "etcd"}}, Config: rollout.DefaultConfig(),
 	}
 	r.task.Object.Namespace, r.task.Object.Spec.OwnerEtcdReference.Name = "ns", "m"
-	r.handler = &Handler{Observer: r.witness, Clock: r.clock, Live: fake.NewClientBuilder().WithObjects(statefulSet()).Build(), Client: fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+	r.handler = &Handler{Rule: replacer.Operator{}, Observer: r.witness, Clock: r.clock, Live: fake.NewClientBuilder().WithObjects(statefulSet()).Build(), Client: fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Delete: func(ctx context.Context, _ client.WithWatch, pod client.Object, _ ...client.DeleteOption) error {
 			if ctx.Err() == nil {
 				r.deleted = append(r.deleted, pod.GetName())
@@ -129,27 +130,34 @@ func statefulSet(changes ...func(*appsv1.StatefulSet)) *appsv1.StatefulSet {
 	return s
 }
 
+// managedBy is a replacer.Rule that objects to StatefulSets of another manager.
+type managedBy string
+
+func (m managedBy) Foreign(*v1alpha1.Etcd, string, metav1.Object) *ownership.Foreign { return nil }
+
+func (m managedBy) Objection(_ *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
+	if set.Labels[v1alpha1.LabelManagedBy] != string(m) {
+		return "it is not managed by " + string(m)
+	}
+	return ""
+}
+
 // Another writer of the StatefulSet takes no lock of this operator: it is read once more right before a removal.
 func TestNothingIsRemovedOnceAnotherReplacesPods(t *testing.T) {
 	rolling := func(s *appsv1.StatefulSet) {
 		s.Spec.UpdateStrategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
 	}
 	ofDruid := func(s *appsv1.StatefulSet) { s.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByDruid }
-	marked := func(s *appsv1.StatefulSet) {
-		s.Annotations = map[string]string{v1alpha1.AnnotationRolloutBy: v1alpha1.ManagedBy}
-	}
 	for name, c := range map[string]struct {
 		rule    replacer.Rule
 		live    []func(*appsv1.StatefulSet)
 		removed []string
 	}{
-		"nothing has changed":                     {replacer.Operator, nil, []string{"m-2"}},
-		"the strategy has":                        {replacer.Operator, []func(*appsv1.StatefulSet){rolling}, nil},
-		"etcd-druid manages it":                   {replacer.Operator, []func(*appsv1.StatefulSet){ofDruid, marked}, nil},
-		"beside etcd-druid":                       {replacer.Executor, []func(*appsv1.StatefulSet){ofDruid, marked}, []string{"m-2"}},
-		"etcd-druid has written its strategy":     {replacer.Executor, []func(*appsv1.StatefulSet){ofDruid, rolling}, nil},
-		"etcd-druid has an OnDelete of its own":   {replacer.Executor, []func(*appsv1.StatefulSet){ofDruid}, nil},
-		"it is no longer etcd-druid's, or marked": {replacer.Executor, nil, nil},
+		"nothing has changed":         {replacer.Operator{}, nil, []string{"m-2"}},
+		"the strategy has":            {replacer.Operator{}, []func(*appsv1.StatefulSet){rolling}, nil},
+		"etcd-druid manages it":       {replacer.Operator{}, []func(*appsv1.StatefulSet){ofDruid}, nil},
+		"another rule allows it":      {managedBy(v1alpha1.ManagedByDruid), []func(*appsv1.StatefulSet){ofDruid}, []string{"m-2"}},
+		"another rule no longer does": {managedBy(v1alpha1.ManagedByDruid), nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, observed(noon), observed(noon))

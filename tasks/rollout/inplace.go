@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
@@ -29,10 +28,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// updatesInPlace reports whether pods that have to follow the template are updated in place where that is possible. Beside
-// etcd-druid they are replaced.
+// updatesInPlace reports whether pods that have to follow the template are updated in place where that is possible.
 func (h *Handler) updatesInPlace(task tasks.Task, s *cluster.Snapshot) bool {
-	return h.Rule != replacer.Executor && task.Config.(rollout.Config).InPlace(task.Etcd.Spec.PodUpdatePolicy, h.PodUpdatePolicy) &&
+	return !h.ReplacesAlways && task.Config.(rollout.Config).InPlace(task.Etcd.Spec.PodUpdatePolicy, h.PodUpdatePolicy) &&
 		slices.ContainsFunc(s.Ordinals, func(o cluster.Ordinal) bool {
 			return o.Pod != nil && !o.Pod.At(s.StatefulSet.UpdateRevision)
 		})

@@ -48,12 +48,14 @@ func TestWriteToAPod(t *testing.T) {
 		"resources":               {kind: inplace.ResizePod, want: "resize"},
 		"without effect":          {kind: inplace.ResizePod, reverted: true, want: "resize"},
 		"paused":                  {kind: inplace.ResizePod, paused: time.Minute},
-		"another replaces pods":   {kind: inplace.PatchMetadata, rule: replacer.Executor},
-		"another, and a resource": {kind: inplace.ResizePod, rule: replacer.Executor},
+		"another replaces pods":   {kind: inplace.PatchMetadata, rule: managedBy("another")},
+		"another, and a resource": {kind: inplace.ResizePod, rule: managedBy("another")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, observed(noon), observed(noon))
-			r.handler.Rule = c.rule
+			if c.rule != nil {
+				r.handler.Rule = c.rule
+			}
 			var sent, body string
 			take := func(ctx context.Context, what string, object client.Object, patch client.Patch) error {
 				if ctx.Err() != nil {
@@ -185,23 +187,23 @@ func TestRevisionsAreKeptForATask(t *testing.T) {
 	g.Expect(k.revisions("task")).NotTo(BeIdenticalTo(known))
 }
 
-// Beside etcd-druid, and by a restart, every pod is replaced. If no pod is outdated, nothing is read for it.
+// A restart replaces every pod, and so does a handler that always does. If no pod is outdated, nothing is read for it.
 func TestWhoUpdatesInPlace(t *testing.T) {
 	for name, c := range map[string]struct {
-		rule     replacer.Rule
+		replaces bool
 		restart  bool
 		snapshot []change
 		want     bool
 	}{
 		"by the policy":          {want: true},
-		"beside etcd-druid":      {rule: replacer.Executor},
+		"the handler does not":   {replaces: true},
 		"a restart":              {restart: true},
 		"all are updated":        {snapshot: []change{updated(0, 1, 2)}},
 		"all but one on its way": {snapshot: []change{updated(0, 1, 2), updating(1)}, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newTrial(t, nil, nil)
-			r.handler.Rule, r.handler.PodUpdatePolicy = c.rule, v1alpha1.InPlaceIfPossible
+			r.handler.ReplacesAlways, r.handler.PodUpdatePolicy = c.replaces, v1alpha1.InPlaceIfPossible
 			config := rollout.DefaultConfig()
 			config.Restart = c.restart
 			r.task.Config = config

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -34,8 +33,8 @@ type taken struct {
 // backup is what this operator knows of the snapshot before a rollout.
 func (h *Handler) backup(task tasks.Task) rollout.Backup {
 	b := rollout.Backup{Configured: task.Etcd.HasBackupStore()}
-	if h.Rule == replacer.Executor && task.Config.(rollout.Config).SnapshotBefore != rollout.SnapshotAlways {
-		// The images of etcd-druid do not say which version of etcd they have, so every rollout would begin with a snapshot.
+	if h.UnknownVersions && task.Config.(rollout.Config).SnapshotBefore != rollout.SnapshotAlways {
+		// Every rollout would begin with a snapshot.
 		b.Configured = false
 	}
 	call, known := h.snapshots.Of(task.Object.UID)

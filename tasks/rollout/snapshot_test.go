@@ -16,7 +16,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/backup"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -144,17 +143,17 @@ func TestNothingHappensWhileTheSnapshotIsTaken(t *testing.T) {
 	r.Expect(known).To(BeFalse())
 }
 
-// The version of etcd in an image of etcd-druid is never known, which must not mean a snapshot before every rollout.
-func TestSnapshotsBesideDruidAreAskedFor(t *testing.T) {
+// Versions that are never known must not mean a snapshot before every rollout.
+func TestSnapshotsBeforeUnknownVersionsAreAskedFor(t *testing.T) {
 	g := NewWithT(t)
 	etcd := &v1alpha1.Etcd{Spec: v1alpha1.EtcdSpec{Backup: &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{}}}}
-	of := func(rule replacer.Rule, before rollout.SnapshotBefore) bool {
+	of := func(unknown bool, before rollout.SnapshotBefore) bool {
 		config := rollout.DefaultConfig()
 		config.SnapshotBefore = before
-		h := &Handler{Rule: rule}
+		h := &Handler{UnknownVersions: unknown}
 		return h.backup(tasks.Task{Object: &v1alpha1.EtcdOperatorTask{}, Etcd: etcd, Config: config}).Configured
 	}
-	g.Expect(of(replacer.Operator, rollout.SnapshotForMinorVersion)).To(BeTrue())
-	g.Expect(of(replacer.Executor, rollout.SnapshotForMinorVersion)).To(BeFalse())
-	g.Expect(of(replacer.Executor, rollout.SnapshotAlways)).To(BeTrue())
+	g.Expect(of(false, rollout.SnapshotForMinorVersion)).To(BeTrue())
+	g.Expect(of(true, rollout.SnapshotForMinorVersion)).To(BeFalse())
+	g.Expect(of(true, rollout.SnapshotAlways)).To(BeTrue())
 }

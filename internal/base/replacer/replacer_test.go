@@ -25,59 +25,13 @@ func set(manager string, strategy appsv1.StatefulSetUpdateStrategyType, annotati
 	return s
 }
 
-// Of any StatefulSet there is at most one operator that replaces its pods.
-func TestOneDeleter(t *testing.T) {
-	const (
-		onDelete = appsv1.OnDeleteStatefulSetStrategyType
-		rolling  = appsv1.RollingUpdateStatefulSetStrategyType
-		druid    = v1alpha1.ManagedByDruid
-		foreman  = v1alpha1.ManagedBy
-	)
-	marked := map[string]string{v1alpha1.AnnotationRolloutBy: foreman}
-	adopted := map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}
-	orphan := set(druid, onDelete, marked)
-	orphan.OwnerReferences = nil
-	earlier := set(druid, onDelete, marked)
-	earlier.OwnerReferences[0].UID = "earlier"
-	for name, c := range map[string]struct {
-		set *appsv1.StatefulSet
-		// The beginning of the objection of each; empty where there is none.
-		operator, executor, either string
-	}{
-		"its own":                        {set(foreman, onDelete, nil), "", "is not controlled by this Etcd and managed by etcd-druid", ""},
-		"its own, marked":                {set(foreman, onDelete, marked), "", "is not controlled by this Etcd and managed by etcd-druid", ""},
-		"its own, RollingUpdate":         {set(foreman, rolling, nil), "switch the feature gate", "is not controlled by this Etcd and managed by etcd-druid", "switch the feature gate"},
-		"adopted":                        {set(druid, onDelete, adopted), "", "another operator has chosen this strategy", ""},
-		"adopted by another Etcd":        {set(druid, onDelete, map[string]string{v1alpha1.AnnotationAdoptedBy: "other"}), "managed by etcd-druid", "another operator has chosen this strategy", "another operator has chosen"},
-		"etcd-druid's, marked":           {set(druid, onDelete, marked), "managed by etcd-druid", "", ""},
-		"etcd-druid's own OnDelete":      {set(druid, onDelete, nil), "managed by etcd-druid", "another operator has chosen this strategy", "another operator has chosen"},
-		"etcd-druid's, marked for other": {set(druid, onDelete, map[string]string{v1alpha1.AnnotationRolloutBy: "other"}), "managed by etcd-druid", "another operator has chosen this strategy", "another operator has chosen"},
-		"etcd-druid's, marker left over": {set(druid, rolling, marked), "managed by etcd-druid", "admission did not change it", "admission did not change it"},
-		"etcd-druid's, RollingUpdate":    {set(druid, rolling, nil), "managed by etcd-druid", "admission did not change it", "admission did not change it"},
-		"of no Etcd":                     {orphan, "has no controller", "is not controlled by this Etcd", "is not controlled by this Etcd"},
-		"of an earlier Etcd":             {earlier, "is controlled by an earlier Etcd", "is not controlled by this Etcd", "is not controlled by this Etcd"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			for rule, want := range map[Rule]string{Operator: c.operator, Executor: c.executor, Either: c.either} {
-				said := rule.Objection(etcd, c.set)
-				if want == "" {
-					g.Expect(said).To(BeEmpty(), "rule %d", rule)
-				} else {
-					g.Expect(said).To(ContainSubstring(want), "rule %d", rule)
-				}
-			}
-		})
-	}
-}
-
 // A member that restarts refuses the data of a cluster that is not the recorded one, so no pod is replaced.
 func TestNoPodIsReplacedWhileAnotherClusterServes(t *testing.T) {
 	g := NewWithT(t)
 	own := set(v1alpha1.ManagedBy, appsv1.OnDeleteStatefulSetStrategyType, nil)
 	e := etcd.DeepCopy()
 	e.Status.LastErrors = []v1alpha1.LastError{{Code: v1alpha1.ErrApply}, {Code: v1alpha1.ErrClusterID}}
-	g.Expect(Operator.Objection(e, own)).To(ContainSubstring("another cluster than the recorded one (ERR_CLUSTER_ID in status.lastErrors)"))
+	g.Expect(Operator{}.Objection(e, own)).To(ContainSubstring("another cluster than the recorded one (ERR_CLUSTER_ID in status.lastErrors)"))
 	e.Status.LastErrors = e.Status.LastErrors[:1]
-	g.Expect(Operator.Objection(e, own)).To(BeEmpty())
+	g.Expect(Operator{}.Objection(e, own)).To(BeEmpty())
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/spf13/cobra"
@@ -26,6 +27,8 @@ type Cluster struct {
 	Config *rest.Config
 	// Namespace is empty with --all-namespaces.
 	Namespace string
+	// Rule is that of the Kube.
+	Rule replacer.Rule
 }
 
 // Connect makes the client. It sends no request.
@@ -39,7 +42,7 @@ func (k *Kube) Connect() (*Cluster, error) {
 		return nil, Usage("making a client for %s: %v", config.Host, err)
 	}
 	namespace, err := k.Namespace()
-	return &Cluster{WithWatch: c, Config: config, Namespace: namespace}, err
+	return &Cluster{WithWatch: c, Config: config, Namespace: namespace, Rule: k.Rule}, err
 }
 
 // Run returns the RunE of a verb that connects to the cluster. The name is the verb's argument; it is empty if there is

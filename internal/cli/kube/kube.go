@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
@@ -46,13 +47,15 @@ type Kube struct {
 	Interactive func() bool
 	// Suffix makes names unique.
 	Suffix func() string
+	// Rule by which the operator replaces pods, as far as the plugin knows it.
+	Rule replacer.Rule
 }
 
 // New makes a Kube for the process's own streams.
 func New(streams genericiooptions.IOStreams) *Kube {
 	k := &Kube{
 		IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true), Clock: clock.RealClock{}, Location: time.Local,
-		Suffix: func() string { return rand.String(5) },
+		Suffix: func() string { return rand.String(5) }, Rule: replacer.Operator{},
 	}
 	k.Interactive = func() bool { return isTerminal(streams.In) }
 	k.Size = func() (int, int, bool) { return SizeOf(streams.Out) }

@@ -58,7 +58,7 @@ func (m *Members) dialer() etcdclient.Dialer { return etcdclient.NewDialerThroug
 // them and returns the reason in unread.
 func (m *Members) Observe(ctx context.Context, reader client.Reader) (s *cluster.Snapshot, unread string, err error) {
 	observeWith := func(options ...observe.Option) (*cluster.Snapshot, error) {
-		options = append(options, observe.FromAfar(), observe.WithCredentials(m.credentials))
+		options = append(options, observe.FromAfar(), observe.WithRule(m.cluster.Rule), observe.WithCredentials(m.credentials))
 		return observe.New(m.dialer(), m.clock, options...).Observe(ctx, reader, m.etcd)
 	}
 	s, err = observeWith(observe.WithSurroundings(m.cluster))

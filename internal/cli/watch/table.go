@@ -29,7 +29,7 @@ type table struct {
 }
 
 func newTable(k *kube.Kube, cluster *kube.Cluster) *table {
-	return &table{cluster, observe.New(noDialer{}, k.Clock, observe.FromAfar())}
+	return &table{cluster, observe.New(noDialer{}, k.Clock, observe.FromAfar(), observe.WithRule(cluster.Rule))}
 }
 
 // noDialer reaches no member.

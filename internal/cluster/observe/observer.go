@@ -80,20 +80,21 @@ func WithCredentials(credentials *certificates.Credentials) Option {
 	return func(o *Observer) { o.credentials = credentials }
 }
 
-// WithRule has an Observer say of a StatefulSet whether an operator with this rule may replace its pods.
+// WithRule sets the Rule by which a Snapshot reports whether the operator may replace the pods of a StatefulSet. The default is
+// replacer.Operator.
 func WithRule(rule replacer.Rule) Option {
 	return func(o *Observer) { o.rule = rule }
 }
 
 // FromAfar is for a user who observes once, from elsewhere: members that are not ready get as much time as the others, and the
-// times in leases are believed, since no renewal is waited for. The mode of the operator is not known.
+// times in leases are believed, since no renewal is waited for.
 func FromAfar() Option {
-	return func(o *Observer) { o.afar, o.renewals.asWritten, o.rule = true, true, replacer.Either }
+	return func(o *Observer) { o.afar, o.renewals.asWritten = true, true }
 }
 
 // New makes an Observer.
 func New(dialer etcdclient.Dialer, clock clock.PassiveClock, options ...Option) *Observer {
-	o := &Observer{dialer: dialer, clock: clock}
+	o := &Observer{dialer: dialer, clock: clock, rule: replacer.Operator{}}
 	for _, option := range options {
 		option(o)
 	}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Events publish how much a compaction would compact. Nil publishes nothing.
+// Events publish how much a compaction would compact.
 type Events struct {
 	gauge *prometheus.GaugeVec
 
@@ -31,25 +31,15 @@ func NewEvents(registerer prometheus.Registerer) *Events {
 	return e
 }
 
-// Set publishes the number of an Etcd.
-func (e *Events) Set(etcd types.NamespacedName, count int64) {
-	if e == nil {
-		return
-	}
+// Publish publishes the number of an Etcd; nil removes that of an Etcd that is gone, or whose snapshots are not compacted.
+func (e *Events) Publish(etcd types.NamespacedName, count *int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.counts[etcd] = count
-	e.publish(etcd.Namespace)
-}
-
-// Forget removes the number of an Etcd that is gone, or whose snapshots are no longer compacted.
-func (e *Events) Forget(etcd types.NamespacedName) {
-	if e == nil {
-		return
+	if count != nil {
+		e.counts[etcd] = *count
+	} else {
+		delete(e.counts, etcd)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.counts, etcd)
 	e.publish(etcd.Namespace)
 }
 

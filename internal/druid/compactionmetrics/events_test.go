@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // The label has no name of the Etcd, so the Etcds of a namespace add up.
@@ -19,17 +20,17 @@ func TestEventsOfANamespace(t *testing.T) {
 	e := NewEvents(prometheus.NewRegistry())
 	value := func(namespace string) float64 { return testutil.ToFloat64(e.gauge.WithLabelValues(namespace)) }
 	a, b, c := types.NamespacedName{Namespace: "one", Name: "a"}, types.NamespacedName{Namespace: "one", Name: "b"}, types.NamespacedName{Namespace: "two", Name: "a"}
-	e.Set(a, 3)
-	e.Set(b, 4)
-	e.Set(c, 10)
-	e.Set(a, 5)
+	e.Publish(a, ptr.To[int64](3))
+	e.Publish(b, ptr.To[int64](4))
+	e.Publish(c, ptr.To[int64](10))
+	e.Publish(a, ptr.To[int64](5))
 	g.Expect(value("one")).To(Equal(9.0))
 	g.Expect(value("two")).To(Equal(10.0))
-	e.Forget(a)
+	e.Publish(a, nil)
 	g.Expect(value("one")).To(Equal(4.0))
-	e.Forget(b)
+	e.Publish(b, nil)
 	g.Expect(testutil.CollectAndCount(e.gauge)).To(Equal(1), "nothing is said of a namespace without Etcds")
 	var none *Events
-	none.Set(a, 1)
-	none.Forget(a)
+	none.Publish(a, ptr.To[int64](1))
+	none.Publish(a, nil)
 }

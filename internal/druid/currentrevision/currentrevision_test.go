@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/executor"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -78,7 +78,7 @@ func newWorld(t *testing.T, changes ...func(*world)) *world {
 			return c.SubResource(sub).Patch(ctx, o, patch, options...)
 		},
 	}).Build()
-	w.Reconciler = &Reconciler{Client: server, Live: server, Locker: &lock.Locks{}, Clock: w.clock, Rule: replacer.Executor}
+	w.Reconciler = &Reconciler{Client: server, Live: server, Locker: &lock.Locks{}, Clock: w.clock, Rule: executor.Rule{}}
 	return w
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/ownership"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +26,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
+
+// marked is a replacer.Rule by which the operator replaces the pods of StatefulSets with its annotation.
+type marked struct{}
+
+func (marked) Foreign(*v1alpha1.Etcd, string, metav1.Object) *ownership.Foreign { return nil }
+
+func (marked) Objection(_ *v1alpha1.Etcd, set *appsv1.StatefulSet) string {
+	if set.Annotations[v1alpha1.AnnotationRolloutBy] != v1alpha1.ManagedBy {
+		return "it is not marked"
+	}
+	return ""
+}
 
 // An outdated pod that no task replaces shows in the metrics, and a StatefulSet of another operator does not.
 func TestOutdatedWithoutTaskShows(t *testing.T) {
@@ -55,7 +67,7 @@ func TestOutdatedWithoutTaskShows(t *testing.T) {
 		return c.Create(ctx, o, options...)
 	}}).Build()
 	metrics := NewMetrics(prometheus.NewRegistry())
-	r := &Reconciler{Client: server, Live: server, Clock: clocktesting.NewFakePassiveClock(now), Rule: replacer.Executor, Metrics: metrics}
+	r := &Reconciler{Client: server, Live: server, Clock: clocktesting.NewFakePassiveClock(now), Rule: marked{}, Metrics: metrics}
 	look := func() error {
 		_, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "main"}})
 		return err

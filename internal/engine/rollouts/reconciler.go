@@ -35,7 +35,7 @@ type Reconciler struct {
 	// Live reads from the API server. A task is only made of what it shows.
 	Live  client.Reader
 	Clock clock.PassiveClock
-	// Rule says whose pods the operator replaces.
+	// Rule decides whose pods the operator replaces.
 	Rule    replacer.Rule
 	Metrics *Metrics
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -114,7 +115,7 @@ func TestTasksAreMadeOfLiveReads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			cached, live := c.cached.client(t), c.live.client(t)
-			r := &Reconciler{Client: split{Client: live, cache: cached}, Live: live, Clock: clocktesting.NewFakePassiveClock(now)}
+			r := &Reconciler{Client: split{Client: live, cache: cached}, Live: live, Clock: clocktesting.NewFakePassiveClock(now), Rule: replacer.Operator{}}
 			key := types.NamespacedName{Namespace: "ns", Name: "main"}
 			result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
 			g.Expect(err).NotTo(HaveOccurred())

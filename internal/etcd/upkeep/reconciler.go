@@ -14,9 +14,9 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/memory"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/druid/compactionmetrics"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -32,8 +32,9 @@ type Reconciler struct {
 	Client   client.Client
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Events publish how much a compaction would compact; nil: they are not published.
-	Events *compactionmetrics.Events
+	// Backlog publishes how many events a compaction would compact; nil for an Etcd that is gone, or whose snapshots are not
+	// compacted. It may be nil itself.
+	Backlog func(etcd types.NamespacedName, events *int64)
 
 	// turns are the newest turns of schedules for which this operator has created a task. Without them, a task of the last half
 	// hour that somebody deleted would be created again.
@@ -45,7 +46,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	etcd := &v1alpha1.Etcd{}
 	if err := r.Client.Get(ctx, req.NamespacedName, etcd); apierrors.IsNotFound(err) {
 		r.turns.Forget(req.NamespacedName)
-		r.Events.Forget(req.NamespacedName)
+		r.publish(req.NamespacedName, nil)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reading Etcd %s: %w", req, err)
@@ -68,7 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // has ended, are events.
 func (r *Reconciler) compact(ctx context.Context, etcd *v1alpha1.Etcd, tasks []v1alpha1.EtcdOperatorTask) error {
 	if !compacts(etcd) {
-		r.Events.Forget(client.ObjectKeyFromObject(etcd))
+		r.publish(client.ObjectKeyFromObject(etcd), nil)
 		return nil
 	}
 	leases, err := observe.ReadSnapshotLeases(ctx, r.Client, etcd)
@@ -76,11 +77,17 @@ func (r *Reconciler) compact(ctx context.Context, etcd *v1alpha1.Etcd, tasks []v
 		return err
 	}
 	_, events := backlog(leases)
-	r.Events.Set(client.ObjectKeyFromObject(etcd), events)
+	r.publish(client.ObjectKeyFromObject(etcd), &events)
 	if found := compactionDue(etcd, leases, tasks); found != nil {
 		return r.create(ctx, etcd, *found)
 	}
 	return nil
+}
+
+func (r *Reconciler) publish(etcd types.NamespacedName, events *int64) {
+	if r.Backlog != nil {
+		r.Backlog(etcd, events)
+	}
 }
 
 // defragment creates the task that spec.etcd.defragmentationSchedule asks for now, if any. It returns after how long to

@@ -19,6 +19,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli"
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/kube"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid/executor"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
@@ -105,6 +106,7 @@ func (p *person) startInto(ctx context.Context, out *watched, args ...string) fu
 	p.t.Helper()
 	var errOut bytes.Buffer
 	k := kube.New(genericiooptions.IOStreams{In: bytes.NewBufferString(p.input), Out: out, ErrOut: &errOut})
+	k.Rule = executor.Either{}
 	interactive := p.interactive
 	k.Interactive = func() bool { return interactive }
 	terminal := p.terminal

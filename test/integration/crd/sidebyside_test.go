@@ -20,7 +20,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/druid/servedcrd"
+	"github.com/etcd-foreman/etcd-foreman/internal/druid"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -223,8 +223,8 @@ func TestTaskTypesOfAnotherOperator(t *testing.T) {
 	g := NewWithT(t)
 	install(t, g, append(own(t, "opstask"), upstream(t, "etcdcopybackupstasks").crd())...)
 	api := discovery.NewDiscoveryClientForConfigOrDie(testEnv.Config).OpenAPIV3()
-	g.Expect(servedcrd.CheckOpsTaskStatus(t.Context(), api)).To(Succeed())
-	g.Expect(servedcrd.CheckCopyBackupsTaskStatus(t.Context(), api)).To(MatchError(And(
+	g.Expect(druid.OpsTasks().Check(t.Context(), api)).To(Succeed())
+	g.Expect(druid.CopyBackupsTasks().Check(t.Context(), api)).To(MatchError(And(
 		HavePrefix("the CustomResourceDefinition etcdcopybackupstasks."+group+" cannot hold the status of an EtcdCopyBackupsTask: it lacks "),
 		ContainSubstring("status.result"), HaveSuffix("install config/crd/copybackupstask, or remove this operator"))))
 }

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package operator
 
 import (
 	"encoding/json"
@@ -11,7 +11,10 @@ import (
 	"slices"
 	"testing"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 )
 
 // configs are seeds, of which each is valid for some task type.
@@ -26,7 +29,11 @@ var configs = []string{
 // Whatever the config of a task is, every task type decodes it or returns an error, and what it has decoded it reads again, unchanged, from
 // what the task engine records of it.
 func FuzzTaskConfig(f *testing.F) {
-	registry := newRegistry(nil, nil, dependencies{})
+	o, err := New(&configv1alpha1.OperatorConfiguration{}, Dependencies{Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		f.Fatal(err)
+	}
+	registry := o.Tasks.Registry
 	types := slices.Sorted(maps.Keys(registry))
 	for _, config := range configs {
 		for i := range types {

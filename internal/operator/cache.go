@@ -2,38 +2,66 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package operator
 
 import (
-	"maps"
+	"fmt"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // +kubebuilder:rbac:groups="",resources=nodes;persistentvolumes,verbs=get;list;watch
 
-// addSurroundings caches the parts of nodes, volumes and claims that decisions need. They cannot be selected by label: a claim
-// may be older than its Etcd.
-func addSurroundings(to map[client.Object]cache.ByObject, lists *resourceLists) {
-	maps.Copy(to, map[client.Object]cache.ByObject{
+// CacheOptions cache only the objects of Etcds, including those of etcd-druid, and the parts that decisions need of the tasks of
+// Etcds and of the surroundings of their pods; in some namespaces, or in all if none are given. Surroundings cannot be selected by
+// label: a claim may be older than its Etcd.
+func CacheOptions(namespaces ...string) (cache.Options, error) {
+	managed, err := labels.NewRequirement(v1alpha1.LabelManagedBy, selection.In, []string{v1alpha1.ManagedBy, v1alpha1.ManagedByDruid})
+	if err != nil {
+		return cache.Options{}, fmt.Errorf("building a label selector: %w", err)
+	}
+	ours := cache.ByObject{Label: labels.NewSelector().Add(*managed)}
+	options := cache.Options{DefaultTransform: cache.TransformStripManagedFields(), ByObject: map[client.Object]cache.ByObject{
+		&corev1.Pod{}: {Label: ours.Label, Transform: keep(trimmedPod)}, &corev1.ConfigMap{}: ours, &corev1.Service{}: ours,
+		&appsv1.StatefulSet{}: ours, &policyv1.PodDisruptionBudget{}: ours, &coordinationv1.Lease{}: ours,
+		&corev1.ServiceAccount{}: ours, &rbacv1.Role{}: ours, &rbacv1.RoleBinding{}: ours,
+		&v1alpha1.EtcdOperatorTask{}:    {Transform: keep(trimmedTask)},
 		&corev1.Node{}:                  {Transform: keep(trimmedNode)},
 		&corev1.PersistentVolume{}:      {Transform: keep(trimmedVolume)},
-		&corev1.PersistentVolumeClaim{}: {Transform: keep(lists.claim)},
-	})
+		&corev1.PersistentVolumeClaim{}: {Transform: keep(trimmedClaim)},
+	}}
+	for _, namespace := range namespaces {
+		if options.DefaultNamespaces == nil {
+			options.DefaultNamespaces = map[string]cache.Config{}
+		}
+		options.DefaultNamespaces[namespace] = cache.Config{}
+	}
+	return options, nil
 }
 
 // keep makes a cache transform from a function that returns the part of an object to keep.
-func keep[T any](trim func(T) T) func(any) (any, error) {
+func keep[T client.Object](trim func(T) T) toolscache.TransformFunc {
 	return func(object any) (any, error) {
-		if o, ok := object.(T); ok {
-			return slim(trim(o))
+		o, ok := object.(T)
+		if !ok {
+			// It is the tombstone of a deleted object.
+			return object, nil
 		}
-		return object, nil
+		kept := trim(o)
+		kept.SetManagedFields(nil)
+		return kept, nil
 	}
 }
 
@@ -43,10 +71,9 @@ func trimmedPod(p *corev1.Pod) *corev1.Pod {
 		Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP, Conditions: p.Status.Conditions,
 		InitContainerStatuses: trimmedContainers(p.Status.InitContainerStatuses), ContainerStatuses: trimmedContainers(p.Status.ContainerStatuses),
 	}}
-	kept.ManagedFields = nil
 	for _, c := range p.Spec.Containers {
 		if c.Name == v1alpha1.ContainerEtcd {
-			kept.Spec.Containers = []corev1.Container{{Name: c.Name, Image: interned(c.Image), Ports: c.Ports}}
+			kept.Spec.Containers = []corev1.Container{{Name: c.Name, Image: c.Image, Ports: c.Ports}}
 			if c.ReadinessProbe != nil {
 				kept.Spec.Containers[0].ReadinessProbe = probed
 			}
@@ -79,7 +106,7 @@ func trimmedContainers(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 }
 
 func trimmedMeta(m metav1.ObjectMeta) metav1.ObjectMeta {
-	m.ManagedFields, m.Annotations = nil, nil
+	m.Annotations = nil
 	return m
 }
 

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package druid
 
 import (
 	"crypto/tls"
@@ -33,8 +33,8 @@ const (
 	webhookService = "etcd-foreman-webhook"
 )
 
-// newKeeper makes the keeper of the webhook's certificate, and the server that serves it.
-func newKeeper(kubeconfig *rest.Config, address, namespace string) (*webhookcert.Keeper, webhook.Server, error) {
+// NewWebhook makes the keeper of the webhook's certificate, and the server that serves it.
+func NewWebhook(kubeconfig *rest.Config, address, namespace string) (*webhookcert.Keeper, webhook.Server, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading server.webhookBindAddress: %w", err)
@@ -60,8 +60,8 @@ func newKeeper(kubeconfig *rest.Config, address, namespace string) (*webhookcert
 	}}}), nil
 }
 
-// addWebhook serves the webhook in each replica.
-func addWebhook(mgr ctrl.Manager, keeper *webhookcert.Keeper) error {
+// AddWebhook serves the webhook in each replica.
+func AddWebhook(mgr ctrl.Manager, keeper *webhookcert.Keeper) error {
 	mgr.GetWebhookServer().Register(admission.Path, &webhookadmission.Webhook{
 		Handler: &admission.Handler{Live: mgr.GetAPIReader(), Namespace: keeper.Secret.Namespace},
 	})

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package operator
 
 import (
 	"testing"
@@ -18,10 +18,10 @@ func TestTrimmedObjects(t *testing.T) {
 	g := NewWithT(t)
 	fat := metav1.ObjectMeta{
 		Name: "n", UID: "u", ResourceVersion: "1", Labels: map[string]string{corev1.LabelHostname: "n"}, OwnerReferences: []metav1.OwnerReference{{UID: "o"}},
-		DeletionTimestamp: &metav1.Time{}, Annotations: map[string]string{"long": "story"}, ManagedFields: []metav1.ManagedFieldsEntry{{}},
+		DeletionTimestamp: &metav1.Time{}, Annotations: map[string]string{"long": "story"},
 	}
 	lean := *fat.DeepCopy()
-	lean.Annotations, lean.ManagedFields = nil, nil
+	lean.Annotations = nil
 
 	node := trimmedNode(&corev1.Node{
 		ObjectMeta: fat, Spec: corev1.NodeSpec{Unschedulable: true, ProviderID: "x"},
@@ -66,23 +66,6 @@ func TestTrimmedObjects(t *testing.T) {
 	g.Expect(trimmedClaim(claim).Annotations).To(Equal(map[string]string{v1alpha1.AnnotationAdoptedBy: "etcd"}), "the adoption is kept")
 }
 
-// Shared parts of objects are unchanged.
-func TestSlim(t *testing.T) {
-	g := NewWithT(t)
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "ns", Name: "n", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "K", Name: "o", UID: "u"}},
-	}}
-	want := claim.DeepCopy()
-	claim.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
-	got, err := slim(claim)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(got).To(Equal(want))
-	none, err := slim("no object")
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(none).To(Equal("no object"))
-}
-
 // A task is kept whole for as long as it may be decoded.
 func TestWhatIsKeptOfTasks(t *testing.T) {
 	for state, dropped := range map[v1alpha1.TaskState]bool{
@@ -96,6 +79,7 @@ func TestWhatIsKeptOfTasks(t *testing.T) {
 			Status:     v1alpha1.EtcdOperatorTaskStatus{State: state, Config: "{}", Progress: "1/1"},
 		}
 		want := task.DeepCopy()
+		task.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "x"}}
 		if dropped {
 			want.Spec.Config, want.Status.Config = "", ""
 		}

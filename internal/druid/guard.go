@@ -2,21 +2,29 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package druid is what an operator does because of etcd-druid: it runs tasks for the Etcds of an etcd-druid beside it (executor
+// mode), and carries out the task types of etcd-druid. Nothing imports it but the wiring: without this folder and
+// internal/operator/druid.go, the operator builds.
+package druid
 
 import (
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+
+	"k8s.io/client-go/rest"
 )
 
-// guard refuses all writes but those of an operator in executor mode. Its roles do not grant others either; this holds when
-// somebody has granted more, and for code that is to come.
+// Restrict has clients of a kubeconfig refuse all writes but those of an operator in executor mode. Its roles do not grant others
+// either; this also holds if an administrator grants more. The lease is that of its leader election, in its own namespace.
+func Restrict(kubeconfig *rest.Config, namespace, lease string) {
+	kubeconfig.Wrap(func(next http.RoundTripper) http.RoundTripper { return guard{next, namespace, lease} })
+}
+
 type guard struct {
-	next http.RoundTripper
-	// namespace is the operator's own.
-	namespace string
+	next             http.RoundTripper
+	namespace, lease string
 }
 
 // written are the methods of writes by group, resource and subresource. Collections are never deleted.
@@ -32,11 +40,13 @@ var written = map[string][]string{
 	"authorization.k8s.io/subjectaccessreviews": {http.MethodPost},
 }
 
-// writtenAt are the methods of writes to objects of the operator itself, by group, resource and name.
-var writtenAt = map[string][]string{
-	"coordination.k8s.io/leases/" + leaseName:                                   {http.MethodPut},
-	"/secrets/" + webhookSecret:                                                 {http.MethodPut},
-	"admissionregistration.k8s.io/mutatingwebhookconfigurations/" + webhookName: {http.MethodPut},
+// updates reports whether an object, by group, resource and name, is the operator's own, which it updates.
+func (g guard) updates(object string) bool {
+	switch object {
+	case "coordination.k8s.io/leases/" + g.lease, "/secrets/" + webhookSecret, "admissionregistration.k8s.io/mutatingwebhookconfigurations/" + webhookName:
+		return true
+	}
+	return false
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -56,7 +66,7 @@ func (g guard) allows(r *http.Request) bool {
 		return false
 	}
 	// A Lease is created under a name that the path does not have.
-	return slices.Contains(writtenAt[o.resource+"/"+o.name], r.Method) ||
+	return r.Method == http.MethodPut && g.updates(o.resource+"/"+o.name) ||
 		r.Method == http.MethodPost && o.namespace == g.namespace && (o.resource == "coordination.k8s.io/leases" || o.resource == "/events")
 }
 

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package druid
 
 import (
 	"net/http"
@@ -71,7 +71,7 @@ func TestWhatAnExecutorMayWrite(t *testing.T) {
 		g := NewWithT(t)
 		next := new(sent)
 		r := httptest.NewRequest(request[0], request[1], nil)
-		_, err := guard{next, "own"}.RoundTrip(r) //nolint:bodyclose // it has none
+		_, err := guard{next, "own", "etcd-foreman"}.RoundTrip(r) //nolint:bodyclose // it has none
 		g.Expect(err == nil).To(Equal(allowed), "%v", request)
 		g.Expect(*next == 1).To(Equal(allowed), "%v", request)
 	}

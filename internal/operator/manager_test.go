@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package operator
 
 import (
 	"testing"
@@ -15,10 +15,10 @@ import (
 // The cache holds only objects of the watched namespaces, and of those only objects of an Etcd.
 func TestContentsOfTheCache(t *testing.T) {
 	g := NewWithT(t)
-	all, err := cacheOptions(nil)
+	all, err := CacheOptions()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(all.DefaultNamespaces).To(BeNil(), "all namespaces")
-	some, err := cacheOptions([]string{"a", "b"})
+	some, err := CacheOptions("a", "b")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(some.DefaultNamespaces).To(And(HaveLen(2), HaveKey("a"), HaveKey("b")))
 	for object, by := range some.ByObject {

@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package servedcrd checks that the API server keeps what the operator writes. Another operator of the same API group may have
-// installed its own CustomResourceDefinition for Etcds, whose schema prunes or rejects fields that this operator relies on.
+// installed its own CustomResourceDefinition, whose schema prunes or rejects fields that this operator relies on.
 package servedcrd
 
 import (
@@ -26,31 +26,18 @@ const (
 	pollTimeout  = 15 * time.Second
 )
 
-// CheckEtcdStatus returns an error if the served schema of Etcds lacks a field of the status. It reads the schema that the API
-// server publishes to every authenticated user, so it needs no permission.
-func CheckEtcdStatus(ctx context.Context, api openapi.Client) error {
-	return checkStatus(ctx, api, definition{v1alpha1.KindEtcd, "etcds", "etcd", reflect.TypeFor[v1alpha1.EtcdStatus]()})
+// Definition is a CustomResourceDefinition that the operator needs.
+type Definition struct {
+	Kind, Plural string
+	// Component of config/crd that has it.
+	Component string
+	// Status is the Go type of the status.
+	Status reflect.Type
 }
 
-// CheckCopyBackupsTaskStatus is CheckEtcdStatus for EtcdCopyBackupsTasks.
-func CheckCopyBackupsTaskStatus(ctx context.Context, api openapi.Client) error {
-	return checkStatus(ctx, api, definition{v1alpha1.KindEtcdCopyBackupsTask, "etcdcopybackupstasks", "copybackupstask", reflect.TypeFor[v1alpha1.EtcdCopyBackupsTaskStatus]()})
-}
-
-// CheckOpsTaskStatus is CheckEtcdStatus for EtcdOpsTasks.
-func CheckOpsTaskStatus(ctx context.Context, api openapi.Client) error {
-	return checkStatus(ctx, api, definition{v1alpha1.KindEtcdOpsTask, "etcdopstasks", "opstask", reflect.TypeFor[v1alpha1.EtcdOpsTaskStatus]()})
-}
-
-// definition is a CustomResourceDefinition that the operator needs.
-type definition struct {
-	kind, plural string
-	// component of config/crd that has it.
-	component string
-	status    reflect.Type
-}
-
-func checkStatus(ctx context.Context, api openapi.Client, d definition) error {
+// Check returns an error if the served schema lacks a field of the status. It reads the schema that the API server publishes to
+// every authenticated user, so it needs no permission.
+func (d Definition) Check(ctx context.Context, api openapi.Client) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, pollTimeout, true, func(context.Context) (bool, error) {
 		last = d.check(api)
@@ -62,22 +49,22 @@ func checkStatus(ctx context.Context, api openapi.Client, d definition) error {
 	return err
 }
 
-func (d definition) check(api openapi.Client) error {
+func (d Definition) check(api openapi.Client) error {
 	// A root lists the served groups once, so each attempt has its own.
 	document, err := openapi3.NewRoot(api).GVSpecAsMap(v1alpha1.GroupVersion)
 	if err != nil {
 		return fmt.Errorf("the API server serves no %s: %w; install the CustomResourceDefinitions of config/crd", v1alpha1.GroupVersion, err)
 	}
-	schema := schemaOf(document, d.kind)
+	schema := schemaOf(document, d.Kind)
 	if schema == nil {
-		return fmt.Errorf("the API server serves no %s of %s; install the CustomResourceDefinitions of config/crd", d.kind, v1alpha1.GroupVersion)
+		return fmt.Errorf("the API server serves no %s of %s; install the CustomResourceDefinitions of config/crd", d.Kind, v1alpha1.GroupVersion)
 	}
 	var missing []string
-	if lacking("status", d.status, property(schema, "status"), &missing); len(missing) > 0 {
+	if lacking("status", d.Status, property(schema, "status"), &missing); len(missing) > 0 {
 		slices.Sort(missing)
 		return fmt.Errorf("the CustomResourceDefinition %s.%s cannot hold the status of an %s: it lacks %s; "+
 			"it belongs to another operator or to another version of this one, and is not overwritten: install config/crd/%s, or remove this operator",
-			d.plural, v1alpha1.GroupVersion.Group, d.kind, strings.Join(missing, ", "), d.component)
+			d.Plural, v1alpha1.GroupVersion.Group, d.Kind, strings.Join(missing, ", "), d.Component)
 	}
 	return nil
 }

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package druid
 
 import (
 	"errors"
@@ -20,9 +20,9 @@ import (
 var errNoPolicies = errors.New("this API server has no MutatingAdmissionPolicy of admissionregistration.k8s.io/v1, which Kubernetes serves from 1.36 on, " +
 	"and this operator serves no webhook, so no StatefulSet of etcd-druid becomes OnDelete and its own controller replaces pods: install config/executor/webhook")
 
-// checkPolicies logs if the API server lacks the admission that an operator in executor mode without a webhook relies on. It
-// is no reason not to start: the other tasks need no admission, and somebody may have one of their own.
-func checkPolicies(kubeconfig *rest.Config) {
+// CheckPolicies logs if the API server lacks the admission that an operator in executor mode without a webhook relies on. The
+// operator starts without it: other tasks need no admission, and the administrator may have installed another.
+func CheckPolicies(kubeconfig *rest.Config) {
 	api, err := discovery.NewDiscoveryClientForConfig(kubeconfig)
 	if err == nil {
 		err = servesPolicies(api)

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
+	"github.com/etcd-foreman/etcd-foreman/internal/etcd/upkeep"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/featuregate"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// composition is what the controllers of an operator share.
+type composition struct {
+	Dependencies
+	config      *configv1alpha1.OperatorConfiguration
+	gates       featuregate.FeatureGate
+	beside      beside
+	rules       policy.Rules
+	credentials *certificates.Credentials
+	observer    *observe.Observer
+	locker      *lock.Locks
+	agents      agents
+}
+
+// beside is what etcd-druid changes.
+type beside struct {
+	// manages: etcd-druid manages the Etcds, and this operator only runs tasks (executor mode).
+	manages bool
+	// rule decides whose pods the operator replaces.
+	rule replacer.Rule
+	// live makes a reader of Etcds from one of the API server.
+	live func(client.Reader) client.Reader
+	// unavailable are the task types that write what etcd-druid owns, each with what to do instead.
+	unavailable map[v1alpha1.TaskType]string
+	// tasks and backlog publish metrics. The backlog may be nil.
+	tasks   []engine.TaskMetrics
+	backlog func(etcd types.NamespacedName, events *int64)
+	// parts are further controllers.
+	parts func(*composition) []part
+}
+
+func newComposition(config *configv1alpha1.OperatorConfiguration, d Dependencies) (*composition, error) {
+	gates, err := configv1alpha1.NewFeatureGate(config.FeatureGates)
+	if err != nil {
+		return nil, err
+	}
+	c := &composition{Dependencies: d, config: config, gates: gates, rules: policy.New(config), locker: &lock.Locks{}}
+	if c.beside, err = besideDruid(config.Mode, d.Registerer); err != nil {
+		return nil, err
+	}
+	c.Live = c.beside.live(d.Live)
+	c.agents = agents{live: c.Live, key: d.SigningKey, clock: d.Clock, api: config.AgentAPI}
+	if c.Agent == nil {
+		c.Agent = c.agents.client
+	}
+	c.credentials = &certificates.Credentials{Reader: c.Live, Clock: d.Clock}
+	c.observer = observe.New(d.Dialer, d.Clock, observe.WithCredentials(c.credentials), observe.WithSurroundings(d.Surroundings), observe.WithRule(c.beside.rule))
+	return c, nil
+}
+
+func (c *composition) etcds() *etcd.Reconciler {
+	r := &etcd.Reconciler{
+		Client: c.Client, APIReader: c.Live, Observer: c.observer, Locker: c.locker, Clock: c.Clock,
+		Dialer: c.Dialer, Credentials: c.credentials, Recorder: c.Recorder, Images: c.config.Images, Allowed: c.rules.Etcd,
+		QuorumAwareUpdates: c.gates.Enabled(configv1alpha1.QuorumAwareUpdatesWithOnDelete), AdoptFromDruid: c.gates.Enabled(configv1alpha1.AdoptFromDruid),
+	}
+	if c.SigningKey != nil {
+		r.AgentTrust = c.agents.trust
+	}
+	return r
+}
+
+func (c *composition) upkeep() *upkeep.Reconciler {
+	return &upkeep.Reconciler{Client: c.Client, Recorder: c.Recorder, Clock: c.Clock, Backlog: c.beside.backlog}
+}
+
+func (c *composition) rollouts() *rollouts.Reconciler {
+	return &rollouts.Reconciler{Client: c.Client, Live: c.Live, Clock: c.Clock, Rule: c.beside.rule, Metrics: rollouts.NewMetrics(c.Registerer)}
+}
+
+func (c *composition) tasks() *engine.Reconciler {
+	return &engine.Reconciler{
+		Client: c.Client, Live: c.Live, Registry: c.registry(), Locker: c.locker, Recorder: c.Recorder, Clock: c.Clock,
+		Metrics: engine.NewMetrics(c.Registerer, c.beside.tasks...),
+	}
+}

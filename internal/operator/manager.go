@@ -1,0 +1,142 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/servedcrd"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/version/buildinfo"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=etcd-foreman-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=etcd-foreman-system,resources=events,verbs=create;patch
+
+// leaseName is the name of the leader election Lease.
+const leaseName = "etcd-foreman"
+
+// NewManager makes a manager with the whole operator, which is ready to start.
+func NewManager(ctx context.Context, config *configv1alpha1.OperatorConfiguration) (ctrl.Manager, error) {
+	kubeconfig, err := clientConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	options, err := managerOptions(config)
+	if err != nil {
+		return nil, err
+	}
+	namespace := operatorNamespace(config)
+	addDruid, err := connectDruid(config, kubeconfig, &options, namespace)
+	if err != nil {
+		return nil, err
+	}
+	d := Dependencies{}
+	if config.Mode != configv1alpha1.ModeExecutor {
+		if err := checkEtcds(ctx, kubeconfig); err != nil {
+			return nil, err
+		}
+		if d.SigningKey, err = signingKey(ctx, kubeconfig, namespace); err != nil {
+			return nil, err
+		}
+	}
+	mgr, err := ctrl.NewManager(kubeconfig, options)
+	if err != nil {
+		return nil, fmt.Errorf("making the manager: %w", err)
+	}
+	d = d.Of(mgr)
+	d.Clock, d.Registerer, d.Dialer = clock.RealClock{}, crmetrics.Registry, etcdclient.NewPool(clock.RealClock{}.Now)
+	o, err := New(config, d)
+	if err != nil {
+		return nil, err
+	}
+	return mgr, errors.Join(addCommon(ctx, mgr), addDruid(mgr), o.Setup(ctx, mgr))
+}
+
+// addCommon adds what the operator has in every mode.
+func addCommon(ctx context.Context, mgr ctrl.Manager) error {
+	return errors.Join(
+		crmetrics.Registry.Register(buildinfo.New()),
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("ping", healthz.Ping),
+		etcdtasks.Index(ctx, mgr.GetFieldIndexer()),
+	)
+}
+
+// clientConfig returns how the operator connects to the API server.
+func clientConfig(config *configv1alpha1.OperatorConfiguration) (*rest.Config, error) {
+	kubeconfig, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("loading the kubeconfig: %w", err)
+	}
+	kubeconfig.QPS, kubeconfig.Burst = config.ClientConnection.QPS, config.ClientConnection.Burst
+	return kubeconfig, nil
+}
+
+// checkEtcds returns an error if the served definition of Etcds cannot hold the status that the operator writes.
+func checkEtcds(ctx context.Context, kubeconfig *rest.Config) error {
+	api, err := discovery.NewDiscoveryClientForConfig(kubeconfig)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	etcds := servedcrd.Definition{Kind: v1alpha1.KindEtcd, Plural: "etcds", Component: "etcd", Status: reflect.TypeFor[v1alpha1.EtcdStatus]()}
+	return etcds.Check(ctx, api.OpenAPIV3())
+}
+
+func managerOptions(config *configv1alpha1.OperatorConfiguration) (ctrl.Options, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return ctrl.Options{}, err
+	}
+	cacheOptions, err := CacheOptions(config.Namespaces...)
+	if err != nil {
+		return ctrl.Options{}, err
+	}
+	return ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         cacheOptions,
+		Metrics:                       metricsOptions(config.Server),
+		HealthProbeBindAddress:        config.Server.HealthBindAddress,
+		PprofBindAddress:              config.Server.PprofBindAddress,
+		LeaderElection:                *config.LeaderElection.Enabled,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       config.LeaderElection.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &config.LeaderElection.LeaseDuration.Duration,
+		RenewDeadline:                 &config.LeaderElection.RenewDeadline.Duration,
+		RetryPeriod:                   &config.LeaderElection.RetryPeriod.Duration,
+	}, nil
+}
+
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, policyv1.AddToScheme, batchv1.AddToScheme, coordinationv1.AddToScheme, storagev1.AddToScheme, rbacv1.AddToScheme, authenticationv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("building the scheme: %w", err)
+		}
+	}
+	return scheme, nil
+}

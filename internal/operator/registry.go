@@ -1,0 +1,53 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/tasks"
+	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
+	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
+	"github.com/etcd-foreman/etcd-foreman/tasks/maintenance"
+	"github.com/etcd-foreman/etcd-foreman/tasks/recovery"
+	"github.com/etcd-foreman/etcd-foreman/tasks/recreate"
+	"github.com/etcd-foreman/etcd-foreman/tasks/rollout"
+	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
+)
+
+// registry returns the task types that the operator carries out. Beside etcd-druid, whose images do not tell the version of etcd
+// and whose compactions record leases, pods are only replaced.
+func (c *composition) registry() tasks.Registry {
+	jobs, agentImage, foreign := tasks.Jobs{Client: c.Client, Live: c.Live, Clock: c.Clock}, c.config.Images.EtcdAgent, c.beside.manages
+	registry := tasks.Registry{
+		v1alpha1.QuorumAwareRollout: {Handler: &rollout.Handler{
+			Client: c.Client, Live: c.Live, Observer: c.observer, Dialer: c.Dialer, Credentials: c.credentials, Clock: c.Clock, Rule: c.beside.rule,
+			Agent: c.Agent, PodUpdatePolicy: c.config.PodUpdatePolicy, ReplacesAlways: foreign, UnknownVersions: foreign,
+		}},
+		v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{
+			Client: c.Client, Live: c.Live, Observer: c.observer, Clock: c.Clock,
+		}},
+		v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: &maintenance.Handler{
+			Live: c.Live, Observer: c.observer, Dialer: c.Dialer, Credentials: c.credentials,
+		}},
+		v1alpha1.OnDemandSnapshot: {Deadline: snapshot.Deadline, Handler: &snapshot.Handler{
+			Live: c.Live, Observer: c.observer, Clock: c.Clock, Agent: c.Agent,
+		}},
+		v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: agentImage, SkipLease: foreign}},
+		v1alpha1.CopyBackups:        {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: agentImage, Rules: c.rules}},
+		v1alpha1.QuorumLossRecovery: {Deadline: recovery.Deadline, Handler: &recovery.Handler{
+			Client: c.Client, Live: c.Live, Observer: c.observer, Clock: c.Clock, Image: agentImage,
+		}},
+	}
+	for name, taskType := range registry {
+		taskType.Handler = permitted{taskType.Handler, c.rules}
+		registry[name] = taskType
+	}
+	for name, message := range c.beside.unavailable {
+		registry[name] = tasks.Type{Unavailable: &tasks.Verdict{
+			Outcome: tasks.Reject, Code: v1alpha1.ErrNotInExecutorMode, Message: "this operator is in executor mode: " + message,
+		}}
+	}
+	return registry
+}

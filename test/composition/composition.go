@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package composition is what tests give to internal/operator, which composes the operator that ships: a configuration, a clock, members
+// and agents that are simulated.
+package composition
+
+import (
+	"context"
+	"testing"
+
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
+	"github.com/etcd-foreman/etcd-foreman/internal/operator"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+)
+
+// Images of the operator's configuration.
+const (
+	Etcd  = "localhost/etcd:v1"
+	Agent = "localhost/agent:v1"
+)
+
+// Config returns the operator's configuration with its defaults, and changes. Pods are replaced by default: the simulated kubelet of
+// most tests does not update them in place.
+func Config(changes ...func(*configv1alpha1.OperatorConfiguration)) *configv1alpha1.OperatorConfiguration {
+	c := &configv1alpha1.OperatorConfiguration{Images: configv1alpha1.Images{Etcd: Etcd, EtcdAgent: Agent}, PodUpdatePolicy: v1alpha1.AlwaysRecreate}
+	for _, change := range changes {
+		change(c)
+	}
+	configv1alpha1.SetDefaults(c)
+	return c
+}
+
+// GateOff disables the feature gate QuorumAwareUpdatesWithOnDelete.
+func GateOff(c *configv1alpha1.OperatorConfiguration) {
+	c.FeatureGates = map[string]bool{string(configv1alpha1.QuorumAwareUpdatesWithOnDelete): false}
+}
+
+// With returns Dependencies with members and a clock. A manager, or the test, provides the rest.
+func With(dialer etcdclient.Dialer, now clock.PassiveClock) operator.Dependencies {
+	return operator.Dependencies{Dialer: dialer, Clock: now, Registerer: prometheus.NewRegistry(), Recorder: Silent{}}
+}
+
+// AgentAt returns a maker of clients of an agent at a URL.
+func AgentAt(url string) func(context.Context, *v1alpha1.Etcd) (api.Client, error) {
+	return func(context.Context, *v1alpha1.Etcd) (api.Client, error) { return api.Client{BaseURL: url}, nil }
+}
+
+// New composes an operator, or fails the test.
+func New(t testing.TB, config *configv1alpha1.OperatorConfiguration, d operator.Dependencies) *operator.Operator {
+	t.Helper()
+	o, err := operator.New(config, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// Silent drops events.
+type Silent struct{}
+
+// Eventf implements events.EventRecorder.
+func (Silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
+
+var _ events.EventRecorder = Silent{}
