@@ -15,13 +15,8 @@ import (
 	"testing"
 	"time"
 
-	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/upkeep"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/inmemory"
 	"github.com/go-logr/logr"
@@ -42,11 +37,6 @@ func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }
-
-// silent drops events.
-type silent struct{}
-
-func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 
 // shared are the kinds that are in no namespace.
 var shared = []string{"Node", "PersistentVolume", "StorageClass"}
@@ -166,7 +156,7 @@ func operate(t *testing.T, e *v1alpha1.Etcd, spec []byte) {
 			return disturb.Answered
 		},
 	}
-	controllers := controllersOf(o, now)
+	controllers := controllersOf(t, o, now)
 	for round = range rounds {
 		if err := o.Deliver(ctx); err != nil {
 			t.Fatal(err)
@@ -187,14 +177,10 @@ func operate(t *testing.T, e *v1alpha1.Etcd, spec []byte) {
 	}
 }
 
-func controllersOf(o *inmemory.Operator, now *clocktesting.FakePassiveClock) []reconcile.Reconciler {
-	cached, live := o.Client(), o.Live()
-	return []reconcile.Reconciler{
-		&etcd.Reconciler{
-			Client: cached, APIReader: live, Observer: observe.New(o, now), Locker: &lock.Locks{}, Clock: now, Dialer: o, Recorder: silent{},
-			Images: configv1alpha1.Images{Etcd: "localhost/etcd:v3.6.16", EtcdAgent: "localhost/agent:v1"}, QuorumAwareUpdates: true,
-		},
-		&rollouts.Reconciler{Client: cached, Live: live, Clock: now},
-		&upkeep.Reconciler{Client: cached, Recorder: silent{}, Clock: now},
-	}
+func controllersOf(t *testing.T, o *inmemory.Operator, now *clocktesting.FakePassiveClock) []reconcile.Reconciler {
+	t.Helper()
+	d := composition.With(o, now)
+	d.Client, d.Live, d.Surroundings = o.Client(), o.Live(), o.Client()
+	composed := composition.New(t, composition.Config(), d)
+	return []reconcile.Reconciler{composed.Etcds, composed.Rollouts, composed.Upkeep}
 }

@@ -27,10 +27,11 @@ const (
 	Agent = "localhost/agent:v1"
 )
 
-// Config returns the operator's configuration with its defaults, and changes. Pods are replaced by default: the simulated kubelet of
-// most tests does not update them in place.
+// Config returns the operator's configuration with its defaults, and changes. QuorumAwareUpdatesWithOnDelete is enabled. Pods are
+// replaced unless an Etcd asks for updates in place, which most simulated kubelets do not carry out.
 func Config(changes ...func(*configv1alpha1.OperatorConfiguration)) *configv1alpha1.OperatorConfiguration {
-	c := &configv1alpha1.OperatorConfiguration{Images: configv1alpha1.Images{Etcd: Etcd, EtcdAgent: Agent}, PodUpdatePolicy: v1alpha1.AlwaysRecreate}
+	c := &configv1alpha1.OperatorConfiguration{Images: configv1alpha1.Images{Etcd: Etcd, EtcdAgent: Agent}, PodUpdatePolicy: v1alpha1.RecreatePods}
+	c.FeatureGates = map[string]bool{string(configv1alpha1.QuorumAwareUpdatesWithOnDelete): true}
 	for _, change := range changes {
 		change(c)
 	}
@@ -40,7 +41,7 @@ func Config(changes ...func(*configv1alpha1.OperatorConfiguration)) *configv1alp
 
 // GateOff disables the feature gate QuorumAwareUpdatesWithOnDelete.
 func GateOff(c *configv1alpha1.OperatorConfiguration) {
-	c.FeatureGates = map[string]bool{string(configv1alpha1.QuorumAwareUpdatesWithOnDelete): false}
+	c.FeatureGates[string(configv1alpha1.QuorumAwareUpdatesWithOnDelete)] = false
 }
 
 // With returns Dependencies with members and a clock. A manager, or the test, provides the rest.

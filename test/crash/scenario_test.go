@@ -145,7 +145,7 @@ func (r *run) begin(ctx context.Context) {
 }
 
 func (r *run) start() *operator {
-	return newOperator(r.world, r.agent.URL, r.scenario.whole, r.decide)
+	return newOperator(r.t, r.world, r.agent.URL, r.scenario.whole, r.decide)
 }
 
 // build has an operator make the objects of the Etcd, and waits for its members. There are claims, as the StatefulSet controller makes them.

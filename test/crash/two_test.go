@@ -99,7 +99,7 @@ func performTwice(t *testing.T, s scenario, schedule uint, bound int) (out outco
 		p.begin(ctx)
 		p.armed = true
 		for i := range p.operators {
-			p.operators[i] = newOperator(p.world, agent.URL, s.whole, p.park(i))
+			p.operators[i] = newOperator(t, p.world, agent.URL, s.whole, p.park(i))
 		}
 		quiet := 0
 		for n := range maxRounds {

@@ -59,7 +59,7 @@ func (o *Operator) kill() {
 func cached() []client.ObjectList {
 	return []client.ObjectList{
 		&v1alpha1.EtcdList{}, &v1alpha1.EtcdOperatorTaskList{}, &appsv1.StatefulSetList{}, &corev1.PodList{}, &corev1.ConfigMapList{}, &corev1.ServiceList{},
-		&corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &policyv1.PodDisruptionBudgetList{}, &coordinationv1.LeaseList{}, &corev1.PersistentVolumeClaimList{},
+		&corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &policyv1.PodDisruptionBudgetList{}, &coordinationv1.LeaseList{}, &corev1.PersistentVolumeClaimList{}, &corev1.NodeList{},
 	}
 }
 

@@ -7,6 +7,7 @@ package inmemory
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -59,8 +60,15 @@ func New(etcd *v1alpha1.Etcd, now func() time.Time) (*World, error) {
 		w.Members.Names = append(w.Members.Names, PodName(i))
 		w.Members.Endpoints = append(w.Members.Endpoints, fmt.Sprintf("http://%s:2379", podIP(i)))
 	}
-	return w, s.Create(context.Background(), etcd)
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: nodeName},
+		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+	}
+	return w, errors.Join(s.Create(context.Background(), node), s.Create(context.Background(), etcd))
 }
+
+// nodeName is that of the node of all pods.
+const nodeName = "node"
 
 // PodName returns the name of a member's pod.
 func PodName(i int) string { return fmt.Sprintf("%s-%d", Name, i) }
@@ -225,7 +233,7 @@ func (w *World) start(p *corev1.Pod, ordinal int, ready bool) bool {
 	if ready {
 		isReady = corev1.ConditionTrue
 	}
-	p.Spec.NodeName = "node"
+	p.Spec.NodeName = nodeName
 	p.Status = corev1.PodStatus{
 		Phase: corev1.PodRunning, StartTime: &now, PodIP: podIP(ordinal), PodIPs: []corev1.PodIP{{IP: podIP(ordinal)}},
 		Conditions: []corev1.PodCondition{

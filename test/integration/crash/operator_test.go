@@ -6,28 +6,11 @@ package crash_test
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
-	"github.com/etcd-foreman/etcd-foreman/tasks"
-	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
-	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
-	"github.com/etcd-foreman/etcd-foreman/tasks/maintenance"
-	"github.com/etcd-foreman/etcd-foreman/tasks/recovery"
-	"github.com/etcd-foreman/etcd-foreman/tasks/recreate"
-	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
-	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/disturb"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/crash/proxy"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
@@ -68,38 +51,11 @@ func (w *world) start(change ...func(*proxy.Proxy)) *operator {
 	return &operator{p, stop}
 }
 
-// setup adds the controllers of the operator, and all of its task types.
+// setup adds the operator to a manager.
 func (w *world) setup(mgr ctrl.Manager, p *proxy.Proxy) error {
-	cached, live, now, locker := mgr.GetClient(), mgr.GetAPIReader(), w.clock, &lock.Locks{}
-	images := configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/agent:v1"}
-	dialer := disturb.Members{Dialer: w.fake, Write: p.Write}
-	observer := observe.New(dialer, now)
-	jobs := tasks.Jobs{Client: cached, Live: live, Clock: now}
-	agents := func(context.Context, *v1alpha1.Etcd) (api.Client, error) {
-		return api.Client{BaseURL: w.agent.URL}, nil
-	}
-	registry := tasks.Registry{
-		v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{Client: cached, Live: live, Observer: observer, Dialer: dialer, Clock: now, Agent: agents}},
-		v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{
-			Client: cached, Live: live, Observer: observer, Clock: now,
-		}},
-		v1alpha1.QuorumLossRecovery:  {Deadline: recovery.Deadline, Handler: &recovery.Handler{Client: cached, Live: live, Observer: observer, Clock: now, Image: images.EtcdAgent}},
-		v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: &maintenance.Handler{Live: live, Observer: observer, Dialer: dialer}},
-		v1alpha1.OnDemandSnapshot:    {Deadline: snapshot.Deadline, Handler: &snapshot.Handler{Live: live, Observer: observer, Clock: now, Agent: agents}},
-		v1alpha1.OnDemandCompaction:  {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: images.EtcdAgent}},
-		v1alpha1.CopyBackups:         {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: images.EtcdAgent}},
-	}
-	return errors.Join(
-		(&etcd.Reconciler{
-			Client: cached, APIReader: live, Observer: observer, Locker: locker, Clock: now, Dialer: dialer,
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Images: images, QuorumAwareUpdates: true,
-		}).Setup(mgr, 1),
-		(&rollouts.Reconciler{Client: cached, Live: live, Clock: now}).Setup(mgr, 1),
-		(&engine.Reconciler{
-			Client: cached, Live: live, Registry: registry, Locker: locker, Clock: now,
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()),
-		}).Setup(mgr, 1),
-	)
+	d := composition.With(disturb.Members{Dialer: w.fake, Write: p.Write}, w.clock).Of(mgr)
+	d.Agent = composition.AgentAt(w.agent.URL)
+	return composition.New(w.t, composition.Config(), d).Setup(w.t.Context(), mgr)
 }
 
 // swift is a clock that runs faster than that of the machine, so that a recovery does not wait for half a minute.

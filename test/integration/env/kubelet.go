@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,10 +40,10 @@ const (
 	AgentDown
 )
 
-// Node is the node that all pods are bound to. There is no such Node object unless a test creates it.
+// Node is the ready node that all pods are bound to.
 const Node = "simulated"
 
-// Kubelet simulates scheduler and kubelet for the pods of one namespace: it binds each to a nonexistent node, writes the
+// Kubelet simulates scheduler and kubelet for the pods of one namespace: it binds each to a node, writes the
 // status that a kubelet would write, and removes it when it is deleted. Nothing runs: there are no probes, image pulls,
 // volume bindings or grace periods.
 type Kubelet struct {
@@ -51,6 +52,7 @@ type Kubelet struct {
 	changed   chan struct{}
 	// address is that of the pod of an ordinal.
 	address func(ordinal int) string
+	node    string
 
 	mu     sync.Mutex
 	states map[string]PodState
@@ -67,7 +69,10 @@ func (e *Env) StartKubelet(t testing.TB, namespace string) *Kubelet {
 // StartKubeletAt starts a Kubelet whose pods have other addresses, by ordinal.
 func (e *Env) StartKubeletAt(t testing.TB, namespace string, address func(int) string) *Kubelet {
 	t.Helper()
-	k := &Kubelet{client: e.Client, namespace: namespace, address: address, changed: make(chan struct{}, 1), states: map[string]PodState{}, ready: map[string]bool{}}
+	k := &Kubelet{client: e.Client, namespace: namespace, address: address, node: Node, changed: make(chan struct{}, 1), states: map[string]PodState{}, ready: map[string]bool{}}
+	if err := EnsureNode(t.Context(), e.Client, Node); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	pods, err := e.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(namespace))
 	if err != nil {
@@ -85,6 +90,24 @@ func (e *Env) StartKubeletAt(t testing.TB, namespace string, address func(int) s
 		<-done
 	})
 	return k
+}
+
+// BindTo has the Kubelet bind pods to another node, which need not exist. It is called before there are any.
+func (k *Kubelet) BindTo(node string) { k.node = node }
+
+// EnsureNode makes a node that is ready and large, unless it exists. A resize is admitted only for a pod on such a node.
+func EnsureNode(ctx context.Context, c client.Client, name string) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := client.IgnoreAlreadyExists(c.Create(ctx, node)); err != nil {
+		return fmt.Errorf("creating node %s: %w", name, err)
+	}
+	large := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("1000")}
+	node.Status = corev1.NodeStatus{Allocatable: large, Capacity: large, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}
+	// Tests at once may write the same.
+	if err := c.Status().Patch(ctx, node, client.Merge); err != nil {
+		return fmt.Errorf("writing the status of node %s: %w", name, err)
+	}
+	return nil
 }
 
 // Set sets the state of the pods of a name: the present one and its replacements.
@@ -184,7 +207,7 @@ func (k *Kubelet) sync(ctx context.Context, pod *corev1.Pod) error {
 	case pod.Spec.NodeName == "":
 		err = k.client.SubResource("binding").Create(ctx, pod, &corev1.Binding{
 			ObjectMeta: metav1.ObjectMeta{UID: pod.UID},
-			Target:     corev1.ObjectReference{Kind: "Node", Name: Node},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: k.node},
 		})
 	default:
 		want := PodStatus(pod, state, k.address(ordinalOf(pod)))

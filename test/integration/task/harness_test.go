@@ -9,8 +9,8 @@ package task
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -19,15 +19,11 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
+	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
-	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -189,18 +185,9 @@ func (c *cluster) start(more tasks.Registry) {
 func (c *cluster) startWith(restConfig *rest.Config, more tasks.Registry) *operator {
 	c.t.Helper()
 	return &operator{stop: testEnv.StartManager(c.t, restConfig, c.namespace, func(mgr ctrl.Manager) error {
-		registry := tasks.Registry{v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{},
-			Observer: observe.New(c.fake, clock.RealClock{}), Dialer: c.fake,
-		}}}
-		for taskType, t := range more {
-			registry[taskType] = t
-		}
-		engine := &engine.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: &lock.Locks{},
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{},
-		}
-		return errors.Join(engine.Setup(mgr, 4), (&rollouts.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}).Setup(mgr, 4))
+		o := composition.New(c.t, composition.Config(), composition.With(c.fake, clock.RealClock{}).Of(mgr))
+		maps.Copy(o.Tasks.Registry, more)
+		return o.Setup(c.t.Context(), mgr, composed.Rollouts, composed.Tasks)
 	})}
 }
 

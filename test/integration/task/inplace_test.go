@@ -5,7 +5,6 @@
 package task
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
-	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -32,13 +30,6 @@ func inPlace(c *cluster) {
 	patch := client.MergeFrom(c.etcd.DeepCopy())
 	c.etcd.Spec.PodUpdatePolicy = v1alpha1.InPlaceIfPossible
 	c.Expect(testEnv.Client.Patch(c.t.Context(), c.etcd, patch)).To(Succeed())
-	// A resize is admitted only for a pod on a node that exists, and is large enough.
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: env.Node}}
-	c.create(node)
-	node.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("100")}
-	node.Status.Capacity = node.Status.Allocatable
-	c.Expect(testEnv.Client.Status().Update(c.t.Context(), node)).To(Succeed())
-	c.t.Cleanup(func() { _ = testEnv.Client.Delete(context.Background(), node) })
 	spec := &c.set.Spec.Template.Spec
 	spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	spec.Containers = append(spec.Containers, corev1.Container{Name: v1alpha1.ContainerBackupRestore, Image: "localhost/agent:v1"})
