@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -65,9 +64,6 @@ func (p *person) members() *appsv1.StatefulSet {
 func TestPlanFromLeases(t *testing.T) {
 	p := newPerson(t)
 	set := p.members()
-	// The simulated node is no object, so it would count as gone.
-	p.Expect(testEnv.Client.Create(t.Context(), readyNode(t))).To(Or(Succeed(), MatchError(ContainSubstring("already exists"))))
-
 	got := p.run("plan", "main")
 	p.Expect(got.code).To(BeZero(), got.String())
 	p.Expect(got.out).To(And(ContainSubstring("Roles come from leases"), ContainSubstring("Nothing to do: every pod is at revision "+set.Status.UpdateRevision)))
@@ -114,13 +110,4 @@ func TestPlanWithoutStatefulSet(t *testing.T) {
 	got := p.run("plan", "main")
 	p.Expect(got.code).To(Equal(1))
 	p.Expect(got.err).To(MatchRegexp(`^error: [^\n]*the Etcd has no StatefulSet\n$`))
-}
-
-// readyNode returns the node that the simulated kubelet binds pods to.
-func readyNode(t *testing.T) *corev1.Node {
-	t.Helper()
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: env.Node},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-	}
 }

@@ -8,7 +8,6 @@ package crd
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,18 +16,13 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/agent/api"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/druid"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
-	"github.com/etcd-foreman/etcd-foreman/tasks"
-	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
+	"github.com/etcd-foreman/etcd-foreman/internal/operator"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/discovery"
@@ -160,15 +154,8 @@ func TestTheEngineUnderTheStockEtcd(t *testing.T) {
 	}}
 	g.Expect(testEnv.Client.Create(t.Context(), etcd)).To(Succeed())
 	testEnv.StartManager(t, testEnv.Config, namespace, func(mgr ctrl.Manager) error {
-		now := clock.RealClock{}
-		handler := &snapshot.Handler{
-			Live: mgr.GetAPIReader(), Observer: observe.New(&etcdfake.Cluster{}, now), Clock: now,
-			Agent: func(context.Context, *v1alpha1.Etcd) (api.Client, error) { return api.Client{}, nil },
-		}
-		return (&engine.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: handler, Deadline: snapshot.Deadline}},
-			Locker: &lock.Locks{}, Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()), Clock: now,
-		}).Setup(mgr, 1)
+		d := composition.With(&etcdfake.Cluster{}, clock.RealClock{}).Of(mgr)
+		return composition.New(t, composition.Config(), d).Setup(t.Context(), mgr, operator.Tasks)
 	})
 	wanted := &v1alpha1.EtcdOperatorTask{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "snapshot"},

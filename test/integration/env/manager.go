@@ -10,17 +10,17 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// StartManager starts a manager for one namespace with the controllers that setup adds. It runs until stop is called, or
+// StartManager starts a manager for one namespace, with the operator's cache and the controllers that setup adds. It runs until stop is called, or
 // until the test ends, and writes to the test's log.
 func (e *Env) StartManager(t testing.TB, as *rest.Config, namespace string, setup func(ctrl.Manager) error) (stop func()) {
 	t.Helper()
@@ -41,10 +41,14 @@ func (e *Env) StartManager(t testing.TB, as *rest.Config, namespace string, setu
 // NewManager makes such a manager and does not start it.
 func (e *Env) NewManager(t testing.TB, as *rest.Config, namespace string, setup func(ctrl.Manager) error) ctrl.Manager {
 	t.Helper()
+	cached, err := composed.CacheOptions(namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
 	mgr, err := ctrl.NewManager(as, ctrl.Options{
 		Scheme:     e.Scheme,
 		Logger:     Log(t),
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+		Cache:      cached,
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})

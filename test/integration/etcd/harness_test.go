@@ -8,7 +8,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -17,14 +16,11 @@ import (
 	"testing"
 	"time"
 
-	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/upkeep"
+	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
@@ -149,42 +145,39 @@ func (w *world) objects(g Gomega) map[string]client.Object {
 	return objects
 }
 
-// operator is a running Etcd controller.
+// operator is a running operator.
 type operator struct {
 	stop     func()
-	locker   *lock.Locks
 	requests *requests
-	observer *observe.Observer
 	begun    *countingClient
 }
 
-// start starts an operator for the namespace.
+// start starts the controllers of Etcds of an operator for the namespace, with changes.
 func (w *world) start(change ...func(*etcd.Reconciler)) *operator {
 	w.t.Helper()
-	return w.startWith(func(ctrl.Manager, *operator) error { return nil }, change...)
+	return w.startOnly([]composed.Controller{composed.Etcds, composed.Upkeep}, change...)
 }
 
-// startWith starts an operator for the namespace with more controllers than the Etcd controller.
-func (w *world) startWith(more func(ctrl.Manager, *operator) error, change ...func(*etcd.Reconciler)) *operator {
+// startAll starts an operator with all its controllers.
+func (w *world) startAll(change ...func(*etcd.Reconciler)) *operator {
 	w.t.Helper()
-	o := &operator{locker: &lock.Locks{}, requests: &requests{}}
+	return w.startOnly(nil, change...)
+}
+
+func (w *world) startOnly(controllers []composed.Controller, change ...func(*etcd.Reconciler)) *operator {
+	w.t.Helper()
+	o := &operator{requests: &requests{}}
 	restConfig := rest.CopyConfig(testEnv.Config)
 	restConfig.Wrap(o.requests.through)
 	o.stop = testEnv.StartManager(w.t, restConfig, w.namespace, func(mgr ctrl.Manager) error {
-		credentials := &certificates.Credentials{Reader: mgr.GetAPIReader(), Clock: clock.RealClock{}}
-		o.observer = observe.New(w.members, clock.RealClock{}, observe.WithCredentials(credentials))
+		parts := composition.New(w.t, composition.Config(), composition.With(w.members, clock.RealClock{}).Of(mgr))
 		o.begun = &countingClient{Client: mgr.GetClient()}
-		reconciler := &etcd.Reconciler{
-			Client: o.begun, APIReader: mgr.GetAPIReader(), Observer: o.observer, Locker: o.locker, Clock: clock.RealClock{},
-			Dialer: w.members, Credentials: credentials, Recorder: mgr.GetEventRecorder("etcd-foreman"),
-			Images:             configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/etcd-agent:v1"},
-			QuorumAwareUpdates: true,
-		}
+		parts.Etcds.Client = o.begun
 		for _, c := range change {
-			c(reconciler)
+			c(parts.Etcds)
 		}
-		keeper := &upkeep.Reconciler{Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder("etcd-foreman"), Clock: reconciler.Clock}
-		return errors.Join(reconciler.Setup(mgr, 2), keeper.Setup(mgr, 2), more(mgr, o))
+		parts.Upkeep.Clock = parts.Etcds.Clock
+		return parts.Setup(w.t.Context(), mgr, controllers...)
 	})
 	return o
 }

@@ -8,37 +8,11 @@ import (
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
-	"github.com/etcd-foreman/etcd-foreman/tasks"
-	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 )
-
-// startAll starts an operator with all its controllers.
-func (w *world) startAll(change ...func(*etcd.Reconciler)) *operator {
-	w.t.Helper()
-	return w.startWith(func(mgr ctrl.Manager, o *operator) error {
-		registry := tasks.Registry{v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Observer: o.observer, Dialer: w.members,
-		}}}
-		engine := &engine.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: registry, Locker: o.locker,
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()), Clock: clock.RealClock{},
-		}
-		if err := engine.Setup(mgr, 2); err != nil {
-			return err
-		}
-		return (&rollouts.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}).Setup(mgr, 2)
-	}, change...)
-}
 
 // stuck changes the template while a member is unhealthy, and waits until only its pod was replaced: both strategies
 // replace it first, and neither continues before it is healthy.

@@ -8,18 +8,14 @@ import (
 	"testing"
 	"time"
 
-	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/certificates"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -112,15 +108,13 @@ func TestHandOverWaitsForEveryMember(t *testing.T) {
 	w.Expect(w.status(w).UpdatedReplicas).To(Equal(int32(3)))
 }
 
-// byHand returns a controller with the gate disabled. The test drives its reconciles and its clock. It reads from the API
+// byHand returns the controller of Etcds with the gate disabled. The test drives its reconciles and its clock. It reads from the API
 // server.
 func (w *world) byHand(now clock.PassiveClock) *etcd.Reconciler {
-	credentials := &certificates.Credentials{Reader: testEnv.Client, Clock: now}
-	return &etcd.Reconciler{
-		Client: testEnv.Client, APIReader: testEnv.Client, Observer: observe.New(w.members, now, observe.WithCredentials(credentials)),
-		Locker: &lock.Locks{}, Clock: now, Dialer: w.members, Credentials: credentials, Recorder: &events.FakeRecorder{},
-		Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/etcd-agent:v1"},
-	}
+	w.t.Helper()
+	d := composition.With(w.members, now)
+	d.Client, d.Live, d.Surroundings = testEnv.Client, testEnv.Client, testEnv.Client
+	return composition.New(w.t, composition.Config(composition.GateOff), d).Etcds
 }
 
 // pass has the controller reconcile every five seconds of a period.

@@ -147,7 +147,6 @@ func newCluster(t *testing.T) *cluster {
 	c.druid = druid.Druid{Client: as, Etcd: etcd, Adapt: c.adapt}
 	c.label(v1alpha1.ManagedBy)
 	c.switchOn()
-	c.makeNode()
 	c.startMembers()
 	// The API server serves a new type a moment later.
 	c.Eventually(func() error { return as.Create(t.Context(), etcd) }).Should(Succeed())
@@ -164,15 +163,6 @@ func (c *cluster) label(value string) {
 	c.t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, v1alpha1.LabelRolloutBy, value)
 	c.Expect(testEnv.Client.Patch(c.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}, client.RawPatch("application/merge-patch+json", []byte(patch)))).To(Succeed())
-}
-
-// makeNode makes the node of all pods, which is ready.
-func (c *cluster) makeNode() {
-	c.t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: env.Node}}
-	c.Expect(client.IgnoreAlreadyExists(testEnv.Client.Create(c.t.Context(), node))).To(Succeed())
-	patch := []byte(`{"status":{"conditions":[{"type":"Ready","status":"True","lastHeartbeatTime":null,"lastTransitionTime":null}]}}`)
-	c.Expect(testEnv.Client.Status().Patch(c.t.Context(), node, client.RawPatch("application/merge-patch+json", patch))).To(Succeed())
 }
 
 func (c *cluster) theSwitch() *corev1.ConfigMap {

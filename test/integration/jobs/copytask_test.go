@@ -11,25 +11,20 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/druid/copybackups"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
+	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // startCopies starts an operator that carries out EtcdCopyBackupsTasks.
 func (w *world) startCopies() (stop func()) {
 	w.t.Helper()
-	return testEnv.StartManager(w.t, testEnv.Config, w.namespace, func(mgr ctrl.Manager) error {
-		return (&copybackups.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Image: "x/agent", Rules: policy.Rules{}}).Setup(mgr, 1)
-	})
+	return w.startOnly(composed.CopyBackupsTasks)
 }
 
 // copyTask is the task of a control plane that moves to another seed, as Gardener creates it.

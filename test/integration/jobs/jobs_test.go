@@ -14,16 +14,12 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd/policy"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
-	"github.com/etcd-foreman/etcd-foreman/tasks"
-	"github.com/etcd-foreman/etcd-foreman/tasks/compaction"
-	"github.com/etcd-foreman/etcd-foreman/tasks/copybackups"
+	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -67,21 +63,22 @@ func newWorld(t *testing.T, change ...func(*v1alpha1.Etcd)) *world {
 	return w
 }
 
-// start starts an operator; stop stops it.
+// start starts an operator that runs tasks; stop stops it.
 func (w *world) start() (stop func()) {
 	w.t.Helper()
+	return w.startOnly(composed.Tasks)
+}
+
+// startOnly starts some controllers of an operator that may copy from one store.
+func (w *world) startOnly(controllers ...composed.Controller) (stop func()) {
+	w.t.Helper()
 	return testEnv.StartManager(w.t, testEnv.Config, w.namespace, func(mgr ctrl.Manager) error {
-		jobs := tasks.Jobs{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
-		return (&engine.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: &lock.Locks{}, Clock: clock.RealClock{},
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()),
-			Registry: tasks.Registry{
-				v1alpha1.OnDemandCompaction: {Deadline: compaction.Deadline, Handler: &compaction.Handler{Jobs: jobs, Image: "x/agent"}},
-				v1alpha1.CopyBackups: {Deadline: copybackups.Deadline, Handler: &copybackups.Handler{Jobs: jobs, Image: "x/agent", Rules: policy.Rules{
-					CopyStores: []configv1alpha1.CopyStore{{Provider: "S3", Container: "b", SecretName: "s"}},
-				}}},
-			},
-		}).Setup(mgr, 1)
+		config := composition.Config(func(c *configv1alpha1.OperatorConfiguration) {
+			c.Images.EtcdAgent = "x/agent"
+			c.Backup.CopyStores = []configv1alpha1.CopyStore{{Provider: "S3", Container: "b", SecretName: "s"}}
+		})
+		d := composition.With(&etcdfake.Cluster{}, clock.RealClock{}).Of(mgr)
+		return composition.New(w.t, config, d).Setup(w.t.Context(), mgr, controllers...)
 	})
 }
 

@@ -10,39 +10,22 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/druid/opstask"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
-	"github.com/etcd-foreman/etcd-foreman/tasks"
+	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // startOps starts an operator that serves EtcdOpsTasks, and runs their EtcdOperatorTasks only if it has the engine.
 func (w *world) startOps(withEngine bool) (stop func()) {
 	w.t.Helper()
-	return testEnv.StartManager(w.t, testEnv.Config, w.namespace, func(mgr ctrl.Manager) error {
-		now := clock.RealClock{}
-		if withEngine {
-			handler := &snapshot.Handler{Live: mgr.GetAPIReader(), Observer: observe.New(&etcdfake.Cluster{}, now), Clock: now}
-			if err := (&engine.Reconciler{
-				Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Registry: tasks.Registry{v1alpha1.OnDemandSnapshot: {Handler: handler, Deadline: snapshot.Deadline}},
-				Locker: &lock.Locks{}, Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()), Clock: now,
-			}).Setup(mgr, 1); err != nil {
-				return err
-			}
-		}
-		return (&opstask.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now}).Setup(mgr, 1)
-	})
+	if withEngine {
+		return w.startOnly(composed.OpsTasks, composed.Tasks)
+	}
+	return w.startOnly(composed.OpsTasks)
 }
 
 func (w *world) opsTask(etcd *string, config v1alpha1.OnDemandSnapshotConfig, ttl int32) *v1alpha1.EtcdOpsTask {

@@ -19,14 +19,10 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
-	"github.com/etcd-foreman/etcd-foreman/tasks"
-	"github.com/etcd-foreman/etcd-foreman/tasks/maintenance"
+	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -96,18 +92,11 @@ func newClusterIn(t *testing.T, folders []string, args ...string) *cluster {
 	return c
 }
 
-// start starts an operator with only the maintenance handler; stop stops it.
+// start starts an operator that runs tasks; stop stops it.
 func (c *cluster) start() (stop func()) {
 	c.t.Helper()
 	return testEnv.StartManager(c.t, testEnv.Config, c.namespace, func(mgr ctrl.Manager) error {
-		engine := &engine.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: &lock.Locks{}, Clock: clock.RealClock{},
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()),
-			Registry: tasks.Registry{v1alpha1.OnDemandMaintenance: {Deadline: maintenance.Deadline, Handler: &maintenance.Handler{
-				Live: mgr.GetAPIReader(), Observer: observe.New(c.members, clock.RealClock{}), Dialer: c.spy,
-			}}},
-		}
-		return engine.Setup(mgr, 1)
+		return composition.New(c.t, composition.Config(), composition.With(c.spy, clock.RealClock{}).Of(mgr)).Setup(c.t.Context(), mgr, composed.Tasks)
 	})
 }
 

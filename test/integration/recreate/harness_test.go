@@ -15,20 +15,11 @@ import (
 	"testing"
 	"time"
 
-	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/rollouts"
-	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
-	"github.com/etcd-foreman/etcd-foreman/tasks"
-	"github.com/etcd-foreman/etcd-foreman/tasks/recreate"
-	quorumaware "github.com/etcd-foreman/etcd-foreman/tasks/rollout"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	"github.com/etcd-foreman/etcd-foreman/test/integration/env"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,24 +81,11 @@ func (c *cluster) key(name string) types.NamespacedName {
 func (c *cluster) start() {
 	c.t.Helper()
 	c.stop = testEnv.StartManager(c.t, testEnv.Config, c.namespace, func(mgr ctrl.Manager) error {
-		now, locker := clock.RealClock{}, &lock.Locks{}
-		observer := observe.New(c.fake, now)
-		c.Expect((&etcd.Reconciler{
-			Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Observer: observer, Locker: locker, Clock: now,
-			Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/agent:v1"}, QuorumAwareUpdates: c.quorum,
-		}).Setup(mgr, 2)).To(Succeed())
-		c.Expect((&rollouts.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now}).Setup(mgr, 2)).To(Succeed())
-		c.Expect((&engine.Reconciler{
-			Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Locker: locker, Clock: now,
-			Recorder: mgr.GetEventRecorder("etcd-foreman"), Metrics: engine.NewMetrics(prometheus.NewRegistry()),
-			Registry: tasks.Registry{
-				v1alpha1.QuorumAwareRollout: {Handler: &quorumaware.Handler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now, Observer: observer, Dialer: c.fake}},
-				v1alpha1.RecreateRollout: {Supersedes: []v1alpha1.TaskType{v1alpha1.QuorumAwareRollout}, Handler: &recreate.Handler{
-					Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: now, Observer: observer,
-				}},
-			},
-		}).Setup(mgr, 2)).To(Succeed())
-		return nil
+		config := composition.Config()
+		if !c.quorum {
+			composition.GateOff(config)
+		}
+		return composition.New(c.t, config, composition.With(c.fake, clock.RealClock{}).Of(mgr)).Setup(c.t.Context(), mgr)
 	})
 }
 

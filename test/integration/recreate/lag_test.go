@@ -9,13 +9,11 @@ import (
 	"testing"
 	"time"
 
-	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/agent/member"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -44,10 +42,10 @@ func stopped(t *testing.T) *cluster {
 
 // successor returns the Etcd controller of a newly started operator, with a cache of its own.
 func (c *cluster) successor(cache client.Client, change ...func(*etcd.Reconciler)) *etcd.Reconciler {
-	r := &etcd.Reconciler{
-		Client: cache, APIReader: testEnv.Client, Observer: observe.New(c.fake, clock.RealClock{}), Locker: &lock.Locks{}, Clock: clock.RealClock{},
-		Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/agent:v1"}, QuorumAwareUpdates: true,
-	}
+	c.t.Helper()
+	d := composition.With(c.fake, clock.RealClock{})
+	d.Client, d.Live, d.Surroundings = cache, testEnv.Client, testEnv.Client
+	r := composition.New(c.t, composition.Config(), d).Etcds
 	for _, f := range change {
 		f(r)
 	}

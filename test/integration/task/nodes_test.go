@@ -5,7 +5,6 @@
 package task
 
 import (
-	"context"
 	"testing"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
