@@ -30,7 +30,4 @@ func TestEventsOfANamespace(t *testing.T) {
 	g.Expect(value("one")).To(Equal(4.0))
 	e.Publish(b, nil)
 	g.Expect(testutil.CollectAndCount(e.gauge)).To(Equal(1), "nothing is said of a namespace without Etcds")
-	var none *Events
-	none.Publish(a, ptr.To[int64](1))
-	none.Publish(a, nil)
 }
