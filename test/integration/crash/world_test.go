@@ -24,6 +24,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -34,6 +35,7 @@ import (
 const (
 	name     = "main"
 	taskName = "task"
+	store    = "store"
 	members  = 3
 	poll     = 50 * time.Millisecond
 	// patience is for a machine that does much else.
@@ -121,7 +123,8 @@ func (w *world) list(l client.ObjectList) {
 func (w *world) begin() {
 	w.t.Helper()
 	e := &v1alpha1.Etcd{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: v1alpha1.EtcdSpec{Replicas: members}}
-	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: "store", Prefix: w.namespace + "/main"}}
+	e.Spec.Backup = &v1alpha1.BackupSpec{Store: &v1alpha1.StoreSpec{Provider: v1alpha1.ProviderLocal, Container: store, Prefix: w.namespace + "/main"}}
+	w.must(testEnv.Client.Create(w.t.Context(), storeClaim(w.namespace)))
 	w.must(testEnv.Client.Create(w.t.Context(), e))
 	w.operator = w.start()
 	w.until("the cluster is ready", func() bool {
@@ -136,6 +139,14 @@ func (w *world) begin() {
 	w.claims = w.uidsOfClaims()
 	w.watchPods()
 	w.scenario.begin(w)
+}
+
+// storeClaim is the claim of the store of backups.
+func storeClaim(namespace string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: store}, Spec: corev1.PersistentVolumeClaimSpec{
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+		Resources:   corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+	}}
 }
 
 // arm has writes counted from now on.

@@ -102,8 +102,9 @@ func EnsureNode(ctx context.Context, c client.Client, name string) error {
 		return fmt.Errorf("creating node %s: %w", name, err)
 	}
 	large := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("1Ti"), corev1.ResourcePods: resource.MustParse("1000")}
-	node.Status = corev1.NodeStatus{Allocatable: large, Capacity: large, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}
 	// Tests at once may write the same.
+	node.ResourceVersion = ""
+	node.Status = corev1.NodeStatus{Allocatable: large, Capacity: large, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}
 	if err := c.Status().Patch(ctx, node, client.Merge); err != nil {
 		return fmt.Errorf("writing the status of node %s: %w", name, err)
 	}
