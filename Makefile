@@ -176,7 +176,7 @@ generate: ## Generate deepcopy functions, CRDs, roles, docs/api.md, docs/metrics
 	mv config/crd/etcd/druid.gardener.cloud_etcdoperatortasks.yaml config/crd/task/
 	mv config/crd/etcd/druid.gardener.cloud_etcdcopybackupstasks.yaml config/crd/copybackupstask/
 	mv config/crd/etcd/druid.gardener.cloud_etcdopstasks.yaml config/crd/opstask/
-	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/... paths=./tasks/... paths=./cmd/etcd-foreman output:rbac:dir=config/rbac
+	$(CONTROLLER_GEN) rbac:roleName=etcd-foreman paths=./internal/... paths=./tasks/... output:rbac:dir=config/rbac
 	go run ./hack/monitoring
 	@hack/chart-files
 	go -C hack/apidocs tool crd-ref-docs --source-path=../../api/v1alpha1 --config=config.yaml --renderer=markdown --output-path=../../docs/api.md --log-level=ERROR

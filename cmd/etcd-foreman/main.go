@@ -31,9 +31,8 @@ func run() error {
 	file := flag.String("config", "", "file with the OperatorConfiguration")
 	showVersion := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
-	build := version.Get()
 	if *showVersion {
-		fmt.Print(build.Text("etcd-foreman"))
+		fmt.Print(version.Get().Text("etcd-foreman"))
 		return nil
 	}
 	if *file == "" {
@@ -52,14 +51,5 @@ func run() error {
 		// Most of the heap are caches, which change little: letting it double before a collection gains nothing.
 		debug.SetGCPercent(gcPercent)
 	}
-	ctx := ctrl.SetupSignalHandler()
-	mgr, err := operator.NewManager(ctx, config)
-	if err != nil {
-		return err
-	}
-	logger.Info("Starting", append(build.KeysAndValues(), "featureGates", config.FeatureGates)...)
-	if err := mgr.Start(ctx); err != nil {
-		return fmt.Errorf("running: %w", err)
-	}
-	return nil
+	return operator.Run(ctrl.SetupSignalHandler(), config)
 }

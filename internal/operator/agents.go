@@ -26,10 +26,10 @@ import (
 // agents makes clients of the agents of all Etcds.
 type agents struct {
 	live client.Reader
-	// key signs requests; nil for agents of another operator, which know no signature.
+	// key signs requests. It is nil for agents of another operator, which know no signature.
 	key   ed25519.PrivateKey
 	clock clock.PassiveClock
-	// api is who may use the agents' API without a signature.
+	// api configures who may use the API without a signature.
 	api configv1alpha1.AgentAPI
 }
 
@@ -39,7 +39,7 @@ func (a agents) trust(etcd *v1alpha1.Etcd) auth.Trust {
 		MetricsTokenHash: a.api.MetricsTokenHash, AllowUnauthenticatedMetrics: a.api.AllowUnauthenticatedMetrics}
 }
 
-// client makes a client of the agents of an Etcd, each of which forwards to that of the leader. Agents verify the operator's
+// client makes a client of the agents of an Etcd. Each agent forwards requests to the agent of the leader. Agents verify the operator's
 // signature; with spec.backup.tls, the operator verifies their certificates.
 func (a agents) client(ctx context.Context, etcd *v1alpha1.Etcd) (api.Client, error) {
 	at := url.URL{Scheme: "http", Host: net.JoinHostPort(etcd.ClientHost(), strconv.Itoa(int(component.BackupPort(etcd))))}

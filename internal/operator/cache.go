@@ -24,8 +24,8 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=nodes;persistentvolumes,verbs=get;list;watch
 
-// CacheOptions cache only the objects of Etcds, including those of etcd-druid, and the parts that decisions need of the tasks of
-// Etcds and of the surroundings of their pods; in some namespaces, or in all if none are given. Surroundings cannot be selected by
+// CacheOptions returns what the operator caches: the objects of Etcds, including those of etcd-druid, and of tasks, nodes and
+// volumes what decisions need; in the given namespaces, or in all if there are none. Nodes, volumes and claims are not selected by
 // label: a claim may be older than its Etcd.
 func CacheOptions(namespaces ...string) (cache.Options, error) {
 	managed, err := labels.NewRequirement(v1alpha1.LabelManagedBy, selection.In, []string{v1alpha1.ManagedBy, v1alpha1.ManagedByDruid})
@@ -84,7 +84,7 @@ func trimmedPod(p *corev1.Pod) *corev1.Pod {
 		case v.PersistentVolumeClaim != nil:
 			kept.Spec.Volumes = append(kept.Spec.Volumes, v)
 		case observe.IsServerTLSVolume(v.Name):
-			// Its name tells how to reach a member of etcd-druid.
+			// The name shows how to reach a member of etcd-druid.
 			kept.Spec.Volumes = append(kept.Spec.Volumes, corev1.Volume{Name: v.Name})
 		}
 	}
@@ -138,7 +138,7 @@ func trimmedClaim(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim
 	return kept
 }
 
-// trimmedTask leaves out the configs of a task that has ended. They are most of it, and nothing reads them any more.
+// trimmedTask leaves out the configs of a task that has ended. They are most of it, and are not read again.
 func trimmedTask(t *v1alpha1.EtcdOperatorTask) *v1alpha1.EtcdOperatorTask {
 	if !t.Status.State.IsFinal() {
 		return t

@@ -13,6 +13,7 @@ import (
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/servedcrd"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/version"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/version/buildinfo"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
@@ -39,8 +40,21 @@ import (
 // leaseName is the name of the leader election Lease.
 const leaseName = "etcd-foreman"
 
-// NewManager makes a manager with the whole operator, which is ready to start.
-func NewManager(ctx context.Context, config *configv1alpha1.OperatorConfiguration) (ctrl.Manager, error) {
+// Run runs the operator until the context ends.
+func Run(ctx context.Context, config *configv1alpha1.OperatorConfiguration) error {
+	mgr, err := newManager(ctx, config)
+	if err != nil {
+		return err
+	}
+	mgr.GetLogger().Info("Starting", append(version.Get().KeysAndValues(), "featureGates", config.FeatureGates)...)
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("running: %w", err)
+	}
+	return nil
+}
+
+// newManager makes a manager with the whole operator, which is ready to start.
+func newManager(ctx context.Context, config *configv1alpha1.OperatorConfiguration) (ctrl.Manager, error) {
 	kubeconfig, err := clientConfig(config)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-// metricsOptions serve metrics over TLS to those who may get /metrics: they name the Etcds of all tenants.
+// metricsOptions returns how metrics are served: over TLS, to clients that may get /metrics, since they name the Etcds of all tenants.
 func metricsOptions(server configv1alpha1.Server) metricsserver.Options {
 	o := metricsserver.Options{BindAddress: server.MetricsBindAddress}
 	if server.InsecureMetrics {

@@ -12,8 +12,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 )
 
-// permitted rejects tasks of an Etcd that the operator's configuration refuses. A task that was admitted before goes on, so
-// that it leaves no cluster half stopped, and runs no image that is not allowed.
+// permitted rejects tasks of an Etcd that the operator's configuration refuses. A task that was admitted before
+// continues, so that no cluster stays half stopped, but runs no image that is not allowed.
 type permitted struct {
 	tasks.Handler
 	rules policy.Rules

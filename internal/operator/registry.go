@@ -16,8 +16,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/tasks/snapshot"
 )
 
-// registry returns the task types that the operator carries out. Beside etcd-druid, whose images do not tell the version of etcd
-// and whose compactions record leases, pods are only replaced.
+// registry returns the task types that the operator carries out. If etcd-druid manages the Etcds, pods are always replaced, since
+// it does not know of updates in place; images do not tell their version of etcd; and its agents own the leases of snapshots.
 func (c *composition) registry() tasks.Registry {
 	jobs, agentImage, foreign := tasks.Jobs{Client: c.Client, Live: c.Live, Clock: c.Clock}, c.config.Images.EtcdAgent, c.beside.manages
 	registry := tasks.Registry{

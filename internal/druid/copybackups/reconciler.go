@@ -34,7 +34,7 @@ import (
 const (
 	// poll is how often a Job is read: no cache is kept of Jobs.
 	poll = 2 * time.Second
-	// forever is how long a copy waits that is to wait without a timeout.
+	// forever is the timeout of a copy without a timeout.
 	forever = 10 * 365 * 24 * time.Hour
 	// maxJobName leaves room for the suffix of the Job's pods.
 	maxJobName = 57
@@ -54,7 +54,7 @@ type Reconciler struct {
 
 // Reconcile carries out a task.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	// An operator that was paused must not create the Job of a task that has ended meanwhile.
+	// An operator that was paused must not create the Job of a task that has ended.
 	step, cancel := context.WithTimeout(ctx, configv1alpha1.StepTimeout)
 	defer cancel()
 	task := &v1alpha1.EtcdCopyBackupsTask{}
@@ -94,8 +94,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{RequeueAfter: poll}, nil
 }
 
-// jobName returns the name of the Job of a task: that which etcd-druid gives it, so that either operator finds the Job of the other,
-// unless it would be too long.
+// jobName returns the name of the Job of a task: as etcd-druid names it, so that either operator finds the Job of the other, unless
+// that is too long.
 func jobName(task *v1alpha1.EtcdCopyBackupsTask) string {
 	if name := task.Name + "-worker"; len(name) <= maxJobName {
 		return name
@@ -103,7 +103,7 @@ func jobName(task *v1alpha1.EtcdCopyBackupsTask) string {
 	return job.Name(task)
 }
 
-// wait fails a task because of a foreign Job, unless that is of an earlier task of this name, which goes.
+// wait fails a task because of a foreign Job, unless it is the Job of an earlier task of this name, which is being removed.
 func (r *Reconciler) wait(ctx context.Context, task *v1alpha1.EtcdCopyBackupsTask, foreign *ownership.Foreign) error {
 	theirs := &batchv1.Job{}
 	key := client.ObjectKey{Namespace: task.Namespace, Name: jobName(task)}
@@ -146,7 +146,7 @@ func (r *Reconciler) create(ctx context.Context, task *v1alpha1.EtcdCopyBackupsT
 	return nil
 }
 
-// refusal returns why a task is not to be carried out; nil if it is.
+// refusal returns why a task must not be carried out; nil if it may.
 func (r *Reconciler) refusal(ctx context.Context, task *v1alpha1.EtcdCopyBackupsTask) (refusal, err error) {
 	c := copyOf(task)
 	if err := c.Validate(); err != nil {
@@ -185,12 +185,12 @@ func (r *Reconciler) build(task *v1alpha1.EtcdCopyBackupsTask) (*batchv1.Job, er
 	return c.Build(spec)
 }
 
-// subject is what the Job of a task is about: the generation of its spec.
+// subject identifies the work of the Job of a task: the generation of its spec.
 func subject(task *v1alpha1.EtcdCopyBackupsTask) string {
 	return strconv.FormatInt(task.Generation, 10)
 }
 
-// follow records in the status of a task what has become of its Job.
+// follow updates the status of a task from its Job.
 func (r *Reconciler) follow(ctx context.Context, task *v1alpha1.EtcdCopyBackupsTask, found *batchv1.Job) error {
 	state, err := job.Look(ctx, r.Client, r.Live, found, r.Clock.Now())
 	if err != nil {

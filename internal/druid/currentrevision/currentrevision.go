@@ -3,8 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package currentrevision completes what Kubernetes before 1.37 leaves open when pods of a StatefulSet with OnDelete have been replaced:
-// status.currentRevision stays at the old revision, and etcd-druid takes the rollout for unfinished for ever. Once every pod is
-// ready at the update revision, it is written. Kubernetes 1.37 does so by itself, within the time that is waited here.
+// status.currentRevision stays at the old revision, and etcd-druid never considers the rollout complete. Once every pod is ready at
+// the update revision, the controller writes it. Kubernetes 1.37 does so itself, before the patience of this package ends.
 package currentrevision
 
 import (
@@ -18,6 +18,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/controller"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/lock"
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +35,7 @@ import (
 const (
 	// patience is how long the revision must have been stale.
 	patience = 5 * time.Second
-	// poll is how often it is looked at meanwhile, and maxGap the longest time between two looks that counts as uninterrupted.
+	// poll is the recheck interval, and maxGap the longest time between two checks without a gap.
 	poll   = time.Second
 	maxGap = 3 * time.Second
 )
@@ -46,18 +47,17 @@ type Reconciler struct {
 	Live   client.Reader
 	Locker *lock.Locks
 	Clock  clock.PassiveClock
-	// Rule says whose pods the operator replaces.
+	// Rule decides whose pods the operator replaces.
 	Rule replacer.Rule
 
 	mu    sync.Mutex
-	stale map[types.NamespacedName]spell
+	stale map[types.NamespacedName]lasting.Timer[revision]
 }
 
-// spell is how long a StatefulSet has been stale without interruption.
-type spell struct {
-	set         types.UID
-	revision    string
-	since, seen time.Time
+// revision is an update revision of a StatefulSet.
+type revision struct {
+	set    types.UID
+	update string
 }
 
 // Setup registers the controller with a manager.
@@ -116,21 +116,16 @@ func isStale(set *appsv1.StatefulSet) bool {
 		replicas > 0 && s.Replicas == replicas && s.ReadyReplicas == replicas && s.UpdatedReplicas == replicas
 }
 
-// lasted is how long a StatefulSet has been stale at this revision, as far as it was watched without a gap.
+// lasted returns for how long a StatefulSet has been stale at its revision, without a gap.
 func (r *Reconciler) lasted(key types.NamespacedName, set *appsv1.StatefulSet) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := r.Clock.Now()
-	s := r.stale[key]
-	if gap := now.Sub(s.seen); s.set != set.UID || s.revision != set.Status.UpdateRevision || gap > maxGap || gap < 0 {
-		s = spell{set: set.UID, revision: set.Status.UpdateRevision, since: now}
-	}
-	s.seen = now
 	if r.stale == nil {
-		r.stale = map[types.NamespacedName]spell{}
+		r.stale = map[types.NamespacedName]lasting.Timer[revision]{}
 	}
-	r.stale[key] = s
-	return now.Sub(s.since)
+	timer := r.stale[key].Next(revision{set.UID, set.Status.UpdateRevision}, r.Clock.Now(), maxGap)
+	r.stale[key] = timer
+	return timer.For()
 }
 
 func (r *Reconciler) forget(key types.NamespacedName) {
@@ -139,7 +134,7 @@ func (r *Reconciler) forget(key types.NamespacedName) {
 	delete(r.stale, key)
 }
 
-// settle decides once more, on what the API server says, and writes the revision under the resourceVersion that it has read.
+// settle decides again on live reads, and writes the revision under the resourceVersion that it has read.
 func (r *Reconciler) settle(ctx context.Context, key types.NamespacedName) error {
 	set, err := r.read(ctx, r.Live, key)
 	if err != nil || set == nil || !isStale(set) {

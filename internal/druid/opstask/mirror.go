@@ -33,7 +33,7 @@ var operations = map[v1alpha1.TaskState][2]string{
 	v1alpha1.TaskStateFailed:     {v1alpha1.OpsTaskExecution, string(v1alpha1.OperationStateFailed)},
 }
 
-// mirror changes the status of a task to what has become of its EtcdOperatorTask.
+// mirror updates the status of a task from its EtcdOperatorTask.
 func mirror(task *v1alpha1.EtcdOpsTask, by *v1alpha1.EtcdOperatorTask, now time.Time) {
 	s := &task.Status
 	s.OperatorTask = by.Name
@@ -53,7 +53,7 @@ func mirror(task *v1alpha1.EtcdOpsTask, by *v1alpha1.EtcdOperatorTask, now time.
 	setState(task, state, string(by.UID), description, now)
 }
 
-// reject and fail end a task by what its own controller has found.
+// reject and fail end a task because of what its own controller found.
 func reject(task *v1alpha1.EtcdOpsTask, code v1alpha1.ErrorCode, message string, now time.Time) {
 	end(task, v1alpha1.TaskStateRejected, code, message, now)
 }
@@ -67,7 +67,7 @@ func end(task *v1alpha1.EtcdOpsTask, state v1alpha1.TaskState, code v1alpha1.Err
 	setState(task, state, string(task.UID), message, now)
 }
 
-// setState sets the state and the last operation of a task. Times change with what they are about.
+// setState sets the state and the last operation of a task, each with the time of its last change.
 func setState(task *v1alpha1.EtcdOpsTask, state v1alpha1.TaskState, runID, description string, now time.Time) {
 	s, at := &task.Status, metav1.NewTime(now)
 	if ptr.Deref(s.State, "") != state {

@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package opstask serves EtcdOpsTasks, the type of etcd-druid: it creates an EtcdOperatorTask for each and shows in its status what
-// becomes of that. There are few of them, so everything is read from the API server.
+// Package opstask serves EtcdOpsTasks, the type of etcd-druid: it creates an EtcdOperatorTask for each, and reports its progress
+// in the status. There are few of them, so everything is read from the API server.
 package opstask
 
 import (
@@ -40,7 +40,7 @@ type Reconciler struct {
 	Clock  clock.PassiveClock
 }
 
-// Reconcile creates the EtcdOperatorTask of a task, shows what has become of it, and deletes a task that has outlived its TTL.
+// Reconcile creates the EtcdOperatorTask of a task, reports its progress, and deletes a task whose TTL has passed.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	task := &v1alpha1.EtcdOpsTask{}
 	if err := r.Live.Get(ctx, request.NamespacedName, task); apierrors.IsNotFound(err) {
@@ -67,7 +67,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	return ctrl.Result{}, nil
 }
 
-// show creates the EtcdOperatorTask of a task where there is none yet, and changes the status of the task to what becomes of it.
+// show creates the EtcdOperatorTask of a task unless it exists, and updates the status of the task from it.
 func (r *Reconciler) show(ctx context.Context, task *v1alpha1.EtcdOpsTask) error {
 	now := r.Clock.Now()
 	if ptr.Deref(task.Spec.EtcdName, "") == "" {
@@ -145,7 +145,7 @@ func ttl(task *v1alpha1.EtcdOpsTask) time.Duration {
 	return time.Duration(ptr.Deref(task.Spec.TTLSecondsAfterFinished, v1alpha1.DefaultTTLSecondsAfterFinished)) * time.Second
 }
 
-// expire deletes a task that has outlived its TTL.
+// expire deletes a task whose TTL has passed.
 func (r *Reconciler) expire(ctx context.Context, task *v1alpha1.EtcdOpsTask) (ctrl.Result, error) {
 	since := ptr.Deref(task.Status.LastTransitionTime, task.CreationTimestamp)
 	if left := since.Add(ttl(task)).Sub(r.Clock.Now()); left > 0 {

@@ -32,7 +32,7 @@ const (
 )
 
 const (
-	// interval between two looks at the Secret and the configuration.
+	// interval is how often the Secret and the configuration are read.
 	interval = 30 * time.Second
 	// retry is the interval after a failure.
 	retry = 2 * time.Second
@@ -53,7 +53,7 @@ type Keeper struct {
 	mu sync.RWMutex
 	// leaf is nil until the configuration has its CA.
 	leaf *leaf
-	// problem is why the last look failed.
+	// problem is the error of the last sync.
 	problem error
 }
 
@@ -78,7 +78,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	}
 }
 
-// GetCertificate is that of a tls.Config.
+// GetCertificate implements the field of a tls.Config.
 func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -88,7 +88,7 @@ func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return &k.leaf.certificate, nil
 }
 
-// Ready is a healthz.Checker: the API server trusts this replica.
+// Ready implements healthz.Checker: a replica is ready once the API server trusts it.
 func (k *Keeper) Ready(*http.Request) error {
 	k.mu.RLock()
 	defer k.mu.RUnlock()

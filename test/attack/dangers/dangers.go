@@ -49,7 +49,7 @@ var List = []Danger{
 		"internal/rollout:TestConditionsLastFromOneObservationToTheNext",
 	}},
 	{16, "one Etcd slows others", []string{
-		"internal/engine:TestManyTasks", "internal/engine:TestRecoveryIsNeverTurnedAway", "cmd/etcd-foreman:TestWhatIsKeptOfTasks",
+		"internal/engine:TestManyTasks", "internal/engine:TestRecoveryIsNeverTurnedAway", "internal/operator:TestWhatIsKeptOfTasks",
 		"internal/etcd/state:TestRead",
 	}},
 	{17, "a foreign object is modified or used", []string{
@@ -79,7 +79,7 @@ var List = []Danger{
 		"test/integration/operator:TestMetricsAreProtected", "internal/agent/backup/server:TestWhoReadsMetrics", "internal/agent/backup/server:TestMetricsByCertificate",
 	}},
 	{25, "images and Secrets that are not allowed", []string{
-		"internal/etcd/policy:TestImages", "test/integration/etcd:TestImageThatIsNotAllowed", "cmd/etcd-foreman:TestNoTaskRunsAnImageThatIsNotAllowed",
+		"internal/etcd/policy:TestImages", "test/integration/etcd:TestImageThatIsNotAllowed", "internal/operator:TestNoTaskRunsAnImageThatIsNotAllowed",
 		"test/integration/etcd:TestSecretsOfOtherNamespacesAreRefused",
 	}},
 	{26, "schedules, names and texts that do harm", []string{
