@@ -368,7 +368,6 @@ func TestTasksThatAreRejected(t *testing.T) {
 		code v1alpha1.ErrorCode
 		says string
 	}{
-		c.task("unsupported", v1alpha1.CopyBackups, ""): {v1alpha1.ErrUnsupportedType, "CopyBackups"},
 		elsewhere: {v1alpha1.ErrEtcdNotFound, "nobody"},
 		c.task("unknown-field", v1alpha1.QuorumAwareRollout, "restrat: true"):               {v1alpha1.ErrInvalidConfig, `"restrat"`},
 		c.task("twice", v1alpha1.QuorumAwareRollout, "restart: true\nrestart: false"):       {v1alpha1.ErrInvalidConfig, `"restart"`},
