@@ -6,8 +6,11 @@ package rollout
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
 const (
@@ -81,4 +84,18 @@ func successorCaughtUp(s *state, step *Step) *Hold {
 	}
 	leader := s.ordinal(step.Ordinals[0]).Name
 	return &Hold{Pod: leader, Message: fmt.Sprintf("%s leads, and every updated follower is more than %d raft entries behind it: if this persists, check their disks and the network, or override this guard", leader, maxSuccessorLag)}
+}
+
+// HandoverWindow is how long an attempt to move leadership may take to show.
+const HandoverWindow = 2 * time.Second
+
+// IsHandoverUnderWay reports whether leadership was moved a moment ago and that does not show yet: the leader is still the
+// old one, or a member that answers does not know the new one.
+func IsHandoverUnderWay(last *v1alpha1.LeaderHandover, snapshot *cluster.Snapshot, now time.Time) bool {
+	if last == nil || !Within(last.LastAttemptTime.Time, now, HandoverWindow) {
+		return false
+	}
+	return slices.ContainsFunc(snapshot.Ordinals, func(o cluster.Ordinal) bool {
+		return o.Answers && !o.Serving || o.Role == v1alpha1.RoleLeader && o.Name == last.From
+	})
 }

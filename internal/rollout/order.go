@@ -6,6 +6,9 @@ package rollout
 
 import (
 	"cmp"
+
+	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
 // first is the outdated pod that goes first; found is false when no pod is outdated.
@@ -32,4 +35,69 @@ func (s *state) first(precedes func(s *state, a, b int) int) (ordinal int, found
 func precedes(s *state, a, b int) int {
 	// As the StatefulSet controller does: the highest ordinal first.
 	return cmp.Or(cmp.Compare(s.Updates.Stage(s.ordinal(a), s.now), s.Updates.Stage(s.ordinal(b), s.now)), compareHealth(s.ordinal(a), s.ordinal(b), s.Config.PodRemoval == Evict, s.Config.UnhealthyBackupSidecarFirst), cmp.Compare(b, a))
+}
+
+// Compare compares two ordinals with outdated pods, but for their position: negative when x goes before y. What contributes
+// least goes first (DEP-07, steps 2 and 4), and the leader last of its kind. Of evicted pods, those with an unready container go
+// first; with sidecarFirst, those whose agent is not ready.
+func compareHealth(x, y *cluster.Ordinal, evict, sidecarFirst bool) int {
+	return cmp.Or(
+		cmp.Compare(classOrder(x.KnownClass()), classOrder(y.KnownClass())),
+		// Of members that are running and do not participate: those whose probe fails first, then those that do not serve.
+		after(x.ReadyButNotServing(), y.ReadyButNotServing()),
+		after(x.Serving, y.Serving),
+		// DEP-06, "Pod Update Preference Order": an eviction counts pod readiness, so pods with an unready
+		// container go first, whatever their role.
+		after(!evict || x.Pod.AllContainersReady, !evict || y.Pod.AllContainersReady),
+		cmp.Compare(roleOrder(x.Role), roleOrder(y.Role)),
+		cmp.Compare(place(x.Pod), place(y.Pod)),
+		after(!sidecarFirst || x.Pod.BackupSidecarReady, !sidecarFirst || y.Pod.BackupSidecarReady),
+	)
+}
+
+// Class is the rank of a class. DEP-07, step 2: dead, then starting, then alive and unready; step 4: participating.
+func classOrder(class v1alpha1.PodClass) int {
+	switch class {
+	case v1alpha1.ClassDead:
+		return 0
+	case v1alpha1.ClassStarting:
+		return 1
+	case v1alpha1.ClassUnready:
+		return 2
+	}
+	return 3
+}
+
+// Role is the rank of a role. DEP-07, step 4: followers before the leader. A learner that is catching up is left alone longest.
+func roleOrder(role v1alpha1.Role) int {
+	switch role {
+	case v1alpha1.RoleLeader:
+		return 1
+	case v1alpha1.RoleLearner:
+		return 2
+	}
+	return 0
+}
+
+// place: a pod on a cordoned node has to leave it anyway, and goes first of its role. One whose replacement could not
+// attach its volume goes last, so that it blocks as few others as possible.
+func place(pod *cluster.Pod) int {
+	switch {
+	case pod.VolumeTrouble != "":
+		return 2
+	case pod.Node.Cordoned:
+		return 0
+	}
+	return 1
+}
+
+// after orders what is false before what is true.
+func after(x, y bool) int {
+	switch {
+	case x == y:
+		return 0
+	case x:
+		return 1
+	}
+	return -1
 }

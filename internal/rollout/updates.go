@@ -16,6 +16,75 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// update is the step of a pod that is updated in place (ADR 30).
+func (s *state) update(next int, c UpdateChoice) *Step {
+	o := s.ordinal(next)
+	step := &Step{Ordinals: []int{next}, Write: c.Write, wait: c.Wait, disrupts: c.Disrupts, Action: PatchMetadata}
+	step.AsksBudget = c.Write != nil && c.Disrupts && s.removal(next) == EvictPod
+	if c.Write == nil {
+		return step
+	}
+	step.Action = Action(c.Write.Kind)
+	step.Reason = fmt.Sprintf("%s is updated in place: %s", o.Name, c.Write.What)
+	if c.Disrupts {
+		step.Reason = s.reason(next) + "; " + step.Reason
+	}
+	return step
+}
+
+// forAll are the guards that also judge steps that disturb nobody.
+var forAll = map[v1alpha1.GuardName]bool{
+	v1alpha1.GuardRevisionObserved: true, v1alpha1.GuardDeletionObserved: true, v1alpha1.GuardUpdateObserved: true, v1alpha1.GuardOthersParticipating: true,
+}
+
+// updateObserved: what was written to a pod has been carried out by the kubelet, and the member participates.
+func updateObserved(s *state, step *Step) *Hold {
+	if step.wait == "" {
+		return nil
+	}
+	o := s.ordinal(step.Ordinals[0])
+	hold := &Hold{Pod: o.Name, Message: step.wait}
+	if o.Class != v1alpha1.ClassParticipating {
+		hold.Message += "; " + s.waitFor(o.Name).Message
+	}
+	return hold
+}
+
+// updatedParticipating: an update in place that disturbs nobody does not begin while a pod that is updated does not
+// participate, since the template may be the cause.
+func (s *state) updatedParticipating(next int) *Hold {
+	if s.ordinal(next).Pod.Updating {
+		return nil
+	}
+	for i, o := range s.Snapshot.Ordinals {
+		if o.Pod != nil && i != next && o.Class != v1alpha1.ClassParticipating && o.Class != v1alpha1.ClassTerminating && !s.outdated(i) {
+			return s.waitFor(o.Name)
+		}
+	}
+	return nil
+}
+
+// harmless is a step that disturbs nobody, of a pod that another one, which is blocked, need not keep waiting.
+func (s *state) harmless(but int) *Step {
+	best := -1
+	for i := range s.Snapshot.Ordinals {
+		if i == but || !s.outdated(i) {
+			continue
+		}
+		choice := s.Updates.Of(s.ordinal(i), s.now)
+		if choice.IsOnItsWay() {
+			return s.candidate(i)
+		}
+		if best < 0 && choice.Write != nil && !choice.Disrupts {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	return s.candidate(best)
+}
+
 // State is what is known of the pods that can be updated in place. The zero value is that of a rollout that replaces every pod.
 type Updates struct {
 	// Enabled: pods are updated in place where that is possible.

@@ -106,3 +106,219 @@ func TestWhatHasToLast(t *testing.T) {
 	g.Expect(run(time.Second, 29*time.Second, always, same(deferred)).Write).To(BeNil())
 	g.Expect(run(time.Second, 30*time.Second, always, same(deferred)).Write).To(Equal(&give))
 }
+
+func TestIsOnItsWay(t *testing.T) {
+	write := &inplace.Write{}
+	for _, c := range []struct {
+		UpdateChoice
+		inPlace, onItsWay bool
+	}{
+		{UpdateChoice{}, false, false},
+		{UpdateChoice{Begun: true}, false, false},
+		{UpdateChoice{Replace: "why", Begun: true}, false, false},
+		{UpdateChoice{Write: write}, true, false},
+		{UpdateChoice{Wait: "why"}, true, false},
+		{UpdateChoice{Write: write, Begun: true}, true, true},
+		{UpdateChoice{Write: write, Begun: true, Disrupts: true}, true, false},
+		{UpdateChoice{Wait: "why", Begun: true, Disrupts: true}, true, true},
+	} {
+		if c.InPlace() != c.inPlace || c.IsOnItsWay() != c.onItsWay {
+			t.Errorf("%+v: in place %t, on its way %t", c.UpdateChoice, c.InPlace(), c.IsOnItsWay())
+		}
+	}
+}
+
+// stateOf is the state of one pod, and its ordinal.
+func stateOf(begun bool, a inplace.Assessment, change ...func(*cluster.Snapshot)) (Updates, *cluster.Ordinal) {
+	s := observed(noon, participating)
+	s.Ordinals[0].Pod.Updating = begun
+	for _, c := range change {
+		c(s)
+	}
+	return Updates{}.Next(s, assessed(a)), &s.Ordinals[0]
+}
+
+func TestStage(t *testing.T) {
+	resize, image, final := inplace.Write{Kind: inplace.ResizePod}, inplace.Write{Kind: inplace.UpdateContainer, Disrupts: true}, inplace.Write{Final: true}
+	down := func(s *cluster.Snapshot) { s.Ordinals[0].Class = dead }
+	for name, c := range map[string]struct {
+		begun bool
+		inplace.Assessment
+		change func(*cluster.Snapshot)
+		want   int
+	}{
+		"replaced, and does not participate": {false, inplace.Assessment{Replace: "why"}, down, 0},
+		"on its way":                         {true, inplace.Assessment{Writes: []inplace.Write{final}}, nil, 1},
+		"disturbs nobody":                    {false, inplace.Assessment{Writes: []inplace.Write{resize, final}}, nil, 2},
+		"disrupts":                           {false, inplace.Assessment{Writes: []inplace.Write{image, final}}, nil, 3},
+		"replaced":                           {false, inplace.Assessment{Replace: "why"}, nil, 3},
+		"waits, and has not begun":           {false, inplace.Assessment{Writes: []inplace.Write{resize}, Pending: "kubelet"}, nil, 3},
+	} {
+		change := c.change
+		if change == nil {
+			change = func(*cluster.Snapshot) {}
+		}
+		s, o := stateOf(c.begun, c.Assessment, change)
+		if got := s.Stage(o, noon); got != c.want {
+			t.Errorf("%s: stage %d, not %d", name, got, c.want)
+		}
+	}
+}
+
+// Where every pod is replaced, one that is marked goes before others: its etcd may be about to restart.
+func TestStageWithoutThePolicy(t *testing.T) {
+	for updating, want := range map[bool]int{true: 1, false: 3} {
+		s := observed(noon, participating)
+		s.Ordinals[0].Pod.Updating = updating
+		if got := (Updates{}).Stage(&s.Ordinals[0], noon); got != want {
+			t.Errorf("updating %t: stage %d, not %d", updating, got, want)
+		}
+	}
+}
+
+// A member is at risk as long as it serves: once it has stopped, that shows.
+func TestAtRisk(t *testing.T) {
+	for _, c := range []struct{ risky, serving, want bool }{{true, true, true}, {true, false, false}, {false, true, false}} {
+		s, o := stateOf(true, inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Pending: "kubelet", AtRisk: c.risky})
+		o.Serving = c.serving
+		if got := s.AtRisk(o); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
+		if s.Foresee(o, updateTarget, noon).AtRisk(o) {
+			t.Errorf("%+v: at risk once what is waited for has come to pass", c)
+		}
+	}
+	if (Updates{}).AtRisk(&cluster.Ordinal{}) {
+		t.Error("an ordinal without a pod is at risk")
+	}
+}
+
+// How long it has been at risk does not depend on its class, and begins again after a gap.
+func TestAtRiskLately(t *testing.T) {
+	g := NewWithT(t)
+	at := func(s Updates, after time.Duration, class v1alpha1.PodClass, risky bool) (Updates, bool) {
+		snapshot := observed(noon.Add(after), class)
+		snapshot.Ordinals[0].Serving = true
+		s = s.Next(snapshot, assessed(inplace.Assessment{Writes: []inplace.Write{{Final: true}}, AtRisk: risky}))
+		return s, s.AtRiskLately(&snapshot.Ordinals[0], snapshot.At)
+	}
+	s, lately := at(Updates{}, 0, participating, false)
+	g.Expect(lately).To(BeFalse())
+	for second := 1; second <= 30; second++ {
+		class := participating
+		if second%2 == 0 {
+			class = unready
+		}
+		s, lately = at(s, time.Duration(second)*time.Second, class, true)
+		g.Expect(lately).To(BeTrue(), "%d s", second)
+	}
+	s, lately = at(s, 31*time.Second, participating, true)
+	g.Expect(lately).To(BeFalse())
+	g.Expect(s.AtRisk(&cluster.Ordinal{Serving: true, Pod: &cluster.Pod{UID: "u"}})).To(BeTrue())
+	_, lately = at(s, 42*time.Second, participating, true)
+	g.Expect(lately).To(BeTrue(), "nobody has looked for 11 s")
+}
+
+// After lowered resources, a member has to participate for a while without a restart.
+func TestSettle(t *testing.T) {
+	g := NewWithT(t)
+	a := inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Settle: 30 * time.Second, Phase: "settle"}
+	s, o := stateOf(true, a)
+	g.Expect(s.Of(o, noon).Wait).To(ContainSubstring("must participate for 30s without a container restart"))
+	a.Settle = 0
+	s, o = stateOf(true, a)
+	g.Expect(s.Of(o, noon).Write).NotTo(BeNil())
+}
+
+// target is what the StatefulSet of a plan brings its pods to.
+var updateTarget = cluster.StatefulSet{UpdateRevision: "target", EtcdVersion: "3.7.3"}
+
+func TestUpdatesAreForeseen(t *testing.T) {
+	g := NewWithT(t)
+	resize, final := inplace.Write{Kind: inplace.ResizePod}, inplace.Write{Kind: inplace.PatchMetadata, Final: true}
+	s, o := stateOf(false, inplace.Assessment{Writes: []inplace.Write{resize, final}, Pending: "kubelet", Settle: time.Second})
+	o.Pod.Updating, o.Versions.Etcd = true, "3.6.11"
+	waited := s.Foresee(o, updateTarget, noon)
+	g.Expect(s.Of(o, noon).Wait).NotTo(BeEmpty(), "what was before is unchanged")
+	g.Expect(waited.Enabled).To(Equal(s.Enabled))
+	g.Expect(waited.Of(o, noon).Write).To(HaveValue(Equal(resize)))
+
+	begun := waited.Foresee(o, updateTarget, noon)
+	g.Expect(o.Pod.ResourceVersion).To(Equal("1+"))
+	g.Expect(o.Pod.Updating).To(BeTrue())
+	g.Expect(o.Pod.Revision).NotTo(Equal("target"))
+	g.Expect(o.Versions.Etcd).To(Equal("3.6.11"))
+	g.Expect(begun.pods[o.Pod.UID].ResourceVersion).To(Equal("1+"), "it is compared with the pod as it is then")
+	g.Expect(begun.Of(o, noon).Write).To(HaveValue(Equal(final)))
+
+	done := begun.Foresee(o, updateTarget, noon)
+	g.Expect(o.Pod.Updating).To(BeFalse())
+	g.Expect(o.Pod.Revision).To(Equal("target"))
+	g.Expect(o.Versions.Etcd).To(Equal("3.7.3"))
+	g.Expect(done.pods[types.UID("u")].Writes).To(BeEmpty())
+}
+
+// An image whose tag is no version says nothing of the member.
+func TestUpdatesAreForeseenWithoutAVersion(t *testing.T) {
+	g := NewWithT(t)
+	s, o := stateOf(false, inplace.Assessment{Writes: []inplace.Write{{Kind: inplace.PatchMetadata, Final: true}}})
+	o.Versions.Etcd = "3.6.11"
+	s.Foresee(o, cluster.StatefulSet{UpdateRevision: "target"}, noon)
+	g.Expect(o.Pod.Revision).To(Equal("target"))
+	g.Expect(o.Versions.Etcd).To(Equal("3.6.11"))
+}
+
+// What will be given up is said while it is waited for.
+func TestWaitingUntilItIsGivenUp(t *testing.T) {
+	g := NewWithT(t)
+	a := inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Pending: "the kubelet"}
+	s, o := stateOf(true, a)
+	g.Expect(s.Of(o, noon).Wait).To(Equal("m-0 is being updated in place: the kubelet"))
+	a.GiveUp, a.GiveUpAfter = &inplace.Write{Kind: inplace.PatchMetadata}, 5*time.Minute
+	s, o = stateOf(true, a)
+	g.Expect(s.Of(o, noon).Wait).To(Equal("m-0 is being updated in place: the kubelet; after 5m0s the update is reverted and the pod is replaced"))
+}
+
+// A plan gives up what has been tried for too long, also where nothing else could be written.
+func TestGivingUpIsForeseen(t *testing.T) {
+	g := NewWithT(t)
+	s, o := stateOf(true, inplace.Assessment{Replace: "it was tried for too long", GiveUp: &inplace.Write{Kind: inplace.PatchMetadata}})
+	given := s.Foresee(o, updateTarget, noon)
+	g.Expect(given.Of(o, noon).Replace).To(Equal("it was tried for too long"))
+}
+
+// A phase lasts from one observation to the next, and a gap resets it.
+func TestGapsResetPhases(t *testing.T) {
+	g := NewWithT(t)
+	a := inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Settle: MaxGap}
+	for gap, settled := range map[time.Duration]bool{MaxGap: true, MaxGap + 1: false} {
+		s := Updates{}.Next(observed(noon, participating), assessed(a)).Next(observed(noon.Add(gap), participating), assessed(a))
+		o := observed(noon.Add(gap), participating).Ordinals[0]
+		g.Expect(s.Of(&o, noon.Add(gap)).Write != nil).To(Equal(settled), gap.String())
+	}
+}
+
+// The kubelet has yet to restart the etcd of m-1, which serves. A member that serves is not removed by then, although its probe
+// fails: two of three would be down. One that is dead is.
+func TestNobodyElseGoesBeforeARestartThatIsComing(t *testing.T) {
+	for name, c := range map[string]struct {
+		other member
+		want  Conclusion
+	}{
+		"the other serves":  {runningOld, Wait},
+		"the other is dead": {deadOld, Act},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := &world{members: []member{readyOld, readyOld, c.other}, leader: 0, intent: -1, kind: restarted, phase: [7]phase{1: written}}
+			d := Decide(w.input(epoch, DefaultConfig()), epoch)
+			g.Expect(d.Conclusion).To(Equal(c.want))
+			if c.want == Act {
+				g.Expect(d.Step.Ordinals).To(Equal([]int{2}))
+				return
+			}
+			g.Expect(d.Hold.Guard).To(Equal(v1alpha1.GuardUpdateObserved))
+			g.Expect(d.Hold.Pod).To(Equal("m-1"))
+		})
+	}
+}

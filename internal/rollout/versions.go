@@ -147,3 +147,17 @@ func parseVersion(text string) *version.Version {
 func sameMinor(a, b *version.Version) bool { return a.Major() == b.Major() && a.Minor() == b.Minor() }
 
 func minorOf(v *version.Version) string { return fmt.Sprintf("%d.%d", v.Major(), v.Minor()) }
+
+// versionsCompatible: etcd takes every member from its version to the new one (ADR 23). If an image does not say which version
+// it has, the first updated member does, and the others wait for it, unless it cannot answer: without a quorum,
+// or while the operator is cut off.
+func versionsCompatible(s *state, _ *Step) *Hold {
+	target, canary := targetVersion(s.Snapshot, s.outdated)
+	if canary != "" && s.Snapshot.Cluster.LeaderKnown && !s.byReadiness {
+		return &Hold{Pod: canary, Message: fmt.Sprintf("the image of the template has no tag with a version of etcd, so the first pod with it has to answer with its version before the next one is replaced: %s", s.waitFor(canary).Message)}
+	}
+	if member, why := RefusedVersion(VersionsOf(s.Snapshot), target); why != "" {
+		return &Hold{Pod: member, Message: why}
+	}
+	return nil
+}
