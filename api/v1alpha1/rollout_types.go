@@ -37,6 +37,8 @@ const (
 	// GuardNodesStable requires, before a serving member is removed, that no other serving member may be lost with its node or
 	// is being evicted or preempted.
 	GuardNodesStable GuardName = "NodesStable"
+	// GuardVersionsCompatible requires that etcd takes every member from its version to the new one.
+	GuardVersionsCompatible GuardName = "VersionsCompatible"
 	// GuardQuorumKept requires, while a leader is known, that the remaining voters are a quorum.
 	GuardQuorumKept GuardName = "QuorumKept"
 	// GuardQuorumLossConfirmed requires, while no leader is known, that this has lasted for the grace period, that members which
@@ -49,18 +51,16 @@ const (
 	GuardHandoverObserved GuardName = "HandoverObserved"
 	// GuardSuccessorCaughtUp requires that the updated member that leadership goes to is not far behind the leader.
 	GuardSuccessorCaughtUp GuardName = "SuccessorCaughtUp"
-	// GuardVersionsCompatible requires that etcd takes every member from its version to the new one.
-	GuardVersionsCompatible GuardName = "VersionsCompatible"
-	// GuardSnapshotTaken requires that the full snapshot before the rollout has been taken.
-	GuardSnapshotTaken GuardName = "SnapshotTaken"
 	// GuardRemovalGranted requires that the API server has not just refused to remove the pod. With podRemoval: Evict, the
 	// PodDisruptionBudget must allow the removal.
 	GuardRemovalGranted GuardName = "RemovalGranted"
+	// GuardSnapshotTaken requires that the full snapshot before the rollout has been taken.
+	GuardSnapshotTaken GuardName = "SnapshotTaken"
 )
 
 // OverridableGuard is a guard that a task may override. The guards that ensure an up-to-date view of the cluster, and those
 // that protect the quorum, cannot be overridden; the decision itself enforces this.
-// +kubebuilder:validation:Enum=VersionsCompatible;LearnerPromoted;VolumeReachable;OthersParticipating;OthersServing;NodesStable;UnreadyConfirmed;SuccessorCaughtUp;RemovalGranted;SnapshotTaken
+// +kubebuilder:validation:Enum=LearnerPromoted;VolumeReachable;OthersParticipating;OthersServing;NodesStable;VersionsCompatible;UnreadyConfirmed;SuccessorCaughtUp;RemovalGranted;SnapshotTaken
 type OverridableGuard string
 
 // Role is the role of a member in its cluster.
@@ -128,9 +128,16 @@ type RolloutStatus struct {
 	// progress; a member that flaps does not.
 	// +optional
 	MostParticipatingReplicas int32 `json:"mostParticipatingReplicas,omitempty"`
-	// heldBy names the guard that blocks the next step; absent when none does.
+	// heldBy names the first guard that blocks the next step; absent when none does.
 	// +optional
 	HeldBy *Hold `json:"heldBy,omitempty"`
+	// blockedBy are all guards that block the next step, in the order in which they are checked: the first is that of heldBy.
+	// Those after it are checked although it blocks already, so that everything that has to be done is known at once.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=guard
+	// +optional
+	BlockedBy []BlockedBy `json:"blockedBy,omitempty"`
 	// lastProgressTime is when the rollout last made progress: a pod that it removed went, or its replacement participates;
 	// more members participate than ever before; or leadership was moved.
 	// +optional
@@ -147,6 +154,17 @@ type RolloutStatus struct {
 	// +listMapKey=uid
 	// +optional
 	Pods []RolloutPod `json:"pods,omitempty"`
+}
+
+// BlockedBy is a guard that blocks the next step of a rollout.
+type BlockedBy struct {
+	// guard that blocks the next step.
+	Guard GuardName `json:"guard"`
+	// pod that the guard refers to; empty if it refers to none.
+	// +optional
+	Pod string `json:"pod,omitempty"`
+	// message says why the guard blocks the step, and what to do.
+	Message string `json:"message"`
 }
 
 // Hold describes what a rollout is blocked by.

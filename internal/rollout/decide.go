@@ -35,12 +35,20 @@ const (
 // Decision is what to do next, and why.
 type Decision struct {
 	Conclusion Conclusion
-	// Hold, with Wait.
-	Hold *Hold
-	// Blocked is the step that the guard blocks, with Wait; nil where there is none yet.
+	// Blocking are the guards that block, in their order, with Wait. There is at least one.
+	Blocking []Hold
+	// Blocked is the step that they block, with Wait; nil where there is none.
 	Blocked *Step
 	// Step, with Act.
 	Step *Step
+}
+
+// Hold returns what the first guard that blocks says; nil if none does.
+func (d Decision) Hold() *Hold {
+	if len(d.Blocking) == 0 {
+		return nil
+	}
+	return &d.Blocking[0]
 }
 
 // Hold says what a rollout waits for.
@@ -57,16 +65,16 @@ func Decide(in Input, now time.Time) Decision { return standard.decide(newState(
 
 // policy is the order of the pods, the guards and the grace periods. Tests replace parts of it, to see that every part is needed.
 type policy struct {
-	sight, step []guard
-	precedes    func(s *state, a, b int) int
-	period      func(o *cluster.Ordinal, short time.Duration, cutOff bool) (time.Duration, string)
+	guards   []guard
+	precedes func(s *state, a, b int) int
+	period   func(o *cluster.Ordinal, short time.Duration, cutOff bool) (time.Duration, string)
 }
 
-var standard = policy{sight: sightGuards, step: stepGuards, precedes: precedes, period: gracePeriod}
+var standard = policy{guards: guards, precedes: precedes, period: gracePeriod}
 
 func (p policy) decide(s *state) Decision {
-	if hold := s.blocking(p.sight, nil); hold != nil {
-		return Decision{Conclusion: Wait, Hold: hold}
+	if len(s.blocking(p.guards, nil)) > 0 {
+		return Decision{Conclusion: Wait, Blocking: p.holding(s)}
 	}
 	decision := p.proceed(s)
 	if revoked := s.intentsBut(decision); len(revoked) > 0 {
@@ -90,13 +98,14 @@ func (p policy) proceed(s *state) Decision {
 	}
 	step := s.candidate(next)
 	s.shorten(step, p.period)
-	if hold := s.blocking(p.step, step); hold != nil {
-		if other := s.harmless(next); !s.ordinal(next).Pod.Updating && other != nil && other.disturbsNobody() && s.blocking(p.step, other) == nil {
-			return Decision{Conclusion: Act, Step: other}
-		}
-		return Decision{Conclusion: Wait, Hold: hold, Blocked: step}
+	holds := s.blocking(p.guards, step)
+	if len(holds) == 0 {
+		return Decision{Conclusion: Act, Step: step}
 	}
-	return Decision{Conclusion: Act, Step: step}
+	if other := p.harmless(s, next); other != nil {
+		return Decision{Conclusion: Act, Step: other}
+	}
+	return Decision{Conclusion: Wait, Blocking: holds, Blocked: step}
 }
 
 // finish is the decision once no pod is outdated.
@@ -104,9 +113,33 @@ func (s *state) finish() Decision {
 	if laggard := s.Snapshot.NotParticipating(-1); laggard != "" {
 		hold := s.waitFor(laggard)
 		hold.Guard = v1alpha1.GuardOthersParticipating
-		return Decision{Conclusion: Wait, Hold: hold}
+		return Decision{Conclusion: Wait, Blocking: []Hold{*hold}}
 	}
 	return Decision{Conclusion: Finished}
+}
+
+// harmless returns a step that disturbs no member, of another pod than the one that is blocked; nil if there is none, or if the
+// blocked one is halfway through its update.
+func (p policy) harmless(s *state, blocked int) *Step {
+	if s.ordinal(blocked).Pod.Updating {
+		return nil
+	}
+	step := s.nextHarmless(blocked)
+	if step == nil || !step.isHarmless() || len(s.blocking(p.guards, step)) > 0 {
+		return nil
+	}
+	return step
+}
+
+// Holding returns what blocks the next step, whatever the rollout does before it.
+func Holding(in Input, now time.Time) []Hold { return standard.holding(newState(in, now)) }
+
+func (p policy) holding(s *state) []Hold {
+	holds := s.blocking(p.guards, nil)
+	if next, found := s.first(p.precedes); found {
+		holds = append(holds, s.blocking(p.guards, s.candidate(next))...)
+	}
+	return holds
 }
 
 // intentsBut are the recorded intents that a decision does not carry out.

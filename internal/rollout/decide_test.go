@@ -33,8 +33,8 @@ func unaware(i int) func(*Input) {
 // short returns a decision in one line.
 func short(d Decision, s *cluster.Snapshot) string {
 	switch {
-	case d.Hold != nil:
-		return fmt.Sprintf("hold %s %s", d.Hold.Guard, d.Hold.Pod)
+	case d.Hold() != nil:
+		return fmt.Sprintf("hold %s %s", d.Hold().Guard, d.Hold().Pod)
 	case d.Step == nil:
 		return string(d.Conclusion)
 	case d.Step.Action == MoveLeader:
@@ -288,7 +288,7 @@ func TestDecide(t *testing.T) {
 			if got := short(d, in.Snapshot); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
-			if d.Hold != nil && d.Hold.Message == "" || d.Step != nil && d.Step.Reason == "" {
+			if d.Hold() != nil && d.Hold().Message == "" || d.Step != nil && d.Step.Reason == "" {
 				t.Error("the decision has no reason")
 			}
 		})
@@ -450,7 +450,7 @@ func TestRecordOfADeletionThatDidNotHappen(t *testing.T) {
 	w.intent, w.changed = 2, true
 	in := w.input(noon, DefaultConfig())
 	in.Recorded.Pods[0].LastOperation.Reason = "it was its turn"
-	r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
+	r := Record(in, Decision{Conclusion: Wait, Blocking: []Hold{{Guard: "x"}}}, noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateFailed))
 	g.Expect(in.Recorded.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateInProgress), "the input is unchanged")
 }
@@ -469,7 +469,7 @@ func TestRecordOfADeletionThatWasRefused(t *testing.T) {
 	w.changed = true
 	in = w.input(noon, DefaultConfig())
 	in.Refused = map[types.UID]Refusal{w.uid(2): {At: noon.Add(-time.Hour), Message: "the policy says no"}}
-	r = Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
+	r = Record(in, Decision{Conclusion: Wait, Blocking: []Hold{{Guard: "x"}}}, noon)
 	g.Expect(r.Pods[0].LastOperation.Reason).To(HaveSuffix("not carried out: the pod has changed since"), "an earlier attempt was refused")
 }
 
@@ -526,8 +526,8 @@ func TestUpdatesInPlaceAskTheBudget(t *testing.T) {
 			c.change(&in)
 		}
 		d := Decide(in, noon)
-		if c.held != (d.Conclusion == Wait) || c.held && (d.Hold.Guard != v1alpha1.GuardRemovalGranted || d.Hold.Pod != "m-2" || !strings.Contains(d.Hold.Message, "the budget says no")) {
-			t.Errorf("%s: %+v, %+v", name, d, d.Hold)
+		if c.held != (d.Conclusion == Wait) || c.held && (d.Hold().Guard != v1alpha1.GuardRemovalGranted || d.Hold().Pod != "m-2" || !strings.Contains(d.Hold().Message, "the budget says no")) {
+			t.Errorf("%s: %+v, %+v", name, d, d.Hold())
 		}
 		if !c.held && (d.Step == nil || d.Step.Write == nil || d.Step.Ordinals[0] != 2 || d.Step.AsksBudget != c.asks) {
 			t.Errorf("%s: %+v, %+v", name, d, d.Step)
@@ -608,7 +608,7 @@ func TestDownVoters(t *testing.T) {
 	in.Snapshot.Ordinals[1].Serving, in.Snapshot.Cluster.Voters[1].Serving = false, false
 	d := Decide(in, noon)
 	g.Expect(short(d, in.Snapshot)).To(Equal("hold QuorumKept m-1"), "a member that catches up replaces no voter")
-	g.Expect(d.Hold.Message).To(ContainSubstring("m-2 (4999988 raft entries behind)"))
+	g.Expect(d.Hold().Message).To(ContainSubstring("m-2 (4999988 raft entries behind)"))
 	g.Expect(adviceFor(*behind, "m")).To(ContainSubstring("4999988 raft entries behind the leader"))
 
 	cutOff := of(0, readyOld, readyOld, readyOld)
@@ -620,7 +620,7 @@ func TestDownVoters(t *testing.T) {
 	}
 	d = Decide(in, noon)
 	g.Expect(short(d, in.Snapshot)).To(HavePrefix("hold "), "two may be learners")
-	g.Expect(d.Hold.Message).To(ContainSubstring("Possibly learners although they are ready"))
+	g.Expect(d.Hold().Message).To(ContainSubstring("Possibly learners although they are ready"))
 
 	silent := of(0, readyOld, frozenReadyOld, frozenOld)
 	for period, want := range map[time.Duration]string{time.Minute: "2m0s", time.Hour: "1h0m0s"} {
@@ -637,7 +637,7 @@ func TestRecordOfADeletionWithAStaleCache(t *testing.T) {
 	w := of(0, readyOld, readyOld, readyOld)
 	w.intent, w.lagging = 2, true
 	in := w.input(noon, DefaultConfig())
-	r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
+	r := Record(in, Decision{Conclusion: Wait, Blocking: []Hold{{Guard: "x"}}}, noon)
 	g.Expect(r.Pods[0].LastOperation.State).To(Equal(v1alpha1.OperationStateInProgress))
 }
 
@@ -667,24 +667,43 @@ func TestHandoverUnderWay(t *testing.T) {
 	g.Expect(underWay(of(1, readyOld, readyNew, startingNew), time.Second)).To(BeFalse(), "all answering members know the new leader")
 }
 
-// Exactly the guards that the API lists can be overridden.
-func TestOverridableGuards(t *testing.T) {
+// The status lists all guards that block the next step, the first of them in heldBy as well, for as long as they do. It stays the same
+// while nothing changes, so that it is not written again.
+func TestAllGuardsThatBlockAreRecorded(t *testing.T) {
 	g := NewWithT(t)
-	for _, guard := range slices.Concat(sightGuards, stepGuards) {
-		g.Expect(guard.resolve).NotTo(BeNil(), string(guard.name))
+	in := of(0, readyOld, readyOld, deadNew).input(noon, DefaultConfig())
+	d := Decide(in, noon)
+	g.Expect(d.Hold()).To(Equal(&d.Blocking[0]))
+	g.Expect(d.Blocking).To(Equal(Holding(in, noon)))
+	r := Record(in, d, noon)
+	g.Expect(r.BlockedBy).To(HaveLen(2))
+	for i, guard := range []v1alpha1.GuardName{v1alpha1.GuardOthersParticipating, v1alpha1.GuardQuorumKept} {
+		g.Expect(r.BlockedBy[i]).To(Equal(v1alpha1.BlockedBy{Guard: guard, Pod: d.Blocking[i].Pod, Message: d.Blocking[i].Message}))
 	}
-	g.Expect(Overridable()).To(Equal([]string{
-		"LearnerPromoted", "VolumeReachable", "OthersParticipating", "OthersServing", "NodesStable", "VersionsCompatible", "UnreadyConfirmed", "SuccessorCaughtUp", "RemovalGranted", "SnapshotTaken",
-	}))
+	g.Expect(r.HeldBy.Guard).To(Equal(r.BlockedBy[0].Guard))
+	in.Recorded = r
+	later := noon.Add(time.Second)
+	g.Expect(Record(in, Decide(in, later), later)).To(Equal(r))
+
+	back := of(0, readyOld, readyOld, readyNew).input(later, DefaultConfig())
+	back.Recorded = r
+	g.Expect(Record(back, Decide(back, later), later).BlockedBy).To(BeEmpty())
+	g.Expect(Decide(back, later).Hold()).To(BeNil())
+
+	unseen := of(0, readyOld, readyOld, deadNew)
+	unseen.unobserved = true
+	d = Decide(unseen.input(noon, DefaultConfig()), noon)
+	g.Expect(d.Hold().Guard).To(Equal(v1alpha1.GuardRevisionObserved))
+	g.Expect(d.Blocking).To(HaveLen(3), "what would block then is listed, too")
 }
 
 // What keeps a pod is named: a node that is gone is not the only reason why one does not terminate.
 func TestAPodThatFinalizersKeepIsSaidToBe(t *testing.T) {
 	g := NewWithT(t)
 	in := of(0, readyOld, readyOld, terminating).input(noon, DefaultConfig())
-	g.Expect(Decide(in, noon).Hold.Message).To(ContainSubstring("taint the node"))
+	g.Expect(Decide(in, noon).Hold().Message).To(ContainSubstring("taint the node"))
 	in.Snapshot.Ordinals[2].Pod.Finalizers = []string{"example.com/keep"}
-	g.Expect(Decide(in, noon).Hold.Message).To(Equal("m-2 is terminating, and is kept by finalizers (example.com/keep): if this persists, check what set them, which has to remove them"))
+	g.Expect(Decide(in, noon).Hold().Message).To(Equal("m-2 is terminating, and is kept by finalizers (example.com/keep): if this persists, check what set them, which has to remove them"))
 }
 
 // The grace period is part of the step and of its intent. An intent with a shorter one than the step is revoked: its member

@@ -81,7 +81,7 @@ func said(s *Step) (all []string) {
 // steps are those of the first entries of a plan.
 func (p Plan) steps(entries int) (all []string) {
 	for _, e := range p.Entries[:entries] {
-		if e.Hold == nil {
+		if e.Hold() == nil {
 			all = append(all, said(e.Step)...)
 		}
 	}
@@ -103,7 +103,7 @@ func (p Plan) foreseen(w *world) int {
 func (p Plan) assumes(entry int, w *world) bool {
 	e := p.Entries[entry]
 	switch {
-	case e.Hold != nil && (e.Hold.Guard == v1alpha1.GuardQuorumLossConfirmed || e.Hold.Guard == v1alpha1.GuardUnreadyConfirmed):
+	case e.Hold() != nil && (e.Hold().Guard == v1alpha1.GuardQuorumLossConfirmed || e.Hold().Guard == v1alpha1.GuardUnreadyConfirmed):
 		return true
 	case entry == 0:
 		return false
@@ -117,12 +117,12 @@ func (p Plan) assumes(entry int, w *world) bool {
 // assumesInPlace is about updates in place. A member that recovers before it is replaced is updated in place, and what terminates may end, and
 // take the quorum along, while the kubelet updates another pod.
 func (p Plan) assumesInPlace(entry int) bool {
-	return slices.ContainsFunc(p.Entries[entry:], func(e Entry) bool { return e.Hold == nil && e.Step.IsRemoval() }) ||
+	return slices.ContainsFunc(p.Entries[entry:], func(e Entry) bool { return e.Hold() == nil && e.Step.IsRemoval() }) ||
 		slices.ContainsFunc(p.Entries[entry].Before.Ordinals, func(o cluster.Ordinal) bool { return o.Class == v1alpha1.ClassTerminating })
 }
 
 func waitsFor(entries []Entry, guard v1alpha1.GuardName) bool {
-	return slices.ContainsFunc(entries, func(e Entry) bool { return e.Hold != nil && e.Hold.Guard == guard })
+	return slices.ContainsFunc(entries, func(e Entry) bool { return e.Hold() != nil && e.Hold().Guard == guard })
 }
 
 // elects reports whether a leader may be elected after an entry, or while its pods are away. A handover is no election. Where a plan has elections
@@ -130,7 +130,7 @@ func waitsFor(entries []Entry, guard v1alpha1.GuardName) bool {
 func (p Plan) elects(entry int) bool {
 	e := p.Entries[entry]
 	before := leads(e.Before)
-	if before == "" || e.Hold != nil && p.Elections || e.Meanwhile != nil && leads(e.Meanwhile) != before {
+	if before == "" || e.Hold() != nil && p.Elections || e.Meanwhile != nil && leads(e.Meanwhile) != before {
 		return true
 	}
 	return entry+1 < len(p.Entries) && (e.Step == nil || e.Step.Action != MoveLeader) && leads(p.Entries[entry+1].Before) != before

@@ -414,21 +414,19 @@ func TestExplorationDetectsMutants(t *testing.T) {
 		drop := func(guards []guard) []guard {
 			return slices.DeleteFunc(slices.Clone(guards), func(g guard) bool { return slices.Contains(names, g.name) })
 		}
-		return policy{sight: drop(standard.sight), step: drop(standard.step), precedes: standard.precedes, period: standard.period}
+		return policy{guards: drop(standard.guards), precedes: standard.precedes, period: standard.period}
 	}
 	with := func(name v1alpha1.GuardName, check func(*state, *Step) *Hold) policy {
 		p := without()
-		for _, guards := range [][]guard{p.sight, p.step} {
-			for i := range guards {
-				if guards[i].name == name {
-					guards[i].check = check
-				}
+		for i := range p.guards {
+			if p.guards[i].name == name {
+				p.guards[i].check = check
 			}
 		}
 		return p
 	}
 	ordered := func(precedes func(s *state, a, b int) int) policy {
-		return policy{sight: standard.sight, step: standard.step, precedes: precedes, period: standard.period}
+		return policy{guards: standard.guards, precedes: precedes, period: standard.period}
 	}
 	granting := func(period func(o *cluster.Ordinal, short time.Duration, cutOff bool) (time.Duration, string)) policy {
 		p := without()
@@ -455,7 +453,7 @@ func TestExplorationDetectsMutants(t *testing.T) {
 			return othersParticipating(s, step)
 		}),
 		"spreads a template that may be bad": with(v1alpha1.GuardOthersParticipating, func(s *state, step *Step) *Hold {
-			if step.disturbsNobody() {
+			if step.isHarmless() {
 				return nil
 			}
 			return othersParticipating(s, step)

@@ -6,53 +6,124 @@ package rollout
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/projection"
 )
 
-// guard is a condition that must be true before a step is carried out.
+// guard is a condition that must be true before a step is carried out. Adding one: see TestEveryGuardIsEverywhere.
 type guard struct {
+	// name is the condition.
 	name v1alpha1.GuardName
-	// overridable reports whether a task may override it. This is the rule; the schema of the API repeats it.
+	// overridable guards are not asked if the task overrides them. This is the rule; the schema of the API repeats it.
 	overridable bool
-	// check returns why the condition is not true, and what a person can do; nil when it is true.
+	// judges are the kinds of steps that it is asked about.
+	judges kindOfStep
+	// check returns why the condition is false and what to do, or nil if it is true. A guard that judges noStep gets no step.
 	check func(s *state, step *Step) *Hold
-	// resolve makes the condition true in a plan, by what would make it true in a cluster.
-	resolve func(f *foresight, next *projection.Projection, hold *Hold, step *Step)
 }
 
-// sightGuards make sure that the rollout sees the present state. They are asked before there is a step.
-var sightGuards = []guard{
-	{v1alpha1.GuardRevisionObserved, false, revisionObserved, (*foresight).observeRevision},
-	{v1alpha1.GuardDeletionObserved, false, deletionObserved, (*foresight).observeDeletion},
+// kindOfStep is a set of kinds of steps.
+type kindOfStep uint
+
+const (
+	// noStep: before there is a step. It makes sure that the rollout sees the present state.
+	noStep kindOfStep = 1 << iota
+	// disruptions are removals and restarts of members, and what prepares them: handovers and the snapshot.
+	disruptions
+	// beginnings are first writes to a pod that is updated in place without disrupting its member.
+	beginnings
+	// continuations are the writes that follow, and the waits between them: the pod is halfway between two revisions, and
+	// the update is completed, or given up and reverted.
+	continuations
+
+	everyStep = disruptions | beginnings | continuations
+)
+
+// guards are what a rollout asks before it acts, in this order. The first that blocks is shown first.
+var guards = []guard{
+	{
+		// The StatefulSet controller has seen the newest spec, so its update revision is current.
+		name: v1alpha1.GuardRevisionObserved, judges: noStep, check: revisionObserved,
+	},
+	{
+		// What was recorded as an intent shows, or has had the time to.
+		name: v1alpha1.GuardDeletionObserved, judges: noStep, check: deletionObserved,
+	},
+	{
+		// The kubelet has carried out what was written to the pod, and its member participates.
+		name: v1alpha1.GuardUpdateObserved, judges: everyStep, check: updateObserved,
+	},
+	{
+		// The member is not a learner that is catching up.
+		name: v1alpha1.GuardLearnerPromoted, overridable: true, judges: disruptions, check: learnerPromoted,
+	},
+	{
+		// The pod's replacement could attach its volume. Leadership is not moved away for nothing either.
+		name: v1alpha1.GuardVolumeReachable, overridable: true, judges: disruptions, check: volumeReachable,
+	},
+	{
+		// Every other ordinal participates, before one that participates is disrupted. An update that disturbs no member
+		// begins only if those that were updated participate, since the template may be the cause. A pod that is halfway
+		// waits for no other.
+		name: v1alpha1.GuardOthersParticipating, overridable: true, judges: disruptions | beginnings, check: othersParticipating,
+	},
+	{
+		// Every other member serves, before leadership moves or a member goes that serves although its probe fails.
+		name: v1alpha1.GuardOthersServing, overridable: true, judges: disruptions, check: othersServing,
+	},
+	{
+		// No other serving member may be lost at any moment with its node, or is being evicted.
+		name: v1alpha1.GuardNodesStable, overridable: true, judges: disruptions, check: nodesStable,
+	},
+	{
+		// etcd takes every member from its version to the new one.
+		name: v1alpha1.GuardVersionsCompatible, overridable: true, judges: disruptions, check: versionsCompatible,
+	},
+	{
+		// While there is a leader: the voters that are left are a quorum.
+		name: v1alpha1.GuardQuorumKept, judges: disruptions, check: quorumKept,
+	},
+	{
+		// While there is none: the quorum is lost for certain, and not only out of sight.
+		name: v1alpha1.GuardQuorumLossConfirmed, judges: disruptions, check: quorumLossConfirmed,
+	},
+	{
+		// A member whose probe passes has not served the operator for the grace period.
+		name: v1alpha1.GuardUnreadyConfirmed, overridable: true, judges: disruptions, check: unreadyConfirmed,
+	},
+	{
+		// The last attempt to move leadership has had the time to show.
+		name: v1alpha1.GuardHandoverObserved, judges: disruptions, check: handoverObserved,
+	},
+	{
+		// The member that leadership goes to is not far behind.
+		name: v1alpha1.GuardSuccessorCaughtUp, overridable: true, judges: disruptions, check: successorCaughtUp,
+	},
+	{
+		// The API server has not refused the same a moment ago.
+		name: v1alpha1.GuardRemovalGranted, overridable: true, judges: disruptions, check: removalGranted,
+	},
+	{
+		// The full snapshot before the rollout has been taken.
+		name: v1alpha1.GuardSnapshotTaken, overridable: true, judges: disruptions, check: snapshotTaken,
+	},
 }
 
-// stepGuards judge a step, in this order.
-var stepGuards = []guard{
-	{v1alpha1.GuardUpdateObserved, false, updateObserved, (*foresight).observeUpdate},
-	{v1alpha1.GuardLearnerPromoted, true, learnerPromoted, (*foresight).recoverPod},
-	{v1alpha1.GuardVolumeReachable, true, volumeReachable, (*foresight).reachVolume},
-	{v1alpha1.GuardOthersParticipating, true, othersParticipating, (*foresight).recoverPod},
-	{v1alpha1.GuardOthersServing, true, othersServing, (*foresight).recoverPod},
-	{v1alpha1.GuardNodesStable, true, nodesStable, (*foresight).settleNodes},
-	{v1alpha1.GuardVersionsCompatible, true, versionsCompatible, (*foresight).agreeOnVersions},
-	{v1alpha1.GuardQuorumKept, false, quorumKept, (*foresight).recoverVoters},
-	{v1alpha1.GuardQuorumLossConfirmed, false, quorumLossConfirmed, (*foresight).confirmLoss},
-	{v1alpha1.GuardUnreadyConfirmed, true, unreadyConfirmed, (*foresight).passGrace},
-	{v1alpha1.GuardHandoverObserved, false, handoverObserved, (*foresight).observeHandover},
-	{v1alpha1.GuardSuccessorCaughtUp, true, successorCaughtUp, (*foresight).catchUp},
-	{v1alpha1.GuardRemovalGranted, true, removalGranted, (*foresight).grantRemoval},
-	{v1alpha1.GuardSnapshotTaken, true, snapshotTaken, (*foresight).takeSnapshot},
+// Guards returns the names of all guards, in the order in which they are asked.
+func Guards() []v1alpha1.GuardName {
+	var names []v1alpha1.GuardName
+	for _, g := range guards {
+		names = append(names, g.name)
+	}
+	return names
 }
 
-// Overridable are the names of the guards that a task may override, in the order in which they are asked.
+// Overridable returns the names of the guards that a task may override, in the order in which they are asked.
 func Overridable() []string {
 	var names []string
-	for _, g := range slices.Concat(sightGuards, stepGuards) {
+	for _, g := range guards {
 		if g.overridable {
 			names = append(names, string(g.name))
 		}
@@ -60,18 +131,32 @@ func Overridable() []string {
 	return names
 }
 
-// blocking returns what the first of some guards to block a step says; nil when all allow it.
-func (s *state) blocking(guards []guard, step *Step) *Hold {
+// blocking returns what the guards that block a step say; nothing if all allow it.
+func (s *state) blocking(guards []guard, step *Step) []Hold {
+	var holds []Hold
+	kind := s.kindOf(step)
 	for _, g := range guards {
-		if g.overridable && s.overrides(g.name) || step != nil && step.disturbsNobody() && !forAll[g.name] {
+		if g.judges&kind == 0 || g.overridable && s.overrides(g.name) {
 			continue
 		}
 		if hold := g.check(s, step); hold != nil {
 			hold.Guard = g.name
-			return hold
+			holds = append(holds, *hold)
 		}
 	}
-	return nil
+	return holds
+}
+
+func (s *state) kindOf(step *Step) kindOfStep {
+	switch {
+	case step == nil:
+		return noStep
+	case !step.isHarmless():
+		return disruptions
+	case s.ordinal(step.Ordinals[0]).Pod.Updating:
+		return continuations
+	}
+	return beginnings
 }
 
 func revisionObserved(s *state, _ *Step) *Hold {
@@ -85,8 +170,8 @@ func revisionObserved(s *state, _ *Step) *Hold {
 func deletionObserved(s *state, _ *Step) *Hold {
 	for _, i := range s.intents {
 		o := s.ordinal(i)
-		if Within(s.recordOf(o.Pod.UID).Evidence.ObservedAt.Time, s.now, intentWindow) {
-			return &Hold{Pod: o.Name, Message: fmt.Sprintf("the %s of %s does not show yet: after %s it is repeated or revoked", inplace.Describe(s.recordOf(o.Pod.UID).LastOperation.Name), o.Name, intentWindow)}
+		if Within(s.recordOf(o.Pod.UID).Evidence.ObservedAt.Time, s.now, IntentWindow) {
+			return &Hold{Pod: o.Name, Message: fmt.Sprintf("the %s of %s does not show yet: after %s it is repeated or revoked", inplace.Describe(s.recordOf(o.Pod.UID).LastOperation.Name), o.Name, IntentWindow)}
 		}
 	}
 	return nil
@@ -113,7 +198,7 @@ func volumeReachable(s *state, step *Step) *Hold {
 // othersParticipating is DEP-07, step 3, and more: a pod that was deleted and is not back yet blocks too.
 func othersParticipating(s *state, step *Step) *Hold {
 	next := step.Ordinals[0]
-	if step.disturbsNobody() {
+	if step.isHarmless() {
 		return s.updatedParticipating(next)
 	}
 	if !step.disturbs() || s.ordinal(next).Class != v1alpha1.ClassParticipating {

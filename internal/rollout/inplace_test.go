@@ -112,9 +112,9 @@ func TestWhatIsSaidOfUpdatesInPlace(t *testing.T) {
 	said := func(k kind, m member, p phase) (string, *Hold) {
 		d := Decide(following(k, of(0, readyOld, readyNew, m), 0, 0, p).input(noon, DefaultConfig()), noon)
 		if d.Step != nil {
-			return d.Step.Reason, d.Hold
+			return d.Step.Reason, d.Hold()
 		}
-		return "", d.Hold
+		return "", d.Hold()
 	}
 	reason, _ := said(raised, readyOld, marked)
 	g.Expect(reason).To(HavePrefix("m-2 is updated in place: "))
@@ -127,9 +127,9 @@ func TestWhatIsSaidOfUpdatesInPlace(t *testing.T) {
 
 	costly := following(restarted, of(0, readyOld, deadNew, readyOld), 0, 0, marked).input(noon, DefaultConfig())
 	override(v1alpha1.GuardOthersParticipating, v1alpha1.GuardOthersServing)(&costly)
-	g.Expect(Decide(costly, noon).Hold.Message).To(HavePrefix("restarting m-2 would leave 1 of 3 voters; quorum is 2."))
+	g.Expect(Decide(costly, noon).Hold().Message).To(HavePrefix("restarting m-2 would leave 1 of 3 voters; quorum is 2."))
 	costly.Updates = Updates{}
-	g.Expect(Decide(costly, noon).Hold.Message).To(HavePrefix("removing m-2 would leave 1 of 3 voters; quorum is 2."))
+	g.Expect(Decide(costly, noon).Hold().Message).To(HavePrefix("removing m-2 would leave 1 of 3 voters; quorum is 2."))
 
 	replaced := following(raised, of(0, readyOld, readyOld, deadOld)).input(noon, DefaultConfig())
 	replaced.Snapshot.Ordinals[2].Pod.Trouble = "OOMKilled"
@@ -162,13 +162,13 @@ func TestRecordOfUpdatesInPlace(t *testing.T) {
 			in := w.input(noon, DefaultConfig())
 			op := &in.Recorded.Pods[0].LastOperation
 			op.Name, op.Reason = string(c.recorded), "it was its turn"
-			r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
+			r := Record(in, Decision{Conclusion: Wait, Blocking: []Hold{{Guard: "x"}}}, noon)
 			g.Expect(r.Pods[0].LastOperation.State).To(Equal(c.want))
 			g.Expect(r.Pods[0].LastOperation.Reason).To(HaveSuffix(c.reason))
 			g.Expect(r.Pods[0].LastOperation.LastTransitionTime.Time.Equal(noon)).To(Equal(c.want != inProgress))
 
 			in.Recorded = r
-			later := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon.Add(time.Minute))
+			later := Record(in, Decision{Conclusion: Wait, Blocking: []Hold{{Guard: "x"}}}, noon.Add(time.Minute))
 			g.Expect(later.Pods).To(Equal(r.Pods), "what has ended is said once")
 		})
 	}
@@ -186,7 +186,7 @@ func TestUpdatesInPlaceAreProgress(t *testing.T) {
 		in.Recorded.Pods[0].LastOperation.Name = string(ResizePod)
 		in.Recorded.LastProgressTime = &metav1.Time{Time: noon.Add(-time.Minute)}
 		in.Recorded.MostParticipatingReplicas = 3
-		r := Record(in, Decision{Conclusion: Wait, Hold: &Hold{Guard: "x"}}, noon)
+		r := Record(in, Decision{Conclusion: Wait, Blocking: []Hold{{Guard: "x"}}}, noon)
 		if got := r.LastProgressTime.Time.Equal(noon); got != done {
 			t.Errorf("done %t: progress %t", done, got)
 		}

@@ -119,13 +119,13 @@ func TestElectionsOfAPlan(t *testing.T) {
 		}
 	}
 	plan := Foresee(of(0, readyOld, readyOld, readyOld).input(noon, DefaultConfig()), noon)
-	if created := plan.Entries[1].Before.Ordinals[2].Pod.Created; !created.Equal(noon.Add(intentWindow)) {
+	if created := plan.Entries[1].Before.Ordinals[2].Pod.Created; !created.Equal(noon.Add(IntentWindow)) {
 		t.Errorf("the replacement was created at %s", created)
 	}
 	unreachable := of(1, frozenNew, readyOld, readyOld)
 	unreachable.hidden, unreachable.lasted = true, true
 	plan = Foresee(unreachable.input(noon, DefaultConfig()), noon)
-	if created := plan.Entries[2].Before.Ordinals[2].Pod.Created; !created.Equal(noon.Add(intentWindow)) {
+	if created := plan.Entries[2].Before.Ordinals[2].Pod.Created; !created.Equal(noon.Add(IntentWindow)) {
 		t.Errorf("once members can be reached, no grace period has to pass: the replacement was created at %s", created)
 	}
 }
@@ -155,8 +155,8 @@ func TestEveryPlanKeepsThePromises(t *testing.T) {
 }
 
 func (p Plan) fault() string {
-	if last := p.Entries[max(len(p.Entries)-1, 0):]; p.End != Finished && (len(last) == 0 || last[0].Hold == nil ||
-		last[0].Hold.Guard != v1alpha1.GuardQuorumKept && last[0].Hold.Guard != v1alpha1.GuardQuorumLossConfirmed && last[0].Hold.Guard != v1alpha1.GuardVersionsCompatible) {
+	if last := p.Entries[max(len(p.Entries)-1, 0):]; p.End != Finished && (len(last) == 0 || last[0].Hold() == nil ||
+		last[0].Hold().Guard != v1alpha1.GuardQuorumKept && last[0].Hold().Guard != v1alpha1.GuardQuorumLossConfirmed && last[0].Hold().Guard != v1alpha1.GuardVersionsCompatible) {
 		// A single replica beside a foreign voter can never be removed, nor can any for a version that skips a minor; nothing else
 		// blocks forever.
 		return "does not finish"

@@ -156,8 +156,8 @@ func (s *scenario) reconcile() string {
 	s.task.Recorded = Record(in, d, s.now)
 	say := string(d.Conclusion)
 	switch {
-	case d.Hold != nil:
-		say = fmt.Sprintf("blocked by %s: %s", d.Hold.Guard, d.Hold.Message)
+	case d.Hold() != nil:
+		say = fmt.Sprintf("blocked by %s: %s", d.Hold().Guard, d.Hold().Message)
 	case d.Step != nil:
 		say = fmt.Sprintf("%s: %s", short(d, in.Snapshot), d.Step.Reason)
 		s.carryOut(d.Step)

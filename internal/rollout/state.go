@@ -72,6 +72,23 @@ func IsIntent(in Input, pod types.UID, now time.Time) bool {
 	return slices.Contains(s.intents, s.Snapshot.OrdinalOf(pod))
 }
 
+// View is what a decision makes of its input before it decides.
+type View struct {
+	// Snapshot is that of the input, or what probes and leases say where the operator is cut off from members.
+	Snapshot *cluster.Snapshot
+	// Intents are the ordinals of recorded removals and writes that do not show and may still be carried out.
+	Intents []int
+	// Canary is the updated pod whose member has to say which version of etcd the template has; empty if that is known.
+	Canary string
+}
+
+// ViewOf returns the view of an input.
+func ViewOf(in Input, now time.Time) View {
+	s := newState(in, now)
+	_, canary := targetVersion(s.Snapshot, s.outdated)
+	return View{Snapshot: s.Snapshot, Intents: s.intents, Canary: canary}
+}
+
 func (s *state) ordinal(i int) *cluster.Ordinal { return &s.Snapshot.Ordinals[i] }
 
 // recordOf is the record of the pod with this UID; the zero value when there is none.

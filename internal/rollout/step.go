@@ -55,15 +55,15 @@ type Step struct {
 // IsRemoval reports whether the step removes pods.
 func (s *Step) IsRemoval() bool { return s.Action == DeletePod || s.Action == EvictPod }
 
-// disturbsNobody reports whether no member serves less well for the step, now or while the update goes on.
-func (s *Step) disturbsNobody() bool { return (s.Write != nil || s.wait != "") && !s.disrupts }
+// isHarmless reports whether no member serves less well for the step, now or while the update goes on.
+func (s *Step) isHarmless() bool { return (s.Write != nil || s.wait != "") && !s.disrupts }
 
 // disturbs reports whether the step removes pods, or disrupts members.
 func (s *Step) disturbs() bool { return s.IsRemoval() || s.disrupts }
 
-// intentWindow is how long a removal that was recorded as an intent may take to show. It is longer than the deadline of
+// IntentWindow is how long a removal that was recorded as an intent may take to show. It is longer than the deadline of
 // the request, so that none of ours is still under way when it ends.
-const intentWindow = configv1alpha1.StepTimeout + time.Second
+const IntentWindow = configv1alpha1.StepTimeout + time.Second
 
 // candidate is the step for the pod that goes first, if every guard allows it.
 func (s *state) candidate(next int) *Step {

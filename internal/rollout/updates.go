@@ -32,11 +32,6 @@ func (s *state) update(next int, c UpdateChoice) *Step {
 	return step
 }
 
-// forAll are the guards that also judge steps that disturb nobody.
-var forAll = map[v1alpha1.GuardName]bool{
-	v1alpha1.GuardRevisionObserved: true, v1alpha1.GuardDeletionObserved: true, v1alpha1.GuardUpdateObserved: true, v1alpha1.GuardOthersParticipating: true,
-}
-
 // updateObserved: what was written to a pod has been carried out by the kubelet, and the member participates.
 func updateObserved(s *state, step *Step) *Hold {
 	if step.wait == "" {
@@ -53,9 +48,6 @@ func updateObserved(s *state, step *Step) *Hold {
 // updatedParticipating: an update in place that disturbs nobody does not begin while a pod that is updated does not
 // participate, since the template may be the cause.
 func (s *state) updatedParticipating(next int) *Hold {
-	if s.ordinal(next).Pod.Updating {
-		return nil
-	}
 	for i, o := range s.Snapshot.Ordinals {
 		if o.Pod != nil && i != next && o.Class != v1alpha1.ClassParticipating && o.Class != v1alpha1.ClassTerminating && !s.outdated(i) {
 			return s.waitFor(o.Name)
@@ -64,8 +56,9 @@ func (s *state) updatedParticipating(next int) *Hold {
 	return nil
 }
 
-// harmless is a step that disturbs nobody, of a pod that another one, which is blocked, need not keep waiting.
-func (s *state) harmless(but int) *Step {
+// nextHarmless returns the step of another pod that comes before others while the next one is blocked: of one that is halfway through its
+// update, or of one that can be written to without disrupting its member. It is nil if there is none.
+func (s *state) nextHarmless(but int) *Step {
 	best := -1
 	for i := range s.Snapshot.Ordinals {
 		if i == but || !s.outdated(i) {

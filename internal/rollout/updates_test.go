@@ -317,8 +317,8 @@ func TestNobodyElseGoesBeforeARestartThatIsComing(t *testing.T) {
 				g.Expect(d.Step.Ordinals).To(Equal([]int{2}))
 				return
 			}
-			g.Expect(d.Hold.Guard).To(Equal(v1alpha1.GuardUpdateObserved))
-			g.Expect(d.Hold.Pod).To(Equal("m-1"))
+			g.Expect(d.Hold().Guard).To(Equal(v1alpha1.GuardUpdateObserved))
+			g.Expect(d.Hold().Pod).To(Equal("m-1"))
 		})
 	}
 }

@@ -309,7 +309,7 @@ func TestRecordOfTheSnapshot(t *testing.T) {
 	later := noon.Add(time.Minute)
 	in.Snapshot.At, in.Backup.Failed, in.Backup.FailedAt = later, "the store does not answer", later
 	d = Decide(in, later)
-	g.Expect(d.Hold.Message).To(ContainSubstring("the store does not answer. It is retried every 30s; to do without it, add SnapshotTaken to spec.overrideGuards"))
+	g.Expect(d.Hold().Message).To(ContainSubstring("the store does not answer. It is retried every 30s; to do without it, add SnapshotTaken to spec.overrideGuards"))
 	in.Recorded = Record(in, d, later)
 	g.Expect(in.Recorded.Snapshot.RequestedAt.Time).To(Equal(noon))
 

@@ -328,7 +328,7 @@ func TestRequeueAfterAHandover(t *testing.T) {
 	g := NewWithT(t)
 	in := rollout.Input{Snapshot: observed(noon), Config: rollout.DefaultConfig()}
 	in.Recorded = v1alpha1.RolloutStatus{TargetRevision: "new", LeaderHandover: &v1alpha1.LeaderHandover{From: "m-0", To: "m-1", Attempts: 1, LastAttemptTime: metav1.Time{Time: noon}}}
-	wait := rollout.Decision{Conclusion: rollout.Wait, Hold: &rollout.Hold{}}
+	wait := rollout.Decision{Conclusion: rollout.Wait, Blocking: []rollout.Hold{{}}}
 	g.Expect(verdict(in, wait, noon).RequeueAfter).To(Equal(handoverInterval))
 	later := noon.Add(time.Minute)
 	g.Expect(verdict(in, wait, later).RequeueAfter).To(Equal(pollInterval))

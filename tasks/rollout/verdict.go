@@ -39,7 +39,7 @@ func verdict(in rollout.Input, d rollout.Decision, now time.Time) tasks.Verdict 
 			v.Code = v1alpha1.ErrForeignObject
 		}
 	case rollout.Wait:
-		v.Reason, v.Message, v.RequeueAfter = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Hold.Guard, d.Hold.Message), pollInterval
+		v.Reason, v.Message, v.RequeueAfter = v1alpha1.ReasonHeld, fmt.Sprintf("%s: %s", d.Hold().Guard, d.Hold().Message), pollInterval
 		if rollout.IsHandoverUnderWay(recorded.LeaderHandover, in.Snapshot, now) {
 			v.RequeueAfter = handoverInterval
 		}

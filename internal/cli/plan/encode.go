@@ -68,8 +68,8 @@ func (p *result) document() document {
 		d.HeldBy = append(d.HeldBy, hold{string(h.Guard), h.Pod, h.Message})
 	}
 	for _, e := range p.Entries {
-		if e.Hold != nil {
-			d.Steps = append(d.Steps, step{Action: "Wait", HeldBy: &hold{string(e.Hold.Guard), e.Hold.Pod, e.Hold.Message}})
+		if e.Hold() != nil {
+			d.Steps = append(d.Steps, step{Action: "Wait", HeldBy: &hold{string(e.Hold().Guard), e.Hold().Pod, e.Hold().Message}})
 			continue
 		}
 		s := step{Action: string(e.Step.Action), Reason: e.Step.Reason}

@@ -17,6 +17,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/submit"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/plan"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -82,7 +83,7 @@ type result struct {
 	// otherStrategy: the operator does not replace the pods of the StatefulSet.
 	otherStrategy bool
 	holding       []rollout.Hold
-	rollout.Plan
+	plan.Plan
 }
 
 // operatorsDefault is the default policy of the operator. Its configuration may change it, which users may not read.
@@ -126,7 +127,7 @@ func (p *result) foresee(in rollout.Input, now time.Time) {
 		in.Snapshot = &snapshot
 	}
 	p.holding = rollout.Holding(in, now)
-	p.Plan = rollout.Foresee(in, now)
+	p.Plan = plan.Foresee(in, now)
 }
 
 // config returns the config that the flags ask for; the zero value without flags.

@@ -14,6 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cli/text"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/plan"
 )
 
 // stepIndent is where the reason of a step starts.
@@ -162,10 +163,10 @@ func (p *result) steps(width int) []string {
 	var reasons []string
 	number := 0
 	for _, e := range p.Entries {
-		if e.Hold != nil {
-			class, role := classAndRole(e.Before, e.Hold.Pod)
-			t.Add("-", "wait", text.OrDash(e.Hold.Pod), class, role, "-")
-			reasons = append(reasons, fmt.Sprintf("%s: %s", e.Hold.Guard, e.Hold.Message))
+		if e.Hold() != nil {
+			class, role := classAndRole(e.Before, e.Hold().Pod)
+			t.Add("-", "wait", text.OrDash(e.Hold().Pod), class, role, "-")
+			reasons = append(reasons, fmt.Sprintf("%s: %s", e.Hold().Guard, e.Hold().Message))
 			continue
 		}
 		number++
@@ -207,7 +208,7 @@ func classAndRole(s *cluster.Snapshot, pod string) (string, string) {
 	return "-", "-"
 }
 
-func meanwhile(e rollout.Entry) string {
+func meanwhile(e plan.Entry) string {
 	if e.Meanwhile == nil {
 		return "-"
 	}
@@ -259,9 +260,9 @@ func (p *result) quorumLosses() []string {
 	return say
 }
 
-func after(e rollout.Entry, number int) string {
-	if e.Hold != nil {
-		return "waiting for " + string(e.Hold.Guard)
+func after(e plan.Entry, number int) string {
+	if e.Hold() != nil {
+		return "waiting for " + string(e.Hold().Guard)
 	}
 	return fmt.Sprintf("step %d", number)
 }

@@ -77,7 +77,7 @@ func ofRollout(r *v1alpha1.RolloutStatus, handoverKnown bool) []StoryLine {
 		lines = append(lines, StoryLine{At: h.LastAttemptTime.Time, Text: "MoveLeader " + h.From, Detail: fmt.Sprintf("leadership goes to %s, attempt %d", h.To, h.Attempts)})
 	}
 	if h := r.HeldBy; h != nil {
-		lines = append(lines, StoryLine{At: h.Since.Time, Text: "blocked by " + string(h.Guard), Detail: h.Message})
+		lines = append(lines, StoryLine{At: h.Since.Time, Text: "blocked by " + string(h.Guard), Detail: h.Message + alsoBlocking(r)})
 	}
 	slices.SortStableFunc(lines, func(a, b StoryLine) int { return a.At.Compare(b.At) })
 	return lines
@@ -170,11 +170,22 @@ func Took(task *v1alpha1.EtcdOperatorTask) (took time.Duration, ended bool) {
 	return s.CompletedAt.Sub(s.InitiatedAt.Time).Round(time.Second), true
 }
 
-// BlockedBy returns the guard that blocks a task, since when and why; empty if none does.
+// alsoBlocking returns the guards that block a rollout besides the first, as the end of a text; empty if there are none.
+func alsoBlocking(r *v1alpha1.RolloutStatus) string {
+	say := ""
+	for _, b := range r.BlockedBy {
+		if b.Guard != r.HeldBy.Guard {
+			say += fmt.Sprintf(". Also blocked by %s: %s", b.Guard, b.Message)
+		}
+	}
+	return say
+}
+
+// BlockedBy returns the guards that block a task, since when and why; empty if none does.
 func BlockedBy(task *v1alpha1.EtcdOperatorTask, now time.Time) string {
 	r := task.Status.Rollout
 	if r == nil || r.HeldBy == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s for %s: %s", r.HeldBy.Guard, Since(r.HeldBy.Since.Time, now), r.HeldBy.Message)
+	return fmt.Sprintf("%s for %s: %s", r.HeldBy.Guard, Since(r.HeldBy.Since.Time, now), r.HeldBy.Message+alsoBlocking(r))
 }

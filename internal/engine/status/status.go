@@ -126,7 +126,7 @@ func RecordEnd(t *v1alpha1.EtcdOperatorTask, outcome tasks.Outcome, code v1alpha
 	}
 	s.CompletedAt = &metav1.Time{Time: now}
 	if s.Rollout != nil {
-		s.Rollout.HeldBy = nil
+		s.Rollout.HeldBy, s.Rollout.BlockedBy = nil, nil
 	}
 	SetCondition(t, v1alpha1.ConditionProgressing, metav1.ConditionFalse, reason, message, now)
 	SetCondition(t, v1alpha1.ConditionFinished, metav1.ConditionTrue, reason, message, now)

@@ -48,12 +48,13 @@ func TestLifeOfATask(t *testing.T) {
 	g.Expect(task.Status.Progress).To(Equal("1/3"), "what a verdict leaves out stays")
 	g.Expect(meta.IsStatusConditionFalse(task.Status.Conditions, v1alpha1.ConditionProgressing)).To(BeTrue())
 
-	task.Status.Rollout = &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{}}
+	task.Status.Rollout = &v1alpha1.RolloutStatus{HeldBy: &v1alpha1.Hold{}, BlockedBy: []v1alpha1.BlockedBy{{}}}
 	RecordEnd(task, tasks.Done, "", "all is well", epoch.Add(time.Minute))
 	g.Expect(task.Status.State).To(Equal(v1alpha1.TaskStateSucceeded))
 	g.Expect(task.Status.CompletedAt.Time).To(Equal(epoch.Add(time.Minute)))
 	g.Expect(task.Status.InitiatedAt.Time).To(Equal(epoch))
 	g.Expect(task.Status.Rollout.HeldBy).To(BeNil())
+	g.Expect(task.Status.Rollout.BlockedBy).To(BeEmpty())
 	g.Expect(task.Status.LastErrors).To(BeEmpty())
 }
 

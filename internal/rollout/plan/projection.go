@@ -2,9 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Package projection changes the state of a cluster as steps, replacements and elections would. Plans are made of such
-// states. It is pure.
-package projection
+package plan
 
 import (
 	"cmp"
@@ -17,15 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Projection is a possible future state of a cluster. It shares nothing with the one it was made of.
-type Projection struct {
+// projection is a possible future state of a cluster, changed as steps, replacements and elections would change it. It shares nothing
+// with the state that it was made of.
+type projection struct {
 	*cluster.Snapshot
 	// Elected: an election on the way chose the leader.
 	Elected bool
 }
 
-// Of returns the projection of a state, in which nothing has changed yet.
-func Of(s *cluster.Snapshot) *Projection {
+// projectionOf returns the projection of a state, in which nothing has changed yet.
+func projectionOf(s *cluster.Snapshot) *projection {
 	p := *s
 	p.Ordinals, p.Surplus, p.Cluster.Voters = slices.Clone(s.Ordinals), slices.Clone(s.Surplus), slices.Clone(s.Cluster.Voters)
 	for i, o := range p.Ordinals {
@@ -34,11 +33,11 @@ func Of(s *cluster.Snapshot) *Projection {
 			p.Ordinals[i].Pod = &pod
 		}
 	}
-	return &Projection{Snapshot: &p}
+	return &projection{Snapshot: &p}
 }
 
-// Remove takes pods away.
-func (p *Projection) Remove(ordinals []int) {
+// remove takes pods away.
+func (p *projection) remove(ordinals []int) {
 	for _, i := range ordinals {
 		o := &p.Ordinals[i]
 		o.Pod, o.Class, o.Role, o.Answers, o.Serving = nil, v1alpha1.ClassMissing, v1alpha1.RoleUnknown, false, false
@@ -46,8 +45,8 @@ func (p *Projection) Remove(ordinals []int) {
 	p.elect()
 }
 
-// Replace puts healthy pods of the newest template into ordinals. One whose member was a learner votes.
-func (p *Projection) Replace(ordinals []int, now time.Time) {
+// replace puts healthy pods of the newest template into ordinals. One whose member was a learner votes.
+func (p *projection) replace(ordinals []int, now time.Time) {
 	for _, i := range ordinals {
 		o := &p.Ordinals[i]
 		o.Pod = &cluster.Pod{
@@ -62,9 +61,9 @@ func (p *Projection) Replace(ordinals []int, now time.Time) {
 	p.elect()
 }
 
-// Recover makes a pod healthy; one that is not among the replicas goes. Pods that terminate are gone before: their members may serve until
+// bringBack makes a pod healthy; one that is not among the replicas goes. Pods that terminate are gone before: their members may serve until
 // then, so their end may take the leader or the quorum.
-func (p *Projection) Recover(name string, now time.Time) {
+func (p *projection) bringBack(name string, now time.Time) {
 	p.endTerminating()
 	p.Surplus = slices.DeleteFunc(p.Surplus, func(s string) bool { return s == name })
 	i := slices.IndexFunc(p.Ordinals, func(o cluster.Ordinal) bool { return o.Name == name })
@@ -73,7 +72,7 @@ func (p *Projection) Recover(name string, now time.Time) {
 	}
 	o := &p.Ordinals[i]
 	if o.Class == v1alpha1.ClassMissing {
-		p.Replace([]int{i}, now)
+		p.replace([]int{i}, now)
 		return
 	}
 	p.promote(i)
@@ -82,7 +81,7 @@ func (p *Projection) Recover(name string, now time.Time) {
 }
 
 // promote makes the member of an ordinal a voter.
-func (p *Projection) promote(ordinal int) {
+func (p *projection) promote(ordinal int) {
 	o := &p.Ordinals[ordinal]
 	if o.Role == v1alpha1.RoleLearner {
 		o.Role = v1alpha1.RoleFollower
@@ -93,11 +92,11 @@ func (p *Projection) promote(ordinal int) {
 }
 
 // isNonVoter reports whether the member of an ordinal is a learner, also one that does not answer.
-func (p *Projection) isNonVoter(ordinal int) bool {
+func (p *projection) isNonVoter(ordinal int) bool {
 	return p.Ordinals[ordinal].MemberID != 0 && !slices.ContainsFunc(p.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal == ordinal })
 }
 
-func (p *Projection) endTerminating() {
+func (p *projection) endTerminating() {
 	var ending []int
 	for i, o := range p.Ordinals {
 		if o.Class == v1alpha1.ClassTerminating {
@@ -105,18 +104,18 @@ func (p *Projection) endTerminating() {
 		}
 	}
 	if len(ending) > 0 {
-		p.Remove(ending)
+		p.remove(ending)
 	}
 }
 
-// RecoverVoters makes every voter healthy but the one of an ordinal. If they are no quorum without that one, learners are promoted.
-func (p *Projection) RecoverVoters(except int, now time.Time) {
+// recoverVoters makes every voter healthy but the one of an ordinal. If they are no quorum without that one, learners are promoted.
+func (p *projection) recoverVoters(except int, now time.Time) {
 	for i, v := range p.Cluster.Voters {
 		switch {
 		case v.Ordinal < 0:
 			p.Cluster.Voters[i].Serving = true
 		case v.Ordinal != except && !v.Serving:
-			p.Recover(v.Name, now)
+			p.bringBack(v.Name, now)
 		}
 	}
 	p.elect()
@@ -131,19 +130,19 @@ func (p *Projection) RecoverVoters(except int, now time.Time) {
 	}
 	for i, o := range p.Ordinals {
 		if p.isNonVoter(i) {
-			p.Recover(o.Name, now)
+			p.bringBack(o.Name, now)
 		}
 	}
 }
 
-func (p *Projection) revive(o *cluster.Ordinal) {
+func (p *projection) revive(o *cluster.Ordinal) {
 	o.Answers, o.Lag = true, 0
 	o.Class = v1alpha1.ClassUnready
 	o.Pod.Ready, o.Pod.AllContainersReady, o.Pod.BackupSidecarReady, o.Pod.Trouble = true, true, true, ""
 }
 
-// SettleNodes makes every node healthy; nothing else is about to remove a pod.
-func (p *Projection) SettleNodes() {
+// settleNodes makes every node healthy; nothing else is about to remove a pod.
+func (p *projection) settleNodes() {
 	for _, o := range p.Ordinals {
 		if o.Pod != nil {
 			o.Pod.Node, o.Pod.Disrupted = cluster.Node{Name: o.Pod.Node.Name}, false
@@ -151,8 +150,8 @@ func (p *Projection) SettleNodes() {
 	}
 }
 
-// CatchUp has every member apply the leader's log.
-func (p *Projection) CatchUp() {
+// catchUp has every member apply the leader's log.
+func (p *projection) catchUp() {
 	newest := p.newestIndex()
 	for i := range p.Ordinals {
 		if p.Ordinals[i].Answers {
@@ -162,7 +161,7 @@ func (p *Projection) CatchUp() {
 	p.elect()
 }
 
-func (p *Projection) newestIndex() uint64 {
+func (p *projection) newestIndex() uint64 {
 	newest := uint64(0)
 	for _, o := range p.Ordinals {
 		newest = max(newest, o.AppliedIndex)
@@ -170,8 +169,8 @@ func (p *Projection) newestIndex() uint64 {
 	return newest
 }
 
-// Lead makes the member of an ordinal the leader.
-func (p *Projection) Lead(ordinal int) {
+// lead makes the member of an ordinal the leader.
+func (p *projection) lead(ordinal int) {
 	p.Cluster.Leader = p.Ordinals[ordinal].MemberID
 	for i := range p.Ordinals {
 		if p.Ordinals[i].Role == v1alpha1.RoleLeader {
@@ -182,7 +181,7 @@ func (p *Projection) Lead(ordinal int) {
 }
 
 // elect brings roles, classes and voters in line with who is alive.
-func (p *Projection) elect() {
+func (p *projection) elect() {
 	if len(p.Cluster.Voters) == 0 {
 		// No voter has returned the member list: every replica is one.
 		for i, o := range p.Ordinals {
@@ -219,7 +218,7 @@ func (p *Projection) elect() {
 
 // serve lets a member that is alive serve, now that there is a leader, unless it lags. While there was none, its probe failed
 // for that reason.
-func (p *Projection) serve(o *cluster.Ordinal, ordinal int, leaderless bool) {
+func (p *projection) serve(o *cluster.Ordinal, ordinal int, leaderless bool) {
 	if !p.alive(ordinal) || o.Lag > cluster.MaxLag {
 		return
 	}
@@ -236,19 +235,19 @@ func (p *Projection) serve(o *cluster.Ordinal, ordinal int, leaderless bool) {
 }
 
 // electAny makes a voter that is alive the leader, one that lags only if there is no other. Which of several would win cannot be foreseen.
-func (p *Projection) electAny() {
+func (p *projection) electAny() {
 	alive := func(v cluster.Voter) bool { return v.Ordinal >= 0 && p.alive(v.Ordinal) }
 	winner := slices.IndexFunc(p.Cluster.Voters, func(v cluster.Voter) bool { return v.Serving && alive(v) })
 	if winner < 0 {
 		winner = slices.IndexFunc(p.Cluster.Voters, alive)
 	}
 	if winner >= 0 {
-		p.Lead(p.Cluster.Voters[winner].Ordinal)
+		p.lead(p.Cluster.Voters[winner].Ordinal)
 	}
 }
 
 // disband takes the leader away, and with it everything that a quorum gives.
-func (p *Projection) disband() {
+func (p *projection) disband() {
 	p.Cluster.Leader = 0
 	for i := range p.Ordinals {
 		o := &p.Ordinals[i]
@@ -269,11 +268,11 @@ func (p *Projection) disband() {
 }
 
 // alive: the member would serve if there was a quorum.
-func (p *Projection) alive(ordinal int) bool {
+func (p *projection) alive(ordinal int) bool {
 	o := p.Ordinals[ordinal]
 	return o.Class == v1alpha1.ClassParticipating || o.Class == v1alpha1.ClassUnready && (o.Answers || o.Serving)
 }
 
-func (p *Projection) foreignLeads() bool {
+func (p *projection) foreignLeads() bool {
 	return slices.ContainsFunc(p.Cluster.Voters, func(v cluster.Voter) bool { return v.Ordinal < 0 && v.Serving && v.ID == p.Cluster.Leader })
 }

@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package projection
+package plan
 
 import (
 	"fmt"
@@ -35,13 +35,13 @@ func healthy() *cluster.Snapshot {
 func TestTheLeaderIsReplaced(t *testing.T) {
 	g := NewWithT(t)
 	s := healthy()
-	p := Of(s)
-	p.Remove([]int{0})
+	p := projectionOf(s)
+	p.remove([]int{0})
 	g.Expect(p.Ordinals[0].Class).To(Equal(v1alpha1.ClassMissing))
 	g.Expect(p.HasQuorum()).To(BeTrue())
 	g.Expect(p.Leader()).To(Equal(1))
 	g.Expect(p.Elected).To(BeTrue())
-	p.Replace([]int{0}, noon)
+	p.replace([]int{0}, noon)
 	g.Expect(p.Participating()).To(Equal(3))
 	g.Expect(p.Ordinals[0].Pod.Revision).To(Equal("new"))
 	g.Expect(p.Leader()).To(Equal(1), "leadership does not move back")
@@ -50,12 +50,12 @@ func TestTheLeaderIsReplaced(t *testing.T) {
 
 func TestNoLeaderWithoutAQuorum(t *testing.T) {
 	g := NewWithT(t)
-	p := Of(healthy())
-	p.Remove([]int{1, 2})
+	p := projectionOf(healthy())
+	p.remove([]int{1, 2})
 	g.Expect(p.Cluster.LeaderKnown).To(BeFalse())
 	g.Expect(p.Participating()).To(BeZero())
 	g.Expect(p.Ordinals[0].Answers).To(BeTrue())
-	p.Recover("m-1", noon)
+	p.bringBack("m-1", noon)
 	g.Expect(p.Cluster.LeaderKnown).To(BeTrue())
 	g.Expect(p.Participating()).To(Equal(2))
 }
@@ -69,16 +69,16 @@ func TestAMemberThatLagsVotes(t *testing.T) {
 	}
 	lagging := &s.Ordinals[2]
 	lagging.Class, lagging.Serving, lagging.Lag = v1alpha1.ClassUnready, false, cluster.MaxLag+1
-	p := Of(s)
-	p.Remove([]int{1})
+	p := projectionOf(s)
+	p.remove([]int{1})
 	g.Expect(p.Cluster.LeaderKnown).To(BeTrue())
 	g.Expect(p.Elected).To(BeFalse())
 	g.Expect(p.ServingVoters()).To(Equal(1))
-	p.RecoverVoters(2, noon)
+	p.recoverVoters(2, noon)
 	g.Expect(p.Participating()).To(Equal(2))
 	g.Expect(p.Ordinals[2].Class).To(Equal(v1alpha1.ClassUnready))
 	g.Expect(p.Ordinals[2].Serving).To(BeFalse())
-	p.Recover("m-2", noon)
+	p.bringBack("m-2", noon)
 	g.Expect(p.Participating()).To(Equal(3))
 	g.Expect(p.ServingVoters()).To(Equal(3))
 	g.Expect(p.Ordinals[2].Lag).To(BeZero())
@@ -89,8 +89,8 @@ func TestALearnerThatRecoversVotes(t *testing.T) {
 	s := healthy()
 	s.Ordinals[2].Role, s.Ordinals[2].Class = v1alpha1.RoleLearner, v1alpha1.ClassUnready
 	s.Cluster.Voters = s.Cluster.Voters[:2]
-	p := Of(s)
-	p.Recover("m-2", noon)
+	p := projectionOf(s)
+	p.bringBack("m-2", noon)
 	g.Expect(p.Cluster.Voters).To(HaveLen(3))
 	g.Expect(p.Participating()).To(Equal(3))
 }
@@ -117,9 +117,9 @@ func TestLearnersArePromotedIfTheVotersDoNotSuffice(t *testing.T) {
 			s := healthy()
 			c.learner(&s.Ordinals[2])
 			s.Cluster.Voters = s.Cluster.Voters[:2]
-			p := Of(s)
-			p.Remove([]int{0})
-			p.RecoverVoters(c.except, noon)
+			p := projectionOf(s)
+			p.remove([]int{0})
+			p.recoverVoters(c.except, noon)
 			g.Expect(p.Ordinals[0].Class).To(Equal(v1alpha1.ClassParticipating))
 			g.Expect(p.Ordinals[2].Class == v1alpha1.ClassParticipating).To(Equal(c.votes))
 			g.Expect(p.Cluster.Voters).To(HaveLen(map[bool]int{true: 3, false: 2}[c.votes]))
@@ -135,12 +135,12 @@ func TestMembersThatLagElectALeader(t *testing.T) {
 		o := &s.Ordinals[i]
 		o.Class, o.Serving, o.Lag, s.Cluster.Voters[i].Serving = v1alpha1.ClassUnready, false, cluster.MaxLag+1, false
 	}
-	p := Of(s)
-	p.Remove([]int{0})
+	p := projectionOf(s)
+	p.remove([]int{0})
 	g.Expect(p.Cluster.LeaderKnown).To(BeTrue())
 	g.Expect(p.Leader()).To(Equal(1))
 	g.Expect(p.Elected).To(BeTrue())
-	p.CatchUp()
+	p.catchUp()
 	g.Expect(p.Participating()).To(Equal(2))
 	g.Expect(p.ServingVoters()).To(Equal(2))
 }
@@ -150,8 +150,8 @@ func TestOneThatServesIsElectedBeforeOneThatLags(t *testing.T) {
 	g := NewWithT(t)
 	s := healthy()
 	s.Ordinals[1].Class, s.Ordinals[1].Serving, s.Ordinals[1].Lag, s.Cluster.Voters[1].Serving = v1alpha1.ClassUnready, false, cluster.MaxLag+1, false
-	p := Of(s)
-	p.Remove([]int{0})
+	p := projectionOf(s)
+	p.remove([]int{0})
 	g.Expect(p.Leader()).To(Equal(2))
 	g.Expect(p.Elected).To(BeTrue())
 }
@@ -161,13 +161,13 @@ func TestAllowedLag(t *testing.T) {
 	g := NewWithT(t)
 	s := healthy()
 	s.Ordinals[1].Lag = cluster.MaxLag
-	p := Of(s)
-	p.Remove([]int{2})
+	p := projectionOf(s)
+	p.remove([]int{2})
 	g.Expect(p.ServingVoters()).To(Equal(2))
 	g.Expect(p.Ordinals[1].Class).To(Equal(v1alpha1.ClassParticipating))
 	s.Ordinals[1].Class = v1alpha1.ClassUnready
-	p = Of(s)
-	p.Remove([]int{2})
+	p = projectionOf(s)
+	p.remove([]int{2})
 	g.Expect(p.Ordinals[1].Class).To(Equal(v1alpha1.ClassParticipating))
 }
 
@@ -176,8 +176,8 @@ func TestALearnerJoinsAnOnlyVoter(t *testing.T) {
 	s := healthy()
 	s.Ordinals[1].Role, s.Ordinals[1].Class = v1alpha1.RoleLearner, v1alpha1.ClassUnready
 	s.Ordinals, s.Cluster.Voters = s.Ordinals[:2], s.Cluster.Voters[:1]
-	p := Of(s)
-	p.Recover("m-1", noon)
+	p := projectionOf(s)
+	p.bringBack("m-1", noon)
 	g.Expect(p.Cluster.Voters).To(HaveLen(2))
 }
 
@@ -189,16 +189,16 @@ func TestALearnerThatIsReplacedVotes(t *testing.T) {
 		s.Cluster.Voters = s.Cluster.Voters[:2]
 		return s
 	}
-	for name, recover := range map[string]func(p *Projection){
-		"replaced":     func(p *Projection) { p.Remove([]int{2}); p.Replace([]int{2}, noon) },
-		"missing":      func(p *Projection) { p.Remove([]int{2}); p.Recover("m-2", noon) },
-		"dead":         func(p *Projection) { p.Ordinals[2].Role = v1alpha1.RoleUnknown; p.Recover("m-2", noon) },
-		"of no leader": func(p *Projection) { p.Remove([]int{1}); p.Recover("m-2", noon); p.Recover("m-1", noon) },
+	for name, isBack := range map[string]func(p *projection){
+		"replaced":     func(p *projection) { p.remove([]int{2}); p.replace([]int{2}, noon) },
+		"missing":      func(p *projection) { p.remove([]int{2}); p.bringBack("m-2", noon) },
+		"dead":         func(p *projection) { p.Ordinals[2].Role = v1alpha1.RoleUnknown; p.bringBack("m-2", noon) },
+		"of no leader": func(p *projection) { p.remove([]int{1}); p.bringBack("m-2", noon); p.bringBack("m-1", noon) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			p := Of(learner())
-			recover(p)
+			p := projectionOf(learner())
+			isBack(p)
 			g.Expect(p.Cluster.Voters).To(HaveLen(3))
 			g.Expect(p.Cluster.Voters).To(ContainElement(cluster.Voter{ID: 3, Name: "m-2", Ordinal: 2, Serving: true}))
 			g.Expect(p.Participating()).To(Equal(3))
@@ -207,15 +207,15 @@ func TestALearnerThatIsReplacedVotes(t *testing.T) {
 	g := NewWithT(t)
 	s := learner()
 	s.Ordinals[2].MemberID = 0
-	p := Of(s)
-	p.Remove([]int{2})
-	p.Replace([]int{2}, noon)
+	p := projectionOf(s)
+	p.remove([]int{2})
+	p.replace([]int{2}, noon)
 	g.Expect(p.Cluster.Voters).To(HaveLen(2))
 
 	s = learner()
 	s.Cluster.Voters = nil
-	p = Of(s)
-	p.Recover("m-2", noon)
+	p = projectionOf(s)
+	p.bringBack("m-2", noon)
 	g.Expect(p.Cluster.Voters).To(HaveLen(3), "no voter has returned the member list: every replica is one")
 }
 
@@ -234,9 +234,9 @@ func TestWhatTerminatesIsGoneBeforeAnythingIsBack(t *testing.T) {
 			missing.Pod, missing.Class, missing.Answers, missing.Serving = nil, v1alpha1.ClassMissing, false, false
 			s.Cluster.Voters[c.missing].Serving = false
 			terminating.Class = v1alpha1.ClassTerminating
-			p := Of(s)
-			p.Recover(missing.Name, noon)
-			p.Recover(terminating.Name, noon)
+			p := projectionOf(s)
+			p.bringBack(missing.Name, noon)
+			p.bringBack(terminating.Name, noon)
 			g.Expect(p.Participating()).To(Equal(3))
 			g.Expect(p.Elected).To(BeTrue())
 		})
@@ -247,8 +247,8 @@ func TestRecoveredSurplusPodsAreRemoved(t *testing.T) {
 	g := NewWithT(t)
 	s := healthy()
 	s.Surplus = []string{"m-9"}
-	p := Of(s)
-	p.Recover("m-9", noon)
+	p := projectionOf(s)
+	p.bringBack("m-9", noon)
 	g.Expect(p.Surplus).To(BeEmpty())
 }
 
@@ -262,10 +262,10 @@ func TestTheOriginalIsLeftAlone(t *testing.T) {
 		return s
 	}
 	s := original()
-	p := Of(s)
-	p.SettleNodes()
-	p.Recover("m-8", noon)
-	p.Remove([]int{0, 1})
+	p := projectionOf(s)
+	p.settleNodes()
+	p.bringBack("m-8", noon)
+	p.remove([]int{0, 1})
 	p.Ordinals[2].AppliedIndex = 7
 	g.Expect(s).To(Equal(original()))
 	g.Expect(p.Surplus).To(Equal([]string{"m-9"}))
@@ -274,8 +274,8 @@ func TestTheOriginalIsLeftAlone(t *testing.T) {
 // What is removed leaves nothing behind that could count for anything.
 func TestRemovedPodsServeNobody(t *testing.T) {
 	g := NewWithT(t)
-	p := Of(healthy())
-	p.Remove([]int{2})
+	p := projectionOf(healthy())
+	p.remove([]int{2})
 	o := p.Ordinals[2]
 	g.Expect(o.Pod).To(BeNil())
 	g.Expect(o.Role).To(Equal(v1alpha1.RoleUnknown))
@@ -293,9 +293,9 @@ func TestReplacementsAreNew(t *testing.T) {
 	s.StatefulSet.EtcdVersion = "3.6.1"
 	s.Ordinals[0].AppliedIndex, s.Ordinals[1].AppliedIndex = 42, 41
 	s.Ordinals[2].Versions.Etcd = "3.5.9"
-	p := Of(s)
-	p.Remove([]int{2})
-	p.Replace([]int{2}, noon)
+	p := projectionOf(s)
+	p.remove([]int{2})
+	p.replace([]int{2}, noon)
 	o := p.Ordinals[2]
 	g.Expect(o.AppliedIndex).To(BeEquivalentTo(42))
 	g.Expect(o.Versions.Etcd).To(Equal("3.6.1"))
@@ -307,8 +307,8 @@ func TestReplacementsAreNew(t *testing.T) {
 
 	first := o.Pod.UID
 	p.StatefulSet.EtcdVersion = ""
-	p.Remove([]int{2})
-	p.Replace([]int{2}, noon.Add(time.Minute))
+	p.remove([]int{2})
+	p.replace([]int{2}, noon.Add(time.Minute))
 	g.Expect(p.Ordinals[2].Pod.UID).NotTo(Equal(first), "each is another pod")
 	g.Expect(p.Ordinals[2].Versions.Etcd).To(Equal("3.6.1"), "the version that was known before")
 }
@@ -364,36 +364,36 @@ func TestElections(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		from *cluster.Snapshot
-		do   func(*Projection)
+		do   func(*projection)
 		// leader is the ID that the members know; 0 if none.
 		leader        uint64
 		elected       bool
 		participating int
 	}{
-		"nothing happens":               {healthy(), (*Projection).elect, 1, false, 3},
-		"the leader goes":               {healthy(), func(p *Projection) { p.Remove([]int{0}) }, 2, true, 2},
-		"the leader is dead already":    {down(healthy(), 0), (*Projection).elect, 2, true, 2},
-		"the quorum goes":               {healthy(), func(p *Projection) { p.Remove([]int{0, 1}) }, 0, false, 0},
-		"a quorum comes back":           {leaderless(healthy()), (*Projection).elect, 1, true, 3},
-		"with a member that is dead":    {down(leaderless(healthy()), 0), (*Projection).elect, 2, true, 2},
-		"all voters recover":            {down(leaderless(healthy()), 0, 1), func(p *Projection) { p.RecoverVoters(-1, noon) }, 1, true, 3},
-		"all voters but one recover":    {down(healthy(), 0, 1), func(p *Projection) { p.RecoverVoters(0, noon) }, 2, true, 2},
-		"a foreign leader stays":        {byForeigner(healthy(), true), func(p *Projection) { p.Remove([]int{0}) }, 50, false, 2},
-		"one that is gone does not":     {byForeigner(healthy(), false), (*Projection).elect, 1, true, 3},
-		"foreign voters count":          {foreign(healthy(), true), func(p *Projection) { p.Remove([]int{0}) }, 2, true, 2},
-		"those that are down count too": {foreign(healthy(), false), func(p *Projection) { p.Remove([]int{0}) }, 0, false, 0},
-		"and recover":                   {foreign(down(healthy(), 0), false), func(p *Projection) { p.RecoverVoters(0, noon) }, 2, true, 2},
-		"nobody knows who leads":        {roleless(healthy()), func(p *Projection) { p.Remove([]int{0}) }, 0, false, 2},
-		"nobody knows who votes":        {func() *cluster.Snapshot { s := healthy(); s.Cluster.Voters = nil; return s }(), func(p *Projection) { p.Remove([]int{0}) }, 2, true, 2},
-		"a probe that fails stays so":   {unready(healthy(), 2), (*Projection).elect, 1, false, 2},
-		"a frozen leader that recovers": {frozen(healthy(), 0), func(p *Projection) { p.Recover("m-0", noon) }, 1, false, 3},
-		"a frozen leader, by its lease": {func() *cluster.Snapshot { s := frozen(healthy(), 0); s.Cluster.Leader = 0; return s }(), (*Projection).elect, 2, true, 2},
-		"a frozen leader":               {frozen(healthy(), 0), (*Projection).elect, 2, true, 2},
-		"a frozen follower":             {frozen(healthy(), 2), func(p *Projection) { p.Remove([]int{1}) }, 0, false, 0},
+		"nothing happens":               {healthy(), (*projection).elect, 1, false, 3},
+		"the leader goes":               {healthy(), func(p *projection) { p.remove([]int{0}) }, 2, true, 2},
+		"the leader is dead already":    {down(healthy(), 0), (*projection).elect, 2, true, 2},
+		"the quorum goes":               {healthy(), func(p *projection) { p.remove([]int{0, 1}) }, 0, false, 0},
+		"a quorum comes back":           {leaderless(healthy()), (*projection).elect, 1, true, 3},
+		"with a member that is dead":    {down(leaderless(healthy()), 0), (*projection).elect, 2, true, 2},
+		"all voters recover":            {down(leaderless(healthy()), 0, 1), func(p *projection) { p.recoverVoters(-1, noon) }, 1, true, 3},
+		"all voters but one recover":    {down(healthy(), 0, 1), func(p *projection) { p.recoverVoters(0, noon) }, 2, true, 2},
+		"a foreign leader stays":        {byForeigner(healthy(), true), func(p *projection) { p.remove([]int{0}) }, 50, false, 2},
+		"one that is gone does not":     {byForeigner(healthy(), false), (*projection).elect, 1, true, 3},
+		"foreign voters count":          {foreign(healthy(), true), func(p *projection) { p.remove([]int{0}) }, 2, true, 2},
+		"those that are down count too": {foreign(healthy(), false), func(p *projection) { p.remove([]int{0}) }, 0, false, 0},
+		"and recover":                   {foreign(down(healthy(), 0), false), func(p *projection) { p.recoverVoters(0, noon) }, 2, true, 2},
+		"nobody knows who leads":        {roleless(healthy()), func(p *projection) { p.remove([]int{0}) }, 0, false, 2},
+		"nobody knows who votes":        {func() *cluster.Snapshot { s := healthy(); s.Cluster.Voters = nil; return s }(), func(p *projection) { p.remove([]int{0}) }, 2, true, 2},
+		"a probe that fails stays so":   {unready(healthy(), 2), (*projection).elect, 1, false, 2},
+		"a frozen leader that recovers": {frozen(healthy(), 0), func(p *projection) { p.bringBack("m-0", noon) }, 1, false, 3},
+		"a frozen leader, by its lease": {func() *cluster.Snapshot { s := frozen(healthy(), 0); s.Cluster.Leader = 0; return s }(), (*projection).elect, 2, true, 2},
+		"a frozen leader":               {frozen(healthy(), 0), (*projection).elect, 2, true, 2},
+		"a frozen follower":             {frozen(healthy(), 2), func(p *projection) { p.remove([]int{1}) }, 0, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			p := Of(c.from)
+			p := projectionOf(c.from)
 			c.do(p)
 			known := p.Cluster.LeaderKnown
 			g.Expect(p.Cluster.Leader).To(Equal(c.leader))
@@ -421,10 +421,10 @@ func TestASingleMemberNeedsNoElection(t *testing.T) {
 	g := NewWithT(t)
 	s := healthy()
 	s.Ordinals, s.Cluster.Voters = s.Ordinals[:1], s.Cluster.Voters[:1]
-	p := Of(s)
-	p.Remove([]int{0})
+	p := projectionOf(s)
+	p.remove([]int{0})
 	g.Expect(p.Cluster.LeaderKnown).To(BeFalse())
-	p.Replace([]int{0}, noon)
+	p.replace([]int{0}, noon)
 	g.Expect(p.Leader()).To(BeZero())
 	g.Expect(p.Elected).To(BeFalse())
 }
@@ -440,8 +440,8 @@ func TestWhatAQuorumGives(t *testing.T) {
 	learner.Name, learner.MemberID, learner.Role, learner.Class = "m-3", 4, v1alpha1.RoleLearner, v1alpha1.ClassUnready
 	learner.Answers, learner.Pod = true, &cluster.Pod{UID: "m-3", Ready: true}
 	s.Ordinals = append(s.Ordinals, learner)
-	p := Of(s)
-	p.Remove([]int{0, 1})
+	p := projectionOf(s)
+	p.remove([]int{0, 1})
 	for _, i := range []int{2, 3} {
 		g.Expect(p.Ordinals[i].Class).To(Equal(v1alpha1.ClassUnready))
 		g.Expect(p.Ordinals[i].Serving).To(BeFalse())
@@ -452,7 +452,7 @@ func TestWhatAQuorumGives(t *testing.T) {
 	g.Expect(p.Ordinals[3].Role).To(Equal(v1alpha1.RoleLearner))
 	g.Expect(p.ServingVoters()).To(Equal(1), "of the foreign one nothing is known")
 
-	p.RecoverVoters(-1, noon)
+	p.recoverVoters(-1, noon)
 	g.Expect(p.Ordinals[3].Role).To(Equal(v1alpha1.RoleLearner), "it is no voter")
 	g.Expect(p.Ordinals[3].Serving).To(BeTrue())
 	g.Expect(p.Ordinals[3].Class).To(Equal(v1alpha1.ClassUnready), "a learner does not participate")
@@ -465,10 +465,10 @@ func TestRecoveredPods(t *testing.T) {
 	g := NewWithT(t)
 	s := down(healthy(), 2)
 	s.Ordinals[2].Pod.Trouble = "CrashLoopBackOff"
-	p := Of(s)
-	p.Recover("m-7", noon)
+	p := projectionOf(s)
+	p.bringBack("m-7", noon)
 	g.Expect(p.Ordinals[2].Class).To(Equal(v1alpha1.ClassDead), "a pod that nobody knows changes nothing")
-	p.Recover("m-2", noon)
+	p.bringBack("m-2", noon)
 	o := p.Ordinals[2]
 	g.Expect(o.Class).To(Equal(v1alpha1.ClassParticipating))
 	g.Expect(o.Pod.Trouble).To(BeEmpty())
@@ -485,19 +485,19 @@ func TestNodesAndLogs(t *testing.T) {
 	s.Ordinals[0].Pod.Node = cluster.Node{Name: "n", Trouble: "not ready", Cordoned: true}
 	s.Ordinals[1].Pod, s.Ordinals[1].Class, s.Ordinals[2].Pod.Disrupted = nil, v1alpha1.ClassMissing, true
 	s.Ordinals[0].AppliedIndex, s.Ordinals[1].AppliedIndex, s.Ordinals[2].AppliedIndex = 3, 9, 1
-	p := Of(s)
-	p.SettleNodes()
+	p := projectionOf(s)
+	p.settleNodes()
 	g.Expect(p.Ordinals[0].Pod.Node).To(Equal(cluster.Node{Name: "n"}))
 	g.Expect(p.Ordinals[2].Pod.Disrupted).To(BeFalse())
-	p.CatchUp()
+	p.catchUp()
 	g.Expect(p.Ordinals[0].AppliedIndex).To(BeEquivalentTo(9))
 	g.Expect(p.Ordinals[2].AppliedIndex).To(BeEquivalentTo(1))
 }
 
 func TestLeadershipMoves(t *testing.T) {
 	g := NewWithT(t)
-	p := Of(healthy())
-	p.Lead(2)
+	p := projectionOf(healthy())
+	p.lead(2)
 	g.Expect(p.Leader()).To(Equal(2))
 	g.Expect(p.Cluster.Leader).To(BeEquivalentTo(3))
 	g.Expect([]v1alpha1.Role{p.Ordinals[0].Role, p.Ordinals[1].Role}).To(HaveEach(v1alpha1.RoleFollower))

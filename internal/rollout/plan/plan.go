@@ -1,0 +1,76 @@
+// SPDX-FileCopyrightText: The etcd-foreman authors
+//
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan foresees how a rollout continues. It repeats rollout.Decide and rollout.Record on the state that each step
+// leaves behind, and has every guard that blocks be resolved by what resolves it in a cluster (resolve.go). It is pure.
+package plan
+
+import (
+	"time"
+
+	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+)
+
+// Plan is how a rollout continues if everything goes well, as far as that can be foreseen. It is no promise: the operator decides
+// each time on what it observes.
+type Plan struct {
+	Entries []Entry
+	// End is Finished, Superseded or Disengaged; Wait when nothing can be foreseen beyond the last entry.
+	End rollout.Conclusion
+	// Elections reports that leadership moves by an election on the way. The winner is assumed, not known.
+	Elections bool
+}
+
+// Entry is one decision of a plan: a step to carry out, or a guard that blocks one.
+type Entry struct {
+	rollout.Decision
+	// Before is the state that the decision rests on. That of the first entry was observed.
+	Before *cluster.Snapshot
+	// Meanwhile is the state while the pods of a removal are away; nil where none is removed.
+	Meanwhile *cluster.Snapshot
+}
+
+// maxEntries bounds a plan: each ordinal is waited for, handed over and removed, and something may block before.
+const maxEntries = 64
+
+// Foresee returns the plan of a rollout. It assumes that every pod that is removed comes back and participates, and that what a guard
+// waits for becomes true. The input is left as it is.
+func Foresee(in rollout.Input, now time.Time) Plan {
+	plan, f := Plan{End: rollout.Wait}, foresight{in: in, now: now}
+	f.in.Snapshot = rollout.ViewOf(in, now).Snapshot
+	// The snapshot is that by readiness already, where no member answers.
+	f.in.Timers.NoAnswerSince = time.Time{}
+	for range maxEntries {
+		d := rollout.Decide(f.in, f.now)
+		if d.Conclusion != rollout.Act && d.Conclusion != rollout.Wait {
+			plan.End = d.Conclusion
+			break
+		}
+		entry, hold := Entry{Decision: d, Before: f.in.Snapshot}, d.Hold()
+		if hold != nil && plan.heldBefore(*hold) {
+			break
+		}
+		f.in.Recorded = rollout.Record(f.in, d, f.now)
+		next := projectionOf(f.in.Snapshot)
+		if hold != nil {
+			resolvers[hold.Guard](&f, next, *hold, d.Blocked)
+		} else {
+			entry.Meanwhile = f.act(next, d.Step)
+		}
+		f.in.Snapshot = next.Snapshot
+		plan.Elections = plan.Elections || next.Elected
+		plan.Entries = append(plan.Entries, entry)
+	}
+	return plan
+}
+
+// heldBefore reports whether the entry before already assumed that what the hold waits for becomes true.
+func (p Plan) heldBefore(hold rollout.Hold) bool {
+	if len(p.Entries) == 0 {
+		return false
+	}
+	last := p.Entries[len(p.Entries)-1].Hold()
+	return last != nil && last.Guard == hold.Guard && last.Pod == hold.Pod
+}
