@@ -311,7 +311,7 @@ func TestIntendedDeletion(t *testing.T) {
 	inTheFuture := func(in *Input) { in.Recorded.Pods[0].Evidence.ObservedAt.Time = noon.Add(time.Hour) }
 	refused := func(mayCome bool) change {
 		return func(in *Input) {
-			in.Refused = map[types.UID]Refusal{in.Recorded.Pods[0].UID: {At: noon, MayCome: mayCome}}
+			in.Refused = map[types.UID]Refusal{in.Recorded.Pods[0].UID: {At: noon, MayStillHappen: mayCome}}
 		}
 	}
 	for name, c := range map[string]struct {

@@ -37,8 +37,8 @@ type Refusal struct {
 	At time.Time
 	// ByBudget reports that a PodDisruptionBudget does not allow the eviction now.
 	ByBudget bool
-	// MayCome reports that the same removal was an intent before, whose request may still be under way.
-	MayCome bool
+	// MayStillHappen reports that the same removal was an intent before, whose request may still be under way.
+	MayStillHappen bool
 	// Update: what was refused is an update in place, and not a removal.
 	Update  bool
 	Message string

@@ -105,7 +105,7 @@ func (w recorder) settle(p *v1alpha1.RolloutPod) {
 		return
 	}
 	switch o := s.ordinal(i); {
-	case o.Class == v1alpha1.ClassTerminating || s.mayStillCome(*p):
+	case o.Class == v1alpha1.ClassTerminating || s.mayStillHappen(*p):
 	case w.isUpdated(*p):
 		w.transition(p, v1alpha1.OperationStateCompleted, fmt.Sprintf("it was updated in place to revision %s and participates", o.Pod.Revision))
 	case inplace.IsWrite(p.LastOperation.Name) && (!s.outdated(i) || o.Pod.Updating):

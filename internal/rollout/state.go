@@ -34,7 +34,7 @@ func newState(in Input, now time.Time) *state {
 		s.Snapshot = s.Snapshot.Vouch(vouched)
 	}
 	for _, pod := range s.Recorded.Pods {
-		if i := s.Snapshot.OrdinalOf(pod.UID); i >= 0 && s.mayStillCome(pod) {
+		if i := s.Snapshot.OrdinalOf(pod.UID); i >= 0 && s.mayStillHappen(pod) {
 			s.intents = append(s.intents, i)
 		}
 	}
@@ -51,9 +51,9 @@ func target(in Input) string {
 	return cmp.Or(in.Recorded.TargetRevision, in.Config.TargetRevision, current)
 }
 
-// mayStillCome reports whether a removal or a write that was recorded as an intent may yet be carried out: the pod is still
+// mayStillHappen reports whether a removal or a write that was recorded as an intent may yet be carried out: the pod is still
 // there as it was then, and the API server has not refused.
-func (s *state) mayStillCome(pod v1alpha1.RolloutPod) bool {
+func (s *state) mayStillHappen(pod v1alpha1.RolloutPod) bool {
 	if pod.LastOperation.State != v1alpha1.OperationStateInProgress {
 		return false
 	}
@@ -62,7 +62,7 @@ func (s *state) mayStillCome(pod v1alpha1.RolloutPod) bool {
 		return false
 	}
 	refusal, refused := s.Refused[pod.UID]
-	return !refused || refusal.MayCome || refusal.At.Before(pod.Evidence.ObservedAt.Time)
+	return !refused || refusal.MayStillHappen || refusal.At.Before(pod.Evidence.ObservedAt.Time)
 }
 
 // IsIntent reports whether the removal of a pod was recorded before, and may still be carried out by whichever operator

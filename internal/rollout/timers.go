@@ -9,12 +9,13 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 // Timers are how long conditions of a cluster have lasted: for each, the time since when it was true in every
-// observation; zero while it is not. They are kept in memory alone, and any gap between two observations resets them, so an
-// operator that starts can only wait longer than it must (ADR 3).
+// observation; zero while it is not. They are kept in memory alone, and any gap between two observations resets them, as does a
+// time that goes back, so an operator that starts can only wait longer than it must (ADR 3).
 type Timers struct {
 	// At is the time of the last observation.
 	At time.Time
@@ -30,7 +31,7 @@ type Timers struct {
 	Running map[types.UID]Running
 }
 
-// Run is one run of a container.
+// Running is one run of a container.
 type Running struct {
 	// Started is when it began by the kubelet's clock, which only distinguishes one run from another.
 	Started time.Time
@@ -45,10 +46,10 @@ const ElectionWindow = 5 * time.Second
 // MaxGap is the longest time between two observations in which a condition counts as uninterrupted.
 const MaxGap = 10 * time.Second
 
-// Next returns the timers after one more observation. Those of the zero value are those of the first.
+// Next returns the timers after one more observation, which is the first for the zero value.
 func (t Timers) Next(snapshot *cluster.Snapshot) Timers {
 	now := snapshot.At
-	if now.Sub(t.At) > MaxGap {
+	if !lasting.Unbroken(t.At, now, MaxGap) {
 		t = Timers{}
 	}
 	next := Timers{At: now, NotServingSince: map[types.UID]time.Time{}, Running: map[types.UID]Running{}}

@@ -49,6 +49,15 @@ func TestConditionsLastFromOneObservationToTheNext(t *testing.T) {
 	g.Expect(timers.LeaderlessSince).To(Equal(timers.At))
 }
 
+// A time that goes back says nothing of what was between, and no condition has lasted.
+func TestATimeThatGoesBackResetsTimers(t *testing.T) {
+	g := NewWithT(t)
+	timers := Timers{}.Next(seen(0, 0)).Next(seen(5*time.Second, 0)).Next(seen(4*time.Second, 0))
+	g.Expect(timers.NotServingSince["pod"]).To(Equal(noon.Add(4 * time.Second)))
+	g.Expect(timers.Running["pod"].Since).To(Equal(noon.Add(4 * time.Second)))
+	g.Expect(timers.NoAnswerSince).To(Equal(noon.Add(4 * time.Second)))
+}
+
 func TestWithinIsNotTheFuture(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(Within(noon, noon, time.Second)).To(BeTrue())

@@ -7,11 +7,13 @@ package rollout
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -78,49 +80,41 @@ func (s *state) nextHarmless(but int) *Step {
 	return s.candidate(best)
 }
 
-// State is what is known of the pods that can be updated in place. The zero value is that of a rollout that replaces every pod.
+// Updates is what is known of the pods that can be updated in place. The zero value is that of a rollout that replaces every pod.
 type Updates struct {
 	// Enabled: pods are updated in place where that is possible.
 	Enabled bool
-	// At is the time of the last observation.
-	At   time.Time
-	pods map[types.UID]updatedPod
+	pods    map[types.UID]updatedPod
 }
 
 type updatedPod struct {
 	inplace.Assessment
-	// phase is that of the assessment, and the class of the pod. since is when it began, in every observation since.
-	phase string
-	since time.Time
-	// risk is when it was first AtRisk, in every observation since.
-	risk time.Time
+	// phase is how long the phase of the assessment has lasted, with the same class of the pod.
+	phase lasting.Timer[string]
+	// risk is how long the member has been AtRisk.
+	risk lasting.Timer[bool]
 }
 
-// Next returns the state after one more observation. As for all timers, any gap resets how long something has lasted (ADR 3).
+// Next returns the updates after one more observation. As for all timers, any gap resets how long something has lasted (ADR 3).
 func (s Updates) Next(snapshot *cluster.Snapshot, assessed map[types.UID]inplace.Assessment) Updates {
-	next := Updates{Enabled: true, At: snapshot.At, pods: map[types.UID]updatedPod{}}
+	next := Updates{Enabled: true, pods: map[types.UID]updatedPod{}}
 	for _, o := range snapshot.Ordinals {
 		if o.Pod == nil {
 			continue
 		}
-		a, found := assessed[o.Pod.UID]
-		if !found || a.ResourceVersion != o.Pod.ResourceVersion {
-			continue
+		if a, found := assessed[o.Pod.UID]; found && a.ResourceVersion == o.Pod.ResourceVersion {
+			before := s.pods[o.Pod.UID]
+			next.pods[o.Pod.UID] = updatedPod{
+				Assessment: a,
+				phase:      before.phase.Next(a.Phase+"|"+string(o.Class), snapshot.At, MaxGap),
+				risk:       before.risk.Next(a.AtRisk, snapshot.At, MaxGap),
+			}
 		}
-		p := updatedPod{Assessment: a, phase: a.Phase + "|" + string(o.Class), since: snapshot.At}
-		before, gap := s.pods[o.Pod.UID], snapshot.At.Sub(s.At) > MaxGap
-		if before.phase == p.phase && !gap {
-			p.since = before.since
-		}
-		if p.risk = snapshot.At; before.AtRisk && !gap {
-			p.risk = before.risk
-		}
-		next.pods[o.Pod.UID] = p
 	}
 	return next
 }
 
-// Choice is how an outdated pod follows its template. If nothing is set, it is replaced, as every pod is where none is updated
+// UpdateChoice is how an outdated pod follows its template. If nothing is set, it is replaced, as every pod is where none is updated
 // in place.
 type UpdateChoice struct {
 	// Write is the next write; nil if there is none.
@@ -156,7 +150,7 @@ func (s Updates) Of(o *cluster.Ordinal, now time.Time) UpdateChoice {
 	c := UpdateChoice{Begun: o.Pod.Updating, Disrupts: slices.ContainsFunc(p.Writes, func(w inplace.Write) bool { return w.Disrupts })}
 	participates := o.Class == v1alpha1.ClassParticipating
 	switch {
-	case p.GiveUp != nil && Lasted(p.since, now, p.GiveUpAfter):
+	case p.GiveUp != nil && Lasted(p.phase.Since(), now, p.GiveUpAfter):
 		c.Write, c.Disrupts = p.GiveUp, false
 	case p.Replace != "" && participates && len(p.Writes) > 0:
 		// What cannot be carried out is reverted, so that it is not carried out at some other time.
@@ -172,7 +166,7 @@ func (s Updates) Of(o *cluster.Ordinal, now time.Time) UpdateChoice {
 		c.Wait = fmt.Sprintf("%s has been updated in place and does not participate", o.Name)
 	case !participates:
 		c.Replace, c.Begun = "it does not participate", false
-	case p.Settle > 0 && !Lasted(p.since, now, p.Settle):
+	case p.Settle > 0 && !Lasted(p.phase.Since(), now, p.Settle):
 		c.Wait = fmt.Sprintf("%s was updated in place and must participate for %s without a container restart", o.Name, p.Settle)
 	default:
 		c.Write = &p.Writes[0]
@@ -191,7 +185,7 @@ const riskWindow = 30 * time.Second
 // AtRiskLately is as AtRisk, but for half a minute only, whether or not the member participates: what waits for it may be what
 // the cluster needs.
 func (s Updates) AtRiskLately(o *cluster.Ordinal, now time.Time) bool {
-	return s.AtRisk(o) && !Lasted(s.pods[o.Pod.UID].risk, now, riskWindow)
+	return s.AtRisk(o) && !Lasted(s.pods[o.Pod.UID].risk.Since(), now, riskWindow)
 }
 
 // Stage is the place of an outdated pod in the order, before all else: what does not participate and is replaced, what is on its
@@ -211,10 +205,7 @@ func (s Updates) Stage(o *cluster.Ordinal, now time.Time) int {
 
 // Foresee carries the next write of a pod out, in a plan. With the last, the pod is as the StatefulSet's template.
 func (s Updates) Foresee(o *cluster.Ordinal, set cluster.StatefulSet, now time.Time) Updates {
-	next := Updates{Enabled: s.Enabled, At: s.At, pods: map[types.UID]updatedPod{}}
-	for uid, p := range s.pods {
-		next.pods[uid] = p
-	}
+	next := Updates{Enabled: s.Enabled, pods: maps.Clone(s.pods)}
 	p := next.pods[o.Pod.UID]
 	c := s.Of(o, now)
 	if c.Write == nil {

@@ -66,6 +66,19 @@ func TestNothingIsKnown(t *testing.T) {
 	g.Expect(Updates{}.Next(s, late).Of(&s.Ordinals[0], noon).Wait).NotTo(BeEmpty(), "the pod is another one than was assessed")
 }
 
+// A time that goes back resets what has to last of an update in place, too.
+func TestATimeThatGoesBackResetsUpdates(t *testing.T) {
+	g := NewWithT(t)
+	settle := assessed(inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Settle: 30 * time.Second, AtRisk: true, Phase: "a"})
+	back := observed(noon.Add(4*time.Second), participating)
+	back.Ordinals[0].Serving = true
+	of := Updates{}.Next(observed(noon, participating), settle).Next(observed(noon.Add(5*time.Second), participating), settle).Next(back, settle)
+	g.Expect(of.Of(&back.Ordinals[0], noon.Add(33*time.Second)).Write).To(BeNil(), "it has participated for 29 s")
+	g.Expect(of.AtRiskLately(&back.Ordinals[0], noon.Add(33*time.Second))).To(BeTrue())
+	g.Expect(of.Of(&back.Ordinals[0], noon.Add(34*time.Second)).Write).NotTo(BeNil())
+	g.Expect(of.AtRiskLately(&back.Ordinals[0], noon.Add(34*time.Second))).To(BeFalse())
+}
+
 // What has to last counts while it stays the same, in every observation, and any gap begins again.
 func TestWhatHasToLast(t *testing.T) {
 	g := NewWithT(t)

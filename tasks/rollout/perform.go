@@ -126,7 +126,7 @@ func (h *Handler) refusable(task tasks.Task, d detail, ordinal int, doing string
 		h.tracker.refuse(task.Object.UID, pod, rollout.Refusal{
 			At: now, ByBudget: apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause), Message: err.Error(),
 			// It says nothing of the request of another operator that recorded the same removal before.
-			MayCome: rollout.IsIntent(d.in, pod, now),
+			MayStillHappen: rollout.IsIntent(d.in, pod, now),
 		})
 	}
 	return fmt.Errorf("%s pod %s/%s: %w", doing, task.Object.Namespace, d.in.Snapshot.Ordinals[ordinal].Name, err)
