@@ -11,6 +11,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -128,7 +129,7 @@ func TestWhatIsSaidOfUpdatesInPlace(t *testing.T) {
 	costly := following(restarted, of(0, readyOld, deadNew, readyOld), 0, 0, marked).input(noon, DefaultConfig())
 	override(v1alpha1.GuardOthersParticipating, v1alpha1.GuardOthersServing)(&costly)
 	g.Expect(Decide(costly, noon).Hold().Message).To(HavePrefix("restarting m-2 would leave 1 of 3 voters; quorum is 2."))
-	costly.Updates = Updates{}
+	costly.Updates = inplace.Updates{}
 	g.Expect(Decide(costly, noon).Hold().Message).To(HavePrefix("removing m-2 would leave 1 of 3 voters; quorum is 2."))
 
 	replaced := following(raised, of(0, readyOld, readyOld, deadOld)).input(noon, DefaultConfig())
@@ -228,5 +229,30 @@ func TestForeseeUpdatesInPlace(t *testing.T) {
 	}
 	if strings.Contains(oneLine(plan), "no quorum") {
 		t.Error(oneLine(plan))
+	}
+}
+
+// The kubelet has yet to restart the etcd of m-1, which serves. A member that serves is not removed by then, although its probe
+// fails: two of three would be down. One that is dead is.
+func TestNobodyElseGoesBeforeARestartThatIsComing(t *testing.T) {
+	for name, c := range map[string]struct {
+		other member
+		want  Conclusion
+	}{
+		"the other serves":  {runningOld, Wait},
+		"the other is dead": {deadOld, Act},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			w := &world{members: []member{readyOld, readyOld, c.other}, leader: 0, intent: -1, kind: restarted, phase: [7]phase{1: written}}
+			d := Decide(w.input(epoch, DefaultConfig()), epoch)
+			g.Expect(d.Conclusion).To(Equal(c.want))
+			if c.want == Act {
+				g.Expect(d.Step.Ordinals).To(Equal([]int{2}))
+				return
+			}
+			g.Expect(d.Hold().Guard).To(Equal(v1alpha1.GuardUpdateObserved))
+			g.Expect(d.Hold().Pod).To(Equal("m-1"))
+		})
 	}
 }

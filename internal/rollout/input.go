@@ -10,6 +10,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -26,8 +27,8 @@ type Input struct {
 	Timers   Timers
 	// Refused are the removals that the API server refused, by the UID of the pod.
 	Refused map[types.UID]Refusal
-	// Updates are the pods that can be updated in place.
-	Updates Updates
+	// Updates is how pods can be updated in place.
+	Updates inplace.Updates
 	// Backup is what is known of the snapshot before the rollout.
 	Backup Backup
 }

@@ -5,21 +5,14 @@
 package rollout
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // update is the step of a pod that is updated in place (ADR 30).
-func (s *state) update(next int, c UpdateChoice) *Step {
+func (s *state) update(next int, c inplace.Choice) *Step {
 	o := s.ordinal(next)
 	step := &Step{Ordinals: []int{next}, Write: c.Write, wait: c.Wait, disrupts: c.Disrupts, Action: PatchMetadata}
 	step.AsksBudget = c.Write != nil && c.Disrupts && s.removal(next) == EvictPod
@@ -47,8 +40,8 @@ func updateObserved(s *state, step *Step) *Hold {
 	return hold
 }
 
-// updatedParticipating: an update in place that disturbs nobody does not begin while a pod that is updated does not
-// participate, since the template may be the cause.
+// updatedParticipating: an update in place that disrupts no member does not begin while an updated pod does not participate, since
+// the template may be the cause.
 func (s *state) updatedParticipating(next int) *Hold {
 	for i, o := range s.Snapshot.Ordinals {
 		if o.Pod != nil && i != next && o.Class != v1alpha1.ClassParticipating && o.Class != v1alpha1.ClassTerminating && !s.outdated(i) {
@@ -78,151 +71,4 @@ func (s *state) nextHarmless(but int) *Step {
 		return nil
 	}
 	return s.candidate(best)
-}
-
-// Updates is what is known of the pods that can be updated in place. The zero value is that of a rollout that replaces every pod.
-type Updates struct {
-	// Enabled: pods are updated in place where that is possible.
-	Enabled bool
-	pods    map[types.UID]updatedPod
-}
-
-type updatedPod struct {
-	inplace.Assessment
-	// phase is how long the phase of the assessment has lasted, with the same class of the pod.
-	phase lasting.Timer[string]
-	// risk is how long the member has been AtRisk.
-	risk lasting.Timer[bool]
-}
-
-// Next returns the updates after one more observation. As for all timers, any gap resets how long something has lasted (ADR 3).
-func (s Updates) Next(snapshot *cluster.Snapshot, assessed map[types.UID]inplace.Assessment) Updates {
-	next := Updates{Enabled: true, pods: map[types.UID]updatedPod{}}
-	for _, o := range snapshot.Ordinals {
-		if o.Pod == nil {
-			continue
-		}
-		if a, found := assessed[o.Pod.UID]; found && a.ResourceVersion == o.Pod.ResourceVersion {
-			before := s.pods[o.Pod.UID]
-			next.pods[o.Pod.UID] = updatedPod{
-				Assessment: a,
-				phase:      before.phase.Next(a.Phase+"|"+string(o.Class), snapshot.At, MaxGap),
-				risk:       before.risk.Next(a.AtRisk, snapshot.At, MaxGap),
-			}
-		}
-	}
-	return next
-}
-
-// UpdateChoice is how an outdated pod follows its template. If nothing is set, it is replaced, as every pod is where none is updated
-// in place.
-type UpdateChoice struct {
-	// Write is the next write; nil if there is none.
-	Write *inplace.Write
-	// Wait is why nothing is done yet; empty if something is.
-	Wait string
-	// Replace is why the pod is replaced; empty if it is not, or if every pod is.
-	Replace string
-	// Begun: the pod is on its way.
-	Begun bool
-	// Disrupts: a write that is left does.
-	Disrupts bool
-}
-
-// InPlace reports whether the pod is not replaced.
-func (c UpdateChoice) InPlace() bool { return c.Write != nil || c.Wait != "" }
-
-// IsOnItsWay reports whether the pod is between two revisions, and nothing is left to do that disrupts its member. One that has
-// only been marked before that waits for its turn like others: leadership may have moved to it.
-func (c UpdateChoice) IsOnItsWay() bool {
-	return c.InPlace() && c.Begun && (!c.Disrupts || c.Wait != "")
-}
-
-// Of says how the outdated pod of an ordinal follows its template.
-func (s Updates) Of(o *cluster.Ordinal, now time.Time) UpdateChoice {
-	if !s.Enabled {
-		return UpdateChoice{}
-	}
-	p, known := s.pods[o.Pod.UID]
-	if !known {
-		return UpdateChoice{Wait: fmt.Sprintf("%s changed while it was compared with its template, and is compared again", o.Name), Begun: o.Pod.Updating}
-	}
-	c := UpdateChoice{Begun: o.Pod.Updating, Disrupts: slices.ContainsFunc(p.Writes, func(w inplace.Write) bool { return w.Disrupts })}
-	participates := o.Class == v1alpha1.ClassParticipating
-	switch {
-	case p.GiveUp != nil && Lasted(p.phase.Since(), now, p.GiveUpAfter):
-		c.Write, c.Disrupts = p.GiveUp, false
-	case p.Replace != "" && participates && len(p.Writes) > 0:
-		// What cannot be carried out is reverted, so that it is not carried out at some other time.
-		c.Write, c.Disrupts = &p.Writes[0], false
-	case p.Replace != "":
-		c.Replace, c.Begun = p.Replace, false
-	case p.Pending != "":
-		c.Wait = fmt.Sprintf("%s is being updated in place: %s", o.Name, p.Pending)
-		if p.GiveUp != nil {
-			c.Wait += fmt.Sprintf("; after %s the update is reverted and the pod is replaced", p.GiveUpAfter)
-		}
-	case !participates && o.Pod.Updating && p.KeepsPod():
-		c.Wait = fmt.Sprintf("%s has been updated in place and does not participate", o.Name)
-	case !participates:
-		c.Replace, c.Begun = "it does not participate", false
-	case p.Settle > 0 && !Lasted(p.phase.Since(), now, p.Settle):
-		c.Wait = fmt.Sprintf("%s was updated in place and must participate for %s without a container restart", o.Name, p.Settle)
-	default:
-		c.Write = &p.Writes[0]
-	}
-	return c
-}
-
-// AtRisk reports whether the member of an ordinal serves and may yet stop, because of what was written to its pod.
-func (s Updates) AtRisk(o *cluster.Ordinal) bool {
-	return o.Pod != nil && o.Serving && s.pods[o.Pod.UID].AtRisk
-}
-
-// riskWindow is how long a member that may yet stop is waited for before one that is running and does not seem to serve.
-const riskWindow = 30 * time.Second
-
-// AtRiskLately is as AtRisk, but for half a minute only, whether or not the member participates: what waits for it may be what
-// the cluster needs.
-func (s Updates) AtRiskLately(o *cluster.Ordinal, now time.Time) bool {
-	return s.AtRisk(o) && !Lasted(s.pods[o.Pod.UID].risk.Since(), now, riskWindow)
-}
-
-// Stage is the place of an outdated pod in the order, before all else: what does not participate and is replaced, what is on its
-// way, what disturbs nobody, and the rest. Where every pod is replaced, one that was on its way goes first: it may be restarted at
-// any moment.
-func (s Updates) Stage(o *cluster.Ordinal, now time.Time) int {
-	switch c := s.Of(o, now); {
-	case !c.InPlace() && o.Class != v1alpha1.ClassParticipating:
-		return 0
-	case c.IsOnItsWay() || !s.Enabled && o.Pod.Updating:
-		return 1
-	case c.Write != nil && !c.Disrupts:
-		return 2
-	}
-	return 3
-}
-
-// Foresee carries the next write of a pod out, in a plan. With the last, the pod is as the StatefulSet's template.
-func (s Updates) Foresee(o *cluster.Ordinal, set cluster.StatefulSet, now time.Time) Updates {
-	next := Updates{Enabled: s.Enabled, pods: maps.Clone(s.pods)}
-	p := next.pods[o.Pod.UID]
-	c := s.Of(o, now)
-	if c.Write == nil {
-		// What is waited for comes to pass.
-		p.Pending, p.Settle, p.GiveUp, p.AtRisk = "", 0, nil, false
-		next.pods[o.Pod.UID] = p
-		return next
-	}
-	o.Pod.ResourceVersion += "+"
-	p.ResourceVersion, p.Pending, p.GiveUp = o.Pod.ResourceVersion, "", nil
-	if len(p.Writes) > 0 {
-		p.Writes = p.Writes[1:]
-	}
-	o.Pod.Updating = !c.Write.Final
-	if c.Write.Final {
-		o.Pod.Revision, o.Versions.Etcd = set.UpdateRevision, cmp.Or(set.EtcdVersion, o.Versions.Etcd)
-	}
-	next.pods[o.Pod.UID] = p
-	return next
 }

@@ -140,9 +140,9 @@ func (w *world) assessment(i int) inplace.Assessment {
 	return a
 }
 
-func (w *world) updates(s *cluster.Snapshot) Updates {
+func (w *world) updates(s *cluster.Snapshot) inplace.Updates {
 	if w.kind == replaced {
-		return Updates{}
+		return inplace.Updates{}
 	}
 	assessed := map[types.UID]inplace.Assessment{}
 	for i, o := range s.Ordinals {
@@ -155,7 +155,7 @@ func (w *world) updates(s *cluster.Snapshot) Updates {
 			assessed[o.Pod.UID] = a
 		}
 	}
-	return Updates{}.Next(s, assessed)
+	return inplace.Updates{}.Next(s, assessed, MaxGap)
 }
 
 // faultsOfUpdate: nothing is written to a pod out of turn, or before the kubelet has carried out what was written before.

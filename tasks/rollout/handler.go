@@ -24,6 +24,8 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/observe"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace/read"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +39,7 @@ type Observer interface {
 	Confirm(ctx context.Context, live client.Reader, etcd *v1alpha1.Etcd, s *cluster.Snapshot) (*cluster.Snapshot, error)
 }
 
-// Handler is the tasks.Handler of QuorumAwareRollout.
+// Handler implements tasks.Handler for QuorumAwareRollout.
 type Handler struct {
 	// Client reads from the cache and writes to the API server.
 	Client client.Client
@@ -115,29 +117,27 @@ func (h *Handler) rollouts() tasks.Rollouts {
 	return tasks.Rollouts{Client: h.Client, Live: h.Live, Rule: h.Rule}
 }
 
-// Execute implements tasks.Handler. It waits on what the cache shows, and moves leadership and asks for a
-// snapshot on it, which costs no member.
-// Everything else is decided again on what the API server says now.
+// Execute implements tasks.Handler. It waits on what the cache shows, and moves leadership and asks for a snapshot on it, which
+// costs no member. Everything else, and all that updates pods in place, is decided on what the API server says now.
 func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, error) {
 	snapshot, err := h.Observer.Observe(ctx, h.Client, task.Etcd)
 	if err != nil {
 		return unobserved(err)
 	}
-	if h.updatesInPlace(task, snapshot) {
-		return h.executeInPlace(ctx, task, snapshot)
+	if !h.updatesInPlace(task, snapshot) {
+		if in, decision, now := h.decide(task, snapshot, inplace.Updates{}); mayRestOnCache(decision) {
+			return verdict(in, decision, now), nil
+		}
 	}
-	in, decision, now := h.decide(task, snapshot, rollout.Updates{})
-	if mayRestOnCache(decision) {
-		return verdict(in, decision, now), nil
-	}
-	if snapshot, err = h.Observer.Confirm(ctx, h.Live, task.Etcd, snapshot); err != nil {
+	live := &read.Reader{Reader: h.Live, Known: h.tracker.revisions(task.Object.UID)}
+	if snapshot, err = h.Observer.Confirm(ctx, live, task.Etcd, snapshot); err != nil {
 		return unobserved(err)
 	}
-	if h.updatesInPlace(task, snapshot) {
-		// The cache has shown no pod that is outdated.
-		return h.executeInPlace(ctx, task, snapshot)
+	updates, err := h.assess(ctx, task, live, snapshot)
+	if err != nil {
+		return tasks.Verdict{}, &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err}
 	}
-	in, decision, now = h.decide(task, snapshot, rollout.Updates{})
+	in, decision, now := h.decide(task, snapshot, updates)
 	return verdict(in, decision, now), nil
 }
 
@@ -153,14 +153,14 @@ func mayRestOnCache(d rollout.Decision) bool {
 	return d.Conclusion == rollout.Wait || d.Conclusion == rollout.Act && (d.Step.Action == rollout.MoveLeader || d.Step.Action == rollout.TakeSnapshot)
 }
 
-func (h *Handler) decide(task tasks.Task, snapshot *cluster.Snapshot, u rollout.Updates) (rollout.Input, rollout.Decision, time.Time) {
+func (h *Handler) decide(task tasks.Task, snapshot *cluster.Snapshot, updates inplace.Updates) (rollout.Input, rollout.Decision, time.Time) {
 	in := rollout.Input{
 		Snapshot: snapshot, Config: task.Config.(rollout.Config), Created: task.Object.CreationTimestamp.Time,
 		Overridden: task.Object.Spec.OverrideGuards,
 		Timers:     h.tracker.observe(task.Object.UID, snapshot),
 		Refused:    h.tracker.refusals(task.Object.UID),
 		Backup:     h.backup(task),
-		Updates:    u,
+		Updates:    updates,
 	}
 	if r := task.Object.Status.Rollout; r != nil {
 		in.Recorded = *r

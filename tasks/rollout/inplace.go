@@ -6,16 +6,13 @@ package rollout
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
@@ -28,6 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// Pods that follow the template in place are assessed, written to, and each write is confirmed. How a pod can follow, and what is
+// next, is for package inplace to say. It rests on whole pods and on ControllerRevisions, both read from the API server.
+
 // updatesInPlace reports whether pods that have to follow the template are updated in place where that is possible.
 func (h *Handler) updatesInPlace(task tasks.Task, s *cluster.Snapshot) bool {
 	return !h.ReplacesAlways && task.Config.(rollout.Config).InPlace(task.Etcd.Spec.PodUpdatePolicy, h.PodUpdatePolicy) &&
@@ -36,12 +36,11 @@ func (h *Handler) updatesInPlace(task tasks.Task, s *cluster.Snapshot) bool {
 		})
 }
 
-// executeInPlace is Execute where pods are updated in place. It rests on live reads alone: a cache does not keep whole pods.
-func (h *Handler) executeInPlace(ctx context.Context, task tasks.Task, cached *cluster.Snapshot) (tasks.Verdict, error) {
-	live := &read.Reader{Reader: h.Live, Known: h.tracker.revisions(task.Object.UID)}
-	snapshot, err := h.Observer.Confirm(ctx, live, task.Etcd, cached)
-	if err != nil {
-		return unobserved(err)
+// assess says how each outdated pod of a live snapshot can follow the template, from the pods that were read with it. The zero value
+// replaces all.
+func (h *Handler) assess(ctx context.Context, task tasks.Task, live *read.Reader, snapshot *cluster.Snapshot) (inplace.Updates, error) {
+	if !h.updatesInPlace(task, snapshot) {
+		return inplace.Updates{}, nil
 	}
 	target := snapshot.StatefulSet.UpdateRevision
 	assessed, err := live.Assess(ctx, task.Object.Namespace, snapshot.StatefulSet, target, func(pod types.UID) string {
@@ -51,15 +50,14 @@ func (h *Handler) executeInPlace(ctx context.Context, task tasks.Task, cached *c
 		return ""
 	})
 	if err != nil {
-		return tasks.Verdict{}, &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err}
+		return inplace.Updates{}, fmt.Errorf("assessing pods: %w", err)
 	}
 	for pod, a := range assessed {
 		if u := h.tracker.unfitFor(task.Object.UID, pod, target); h.Clock.Now().Before(u.until) {
 			assessed[pod] = u.wait(a)
 		}
 	}
-	in, decision, now := h.decide(task, snapshot, h.tracker.assess(task.Object.UID, snapshot, assessed))
-	return verdict(in, decision, now), nil
+	return h.tracker.assess(task.Object.UID, snapshot, assessed), nil
 }
 
 // wait is the assessment of a pod while a quota or a LimitRange does not allow its next write. If that was to revert an update,
@@ -76,54 +74,63 @@ func (u unfit) wait(a inplace.Assessment) inplace.Assessment {
 // write carries out one write to a pod, if the pod is as it was observed.
 func (h *Handler) write(ctx context.Context, task tasks.Task, d detail, ordinal int) error {
 	o := d.in.Snapshot.Ordinals[ordinal]
-	patch := maps.Clone(d.step.Write.Patch)
-	metadata := map[string]any{"uid": o.Pod.UID, "resourceVersion": o.Pod.ResourceVersion}
-	if given, ok := patch["metadata"].(map[string]any); ok {
-		maps.Copy(metadata, given)
-	}
-	patch["metadata"] = metadata
-	body, err := json.Marshal(patch)
-	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
-	}
-	pod := &corev1.Pod{}
-	pod.Namespace, pod.Name = task.Object.Namespace, o.Name
-	change := client.RawPatch(types.StrategicMergePatchType, body)
-	if d.step.Write.Kind == inplace.ResizePod {
-		err = h.resize(ctx, pod, *d.step.Write, change)
-	} else {
-		err = h.Client.Patch(ctx, pod, change)
-	}
-	if err == nil && pod.ResourceVersion == o.Pod.ResourceVersion {
-		err = apierrors.NewForbidden(corev1.Resource("pods"), o.Name, errors.New("the write had no effect: an admission webhook or policy changed it back"))
-	}
+	err := h.patch(ctx, client.ObjectKey{Namespace: task.Object.Namespace, Name: o.Name}, o.Pod, *d.step.Write)
 	if err == nil {
 		return nil
 	}
 	if isRefusal(err) {
+		now := h.Clock.Now()
 		u := unfit{target: d.in.Snapshot.StatefulSet.UpdateRevision, message: err.Error()}
 		if concernsNewPods(err) {
-			u.until = h.Clock.Now().Add(quotaRetry)
+			u.until = now.Add(quotaRetry)
 		}
 		h.tracker.refuseUpdate(task.Object.UID, o.Pod.UID, u)
-		// It can no longer come, unless another operator recorded the same.
-		now := h.Clock.Now()
+		// It can no longer happen, unless another operator recorded the same.
 		h.tracker.refuse(task.Object.UID, o.Pod.UID, rollout.Refusal{At: now, Update: true, Message: err.Error(), MayStillHappen: rollout.IsIntent(d.in, o.Pod.UID, now)})
 	}
 	return fmt.Errorf("updating pod %s/%s in place: %w", task.Object.Namespace, o.Name, err)
 }
 
-// resize resizes a pod, if the API server does that and no more.
-func (h *Handler) resize(ctx context.Context, pod *corev1.Pod, w inplace.Write, change client.Patch) error {
-	would, resize := pod.DeepCopy(), h.Client.SubResource("resize")
-	dryRun := &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}}
-	if err := resize.Patch(ctx, would, change, dryRun); err != nil {
+// patch writes to a pod. A resize has a dry run first, which shows what else the API server would change.
+func (h *Handler) patch(ctx context.Context, key client.ObjectKey, observed *cluster.Pod, w inplace.Write) error {
+	body, err := w.Body(observed.UID, observed.ResourceVersion)
+	if err != nil {
 		return err //nolint:wrapcheck // the caller looks at it
 	}
-	if unasked := w.Unasked(would); unasked != "" {
-		return apierrors.NewForbidden(corev1.Resource("pods"), pod.Name, fmt.Errorf("a LimitRange or another admission would also change %s of a running pod", unasked))
+	change := client.RawPatch(types.StrategicMergePatchType, body)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	if w.Kind != inplace.ResizePod {
+		err = h.Client.Patch(ctx, pod, change)
+	} else {
+		would, resize := pod.DeepCopy(), h.Client.SubResource("resize")
+		dryRun := &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}}
+		if err = resize.Patch(ctx, would, change, dryRun); err == nil {
+			err = confirmNothingElse(w, would)
+		}
+		if err == nil {
+			err = resize.Patch(ctx, pod, change)
+		}
 	}
-	return resize.Patch(ctx, pod, change) //nolint:wrapcheck // the caller looks at it
+	if err != nil {
+		return err //nolint:wrapcheck // the caller looks at it
+	}
+	return confirmEffect(observed, pod)
+}
+
+// confirmNothingElse confirms that a resize changes what it was asked to and no more.
+func confirmNothingElse(w inplace.Write, would *corev1.Pod) error {
+	if unasked := w.Unasked(would); unasked != "" {
+		return apierrors.NewForbidden(corev1.Resource("pods"), would.Name, fmt.Errorf("a LimitRange or another admission would also change %s of a running pod", unasked))
+	}
+	return nil
+}
+
+// confirmEffect confirms that a write has changed a pod.
+func confirmEffect(before *cluster.Pod, after *corev1.Pod) error {
+	if after.ResourceVersion == before.ResourceVersion {
+		return apierrors.NewForbidden(corev1.Resource("pods"), after.Name, errors.New("the write had no effect: an admission webhook or policy changed it back"))
+	}
+	return nil
 }
 
 // quotaRetry is how long a pod waits that a quota or a LimitRange does not allow.

@@ -26,7 +26,7 @@ type tracker struct {
 type tracked struct {
 	timers  rollout.Timers
 	refused map[types.UID]rollout.Refusal
-	updates rollout.Updates
+	updates inplace.Updates
 	// revisions are what was read of ControllerRevisions.
 	revisions *read.Known
 	// unfit are the updates in place that the API server has refused, by pod.
@@ -51,11 +51,11 @@ func (t *tracker) observe(task types.UID, snapshot *cluster.Snapshot) rollout.Ti
 }
 
 // assess adds an assessment of pods to the timers of a task, and returns them.
-func (t *tracker) assess(task types.UID, snapshot *cluster.Snapshot, assessed map[types.UID]inplace.Assessment) rollout.Updates {
+func (t *tracker) assess(task types.UID, snapshot *cluster.Snapshot, assessed map[types.UID]inplace.Assessment) inplace.Updates {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	of := t.tasks[task]
-	of.updates = of.updates.Next(snapshot, assessed)
+	of.updates = of.updates.Next(snapshot, assessed, rollout.MaxGap)
 	t.put(task, of)
 	return of.updates
 }

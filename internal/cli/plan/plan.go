@@ -111,7 +111,7 @@ func (c *command) plan(ctx context.Context, cluster *kube.Cluster, etcd *v1alpha
 		case err != nil:
 			return nil, err
 		default:
-			in.Updates = in.Updates.Next(p.snapshot, assessed)
+			in.Updates = in.Updates.Next(p.snapshot, assessed, rollout.MaxGap)
 		}
 	}
 	p.foresee(in, c.Clock.Now())

@@ -119,8 +119,8 @@ func Revisions(pod *corev1.Pod, target string) []string {
 	return names[:min(len(names), maxEarlier+2)]
 }
 
-// Case is a pod that does not follow its target yet.
-type Case struct {
+// Input is a pod that does not follow its target yet.
+type Input struct {
 	Pod *corev1.Pod
 	// TargetName is the revision to bring it to.
 	TargetName string
@@ -134,16 +134,16 @@ type Case struct {
 const maxReason = 1024
 
 // Assess says how a pod can follow its target.
-func Assess(c Case) Assessment {
-	a := assess(c)
+func Assess(in Input) Assessment {
+	a := assess(in)
 	a.Replace, a.Pending = sanitize.Text(a.Replace, maxReason), sanitize.Text(a.Pending, maxReason)
 	return a
 }
 
-func assess(c Case) Assessment {
-	w := work{Case: c, mark: MarkOf(c.Pod), source: c.Pod.Labels[appsv1.StatefulSetRevisionLabel]}
-	a := Assessment{ResourceVersion: c.Pod.ResourceVersion, AtRisk: w.restartsSoon()}
-	if w.mark != nil && w.mark.Failed != "" && w.mark.Target == c.TargetName {
+func assess(in Input) Assessment {
+	w := work{Input: in, mark: MarkOf(in.Pod), source: in.Pod.Labels[appsv1.StatefulSetRevisionLabel]}
+	a := Assessment{ResourceVersion: in.Pod.ResourceVersion, AtRisk: w.restartsSoon()}
+	if w.mark != nil && w.mark.Failed != "" && w.mark.Target == in.TargetName {
 		return w.revert(a)
 	}
 	if a.Replace = w.prepare(); a.Replace != "" {
@@ -158,9 +158,9 @@ func assess(c Case) Assessment {
 	return a
 }
 
-// work is a case in the course of its assessment.
+// work is an assessment in progress.
 type work struct {
-	Case
+	Input
 	mark   *Mark
 	source string
 	// leaves that differ between the revisions concerned, and their values.

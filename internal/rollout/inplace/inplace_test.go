@@ -149,8 +149,8 @@ func note(value string) func(*corev1.PodTemplateSpec) {
 	return func(t *corev1.PodTemplateSpec) { t.Annotations["note"] = value }
 }
 
-func caseOf(t *testing.T, p *corev1.Pod, target string, templates map[string]*corev1.PodTemplateSpec) Case {
-	c := Case{Pod: p, TargetName: target, Templates: map[string]*Template{}}
+func caseOf(t *testing.T, p *corev1.Pod, target string, templates map[string]*corev1.PodTemplateSpec) Input {
+	c := Input{Pod: p, TargetName: target, Templates: map[string]*Template{}}
 	for name, template := range templates {
 		c.Templates[name] = stored(t, template)
 	}
@@ -266,7 +266,7 @@ func TestEveryOtherFieldTakesANewPod(t *testing.T) {
 		visited++
 		to := stored(t, from)
 		p := podOf(base(), "a")
-		a := Assess(Case{Pod: p, TargetName: "b", Templates: map[string]*Template{"a": stored(t, base()), "b": to}})
+		a := Assess(Input{Pod: p, TargetName: "b", Templates: map[string]*Template{"a": stored(t, base()), "b": to}})
 		switch {
 		case allowed(path):
 			onList++
@@ -402,7 +402,7 @@ func TestAnUnknownFieldTakesANewPod(t *testing.T) {
 	g := NewWithT(t)
 	unknown := stored(t, base())
 	unknown.raw["spec"].(map[string]any)["newField"] = true
-	a := Assess(Case{Pod: podOf(base(), "a"), TargetName: "b", Templates: map[string]*Template{"a": stored(t, base()), "b": unknown}})
+	a := Assess(Input{Pod: podOf(base(), "a"), TargetName: "b", Templates: map[string]*Template{"a": stored(t, base()), "b": unknown}})
 	g.Expect(a.Replace).To(Equal("spec.newField cannot be changed in place"))
 	g.Expect(a.Writes).To(BeEmpty())
 }

@@ -166,7 +166,7 @@ func TestWordsOfWrites(t *testing.T) {
 	g := NewWithT(t)
 	a, b := leaf{kind: PatchMetadata, bound: label, key: "a"}, leaf{kind: PatchMetadata, bound: label, key: "b"}
 	cpu, image := leaf{kind: ResizePod, container: "etcd", bound: limits, key: "cpu"}, leaf{kind: UpdateContainer, container: "backup-restore"}
-	w := &work{Case: Case{Pod: &corev1.Pod{}, TargetName: "new"}, live: values{image: "agent:1"}, goal: values{a: "1", b: "2", cpu: "2", image: "agent:2"}}
+	w := &work{Input: Input{Pod: &corev1.Pod{}, TargetName: "new"}, live: values{image: "agent:1"}, goal: values{a: "1", b: "2", cpu: "2", image: "agent:2"}}
 	g.Expect(w.begin(Mark{}, nil).What).To(Equal("mark the pod as being updated"))
 	g.Expect(w.begin(Mark{}, []leaf{a}).What).To(Equal("mark the pod as being updated and set label a"))
 	g.Expect(w.final(nil).What).To(Equal("set its revision"))

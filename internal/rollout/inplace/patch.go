@@ -4,7 +4,28 @@
 
 package inplace
 
-import "slices"
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Body is the strategic merge patch of the write, for a pod with this UID and resourceVersion and no other.
+func (w Write) Body(uid types.UID, resourceVersion string) ([]byte, error) {
+	patch, metadata := maps.Clone(w.Patch), map[string]any{"uid": uid, "resourceVersion": resourceVersion}
+	if given, ok := patch["metadata"].(map[string]any); ok {
+		maps.Copy(metadata, given)
+	}
+	patch["metadata"] = metadata
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a patch: %w", err)
+	}
+	return body, nil
+}
 
 // set sets a value at a path, and makes the maps on the way.
 func set(patch map[string]any, value any, path ...string) {

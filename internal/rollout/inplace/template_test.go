@@ -63,6 +63,6 @@ func TestOrderOfContainers(t *testing.T) {
 	for i, name := range []string{"a", "b", "c"} {
 		g.Expect(containers[i]).To(HaveKeyWithValue("name", name))
 	}
-	w := &work{Case: Case{Pod: &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "b", ContainerID: "2"}, {Name: "a", ContainerID: "1", RestartCount: 3}}}}}}
+	w := &work{Input: Input{Pod: &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "b", ContainerID: "2"}, {Name: "a", ContainerID: "1", RestartCount: 3}}}}}}
 	g.Expect(w.runs()).To(Equal("a=1#3,b=2#0"))
 }

@@ -63,7 +63,7 @@ func (r *Reader) Assess(ctx context.Context, namespace string, set cluster.State
 			}
 			templates[name] = template
 		}
-		assessed[pod.UID] = inplace.Assess(inplace.Case{Pod: pod, TargetName: target, Templates: templates, Refused: refused(pod.UID)})
+		assessed[pod.UID] = inplace.Assess(inplace.Input{Pod: pod, TargetName: target, Templates: templates, Refused: refused(pod.UID)})
 	}
 	return assessed, nil
 }

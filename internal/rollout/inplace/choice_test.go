@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-package rollout
+package inplace
 
 import (
 	"testing"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
-	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -19,38 +18,42 @@ func observed(at time.Time, class v1alpha1.PodClass) *cluster.Snapshot {
 	return &cluster.Snapshot{At: at, Ordinals: []cluster.Ordinal{{Name: "m-0", Class: class, Pod: &cluster.Pod{UID: "u", ResourceVersion: "1", Updating: true}}}}
 }
 
-func assessed(a inplace.Assessment) map[types.UID]inplace.Assessment {
+func assessed(a Assessment) map[types.UID]Assessment {
 	a.ResourceVersion = "1"
-	return map[types.UID]inplace.Assessment{"u": a}
+	return map[types.UID]Assessment{"u": a}
 }
+
+const maxGap = 10 * time.Second
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 const participating, unready, dead = v1alpha1.ClassParticipating, v1alpha1.ClassUnready, v1alpha1.ClassDead
 
 func TestChoice(t *testing.T) {
-	mark, resize := inplace.Write{Kind: inplace.PatchMetadata}, inplace.Write{Kind: inplace.ResizePod}
-	image, final := inplace.Write{Kind: inplace.UpdateContainer, Disrupts: true}, inplace.Write{Kind: inplace.PatchMetadata, Final: true}
+	mark, resize := Write{Kind: PatchMetadata}, Write{Kind: ResizePod}
+	image, final := Write{Kind: UpdateContainer, Disrupts: true}, Write{Kind: PatchMetadata, Final: true}
 	for name, c := range map[string]struct {
-		inplace.Assessment
+		Assessment
 		class v1alpha1.PodClass
-		want  UpdateChoice
+		want  Choice
 	}{
-		"the next write":                   {inplace.Assessment{Writes: []inplace.Write{resize, final}}, participating, UpdateChoice{Write: &resize, Begun: true}},
-		"a mark before what disrupts":      {inplace.Assessment{Writes: []inplace.Write{mark, image, final}}, participating, UpdateChoice{Write: &mark, Begun: true, Disrupts: true}},
-		"a new pod":                        {inplace.Assessment{Replace: "why"}, participating, UpdateChoice{Replace: "why"}},
-		"it does not participate":          {inplace.Assessment{Writes: []inplace.Write{resize, final}}, unready, UpdateChoice{Replace: "it does not participate"}},
-		"it is what a new one would be":    {inplace.Assessment{Writes: []inplace.Write{final}}, dead, UpdateChoice{Wait: "m-0 has been updated in place and does not participate", Begun: true}},
-		"the kubelet, which restarts etcd": {inplace.Assessment{Writes: []inplace.Write{image, final}, Pending: "kubelet"}, dead, UpdateChoice{Wait: "m-0 is being updated in place: kubelet", Begun: true, Disrupts: true}},
-		"etcd was restarted":               {inplace.Assessment{Writes: []inplace.Write{mark, final}, Restarted: true}, dead, UpdateChoice{Wait: "m-0 has been updated in place and does not participate", Begun: true}},
-		"the agent does not come back":     {inplace.Assessment{Writes: []inplace.Write{final}, Pending: "agent"}, participating, UpdateChoice{Wait: "m-0 is being updated in place: agent", Begun: true}},
-		"impossible at once":               {inplace.Assessment{Writes: []inplace.Write{final}, Pending: "infeasible", GiveUp: &mark}, participating, UpdateChoice{Write: &mark, Begun: true}},
-		"impossible, and it is dead":       {inplace.Assessment{Writes: []inplace.Write{final}, Pending: "infeasible", GiveUp: &mark}, dead, UpdateChoice{Write: &mark, Begun: true}},
-		"a revert, and then a new pod":     {inplace.Assessment{Writes: []inplace.Write{resize}, Replace: "why"}, participating, UpdateChoice{Write: &resize, Begun: true}},
-		"no revert of what is dead":        {inplace.Assessment{Writes: []inplace.Write{resize}, Replace: "why"}, dead, UpdateChoice{Replace: "why"}},
+		"the next write":                   {Assessment{Writes: []Write{resize, final}}, participating, Choice{Write: &resize, Begun: true}},
+		"a mark before what disrupts":      {Assessment{Writes: []Write{mark, image, final}}, participating, Choice{Write: &mark, Begun: true, Disrupts: true}},
+		"a new pod":                        {Assessment{Replace: "why"}, participating, Choice{Replace: "why"}},
+		"it does not participate":          {Assessment{Writes: []Write{resize, final}}, unready, Choice{Replace: "it does not participate"}},
+		"it is what a new one would be":    {Assessment{Writes: []Write{final}}, dead, Choice{Wait: "m-0 has been updated in place and does not participate", Begun: true}},
+		"the kubelet, which restarts etcd": {Assessment{Writes: []Write{image, final}, Pending: "kubelet"}, dead, Choice{Wait: "m-0 is being updated in place: kubelet", Begun: true, Disrupts: true}},
+		"etcd was restarted":               {Assessment{Writes: []Write{mark, final}, Restarted: true}, dead, Choice{Wait: "m-0 has been updated in place and does not participate", Begun: true}},
+		"the agent does not come back":     {Assessment{Writes: []Write{final}, Pending: "agent"}, participating, Choice{Wait: "m-0 is being updated in place: agent", Begun: true}},
+		"impossible at once":               {Assessment{Writes: []Write{final}, Pending: "infeasible", GiveUp: &mark}, participating, Choice{Write: &mark, Begun: true}},
+		"impossible, and it is dead":       {Assessment{Writes: []Write{final}, Pending: "infeasible", GiveUp: &mark}, dead, Choice{Write: &mark, Begun: true}},
+		"a revert, and then a new pod":     {Assessment{Writes: []Write{resize}, Replace: "why"}, participating, Choice{Write: &resize, Begun: true}},
+		"no revert of what is dead":        {Assessment{Writes: []Write{resize}, Replace: "why"}, dead, Choice{Replace: "why"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			s := observed(noon, c.class)
-			g.Expect(Updates{}.Next(s, assessed(c.Assessment)).Of(&s.Ordinals[0], noon)).To(Equal(c.want))
+			g.Expect(Updates{}.Next(s, assessed(c.Assessment), maxGap).Of(&s.Ordinals[0], noon)).To(Equal(c.want))
 		})
 	}
 }
@@ -59,20 +62,20 @@ func TestChoice(t *testing.T) {
 func TestNothingIsKnown(t *testing.T) {
 	g := NewWithT(t)
 	s := observed(noon, dead)
-	g.Expect(Updates{}.Of(&s.Ordinals[0], noon)).To(Equal(UpdateChoice{}))
-	g.Expect(Updates{}.Next(s, nil).Of(&s.Ordinals[0], noon).Wait).NotTo(BeEmpty())
-	late := assessed(inplace.Assessment{Replace: "why"})
+	g.Expect(Updates{}.Of(&s.Ordinals[0], noon)).To(Equal(Choice{}))
+	g.Expect(Updates{}.Next(s, nil, maxGap).Of(&s.Ordinals[0], noon).Wait).NotTo(BeEmpty())
+	late := assessed(Assessment{Replace: "why"})
 	s.Ordinals[0].Pod.ResourceVersion = "2"
-	g.Expect(Updates{}.Next(s, late).Of(&s.Ordinals[0], noon).Wait).NotTo(BeEmpty(), "the pod is another one than was assessed")
+	g.Expect(Updates{}.Next(s, late, maxGap).Of(&s.Ordinals[0], noon).Wait).NotTo(BeEmpty(), "the pod is another one than was assessed")
 }
 
 // A time that goes back resets what has to last of an update in place, too.
 func TestATimeThatGoesBackResetsUpdates(t *testing.T) {
 	g := NewWithT(t)
-	settle := assessed(inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Settle: 30 * time.Second, AtRisk: true, Phase: "a"})
+	settle := assessed(Assessment{Writes: []Write{{Final: true}}, Settle: 30 * time.Second, AtRisk: true, Phase: "a"})
 	back := observed(noon.Add(4*time.Second), participating)
 	back.Ordinals[0].Serving = true
-	of := Updates{}.Next(observed(noon, participating), settle).Next(observed(noon.Add(5*time.Second), participating), settle).Next(back, settle)
+	of := Updates{}.Next(observed(noon, participating), settle, maxGap).Next(observed(noon.Add(5*time.Second), participating), settle, maxGap).Next(back, settle, maxGap)
 	g.Expect(of.Of(&back.Ordinals[0], noon.Add(33*time.Second)).Write).To(BeNil(), "it has participated for 29 s")
 	g.Expect(of.AtRiskLately(&back.Ordinals[0], noon.Add(33*time.Second))).To(BeTrue())
 	g.Expect(of.Of(&back.Ordinals[0], noon.Add(34*time.Second)).Write).NotTo(BeNil())
@@ -82,29 +85,29 @@ func TestATimeThatGoesBackResetsUpdates(t *testing.T) {
 // What has to last counts while it stays the same, in every observation, and any gap begins again.
 func TestWhatHasToLast(t *testing.T) {
 	g := NewWithT(t)
-	final, give := inplace.Write{Final: true}, inplace.Write{What: "give up"}
-	settle := inplace.Assessment{Writes: []inplace.Write{final}, Settle: 30 * time.Second, Phase: "a"}
-	deferred := inplace.Assessment{Writes: []inplace.Write{final}, Pending: "deferred", GiveUp: &give, GiveUpAfter: 30 * time.Second, Phase: "a"}
+	final, give := Write{Final: true}, Write{What: "give up"}
+	settle := Assessment{Writes: []Write{final}, Settle: 30 * time.Second, Phase: "a"}
+	deferred := Assessment{Writes: []Write{final}, Pending: "deferred", GiveUp: &give, GiveUpAfter: 30 * time.Second, Phase: "a"}
 	restarted := settle
 	restarted.Phase = "b"
-	run := func(gap time.Duration, upTo time.Duration, class func(time.Duration) v1alpha1.PodClass, a func(time.Duration) inplace.Assessment) UpdateChoice {
+	run := func(gap time.Duration, upTo time.Duration, class func(time.Duration) v1alpha1.PodClass, a func(time.Duration) Assessment) Choice {
 		state := Updates{}
 		for at := time.Duration(0); ; at += gap {
 			s := observed(noon.Add(at), class(at))
-			state = state.Next(s, assessed(a(at)))
+			state = state.Next(s, assessed(a(at)), maxGap)
 			if at >= upTo {
 				return state.Of(&s.Ordinals[0], s.At)
 			}
 		}
 	}
 	always := func(time.Duration) v1alpha1.PodClass { return participating }
-	same := func(a inplace.Assessment) func(time.Duration) inplace.Assessment {
-		return func(time.Duration) inplace.Assessment { return a }
+	same := func(a Assessment) func(time.Duration) Assessment {
+		return func(time.Duration) Assessment { return a }
 	}
 	g.Expect(run(time.Second, 29*time.Second, always, same(settle)).Write).To(BeNil())
 	g.Expect(run(time.Second, 30*time.Second, always, same(settle)).Write).To(Equal(&final))
 	g.Expect(run(11*time.Second, 99*time.Second, always, same(settle)).Write).To(BeNil(), "gaps")
-	g.Expect(run(time.Second, 35*time.Second, always, func(at time.Duration) inplace.Assessment {
+	g.Expect(run(time.Second, 35*time.Second, always, func(at time.Duration) Assessment {
 		if at < 10*time.Second {
 			return settle
 		}
@@ -121,51 +124,51 @@ func TestWhatHasToLast(t *testing.T) {
 }
 
 func TestIsOnItsWay(t *testing.T) {
-	write := &inplace.Write{}
+	write := &Write{}
 	for _, c := range []struct {
-		UpdateChoice
+		Choice
 		inPlace, onItsWay bool
 	}{
-		{UpdateChoice{}, false, false},
-		{UpdateChoice{Begun: true}, false, false},
-		{UpdateChoice{Replace: "why", Begun: true}, false, false},
-		{UpdateChoice{Write: write}, true, false},
-		{UpdateChoice{Wait: "why"}, true, false},
-		{UpdateChoice{Write: write, Begun: true}, true, true},
-		{UpdateChoice{Write: write, Begun: true, Disrupts: true}, true, false},
-		{UpdateChoice{Wait: "why", Begun: true, Disrupts: true}, true, true},
+		{Choice{}, false, false},
+		{Choice{Begun: true}, false, false},
+		{Choice{Replace: "why", Begun: true}, false, false},
+		{Choice{Write: write}, true, false},
+		{Choice{Wait: "why"}, true, false},
+		{Choice{Write: write, Begun: true}, true, true},
+		{Choice{Write: write, Begun: true, Disrupts: true}, true, false},
+		{Choice{Wait: "why", Begun: true, Disrupts: true}, true, true},
 	} {
 		if c.InPlace() != c.inPlace || c.IsOnItsWay() != c.onItsWay {
-			t.Errorf("%+v: in place %t, on its way %t", c.UpdateChoice, c.InPlace(), c.IsOnItsWay())
+			t.Errorf("%+v: in place %t, on its way %t", c.Choice, c.InPlace(), c.IsOnItsWay())
 		}
 	}
 }
 
 // stateOf is the state of one pod, and its ordinal.
-func stateOf(begun bool, a inplace.Assessment, change ...func(*cluster.Snapshot)) (Updates, *cluster.Ordinal) {
+func stateOf(begun bool, a Assessment, change ...func(*cluster.Snapshot)) (Updates, *cluster.Ordinal) {
 	s := observed(noon, participating)
 	s.Ordinals[0].Pod.Updating = begun
 	for _, c := range change {
 		c(s)
 	}
-	return Updates{}.Next(s, assessed(a)), &s.Ordinals[0]
+	return Updates{}.Next(s, assessed(a), maxGap), &s.Ordinals[0]
 }
 
 func TestStage(t *testing.T) {
-	resize, image, final := inplace.Write{Kind: inplace.ResizePod}, inplace.Write{Kind: inplace.UpdateContainer, Disrupts: true}, inplace.Write{Final: true}
+	resize, image, final := Write{Kind: ResizePod}, Write{Kind: UpdateContainer, Disrupts: true}, Write{Final: true}
 	down := func(s *cluster.Snapshot) { s.Ordinals[0].Class = dead }
 	for name, c := range map[string]struct {
 		begun bool
-		inplace.Assessment
+		Assessment
 		change func(*cluster.Snapshot)
 		want   int
 	}{
-		"replaced, and does not participate": {false, inplace.Assessment{Replace: "why"}, down, 0},
-		"on its way":                         {true, inplace.Assessment{Writes: []inplace.Write{final}}, nil, 1},
-		"disturbs nobody":                    {false, inplace.Assessment{Writes: []inplace.Write{resize, final}}, nil, 2},
-		"disrupts":                           {false, inplace.Assessment{Writes: []inplace.Write{image, final}}, nil, 3},
-		"replaced":                           {false, inplace.Assessment{Replace: "why"}, nil, 3},
-		"waits, and has not begun":           {false, inplace.Assessment{Writes: []inplace.Write{resize}, Pending: "kubelet"}, nil, 3},
+		"replaced, and does not participate": {false, Assessment{Replace: "why"}, down, 0},
+		"on its way":                         {true, Assessment{Writes: []Write{final}}, nil, 1},
+		"disturbs nobody":                    {false, Assessment{Writes: []Write{resize, final}}, nil, 2},
+		"disrupts":                           {false, Assessment{Writes: []Write{image, final}}, nil, 3},
+		"replaced":                           {false, Assessment{Replace: "why"}, nil, 3},
+		"waits, and has not begun":           {false, Assessment{Writes: []Write{resize}, Pending: "kubelet"}, nil, 3},
 	} {
 		change := c.change
 		if change == nil {
@@ -190,9 +193,9 @@ func TestStageWithoutThePolicy(t *testing.T) {
 }
 
 // A member is at risk as long as it serves: once it has stopped, that shows.
-func TestAtRisk(t *testing.T) {
+func TestOnlyMembersThatServeAreAtRisk(t *testing.T) {
 	for _, c := range []struct{ risky, serving, want bool }{{true, true, true}, {true, false, false}, {false, true, false}} {
-		s, o := stateOf(true, inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Pending: "kubelet", AtRisk: c.risky})
+		s, o := stateOf(true, Assessment{Writes: []Write{{Final: true}}, Pending: "kubelet", AtRisk: c.risky})
 		o.Serving = c.serving
 		if got := s.AtRisk(o); got != c.want {
 			t.Errorf("%+v: %t", c, got)
@@ -212,7 +215,7 @@ func TestAtRiskLately(t *testing.T) {
 	at := func(s Updates, after time.Duration, class v1alpha1.PodClass, risky bool) (Updates, bool) {
 		snapshot := observed(noon.Add(after), class)
 		snapshot.Ordinals[0].Serving = true
-		s = s.Next(snapshot, assessed(inplace.Assessment{Writes: []inplace.Write{{Final: true}}, AtRisk: risky}))
+		s = s.Next(snapshot, assessed(Assessment{Writes: []Write{{Final: true}}, AtRisk: risky}), maxGap)
 		return s, s.AtRiskLately(&snapshot.Ordinals[0], snapshot.At)
 	}
 	s, lately := at(Updates{}, 0, participating, false)
@@ -235,7 +238,7 @@ func TestAtRiskLately(t *testing.T) {
 // After lowered resources, a member has to participate for a while without a restart.
 func TestSettle(t *testing.T) {
 	g := NewWithT(t)
-	a := inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Settle: 30 * time.Second, Phase: "settle"}
+	a := Assessment{Writes: []Write{{Final: true}}, Settle: 30 * time.Second, Phase: "settle"}
 	s, o := stateOf(true, a)
 	g.Expect(s.Of(o, noon).Wait).To(ContainSubstring("must participate for 30s without a container restart"))
 	a.Settle = 0
@@ -248,8 +251,8 @@ var updateTarget = cluster.StatefulSet{UpdateRevision: "target", EtcdVersion: "3
 
 func TestUpdatesAreForeseen(t *testing.T) {
 	g := NewWithT(t)
-	resize, final := inplace.Write{Kind: inplace.ResizePod}, inplace.Write{Kind: inplace.PatchMetadata, Final: true}
-	s, o := stateOf(false, inplace.Assessment{Writes: []inplace.Write{resize, final}, Pending: "kubelet", Settle: time.Second})
+	resize, final := Write{Kind: ResizePod}, Write{Kind: PatchMetadata, Final: true}
+	s, o := stateOf(false, Assessment{Writes: []Write{resize, final}, Pending: "kubelet", Settle: time.Second})
 	o.Pod.Updating, o.Versions.Etcd = true, "3.6.11"
 	waited := s.Foresee(o, updateTarget, noon)
 	g.Expect(s.Of(o, noon).Wait).NotTo(BeEmpty(), "what was before is unchanged")
@@ -274,7 +277,7 @@ func TestUpdatesAreForeseen(t *testing.T) {
 // An image whose tag is no version says nothing of the member.
 func TestUpdatesAreForeseenWithoutAVersion(t *testing.T) {
 	g := NewWithT(t)
-	s, o := stateOf(false, inplace.Assessment{Writes: []inplace.Write{{Kind: inplace.PatchMetadata, Final: true}}})
+	s, o := stateOf(false, Assessment{Writes: []Write{{Kind: PatchMetadata, Final: true}}})
 	o.Versions.Etcd = "3.6.11"
 	s.Foresee(o, cluster.StatefulSet{UpdateRevision: "target"}, noon)
 	g.Expect(o.Pod.Revision).To(Equal("target"))
@@ -284,10 +287,10 @@ func TestUpdatesAreForeseenWithoutAVersion(t *testing.T) {
 // What will be given up is said while it is waited for.
 func TestWaitingUntilItIsGivenUp(t *testing.T) {
 	g := NewWithT(t)
-	a := inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Pending: "the kubelet"}
+	a := Assessment{Writes: []Write{{Final: true}}, Pending: "the kubelet"}
 	s, o := stateOf(true, a)
 	g.Expect(s.Of(o, noon).Wait).To(Equal("m-0 is being updated in place: the kubelet"))
-	a.GiveUp, a.GiveUpAfter = &inplace.Write{Kind: inplace.PatchMetadata}, 5*time.Minute
+	a.GiveUp, a.GiveUpAfter = &Write{Kind: PatchMetadata}, 5*time.Minute
 	s, o = stateOf(true, a)
 	g.Expect(s.Of(o, noon).Wait).To(Equal("m-0 is being updated in place: the kubelet; after 5m0s the update is reverted and the pod is replaced"))
 }
@@ -295,7 +298,7 @@ func TestWaitingUntilItIsGivenUp(t *testing.T) {
 // A plan gives up what has been tried for too long, also where nothing else could be written.
 func TestGivingUpIsForeseen(t *testing.T) {
 	g := NewWithT(t)
-	s, o := stateOf(true, inplace.Assessment{Replace: "it was tried for too long", GiveUp: &inplace.Write{Kind: inplace.PatchMetadata}})
+	s, o := stateOf(true, Assessment{Replace: "it was tried for too long", GiveUp: &Write{Kind: PatchMetadata}})
 	given := s.Foresee(o, updateTarget, noon)
 	g.Expect(given.Of(o, noon).Replace).To(Equal("it was tried for too long"))
 }
@@ -303,35 +306,10 @@ func TestGivingUpIsForeseen(t *testing.T) {
 // A phase lasts from one observation to the next, and a gap resets it.
 func TestGapsResetPhases(t *testing.T) {
 	g := NewWithT(t)
-	a := inplace.Assessment{Writes: []inplace.Write{{Final: true}}, Settle: MaxGap}
-	for gap, settled := range map[time.Duration]bool{MaxGap: true, MaxGap + 1: false} {
-		s := Updates{}.Next(observed(noon, participating), assessed(a)).Next(observed(noon.Add(gap), participating), assessed(a))
+	a := Assessment{Writes: []Write{{Final: true}}, Settle: maxGap}
+	for gap, settled := range map[time.Duration]bool{maxGap: true, maxGap + 1: false} {
+		s := Updates{}.Next(observed(noon, participating), assessed(a), maxGap).Next(observed(noon.Add(gap), participating), assessed(a), maxGap)
 		o := observed(noon.Add(gap), participating).Ordinals[0]
 		g.Expect(s.Of(&o, noon.Add(gap)).Write != nil).To(Equal(settled), gap.String())
-	}
-}
-
-// The kubelet has yet to restart the etcd of m-1, which serves. A member that serves is not removed by then, although its probe
-// fails: two of three would be down. One that is dead is.
-func TestNobodyElseGoesBeforeARestartThatIsComing(t *testing.T) {
-	for name, c := range map[string]struct {
-		other member
-		want  Conclusion
-	}{
-		"the other serves":  {runningOld, Wait},
-		"the other is dead": {deadOld, Act},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			w := &world{members: []member{readyOld, readyOld, c.other}, leader: 0, intent: -1, kind: restarted, phase: [7]phase{1: written}}
-			d := Decide(w.input(epoch, DefaultConfig()), epoch)
-			g.Expect(d.Conclusion).To(Equal(c.want))
-			if c.want == Act {
-				g.Expect(d.Step.Ordinals).To(Equal([]int{2}))
-				return
-			}
-			g.Expect(d.Hold().Guard).To(Equal(v1alpha1.GuardUpdateObserved))
-			g.Expect(d.Hold().Pod).To(Equal("m-1"))
-		})
 	}
 }
