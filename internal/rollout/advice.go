@@ -14,7 +14,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
-// waitFor is the hold of a pod that does not exist or does not participate, with what a person can do.
+// waitFor returns the hold of a pod that does not exist or does not participate, with what to do.
 func (s *state) waitFor(pod string) *Hold {
 	i := slices.IndexFunc(s.Snapshot.Ordinals, func(o cluster.Ordinal) bool { return o.Name == pod })
 	if i < 0 {
@@ -25,7 +25,7 @@ func (s *state) waitFor(pod string) *Hold {
 
 func clockTime(t time.Time) string { return t.UTC().Format("15:04:05 MST") }
 
-// For says what the pod of an ordinal lacks to participate, and what a person can do.
+// adviceFor says what the pod of an ordinal lacks to participate, and what a person can do.
 func adviceFor(o cluster.Ordinal, statefulSet string) string {
 	if lost := LostNode(o); lost != "" {
 		return lost
@@ -83,7 +83,7 @@ func parenthesized(text string) string {
 	return " (" + text + ")"
 }
 
-// DownVoters names the voters that do not serve, and what a person can do about them. Members that do not answer count
+// downVoters names the voters that do not serve, and what a person can do about them. Members that do not answer count
 // once their probes have passed for as long as vouchAfter; never, if that is 0.
 func downVoters(s *cluster.Snapshot, vouchAfter time.Duration) string {
 	var ours, foreign, unproven []string
@@ -124,7 +124,7 @@ func downVoters(s *cluster.Snapshot, vouchAfter time.Duration) string {
 	return strings.Join(say, ". ")
 }
 
-// MayHaveLeader says that members that do not answer may have a leader (ADR 14). The timer of a lost quorum does not run then.
+// mayHaveLeader says that members that do not answer may have a leader (ADR 14). The timer of a lost quorum does not run then.
 func mayHaveLeader(s *cluster.Snapshot, names []string, grace time.Duration) string {
 	seen, then := "no member that answers the operator knows a leader", ""
 	if !s.Cluster.Reachable {

@@ -80,7 +80,7 @@ const (
 	maxRevisionLength = 253
 )
 
-// Defaults returns the config in which every field has its default.
+// DefaultConfig returns the config in which every field has its default.
 func DefaultConfig() Config {
 	return Config{
 		LeaderHandover:        ptr.To(true),
@@ -93,7 +93,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Decode decodes and validates spec.config of a task, and fills in the defaults. An error names the field.
+// DecodeConfig decodes and validates spec.config of a task, and fills in the defaults. An error names the field.
 func DecodeConfig(config string) (Config, error) {
 	c := DefaultConfig()
 	if err := taskconfig.Decode(config, &c); err != nil {

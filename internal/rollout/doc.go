@@ -10,12 +10,13 @@
 //  1. Order. The outdated pods are put in order: the one that contributes least goes first, the leader last (order.go).
 //  2. Candidate. The first of them makes the candidate step: delete its pod, evict it, or move leadership away from it
 //     first (step.go).
-//  3. Guards. Each guard is asked about the state and the step (guards.go). A guard is a condition that must be true.
-//     The first that is not blocks the step, and its name and message are shown in the status of the task.
+//  3. Guards. Each guard is asked about the state and the step (guards.go). A guard is a condition that must be true. Those
+//     that are not block the step: their names and messages are in the status of the task, the first as heldBy.
 //
 // Decide returns what to do. Record returns what to write down before it is done: a removal is recorded as an intent, and
-// an intent that may still be carried out is repeated or revoked before anything else happens (ADR 1). Foresee repeats
-// Decide and Record on a state in which everything goes well, which makes the plan that the CLI prints.
+// an intent that may still be carried out is repeated or revoked before anything else happens (ADR 1). Package plan repeats
+// both on a state in which everything goes well, which makes the plan that the CLI prints. How a pod follows its template without
+// being replaced is for package inplace to say.
 //
 // How long a condition has lasted is no part of a snapshot. Timers count it from one observation to the next, and any gap
 // resets them (ADR 3).

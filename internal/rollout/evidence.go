@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Of is what the decision on a step about the pod of an ordinal rests on.
+// evidenceOf returns what the decision on a step about the pod of an ordinal rests on.
 func evidenceOf(s *cluster.Snapshot, o cluster.Ordinal, now time.Time) v1alpha1.Evidence {
 	e := v1alpha1.Evidence{
 		ObservedAt:      metav1.MicroTime{Time: now},
@@ -34,18 +34,12 @@ func evidenceOf(s *cluster.Snapshot, o cluster.Ordinal, now time.Time) v1alpha1.
 	return e
 }
 
-// ChangedSince reports whether a resourceVersion is newer than that of a decision. An older one is that of a cache, which
-// lags behind what the decision was made on.
+// changedSince reports whether a resourceVersion is newer than that of a decision. An older one comes from a cache that lags behind
+// the decision.
 func changedSince(decided, seen string) bool {
 	order, err := resourceversion.CompareResourceVersion(seen, decided)
 	if err != nil {
 		return seen != decided
 	}
 	return order > 0
-}
-
-// MostParticipating is the most members that have participated at once, as recorded. An operator of an earlier version recorded
-// the present number alone.
-func mostParticipating(r v1alpha1.RolloutStatus) int32 {
-	return max(r.MostParticipatingReplicas, r.ParticipatingReplicas)
 }

@@ -37,7 +37,7 @@ func precedes(s *state, a, b int) int {
 	return cmp.Or(cmp.Compare(s.Updates.Stage(s.ordinal(a), s.now), s.Updates.Stage(s.ordinal(b), s.now)), compareHealth(s.ordinal(a), s.ordinal(b), s.Config.PodRemoval == Evict, s.Config.UnhealthyBackupSidecarFirst), cmp.Compare(b, a))
 }
 
-// Compare compares two ordinals with outdated pods, but for their position: negative when x goes before y. What contributes
+// compareHealth compares two ordinals with outdated pods, but for their position: negative when x goes before y. What contributes
 // least goes first (DEP-07, steps 2 and 4), and the leader last of its kind. Of evicted pods, those with an unready container go
 // first; with sidecarFirst, those whose agent is not ready.
 func compareHealth(x, y *cluster.Ordinal, evict, sidecarFirst bool) int {
@@ -55,7 +55,7 @@ func compareHealth(x, y *cluster.Ordinal, evict, sidecarFirst bool) int {
 	)
 }
 
-// Class is the rank of a class. DEP-07, step 2: dead, then starting, then alive and unready; step 4: participating.
+// classOrder is the rank of a class. DEP-07, step 2: dead, then starting, then alive and unready; step 4: participating.
 func classOrder(class v1alpha1.PodClass) int {
 	switch class {
 	case v1alpha1.ClassDead:
@@ -68,7 +68,7 @@ func classOrder(class v1alpha1.PodClass) int {
 	return 3
 }
 
-// Role is the rank of a role. DEP-07, step 4: followers before the leader. A learner that is catching up is left alone longest.
+// roleOrder is the rank of a role. DEP-07, step 4: followers before the leader. A learner that is catching up is left alone longest.
 func roleOrder(role v1alpha1.Role) int {
 	switch role {
 	case v1alpha1.RoleLeader:

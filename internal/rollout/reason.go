@@ -13,7 +13,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
-// Removal is what there is to say of why a pod is removed, or its member disrupted, and why now.
+// removalReason is why a pod is removed, or its member disrupted, and why now.
 type removalReason struct {
 	Snapshot *cluster.Snapshot
 	Ordinal  int
@@ -73,10 +73,10 @@ func (r removalReason) role(role v1alpha1.Role) string {
 // separator separates why a pod was removed from how that ended, in the reason of its last operation.
 const separator = "; "
 
-// WithEnd appends to the reason of an operation how the operation ended.
+// withEnd appends to the reason of an operation how the operation ended.
 func withEnd(reason, end string) string { return reason + separator + end }
 
-// Of returns why a pod was removed, and how that ended; end is empty while the operation is in progress.
+// SplitReason returns why a pod was removed, and how that ended; end is empty while the operation is in progress.
 func SplitReason(op v1alpha1.LastOperation) (why, end string) {
 	i := strings.LastIndex(op.Reason, separator)
 	if i < 0 || op.State == v1alpha1.OperationStateInProgress {

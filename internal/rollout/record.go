@@ -205,3 +205,9 @@ func (w recorder) recordStep(r *v1alpha1.RolloutStatus, step *Step, ordinal int)
 	r.Pods = append(r.Pods, pod)
 	r.Pods = slices.Delete(r.Pods, 0, max(len(r.Pods)-maxRecordedPods, 0))
 }
+
+// mostParticipating is the most members that have participated at once, as recorded. An operator of an earlier version recorded
+// the present number alone.
+func mostParticipating(r v1alpha1.RolloutStatus) int32 {
+	return max(r.MostParticipatingReplicas, r.ParticipatingReplicas)
+}

@@ -15,6 +15,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
@@ -30,13 +32,16 @@ func TestScenarios(t *testing.T) {
 
 // scenario is a cluster and its operator.
 type scenario struct {
-	t       *testing.T
-	now     time.Time
-	pods    []*actor
-	leader  string // the pod of the leader; empty if there is none
-	set     cluster.StatefulSet
-	task    Input // Config, Overridden, Recorded, Timers, Refused
-	lastSay string
+	t      *testing.T
+	now    time.Time
+	pods   []*actor
+	leader string // the pod of the leader; empty if there is none
+	set    cluster.StatefulSet
+	task   Input // Config, Overridden, Recorded, Timers, Refused, Updates, Backup
+	// etcd and image are the versions of the old and the new revision. templates are those of revisions, if pods are updated in place.
+	etcd, image string
+	templates   map[string]*inplace.Template
+	lastSay     string
 }
 
 // actor is an ordinal of the cluster.
@@ -49,6 +54,8 @@ type actor struct {
 	node                     cluster.Node
 	volume, trouble, refusal string
 	disrupted                bool
+	// whole is the pod as the API server has it, if pods are updated in place.
+	whole *corev1.Pod
 }
 
 const (
@@ -99,7 +106,7 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 
 // begin creates the cluster of a scenario. Every pod is at the old revision unless the scenario says otherwise.
 func (s *scenario) begin(d *datadriven.TestData) {
-	*s = scenario{t: s.t, now: noon, set: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new", EtcdVersion: "3.6.8"}}
+	*s = scenario{t: s.t, now: noon, set: cluster.StatefulSet{Name: "m", Observed: true, OnDelete: true, UpdateRevision: "new"}, etcd: "3.6.8", image: "3.6.8"}
 	s.task.Config, s.task.Created = DefaultConfig(), noon
 	for _, arg := range d.CmdArgs {
 		switch arg.Key {
@@ -111,6 +118,15 @@ func (s *scenario) begin(d *datadriven.TestData) {
 			s.task.Config.Restart = true
 		case "no-handover":
 			s.task.Config.LeaderHandover = ptr.To(false)
+		case "in-place":
+			s.task.Config.PodUpdatePolicy = v1alpha1.InPlaceIfPossible
+			s.templates = map[string]*inplace.Template{"old": s.template("1Gi"), "new": s.template(arg.Vals[0])}
+		case "etcd":
+			s.etcd, s.image = arg.Vals[0], arg.Vals[0]
+		case "image":
+			s.image = arg.Vals[0]
+		case "store":
+			s.task.Backup.Configured = true
 		case "override":
 			for _, g := range arg.Vals {
 				s.task.Overridden = append(s.task.Overridden, v1alpha1.OverridableGuard(g))
@@ -119,6 +135,7 @@ func (s *scenario) begin(d *datadriven.TestData) {
 			d.Fatalf(s.t, "no such option: %s", arg.Key)
 		}
 	}
+	s.set.EtcdVersion = s.image
 	for line := range strings.Lines(d.Input) {
 		words := strings.Fields(line)
 		a := &actor{name: words[0], state: words[1], revision: "old", reachable: true, started: noon.Add(-time.Hour), node: cluster.Node{Name: "n-" + words[0]}}
@@ -132,6 +149,7 @@ func (s *scenario) begin(d *datadriven.TestData) {
 				a.trouble = strings.TrimSpace(a.trouble + " " + word)
 			}
 		}
+		s.recreate(a)
 		s.pods = append(s.pods, a)
 	}
 }
@@ -152,6 +170,8 @@ func (s *scenario) reconcile() string {
 	in.Snapshot = s.snapshot()
 	s.task.Timers = s.task.Timers.Next(in.Snapshot)
 	in.Timers = s.task.Timers
+	s.assess(in.Snapshot)
+	in.Updates = s.task.Updates
 	d := Decide(in, s.now)
 	s.task.Recorded = Record(in, d, s.now)
 	say := string(d.Conclusion)
@@ -182,12 +202,15 @@ func (s *scenario) carryOut(step *Step) {
 			a.version++
 		case MoveLeader:
 			s.leader = s.pods[step.Successor].name
+		case PatchMetadata, ResizePod, UpdateContainer:
+			s.write(a, *step.Write)
 		}
 	}
 }
 
 func (s *scenario) remove(a *actor) {
 	a.state, a.revision, a.generation, a.lag, a.trouble = stateMissing, s.set.UpdateRevision, a.generation+1, 0, ""
+	s.recreate(a)
 	if s.leader == a.name {
 		s.leader = ""
 	}
@@ -212,6 +235,18 @@ func (s *scenario) event(words []string) error {
 		return nil
 	case "template":
 		s.set.UpdateRevision = words[1]
+		return nil
+	case "image":
+		s.image, s.set.EtcdVersion = words[1], words[1]
+		return nil
+	case "snapshot":
+		s.task.Backup = Backup{Configured: true, Running: words[1] == "running"}
+		switch words[1] {
+		case "failed":
+			s.task.Backup.Failed, s.task.Backup.FailedAt = strings.Join(words[2:], " "), s.now
+		case "taken":
+			s.task.Backup.Taken = words[2]
+		}
 		return nil
 	case "new-task":
 		s.task.Recorded = v1alpha1.RolloutStatus{}
@@ -273,6 +308,8 @@ func (s *scenario) podEvent(a *actor, what string, rest []string) error {
 		s.remove(a)
 	case "thawed":
 		a.state = stateRunning
+	case "kubelet":
+		s.kubelet(a, rest[0])
 	case "keeps-data-lost":
 		a.refusal = v1alpha1.ReasonDataLost
 	default:
@@ -299,6 +336,9 @@ func (s *scenario) snapshot() *cluster.Snapshot {
 	}
 	for i, a := range s.pods {
 		o := cluster.Ordinal{Name: a.name, Member: a.name, MemberID: uint64(i + 1), Role: v1alpha1.RoleUnknown, Class: s.class(a), Answers: a.answers(), Lag: a.lag, AppliedIndex: 10_000_000 - a.lag}
+		if o.Answers {
+			o.Versions.Etcd = s.version(a)
+		}
 		o.Serving = o.Answers && s.leader != "" && a.lag <= cluster.MaxLag
 		if o.Class == v1alpha1.ClassUnready && a.state == stateReady && o.Serving {
 			o.Class = v1alpha1.ClassParticipating
@@ -345,10 +385,13 @@ func (s *scenario) pod(a *actor) *cluster.Pod {
 	ready := a.state == stateFrozenReady || a.state == stateReady && s.leader != ""
 	p := &cluster.Pod{
 		UID: a.uid(), ResourceVersion: strconv.Itoa(a.version + 1), Revision: a.revision, Ready: ready, AllContainersReady: ready, BackupSidecarReady: true,
-		Node: a.node, VolumeTrouble: a.volume, Trouble: a.trouble, Disrupted: a.disrupted, EtcdVersion: "3.6.8", Probed: true, GracePeriod: 30 * time.Second,
+		Node: a.node, VolumeTrouble: a.volume, Trouble: a.trouble, Disrupted: a.disrupted, EtcdVersion: s.version(a), Probed: true, GracePeriod: 30 * time.Second,
 	}
 	if a.isUp() {
 		p.EtcdStarted = a.started
+	}
+	if a.whole != nil {
+		p.Updating = inplace.MarkOf(a.whole) != nil
 	}
 	if a.refusal != "" {
 		p.Refusal = &cluster.Refusal{Reason: a.refusal}

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// State is what the operator knows of the snapshot.
+// Backup is what the operator knows of the snapshot before the rollout.
 type Backup struct {
 	// Configured: the Etcd has a backup store, and the agents of the running pods have not said otherwise.
 	Configured bool
@@ -25,7 +25,7 @@ type Backup struct {
 	FailedAt time.Time
 }
 
-// retry is how long a snapshot that failed waits before it is tried again.
+// snapshotRetry is how long a snapshot that failed waits before it is tried again.
 const snapshotRetry = 30 * time.Second
 
 // IsMissing reports whether the snapshot could be taken and was not, by what this operator and the status know.

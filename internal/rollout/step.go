@@ -10,7 +10,6 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 )
 
@@ -89,24 +88,6 @@ func (s *state) candidate(next int) *Step {
 		step.Reason += "; it needs a new pod: " + choice.Replace
 	}
 	return step
-}
-
-// shorten gives the pods of a removal whose members do not serve a short grace period, and says so. An eviction is for members
-// that serve.
-func (s *state) shorten(step *Step, period func(*cluster.Ordinal, time.Duration, bool) (time.Duration, string)) {
-	if step.Action != DeletePod {
-		return
-	}
-	for _, i := range step.Ordinals {
-		o := s.ordinal(i)
-		if short, why := period(o, s.Config.ShortGrace(), s.byReadiness); short > 0 {
-			if step.Grace == nil {
-				step.Grace = map[int]time.Duration{}
-			}
-			step.Grace[i] = short
-			step.Reason += fmt.Sprintf("; %s gets a grace period of %s (its own is %s): %s", o.Name, short, o.Pod.GracePeriod, why)
-		}
-	}
 }
 
 // removal is how a pod is removed. An eviction counts pod readiness, so only a healthy pod of a cluster that

@@ -12,14 +12,14 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/internal/base/taskconfig"
 )
 
-// Recreate is spec.config of a RecreateRollout.
+// RecreateConfig is spec.config of a RecreateRollout.
 type RecreateConfig struct {
 	// TargetRevision is the revision to bring the pods to. Default: the StatefulSet's update revision when the
 	// task is admitted.
 	TargetRevision string `json:"targetRevision,omitempty"`
 }
 
-// DecodeRecreate decodes and validates spec.config of a RecreateRollout. An error names the field.
+// DecodeRecreateConfig decodes and validates spec.config of a RecreateRollout. An error names the field.
 func DecodeRecreateConfig(config string) (RecreateConfig, error) {
 	var c RecreateConfig
 	if err := taskconfig.Decode(config, &c); err != nil {
@@ -71,12 +71,12 @@ func (t Target) Reaches(revision string) bool {
 	return t.Restart || t.Revision == "" || t.Revision == revision
 }
 
-// Superseded says that the update revision of a StatefulSet is not the one that a task is for.
+// SupersededMessage says that the update revision of a StatefulSet is not the one that a task is for.
 func SupersededMessage(set, revision, current string) string {
 	return fmt.Sprintf("the update revision of StatefulSet %s is %s, not %s: a task of its own replaces the pods that are outdated now", set, current, revision)
 }
 
-// OnDelete says that a rollout task may replace the pods of a StatefulSet.
+// OnDeleteMessage says that a rollout task may replace the pods of a StatefulSet.
 func OnDeleteMessage(set string) string {
 	return fmt.Sprintf("the update strategy of StatefulSet %s is OnDelete", set)
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// Member is a member of the cluster as it is now.
+// MemberVersion is the version of a member of the cluster as it is now.
 type MemberVersion struct {
 	Name string
 	// Versions as it says; those of a member that does not answer are that of its image, if any.
@@ -22,7 +22,7 @@ type MemberVersion struct {
 	Answers bool
 }
 
-// Of returns the members of a cluster. The version of one that runs and does not answer is the tag of its image.
+// VersionsOf returns the versions of all members. That of a member that runs and does not answer is the tag of its image.
 func VersionsOf(s *cluster.Snapshot) []MemberVersion {
 	var members []MemberVersion
 	for _, o := range s.Ordinals {
@@ -40,7 +40,7 @@ func VersionsOf(s *cluster.Snapshot) []MemberVersion {
 	return members
 }
 
-// Target returns the version of etcd that a rollout brings the members to: as an updated member says, or else the tag of its
+// targetVersion returns the version of etcd that a rollout brings the members to: as an updated member says, or else the tag of its
 // image. It is empty if neither is known; canary is then the updated pod whose member has to answer, if there is one.
 func targetVersion(s *cluster.Snapshot, outdated func(ordinal int) bool) (version, canary string) {
 	for i, o := range s.Ordinals {
@@ -65,10 +65,10 @@ var steppingStones = map[uint]*version.Version{
 	7: version.MustParseGeneric("3.6.11"),
 }
 
-// IsKnown reports whether the text is a version with a minor, as a tag "v3.6.16" is.
+// IsKnownVersion reports whether the text is a version with a minor, as a tag "v3.6.16" is.
 func IsKnownVersion(text string) bool { return parseVersion(text) != nil }
 
-// ChangesMinor reports whether a version of etcd differs in its minor version from that of a member; true if it is not known.
+// changesMinor reports whether a version of etcd differs in its minor version from that of a member; true if it is not known.
 func changesMinor(members []MemberVersion, target string) bool {
 	to := parseVersion(target)
 	if to == nil {
@@ -82,7 +82,7 @@ func changesMinor(members []MemberVersion, target string) bool {
 	return false
 }
 
-// Refusal returns why members must not be replaced by a version of etcd, and what to do instead, and the member that it
+// RefusedVersion returns why members must not be replaced by a version of etcd, and what to do instead, and the member that it
 // refers to; empty if they may be, or if nothing is known of the versions.
 func RefusedVersion(members []MemberVersion, target string) (member, why string) {
 	to := parseVersion(target)
@@ -135,7 +135,7 @@ func clusterVersion(m MemberVersion) *version.Version {
 	return parseVersion(m.Versions.Etcd)
 }
 
-// parse reads a version, whatever follows its numbers: the tags of images have suffixes, as in "3.6.16-0".
+// parseVersion reads a version, whatever follows its numbers: the tags of images have suffixes, as in "3.6.16-0".
 func parseVersion(text string) *version.Version {
 	v, err := version.ParseGeneric(text)
 	if err != nil {

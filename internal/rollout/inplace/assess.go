@@ -44,7 +44,7 @@ func Describe(operation string) string {
 const (
 	// settleAfterLowering is how long a member has to participate without a restart after its resources were lowered.
 	settleAfterLowering = 30 * time.Second
-	// settleAfterRestart is how long a container that nobody asks has to run after its update. Whether etcd works shows at once;
+	// settleAfterRestart is how long a container whose health is not checked has to run after its update. Whether etcd works shows at once;
 	// an agent that ends a moment after its start would pass otherwise, pod after pod.
 	settleAfterRestart = 2 * time.Second
 	// resizeGrace is how long the kubelet may take to resize a pod.
@@ -357,7 +357,7 @@ func (w *work) revert(a Assessment) Assessment {
 	w.from, w.goal, w.live = from.leaves(), to.leaves(), leavesOf(w.Pod.Labels, w.Pod.Annotations, &w.Pod.Spec)
 	var back []leaf
 	for _, l := range changed(w.from, w.goal) {
-		// A value that somebody else has set since stays.
+		// A value that something else has set since stays.
 		if _, had := w.from[l]; l.kind == ResizePod && had && w.live.same(w.goal, l) {
 			back = append(back, l)
 		}

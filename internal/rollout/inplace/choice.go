@@ -146,7 +146,7 @@ func (s Updates) Stage(o *cluster.Ordinal, now time.Time) int {
 	return 3
 }
 
-// Foresee carries the next write of a pod out, in a plan. With the last, the pod is as the StatefulSet's template.
+// Foresee carries out the next write of a pod, in a plan. After the last one, the pod is as the template of the StatefulSet says.
 func (s Updates) Foresee(o *cluster.Ordinal, set cluster.StatefulSet, now time.Time) Updates {
 	next := Updates{Enabled: s.Enabled, pods: maps.Clone(s.pods)}
 	p := next.pods[o.Pod.UID]

@@ -161,7 +161,7 @@ func trouble(s *corev1.ContainerStatus) string {
 	return ""
 }
 
-// runs tells the present run of every container from any other.
+// runs identifies the present run of every container.
 func (w *work) runs() string {
 	var ids []string
 	for _, s := range w.Pod.Status.ContainerStatuses {

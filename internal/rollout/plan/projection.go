@@ -188,7 +188,7 @@ func (p *projection) elect() {
 			p.Cluster.Voters = append(p.Cluster.Voters, cluster.Voter{ID: o.MemberID, Name: o.Name, Ordinal: i})
 		}
 	}
-	// By readiness alone nobody may know who leads; and a foreign leader stays.
+	// By readiness alone, the leader may be unknown. A foreign leader stays.
 	keep := p.Cluster.LeaderKnown && p.Leader() < 0 && (p.Cluster.Leader == 0 || p.foreignLeads())
 	lagging := 0
 	for i, v := range p.Cluster.Voters {

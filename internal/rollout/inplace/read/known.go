@@ -12,8 +12,8 @@ import (
 )
 
 // Known are the templates of ControllerRevisions that were read before. For one StatefulSet, a name stands for one template: the
-// StatefulSet controller makes it of a hash, and the API server lets nobody change the data. If a revision is deleted, its pods
-// still have the template that was read; if somebody creates it again with other data, they do not have that. What is missing is
+// StatefulSet controller makes it of a hash, and the data cannot be changed. If a revision is deleted, its pods
+// still have the template that was read; if it is created again with other data, they do not have that. What is missing is
 // not kept, so it is looked for again.
 type Known struct {
 	mu        sync.Mutex
