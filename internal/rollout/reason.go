@@ -7,25 +7,13 @@ package rollout
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 )
 
-// removalReason is why a pod is removed, or its member disrupted, and why now.
-type removalReason struct {
-	Snapshot *cluster.Snapshot
-	Ordinal  int
-	// Grace is how long no member may have known a leader.
-	Grace                                            time.Duration
-	Evict, CannotSpareOne, ByReadiness, LastOutdated bool
-	// Handover says that leadership could not be moved; empty if it could, or was not tried often enough.
-	Handover string
-}
-
-func (r removalReason) String() string {
-	o := &r.Snapshot.Ordinals[r.Ordinal]
+// reason is why the pod of an ordinal is removed, or its member disrupted, and why now.
+func (s *state) reason(next int) string {
+	o := s.ordinal(next)
 	var say []string
 	switch {
 	case o.KnownClass() != o.Class:
@@ -34,40 +22,49 @@ func (r removalReason) String() string {
 		say = append(say, fmt.Sprintf("%s is not running (%s)", o.Name, o.Pod.Trouble))
 	case o.Class == v1alpha1.ClassStarting:
 		say = append(say, o.Name+" has not started")
-	case o.Class == v1alpha1.ClassUnready && !r.Snapshot.Cluster.LeaderKnown:
-		say = append(say, o.Name+" is running, and no member has known a leader for "+r.Grace.String())
+	case o.Class == v1alpha1.ClassUnready && !s.Snapshot.Cluster.LeaderKnown:
+		say = append(say, o.Name+" is running, and no member has known a leader for "+s.Config.Grace().String())
 	case o.Class == v1alpha1.ClassUnready && o.Serving:
 		say = append(say, o.Name+" serves, but its readiness probe fails")
 	case o.Class == v1alpha1.ClassUnready:
 		say = append(say, o.Name+" is running but does not participate")
 	default:
-		say = append(say, o.Name+r.role(o.Role))
+		say = append(say, o.Name+s.roleReason(next))
 	}
-	if r.Evict && o.Class == v1alpha1.ClassParticipating && !o.Pod.AllContainersReady {
+	if s.Config.PodRemoval == Evict && o.Class == v1alpha1.ClassParticipating && !o.Pod.AllContainersReady {
 		say = append(say, "one of its containers is not ready, so it goes first")
 	}
-	if r.CannotSpareOne && o.Class == v1alpha1.ClassParticipating {
-		say = append(say, fmt.Sprintf("a cluster of %d cannot spare a member: writes stop until it is back", r.Snapshot.Replicas()))
+	if s.cannotSpareOne() && o.Class == v1alpha1.ClassParticipating {
+		say = append(say, fmt.Sprintf("a cluster of %d cannot spare a member: writes stop until it is back", s.Snapshot.Replicas()))
 	}
-	if r.ByReadiness {
+	if s.byReadiness {
 		say = append(say, "no member answers the operator: using readiness probes for health and leases for roles")
 	}
 	return strings.Join(say, "; ")
 }
 
-// role says what a participating pod is, and of which others it can be said.
-func (r removalReason) role(role v1alpha1.Role) string {
-	switch {
-	case role == v1alpha1.RoleLeader && r.LastOutdated:
-		return " leads and is the last one" + r.Handover
+// roleReason says what a participating pod is, and of which others it can be said.
+func (s *state) roleReason(next int) string {
+	switch role := s.ordinal(next).Role; {
+	case role == v1alpha1.RoleLeader && s.isLastOutdated(next):
+		return " leads and is the last one" + handover{s, next}.failed()
 	case role == v1alpha1.RoleLeader:
-		return " leads" + r.Handover
-	case r.Snapshot.NotParticipating(r.Ordinal) != "":
+		return " leads" + handover{s, next}.failed()
+	case s.Snapshot.NotParticipating(next) != "":
 		return " is next, although not all others participate"
 	case role == v1alpha1.RoleFollower:
 		return " is a follower, and all others participate"
 	}
 	return " is next, and all others participate"
+}
+
+func (s *state) isLastOutdated(next int) bool {
+	for i := range s.Snapshot.Ordinals {
+		if i != next && s.outdated(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // separator separates why a pod was removed from how that ended, in the reason of its last operation.

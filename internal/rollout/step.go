@@ -116,20 +116,3 @@ func (s *state) alongWith(next int) []int {
 	}
 	return all
 }
-
-// reason is why the pod of an ordinal is removed, or its member disrupted, and why now.
-func (s *state) reason(next int) string {
-	return removalReason{
-		Snapshot: s.Snapshot, Ordinal: next, Grace: s.Config.Grace(), Evict: s.Config.PodRemoval == Evict,
-		CannotSpareOne: s.cannotSpareOne(), ByReadiness: s.byReadiness, LastOutdated: s.isLastOutdated(next), Handover: (handover{s, next}).failed(),
-	}.String()
-}
-
-func (s *state) isLastOutdated(next int) bool {
-	for i := range s.Snapshot.Ordinals {
-		if i != next && s.outdated(i) {
-			return false
-		}
-	}
-	return true
-}
