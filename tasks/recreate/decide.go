@@ -169,7 +169,10 @@ func record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 	if in.Snapshot.StatefulSet.Observed && d.Phase != "" {
 		r.TargetRevision = in.target()
 	}
-	r.HeldBy = held(r.HeldBy, d, now)
+	r.HeldBy, r.BlockedBy = held(r.HeldBy, d, now), nil
+	if h := r.HeldBy; h != nil {
+		r.BlockedBy = []v1alpha1.BlockedBy{{Guard: h.Guard, Pod: h.Pod, Message: h.Message}}
+	}
 	r.Phase, r.UpdatedReplicas, r.ParticipatingReplicas = d.Phase, updated, participating
 	if in.Snapshot.Replicas() > 0 {
 		// While they are stopped, it says how many there will be again.

@@ -54,6 +54,7 @@ func TestHold(t *testing.T) {
 	in.Recorded = record(*in, decide(*in), epoch.Add(time.Minute))
 	g.Expect(in.Recorded.HeldBy.Pod).To(Equal("m-1"))
 	g.Expect(in.Recorded.HeldBy.Since.Time).To(Equal(epoch))
+	g.Expect(in.Recorded.BlockedBy).To(Equal([]v1alpha1.BlockedBy{{Guard: v1alpha1.GuardVolumeReachable, Pod: "m-1", Message: in.Recorded.HeldBy.Message}}))
 	in.pods("old", v1alpha1.ClassParticipating)
 	g.Expect(record(*in, decide(*in), epoch.Add(time.Hour)).HeldBy).To(BeNil())
 }

@@ -38,7 +38,13 @@ func TestDescribe(t *testing.T) {
 	snapshot := clitest.Task("etcd-main-snapshot-k9fzx", v1alpha1.OnDemandSnapshot, v1alpha1.TaskStateSucceeded, 40)
 	snapshot.Status.Result = map[string]string{"snapshot": "Full-00000000-00004711-1767312000.gz", "revision": "4711"}
 	snapshot.Status.LastOperation = &v1alpha1.LastOperation{Name: "TakeSnapshot", State: v1alpha1.OperationStateCompleted, LastTransitionTime: clitest.Ago(20), Reason: "etcd-main-2 leads, and has taken it"}
+	twice := clitest.Held()
+	twice.Status.Rollout.BlockedBy = []v1alpha1.BlockedBy{
+		{Guard: v1alpha1.GuardOthersParticipating, Pod: "etcd-main-1", Message: twice.Status.Rollout.HeldBy.Message},
+		{Guard: v1alpha1.GuardQuorumKept, Pod: "etcd-main-2", Message: "removing etcd-main-2 would leave 1 of 3 voters; quorum is 2"},
+	}
 	for name, d := range map[string]description{
+		"twice":     {task: twice, place: "1 of 3"},
 		"held":      {task: clitest.Held(), place: "1 of 3", pod: imagePullFails},
 		"refuses":   {task: clitest.Held(), place: "1 of 3", pod: refuses},
 		"crashes":   {task: clitest.Held(), place: "1 of 3", pod: crashes},
