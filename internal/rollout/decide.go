@@ -51,14 +51,8 @@ func (d Decision) Hold() *Hold {
 	return &d.Blocking[0]
 }
 
-// Hold says what a rollout waits for.
-type Hold struct {
-	Guard v1alpha1.GuardName
-	// Pod that the guard names; empty where it names none.
-	Pod string
-	// Message says why, and what a person can do.
-	Message string
-}
+// Hold is a guard that blocks a step, and why.
+type Hold = v1alpha1.BlockedBy
 
 // Decide says what to do next.
 func Decide(in Input, now time.Time) Decision { return standard.decide(newState(in, now)) }

@@ -43,72 +43,40 @@ const (
 
 // guards are what a rollout asks before it acts, in this order. The first that blocks is shown first.
 var guards = []guard{
-	{
-		// The StatefulSet controller has seen the newest spec, so its update revision is current.
-		name: v1alpha1.GuardRevisionObserved, judges: noStep, check: revisionObserved,
-	},
-	{
-		// What was recorded as an intent shows, or has had the time to.
-		name: v1alpha1.GuardDeletionObserved, judges: noStep, check: deletionObserved,
-	},
-	{
-		// The kubelet has carried out what was written to the pod, and its member participates.
-		name: v1alpha1.GuardUpdateObserved, judges: everyStep, check: updateObserved,
-	},
-	{
-		// The member is not a learner that is catching up.
-		name: v1alpha1.GuardLearnerPromoted, overridable: true, judges: disruptions, check: learnerPromoted,
-	},
-	{
-		// The pod's replacement could attach its volume. Leadership is not moved away for nothing either.
-		name: v1alpha1.GuardVolumeReachable, overridable: true, judges: disruptions, check: volumeReachable,
-	},
-	{
-		// Every other ordinal participates, before one that participates is disrupted. An update that disturbs no member
-		// begins only if those that were updated participate, since the template may be the cause. A pod that is halfway
-		// waits for no other.
-		name: v1alpha1.GuardOthersParticipating, overridable: true, judges: disruptions | beginnings, check: othersParticipating,
-	},
-	{
-		// Every other member serves, before leadership moves or a member goes that serves although its probe fails.
-		name: v1alpha1.GuardOthersServing, overridable: true, judges: disruptions, check: othersServing,
-	},
-	{
-		// No other serving member may be lost at any moment with its node, or is being evicted.
-		name: v1alpha1.GuardNodesStable, overridable: true, judges: disruptions, check: nodesStable,
-	},
-	{
-		// etcd takes every member from its version to the new one.
-		name: v1alpha1.GuardVersionsCompatible, overridable: true, judges: disruptions, check: versionsCompatible,
-	},
-	{
-		// While there is a leader: the voters that are left are a quorum.
-		name: v1alpha1.GuardQuorumKept, judges: disruptions, check: quorumKept,
-	},
-	{
-		// While there is none: the quorum is lost for certain, and not only out of sight.
-		name: v1alpha1.GuardQuorumLossConfirmed, judges: disruptions, check: quorumLossConfirmed,
-	},
-	{
-		// A member whose probe passes has not served the operator for the grace period.
-		name: v1alpha1.GuardUnreadyConfirmed, overridable: true, judges: disruptions, check: unreadyConfirmed,
-	},
-	{
-		// The last attempt to move leadership has had the time to show.
-		name: v1alpha1.GuardHandoverObserved, judges: disruptions, check: handoverObserved,
-	},
-	{
-		// The member that leadership goes to is not far behind.
-		name: v1alpha1.GuardSuccessorCaughtUp, overridable: true, judges: disruptions, check: successorCaughtUp,
-	},
-	{
-		// The API server has not refused the same a moment ago.
-		name: v1alpha1.GuardRemovalGranted, overridable: true, judges: disruptions, check: removalGranted,
-	},
-	{
-		// The full snapshot before the rollout has been taken.
-		name: v1alpha1.GuardSnapshotTaken, overridable: true, judges: disruptions, check: snapshotTaken,
-	},
+	// The StatefulSet controller has seen the newest spec, so its update revision is current.
+	{name: v1alpha1.GuardRevisionObserved, judges: noStep, check: revisionObserved},
+	// What was recorded as an intent shows, or has had the time to.
+	{name: v1alpha1.GuardDeletionObserved, judges: noStep, check: deletionObserved},
+	// The kubelet has carried out what was written to the pod, and its member participates.
+	{name: v1alpha1.GuardUpdateObserved, judges: everyStep, check: updateObserved},
+	// The member is not a learner that is catching up.
+	{name: v1alpha1.GuardLearnerPromoted, overridable: true, judges: disruptions, check: learnerPromoted},
+	// The pod's replacement could attach its volume. Leadership is not moved away for nothing either.
+	{name: v1alpha1.GuardVolumeReachable, overridable: true, judges: disruptions, check: volumeReachable},
+	// Every other ordinal participates, before one that participates is disrupted. An update that disturbs no member
+	// begins only if those that were updated participate, since the template may be the cause. A pod that is halfway
+	// waits for no other.
+	{name: v1alpha1.GuardOthersParticipating, overridable: true, judges: disruptions | beginnings, check: othersParticipating},
+	// Every other member serves, before leadership moves or a member goes that serves although its probe fails.
+	{name: v1alpha1.GuardOthersServing, overridable: true, judges: disruptions, check: othersServing},
+	// No other serving member may be lost at any moment with its node, or is being evicted.
+	{name: v1alpha1.GuardNodesStable, overridable: true, judges: disruptions, check: nodesStable},
+	// etcd takes every member from its version to the new one.
+	{name: v1alpha1.GuardVersionsCompatible, overridable: true, judges: disruptions, check: versionsCompatible},
+	// While there is a leader: the voters that are left are a quorum.
+	{name: v1alpha1.GuardQuorumKept, judges: disruptions, check: quorumKept},
+	// While there is none: the quorum is lost for certain, and not only out of sight.
+	{name: v1alpha1.GuardQuorumLossConfirmed, judges: disruptions, check: quorumLossConfirmed},
+	// A member whose probe passes has not served the operator for the grace period.
+	{name: v1alpha1.GuardUnreadyConfirmed, overridable: true, judges: disruptions, check: unreadyConfirmed},
+	// The last attempt to move leadership has had the time to show.
+	{name: v1alpha1.GuardHandoverObserved, judges: disruptions, check: handoverObserved},
+	// The member that leadership goes to is not far behind.
+	{name: v1alpha1.GuardSuccessorCaughtUp, overridable: true, judges: disruptions, check: successorCaughtUp},
+	// The API server has not refused the same a moment ago.
+	{name: v1alpha1.GuardRemovalGranted, overridable: true, judges: disruptions, check: removalGranted},
+	// The full snapshot before the rollout has been taken.
+	{name: v1alpha1.GuardSnapshotTaken, overridable: true, judges: disruptions, check: snapshotTaken},
 }
 
 // Guards returns the names of all guards, in the order in which they are asked.
@@ -185,8 +153,6 @@ func learnerPromoted(s *state, step *Step) *Hold {
 	return &Hold{Pod: o.Name, Message: fmt.Sprintf("%s is a learner that is catching up with the leader; it is replaced once it is promoted to a voter. If it never is, add %s to spec.overrideGuards of the task", o.Name, v1alpha1.GuardLearnerPromoted)}
 }
 
-// volumeReachable: a pod whose replacement could not have its data is kept, whatever state it is in; nor is leadership
-// moved away from it for nothing.
 func volumeReachable(s *state, step *Step) *Hold {
 	o := s.ordinal(step.Ordinals[0])
 	if o.Pod.VolumeTrouble == "" {

@@ -36,7 +36,7 @@ func Record(in Input, d Decision, now time.Time) v1alpha1.RolloutStatus {
 		w.settle(&r.Pods[i])
 	}
 	if d.Step == nil || !w.repeats(d.Step) || !concerns(s, in.Recorded.HeldBy, d.Step) {
-		r.HeldBy, r.BlockedBy = held(in.Recorded.HeldBy, d.Hold(), now), blocked(d.Blocking)
+		r.HeldBy, r.BlockedBy = held(in.Recorded.HeldBy, d.Hold(), now), d.Blocking
 	}
 	r.Snapshot = in.Backup.Record(r.Snapshot, d.Step != nil && d.Step.Action == TakeSnapshot, now)
 	if d.Step != nil {
@@ -157,15 +157,6 @@ func held(before *v1alpha1.Hold, hold *Hold, now time.Time) *v1alpha1.Hold {
 		h.Since = before.Since
 	}
 	return h
-}
-
-// blocked returns the guards to show.
-func blocked(holds []Hold) []v1alpha1.BlockedBy {
-	var all []v1alpha1.BlockedBy
-	for _, h := range holds {
-		all = append(all, v1alpha1.BlockedBy{Guard: h.Guard, Pod: h.Pod, Message: h.Message})
-	}
-	return all
 }
 
 // recordIntent records what a step is about to do.

@@ -5,7 +5,6 @@
 package rollout
 
 import (
-	"maps"
 	"sync"
 	"time"
 
@@ -40,49 +39,57 @@ type unfit struct {
 	until time.Time
 }
 
+// change changes what is kept of a task, and returns it.
+func (t *tracker) change(task types.UID, change func(of *tracked)) tracked {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.tasks == nil {
+		t.tasks = map[types.UID]tracked{}
+	}
+	of := t.tasks[task]
+	change(&of)
+	t.tasks[task] = of
+	return of
+}
+
 // observe adds an observation to the timers of a task, and returns them.
 func (t *tracker) observe(task types.UID, snapshot *cluster.Snapshot) rollout.Timers {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	of := t.tasks[task]
-	of.timers = of.timers.Next(snapshot)
-	t.put(task, of)
-	return of.timers
+	return t.change(task, func(of *tracked) { of.timers = of.timers.Next(snapshot) }).timers
 }
 
-// assess adds an assessment of pods to the timers of a task, and returns them.
+// assess adds an assessment of pods to what is known of their updates, and returns that.
 func (t *tracker) assess(task types.UID, snapshot *cluster.Snapshot, assessed map[types.UID]inplace.Assessment) inplace.Updates {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	of := t.tasks[task]
-	of.updates = of.updates.Next(snapshot, assessed, rollout.MaxGap)
-	t.put(task, of)
-	return of.updates
+	return t.change(task, func(of *tracked) { of.updates = of.updates.Next(snapshot, assessed, rollout.MaxGap) }).updates
 }
 
-// revisions are the ControllerRevisions that a task has read.
+// revisions returns the ControllerRevisions that a task has read.
 func (t *tracker) revisions(task types.UID) *read.Known {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	of := t.tasks[task]
-	if of.revisions == nil {
-		of.revisions = &read.Known{}
-		t.put(task, of)
-	}
-	return of.revisions
+	return t.change(task, func(of *tracked) {
+		if of.revisions == nil {
+			of.revisions = &read.Known{}
+		}
+	}).revisions
 }
 
 // refuseUpdate records that the API server refused to update a pod in place. An operator that starts tries it once more.
 func (t *tracker) refuseUpdate(task, pod types.UID, u unfit) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	of := t.tasks[task]
-	of.unfit = maps.Clone(of.unfit)
-	if of.unfit == nil {
-		of.unfit = map[types.UID]unfit{}
+	t.change(task, func(of *tracked) { of.unfit = with(of.unfit, pod, u) })
+}
+
+// refuse records that the API server refused the removal of a pod.
+func (t *tracker) refuse(task, pod types.UID, refusal rollout.Refusal) {
+	t.change(task, func(of *tracked) { of.refused = with(of.refused, pod, refusal) })
+}
+
+// with returns a copy of a map in which a pod has a value: what was returned before is never changed.
+func with[V any](m map[types.UID]V, pod types.UID, value V) map[types.UID]V {
+	next := map[types.UID]V{pod: value}
+	for uid, v := range m {
+		if uid != pod {
+			next[uid] = v
+		}
 	}
-	of.unfit[pod] = u
-	t.put(task, of)
+	return next
 }
 
 // unfitFor returns what the API server said when it refused to bring a pod to a revision in place; the zero value if it did not.
@@ -93,19 +100,6 @@ func (t *tracker) unfitFor(task, pod types.UID, target string) unfit {
 		return u
 	}
 	return unfit{}
-}
-
-// refuse records that the API server refused the removal of a pod.
-func (t *tracker) refuse(task, pod types.UID, refusal rollout.Refusal) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	of := t.tasks[task]
-	of.refused = maps.Clone(of.refused)
-	if of.refused == nil {
-		of.refused = map[types.UID]rollout.Refusal{}
-	}
-	of.refused[pod] = refusal
-	t.put(task, of)
 }
 
 // refusals are the refused removals of a task, by pod UID. The map is never changed afterwards.
@@ -119,11 +113,4 @@ func (t *tracker) forget(task types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.tasks, task)
-}
-
-func (t *tracker) put(task types.UID, of tracked) {
-	if t.tasks == nil {
-		t.tasks = map[types.UID]tracked{}
-	}
-	t.tasks[task] = of
 }
