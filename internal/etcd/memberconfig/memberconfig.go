@@ -25,14 +25,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Instructor instructs members.
+// Writer writes what members read in their ConfigMap.
 type Writer struct {
 	state.Access
 	// AgentTrust returns whose requests the agents of an Etcd accept; nil to write nothing of it.
 	AgentTrust func(*v1alpha1.Etcd) auth.Trust
 }
 
-// Instruct writes to the ConfigMap what the status of an Etcd says: the ID of the cluster, so that no member makes a second
+// Write writes to the ConfigMap what the status of an Etcd says: the ID of the cluster, so that no member makes a second
 // one, and a recovery. It is not part of what is applied, for it has to arrive also while the spec is suspended. The reader
 // says what is written so far. The live Etcd has to agree with the given one: members that start with what was recorded once,
 // and is not any more, are taken for those of another cluster.
