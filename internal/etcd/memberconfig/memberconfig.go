@@ -38,6 +38,10 @@ type Writer struct {
 // and is not any more, are taken for those of another cluster.
 func (i Writer) Write(ctx context.Context, reader client.Reader, etcd *v1alpha1.Etcd, objects *apply.Session) error {
 	config, err := ConfigMap(ctx, reader, etcd, objects.Manager)
+	if err == nil && config == nil && etcd.Status.ClusterID != "" {
+		// The cache does not have a foreign one, whose labels are others: it is reported if it has replaced that of a cluster.
+		_, err = objects.Owned(ctx)
+	}
 	if err != nil || config == nil {
 		// The event of its creation leads here.
 		return err

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster/etcdclient/etcdfake"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd"
@@ -170,7 +171,10 @@ func (w *world) startOnly(controllers []composed.Controller, change ...func(*etc
 	restConfig := rest.CopyConfig(testEnv.Config)
 	restConfig.Wrap(o.requests.through)
 	o.stop = testEnv.StartManager(w.t, restConfig, w.namespace, func(mgr ctrl.Manager) error {
-		parts := composition.New(w.t, composition.Config(), composition.With(w.members, clock.RealClock{}).Of(mgr))
+		config := composition.Config(func(c *configv1alpha1.OperatorConfiguration) {
+			c.ManagedTLS.Issuers = []configv1alpha1.AllowedIssuer{{Name: "*", AllowServerDNSNames: true}}
+		})
+		parts := composition.New(w.t, config, composition.With(w.members, clock.RealClock{}).Of(mgr))
 		o.begun = &countingClient{Client: mgr.GetClient()}
 		parts.Etcds.Client = o.begun
 		for _, c := range change {
