@@ -7,10 +7,10 @@ package etcd
 import (
 	"testing"
 
-	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/apply"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
+	"github.com/etcd-foreman/etcd-foreman/test/composition"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -96,7 +96,7 @@ func TestFieldsAreRemovedFromAppliedObjects(t *testing.T) {
 	w := newWorld(t, 1, annotated)
 	w.get(w, name, w.etcd)
 	objects, err := component.Objects(component.Input{
-		Etcd: w.etcd, Images: configv1alpha1.Images{Etcd: "localhost/etcd:v1", EtcdAgent: "localhost/etcd-agent:v1"},
+		Etcd: w.etcd, Images: composition.Config().Images,
 		Replicas: 1, Strategy: appsv1.OnDeleteStatefulSetStrategyType, Capacity: w.etcd.Spec.Capacity(), Retention: w.etcd.Spec.Retention(),
 	})
 	w.Expect(err).NotTo(HaveOccurred())
