@@ -32,7 +32,7 @@ var List = []Danger{
 		"internal/etcd/strategy:TestTakeOverByTheStatefulSetController", "test/integration/etcd:TestGateSwitchedInMidRollout", "test/e2e:TestGateSwitchedInMidRollout",
 	}},
 	{5, "an override takes the quorum", []string{
-		"internal/rollout:TestScenarios", "internal/rollout:TestOverridableGuards", "internal/rollout:TestExploration",
+		"internal/rollout:TestScenarios", "internal/rollout/plan:TestEveryGuardIsEverywhere", "internal/rollout:TestExploration",
 	}},
 	{6, "a voter that is far behind counts as serving", []string{"internal/cluster/observe:TestVoterThatIsFarBehindDoesNotServe"}},
 	{7, "a pod is removed whose volume is gone", []string{"internal/cluster/observe:TestSurroundings", "internal/cluster/observe:TestClaimsAreReadAsThePodsAre"}},

@@ -173,6 +173,7 @@ func (c *cluster) bootstrap(g *GomegaWithT, scheme, token string) {
 		"initial-cluster":       fmt.Sprintf("m0=%s", strings.Replace(c.url(0, c.peer), "http", scheme, 1)),
 		"initial-cluster-token": token,
 	})
+	c.write(g, 0, member.KeyFirstStart, map[string]any{"etcd": token})
 }
 
 // recorded returns the recorded cluster ID.

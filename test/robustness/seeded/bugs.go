@@ -80,7 +80,7 @@ var bugs = []bug{
 	{
 		Name: "no patience without a leader",
 		Edits: []edit{
-			{"internal/rollout/quorum.go", "!timers.Lasted(since, s.now, grace) {\n		return &Hold{Pod: name", "!timers.Lasted(since, s.now, grace) && s.now.IsZero() {\n		return &Hold{Pod: name"},
+			{"internal/rollout/quorum.go", "!Lasted(since, s.now, grace) {\n		return &Hold{Pod: name", "!Lasted(since, s.now, grace) && s.now.IsZero() {\n		return &Hold{Pod: name"},
 			{"internal/rollout/quorum.go", "		case s.Timers.HasRun(&o, s.now, grace) ||", "		case !s.now.IsZero() || s.Timers.HasRun(&o, s.now, grace) ||"}},
 		Operations: rollout, Faults: apart, Length: 90 * time.Second,
 	},
@@ -124,7 +124,7 @@ var bugs = []bug{
 	{
 		Name: "a recovery takes the backup though data has survived",
 		Edits: []edit{
-			{"tasks/recovery/choose.go", "	case len(usable) > 0:\n", "	case len(usable) > 1:\n"}},
+			{"tasks/recovery/choose.go", "	case f.newest && len(voting) > 0:\n", "	case e.Backup != Backup{}:\n		return e.restore(\"a bug\", \"\")\n	case f.newest && len(voting) > 0:\n"}},
 		Operations: "recovery", Length: 10 * time.Second, Patience: 5 * time.Minute,
 	},
 	{
