@@ -6,6 +6,7 @@ package recovery
 
 import (
 	"testing"
+	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
@@ -70,4 +71,19 @@ func TestQuorumIsLostOnlyWhenTheSilentAreNone(t *testing.T) {
 			g.Expect(why).To(ContainSubstring(c.says))
 		})
 	}
+}
+
+// The grace period permits to stop all members. A clock that was set back says nothing of how long the quorum has been lost.
+func TestTimeThatGoesBackBeginsTheGracePeriodAgain(t *testing.T) {
+	g := NewWithT(t)
+	var l losses
+	at := func(seconds time.Duration) time.Time {
+		s := newInput().Snapshot
+		s.At = epoch.Add(seconds * time.Second)
+		return l.observe("task", 1, s)
+	}
+	g.Expect(at(0)).To(Equal(epoch))
+	g.Expect(at(5)).To(Equal(epoch))
+	g.Expect(at(4)).To(Equal(epoch.Add(4 * time.Second)))
+	g.Expect(at(6)).To(Equal(epoch.Add(4 * time.Second)))
 }

@@ -26,18 +26,21 @@ import (
 // A timer goes on across a gap that is just short enough, and has lasted at the very moment.
 func TestTimer(t *testing.T) {
 	g, at := NewWithT(t), time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	one := timer{}.next("a", at)
-	g.Expect(one.lasted()).To(BeFalse())
-	g.Expect(one.next("a", at.Add(maxUnobserved)).since).To(Equal(at))
-	g.Expect(one.next("a", at.Add(maxUnobserved+time.Nanosecond)).since).To(Equal(at.Add(maxUnobserved + time.Nanosecond)))
-	g.Expect(one.next("b", at.Add(time.Second)).since).To(Equal(at.Add(time.Second)))
-	g.Expect(one.next("a", at.Add(-time.Nanosecond)).since).To(Equal(at.Add(-time.Nanosecond)), "a clock that was set back")
-	one.at = at.Add(propagation - time.Nanosecond)
-	g.Expect(one.lasted()).To(BeFalse())
-	one.at = at.Add(propagation)
-	g.Expect(one.lasted()).To(BeTrue())
-	one.value = ""
-	g.Expect(one.lasted()).To(BeFalse(), "what is unknown has not lasted")
+	all := timers{}
+	g.Expect(all.with("x", "a", at)).To(BeFalse())
+	lasts := at
+	for lasts.Add(maxUnobserved).Sub(at) < propagation {
+		lasts = lasts.Add(maxUnobserved)
+		g.Expect(all.with("x", "a", lasts)).To(BeFalse())
+	}
+	g.Expect(all.with("x", "a", at.Add(propagation-time.Nanosecond))).To(BeFalse())
+	g.Expect(all.with("x", "a", at.Add(propagation))).To(BeTrue())
+	g.Expect(all.lasted("x")).To(BeTrue())
+	g.Expect(all.lasted("y")).To(BeFalse(), "another name")
+	g.Expect(all.with("x", "a", at.Add(propagation+maxUnobserved+time.Nanosecond))).To(BeFalse(), "a gap")
+	for now := at; now.Sub(at) <= propagation; now = now.Add(maxUnobserved) {
+		g.Expect(all.with("unknown", "", now)).To(BeFalse(), "what is unknown has not lasted")
+	}
 }
 
 // By its fingerprint a timer sees that certificates were replaced.

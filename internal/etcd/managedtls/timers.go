@@ -15,6 +15,7 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/pki"
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 )
 
 const (
@@ -29,33 +30,17 @@ const (
 // members is the name of the timer of the CAs that every member trusts.
 const members = "members"
 
-// timers say since when something is as it is. A CA signs, or is no longer trusted, by them, so they live in memory alone, and a
-// gap resets them.
-type timers map[string]timer
-
-type timer struct {
-	value     string
-	since, at time.Time
-}
-
-// next returns the timer after one more look. An empty value is unknown.
-func (t timer) next(value string, now time.Time) timer {
-	if t.value != value || t.value == "" || now.Sub(t.at) > maxUnobserved || now.Before(t.at) {
-		t.value, t.since = value, now
-	}
-	t.at = now
-	return t
-}
-
-func (t timer) lasted() bool { return t.value != "" && t.at.Sub(t.since) >= propagation }
+// timers are how long something is as it is, by its name. A CA signs, or is no longer trusted, by them, so they live in memory alone,
+// and a gap resets them. An empty value is unknown, and never lasts.
+type timers map[string]lasting.Timer[string]
 
 // with notes a value, and reports whether it has been the same for long enough.
 func (t timers) with(name, value string, now time.Time) bool {
-	t[name] = t[name].next(value, now)
-	return t[name].lasted()
+	t[name] = t[name].Next(value, now, maxUnobserved)
+	return t.lasted(name)
 }
 
-func (t timers) lasted(name string) bool { return t[name].lasted() }
+func (t timers) lasted(name string) bool { return t[name].Lasted(propagation) }
 
 // observe notes which CAs every member trusts.
 func (m *Manager) observe(q Request, now time.Time) {
