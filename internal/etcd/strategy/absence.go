@@ -9,6 +9,7 @@ import (
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/cluster"
+	"github.com/etcd-foreman/etcd-foreman/internal/lasting"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -22,51 +23,40 @@ const (
 	maxUnobserved = 10 * time.Second
 )
 
-// absences are since when the members that do not participate have been away, by the names of their pods. They permit the
-// StatefulSet controller to take pods, so they live in memory alone.
-type absences struct {
-	// at is when this operator last looked.
-	at   time.Time
-	away map[string]absence
-}
+// absences are how long each member that does not participate has been away, by the name of its pod. They permit the StatefulSet
+// controller to take pods, so they live in memory alone.
+type absences lasting.Timers[string, absence]
 
 // absence of a member. Another pod of the same name begins another.
 type absence struct {
+	away bool
 	// pod is empty while there is none, and for a pod that is not among the replicas.
-	pod   types.UID
-	since time.Time
+	pod types.UID
 }
 
-// next are the absences after one more look. It is pure.
+// next returns the absences after one more observation. It is pure.
 func (a absences) next(s *cluster.Snapshot) absences {
-	n := absences{at: s.At, away: map[string]absence{}}
-	see := func(name string, pod types.UID) {
-		before, known := a.away[name]
-		if !known || before.pod != pod || s.At.Sub(a.at) > maxUnobserved {
-			before = absence{pod, s.At}
-		}
-		n.away[name] = before
-	}
+	away := map[string]absence{}
 	for _, o := range s.Ordinals {
 		switch {
 		case o.Class == v1alpha1.ClassParticipating:
 		case o.Pod == nil:
-			see(o.Name, "")
+			away[o.Name] = absence{away: true}
 		default:
-			see(o.Name, o.Pod.UID)
+			away[o.Name] = absence{true, o.Pod.UID}
 		}
 	}
 	for _, name := range s.Surplus {
-		see(name, "")
+		away[name] = absence{away: true}
 	}
-	return n
+	return absences(lasting.Timers[string, absence](a).Next(away, s.At, maxUnobserved))
 }
 
 // mayRoll reports whether the StatefulSet controller may take over: every member participates, and no other pod is left, or
 // each that is away has been for so long that nobody waits for it any longer. It is pure.
 func (a absences) mayRoll() bool {
-	for _, absent := range a.away {
-		if a.at.Sub(absent.since) < progressDeadline {
+	for _, absent := range a {
+		if !absent.Lasted(progressDeadline) {
 			return false
 		}
 	}

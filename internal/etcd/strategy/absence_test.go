@@ -83,6 +83,7 @@ func TestTakeOverByTheStatefulSetController(t *testing.T) {
 		"a short gap without observations":           {[]period{lasts(unready(1, "a"), deadline-5*time.Second), after(11*time.Second, unready(1, "a"))}, false},
 		"a long gap without observations":            {[]period{lasts(unready(1, "a"), 5*time.Second), after(deadline, unready(1, "a"))}, false},
 		"observed just often enough":                 {[]period{lasts(unready(1, "a"), deadline-5*time.Second), after(10*time.Second, unready(1, "a"))}, true},
+		"a clock that was set back":                  {[]period{lasts(unready(1, "a"), deadline), after(-5*time.Second, unready(1, "a")), after(5*time.Second, unready(1, "a"))}, false},
 		"a surplus pod terminates":                   {[]period{lasts(left("etcd-main-1"), deadline-5*time.Second)}, false},
 		"a surplus pod is stuck terminating":         {[]period{lasts(left("etcd-main-1"), deadline)}, true},
 		"a surplus pod is stuck, another terminates": {[]period{lasts(left("etcd-main-2"), deadline), after(5*time.Second, left("etcd-main-1", "etcd-main-2"))}, false},
