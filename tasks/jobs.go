@@ -61,7 +61,7 @@ func (j Jobs) Execute(ctx context.Context, task Task, build func() (*batchv1.Job
 // begin is the verdict on a task whose Job is to be created.
 func (j Jobs) begin(name string, build func() (*batchv1.Job, error)) (Verdict, error) {
 	built, err := build()
-	if _, unread := errors.AsType[*CodedError](err); unread {
+	if _, unread := errors.AsType[*v1alpha1.CodedError](err); unread {
 		return Verdict{}, err
 	}
 	if err != nil {
@@ -148,4 +148,4 @@ func jobError(doing string, key client.ObjectKey, err error) error {
 	return coded(fmt.Errorf("%s Job %s: %w", doing, key, err))
 }
 
-func coded(err error) error { return &CodedError{Code: v1alpha1.ErrJob, Err: err} }
+func coded(err error) error { return &v1alpha1.CodedError{Code: v1alpha1.ErrJob, Err: err} }

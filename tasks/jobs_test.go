@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/base/apitest"
 	"github.com/etcd-foreman/etcd-foreman/internal/etcd/component"
 	"github.com/etcd-foreman/etcd-foreman/internal/job"
+	"github.com/etcd-foreman/etcd-foreman/test/apitest"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -55,7 +55,7 @@ func (w *working) key() client.ObjectKey {
 func (w *working) next() Verdict {
 	w.t.Helper()
 	coded := func(err error) error {
-		if c, ok := errors.AsType[*CodedError](err); err != nil && (!ok || c.Code != v1alpha1.ErrJob) {
+		if c, ok := errors.AsType[*v1alpha1.CodedError](err); err != nil && (!ok || c.Code != v1alpha1.ErrJob) {
 			w.t.Errorf("no code: %v", err)
 		}
 		return err
@@ -169,7 +169,7 @@ func TestRecorded(t *testing.T) {
 	w.Expect(w.api.Create(t.Context(), lease)).To(Succeed())
 	apitest.EachRequestFails(t, w.api, func(api client.WithWatch) error {
 		args, err := w.jobs(api).Recorded(t.Context(), etcd)
-		_, ok := errors.AsType[*CodedError](err)
+		_, ok := errors.AsType[*v1alpha1.CodedError](err)
 		w.Expect(ok).To(Equal(err != nil))
 		w.Expect(args == nil).To(Equal(err != nil))
 		return err

@@ -87,7 +87,7 @@ func (r Rollouts) statefulSet(ctx context.Context, reader client.Reader, task Ta
 	if err := reader.Get(ctx, key, set); apierrors.IsNotFound(err) {
 		return nil, nil, nil
 	} else if err != nil {
-		return nil, nil, &CodedError{Code: v1alpha1.ErrObserve, Err: fmt.Errorf("reading StatefulSet %s: %w", key, err)}
+		return nil, nil, &v1alpha1.CodedError{Code: v1alpha1.ErrObserve, Err: fmt.Errorf("reading StatefulSet %s: %w", key, err)}
 	}
 	return set, r.Rule.Foreign(task.Etcd, "StatefulSet", set), nil
 }

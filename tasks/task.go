@@ -119,15 +119,3 @@ type Step struct {
 	// RecheckAfter is when to execute the task again after the step, where no event triggers it.
 	RecheckAfter time.Duration
 }
-
-// CodedError is an error with a code for status.lastErrors.
-type CodedError struct {
-	Code v1alpha1.ErrorCode
-	Err  error
-}
-
-// Error is the error without its code.
-func (e *CodedError) Error() string { return e.Err.Error() }
-
-// Unwrap makes errors.Is and errors.As see through.
-func (e *CodedError) Unwrap() error { return e.Err }

@@ -13,7 +13,7 @@ import (
 
 	configv1alpha1 "github.com/etcd-foreman/etcd-foreman/api/config/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/queue"
 	"github.com/etcd-foreman/etcd-foreman/internal/engine/status"
 	"github.com/etcd-foreman/etcd-foreman/tasks"
@@ -192,7 +192,7 @@ func (r *Reconciler) overdue(t tasks.Task) (left time.Duration, verdict *tasks.V
 }
 
 func codeOf(err error) v1alpha1.ErrorCode {
-	if coded, ok := errors.AsType[*tasks.CodedError](err); ok {
+	if coded, ok := errors.AsType[*v1alpha1.CodedError](err); ok {
 		return coded.Code
 	}
 	return v1alpha1.ErrInternal

@@ -93,7 +93,7 @@ func TestStepThatFails(t *testing.T) {
 		err  error
 		code v1alpha1.ErrorCode
 	}{
-		"an error with a code": {&tasks.CodedError{Code: v1alpha1.ErrJob, Err: errors.New("the API server says no")}, v1alpha1.ErrJob},
+		"an error with a code": {&v1alpha1.CodedError{Code: v1alpha1.ErrJob, Err: errors.New("the API server says no")}, v1alpha1.ErrJob},
 		"any other error":      {errors.New("the API server says no"), v1alpha1.ErrInternal},
 	} {
 		t.Run(name, func(t *testing.T) {

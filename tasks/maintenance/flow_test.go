@@ -165,7 +165,7 @@ func TestWhatEtcdRefuses(t *testing.T) {
 			m.world.Alarms, m.fails = []etcdclient.Alarm{{Kind: etcdclient.AlarmNoSpace, MemberID: 1}}, fails
 			v, err := carryOut(t, g, h, task)
 			g.Expect(err).To(MatchError(ContainSubstring(says)))
-			coded, ok := errors.AsType[*tasks.CodedError](err)
+			coded, ok := errors.AsType[*v1alpha1.CodedError](err)
 			g.Expect(ok).To(BeTrue())
 			g.Expect(coded.Code == v1alpha1.ErrMoveLeader).To(Equal(fails == "m-1 hands over to 1"))
 			_ = v

@@ -142,5 +142,5 @@ func coded(code v1alpha1.ErrorCode, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &tasks.CodedError{Code: code, Err: err}
+	return &v1alpha1.CodedError{Code: code, Err: err}
 }

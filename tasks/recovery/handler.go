@@ -202,7 +202,7 @@ func members(etcd *v1alpha1.Etcd) int32 {
 	return etcd.Spec.Replicas
 }
 
-func coded(err error) error { return &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err} }
+func coded(err error) error { return &v1alpha1.CodedError{Code: v1alpha1.ErrObserve, Err: err} }
 
 // verdict translates a decision for the task engine. It is pure.
 func verdict(in Input, d Decision, before v1alpha1.EtcdOperatorTaskStatus, now time.Time) tasks.Verdict {

@@ -157,4 +157,4 @@ func (h *Handler) Perform(_ context.Context, _ tasks.Task, step tasks.Step) erro
 // Cleanup implements tasks.Handler. Once the task has ended, or is gone, the Etcd controller brings the replicas back.
 func (h *Handler) Cleanup(context.Context, tasks.Task) error { return nil }
 
-func coded(err error) error { return &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err} }
+func coded(err error) error { return &v1alpha1.CodedError{Code: v1alpha1.ErrObserve, Err: err} }

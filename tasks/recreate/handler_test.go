@@ -122,7 +122,7 @@ func TestNothingIsEnteredWhenTheAPIServerDoesNotAnswer(t *testing.T) {
 	g := NewWithT(t)
 	_, err := newHandler(seen(), nil).Execute(t.Context(), recreation(""))
 	g.Expect(err).To(MatchError(errNoAnswer))
-	coded, ok := errors.AsType[*tasks.CodedError](err)
+	coded, ok := errors.AsType[*v1alpha1.CodedError](err)
 	g.Expect(ok).To(BeTrue())
 	g.Expect(coded.Code).To(Equal(v1alpha1.ErrObserve))
 }

@@ -135,7 +135,7 @@ func (h *Handler) Execute(ctx context.Context, task tasks.Task) (tasks.Verdict, 
 	}
 	updates, err := h.assess(ctx, task, live, snapshot)
 	if err != nil {
-		return tasks.Verdict{}, &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err}
+		return tasks.Verdict{}, &v1alpha1.CodedError{Code: v1alpha1.ErrObserve, Err: err}
 	}
 	in, decision, now := h.decide(task, snapshot, updates)
 	return verdict(in, decision, now), nil
@@ -145,7 +145,7 @@ func unobserved(err error) (tasks.Verdict, error) {
 	if errors.Is(err, observe.ErrNoStatefulSet) {
 		return tasks.Verdict{Outcome: tasks.Fail, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
 	}
-	return tasks.Verdict{}, &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err}
+	return tasks.Verdict{}, &v1alpha1.CodedError{Code: v1alpha1.ErrObserve, Err: err}
 }
 
 // mayRestOnCache reports whether a cache that lags does no harm: what is recorded is refused as a conflict then.

@@ -167,7 +167,7 @@ func TestNothingIsRemovedOnceAnotherReplacesPods(t *testing.T) {
 			err = r.handler.Perform(t.Context(), r.task, *v.Step)
 			r.Expect(r.deleted).To(Equal(c.removed))
 			if c.removed == nil {
-				coded, ok := errors.AsType[*tasks.CodedError](err)
+				coded, ok := errors.AsType[*v1alpha1.CodedError](err)
 				r.Expect(ok).To(BeTrue())
 				r.Expect(coded.Code).To(Equal(v1alpha1.ErrStrategy))
 			}
@@ -268,7 +268,7 @@ func TestNothingHappensWhenTheAPIServerDoesNotAnswer(t *testing.T) {
 	r := newTrial(t, observed(noon), nil)
 	r.witness.failure = errors.New("refused")
 	v, err := r.handler.Execute(t.Context(), r.task)
-	coded, ok := errors.AsType[*tasks.CodedError](err)
+	coded, ok := errors.AsType[*v1alpha1.CodedError](err)
 	r.Expect(ok).To(BeTrue())
 	r.Expect(coded.Code).To(Equal(v1alpha1.ErrObserve))
 	r.Expect(v.Step).To(BeNil())

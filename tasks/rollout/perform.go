@@ -202,7 +202,7 @@ func (h *Handler) Cleanup(ctx context.Context, task tasks.Task) error {
 				continue
 			}
 			if err := h.cleanUpAfter(ctx, task.Object, p); err != nil {
-				return &tasks.CodedError{Code: v1alpha1.ErrRevokeDeletion, Err: err}
+				return &v1alpha1.CodedError{Code: v1alpha1.ErrRevokeDeletion, Err: err}
 			}
 		}
 	}
@@ -229,5 +229,5 @@ func coded(code v1alpha1.ErrorCode, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &tasks.CodedError{Code: code, Err: err}
+	return &v1alpha1.CodedError{Code: code, Err: err}
 }

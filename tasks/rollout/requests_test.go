@@ -162,7 +162,7 @@ func TestCleanupRevokes(t *testing.T) {
 				r.Expect(r.handler.tracker.tasks).To(BeEmpty())
 				return
 			}
-			coded, ok := errors.AsType[*tasks.CodedError](err)
+			coded, ok := errors.AsType[*v1alpha1.CodedError](err)
 			r.Expect(ok).To(BeTrue())
 			r.Expect(coded.Code).To(Equal(v1alpha1.ErrRevokeDeletion))
 			r.Expect(err).To(MatchError(errNoAnswer))

@@ -123,7 +123,7 @@ func (h *Handler) Admit(ctx context.Context, task tasks.Task) (tasks.Verdict, er
 	case errors.Is(err, observe.ErrNoStatefulSet):
 		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrStatefulSetNotFound, Message: err.Error()}, nil
 	case err != nil:
-		return tasks.Verdict{}, &tasks.CodedError{Code: v1alpha1.ErrObserve, Err: err}
+		return tasks.Verdict{}, &v1alpha1.CodedError{Code: v1alpha1.ErrObserve, Err: err}
 	case !snapshot.HasQuorum():
 		return tasks.Verdict{Outcome: tasks.Reject, Code: v1alpha1.ErrNoQuorum, Message: fmt.Sprintf(
 			"the cluster has no quorum: %d of %d voters serve, and it takes %d", snapshot.ServingVoters(), len(snapshot.Cluster.Voters), snapshot.Quorum())}, nil
@@ -150,7 +150,7 @@ func (h *Handler) Execute(_ context.Context, task tasks.Task) (tasks.Verdict, er
 	case known:
 		// It is asked again, sooner or later as the workqueue sees fit.
 		h.calls.Forget(uid)
-		return tasks.Verdict{}, &tasks.CodedError{Code: v1alpha1.ErrSnapshot, Err: call.Err}
+		return tasks.Verdict{}, &v1alpha1.CodedError{Code: v1alpha1.ErrSnapshot, Err: call.Err}
 	}
 	reason := fmt.Sprintf("the leading agent takes a %s snapshot", config.Type)
 	asked := task.Object.Status.LastOperation
@@ -175,7 +175,7 @@ func (h *Handler) Perform(ctx context.Context, task tasks.Task, step tasks.Step)
 	r, config, since := step.Detail.(request), task.Config.(Config), task.Object.Status.InitiatedAt.Time
 	agent, err := h.Agent(ctx, task.Etcd)
 	if err != nil {
-		return &tasks.CodedError{Code: v1alpha1.ErrSnapshot, Err: err}
+		return &v1alpha1.CodedError{Code: v1alpha1.ErrSnapshot, Err: err}
 	}
 	h.calls.Start(ctx, task.Object.UID, r.name, r.left, func(ctx context.Context) (*backup.Snapshot, error) {
 		if r.askedBefore {

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/logging"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/replacer"
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout"
 	"github.com/etcd-foreman/etcd-foreman/internal/rollout/inplace"
 	appsv1 "k8s.io/api/apps/v1"

@@ -14,7 +14,6 @@ import (
 	"github.com/etcd-foreman/etcd-foreman/api/v1alpha1"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/conditions"
 	"github.com/etcd-foreman/etcd-foreman/internal/base/sanitize"
-	"github.com/etcd-foreman/etcd-foreman/tasks"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -28,7 +27,7 @@ type Failure struct {
 
 func (f Failure) lastError(now metav1.Time) v1alpha1.LastError {
 	e := v1alpha1.LastError{Code: f.Code, Description: f.Err.Error(), ObservedAt: now}
-	if coded, ok := errors.AsType[*tasks.CodedError](f.Err); ok {
+	if coded, ok := errors.AsType[*v1alpha1.CodedError](f.Err); ok {
 		e.Code = coded.Code
 	}
 	return e

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/etcd-foreman/etcd-foreman/internal/engine/etcdtasks"
+	"github.com/etcd-foreman/etcd-foreman/internal/base/etcdtasks"
 	composed "github.com/etcd-foreman/etcd-foreman/internal/operator"
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
